@@ -1,0 +1,47 @@
+/**
+ * What nodes say to each other. Nothing acked ever lives only here: hints may be lost, come twice or come late, and every
+ * reader has a slow poll of the store as its net.
+ */
+export interface Bus {
+  /** `in-process` or `nats`. */
+  readonly kind: "in-process" | "nats";
+  /** Best effort, fire and forget; never throws, never blocks. Also delivered to this node's own listeners. */
+  hint(subject: string, payload: Uint8Array | string): void;
+  /** `subject` may use `*` and a trailing `>`. Handlers are called in order of arrival for one subject and sender. */
+  onHint(subject: string, handler: (payload: Uint8Array, subject: string) => void): Unlisten;
+  /** One reply from one of the nodes that answer this subject; rejects with BusError after `timeoutMs`, or at once when nobody answers. */
+  request(subject: string, payload: Uint8Array | string, timeoutMs: number): Promise<Uint8Array>;
+  /** All replies that arrive within `timeoutMs`, at most `repliesMax`. */
+  requestMany(
+    subject: string,
+    payload: Uint8Array | string,
+    options: { timeoutMs: number; repliesMax: number },
+  ): Promise<Uint8Array[]>;
+  /** Answers requests. A thrown error becomes an error reply. */
+  onRequest(subject: string, handler: (payload: Uint8Array) => Promise<Uint8Array | string>): Unlisten;
+  /** Nodes that have been heard of lately, this one included, sorted by id. */
+  present(): readonly Presence[];
+  /** Whether the bus can be reached right now. */
+  connected(): boolean;
+  /** Called on every change of `connected`. */
+  onConnection(handler: (connected: boolean) => void): Unlisten;
+  close(): Promise<void>;
+}
+
+export type Unlisten = () => void;
+
+export interface Presence {
+  nodeId: string;
+  /** Opaque facts the node told with its last sign of life. */
+  facts: Record<string, unknown>;
+  heardAt: number;
+}
+
+export class BusError extends Error {
+  readonly trouble: "no_responders" | "timeout" | "disconnected" | "remote";
+  constructor(trouble: BusError["trouble"], message: string) {
+    super(message);
+    this.name = "BusError";
+    this.trouble = trouble;
+  }
+}

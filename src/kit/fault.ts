@@ -1,0 +1,62 @@
+/**
+ * A caller's mistake, or a state the caller must know of. Everything else that is thrown is a defect: logged with an
+ * id and answered `internal`. Kinds are the closed list that `edge/spell.ts` writes in each protocol's own form.
+ */
+export type FaultKind =
+  | "invalid_argument"
+  | "unauthenticated"
+  | "permission_denied"
+  | "not_found"
+  | "already_exists"
+  | "failed_precondition"
+  | "aborted"
+  | "precondition_failed"
+  | "method_not_allowed"
+  | "payload_too_large"
+  | "unsupported_media_type"
+  | "resource_exhausted"
+  | "unimplemented"
+  | "unavailable"
+  | "deadline_exceeded"
+  | "internal";
+
+export interface FaultDetail {
+  /** The input field at fault, in the spelling of the wire: `events[3].event`. */
+  field?: string;
+  /** A code word that clients compare: `STALE_EXECUTION`, `policy_effect_allow_deprecated`. */
+  code?: string;
+  /** Response headers: `Retry-After` (seconds), `Svc-Error-Reason`. */
+  headers?: Record<string, string>;
+  /** For the log only; never sent. */
+  cause?: unknown;
+}
+
+export class Fault extends Error {
+  readonly kind: FaultKind;
+  readonly field: string | undefined;
+  readonly code: string | undefined;
+  readonly headers: Record<string, string> | undefined;
+
+  constructor(kind: FaultKind, message: string, detail: FaultDetail = {}) {
+    super(message, detail.cause === undefined ? undefined : { cause: detail.cause });
+    this.name = "Fault";
+    this.kind = kind;
+    this.field = detail.field;
+    this.code = detail.code;
+    this.headers = detail.headers;
+  }
+}
+
+/** `invalid('data', 'must be an object')` reads "data: must be an object" on every protocol. */
+export function invalid(field: string, rule: string): Fault {
+  return new Fault("invalid_argument", `${field}: ${rule}`, { field });
+}
+
+export function missing(kind: string, id: string): Fault {
+  return new Fault("not_found", `${kind} ${id} not found`);
+}
+
+/** For the arm of a switch that the types say cannot be reached. */
+export function unreachable(value: never): never {
+  throw new Error(`unreachable: ${JSON.stringify(value)}`);
+}

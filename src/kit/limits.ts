@@ -1,0 +1,45 @@
+/** Every limit of the product, with its unit in its name. Those a company may want to move are settings that default to these. */
+
+/** spec.md 'Limits': under 255 bytes including the `events:` prefix that the server adds. */
+export const eventNameBytesMax = 248;
+export const requestBodyBytesMax = 4 * 1024 * 1024;
+export const stepOutputBytesMax = 4 * 1024 * 1024;
+export const idempotencyKeyBytesMax = 255;
+export const idempotencyKeptMs = 24 * 60 * 60 * 1000;
+export const triggerBatchMax = 100;
+export const progressStepsMax = 500;
+
+export const listLimitDefault = 20;
+export const listLimitMax = 200;
+export const filterValuesMax = 200;
+export const countCap = 10_000;
+export const namesScanCap = 10_000;
+export const namesMax = 200;
+export const searchBytesMax = 256;
+
+export const functionIdBytesMax = 200;
+export const functionNameBytesMax = 256;
+export const functionTriggersMax = 50;
+export const functionDefinitionBytesMax = 256 * 1024;
+export const expressionBytesMax = 4 * 1024;
+export const environmentNameBytesMax = 63;
+
+export const workerFunctionsMax = 1_000;
+export const workerJobsMax = 1_000;
+export const workerLabelsMax = 50;
+export const workerSilenceMsMax = 5 * 60 * 1000;
+/** Jobs handed out in one poll answer, however many slots a worker says are free. */
+export const pollJobsMax = 200;
+export const exchangeReportsMax = 200;
+
+export const runAttemptsMax = 100;
+export const sleepMsMax = 366 * 24 * 60 * 60 * 1000;
+export const runTimeoutMsMax = 366 * 24 * 60 * 60 * 1000;
+
+/** Items that wait in front of one combiner before callers are told to come back. */
+export const combineWaitingMax = 10_000;
+export const combineLanes = 4;
+export const flushItemsMax = 256;
+
+/** An authenticated key is believed for this long without asking the store again (design: key deletion). */
+export const keyLeaseMs = 1_000;

@@ -1,0 +1,95 @@
+import type { Clock, Instant } from "./clock.ts";
+
+export interface LoopOptions {
+  /** Shown in health, logs and metrics: `runs.wake`. */
+  name: string;
+  everyMs: number;
+  /** One round of work; may say when it wants to be called again. Throwing is survived, counted and logged. */
+  tick: () => Promise<{ againInMs?: number } | void>;
+}
+
+export interface Loop {
+  readonly name: string;
+  /** Asks for a tick now; several asks during one tick make one more. */
+  wake(): void;
+  /** When the last tick ended without an error; undefined before the first. */
+  progressAt(): Instant | undefined;
+  failures(): number;
+  start(): void;
+  stop(): Promise<void>;
+}
+
+export interface LoopHost {
+  clock: Clock;
+  onError: (loop: string, error: unknown) => void;
+}
+
+/** A failed dependency is tried again after this, growing to `retryMsMax`. */
+const retryMsMin = 100;
+const retryMsMax = 5_000;
+
+/** Background work as a tick a test can call, under a supervisor that never gives up. */
+export function loop(host: LoopHost, options: LoopOptions): Loop {
+  let running = false;
+  let ticking: Promise<void> | undefined;
+  let wanted = false;
+  let cancelTimer: (() => void) | undefined;
+  let progressAt: Instant | undefined;
+  let failures = 0;
+  let failuresInRow = 0;
+
+  const plan = (ms: number) => {
+    cancelTimer?.();
+    cancelTimer = running ? host.clock.after(ms, run) : undefined;
+  };
+
+  const round = async () => {
+    let pauseMs = options.everyMs;
+    try {
+      const wish = await options.tick();
+      progressAt = host.clock.now();
+      failuresInRow = 0;
+      if (wish?.againInMs !== undefined) pauseMs = Math.min(pauseMs, wish.againInMs);
+    } catch (error) {
+      failures++;
+      pauseMs = Math.min(retryMsMax, retryMsMin * 2 ** Math.min(failuresInRow++, 10));
+      host.onError(options.name, error);
+    }
+    ticking = undefined;
+    // A wake during a failing streak waits for the retry, or a dead dependency would make this a busy loop.
+    const again = wanted && failuresInRow === 0;
+    wanted = false;
+    if (running) again ? run() : plan(pauseMs);
+  };
+
+  function run(): void {
+    cancelTimer?.();
+    cancelTimer = undefined;
+    if (!running) return;
+    if (ticking) {
+      wanted = true;
+      return;
+    }
+    ticking = round();
+  }
+
+  return {
+    name: options.name,
+    wake() {
+      if (failuresInRow > 0) return;
+      run();
+    },
+    progressAt: () => progressAt,
+    failures: () => failures,
+    start() {
+      if (running) return;
+      running = true;
+      plan(0);
+    },
+    async stop() {
+      running = false;
+      cancelTimer?.();
+      await ticking;
+    },
+  };
+}

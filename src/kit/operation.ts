@@ -1,0 +1,143 @@
+import type {
+  DescMessage,
+  DescMethodServerStreaming,
+  DescMethodUnary,
+  MessageInitShape,
+  MessageShape,
+} from "@bufbuild/protobuf";
+import type { Static, TSchema } from "@sinclair/typebox";
+import type { Instant } from "./clock.ts";
+
+/** Who asks: the result of authentication, and nothing a handler could forget to check. */
+export interface Caller {
+  kind: "key" | "user" | "platform" | "anonymous" | "dev";
+  /** `ak_…` or user id; what audit rows and logs name. */
+  id: string;
+  orgId: string;
+  roles: readonly string[];
+}
+
+/** What one request carries besides its input. */
+export interface Call {
+  caller: Caller;
+  /** Already checked to exist and to be the caller's to use. */
+  environmentId: string;
+  requestId: string;
+  receivedAt: Instant;
+  /** Aborted when the client goes away or its deadline passes. */
+  signal: AbortSignal;
+  /** Header `Idempotency-Key`, when sent. */
+  idempotencyKey: string | undefined;
+  /** Header `X-Svc-Run-ID`, when sent. */
+  runId: string | undefined;
+}
+
+/** A REST request as a binding sees it; `body` is undefined when none was sent, parsed JSON otherwise. */
+export interface RestRequest {
+  params: Record<string, string>;
+  query: URLSearchParams;
+  headers: Headers;
+  body: unknown;
+}
+
+export interface RestReply {
+  status: number;
+  /** JSON value, or text/bytes with its own content type in headers; undefined for none. */
+  body?: unknown;
+  headers?: Record<string, string>;
+}
+
+/** `"GET /api/v1/events/{id}"`; path, query and body fields are merged into the input under their wire names. */
+export type RestBinding<I, O> =
+  | string
+  | {
+      route: string;
+      take?: (request: RestRequest) => unknown;
+      give?: (output: O, input: I) => RestReply;
+    };
+
+/** How an operation appears as a unary Connect method. */
+export interface RpcBinding<I, O> {
+  method: DescMethodUnary;
+  take: (message: never) => I;
+  give: (output: O) => object;
+  /** JSON in and JSON out without building messages, for hot methods; wire names as in the protobuf mapping, either case. */
+  json?: { take: (body: Record<string, unknown>) => unknown; give: (output: O) => unknown };
+}
+
+export interface RpcStreamBinding<I, O> {
+  method: DescMethodServerStreaming;
+  take: (message: never) => I;
+  give: (output: O) => object;
+}
+
+/** Both mappings are checked against the generated types: a misspelt field does not compile. */
+export function rpc<In extends DescMessage, Out extends DescMessage, I, O>(
+  method: DescMethodUnary<In, Out>,
+  take: (message: MessageShape<In>) => I,
+  give: (output: O) => MessageInitShape<Out>,
+  json?: RpcBinding<I, O>["json"],
+): RpcBinding<I, O> {
+  return {
+    method,
+    take: take as RpcBinding<I, O>["take"],
+    give: give as (output: O) => object,
+    ...(json && { json }),
+  };
+}
+
+export function rpcStream<In extends DescMessage, Out extends DescMessage, I, O>(
+  method: DescMethodServerStreaming<In, Out>,
+  take: (message: MessageShape<In>) => I,
+  give: (output: O) => MessageInitShape<Out>,
+): RpcStreamBinding<I, O> {
+  return { method, take: take as RpcStreamBinding<I, O>["take"], give: give as (output: O) => object };
+}
+
+/**
+ * What a caller must hold: an action of `access/actions.ts`; `"authenticated"` for any valid credential; `null` only for
+ * the public list of spec.md, which a contract test holds.
+ */
+export type OperationAction = string | null;
+
+interface OperationHead {
+  /** `runs.cancel`: key of metrics, audit rows and the authorization matrix. */
+  name: string;
+  action: OperationAction;
+  /** One sentence for OpenAPI. */
+  summary: string;
+  /** The operation changes nothing. */
+  reads?: boolean;
+  /** `none` for operations that stand outside any environment (capabilities, key management of an org). */
+  scope?: "environment" | "none";
+}
+
+export interface UnaryOperation<S extends TSchema = TSchema, O = unknown> extends OperationHead {
+  mode: "unary";
+  input: S;
+  /** JSON Schema of the REST answer, for OpenAPI; RPC answers are described by their proto message. */
+  output?: TSchema;
+  rest?: RestBinding<Static<S>, O>;
+  /** One operation may answer several methods (Emit and Trigger). */
+  rpc?: RpcBinding<Static<S>, O> | readonly RpcBinding<Static<S>, O>[];
+  handle: (input: Static<S>, call: Call) => Promise<O> | O;
+}
+
+export interface StreamOperation<S extends TSchema = TSchema, O = unknown> extends OperationHead {
+  mode: "stream";
+  input: S;
+  rpc: RpcStreamBinding<Static<S>, O>;
+  handle: (input: Static<S>, call: Call) => AsyncIterable<O>;
+}
+
+// The registry holds operations of every shape; `perform` restores the types by parsing.
+// biome-ignore lint/suspicious/noExplicitAny: the one place where types are erased
+export type Operation = UnaryOperation<any, any> | StreamOperation<any, any>;
+
+export function unary<S extends TSchema, O>(operation: Omit<UnaryOperation<S, O>, "mode">): Operation {
+  return { ...operation, mode: "unary" };
+}
+
+export function stream<S extends TSchema, O>(operation: Omit<StreamOperation<S, O>, "mode">): Operation {
+  return { ...operation, mode: "stream" };
+}

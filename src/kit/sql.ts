@@ -1,0 +1,81 @@
+/**
+ * One SQL text for both engines. A value becomes a parameter, a nested `Sql` is spliced in, anything else is refused by
+ * the types. Engines number parameters in their own way when they render.
+ */
+export type SqlValue = string | number | bigint | null | Uint8Array | SqlArray | undefined;
+
+/** A column of values for one array parameter: `unnest` on Postgres, `json_each` on libSQL (see the seam `rowsFrom`). */
+export interface SqlArray {
+  readonly array: readonly (string | number | null)[];
+  readonly type: "text" | "bigint" | "int" | "float";
+}
+
+export interface Sql {
+  readonly strings: readonly string[];
+  readonly values: readonly (SqlValue | Sql)[];
+}
+
+const isSql = (value: unknown): value is Sql =>
+  typeof value === "object" && value !== null && "strings" in value && "values" in value;
+
+export function sql(strings: TemplateStringsArray, ...values: (SqlValue | Sql)[]): Sql {
+  return { strings, values };
+}
+
+/** Text that is code, never input. */
+sql.raw = (text: string): Sql => ({ strings: [text], values: [] });
+
+sql.empty = { strings: [""], values: [] } as Sql;
+
+/** `IN ${sql.list([...])}`; an empty list matches nothing. */
+sql.list = (values: readonly (string | number)[]): Sql =>
+  values.length === 0
+    ? sql.raw("(NULL)")
+    : { strings: ["(", ...values.slice(1).map(() => ", "), ")"], values: [...values] };
+
+/** Joins fragments; `sql.join([], " AND ")` is empty. */
+sql.join = (parts: readonly Sql[], separator: string): Sql =>
+  parts.length === 0
+    ? sql.empty
+    : { strings: ["", ...parts.slice(1).map(() => separator), ""], values: [...parts] };
+
+/** `WHERE a AND b`, or nothing when there is no condition. */
+sql.where = (conditions: readonly Sql[]): Sql =>
+  conditions.length === 0 ? sql.empty : sql`WHERE ${sql.join(conditions, " AND ")}`;
+
+export const column = {
+  text: (values: readonly (string | null)[]): SqlArray => ({ array: values, type: "text" }),
+  bigint: (values: readonly (number | null)[]): SqlArray => ({ array: values, type: "bigint" }),
+  int: (values: readonly (number | null)[]): SqlArray => ({ array: values, type: "int" }),
+  float: (values: readonly (number | null)[]): SqlArray => ({ array: values, type: "float" }),
+};
+
+export interface Rendered {
+  readonly text: string;
+  readonly values: readonly Exclude<SqlValue, undefined>[];
+}
+
+const plain = new WeakMap<readonly string[], Map<string, string>>();
+
+/** The text with `mark(1)`, `mark(2)`, … in place of values. Texts without nested fragments are rendered once. */
+export function render(query: Sql, mark: (place: number) => string, engine: string): Rendered {
+  const nested = query.values.some(isSql);
+  if (!nested) {
+    const known = plain.get(query.strings)?.get(engine);
+    const values = query.values.map((v) => (v === undefined ? null : v)) as Rendered["values"];
+    if (known !== undefined) return { text: known, values };
+    const text = query.strings.reduce((all, part, place) => all + mark(place) + part);
+    const byEngine = plain.get(query.strings) ?? new Map<string, string>();
+    plain.set(query.strings, byEngine.set(engine, text));
+    return { text, values };
+  }
+  const values: Exclude<SqlValue, undefined>[] = [];
+  const write = (part: Sql): string =>
+    part.strings.reduce((all, string, place) => {
+      const value = part.values[place - 1];
+      if (isSql(value)) return all + write(value) + string;
+      values.push(value === undefined ? null : (value as Exclude<SqlValue, undefined>));
+      return all + mark(values.length) + string;
+    });
+  return { text: write(query), values };
+}

@@ -1,0 +1,87 @@
+import type { Sql, SqlArray } from "../kit/sql.ts";
+
+/** A row as the engine returns it: text, numbers (64-bit integers below 2^53 come as numbers), null. */
+export type Row = Record<string, unknown>;
+
+export type Engine = "postgres" | "libsql";
+
+/** What the engines say differently. A seam stays only as long as a conformance test fails without it. */
+export interface Seams {
+  readonly engine: Engine;
+  /** `FOR UPDATE SKIP LOCKED` on Postgres; nothing on libSQL, whose one writer sees no locks. */
+  readonly skipLocked: Sql;
+  /** `FOR UPDATE` on Postgres; nothing on libSQL. */
+  readonly holdRow: Sql;
+  /**
+   * Rows from columns of equal length, as a table expression with the given column names plus `ord` (from 1):
+   * `FROM ${seams.rowsFrom("item", { id: column.text(ids) })}`. `unnest … WITH ORDINALITY` / `json_each`.
+   */
+  rowsFrom(alias: string, columns: Record<string, SqlArray>): Sql;
+}
+
+/** Reads and writes inside one transaction. Await nothing else in between: on libSQL the writer waits for you. */
+export interface Session {
+  readonly seams: Seams;
+  all<R extends object = Row>(query: Sql): Promise<R[]>;
+  one<R extends object = Row>(query: Sql): Promise<R | undefined>;
+  /** Rows changed. */
+  run(query: Sql): Promise<number>;
+}
+
+/** The same on libSQL without promises, for the second text of a flush. */
+export interface SyncSession {
+  readonly seams: Seams;
+  all<R extends object = Row>(query: Sql): R[];
+  one<R extends object = Row>(query: Sql): R | undefined;
+  run(query: Sql): number;
+}
+
+/**
+ * A hot write that is one round trip: one statement on Postgres (data-modifying CTEs), a run of statements in the one
+ * writer on libSQL. The two texts stand side by side in `rows.ts` and answer the same rows.
+ */
+export interface Flush<I, R extends object> {
+  readonly name: string;
+  postgres(input: I, seams: Seams): Sql;
+  libsql(session: SyncSession, input: I): R[];
+}
+
+export interface Store {
+  readonly engine: Engine;
+  readonly seams: Seams;
+  /** Committed rows. */
+  all<R extends object = Row>(query: Sql): Promise<R[]>;
+  one<R extends object = Row>(query: Sql): Promise<R | undefined>;
+  /** The only way to change anything besides `flush`. Resolves after the commit is durable; serialization failures and deadlocks are retried, bounded. */
+  write<T>(work: (session: Session) => Promise<T>): Promise<T>;
+  /** Runs a flush; resolves after its commit is durable. Retried like `write`. */
+  flush<I, R extends object>(flush: Flush<I, R>, input: I): Promise<R[]>;
+  /** Rejects when the database cannot be reached. */
+  ping(): Promise<void>;
+  /** The database's own clock, in milliseconds; libSQL answers this process's. */
+  now(): Promise<number>;
+  close(): Promise<void>;
+}
+
+/** What a driver's error means to the code above it. `cause` keeps the driver's own error for the log. */
+export type StoreTrouble = "unique" | "lock_timeout" | "conflict" | "unavailable" | "full" | "marked";
+
+export class StoreError extends Error {
+  readonly trouble: StoreTrouble;
+  /** The constraint or, for `marked`, the mark that a statement raised on purpose (see `raiseMark`). */
+  readonly detail: string;
+
+  constructor(trouble: StoreTrouble, detail: string, cause?: unknown) {
+    super(`${trouble}: ${detail}`, { cause });
+    this.name = "StoreError";
+    this.trouble = trouble;
+    this.detail = detail;
+  }
+}
+
+/**
+ * Marks let a single statement refuse itself: on Postgres `CAST('svc!mark:detail' AS integer)` inside a CASE fails the
+ * statement and so rolls it back; the driver turns the failure into `StoreError("marked", "mark:detail")`. The libSQL text
+ * throws that error itself.
+ */
+export const markPrefix = "svc!";
