@@ -1,0 +1,83 @@
+/** A function as registered, in one form whatever spelling it came in. Durations are milliseconds. */
+export interface FunctionDefinition {
+  id: string;
+  slug: string;
+  name: string;
+  description: string;
+  triggers: readonly TriggerDefinition[];
+  retry: RetryPolicy;
+  /** Whole run, from creation of the run; absent = no limit. */
+  timeoutMs?: number;
+  concurrency?: { limit: number; key?: string };
+  debounce?: { periodMs: number; key?: string; maxWaitMs?: number };
+  mode: "pull" | "push";
+  endpointUrl?: string;
+  actorKey?: string;
+  recording: boolean;
+  recordingProfile?: string;
+  recordingRetention?: string;
+  secrets: readonly string[];
+  cancelOn: readonly { event: string; match: string }[];
+  metadata?: Record<string, unknown>;
+}
+
+export interface TriggerDefinition {
+  event?: string;
+  /** CEL over `event` and `data`; true starts a run. */
+  expression?: string;
+  cron?: string;
+}
+
+export interface RetryPolicy {
+  /** Attempts in all, the first one included. */
+  maxAttempts: number;
+  initialDelayMs: number;
+  backoffFactor: number;
+  maxDelayMs: number;
+}
+
+export type FunctionStatus = "active" | "paused" | "archived";
+
+export interface FunctionRecord {
+  environmentId: string;
+  definition: FunctionDefinition;
+  status: FunctionStatus;
+  /** Grows with every changed definition, from 1. */
+  version: number;
+  createdAt: number;
+  updatedAt: number;
+}
+
+/** What a trigger's expression sees of an event. */
+export interface TriggerEvent {
+  id: string;
+  name: string;
+  data: unknown;
+  metadata: unknown;
+  version: number;
+  source: string;
+  timestamp: number;
+}
+
+export interface Trigger {
+  readonly record: FunctionRecord;
+  /** Whether the expression holds; a failing expression does not. */
+  matches(event: TriggerEvent): boolean;
+}
+
+/** All functions of an environment as of one `heads.definitions_version`. */
+export interface Definitions {
+  readonly version: number;
+  readonly functions: ReadonlyMap<string, FunctionRecord>;
+  /** Triggers of active functions for exactly this event name. */
+  triggersOf(eventName: string): readonly Trigger[];
+}
+
+export interface DefinitionsCache {
+  /** From memory when known; the flush that uses them checks the version. `not_found` when the environment is gone. */
+  of(environmentId: string): Promise<Definitions>;
+  /** The same without waiting, when they are in memory. */
+  known(environmentId: string): Definitions | undefined;
+  /** From the store; concurrent calls share one read. */
+  reload(environmentId: string): Promise<Definitions>;
+}
