@@ -1,0 +1,210 @@
+import { chownSync, mkdirSync, readdirSync, readFileSync } from "node:fs";
+import { mkdtemp } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import {
+  findProgram,
+  freePort,
+  outputOf,
+  type RunningProgram,
+  removeFolder,
+  run,
+  startProgram,
+} from "./process.ts";
+import { until } from "./until.ts";
+
+export interface Databases {
+  /** The maintenance database, as superuser. */
+  url: string;
+  /** An empty database; answers its URL. */
+  createDatabase(name?: string): Promise<string>;
+  dropDatabase(url: string): Promise<void>;
+}
+
+export interface PostgresServer extends Databases {
+  port: number;
+  dataDir: string;
+  pid(): number;
+  /** Ends the server and removes its folder. */
+  stop(): Promise<void>;
+  /** Same port and data; also brings back a server that was killed. */
+  restart(): Promise<void>;
+  /** SIGKILL to the server and all its backends, as a lost machine would look like from outside. */
+  kill9(): Promise<void>;
+}
+
+export interface PostgresOptions {
+  settings?: Record<string, string>;
+}
+
+const settings = {
+  listen_addresses: "127.0.0.1",
+  max_connections: "200",
+  fsync: "on",
+  synchronous_commit: "on",
+};
+const debianPackage = "postgresql-15";
+
+/** PostgreSQL refuses to run as root. */
+function asServerUser(command: string[]): string[] {
+  if (process.getuid?.() !== 0) return command;
+  return [
+    findProgram(["setpriv"], "util-linux"),
+    "--reuid=postgres",
+    "--regid=postgres",
+    "--init-groups",
+    ...command,
+  ];
+}
+
+function giveToServerUser(folder: string): void {
+  if (process.getuid?.() !== 0) return;
+  const account = readFileSync("/etc/passwd", "utf8").match(/^postgres:[^:]*:(\d+):(\d+):/m);
+  if (!account) throw new Error(`There is no user postgres. Install it: apt-get install ${debianPackage}`);
+  chownSync(folder, Number(account[1]), Number(account[2]));
+}
+
+function childrenOf(pid: number): number[] {
+  const parentOf = (entry: string) => {
+    try {
+      return Number(readFileSync(`/proc/${entry}/stat`, "utf8").split(") ").at(-1)?.split(" ")[1]);
+    } catch {
+      return undefined;
+    }
+  };
+  return readdirSync("/proc")
+    .filter((entry) => /^\d+$/.test(entry) && parentOf(entry) === pid)
+    .map(Number);
+}
+
+let databasesMade = 0;
+
+export function databasesAt(url: string): Databases {
+  const admin = async (statement: string) => {
+    const sql = new Bun.SQL(url, { max: 1, connectionTimeout: 5 });
+    try {
+      await sql.unsafe(statement);
+    } finally {
+      await sql.close();
+    }
+  };
+  const quoted = (name: string) => `"${name.replaceAll('"', '""')}"`;
+  return {
+    url,
+    async createDatabase(
+      name = `svc_test_${process.pid}_${++databasesMade}_${Bun.hash(String(performance.now()))}`,
+    ) {
+      await admin(`CREATE DATABASE ${quoted(name)}`);
+      const made = new URL(url);
+      made.pathname = `/${encodeURIComponent(name)}`;
+      return made.href;
+    },
+    async dropDatabase(made) {
+      await admin(
+        `DROP DATABASE IF EXISTS ${quoted(decodeURIComponent(new URL(made).pathname.slice(1)))} WITH (FORCE)`,
+      );
+    },
+  };
+}
+
+/** A PostgreSQL of its own for one test: fresh data in a temporary folder, loopback only, gone with this process. */
+export async function startPostgres(options: PostgresOptions = {}): Promise<PostgresServer> {
+  const initdb = findProgram(["/usr/lib/postgresql/*/bin/initdb", "initdb"], debianPackage);
+  const folder = await mkdtemp(join(tmpdir(), "svc-pg-"));
+  giveToServerUser(folder);
+  const dataDir = join(folder, "data");
+  mkdirSync(dataDir, { mode: 0o700 });
+  giveToServerUser(dataDir);
+  // --no-sync: an empty data directory is worth nothing yet; the server itself syncs.
+  const init = [
+    initdb,
+    "-D",
+    dataDir,
+    "-U",
+    "postgres",
+    "-A",
+    "trust",
+    "-E",
+    "UTF8",
+    "--no-locale",
+    "--no-sync",
+  ];
+  await run(asServerUser(init));
+
+  let port = await freePort();
+  let server: RunningProgram;
+  const url = () => `postgres://postgres@127.0.0.1:${port}/postgres`;
+  const launch = async () => {
+    const wanted = Object.entries({ ...settings, ...options.settings, unix_socket_directories: folder });
+    const args = wanted.flatMap(([name, value]) => ["-c", `${name}=${value}`]);
+    const program = join(dirname(initdb), "postgres");
+    server = startProgram(asServerUser([program, "-D", dataDir, "-p", String(port), ...args]), folder);
+    const answers = async () => {
+      if (!server.running()) return "gone";
+      const sql = new Bun.SQL(url(), { max: 1, connectionTimeout: 2 });
+      try {
+        await sql.unsafe("SELECT 1");
+        return "ready";
+      } finally {
+        await sql.close();
+      }
+    };
+    const state = await until(answers, { about: "PostgreSQL to answer", deadlineMs: 20_000, everyMs: 30 });
+    if (state === "gone") server.release();
+    return state === "ready";
+  };
+  const end = async (signal: NodeJS.Signals) => {
+    if (server.running()) server.signal(signal);
+    await server.exited;
+    server.release();
+  };
+
+  // Someone may take the port between the probe and the start.
+  for (let attempt = 1; !(await launch()); attempt++) {
+    if (attempt === 3) throw new Error(`PostgreSQL does not start:\n${await outputOf(folder)}`);
+    port = await freePort();
+  }
+  return {
+    ...databasesAt(url()),
+    port,
+    dataDir,
+    pid: () => server.pid,
+    async stop() {
+      await end("SIGINT");
+      await removeFolder(folder);
+    },
+    async restart() {
+      await end("SIGINT");
+      if (!(await launch())) throw new Error(`PostgreSQL does not start again:\n${await outputOf(folder)}`);
+    },
+    async kill9() {
+      const backends = childrenOf(server.pid);
+      server.signal("SIGKILL");
+      for (const pid of backends) {
+        try {
+          process.kill(pid, "SIGKILL");
+        } catch {
+          // It ended by itself in the meantime.
+        }
+      }
+      await end("SIGKILL");
+    },
+  };
+}
+
+let shared: Promise<Databases> | undefined;
+
+/**
+ * The one server of a test run: that of SVC_TEST_POSTGRES_URL, else one that the first caller starts, that processes
+ * started from here inherit through the same variable, and that ends with this process.
+ */
+export function sharedPostgres(): Promise<Databases> {
+  const given = process.env.SVC_TEST_POSTGRES_URL;
+  shared ??= given
+    ? Promise.resolve(databasesAt(given))
+    : startPostgres().then((server) => {
+        process.env.SVC_TEST_POSTGRES_URL = server.url;
+        return databasesAt(server.url);
+      });
+  return shared;
+}
