@@ -1,0 +1,175 @@
+import { importsOf, type Source } from "./tidy-source.ts";
+
+/** What a file is to the law of imports. `part` is a file of a capability that has none of the four known names. */
+type Room =
+  | "main"
+  | "server"
+  | "settings"
+  | "kit"
+  | "store"
+  | "store port"
+  | "bus"
+  | "bus port"
+  | "cluster"
+  | "access"
+  | "rules"
+  | "rows"
+  | "service"
+  | "operations"
+  | "wire"
+  | "part"
+  | "edge"
+  | "gen"
+  | "sdk"
+  | "cli"
+  | "demo"
+  | "dashboard";
+
+/** `type`: type-only imports. `own`: inside one capability. `own, type`: anything inside, types from elsewhere. */
+type When = "yes" | "type" | "own" | "own, type";
+
+const domainBelow: Partial<Record<Room, When>> = {
+  kit: "yes",
+  access: "yes",
+  "store port": "yes",
+  "bus port": "yes",
+  rules: "yes",
+  rows: "own",
+  service: "own, type",
+  part: "own, type",
+};
+
+/** Who may import whom. What is not written here is refused. */
+const arrows: Record<Room, Partial<Record<Room, When>> | "all"> = {
+  main: { settings: "yes", server: "yes", kit: "yes", cli: "yes" },
+  server: "all",
+  settings: { settings: "yes", kit: "yes" },
+  kit: { kit: "yes" },
+  "store port": { kit: "yes", store: "type" },
+  store: { kit: "yes", store: "yes", "store port": "yes" },
+  "bus port": { kit: "yes" },
+  bus: { kit: "yes", bus: "yes", "bus port": "yes" },
+  cluster: { kit: "yes", cluster: "yes", "store port": "yes", "bus port": "yes" },
+  access: { kit: "yes", access: "yes" },
+  rules: { kit: "yes", rules: "own, type", part: "own, type", rows: "type", service: "type" },
+  rows: { kit: "yes", "store port": "yes", rows: "own", rules: "own", part: "own", service: "own" },
+  service: domainBelow,
+  part: domainBelow,
+  wire: {
+    kit: "yes",
+    gen: "yes",
+    wire: "yes",
+    rules: "yes",
+    part: "own, type",
+    service: "own, type",
+    rows: "type",
+  },
+  operations: {
+    kit: "yes",
+    gen: "yes",
+    access: "yes",
+    wire: "yes",
+    rules: "yes",
+    part: "own, type",
+    service: "own, type",
+  },
+  edge: { edge: "yes", kit: "yes", access: "yes", gen: "yes", operations: "type" },
+  gen: { gen: "yes" },
+  sdk: { sdk: "yes" },
+  demo: { demo: "yes", sdk: "yes" },
+  cli: { cli: "yes", sdk: "yes", kit: "yes", settings: "yes", server: "yes" },
+  dashboard: { dashboard: "yes", sdk: "yes" },
+};
+
+const topRooms = [
+  "kit",
+  "store",
+  "bus",
+  "cluster",
+  "access",
+  "edge",
+  "gen",
+  "sdk",
+  "cli",
+  "demo",
+  "dashboard",
+] as const;
+
+export function roomOf(path: string): Room | undefined {
+  const [top, folder = "", ...rest] = path.split("/");
+  if (top !== "src") return undefined;
+  if (path === "src/store/store.ts") return "store port";
+  if (path === "src/bus/bus.ts") return "bus port";
+  if (folder === "domain") {
+    const name = rest[1]?.replace(/\.ts$/, "");
+    if (name === "rules" || name === "rows" || name === "service" || name === "operations" || name === "wire")
+      return name;
+    return rest.length > 1 ? "part" : undefined;
+  }
+  if (rest.length > 0) return topRooms.find((room) => room === folder);
+  return (["main", "server", "settings"] as const).find((room) => folder === `${room}.ts`);
+}
+
+const capabilityOf = (path: string) => path.match(/^src\/domain\/([^/]+)\//)?.[1];
+
+export function arrowBreaches(sources: Source[]): string[] {
+  const breaches: string[] = [];
+  for (const source of sources) {
+    const room = roomOf(source.path);
+    if (room === undefined) {
+      breaches.push(`${source.path}:1: stands in no room of the house (src/README.md)`);
+      continue;
+    }
+    const allowed = arrows[room];
+    if (allowed === "all") continue;
+    for (const one of importsOf(source)) {
+      if (!one.ours) continue;
+      const target = roomOf(one.target);
+      const when = target && allowed[target];
+      const own = capabilityOf(source.path) === capabilityOf(one.target);
+      const passes =
+        when === "yes" ||
+        (when === "type" && one.typeOnly) ||
+        (when === "own" && own) ||
+        (when === "own, type" && (own || one.typeOnly));
+      if (!passes) {
+        const only = when && ` (only: ${when})`;
+        breaches.push(
+          `${source.path}:${one.line}: ${room} may not import ${target ?? "that"}: ${one.target}${only ?? ""}`,
+        );
+      }
+    }
+  }
+  return breaches;
+}
+
+/** Capabilities stand low to high: types count too, as a cycle of types is a cycle of understanding. */
+export function capabilityCycles(sources: Source[]): string[] {
+  const arrowsOut = new Map<string, Map<string, string>>();
+  for (const source of sources) {
+    const from = capabilityOf(source.path);
+    if (from === undefined) continue;
+    for (const one of importsOf(source)) {
+      const to = one.ours ? capabilityOf(one.target) : undefined;
+      if (to === undefined || to === from) continue;
+      const out = arrowsOut.get(from) ?? new Map<string, string>();
+      arrowsOut.set(from, out.set(to, out.get(to) ?? `${source.path}:${one.line}`));
+    }
+  }
+  const cycles: string[] = [];
+  const done = new Set<string>();
+  const visit = (name: string, way: string[]) => {
+    const start = way.indexOf(name);
+    if (start >= 0) {
+      const circle = [...way.slice(start), name];
+      const places = circle.slice(1).map((to, index) => arrowsOut.get(circle[index] ?? "")?.get(to));
+      cycles.push(`${places.join(", ")}: capabilities in a circle: ${circle.join(" -> ")}`);
+      return;
+    }
+    if (done.has(name)) return;
+    for (const to of arrowsOut.get(name)?.keys() ?? []) visit(to, [...way, name]);
+    done.add(name);
+  };
+  for (const name of arrowsOut.keys()) visit(name, []);
+  return cycles;
+}

@@ -1,0 +1,285 @@
+import { describe, expect, test } from "bun:test";
+import { readFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { arrowBreaches, capabilityCycles } from "./support/tidy-arrows.ts";
+import {
+  clockBreaches,
+  driverBreaches,
+  exportBreaches,
+  extensionBreaches,
+  lengthBreaches,
+  linesMax,
+  packageBreaches,
+  type Rule,
+  skippedBreaches,
+  sleepBreaches,
+  unfinishedBreaches,
+} from "./support/tidy-rules.ts";
+import { codeOf, importsOf, type Source } from "./support/tidy-source.ts";
+
+const root = resolve(import.meta.dir, "..");
+
+function sourcesOf(...folders: string[]): Source[] {
+  return folders
+    .flatMap((folder) => [...new Bun.Glob(`${folder}/**/*.{ts,tsx}`).scanSync({ cwd: root })])
+    .filter((path) => !path.startsWith("src/gen/"))
+    .sort()
+    .map((path) => ({ path, text: readFileSync(join(root, path), "utf8") }));
+}
+
+const manifest: { dependencies: Record<string, string> } = await Bun.file(join(root, "package.json")).json();
+const packages = packageBreaches(Object.keys(manifest.dependencies));
+const src = sourcesOf("src");
+const tests = sourcesOf("test");
+const all = [...src, ...tests];
+
+interface Law {
+  name: string;
+  rule: Rule;
+  over: Source[];
+  /** Made-up sources as `path | text`, with the line of the breach that must be found. */
+  bad: [path: string, text: string, line: number][];
+  good: [path: string, text: string][];
+}
+
+const imports = (target: string) => `import { one } from "${target}";\n`;
+const types = (target: string) => `import type { One } from "${target}";\n`;
+
+const laws: Law[] = [
+  {
+    name: "imports go one way",
+    rule: arrowBreaches,
+    over: src,
+    bad: [
+      ["src/kit/page.ts", `// A page.\n${imports("../store/store.ts")}`, 2],
+      ["src/store/postgres.ts", imports("../bus/bus.ts"), 1],
+      ["src/store/postgres.ts", imports("../domain/runs/rules.ts"), 1],
+      ["src/bus/nats.ts", imports("../store/store.ts"), 1],
+      ["src/cluster/duties.ts", imports("../store/postgres.ts"), 1],
+      ["src/access/decide.ts", imports("../store/store.ts"), 1],
+      ["src/domain/runs/rules.ts", imports("../../store/store.ts"), 1],
+      ["src/domain/runs/rules.ts", imports("./rows.ts"), 1],
+      ["src/domain/runs/rules.ts", imports("../functions/definition.ts"), 1],
+      ["src/domain/runs/rows.ts", imports("../functions/rows.ts"), 1],
+      ["src/domain/runs/rows.ts", imports("../../store/postgres.ts"), 1],
+      ["src/domain/runs/service.ts", imports("../functions/service.ts"), 1],
+      ["src/domain/runs/service.ts", imports("../functions/rows.ts"), 1],
+      ["src/domain/runs/service.ts", imports("../../edge/perform.ts"), 1],
+      ["src/domain/runs/service.ts", imports("../../gen/svc/v1/svc_pb.ts"), 1],
+      ["src/domain/runs/operations.ts", imports("./rows.ts"), 1],
+      ["src/domain/runs/operations.ts", imports("../../store/store.ts"), 1],
+      ["src/edge/rpc.ts", types("../domain/runs/service.ts"), 1],
+      ["src/edge/rpc.ts", imports("../domain/runs/operations.ts"), 1],
+      ["src/edge/rpc.ts", imports("../store/store.ts"), 1],
+      ["src/edge/rpc.ts", `const late = await import("../domain/runs/rows.ts");`, 1],
+      ["src/edge/rpc.ts", `\nexport * from "../domain/runs/rows.ts";`, 2],
+      ["src/sdk/client.ts", imports("../kit/clock.ts"), 1],
+      ["src/demo/main.ts", imports("../kit/clock.ts"), 1],
+      ["src/settings.ts", imports("./store/store.ts"), 1],
+      ["src/helpers/one.ts", "", 1],
+      ["src/other.ts", "", 1],
+      ["src/domain/loose.ts", "", 1],
+      ["src/edge/http.ts", imports("../../test/support/until.ts"), 1],
+    ],
+    good: [
+      ["src/kit/page.ts", imports("./limits.ts")],
+      ["src/store/postgres.ts", imports("./store.ts") + imports("../kit/sql.ts")],
+      ["src/domain/runs/rules.ts", imports("../../kit/fault.ts") + types("../functions/definition.ts")],
+      ["src/domain/runs/rows.ts", imports("../../store/store.ts") + imports("./rules.ts")],
+      ["src/domain/runs/service.ts", imports("./rows.ts") + types("../functions/service.ts")],
+      ["src/domain/runs/service.ts", `import { type One, type Two } from "../functions/service.ts";`],
+      ["src/domain/runs/operations.ts", types("./service.ts") + imports("../../gen/svc/v1/svc_pb.ts")],
+      ["src/edge/rpc.ts", types("../domain/runs/operations.ts") + imports("../access/decide.ts")],
+      ["src/server.ts", imports("./store/postgres.ts") + imports("./domain/runs/service.ts")],
+      [
+        "src/edge/rpc.ts",
+        `// import { one } from "../store/store.ts";\nconst text = 'import "../store/store.ts"';`,
+      ],
+    ],
+  },
+  {
+    name: "only one place knows a driver",
+    rule: driverBreaches,
+    over: src,
+    bad: [
+      ["src/domain/runs/rows.ts", `import postgres from "postgres";`, 1],
+      ["src/store/migrate.ts", `import { Database } from "bun:sqlite";`, 1],
+      ["src/store/postgres.ts", `import Database from "libsql";`, 1],
+      ["src/bus/local.ts", `\nimport type { NatsConnection } from "@nats-io/transport-node";`, 2],
+      ["src/cluster/nodes.ts", `import { Kvm } from "@nats-io/kv";`, 1],
+    ],
+    good: [
+      ["src/store/postgres.ts", `import postgres from "postgres";`],
+      ["src/store/libsql-bun.ts", `import { Database } from "bun:sqlite";`],
+      ["src/cluster/leader.ts", `import { Kvm } from "@nats-io/kv";`],
+    ],
+  },
+  {
+    name: "what ships imports dependencies and built-in modules only",
+    rule: packages,
+    over: src,
+    bad: [
+      ["src/edge/http.ts", `import { test } from "playwright-core";`, 1],
+      ["src/edge/http.ts", `import { one } from "@scope/package/deep";`, 1],
+    ],
+    good: [
+      [
+        "src/edge/http.ts",
+        `import { Elysia } from "elysia";\nimport "@sinclair/typebox/compiler";\nimport "node:fs";`,
+      ],
+    ],
+  },
+  {
+    name: "capabilities have an order: no circles",
+    rule: capabilityCycles,
+    over: src,
+    bad: [
+      ["src/domain/runs/service.ts", types("../functions/service.ts"), 1],
+      ["src/domain/functions/service.ts", types("../timers/service.ts"), 1],
+      ["src/domain/timers/service.ts", types("../runs/service.ts"), 1],
+    ],
+    good: [["src/domain/runs/service.ts", types("../functions/service.ts") + types("./rules.ts")]],
+  },
+  {
+    name: "time and chance are handed in",
+    rule: clockBreaches,
+    over: src,
+    bad: [
+      ["src/edge/http.ts", "const now = Date.now();", 1],
+      ["src/edge/http.ts", "\n\nconst now = new Date();", 3],
+      ["src/edge/http.ts", "const now = new Date;", 1],
+      ["src/domain/runs/rules.ts", "performance.now()", 1],
+      ["src/domain/runs/rules.ts", "Math.random()", 1],
+      ["src/domain/runs/rules.ts", "const id = crypto.randomUUID();", 1],
+      ["src/domain/runs/rules.ts", "globalThis.crypto.getRandomValues(bytes)", 1],
+      ["src/domain/runs/loop.ts", "setTimeout(tick, 5)", 1],
+      ["src/domain/runs/loop.ts", "globalThis.setTimeout(tick, 5)", 1],
+      ["src/domain/runs/loop.ts", `\nimport { setTimeout as wait } from "node:timers/promises";`, 2],
+      ["src/domain/runs/loop.ts", "setInterval(tick, 5)", 1],
+      ["src/domain/runs/loop.ts", "await Bun.sleep(5)", 1],
+      ["src/kit/backoff.ts", `const wobble = \`\${Math.random()}\`;`, 1],
+    ],
+    good: [
+      ["src/kit/clock.ts", "Date.now(); performance.now(); setTimeout(tick, 5)"],
+      ["src/sdk/worker.ts", "setTimeout(tick, 5); Date.now()"],
+      [
+        "src/edge/http.ts",
+        "new Date(at); new Date(0); clock.setTimeout(5); // Date.now()\nconst text = 'Math.random()';",
+      ],
+      ["src/edge/http.ts", "const word = /Date.now/; const text = `Date.now`;"],
+    ],
+  },
+  {
+    name: `a file has at most ${linesMax} lines`,
+    rule: lengthBreaches,
+    over: all,
+    bad: [["src/edge/http.ts", "line\n".repeat(linesMax + 1), linesMax + 1]],
+    good: [["src/edge/http.ts", "line\n".repeat(linesMax)]],
+  },
+  {
+    name: "exports are named",
+    rule: exportBreaches,
+    over: all,
+    bad: [
+      ["src/edge/http.ts", "\nexport default 1;", 2],
+      ["src/edge/http.ts", "export { one as default };", 1],
+    ],
+    good: [["src/edge/http.ts", "export const one = 1; // never export default\nswitch (one) { default: }"]],
+  },
+  {
+    name: "nothing is marked as unfinished",
+    rule: unfinishedBreaches,
+    over: all,
+    bad: [
+      ["src/edge/http.ts", `\n// ${"TO"}${"DO"}: later`, 2],
+      ["src/edge/http.ts", `throw new Error("${"not"} implemented")`, 1],
+    ],
+    good: [["src/edge/http.ts", `throw new Fault("unimplemented", "manual ack on this stream");`]],
+  },
+  {
+    name: "imports name files with their ending",
+    rule: extensionBreaches,
+    over: all,
+    bad: [["src/edge/http.ts", imports("./perform"), 1]],
+    good: [
+      ["src/edge/http.ts", `${imports("./perform.ts")}${imports("elysia")}import page from "./index.html";`],
+    ],
+  },
+  {
+    name: "tests wait for conditions, not for time",
+    rule: sleepBreaches,
+    over: tests,
+    bad: [
+      ["test/unit/runs.test.ts", "\nawait Bun.sleep(500);", 2],
+      ["test/unit/runs.test.ts", `import { setTimeout as wait } from "node:timers/promises";`, 1],
+      ["test/unit/runs.test.ts", "await new Promise((done) => setTimeout(done, 500));", 1],
+    ],
+    good: [
+      ["test/support/until.ts", "await Bun.sleep(everyMs);"],
+      ["test/unit/runs.test.ts", "await until(done, { about: 'it' }); const text = 'Bun.sleep(1)';"],
+    ],
+  },
+  {
+    name: "every test runs",
+    rule: skippedBreaches,
+    over: tests,
+    bad: [
+      ["test/unit/runs.test.ts", "test.skip('x', () => {})", 1],
+      ["test/unit/runs.test.ts", "\ndescribe.only('x', () => {})", 2],
+    ],
+    good: [["test/unit/runs.test.ts", "test('x', () => {}); test.each([1])('y', () => {});"]],
+  },
+];
+
+describe.each(laws)("$name", ({ rule, over, bad, good }) => {
+  test("holds", () => {
+    expect(rule(over)).toEqual([]);
+  });
+
+  test("is seen to be broken", () => {
+    const made = bad.map(([path, text]) => ({ path, text }));
+    const missed = bad.filter(([path, , line], index) => {
+      // Each breach alone, but for a circle, which needs all of its files at once.
+      const breaches = rule(rule === capabilityCycles ? made : made.slice(index, index + 1));
+      return !breaches.some((breach) => breach.includes(`${path}:${line}`));
+    });
+    expect(missed).toEqual([]);
+    expect(bad.length).toBeGreaterThan(0);
+  });
+
+  test("leaves alone what is right", () => {
+    expect(rule(good.map(([path, text]) => ({ path, text })))).toEqual([]);
+  });
+});
+
+test("the reader of sources finds every kind of import and no other text", () => {
+  const text = `import "./a.ts";
+import one, { two } from "./b.ts";
+import type { Three } from 'elysia';
+export { four } from "./c.ts";
+import {
+  type Five,
+  six,
+} from "../d/e.ts";
+/* import "./no.ts" */ const late = () => import("./f.ts");
+const said = \`import "./no.ts" \${import("./g.ts")} "\`;
+const slash = [1 / 2, /["'\`]/, 3 / 4];
+export type { Seven } from "./h.ts";
+`;
+  const found = importsOf({ path: "src/x/y.ts", text });
+  expect(
+    found.map(({ target, typeOnly, line }) => `${line} ${target}${typeOnly ? " type" : ""}`).sort(),
+  ).toEqual(
+    [
+      "1 src/x/a.ts",
+      "2 src/x/b.ts",
+      "3 elysia type",
+      "4 src/x/c.ts",
+      "8 src/d/e.ts",
+      "9 src/x/f.ts",
+      "10 src/x/g.ts",
+      "12 src/x/h.ts type",
+    ].sort(),
+  );
+  expect(codeOf(text)).toHaveLength(text.length);
+});
