@@ -1,4 +1,4 @@
-import { type Browser, chromium } from "playwright-core";
+import type { Browser } from "playwright-core";
 import { findProgram } from "./process.ts";
 
 const flags = [
@@ -18,6 +18,7 @@ export function findChrome(): string {
 }
 
 /** A headless browser; the caller closes it. */
-export function startChrome(): Promise<Browser> {
+export async function startChrome(): Promise<Browser> {
+  const { chromium } = await import("playwright-core");
   return chromium.launch({ executablePath: findChrome(), headless: true, args: flags, timeout: 30_000 });
 }

@@ -43,9 +43,13 @@ function greeting(port: number): Promise<string> {
   });
 }
 
+export function findNats(): string {
+  return findProgram(["nats-server"], "nats-server");
+}
+
 /** A NATS server of its own for one test: loopback only, storage in a temporary folder, gone with this process. */
 export async function startNats(options: NatsOptions = {}): Promise<NatsServer> {
-  const program = findProgram(["nats-server"], "nats-server");
+  const program = findNats();
   const folder = await mkdtemp(join(tmpdir(), "svc-nats-"));
   const storage = join(folder, "storage");
   let port = options.port ?? (await freePort());

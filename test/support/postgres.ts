@@ -45,6 +45,10 @@ const settings = {
 };
 const debianPackage = "postgresql-15";
 
+export function findInitdb(): string {
+  return findProgram(["/usr/lib/postgresql/*/bin/initdb", "initdb"], debianPackage);
+}
+
 /** PostgreSQL refuses to run as root. */
 function asServerUser(command: string[]): string[] {
   if (process.getuid?.() !== 0) return command;
@@ -109,7 +113,7 @@ export function databasesAt(url: string): Databases {
 
 /** A PostgreSQL of its own for one test: fresh data in a temporary folder, loopback only, gone with this process. */
 export async function startPostgres(options: PostgresOptions = {}): Promise<PostgresServer> {
-  const initdb = findProgram(["/usr/lib/postgresql/*/bin/initdb", "initdb"], debianPackage);
+  const initdb = findInitdb();
   const folder = await mkdtemp(join(tmpdir(), "svc-pg-"));
   giveToServerUser(folder);
   const dataDir = join(folder, "data");
