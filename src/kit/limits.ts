@@ -43,3 +43,7 @@ export const flushItemsMax = 256;
 
 /** An authenticated key is believed for this long without asking the store again (design: key deletion). */
 export const keyLeaseMs = 1_000;
+/** Leases of one run that may end without any report in a row, before the run fails as `WORKER_LOST`. */
+export const leasesLostMax = 10;
+/** Due executions moved in one transaction. */
+export const wakeSliceMax = 200;

@@ -43,6 +43,9 @@ sql.join = (parts: readonly Sql[], separator: string): Sql =>
 sql.where = (conditions: readonly Sql[]): Sql =>
   conditions.length === 0 ? sql.empty : sql`WHERE ${sql.join(conditions, " AND ")}`;
 
+/** A parameter that both engines read as a 64-bit number, also where nothing around it tells its type. */
+sql.bigint = (value: number): Sql => sql`CAST(${value} AS BIGINT)`;
+
 export const column = {
   text: (values: readonly (string | null)[]): SqlArray => ({ array: values, type: "text" }),
   bigint: (values: readonly (number | null)[]): SqlArray => ({ array: values, type: "bigint" }),

@@ -1,0 +1,189 @@
+import type { Instant } from "../../kit/clock.ts";
+import { column, sql } from "../../kit/sql.ts";
+import { type Flush, StoreError, type SyncSession } from "../../store/store.ts";
+import { insertExecutions, insertFirstHistory, insertRuns, newRunColumns } from "../runs/create.ts";
+import type { NewRun } from "../runs/run.ts";
+
+/** One event on its way into the log, with the runs it starts. */
+export interface NewEvent {
+  id: string;
+  environmentId: string;
+  name: string;
+  version: number;
+  /** JSON texts. */
+  data: string;
+  metadata: string | null;
+  source: string;
+  idempotencyKey: string | null;
+  /** The run whose handler emitted it. */
+  runId: string | null;
+  runs: readonly NewRun[];
+}
+
+export interface EmitInput {
+  now: Instant;
+  events: readonly NewEvent[];
+  /** The definitions each environment's runs were matched with. */
+  definitions: ReadonlyMap<string, number>;
+}
+
+/** An event that is missing in the answer was not written: its idempotency key is taken, or its environment is gone. */
+export interface Logged {
+  ord: number;
+  position: number;
+  at: Instant;
+}
+
+/** Raised when a function changed since the runs were matched: reload the definitions and match again. */
+export const staleDefinitions = "definitions:";
+
+const eventColumns = (events: readonly NewEvent[]) => ({
+  id: column.text(events.map((e) => e.id)),
+  environment_id: column.text(events.map((e) => e.environmentId)),
+  name: column.text(events.map((e) => e.name)),
+  version: column.bigint(events.map((e) => e.version)),
+  data: column.text(events.map((e) => e.data)),
+  metadata: column.text(events.map((e) => e.metadata)),
+  source: column.text(events.map((e) => e.source)),
+  key: column.text(events.map((e) => e.idempotencyKey)),
+  run_id: column.text(events.map((e) => e.runId)),
+});
+
+const runIdsText = (events: readonly NewEvent[]) =>
+  column.text(events.map((e) => JSON.stringify(e.runs.map((r) => r.id))));
+
+const eventTarget = sql.raw(
+  "events (environment_id, position, id, name, version, data, metadata, source, at, idempotency_key, run_id)",
+);
+
+/**
+ * Events of any number of callers in one round trip: idempotency keys, then the head of each environment (sorted), then
+ * events, runs, executions and history. Survivors are counted before positions are given, so no position is skipped; the
+ * head stays locked from its update to the commit, so `n + 1` is never visible before `n`.
+ */
+export const emitFlush: Flush<EmitInput, Logged> = {
+  name: "events.emit",
+
+  postgres({ events, definitions, now }, seams) {
+    const keyed = events.some((e) => e.idempotencyKey !== null);
+    const runs = events.flatMap((e) => e.runs);
+    const fresh = keyed
+      ? sql`fresh AS (
+      INSERT INTO idempotency_keys (environment_id, key, kind, event_id, run_ids, created_at)
+      SELECT environment_id, key, 'emit', id, run_ids, ${now}::bigint FROM item WHERE key IS NOT NULL
+      ORDER BY environment_id, key
+      ON CONFLICT (environment_id, key) DO NOTHING RETURNING event_id),
+    `
+      : sql.empty;
+    const survives = keyed ? sql`WHERE key IS NULL OR id IN (SELECT event_id FROM fresh)` : sql.empty;
+    // `alive` and `moved` prove that the event was written; without them no run is.
+    const run = sql.raw("run n");
+    const started =
+      runs.length === 0
+        ? sql.empty
+        : sql`run AS MATERIALIZED (
+      SELECT r.* FROM ${seams.rowsFrom("r", newRunColumns(runs))}
+        JOIN alive a ON a.id = r.event_id JOIN moved m ON m.environment_id = a.environment_id
+      ORDER BY r.id),
+    created AS (${insertRuns(run, now)}),
+    queued AS (${insertExecutions(run, now)}),
+    noted AS (${insertFirstHistory(run, now)}),
+    `;
+    return sql`WITH item AS MATERIALIZED (
+      SELECT * FROM ${seams.rowsFrom("i", { ...eventColumns(events), ...(keyed && { run_ids: runIdsText(events) }) })}),
+    known AS (SELECT * FROM ${seams.rowsFrom("k", {
+      environment_id: column.text([...definitions.keys()]),
+      definitions_version: column.bigint([...definitions.values()]),
+    })}),
+    ${fresh}alive AS MATERIALIZED (
+      SELECT item.*, row_number() OVER (PARTITION BY environment_id ORDER BY ord) AS place FROM item ${survives}),
+    head AS MATERIALIZED (
+      SELECT h.environment_id, h.position, h.last_at, h.definitions_version FROM heads h
+      WHERE h.environment_id IN (SELECT environment_id FROM alive) ORDER BY h.environment_id FOR UPDATE),
+    moved AS (
+      UPDATE heads h SET last_at = GREATEST(head.last_at, ${now}::bigint), position = CASE
+        WHEN head.definitions_version = known.definitions_version THEN head.position + n.count
+        ELSE CAST('svc!' || ${staleDefinitions}::text || head.environment_id AS bigint) END
+      FROM head JOIN known ON known.environment_id = head.environment_id
+        JOIN (SELECT environment_id, count(*) AS count FROM alive GROUP BY environment_id) n
+          ON n.environment_id = head.environment_id
+      WHERE h.environment_id = head.environment_id
+      RETURNING h.environment_id, head.position AS base, h.last_at),
+    logged AS (
+      INSERT INTO ${eventTarget}
+      SELECT a.environment_id, m.base + a.place, a.id, a.name, a.version, a.data, a.metadata, a.source, m.last_at,
+        a.key, a.run_id
+      FROM alive a JOIN moved m ON m.environment_id = a.environment_id),
+    ${started}place AS (
+      SELECT a.ord, m.base + a.place AS position, m.last_at AS at
+      FROM alive a JOIN moved m ON m.environment_id = a.environment_id)
+    SELECT ord, position, at FROM place`;
+  },
+
+  libsql(session, { events, definitions, now }) {
+    const alive = events.some((e) => e.idempotencyKey !== null) ? withoutTaken(session, events, now) : events;
+    const logged: (Logged & { event: NewEvent })[] = [];
+    const heads = new Map(
+      session
+        .all<{ environment_id: string; position: number; last_at: number; definitions_version: number }>(
+          sql`SELECT environment_id, position, last_at, definitions_version FROM heads
+            WHERE environment_id IN ${sql.list([...definitions.keys()])}`,
+        )
+        .map((head) => [head.environment_id, head]),
+    );
+    for (const [at, event] of events.entries()) {
+      const head = heads.get(event.environmentId);
+      if (head === undefined || (alive !== events && !alive.includes(event))) continue;
+      if (head.definitions_version !== definitions.get(event.environmentId))
+        throw new StoreError("marked", staleDefinitions + event.environmentId);
+      head.last_at = Math.max(head.last_at, now);
+      logged.push({ ord: at + 1, position: ++head.position, at: head.last_at, event });
+    }
+    if (logged.length > 0) write(session, logged, now);
+    return logged.map(({ ord, position, at }) => ({ ord, position, at }));
+  },
+};
+
+/** Takes the idempotency keys; answers the events that got theirs or have none. */
+function withoutTaken(session: SyncSession, events: readonly NewEvent[], now: Instant): NewEvent[] {
+  const keyed = events.filter((e) => e.idempotencyKey !== null);
+  const fresh = new Set(
+    session
+      .all<{ event_id: string }>(sql`INSERT INTO idempotency_keys
+          (environment_id, key, kind, event_id, run_ids, created_at)
+        SELECT environment_id, key, 'emit', id, run_ids, ${now}
+        FROM ${session.seams.rowsFrom("i", {
+          id: column.text(keyed.map((e) => e.id)),
+          environment_id: column.text(keyed.map((e) => e.environmentId)),
+          key: column.text(keyed.map((e) => e.idempotencyKey)),
+          run_ids: runIdsText(keyed),
+        })} WHERE true
+        ON CONFLICT (environment_id, key) DO NOTHING RETURNING event_id`)
+      .map((row) => row.event_id),
+  );
+  return events.filter((e) => e.idempotencyKey === null || fresh.has(e.id));
+}
+
+function write(session: SyncSession, logged: readonly (Logged & { event: NewEvent })[], now: Instant): void {
+  const { rowsFrom } = session.seams;
+  const last = new Map(logged.map((l) => [l.event.environmentId, l]));
+  session.run(sql`UPDATE heads SET position = v.position, last_at = v.last_at
+    FROM ${rowsFrom("v", {
+      environment_id: column.text([...last.keys()]),
+      position: column.bigint([...last.values()].map((l) => l.position)),
+      last_at: column.bigint([...last.values()].map((l) => l.at)),
+    })} WHERE heads.environment_id = v.environment_id`);
+  session.run(sql`INSERT INTO ${eventTarget}
+    SELECT environment_id, position, id, name, version, data, metadata, source, at, key, run_id
+    FROM ${rowsFrom("i", {
+      ...eventColumns(logged.map((l) => l.event)),
+      position: column.bigint(logged.map((l) => l.position)),
+      at: column.bigint(logged.map((l) => l.at)),
+    })}`);
+  const runs = logged.flatMap((l) => l.event.runs);
+  if (runs.length === 0) return;
+  const source = rowsFrom("n", newRunColumns(runs));
+  session.run(insertRuns(source, now));
+  session.run(insertExecutions(source, now));
+  session.run(insertFirstHistory(source, now));
+}

@@ -1,0 +1,128 @@
+import type { Clock } from "../../kit/clock.ts";
+import { parseRfc3339 } from "../../kit/clock.ts";
+import { Fault, invalid, missing } from "../../kit/fault.ts";
+import { searchBytesMax, wakeSliceMax } from "../../kit/limits.ts";
+import { pageSize, readCursor, writeCursor } from "../../kit/page.ts";
+import type { Session, Store } from "../../store/store.ts";
+import * as rows from "./rows.ts";
+import { parseRunStatus } from "./rules.ts";
+import type { Run, Step } from "./run.ts";
+import { cancelQueued, endTimedOut, type Lane, wakeDue } from "./wake.ts";
+
+export interface ListRunsInput {
+  functionId?: string;
+  eventId?: string;
+  search?: string;
+  /** In any spelling that contract.md allows. */
+  statuses?: readonly string[];
+  /** RFC 3339. */
+  since?: string;
+  until?: string;
+  limit?: number;
+  offset?: number;
+  cursor?: string;
+}
+
+export interface RunsPage {
+  runs: Run[];
+  nextCursor: string | undefined;
+  /** Counted up to limits.countCap. */
+  totalCount: number;
+}
+
+export interface Runs {
+  get(environmentId: string, runId: string): Promise<Run>;
+  list(environmentId: string, input: ListRunsInput): Promise<RunsPage>;
+  steps(environmentId: string, runId: string): Promise<Step[]>;
+  /** For the transaction that deletes a function. */
+  cancelQueued(
+    session: Session,
+    target: { environmentId: string; functionId: string; cause: string },
+  ): Promise<number>;
+  /** The tick of loop `runs.wake`: moves all that is due; answers in how many milliseconds the next is. */
+  wakeOnce(): Promise<{ againInMs?: number }>;
+}
+
+export interface RunsDeps {
+  store: Store;
+  clock: Clock;
+  /** Lanes that have got work. */
+  onQueued: (lanes: readonly Lane[]) => void;
+}
+
+export function openRuns({ store, clock, onQueued }: RunsDeps): Runs {
+  return {
+    async get(environmentId, runId) {
+      const run = await rows.getRun(store, environmentId, runId);
+      if (!run) throw missing("run", runId);
+      return run;
+    },
+
+    async list(environmentId, input) {
+      const filter = toFilter(environmentId, input);
+      if (input.cursor !== undefined && (input.offset ?? 0) > 0)
+        throw invalid("cursor", "cannot be combined with offset");
+      const limit = pageSize(input.limit);
+      const after = input.cursor === undefined ? undefined : readCursor("cursor", input.cursor);
+      const [found, totalCount] = await Promise.all([
+        rows.listRuns(store, filter, {
+          ...(after && { after }),
+          limit: limit + 1,
+          offset: input.offset ?? 0,
+        }),
+        rows.countRuns(store, filter),
+      ]);
+      const runs = found.slice(0, limit);
+      const last = runs.at(-1);
+      const nextCursor =
+        found.length > limit && last ? writeCursor({ at: last.createdAt, id: last.id }) : undefined;
+      return { runs, nextCursor, totalCount };
+    },
+
+    async steps(environmentId, runId) {
+      const steps = await rows.getSteps(store, environmentId, runId);
+      if (steps.length === 0 && !(await rows.getRun(store, environmentId, runId)))
+        throw missing("run", runId);
+      return steps;
+    },
+
+    cancelQueued: (session, target) => cancelQueued(session, { ...target, now: clock.now() }),
+
+    async wakeOnce() {
+      for (;;) {
+        const now = clock.now();
+        const woken = await store.write((session) => wakeDue(session, now));
+        if (woken.lanes.length > 0) onQueued(woken.lanes);
+        const ended = await store.write((session) => endTimedOut(session, now));
+        if (woken.found < wakeSliceMax && ended < wakeSliceMax) break;
+      }
+      const next = await rows.nextWakeAt(store);
+      return next === undefined ? {} : { againInMs: Math.max(1, next - clock.now()) };
+    },
+  };
+}
+
+function toFilter(environmentId: string, input: ListRunsInput): rows.RunFilter {
+  const statuses = (input.statuses ?? []).map((text) => {
+    const status = parseRunStatus(text);
+    if (!status) throw invalid("statuses", `"${text.slice(0, 40)}" is no run status`);
+    return status;
+  });
+  const instant = (field: string, text: string) => {
+    const at = parseRfc3339(text);
+    if (at === undefined)
+      throw new Fault("invalid_argument", `invalid '${field}' parameter: must be RFC3339`, { field });
+    return at;
+  };
+  if (input.search !== undefined && input.search.length > searchBytesMax)
+    throw invalid("search", `at most ${searchBytesMax} characters`);
+  return {
+    environmentId,
+    statuses,
+    ...(input.functionId && { functionId: input.functionId }),
+    ...(input.eventId && { eventId: input.eventId }),
+    ...(input.search && { search: input.search }),
+    ...(input.since && { since: instant("since", input.since) }),
+    ...(input.until && { until: instant("until", input.until) }),
+  };
+}

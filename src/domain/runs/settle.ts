@@ -1,0 +1,272 @@
+import type { Instant } from "../../kit/clock.ts";
+import { column, sql } from "../../kit/sql.ts";
+import type { Flush, SyncSession } from "../../store/store.ts";
+import type { ExecutionState, Fence, StepStatus, StepType, TerminalStatus } from "./run.ts";
+
+/** What a worker's report comes to once the rules have read it. One run at most once in a flush. */
+export interface Settlement extends Fence {
+  environmentId: string;
+  /** The run ends in this status; null keeps its execution. */
+  ends: TerminalStatus | null;
+  /** State of the execution that stays; `leased` for progress. */
+  next: ExecutionState;
+  /** Next wake of the execution that stays; null keeps what it has. */
+  wakeAt: Instant | null;
+  /** JSON texts. */
+  output: string | null;
+  error: string | null;
+  /** Null notes nothing (an empty heartbeat). */
+  historyType: string | null;
+  historyDetail: string;
+  steps: readonly NewStep[];
+  /** Sequence of the last step + 1. */
+  stepsTop: number;
+  waitingStepId: string | null;
+}
+
+export interface NewStep {
+  id: string;
+  stepId: string;
+  name: string;
+  type: StepType;
+  /** Place in the run; `nextInRun` puts it behind all that the run has. */
+  sequence: number;
+  status: StepStatus;
+  output: string | null;
+  error: string | null;
+  startedAt: Instant | null;
+  endedAt: Instant | null;
+  durationMs: number | null;
+  compensationFor: string | null;
+  sleepUntil: Instant | null;
+}
+
+export const nextInRun = -1;
+
+/** `gone`: there is no execution any more; the run's own row knows why. */
+export interface Settled {
+  ord: number;
+  outcome: "done" | "stale" | "gone";
+}
+
+export interface SettleInput {
+  now: Instant;
+  settlements: readonly Settlement[];
+}
+
+const reportColumns = (list: readonly Settlement[]) => ({
+  run_id: column.text(list.map((s) => s.runId)),
+  environment_id: column.text(list.map((s) => s.environmentId)),
+  execution_seq: column.bigint(list.map((s) => s.executionSeq)),
+  lease_hash: column.text(list.map((s) => s.leaseHash)),
+  ends: column.text(list.map((s) => s.ends)),
+  next: column.text(list.map((s) => s.next)),
+  wake_at: column.bigint(list.map((s) => s.wakeAt)),
+  output: column.text(list.map((s) => s.output)),
+  error: column.text(list.map((s) => s.error)),
+  history_type: column.text(list.map((s) => s.historyType)),
+  history_detail: column.text(list.map((s) => s.historyDetail)),
+  steps_top: column.bigint(list.map((s) => s.stepsTop)),
+  waiting_step_id: column.text(list.map((s) => s.waitingStepId)),
+  appended: column.bigint(list.map((s) => s.steps.filter((step) => step.sequence === nextInRun).length)),
+});
+
+interface PlacedStep extends NewStep {
+  report: number;
+  settlement: Settlement;
+}
+
+const placedSteps = (list: readonly Settlement[]): PlacedStep[] =>
+  list.flatMap((settlement, at) => settlement.steps.map((step) => ({ ...step, report: at + 1, settlement })));
+
+const stepColumns = (steps: readonly PlacedStep[]) => ({
+  report: column.bigint(steps.map((s) => s.report)),
+  run_id: column.text(steps.map((s) => s.settlement.runId)),
+  environment_id: column.text(steps.map((s) => s.settlement.environmentId)),
+  id: column.text(steps.map((s) => s.id)),
+  step_id: column.text(steps.map((s) => s.stepId)),
+  name: column.text(steps.map((s) => s.name)),
+  type: column.text(steps.map((s) => s.type)),
+  sequence: column.bigint(steps.map((s) => s.sequence)),
+  status: column.text(steps.map((s) => s.status)),
+  output: column.text(steps.map((s) => s.output)),
+  error: column.text(steps.map((s) => s.error)),
+  started_at: column.bigint(steps.map((s) => s.startedAt)),
+  ended_at: column.bigint(steps.map((s) => s.endedAt)),
+  duration_ms: column.bigint(steps.map((s) => s.durationMs)),
+  compensation_for: column.text(steps.map((s) => s.compensationFor)),
+  sleep_until: column.bigint(steps.map((s) => s.sleepUntil)),
+});
+
+const stepTarget =
+  sql.raw(`steps (run_id, step_id, environment_id, id, name, type, sequence, status, output, error,
+  attempt, started_at, ended_at, duration_ms, compensation_for, sleep_until, created_at, updated_at)`);
+
+// A completed step is never written again: its output is what later steps were computed from.
+const stepConflict = sql.raw(`ON CONFLICT (run_id, step_id) DO UPDATE SET
+  status = excluded.status, output = excluded.output, error = excluded.error, attempt = excluded.attempt,
+  started_at = excluded.started_at, ended_at = excluded.ended_at, duration_ms = excluded.duration_ms,
+  sleep_until = excluded.sleep_until, updated_at = excluded.updated_at
+  WHERE steps.status <> 'completed'`);
+
+/**
+ * Reports of any number of workers in one round trip: the fence of each is checked under its row's lock, and steps, run,
+ * execution and history change together or not at all. Locks: executions, sorted by run.
+ */
+export const settleFlush: Flush<SettleInput, Settled> = {
+  name: "runs.settle",
+
+  postgres({ settlements, now }, seams) {
+    const steps = placedSteps(settlements);
+    const stored =
+      steps.length === 0
+        ? sql.empty
+        : sql`, stored AS (
+      INSERT INTO ${stepTarget}
+      SELECT s.run_id, s.step_id, s.environment_id, s.id, s.name, s.type,
+        CASE WHEN s.sequence < 0 THEN GREATEST(v.step_count, v.steps_top) ELSE s.sequence END, s.status, s.output, s.error,
+        v.attempt, s.started_at, s.ended_at, s.duration_ms, s.compensation_for, s.sleep_until, ${now}::bigint, ${now}::bigint
+      FROM ${seams.rowsFrom("s", stepColumns(steps))} JOIN valid v ON v.ord = s.report
+      ORDER BY s.run_id, s.step_id
+      ${stepConflict})`;
+    return sql`WITH report AS MATERIALIZED (SELECT * FROM ${seams.rowsFrom("item", reportColumns(settlements))}),
+    held AS MATERIALIZED (
+      SELECT r.*, e.state, e.execution_seq AS held_seq, e.lease_hash AS held_hash, e.attempt, e.history_count,
+        e.step_count, e.started_at, e.worker_id
+      FROM report r JOIN executions e ON e.run_id = r.run_id AND e.environment_id = r.environment_id
+      ORDER BY e.run_id FOR UPDATE OF e),
+    valid AS MATERIALIZED (
+      SELECT * FROM held WHERE state = 'leased' AND held_seq = execution_seq AND held_hash = lease_hash)
+    ${stored},
+    closed AS (DELETE FROM executions e USING valid v WHERE e.run_id = v.run_id AND v.ends IS NOT NULL),
+    moved AS (
+      UPDATE executions e SET state = v.next, wake_at = COALESCE(v.wake_at, e.wake_at),
+        lease_hash = CASE WHEN v.next = 'leased' THEN e.lease_hash END,
+        worker_id = CASE WHEN v.next = 'leased' THEN e.worker_id END,
+        step_count = GREATEST(e.step_count, v.steps_top) + v.appended, waiting_step_id = v.waiting_step_id, lost_count = 0,
+        history_count = e.history_count + CASE WHEN v.history_type IS NULL THEN 0 ELSE 1 END
+      FROM valid v WHERE e.run_id = v.run_id AND v.ends IS NULL),
+    ended AS (
+      UPDATE runs r SET status = v.ends, output = v.output, error = v.error, attempt = v.attempt,
+        worker_id = v.worker_id, started_at = v.started_at, ended_at = ${now}::bigint, updated_at = ${now}::bigint,
+        execution_seq = v.execution_seq, lease_hash = v.lease_hash
+      FROM valid v WHERE r.id = v.run_id AND v.ends IS NOT NULL),
+    noted AS (
+      INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
+      SELECT v.run_id, v.history_count + 1, v.environment_id, v.history_type, ${now}::bigint, v.history_detail
+      FROM valid v WHERE v.history_type IS NOT NULL)
+    SELECT r.ord, CASE WHEN v.ord IS NOT NULL THEN 'done' WHEN h.ord IS NULL THEN 'gone' ELSE 'stale' END AS outcome
+    FROM report r LEFT JOIN held h ON h.ord = r.ord LEFT JOIN valid v ON v.ord = r.ord`;
+  },
+
+  libsql(session, { settlements, now }) {
+    const held =
+      session.all<Held>(sql`SELECT i.ord, e.state, e.execution_seq, e.lease_hash, e.attempt, e.history_count,
+        e.step_count, e.started_at, e.worker_id
+      FROM ${session.seams.rowsFrom("i", {
+        run_id: column.text(settlements.map((s) => s.runId)),
+        environment_id: column.text(settlements.map((s) => s.environmentId)),
+      })} JOIN executions e ON e.run_id = i.run_id AND e.environment_id = i.environment_id`);
+    const byOrd = new Map(held.map((row) => [row.ord, row]));
+    const answers: Settled[] = [];
+    const valid: { settlement: Settlement; row: Held }[] = [];
+    for (const [at, settlement] of settlements.entries()) {
+      const row = byOrd.get(at + 1);
+      const holds =
+        row?.state === "leased" &&
+        row.execution_seq === settlement.executionSeq &&
+        row.lease_hash === settlement.leaseHash;
+      if (row && holds) valid.push({ settlement, row });
+      answers.push({ ord: at + 1, outcome: row === undefined ? "gone" : holds ? "done" : "stale" });
+    }
+    if (valid.length > 0) settleValid(session, valid, now);
+    return answers;
+  },
+};
+
+interface Held {
+  ord: number;
+  state: string;
+  execution_seq: number;
+  lease_hash: string | null;
+  attempt: number;
+  history_count: number;
+  step_count: number;
+  started_at: number | null;
+  worker_id: string | null;
+}
+
+function settleValid(
+  session: SyncSession,
+  valid: readonly { settlement: Settlement; row: Held }[],
+  now: Instant,
+): void {
+  const { rowsFrom } = session.seams;
+  const steps = placedSteps(valid.map((v) => v.settlement));
+  if (steps.length > 0)
+    session.run(sql`INSERT INTO ${stepTarget}
+      SELECT s.run_id, s.step_id, s.environment_id, s.id, s.name, s.type, s.sequence, s.status, s.output, s.error,
+        s.attempt, s.started_at, s.ended_at, s.duration_ms, s.compensation_for, s.sleep_until, ${now}, ${now}
+      FROM ${rowsFrom("s", {
+        ...stepColumns(steps),
+        sequence: column.bigint(
+          steps.map((s) => {
+            const { row } = valid[s.report - 1]!;
+            return s.sequence === nextInRun ? Math.max(row.step_count, s.settlement.stepsTop) : s.sequence;
+          }),
+        ),
+        attempt: column.bigint(steps.map((s) => valid[s.report - 1]!.row.attempt)),
+      })} WHERE true ${stepConflict}`);
+
+  const ending = valid.filter((v) => v.settlement.ends !== null);
+  if (ending.length > 0) {
+    const list = ending.map((v) => v.settlement);
+    session.run(sql`DELETE FROM executions WHERE run_id IN (
+      SELECT run_id FROM ${rowsFrom("i", { run_id: column.text(list.map((s) => s.runId)) })})`);
+    session.run(sql`UPDATE runs SET status = v.ends, output = v.output, error = v.error, attempt = v.attempt,
+        worker_id = v.worker_id, started_at = v.started_at, ended_at = ${now}, updated_at = ${now},
+        execution_seq = v.execution_seq, lease_hash = v.lease_hash
+      FROM ${rowsFrom("v", {
+        run_id: column.text(list.map((s) => s.runId)),
+        ends: column.text(list.map((s) => s.ends)),
+        output: column.text(list.map((s) => s.output)),
+        error: column.text(list.map((s) => s.error)),
+        attempt: column.bigint(ending.map((v) => v.row.attempt)),
+        worker_id: column.text(ending.map((v) => v.row.worker_id)),
+        started_at: column.bigint(ending.map((v) => v.row.started_at)),
+        execution_seq: column.bigint(list.map((s) => s.executionSeq)),
+        lease_hash: column.text(list.map((s) => s.leaseHash)),
+      })} WHERE runs.id = v.run_id`);
+  }
+
+  const staying = valid.filter((v) => v.settlement.ends === null).map((v) => v.settlement);
+  if (staying.length > 0)
+    session.run(sql`UPDATE executions SET state = v.next, wake_at = COALESCE(v.wake_at, executions.wake_at),
+        lease_hash = CASE WHEN v.next = 'leased' THEN executions.lease_hash END,
+        worker_id = CASE WHEN v.next = 'leased' THEN executions.worker_id END,
+        step_count = MAX(executions.step_count, v.steps_top) + v.appended, waiting_step_id = v.waiting_step_id, lost_count = 0,
+        history_count = executions.history_count + CASE WHEN v.history_type IS NULL THEN 0 ELSE 1 END
+      FROM ${rowsFrom("v", {
+        run_id: column.text(staying.map((s) => s.runId)),
+        next: column.text(staying.map((s) => s.next)),
+        wake_at: column.bigint(staying.map((s) => s.wakeAt)),
+        steps_top: column.bigint(staying.map((s) => s.stepsTop)),
+        waiting_step_id: column.text(staying.map((s) => s.waitingStepId)),
+        history_type: column.text(staying.map((s) => s.historyType)),
+        appended: column.bigint(
+          staying.map((s) => s.steps.filter((step) => step.sequence === nextInRun).length),
+        ),
+      })} WHERE executions.run_id = v.run_id`);
+
+  const noted = valid.filter((v) => v.settlement.historyType !== null);
+  if (noted.length > 0)
+    session.run(sql`INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
+      SELECT v.run_id, v.sequence, v.environment_id, v.type, ${now}, v.detail
+      FROM ${rowsFrom("v", {
+        run_id: column.text(noted.map((v) => v.settlement.runId)),
+        sequence: column.bigint(noted.map((v) => v.row.history_count + 1)),
+        environment_id: column.text(noted.map((v) => v.settlement.environmentId)),
+        type: column.text(noted.map((v) => v.settlement.historyType)),
+        detail: column.text(noted.map((v) => v.settlement.historyDetail)),
+      })}`);
+}

@@ -1,0 +1,179 @@
+import type { Instant } from "../../kit/clock.ts";
+import { leasesLostMax, wakeSliceMax } from "../../kit/limits.ts";
+import { column, sql } from "../../kit/sql.ts";
+import type { Session } from "../../store/store.ts";
+import { timedOut, workerLost } from "./rules.ts";
+import type { RunError, TerminalStatus } from "./run.ts";
+
+export interface Lane {
+  environmentId: string;
+  functionId: string;
+}
+
+interface DueRow {
+  run_id: string;
+  environment_id: string;
+  function_id: string;
+  state: "leased" | "sleeping" | "retrying";
+  execution_seq: number;
+  attempt: number;
+  history_count: number;
+  lost_count: number;
+  worker_id: string | null;
+  waiting_step_id: string | null;
+}
+
+export interface WakeOutcome {
+  /** Rows found; equal to the slice when there may be more. */
+  found: number;
+  /** Lanes that have work now. */
+  lanes: Lane[];
+}
+
+/**
+ * Moves what is due: a sleep has passed, a retry's delay is over, a lease ended without a report. Rows another node holds are
+ * skipped. Locks: executions (never waited for), then steps and runs of the same runs.
+ */
+export async function wakeDue(session: Session, now: Instant): Promise<WakeOutcome> {
+  const due =
+    await session.all<DueRow>(sql`SELECT run_id, environment_id, function_id, state, execution_seq, attempt,
+      history_count, lost_count, worker_id, waiting_step_id
+    FROM executions WHERE state <> 'queued' AND wake_at <= ${now}
+    ORDER BY wake_at LIMIT ${wakeSliceMax} ${session.seams.skipLocked}`);
+  const isLost = (row: DueRow) => row.state === "leased" && row.lost_count + 1 >= leasesLostMax;
+  const lost = due.filter(isLost);
+  if (lost.length > 0)
+    await endRuns(
+      session,
+      lost.map((row) => ({
+        runId: row.run_id,
+        status: "failed",
+        error: workerLost(leasesLostMax),
+        cause: null,
+      })),
+      now,
+    );
+  const queued = due.filter((row) => !isLost(row));
+  if (queued.length > 0) await requeue(session, queued, now);
+  return { found: due.length, lanes: lanesOf(queued) };
+}
+
+async function requeue(session: Session, rows: readonly DueRow[], now: Instant): Promise<void> {
+  const { rowsFrom } = session.seams;
+  const slept = rows.filter((row) => row.state === "sleeping");
+  if (slept.length > 0)
+    await session.run(sql`UPDATE steps SET status = 'completed', output = 'null', ended_at = ${now}, updated_at = ${now},
+        duration_ms = ${now} - started_at
+      FROM ${rowsFrom("v", {
+        run_id: column.text(slept.map((row) => row.run_id)),
+        step_id: column.text(slept.map((row) => row.waiting_step_id)),
+      })} WHERE steps.run_id = v.run_id AND steps.step_id = v.step_id AND steps.status = 'sleeping'`);
+  await session.run(sql`UPDATE executions SET state = 'queued', wake_at = ${now}, lease_hash = NULL, worker_id = NULL,
+      waiting_step_id = NULL, attempt = v.attempt, lost_count = v.lost_count, history_count = executions.history_count + 1
+    FROM ${rowsFrom("v", {
+      run_id: column.text(rows.map((row) => row.run_id)),
+      attempt: column.bigint(rows.map((row) => row.attempt + (row.state === "retrying" ? 1 : 0))),
+      lost_count: column.bigint(rows.map((row) => row.lost_count + (row.state === "leased" ? 1 : 0))),
+    })} WHERE executions.run_id = v.run_id`);
+  await session.run(sql`INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
+    SELECT run_id, sequence, environment_id, type, ${sql.bigint(now)}, detail FROM ${rowsFrom("v", {
+      run_id: column.text(rows.map((row) => row.run_id)),
+      sequence: column.bigint(rows.map((row) => row.history_count + 1)),
+      environment_id: column.text(rows.map((row) => row.environment_id)),
+      type: column.text(rows.map((row) => historyTypes[row.state])),
+      detail: column.text(rows.map(wakeDetail)),
+    })}`);
+}
+
+const historyTypes = { leased: "run.lease_expired", sleeping: "run.woken", retrying: "run.retried" };
+
+function wakeDetail(row: DueRow): string {
+  if (row.state === "sleeping") return JSON.stringify({ step_id: row.waiting_step_id });
+  if (row.state === "retrying") return JSON.stringify({ attempt: row.attempt + 1 });
+  return JSON.stringify({ worker_id: row.worker_id, execution_seq: row.execution_seq });
+}
+
+/** Ends runs whose `timeoutMs` has passed, wherever they stand. */
+export async function endTimedOut(session: Session, now: Instant): Promise<number> {
+  const due = await session.all<{ run_id: string; timeout_ms: number }>(sql`SELECT run_id,
+      timeout_at - (SELECT created_at FROM runs WHERE runs.id = executions.run_id) AS timeout_ms
+    FROM executions WHERE timeout_at IS NOT NULL AND timeout_at <= ${now}
+    ORDER BY timeout_at LIMIT ${wakeSliceMax} ${session.seams.skipLocked}`);
+  if (due.length > 0)
+    await endRuns(
+      session,
+      due.map((row) => ({
+        runId: row.run_id,
+        status: "failed",
+        error: timedOut(row.timeout_ms),
+        cause: null,
+      })),
+      now,
+    );
+  return due.length;
+}
+
+export interface RunEnd {
+  runId: string;
+  status: TerminalStatus;
+  error: RunError | null;
+  /** Why it was cancelled: `user`, `function_deleted`. */
+  cause: string | null;
+}
+
+/**
+ * Ends runs other than by their worker's report. The last fence is kept with the run, so that the worker that holds it
+ * learns `RUN_NOT_RUNNING` and any other `STALE_EXECUTION`. The caller holds the executions' locks.
+ */
+export async function endRuns(session: Session, ends: readonly RunEnd[], now: Instant): Promise<void> {
+  const { rowsFrom } = session.seams;
+  const ids = column.text(ends.map((end) => end.runId));
+  await session.run(sql`UPDATE runs SET status = v.status, error = v.error, cancellation_cause = v.cause,
+      ended_at = ${now}, updated_at = ${now}, attempt = e.attempt, worker_id = e.worker_id, started_at = e.started_at,
+      execution_seq = e.execution_seq, lease_hash = e.lease_hash
+    FROM ${rowsFrom("v", {
+      run_id: ids,
+      status: column.text(ends.map((end) => end.status)),
+      error: column.text(ends.map((end) => end.error && JSON.stringify(end.error))),
+      cause: column.text(ends.map((end) => end.cause)),
+    })} JOIN executions e ON e.run_id = v.run_id WHERE runs.id = v.run_id`);
+  await session.run(sql`INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
+    SELECT e.run_id, e.history_count + 1, e.environment_id, v.type, ${sql.bigint(now)}, v.detail
+    FROM ${rowsFrom("v", {
+      run_id: ids,
+      type: column.text(ends.map((end) => `run.${end.status}`)),
+      detail: column.text(ends.map((end) => JSON.stringify({ error: end.error, cause: end.cause }))),
+    })} JOIN executions e ON e.run_id = v.run_id`);
+  await session.run(
+    sql`DELETE FROM executions WHERE run_id IN (SELECT run_id FROM ${rowsFrom("v", { run_id: ids })})`,
+  );
+}
+
+/** Runs of a function that no worker has begun end as cancelled. Locks: executions sorted by run. */
+export async function cancelQueued(
+  session: Session,
+  {
+    environmentId,
+    functionId,
+    cause,
+    now,
+  }: { environmentId: string; functionId: string; cause: string; now: Instant },
+): Promise<number> {
+  const rows = await session.all<{ run_id: string }>(sql`SELECT run_id FROM executions
+    WHERE environment_id = ${environmentId} AND function_id = ${functionId} AND state = 'queued' AND started_at IS NULL
+    ORDER BY run_id ${session.seams.holdRow}`);
+  const ends = rows.map((row) => ({ runId: row.run_id, status: "cancelled" as const, error: null, cause }));
+  for (let from = 0; from < ends.length; from += 1000)
+    await endRuns(session, ends.slice(from, from + 1000), now);
+  return ends.length;
+}
+
+function lanesOf(rows: readonly DueRow[]): Lane[] {
+  const lanes = new Map<string, Lane>();
+  for (const { environment_id, function_id } of rows)
+    lanes.set(`${environment_id}\n${function_id}`, {
+      environmentId: environment_id,
+      functionId: function_id,
+    });
+  return [...lanes.values()];
+}
