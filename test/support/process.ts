@@ -47,7 +47,10 @@ trap '' INT TERM HUP
 cat >/dev/null
 kill -QUIT "$1" 2>/dev/null
 rounds=0
-while [ $rounds -lt 40 ] && kill -0 "$1" 2>/dev/null; do sleep 0.05; rounds=$((rounds + 1)); done
+while [ $rounds -lt 40 ] && kill -0 "$1" 2>/dev/null && ! grep -q ') Z' "/proc/$1/stat" 2>/dev/null; do
+  sleep 0.05
+  rounds=$((rounds + 1))
+done
 kill -KILL "$1" 2>/dev/null
 rm -rf -- "$2"
 `;
