@@ -9,6 +9,7 @@ import {
   extensionBreaches,
   lengthBreaches,
   linesMax,
+  lockBreaches,
   packageBreaches,
   type Rule,
   skippedBreaches,
@@ -167,6 +168,39 @@ const laws: Law[] = [
         "new Date(at); new Date(0); clock.setTimeout(5); // Date.now()\nconst text = 'Math.random()';",
       ],
       ["src/edge/http.ts", "const word = /Date.now/; const text = `Date.now`;"],
+    ],
+  },
+  {
+    name: "rows are locked in the order of their keys",
+    rule: lockBreaches,
+    over: src.filter(({ path }) => path.startsWith("src/domain/")),
+    bad: [
+      [
+        "src/domain/runs/rows.ts",
+        "\nsql`SELECT id FROM runs WHERE id IN (SELECT id FROM wanted) FOR UPDATE`",
+        2,
+      ],
+      [
+        "src/domain/runs/rows.ts",
+        `sql\`SELECT id FROM runs WHERE a = \${a} AND b IN (1) \${session.seams.holdRow}\``,
+        1,
+      ],
+      [
+        "src/domain/runs/rows.ts",
+        "sql`SELECT id FROM runs ORDER BY id`; sql`SELECT id FROM heads FOR UPDATE OF h`",
+        1,
+      ],
+    ],
+    good: [
+      [
+        "src/domain/runs/rows.ts",
+        "sql`SELECT id FROM runs WHERE id IN (SELECT id FROM wanted) ORDER BY id FOR UPDATE`",
+      ],
+      ["src/domain/runs/rows.ts", "sql`SELECT id FROM runs LIMIT 5 FOR UPDATE SKIP LOCKED`"],
+      [
+        "src/domain/runs/rows.ts",
+        `// FOR UPDATE\nsql\`SELECT id FROM runs WHERE id = \${id} \${session.seams.holdRow}\``,
+      ],
     ],
   },
   {

@@ -126,3 +126,23 @@ export const sleepBreaches: Rule = (sources) => {
 
 export const skippedBreaches: Rule = (sources) =>
   matches(sources, /\b(test|it|describe)\.(skip|todo|only)\b/g, (found) => `every test runs: ${found}`);
+
+/**
+ * Rows are locked in one order, else two transactions wait for each other. One row by its key needs none, and what skips
+ * locked rows waits for nobody.
+ */
+export const lockBreaches: Rule = (sources) =>
+  sources.flatMap(({ path, text }) =>
+    [...text.matchAll(/\bFOR (NO KEY )?UPDATE\b(?! (OF \w+ )?SKIP LOCKED)|\bseams\.holdRow\b/g)].flatMap(
+      (match) => {
+        const before = text.slice(0, match.index);
+        const comment = /^\s*(\/\/|\/?\*)/.test(before.slice(before.lastIndexOf("\n") + 1));
+        const query = before.slice(Math.max(before.lastIndexOf("SELECT"), before.lastIndexOf("sql`")));
+        const oneRow = /=\s*\$\{/.test(query) && !/\b(IN|ANY|JOIN|rowsFrom|unnest)\b/.test(query);
+        if (comment || oneRow || /\bORDER BY\b/.test(query)) return [];
+        return [
+          `${path}:${lineAt(text, match.index)}: rows are locked in the order of their keys: ORDER BY before ${match[0]}`,
+        ];
+      },
+    ),
+  );
