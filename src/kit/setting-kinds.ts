@@ -1,0 +1,58 @@
+/** How the text of a setting becomes its value. `read` answers undefined when the text breaks the rule. */
+export interface Kind<Value> {
+  /** Completes "must be …". */
+  readonly rule: string;
+  /** Stands for the value in `--help`. */
+  readonly shown: string;
+  readonly read: (text: string) => Value | undefined;
+}
+
+/** A whole number; `unit` is said in the rule (`milliseconds`), empty for a bare count. */
+export const integer = (min: number, max: number, unit = ""): Kind<number> => ({
+  rule: `a whole number${unit && ` of ${unit}`} from ${min} to ${max}`,
+  shown: "N",
+  read(text) {
+    const number = /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN;
+    return number >= min && number <= max ? number : undefined;
+  },
+});
+
+const booleans: Record<string, boolean> = { true: true, "1": true, false: false, "0": false };
+
+export const boolean: Kind<boolean> = {
+  rule: "true or false",
+  shown: "BOOL",
+  read: (text) => booleans[text.toLowerCase()],
+};
+
+export const choice = <Word extends string>(...words: Word[]): Kind<Word> => ({
+  rule: `one of ${words.join(", ")}`,
+  shown: words.join("|"),
+  read: (text) => words.find((word) => word === text.toLowerCase()),
+});
+
+/** One line of anything, such as a path. */
+export const line = (shown: string): Kind<string> => ({
+  rule: "one line of text, not empty",
+  shown,
+  read: (text) => (/^[^\0\r\n]+$/.test(text) && text.trim() ? text : undefined),
+});
+
+export const matching = (pattern: RegExp, rule: string, shown: string): Kind<string> => ({
+  rule,
+  shown,
+  read: (text) => (pattern.test(text) ? text : undefined),
+});
+
+/** A URL, or several with commas between, each with one of these schemes. */
+export const url = (...schemes: string[]): Kind<string> => ({
+  rule: `a URL that starts with ${schemes.map((scheme) => `${scheme}://`).join(" or ")}`,
+  shown: "URL",
+  read(text) {
+    const fits = (one: string) => {
+      const parsed = URL.parse(one.trim());
+      return parsed !== null && schemes.some((scheme) => parsed.protocol === `${scheme}:`);
+    };
+    return text.split(",").every(fits) ? text : undefined;
+  },
+});

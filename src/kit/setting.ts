@@ -1,0 +1,174 @@
+import type { Kind } from "./setting-kinds.ts";
+
+/** One setting: everything that is known about it, once. */
+export interface Setting<Value, Fallback extends Value | undefined> {
+  readonly flag?: string;
+  readonly env?: string;
+  readonly parse: Kind<Value>;
+  readonly fallback: Fallback;
+  /** One sentence, for `--help` and for the table of the docs. */
+  readonly about: string;
+  /** Its value is never shown, not even in an error. */
+  readonly secret?: boolean;
+  /** The default in words, where `fallback` does not say it. */
+  readonly otherwise?: string;
+}
+
+export type Settings = Readonly<Record<string, Setting<unknown, unknown>>>;
+
+export type Values<Rows extends Settings> = {
+  readonly [Name in keyof Rows]: Rows[Name] extends Setting<infer Value, infer Fallback>
+    ? Value | (undefined extends Fallback ? undefined : never)
+    : never;
+};
+
+export const setting = <Value, Fallback extends Value | undefined>(
+  row: Setting<Value, Fallback>,
+): Setting<Value, Fallback> => row;
+
+export type Origin = "flag" | "environment" | "default";
+
+export type Outcome<Rows extends Settings> =
+  | { ok: true; values: Values<Rows>; origins: Readonly<Record<keyof Rows, Origin>> }
+  | { ok: false; errors: string[] };
+
+/** Variables with this prefix are ours, so a misspelt one is an error and not silence. */
+const ourPrefix = "SVC_";
+
+export interface SettingsSource {
+  argv: readonly string[];
+  environment: Readonly<Record<string, string | undefined>>;
+  /** Variables of ours that other programs read: known, and left alone. */
+  elsewhere: (name: string) => boolean;
+}
+
+/** How many letters must change to get from one word to the other. */
+function distance(from: string, to: string): number {
+  let row = Array.from({ length: to.length + 1 }, (_, place) => place);
+  for (let i = 1; i <= from.length; i++) {
+    const next = [i];
+    for (let j = 1; j <= to.length; j++) {
+      const swap = row[j - 1]! + (from[i - 1] === to[j - 1] ? 0 : 1);
+      next[j] = Math.min(swap, row[j]! + 1, next[j - 1]! + 1);
+    }
+    row = next;
+  }
+  return row[to.length]!;
+}
+
+/** ", did you mean X?" when a known word is close enough to have been meant. */
+export function suggestion(word: string, known: readonly string[]): string {
+  const [best] = known
+    .map((one) => ({ one, off: distance(word, one) }))
+    .sort((a, b) => a.off - b.off || a.one.localeCompare(b.one));
+  return best && best.off <= Math.max(2, word.length / 3) ? `, did you mean ${best.one}?` : "";
+}
+
+const isSwitch = (row: Settings[string]) => row.parse.shown === "BOOL";
+
+interface Given {
+  text: string;
+  from: Exclude<Origin, "default">;
+  /** As the user wrote it, for errors. */
+  name: string;
+}
+
+function readFlags(rows: Settings, argv: readonly string[], errors: string[]): Map<string, Given> {
+  const byFlag = new Map(Object.entries(rows).flatMap(([name, row]) => (row.flag ? [[row.flag, name]] : [])));
+  const given = new Map<string, Given>();
+  for (let place = 0; place < argv.length; place++) {
+    const argument = argv[place]!;
+    // Not repeated in the error: it may be a secret that lost its flag.
+    if (!argument.startsWith("--")) {
+      errors.push(`argument ${place + 1} belongs to no flag`);
+      continue;
+    }
+    const equals = argument.indexOf("=");
+    const flag = equals < 0 ? argument : argument.slice(0, equals);
+    const name = byFlag.get(flag);
+    const row = name === undefined ? undefined : rows[name];
+    if (name === undefined || row === undefined) {
+      errors.push(`${flag}: unknown flag${suggestion(flag, [...byFlag.keys()])}`);
+      // Its value is no argument of its own.
+      if (equals < 0 && argv[place + 1]?.startsWith("--") === false) place++;
+      continue;
+    }
+    if (equals >= 0) {
+      given.set(name, { text: argument.slice(equals + 1), from: "flag", name: flag });
+    } else if (isSwitch(row)) {
+      given.set(name, { text: "true", from: "flag", name: flag });
+    } else if (argv[place + 1] === undefined || argv[place + 1]!.startsWith("--")) {
+      errors.push(`${flag}: needs a value, ${row.parse.rule}`);
+    } else {
+      given.set(name, { text: argv[++place]!, from: "flag", name: flag });
+    }
+  }
+  return given;
+}
+
+function readEnvironment(rows: Settings, source: SettingsSource, errors: string[]): Map<string, Given> {
+  const byVariable = new Map(
+    Object.entries(rows).flatMap(([name, row]) => (row.env ? [[row.env, name]] : [])),
+  );
+  const given = new Map<string, Given>();
+  for (const [variable, text] of Object.entries(source.environment)) {
+    const name = byVariable.get(variable);
+    if (name === undefined) {
+      if (!variable.startsWith(ourPrefix) || source.elsewhere(variable)) continue;
+      errors.push(`${variable}: unknown variable${suggestion(variable, [...byVariable.keys()])}`);
+    } else if (text !== undefined && text !== "") {
+      given.set(name, { text, from: "environment", name: variable });
+    }
+  }
+  return given;
+}
+
+/** A flag beats a variable, a variable the default; an empty variable counts as not set. All errors at once. */
+export function readSettings<Rows extends Settings>(rows: Rows, source: SettingsSource): Outcome<Rows> {
+  const errors: string[] = [];
+  const flags = readFlags(rows, source.argv, errors);
+  const variables = readEnvironment(rows, source, errors);
+  const values: Record<string, unknown> = {};
+  const origins: Record<string, Origin> = {};
+  for (const [name, row] of Object.entries(rows)) {
+    const given = flags.get(name) ?? variables.get(name);
+    origins[name] = given?.from ?? "default";
+    values[name] = given ? row.parse.read(given.text) : row.fallback;
+    if (given && values[name] === undefined) {
+      const not = row.secret ? "" : `, not ${JSON.stringify(given.text.slice(0, 80))}`;
+      errors.push(`${given.name}: must be ${row.parse.rule}${not}`);
+    }
+  }
+  if (errors.length > 0) return { ok: false, errors };
+  return { ok: true, values: values as Values<Rows>, origins: origins as Record<keyof Rows, Origin> };
+}
+
+const defaultOf = (row: Settings[string]): string =>
+  row.otherwise ?? (row.fallback === undefined ? "" : String(row.fallback));
+
+/** The rows as text for a terminal. */
+export function settingsHelp(rows: Settings): string {
+  const all = Object.values(rows);
+  const left = (row: Settings[string]) =>
+    row.flag ? `${row.flag}${isSwitch(row) ? "" : ` ${row.parse.shown}`}` : "";
+  const flagWidth = Math.max(...all.map((row) => left(row).length));
+  const variableWidth = Math.max(...all.map((row) => row.env?.length ?? 0));
+  const lines = all.map((row) => {
+    const standard = defaultOf(row);
+    const end = `${row.about}${standard && ` [${standard}]`}`;
+    return `  ${left(row).padEnd(flagWidth)}  ${(row.env ?? "").padEnd(variableWidth)}  ${end}`;
+  });
+  return `${lines.join("\n")}\n`;
+}
+
+/** The rows as a Markdown table. */
+export function settingsTable(rows: Settings): string {
+  const code = (text: string | undefined) => (text ? `\`${text}\`` : "");
+  const lines = Object.values(rows).map((row) => {
+    const standard = row.otherwise ?? code(defaultOf(row));
+    return `| ${code(row.flag)} | ${code(row.env)} | ${standard} | ${row.parse.rule} | ${row.about} |`;
+  });
+  return ["| Flag | Variable | Default | Value | Meaning |", "|---|---|---|---|---|", ...lines, ""]
+    .join("\n")
+    .replaceAll(/ {2,}/g, " ");
+}

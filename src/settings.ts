@@ -1,0 +1,204 @@
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { requestBodyBytesMax } from "./kit/limits.ts";
+import { readSettings, setting, settingsHelp, settingsTable, type Values } from "./kit/setting.ts";
+import { boolean, choice, integer, line, matching, url } from "./kit/setting-kinds.ts";
+
+const hour = 60 * 60 * 1000;
+
+/** Every setting of the server, in the order in which a newcomer meets them. */
+export const settings = {
+  port: setting({
+    flag: "--port",
+    env: "SVC_PORT",
+    parse: integer(0, 65_535),
+    fallback: 9123,
+    about: "Port every surface listens on; 0 takes a free one.",
+  }),
+  host: setting({
+    flag: "--host",
+    env: "SVC_HOST",
+    parse: line("ADDRESS"),
+    fallback: "127.0.0.1",
+    about: "Address to listen on; 0.0.0.0 for every network of this machine.",
+  }),
+  dev: setting({
+    flag: "--dev",
+    env: "SVC_DEV",
+    parse: boolean,
+    fallback: false,
+    about: "No authentication: every caller is admin. Loopback addresses only.",
+  }),
+  db: setting({
+    flag: "--db",
+    env: "SVC_DB",
+    parse: line("FILE"),
+    fallback: ".svc/svc.db",
+    about: "Database file of a single node (libSQL).",
+  }),
+  databaseUrl: setting({
+    flag: "--database-url",
+    env: "SVC_DATABASE_URL",
+    parse: url("postgres", "postgresql"),
+    fallback: undefined,
+    secret: true,
+    about: "PostgreSQL instead of the file; needed for more than one node.",
+  }),
+  poolSize: setting({
+    env: "SVC_POOL_SIZE",
+    parse: integer(2, 500, "connections"),
+    fallback: 25,
+    about: "PostgreSQL connections of this node.",
+  }),
+  libsqlDriver: setting({
+    env: "SVC_LIBSQL_DRIVER",
+    parse: choice("libsql", "bun"),
+    fallback: "libsql",
+    about: "What opens the database file.",
+  }),
+  natsUrl: setting({
+    flag: "--nats-url",
+    env: "NATS_URL",
+    parse: url("nats", "tls", "ws", "wss"),
+    fallback: undefined,
+    secret: true,
+    about: "Message bus between nodes; without it this node is alone.",
+  }),
+  nodeId: setting({
+    flag: "--node-id",
+    env: "SVC_NODE_ID",
+    parse: matching(/^[A-Za-z0-9_-]{1,63}$/, "1 to 63 of A-Z a-z 0-9 _ -", "NAME"),
+    fallback: undefined,
+    otherwise: "a new one at every start",
+    about: "Name of this node among its kind.",
+  }),
+  bootstrapKeyFile: setting({
+    flag: "--bootstrap-key-file",
+    env: "SVC_BOOTSTRAP_KEY_FILE",
+    parse: line("FILE"),
+    fallback: undefined,
+    otherwise:
+      "`.ssvc_bootstrap_key.json` beside the database file, or `.svc_bootstrap_key.json` in the temporary folder",
+    about: "Where the first boot writes the admin key (mode 0400).",
+  }),
+  bootstrapAdminKey: setting({
+    env: "SVC_BOOTSTRAP_ADMIN_KEY",
+    parse: matching(/^[\x21-\x7e]{20,200}$/, "20 to 200 printable characters without spaces", "KEY"),
+    fallback: undefined,
+    otherwise: "a random one",
+    secret: true,
+    about: "The admin key of the first boot.",
+  }),
+  bootstrapAdminPassword: setting({
+    env: "SVC_BOOTSTRAP_ADMIN_PASSWORD",
+    parse: matching(/^[^\0\r\n]{8,256}$/, "8 to 256 characters on one line", "PASSWORD"),
+    fallback: undefined,
+    otherwise: "a random one",
+    secret: true,
+    about: "The dashboard password of the first boot.",
+  }),
+  strictEnvironment: setting({
+    env: "SVC_STRICT_ENVIRONMENT",
+    parse: boolean,
+    fallback: false,
+    about: "Refuse an unknown environment name instead of falling back to env_default.",
+  }),
+  leaseMs: setting({
+    env: "SVC_LEASE_MS",
+    parse: integer(1_000, hour, "milliseconds"),
+    fallback: 90_000,
+    about: "How long a worker may be silent before its run goes to another.",
+  }),
+  pollHoldMs: setting({
+    env: "SVC_POLL_HOLD_MS",
+    parse: integer(0, 60_000, "milliseconds"),
+    fallback: 5_000,
+    about: "How long a worker's poll waits for work; 0 answers at once.",
+  }),
+  capacityAdmission: setting({
+    env: "SVC_CAPACITY_ADMISSION",
+    parse: boolean,
+    fallback: true,
+    about: "Admit runs by capacity, and take progress reports.",
+  }),
+  requestBodyBytesMax: setting({
+    env: "SVC_REQUEST_BODY_BYTES_MAX",
+    parse: integer(64 * 1024, 256 * 1024 * 1024, "bytes"),
+    fallback: requestBodyBytesMax,
+    about: "Largest request body.",
+  }),
+  drainMs: setting({
+    env: "SVC_DRAIN_MS",
+    parse: integer(0, hour, "milliseconds"),
+    fallback: 10_000,
+    about: "How long open requests may take to finish at a shutdown.",
+  }),
+  logLevel: setting({
+    env: "LOG_LEVEL",
+    parse: choice("debug", "info", "warn", "error", "silent"),
+    fallback: "info",
+    about: "Least severe lines that are logged.",
+  }),
+  logFormat: setting({
+    env: "LOG_FORMAT",
+    parse: choice("json", "text"),
+    fallback: undefined,
+    otherwise: "text on a terminal, json elsewhere",
+    about: "Form of the log.",
+  }),
+};
+
+export type Config = Values<typeof settings>;
+
+export type Parsed = { ok: true; config: Config } | { ok: false; errors: string[] };
+
+/** Read by the SDK, the CLI and workers, which often share an environment with a server. */
+const clientVariables = new Set(["SVC_SERVER_URL", "SVC_URL", "SVC_API_KEY", "SVC_ENV", "SVC_LOG_LEVEL"]);
+const elsewhere = (name: string) => clientVariables.has(name) || name.startsWith("SVC_TEST_");
+
+export const isLoopback = (host: string): boolean =>
+  host === "localhost" || host === "::1" || host === "[::1]" || /^127(\.\d{1,3}){3}$/.test(host);
+
+/** The settings of one start, from flags, variables and defaults; or every reason why not. */
+export function parseSettings(
+  argv: readonly string[],
+  environment: Readonly<Record<string, string | undefined>>,
+): Parsed {
+  const outcome = readSettings(settings, { argv, environment, elsewhere });
+  if (!outcome.ok) return outcome;
+  const { values, origins } = outcome;
+  const errors: string[] = [];
+  if (values.dev && !isLoopback(values.host)) {
+    errors.push(
+      `--dev: opens the server to anyone who reaches it, so --host must be a loopback address, not ${values.host}`,
+    );
+  }
+  if (origins.db === "flag" && origins.databaseUrl === "flag") {
+    errors.push("--db and --database-url: choose one");
+  }
+  if (errors.length > 0) return { ok: false, errors };
+  // A flag says what this start wants, whatever variables the shell happens to hold.
+  const fileWanted = origins.db === "flag";
+  return { ok: true, config: fileWanted ? { ...values, databaseUrl: undefined } : values };
+}
+
+/** Where the admin key of the first boot is written (spec.md 'Bootstrap'). */
+export function bootstrapKeyFileOf(config: Config): string {
+  if (config.bootstrapKeyFile !== undefined) return config.bootstrapKeyFile;
+  if (config.databaseUrl !== undefined) return join(tmpdir(), ".svc_bootstrap_key.json");
+  return join(dirname(config.db), ".ssvc_bootstrap_key.json");
+}
+
+export const help = (): string => `svc: events become durable runs.
+
+  serve     start the server (what happens without a command)
+  help      show this
+  version   show the version
+
+Settings of serve, each by flag or variable [default]:
+
+${settingsHelp(settings)}`;
+
+export const configurationTable = (): string => settingsTable(settings);
+
+if (import.meta.main) process.stdout.write(configurationTable());
