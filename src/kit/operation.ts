@@ -32,7 +32,7 @@ export interface Call {
   runId: string | undefined;
 }
 
-/** A REST request as a binding sees it; `body` is undefined when none was sent, parsed JSON otherwise. */
+/** A REST request as a binding sees it; `body` is undefined when none was sent, parsed JSON otherwise (bytes when `raw`). */
 export interface RestRequest {
   params: Record<string, string>;
   query: URLSearchParams;
@@ -42,7 +42,10 @@ export interface RestRequest {
 
 export interface RestReply {
   status: number;
-  /** JSON value, or text/bytes with its own content type in headers; undefined for none. */
+  /**
+   * A JSON value; or, with a content type of its own in headers: text, bytes, or an AsyncIterable of either, sent piece by
+   * piece and ended when the client leaves. Undefined for none.
+   */
   body?: unknown;
   headers?: Record<string, string>;
 }
@@ -52,6 +55,8 @@ export type RestBinding<I, O> =
   | string
   | {
       route: string;
+      /** The body reaches `take` as the bytes that were sent (Uint8Array), whatever their type. */
+      raw?: boolean;
       take?: (request: RestRequest) => unknown;
       give?: (output: O, input: I) => RestReply;
     };
@@ -108,6 +113,8 @@ interface OperationHead {
   summary: string;
   /** The operation changes nothing. */
   reads?: boolean;
+  /** May answer late (a held poll, a synchronous call): the idle timer of its connection is lifted. */
+  held?: boolean;
   /** `none` for operations that stand outside any environment (capabilities, key management of an org). */
   scope?: "environment" | "none";
 }
@@ -117,7 +124,8 @@ export interface UnaryOperation<S extends TSchema = TSchema, O = unknown> extend
   input: S;
   /** JSON Schema of the REST answer, for OpenAPI; RPC answers are described by their proto message. */
   output?: TSchema;
-  rest?: RestBinding<Static<S>, O>;
+  /** One operation may answer several routes (PUT and PATCH). */
+  rest?: RestBinding<Static<S>, O> | readonly RestBinding<Static<S>, O>[];
   /** One operation may answer several methods (Emit and Trigger). */
   rpc?: RpcBinding<Static<S>, O> | readonly RpcBinding<Static<S>, O>[];
   handle: (input: Static<S>, call: Call) => Promise<O> | O;

@@ -1,0 +1,91 @@
+import { gunzipSync } from "node:zlib";
+import { Fault } from "../kit/fault.ts";
+
+const tooLarge = (bytesMax: number) =>
+  new Fault("payload_too_large", `request body is larger than ${bytesMax} bytes`);
+
+const malformed = (error: unknown) => {
+  const why = error instanceof Error ? error.message.replace(/^JSON Parse error: /, "") : "not JSON";
+  return new Fault("invalid_argument", `malformed JSON: ${why}`);
+};
+
+/** The length the client promised, or undefined when it sends in pieces. Refused before a byte is read when too large. */
+function promisedLength(request: Request, bytesMax: number): number | undefined {
+  const told = request.headers.get("content-length");
+  if (told === null) return undefined;
+  const length = Number(told);
+  if (length > bytesMax) throw tooLarge(bytesMax);
+  return length;
+}
+
+async function readPieces(request: Request, bytesMax: number): Promise<Uint8Array> {
+  if (!request.body) return new Uint8Array();
+  const pieces: Uint8Array[] = [];
+  let length = 0;
+  for await (const piece of request.body as unknown as AsyncIterable<Uint8Array>) {
+    length += piece.byteLength;
+    // Leaving the loop cancels the stream, so the rest is never held.
+    if (length > bytesMax) throw tooLarge(bytesMax);
+    pieces.push(piece);
+  }
+  return pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces, length);
+}
+
+function inflate(bytes: Uint8Array, encoding: string, bytesMax: number): Uint8Array {
+  if (encoding !== "gzip") {
+    throw new Fault("unimplemented", `unknown Content-Encoding ${encoding}: supported are gzip and identity`);
+  }
+  try {
+    return gunzipSync(bytes, { maxOutputLength: bytesMax });
+  } catch (error) {
+    const code = (error as { code?: unknown }).code;
+    if (code === "ERR_BUFFER_TOO_LARGE") throw tooLarge(bytesMax);
+    throw new Fault("invalid_argument", "request body is not gzip", { cause: error });
+  }
+}
+
+const encodingOf = (request: Request) => {
+  const encoding = request.headers.get("content-encoding");
+  return encoding === null || encoding === "" || encoding === "identity" ? undefined : encoding.toLowerCase();
+};
+
+/** The body as sent. */
+export async function readSent(request: Request, bytesMax: number): Promise<Uint8Array> {
+  const length = promisedLength(request, bytesMax);
+  if (length === 0) return new Uint8Array();
+  return length === undefined ? await readPieces(request, bytesMax) : await request.bytes();
+}
+
+/** The body as sent, unpacked. */
+export async function readBytes(request: Request, bytesMax: number): Promise<Uint8Array> {
+  const bytes = await readSent(request, bytesMax);
+  const encoding = encodingOf(request);
+  return encoding ? inflate(bytes, encoding, bytesMax) : bytes;
+}
+
+const text = new TextDecoder();
+
+/** The body as JSON; undefined when there is none. */
+export async function readJson(request: Request, bytesMax: number): Promise<unknown> {
+  const length = promisedLength(request, bytesMax);
+  if (length === 0) return undefined;
+  if (length !== undefined && encodingOf(request) === undefined) {
+    try {
+      return await request.json();
+    } catch (error) {
+      throw malformed(error);
+    }
+  }
+  const bytes = await readBytes(request, bytesMax);
+  if (bytes.byteLength === 0) return undefined;
+  try {
+    return JSON.parse(text.decode(bytes));
+  } catch (error) {
+    throw malformed(error);
+  }
+}
+
+const jsonType = /^application\/(?:[\w.-]+\+)?json\s*(?:;|$)/i;
+
+export const isJson = (contentType: string | null): boolean =>
+  contentType === "application/json" || (contentType !== null && jsonType.test(contentType));

@@ -1,0 +1,95 @@
+import type { Ids } from "../kit/ids.ts";
+
+/** Browser origins that may call: any (then no cookie is ever accepted from them), or a closed list. */
+export type Origins = "*" | readonly string[];
+
+const allowedMethods = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
+
+/** contract.md 5.1, and what Connect's and gRPC-Web's browser clients send. */
+const allowedHeaders = [
+  "Authorization",
+  "Content-Type",
+  "X-Svc-Environment",
+  "X-Svc-Org",
+  "X-Svc-Run-ID",
+  "X-Request-Id",
+  "Idempotency-Key",
+  "If-Match",
+  "If-None-Match",
+  "Connect-Protocol-Version",
+  "Connect-Timeout-Ms",
+  "Connect-Content-Encoding",
+  "Connect-Accept-Encoding",
+  "Grpc-Timeout",
+  "X-Grpc-Web",
+  "X-User-Agent",
+].join(", ");
+
+const exposedHeaders = [
+  "X-Request-Id",
+  "Retry-After",
+  "ETag",
+  "Svc-Error-Reason",
+  "Idempotent-Replay",
+  "Connect-Content-Encoding",
+  "Grpc-Status",
+  "Grpc-Message",
+  "Grpc-Status-Details-Bin",
+].join(", ");
+
+/** On every answer. An API's answers are for the caller alone; an operation may say otherwise. */
+const always: Record<string, string> = {
+  "x-content-type-options": "nosniff",
+  "x-frame-options": "DENY",
+  "referrer-policy": "no-referrer",
+  "cache-control": "no-store",
+  "access-control-expose-headers": exposedHeaders,
+};
+
+const forAnyone: Record<string, string> = { ...always, "access-control-allow-origin": "*" };
+
+/** The headers that every answer to this request carries; shared objects, so copy before adding. */
+export type BaseHeaders = (request: Request) => Readonly<Record<string, string>>;
+
+export function baseHeaders(origins: Origins): BaseHeaders {
+  if (origins === "*") return () => forAnyone;
+  const stranger = { ...always, vary: "Origin" };
+  const known = new Map(
+    origins.map((origin) => [
+      origin,
+      { ...stranger, "access-control-allow-origin": origin, "access-control-allow-credentials": "true" },
+    ]),
+  );
+  return (request) => known.get(request.headers.get("origin") ?? "") ?? stranger;
+}
+
+/** The answer to any OPTIONS request: authentication never stands in its way. */
+export function preflight(base: Readonly<Record<string, string>>): Response {
+  return new Response(null, {
+    status: 204,
+    headers: {
+      ...base,
+      allow: allowedMethods,
+      "access-control-allow-methods": allowedMethods,
+      "access-control-allow-headers": allowedHeaders,
+      "access-control-max-age": "86400",
+    },
+  });
+}
+
+const tellable = /^[\x21-\x7e]{1,128}$/;
+
+/** The caller's own `X-Request-Id` when it is fit to be logged, else a new one. */
+export function requestIdOf(request: Request, ids: Ids): string {
+  const told = request.headers.get("x-request-id");
+  return told !== null && tellable.test(told) ? told : ids.next("req");
+}
+
+/** Adds an operation's own headers. Names are lowered, so that none is sent twice. */
+export function withHeaders(
+  base: Record<string, string>,
+  own: Record<string, string> | undefined,
+): Record<string, string> {
+  if (own) for (const [name, value] of Object.entries(own)) base[name.toLowerCase()] = value;
+  return base;
+}

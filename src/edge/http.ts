@@ -1,0 +1,219 @@
+import type { DescService } from "@bufbuild/protobuf";
+import { Elysia } from "elysia";
+import { Fault } from "../kit/fault.ts";
+import type { Operation } from "../kit/operation.ts";
+import { baseHeaders, type Origins, preflight, requestIdOf } from "./headers.ts";
+import { type Edge, prepare } from "./perform.ts";
+import {
+  type Handler,
+  type IdleTimer,
+  parseRoute,
+  restBindings,
+  restFault,
+  restHandler,
+  type Surface,
+} from "./rest.ts";
+import { connectFault, rpcRoutes } from "./rpc.ts";
+
+/** The server as an upgrade needs it; Elysia's dispatcher calls `open`, `message`, `drain` and `close` of `data`. */
+export interface EdgeServer extends IdleTimer {
+  upgrade(request: Request, options: { headers?: Record<string, string>; data: object }): boolean;
+  publish(topic: string, data: string | Uint8Array): number;
+}
+
+/** A GET that becomes a WebSocket: upgrade and answer undefined, or refuse with a Response or a Fault. */
+export interface Upgrade {
+  /** `/ws`, or with parameters as in a route. */
+  path: string;
+  handle: (
+    request: Request,
+    server: EdgeServer,
+    params: Record<string, string>,
+  ) => Response | undefined | Promise<Response | undefined>;
+}
+
+/** A public GET outside the registry, such as a page and its files. It sets its own content type and caching. */
+export interface Page {
+  path: string;
+  handle: (request: Request, params: Record<string, string>) => Response | Promise<Response>;
+}
+
+export interface EdgeOptions {
+  edge: Edge;
+  registry: readonly Operation[];
+  services: readonly DescService[];
+  pages?: readonly Page[];
+  upgrades?: readonly Upgrade[];
+  hostname: string;
+  /** 0 takes a free one. */
+  port: number;
+  bodyBytesMax: number;
+  origins?: Origins;
+  /** Bun's options for every WebSocket: `idleTimeout`, `maxPayloadLength`, `backpressureLimit`, … */
+  websocket?: object;
+  /** Seconds without a byte until a connection is closed; streams and held operations are exempt. At most 255. */
+  idleSeconds?: number;
+}
+
+export interface ListeningEdge {
+  port: number;
+  url: string;
+  server: EdgeServer;
+  /** Refuses new connections at once, lets requests in flight end, and cuts what is left after `drainMs`. */
+  stop(drainMs: number): Promise<void>;
+}
+
+interface ServedRoute {
+  method: string;
+  path: string;
+  handle: (request: Request, params: Record<string, string>, server: EdgeServer) => unknown;
+}
+
+const parameter = /^\{(\w+)(\.\.\.)?\}$/;
+
+/** `/a/{id}/keys/{key...}` for the router: parameters are named by their place, as it wants one name a place. */
+function routerPath(path: string): { pattern: string; names: [placed: string, name: string][] } {
+  const names: [string, string][] = [];
+  const parts = path.split("/").map((part, place) => {
+    const [, name, isRest] = parameter.exec(part) ?? [];
+    if (name === undefined) return part;
+    names.push([isRest ? "*" : `p${place}`, isRest ? "*" : name]);
+    return isRest ? "*" : `:p${place}`;
+  });
+  return { pattern: parts.join("/"), names };
+}
+
+function pathTest(path: string): RegExp {
+  const parts = path.split("/").map((part) => {
+    const found = parameter.exec(part);
+    if (!found) return part.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+    return found[2] ? ".*" : "[^/]+";
+  });
+  return new RegExp(`^${parts.join("/")}/?$`);
+}
+
+/** A known path asked with a method it does not have: 405 with what it has. Anything else: 404, each in its protocol's form. */
+function fallback(surface: Surface, routes: readonly ServedRoute[]): Handler {
+  const known = routes.map(({ method, path }) => ({ method, test: pathTest(path) }));
+  return async (request) => {
+    const base = { ...surface.headers(request), "x-request-id": requestIdOf(request, surface.edge.ids) };
+    if (request.method === "OPTIONS") return preflight(base);
+    const { pathname } = new URL(request.url);
+    const methods = new Set(known.filter(({ test }) => test.test(pathname)).map(({ method }) => method));
+    if (methods.has("GET")) methods.add("HEAD");
+    const isRpc = pathname.startsWith("/svc.v1.");
+    if (methods.size > 0) {
+      const detail = { headers: { Allow: [...methods, "OPTIONS"].join(", ") } };
+      const fault = new Fault("method_not_allowed", `${request.method} is not allowed here`, detail);
+      // Connect has no word for it; the status is what its clients go by.
+      const answer = isRpc ? connectFault(fault, base) : restFault(fault, base);
+      return isRpc ? new Response(answer.body, { status: 405, headers: answer.headers }) : answer;
+    }
+    if (!isRpc)
+      return restFault(new Fault("not_found", `no such route: ${request.method} ${pathname}`), base);
+    const answer = connectFault(new Fault("unimplemented", `no such procedure: ${pathname}`), base);
+    return new Response(answer.body, { status: 404, headers: answer.headers });
+  };
+}
+
+function upgradeRoute(surface: Surface, { path, handle }: Upgrade): ServedRoute {
+  return {
+    method: "GET",
+    path,
+    async handle(request, params, server) {
+      try {
+        return await handle(request, server, params);
+      } catch (error) {
+        if (!(error instanceof Fault)) surface.edge.log.error("upgrade.defect", { path, error });
+        const fault = error instanceof Fault ? error : new Fault("internal", "internal error");
+        return restFault(fault, { ...surface.headers(request) });
+      }
+    },
+  };
+}
+
+function allRoutes(surface: Surface, options: EdgeOptions): ServedRoute[] {
+  const registry = options.registry.map(prepare);
+  const rest = registry.flatMap((prepared) => {
+    if (prepared.operation.mode !== "unary") return [];
+    return restBindings(prepared.operation).map((binding) => ({
+      ...parseRoute(binding.route),
+      handle: restHandler(surface, prepared, binding),
+    }));
+  });
+  const pages = (options.pages ?? []).map(
+    ({ path, handle }): ServedRoute => ({ method: "GET", path, handle }),
+  );
+  const upgrades = (options.upgrades ?? []).map((upgrade) => upgradeRoute(surface, upgrade));
+  const routes: ServedRoute[] = [
+    ...rest,
+    ...rpcRoutes(surface, options.services, registry),
+    ...pages,
+    ...upgrades,
+  ];
+  const seen = new Set<string>();
+  for (const { method, path } of routes) {
+    const key = `${method} ${routerPath(path).pattern}`;
+    if (seen.has(key)) throw new Error(`two operations answer ${method} ${path}`);
+    seen.add(key);
+  }
+  return routes;
+}
+
+function register(app: Elysia, { method, path, handle }: ServedRoute): void {
+  const { pattern, names } = routerPath(path);
+  // Only what is taken apart here is prepared by Elysia; the body stays unread.
+  if (names.length === 0) {
+    const none = {};
+    app.route(method, pattern, ({ request, server }) =>
+      handle(request, none, server as unknown as EdgeServer),
+    );
+    return;
+  }
+  app.route(method, pattern, ({ request, params, server }) => {
+    const named: Record<string, string> = {};
+    for (const [placed, name] of names) named[name] = (params as Record<string, string>)[placed] ?? "";
+    return handle(request, named, server as unknown as EdgeServer);
+  });
+}
+
+/** Every surface on one port: REST, Connect, gRPC-Web, WebSocket and pages, over HTTP/1.1 and cleartext HTTP/2. */
+export async function listenEdge(options: EdgeOptions): Promise<ListeningEdge> {
+  const { edge, bodyBytesMax } = options;
+  const surface: Surface = { edge, bodyBytesMax, headers: baseHeaders(options.origins ?? "*") };
+  const routes = allRoutes(surface, options);
+  const app = new Elysia({
+    handler: { standardHostname: false },
+    ...(options.websocket && { websocket: options.websocket }),
+  });
+  for (const route of routes) register(app as unknown as Elysia, route);
+  const notFound = fallback(surface, routes);
+  app.all("/*", ({ request, server }) => notFound(request, {}, server as unknown as EdgeServer));
+  app.onError(({ error, request }) => {
+    edge.log.error("http.defect", { error });
+    return restFault(new Fault("internal", "internal error"), { ...surface.headers(request) });
+  });
+  app.listen({
+    hostname: options.hostname,
+    port: options.port,
+    http2: true,
+    reusePort: false,
+    idleTimeout: options.idleSeconds ?? 60,
+    // Ours answers first, in the form of the protocol; Bun's own limit only bounds what may pile up meanwhile.
+    maxRequestBodySize: bodyBytesMax * 4,
+  } as Parameters<typeof app.listen>[0]);
+  const server = app.server;
+  if (!server?.port) throw new Error(`cannot listen on ${options.hostname}:${options.port}`);
+  const host = options.hostname === "0.0.0.0" || options.hostname === "::" ? "127.0.0.1" : options.hostname;
+  return {
+    port: server.port,
+    url: `http://${host.includes(":") ? `[${host}]` : host}:${server.port}`,
+    server: server as unknown as EdgeServer,
+    async stop(drainMs) {
+      const over = new AbortController();
+      const stopped = server.stop(false).then(() => over.abort());
+      await Promise.race([stopped, edge.clock.sleep(drainMs, over.signal)]);
+      if (!over.signal.aborted) await server.stop(true);
+    },
+  };
+}

@@ -1,0 +1,143 @@
+import {
+  create,
+  type DescField,
+  type DescMessage,
+  fromJson,
+  type JsonValue,
+  type Message,
+  type MessageInitShape,
+  toJson,
+} from "@bufbuild/protobuf";
+import { type Fault, invalid } from "../kit/fault.ts";
+import { fillOf } from "./always-present.ts";
+
+type JsonObject = Record<string, unknown>;
+
+interface FieldRule {
+  jsonName: string;
+  repeated: boolean;
+  /** A message of ours, to look into. */
+  inner: DescMessage | undefined;
+  /** Every accepted spelling of an enum's value, in upper case, and its constant. */
+  words: Map<string, string> | undefined;
+  isStruct: boolean;
+  /** `dataValue` beside a Struct `data`: takes what is not an object. */
+  valueSibling: string | undefined;
+  keepsNull: boolean;
+}
+
+/** `RUN_STATUS_RUNNING`, `RUNNING` and, as the caller's text is raised, `running`. */
+function wordsOf(field: DescField): Map<string, string> | undefined {
+  if (field.enum === undefined) return undefined;
+  const words = new Map<string, string>();
+  const prefix = field.enum.sharedPrefix?.toUpperCase() ?? "";
+  for (const { name } of field.enum.values) {
+    words.set(name, name);
+    if (prefix && name.startsWith(prefix)) words.set(name.slice(prefix.length), name);
+  }
+  return words;
+}
+
+function ruleOf(field: DescField, message: DescMessage): FieldRule {
+  const type = field.message?.typeName;
+  const sibling = message.fields.find((other) => other.name === `${field.name}_value`);
+  return {
+    jsonName: field.jsonName,
+    repeated: field.fieldKind === "list" || field.fieldKind === "map",
+    inner: type?.startsWith("google.protobuf.") ? undefined : field.message,
+    words: wordsOf(field),
+    isStruct: type === "google.protobuf.Struct" && field.fieldKind === "message",
+    valueSibling: sibling?.message?.typeName === "google.protobuf.Value" ? sibling.jsonName : undefined,
+    keepsNull: type === "google.protobuf.Value",
+  };
+}
+
+const rulesOf = new Map<string, Map<string, FieldRule>>();
+
+function rules(message: DescMessage): Map<string, FieldRule> {
+  let known = rulesOf.get(message.typeName);
+  if (!known) {
+    known = new Map();
+    for (const field of message.fields) {
+      const rule = ruleOf(field, message);
+      known.set(field.jsonName, rule).set(field.name, rule);
+    }
+    rulesOf.set(message.typeName, known);
+  }
+  return known;
+}
+
+const isObject = (value: unknown): value is JsonObject =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
+function translate(message: DescMessage, body: JsonObject, path: string, whole: boolean): void {
+  const known = rules(message);
+  for (const name in body) {
+    const rule = known.get(name);
+    const value = body[name];
+    if (!rule) throw invalid(path + name, "unknown field");
+    if (value === null && !rule.keepsNull) {
+      delete body[name];
+    } else if (rule.inner && typeof value === "object" && value !== null) {
+      if (rule.repeated) {
+        for (const [key, item] of Object.entries(value)) {
+          if (isObject(item)) translate(rule.inner, item, `${path}${name}[${key}].`, whole);
+        }
+      } else if (isObject(value)) translate(rule.inner, value, `${path}${name}.`, whole);
+    } else if (!whole) {
+    } else if (rule.words) {
+      const constant = (word: unknown) =>
+        typeof word === "string" ? (rule.words?.get(word.toUpperCase()) ?? word) : word;
+      body[name] = Array.isArray(value) ? value.map(constant) : constant(value);
+    } else if (rule.isStruct && !isObject(value)) {
+      if (!rule.valueSibling) throw invalid(path + name, "must be an object");
+      delete body[name];
+      body[rule.valueSibling] = value;
+    }
+  }
+}
+
+/** What a JSON request body must be at the least. An empty body is an empty message. */
+export function bodyObject(body: unknown): JsonObject {
+  if (body === undefined) return {};
+  if (!isObject(body)) throw invalid("body", "must be an object");
+  return body;
+}
+
+/** For bindings that read JSON themselves: refuses unknown fields and drops nulls, as protobuf's own reader would. */
+export function checkNames(message: DescMessage, body: JsonObject): JsonObject {
+  translate(message, body, "", false);
+  return body;
+}
+
+const fieldError = /^cannot decode field [\w.]+\.(\w+) from JSON: (.*)$/s;
+
+function explained(error: unknown, message: DescMessage): Fault {
+  const text = error instanceof Error ? error.message : String(error);
+  const [, protoName, why] = fieldError.exec(text) ?? [];
+  if (protoName === undefined || why === undefined) {
+    return invalid("body", text.replace(/^cannot decode message [\w.]+ from JSON: /, ""));
+  }
+  const field = message.fields.find((candidate) => candidate.name === protoName);
+  return invalid(field?.jsonName ?? protoName, why);
+}
+
+/**
+ * A message from its JSON form. Besides the protobuf mapping: enum words without their prefix in either case, and anything
+ * but an object in a Struct field that has a `…Value` sibling (contract.md, rulings).
+ */
+export function readMessage(message: DescMessage, body: JsonObject): Message {
+  translate(message, body, "", true);
+  try {
+    return fromJson(message, body as JsonValue);
+  } catch (error) {
+    throw explained(error, message);
+  }
+}
+
+/** The JSON of an answer, with the fields that must appear even when zero. */
+export function writeMessage(message: DescMessage, init: object): unknown {
+  const json = toJson(message, create(message, init as MessageInitShape<DescMessage>));
+  fillOf(message)?.(json as JsonObject);
+  return json;
+}

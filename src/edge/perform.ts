@@ -1,0 +1,221 @@
+import { KindGuard, type TObject, type TSchema } from "@sinclair/typebox";
+import { TypeCompiler } from "@sinclair/typebox/compiler";
+import type { Clock, Instant } from "../kit/clock.ts";
+import { Fault, type FaultKind } from "../kit/fault.ts";
+import type { Ids } from "../kit/ids.ts";
+import type { Log } from "../kit/log.ts";
+import type { Call, Caller, Operation } from "../kit/operation.ts";
+import { explain } from "./explain.ts";
+import { troubleOf } from "./spell.ts";
+
+export interface Authenticated {
+  caller: Caller;
+  environmentId: string;
+}
+
+/** Who sends this request; throws Fault("unauthenticated", …) and the 400 and 403 of environment selection. */
+export type Authenticate = (request: Request) => Promise<Authenticated>;
+
+/** What is told of every operation that was asked for, whatever became of it; for metrics and audit. */
+export interface Observation {
+  operation: Operation;
+  caller: Caller;
+  environmentId: string;
+  requestId: string;
+  outcome: "ok" | FaultKind;
+  ms: number;
+}
+
+/** What the edge needs of the rest of the house. */
+export interface Edge {
+  clock: Clock;
+  ids: Ids;
+  log: Log;
+  authenticate: Authenticate;
+  /** Throws Fault("permission_denied", "Insufficient permissions") unless the caller's roles grant the action. */
+  gate: (caller: Caller, action: string) => void | Promise<void>;
+  observe: (observation: Observation) => void;
+}
+
+/** An operation with its input check compiled, once. */
+export interface Prepared {
+  operation: Operation;
+  parse: (input: unknown) => unknown;
+}
+
+const anonymous: Caller = { kind: "anonymous", id: "", orgId: "", roles: [] };
+const nobody: Authenticated = { caller: anonymous, environmentId: "" };
+
+/**
+ * The schema with every object that says nothing about unknown fields closed to them. Parts of an intersection stay open:
+ * each would refuse the fields of the others.
+ */
+function closed(schema: TSchema): TSchema {
+  if (KindGuard.IsObject(schema)) {
+    const properties: TObject["properties"] = {};
+    for (const [name, property] of Object.entries(schema.properties)) properties[name] = closed(property);
+    return { ...schema, properties, additionalProperties: schema.additionalProperties ?? false };
+  }
+  if (KindGuard.IsArray(schema)) return { ...schema, items: closed(schema.items) };
+  if (KindGuard.IsUnion(schema)) return { ...schema, anyOf: schema.anyOf.map(closed) };
+  return schema;
+}
+
+export function prepare(operation: Operation): Prepared {
+  const check = TypeCompiler.Compile(closed(operation.input));
+  return {
+    operation,
+    parse(input) {
+      if (!check.Check(input)) throw explain(check.Errors(input).First());
+      return input;
+    },
+  };
+}
+
+/** One request on its way: `Call` for the handler. The signal is made only when somebody asks for it. */
+export class RequestCall implements Call {
+  readonly caller: Caller;
+  readonly environmentId: string;
+  readonly requestId: string;
+  readonly receivedAt: Instant;
+  readonly #request: Request;
+  #signal: AbortSignal | undefined;
+
+  constructor(request: Request, requestId: string, receivedAt: Instant, who: Authenticated) {
+    this.caller = who.caller;
+    this.environmentId = who.environmentId;
+    this.requestId = requestId;
+    this.receivedAt = receivedAt;
+    this.#request = request;
+  }
+
+  get signal(): AbortSignal {
+    this.#signal ??= this.#request.signal;
+    return this.#signal;
+  }
+
+  /** Ends the call earlier than its request: a deadline, a protocol's own cancellation. */
+  endWith(signal: AbortSignal): this {
+    this.#signal = signal;
+    return this;
+  }
+
+  get idempotencyKey(): string | undefined {
+    return this.#request.headers.get("idempotency-key") ?? undefined;
+  }
+
+  get runId(): string | undefined {
+    return this.#request.headers.get("x-svc-run-id") ?? undefined;
+  }
+}
+
+/** Authentication and the start of a call. Runs before the body is read. */
+export async function admit(edge: Edge, { operation }: Prepared, request: Request, requestId: string) {
+  const receivedAt = edge.clock.now();
+  try {
+    const who = operation.action === null ? nobody : await edge.authenticate(request);
+    return new RequestCall(request, requestId, receivedAt, who);
+  } catch (error) {
+    const fault = faultOf(edge, error, operation, requestId);
+    edge.observe({ operation, ...nobody, requestId, outcome: fault.kind, ms: edge.clock.now() - receivedAt });
+    throw fault;
+  }
+}
+
+/** The role gate. It needs no input, so a stranger cannot probe what an operation would take. */
+export function passGate(edge: Edge, { operation }: Prepared, caller: Caller): void | Promise<void> {
+  if (operation.action === null || operation.action === "authenticated") return;
+  return edge.gate(caller, operation.action);
+}
+
+/**
+ * Anything thrown, as something a caller may be shown. What is not a caller's mistake is a defect: the log has it with an
+ * id, the caller only the id.
+ */
+export function faultOf(
+  edge: Edge,
+  error: unknown,
+  operation: Operation | undefined,
+  requestId: string,
+): Fault {
+  if (error instanceof Fault) return error;
+  const trouble = troubleOf(error);
+  if (trouble) {
+    edge.log.warn("request.trouble", { operation: operation?.name, requestId, error: trouble.cause });
+    return trouble;
+  }
+  const id = edge.ids.next("req");
+  edge.log.error("request.defect", { id, operation: operation?.name, requestId, error });
+  return new Fault("internal", `internal error (id ${id})`, { cause: error });
+}
+
+export interface Performed {
+  input: unknown;
+  output: unknown;
+}
+
+/** Runs a unary operation for a caller who has been admitted: gate, parse, handle, observe. Throws Faults only. */
+export async function perform(
+  edge: Edge,
+  prepared: Prepared,
+  call: RequestCall,
+  take: () => unknown,
+): Promise<Performed> {
+  const { operation } = prepared;
+  const startedAt = edge.clock.elapsed();
+  let outcome: Observation["outcome"] = "ok";
+  try {
+    const gated = passGate(edge, prepared, call.caller);
+    if (gated) await gated;
+    const raw = take();
+    const input = prepared.parse(raw instanceof Promise ? await raw : raw);
+    return { input, output: await operation.handle(input, call) };
+  } catch (error) {
+    const fault = faultOf(edge, error, operation, call.requestId);
+    outcome = fault.kind;
+    throw fault;
+  } finally {
+    tell(edge, operation, call, outcome, startedAt);
+  }
+}
+
+/** The same for a stream; observed when it ends, whoever ends it. */
+export async function* performStream(
+  edge: Edge,
+  prepared: Prepared,
+  call: RequestCall,
+  take: () => unknown,
+): AsyncGenerator<unknown> {
+  const { operation } = prepared;
+  const startedAt = edge.clock.elapsed();
+  let outcome: Observation["outcome"] = "ok";
+  try {
+    const gated = passGate(edge, prepared, call.caller);
+    if (gated) await gated;
+    const input = prepared.parse(take());
+    yield* operation.handle(input, call) as AsyncIterable<unknown>;
+  } catch (error) {
+    const fault = faultOf(edge, error, operation, call.requestId);
+    outcome = fault.kind;
+    throw fault;
+  } finally {
+    tell(edge, operation, call, outcome, startedAt);
+  }
+}
+
+function tell(
+  edge: Edge,
+  operation: Operation,
+  call: Call,
+  outcome: Observation["outcome"],
+  startedAt: number,
+) {
+  const { caller, environmentId, requestId } = call;
+  const ms = edge.clock.elapsed() - startedAt;
+  try {
+    edge.observe({ operation, caller, environmentId, requestId, outcome, ms });
+  } catch (error) {
+    // The operation has happened; whoever counts it may not change its answer.
+    edge.log.error("request.observe", { operation: operation.name, requestId, error });
+  }
+}

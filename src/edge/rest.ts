@@ -1,0 +1,194 @@
+import { KindGuard, type TSchema } from "@sinclair/typebox";
+import { Fault, invalid } from "../kit/fault.ts";
+import type { RestReply, RestRequest, UnaryOperation } from "../kit/operation.ts";
+import { isJson, readBytes, readJson } from "./body.ts";
+import { type BaseHeaders, requestIdOf, withHeaders } from "./headers.ts";
+import { admit, type Edge, faultOf, type Prepared, perform } from "./perform.ts";
+import { restForm } from "./spell.ts";
+
+/** What an HTTP handler gets from the router: the path's parameters, decoded except the last of a `{key...}` route. */
+export type Handler = (
+  request: Request,
+  params: Record<string, string>,
+  server: IdleTimer,
+) => Promise<Response>;
+
+/** The part of the server that lifts the idle limit of one request's connection. */
+export interface IdleTimer {
+  timeout(request: Request, seconds: number): void;
+}
+
+export interface Surface {
+  edge: Edge;
+  headers: BaseHeaders;
+  bodyBytesMax: number;
+}
+
+export interface Route {
+  method: string;
+  /** As written in the registry: `/api/v1/kv/buckets/{bucket}/keys/{key...}`. */
+  path: string;
+}
+
+export function parseRoute(text: string): Route {
+  const [method, path] = text.split(" ");
+  if (!method || !path?.startsWith("/")) throw new Error(`not a route: ${text}`);
+  return { method, path };
+}
+
+interface FullBinding {
+  route: string;
+  raw?: boolean;
+  take?: (request: RestRequest) => unknown;
+  give?: (output: unknown, input: unknown) => RestReply;
+}
+
+/** The routes of an operation in one form. */
+export function restBindings(operation: Pick<UnaryOperation, "rest">): FullBinding[] {
+  if (operation.rest === undefined) return [];
+  const bindings = Array.isArray(operation.rest) ? operation.rest : [operation.rest];
+  return bindings.map((binding) => (typeof binding === "string" ? { route: binding } : binding));
+}
+
+/** Query values are text; a number, a boolean or a list is read from it here, and nowhere guessed. */
+type FromText = (values: string[]) => unknown;
+
+function fromText(schema: TSchema): FromText {
+  if (KindGuard.IsInteger(schema) || KindGuard.IsNumber(schema)) {
+    return ([text = ""]) => (/^-?\d+(\.\d+)?$/.test(text) ? Number(text) : text);
+  }
+  if (KindGuard.IsBoolean(schema))
+    return ([text]) => (text === "true" ? true : text === "false" ? false : text);
+  if (KindGuard.IsArray(schema)) {
+    const item = fromText(schema.items);
+    return (values) => values.flatMap((value) => value.split(",")).map((text) => item([text]));
+  }
+  return ([text]) => text;
+}
+
+function textReaders(schema: TSchema): (readonly [name: string, read: FromText])[] {
+  const fields = KindGuard.IsObject(schema) ? Object.entries(schema.properties) : [];
+  return fields.map(([name, property]) => [name, fromText(property)] as const);
+}
+
+/** Path, query and body under their wire names; the path wins, then the body. Unknown query parameters are left out. */
+function defaultTake(schema: TSchema): (request: RestRequest) => unknown {
+  const readers = textReaders(schema);
+  return ({ params, query, body }) => {
+    if (body !== undefined && (typeof body !== "object" || body === null || Array.isArray(body))) {
+      throw invalid("body", "must be an object");
+    }
+    const input: Record<string, unknown> = {};
+    for (const [name, read] of readers) if (query.has(name)) input[name] = read(query.getAll(name));
+    Object.assign(input, body);
+    for (const [name, read] of readers) if (params[name] !== undefined) input[name] = read([params[name]]);
+    return input;
+  };
+}
+
+const defaultGive = (output: unknown): RestReply =>
+  output === undefined ? { status: 204 } : { status: 200, body: output };
+
+const noQuery = new URLSearchParams();
+
+function queryOf(url: string): URLSearchParams {
+  const at = url.indexOf("?");
+  return at < 0 ? noQuery : new URLSearchParams(url.slice(at + 1));
+}
+
+/** The last parameter of a `{key...}` route arrives undecoded from the router, under the name `*`. */
+function nameRest(params: Record<string, string>, name: string): Record<string, string> {
+  const { "*": rest = "", ...others } = params;
+  try {
+    return { ...others, [name]: decodeURIComponent(rest) };
+  } catch {
+    throw invalid(name, "is not valid percent-encoding");
+  }
+}
+
+const isIterable = (body: unknown): body is AsyncIterable<string | Uint8Array> =>
+  typeof body === "object" && body !== null && Symbol.asyncIterator in body;
+
+function bodyStream(pieces: AsyncIterable<string | Uint8Array>): ReadableStream<Uint8Array> {
+  const source = pieces[Symbol.asyncIterator]();
+  const encoder = new TextEncoder();
+  return new ReadableStream({
+    async pull(controller) {
+      const { done, value } = await source.next();
+      if (done) return controller.close();
+      controller.enqueue(typeof value === "string" ? encoder.encode(value) : value);
+    },
+    async cancel() {
+      await source.return?.();
+    },
+  });
+}
+
+const json = "application/json";
+
+function answer(reply: RestReply, base: Record<string, string>): Response {
+  const { status, body } = reply;
+  const headers = withHeaders(base, reply.headers);
+  if (body === undefined) return new Response(null, { status, headers });
+  if (headers["content-type"] === undefined) {
+    headers["content-type"] = json;
+  } else if (typeof body === "string" || body instanceof Uint8Array) {
+    return new Response(body as BodyInit, { status, headers });
+  }
+  if (isIterable(body)) return new Response(bodyStream(body), { status, headers });
+  return new Response(JSON.stringify(body), { status, headers });
+}
+
+/** A fault in REST's own form. */
+export function restFault(fault: Fault, base: Record<string, string>): Response {
+  const { status, body, headers } = restForm(fault);
+  base["content-type"] = json;
+  return new Response(JSON.stringify(body), { status, headers: withHeaders(base, headers) });
+}
+
+const bodyless = new Set(["GET", "HEAD"]);
+
+/** The handler of one route of one operation. Whatever can be known per route is worked out here, once. */
+export function restHandler(surface: Surface, prepared: Prepared, binding: FullBinding): Handler {
+  const { edge, bodyBytesMax } = surface;
+  const { method, path } = parseRoute(binding.route);
+  const take = binding.take ?? defaultTake(prepared.operation.input);
+  const give = binding.give ?? defaultGive;
+  const restName = /\{(\w+)\.\.\.\}$/.exec(path)?.[1];
+  const readsBody = !bodyless.has(method);
+
+  const readBody = (request: Request): Promise<unknown> | undefined => {
+    if (!readsBody) return undefined;
+    if (binding.raw) return readBytes(request, bodyBytesMax);
+    const contentType = request.headers.get("content-type");
+    // A form or plain text is what a foreign page can send with a cookie and without a preflight.
+    if (contentType !== null && !isJson(contentType) && request.headers.get("content-length") !== "0") {
+      throw new Fault("unsupported_media_type", `Content-Type must be application/json, not ${contentType}`);
+    }
+    return readJson(request, bodyBytesMax);
+  };
+
+  const held = prepared.operation.held === true;
+
+  return async (request, params, server) => {
+    const requestId = requestIdOf(request, edge.ids);
+    if (held) server.timeout(request, 0);
+    try {
+      const call = await admit(edge, prepared, request, requestId);
+      const { input, output } = await perform(edge, prepared, call, async () =>
+        take({
+          params: restName === undefined ? params : nameRest(params, restName),
+          query: queryOf(request.url),
+          headers: request.headers,
+          body: await readBody(request),
+        }),
+      );
+      const reply = give(output, input);
+      if (isIterable(reply.body)) server.timeout(request, 0);
+      return answer(reply, { ...surface.headers(request), "x-request-id": requestId });
+    } catch (error) {
+      const fault = faultOf(edge, error, prepared.operation, requestId);
+      return restFault(fault, { ...surface.headers(request), "x-request-id": requestId });
+    }
+  };
+}

@@ -1,0 +1,227 @@
+import { promisify } from "node:util";
+import { constants, gunzip, gzip } from "node:zlib";
+import type { DescMethod, DescService, Message } from "@bufbuild/protobuf";
+import {
+  Code,
+  ConnectError,
+  type ConnectRouter,
+  createConnectRouter,
+  createContextKey,
+  createContextValues,
+  type HandlerContext,
+  type MethodImpl,
+} from "@connectrpc/connect";
+import {
+  type Compression,
+  type UniversalHandler,
+  type UniversalServerResponse,
+  universalServerRequestFromFetch,
+  universalServerResponseToFetch,
+} from "@connectrpc/connect/protocol";
+import { Fault } from "../kit/fault.ts";
+import type { RpcBinding, RpcStreamBinding } from "../kit/operation.ts";
+import { readSent } from "./body.ts";
+import {
+  admit,
+  faultOf,
+  type Prepared,
+  passGate,
+  perform,
+  performStream,
+  type RequestCall,
+} from "./perform.ts";
+import type { IdleTimer, Surface } from "./rest.ts";
+import { connectForm } from "./spell.ts";
+
+export interface RpcImplementation {
+  prepared: Prepared;
+  binding: RpcBinding<unknown, unknown> | RpcStreamBinding<unknown, unknown>;
+}
+
+/** One method on the protocols that Connect's own handlers speak: binary, gRPC-Web, streams. */
+export interface ConnectHandler {
+  path: string;
+  method: DescMethod;
+  allowsGet: boolean;
+  handle: (request: Request, requestId: string, server: IdleTimer) => Promise<Response>;
+}
+
+/** What the gate finds out and the implementation needs. */
+interface Visit {
+  request: Request;
+  requestId: string;
+  prepared: Prepared | undefined;
+  call?: RequestCall;
+}
+
+const noVisit: Visit = { request: new Request("http://edge.invalid"), requestId: "", prepared: undefined };
+const visitKey = createContextKey(noVisit, { description: "the request that is being answered" });
+
+const gzipAsync = promisify(gzip);
+const gunzipAsync = promisify<Uint8Array, object, Buffer<ArrayBuffer>>(gunzip);
+
+const gzipCompression: Compression = {
+  name: "gzip",
+  compress: async (bytes) => (await gzipAsync(bytes)) as Uint8Array<ArrayBuffer>,
+  async decompress(bytes, readMaxBytes) {
+    if (bytes.byteLength === 0) return new Uint8Array(0);
+    try {
+      return await gunzipAsync(bytes, { maxOutputLength: readMaxBytes, finishFlush: constants.Z_FINISH });
+    } catch (error) {
+      if ((error as { code?: unknown }).code === "ERR_BUFFER_TOO_LARGE") {
+        throw new ConnectError(`message is larger than ${readMaxBytes} bytes`, Code.ResourceExhausted);
+      }
+      throw new ConnectError("message is not gzip", Code.InvalidArgument);
+    }
+  },
+};
+
+const codes: Record<string, Code> = {};
+for (const [name, code] of Object.entries(Code)) {
+  if (typeof code === "number") codes[name.replace(/(?<!^)[A-Z]/g, "_$&").toLowerCase()] = code;
+}
+
+/** A fault as Connect's handlers want it; they spell it for the protocol at hand. */
+export function connectErrorOf(fault: Fault): ConnectError {
+  const { body, headers } = connectForm(fault);
+  return new ConnectError(String(body.message), codes[String(body.code)] ?? Code.Internal, headers);
+}
+
+/** The same for anything thrown; Connect's own errors (a malformed message, say) pass. */
+function asConnectError(surface: Surface, error: unknown, visit: Visit): ConnectError {
+  if (error instanceof ConnectError) return error;
+  return connectErrorOf(faultOf(surface.edge, error, visit.prepared?.operation, visit.requestId));
+}
+
+function callOf(visit: Visit): RequestCall {
+  if (!visit.call) throw new Error("an implementation was reached without passing the gate");
+  return visit.call;
+}
+
+function implement(surface: Surface, router: ConnectRouter, { prepared, binding }: RpcImplementation): void {
+  const { edge } = surface;
+  const take = (message: Message) => binding.take(message as never);
+  if (prepared.operation.mode === "unary") {
+    const answer = async (message: Message, context: HandlerContext) => {
+      const visit = context.values.get(visitKey);
+      try {
+        return binding.give((await perform(edge, prepared, callOf(visit), () => take(message))).output);
+      } catch (error) {
+        throw asConnectError(surface, error, visit);
+      }
+    };
+    router.rpc(binding.method, answer as MethodImpl<typeof binding.method>);
+    return;
+  }
+  const answers = async function* (message: Message, context: HandlerContext) {
+    const visit = context.values.get(visitKey);
+    try {
+      for await (const item of performStream(edge, prepared, callOf(visit), () => take(message))) {
+        yield binding.give(item);
+      }
+    } catch (error) {
+      throw asConnectError(surface, error, visit);
+    }
+  };
+  router.rpc(binding.method, answers as MethodImpl<typeof binding.method>);
+}
+
+async function gate(surface: Surface, context: HandlerContext): Promise<void> {
+  const visit = context.values.get(visitKey);
+  if (!visit.prepared) return;
+  try {
+    visit.call = (await admit(surface.edge, visit.prepared, visit.request, visit.requestId)).endWith(
+      context.signal,
+    );
+    await passGate(surface.edge, visit.prepared, visit.call.caller);
+  } catch (error) {
+    throw asConnectError(surface, error, visit);
+  }
+}
+
+/** A unary answer as one piece; a stream of one piece costs more than the call itself. */
+async function collected(answer: UniversalServerResponse): Promise<Response> {
+  const pieces: Uint8Array[] = [];
+  if (answer.body) for await (const piece of answer.body) pieces.push(piece);
+  const body = pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces);
+  const init: ResponseInit = { status: answer.status };
+  if (answer.header) init.headers = answer.header;
+  return new Response(body as BodyInit, init);
+}
+
+/** The sent bytes, read only when Connect asks, which is after the gate. */
+async function* sentBytes(request: Request, bytesMax: number): AsyncIterable<Uint8Array> {
+  try {
+    yield await readSent(request, bytesMax);
+  } catch (error) {
+    throw error instanceof Fault ? connectErrorOf(error) : error;
+  }
+}
+
+function handlerOf(
+  surface: Surface,
+  handler: UniversalHandler,
+  bound: RpcImplementation | undefined,
+): ConnectHandler {
+  const isUnary = handler.method.methodKind === "unary";
+  return {
+    path: handler.requestPath,
+    method: handler.method,
+    allowsGet: handler.allowedMethods.includes("GET"),
+    async handle(request, requestId, server) {
+      if (!isUnary || bound?.prepared.operation.held) server.timeout(request, 0);
+      const visit: Visit = { request, requestId, prepared: bound?.prepared };
+      // Bun answers both directions at once on every version, which Connect only believes of HTTP/2.
+      const universal = universalServerRequestFromFetch(isUnary ? bodiless(request) : request, {
+        httpVersion: "2.0",
+      });
+      universal.contextValues = createContextValues().set(visitKey, visit);
+      universal.signal = request.signal;
+      if (isUnary) universal.body = sentBytes(request, surface.bodyBytesMax);
+      const answer = await handler(universal);
+      const response = isUnary ? await collected(answer) : universalServerResponseToFetch(answer);
+      for (const [name, value] of Object.entries(surface.headers(request))) response.headers.set(name, value);
+      response.headers.set("x-request-id", requestId);
+      if (response.status === 405) response.headers.set("allow", handler.allowedMethods.join(", "));
+      return response;
+    },
+  };
+}
+
+/** The request's head alone: taking the body's stream would keep its bytes from being read whole. */
+const bodiless = ({ method, url, headers }: Request): Request =>
+  ({ method, url, headers, body: null }) as unknown as Request;
+
+/** A handler for every method of the services; those without an operation answer `unimplemented` in protocol form. */
+export function connectHandlers(
+  surface: Surface,
+  services: readonly DescService[],
+  bound: ReadonlyMap<string, RpcImplementation>,
+): ConnectHandler[] {
+  const router = createConnectRouter({
+    connect: true,
+    grpcWeb: true,
+    grpc: false,
+    readMaxBytes: surface.bodyBytesMax,
+    acceptCompression: [gzipCompression],
+    jsonOptions: { ignoreUnknownFields: false },
+    requestGate: (context) => gate(surface, context),
+  });
+  const unbound = new Set(bound.keys());
+  for (const service of services) {
+    for (const method of service.methods) {
+      const path = `/${service.typeName}/${method.name}`;
+      const implementation = bound.get(path);
+      unbound.delete(path);
+      if (implementation) implement(surface, router, implementation);
+      else
+        router.service(
+          { ...service, methods: [method], method: { [method.localName]: method } } as DescService,
+          {},
+        );
+    }
+  }
+  if (unbound.size > 0)
+    throw new Error(`operations bound to methods of no service: ${[...unbound].join(", ")}`);
+  return router.handlers.map((handler) => handlerOf(surface, handler, bound.get(handler.requestPath)));
+}

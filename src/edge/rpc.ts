@@ -1,0 +1,166 @@
+import type { DescMethod, DescService } from "@bufbuild/protobuf";
+import { Fault, invalid } from "../kit/fault.ts";
+import type { Operation, RpcBinding } from "../kit/operation.ts";
+import { isJson, readJson } from "./body.ts";
+import { requestIdOf, withHeaders } from "./headers.ts";
+import { bodyObject, checkNames, readMessage, writeMessage } from "./message-json.ts";
+import { admit, faultOf, type Prepared, perform, type RequestCall } from "./perform.ts";
+import type { Handler, Surface } from "./rest.ts";
+import { type ConnectHandler, connectHandlers, type RpcImplementation } from "./rpc-connect.ts";
+import { connectForm } from "./spell.ts";
+
+export interface RpcRoute {
+  method: "POST" | "GET";
+  path: string;
+  handle: Handler;
+}
+
+/** The unary Connect methods an operation answers. */
+export function rpcBindings(operation: Operation): readonly RpcBinding<unknown, unknown>[] {
+  if (operation.mode !== "unary" || operation.rpc === undefined) return [];
+  return Array.isArray(operation.rpc) ? operation.rpc : [operation.rpc as RpcBinding<unknown, unknown>];
+}
+
+const json = "application/json";
+
+/** A fault in Connect's unary form. */
+export function connectFault(fault: Fault, base: Record<string, string>): Response {
+  const { status, body, headers } = connectForm(fault);
+  base["content-type"] = json;
+  return new Response(JSON.stringify(body), { status, headers: withHeaders(base, headers) });
+}
+
+/** `Connect-Timeout-Ms`: at most ten digits, as the protocol says. */
+function timeoutOf(request: Request): number | undefined {
+  const text = request.headers.get("connect-timeout-ms");
+  if (text === null) return undefined;
+  if (!/^\d{1,10}$/.test(text)) throw invalid("Connect-Timeout-Ms", "must be a number of milliseconds");
+  return Number(text);
+}
+
+/** Ends the call when its time is up; the operation hears it through its signal, the caller gets the answer at once. */
+async function within<T>(
+  surface: Surface,
+  call: RequestCall,
+  ms: number,
+  work: () => Promise<T>,
+): Promise<T> {
+  const deadline = new AbortController();
+  const late = new Fault("deadline_exceeded", `the operation did not end within ${ms} ms`);
+  call.endWith(AbortSignal.any([call.signal, deadline.signal]));
+  let cancel = () => {};
+  const timeUp = new Promise<never>((_, reject) => {
+    cancel = surface.edge.clock.after(ms, () => {
+      deadline.abort(late);
+      reject(late);
+    });
+  });
+  try {
+    return await Promise.race([work(), timeUp]);
+  } finally {
+    cancel();
+  }
+}
+
+/** The message of a Connect GET, as the query carries it. */
+function queryBody(request: Request): unknown {
+  const query = new URL(request.url).searchParams;
+  const message = query.get("message") ?? "";
+  const text = query.get("base64") === "1" ? Buffer.from(message, "base64url").toString() : message;
+  try {
+    return text === "" ? undefined : JSON.parse(text);
+  } catch {
+    throw invalid("message", "malformed JSON");
+  }
+}
+
+const isJsonQuery = (request: Request) =>
+  /[?&]encoding=json(&|$)/.test(request.url) && !/[?&]compression=(?!identity|&|$)/.test(request.url);
+
+/**
+ * Unary JSON without Connect's own machinery, which costs three times as much. Bindings with `json` read and write it
+ * themselves; all others go through messages.
+ */
+function unaryJson(surface: Surface, prepared: Prepared, binding: RpcBinding<unknown, unknown>): Handler {
+  const { edge, bodyBytesMax } = surface;
+  const { input, output } = binding.method;
+  const hot = binding.json;
+  const take = hot
+    ? (body: unknown) => hot.take(checkNames(input, bodyObject(body)))
+    : (body: unknown) => binding.take(readMessage(input, bodyObject(body)) as never);
+  const give = hot ? hot.give : (result: unknown) => writeMessage(output, binding.give(result));
+  const held = prepared.operation.held === true;
+
+  return async (request, _params, server) => {
+    const requestId = requestIdOf(request, edge.ids);
+    if (held) server.timeout(request, 0);
+    try {
+      const call = await admit(edge, prepared, request, requestId);
+      const work = () =>
+        perform(edge, prepared, call, async () =>
+          take(request.method === "GET" ? queryBody(request) : await readJson(request, bodyBytesMax)),
+        );
+      const ms = timeoutOf(request);
+      const performed = ms === undefined ? await work() : await within(surface, call, ms, work);
+      const headers: Record<string, string> = { ...surface.headers(request), "x-request-id": requestId };
+      headers["content-type"] = json;
+      return new Response(JSON.stringify(give(performed.output)), { headers });
+    } catch (error) {
+      const fault = faultOf(edge, error, prepared.operation, requestId);
+      return connectFault(fault, { ...surface.headers(request), "x-request-id": requestId });
+    }
+  };
+}
+
+/** Answers JSON itself and leaves every other content type, and every stream, to Connect. */
+function choose(surface: Surface, own: Handler | undefined, connect: ConnectHandler): Handler {
+  return (request, params, server) => {
+    if (own) {
+      if (request.method === "GET" ? isJsonQuery(request) : isJson(request.headers.get("content-type"))) {
+        return own(request, params, server);
+      }
+    }
+    return connect.handle(request, requestIdOf(request, surface.edge.ids), server);
+  };
+}
+
+function unimplemented(surface: Surface, method: DescMethod): Handler {
+  const fault = new Fault("unimplemented", `${method.parent.typeName}/${method.name} is not implemented`);
+  return async (request) =>
+    connectFault(fault, {
+      ...surface.headers(request),
+      "x-request-id": requestIdOf(request, surface.edge.ids),
+    });
+}
+
+/** Every method of the services: those with an operation, and the others answered `unimplemented`. */
+export function rpcRoutes(
+  surface: Surface,
+  services: readonly DescService[],
+  registry: readonly Prepared[],
+): RpcRoute[] {
+  const bound = new Map<string, RpcImplementation>();
+  for (const prepared of registry) {
+    const { operation } = prepared;
+    const bindings = operation.mode === "stream" ? [operation.rpc] : rpcBindings(operation);
+    for (const binding of bindings) {
+      const key = `/${binding.method.parent.typeName}/${binding.method.name}`;
+      if (bound.has(key)) throw new Error(`two operations answer ${key}`);
+      bound.set(key, { prepared, binding });
+    }
+  }
+  return connectHandlers(surface, services, bound).flatMap((connect) => {
+    const { path, method } = connect;
+    const implementation = bound.get(path);
+    let own: Handler | undefined;
+    if (method.methodKind === "unary") {
+      own = implementation
+        ? unaryJson(surface, implementation.prepared, implementation.binding as RpcBinding<unknown, unknown>)
+        : unimplemented(surface, method);
+    }
+    const handle = choose(surface, own, connect);
+    const routes: RpcRoute[] = [{ method: "POST", path, handle }];
+    if (connect.allowsGet) routes.push({ method: "GET", path, handle });
+    return routes;
+  });
+}
