@@ -1,0 +1,104 @@
+/** A permission, as roles grant it and operations ask for it (spec.md 'Tenant permission actions', 'Platform actions'). */
+export type Action = keyof typeof actions;
+
+/** Built-in tenant roles, strongest first; admin holds every tenant action. */
+const writers = ["admin", "developer"] as const;
+const readers = ["admin", "developer", "viewer"] as const;
+const admins = ["admin"] as const;
+
+const platformReaders = ["platform_admin", "platform_operator", "platform_viewer"] as const;
+const platformOperators = ["platform_admin", "platform_operator"] as const;
+const platformAdmins = ["platform_admin"] as const;
+
+/** Every action with the built-in roles that grant it. */
+export const actions = {
+  "functions:register": writers,
+  "functions:invoke": writers,
+  "functions:list": readers,
+  "functions:read": readers,
+  "runs:read": readers,
+  "runs:cancel": writers,
+  "events:emit": writers,
+  "events:subscribe": readers,
+  "outbox:manage": writers,
+  "streams:read": readers,
+  "entities:read": readers,
+  "entities:append": writers,
+  "projections:read": readers,
+  "projections:manage": writers,
+  "secrets:read": readers,
+  "secrets:manage": writers,
+  "users:read": admins,
+  "users:manage": admins,
+  "apikeys:read": admins,
+  "apikeys:manage": admins,
+  "orgs:read": admins,
+  "orgs:manage": admins,
+  "agent:tools:register": writers,
+  "agent:tools:invoke": writers,
+  "agent:tools:unregister": writers,
+  "agent:tools:read": readers,
+  "org:export": admins,
+  "cluster:rotate-token": admins,
+  // A tenant admin passes the gate of `POST /api/v1/orgs`, which then asks for a platform credential.
+  "platform:tenants:manage": ["admin", ...platformOperators],
+  "platform:tenants:read": platformReaders,
+  "platform:users:read": platformReaders,
+  "platform:users:manage": platformAdmins,
+  "platform:keys:read": platformReaders,
+  "platform:keys:manage": platformAdmins,
+  "platform:roles:read": platformReaders,
+  "platform:roles:manage": platformAdmins,
+  "platform:policies:read": platformReaders,
+  "platform:policies:manage": platformAdmins,
+  "platform:audit:read": platformReaders,
+  "platform:impersonate:read": platformReaders,
+  "platform:impersonate": platformOperators,
+} as const satisfies Record<string, readonly BuiltInRole[]>;
+
+export const builtInRoles = [...readers, ...platformReaders] as const;
+
+export type BuiltInRole = (typeof readers)[number] | (typeof platformReaders)[number];
+
+/** Id of a built-in role; keys carry ids. */
+export const roleIdOf = (role: BuiltInRole): string => `role_${role}`;
+
+const grants = new Map<string, ReadonlySet<string>>(
+  builtInRoles.flatMap((role) => {
+    const held = new Set(
+      Object.entries(actions).flatMap(([action, roles]) =>
+        (roles as readonly BuiltInRole[]).includes(role) ? [action] : [],
+      ),
+    );
+    // Keys name roles by id, users by name.
+    return [
+      [role, held],
+      [roleIdOf(role), held],
+    ] as const;
+  }),
+);
+
+export const isAction = (text: string): text is Action => Object.hasOwn(actions, text);
+
+/** Whether one of the roles, by name or by id, grants the action. Roles that are not built in grant nothing here. */
+export function roleGrants(roles: readonly string[], action: Action): boolean {
+  for (const role of roles) if (grants.get(role)?.has(action)) return true;
+  return false;
+}
+
+/** The matrix as text, for the contract. */
+export function actionsText(): string {
+  const names = Object.keys(actions) as Action[];
+  const width = Math.max(...names.map((name) => name.length));
+  const line = (first: string, cells: readonly string[]) =>
+    `${first.padEnd(width)}  ${cells.map((cell, at) => cell.padEnd(builtInRoles[at]!.length)).join("  ")}`.trimEnd();
+  const rows = names.map((name) =>
+    line(
+      name,
+      builtInRoles.map((role) => (roleGrants([role], name) ? "yes" : "-")),
+    ),
+  );
+  return `${[line("action", builtInRoles), ...rows].join("\n")}\n`;
+}
+
+if (import.meta.main) process.stdout.write(actionsText());
