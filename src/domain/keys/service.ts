@@ -1,0 +1,135 @@
+import type { Clock, Instant } from "../../kit/clock.ts";
+import type { Ids } from "../../kit/ids.ts";
+import { keyLeaseMs } from "../../kit/limits.ts";
+import type { Caller } from "../../kit/operation.ts";
+import { remember } from "../../kit/remember.ts";
+import type { Session, Store } from "../../store/store.ts";
+import type { NewKey } from "./rows.ts";
+import * as rows from "./rows.ts";
+import * as rules from "./rules.ts";
+
+/** A key that was found, in the form in which requests need it. */
+export interface KnownKey {
+  readonly caller: Caller;
+  readonly environmentId: string | undefined;
+  readonly expiresAt: Instant | undefined;
+}
+
+export interface CreateKey {
+  /** A new `ak_…` when left out. */
+  id?: string;
+  orgId: string;
+  environmentId: string | null;
+  name: string;
+  roleIds: readonly string[];
+  expiresAt?: Instant;
+  /** A random one when left out. */
+  key?: string;
+}
+
+export interface Keys {
+  /** The key of this text; from memory, without a promise, when it was asked for within the last second. */
+  find(text: string): KnownKey | undefined | Promise<KnownKey | undefined>;
+  /** Told of each successful authentication; `writeUsed` stores it later. */
+  used(key: KnownKey): void;
+  /** One round of the loop `keys.used`. */
+  writeUsed(): Promise<void>;
+  /** A key with its text, not yet stored. */
+  make(wanted: CreateKey): { key: string; row: NewKey };
+  create(wanted: CreateKey): Promise<{ id: string; key: string }>;
+  /** Revokes: this node stops believing in it at once, others within `keyLeaseMs`. False when it was gone. */
+  remove(id: string): Promise<boolean>;
+  any(): Promise<boolean>;
+  hashOf(id: string): Promise<string | undefined>;
+  /** False when the id is taken. */
+  insert(session: Session, row: NewKey): Promise<boolean>;
+  removeExactly(session: Session, id: string, hash: string): Promise<boolean>;
+}
+
+const keysRemembered = 50_000;
+const usedSliceMax = 500;
+
+export function keys({ store, clock, ids }: { store: Store; clock: Clock; ids: Ids }): Keys {
+  const byHash = remember<KnownKey>({
+    clock,
+    keptMs: keyLeaseMs,
+    entriesMax: keysRemembered,
+    async read(hash) {
+      const facts = await rows.keyByHash(store, hash);
+      if (!facts) return undefined;
+      return {
+        caller: { kind: "key", id: facts.id, orgId: facts.orgId, roles: facts.roleIds },
+        environmentId: facts.environmentId ?? undefined,
+        expiresAt: facts.expiresAt ?? undefined,
+      };
+    },
+  });
+  let usedAt = new Map<string, Instant>();
+
+  const make: Keys["make"] = ({ id, orgId, environmentId, name, roleIds, expiresAt, key }) => {
+    const text = key ?? `${rules.tenantKeyPrefix}${ids.secret(rules.keyBytes)}`;
+    return {
+      key: text,
+      row: {
+        id: id ?? `ak_${ids.uuid()}`,
+        orgId,
+        environmentId,
+        name,
+        hash: rules.keyHash(text),
+        prefix: rules.keyPrefixOf(text),
+        roleIds,
+        createdAt: clock.now(),
+        expiresAt: expiresAt ?? null,
+      },
+    };
+  };
+
+  return {
+    make,
+    find(text) {
+      if (text.length > rules.keyTextBytesMax) return undefined;
+      const hash = rules.keyHash(text);
+      return byHash.known(hash) ?? byHash.of(hash);
+    },
+
+    used(key) {
+      usedAt.set(key.caller.id, clock.now());
+    },
+
+    async writeUsed() {
+      if (usedAt.size === 0) return;
+      const taken = usedAt;
+      usedAt = new Map();
+      const sorted = [...taken].sort(([a], [b]) => (a < b ? -1 : 1));
+      try {
+        for (let from = 0; from < sorted.length; from += usedSliceMax) {
+          const slice = sorted.slice(from, from + usedSliceMax);
+          await store.write((session) => rows.updateLastUsed(session, slice));
+        }
+      } catch (error) {
+        for (const [id, at] of taken) if (!usedAt.has(id)) usedAt.set(id, at);
+        throw error;
+      }
+    },
+
+    async create(wanted) {
+      const { key, row } = make(wanted);
+      await store.write((session) => rows.insertKey(session, row));
+      byHash.forget(row.hash);
+      return { id: row.id, key };
+    },
+
+    async remove(id) {
+      const hash = await rows.hashOfKey(store, id);
+      if (hash === undefined) return false;
+      const removed = await store.write((session) => rows.deleteKey(session, id, hash));
+      byHash.forget(hash);
+      return removed;
+    },
+
+    any: () => rows.anyKey(store),
+    hashOf: (id) => rows.hashOfKey(store, id),
+    insert: rows.insertKey,
+    removeExactly: rows.deleteKey,
+  };
+}

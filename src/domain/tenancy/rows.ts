@@ -1,0 +1,93 @@
+import type { Instant } from "../../kit/clock.ts";
+import { sql } from "../../kit/sql.ts";
+import type { Session, Store } from "../../store/store.ts";
+
+export interface Environment {
+  id: string;
+  orgId: string;
+  projectId: string | null;
+  name: string;
+  color: string;
+  createdAt: Instant;
+  updatedAt: Instant;
+}
+
+interface EnvironmentRow {
+  id: string;
+  org_id: string;
+  project_id: string | null;
+  name: string;
+  color: string;
+  created_at: number;
+  updated_at: number;
+}
+
+const fields = sql.raw("id, org_id, project_id, name, color, created_at, updated_at");
+
+const toEnvironment = (row: EnvironmentRow | undefined): Environment | undefined =>
+  row && {
+    id: row.id,
+    orgId: row.org_id,
+    projectId: row.project_id,
+    name: row.name,
+    color: row.color,
+    createdAt: row.created_at,
+    updatedAt: row.updated_at,
+  };
+
+type Reader = Pick<Store, "one">;
+
+export const environmentById = async (store: Reader, id: string): Promise<Environment | undefined> =>
+  toEnvironment(await store.one<EnvironmentRow>(sql`SELECT ${fields} FROM environments WHERE id = ${id}`));
+
+export const environmentByName = async (
+  store: Reader,
+  orgId: string,
+  name: string,
+): Promise<Environment | undefined> =>
+  toEnvironment(
+    await store.one<EnvironmentRow>(
+      sql`SELECT ${fields} FROM environments WHERE org_id = ${orgId} AND name = ${name}`,
+    ),
+  );
+
+export async function orgOfProject(store: Reader, id: string): Promise<string | undefined> {
+  const row = await store.one<{ org_id: string }>(sql`SELECT org_id FROM projects WHERE id = ${id}`);
+  return row?.org_id;
+}
+
+/** Rows of the same id stay as they are. */
+export async function insertOrg(
+  session: Session,
+  org: { id: string; name: string; at: Instant },
+): Promise<void> {
+  await session.run(
+    sql`INSERT INTO orgs (id, name, created_at, updated_at)
+        VALUES (${org.id}, ${org.name}, ${org.at}, ${org.at}) ON CONFLICT (id) DO NOTHING`,
+  );
+}
+
+export async function insertProject(
+  session: Session,
+  project: { id: string; orgId: string; name: string; at: Instant },
+): Promise<void> {
+  await session.run(
+    sql`INSERT INTO projects (id, org_id, name, created_at, updated_at)
+        VALUES (${project.id}, ${project.orgId}, ${project.name}, ${project.at}, ${project.at})
+        ON CONFLICT (id) DO NOTHING`,
+  );
+}
+
+/** With the head of its log, so that an environment that can be found can also be written to. */
+export async function insertEnvironment(session: Session, environment: Environment): Promise<void> {
+  const { id, orgId, projectId, name, color, createdAt, updatedAt } = environment;
+  await session.run(
+    sql`INSERT INTO environments (${fields})
+        VALUES (${id}, ${orgId}, ${projectId}, ${name}, ${color}, ${createdAt}, ${updatedAt})
+        ON CONFLICT (id) DO NOTHING`,
+  );
+  await session.run(
+    sql`INSERT INTO heads (environment_id, position, last_at, definitions_version, retention_floor, epoch)
+        VALUES (${id}, 0, 0, 0, 0, 1) ON CONFLICT (environment_id) DO NOTHING`,
+  );
+}
