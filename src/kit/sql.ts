@@ -59,26 +59,37 @@ export interface Rendered {
 }
 
 const plain = new WeakMap<readonly string[], Map<string, string>>();
+const longPartMin = 16;
+
+function plainText(strings: readonly string[], mark: (place: number) => string, engine: string): string {
+  const known = plain.get(strings)?.get(engine);
+  if (known !== undefined) return known;
+  const text = strings.reduce((all, part, place) => all + mark(place) + part);
+  const byEngine = plain.get(strings) ?? new Map<string, string>();
+  plain.set(strings, byEngine.set(engine, text));
+  return text;
+}
 
 /** The text with `mark(1)`, `mark(2)`, … in place of values. Texts without nested fragments are rendered once. */
 export function render(query: Sql, mark: (place: number) => string, engine: string): Rendered {
   const nested = query.values.some(isSql);
   if (!nested) {
-    const known = plain.get(query.strings)?.get(engine);
     const values = query.values.map((v) => (v === undefined ? null : v)) as Rendered["values"];
-    if (known !== undefined) return { text: known, values };
-    const text = query.strings.reduce((all, part, place) => all + mark(place) + part);
-    const byEngine = plain.get(query.strings) ?? new Map<string, string>();
-    plain.set(query.strings, byEngine.set(engine, text));
-    return { text, values };
+    return { text: plainText(query.strings, mark, engine), values };
   }
   const values: Exclude<SqlValue, undefined>[] = [];
-  const write = (part: Sql): string =>
-    part.strings.reduce((all, string, place) => {
+  const write = (part: Sql): string => {
+    // Marks without numbers read the same wherever the part stands, so a long one is written once.
+    if (mark.length === 0 && part.values.length >= longPartMin && !part.values.some(isSql)) {
+      for (const value of part.values) values.push(value === undefined ? null : (value as never));
+      return plainText(part.strings, mark, engine);
+    }
+    return part.strings.reduce((all, string, place) => {
       const value = part.values[place - 1];
       if (isSql(value)) return all + write(value) + string;
       values.push(value === undefined ? null : (value as Exclude<SqlValue, undefined>));
       return all + mark(values.length) + string;
     });
+  };
   return { text: write(query), values };
 }

@@ -1,0 +1,106 @@
+import type { Database as BunDatabase } from "bun:sqlite";
+import type { Bound } from "./libsql-text.ts";
+import type { Row } from "./store.ts";
+
+/** All that we need of a SQLite client. Rows are plain objects, blobs are Uint8Array. */
+export interface Connection {
+  /** One or more statements without parameters. */
+  exec(text: string): void;
+  prepare(text: string): Statement;
+  inTransaction(): boolean;
+  close(): void;
+}
+
+export interface Statement {
+  all(values: Bound[]): Row[];
+  one(values: Bound[]): Row | undefined;
+  /** Rows changed. */
+  run(values: Bound[]): number;
+  close(): void;
+}
+
+export type Driver = (file: string, busyMs: number) => Connection;
+
+export type DriverName = "libsql" | "bun:sqlite";
+
+/** Loaded when it is wanted: the compiled program has only the one, without native modules beside it. */
+export const drivers: Record<DriverName, () => Promise<Driver>> = {
+  libsql: async () => {
+    const { default: Database } = await import("libsql");
+    return (file, busyMs) => libsqlConnection(new Database(file) as unknown as LibsqlDatabase, busyMs);
+  },
+  "bun:sqlite": async () => {
+    const { Database } = await import("bun:sqlite");
+    return (file, busyMs) => bunConnection(new Database(file, { create: true, readwrite: true }), busyMs);
+  },
+};
+
+interface LibsqlStatement {
+  readonly reader: boolean;
+  raw(): LibsqlStatement;
+  columns(): { name: string }[];
+  all(values: Bound[]): unknown[][];
+  get(values: Bound[]): unknown[] | undefined;
+  run(values: Bound[]): { changes: number };
+}
+
+interface LibsqlDatabase {
+  exec(text: string): void;
+  prepare(text: string): LibsqlStatement;
+  readonly inTransaction: boolean;
+  close(): void;
+}
+
+function libsqlConnection(database: LibsqlDatabase, busyMs: number): Connection {
+  database.exec(`PRAGMA busy_timeout = ${busyMs}`);
+  return {
+    exec: (text) => database.exec(text),
+    prepare(text) {
+      // Rows as arrays: the client's objects carry a field of its own, and blobs of two kinds.
+      const statement = database.prepare(text);
+      const names = statement.reader ? statement.columns().map((column) => column.name) : [];
+      if (statement.reader) statement.raw();
+      const toRow = (cells: unknown[]): Row => {
+        const row: Row = {};
+        for (let place = 0; place < names.length; place++) row[names[place] as string] = cells[place];
+        return row;
+      };
+      return {
+        all(values) {
+          if (statement.reader) return statement.all(values).map(toRow);
+          statement.run(values);
+          return [];
+        },
+        one(values) {
+          const cells = statement.get(values);
+          return cells === undefined || cells === null ? undefined : toRow(cells);
+        },
+        run(values) {
+          return statement.reader ? statement.all(values).length : statement.run(values).changes;
+        },
+        close() {},
+      };
+    },
+    inTransaction: () => database.inTransaction,
+    close: () => database.close(),
+  };
+}
+
+function bunConnection(database: BunDatabase, busyMs: number): Connection {
+  database.run(`PRAGMA busy_timeout = ${busyMs}`);
+  return {
+    exec: (text) => void database.run(text),
+    prepare(text) {
+      const statement = database.prepare<Row, Bound[]>(text);
+      const reader = statement.columnNames.length > 0;
+      return {
+        all: (values) => statement.all(...values),
+        one: (values) => statement.get(...values) ?? undefined,
+        run: (values) => (reader ? statement.all(...values).length : statement.run(...values).changes),
+        close: () => statement.finalize(),
+      };
+    },
+    inTransaction: () => database.inTransaction,
+    close: () => database.close(),
+  };
+}

@@ -1,0 +1,54 @@
+import { closeSync, mkdirSync, openSync, readFileSync, realpathSync, writeFileSync } from "node:fs";
+import { dirname } from "node:path";
+import type { Connection, Driver } from "./libsql-drivers.ts";
+
+const openHere = new Set<string>();
+
+const refusal = (file: string, holder: string) =>
+  new Error(
+    `${file} is open in ${holder}: one process at a time may use a database file. Stop it, choose another file, or use Postgres for several nodes.`,
+  );
+
+/**
+ * Makes this process the only one on the file, until it ends however it ends: the lock is SQLite's own, on a small
+ * file beside the database, because the kernel lets go of it and knows no process numbers of other containers.
+ */
+export function claimFile(file: string, driver: Driver): { path: string; release(): void } {
+  mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
+  // Checked before anything is opened: to close a second handle on a locked file would drop the lock.
+  const folder = realpathSync(dirname(file));
+  const path = `${folder}/${file.slice(file.lastIndexOf("/") + 1)}`;
+  if (openHere.has(path)) throw refusal(file, `this process (${process.pid})`);
+  closeSync(openSync(path, "a", 0o600));
+  closeSync(openSync(`${path}.lock`, "a", 0o600));
+
+  let lock: Connection | undefined;
+  try {
+    lock = driver(`${path}.lock`, 0);
+    lock.exec("PRAGMA journal_mode = MEMORY");
+    lock.exec("BEGIN EXCLUSIVE");
+  } catch (error) {
+    lock?.close();
+    if (!/^SQLITE_(BUSY|LOCKED)/.test(String((error as { code?: unknown }).code))) throw error;
+    throw refusal(file, `process ${holderOf(path)}`);
+  }
+  const held = lock;
+  openHere.add(path);
+  writeFileSync(`${path}.pid`, `${process.pid}\n`, { mode: 0o600 });
+  return {
+    path,
+    release() {
+      held.exec("ROLLBACK");
+      held.close();
+      openHere.delete(path);
+    },
+  };
+}
+
+function holderOf(path: string): string {
+  try {
+    return readFileSync(`${path}.pid`, "utf8").trim() || "unknown";
+  } catch {
+    return "unknown";
+  }
+}

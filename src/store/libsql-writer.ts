@@ -1,0 +1,156 @@
+import type { Clock } from "../kit/clock.ts";
+import type { Connection } from "./libsql-drivers.ts";
+import { toLibsqlTrouble } from "./libsql-errors.ts";
+import { StoreError } from "./store.ts";
+
+/** One caller's work inside the group. It answers at once, or with a promise that the whole writer waits for. */
+export interface Unit<T> {
+  run(): T | Promise<T>;
+  /** When the unit last issued a statement; the watchdog measures from there. */
+  activeAt?(): number;
+  /** The unit was given up: whatever it still tries must fail. */
+  cut?(error: unknown): void;
+}
+
+export interface WriterOptions {
+  clock: Clock;
+  connection: Connection;
+  /** Units that share one commit, at most. */
+  unitsMax: number;
+  /** After this long no further unit joins, so that the event loop is not held. */
+  groupMs: number;
+  /** A unit that issues nothing for this long is rolled back. */
+  idleMs: number;
+}
+
+export interface Writer {
+  submit<T>(unit: Unit<T>): Promise<T>;
+  /** Resolves when all that was submitted is settled. */
+  drain(): Promise<void>;
+}
+
+interface Waiting {
+  unit: Unit<unknown>;
+  resolve: (value: unknown) => void;
+  reject: (error: unknown) => void;
+}
+
+interface Outcome {
+  one: Waiting;
+  value: unknown;
+  error: { cause: unknown } | undefined;
+}
+
+function rollBack(connection: Connection): void {
+  try {
+    connection.exec("ROLLBACK");
+  } catch {
+    // The next BEGIN says so, to whoever asks for it.
+  }
+}
+
+/**
+ * The one writer: units run in order of arrival and share a commit, each in a savepoint, so that one that fails is undone
+ * alone. Nobody learns an outcome before the commit: even a refusal may rest on what a neighbour wrote.
+ */
+export function writer(options: WriterOptions): Writer {
+  const { clock, connection, unitsMax, groupMs, idleMs } = options;
+  let waiting: Waiting[] = [];
+  let working: Promise<void> | undefined;
+
+  /** Commits a group from the front of `units`, which may grow meanwhile; answers how many it took. */
+  const runGroup = async (units: Waiting[]): Promise<number> => {
+    const startedAt = clock.elapsed();
+    const outcomes: Outcome[] = [];
+    let open = false;
+    // How many outcomes stand in the open transaction.
+    let kept = 0;
+    const undone = (error: unknown) => {
+      for (const outcome of outcomes) outcome.error ??= { cause: error };
+      open = false;
+      kept = 0;
+    };
+    try {
+      while (outcomes.length < Math.min(units.length, unitsMax)) {
+        if (outcomes.length > 0 && clock.elapsed() - startedAt >= groupMs) break;
+        const one = units[outcomes.length] as Waiting;
+        const outcome: Outcome = { one, value: undefined, error: undefined };
+        // The first of a group needs no savepoint: when it fails, there is nothing else to keep.
+        const guarded = kept > 0;
+        outcomes.push(outcome);
+        try {
+          if (!open) connection.exec("BEGIN IMMEDIATE");
+          open = true;
+          if (guarded) connection.exec("SAVEPOINT unit");
+          const answer = one.unit.run();
+          outcome.value = answer instanceof Promise ? await watched(one.unit, answer) : answer;
+          if (guarded) connection.exec("RELEASE unit");
+          kept++;
+        } catch (error) {
+          outcome.error = { cause: error };
+          if (!open) continue;
+          // A full disk, among others, makes SQLite undo the whole transaction by itself.
+          if (!connection.inTransaction()) undone(error);
+          else if (guarded) connection.exec("ROLLBACK TO unit; RELEASE unit");
+          else {
+            connection.exec("ROLLBACK");
+            open = false;
+          }
+        }
+      }
+      if (open) connection.exec("COMMIT");
+    } catch (error) {
+      undone(error);
+      if (connection.inTransaction()) rollBack(connection);
+    }
+    for (const { one, value, error } of outcomes) {
+      if (error) one.reject(toLibsqlTrouble(error.cause));
+      else one.resolve(value);
+    }
+    return outcomes.length;
+  };
+
+  const watched = <T>(unit: Unit<T>, answer: Promise<T>): Promise<T> =>
+    new Promise<T>((resolve, reject) => {
+      let cancel = () => {};
+      const look = (ms: number) => {
+        cancel = clock.after(ms, () => {
+          const idle = clock.elapsed() - (unit.activeAt?.() ?? 0);
+          if (idle < idleMs) return look(idleMs - idle);
+          const error = new StoreError(
+            "unavailable",
+            `a write issued no statement for ${idleMs} ms and was rolled back: nothing else may be awaited inside`,
+          );
+          unit.cut?.(error);
+          reject(error);
+        });
+      };
+      look(idleMs);
+      answer.then(resolve, reject).finally(() => cancel());
+    });
+
+  const work = async () => {
+    // Let what arrives in the same turn of the event loop share the commit.
+    await nextTurn();
+    while (waiting.length > 0) {
+      const taken = await runGroup(waiting);
+      waiting = waiting.slice(taken);
+      if (waiting.length > 0) await nextTurn();
+    }
+    working = undefined;
+  };
+
+  return {
+    submit<T>(unit: Unit<T>) {
+      return new Promise<T>((resolve, reject) => {
+        waiting.push({ unit, resolve: resolve as (value: unknown) => void, reject });
+        working ??= work();
+      });
+    },
+    async drain() {
+      while (working) await working;
+    },
+  };
+}
+
+const nextTurn = () => new Promise<void>((resolve) => setImmediate(resolve));

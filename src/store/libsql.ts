@@ -1,0 +1,196 @@
+import type { Clock } from "../kit/clock.ts";
+import type { Log } from "../kit/log.ts";
+import type { Sql } from "../kit/sql.ts";
+import { type Connection, type DriverName, drivers, type Statement } from "./libsql-drivers.ts";
+import { toLibsqlTrouble } from "./libsql-errors.ts";
+import { claimFile } from "./libsql-lock.ts";
+import { type Bound, libsqlSeams, renderLibsql } from "./libsql-text.ts";
+import { writer } from "./libsql-writer.ts";
+import { type Flush, type Row, type Session, type Store, StoreError, type SyncSession } from "./store.ts";
+
+export interface LibsqlOptions {
+  file: string;
+  driver?: DriverName;
+  clock: Clock;
+  log: Log;
+}
+
+const busyMs = 100;
+const preparedMax = 500;
+const unitsMax = 512;
+const groupMs = 5;
+const idleMs = 1_000;
+
+/** FULL: every commit reaches the disk before anyone hears of it. A checkpoint every 8 MiB keeps each one short. */
+const writerSetup = `PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = OFF;
+  PRAGMA temp_store = MEMORY; PRAGMA cache_size = -32000; PRAGMA wal_autocheckpoint = 2000;
+  PRAGMA journal_size_limit = 33554432`;
+const readerSetup = "PRAGMA query_only = ON; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -16000";
+
+export async function openLibsql(options: LibsqlOptions): Promise<Store> {
+  const { clock, log } = options;
+  const driver = await drivers[options.driver ?? "libsql"]();
+  const claim = claimFile(options.file, driver);
+  const opened: Connection[] = [];
+  const open = (setup: string) => {
+    const connection = driver(claim.path, busyMs);
+    opened.push(connection);
+    for (const pragma of setup.split(";")) connection.exec(pragma);
+    return connection;
+  };
+  const shut = () => {
+    for (const connection of opened.splice(0)) connection.close();
+    claim.release();
+  };
+  let writing: Connection;
+  let reading: ReturnType<typeof statements>;
+  try {
+    writing = open(writerSetup);
+    reading = statements(open(readerSetup));
+  } catch (error) {
+    shut();
+    throw toLibsqlTrouble(error);
+  }
+  const written = statements(writing);
+  const queue = writer({ clock, connection: writing, unitsMax, groupMs, idleMs });
+  let closed = false;
+  const requireOpen = () => {
+    if (closed) throw new StoreError("unavailable", "the store is closed");
+  };
+
+  const read = <T>(query: Sql, take: (statement: Statement, values: Bound[]) => T): T => {
+    requireOpen();
+    try {
+      const { text, values } = renderLibsql(query);
+      return take(reading(text), values);
+    } catch (error) {
+      throw toLibsqlTrouble(error);
+    }
+  };
+  const allOf = (statement: Statement, values: Bound[]) => statement.all(values);
+  const oneOf = (statement: Statement, values: Bound[]) => statement.one(values);
+
+  return {
+    engine: "libsql",
+    seams: libsqlSeams,
+    all: async (query) => read(query, allOf) as never[],
+    one: async (query) => read(query, oneOf) as never,
+    async write(work) {
+      requireOpen();
+      return queue.submit(interactive(clock, written, work));
+    },
+    async flush<I, R extends object>(flush: Flush<I, R>, input: I) {
+      requireOpen();
+      return queue.submit({
+        run: () => {
+          const session = syncSession(written);
+          const rows = flush.libsql(session, input);
+          session.requireSound();
+          return rows;
+        },
+      });
+    },
+    ping: async () => void read({ strings: ["SELECT 1"], values: [] }, oneOf),
+    now: async () => clock.now(),
+    async close() {
+      if (closed) return;
+      closed = true;
+      await queue.drain();
+      try {
+        writing.exec("PRAGMA wal_checkpoint(TRUNCATE)");
+      } catch (error) {
+        // Nothing is lost: the next start reads the log.
+        log.warn("store.checkpoint", { error });
+      }
+      shut();
+    },
+  };
+}
+
+/** Prepared statements of one connection; the one unused for longest makes room. */
+function statements(connection: Connection): (text: string) => Statement {
+  const known = new Map<string, Statement>();
+  return (text) => {
+    let statement = known.get(text);
+    if (statement) {
+      if (known.size < preparedMax) return statement;
+      known.delete(text);
+    } else {
+      statement = connection.prepare(text);
+      if (known.size >= preparedMax) {
+        const [oldest] = known.keys();
+        known.get(oldest as string)?.close();
+        known.delete(oldest as string);
+      }
+    }
+    known.set(text, statement);
+    return statement;
+  };
+}
+
+interface SoundSession extends SyncSession {
+  /** Throws what a statement failed with, also when the caller went on regardless: as on Postgres, it undoes the whole. */
+  requireSound(): void;
+}
+
+function syncSession(prepared: (text: string) => Statement, before?: () => void): SoundSession {
+  let failed: { error: unknown } | undefined;
+  const requireSound = () => {
+    if (failed) throw failed.error;
+  };
+  const statement = <T>(query: Sql, take: (statement: Statement, values: Bound[]) => T): T => {
+    before?.();
+    requireSound();
+    try {
+      const { text, values } = renderLibsql(query);
+      return take(prepared(text), values);
+    } catch (error) {
+      failed = { error: toLibsqlTrouble(error) };
+      throw failed.error;
+    }
+  };
+  return {
+    seams: libsqlSeams,
+    all: <R extends object = Row>(query: Sql) => statement(query, (s, values) => s.all(values)) as R[],
+    one: <R extends object = Row>(query: Sql) =>
+      statement(query, (s, values) => s.one(values)) as R | undefined,
+    run: (query) => statement(query, (s, values) => s.run(values)),
+    requireSound,
+  };
+}
+
+/** An interactive write as a unit of the writer, which waits for it and cuts it off when it idles. */
+function interactive<T>(
+  clock: Clock,
+  prepared: (text: string) => Statement,
+  work: (session: Session) => Promise<T>,
+) {
+  let activeAt = 0;
+  let over: unknown;
+  const session = syncSession(prepared, () => {
+    if (over !== undefined) throw over;
+    activeAt = clock.elapsed();
+  });
+  const run = async (): Promise<T> => {
+    activeAt = clock.elapsed();
+    try {
+      const result = await work({
+        seams: libsqlSeams,
+        all: async (query) => session.all(query),
+        one: async (query) => session.one(query),
+        run: async (query) => session.run(query),
+      });
+      session.requireSound();
+      return result;
+    } finally {
+      over ??= new Error("a session was used after its transaction had ended");
+    }
+  };
+  return {
+    run,
+    activeAt: () => activeAt,
+    cut(error: unknown) {
+      over = error;
+    },
+  };
+}

@@ -1,0 +1,131 @@
+import { createHash } from "node:crypto";
+import type { Clock } from "../kit/clock.ts";
+import type { Log } from "../kit/log.ts";
+import { sql } from "../kit/sql.ts";
+import { type Engine, type Session, type Store, StoreError } from "./store.ts";
+
+export interface Migration {
+  /** 1, 2, 3, …: the order in which they land. */
+  version: number;
+  name: string;
+  /** One statement a text. Never edited once landed. */
+  statements: readonly string[] | ((engine: Engine) => readonly string[]);
+  /** A program of the version before this one keeps working on the migrated tables (two-phase upgrade). */
+  compatible?: boolean;
+}
+
+export interface MigrateContext {
+  clock: Clock;
+  log: Log;
+}
+
+interface Landed {
+  version: number;
+  name: string;
+  hash: string;
+  compatible: number;
+}
+
+/** Any number that no other program on the same database uses for an advisory lock. */
+const lockKey = 7_236_419_551;
+/** A statement that waits for a table of a working node gives up and is tried again, or everyone would queue behind it. */
+const tableLockMs = 5_000;
+const attemptsMax = 10;
+
+const createTable = sql`CREATE TABLE IF NOT EXISTS migrations (
+  version BIGINT PRIMARY KEY, name TEXT NOT NULL, hash TEXT NOT NULL, compatible BIGINT NOT NULL, landed_at BIGINT NOT NULL)`;
+
+export function textOf(migration: Migration, engine: Engine): readonly string[] {
+  const { statements } = migration;
+  return typeof statements === "function" ? statements(engine) : statements;
+}
+
+export const hashOf = (statements: readonly string[]): string =>
+  createHash("sha256").update(statements.join(";\n")).digest("hex");
+
+/** SQLite would run the first statement of a text and pass over the rest. */
+function requireSingle(migration: Migration, statement: string): void {
+  const code = statement.replace(/'(?:[^']|'')*'|"[^"]*"|--[^\n]*|\/\*[\s\S]*?\*\//g, "");
+  if (/;\s*\S/.test(code)) throw new Error(`migration ${label(migration)} holds two statements in one text`);
+}
+
+const label = ({ version, name }: { version: number; name: string }) =>
+  `${String(version).padStart(4, "0")}_${name}`;
+
+/** Refuses what this program must not run on. */
+function requireFamiliar(landed: readonly Landed[], migrations: readonly Migration[], engine: Engine): void {
+  for (const row of landed) {
+    const own = migrations.find((migration) => migration.version === row.version);
+    if (own) {
+      if (own.name === row.name && hashOf(textOf(own, engine)) === row.hash) continue;
+      throw new Error(
+        `migration ${label(own)} has changed since it landed on this database (as ${label(row)}); a landed migration is never edited, add a new one`,
+      );
+    }
+    if (row.compatible === 0) {
+      throw new Error(
+        `the database is newer than this program: ${label(row)} is unknown here and does not work with older programs`,
+      );
+    }
+  }
+}
+
+/** Lands the first migration that is missing; answers whether there was one. Every caller waits for the one before. */
+async function landNext(session: Session, migrations: readonly Migration[], clock: Clock) {
+  const { engine } = session.seams;
+  if (engine === "postgres") {
+    await session.run(sql`SET LOCAL lock_timeout = 0`);
+    await session.run(sql`SELECT pg_advisory_xact_lock(${lockKey})`);
+    await session.run(sql.raw(`SET LOCAL lock_timeout = ${tableLockMs}`));
+  }
+  await session.run(createTable);
+  const landed = await session.all<Landed>(
+    sql`SELECT version, name, hash, compatible FROM migrations ORDER BY version`,
+  );
+  requireFamiliar(landed, migrations, engine);
+  const known = new Set(landed.map((row) => row.version));
+  const next = migrations.find((migration) => !known.has(migration.version));
+  if (!next) return undefined;
+  const statements = textOf(next, engine);
+  for (const statement of statements) {
+    requireSingle(next, statement);
+    await session.run(sql.raw(statement));
+  }
+  await session.run(sql`INSERT INTO migrations (version, name, hash, compatible, landed_at) VALUES
+    (${next.version}, ${next.name}, ${hashOf(statements)}, ${next.compatible ? 1 : 0}, ${clock.now()})`);
+  return next;
+}
+
+/** Brings the database to this program's version, one transaction a migration. Several nodes may call it at once. */
+export async function migrate(
+  store: Store,
+  migrations: readonly Migration[],
+  { clock, log }: MigrateContext,
+): Promise<void> {
+  const ordered = [...migrations].sort((a, b) => a.version - b.version);
+  const repeated = ordered.find((migration, place) => migration.version === ordered[place - 1]?.version);
+  if (repeated) throw new Error(`two migrations have the version ${repeated.version}`);
+
+  let count = 0;
+  for (let failures = 0; ; ) {
+    try {
+      const startedAt = clock.elapsed();
+      const landed = await store.write((session) => landNext(session, ordered, clock));
+      if (!landed) break;
+      count++;
+      log.info("store.migrated", {
+        migration: label(landed),
+        ms: Math.round(clock.elapsed() - startedAt),
+      });
+    } catch (error) {
+      const waits = error instanceof StoreError && error.trouble === "lock_timeout";
+      if (!waits || ++failures >= attemptsMax) throw error;
+      log.warn("store.migration_waits", { failures, reason: error.detail });
+      await clock.sleep(200 * failures);
+    }
+  }
+  // A table that was never analysed is planned as if it were of any size.
+  if (count > 0 && store.engine === "postgres") {
+    await store.write((session) => session.run(sql`ANALYZE`));
+  }
+}

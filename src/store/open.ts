@@ -1,0 +1,53 @@
+import type { Clock } from "../kit/clock.ts";
+import type { Log } from "../kit/log.ts";
+import { openLibsql } from "./libsql.ts";
+import type { DriverName } from "./libsql-drivers.ts";
+import { type Migration, migrate } from "./migrate.ts";
+import { migrations as ours } from "./migrations/index.ts";
+import { openPostgres, type PostgresOptions } from "./postgres.ts";
+import type { Store } from "./store.ts";
+
+export interface OpenStoreOptions extends Omit<Partial<PostgresOptions>, "url" | "clock" | "log"> {
+  clock: Clock;
+  log: Log;
+  /** `postgres://…`; several nodes may share it. */
+  databaseUrl?: string | undefined;
+  /** The libSQL database file, for one process; used when there is no `databaseUrl`. */
+  file?: string | undefined;
+  driver?: DriverName;
+  migrations?: readonly Migration[];
+}
+
+/** A migration may build an index over all that is there. */
+const migrationStatementMs = 60 * 60 * 1000;
+
+/** The engine that the settings name, migrated. */
+export async function openStore(options: OpenStoreOptions): Promise<Store> {
+  const { clock, log, databaseUrl, file, driver, migrations = ours, ...rest } = options;
+  if (databaseUrl !== undefined) {
+    if (!/^postgres(ql)?:\/\//.test(databaseUrl))
+      throw new Error("the database URL must begin with postgres://");
+    const postgres = { ...rest, url: databaseUrl, clock, log };
+    const patient = await openPostgres({
+      ...postgres,
+      poolSize: 1,
+      hotPoolSize: 1,
+      limits: { ...rest.limits, statementMs: migrationStatementMs, idleInTransactionMs: 60_000 },
+    });
+    try {
+      await migrate(patient, migrations, { clock, log });
+    } finally {
+      await patient.close();
+    }
+    return openPostgres(postgres);
+  }
+  if (file === undefined) throw new Error("a store needs a database URL or a file");
+  const store = await openLibsql({ file, clock, log, ...(driver && { driver }) });
+  try {
+    await migrate(store, migrations, { clock, log });
+    return store;
+  } catch (error) {
+    await store.close();
+    throw error;
+  }
+}

@@ -1,0 +1,111 @@
+import type { Clock } from "../kit/clock.ts";
+import { StoreError } from "./store.ts";
+
+/** Something that one caller at a time works with, and that may break. */
+export interface Pooled {
+  usable(): boolean;
+  destroy(): void;
+}
+
+export interface PoolOptions<Client extends Pooled> {
+  clock: Clock;
+  sizeMax: number;
+  /** A caller who waited this long is told that the store is unavailable. */
+  waitMsMax: number;
+  open: () => Promise<Client>;
+}
+
+export interface Pool<Client extends Pooled> {
+  take(): Promise<Client>;
+  give(client: Client): void;
+  /** Those in use are destroyed when they come back. */
+  close(): void;
+  /** Clients that exist, in use or not. */
+  size(): number;
+}
+
+interface Waiter<Client> {
+  resolve: (client: Client) => void;
+  reject: (error: unknown) => void;
+  cancel: () => void;
+}
+
+/** Opens clients when they are wanted, up to `sizeMax`; callers beyond that wait in order. */
+export function pool<Client extends Pooled>(options: PoolOptions<Client>): Pool<Client> {
+  const { clock, sizeMax, waitMsMax, open } = options;
+  const idle: Client[] = [];
+  const waiting: Waiter<Client>[] = [];
+  let size = 0;
+  let closed = false;
+
+  const drop = (client: Client) => {
+    size--;
+    client.destroy();
+  };
+
+  const settleWaiters = (settle: (waiter: Waiter<Client>) => void) => {
+    for (const waiter of waiting.splice(0)) {
+      waiter.cancel();
+      settle(waiter);
+    }
+  };
+
+  const opened = async (): Promise<Client> => {
+    size++;
+    try {
+      return await open();
+    } catch (error) {
+      size--;
+      // Nobody else would fare better now, and the next caller tries again.
+      settleWaiters((waiter) => waiter.reject(error));
+      throw error;
+    }
+  };
+
+  const wait = () =>
+    new Promise<Client>((resolve, reject) => {
+      const waiter: Waiter<Client> = {
+        resolve,
+        reject,
+        cancel: clock.after(waitMsMax, () => {
+          waiting.splice(waiting.indexOf(waiter), 1);
+          reject(new StoreError("unavailable", `no connection became free within ${waitMsMax} ms`));
+        }),
+      };
+      waiting.push(waiter);
+    });
+
+  const give = (client: Client) => {
+    if (closed) return drop(client);
+    if (client.usable()) {
+      const waiter = waiting.shift();
+      if (!waiter) return void idle.push(client);
+      waiter.cancel();
+      return waiter.resolve(client);
+    }
+    drop(client);
+    if (waiting.length > 0) opened().then(give, () => {});
+  };
+
+  return {
+    async take() {
+      if (closed) throw new StoreError("unavailable", "the store is closed");
+      for (let client = idle.pop(); client; client = idle.pop()) {
+        if (client.usable()) return client;
+        drop(client);
+      }
+      if (size >= sizeMax) return wait();
+      const client = await opened();
+      if (!closed) return client;
+      drop(client);
+      throw new StoreError("unavailable", "the store is closed");
+    },
+    give,
+    close() {
+      closed = true;
+      for (const client of idle.splice(0)) drop(client);
+      settleWaiters((waiter) => waiter.reject(new StoreError("unavailable", "the store is closed")));
+    },
+    size: () => size,
+  };
+}

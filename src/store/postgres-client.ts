@@ -1,0 +1,141 @@
+import postgres from "postgres";
+import type { Clock } from "../kit/clock.ts";
+import type { Log } from "../kit/log.ts";
+import type { Pooled } from "./pool.ts";
+import { codeOf, isConnectionLoss, toPostgresTrouble } from "./postgres-errors.ts";
+import type { Bound } from "./postgres-text.ts";
+import { StoreError } from "./store.ts";
+
+export interface Limits {
+  /** A statement that runs longer is cancelled by the server. */
+  statementMs: number;
+  /** A lock that is not had within this is given up. */
+  lockMs: number;
+  /** A transaction that issues nothing for this long is ended together with its connection. */
+  idleInTransactionMs: number;
+  connectMs: number;
+}
+
+export interface ClientOptions {
+  url: string;
+  clock: Clock;
+  log: Log;
+  applicationName: string;
+  /** As `tls.connect` takes it; undefined leaves it to the URL's `sslmode`. */
+  tls?: boolean | object;
+  limits: Limits;
+  /** Whether this user may set `deadlock_timeout`; asked once, by the first connection. */
+  may: { setDeadlockTimeout?: boolean };
+}
+
+export interface Answer extends Array<Record<string, unknown>> {
+  count: number | null;
+  command: string;
+}
+
+/** One connection, used by one caller at a time. It is never mended: what broke is thrown away and opened anew. */
+export interface Client extends Pooled {
+  ask(text: string, values: Bound[], prepare: boolean): Promise<Answer>;
+  /** Called once when the connection ends, also while nothing is asked. */
+  onLost: (() => void) | undefined;
+  readonly synchronousCommit: string;
+}
+
+/** The server cancels first; this catches one that no longer answers at all. */
+const answerGraceMs = 5_000;
+
+const deadlockTimeout = "100ms";
+const hello =
+  "SELECT current_setting('synchronous_commit') AS synchronous_commit, set_config('application_name', $1, false) AS name";
+
+const lost = (cause?: unknown) =>
+  new StoreError(
+    "unavailable",
+    `the connection to the database ended${cause ? `: ${(cause as Error).message ?? cause}` : ""}`,
+    cause,
+  );
+
+export async function openClient(options: ClientOptions): Promise<Client> {
+  const { clock, limits, may } = options;
+  let broken = false;
+  const client: Client = {
+    usable: () => !broken,
+    destroy() {
+      if (broken) return;
+      broken = true;
+      sql.end({ timeout: 0 }).catch(() => {});
+      client.onLost?.();
+    },
+    async ask(text, values, prepare) {
+      if (broken) throw lost();
+      const answerMs = limits.statementMs === 0 ? 0 : limits.statementMs + answerGraceMs;
+      const cancel = answerMs > 0 ? clock.after(answerMs, () => client.destroy()) : undefined;
+      try {
+        return (await sql.unsafe(text, values as never[], { prepare })) as unknown as Answer;
+      } catch (error) {
+        // Before anyone asks this connection again: the driver would leave that question without an answer.
+        if (isConnectionLoss(error)) client.destroy();
+        throw error;
+      } finally {
+        cancel?.();
+      }
+    },
+    onLost: undefined,
+    synchronousCommit: "on",
+  };
+  const sql = postgres(options.url, {
+    max: 1,
+    no_subscribe: true,
+    // Arrays travel as text that PostgreSQL parses, so the driver needs not know their types.
+    fetch_types: false,
+    connect_timeout: Math.ceil(limits.connectMs / 1000),
+    idle_timeout: 0,
+    // The driver would end a connection of a certain age between two statements of one transaction.
+    max_lifetime: null,
+    keep_alive: 5,
+    onnotice: (notice) => options.log.debug("store.notice", { code: notice.code, message: notice.message }),
+    onclose: () => client.destroy(),
+    types: {
+      wholeNumber: { to: 20, from: [20, 1700], parse: Number, serialize: String },
+    },
+    ...(options.tls !== undefined && { ssl: options.tls }),
+    connection: {
+      application_name: options.applicationName,
+      statement_timeout: limits.statementMs,
+      lock_timeout: limits.lockMs,
+      idle_in_transaction_session_timeout: limits.idleInTransactionMs,
+      tcp_keepalives_idle: 5,
+      tcp_keepalives_interval: 5,
+      tcp_keepalives_count: 3,
+      default_transaction_isolation: "read committed",
+      // Compiling a plan costs more than any of our statements takes.
+      jit: "off",
+    },
+  } as postgres.Options<Record<string, postgres.PostgresType>>);
+
+  // The driver tries for ever with a server that accepts and then hangs up.
+  const cancel = clock.after(limits.connectMs, () => client.destroy());
+  try {
+    const [row] = await client.ask(hello, [options.applicationName], false);
+    if (may.setDeadlockTimeout !== false) may.setDeadlockTimeout = await lowerDeadlockTimeout(client);
+    return Object.assign(client, { synchronousCommit: String(row?.synchronous_commit) });
+  } catch (error) {
+    client.destroy();
+    const trouble = toPostgresTrouble(error);
+    throw trouble instanceof StoreError
+      ? trouble
+      : new StoreError("unavailable", `the database refuses: ${(error as Error).message}`, error);
+  } finally {
+    cancel();
+  }
+}
+
+async function lowerDeadlockTimeout(client: Client): Promise<boolean> {
+  try {
+    await client.ask(`SET deadlock_timeout = '${deadlockTimeout}'`, [], false);
+    return true;
+  } catch (error) {
+    if (codeOf(error) === "42501") return false;
+    throw error;
+  }
+}

@@ -1,0 +1,66 @@
+import { Fault } from "../kit/fault.ts";
+import { markPrefix, StoreError } from "./store.ts";
+
+interface DriverError {
+  code?: unknown;
+  constraint_name?: unknown;
+  message?: unknown;
+}
+
+const sqlState = /^(?=.*\d)[0-9A-Z]{5}$/;
+
+/** The five characters of a server's refusal, or the driver's own word: `CONNECTION_CLOSED`, `ECONNREFUSED`. */
+export function codeOf(error: unknown): string | undefined {
+  const code = (error as DriverError | null | undefined)?.code;
+  return typeof code === "string" ? code : undefined;
+}
+
+/** The server undid the whole transaction by itself, and the same again may succeed. */
+export const isConflict = (error: unknown): boolean => ["40001", "40P01"].includes(codeOf(error) ?? "");
+
+/** Not an answer of the server: the connection is of no use any more. */
+export function isConnectionLoss(error: unknown): boolean {
+  const code = codeOf(error);
+  if (code === undefined) return false;
+  return !sqlState.test(code) || code.startsWith("57P0") || code.startsWith("08");
+}
+
+function markOf(message: string): string | undefined {
+  const start = message.indexOf(markPrefix);
+  if (start < 0) return undefined;
+  const end = message.lastIndexOf('"');
+  return message.slice(start + markPrefix.length, end > start ? end : undefined);
+}
+
+/** What the port promises to throw; an error that it does not name stays as it is, a defect. */
+export function toPostgresTrouble(error: unknown): unknown {
+  if (error instanceof StoreError || error instanceof Fault) return error;
+  const { constraint_name: constraint, message } = (error ?? {}) as DriverError;
+  const code = codeOf(error);
+  const text = typeof message === "string" ? message : String(error);
+  switch (code) {
+    case undefined:
+      return error;
+    case "23505":
+      return new StoreError("unique", typeof constraint === "string" ? constraint : text, error);
+    case "55P03":
+      return new StoreError("lock_timeout", text, error);
+    case "40001":
+    case "40P01":
+      return new StoreError("conflict", text, error);
+    case "53100":
+      return new StoreError("full", text, error);
+    case "22P02": {
+      const mark = markOf(text);
+      return mark === undefined ? error : new StoreError("marked", mark, error);
+    }
+    case "22021":
+      return new Fault("invalid_argument", "text must not contain the character U+0000", { cause: error });
+    // Too many connections; a server that only reads (a standby after a failover).
+    case "53300":
+    case "25006":
+      return new StoreError("unavailable", text, error);
+    default:
+      return isConnectionLoss(error) ? new StoreError("unavailable", text, error) : error;
+  }
+}

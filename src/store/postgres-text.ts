@@ -1,0 +1,61 @@
+import { type Rendered, render, type Sql, type SqlArray, sql } from "../kit/sql.ts";
+import type { Seams } from "./store.ts";
+
+const quotable = /["\\]/;
+const quotables = /["\\]/g;
+
+/** An array as PostgreSQL reads it from text; the library's own serializer costs several times as much. */
+function textArray(values: SqlArray["array"]): string {
+  let text = "{";
+  for (let place = 0; place < values.length; place++) {
+    if (place > 0) text += ",";
+    const value = values[place];
+    if (value === null || value === undefined) text += "NULL";
+    else {
+      const plain = typeof value === "string" ? value : String(value);
+      text += quotable.test(plain) ? `"${plain.replace(quotables, "\\$&")}"` : `"${plain}"`;
+    }
+  }
+  return `${text}}`;
+}
+
+const numberArray = (values: SqlArray["array"]): string =>
+  `{${values.includes(null) ? values.map((value) => value ?? "NULL").join() : values.join()}}`;
+
+export function arrayLiteral(column: SqlArray): string {
+  return column.type === "text" ? textArray(column.array) : numberArray(column.array);
+}
+
+export type Bound = string | number | bigint | null | Uint8Array;
+
+const mark = (place: number) => `$${place}`;
+
+export function renderPostgres(query: Sql): { text: string; values: Bound[] } {
+  const { text, values }: Rendered = render(query, mark, "postgres");
+  return {
+    text,
+    values: values.map((value) =>
+      typeof value === "object" && value !== null && "array" in value ? arrayLiteral(value) : value,
+    ),
+  };
+}
+
+const arrayTypes = { text: "text[]", bigint: "bigint[]", int: "int[]", float: "float8[]" } as const;
+
+export const postgresSeams: Seams = {
+  engine: "postgres",
+  skipLocked: sql.raw("FOR UPDATE SKIP LOCKED"),
+  holdRow: sql.raw("FOR UPDATE"),
+  rowsFrom(alias, columns) {
+    const names = Object.keys(columns);
+    const arrays = names.map((name) => columns[name] as SqlArray);
+    const casts = arrays.map((column) => `::${arrayTypes[column.type]}`);
+    const end = `) WITH ORDINALITY AS ${alias}(${[...names, "ord"].join(", ")})`;
+    return {
+      strings: arrays
+        .map((_, place) => (place === 0 ? "unnest(" : `${casts[place - 1]}, `))
+        .concat(`${casts.at(-1)}${end}`),
+      values: arrays,
+    };
+  },
+};

@@ -1,0 +1,239 @@
+import { backoff } from "../kit/backoff.ts";
+import type { Clock } from "../kit/clock.ts";
+import { systemIds } from "../kit/ids.ts";
+import type { Log } from "../kit/log.ts";
+import type { Sql } from "../kit/sql.ts";
+import { pool } from "./pool.ts";
+import { type Answer, type Client, type Limits, openClient } from "./postgres-client.ts";
+import { isConflict, toPostgresTrouble } from "./postgres-errors.ts";
+import { postgresSeams, renderPostgres } from "./postgres-text.ts";
+import { type Session, type Store, StoreError } from "./store.ts";
+
+export interface PostgresOptions {
+  url: string;
+  clock: Clock;
+  log: Log;
+  /** Connections for reads and interactive writes. */
+  poolSize?: number;
+  /** Connections that only flushes use, so that stuck interactive writes do not stop them. */
+  hotPoolSize?: number;
+  applicationName?: string;
+  tls?: boolean | object;
+  /** An acknowledged write may then be lost by a crash of the server; for tests that prove it. */
+  acceptAsyncCommit?: boolean;
+  limits?: Partial<Limits>;
+}
+
+const limitsDefault: Limits = {
+  statementMs: 30_000,
+  lockMs: 2_000,
+  idleInTransactionMs: 1_000,
+  connectMs: 3_000,
+};
+const poolSizeDefault = 8;
+const poolWaitMsMax = 5_000;
+const attemptsMax = 6;
+const retryMs = { minMs: 4, maxMs: 200 };
+/** Texts that the server keeps a plan for, a connection; lists of every length must not fill its memory. */
+const preparedMax = 400;
+
+export async function openPostgres(options: PostgresOptions): Promise<Store> {
+  const { clock, log } = options;
+  const limits = { ...limitsDefault, ...options.limits };
+  const may = {};
+  const pause = backoff({ ...retryMs, chance: systemIds(clock).chance });
+  const open = () =>
+    openClient({
+      url: options.url,
+      clock,
+      log,
+      applicationName: options.applicationName ?? "svc",
+      ...(options.tls !== undefined && { tls: options.tls }),
+      limits,
+      may,
+    });
+  const poolOf = (sizeMax = poolSizeDefault) => pool({ clock, sizeMax, waitMsMax: poolWaitMsMax, open });
+  const general = poolOf(options.poolSize);
+  const hot = poolOf(options.hotPoolSize);
+
+  // Preparing costs a round trip more, so only what comes again is prepared.
+  const timesSeen = new Map<string, number>();
+  let prepared = 0;
+  const worthPreparing = (text: string): boolean => {
+    const times = timesSeen.get(text) ?? 0;
+    if (times >= 2) return true;
+    if (prepared >= preparedMax) return false;
+    if (times === 0 && timesSeen.size > 4 * preparedMax) {
+      for (const [known, count] of timesSeen) if (count < 2) timesSeen.delete(known);
+    }
+    timesSeen.set(text, times + 1);
+    if (times + 1 < 2) return false;
+    prepared++;
+    return true;
+  };
+
+  const ask = (client: Client, query: Sql): Promise<Answer> => {
+    const { text, values } = renderPostgres(query);
+    return client.ask(text, values, values.length > 0 && worthPreparing(text));
+  };
+
+  /** Runs again what the server undid on its own account: a deadlock's victim, a serialization failure. */
+  const untilSettled = async <T>(attempt: () => Promise<T>): Promise<T> => {
+    for (let failures = 1; ; failures++) {
+      try {
+        return await attempt();
+      } catch (error) {
+        if (!isConflict(error) || failures >= attemptsMax) throw toPostgresTrouble(error);
+        log.debug("store.retry", { failures, reason: (error as Error).message });
+        await clock.sleep(pause(failures));
+      }
+    }
+  };
+
+  const read = async (query: Sql): Promise<Answer> => {
+    const client = await general.take();
+    try {
+      return await ask(client, query);
+    } catch (error) {
+      throw toPostgresTrouble(error);
+    } finally {
+      general.give(client);
+    }
+  };
+
+  const store: Store = {
+    engine: "postgres",
+    seams: postgresSeams,
+    all: async <R extends object>(query: Sql) => rowsOf<R>(await read(query)),
+    one: async <R extends object>(query: Sql) => (await read(query))[0] as R | undefined,
+    write: (work) =>
+      untilSettled(async () => {
+        const client = await general.take();
+        try {
+          return await transaction(client, ask, work);
+        } finally {
+          general.give(client);
+        }
+      }),
+    async flush<I, R extends object>(
+      flush: { postgres(input: I, seams: typeof postgresSeams): Sql },
+      input: I,
+    ) {
+      const { text, values } = renderPostgres(flush.postgres(input, postgresSeams));
+      return untilSettled(async () => {
+        const client = await hot.take();
+        try {
+          return rowsOf<R>(await client.ask(text, values.slice(), true));
+        } finally {
+          hot.give(client);
+        }
+      });
+    },
+    async ping() {
+      await read({ strings: ["SELECT 1"], values: [] });
+    },
+    async now() {
+      const [row] = await read({
+        strings: ["SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now"],
+        values: [],
+      });
+      return Number(row?.now);
+    },
+    async close() {
+      general.close();
+      hot.close();
+      const deadline = clock.elapsed() + poolWaitMsMax;
+      while (general.size() + hot.size() > 0 && clock.elapsed() < deadline) await clock.sleep(5);
+    },
+  };
+
+  try {
+    await requireDurableCommits(general, options);
+  } catch (error) {
+    await store.close();
+    throw error;
+  }
+  return store;
+}
+
+async function requireDurableCommits(
+  general: { take(): Promise<Client>; give(client: Client): void },
+  options: PostgresOptions,
+): Promise<void> {
+  const client = await general.take();
+  general.give(client);
+  if (client.synchronousCommit !== "off") return;
+  const about = "synchronous_commit is off: a crash of the server may lose writes that were acknowledged";
+  if (!options.acceptAsyncCommit) throw new Error(about);
+  options.log.warn("store.async_commit", { about });
+}
+
+/** BEGIN .. COMMIT around `work`. Whatever fails leaves either a clean connection or a broken one. */
+async function transaction<T>(
+  client: Client,
+  ask: (client: Client, query: Sql) => Promise<Answer>,
+  work: (session: Session) => Promise<T>,
+): Promise<T> {
+  let over = false;
+  let failed: { error: unknown } | undefined;
+  let last: Promise<unknown> = Promise.resolve();
+
+  const statement = (query: Sql): Promise<Answer> => {
+    // One after the other, whatever the caller awaits: the driver's own queue would outlive the connection.
+    const answer = last.then(async () => {
+      if (failed) throw failed.error;
+      if (over) throw new Error("a session was used after its transaction had ended");
+      try {
+        return await ask(client, query);
+      } catch (error) {
+        failed ??= { error };
+        throw error;
+      }
+    });
+    last = answer.catch(() => {});
+    return answer;
+  };
+  const session: Session = {
+    seams: postgresSeams,
+    all: <R extends object>(query: Sql) => statement(query).then(rowsOf<R>, rethrow),
+    one: (query) => statement(query).then((rows) => rows[0] as never, rethrow),
+    run: (query) => statement(query).then((answer) => answer.count ?? 0, rethrow),
+  };
+
+  const cut = new Promise<never>((_, reject) => {
+    client.onLost = () =>
+      reject(
+        new StoreError(
+          "unavailable",
+          "the connection ended inside a transaction; one that idles is ended so",
+        ),
+      );
+  });
+  cut.catch(() => {});
+  try {
+    await client.ask("BEGIN", [], false);
+    const result = await Promise.race([work(session), cut]);
+    await last;
+    // A statement that failed undoes the transaction on this engine, also when `work` went on regardless.
+    if (failed) throw failed.error;
+    over = true;
+    const answer = await client.ask("COMMIT", [], false);
+    if (answer.command !== "COMMIT") throw new Error(`the server answered ${answer.command} to COMMIT`);
+    return result;
+  } catch (error) {
+    over = true;
+    await last;
+    if (client.usable()) await client.ask("ROLLBACK", [], false).catch(() => client.destroy());
+    // The driver's own error decides about a retry, not what `work` may have made of it.
+    throw failed && isConflict(failed.error) ? failed.error : error;
+  } finally {
+    client.onLost = undefined;
+  }
+}
+
+/** A plain array: the driver's carries the connection and the statement with it. */
+const rowsOf = <R extends object>(answer: Answer): R[] => Array.from(answer) as unknown as R[];
+
+function rethrow(error: unknown): never {
+  throw toPostgresTrouble(error);
+}
