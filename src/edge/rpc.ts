@@ -84,11 +84,11 @@ const isJsonQuery = (request: Request) =>
 function unaryJson(surface: Surface, prepared: Prepared, binding: RpcBinding<unknown, unknown>): Handler {
   const { edge, bodyBytesMax } = surface;
   const { input, output } = binding.method;
-  const hot = binding.json;
-  const take = hot
-    ? (body: unknown) => hot.take(checkNames(input, bodyObject(body)))
+  const read = binding.json?.take;
+  const take = read
+    ? (body: unknown) => read(checkNames(input, bodyObject(body)))
     : (body: unknown) => binding.take(readMessage(input, bodyObject(body)) as never);
-  const give = hot ? hot.give : (result: unknown) => writeMessage(output, binding.give(result));
+  const give = binding.json?.give ?? ((result: unknown) => writeMessage(output, binding.give(result)));
   const held = prepared.operation.held === true;
 
   return async (request, _params, server) => {

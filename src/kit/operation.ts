@@ -66,8 +66,8 @@ export interface RpcBinding<I, O> {
   method: DescMethodUnary;
   take: (message: never) => I;
   give: (output: O) => object;
-  /** JSON in and JSON out without building messages, for hot methods; wire names as in the protobuf mapping, either case. */
-  json?: { take: (body: Record<string, unknown>) => unknown; give: (output: O) => unknown };
+  /** JSON in, JSON out or both without building messages: for hot methods and loose spellings; names as in the protobuf mapping. */
+  json?: { take?: (body: Record<string, unknown>) => unknown; give?: (output: O) => unknown };
 }
 
 export interface RpcStreamBinding<I, O> {

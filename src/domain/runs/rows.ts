@@ -2,9 +2,19 @@ import type { Instant } from "../../kit/clock.ts";
 import { countCap } from "../../kit/limits.ts";
 import { type Cursor, containing } from "../../kit/page.ts";
 import { column, type Sql, sql } from "../../kit/sql.ts";
-import type { Store } from "../../store/store.ts";
+import type { Session, Store } from "../../store/store.ts";
 import { statusOf, storedStatuses } from "./rules.ts";
-import type { ExecutionState, Run, RunError, RunStatus, Step, StepStatus, StepType } from "./run.ts";
+import type {
+  CompletedStep,
+  ExecutionState,
+  Fence,
+  Run,
+  RunError,
+  RunStatus,
+  Step,
+  StepStatus,
+  StepType,
+} from "./run.ts";
 
 interface RunRow {
   id: string;
@@ -139,13 +149,6 @@ export async function getSteps(store: Store, environmentId: string, runId: strin
   return rows.map(toStep);
 }
 
-export interface CompletedStep {
-  run_id: string;
-  step_id: string;
-  name: string;
-  output: string | null;
-}
-
 /** What handlers of these runs need not do again, in order. */
 export async function completedSteps(
   store: Store,
@@ -162,6 +165,7 @@ export async function completedSteps(
 /** What decides over a failed attempt; read without a lock, because the fence pins it until the settlement. */
 export interface AttemptRow {
   run_id: string;
+  environment_id: string;
   function_id: string;
   function_version: number;
   attempt: number;
@@ -170,12 +174,15 @@ export interface AttemptRow {
 
 export async function attemptsOf(
   store: Store,
-  environmentId: string,
-  runIds: readonly string[],
+  targets: readonly { environmentId: string; runId: string }[],
 ): Promise<Map<string, AttemptRow>> {
   const rows =
-    await store.all<AttemptRow>(sql`SELECT run_id, function_id, function_version, attempt, max_attempts
-    FROM executions WHERE environment_id = ${environmentId} AND run_id IN ${sql.list(runIds)}`);
+    await store.all<AttemptRow>(sql`SELECT e.run_id, e.environment_id, e.function_id, e.function_version,
+      e.attempt, e.max_attempts
+    FROM ${store.seams.rowsFrom("v", {
+      run_id: column.text(targets.map((target) => target.runId)),
+      environment_id: column.text(targets.map((target) => target.environmentId)),
+    })} JOIN executions e ON e.run_id = v.run_id AND e.environment_id = v.environment_id`);
   return new Map(rows.map((row) => [row.run_id, row]));
 }
 
@@ -252,4 +259,38 @@ function toStep(row: StepRow): Step {
     createdAt: row.created_at,
     updatedAt: row.updated_at,
   };
+}
+
+/** Marks an assignment as received; answers whether the fence held. */
+export async function ackExecution(
+  session: Session,
+  fence: Fence & { environmentId: string },
+  now: Instant,
+): Promise<boolean> {
+  const changed = await session.run(sql`UPDATE executions SET acked_at = ${now}
+    WHERE run_id = ${fence.runId} AND environment_id = ${fence.environmentId} AND state = 'leased'
+      AND execution_seq = ${fence.executionSeq} AND lease_hash = ${fence.leaseHash}`);
+  return changed === 1;
+}
+
+/** Extends the leases a worker says it still works on; others keep ageing. Locks: executions sorted by run. */
+export async function renewLeases(
+  session: Session,
+  renewal: {
+    environmentId: string;
+    workerId: string;
+    leaseUntil: Instant;
+    jobs: readonly { runId: string; executionSeq: number }[];
+  },
+): Promise<void> {
+  const held = column.text(renewal.jobs.map((job) => job.runId));
+  await session.all(sql`SELECT run_id FROM executions WHERE run_id IN (
+      SELECT run_id FROM ${session.seams.rowsFrom("v", { run_id: held })}) ORDER BY run_id ${session.seams.holdRow}`);
+  await session.run(sql`UPDATE executions SET wake_at = ${renewal.leaseUntil}
+    FROM ${session.seams.rowsFrom("v", {
+      run_id: held,
+      execution_seq: column.bigint(renewal.jobs.map((job) => job.executionSeq)),
+    })} WHERE executions.run_id = v.run_id AND executions.execution_seq = v.execution_seq
+      AND executions.environment_id = ${renewal.environmentId} AND executions.worker_id = ${renewal.workerId}
+      AND executions.state = 'leased'`);
 }

@@ -111,3 +111,12 @@ export interface Fence {
   executionSeq: number;
   leaseHash: string;
 }
+
+/** A step a handler need not do again. */
+export interface CompletedStep {
+  run_id: string;
+  step_id: string;
+  name: string;
+  /** JSON text. */
+  output: string | null;
+}

@@ -1,12 +1,14 @@
-import type { Clock } from "../../kit/clock.ts";
-import { parseRfc3339 } from "../../kit/clock.ts";
+import { type Clock, type Instant, parseRfc3339 } from "../../kit/clock.ts";
 import { Fault, invalid, missing } from "../../kit/fault.ts";
 import { searchBytesMax, wakeSliceMax } from "../../kit/limits.ts";
 import { pageSize, readCursor, writeCursor } from "../../kit/page.ts";
 import type { Session, Store } from "../../store/store.ts";
+import { type ClaimedRow, type ClaimInput, claimFlush } from "./claim.ts";
+import type { RunReport } from "./report.ts";
+import { openReports, type ReportsDeps, whyGone } from "./reports.ts";
 import * as rows from "./rows.ts";
 import { parseRunStatus } from "./rules.ts";
-import type { Run, Step } from "./run.ts";
+import type { CompletedStep, Fence, Run, Step } from "./run.ts";
 import { cancelQueued, endTimedOut, type Lane, wakeDue } from "./wake.ts";
 
 export interface ListRunsInput {
@@ -39,6 +41,17 @@ export interface Runs {
     session: Session,
     target: { environmentId: string; functionId: string; cause: string },
   ): Promise<number>;
+  /** Commits what the holder of a run reports; rejects with the fault of contract.md 1.10 when its fence does not hold. */
+  report(report: RunReport): Promise<void>;
+  /** Puts a claimed run back that nobody has begun. */
+  release(fence: Fence & { environmentId: string }): Promise<void>;
+  /** Notes that an assignment has arrived; rejects like `report`. */
+  ack(fence: Fence & { environmentId: string }): Promise<void>;
+  /** Extends the leases of a worker's jobs inside a transaction. */
+  renew(session: Session, renewal: Parameters<typeof rows.renewLeases>[1]): Promise<void>;
+  claim(input: ClaimInput): Promise<ClaimedRow[]>;
+  /** What handlers of these runs need not do again, in order. */
+  completedSteps(runIds: readonly string[]): Promise<Map<string, CompletedStep[]>>;
   /** The tick of loop `runs.wake`: moves all that is due; answers in how many milliseconds the next is. */
   wakeOnce(): Promise<{ againInMs?: number }>;
 }
@@ -46,12 +59,27 @@ export interface Runs {
 export interface RunsDeps {
   store: Store;
   clock: Clock;
+  definitionOf: ReportsDeps["definitionOf"];
   /** Lanes that have got work. */
   onQueued: (lanes: readonly Lane[]) => void;
+  /** An execution's next wake was planned for then: the wake loop shall look by that time. */
+  onWakePlanned: (at: Instant) => void;
 }
 
-export function openRuns({ store, clock, onQueued }: RunsDeps): Runs {
+export function openRuns(deps: RunsDeps): Runs {
+  const { store, clock, onQueued } = deps;
+  const reports = openReports(deps);
   return {
+    report: reports.submit,
+    release: reports.release,
+    async ack(fence) {
+      if (await store.write((session) => rows.ackExecution(session, fence, clock.now()))) return;
+      throw await whyGone(store, fence);
+    },
+    renew: rows.renewLeases,
+    claim: (input) => store.flush(claimFlush, input),
+    completedSteps: (runIds) => rows.completedSteps(store, runIds),
+
     async get(environmentId, runId) {
       const run = await rows.getRun(store, environmentId, runId);
       if (!run) throw missing("run", runId);

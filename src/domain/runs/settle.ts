@@ -29,7 +29,7 @@ export interface NewStep {
   stepId: string;
   name: string;
   type: StepType;
-  /** Place in the run; `nextInRun` puts it behind all that the run has. */
+  /** Place in the run; negative: behind all that the run has, `-1` first, then `-2` and so on. */
   sequence: number;
   status: StepStatus;
   output: string | null;
@@ -41,12 +41,16 @@ export interface NewStep {
   sleepUntil: Instant | null;
 }
 
-export const nextInRun = -1;
+/** Sequence of a step whose worker did not say where it stands: the `place`th (from 0) behind all others. */
+export const behindAll = (place: number): number => -1 - place;
 
-/** `gone`: there is no execution any more; the run's own row knows why. */
+const appendedCount = (settlement: Settlement): number =>
+  settlement.steps.filter((step) => step.sequence < 0).length;
+
+/** `not_running`: the fence holds, but the run sleeps or waits. `gone`: there is no execution; the run's own row knows why. */
 export interface Settled {
   ord: number;
-  outcome: "done" | "stale" | "gone";
+  outcome: "done" | "stale" | "not_running" | "gone";
 }
 
 export interface SettleInput {
@@ -68,7 +72,7 @@ const reportColumns = (list: readonly Settlement[]) => ({
   history_detail: column.text(list.map((s) => s.historyDetail)),
   steps_top: column.bigint(list.map((s) => s.stepsTop)),
   waiting_step_id: column.text(list.map((s) => s.waitingStepId)),
-  appended: column.bigint(list.map((s) => s.steps.filter((step) => step.sequence === nextInRun).length)),
+  appended: column.bigint(list.map(appendedCount)),
 });
 
 interface PlacedStep extends NewStep {
@@ -124,7 +128,7 @@ export const settleFlush: Flush<SettleInput, Settled> = {
         : sql`, stored AS (
       INSERT INTO ${stepTarget}
       SELECT s.run_id, s.step_id, s.environment_id, s.id, s.name, s.type,
-        CASE WHEN s.sequence < 0 THEN GREATEST(v.step_count, v.steps_top) ELSE s.sequence END, s.status, s.output, s.error,
+        CASE WHEN s.sequence < 0 THEN GREATEST(v.step_count, v.steps_top) - s.sequence - 1 ELSE s.sequence END, s.status, s.output, s.error,
         v.attempt, s.started_at, s.ended_at, s.duration_ms, s.compensation_for, s.sleep_until, ${now}::bigint, ${now}::bigint
       FROM ${seams.rowsFrom("s", stepColumns(steps))} JOIN valid v ON v.ord = s.report
       ORDER BY s.run_id, s.step_id
@@ -141,7 +145,7 @@ export const settleFlush: Flush<SettleInput, Settled> = {
     closed AS (DELETE FROM executions e USING valid v WHERE e.run_id = v.run_id AND v.ends IS NOT NULL),
     moved AS (
       UPDATE executions e SET state = v.next, wake_at = COALESCE(v.wake_at, e.wake_at),
-        lease_hash = CASE WHEN v.next = 'leased' THEN e.lease_hash END,
+        lease_hash = CASE WHEN v.next <> 'queued' THEN e.lease_hash END,
         worker_id = CASE WHEN v.next = 'leased' THEN e.worker_id END,
         step_count = GREATEST(e.step_count, v.steps_top) + v.appended, waiting_step_id = v.waiting_step_id, lost_count = 0,
         history_count = e.history_count + CASE WHEN v.history_type IS NULL THEN 0 ELSE 1 END
@@ -155,7 +159,8 @@ export const settleFlush: Flush<SettleInput, Settled> = {
       INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
       SELECT v.run_id, v.history_count + 1, v.environment_id, v.history_type, ${now}::bigint, v.history_detail
       FROM valid v WHERE v.history_type IS NOT NULL)
-    SELECT r.ord, CASE WHEN v.ord IS NOT NULL THEN 'done' WHEN h.ord IS NULL THEN 'gone' ELSE 'stale' END AS outcome
+    SELECT r.ord, CASE WHEN v.ord IS NOT NULL THEN 'done' WHEN h.ord IS NULL THEN 'gone'
+      WHEN h.held_seq = h.execution_seq AND h.held_hash = h.lease_hash THEN 'not_running' ELSE 'stale' END AS outcome
     FROM report r LEFT JOIN held h ON h.ord = r.ord LEFT JOIN valid v ON v.ord = r.ord`;
   },
 
@@ -172,17 +177,21 @@ export const settleFlush: Flush<SettleInput, Settled> = {
     const valid: { settlement: Settlement; row: Held }[] = [];
     for (const [at, settlement] of settlements.entries()) {
       const row = byOrd.get(at + 1);
-      const holds =
-        row?.state === "leased" &&
-        row.execution_seq === settlement.executionSeq &&
-        row.lease_hash === settlement.leaseHash;
-      if (row && holds) valid.push({ settlement, row });
-      answers.push({ ord: at + 1, outcome: row === undefined ? "gone" : holds ? "done" : "stale" });
+      const outcome = judge(settlement, row);
+      if (row && outcome === "done") valid.push({ settlement, row });
+      answers.push({ ord: at + 1, outcome });
     }
     if (valid.length > 0) settleValid(session, valid, now);
     return answers;
   },
 };
+
+function judge(settlement: Settlement, row: Held | undefined): Settled["outcome"] {
+  if (row === undefined) return "gone";
+  if (row.execution_seq !== settlement.executionSeq || row.lease_hash !== settlement.leaseHash)
+    return "stale";
+  return row.state === "leased" ? "done" : "not_running";
+}
 
 interface Held {
   ord: number;
@@ -212,7 +221,9 @@ function settleValid(
         sequence: column.bigint(
           steps.map((s) => {
             const { row } = valid[s.report - 1]!;
-            return s.sequence === nextInRun ? Math.max(row.step_count, s.settlement.stepsTop) : s.sequence;
+            return s.sequence < 0
+              ? Math.max(row.step_count, s.settlement.stepsTop) - s.sequence - 1
+              : s.sequence;
           }),
         ),
         attempt: column.bigint(steps.map((s) => valid[s.report - 1]!.row.attempt)),
@@ -242,7 +253,7 @@ function settleValid(
   const staying = valid.filter((v) => v.settlement.ends === null).map((v) => v.settlement);
   if (staying.length > 0)
     session.run(sql`UPDATE executions SET state = v.next, wake_at = COALESCE(v.wake_at, executions.wake_at),
-        lease_hash = CASE WHEN v.next = 'leased' THEN executions.lease_hash END,
+        lease_hash = CASE WHEN v.next <> 'queued' THEN executions.lease_hash END,
         worker_id = CASE WHEN v.next = 'leased' THEN executions.worker_id END,
         step_count = MAX(executions.step_count, v.steps_top) + v.appended, waiting_step_id = v.waiting_step_id, lost_count = 0,
         history_count = executions.history_count + CASE WHEN v.history_type IS NULL THEN 0 ELSE 1 END
@@ -253,9 +264,7 @@ function settleValid(
         steps_top: column.bigint(staying.map((s) => s.stepsTop)),
         waiting_step_id: column.text(staying.map((s) => s.waitingStepId)),
         history_type: column.text(staying.map((s) => s.historyType)),
-        appended: column.bigint(
-          staying.map((s) => s.steps.filter((step) => step.sequence === nextInRun).length),
-        ),
+        appended: column.bigint(staying.map(appendedCount)),
       })} WHERE executions.run_id = v.run_id`);
 
   const noted = valid.filter((v) => v.settlement.historyType !== null);

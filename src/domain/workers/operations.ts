@@ -1,0 +1,227 @@
+import { Type } from "@sinclair/typebox";
+import type { Fault } from "../../kit/fault.ts";
+import { unary } from "../../kit/operation.ts";
+import { assignmentJson, type Job } from "./job.ts";
+import { ackFields, reportFields } from "./report.ts";
+import { type ExchangeAnswer, type ExchangeResult, type Workers, workerJson } from "./service.ts";
+
+/** Workers of several generations send fields that this server does not read. */
+const lenient = { additionalProperties: true };
+
+const Status = Type.Object({ status: Type.String() });
+const workerId = Type.String({ minLength: 1 });
+
+const Registration = Type.Object(
+  {
+    workerId,
+    worker_id: Type.Optional(Type.String()),
+    hostname: Type.Optional(Type.String({ maxLength: 256 })),
+    function_ids: Type.Array(Type.String()),
+    max_concurrent_jobs: Type.Optional(Type.Integer()),
+    labels: Type.Optional(
+      Type.Union([Type.Record(Type.String(), Type.String({ maxLength: 256 })), Type.Null()]),
+    ),
+    version: Type.Optional(
+      Type.Union([
+        Type.Object(
+          {
+            sdk: Type.Optional(Type.String({ maxLength: 100 })),
+            runtime: Type.Optional(Type.String({ maxLength: 100 })),
+          },
+          lenient,
+        ),
+        Type.Null(),
+      ]),
+    ),
+  },
+  lenient,
+);
+
+const Heartbeat = Type.Object(
+  {
+    workerId,
+    active_jobs: Type.Optional(Type.Integer({ minimum: 0 })),
+    jobs: Type.Optional(
+      Type.Union([
+        Type.Array(Type.Object({ job_id: Type.String() }, lenient), { maxItems: 1000 }),
+        Type.Null(),
+      ]),
+    ),
+  },
+  lenient,
+);
+
+const Assignment = Type.Object(
+  {
+    job_id: Type.String(),
+    run_id: Type.String(),
+    function_id: Type.String(),
+    attempt: Type.Integer(),
+    max_attempts: Type.Integer(),
+    step_sequence_base: Type.Integer(),
+    execution_seq: Type.Integer(),
+    lease_token: Type.String(),
+    lease_expires_at: Type.String({ format: "date-time" }),
+    event: Type.Object({}, lenient),
+    completed_steps: Type.Array(Type.Object({}, lenient)),
+  },
+  lenient,
+);
+
+const ReportInput = Type.Object({ workerId, jobId: Type.String(), ...reportFields }, lenient);
+const AckInput = Type.Object({ workerId, jobId: Type.String(), ...ackFields }, lenient);
+
+const Exchange = Type.Object(
+  {
+    workerId,
+    reports: Type.Optional(Type.Array(Type.Object({ job_id: Type.String(), ...reportFields }, lenient))),
+    acks: Type.Optional(Type.Array(Type.Object({ job_id: Type.String(), ...ackFields }, lenient))),
+    available: Type.Optional(Type.Integer({ minimum: 0 })),
+    hold_ms: Type.Optional(Type.Integer({ minimum: 0 })),
+  },
+  lenient,
+);
+
+const Results = Type.Array(
+  Type.Object({
+    job_id: Type.String(),
+    status: Type.Union([Type.Literal("ok"), Type.Integer()]),
+    error: Type.Optional(Type.String()),
+    message: Type.Optional(Type.String()),
+  }),
+);
+
+/** `{"jobs":[…]}` spliced from JSON texts; 204 when there are none. */
+const giveJobs = (jobs: readonly Job[]) =>
+  jobs.length === 0
+    ? { status: 204 }
+    : { status: 200, body: `{"jobs":[${jobs.map(assignmentJson).join(",")}]}`, headers: jsonType };
+
+const jsonType = { "content-type": "application/json" };
+
+/** HTTP status that the single route would have answered, for each item of an exchange. */
+const statusOf: Partial<Record<Fault["kind"], number>> = { not_found: 404, aborted: 409 };
+
+const resultJson = ({ jobId, fault }: ExchangeResult) =>
+  fault === undefined
+    ? { job_id: jobId, status: "ok" }
+    : {
+        job_id: jobId,
+        status: statusOf[fault.kind] ?? (fault.kind === "resource_exhausted" ? 429 : 400),
+        error: fault.code ?? fault.message,
+        message: fault.message,
+      };
+
+export const workersOperations = (workers: Workers) => [
+  unary({
+    name: "workers.register",
+    action: "functions:invoke",
+    summary: "Registers a pull worker, or registers it anew.",
+    input: Registration,
+    output: Status,
+    rest: ["POST /api/v1/workers/{workerId}/register", "PUT /api/v1/workers/{workerId}/register"],
+    async handle(input, call) {
+      await workers.register(call.environmentId, {
+        workerId: input.workerId,
+        functionIds: input.function_ids,
+        ...(input.hostname !== undefined && { hostname: input.hostname }),
+        ...(input.max_concurrent_jobs !== undefined && { maxConcurrentJobs: input.max_concurrent_jobs }),
+        ...(input.labels && { labels: input.labels }),
+        ...(input.version && { version: input.version }),
+      });
+      return { status: "registered" };
+    },
+  }),
+  unary({
+    name: "workers.heartbeat",
+    action: "functions:invoke",
+    summary: "A worker's sign of life; renews the leases of the jobs it lists and of no others.",
+    input: Heartbeat,
+    output: Status,
+    rest: ["POST /api/v1/workers/{workerId}/heartbeat", "PUT /api/v1/workers/{workerId}/heartbeat"],
+    async handle(input, call) {
+      await workers.heartbeat(call.environmentId, input.workerId, {
+        jobIds: (input.jobs ?? []).map((job) => job.job_id),
+        ...(input.active_jobs !== undefined && { activeJobs: input.active_jobs }),
+      });
+      return { status: "ok" };
+    },
+  }),
+  unary({
+    name: "workers.list",
+    action: "functions:read",
+    summary: "Workers of the environment that have been heard of lately.",
+    reads: true,
+    input: Type.Object({}),
+    output: Type.Object({ workers: Type.Array(Type.Object({}, lenient)), count: Type.Integer() }),
+    rest: "GET /api/v1/workers",
+    async handle(_input, call) {
+      const list = await workers.list(call.environmentId);
+      return { workers: list.map(workerJson), count: list.length };
+    },
+  }),
+  unary({
+    name: "workers.poll",
+    action: "functions:invoke",
+    summary: "Jobs for a worker, at most `available`; held open while there are none, then 204.",
+    held: true,
+    input: Type.Object({ workerId, available: Type.Optional(Type.Integer({ minimum: 0 })) }),
+    output: Type.Object({ jobs: Type.Array(Assignment) }),
+    rest: { route: "GET /api/v1/workers/{workerId}/jobs", give: giveJobs },
+    handle: (input, call) => workers.poll(call.environmentId, input.workerId, input.available, call.signal),
+  }),
+  unary({
+    name: "workers.ack",
+    action: "functions:invoke",
+    summary: "An assignment has arrived at its worker.",
+    input: AckInput,
+    output: Status,
+    rest: "PUT /api/v1/workers/{workerId}/jobs/{jobId}/ack",
+    async handle(input, call) {
+      await workers.ack(call.environmentId, input.workerId, { ...input, job_id: input.jobId });
+      return { status: "ok" };
+    },
+  }),
+  unary({
+    name: "workers.report",
+    action: "functions:invoke",
+    summary: "What became of a job: completed, failed, yielded, or progress made.",
+    input: ReportInput,
+    output: Status,
+    rest: "PUT /api/v1/workers/{workerId}/jobs/{jobId}",
+    async handle(input, call) {
+      await workers.report(call.environmentId, input.workerId, input.jobId, input);
+      return { status: "ok" };
+    },
+  }),
+  unary({
+    name: "workers.exchange",
+    action: "functions:invoke",
+    summary: "Many reports and the next jobs in one round trip; jobs handed out here count as acked.",
+    held: true,
+    input: Exchange,
+    output: Type.Object({ results: Results, acked: Results, jobs: Type.Array(Assignment) }),
+    rest: {
+      route: "POST /api/v1/workers/{workerId}/exchange",
+      give: (output: ExchangeAnswer) => ({
+        status: 200,
+        body: `{"results":${JSON.stringify(output.results.map(resultJson))},"acked":${JSON.stringify(
+          output.acked.map(resultJson),
+        )},"jobs":[${output.jobs.map(assignmentJson).join(",")}]}`,
+        headers: jsonType,
+      }),
+    },
+    handle: (input, call) =>
+      workers.exchange(
+        call.environmentId,
+        input.workerId,
+        {
+          reports: input.reports ?? [],
+          acks: input.acks ?? [],
+          available: input.available ?? 0,
+          ...(input.hold_ms !== undefined && { holdMs: input.hold_ms }),
+        },
+        call.signal,
+      ),
+  }),
+];

@@ -1,0 +1,271 @@
+import { type Clock, rfc3339 } from "../../kit/clock.ts";
+import { Fault, invalid } from "../../kit/fault.ts";
+import {
+  exchangeReportsMax,
+  pollJobsMax,
+  workerFunctionsMax,
+  workerJobsMax,
+  workerLabelsMax,
+  workerSilenceMsMax,
+} from "../../kit/limits.ts";
+import type { Store } from "../../store/store.ts";
+import type { Runs } from "../runs/service.ts";
+import type { Asking, Dispatcher } from "./dispatcher.ts";
+import { type Job, runOfJob } from "./job.ts";
+import { type Report, readFence, readReport } from "./report.ts";
+import * as rows from "./rows.ts";
+import { workerToken } from "./rules.ts";
+
+export interface RegisterWorkerInput {
+  workerId: string;
+  hostname?: string;
+  functionIds: readonly string[];
+  maxConcurrentJobs?: number;
+  labels?: Record<string, string>;
+  version?: { sdk?: string; runtime?: string };
+}
+
+export interface AckInput {
+  job_id: string;
+  run_id?: string;
+  execution_seq?: number;
+  lease_token?: string;
+}
+
+/** What one report or ack of an exchange came to. */
+export type ExchangeResult = { jobId: string; fault: Fault | undefined };
+
+export interface ExchangeAnswer {
+  results: ExchangeResult[];
+  acked: ExchangeResult[];
+  jobs: Job[];
+}
+
+export interface Workers {
+  register(environmentId: string, input: RegisterWorkerInput): Promise<void>;
+  heartbeat(
+    environmentId: string,
+    workerId: string,
+    input: { activeJobs?: number; jobIds: readonly string[] },
+  ): Promise<void>;
+  list(environmentId: string): Promise<rows.WorkerRecord[]>;
+  /** Waits up to the hold time for a first job. */
+  poll(
+    environmentId: string,
+    workerId: string,
+    available: number | undefined,
+    signal: AbortSignal,
+  ): Promise<Job[]>;
+  ack(environmentId: string, workerId: string, input: AckInput): Promise<void>;
+  report(environmentId: string, workerId: string, jobId: string, report: Report): Promise<void>;
+  exchange(
+    environmentId: string,
+    workerId: string,
+    input: {
+      reports: readonly (Report & { job_id: string })[];
+      acks: readonly AckInput[];
+      available: number;
+      holdMs?: number;
+    },
+    signal: AbortSignal,
+  ): Promise<ExchangeAnswer>;
+  /** The tick of loop `workers.signs`: writes signs of life, forgets silent workers. */
+  tendOnce(): Promise<void>;
+}
+
+export interface WorkersDeps {
+  store: Store;
+  clock: Clock;
+  dispatcher: Dispatcher;
+  runs: Runs;
+  leaseMs: number;
+  /** How long a poll without work is held; 0 answers at once. */
+  holdMs: number;
+  /** `SVC_CAPACITY_ADMISSION`: without it there is no `progress`. */
+  admission: boolean;
+}
+
+/** A worker that polls is alive; that is written at most this often. */
+const signEveryMs = 10_000;
+/** Another node may have heard of a worker anew: a known one is read again after this. */
+const knownMs = 5_000;
+
+export function openWorkers(deps: WorkersDeps): Workers {
+  const { store, clock, dispatcher, runs, leaseMs, holdMs } = deps;
+  const known = new Map<string, { record: rows.WorkerRecord; readAt: number }>();
+  const signs = new Map<
+    string,
+    { environmentId: string; id: string; at: number; activeJobs: number | null }
+  >();
+  const keyOf = (environmentId: string, workerId: string) => `${environmentId}\n${workerId}`;
+
+  async function registered(environmentId: string, workerId: string): Promise<rows.WorkerRecord> {
+    const key = keyOf(environmentId, workerId);
+    const now = clock.now();
+    let entry = known.get(key);
+    if (!entry || now - entry.readAt > knownMs) {
+      const record = await rows.getWorker(store, environmentId, workerId);
+      if (!record) {
+        known.delete(key);
+        throw new Fault("not_found", `worker ${workerId} is not registered`);
+      }
+      entry = { record, readAt: now };
+      known.set(key, entry);
+    }
+    const last = signs.get(key)?.at ?? entry.record.lastHeartbeatAt;
+    if (now - last >= signEveryMs) signs.set(key, { environmentId, id: workerId, at: now, activeJobs: null });
+    return entry.record;
+  }
+
+  async function report(environmentId: string, jobId: string, body: Report): Promise<void> {
+    if (body.status === "progress" && !deps.admission)
+      throw new Fault("not_found", "progress reports need capacity admission, which is off");
+    await runs.report(readReport(body, { environmentId, jobId, now: clock.now(), leaseMs }));
+  }
+
+  const ack = (environmentId: string, sent: AckInput) =>
+    runs.ack({ ...readFence(sent.job_id, sent), environmentId });
+
+  const take = (worker: rows.WorkerRecord, available: number, hold: number, signal: AbortSignal) => {
+    const asking: Asking = {
+      environmentId: worker.environmentId,
+      workerId: worker.id,
+      functionIds: worker.functionIds,
+      available: Math.min(available, pollJobsMax),
+      holdMs: hold,
+      signal,
+    };
+    return dispatcher.take(asking);
+  };
+
+  const outcome = async (jobId: string, work: Promise<void>): Promise<ExchangeResult> => {
+    try {
+      await work;
+      return { jobId, fault: undefined };
+    } catch (error) {
+      if (error instanceof Fault) return { jobId, fault: error };
+      throw error;
+    }
+  };
+
+  return {
+    async register(environmentId, input) {
+      const now = clock.now();
+      const record: rows.WorkerRecord = {
+        ...readRegistration(input),
+        environmentId,
+        registeredAt: now,
+        lastHeartbeatAt: now,
+      };
+      await store.write((session) => rows.upsertWorker(session, record));
+      known.set(keyOf(environmentId, record.id), { record, readAt: now });
+    },
+
+    async heartbeat(environmentId, workerId, input) {
+      await registered(environmentId, workerId);
+      const now = clock.now();
+      const jobs = input.jobIds.flatMap((id) => runOfJob(id) ?? []);
+      await store.write(async (session) => {
+        if (jobs.length > 0)
+          await runs.renew(session, { environmentId, workerId, leaseUntil: now + leaseMs, jobs });
+        await rows.touchWorkers(session, [
+          { environmentId, id: workerId, at: now, activeJobs: input.activeJobs ?? jobs.length },
+        ]);
+      });
+      signs.delete(keyOf(environmentId, workerId));
+      known.get(keyOf(environmentId, workerId))!.record.lastHeartbeatAt = now;
+    },
+
+    async list(environmentId) {
+      const alive = clock.now() - workerSilenceMsMax;
+      return (await rows.listWorkers(store, environmentId)).filter(
+        (worker) => worker.lastHeartbeatAt >= alive,
+      );
+    },
+
+    async poll(environmentId, workerId, available, signal) {
+      const worker = await registered(environmentId, workerId);
+      return take(worker, available ?? worker.maxConcurrent, holdMs, signal);
+    },
+
+    async ack(environmentId, workerId, input) {
+      await registered(environmentId, workerId);
+      await ack(environmentId, input);
+    },
+
+    async report(environmentId, workerId, jobId, body) {
+      await registered(environmentId, workerId);
+      await report(environmentId, jobId, body);
+    },
+
+    async exchange(environmentId, workerId, input, signal) {
+      const worker = await registered(environmentId, workerId);
+      if (input.reports.length > exchangeReportsMax)
+        throw invalid("reports", `at most ${exchangeReportsMax} in one exchange`);
+      const busy = input.reports.length + input.acks.length > 0;
+      const hold = busy ? 0 : Math.min(input.holdMs ?? holdMs, holdMs);
+      const [results, acked, jobs] = await Promise.all([
+        Promise.all(
+          input.reports.map((body) => outcome(body.job_id, report(environmentId, body.job_id, body))),
+        ),
+        Promise.all(input.acks.map((sent) => outcome(sent.job_id, ack(environmentId, sent)))),
+        take(worker, input.available, hold, signal),
+      ]);
+      return { results, acked, jobs };
+    },
+
+    async tendOnce() {
+      const now = clock.now();
+      const batch = [...signs.values()];
+      if (batch.length > 0) {
+        await store.write((session) => rows.touchWorkers(session, batch));
+        for (const sign of batch) {
+          const entry = known.get(keyOf(sign.environmentId, sign.id));
+          if (entry) entry.record.lastHeartbeatAt = sign.at;
+          signs.delete(keyOf(sign.environmentId, sign.id));
+        }
+      }
+      for (const [key, entry] of known) if (now - entry.readAt > workerSilenceMsMax) known.delete(key);
+      await store.write((session) => rows.forgetSilent(session, now - 2 * workerSilenceMsMax));
+    },
+  };
+}
+
+function readRegistration(
+  input: RegisterWorkerInput,
+): Omit<rows.WorkerRecord, "environmentId" | "registeredAt" | "lastHeartbeatAt"> {
+  if (input.functionIds.length === 0) throw invalid("function_ids", "at least one function");
+  if (input.functionIds.length > workerFunctionsMax)
+    throw invalid("function_ids", `at most ${workerFunctionsMax}`);
+  for (const [at, id] of input.functionIds.entries()) workerToken(`function_ids[${at}]`, id);
+  const labels = Object.entries(input.labels ?? {});
+  if (labels.length > workerLabelsMax) throw invalid("labels", `at most ${workerLabelsMax}`);
+  const maxConcurrent = input.maxConcurrentJobs ?? 10;
+  if (maxConcurrent < 1 || maxConcurrent > workerJobsMax)
+    throw invalid("max_concurrent_jobs", `must be from 1 to ${workerJobsMax}`);
+  return {
+    id: workerToken("worker_id", input.workerId),
+    hostname: input.hostname ?? "",
+    functionIds: [...new Set(input.functionIds)],
+    labels: Object.fromEntries(labels),
+    sdk: input.version?.sdk ?? "",
+    runtime: input.version?.runtime ?? "",
+    transport: "rest",
+    maxConcurrent,
+    activeJobs: 0,
+  };
+}
+
+/** A worker as `GET /workers` shows it (contract.md 1.11). */
+export const workerJson = (worker: rows.WorkerRecord) => ({
+  id: worker.id,
+  hostname: worker.hostname,
+  function_ids: worker.functionIds,
+  labels: worker.labels,
+  version: { sdk: worker.sdk, runtime: worker.runtime },
+  transport: worker.transport,
+  active_jobs: worker.activeJobs,
+  max_concurrent: worker.maxConcurrent,
+  registered_at: rfc3339(worker.registeredAt),
+  last_heartbeat: rfc3339(worker.lastHeartbeatAt),
+});
