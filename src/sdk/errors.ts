@@ -1,0 +1,103 @@
+export interface SvcErrorDetail {
+  /** HTTP status; 0 when no answer arrived. */
+  status?: number;
+  /** The input field at fault, as the wire spells it: `events[3].event`. */
+  field?: string;
+  retryable?: boolean;
+  /** How long the server asks to wait before the next try, in milliseconds. */
+  retryAfterMs?: number;
+  /** True when the request certainly never reached the server (the connection was refused). */
+  unsent?: boolean;
+  cause?: unknown;
+}
+
+/**
+ * What every call of the SDK throws. `code` is the server's word (`not_found`, `STALE_EXECUTION`), or one of the SDK's
+ * own: `unreachable` (no answer), `timeout` (no answer in time), `bad_answer` (a 2xx that cannot be read).
+ */
+export class SvcError extends Error {
+  readonly code: string;
+  /** HTTP status; 0 when no answer arrived. */
+  readonly status: number;
+  readonly field: string | undefined;
+  /** Whether the same call may succeed later; says nothing of whether repeating it is safe. */
+  readonly retryable: boolean;
+  readonly retryAfterMs: number | undefined;
+  readonly unsent: boolean;
+
+  constructor(code: string, message: string, detail: SvcErrorDetail = {}) {
+    super(message, detail.cause === undefined ? undefined : { cause: detail.cause });
+    this.name = "SvcError";
+    this.code = code;
+    this.status = detail.status ?? 0;
+    this.field = detail.field;
+    this.retryable = detail.retryable ?? false;
+    this.retryAfterMs = detail.retryAfterMs;
+    this.unsent = detail.unsent ?? false;
+  }
+}
+
+/** Thrown by a handler or a step, it ends the run at once: no further attempt is made. Any other error is retried. */
+export class NonRetryableError extends Error {
+  readonly code: string | undefined;
+
+  constructor(message: string, options: { code?: string; cause?: unknown } = {}) {
+    super(message, options.cause === undefined ? undefined : { cause: options.cause });
+    this.name = "NonRetryableError";
+    this.code = options.code;
+  }
+}
+
+/** The error of a run or step on the wire. */
+export interface ReportedError {
+  message: string;
+  code?: string;
+  retryable: boolean;
+  stack?: string;
+}
+
+const stackCharactersMax = 4_000;
+
+/** What is told the server of something thrown. By name, so that two copies of this package understand each other. */
+export function reportedError(thrown: unknown, withStack = false): ReportedError {
+  if (!(thrown instanceof Error)) return { message: String(thrown), retryable: true };
+  const { code } = thrown as { code?: unknown };
+  return {
+    message: thrown.message || thrown.name,
+    retryable: thrown.name !== "NonRetryableError",
+    ...(typeof code === "string" && { code }),
+    ...(withStack && thrown.stack !== undefined && { stack: thrown.stack.slice(0, stackCharactersMax) }),
+  };
+}
+
+/** Reads the error body of either protocol: `{code, message}` or `{error, message, code, field}`. */
+export function errorOfAnswer(status: number, text: string, retryAfter: string | null): SvcError {
+  let body: Record<string, unknown> = {};
+  try {
+    const parsed: unknown = JSON.parse(text);
+    if (typeof parsed === "object" && parsed !== null) body = parsed as Record<string, unknown>;
+  } catch {
+    // A proxy's page, say: the text itself is the message.
+  }
+  const word = (value: unknown) => (typeof value === "string" && value !== "" ? value : undefined);
+  const message =
+    word(body.message) ?? word(body.error) ?? (text.trim().slice(0, 200) || `HTTP status ${status}`);
+  const workerWord = /^[A-Z][A-Z0-9_]*$/.exec(word(body.error) ?? "")?.[0];
+  const code = workerWord ?? word(body.code) ?? `http_${status}`;
+  const named = code === "invalid_argument" ? /^([\w.[\]]+): /.exec(message)?.[1] : undefined;
+  const field = word(body.field) ?? named;
+  const retryAfterMs = retryAfterOf(retryAfter);
+  return new SvcError(code, message, {
+    status,
+    retryable: status >= 500 ? status !== 501 : status === 408 || status === 429,
+    ...(field !== undefined && { field }),
+    ...(retryAfterMs !== undefined && { retryAfterMs }),
+  });
+}
+
+function retryAfterOf(header: string | null): number | undefined {
+  if (header === null) return undefined;
+  if (/^\d+(\.\d+)?$/.test(header)) return Number(header) * 1_000;
+  const at = Date.parse(header);
+  return Number.isNaN(at) ? undefined : Math.max(0, at - Date.now());
+}

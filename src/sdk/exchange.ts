@@ -1,0 +1,103 @@
+import { SvcError } from "./errors.ts";
+import type { Transport } from "./transport.ts";
+import type { Assignment, Outcome, Report } from "./wire.ts";
+
+export interface Exchanged {
+  /** One per report, in their order. */
+  outcomes: Outcome[];
+  jobs: Assignment[];
+}
+
+/** How reports and jobs travel. Throws SvcError when the request as a whole failed. */
+export interface Wire {
+  exchange(reports: readonly Report[], available: number): Promise<Exchanged>;
+  /** Waits at the server until a job is there or its patience ends. */
+  poll(available: number, signal: AbortSignal): Promise<Assignment[]>;
+}
+
+interface ExchangeAnswer {
+  results?: { job_id: string; status?: string | number; error?: string; message?: string }[];
+  jobs?: Assignment[];
+}
+
+// The server holds a poll for 5 s by default; an operator may choose more.
+const pollTimeoutMs = 90_000;
+
+function outcomeOf(result: NonNullable<ExchangeAnswer["results"]>[number] | undefined): Outcome {
+  if (result === undefined) {
+    return new SvcError("bad_answer", "the server says nothing of a report", {
+      status: 503,
+      retryable: true,
+    });
+  }
+  if (result.error === undefined) return undefined;
+  const status = typeof result.status === "number" ? result.status : 409;
+  const retryable = status >= 500 || status === 429 || status === 408;
+  return new SvcError(result.error, result.message ?? result.error, { status, retryable });
+}
+
+/** Reports and the next jobs in one round trip; jobs handed out this way need no ack. */
+export function exchangeWire(transport: Transport, workerPath: string): Wire {
+  const path = `${workerPath}/exchange`;
+  return {
+    async exchange(reports, available) {
+      const text = `{"reports":[${reports.map((report) => report.text).join(",")}],"available":${available}}`;
+      const answer = await transport.send<ExchangeAnswer>({ method: "POST", path, text });
+      const results = answer?.results ?? [];
+      const inOrder = results.length === reports.length;
+      const byJob = inOrder ? undefined : new Map(results.map((result) => [result.job_id, result]));
+      return {
+        outcomes: reports.map((report, at) => outcomeOf(byJob ? byJob.get(report.jobId) : results[at])),
+        jobs: answer?.jobs ?? [],
+      };
+    },
+    async poll(available, signal) {
+      const text = `{"reports":[],"available":${available}}`;
+      const request = { method: "POST" as const, path, text, signal, timeoutMs: pollTimeoutMs };
+      return (await transport.send<ExchangeAnswer>(request))?.jobs ?? [];
+    },
+  };
+}
+
+/** The routes every server has: one request per report, and an ack per job. */
+export function singleWire(transport: Transport, workerPath: string): Wire {
+  const jobPath = (jobId: string) => `${workerPath}/jobs/${encodeURIComponent(jobId)}`;
+
+  /** Whether the job is ours now; any refusal means that it is not. */
+  async function acknowledge(job: Assignment): Promise<boolean> {
+    const { run_id, execution_seq, lease_token } = job;
+    try {
+      await transport.send({
+        method: "PUT",
+        path: `${jobPath(job.job_id)}/ack`,
+        body: { run_id, execution_seq, lease_token },
+      });
+      return true;
+    } catch {
+      return false;
+    }
+  }
+
+  return {
+    async exchange(reports) {
+      const send = ({ jobId, text }: Report): Promise<Outcome> =>
+        transport.send({ method: "PUT", path: jobPath(jobId), text }).then(
+          () => undefined,
+          (error: SvcError) => error,
+        );
+      return { outcomes: await Promise.all(reports.map(send)), jobs: [] };
+    },
+    async poll(available, signal) {
+      const path = `${workerPath}/jobs?available=${available}`;
+      const answer = await transport.send<{ jobs?: Assignment[] } | undefined>({
+        method: "GET",
+        path,
+        signal,
+        timeoutMs: pollTimeoutMs,
+      });
+      const jobs = answer?.jobs ?? [];
+      const ours = await Promise.all(jobs.map(acknowledge));
+      return jobs.filter((_, at) => ours[at]);
+    },
+  };
+}

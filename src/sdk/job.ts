@@ -1,0 +1,262 @@
+import type { Courier, Sending } from "./courier.ts";
+import { NonRetryableError, type ReportedError, reportedError, type SvcError } from "./errors.ts";
+import type { HandlerContext, SvcFunction } from "./function.ts";
+import { createSteps, outputText, type StepHost, Suspended } from "./step.ts";
+import type { Logger } from "./types.ts";
+import {
+  type Assignment,
+  type CompletedStep,
+  exchangeCharactersMax,
+  progressStepsMax,
+  type Yield,
+} from "./wire.ts";
+
+export interface JobOptions {
+  assignment: Assignment;
+  /** Undefined when this worker does not know the function. */
+  target: SvcFunction | undefined;
+  courier: Pick<Courier, "send">;
+  /** Milliseconds a finished step may wait for company; 0 = `step.run` returns once the server has stored it. */
+  checkpointMs: number;
+  log: Logger;
+  /** The handler is over and its last report is on its way: room for another job. */
+  onRoom: () => void;
+}
+
+/** One execution of a run, from assignment to its last report. */
+export interface Job {
+  readonly jobId: string;
+  readonly startedAt: string;
+  /** Resolves when nothing is left to do for it; never rejects. */
+  readonly done: Promise<void>;
+  /** Raises the handler's signal; nothing is reported from here on. */
+  abandon(reason: SvcError): void;
+}
+
+/** The server refused a report for what it holds; sending it again would change nothing. */
+const isRefusal = (error: SvcError) => error.status === 400 || error.status === 413 || error.status === 422;
+
+export function startJob({ assignment, target, courier, checkpointMs, log, onRoom }: JobOptions): Job {
+  const { job_id: jobId, run_id: runId } = assignment;
+  const strict = checkpointMs === 0;
+  const startedAt = new Date().toISOString();
+  const memos = new Map<string, CompletedStep>();
+  for (const step of assignment.completed_steps) if (step.status !== "failed") memos.set(step.step_id, step);
+
+  let lost: SvcError | undefined;
+  let refused: SvcError | undefined;
+  let suspended: Suspended | undefined;
+  let controller: AbortController | undefined;
+
+  // Steps in order: those the server has, then `unsent`, of which a progress on its way covers the first.
+  let storedCount = assignment.step_sequence_base ?? 0;
+  const unsent: { text: string; stored: (() => void) | undefined }[] = [];
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  let flushing: Promise<void> | undefined;
+  /** The last report follows and takes with it what fits. */
+  let ending = false;
+  let onItsWay: Sending | undefined;
+
+  let underWay = 0;
+  let whenStill: (() => void) | undefined;
+
+  const head =
+    `{"job_id":${JSON.stringify(jobId)},"run_id":${JSON.stringify(runId)},` +
+    `"execution_seq":${assignment.execution_seq},"lease_token":${JSON.stringify(assignment.lease_token)},`;
+  const stepsText = (count: number) =>
+    `"step_offset":${storedCount},"steps":[${unsent
+      .slice(0, count)
+      .map((step) => step.text)
+      .join(",")}]`;
+
+  function abandon(reason: SvcError): void {
+    if (lost) return;
+    lost = reason;
+    clearTimeout(timer);
+    onItsWay?.withdraw();
+    controller?.abort(reason);
+    for (const step of unsent.splice(0)) step.stored?.();
+  }
+
+  /** How many of the unsent steps fit one report. */
+  function fitting(): number {
+    let characters = 0;
+    let count = 0;
+    for (const { text } of unsent) {
+      characters += text.length;
+      if (count === progressStepsMax || (count > 0 && characters > exchangeCharactersMax)) break;
+      count++;
+    }
+    return count;
+  }
+
+  async function flushSteps(): Promise<void> {
+    while (unsent.length > 0 && !lost && !refused) {
+      const count = fitting();
+      onItsWay = courier.send({ jobId, text: `${head}"status":"progress",${stepsText(count)}}` });
+      try {
+        if ((await onItsWay.done) === "withdrawn") return;
+        storedCount += count;
+        for (const step of unsent.splice(0, count)) step.stored?.();
+        if (ending && fitting() === unsent.length) return;
+      } catch (error) {
+        onTrouble(error as SvcError);
+      } finally {
+        onItsWay = undefined;
+      }
+    }
+  }
+
+  function onTrouble(error: SvcError): void {
+    if (isRefusal(error)) {
+      refused = error;
+      for (const step of unsent.splice(0)) step.stored?.();
+    } else abandon(error);
+  }
+
+  function flush(): Promise<void> {
+    clearTimeout(timer);
+    timer = undefined;
+    flushing ??= flushSteps().finally(() => {
+      flushing = undefined;
+    });
+    return flushing;
+  }
+
+  const requireGoing = () => {
+    if (lost) throw lost;
+    if (suspended) throw suspended;
+    if (refused)
+      throw new NonRetryableError(`the server refused a step: ${refused.message}`, { cause: refused });
+  };
+
+  const host: StepHost = {
+    runId,
+    requireGoing,
+    memo: (stepId) => memos.get(stepId),
+    begin() {
+      underWay++;
+      return () => {
+        if (--underWay === 0) whenStill?.();
+      };
+    },
+    record(text) {
+      if (lost) throw lost;
+      if (!strict) {
+        unsent.push({ text, stored: undefined });
+        if (!flushing) timer ??= setTimeout(() => void flush(), checkpointMs);
+        return undefined;
+      }
+      const stored = new Promise<void>((done) => unsent.push({ text, stored: done }));
+      void flush();
+      return stored.then(() => {
+        if (lost || refused) requireGoing();
+      });
+    },
+    suspend(reason: Yield): never {
+      suspended = new Suspended(reason);
+      throw suspended;
+    },
+  };
+
+  /** Steps under way end first, so that nothing they did is forgotten. */
+  async function still(): Promise<void> {
+    while (underWay > 0) {
+      await new Promise<void>((done) => {
+        whenStill = done;
+      });
+    }
+  }
+
+  /** The last report. Whatever steps the server lacks travel with it, save those before a yield, which go ahead. */
+  async function settle(rest: string, stepsAhead: boolean): Promise<void> {
+    if (stepsAhead) {
+      while (unsent.length > 0 && !lost && !refused) await flush();
+    } else {
+      clearTimeout(timer);
+      onItsWay?.withdraw();
+      await flushing;
+      ending = true;
+      while (fitting() < unsent.length && !lost && !refused) await flush();
+    }
+    if (lost) return;
+    if (refused) return settleRefused(refused);
+    const steps = unsent.length > 0 ? `,${stepsText(unsent.length)}` : "";
+    await deliver(`${head}${rest}${steps}}`);
+  }
+
+  async function deliver(text: string): Promise<void> {
+    const sending = courier.send({ jobId, text });
+    onRoom();
+    try {
+      await sending.done;
+    } catch (error) {
+      if (isRefusal(error as SvcError) && !refused) return settleRefused(error as SvcError);
+      lost = error as SvcError;
+    }
+  }
+
+  /** A result that the server will never take must not come back attempt after attempt. */
+  async function settleRefused(error: SvcError): Promise<void> {
+    refused = error;
+    log.error("the server refused a report", { runId, code: error.code, reason: error.message });
+    await deliver(
+      `${head}${failure({ message: `result refused: ${error.message}`, code: error.code, retryable: false })}}`,
+    );
+  }
+
+  const failure = (error: ReportedError) => `"status":"failed","error":${JSON.stringify(error)}`;
+
+  async function perform(): Promise<void> {
+    if (!target) {
+      const message = `this worker has no function ${assignment.function_id}`;
+      return settle(failure({ message, code: "FUNCTION_NOT_FOUND", retryable: false }), false);
+    }
+    let result: string;
+    try {
+      const output = await target.handler(context(target) as HandlerContext<never, never>);
+      await still();
+      result = `"status":"completed","output":${outputText(`function ${target.id}`, output) ?? "null"}`;
+    } catch (error) {
+      await still();
+      result = failure(reportedError(error));
+      if (!suspended && !lost)
+        log.warn("run failed", { runId, attempt: assignment.attempt, reason: String(error) });
+    }
+    if (lost) return;
+    // A handler that swallowed the suspension and went on is asleep all the same.
+    if (suspended) return settle(`"status":"yielded","yield":${JSON.stringify(suspended.yielded)}`, true);
+    return settle(result, false);
+  }
+
+  function context(known: SvcFunction): HandlerContext {
+    const { idempotency_key, ...event } = assignment.event;
+    return {
+      event: idempotency_key === undefined ? event : { ...event, idempotencyKey: idempotency_key },
+      step: createSteps(host),
+      run: {
+        id: runId,
+        functionId: known.id,
+        attempt: assignment.attempt,
+        maxAttempts: assignment.max_attempts ?? 0,
+        ...(assignment.actor_id !== undefined && { actorId: assignment.actor_id }),
+      },
+      // Most handlers never look at it.
+      get signal() {
+        controller ??= new AbortController();
+        if (lost) controller.abort(lost);
+        return controller.signal;
+      },
+      log,
+      secrets: assignment.context?.secrets ?? {},
+    };
+  }
+
+  const done = perform()
+    .catch((error) => log.error("a job broke", { runId, reason: String(error) }))
+    .then(() => {
+      onRoom();
+      if (lost) log.warn("run dropped", { runId, code: lost.code, reason: lost.message });
+    });
+  return { jobId, startedAt, done, abandon };
+}

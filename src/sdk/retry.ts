@@ -1,0 +1,51 @@
+import { SvcError } from "./errors.ts";
+
+/** spec.md 'Limits': three attempts, 100 ms doubling, capped at 10 s. */
+export const callAttemptsMax = 3;
+const firstDelayMs = 100;
+const delayMsMax = 10_000;
+
+/** Delay before the attempt after `attempt` failed ones (from 1), in milliseconds. */
+export const delayAfter = (attempt: number, first = firstDelayMs, max = delayMsMax): number =>
+  Math.min(first * 2 ** (attempt - 1), max);
+
+/**
+ * Whether a failed call may be made again. `repeatable`: doing it twice is the same as doing it once (a read, or an
+ * emit that carries an idempotency key). Anything else is repeated only when the server refused it unread.
+ */
+export function mayRepeat(error: unknown, repeatable: boolean): boolean {
+  if (!(error instanceof SvcError) || !error.retryable) return false;
+  // A server that asks for more patience than ours gets its answer from the caller, who sees retryAfterMs.
+  if ((error.retryAfterMs ?? 0) > delayMsMax) return false;
+  return repeatable || error.unsent || error.status === 503 || error.status === 429;
+}
+
+/** Runs `attempt` up to three times. Throws the last error. */
+export async function withRetries<Value>(
+  attempt: () => Promise<Value>,
+  options: { repeatable: boolean; signal?: AbortSignal | undefined },
+): Promise<Value> {
+  for (let made = 1; ; made++) {
+    try {
+      return await attempt();
+    } catch (error) {
+      if (made >= callAttemptsMax || options.signal?.aborted || !mayRepeat(error, options.repeatable))
+        throw error;
+      await pause(Math.max(delayAfter(made), (error as SvcError).retryAfterMs ?? 0), options.signal);
+    }
+  }
+}
+
+/** Resolves after `ms`, or at once when the signal is raised; never rejects. */
+export function pause(ms: number, signal?: AbortSignal): Promise<void> {
+  if (signal?.aborted) return Promise.resolve();
+  return new Promise((done) => {
+    const finish = () => {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", finish);
+      done();
+    };
+    const timer = setTimeout(finish, ms);
+    signal?.addEventListener("abort", finish, { once: true });
+  });
+}

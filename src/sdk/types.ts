@@ -1,0 +1,127 @@
+/** Event names and what their data looks like: `type Events = { "order.placed": { orderId: string } }`. */
+export type EventMap = Record<string, unknown>;
+
+export type RunStatus =
+  | "waiting_for_capacity"
+  | "waiting"
+  | "running"
+  | "paused"
+  | "completed"
+  | "failed"
+  | "cancelled";
+
+export type FunctionStatus = "active" | "paused" | "archived";
+
+/** Instants are RFC 3339 texts with milliseconds; a field the server left out is undefined. */
+export interface Run {
+  id: string;
+  functionId: string;
+  functionVersion: number;
+  eventId: string;
+  eventName: string;
+  status: RunStatus;
+  /** `sleep`, `wait_event` or `injection`, while paused. */
+  pauseReason?: string;
+  attempt: number;
+  maxAttempts: number;
+  workerId?: string;
+  input: unknown;
+  output: unknown;
+  error?: { message: string; code?: string; retryable: boolean };
+  cancellationCause?: string;
+  createdAt: string;
+  updatedAt: string;
+  startedAt?: string;
+  endedAt?: string;
+}
+
+export interface Step {
+  /** The server's id of the row, `step_…`. */
+  id: string;
+  /** The SDK's id, `{runId}:{name}:{n}`. */
+  stepId: string;
+  runId: string;
+  name: string;
+  /** `invoke`, `sleep`, `compensate`, … */
+  type: string;
+  /** `completed`, `failed`, `sleeping`, … */
+  status: string;
+  sequence: number;
+  attempt: number;
+  durationMs: number;
+  output: unknown;
+  error?: { message: string; code?: string; retryable: boolean };
+  startedAt?: string;
+  endedAt?: string;
+}
+
+export interface TriggerDefinition {
+  event?: string;
+  /** CEL over `event` and `data`; only events for which it is true start a run. */
+  expression?: string;
+  /** Five fields, or six with leading seconds. */
+  cron?: string;
+}
+
+/** A function as the server registers it. Durations in milliseconds. */
+export interface FunctionDefinition {
+  id: string;
+  name?: string;
+  description?: string;
+  triggers?: TriggerDefinition[];
+  /** Attempts count the first one. Server's defaults: 3, 1,000 ms, factor 2, at most 300,000 ms. */
+  retry?: { maxAttempts?: number; initialDelayMs?: number; backoffFactor?: number; maxDelayMs?: number };
+  /** Bounds the whole run from its creation. */
+  timeoutMs?: number;
+  /** Runs at a time; with `key`, a path inside the event's data, per value. */
+  concurrency?: { limit: number; key?: string };
+  debounce?: { periodMs: number; key?: string; maxWaitMs?: number };
+  actorKey?: string;
+  cancelOn?: { event: string; match: string }[];
+  secrets?: string[];
+  recording?: boolean;
+  metadata?: Record<string, unknown>;
+  changeReason?: string;
+}
+
+export interface RegisteredFunction extends FunctionDefinition {
+  slug: string;
+  status: FunctionStatus;
+  /** Rises with every change of the definition, the handler's code included. */
+  version: number;
+  createdAt: string;
+  updatedAt: string;
+}
+
+export interface EmitOptions {
+  /** The same key within 24 hours answers the first event again. It also makes the call safe to repeat. */
+  idempotencyKey?: string;
+  metadata?: Record<string, unknown>;
+  /** Version of the event's schema. Default 1. */
+  version?: number;
+}
+
+export interface Emitted {
+  eventId: string;
+  /** Empty when no function matched. */
+  runIds: string[];
+  /** Position in the environment's log. */
+  sequence: number;
+}
+
+export interface EventRecord {
+  id: string;
+  name: string;
+  source: string;
+  timestamp: string;
+  created_at: string;
+  [field: string]: unknown;
+}
+
+/** Where lines of a worker go; the console by default, from SVC_LOG_LEVEL (default `info`) on. */
+export interface Logger {
+  debug(message: string, fields?: Record<string, unknown>): void;
+  info(message: string, fields?: Record<string, unknown>): void;
+  warn(message: string, fields?: Record<string, unknown>): void;
+  error(message: string, fields?: Record<string, unknown>): void;
+}

@@ -1,0 +1,51 @@
+import type { SvcError } from "./errors.ts";
+import type { HandlerEvent } from "./function.ts";
+
+/** A job as handed out: contract of the worker routes, snake_case as on the wire. */
+export interface Assignment {
+  job_id: string;
+  run_id: string;
+  function_id: string;
+  attempt: number;
+  max_attempts?: number;
+  event: Omit<HandlerEvent, "idempotencyKey"> & { idempotency_key?: string };
+  completed_steps: CompletedStep[];
+  /** Highest stored sequence + 1; absent means 0. */
+  step_sequence_base?: number;
+  actor_id?: string;
+  context?: { trace_id?: string; metadata?: Record<string, string>; secrets?: Record<string, string> };
+  execution_seq: number;
+  lease_token: string;
+  /** RFC 3339. */
+  lease_expires_at?: string;
+}
+
+export interface CompletedStep {
+  step_id: string;
+  name: string;
+  output: unknown;
+  status?: "completed" | "failed";
+}
+
+/** Why execution stops without being over. */
+export interface Yield {
+  step_id: string;
+  step_name: string;
+  type: "sleep";
+  /** RFC 3339. */
+  until: string;
+}
+
+export const progressStepsMax = 500;
+export const exchangeReportsMax = 200;
+/** Characters of reports in one request, well under the server's limit of 4 MiB for a body; one larger report goes alone. */
+export const exchangeCharactersMax = 1_000_000;
+
+/** A report on its way. `text` is its JSON, written once. */
+export interface Report {
+  readonly jobId: string;
+  readonly text: string;
+}
+
+/** What became of one report; undefined = taken. */
+export type Outcome = SvcError | undefined;

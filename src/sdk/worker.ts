@@ -1,0 +1,261 @@
+import { type Client, createClient } from "./client.ts";
+import { createCourier } from "./courier.ts";
+import { SvcError } from "./errors.ts";
+import { codeHash, type SvcFunction } from "./function.ts";
+import { type Job, startJob } from "./job.ts";
+import { consoleLogger } from "./log.ts";
+import { delayAfter, pause } from "./retry.ts";
+import { handleEndSignals } from "./signals.ts";
+import type { ConnectionOptions } from "./transport.ts";
+import type { EventMap, Logger } from "./types.ts";
+import type { Assignment } from "./wire.ts";
+
+export interface WorkerOptions<Events extends EventMap = EventMap> extends ConnectionOptions {
+  /** Instead of connection options. */
+  client?: Client<Events>;
+  functions: readonly SvcFunction[];
+  /** Default 10. */
+  maxConcurrentJobs?: number;
+  /**
+   * How long a finished step may wait to be stored together with others, in milliseconds. Default 20: a crash may repeat
+   * the steps of that time. 0 = strict: `step.run` returns once its step is stored.
+   */
+  checkpointMs?: number;
+  /** Longest time between two heartbeats, in milliseconds. Default 30,000; a shorter lease shortens it. */
+  heartbeatMs?: number;
+  /** Default: a new one each time. */
+  workerId?: string;
+  labels?: Record<string, string>;
+  /** Whether SIGTERM and SIGINT drain the worker and then end the process. Default true. */
+  handleSignals?: boolean;
+  /** Longest drain after a signal, in milliseconds. Default 30,000. */
+  drainTimeoutMs?: number;
+  log?: Logger;
+}
+
+export interface Worker {
+  readonly id: string;
+  readonly activeJobs: number;
+  /**
+   * Registers the functions and the worker and begins to take jobs. While the server does not answer it keeps trying;
+   * SvcError when it refuses (401, 403, an illegal function).
+   */
+  start(): Promise<void>;
+  /**
+   * Takes no further jobs and resolves once the active ones have reported: true, or false when `timeoutMs` (default: no
+   * limit) was over first. The worker is stopped either way; what it left goes to others when its lease ends.
+   */
+  drain(options?: { timeoutMs?: number }): Promise<boolean>;
+  /** Stops at once: handlers see their signal raised, nothing more is reported. */
+  stop(): void;
+  /** Resolves when the worker has stopped; rejects with SvcError when the server no longer accepts its key. */
+  readonly closed: Promise<void>;
+}
+
+const sdkVersion = "0.36.0";
+const heartbeatMsMin = 200;
+const startDelayFirstMs = 200;
+const startDelayMsMax = 5_000;
+
+function runtimeName(): string {
+  const versions: Record<string, string | undefined> = globalThis.process?.versions ?? {};
+  return versions.bun ? `bun-v${versions.bun}` : `node-v${versions.node ?? "unknown"}`;
+}
+
+function newWorkerId(): string {
+  const letters = Array.from(crypto.getRandomValues(new Uint8Array(6)), (byte) => (byte % 36).toString(36));
+  return `worker-${Date.now().toString(36)}-${letters.join("")}`;
+}
+
+/** A process that executes functions. One per process is enough; `maxConcurrentJobs` decides how much it does at a time. */
+export function createWorker<Events extends EventMap = EventMap>(options: WorkerOptions<Events>): Worker {
+  const { functions, maxConcurrentJobs = 10, checkpointMs = 20, heartbeatMs = 30_000 } = options;
+  const client = options.client ?? createClient<Events>(options);
+  const log = options.log ?? consoleLogger();
+  const id = options.workerId ?? newWorkerId();
+  const workerPath = `/api/v1/workers/${encodeURIComponent(id)}`;
+  const byId = new Map(functions.map((one) => [one.id, one]));
+  if (byId.size === 0) throw new TypeError("a worker needs functions");
+  if (byId.size < functions.length) throw new TypeError("two functions of a worker have the same id");
+
+  const active = new Map<string, Job>();
+  let busy = 0;
+  let state: "new" | "running" | "draining" | "stopped" = "new";
+  const halt = new AbortController();
+  let heartbeatTimer: ReturnType<typeof setTimeout> | undefined;
+  let heartbeatEveryMs = heartbeatMs;
+  let heartbeatDueAt = 0;
+  let releaseSignals: (() => void) | undefined;
+
+  let close!: () => void;
+  let fail!: (error: SvcError) => void;
+  const closed = new Promise<void>((resolve, reject) => {
+    close = resolve;
+    fail = reject;
+  });
+  // Whoever does not look at `closed` reads it in the log.
+  closed.catch(() => {});
+
+  const courier = createCourier({
+    transport: client.transport,
+    workerPath,
+    room: () => maxConcurrentJobs - busy,
+    onJobs: (jobs) => jobs.forEach(start),
+    register: () => insist(register),
+    onDenied: (error) => {
+      log.error("the server does not accept this worker's key; stopping", { reason: error.message });
+      end(error);
+    },
+    log,
+  });
+
+  function start(assignment: Assignment): void {
+    if (state === "stopped" || active.has(assignment.job_id)) return;
+    busy++;
+    let hasRoom = false;
+    const job = startJob({
+      assignment,
+      target: byId.get(assignment.function_id),
+      courier,
+      checkpointMs,
+      log,
+      onRoom() {
+        if (!hasRoom) busy--;
+        hasRoom = true;
+      },
+    });
+    active.set(job.jobId, job);
+    mindLease(assignment.lease_expires_at);
+    void job.done.then(() => {
+      active.delete(job.jobId);
+      courier.nudge();
+    });
+  }
+
+  /** Heartbeats come three times in a lease, whatever was configured. */
+  function mindLease(expiresAt: string | undefined): void {
+    if (expiresAt === undefined) return;
+    const thirdMs = Math.max(heartbeatMsMin, (Date.parse(expiresAt) - Date.now()) / 3);
+    if (!(thirdMs < heartbeatEveryMs)) return;
+    heartbeatEveryMs = thirdMs;
+    if (heartbeatDueAt > Date.now() + thirdMs) planHeartbeat();
+  }
+
+  function planHeartbeat(): void {
+    clearTimeout(heartbeatTimer);
+    heartbeatDueAt = Date.now() + heartbeatEveryMs;
+    heartbeatTimer = setTimeout(() => void heartbeat(), heartbeatEveryMs);
+  }
+
+  async function heartbeat(): Promise<void> {
+    const jobs = Array.from(active.values(), (job) => ({ job_id: job.jobId, started_at: job.startedAt }));
+    const body = { worker_id: id, active_jobs: jobs.length, jobs };
+    try {
+      const timeoutMs = Math.max(1_000, heartbeatEveryMs);
+      await client.transport.send({ method: "POST", path: `${workerPath}/heartbeat`, body, timeoutMs });
+    } catch (error) {
+      const { status, message } = error as SvcError;
+      if (status === 404) await register().catch(() => {});
+      else if (status !== 401 && status !== 403) log.debug("heartbeat failed", { reason: message });
+    }
+    if (state !== "stopped") planHeartbeat();
+  }
+
+  async function register(): Promise<void> {
+    const host = globalThis.process?.env?.HOSTNAME;
+    await client.transport.send({
+      method: "POST",
+      path: `${workerPath}/register`,
+      body: {
+        worker_id: id,
+        ...(host && { hostname: host }),
+        function_ids: [...byId.keys()],
+        max_concurrent_jobs: maxConcurrentJobs,
+        labels: options.labels ?? {},
+        version: { sdk: sdkVersion, runtime: runtimeName() },
+      },
+    });
+  }
+
+  async function registerFunctions(): Promise<void> {
+    for (const one of byId.values()) {
+      const metadata = { ...one.definition.metadata, __svc_code_hash: await codeHash(one.handler) };
+      await client.registerFunction({ ...one.definition, metadata });
+    }
+  }
+
+  /** Until it works, the server refuses it, or the worker ends. */
+  async function insist(work: () => Promise<void>): Promise<void> {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await work();
+      } catch (error) {
+        if (!(error instanceof SvcError) || !error.retryable || halt.signal.aborted) throw error;
+        if (attempt === 1) log.warn("registration failed; trying again", { reason: error.message });
+        await pause(delayAfter(attempt, startDelayFirstMs, startDelayMsMax), halt.signal);
+      }
+    }
+  }
+
+  function end(error?: SvcError): void {
+    if (state === "stopped") return;
+    state = "stopped";
+    const reason = error ?? new SvcError("worker_stopped", "the worker was stopped");
+    halt.abort();
+    clearTimeout(heartbeatTimer);
+    courier.stop(reason);
+    for (const job of active.values()) job.abandon(reason);
+    releaseSignals?.();
+    if (error) fail(error);
+    else close();
+  }
+
+  const worker: Worker = {
+    id,
+    get activeJobs() {
+      return active.size;
+    },
+    closed,
+
+    async start() {
+      if (state !== "new") throw new TypeError("a worker starts once");
+      state = "running";
+      if (options.handleSignals ?? true) {
+        releaseSignals = handleEndSignals(() =>
+          worker.drain({ timeoutMs: options.drainTimeoutMs ?? 30_000 }),
+        );
+      }
+      try {
+        await insist(registerFunctions);
+        await insist(register);
+      } catch (error) {
+        end();
+        throw error;
+      }
+      if (state !== "running") return;
+      planHeartbeat();
+      courier.start();
+      log.debug("worker started", { id, functions: [...byId.keys()] });
+    },
+
+    async drain({ timeoutMs } = {}) {
+      if (state === "stopped") return active.size === 0;
+      state = "draining";
+      courier.drain();
+      const over = new AbortController();
+      const finished = (async () => {
+        // A poll that was answered as it was given up may still bring jobs.
+        while (active.size > 0) await Promise.all(Array.from(active.values(), (job) => job.done));
+        return true;
+      })();
+      const expired = timeoutMs === undefined ? undefined : pause(timeoutMs, over.signal).then(() => false);
+      const complete = await (expired ? Promise.race([finished, expired]) : finished);
+      over.abort();
+      end();
+      return complete;
+    },
+
+    stop: () => end(),
+  };
+  return worker;
+}
