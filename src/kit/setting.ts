@@ -22,7 +22,7 @@ export type Values<Rows extends Settings> = {
     : never;
 };
 
-export const setting = <Value, Fallback extends Value | undefined>(
+export const setting = <Value, const Fallback extends Value | undefined>(
   row: Setting<Value, Fallback>,
 ): Setting<Value, Fallback> => row;
 

@@ -1,0 +1,91 @@
+import { existsSync } from "node:fs";
+import { resolve } from "node:path";
+import { systemClock } from "./kit/clock.ts";
+import { systemIds } from "./kit/ids.ts";
+import { logLines } from "./kit/log-lines.ts";
+import { redactText } from "./kit/redact.ts";
+import { suggestion } from "./kit/setting.ts";
+import { version } from "./kit/version.ts";
+import { dashboardAddress, type RunningServer, StartFailure, startServer } from "./server.ts";
+import { type Config, help, parseSettings } from "./settings.ts";
+
+const exit = { badSettings: 2, startFailed: 1 } as const;
+
+function fail(code: number, lines: readonly string[]): never {
+  for (const line of lines) process.stderr.write(`svc: ${line}\n`);
+  process.exit(code);
+}
+
+/** What a person who just started the server needs next. */
+function banner({ url, config, bootstrapped, bootstrapKeyFile }: RunningServer): string {
+  const place = config.databaseUrl === undefined ? config.db : "PostgreSQL";
+  const lines = [`svc ${version} on ${url}, data in ${place}`, ""];
+  const file = resolve(bootstrapKeyFile);
+  let key = "";
+  if (config.dev) {
+    lines.push("  Key         none needed: --dev lets everyone in as admin");
+  } else if (bootstrapped.key === "failed") {
+    lines.push(`  Key         none: ${file} cannot be written. Start again with --bootstrap-key-file FILE`);
+  } else if (existsSync(file)) {
+    key = ` -H "Authorization: Bearer $(sed -n 's/.*"key": "\\(.*\\)".*/\\1/p' ${file})"`;
+    lines.push(`  Key         ${file}${bootstrapped.key === "issued" ? " (new)" : ""}`);
+  }
+  if (bootstrapped.password !== undefined) {
+    lines.push(`  Dashboard   ${dashboardAddress}, password ${bootstrapped.password} (shown only now)`);
+  }
+  lines.push(`  Try         curl${key} ${url}/api/v1/routes`, "  Demo        bun run demo", "");
+  return `${lines.join("\n")}\n`;
+}
+
+async function serve(config: Config): Promise<void> {
+  const clock = systemClock();
+  const format = config.logFormat ?? (process.stdout.isTTY ? "text" : "json");
+  const nodeId = config.nodeId ?? systemIds(clock).next("node");
+  const log = logLines({ level: config.logLevel, format, clock, base: { node: nodeId } });
+  const server = await startServer({ ...config, nodeId }, { clock, log }).catch((error: unknown) => {
+    const known = error instanceof StartFailure || !(error instanceof Error) || error.stack === undefined;
+    if (!known) log.error("server.start_failed", { error });
+    fail(exit.startFailed, [redactText(error instanceof Error ? error.message : String(error))]);
+  });
+  // Lines of JSON stay alone on their stream.
+  (format === "text" ? process.stdout : process.stderr).write(banner(server));
+
+  let stopping = false;
+  const stop = async (signal: string) => {
+    // Asked twice is asked for at once.
+    if (stopping) process.exit(exit.startFailed);
+    stopping = true;
+    log.info("server.stopping", { signal });
+    try {
+      await server.stop();
+      log.info("server.stopped");
+      process.exit(0);
+    } catch (error) {
+      log.error("server.stop_failed", { error });
+      process.exit(exit.startFailed);
+    }
+  };
+  process.on("SIGTERM", () => void stop("SIGTERM"));
+  process.on("SIGINT", () => void stop("SIGINT"));
+}
+
+const commands = ["serve", "help", "version"];
+
+async function main(argv: readonly string[]): Promise<void> {
+  const named = argv[0] !== undefined && !argv[0].startsWith("-");
+  const command = named ? argv[0]! : "serve";
+  const rest = named ? argv.slice(1) : argv;
+  if (command === "help" || rest.includes("--help") || rest.includes("-h")) {
+    process.stdout.write(help());
+  } else if (command === "version" || rest.includes("--version")) {
+    process.stdout.write(`${version}\n`);
+  } else if (command === "serve") {
+    const parsed = parseSettings(rest, process.env);
+    if (!parsed.ok) fail(exit.badSettings, [...parsed.errors, "see: svc help"]);
+    await serve(parsed.config);
+  } else {
+    fail(exit.badSettings, [`unknown command ${command}${suggestion(command, commands)}`, "see: svc help"]);
+  }
+}
+
+await main(process.argv.slice(2));

@@ -1,0 +1,162 @@
+import { roleIdOf } from "./access/actions.ts";
+import { gate } from "./access/gate.ts";
+import { timeBase } from "./cluster/time-base.ts";
+import { type Bootstrapped, bootstrap, dashboardEmail } from "./domain/keys/bootstrap.ts";
+import { type Keys, keys as openKeys } from "./domain/keys/service.ts";
+import { defaultOrgId } from "./domain/tenancy/rules.ts";
+import { tenancy as openTenancy, type Tenancy } from "./domain/tenancy/service.ts";
+import { users as openUsers } from "./domain/users/service.ts";
+import { authenticator } from "./edge/authenticate.ts";
+import { listenEdge } from "./edge/http.ts";
+import type { Edge } from "./edge/perform.ts";
+import { services } from "./edge/services.ts";
+import { type SystemClock, systemClock } from "./kit/clock.ts";
+import { type Ids, systemIds } from "./kit/ids.ts";
+import { type Log, silentLog } from "./kit/log.ts";
+import { type Loop, type LoopOptions, loop } from "./kit/loop.ts";
+import type { Caller, Operation } from "./kit/operation.ts";
+import { bootstrapKeyFileOf, type Config } from "./settings.ts";
+import { openStore } from "./store/open.ts";
+import { type Store, StoreError } from "./store/store.ts";
+
+export interface ServerOptions {
+  clock?: SystemClock;
+  ids?: Ids;
+  log?: Log;
+  /** Operations besides the product's own, for tests of the edge. */
+  operations?: readonly Operation[];
+}
+
+export interface RunningServer {
+  url: string;
+  port: number;
+  config: Config;
+  nodeId: string;
+  bootstrapped: Bootstrapped;
+  /** Where the admin key of the first boot is, or was, written. */
+  bootstrapKeyFile: string;
+  /** The services behind the operations, for tests and for what has no operation. */
+  domain: { store: Store; keys: Keys; tenancy: Tenancy };
+  /** One round of a background loop by its name, for tests. */
+  tick(loopName: string): Promise<void>;
+  /** Drains and closes, in the reverse order of the start. */
+  stop(): Promise<void>;
+}
+
+/** A start that failed for a reason that the operator can do something about; the message is for them. */
+export class StartFailure extends Error {
+  constructor(message: string, cause: unknown) {
+    super(message, { cause });
+    this.name = "StartFailure";
+  }
+}
+
+export const dashboardAddress = dashboardEmail;
+
+const developer: Caller = {
+  kind: "dev",
+  id: "dev",
+  orgId: defaultOrgId,
+  roles: [roleIdOf("admin")],
+};
+
+function explained(error: unknown, config: Config): unknown {
+  if (error instanceof StartFailure) return error;
+  const code = (error as { code?: unknown }).code;
+  const place = `${config.host}:${config.port}`;
+  if (code === "EADDRINUSE") {
+    return new StartFailure(
+      `${place} is in use: stop the program that has it, or choose another --port`,
+      error,
+    );
+  }
+  if (code === "EACCES" || code === "EADDRNOTAVAIL") {
+    return new StartFailure(`cannot listen on ${place}: ${(error as Error).message}`, error);
+  }
+  if (error instanceof StoreError && error.trouble === "unavailable") {
+    return new StartFailure(`the database cannot be reached: ${error.detail}`, error);
+  }
+  return error;
+}
+
+/** Opens store, domain and edge, in this order. What was opened is closed again when a later part fails. */
+export async function startServer(config: Config, options: ServerOptions = {}): Promise<RunningServer> {
+  const clock = options.clock ?? systemClock();
+  const ids = options.ids ?? systemIds(clock);
+  const log = options.log ?? silentLog;
+  const nodeId = config.nodeId ?? ids.next("node");
+  const closers: (() => Promise<void>)[] = [];
+  const close = async () => {
+    for (const closer of closers.splice(0).reverse()) await closer();
+  };
+  const loops = new Map<string, { running: Loop; tick: LoopOptions["tick"] }>();
+  const background = (options: LoopOptions) => {
+    const onError = (name: string, error: unknown) => log.warn("loop.failed", { loop: name, error });
+    loops.set(options.name, { running: loop({ clock, onError }, options), tick: options.tick });
+  };
+
+  try {
+    // Store.
+    const { databaseUrl, db: file, libsqlDriver: driver, poolSize } = config;
+    const store = await openStore({ clock, log, databaseUrl, file, driver, poolSize });
+    closers.push(() => store.close());
+    const time = timeBase(store, clock);
+    await time.sample();
+    background({ name: "cluster.time", everyMs: 5_000, tick: async () => void (await time.sample()) });
+
+    // Domain, low to high.
+    const tenancy = openTenancy({ store, clock, ids, log, strictEnvironment: config.strictEnvironment });
+    const keys = openKeys({ store, clock, ids });
+    const users = openUsers({ store, clock, ids });
+    await tenancy.createDefaults();
+    const bootstrapKeyFile = bootstrapKeyFileOf(config);
+    const { bootstrapAdminKey: adminKey, bootstrapAdminPassword: adminPassword } = config;
+    const first = { path: bootstrapKeyFile, adminKey, adminPassword };
+    const bootstrapped = await bootstrap({ store, clock, ids, log, keys, users, ...first });
+    background({ name: "keys.used", everyMs: 5_000, tick: keys.writeUsed });
+    closers.push(() => keys.writeUsed().catch((error) => log.warn("keys.used_lost", { error })));
+
+    const registry: Operation[] = [...(options.operations ?? [])];
+
+    // Loops.
+    for (const { running } of loops.values()) running.start();
+    closers.push(async () => {
+      await Promise.all([...loops.values()].map(({ running }) => running.stop()));
+    });
+
+    // Edge.
+    const everyone = config.dev ? developer : undefined;
+    const authenticate = authenticator({ clock, keys, environments: tenancy, everyone });
+    const edge: Edge = { clock, ids, log, authenticate, gate, observe: () => {} };
+    const listening = await listenEdge({
+      edge,
+      registry,
+      services,
+      hostname: config.host,
+      port: config.port,
+      bodyBytesMax: config.requestBodyBytesMax,
+    });
+    closers.push(() => listening.stop(config.drainMs));
+
+    const { url, port } = listening;
+    log.info("server.listening", { url, port, engine: store.engine, dev: config.dev });
+    return {
+      url,
+      port,
+      config,
+      nodeId,
+      bootstrapped,
+      bootstrapKeyFile,
+      domain: { store, keys, tenancy },
+      async tick(name) {
+        const found = loops.get(name);
+        if (!found) throw new Error(`no loop ${name}`);
+        await found.tick();
+      },
+      stop: close,
+    };
+  } catch (error) {
+    await close();
+    throw explained(error, config);
+  }
+}
