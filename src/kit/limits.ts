@@ -47,3 +47,5 @@ export const keyLeaseMs = 1_000;
 export const leasesLostMax = 10;
 /** Due executions moved in one transaction. */
 export const wakeSliceMax = 200;
+/** Rows deleted in one transaction by retention. */
+export const purgeSliceMax = 1_000;

@@ -34,6 +34,7 @@ export interface EventNames {
   names: { name: string; count: number }[];
   scanned: number;
   truncated: boolean;
+  scan_cap: number;
 }
 
 export interface EventLog {
@@ -68,6 +69,7 @@ export function openEventLog(store: Store): EventLog {
         names: names.slice(0, namesMax),
         scanned: Math.min(scanned, namesScanCap),
         truncated: scanned > namesScanCap || names.length > namesMax,
+        scan_cap: namesScanCap,
       };
     },
 

@@ -1,0 +1,225 @@
+import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
+import { toJson } from "@bufbuild/protobuf";
+import { type Value, ValueSchema } from "@bufbuild/protobuf/wkt";
+import { type Static, Type } from "@sinclair/typebox";
+import { PubSubService } from "../../gen/svc/v1/pubsub_pb.ts";
+import { SvcService } from "../../gen/svc/v1/svc_pb.ts";
+import { rfc3339 } from "../../kit/clock.ts";
+import { invalid } from "../../kit/fault.ts";
+import { triggerBatchMax } from "../../kit/limits.ts";
+import { type Call, rpc, unary } from "../../kit/operation.ts";
+import { withNumbers } from "../../kit/wkt.ts";
+import type { LoggedEvent } from "../log/rows.ts";
+import type { EventLog } from "../log/service.ts";
+import { draftOf, type EmitInput } from "./rules.ts";
+import type { Emitted, Events } from "./service.ts";
+
+const Emit = Type.Object({
+  event: Type.String(),
+  data: Type.Optional(Type.Unknown()),
+  version: Type.Optional(Type.Integer({ maximum: 2_147_483_647 })),
+  metadata: Type.Optional(Type.Union([Type.Record(Type.String(), Type.Unknown()), Type.Null()])),
+  idempotencyKey: Type.Optional(Type.String()),
+});
+
+const Batch = Type.Object({ events: Type.Array(Emit) });
+
+/** `TriggerRequest` and `EmitRequest`, as messages. */
+interface TriggerMessage {
+  event: string;
+  data?: JsonObject | undefined;
+  dataValue?: Value | undefined;
+  version: number;
+  metadata?: JsonObject | undefined;
+  idempotencyKey: string;
+}
+
+const fromMessage = (m: TriggerMessage): Static<typeof Emit> => ({
+  event: m.event,
+  version: m.version,
+  idempotencyKey: m.idempotencyKey,
+  ...(m.data !== undefined && { data: m.data as JsonValue }),
+  ...(m.dataValue !== undefined && { data: toJson(ValueSchema, m.dataValue) }),
+  ...(m.metadata !== undefined && { metadata: m.metadata }),
+});
+
+/** The same from plain JSON: payloads never become messages on the hot path. */
+function fromBody(body: Record<string, unknown>): Record<string, unknown> {
+  const { dataValue, namespace: _namespace, ...rest } = withNumbers(body, ["version"]);
+  return dataValue === undefined ? rest : { ...rest, data: dataValue };
+}
+
+const toMessage = (emitted: Emitted) => ({
+  eventId: emitted.eventId,
+  runIds: emitted.runIds,
+  sequence: BigInt(emitted.position ?? 0),
+});
+
+const toBody = (emitted: Emitted) => ({
+  eventId: emitted.eventId,
+  ...(emitted.runIds.length > 0 && { runIds: emitted.runIds }),
+  ...(emitted.position !== undefined && { sequence: `${emitted.position}` }),
+});
+
+const originOf = (call: Call) => ({ environmentId: call.environmentId, source: "api", runId: call.runId });
+
+const Id = Type.String({ minLength: 1, maxLength: 200 });
+
+const EventRecord = Type.Object({
+  id: Type.String(),
+  name: Type.String(),
+  data: Type.Unknown(),
+  source: Type.String(),
+  version: Type.Integer(),
+  sequence: Type.String({ description: "64-bit position in the environment's log" }),
+  timestamp: Type.String({ format: "date-time" }),
+  created_at: Type.String({ format: "date-time" }),
+  processed: Type.Boolean(),
+  metadata: Type.Optional(Type.Unknown()),
+  idempotency_key: Type.Optional(Type.String()),
+  entity_id: Type.Optional(Type.String()),
+  entity_type: Type.Optional(Type.String()),
+  entity_version: Type.Optional(Type.Integer()),
+  run_id: Type.Optional(Type.String()),
+});
+
+const eventJson = (event: LoggedEvent) => ({
+  id: event.id,
+  name: event.name,
+  data: JSON.parse(event.data) as unknown,
+  source: event.source,
+  version: event.version,
+  sequence: `${event.position}`,
+  timestamp: rfc3339(event.at),
+  created_at: rfc3339(event.at),
+  // Emit writes the event and its runs in one transaction: what is listed has been processed.
+  processed: true,
+  ...(event.metadata !== null && { metadata: JSON.parse(event.metadata) as unknown }),
+  ...(event.idempotency_key !== null && { idempotency_key: event.idempotency_key }),
+  ...(event.entity_id !== null && { entity_id: event.entity_id }),
+  ...(event.entity_type !== null && { entity_type: event.entity_type }),
+  ...(event.entity_version !== null && { entity_version: event.entity_version }),
+  ...(event.run_id !== null && { run_id: event.run_id }),
+});
+
+const text = Type.Optional(Type.String());
+
+export const eventsOperations = (events: Events, log: EventLog) => [
+  unary({
+    name: "events.emit",
+    action: "events:emit",
+    summary: "Accepts one event; runs of every function it triggers are created in the same commit.",
+    input: Emit,
+    rpc: [
+      rpc(SvcService.method.emit, fromMessage, toMessage, { take: fromBody, give: toBody }),
+      rpc(SvcService.method.trigger, fromMessage, toMessage, { take: fromBody, give: toBody }),
+      rpc(PubSubService.method.emit, fromMessage, toMessage, { take: fromBody, give: toBody }),
+    ],
+    async handle(input, call) {
+      const draft = draftOf(input as EmitInput, call.idempotencyKey);
+      const [emitted] = await events.emit([draft], originOf(call));
+      return emitted!;
+    },
+  }),
+  unary({
+    name: "events.emitBatch",
+    action: "events:emit",
+    summary: `Accepts up to ${triggerBatchMax} events in order; one that is illegal refuses all.`,
+    input: Batch,
+    rpc: rpc(
+      SvcService.method.triggerBatch,
+      (m) => ({ events: m.events.map(fromMessage) }),
+      (list: Emitted[]) => ({ results: list.map(toMessage) }),
+      {
+        take: (body) => ({
+          ...body,
+          events: Array.isArray(body.events)
+            ? body.events.map((item) => fromItem(item))
+            : (body.events ?? []),
+        }),
+        give: (list) => ({ results: list.map(toBody) }),
+      },
+    ),
+    handle(input, call) {
+      if (input.events.length > triggerBatchMax)
+        throw invalid("events", `at most ${triggerBatchMax} in one batch`);
+      if (call.idempotencyKey)
+        throw invalid("Idempotency-Key", "give each event of a batch its own idempotencyKey");
+      const drafts = input.events.map((item, at) => draftOf(item as EmitInput, undefined, `events[${at}].`));
+      return events.emit(drafts, originOf(call));
+    },
+  }),
+  unary({
+    name: "events.list",
+    action: "events:subscribe",
+    summary: "Events of the environment, newest first.",
+    reads: true,
+    input: Type.Object({
+      name: text,
+      names: text,
+      source: text,
+      search: text,
+      since: text,
+      until: text,
+      limit: Type.Optional(Type.Integer()),
+      cursor: text,
+      before: text,
+    }),
+    output: Type.Object({
+      events: Type.Array(EventRecord),
+      count: Type.Integer(),
+      limit: Type.Integer(),
+      next_cursor: Type.Optional(Type.String()),
+      prev_cursor: Type.Optional(Type.String()),
+      has_next: Type.Boolean(),
+      has_prev: Type.Boolean(),
+      approx_total: Type.Integer(),
+      approx_total_capped: Type.Boolean(),
+    }),
+    rest: "GET /api/v1/events",
+    async handle(input, call) {
+      const page = await log.list(call.environmentId, input);
+      return {
+        events: page.events.map(eventJson),
+        count: page.events.length,
+        limit: page.limit,
+        ...(page.nextCursor !== undefined && { next_cursor: page.nextCursor }),
+        ...(page.prevCursor !== undefined && { prev_cursor: page.prevCursor }),
+        has_next: page.hasNext,
+        has_prev: page.hasPrev,
+        approx_total: page.approxTotal,
+        approx_total_capped: page.approxTotalCapped,
+      };
+    },
+  }),
+  unary({
+    name: "events.names",
+    action: "events:subscribe",
+    summary: "Distinct names of the newest events with their counts.",
+    reads: true,
+    input: Type.Object({ source: text, since: text, until: text }),
+    output: Type.Object({
+      names: Type.Array(Type.Object({ name: Type.String(), count: Type.Integer() })),
+      scanned: Type.Integer(),
+      truncated: Type.Boolean(),
+      scan_cap: Type.Integer(),
+    }),
+    rest: "GET /api/v1/events/names",
+    handle: (input, call) => log.names(call.environmentId, input),
+  }),
+  unary({
+    name: "events.get",
+    action: "events:subscribe",
+    summary: "One event.",
+    reads: true,
+    input: Type.Object({ id: Id }),
+    output: EventRecord,
+    rest: "GET /api/v1/events/{id}",
+    handle: async (input, call) => eventJson(await log.get(call.environmentId, input.id)),
+  }),
+];
+
+const fromItem = (item: unknown): unknown =>
+  typeof item === "object" && item !== null && !Array.isArray(item)
+    ? fromBody(item as Record<string, unknown>)
+    : item;

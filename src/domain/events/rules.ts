@@ -1,0 +1,69 @@
+import { Fault, invalid } from "../../kit/fault.ts";
+import { idempotencyKeyBytesMax } from "../../kit/limits.ts";
+import { requireEventName } from "../../kit/names.ts";
+
+/** What a caller emits, before it is checked. */
+export interface EmitInput {
+  event: string;
+  /** Any JSON value; absent means `{}`. */
+  data?: unknown;
+  /** From 1; absent and 0 mean 1. */
+  version?: number;
+  metadata?: Record<string, unknown> | null;
+  idempotencyKey?: string;
+}
+
+/** The same, checked, with payloads as the JSON text that is stored. */
+export interface EventDraft {
+  name: string;
+  version: number;
+  value: unknown;
+  data: string;
+  metadata: string | null;
+  metadataValue: Record<string, unknown> | null;
+  idempotencyKey: string | null;
+}
+
+/** Throws the fault that names the field; `at` is its place in a batch: `events[3].`. */
+export function draftOf(input: EmitInput, headerKey: string | undefined, at = ""): EventDraft {
+  requireEventName(`${at}event`, input.event);
+  const version = input.version ?? 0;
+  if (version < 0) throw invalid(`${at}version`, "must not be negative");
+  const value = input.data === undefined ? {} : input.data;
+  const metadata = input.metadata ?? null;
+  return {
+    name: input.event,
+    version: version === 0 ? 1 : version,
+    value,
+    data: jsonText(`${at}data`, value),
+    metadata: metadata && jsonText(`${at}metadata`, metadata),
+    metadataValue: metadata,
+    idempotencyKey: keyOf(input.idempotencyKey, headerKey, at),
+  };
+}
+
+function keyOf(bodyKey: string | undefined, headerKey: string | undefined, at: string): string | null {
+  const field = `${at}idempotencyKey`;
+  if (bodyKey && headerKey && bodyKey !== headerKey)
+    throw invalid(field, "differs from the header Idempotency-Key");
+  const key = bodyKey || headerKey;
+  if (!key) return null;
+  if (Buffer.byteLength(key) > idempotencyKeyBytesMax)
+    throw invalid(field, `at most ${idempotencyKeyBytesMax} bytes`);
+  if (/\p{Cc}/u.test(key) || !key.isWellFormed()) throw invalid(field, "must not contain control characters");
+  return key;
+}
+
+function jsonText(field: string, value: unknown): string {
+  try {
+    return JSON.stringify(value);
+  } catch (cause) {
+    throw new Fault("invalid_argument", `${field}: nested too deeply`, { field, cause });
+  }
+}
+
+/** One key means one fact: it cannot name an emit and an invoke, or two functions (spec 'Idempotency-Key'). */
+export const keyReused = (key: string): Fault =>
+  new Fault("already_exists", `idempotency key "${key.slice(0, 80)}" was used for another operation`, {
+    field: "idempotencyKey",
+  });

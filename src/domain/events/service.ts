@@ -1,0 +1,265 @@
+import type { Clock, Instant } from "../../kit/clock.ts";
+import { combine, type Outcome } from "../../kit/combine.ts";
+import { Fault, missing } from "../../kit/fault.ts";
+import type { Ids } from "../../kit/ids.ts";
+import { laneOfEnvironment } from "../../kit/lanes.ts";
+import {
+  combineLanes,
+  combineWaitingMax,
+  flushItemsMax,
+  idempotencyKeptMs,
+  purgeSliceMax,
+} from "../../kit/limits.ts";
+import { type Store, StoreError } from "../../store/store.ts";
+import type { Definitions, DefinitionsCache } from "../functions/definition.ts";
+import type { NewRun } from "../runs/run.ts";
+import type { Lane } from "../runs/wake.ts";
+import type { Dispatcher, Reservation } from "../workers/dispatcher.ts";
+import { type Job, jobIdOf } from "../workers/job.ts";
+import { emitFlush, type Logged, type NewEvent, staleDefinitions } from "./flush.ts";
+import { newRun, startedBy } from "./matching.ts";
+import { findKeys, purgeKeys } from "./rows.ts";
+import { type EventDraft, keyReused } from "./rules.ts";
+
+export interface Emitted {
+  eventId: string;
+  runIds: string[];
+  /** The event's position; undefined for a repeat of an event that has since expired. */
+  position: number | undefined;
+}
+
+export interface EmitOrigin {
+  environmentId: string;
+  /** `api`, `webhook`, `cron`, … */
+  source: string;
+  /** The run whose handler emits. */
+  runId: string | undefined;
+}
+
+export interface Events {
+  /** Commits the events in order, as one unit; resolves when they are durable. A repeated idempotency key answers the first. */
+  emit(drafts: readonly EventDraft[], origin: EmitOrigin): Promise<Emitted[]>;
+  /** The tick of loop `events.keys`: forgets idempotency keys after their time. */
+  purgeOnce(): Promise<void>;
+}
+
+export interface EventsDeps {
+  store: Store;
+  clock: Clock;
+  ids: Ids;
+  definitions: DefinitionsCache;
+  dispatcher: Pick<Dispatcher, "reserve">;
+  /** Lanes that have got work nobody holds yet. */
+  onQueued: (lanes: readonly Lane[]) => void;
+}
+
+interface Unit {
+  origin: EmitOrigin;
+  drafts: readonly EventDraft[];
+}
+
+/** One event of a flush with the places kept for its runs. */
+interface Prepared extends NewEvent {
+  kept: Map<string, Reservation>;
+}
+
+/** Functions may change while a flush is prepared; more often than this in a row something is wrong. */
+const staleTriesMax = 10;
+
+export function openEvents(deps: EventsDeps): Events {
+  const { store, clock, ids, definitions, dispatcher, onQueued } = deps;
+
+  function prepare({ origin, drafts }: Unit, known: Definitions, now: Instant): Prepared[] {
+    return drafts.map((draft) => {
+      const id = ids.next("evt");
+      const kept = new Map<string, Reservation>();
+      const runs = startedBy(known, { id, source: origin.source, draft }, now).map((record): NewRun => {
+        const run = newRun(record, { id, name: draft.name }, { ids, now });
+        const place = run.mode === "pull" ? dispatcher.reserve(run.environmentId, run.functionId) : undefined;
+        if (place) kept.set(run.id, place);
+        return place ? { ...run, lease: place.lease } : run;
+      });
+      return {
+        id,
+        environmentId: origin.environmentId,
+        name: draft.name,
+        version: draft.version,
+        data: draft.data,
+        metadata: draft.metadata,
+        source: origin.source,
+        idempotencyKey: draft.idempotencyKey,
+        runId: origin.runId ?? null,
+        runs,
+        kept,
+      };
+    });
+  }
+
+  async function flush(units: readonly Unit[]): Promise<Outcome<Emitted[]>[]> {
+    const known = new Map<string, Definitions>();
+    const gone = new Map<string, unknown>();
+    const load = async (environmentId: string, again: boolean) => {
+      try {
+        known.set(
+          environmentId,
+          await (again ? definitions.reload(environmentId) : definitions.of(environmentId)),
+        );
+      } catch (error) {
+        known.delete(environmentId);
+        gone.set(environmentId, error);
+      }
+    };
+    for (const environmentId of new Set(units.map((unit) => unit.origin.environmentId)))
+      await load(environmentId, false);
+
+    for (let tries = 1; ; tries++) {
+      const now = clock.now();
+      const going = units.filter((unit) => known.has(unit.origin.environmentId));
+      const prepared = going.map((unit) => prepare(unit, known.get(unit.origin.environmentId)!, now));
+      const events = prepared.flat();
+      try {
+        const versions = new Map([...known].map(([id, { version }]) => [id, version]));
+        const logged =
+          events.length === 0 ? [] : await store.flush(emitFlush, { now, events, definitions: versions });
+        handOver(events, logged);
+        const answers = await answersOf(events, logged);
+        const byUnit = new Map(going.map((unit, at) => [unit, prepared[at]!]));
+        return units.map((unit) => {
+          const mine = byUnit.get(unit);
+          if (!mine) return { error: gone.get(unit.origin.environmentId) };
+          return outcomeOf(mine.map((event) => answers.get(event.id)!));
+        });
+      } catch (error) {
+        for (const event of events) for (const place of event.kept.values()) place.drop();
+        const environmentId = staleEnvironment(error);
+        if (environmentId === undefined || tries >= staleTriesMax) throw error;
+        await load(environmentId, true);
+      }
+    }
+  }
+
+  /** After the commit: runs that were born claimed go to their workers, the others' lanes are told. */
+  function handOver(events: readonly Prepared[], logged: readonly Logged[]): void {
+    const placeOf = new Map(logged.map((row) => [events[row.ord - 1]!, row]));
+    const lanes = new Map<string, Lane>();
+    for (const event of events) {
+      const row = placeOf.get(event);
+      for (const run of event.runs) {
+        const place = event.kept.get(run.id);
+        if (!place && row)
+          lanes.set(`${run.environmentId}\n${run.functionId}`, {
+            environmentId: run.environmentId,
+            functionId: run.functionId,
+          });
+        if (place && row) place.deliver(bornJob(event, run, place, row.at));
+        if (place && !row) place.drop();
+      }
+      event.kept.clear();
+    }
+    if (lanes.size > 0) onQueued([...lanes.values()]);
+  }
+
+  /** Events that were not written repeat a key, or their environment is gone. */
+  async function answersOf(
+    events: readonly Prepared[],
+    logged: readonly Logged[],
+  ): Promise<Map<string, Emitted | Fault>> {
+    const answers = new Map<string, Emitted | Fault>();
+    for (const { ord, position } of logged) {
+      const event = events[ord - 1]!;
+      answers.set(event.id, { eventId: event.id, runIds: event.runs.map((run) => run.id), position });
+    }
+    const rest = events.filter((event) => !answers.has(event.id));
+    const keyed = rest.flatMap((event) =>
+      event.idempotencyKey === null ? [] : { environmentId: event.environmentId, key: event.idempotencyKey },
+    );
+    const taken = keyed.length === 0 ? [] : await findKeys(store, keyed);
+    const byKey = new Map(taken.map((row) => [`${row.environment_id}\n${row.key}`, row]));
+    for (const event of rest) {
+      const row = byKey.get(`${event.environmentId}\n${event.idempotencyKey}`);
+      // A key row that names this very event was written beside a head that is no more.
+      if (!row || row.event_id === event.id)
+        answers.set(event.id, missing("environment", event.environmentId));
+      else if (row.kind !== "emit") answers.set(event.id, keyReused(row.key));
+      else
+        answers.set(event.id, {
+          eventId: row.event_id,
+          runIds: JSON.parse(row.run_ids) as string[],
+          position: row.position ?? undefined,
+        });
+    }
+    return answers;
+  }
+
+  const combiner = combine<Unit, Emitted[]>({
+    name: "events.emit",
+    lanes: combineLanes,
+    laneOf: (unit) => laneOfEnvironment(unit.origin.environmentId),
+    weigh: (unit) => unit.drafts.length,
+    itemsMax: flushItemsMax,
+    waitingMax: combineWaitingMax,
+    flush,
+    retrySplit: splitByEnvironment,
+  });
+
+  return {
+    async emit(drafts, origin) {
+      if (drafts.length === 0) return [];
+      return combiner.submit({ origin, drafts });
+    },
+
+    async purgeOnce() {
+      const before = clock.now() - idempotencyKeptMs;
+      while ((await store.write((session) => purgeKeys(session, before, purgeSliceMax))) === purgeSliceMax);
+    },
+  };
+}
+
+function outcomeOf(answers: readonly (Emitted | Fault)[]): Outcome<Emitted[]> {
+  const fault = answers.find((answer) => answer instanceof Fault);
+  return fault ? { error: fault } : { value: answers as Emitted[] };
+}
+
+function staleEnvironment(error: unknown): string | undefined {
+  if (!(error instanceof StoreError) || error.trouble !== "marked") return undefined;
+  return error.detail.startsWith(staleDefinitions) ? error.detail.slice(staleDefinitions.length) : undefined;
+}
+
+/** One environment's stuck head must not fail the others that happened to share its flush. */
+function splitByEnvironment(error: unknown, units: readonly Unit[]): Unit[][] | undefined {
+  if (!(error instanceof StoreError) || error.trouble !== "lock_timeout") return undefined;
+  const groups = new Map<string, Unit[]>();
+  for (const unit of units) {
+    const group = groups.get(unit.origin.environmentId);
+    if (group) group.push(unit);
+    else groups.set(unit.origin.environmentId, [unit]);
+  }
+  return groups.size > 1 ? [...groups.values()] : undefined;
+}
+
+function bornJob(event: NewEvent, run: NewRun, place: Reservation, at: Instant): Job {
+  return {
+    jobId: jobIdOf(run.id, 1),
+    runId: run.id,
+    functionId: run.functionId,
+    environmentId: run.environmentId,
+    attempt: 1,
+    maxAttempts: run.maxAttempts,
+    stepSequenceBase: 0,
+    actorId: run.actorId,
+    executionSeq: 1,
+    leaseToken: place.token,
+    leaseExpiresAt: place.lease.expiresAt,
+    event: {
+      id: event.id,
+      name: event.name,
+      version: event.version,
+      data: event.data,
+      metadata: event.metadata,
+      source: event.source,
+      at,
+      idempotencyKey: event.idempotencyKey,
+    },
+    completedSteps: [],
+  };
+}
