@@ -185,9 +185,9 @@ export function combine<Item, Result>(options: CombineOptions<Item, Result>): Co
           }),
         );
       }
-      const lane = lanes[laneOf(item)];
-      if (!lane) throw new Error(`${name} has no lane ${laneOf(item)}`);
       return new Promise<Result>((resolve, reject) => {
+        const lane = lanes[laneOf(item)];
+        if (!lane) throw new Error(`${name} has no lane ${laneOf(item)}`);
         lane.waiting.push({ item, weight, key: options.keyOf?.(item), resolve, reject });
         count.waiting += weight;
         if (lane.planned || lane.inFlight >= depth) return;
