@@ -97,7 +97,8 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
 
   try {
     // Store.
-    const { databaseUrl, db: file, libsqlDriver: driver, poolSize } = config;
+    const { databaseUrl, db: file, poolSize } = config;
+    const driver = config.libsqlDriver === "bun" ? "bun:sqlite" : "libsql";
     const store = await openStore({ clock, log, databaseUrl, file, driver, poolSize });
     closers.push(() => store.close());
     const time = timeBase(store, clock);

@@ -1,0 +1,282 @@
+import { mkdtemp, readFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import type { Log } from "../../src/kit/log.ts";
+import type { Operation } from "../../src/kit/operation.ts";
+import { type RunningServer, startServer } from "../../src/server.ts";
+import { type Config, parseSettings, settings } from "../../src/settings.ts";
+import { sharedPostgres } from "./postgres.ts";
+import { outputOf, type RunningProgram, removeFolder, startProgram } from "./process.ts";
+import { until } from "./until.ts";
+
+/** `describe.each(engines)`: what is promised is promised on both. */
+export const engines = ["libsql", "postgres"] as const;
+export type EngineName = (typeof engines)[number];
+
+export interface Answer {
+  status: number;
+  headers: Headers;
+  /** Parsed JSON; undefined when there was no body. */
+  // biome-ignore lint/suspicious/noExplicitAny: tests state the shape they expect
+  body: any;
+}
+
+export interface CallOptions {
+  method?: string;
+  /** Sent as JSON. */
+  body?: unknown;
+  headers?: Record<string, string>;
+  /** Instead of the admin key; null sends none. */
+  key?: string | null;
+  /** `X-Svc-Environment`. */
+  environment?: string;
+}
+
+export interface Caller {
+  /** `api("/api/v1/events")` */
+  api(path: string, options?: CallOptions): Promise<Answer>;
+  /** `rpc("SvcService", "Emit", { event: "a" })` */
+  rpc(service: string, method: string, body?: unknown, options?: CallOptions): Promise<Answer>;
+}
+
+/** Asks a server at `url` as the holder of `key`. */
+export function callerOf(url: () => string, key: () => string | undefined): Caller {
+  const api: Caller["api"] = async (path, options = {}) => {
+    const text = options.key === undefined ? key() : options.key;
+    const response = await fetch(`${url()}${path}`, {
+      method: options.method ?? (options.body === undefined ? "GET" : "POST"),
+      headers: {
+        ...(text && { authorization: `Bearer ${text}` }),
+        ...(options.environment && { "x-svc-environment": options.environment }),
+        ...(options.body !== undefined && { "content-type": "application/json" }),
+        ...options.headers,
+      },
+      ...(options.body !== undefined && { body: JSON.stringify(options.body) }),
+    });
+    const answer = await response.text();
+    const isJson = response.headers.get("content-type")?.includes("json");
+    return {
+      status: response.status,
+      headers: response.headers,
+      body: answer === "" ? undefined : isJson ? JSON.parse(answer) : answer,
+    };
+  };
+  return {
+    api,
+    rpc: (service, method, body = {}, options = {}) =>
+      api(`/svc.v1.${service}/${method}`, { ...options, body }),
+  };
+}
+
+/** An empty database of its own, and the file that the first admin key goes to. */
+export interface Home {
+  folder: string;
+  keyFile: string;
+  /** As settings. */
+  place: Pick<Config, "db" | "databaseUrl">;
+  remove(): Promise<void>;
+}
+
+export async function makeHome(engine: EngineName): Promise<Home> {
+  const folder = await mkdtemp(join(tmpdir(), "svc-server-"));
+  const databases = engine === "postgres" ? await sharedPostgres() : undefined;
+  const databaseUrl = await databases?.createDatabase();
+  return {
+    folder,
+    keyFile: join(folder, "key.json"),
+    place: { db: join(folder, "svc.db"), databaseUrl },
+    async remove() {
+      if (databaseUrl !== undefined) await databases?.dropDatabase(databaseUrl);
+      await removeFolder(folder);
+    },
+  };
+}
+
+const defaults = (() => {
+  const parsed = parseSettings([], {});
+  if (!parsed.ok) throw new Error(parsed.errors.join("\n"));
+  return parsed.config;
+})();
+
+/** Settings of a server in `home`: a free port, short holds, everything else as it ships. */
+export const testConfig = (home: Home, changes: Partial<Config> = {}): Config => ({
+  ...defaults,
+  port: 0,
+  poolSize: 6,
+  pollHoldMs: 200,
+  drainMs: 2_000,
+  ...home.place,
+  bootstrapKeyFile: home.keyFile,
+  ...changes,
+});
+
+export interface TestServerOptions {
+  engine: EngineName;
+  /** URL of a NATS server. */
+  nats?: string;
+  settings?: Partial<Config>;
+  log?: Log;
+  /** Operations besides the product's own. */
+  operations?: readonly Operation[];
+  /** Another server's, for more than one on one database; its owner removes it. */
+  home?: Home;
+}
+
+export interface TestServer extends Caller {
+  url: string;
+  adminKey: string;
+  /** The environment of the admin key. */
+  env: string;
+  home: Home;
+  running: RunningServer;
+  stop(): Promise<void>;
+}
+
+/** A server in this process, on a free port, with a database of its own. */
+export async function startTestServer(options: TestServerOptions): Promise<TestServer> {
+  const home = options.home ?? (await makeHome(options.engine));
+  const config = testConfig(home, { ...(options.nats && { natsUrl: options.nats }), ...options.settings });
+  const running = await startServer(config, {
+    ...(options.log && { log: options.log }),
+    ...(options.operations && { operations: options.operations }),
+  }).catch(async (error) => {
+    if (!options.home) await home.remove();
+    throw error;
+  });
+  const adminKey = await readKey(home.keyFile);
+  return {
+    ...callerOf(
+      () => running.url,
+      () => adminKey,
+    ),
+    url: running.url,
+    adminKey,
+    env: "env_default",
+    home,
+    running,
+    async stop() {
+      await running.stop();
+      if (!options.home) await home.remove();
+    },
+  };
+}
+
+/** The key in a bootstrap file; empty when there is no such file. */
+export async function readKey(path: string): Promise<string> {
+  const text = await readFile(path, "utf8").catch(() => "{}");
+  return (JSON.parse(text) as { key?: string }).key ?? "";
+}
+
+export interface SpawnOptions {
+  engine: EngineName;
+  nats?: string;
+  /** By setting name. */
+  settings?: Partial<Record<keyof typeof settings, string | number | boolean>>;
+  home?: Home;
+  /** Do not wait for it to listen. */
+  waits?: boolean;
+}
+
+export interface SpawnedServer extends Caller {
+  url: string;
+  adminKey: string;
+  env: string;
+  home: Home;
+  pid(): number;
+  /** Everything it has written. */
+  output(): Promise<string>;
+  /** SIGKILL, as a lost machine would look like; the database stays. */
+  kill9(): Promise<void>;
+  /** On the same database and port. */
+  restart(): Promise<void>;
+  /** SIGTERM; resolves with the exit code. Does not remove the database. */
+  terminate(): Promise<unknown>;
+  exited(): Promise<unknown>;
+  stop(): Promise<void>;
+}
+
+const mainFile = resolve(import.meta.dir, "../../src/main.ts");
+
+/** The variables that a server shall see: those given, and none of ours that happen to be set here. */
+function environmentOf(values: SpawnOptions["settings"]): string[] {
+  const unset = Object.keys(process.env).filter((name) => /^(SVC_|NATS_URL$|LOG_)/.test(name));
+  const given = Object.entries({ logFormat: "json", ...values }).map(([name, value]) => {
+    const row: { env?: string } = settings[name as keyof typeof settings];
+    return `${row.env}=${value}`;
+  });
+  return ["env", ...unset.flatMap((name) => ["-u", name]), ...given];
+}
+
+/** A server as a process of its own, started as a user would, gone with this process. */
+export async function spawnServer(options: SpawnOptions): Promise<SpawnedServer> {
+  const home = options.home ?? (await makeHome(options.engine));
+  const { db, databaseUrl } = home.place;
+  // Its own folder: the guard of a program removes that, not the database.
+  const folder = await mkdtemp(join(tmpdir(), "svc-process-"));
+  let port = Number(options.settings?.port ?? 0);
+  let program: RunningProgram;
+  let url = "";
+  let adminKey = "";
+
+  const output = () => outputOf(folder);
+  const listening = async () => {
+    const lines = (await output()).split("\n").filter((line) => line.includes('"server.listening"'));
+    if (!program.running()) return "gone";
+    return lines.map((line) => JSON.parse(line) as { url: string; port: number }).at(-1);
+  };
+  const launch = async () => {
+    await Bun.write(join(folder, "output.log"), "");
+    const values = {
+      bootstrapKeyFile: home.keyFile,
+      ...(databaseUrl === undefined ? { db } : { databaseUrl }),
+      ...(options.nats && { natsUrl: options.nats }),
+      ...options.settings,
+      port,
+    };
+    const command = [...environmentOf(values), process.execPath, "run", mainFile, "serve"];
+    program = startProgram(command, folder);
+    if (options.waits === false) return;
+    const state = await until(listening, { about: "the server to listen", deadlineMs: 20_000, everyMs: 20 });
+    if (state === "gone") {
+      program.release();
+      const said = await output();
+      await removeFolder(folder);
+      if (!options.home) await home.remove();
+      throw new Error(`the server does not start:\n${said}`);
+    }
+    ({ url, port } = state);
+    adminKey = await readKey(home.keyFile);
+  };
+  const end = async (signal: NodeJS.Signals) => {
+    if (program.running()) program.signal(signal);
+    const code = await program.exited;
+    program.release();
+    return code;
+  };
+  await launch();
+  return {
+    ...callerOf(
+      () => url,
+      () => adminKey,
+    ),
+    get url() {
+      return url;
+    },
+    get adminKey() {
+      return adminKey;
+    },
+    env: "env_default",
+    home,
+    pid: () => program.pid,
+    output,
+    kill9: async () => void (await end("SIGKILL")),
+    restart: launch,
+    terminate: () => end("SIGTERM"),
+    exited: () => program.exited,
+    async stop() {
+      await end("SIGTERM");
+      await removeFolder(folder);
+      if (!options.home) await home.remove();
+    },
+  };
+}
