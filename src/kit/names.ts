@@ -1,0 +1,12 @@
+import { invalid } from "./fault.ts";
+import { eventNameBytesMax } from "./limits.ts";
+
+/** Throws the fault that names the field unless the name may be emitted (spec.md 'Event name rules for Emit'). */
+export function requireEventName(field: string, name: string): void {
+  if (name.length === 0) throw invalid(field, "must not be empty");
+  if (Buffer.byteLength(name) > eventNameBytesMax) throw invalid(field, `at most ${eventNameBytesMax} bytes`);
+  if (!name.isWellFormed()) throw invalid(field, "must be well-formed Unicode");
+  if (/[*>]/.test(name)) throw invalid(field, "must not contain * or >");
+  if (/[\s\p{Cc}]/u.test(name)) throw invalid(field, "must not contain whitespace or control characters");
+  if (name.split(".").includes("")) throw invalid(field, "must not contain an empty segment between dots");
+}
