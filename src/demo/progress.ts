@@ -1,0 +1,37 @@
+/** Tells how far the demo is: one live line on a terminal, a plain line every tenth elsewhere. */
+export interface Progress {
+  show(done: number, total: number): void;
+  /** A line that stays. */
+  say(text: string): void;
+}
+
+const barWidth = 30;
+
+export function createProgress(out: NodeJS.WriteStream = process.stdout): Progress {
+  let live = false;
+  let lastTenth = -1;
+  const clear = () => {
+    if (live) out.write("\r\x1b[K");
+    live = false;
+  };
+  return {
+    show(done, total) {
+      const share = total === 0 ? 1 : done / total;
+      if (out.isTTY) {
+        const filled = Math.round(share * barWidth);
+        out.write(
+          `\r\x1b[K  [${"#".repeat(filled)}${".".repeat(barWidth - filled)}] ${done}/${total} commits handled`,
+        );
+        live = true;
+        return;
+      }
+      const tenth = Math.floor(share * 10);
+      if (tenth > lastTenth) out.write(`  ${done}/${total} commits handled\n`);
+      lastTenth = Math.max(tenth, lastTenth);
+    },
+    say(text) {
+      clear();
+      out.write(`${text}\n`);
+    },
+  };
+}
