@@ -1,5 +1,5 @@
 import { roleIdOf } from "./access/actions.ts";
-import { gate } from "./access/gate.ts";
+import { gate, requireKnownActions } from "./access/gate.ts";
 import { timeBase } from "./cluster/time-base.ts";
 import { type Bootstrapped, bootstrap, dashboardEmail } from "./domain/keys/bootstrap.ts";
 import { type Keys, keys as openKeys } from "./domain/keys/service.ts";
@@ -87,7 +87,9 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
   const nodeId = config.nodeId ?? ids.next("node");
   const closers: (() => Promise<void>)[] = [];
   const close = async () => {
-    for (const closer of closers.splice(0).reverse()) await closer();
+    const failures: unknown[] = [];
+    for (const closer of closers.splice(0).reverse()) await closer().catch((error) => failures.push(error));
+    if (failures.length > 0) throw new AggregateError(failures, "not everything could be closed");
   };
   const loops = new Map<string, { running: Loop; tick: LoopOptions["tick"] }>();
   const background = (options: LoopOptions) => {
@@ -118,6 +120,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     closers.push(() => keys.writeUsed().catch((error) => log.warn("keys.used_lost", { error })));
 
     const registry: Operation[] = [...(options.operations ?? [])];
+    requireKnownActions(registry);
 
     // Loops.
     for (const { running } of loops.values()) running.start();
@@ -157,7 +160,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       stop: close,
     };
   } catch (error) {
-    await close();
+    await close().catch((failure) => log.warn("server.close_failed", { error: failure }));
     throw explained(error, config);
   }
 }

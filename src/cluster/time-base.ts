@@ -1,9 +1,8 @@
 import type { SystemClock } from "../kit/clock.ts";
 import type { Store } from "../store/store.ts";
 
-/** Half a round trip: how far off the last sample may be. */
 export interface TimeBase {
-  /** Sets the clock to the database's time; answers the uncertainty in milliseconds. */
+  /** Sets the clock to the database's time; answers by how many milliseconds that may be wrong: half a round trip. */
   sample(): Promise<number>;
 }
 
@@ -15,7 +14,7 @@ export function timeBase(store: Pick<Store, "engine" | "now">, clock: SystemCloc
       const askedAt = clock.elapsed();
       const database = await store.now();
       const halfTrip = (clock.elapsed() - askedAt) / 2;
-      clock.setOffset(clock.offset() + database + halfTrip - clock.now());
+      clock.setOffset(database + halfTrip - clock.local());
       return halfTrip;
     },
   };

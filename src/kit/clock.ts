@@ -16,6 +16,8 @@ export interface SystemClock extends Clock {
   /** Milliseconds to add to this machine's time to get the database's. */
   setOffset(ms: number): void;
   offset(): number;
+  /** This machine's time, uncorrected and never held back. */
+  local(): number;
 }
 
 /** Node's timers fire at once for delays above this. */
@@ -24,10 +26,12 @@ const timerMsMax = 2 ** 31 - 1;
 export function systemClock(): SystemClock {
   const startedAt = Date.now() - performance.now();
   let offsetMs = 0;
+  let corrected = false;
   let last = 0;
+  const local = () => startedAt + performance.now();
   const clock: SystemClock = {
     now() {
-      const at = Math.floor(startedAt + performance.now() + offsetMs);
+      const at = Math.floor(local() + offsetMs);
       if (at > last) last = at;
       return last;
     },
@@ -48,9 +52,13 @@ export function systemClock(): SystemClock {
       return () => clearTimeout(timer);
     },
     setOffset(ms) {
+      // The first correction may go back: no fact was stamped before it, and a clock an hour ahead would stand still for one.
+      if (!corrected) last = 0;
+      corrected = true;
       offsetMs = ms;
     },
     offset: () => offsetMs,
+    local,
   };
   return clock;
 }

@@ -34,6 +34,7 @@ const errorFields = (error: Error, depth: number): Record<string, unknown> => ({
   message: redactText(error.message),
   ...("code" in error && { code: error.code }),
   ...(error.stack !== undefined && { stack: redactText(error.stack) }),
+  ...(error instanceof AggregateError && { errors: redactValue(error.errors, depth + 1) }),
   ...(error.cause !== undefined && { cause: redactValue(error.cause, depth + 1) }),
 });
 

@@ -228,6 +228,22 @@ describe.each(engines)("first boot on %s", (engine) => {
     expect(await opens(store, await readKey(files[0]!))).toBe(true);
   });
 
+  test("a second node that boots between the commit and the naming names the file; the first sees it", async () => {
+    const { home, store, node } = await fixture();
+    let second: Awaited<ReturnType<typeof bootstrap>> | undefined;
+    const interrupted: Store = Object.assign(Object.create(store), {
+      async write(work: Parameters<Store["write"]>[0]) {
+        const done = await store.write(work);
+        second = await bootstrap(node());
+        return done;
+      },
+    });
+    expect(await bootstrap(node({ store: interrupted }))).toEqual({ key: "existing" });
+    expect(second).toEqual({ key: "issued" });
+    expect(await opens(store, await readKey(home.keyFile))).toBe(true);
+    expect((await rowsOf(store)).users).toHaveLength(1);
+  });
+
   test("a file that another server left is replaced", async () => {
     const { home, store, node } = await fixture();
     writeFileSync(home.keyFile, '{"key":"ifkey_old"}');

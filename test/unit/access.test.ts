@@ -1,8 +1,9 @@
 import { describe, expect, test } from "bun:test";
+import { Type } from "@sinclair/typebox";
 import { type Action, actions, builtInRoles, roleGrants, roleIdOf } from "../../src/access/actions.ts";
-import { gate } from "../../src/access/gate.ts";
+import { gate, requireKnownActions } from "../../src/access/gate.ts";
 import { Fault } from "../../src/kit/fault.ts";
-import type { Caller } from "../../src/kit/operation.ts";
+import { type Caller, unary } from "../../src/kit/operation.ts";
 
 const all = Object.keys(actions) as Action[];
 const tenantActions = all.filter((action) => !action.startsWith("platform:"));
@@ -57,4 +58,13 @@ describe("gate", () => {
     expect(() => gate(caller("admin"), "events:eat")).toThrow("unknown action events:eat");
     expect(() => gate(caller("admin"), "toString")).toThrow("unknown action toString");
   });
+});
+
+test("a misspelt action is found at the start", () => {
+  const asking = (action: string | null) =>
+    unary({ name: "a.b", action, summary: "", input: Type.Object({}), handle: () => ({}) });
+  expect(() => requireKnownActions(["runs:read", "authenticated", null].map(asking))).not.toThrow();
+  expect(() => requireKnownActions([asking("runs:raed")])).toThrow(
+    "operation a.b asks for an unknown action: runs:raed",
+  );
 });
