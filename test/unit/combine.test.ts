@@ -1,0 +1,337 @@
+import { describe, expect, test } from "bun:test";
+import fc from "fast-check";
+import { type CombineOptions, combine, type Outcome } from "../../src/kit/combine.ts";
+import { Fault } from "../../src/kit/fault.ts";
+
+interface Flushed {
+  items: readonly string[];
+  finish(outcomes?: Outcome<string>[]): void;
+  fail(error: unknown): void;
+}
+
+/** A combiner of texts whose flushes the test ends by hand; an item `a:k` has the key `k`. */
+function combiner(options: Partial<CombineOptions<string, string>> = {}) {
+  const open: Flushed[] = [];
+  const made = combine<string, string>({
+    name: "test",
+    lanes: 1,
+    laneOf: () => 0,
+    keyOf: (item) => item.split(":")[1],
+    itemsMax: 100,
+    waitingMax: 1_000,
+    flush: (items) =>
+      new Promise((resolve, reject) => {
+        open.push({
+          items,
+          finish: (outcomes = items.map((value) => ({ value }))) => resolve(outcomes),
+          fail: reject,
+        });
+      }),
+    ...options,
+  });
+  return { combiner: made, open, next: () => open.shift() as Flushed };
+}
+
+/** Lets all that is ready to run, run. */
+const settle = async () => {
+  for (let round = 0; round < 20; round++) await Promise.resolve();
+};
+const outcome = (promise: Promise<string>) => promise.catch((error) => `failed: ${(error as Error).message}`);
+
+describe("combine", () => {
+  test("a first caller is flushed at once; later ones gather while it commits, in order", async () => {
+    const { combiner: c, open, next } = combiner();
+    const first = c.submit("a");
+    await Promise.resolve();
+    expect(open.map((flush) => flush.items)).toEqual([["a"]]);
+    const rest = ["b", "c", "d"].map((item) => c.submit(item));
+    await settle();
+    expect(open).toHaveLength(1);
+    next().finish();
+    expect(await first).toBe("a");
+    await settle();
+    expect(open.map((flush) => flush.items)).toEqual([["b", "c", "d"]]);
+    next().finish();
+    expect(await Promise.all(rest)).toEqual(["b", "c", "d"]);
+  });
+
+  test("callers of one turn share the first flush", async () => {
+    const { combiner: c, next } = combiner();
+    const all = ["a", "b"].map((item) => c.submit(item));
+    await settle();
+    const flush = next();
+    expect(flush.items).toEqual(["a", "b"]);
+    flush.finish();
+    await Promise.all(all);
+  });
+
+  test("one bad item fails alone, and one without an outcome is a defect", async () => {
+    const { combiner: c, next } = combiner();
+    const all = ["a", "b", "c"].map((item) => outcome(c.submit(item)));
+    await settle();
+    next().finish([{ value: "A" }, { error: new Error("bad") }]);
+    expect(await Promise.all(all)).toEqual([
+      "A",
+      "failed: bad",
+      "failed: test answered nothing about item 2",
+    ]);
+  });
+
+  test("a flush that fails fails its own items only", async () => {
+    const { combiner: c, next } = combiner({ itemsMax: 2 });
+    const all = ["a", "b", "c"].map((item) => outcome(c.submit(item)));
+    await settle();
+    next().fail(new Error("down"));
+    await settle();
+    next().finish();
+    expect(await Promise.all(all)).toEqual(["failed: down", "failed: down", "c"]);
+  });
+
+  test("a flush that throws before it promises anything fails its items", async () => {
+    const { combiner: c } = combiner({
+      flush: () => {
+        throw new Error("at once");
+      },
+    });
+    expect(await outcome(c.submit("a"))).toBe("failed: at once");
+  });
+
+  test("a failed flush may be tried again in parts; no item runs twice after it succeeded", async () => {
+    const asked: string[][] = [];
+    const { combiner: c, next } = combiner({
+      keyOf: () => undefined,
+      retrySplit: (error, items) => {
+        asked.push([...items]);
+        if ((error as Error).message !== "locked") return undefined;
+        return [items.filter((item) => item.startsWith("x")), items.filter((item) => !item.startsWith("x"))];
+      },
+    });
+    const all = ["x1", "y1", "x2"].map((item) => outcome(c.submit(item)));
+    await settle();
+    next().fail(new Error("locked"));
+    await settle();
+    const [x, y] = [next(), next()];
+    expect([x.items, y.items]).toEqual([["x1", "x2"], ["y1"]]);
+    y.finish();
+    x.fail(new Error("still locked"));
+    expect(await Promise.all(all)).toEqual(["failed: still locked", "y1", "failed: still locked"]);
+    expect(asked).toEqual([
+      ["x1", "y1", "x2"],
+      ["x1", "x2"],
+    ]);
+    await c.drain();
+  });
+
+  test("a part that forgets an item fails it with the flush's error", async () => {
+    const { combiner: c, next } = combiner({ retrySplit: () => [["a"], ["stranger"]] });
+    const all = ["a", "b"].map((item) => outcome(c.submit(item)));
+    await settle();
+    next().fail(new Error("down"));
+    await settle();
+    next().finish();
+    expect(await Promise.all(all)).toEqual(["a", "failed: down"]);
+  });
+
+  test("what waits is bounded: the rest is told to come back", async () => {
+    const { combiner: c, next } = combiner({ waitingMax: 3, weigh: (item) => Number(item) });
+    const first = c.submit("1");
+    await settle();
+    const waiting = [c.submit("1"), c.submit("2")];
+    const refusal = await c.submit("1").catch((error) => error);
+    expect(refusal).toBeInstanceOf(Fault);
+    expect(refusal.kind).toBe("resource_exhausted");
+    expect(refusal.headers).toEqual({ "Retry-After": "1" });
+    expect(c.counters()).toEqual({ flushes: 1, items: 1, largest: 1, waiting: 3, refused: 1 });
+    next().finish();
+    await settle();
+    next().finish();
+    await Promise.all([first, ...waiting]);
+    // An item heavier than all that may wait is still taken when nothing does.
+    const heavy = c.submit("50");
+    await settle();
+    next().finish();
+    expect(await heavy).toBe("50");
+  });
+
+  test("weights fill a flush, and an item heavier than a flush goes alone", async () => {
+    const { combiner: c, next } = combiner({ itemsMax: 10, weigh: (item) => Number(item) });
+    const all = ["6", "4", "1", "99", "2"].map((item) => c.submit(item));
+    const seen: (readonly string[])[] = [];
+    for (let round = 0; round < 4; round++) {
+      await settle();
+      const flush = next();
+      seen.push(flush.items);
+      flush.finish();
+    }
+    expect(seen).toEqual([["6", "4"], ["1"], ["99"], ["2"]]);
+    await Promise.all(all);
+  });
+
+  test("lanes do not wait for each other", async () => {
+    const { combiner: c, next } = combiner({ lanes: 2, laneOf: (item) => Number(item[0]) });
+    const stuck = c.submit("0a");
+    await settle();
+    const stuckFlush = next();
+    const free = c.submit("1a");
+    await settle();
+    next().finish();
+    expect(await free).toBe("1a");
+    stuckFlush.finish();
+    await stuck;
+  });
+
+  test("items of one key never share a flush and keep their order; others pass", async () => {
+    const { combiner: c, next } = combiner();
+    const all = ["a:k", "b:k", "c:l", "d:k", "e"].map((item) => c.submit(item));
+    const seen: (readonly string[])[] = [];
+    for (let round = 0; round < 3; round++) {
+      await settle();
+      const flush = next();
+      seen.push(flush.items);
+      flush.finish();
+    }
+    expect(seen).toEqual([["a:k", "c:l", "e"], ["b:k"], ["d:k"]]);
+    await Promise.all(all);
+  });
+
+  test("a deeper lane has several flushes in flight, never with the same key", async () => {
+    const { combiner: c, open } = combiner({ depth: 2 });
+    const submitted: Promise<string>[] = [];
+    for (const item of ["a:k", "b:k", "c:l", "d:m"]) {
+      submitted.push(c.submit(item));
+      await settle();
+    }
+    expect(open.map((flush) => flush.items)).toEqual([["a:k"], ["c:l"]]);
+    open.shift()?.finish();
+    await settle();
+    expect(open.map((flush) => flush.items)).toEqual([["c:l"], ["b:k", "d:m"]]);
+    for (const flush of open) flush.finish();
+    await Promise.all(submitted);
+  });
+
+  test("drain waits for all that was submitted", async () => {
+    const { combiner: c, next } = combiner({ itemsMax: 1 });
+    await c.drain();
+    void c.submit("a");
+    void c.submit("b");
+    let drained = false;
+    const waits = c.drain().then(() => {
+      drained = true;
+    });
+    await settle();
+    next().finish();
+    await settle();
+    expect(drained).toBe(false);
+    next().finish();
+    await waits;
+  });
+
+  test("over random schedules every item is settled once, in order, within every bound", async () => {
+    const action = fc.oneof(
+      {
+        weight: 4,
+        arbitrary: fc.record({ lane: fc.nat(1), key: fc.nat(4), weight: fc.integer({ min: 1, max: 4 }) }),
+      },
+      { weight: 2, arbitrary: fc.constantFrom("finish", "fail", "split") },
+    );
+    const schedule = fc.array(action, { maxLength: 120 });
+    await fc.assert(
+      fc.asyncProperty(schedule, fc.integer({ min: 1, max: 2 }), async (actions, depth) => {
+        interface Item {
+          place: number;
+          lane: number;
+          key: string | undefined;
+          weight: number;
+        }
+        const itemsMax = 5;
+        const pending: { items: readonly Item[]; end(how: string): void }[] = [];
+        const done: number[] = [];
+        const breaches: string[] = [];
+        // What is thrown inside a flush only fails its items.
+        const require = (held: boolean, rule: string) => void (held || breaches.push(rule));
+        const started: Item[] = [];
+        const c = combine<Item, number>({
+          name: "random",
+          lanes: 2,
+          laneOf: (item) => item.lane,
+          keyOf: (item) => item.key,
+          weigh: (item) => item.weight,
+          itemsMax,
+          waitingMax: 40,
+          depth,
+          flush(items) {
+            const busy = pending.flatMap((flush) => flush.items);
+            const keys = items.flatMap((item) => item.key ?? []);
+            require(new Set(keys).size === keys.length, "a key twice in a flush");
+            for (const other of busy) {
+              if (other.lane === items[0]?.lane && other.key !== undefined)
+                require(!keys.includes(other.key), "a key in two flushes");
+            }
+            require(new Set(items.map((item) => item.lane)).size === 1, "lanes mixed");
+            const weight = items.reduce((all, item) => all + item.weight, 0);
+            require(items.length === 1 || weight <= itemsMax, "too heavy");
+            require(!items.some((item) => done.includes(item.place)), "run again after success");
+            started.push(...items);
+            return new Promise((resolve, reject) => {
+              const flush = {
+                items,
+                end(how: string) {
+                  pending.splice(pending.indexOf(flush), 1);
+                  if (how !== "finish") return reject(new Error(how));
+                  for (const item of items) done.push(item.place);
+                  resolve(
+                    items.map((item) =>
+                      item.place % 7 === 6 ? { error: new Error("bad") } : { value: item.place },
+                    ),
+                  );
+                },
+              };
+              pending.push(flush);
+            });
+          },
+          retrySplit: (error, items) =>
+            (error as Error).message === "split" ? [items.slice(0, 1), items.slice(1)] : undefined,
+        });
+
+        let settled = 0;
+        let submitted = 0;
+        for (const step of actions) {
+          if (typeof step === "string") pending[0]?.end(step);
+          else {
+            const place = submitted++;
+            const item = { ...step, place, key: step.key === 0 ? undefined : `k${step.key}` };
+            void c
+              .submit(item)
+              .then((value) => require(value === place, "another item's answer"))
+              .catch(() => {})
+              .finally(() => settled++);
+          }
+          if (submitted % 3 === 0) await settle();
+        }
+        await settle();
+        while (pending.length > 0) {
+          pending[0]?.end("finish");
+          await settle();
+        }
+        await c.drain();
+        await settle();
+        expect(breaches).toEqual([]);
+        expect(settled).toBe(submitted);
+        expect(c.counters().waiting).toBe(0);
+        // Per lane and key, and in a lane without keys, what is first tried first came first.
+        const firstTries = started.filter(
+          (item, at) => started.findIndex((one) => one.place === item.place) === at,
+        );
+        for (const lane of [0, 1]) {
+          for (const key of [undefined, "k1", "k2", "k3", "k4"]) {
+            const places = firstTries
+              .filter((item) => item.lane === lane && item.key === key)
+              .map((item) => item.place);
+            expect(places).toEqual([...places].sort((a, b) => a - b));
+          }
+        }
+      }),
+      { numRuns: 150 },
+    );
+  });
+});

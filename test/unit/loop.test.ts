@@ -1,0 +1,105 @@
+import { describe, expect, test } from "bun:test";
+import { testClock } from "../../src/kit/clock.ts";
+import { type LoopOptions, loop } from "../../src/kit/loop.ts";
+
+function started(tick: LoopOptions["tick"], everyMs = 1_000) {
+  const clock = testClock(0);
+  const errors: unknown[] = [];
+  const made = loop({ clock, onError: (_, error) => errors.push(error) }, { name: "test", everyMs, tick });
+  made.start();
+  return { clock, errors, loop: made };
+}
+
+const settle = async () => {
+  for (let round = 0; round < 10; round++) await Promise.resolve();
+};
+
+describe("loop", () => {
+  test("ticks at once, then every so often, and sooner when a tick asks for it", async () => {
+    const at: number[] = [];
+    const { clock, loop: l } = started(async () => {
+      at.push(clock.now());
+      return at.length === 2 ? { againInMs: 10 } : undefined;
+    });
+    for (let round = 0; round < 250; round++) {
+      await clock.advance(10);
+      await settle();
+    }
+    expect(at).toEqual([0, 1_000, 1_010, 2_010]);
+    expect(l.progressAt()).toBe(at[3] as number);
+    await l.stop();
+  });
+
+  test("asks during a tick make one more", async () => {
+    let ticks = 0;
+    let finish = () => {};
+    const { clock, loop: l } = started(() => {
+      ticks++;
+      return new Promise<void>((resolve) => {
+        finish = resolve;
+      });
+    });
+    await clock.advance(0);
+    for (let round = 0; round < 5; round++) l.wake();
+    expect(ticks).toBe(1);
+    finish();
+    await settle();
+    expect(ticks).toBe(2);
+    finish();
+    await settle();
+    expect(ticks).toBe(2);
+    await l.stop();
+  });
+
+  test("an error is survived, counted, and tried again ever later; asks do not hurry it", async () => {
+    let broken = true;
+    let ticks = 0;
+    const {
+      clock,
+      loop: l,
+      errors,
+    } = started(async () => {
+      ticks++;
+      if (broken) throw new Error("down");
+    });
+    await clock.advance(0);
+    await settle();
+    for (let round = 0; round < 100; round++) l.wake();
+    expect(ticks).toBe(1);
+    for (let round = 0; round < 30; round++) {
+      await clock.advance(100);
+      await settle();
+    }
+    expect(ticks).toBeLessThan(8);
+    expect(l.failures()).toBe(errors.length);
+    expect(l.progressAt()).toBeUndefined();
+    broken = false;
+    await clock.advance(5_000);
+    await settle();
+    expect(l.progressAt()).toBeDefined();
+    await l.stop();
+  });
+
+  test("stop waits for the tick under way, and nothing follows", async () => {
+    let ticks = 0;
+    let finish = () => {};
+    const { clock, loop: l } = started(() => {
+      ticks++;
+      return new Promise<void>((resolve) => {
+        finish = resolve;
+      });
+    });
+    await clock.advance(0);
+    l.wake();
+    let stopped = false;
+    const stopping = l.stop().then(() => {
+      stopped = true;
+    });
+    await settle();
+    expect(stopped).toBe(false);
+    finish();
+    await stopping;
+    await clock.advance(60_000);
+    expect(ticks).toBe(1);
+  });
+});
