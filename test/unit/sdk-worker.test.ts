@@ -128,11 +128,16 @@ test("a handler that swallows the suspension is asleep all the same", async () =
 test("steps that run beside a sleep are finished and stored before it", async () => {
   const seen: number[] = [];
   await work(async ({ step }) => {
+    let suspended = () => {};
     const slow = async () => {
-      await Bun.sleep(15);
+      await new Promise<void>((done) => (suspended = done));
       return seen.push(1);
     };
-    await Promise.all([step.run("slow", slow), step.sleep("nap", 10)]);
+    const nap = step.sleep("nap", 10).catch((suspension) => {
+      setImmediate(suspended);
+      throw suspension;
+    });
+    await Promise.all([step.run("slow", slow), nap]);
     return seen.length;
   });
   expect(await ended(await emit())).toMatchObject({ status: "completed", output: 1 });
