@@ -133,11 +133,12 @@ test("steps that run beside a sleep are finished and stored before it", async ()
       await new Promise<void>((done) => (suspended = done));
       return seen.push(1);
     };
+    const beside = step.run("slow", slow);
     const nap = step.sleep("nap", 10).catch((suspension) => {
       setImmediate(suspended);
       throw suspension;
     });
-    await Promise.all([step.run("slow", slow), nap]);
+    await Promise.all([beside, nap]);
     return seen.length;
   });
   expect(await ended(await emit())).toMatchObject({ status: "completed", output: 1 });
@@ -299,4 +300,45 @@ test("many jobs travel in few requests and never exceed the worker's room", asyn
   });
   expect(most).toBeLessThanOrEqual(50);
   expect(server.requests.length - before).toBeLessThan(120);
+});
+
+test("a result that the server refuses fails its run at once, instead of coming back for ever", async () => {
+  await work(
+    () => {
+      server.fail("/exchange", { status: 413, body: { error: "too large", code: "payload_too_large" } });
+      return "x";
+    },
+    // No room for another job: no poll takes the failure away from the report.
+    { maxConcurrentJobs: 1 },
+  );
+  const run = await ended(await emit());
+  expect(run).toMatchObject({
+    status: "failed",
+    attempt: 1,
+    error: { code: "payload_too_large", message: "result refused: too large", retryable: false },
+  });
+});
+
+test("one bad report does not take its neighbours down", async () => {
+  await work(
+    ({ event }) => {
+      // The last of them to report makes the server refuse them all as one request.
+      if (event.data.n === 3)
+        server.fail("/exchange", { status: 400, body: { error: "steps[0].name: too long" } });
+      return event.data.n;
+    },
+    { maxConcurrentJobs: 3 },
+  );
+  const runIds = await createClient({ url: server.url })
+    .emitMany([1, 2, 3].map((n) => ({ event: "go", data: { n } })))
+    .then((emitted) => emitted.flatMap((one) => one.runIds));
+  const runs = await Promise.all(runIds.map(ended));
+  expect(runs.map((run) => run.output)).toEqual([1, 2, 3]);
+});
+
+test("a worker that starts before its server is ready keeps trying", async () => {
+  server.fail("RegisterFunction", { status: 503 }, 3);
+  server.fail("/register", { status: 503 });
+  await work(() => "x");
+  expect(await ended(await emit())).toMatchObject({ output: "x" });
 });
