@@ -49,3 +49,6 @@ export const leasesLostMax = 10;
 export const wakeSliceMax = 200;
 /** Rows deleted in one transaction by retention. */
 export const purgeSliceMax = 1_000;
+export const retryDelayMsMax = 7 * 24 * 60 * 60 * 1000;
+/** Environments whose functions a node keeps in memory, and pinned definitions of earlier versions. */
+export const definitionsKeptMax = 5_000;

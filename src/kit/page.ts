@@ -13,7 +13,7 @@ export const writeCursor = (cursor: Cursor): string =>
 /** Throws the fault that names the parameter when the text is no cursor of ours. */
 export function readCursor(field: string, text: string): Cursor {
   const [, at, id] =
-    /^(\d{1,16})\.([A-Za-z0-9_-]{1,64})$/.exec(Buffer.from(text, "base64url").toString()) ?? [];
+    /^(\d{1,16})\.([A-Za-z0-9_-]{1,128})$/.exec(Buffer.from(text, "base64url").toString()) ?? [];
   if (at === undefined || id === undefined) throw invalid(field, "is not a cursor of this list");
   return { at: Number(at), id };
 }

@@ -1,0 +1,78 @@
+import { type CelProgram, compileCel } from "../../kit/cel.ts";
+import { missing } from "../../kit/fault.ts";
+import { definitionsKeptMax } from "../../kit/limits.ts";
+import type { Store } from "../../store/store.ts";
+import type { Definitions, DefinitionsCache, FunctionRecord, Trigger, TriggerEvent } from "./definition.ts";
+import { readDefinitions } from "./rows.ts";
+import { triggerVariables } from "./rules.ts";
+
+/** Functions of every environment this node emits into, as of the head they were read with. */
+export function openDefinitions(store: Store): DefinitionsCache {
+  const kept = new Map<string, Definitions>();
+  const reading = new Map<string, Promise<Definitions>>();
+
+  async function read(environmentId: string): Promise<Definitions> {
+    const found = await readDefinitions(store, environmentId);
+    if (!found) {
+      kept.delete(environmentId);
+      throw missing("environment", environmentId);
+    }
+    const definitions = compile(found.version, found.records);
+    if (kept.size >= definitionsKeptMax) kept.delete(kept.keys().next().value!);
+    kept.set(environmentId, definitions);
+    return definitions;
+  }
+
+  function reload(environmentId: string): Promise<Definitions> {
+    // A read that began before the change would answer the old ones once more; the flush asks again then.
+    let answer = reading.get(environmentId);
+    if (!answer) {
+      answer = read(environmentId).finally(() => reading.delete(environmentId));
+      reading.set(environmentId, answer);
+    }
+    return answer;
+  }
+
+  return {
+    known: (environmentId) => kept.get(environmentId),
+    of: async (environmentId) => kept.get(environmentId) ?? reload(environmentId),
+    reload,
+  };
+}
+
+const none: readonly Trigger[] = [];
+
+function compile(version: number, records: readonly FunctionRecord[]): Definitions {
+  const triggers = new Map<string, Trigger[]>();
+  for (const record of records) {
+    if (record.status !== "active") continue;
+    for (const { event, expression } of record.definition.triggers) {
+      if (event === undefined) continue;
+      const trigger = { record, matches: matcher(expression) };
+      const list = triggers.get(event);
+      if (list) list.push(trigger);
+      else triggers.set(event, [trigger]);
+    }
+  }
+  return {
+    version,
+    functions: new Map(records.map((record) => [record.definition.id, record])),
+    triggersOf: (eventName) => triggers.get(eventName) ?? none,
+  };
+}
+
+/** Programs are compiled on first use and shared by their text (kit/cel). An expression that fails does not match. */
+function matcher(expression: string | undefined): (event: TriggerEvent) => boolean {
+  if (expression === undefined) return () => true;
+  let program: CelProgram | undefined;
+  return (event) => {
+    try {
+      program ??= compileCel(expression, { variables: triggerVariables, result: "bool" });
+      return (
+        program.run({ event: { ...event, timestamp: new Date(event.timestamp) }, data: event.data }) === true
+      );
+    } catch {
+      return false;
+    }
+  };
+}

@@ -1,0 +1,146 @@
+import { Type } from "@sinclair/typebox";
+import { SvcService } from "../../gen/svc/v1/svc_pb.ts";
+import { invalid } from "../../kit/fault.ts";
+import { rpc, unary } from "../../kit/operation.ts";
+import type { FunctionRecord } from "./definition.ts";
+import type { RegisterInput } from "./rules.ts";
+import type { Functions, FunctionsPage } from "./service.ts";
+import { fromRegisterMessage, statusWord, toFunctionMessage } from "./wire.ts";
+
+const text = Type.Optional(Type.String());
+const whole = Type.Optional(Type.Integer());
+const Mode = Type.Optional(Type.Union([Type.Literal("pull"), Type.Literal("push")]));
+
+const Register = Type.Object({
+  id: Type.String(),
+  name: text,
+  description: Type.Optional(Type.String({ maxLength: 4096 })),
+  slug: text,
+  triggers: Type.Optional(Type.Array(Type.Object({ event: text, expression: text, cron: text }))),
+  retry: Type.Optional(
+    Type.Object({
+      maxAttempts: whole,
+      initialDelayMs: whole,
+      backoffFactor: Type.Optional(Type.Number()),
+      maxDelayMs: whole,
+    }),
+  ),
+  retryAttempts: whole,
+  retryDelayMs: whole,
+  retryBackoff: Type.Optional(Type.Number()),
+  timeoutMs: whole,
+  concurrency: Type.Optional(Type.Object({ limit: whole, key: text })),
+  debounce: Type.Optional(Type.Object({ periodMs: whole, key: text, maxWaitMs: whole })),
+  preferredMode: Mode,
+  executionMode: Mode,
+  endpointUrl: text,
+  actorKey: text,
+  recording: Type.Optional(Type.Boolean()),
+  recordingProfile: text,
+  recordingRetention: text,
+  secrets: Type.Optional(Type.Array(Type.String({ minLength: 1, maxLength: 256 }), { maxItems: 100 })),
+  cancelOn: Type.Optional(Type.Array(Type.Object({ event: text, match: text }), { maxItems: 50 })),
+  metadata: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
+  changeReason: Type.Optional(Type.String({ maxLength: 1024 })),
+});
+
+const Id = Type.String({ minLength: 1, maxLength: 400 });
+
+export const functionsOperations = (functions: Functions) => [
+  unary({
+    name: "functions.register",
+    action: "functions:register",
+    summary: "Registers a function, or a changed definition of it as its next version.",
+    input: Register,
+    rpc: rpc(
+      SvcService.method.registerFunction,
+      (m) => fromRegisterMessage(m) as RegisterInput & { triggers: []; secrets: []; cancelOn: [] },
+      ({ record, created }: { record: FunctionRecord; created: boolean }) => ({
+        function: toFunctionMessage(record),
+        created,
+      }),
+    ),
+    handle: (input, call) => functions.register(call.environmentId, input as RegisterInput, call.caller.id),
+  }),
+  unary({
+    name: "functions.get",
+    action: "functions:read",
+    summary: "One function, by id or slug.",
+    reads: true,
+    input: Type.Object({ id: Id }),
+    rpc: rpc(
+      SvcService.method.getFunction,
+      (m) => ({ id: m.id }),
+      (record: FunctionRecord) => toFunctionMessage(record),
+    ),
+    handle: (input, call) => functions.get(call.environmentId, input.id),
+  }),
+  unary({
+    name: "functions.list",
+    action: "functions:list",
+    summary: "Functions of the environment, newest first.",
+    reads: true,
+    input: Type.Object({
+      name: text,
+      status: text,
+      mode: text,
+      limit: whole,
+      offset: Type.Optional(Type.Integer({ minimum: 0, maximum: 1_000_000 })),
+      cursor: text,
+    }),
+    rpc: rpc(
+      SvcService.method.listFunctions,
+      (m) => {
+        const status = statusWord(m.status);
+        if (m.status !== 0 && !status) throw invalid("status", `${m.status} is no function status`);
+        return {
+          ...(m.name && { name: m.name }),
+          ...(status && { status }),
+          ...(m.mode && { mode: m.mode }),
+          limit: m.limit,
+          offset: m.offset,
+          ...(m.cursor && { cursor: m.cursor }),
+        };
+      },
+      (page: FunctionsPage) => ({
+        functions: page.functions.map(toFunctionMessage),
+        nextCursor: page.nextCursor ?? "",
+        totalCount: page.totalCount,
+      }),
+    ),
+    handle: (input, call) => functions.list(call.environmentId, input),
+  }),
+  unary({
+    name: "functions.setStatus",
+    action: "functions:register",
+    summary: "Pauses, resumes or archives a function.",
+    input: Type.Object({
+      id: Id,
+      status: Type.Union([Type.Literal("active"), Type.Literal("paused"), Type.Literal("archived")]),
+    }),
+    rpc: rpc(
+      SvcService.method.updateFunctionStatus,
+      (m) => {
+        const status = statusWord(m.status);
+        if (!status) throw invalid("status", "must be active, paused or archived");
+        return { id: m.id, status };
+      },
+      (record: FunctionRecord) => toFunctionMessage(record),
+    ),
+    handle: (input, call) => functions.setStatus(call.environmentId, input.id, input.status),
+  }),
+  unary({
+    name: "functions.delete",
+    action: "functions:register",
+    summary: "Deletes a function; queued runs are cancelled, begun ones finish.",
+    input: Type.Object({ id: Id }),
+    rpc: rpc(
+      SvcService.method.deleteFunction,
+      (m) => ({ id: m.id }),
+      () => ({}),
+    ),
+    async handle(input, call) {
+      await functions.delete(call.environmentId, input.id);
+    },
+  }),
+];

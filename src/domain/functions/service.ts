@@ -1,0 +1,210 @@
+import type { Clock } from "../../kit/clock.ts";
+import { Fault, invalid, missing } from "../../kit/fault.ts";
+import { definitionsKeptMax } from "../../kit/limits.ts";
+import { pageSize, readCursor, writeCursor } from "../../kit/page.ts";
+import { type Session, type Store, StoreError } from "../../store/store.ts";
+import type { FunctionDefinition, FunctionRecord, FunctionStatus } from "./definition.ts";
+import * as rows from "./rows.ts";
+import { definitionOf, parseStatus, type RegisterInput, requireMove, sameDefinition } from "./rules.ts";
+
+export interface ListFunctionsInput {
+  /** Substring of name or id. */
+  name?: string;
+  status?: string;
+  mode?: string;
+  limit?: number;
+  offset?: number;
+  cursor?: string;
+}
+
+export interface FunctionsPage {
+  functions: FunctionRecord[];
+  nextCursor: string | undefined;
+  totalCount: number;
+}
+
+export interface Functions {
+  /**
+   * Creates or updates; only a changed definition (metadata included) gets a new version. A paused function stays paused,
+   * an archived one becomes active again.
+   */
+  register(
+    environmentId: string,
+    input: RegisterInput,
+    actorId: string,
+  ): Promise<{ record: FunctionRecord; created: boolean }>;
+  /** By id, else by slug. */
+  get(environmentId: string, idOrSlug: string): Promise<FunctionRecord>;
+  list(environmentId: string, input: ListFunctionsInput): Promise<FunctionsPage>;
+  setStatus(environmentId: string, id: string, status: FunctionStatus): Promise<FunctionRecord>;
+  /** Queued runs are cancelled with cause `function_deleted`; begun ones finish on the definition they are pinned to. */
+  delete(environmentId: string, id: string): Promise<void>;
+  /** The definition a run is pinned to. */
+  definitionAt(environmentId: string, functionId: string, version: number): Promise<FunctionDefinition>;
+}
+
+export interface FunctionsDeps {
+  store: Store;
+  clock: Clock;
+  cancelQueued: (
+    session: Session,
+    target: { environmentId: string; functionId: string; cause: string },
+  ) => Promise<number>;
+}
+
+export function openFunctions({ store, clock, cancelQueued }: FunctionsDeps): Functions {
+  const pinned = new Map<string, FunctionDefinition>();
+
+  /** Every change of a function ends here, under the head's lock, last of all locks. */
+  async function announceChange(session: Session, environmentId: string): Promise<void> {
+    if (!(await rows.raiseDefinitions(session, environmentId))) throw missing("environment", environmentId);
+  }
+
+  async function hold(session: Session, environmentId: string, idOrSlug: string): Promise<FunctionRecord> {
+    const record = await rows.getFunction(session, environmentId, idOrSlug, session.seams.holdRow);
+    if (!record) throw missing("function", idOrSlug);
+    return record;
+  }
+
+  /** A slug that was asked for must be free; one that was made from the name gets a number. */
+  async function placeSlug(
+    session: Session,
+    environmentId: string,
+    definition: FunctionDefinition,
+    asked: boolean,
+  ): Promise<FunctionDefinition> {
+    for (let number = 1; ; number++) {
+      const slug = number === 1 ? definition.slug : `${definition.slug}-${number}`;
+      const owner = await rows.getBySlug(session, environmentId, slug);
+      if (!owner || owner.definition.id === definition.id) return { ...definition, slug };
+      if (asked)
+        throw new Fault("already_exists", `slug: "${slug}" belongs to function ${owner.definition.id}`, {
+          field: "slug",
+        });
+    }
+  }
+
+  return {
+    async register(environmentId, input, actorId) {
+      const wanted = definitionOf(input);
+      const now = clock.now();
+      return againWhenTaken(() =>
+        store.write(async (session) => {
+          const before = await rows.getFunction(session, environmentId, wanted.id, session.seams.holdRow);
+          const keepsSlug = before !== undefined && !input.slug;
+          const definition = keepsSlug
+            ? { ...wanted, slug: before.definition.slug }
+            : await placeSlug(session, environmentId, wanted, Boolean(input.slug));
+          const status = before === undefined || before.status === "archived" ? "active" : before.status;
+          const same = before !== undefined && sameDefinition(before.definition, definition);
+          if (same && before.status === status) return { record: before, created: false };
+          const version = same
+            ? before.version
+            : (before?.version ?? (await rows.lastVersion(session, environmentId, definition.id))) + 1;
+          const record: FunctionRecord = {
+            environmentId,
+            definition,
+            status,
+            version,
+            createdAt: before?.createdAt ?? now,
+            updatedAt: now,
+          };
+          await rows.putFunction(session, record);
+          if (!same) await rows.putVersion(session, record, actorId);
+          await announceChange(session, environmentId);
+          return { record, created: before === undefined };
+        }),
+      );
+    },
+
+    async get(environmentId, idOrSlug) {
+      const record =
+        (await rows.getFunction(store, environmentId, idOrSlug)) ??
+        (await rows.getBySlug(store, environmentId, idOrSlug));
+      if (!record) throw missing("function", idOrSlug);
+      return record;
+    },
+
+    async list(environmentId, input) {
+      if (input.cursor !== undefined && (input.offset ?? 0) > 0)
+        throw invalid("cursor", "cannot be combined with offset");
+      const filter = readFilter(environmentId, input);
+      const limit = pageSize(input.limit);
+      const after = input.cursor === undefined ? undefined : readCursor("cursor", input.cursor);
+      const [found, totalCount] = await Promise.all([
+        rows.listFunctions(store, filter, {
+          ...(after && { after }),
+          limit: limit + 1,
+          offset: input.offset ?? 0,
+        }),
+        rows.countFunctions(store, filter),
+      ]);
+      const functions = found.slice(0, limit);
+      const last = functions.at(-1);
+      const nextCursor =
+        found.length > limit && last
+          ? writeCursor({ at: last.createdAt, id: last.definition.slug })
+          : undefined;
+      return { functions, nextCursor, totalCount };
+    },
+
+    setStatus(environmentId, id, status) {
+      const now = clock.now();
+      return store.write(async (session) => {
+        const before = await hold(session, environmentId, id);
+        if (before.status === status) return before;
+        requireMove(id, before.status, status);
+        const record = { ...before, status, updatedAt: now };
+        await rows.putFunction(session, record);
+        await announceChange(session, environmentId);
+        return record;
+      });
+    },
+
+    async delete(environmentId, id) {
+      await store.write(async (session) => {
+        await hold(session, environmentId, id);
+        await rows.deleteFunction(session, environmentId, id);
+        await cancelQueued(session, { environmentId, functionId: id, cause: "function_deleted" });
+        await announceChange(session, environmentId);
+      });
+    },
+
+    async definitionAt(environmentId, functionId, version) {
+      const key = `${environmentId}\n${functionId}\n${version}`;
+      const known = pinned.get(key);
+      if (known) return known;
+      const definition = await rows.readVersion(store, environmentId, functionId, version);
+      if (!definition)
+        throw new Error(`run pinned to version ${version} of ${functionId}, which was never recorded`);
+      if (pinned.size >= definitionsKeptMax) pinned.delete(pinned.keys().next().value!);
+      pinned.set(key, definition);
+      return definition;
+    },
+  };
+}
+
+/** Two first registrations at once: the one that comes second finds the other's row when it looks again. */
+async function againWhenTaken<T>(work: () => Promise<T>): Promise<T> {
+  for (let tries = 1; ; tries++) {
+    try {
+      return await work();
+    } catch (error) {
+      if (!(error instanceof StoreError && error.trouble === "unique") || tries === 3) throw error;
+    }
+  }
+}
+
+function readFilter(environmentId: string, input: ListFunctionsInput): rows.FunctionFilter {
+  const status = input.status ? parseStatus(input.status) : undefined;
+  if (input.status && !status)
+    throw invalid("status", `"${input.status.slice(0, 40)}" is no function status`);
+  const mode = input.mode?.toLowerCase().replace(/^execution_mode_/, "");
+  if (mode && mode !== "pull" && mode !== "push") throw invalid("mode", "must be pull or push");
+  return {
+    environmentId,
+    ...(input.name && { name: input.name }),
+    ...(status && { status }),
+    ...(mode && { mode: mode as "pull" | "push" }),
+  };
+}
