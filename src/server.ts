@@ -10,6 +10,7 @@ import { authenticator } from "./edge/authenticate.ts";
 import { listenEdge } from "./edge/http.ts";
 import type { Edge } from "./edge/perform.ts";
 import { services } from "./edge/services.ts";
+import { openEngine } from "./engine.ts";
 import { type SystemClock, systemClock } from "./kit/clock.ts";
 import { type Ids, systemIds } from "./kit/ids.ts";
 import { type Log, silentLog } from "./kit/log.ts";
@@ -119,7 +120,18 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     background({ name: "keys.used", everyMs: 5_000, tick: keys.writeUsed });
     closers.push(() => keys.writeUsed().catch((error) => log.warn("keys.used_lost", { error })));
 
-    const registry: Operation[] = [...(options.operations ?? [])];
+    const engine = openEngine({
+      config,
+      store,
+      clock,
+      ids,
+      log,
+      tellOthers: () => {},
+      wakeBy: (at) => loops.get("runs.wake")?.running.wakeIn(at - clock.now()),
+    });
+    for (const options of engine.loops) background(options);
+
+    const registry: Operation[] = [...engine.operations, ...(options.operations ?? [])];
     requireKnownActions(registry);
 
     // Loops.
@@ -141,6 +153,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       bodyBytesMax: config.requestBodyBytesMax,
     });
     closers.push(() => listening.stop(config.drainMs));
+    closers.push(async () => engine.drain());
 
     const { url, port } = listening;
     log.info("server.listening", { url, port, engine: store.engine, dev: config.dev });

@@ -12,6 +12,8 @@ export interface Loop {
   readonly name: string;
   /** Asks for a tick now; several asks during one tick make one more. */
   wake(): void;
+  /** Asks for a tick in `ms` at the latest. */
+  wakeIn(ms: number): void;
   /** When the last tick ended without an error; undefined before the first. */
   progressAt(): Instant | undefined;
   failures(): number;
@@ -34,12 +36,16 @@ export function loop(host: LoopHost, options: LoopOptions): Loop {
   let ticking: Promise<void> | undefined;
   let wanted = false;
   let cancelTimer: (() => void) | undefined;
+  /** Of `clock.elapsed()`: when the next tick is planned, and by when one was asked for during a tick. */
+  let plannedAt = Number.POSITIVE_INFINITY;
+  let wishedAt = Number.POSITIVE_INFINITY;
   let progressAt: Instant | undefined;
   let failures = 0;
   let failuresInRow = 0;
 
   const plan = (ms: number) => {
     cancelTimer?.();
+    plannedAt = host.clock.elapsed() + ms;
     cancelTimer = running ? host.clock.after(ms, run) : undefined;
   };
 
@@ -59,6 +65,8 @@ export function loop(host: LoopHost, options: LoopOptions): Loop {
     // A wake during a failing streak waits for the retry, or a dead dependency would make this a busy loop.
     const again = wanted && failuresInRow === 0;
     wanted = false;
+    if (failuresInRow === 0) pauseMs = Math.min(pauseMs, Math.max(0, wishedAt - host.clock.elapsed()));
+    wishedAt = Number.POSITIVE_INFINITY;
     if (running) again ? run() : plan(pauseMs);
   };
 
@@ -78,6 +86,12 @@ export function loop(host: LoopHost, options: LoopOptions): Loop {
     wake() {
       if (failuresInRow > 0) return;
       run();
+    },
+    wakeIn(ms) {
+      if (failuresInRow > 0) return;
+      const at = host.clock.elapsed() + Math.max(0, ms);
+      if (ticking) wishedAt = Math.min(wishedAt, at);
+      else if (running && at < plannedAt) plan(ms);
     },
     progressAt: () => progressAt,
     failures: () => failures,

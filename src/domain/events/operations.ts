@@ -219,7 +219,13 @@ export const eventsOperations = (events: Events, log: EventLog) => [
   }),
 ];
 
-const fromItem = (item: unknown): unknown =>
-  typeof item === "object" && item !== null && !Array.isArray(item)
-    ? fromBody(item as Record<string, unknown>)
-    : item;
+/** Names of a batch's items come in either case too; the names of the outer message were put right before. */
+function fromItem(item: unknown): unknown {
+  if (typeof item !== "object" || item === null || Array.isArray(item)) return item;
+  const { idempotency_key, data_value, ...rest } = item as Record<string, unknown>;
+  return fromBody({
+    ...(idempotency_key !== undefined && { idempotencyKey: idempotency_key }),
+    ...(data_value !== undefined && { dataValue: data_value }),
+    ...rest,
+  });
+}

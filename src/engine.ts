@@ -1,0 +1,97 @@
+import { eventsOperations } from "./domain/events/operations.ts";
+import { type Events, openEvents } from "./domain/events/service.ts";
+import { openDefinitions } from "./domain/functions/definitions.ts";
+import { functionsOperations } from "./domain/functions/operations.ts";
+import { type Functions, openFunctions } from "./domain/functions/service.ts";
+import { openEventLog } from "./domain/log/service.ts";
+import { runsOperations } from "./domain/runs/operations.ts";
+import { openRuns, type Runs } from "./domain/runs/service.ts";
+import type { Lane } from "./domain/runs/wake.ts";
+import { openDispatcher } from "./domain/workers/dispatcher.ts";
+import { workersOperations } from "./domain/workers/operations.ts";
+import { openWorkers, type Workers } from "./domain/workers/service.ts";
+import type { Clock, Instant } from "./kit/clock.ts";
+import type { Ids } from "./kit/ids.ts";
+import type { Log } from "./kit/log.ts";
+import type { LoopOptions } from "./kit/loop.ts";
+import type { Operation } from "./kit/operation.ts";
+import type { Config } from "./settings.ts";
+import type { Store } from "./store/store.ts";
+
+export interface Engine {
+  functions: Functions;
+  runs: Runs;
+  workers: Workers;
+  events: Events;
+  operations: readonly Operation[];
+  loops: readonly LoopOptions[];
+  /** Lanes that another node says have got work. */
+  queuedElsewhere(lanes: readonly Lane[]): void;
+  /** Held polls are answered; no more work is handed out. */
+  drain(): void;
+}
+
+export interface EngineDeps {
+  config: Pick<Config, "leaseMs" | "pollHoldMs" | "capacityAdmission">;
+  store: Store;
+  clock: Clock;
+  ids: Ids;
+  log: Log;
+  /** Tells the other nodes about lanes that have got work. */
+  tellOthers: (lanes: readonly Lane[]) => void;
+  /** Asks the wake loop to look by then. */
+  wakeBy: (at: Instant) => void;
+}
+
+/** What turns events into finished runs, put together: functions, runs, workers, events, low to high. */
+export function openEngine(deps: EngineDeps): Engine {
+  const { config, store, clock, ids, log } = deps;
+  const onQueued = (lanes: readonly Lane[]) => {
+    dispatcher.queued(lanes);
+    deps.tellOthers(lanes);
+  };
+  const runs = openRuns({
+    store,
+    clock,
+    definitionOf: (environmentId, functionId, version) =>
+      functions.definitionAt(environmentId, functionId, version),
+    onQueued,
+    onWakePlanned: deps.wakeBy,
+  });
+  const functions = openFunctions({ store, clock, cancelQueued: runs.cancelQueued });
+  const { leaseMs } = config;
+  const dispatcher = openDispatcher({ runs, clock, ids, log, leaseMs });
+  const workers = openWorkers({
+    store,
+    clock,
+    dispatcher,
+    runs,
+    leaseMs,
+    holdMs: config.pollHoldMs,
+    admission: config.capacityAdmission,
+  });
+  const definitions = openDefinitions(store);
+  const events = openEvents({ store, clock, ids, definitions, dispatcher, onQueued });
+  const eventLog = openEventLog(store);
+
+  return {
+    functions,
+    runs,
+    workers,
+    events,
+    operations: [
+      ...eventsOperations(events, eventLog),
+      ...functionsOperations(functions),
+      ...runsOperations(runs),
+      ...workersOperations(workers),
+    ],
+    loops: [
+      { name: "runs.wake", everyMs: 1_000, tick: runs.wakeOnce },
+      { name: "workers.dispatch", everyMs: 1_000, tick: dispatcher.lookOnce },
+      { name: "workers.tend", everyMs: 5_000, tick: workers.tendOnce },
+      { name: "events.keys", everyMs: 10 * 60_000, tick: events.purgeOnce },
+    ],
+    queuedElsewhere: dispatcher.queued,
+    drain: dispatcher.drain,
+  };
+}
