@@ -4,6 +4,7 @@ import { importsOf, type Source } from "./tidy-source.ts";
 type Room =
   | "main"
   | "server"
+  | "engine"
   | "settings"
   | "kit"
   | "store"
@@ -43,6 +44,8 @@ const domainBelow: Partial<Record<Room, When>> = {
 const arrows: Record<Room, Partial<Record<Room, When>> | "all"> = {
   main: { settings: "yes", server: "yes", kit: "yes", cli: "yes" },
   server: "all",
+  // The part of the composition root that puts the engine together.
+  engine: "all",
   settings: { settings: "yes", kit: "yes" },
   kit: { kit: "yes" },
   "store port": { kit: "yes", store: "type" },
@@ -107,8 +110,14 @@ export function roomOf(path: string): Room | undefined {
     return rest.length > 1 ? "part" : undefined;
   }
   if (rest.length > 0) return topRooms.find((room) => room === folder);
-  return (["main", "server", "settings"] as const).find((room) => folder === `${room}.ts`);
+  return (["main", "server", "engine", "settings"] as const).find((room) => folder === `${room}.ts`);
 }
+
+/**
+ * Where one statement spans two capabilities: an event and the runs it starts are written by one flush (src/README.md),
+ * so the flush takes the insert fragments of runs.
+ */
+const exceptions = new Set(["src/domain/events/flush.ts -> src/domain/runs/create.ts"]);
 
 const capabilityOf = (path: string) => path.match(/^src\/domain\/([^/]+)\//)?.[1];
 
@@ -123,7 +132,7 @@ export function arrowBreaches(sources: Source[]): string[] {
     const allowed = arrows[room];
     if (allowed === "all") continue;
     for (const one of importsOf(source)) {
-      if (!one.ours) continue;
+      if (!one.ours || exceptions.has(`${source.path} -> ${one.target}`)) continue;
       const target = roomOf(one.target);
       const when = target && allowed[target];
       const own = capabilityOf(source.path) === capabilityOf(one.target);

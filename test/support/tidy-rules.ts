@@ -22,7 +22,7 @@ const within = (...prefixes: string[]) => {
 
 /** Packages that one place alone may know. */
 const drivers: { about: string; package: RegExp; places: RegExp }[] = [
-  { about: "PostgreSQL's driver", package: /^postgres$/, places: /^src\/store\/postgres\.ts$/ },
+  { about: "PostgreSQL's driver", package: /^postgres$/, places: /^src\/store\/postgres[\w-]*\.ts$/ },
   {
     about: "a SQLite driver",
     package: /^(libsql|@libsql\/.*|bun:sqlite|node:sqlite)$/,

@@ -9,8 +9,7 @@ import { invalid } from "../../kit/fault.ts";
 import { triggerBatchMax } from "../../kit/limits.ts";
 import { type Call, rpc, unary } from "../../kit/operation.ts";
 import { withNumbers } from "../../kit/wkt.ts";
-import type { LoggedEvent } from "../log/rows.ts";
-import type { EventLog } from "../log/service.ts";
+import type { EventLog, LoggedEvent } from "../log/service.ts";
 import { draftOf, type EmitInput } from "./rules.ts";
 import type { Emitted, Events } from "./service.ts";
 

@@ -15,7 +15,6 @@ import type { Definitions, DefinitionsCache } from "../functions/definition.ts";
 import type { NewRun } from "../runs/run.ts";
 import type { Lane } from "../runs/wake.ts";
 import type { Dispatcher, Reservation } from "../workers/dispatcher.ts";
-import { type Job, jobIdOf } from "../workers/job.ts";
 import { emitFlush, type Logged, type NewEvent, staleDefinitions } from "./flush.ts";
 import { newRun, startedBy } from "./matching.ts";
 import { findKeys, purgeKeys } from "./rows.ts";
@@ -151,7 +150,7 @@ export function openEvents(deps: EventsDeps): Events {
             environmentId: run.environmentId,
             functionId: run.functionId,
           });
-        if (place && row) place.deliver(bornJob(event, run, place, row.at));
+        if (place && row) place.deliver(run, { ...event, at: row.at });
         if (place && !row) place.drop();
       }
       event.kept.clear();
@@ -235,31 +234,4 @@ function splitByEnvironment(error: unknown, units: readonly Unit[]): Unit[][] | 
     else groups.set(unit.origin.environmentId, [unit]);
   }
   return groups.size > 1 ? [...groups.values()] : undefined;
-}
-
-function bornJob(event: NewEvent, run: NewRun, place: Reservation, at: Instant): Job {
-  return {
-    jobId: jobIdOf(run.id, 1),
-    runId: run.id,
-    functionId: run.functionId,
-    environmentId: run.environmentId,
-    attempt: 1,
-    maxAttempts: run.maxAttempts,
-    stepSequenceBase: 0,
-    actorId: run.actorId,
-    executionSeq: 1,
-    leaseToken: place.token,
-    leaseExpiresAt: place.lease.expiresAt,
-    event: {
-      id: event.id,
-      name: event.name,
-      version: event.version,
-      data: event.data,
-      metadata: event.metadata,
-      source: event.source,
-      at,
-      idempotencyKey: event.idempotencyKey,
-    },
-    completedSteps: [],
-  };
 }

@@ -22,10 +22,20 @@ export async function getFunction(
   reader: Reader,
   environmentId: string,
   id: string,
-  hold: Sql = sql.empty,
 ): Promise<FunctionRecord | undefined> {
   const row = await reader.one<FunctionRow>(sql`SELECT ${columns} FROM functions
-    WHERE environment_id = ${environmentId} AND id = ${id} ${hold}`);
+    WHERE environment_id = ${environmentId} AND id = ${id}`);
+  return row && toRecord(row);
+}
+
+/** The same, locked for the rest of the transaction. */
+export async function holdFunction(
+  session: Session,
+  environmentId: string,
+  id: string,
+): Promise<FunctionRecord | undefined> {
+  const row = await session.one<FunctionRow>(sql`SELECT ${columns} FROM functions
+    WHERE environment_id = ${environmentId} AND id = ${id} ORDER BY id ${session.seams.holdRow}`);
   return row && toRecord(row);
 }
 

@@ -60,9 +60,9 @@ export function openFunctions({ store, clock, cancelQueued }: FunctionsDeps): Fu
     if (!(await rows.raiseDefinitions(session, environmentId))) throw missing("environment", environmentId);
   }
 
-  async function hold(session: Session, environmentId: string, idOrSlug: string): Promise<FunctionRecord> {
-    const record = await rows.getFunction(session, environmentId, idOrSlug, session.seams.holdRow);
-    if (!record) throw missing("function", idOrSlug);
+  async function hold(session: Session, environmentId: string, id: string): Promise<FunctionRecord> {
+    const record = await rows.holdFunction(session, environmentId, id);
+    if (!record) throw missing("function", id);
     return record;
   }
 
@@ -90,7 +90,7 @@ export function openFunctions({ store, clock, cancelQueued }: FunctionsDeps): Fu
       const now = clock.now();
       return againWhenTaken(() =>
         store.write(async (session) => {
-          const before = await rows.getFunction(session, environmentId, wanted.id, session.seams.holdRow);
+          const before = await rows.holdFunction(session, environmentId, wanted.id);
           const keepsSlug = before !== undefined && !input.slug;
           const definition = keepsSlug
             ? { ...wanted, slug: before.definition.slug }

@@ -5,6 +5,8 @@ import { type Cursor, pageSize, readCursor, writeCursor } from "../../kit/page.t
 import type { Store } from "../../store/store.ts";
 import * as rows from "./rows.ts";
 
+export type { LoggedEvent } from "./rows.ts";
+
 /** Query of `GET /events`, as sent. */
 export interface ListEventsQuery {
   name?: string;

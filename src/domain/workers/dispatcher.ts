@@ -3,9 +3,9 @@ import type { Ids } from "../../kit/ids.ts";
 import { pollJobsMax } from "../../kit/limits.ts";
 import type { Log } from "../../kit/log.ts";
 import type { ClaimedRow, LaneDemand } from "../runs/claim.ts";
-import type { NewLease } from "../runs/run.ts";
+import type { NewLease, NewRun } from "../runs/run.ts";
 import type { Runs } from "../runs/service.ts";
-import { type Job, jobOfClaim, leaseHashOf, newLeaseToken } from "./job.ts";
+import { type Job, type JobEvent, jobOfBirth, jobOfClaim, leaseHashOf, newLeaseToken } from "./job.ts";
 
 /** A worker that asks this node for jobs. */
 export interface Asking {
@@ -23,9 +23,8 @@ export interface Asking {
 /** A place at a waiting worker, kept for a run that is about to be created. */
 export interface Reservation {
   lease: NewLease;
-  token: string;
-  /** The run is committed: hand it over. */
-  deliver(job: Job): void;
+  /** The run is committed: hand it over with the event it was born of. */
+  deliver(run: NewRun, event: JobEvent): void;
   /** It never came to be. */
   drop(): void;
 }
@@ -281,11 +280,11 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
           waiter.pending--;
           finish(waiter, false);
         };
+        const expiresAt = clock.now() + leaseMs;
         return {
-          lease: { hash, workerId: waiter.workerId, expiresAt: clock.now() + leaseMs },
-          token,
-          deliver: (job) => {
-            waiter.jobs.push(job);
+          lease: { hash, workerId: waiter.workerId, expiresAt },
+          deliver: (run, event) => {
+            waiter.jobs.push(jobOfBirth(run, { token, expiresAt }, event));
             // Births of one flush are delivered in one go: the answer leaves after the last of them.
             queueMicrotask(end);
           },

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { parseRfc3339, rfc3339 } from "../../kit/clock.ts";
 import type { Ids } from "../../kit/ids.ts";
 import type { ClaimedRow } from "../runs/claim.ts";
-import type { CompletedStep } from "../runs/run.ts";
+import type { CompletedStep, NewRun } from "../runs/run.ts";
 
 /** What a worker is handed, in the wire form of contract.md 1.7. Payloads stay JSON text until they are sent. */
 export interface Job {
@@ -17,18 +17,20 @@ export interface Job {
   executionSeq: number;
   leaseToken: string;
   leaseExpiresAt: number;
-  event: {
-    id: string;
-    name: string;
-    version: number;
-    /** JSON texts. */
-    data: string;
-    metadata: string | null;
-    source: string;
-    at: number;
-    idempotencyKey: string | null;
-  };
+  event: JobEvent;
   completedSteps: readonly CompletedStep[];
+}
+
+export interface JobEvent {
+  id: string;
+  name: string;
+  version: number;
+  /** JSON texts. */
+  data: string;
+  metadata: string | null;
+  source: string;
+  at: number;
+  idempotencyKey: string | null;
 }
 
 /** One execution of a run: `job_{run}_{fence}`, so that a report finds its run by the job's id alone. */
@@ -85,6 +87,27 @@ export function jobOfClaim(
     completedSteps: steps,
   };
 }
+
+/** The first execution of a run that was born claimed. */
+export const jobOfBirth = (
+  run: NewRun,
+  lease: { token: string; expiresAt: number },
+  event: JobEvent,
+): Job => ({
+  jobId: jobIdOf(run.id, 1),
+  runId: run.id,
+  functionId: run.functionId,
+  environmentId: run.environmentId,
+  attempt: 1,
+  maxAttempts: run.maxAttempts,
+  stepSequenceBase: 0,
+  actorId: run.actorId,
+  executionSeq: 1,
+  leaseToken: lease.token,
+  leaseExpiresAt: lease.expiresAt,
+  event,
+  completedSteps: [],
+});
 
 /**
  * The assignment as JSON text. Event data and step outputs are stored as JSON text and are spliced in as they are: parsing
