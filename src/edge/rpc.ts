@@ -125,7 +125,7 @@ function choose(surface: Surface, own: Handler | undefined, connect: ConnectHand
 }
 
 function unimplemented(surface: Surface, method: DescMethod): Handler {
-  const fault = new Fault("unimplemented", `${method.parent.typeName}/${method.name} is not implemented`);
+  const fault = new Fault("unimplemented", `${method.parent.typeName}/${method.name} is not offered by this server`);
   return async (request) =>
     connectFault(fault, {
       ...surface.headers(request),
