@@ -65,6 +65,9 @@ interface Prepared extends NewEvent {
 /** Functions may change while a flush is prepared; more often than this in a row something is wrong. */
 const staleTriesMax = 10;
 
+/** So many characters of data weigh as much as one small event: a flush stays small in bytes too. */
+const weightChars = 16_384;
+
 export function openEvents(deps: EventsDeps): Events {
   const { store, clock, ids, definitions, dispatcher, onQueued } = deps;
 
@@ -194,11 +197,12 @@ export function openEvents(deps: EventsDeps): Events {
     name: "events.emit",
     lanes: combineLanes,
     laneOf: (unit) => laneOfEnvironment(unit.origin.environmentId),
-    weigh: (unit) => unit.drafts.length,
+    weigh: (unit) => unit.drafts.reduce((sum, draft) => sum + 1 + draft.data.length / weightChars, 0),
     itemsMax: flushItemsMax,
     waitingMax: combineWaitingMax,
     flush,
-    retrySplit: splitByEnvironment,
+    retrySplit: (error, units) =>
+      error instanceof Fault ? units.map((unit) => [unit]) : splitByEnvironment(error, units),
   });
 
   return {

@@ -24,6 +24,15 @@ type Item = { report: RunReport } | { release: Fence & { environmentId: string }
 
 const fenceOf = (item: Item) => ("report" in item ? item.report : item.release);
 
+/** So many characters of output weigh as much as one small report: a flush stays small in bytes too. */
+const weightChars = 16_384;
+
+const sizeOf = ({ outcome, steps }: RunReport): number =>
+  steps.reduce(
+    (sum, step) => sum + (step.output?.length ?? 0),
+    outcome.kind === "completed" ? outcome.output.length : 0,
+  );
+
 /** Brings reports of all workers together into flushes; a failed attempt's retry policy is looked up before. */
 export function openReports(deps: ReportsDeps) {
   const { store, clock, onWakePlanned } = deps;
@@ -86,7 +95,10 @@ export function openReports(deps: ReportsDeps) {
     keyOf: (item) => fenceOf(item).runId,
     itemsMax: flushItemsMax,
     waitingMax: combineWaitingMax,
+    weigh: (item) => ("report" in item ? 1 + sizeOf(item.report) / weightChars : 1),
     flush,
+    // A value the store refuses must cost its own report only.
+    retrySplit: (error, items) => (error instanceof Fault ? items.map((item) => [item]) : undefined),
   });
 
   return {

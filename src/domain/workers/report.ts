@@ -19,6 +19,10 @@ const ErrorShape = Type.Object(
   lenient,
 );
 
+/** Steps in one run at most, counted by the worker; every number of a report fits the column it goes to. */
+const countMax = 10_000_000;
+const int32Max = 2 ** 31 - 1;
+
 const StepShape = Type.Object(
   {
     id: Type.String({ minLength: 1, maxLength: 1024 }),
@@ -47,7 +51,7 @@ const YieldShape = Type.Object(
 
 /** The two halves of the fence, as every assignment carries them; that they are there is checked by `readFence`. */
 const fenceFields = {
-  execution_seq: Type.Optional(Type.Integer()),
+  execution_seq: Type.Optional(Type.Integer({ minimum: 0, maximum: int32Max })),
   lease_token: Type.Optional(Type.String()),
 };
 
@@ -63,7 +67,7 @@ export const reportFields = {
   output: Type.Optional(Type.Unknown()),
   error: Type.Optional(Type.Union([ErrorShape, Type.Null()])),
   steps: Type.Optional(Type.Union([Type.Array(StepShape), Type.Null()])),
-  step_offset: Type.Optional(Type.Integer()),
+  step_offset: Type.Optional(Type.Integer({ maximum: countMax })),
   yield: Type.Optional(Type.Union([YieldShape, Type.Null()])),
 };
 
@@ -126,16 +130,17 @@ function readSteps(given: NonNullable<Report["steps"]>): ReportedStep[] {
   const byId = new Map<string, ReportedStep>();
   for (const [at, step] of given.entries()) {
     byId.set(step.id, {
-      stepId: step.id,
-      name: step.name,
+      stepId: plainText(`steps[${at}].id`, step.id),
+      name: plainText(`steps[${at}].name`, step.name),
       type: step.type,
       status: step.status,
       output: step.status === "completed" ? jsonText(`steps[${at}].output`, step.output) : null,
       error: step.error ? readError(step.error) : null,
       startedAt: workerInstant(step.started_at),
       endedAt: workerInstant(step.ended_at),
-      durationMs: step.duration_ms === undefined ? null : Math.max(0, Math.round(step.duration_ms)),
-      compensationFor: step.compensation_for ?? null,
+      durationMs:
+        step.duration_ms === undefined ? null : Math.min(int32Max, Math.max(0, Math.round(step.duration_ms))),
+      compensationFor: plainText(`steps[${at}].compensation_for`, step.compensation_for ?? "") || null,
     });
   }
   return [...byId.values()];
@@ -156,13 +161,9 @@ function readSleep(report: Report, now: number): ReportOutcome {
   const until = asked.until === undefined ? undefined : parseRfc3339(asked.until);
   if (until === undefined) throw invalid("yield.until", "must be an RFC 3339 timestamp");
   if (until - now > sleepMsMax) throw invalid("yield.until", `at most ${sleepMsMax} ms from now`);
-  return {
-    kind: "sleep",
-    stepId: asked.step_id,
-    name: asked.step_name ?? nameOfStepId(asked.step_id),
-    until,
-    at: now,
-  };
+  const stepId = plainText("yield.step_id", asked.step_id);
+  const name = plainText("yield.step_name", asked.step_name ?? nameOfStepId(stepId));
+  return { kind: "sleep", stepId, name, until, at: now };
 }
 
 /** `{run}:{name}:{n}` is the SDKs' form; workers leave the name out of a yield. */
@@ -170,6 +171,12 @@ function nameOfStepId(stepId: string): string {
   const parts = stepId.split(/(?<!\\):/);
   const name = parts.length >= 3 ? parts.at(-2)! : stepId;
   return name.replace(/\\(.)/g, "$1");
+}
+
+/** Postgres keeps no NUL in text; found out in the flush it would cost the neighbours theirs. */
+function plainText(field: string, text: string): string {
+  if (text.includes("\0")) throw invalid(field, "must not contain NUL");
+  return text;
 }
 
 function readError(error: Report["error"]): RunError {
