@@ -1,0 +1,116 @@
+import type { Clock } from "../kit/clock.ts";
+import { matchesPattern } from "../kit/pattern.ts";
+import { type Bus, BusError, type Unlisten } from "./bus.ts";
+
+interface Hub {
+  hints: Set<{ pattern: string; handler: (payload: Uint8Array, subject: string) => void }>;
+  answers: Set<{ pattern: string; handler: (payload: Uint8Array) => Promise<Uint8Array | string> }>;
+  nodes: Map<string, Record<string, unknown>>;
+}
+
+export interface LocalBusOptions {
+  clock: Clock;
+  nodeId: string;
+  facts?: () => Record<string, unknown>;
+  onError: (subject: string, error: unknown) => void;
+}
+
+const encoder = new TextEncoder();
+const bytesOf = (payload: Uint8Array | string) =>
+  typeof payload === "string" ? encoder.encode(payload) : payload;
+
+/** One process, any number of nodes in it: the bus of a standalone server, and of tests. */
+export function localHub(): (options: LocalBusOptions) => Bus {
+  const hub: Hub = { hints: new Set(), answers: new Set(), nodes: new Map() };
+  return (options) => join(hub, options);
+}
+
+function join(hub: Hub, { clock, nodeId, facts = () => ({}), onError }: LocalBusOptions): Bus {
+  const mine: Unlisten[] = [];
+  let open = true;
+  hub.nodes.set(nodeId, facts());
+
+  const listen = <T>(set: Set<T>, entry: T): Unlisten => {
+    set.add(entry);
+    const stop = () => void set.delete(entry);
+    mine.push(stop);
+    return stop;
+  };
+
+  const ask = async (handler: (payload: Uint8Array) => Promise<Uint8Array | string>, payload: Uint8Array) => {
+    try {
+      return bytesOf(await handler(payload));
+    } catch (error) {
+      throw new BusError("remote", error instanceof Error ? error.message : String(error));
+    }
+  };
+
+  const answering = (subject: string) =>
+    [...hub.answers].filter((entry) => matchesPattern(entry.pattern, subject));
+
+  return {
+    kind: "in-process",
+    hint(subject, payload) {
+      if (!open) return;
+      const bytes = bytesOf(payload);
+      for (const entry of [...hub.hints]) {
+        if (!matchesPattern(entry.pattern, subject)) continue;
+        // After the caller's own work, as over a network; in order, because microtasks are.
+        queueMicrotask(() => {
+          if (!hub.hints.has(entry)) return;
+          try {
+            entry.handler(bytes, subject);
+          } catch (error) {
+            onError(subject, error);
+          }
+        });
+      }
+    },
+    onHint: (pattern, handler) => listen(hub.hints, { pattern, handler }),
+    async request(subject, payload, timeoutMs) {
+      if (!open) throw new BusError("disconnected", "the bus is closed");
+      const [first] = answering(subject);
+      if (!first) throw new BusError("no_responders", `nobody answers ${subject}`);
+      let cancel = () => {};
+      const late = new Promise<never>((_, reject) => {
+        cancel = clock.after(timeoutMs, () => reject(new BusError("timeout", `no answer on ${subject}`)));
+      });
+      try {
+        return await Promise.race([ask(first.handler, bytesOf(payload)), late]);
+      } finally {
+        cancel();
+      }
+    },
+    async requestMany(subject, payload, { timeoutMs, repliesMax }) {
+      const replies: Uint8Array[] = [];
+      const asked = answering(subject).slice(0, repliesMax);
+      let cancel = () => {};
+      const late = new Promise<void>((resolve) => {
+        cancel = clock.after(timeoutMs, resolve);
+      });
+      const all = Promise.all(
+        asked.map((entry) =>
+          ask(entry.handler, bytesOf(payload)).then(
+            (reply) => void replies.push(reply),
+            (error: unknown) => onError(subject, error),
+          ),
+        ),
+      );
+      await Promise.race([all, late]);
+      cancel();
+      return [...replies];
+    },
+    onRequest: (pattern, handler) => listen(hub.answers, { pattern, handler }),
+    present: () =>
+      [...hub.nodes]
+        .map(([id, told]) => ({ nodeId: id, facts: id === nodeId ? facts() : told, heardAt: clock.now() }))
+        .sort((a, b) => (a.nodeId < b.nodeId ? -1 : 1)),
+    connected: () => open,
+    onConnection: () => () => {},
+    async close() {
+      open = false;
+      hub.nodes.delete(nodeId);
+      for (const stop of mine.splice(0)) stop();
+    },
+  };
+}

@@ -1,0 +1,249 @@
+import {
+  connect,
+  headers,
+  type Msg,
+  type MsgHdrs,
+  type NatsConnection,
+  NoRespondersError,
+  RequestError,
+  type Subscription,
+  TimeoutError,
+} from "@nats-io/transport-node";
+import type { Clock } from "../kit/clock.ts";
+import type { Log } from "../kit/log.ts";
+import { loop } from "../kit/loop.ts";
+import { type Bus, BusError, type Presence, type Unlisten } from "./bus.ts";
+
+export interface NatsBusOptions {
+  clock: Clock;
+  log: Log;
+  nodeId: string;
+  /** `nats://host:4222`, several separated by commas. */
+  url: string;
+  /** In front of every subject, so that several installations can share a server. */
+  prefix?: string;
+  /** Told to the other nodes with every sign of life. */
+  facts?: () => Record<string, unknown>;
+}
+
+const signEveryMs = 1_000;
+const forgottenMs = 5_000;
+const reconnectWaitMs = 250;
+/** Marks a reply as an error of the one who answers. */
+const errorHeader = "X-Svc-Bus-Error";
+
+interface Listener {
+  pattern: string;
+  deliver: (message: Msg) => void;
+  subscription?: Subscription;
+}
+
+const encoder = new TextEncoder();
+const bytesOf = (payload: Uint8Array | string) =>
+  typeof payload === "string" ? encoder.encode(payload) : payload;
+
+/**
+ * Core NATS. The server may be away when a node starts and may go away at any time: hints are dropped meanwhile (and
+ * counted), listeners come back with the connection.
+ */
+export function openNatsBus(options: NatsBusOptions): Bus & { dropped(): number } {
+  const { clock, log, nodeId, prefix = "svc." } = options;
+  const listeners = new Set<Listener>();
+  const watchers = new Set<(connected: boolean) => void>();
+  const heard = new Map<string, Presence>();
+  let connection: NatsConnection | undefined;
+  let connected = false;
+  let closing = false;
+  let dropped = 0;
+
+  const setConnected = (now: boolean) => {
+    if (connected === now) return;
+    connected = now;
+    log[now ? "info" : "warn"](now ? "bus.connected" : "bus.disconnected", {});
+    for (const watcher of watchers) watcher(now);
+  };
+
+  const attach = (listener: Listener) => {
+    if (!connection) return;
+    listener.subscription = connection.subscribe(prefix + listener.pattern, {
+      callback: (error, message) => {
+        if (error) log.warn("bus.message_failed", { error: String(error) });
+        else listener.deliver(message);
+      },
+    });
+  };
+
+  async function follow(current: NatsConnection): Promise<void> {
+    for await (const status of current.status()) {
+      if (status.type === "disconnect" || status.type === "staleConnection") setConnected(false);
+      if (status.type === "reconnect") setConnected(true);
+    }
+  }
+
+  async function open(): Promise<void> {
+    const made = await connect({
+      servers: options.url.split(",").map((one) => one.trim()),
+      name: nodeId,
+      // The library goes on for ever by itself, also when the server is away at the start.
+      waitOnFirstConnect: true,
+      maxReconnectAttempts: -1,
+      reconnectTimeWait: reconnectWaitMs,
+      pingInterval: 5_000,
+      maxPingOut: 2,
+    });
+    if (closing) return made.close();
+    connection = made;
+    for (const listener of listeners) attach(listener);
+    setConnected(true);
+    void follow(made);
+    signs.wake();
+  }
+
+  const hint = (subject: string, payload: Uint8Array | string) => {
+    if (!connection || !connected) {
+      dropped++;
+      return;
+    }
+    try {
+      connection.publish(prefix + subject, bytesOf(payload));
+    } catch (error) {
+      dropped++;
+      log.debug("bus.hint_dropped", { subject, error: String(error) });
+    }
+  };
+
+  const listen = (listener: Listener): Unlisten => {
+    listeners.add(listener);
+    attach(listener);
+    return () => {
+      listeners.delete(listener);
+      if (listener.subscription && !listener.subscription.isClosed()) listener.subscription.unsubscribe();
+    };
+  };
+
+  const signs = loop(
+    { clock, onError: (name, error) => log.warn("loop.failed", { loop: name, error: String(error) }) },
+    {
+      name: "bus.presence",
+      everyMs: signEveryMs,
+      async tick() {
+        if (connected) hint("presence", JSON.stringify({ nodeId, facts: options.facts?.() ?? {} }));
+        const before = clock.now() - forgottenMs;
+        for (const [id, presence] of heard) if (presence.heardAt < before) heard.delete(id);
+      },
+    },
+  );
+
+  listen({
+    pattern: "presence",
+    deliver(message) {
+      const { nodeId: id, facts } = message.json<{ nodeId: string; facts: Record<string, unknown> }>();
+      heard.set(id, { nodeId: id, facts, heardAt: clock.now() });
+    },
+  });
+  signs.start();
+  open().catch((error: unknown) => {
+    if (!closing) log.error("bus.unusable", { error: String(error) });
+  });
+
+  const requireConnection = (): NatsConnection => {
+    if (!connection || !connected) throw new BusError("disconnected", "the bus cannot be reached");
+    return connection;
+  };
+
+  return {
+    kind: "nats",
+    hint,
+    onHint: (pattern, handler) =>
+      listen({
+        pattern,
+        deliver(message) {
+          try {
+            handler(message.data, message.subject.slice(prefix.length));
+          } catch (error) {
+            log.warn("bus.handler_failed", { subject: message.subject, error: String(error) });
+          }
+        },
+      }),
+    async request(subject, payload, timeoutMs) {
+      const current = requireConnection();
+      let reply: Msg;
+      try {
+        reply = await current.request(prefix + subject, bytesOf(payload), { timeout: timeoutMs });
+      } catch (error) {
+        throw toBusError(subject, error);
+      }
+      const failed = reply.headers?.get(errorHeader);
+      if (failed) throw new BusError("remote", failed);
+      return reply.data;
+    },
+    async requestMany(subject, payload, { timeoutMs, repliesMax }) {
+      const current = requireConnection();
+      const replies: Uint8Array[] = [];
+      try {
+        const answers = await current.requestMany(prefix + subject, bytesOf(payload), {
+          strategy: "timer",
+          maxWait: timeoutMs,
+          maxMessages: repliesMax,
+        });
+        for await (const reply of answers) {
+          if (!reply.headers?.get(errorHeader)) replies.push(reply.data);
+          if (replies.length >= repliesMax) break;
+        }
+      } catch (error) {
+        const trouble = toBusError(subject, error);
+        if (trouble.trouble !== "no_responders") throw trouble;
+      }
+      return replies;
+    },
+    onRequest: (pattern, handler) =>
+      listen({
+        pattern,
+        deliver(message) {
+          handler(message.data).then(
+            (reply) => void message.respond(bytesOf(reply)),
+            (error: unknown) => void message.respond(undefined, { headers: errorHeaders(error) }),
+          );
+        },
+      }),
+    present: () => {
+      const all = new Map(heard).set(nodeId, {
+        nodeId,
+        facts: options.facts?.() ?? {},
+        heardAt: clock.now(),
+      });
+      return [...all.values()].sort((a, b) => (a.nodeId < b.nodeId ? -1 : 1));
+    },
+    connected: () => connected,
+    onConnection(handler) {
+      watchers.add(handler);
+      return () => void watchers.delete(handler);
+    },
+    dropped: () => dropped,
+    async close() {
+      closing = true;
+      await signs.stop();
+      listeners.clear();
+      await connection?.close();
+      setConnected(false);
+    },
+  };
+}
+
+function toBusError(subject: string, error: unknown): BusError {
+  if (error instanceof BusError) return error;
+  const cause =
+    error instanceof RequestError && error.isNoResponders() ? new NoRespondersError(subject) : error;
+  if (cause instanceof NoRespondersError) return new BusError("no_responders", `nobody answers ${subject}`);
+  if (cause instanceof TimeoutError) return new BusError("timeout", `no answer on ${subject}`);
+  return new BusError("disconnected", String(error));
+}
+
+function errorHeaders(error: unknown): MsgHdrs {
+  const made = headers();
+  made.set(
+    errorHeader,
+    (error instanceof Error ? error.message : String(error)).replace(/[\r\n]+/g, " ") || "failed",
+  );
+  return made;
+}

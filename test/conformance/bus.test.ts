@@ -1,0 +1,87 @@
+import { describe, expect, test } from "bun:test";
+import type { Bus } from "../../src/bus/bus.ts";
+import { localHub } from "../../src/bus/local.ts";
+import { openNatsBus } from "../../src/bus/nats.ts";
+import { systemClock } from "../../src/kit/clock.ts";
+import { silentLog } from "../../src/kit/log.ts";
+import { sharedNats, startNats } from "../support/nats.ts";
+import { freePort } from "../support/process.ts";
+import { until } from "../support/until.ts";
+import { busConformance } from "./bus.ts";
+
+const clock = systemClock();
+let installation = 0;
+
+const closeAll = async (buses: readonly Bus[]) => {
+  await Promise.all(buses.map((bus) => bus.close()));
+};
+
+busConformance("in-process", async () => {
+  const hub = localHub();
+  const buses: Bus[] = [];
+  return {
+    async open(count) {
+      for (let n = 1; n <= count; n++) buses.push(hub({ clock, nodeId: `n${n}`, onError: () => {} }));
+      return buses;
+    },
+    close: () => closeAll(buses),
+  };
+});
+
+busConformance("core NATS", async () => {
+  const { url } = await sharedNats();
+  const prefix = `test${process.pid}-${++installation}.`;
+  const buses: Bus[] = [];
+  return {
+    async open(count) {
+      for (let n = 1; n <= count; n++)
+        buses.push(openNatsBus({ clock, log: silentLog, nodeId: `n${n}`, url, prefix }));
+      await until(() => buses.every((bus) => bus.connected()), {
+        deadlineMs: 5_000,
+        everyMs: 10,
+        about: "connections",
+      });
+      return buses;
+    },
+    close: () => closeAll(buses),
+  };
+});
+
+describe("bus: core NATS that comes and goes", () => {
+  const pair = (url: string) =>
+    [1, 2].map((n) => openNatsBus({ clock, log: silentLog, nodeId: `n${n}`, url }));
+
+  test("starts without a server, connects when it comes, and comes back after it was killed", async () => {
+    const port = await freePort();
+    const [a, b] = pair(`nats://127.0.0.1:${port}`);
+    const got: string[] = [];
+    const changes: boolean[] = [];
+    b!.onHint("x", (payload) => got.push(new TextDecoder().decode(payload)));
+    a!.onConnection((connected) => changes.push(connected));
+    a!.hint("x", "lost");
+    expect(a!.connected()).toBe(false);
+    expect(a!.dropped()).toBe(1);
+    const server = await startNats({ port });
+    try {
+      const reaches = (word: string) =>
+        until(
+          () => {
+            a!.hint("x", word);
+            return got.includes(word);
+          },
+          { deadlineMs: 10_000, everyMs: 20, about: `the hint "${word}"` },
+        );
+      await reaches("first");
+      await server.kill9();
+      await until(() => !a!.connected(), { deadlineMs: 10_000, everyMs: 20, about: "the loss to be seen" });
+      a!.hint("x", "dropped");
+      await server.restart();
+      await reaches("second");
+      expect(got).not.toContain("dropped");
+      expect(changes.slice(0, 3)).toEqual([true, false, true]);
+    } finally {
+      await closeAll([a!, b!]);
+      await server.stop();
+    }
+  });
+});

@@ -1,0 +1,144 @@
+import { describe, expect, test } from "bun:test";
+import { type Bus, BusError } from "../../src/bus/bus.ts";
+import { until } from "../support/until.ts";
+
+export interface BusCase {
+  /** Connected nodes of one bus, with ids `n1`, `n2`, … */
+  open(count: number): Promise<Bus[]>;
+  close(): Promise<void>;
+}
+
+const text = (payload: Uint8Array) => new TextDecoder().decode(payload);
+
+/** What every bus promises, whoever carries the messages. */
+export function busConformance(name: string, start: () => Promise<BusCase>): void {
+  const nodes = async (count: number, work: (...buses: Bus[]) => Promise<void>) => {
+    const one = await start();
+    try {
+      await work(...(await one.open(count)));
+    } finally {
+      await one.close();
+    }
+  };
+
+  /** A subscription needs a moment to reach the server: hint until it is heard. */
+  const hears = async (from: Bus, to: Bus) => {
+    let heard = false;
+    const stop = to.onHint("probe", () => {
+      heard = true;
+    });
+    await until(
+      () => {
+        from.hint("probe", "");
+        return heard;
+      },
+      { deadlineMs: 5_000, everyMs: 10, about: "a hint between two nodes" },
+    );
+    stop();
+  };
+
+  describe(`bus: ${name}`, () => {
+    test("a hint reaches every node that listens, the sender included", () =>
+      nodes(2, async (a, b) => {
+        await hears(a!, b!);
+        const got: string[] = [];
+        a!.onHint("dispatch", (payload) => got.push(`a ${text(payload)}`));
+        b!.onHint("dispatch", (payload) => got.push(`b ${text(payload)}`));
+        await hears(a!, b!);
+        a!.hint("dispatch", "lanes");
+        await until(() => got.length === 2, { deadlineMs: 5_000, everyMs: 5, about: "both nodes" });
+        expect(got.sort()).toEqual(["a lanes", "b lanes"]);
+      }));
+
+    test("hints of one sender arrive in order, and only where the pattern matches", () =>
+      nodes(2, async (a, b) => {
+        const got: string[] = [];
+        b!.onHint("log.*", (payload, subject) => got.push(`${subject}=${text(payload)}`));
+        const all: string[] = [];
+        b!.onHint("log.>", (_payload, subject) => all.push(subject));
+        await hears(a!, b!);
+        for (let n = 0; n < 50; n++) a!.hint("log.env", `${n}`);
+        a!.hint("log.env.deep", "no");
+        a!.hint("other", "no");
+        a!.hint("log.last", "end");
+        await until(() => got.at(-1) === "log.last=end", {
+          deadlineMs: 5_000,
+          everyMs: 5,
+          about: "the last hint",
+        });
+        expect(got).toEqual([...Array.from({ length: 50 }, (_, n) => `log.env=${n}`), "log.last=end"]);
+        expect(all.filter((subject) => subject === "log.env.deep")).toHaveLength(1);
+      }));
+
+    test("after unlistening nothing comes, and a handler that throws harms nobody", () =>
+      nodes(2, async (a, b) => {
+        const got: string[] = [];
+        const stop = b!.onHint("x", () => got.push("stopped"));
+        b!.onHint("x", () => {
+          throw new Error("mine");
+        });
+        b!.onHint("x", (payload) => got.push(text(payload)));
+        stop();
+        await hears(a!, b!);
+        a!.hint("x", "1");
+        await until(() => got.length > 0, { deadlineMs: 5_000, everyMs: 5, about: "the hint" });
+        expect(got).toEqual(["1"]);
+      }));
+
+    test("a request is answered by one node; an error there is an error here", () =>
+      nodes(2, async (a, b) => {
+        b!.onRequest("double", async (payload) => `${Number(text(payload)) * 2}`);
+        b!.onRequest("fails", async () => {
+          throw new Error("no such thing");
+        });
+        await hears(a!, b!);
+        expect(text(await a!.request("double", "21", 2_000))).toBe("42");
+        const failure = await a!.request("fails", "", 2_000).catch((error: unknown) => error);
+        expect(failure).toBeInstanceOf(BusError);
+        expect(failure).toMatchObject({ trouble: "remote", message: "no such thing" });
+      }));
+
+    test("nobody there is told at once, a late answer after the time", () =>
+      nodes(2, async (a, b) => {
+        await hears(a!, b!);
+        const nobody = await a!.request("nowhere", "", 10_000).catch((error: unknown) => error);
+        expect(nobody).toMatchObject({ trouble: "no_responders" });
+        b!.onRequest("slow", () => new Promise(() => {}));
+        await hears(a!, b!);
+        const late = await a!.request("slow", "", 100).catch((error: unknown) => error);
+        expect(late).toMatchObject({ trouble: "timeout" });
+      }));
+
+    test("all nodes are asked at once", () =>
+      nodes(3, async (a, b, c) => {
+        b!.onRequest("who", async () => "b");
+        c!.onRequest("who", async () => "c");
+        await hears(a!, b!);
+        await hears(a!, c!);
+        const replies = await a!.requestMany("who", "", { timeoutMs: 500, repliesMax: 10 });
+        expect(replies.map(text).sort()).toEqual(["b", "c"]);
+        expect(await a!.requestMany("nobody", "", { timeoutMs: 200, repliesMax: 10 })).toEqual([]);
+      }));
+
+    test("nodes know who is present", () =>
+      nodes(2, async (a, b) => {
+        await until(() => a!.present().length === 2 && b!.present().length === 2, {
+          deadlineMs: 5_000,
+          everyMs: 20,
+          about: "both nodes present",
+        });
+        expect(a!.present().map((one) => one.nodeId)).toEqual(["n1", "n2"]);
+        expect(a!.connected()).toBe(true);
+      }));
+
+    test("a closed bus refuses requests and drops hints", () =>
+      nodes(1, async (a) => {
+        await a!.close();
+        a!.hint("x", "1");
+        expect(await a!.request("x", "", 100).catch((error: unknown) => error)).toMatchObject({
+          trouble: "disconnected",
+        });
+        expect(a!.connected()).toBe(false);
+      }));
+  });
+}
