@@ -1,5 +1,8 @@
 import { roleIdOf } from "./access/actions.ts";
 import { gate, requireKnownActions } from "./access/gate.ts";
+import type { Bus } from "./bus/bus.ts";
+import { localHub } from "./bus/local.ts";
+import { openNatsBus } from "./bus/nats.ts";
 import { timeBase } from "./cluster/time-base.ts";
 import { type Bootstrapped, bootstrap, dashboardEmail } from "./domain/keys/bootstrap.ts";
 import { type Keys, keys as openKeys } from "./domain/keys/service.ts";
@@ -16,6 +19,7 @@ import { type Ids, systemIds } from "./kit/ids.ts";
 import { type Log, silentLog } from "./kit/log.ts";
 import { type Loop, type LoopOptions, loop } from "./kit/loop.ts";
 import type { Caller, Operation } from "./kit/operation.ts";
+import { version } from "./kit/version.ts";
 import { bootstrapKeyFileOf, type Config } from "./settings.ts";
 import { openStore } from "./store/open.ts";
 import { type Store, StoreError } from "./store/store.ts";
@@ -86,6 +90,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
   const ids = options.ids ?? systemIds(clock);
   const log = options.log ?? silentLog;
   const nodeId = config.nodeId ?? ids.next("node");
+  const startedAt = clock.now();
   const closers: (() => Promise<void>)[] = [];
   const close = async () => {
     const failures: unknown[] = [];
@@ -120,16 +125,35 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     background({ name: "keys.used", everyMs: 5_000, tick: keys.writeUsed });
     closers.push(() => keys.writeUsed().catch((error) => log.warn("keys.used_lost", { error })));
 
+    // Bus: the server may be away; nothing waits for it.
+    const facts = () => ({ version, startedAt });
+    const bus: Bus =
+      config.natsUrl === undefined
+        ? localHub()({
+            clock,
+            nodeId,
+            facts,
+            onError: (subject, error) => log.warn("bus.handler_failed", { subject, error }),
+          })
+        : openNatsBus({ clock, log, nodeId, url: config.natsUrl, facts });
+    closers.push(() => bus.close());
+
     const engine = openEngine({
       config,
       store,
       clock,
       ids,
       log,
-      tellOthers: () => {},
+      tellOthers: (lanes) => {
+        if (bus.kind === "nats") bus.hint("dispatch", JSON.stringify({ from: nodeId, lanes }));
+      },
       wakeBy: (at) => loops.get("runs.wake")?.running.wakeIn(at - clock.now()),
     });
     for (const options of engine.loops) background(options);
+    bus.onHint("dispatch", (payload) => {
+      const { from, lanes } = JSON.parse(new TextDecoder().decode(payload));
+      if (from !== nodeId) engine.queuedElsewhere(lanes);
+    });
 
     const registry: Operation[] = [...engine.operations, ...(options.operations ?? [])];
     requireKnownActions(registry);
