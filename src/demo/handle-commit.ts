@@ -17,8 +17,12 @@ export interface CommitResult {
 }
 
 // Each step takes about as long as asking another service would, so that a person can watch, and a kill can hit.
-const workMs = 25;
-const pause = () => new Promise((done) => setTimeout(done, workMs));
+const workMsMin = 10;
+const workMsSpread = 32;
+const pause = (hash: string) =>
+  new Promise((done) =>
+    setTimeout(done, workMsMin + (Number.parseInt(hash.slice(0, 4), 16) % workMsSpread || 0)),
+  );
 
 /** Three durable steps; whatever kills the worker between them, each is finished once. */
 export function commitFunction(files: { journal: string; results: string }): SvcFunction {
@@ -44,7 +48,7 @@ export function commitFunction(files: { journal: string; results: string }): Svc
         const output = await step.run(name, async () => {
           ran = true;
           note("start", run.id, name);
-          await pause();
+          await pause(commit.hash);
           return work();
         });
         if (ran) note("stored", run.id, name);
