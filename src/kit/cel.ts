@@ -1,18 +1,12 @@
-import { RE2JS } from "@bufbuild/re2";
-import { type ASTNode, Environment, serialize } from "@marcbachmann/cel-js";
+import { Environment } from "@marcbachmann/cel-js";
+import { CelError, registerBounds, rewrite, withinBudget } from "./cel-bounds.ts";
 import { expressionBytesMax } from "./limits.ts";
 
-/** The reason an expression was refused or failed; never holds the data it ran on. */
-export class CelError extends Error {
-  constructor(message: string) {
-    super(message);
-    this.name = "CelError";
-  }
-}
+export { CelError } from "./cel-bounds.ts";
 
 export interface CelProgram {
   readonly text: string;
-  /** Throws CelError when the expression does not apply to this data (a missing key, a wrong type). */
+  /** Throws CelError when the expression does not apply to this data (a missing key, a wrong type, too much to look at). */
   run(context: Record<string, unknown>): unknown;
 }
 
@@ -22,7 +16,7 @@ export interface CelOptions {
   result: "bool" | "any";
 }
 
-/** A bound on parsing; evaluation is bounded by these, by `macroDepthMax` and by the size of what it runs on. */
+/** What an expression may be; what it may do is bounded in cel-bounds.ts. */
 const limits = {
   maxAstNodes: 500,
   maxDepth: 32,
@@ -30,134 +24,120 @@ const limits = {
   maxMapEntries: 100,
   maxCallArguments: 8,
 };
-
-/** Nested macros cost the product of their lists: two deep is the most. */
-const macroDepthMax = 2;
-const macros = new Set(["all", "exists", "exists_one", "filter", "map"]);
+/** The same expression with its meters and all its parentheses. */
+const rewrittenLimits = { ...limits, maxAstNodes: 2_000, maxDepth: 1_000 };
 
 const programsMax = 2_000;
-const patternsMax = 500;
 
-const environments = new Map<string, Environment>();
-const programs = new Map<string, CelProgram>();
-const patterns = new Map<string, RE2JS>();
-
-function remember<V>(cache: Map<string, V>, max: number, key: string, value: V): V {
-  if (cache.size >= max) cache.delete(cache.keys().next().value as string);
-  cache.set(key, value);
-  return value;
+interface Environments {
+  /** What users write for. */
+  outer: Environment;
+  /** What runs: knows the meters. */
+  inner: Environment;
 }
+
+const environments = new Map<string, Environments>();
+const programs = new Map<string, CelProgram>();
 
 const arithmetic: Record<string, (left: number, right: number) => number> = {
   "+": (left, right) => left + right,
   "-": (left, right) => left - right,
   "*": (left, right) => left * right,
   "/": (left, right) => left / right,
+  "%": (left, right) => left % right,
 };
 
-/** JSON numbers are doubles; without these `data.quantity + 1` would be a type error. */
+/** JSON numbers are doubles; without these `data.quantity + 1` and `data.quantity % 2` would be type errors. */
 function mixNumbers(environment: Environment): void {
   for (const [sign, apply] of Object.entries(arithmetic))
-    for (const types of [
+    for (const [left, right] of [
       ["double", "int"],
       ["int", "double"],
+      ...(sign === "%" ? [["double", "double"]] : []),
     ])
-      environment.registerOperator(`${types[0]} ${sign} ${types[1]}: double`, (left: number, right: number) =>
-        apply(Number(left), Number(right)),
+      environment.registerOperator(`${left} ${sign} ${right}: double`, (one: number, other: number) =>
+        apply(Number(one), Number(other)),
       );
 }
 
-function environmentOf(variables: readonly string[]): Environment {
+function environmentsOf(variables: readonly string[]): Environments {
   const key = variables.join(",");
-  const known = environments.get(key);
-  if (known) return known;
-  const environment = new Environment({ limits });
-  for (const name of variables) environment.registerVariable(name, "dyn");
-  mixNumbers(environment);
-  environment.registerFunction(`${safeMatch}(string, string): bool`, (text: string, pattern: string) =>
-    compilePattern(pattern).test(text),
-  );
-  environments.set(key, environment);
-  return environment;
-}
-
-/** `text.matches(pattern)` becomes a call of this: RE2 runs in linear time, JavaScript's own expressions backtrack. */
-const safeMatch = "svc_matches";
-
-function compilePattern(pattern: string): RE2JS {
-  return patterns.get(pattern) ?? remember(patterns, patternsMax, pattern, RE2JS.compile(pattern));
-}
-
-/** Checks what the parser does not bound, and rewrites `matches`; answers whether anything was rewritten. */
-function guard(node: ASTNode, macroDepth: number): boolean {
-  const { op, args } = node as { op: string; args: unknown };
-  let depth = macroDepth;
-  let rewritten = false;
-  if (op === "call" && (args as [string])[0] === safeMatch)
-    throw new CelError(`unknown function ${safeMatch}`);
-  if (op === "rcall") {
-    const [name, receiver, given] = args as [string, ASTNode, ASTNode[]];
-    if (macros.has(name)) depth++;
-    if (depth > macroDepthMax) throw new CelError(`macros may be nested ${macroDepthMax} deep at most`);
-    if (name === "matches") {
-      const [pattern] = given;
-      if (given.length !== 1 || pattern?.op !== "value" || typeof pattern.args !== "string")
-        throw new CelError("matches() wants its pattern as a literal text");
-      try {
-        compilePattern(pattern.args);
-      } catch {
-        throw new CelError("matches(): the pattern is no RE2 expression");
-      }
-      Object.assign(node, { op: "call", args: [safeMatch, [receiver, pattern]] });
-      guard(receiver, depth);
-      return true;
+  let known = environments.get(key);
+  if (!known) {
+    const outer = new Environment({ limits });
+    // Meters hide the types of what they stand around, so lists of one kind cannot be told from others any more.
+    const inner = new Environment({ limits: rewrittenLimits, homogeneousAggregateLiterals: false });
+    for (const environment of [outer, inner]) {
+      for (const name of variables) environment.registerVariable(name, "dyn");
+      mixNumbers(environment);
     }
+    outer.registerFunction("matches(string, string): bool", () => false);
+    registerBounds(inner);
+    known = { outer, inner };
+    environments.set(key, known);
   }
-  for (const child of childrenOf(args)) rewritten = guard(child, depth) || rewritten;
-  return rewritten;
-}
-
-const isNode = (value: unknown): value is ASTNode =>
-  typeof value === "object" && value !== null && "op" in value;
-
-function childrenOf(args: unknown): ASTNode[] {
-  if (isNode(args)) return [args];
-  return Array.isArray(args) ? args.flatMap(childrenOf) : [];
+  return known;
 }
 
 /** The library's messages end with an excerpt of the source; the first line says what is wrong. */
-const reasonOf = (error: unknown): string =>
-  (error as Error).message.split("\n")[0] ?? "not a CEL expression";
+const refusal = (error: unknown): CelError =>
+  error instanceof CelError
+    ? error
+    : new CelError((error as Error).message.split("\n")[0] || "not a CEL expression");
 
-/** Throws CelError that says why the text is refused. */
-export function compileCel(text: string, { variables, result }: CelOptions): CelProgram {
-  if (Buffer.byteLength(text) > expressionBytesMax) throw new CelError(`at most ${expressionBytesMax} bytes`);
-  const key = `${result}\n${variables.join(",")}\n${text}`;
-  const known = programs.get(key);
-  if (known) return known;
-  const environment = environmentOf(variables);
-  const parse = (source: string) => {
-    try {
-      return environment.parse(source);
-    } catch (error) {
-      throw new CelError(reasonOf(error));
-    }
-  };
-  let parsed = parse(text);
+/** Messages that name types only; all others may quote the data. */
+const namesTypes = new Set([
+  "no_such_overload",
+  "invalid_comparison_type",
+  "invalid_condition_type",
+  "invalid_logical_operand",
+]);
+
+function failure(error: unknown): CelError {
+  if (error instanceof CelError) return error;
+  const { code, summary } = error as { code?: unknown; summary?: unknown };
+  if (typeof code !== "string") return new CelError("cannot be evaluated");
+  return new CelError(namesTypes.has(code) ? String(summary) : code.replaceAll("_", " "));
+}
+
+function compile(text: string, { variables, result }: CelOptions): CelProgram {
+  const { outer, inner } = environmentsOf(variables);
+  const parsed = outer.parse(text);
   const checked = parsed.check();
-  if (!checked.valid) throw new CelError(reasonOf(checked.error));
+  if (!checked.valid) throw checked.error;
   if (result === "bool" && checked.type !== "bool" && checked.type !== "dyn")
     throw new CelError(`must be true or false, not ${checked.type}`);
-  if (guard(parsed.ast, 0)) parsed = parse(serialize(parsed.ast));
-  const program: CelProgram = {
-    text,
-    run(context) {
-      try {
-        return parsed(context) as unknown;
-      } catch (error) {
-        throw new CelError(reasonOf(error));
-      }
-    },
+  const rewritten = rewrite(parsed.ast);
+  if (!rewritten.changed) return { text, run: guarded((context) => parsed(context)) };
+  const bounded = inner.parse(rewritten.text);
+  const rechecked = bounded.check();
+  if (!rechecked.valid) throw rechecked.error;
+  return { text, run: guarded((context) => withinBudget(() => bounded(context) as unknown)) };
+}
+
+function guarded(run: (context: Record<string, unknown>) => unknown): CelProgram["run"] {
+  return (context) => {
+    try {
+      return run(context);
+    } catch (error) {
+      throw failure(error);
+    }
   };
-  return remember(programs, programsMax, key, program);
+}
+
+/** Throws CelError that says why the text is refused. Programs are kept by their text. */
+export function compileCel(text: string, options: CelOptions): CelProgram {
+  if (Buffer.byteLength(text) > expressionBytesMax) throw new CelError(`at most ${expressionBytesMax} bytes`);
+  const key = `${options.result}\n${options.variables.join(",")}\n${text}`;
+  const known = programs.get(key);
+  if (known) return known;
+  let program: CelProgram;
+  try {
+    program = compile(text, options);
+  } catch (error) {
+    throw refusal(error);
+  }
+  if (programs.size >= programsMax) programs.delete(programs.keys().next().value!);
+  programs.set(key, program);
+  return program;
 }
