@@ -106,6 +106,9 @@ export async function startServer(folder: string, settings: Record<string, strin
     );
   }
 
+  // However the demo ends, unless it was told to leave it: an interrupt while it starts, a start that takes too long.
+  const end = () => void child?.kill("SIGKILL");
+  process.once("exit", end);
   await start();
   const { key } = JSON.parse(readFileSync(keyFile, "utf8")) as { key: string };
   return {
@@ -117,7 +120,10 @@ export async function startServer(folder: string, settings: Record<string, strin
       pid: () => child.pid ?? 0,
       kill: () => kill(child, "SIGKILL"),
       stop: () => kill(child, "SIGTERM"),
-      leave: () => child.unref(),
+      leave() {
+        process.removeListener("exit", end);
+        child.unref();
+      },
     },
   };
 }
