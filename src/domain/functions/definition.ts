@@ -48,6 +48,14 @@ export interface FunctionRecord {
   updatedAt: number;
 }
 
+/** What is told of a change once it is committed: topic `system.function.{id}.{change}`. */
+export interface FunctionFrame {
+  change: "registered" | "updated" | "deleted";
+  /** As it stands after the change; before it when deleted. */
+  record: FunctionRecord;
+  at: number;
+}
+
 /** What a trigger's expression sees of an event. */
 export interface TriggerEvent {
   id: string;

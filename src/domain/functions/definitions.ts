@@ -18,6 +18,7 @@ export function openDefinitions(store: Store): DefinitionsCache {
       throw missing("environment", environmentId);
     }
     const definitions = compile(found.version, found.records);
+    kept.delete(environmentId);
     if (kept.size >= definitionsKeptMax) kept.delete(kept.keys().next().value!);
     kept.set(environmentId, definitions);
     return definitions;

@@ -1,6 +1,7 @@
 import { Type } from "@sinclair/typebox";
 import { SvcService } from "../../gen/svc/v1/svc_pb.ts";
 import { invalid } from "../../kit/fault.ts";
+import { searchBytesMax } from "../../kit/limits.ts";
 import { rpc, unary } from "../../kit/operation.ts";
 import type { FunctionRecord } from "./definition.ts";
 import type { RegisterInput } from "./rules.ts";
@@ -81,7 +82,7 @@ export const functionsOperations = (functions: Functions) => [
     summary: "Functions of the environment, newest first.",
     reads: true,
     input: Type.Object({
-      name: text,
+      name: Type.Optional(Type.String({ maxLength: searchBytesMax })),
       status: text,
       mode: text,
       limit: whole,

@@ -49,9 +49,20 @@ export async function getBySlug(
   return row && toRecord(row);
 }
 
+/** Of these slugs, the ones that are taken, each with its function. */
+export async function ownersOf(
+  reader: Reader,
+  environmentId: string,
+  slugs: readonly string[],
+): Promise<Map<string, string>> {
+  const rows = await reader.all<{ slug: string; id: string }>(sql`SELECT slug, id FROM functions
+    WHERE environment_id = ${environmentId} AND slug IN ${sql.list(slugs)}`);
+  return new Map(rows.map(({ slug, id }) => [slug, id]));
+}
+
 export interface FunctionFilter {
   environmentId: string;
-  /** Substring of name or id. */
+  /** Substring of name or id, in either case. */
   name?: string;
   status?: FunctionStatus;
   mode?: "pull" | "push";
@@ -60,8 +71,11 @@ export interface FunctionFilter {
 function conditions(filter: FunctionFilter): Sql[] {
   const list = [sql`environment_id = ${filter.environmentId}`];
   if (filter.name !== undefined) {
+    // LIKE itself minds case on Postgres only.
     const like = containing(filter.name);
-    list.push(sql`(name LIKE ${like} ESCAPE '\\' OR id LIKE ${like} ESCAPE '\\')`);
+    list.push(
+      sql`(lower(name) LIKE lower(${like}) ESCAPE '\\' OR lower(id) LIKE lower(${like}) ESCAPE '\\')`,
+    );
   }
   if (filter.status !== undefined) list.push(sql`status = ${filter.status}`);
   if (filter.mode !== undefined) list.push(sql`mode = ${filter.mode}`);

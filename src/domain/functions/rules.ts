@@ -8,11 +8,15 @@ import {
   retryDelayMsMax,
   runAttemptsMax,
   runTimeoutMsMax,
+  sleepMsMax,
 } from "../../kit/limits.ts";
 import { requireEventName } from "../../kit/names.ts";
 import type { FunctionDefinition, FunctionStatus, RetryPolicy, TriggerDefinition } from "./definition.ts";
 
-/** RegisterFunction as sent: the fields of contract.md 1.2 and those of spec.md 'Function', either or both. */
+/**
+ * RegisterFunction as sent: the fields of contract.md 1.2 and those of spec.md 'Function', either or both. Where they
+ * differ, `retry` and `preferredMode` win.
+ */
 export interface RegisterInput {
   id: string;
   name?: string;
@@ -47,6 +51,9 @@ const retryDefaults: RetryPolicy = {
 };
 
 const debounceMsMin = 1_000;
+const slugLengthMax = 100;
+const backoffFactorMax = 100;
+const concurrencyMax = 1_000_000;
 const recordingProfiles = ["all", "run_lifecycle", "steps"];
 const recordingRetentions = ["7d", "30d", "90d", "forever"];
 
@@ -56,9 +63,7 @@ export const triggerVariables = ["event", "data"] as const;
 /** Throws the fault that names the field and the rule. */
 export function definitionOf(input: RegisterInput): FunctionDefinition {
   const id = requireFunctionId(input.id);
-  const name = input.name || id;
-  if (Buffer.byteLength(name) > functionNameBytesMax)
-    throw invalid("name", `at most ${functionNameBytesMax} bytes`);
+  const name = requireFunctionName(input.name || id);
   const mode = input.preferredMode ?? input.executionMode ?? (input.endpointUrl ? "push" : "pull");
   const definition: FunctionDefinition = {
     id,
@@ -72,7 +77,9 @@ export function definitionOf(input: RegisterInput): FunctionDefinition {
     secrets: input.secrets ?? [],
     cancelOn: readCancelOn(input.cancelOn ?? []),
     ...(input.timeoutMs && { timeoutMs: within("timeoutMs", input.timeoutMs, 1, runTimeoutMsMax) }),
-    ...(input.concurrency?.limit && { concurrency: readConcurrency(input.concurrency) }),
+    ...((input.concurrency?.limit || input.concurrency?.key) && {
+      concurrency: readConcurrency(input.concurrency),
+    }),
     ...(input.debounce && { debounce: readDebounce(input.debounce) }),
     ...readEndpoint(mode, input.endpointUrl),
     ...(input.actorKey && { actorKey: input.actorKey }),
@@ -80,10 +87,8 @@ export function definitionOf(input: RegisterInput): FunctionDefinition {
     ...oneOf("recordingRetention", input.recordingRetention, recordingRetentions),
     ...(input.metadata && { metadata: input.metadata }),
   };
-  if (input.timeoutMs !== undefined && input.timeoutMs < 0)
-    throw invalid("timeoutMs", "must not be negative");
   if (input.slug && input.slug !== definition.slug)
-    throw invalid("slug", "must be lower-case letters, digits and single hyphens");
+    throw invalid("slug", `must be lower-case letters, digits and single hyphens, at most ${slugLengthMax}`);
   if (Buffer.byteLength(JSON.stringify(definition)) > functionDefinitionBytesMax)
     throw invalid("metadata", `the whole definition may have ${functionDefinitionBytesMax} bytes at most`);
   return definition;
@@ -99,14 +104,23 @@ function requireFunctionId(id: string): string {
   return id;
 }
 
+function requireFunctionName(name: string): string {
+  if (Buffer.byteLength(name) > functionNameBytesMax)
+    throw invalid("name", `at most ${functionNameBytesMax} bytes`);
+  if (!name.isWellFormed()) throw invalid("name", "must be well-formed Unicode");
+  if (/\p{Cc}/u.test(name)) throw invalid("name", "must not contain control characters");
+  return name;
+}
+
 /** `Charge Card!` becomes `charge-card`; letters outside ASCII lose their marks or drop out. */
 export function slugOf(text: string): string {
   return text
     .normalize("NFKD")
+    .replace(/\p{M}+/gu, "")
     .toLowerCase()
     .replace(/[^a-z0-9]+/g, "-")
     .replace(/^-+|-+$/g, "")
-    .slice(0, 100)
+    .slice(0, slugLengthMax)
     .replace(/-+$/, "");
 }
 
@@ -134,32 +148,48 @@ function readTriggers(triggers: readonly TriggerDefinition[]): TriggerDefinition
 }
 
 function readRetry(input: RegisterInput): RetryPolicy {
-  const { retry = {} } = input;
-  const maxAttempts = retry.maxAttempts || input.retryAttempts || retryDefaults.maxAttempts;
-  const initialDelayMs = retry.initialDelayMs ?? input.retryDelayMs ?? retryDefaults.initialDelayMs;
-  const backoffFactor = retry.backoffFactor || input.retryBackoff || retryDefaults.backoffFactor;
-  const maxDelayMs = retry.maxDelayMs || retryDefaults.maxDelayMs;
-  const [attempts, delay, backoff] =
-    input.retry === undefined
-      ? ["retryAttempts", "retryDelayMs", "retryBackoff"]
-      : ["retry.maxAttempts", "retry.initialDelayMs", "retry.backoffFactor"];
+  const { maxAttempts, initialDelayMs, backoffFactor, maxDelayMs } = input.retry ?? {};
+  // A zero in `retry` is an absent field on the wire; in the flat form, which knows absence, it is meant.
+  const either = (
+    [nestedName, nested]: [string, number | undefined],
+    [flatName, flat]: [string, number | undefined],
+    fallback: number,
+    [least, most]: [number, number],
+  ) =>
+    nested
+      ? within(`retry.${nestedName}`, nested, least, most)
+      : within(flatName, flat ?? fallback, least, most);
   return {
-    maxAttempts: within(attempts!, maxAttempts, 1, runAttemptsMax),
-    initialDelayMs: within(delay!, initialDelayMs, 0, retryDelayMsMax),
-    backoffFactor: within(backoff!, backoffFactor, 1, 100),
-    maxDelayMs: within("retry.maxDelayMs", maxDelayMs, 1, retryDelayMsMax),
+    maxAttempts: either(
+      ["maxAttempts", maxAttempts],
+      ["retryAttempts", input.retryAttempts],
+      retryDefaults.maxAttempts,
+      [1, runAttemptsMax],
+    ),
+    initialDelayMs: either(
+      ["initialDelayMs", initialDelayMs],
+      ["retryDelayMs", input.retryDelayMs],
+      retryDefaults.initialDelayMs,
+      [0, retryDelayMsMax],
+    ),
+    backoffFactor: either(
+      ["backoffFactor", backoffFactor],
+      ["retryBackoff", input.retryBackoff],
+      retryDefaults.backoffFactor,
+      [1, backoffFactorMax],
+    ),
+    maxDelayMs: within("retry.maxDelayMs", maxDelayMs || retryDefaults.maxDelayMs, 1, retryDelayMsMax),
   };
 }
 
 function readConcurrency({ limit = 0, key }: { limit?: number; key?: string }) {
-  return { limit: within("concurrency.limit", limit, 1, 1_000_000), ...(key && { key }) };
+  return { limit: within("concurrency.limit", limit, 1, concurrencyMax), ...(key && { key }) };
 }
 
 function readDebounce(debounce: NonNullable<RegisterInput["debounce"]>) {
-  const periodMs = debounce.periodMs ?? 0;
-  if (periodMs < debounceMsMin) throw invalid("debounce.periodMs", `at least ${debounceMsMin}`);
-  const { maxWaitMs } = debounce;
-  if (maxWaitMs && maxWaitMs < periodMs) throw invalid("debounce.maxWaitMs", "at least periodMs");
+  const periodMs = within("debounce.periodMs", debounce.periodMs ?? 0, debounceMsMin, sleepMsMax);
+  const maxWaitMs =
+    debounce.maxWaitMs && within("debounce.maxWaitMs", debounce.maxWaitMs, periodMs, sleepMsMax);
   return { periodMs, ...(debounce.key && { key: debounce.key }), ...(maxWaitMs && { maxWaitMs }) };
 }
 

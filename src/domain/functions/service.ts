@@ -3,12 +3,12 @@ import { Fault, invalid, missing } from "../../kit/fault.ts";
 import { definitionsKeptMax } from "../../kit/limits.ts";
 import { pageSize, readCursor, writeCursor } from "../../kit/page.ts";
 import { type Session, type Store, StoreError } from "../../store/store.ts";
-import type { FunctionDefinition, FunctionRecord, FunctionStatus } from "./definition.ts";
+import type { FunctionDefinition, FunctionFrame, FunctionRecord, FunctionStatus } from "./definition.ts";
 import * as rows from "./rows.ts";
 import { definitionOf, parseStatus, type RegisterInput, requireMove, sameDefinition } from "./rules.ts";
 
 export interface ListFunctionsInput {
-  /** Substring of name or id. */
+  /** Substring of name or id, in either case. */
   name?: string;
   status?: string;
   mode?: string;
@@ -50,13 +50,18 @@ export interface FunctionsDeps {
     session: Session,
     target: { environmentId: string; functionId: string; cause: string },
   ) => Promise<number>;
+  /** Called after the commit; a hint that may be lost. */
+  announce?: (frame: FunctionFrame) => void;
 }
 
-export function openFunctions({ store, clock, cancelQueued }: FunctionsDeps): Functions {
+const slugsTriedAtOnce = 50;
+const numbered = (slug: string, number: number): string => (number === 1 ? slug : `${slug}-${number}`);
+
+export function openFunctions({ store, clock, cancelQueued, announce }: FunctionsDeps): Functions {
   const pinned = new Map<string, FunctionDefinition>();
 
   /** Every change of a function ends here, under the head's lock, last of all locks. */
-  async function announceChange(session: Session, environmentId: string): Promise<void> {
+  async function raiseDefinitions(session: Session, environmentId: string): Promise<void> {
     if (!(await rows.raiseDefinitions(session, environmentId))) throw missing("environment", environmentId);
   }
 
@@ -73,12 +78,16 @@ export function openFunctions({ store, clock, cancelQueued }: FunctionsDeps): Fu
     definition: FunctionDefinition,
     asked: boolean,
   ): Promise<FunctionDefinition> {
-    for (let number = 1; ; number++) {
-      const slug = number === 1 ? definition.slug : `${definition.slug}-${number}`;
-      const owner = await rows.getBySlug(session, environmentId, slug);
-      if (!owner || owner.definition.id === definition.id) return { ...definition, slug };
+    const { id, slug: base } = definition;
+    for (let from = 1; ; from += slugsTriedAtOnce) {
+      const slugs = asked
+        ? [base]
+        : Array.from({ length: slugsTriedAtOnce }, (_, at) => numbered(base, from + at));
+      const owners = await rows.ownersOf(session, environmentId, slugs);
+      const slug = slugs.find((one) => (owners.get(one) ?? id) === id);
+      if (slug !== undefined) return { ...definition, slug };
       if (asked)
-        throw new Fault("already_exists", `slug: "${slug}" belongs to function ${owner.definition.id}`, {
+        throw new Fault("already_exists", `slug: "${base}" belongs to function ${owners.get(base)}`, {
           field: "slug",
         });
     }
@@ -88,7 +97,7 @@ export function openFunctions({ store, clock, cancelQueued }: FunctionsDeps): Fu
     async register(environmentId, input, actorId) {
       const wanted = definitionOf(input);
       const now = clock.now();
-      return againWhenTaken(() =>
+      const { change, ...registered } = await againWhenTaken(() =>
         store.write(async (session) => {
           const before = await rows.holdFunction(session, environmentId, wanted.id);
           const keepsSlug = before !== undefined && !input.slug;
@@ -97,7 +106,7 @@ export function openFunctions({ store, clock, cancelQueued }: FunctionsDeps): Fu
             : await placeSlug(session, environmentId, wanted, Boolean(input.slug));
           const status = before === undefined || before.status === "archived" ? "active" : before.status;
           const same = before !== undefined && sameDefinition(before.definition, definition);
-          if (same && before.status === status) return { record: before, created: false };
+          if (same && before.status === status) return { record: before, created: false, change: undefined };
           const version = same
             ? before.version
             : (before?.version ?? (await rows.lastVersion(session, environmentId, definition.id))) + 1;
@@ -111,10 +120,14 @@ export function openFunctions({ store, clock, cancelQueued }: FunctionsDeps): Fu
           };
           await rows.putFunction(session, record);
           if (!same) await rows.putVersion(session, record, actorId);
-          await announceChange(session, environmentId);
-          return { record, created: before === undefined };
+          await raiseDefinitions(session, environmentId);
+          return before === undefined
+            ? ({ record, created: true, change: "registered" } as const)
+            : ({ record, created: false, change: "updated" } as const);
         }),
       );
+      if (change) announce?.({ change, record: registered.record, at: now });
+      return registered;
     },
 
     async get(environmentId, idOrSlug) {
@@ -148,26 +161,35 @@ export function openFunctions({ store, clock, cancelQueued }: FunctionsDeps): Fu
       return { functions, nextCursor, totalCount };
     },
 
-    setStatus(environmentId, id, status) {
+    async setStatus(environmentId, id, status) {
       const now = clock.now();
-      return store.write(async (session) => {
+      const { record, changed } = await store.write(async (session) => {
         const before = await hold(session, environmentId, id);
-        if (before.status === status) return before;
+        if (before.status === status) return { record: before, changed: false };
         requireMove(id, before.status, status);
-        const record = { ...before, status, updatedAt: now };
-        await rows.putFunction(session, record);
-        await announceChange(session, environmentId);
-        return record;
+        const after = { ...before, status, updatedAt: now };
+        await rows.putFunction(session, after);
+        await raiseDefinitions(session, environmentId);
+        return { record: after, changed: true };
       });
+      if (changed) announce?.({ change: "updated", record, at: now });
+      return record;
     },
 
     async delete(environmentId, id) {
-      await store.write(async (session) => {
-        await hold(session, environmentId, id);
+      const target = { environmentId, functionId: id, cause: "function_deleted" };
+      const record = await store.write(async (session) => {
+        const before = await hold(session, environmentId, id);
         await rows.deleteFunction(session, environmentId, id);
-        await cancelQueued(session, { environmentId, functionId: id, cause: "function_deleted" });
-        await announceChange(session, environmentId);
+        await cancelQueued(session, target);
+        await raiseDefinitions(session, environmentId);
+        return before;
       });
+      // An event that committed between the look at the queue and the hold on the head has queued one more.
+      await store.write(async (session) => {
+        if (!(await rows.holdFunction(session, environmentId, id))) await cancelQueued(session, target);
+      });
+      announce?.({ change: "deleted", record, at: clock.now() });
     },
 
     async definitionAt(environmentId, functionId, version) {
@@ -184,13 +206,16 @@ export function openFunctions({ store, clock, cancelQueued }: FunctionsDeps): Fu
   };
 }
 
+/** Of any number that try for one slug at once, one gets it in every round. */
+const triesMax = 20;
+
 /** Two first registrations at once: the one that comes second finds the other's row when it looks again. */
 async function againWhenTaken<T>(work: () => Promise<T>): Promise<T> {
   for (let tries = 1; ; tries++) {
     try {
       return await work();
     } catch (error) {
-      if (!(error instanceof StoreError && error.trouble === "unique") || tries === 3) throw error;
+      if (!(error instanceof StoreError && error.trouble === "unique") || tries === triesMax) throw error;
     }
   }
 }
