@@ -1,0 +1,55 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { freePort } from "../support/process.ts";
+import { callerOf, type Home, makeHome, type SpawnedServer, spawnServer } from "../support/server.ts";
+import { concurrently, type Tenant, tenantsIn } from "./load.ts";
+
+const environments = 20;
+const functionsEach = 50;
+
+describe.each([
+  { bus: "without a bus", nats: async () => undefined },
+  // Nobody listens there: the bus is configured and down.
+  { bus: "with a bus that is down", nats: async () => `nats://127.0.0.1:${await freePort()}` },
+])("two nodes $bus", ({ nats }) => {
+  let home: Home;
+  let nodes: SpawnedServer[] = [];
+  let tenants: Tenant[];
+
+  beforeAll(async () => {
+    home = await makeHome("postgres");
+    tenants = await tenantsIn(home, environments);
+    const url = await nats();
+    nodes = await Promise.all(
+      [1, 2].map(() => spawnServer({ engine: "postgres", home, ...(url !== undefined && { nats: url }) })),
+    );
+  }, 30_000);
+  afterAll(async () => {
+    await Promise.all(nodes.map((node) => node.stop()));
+    await home?.remove();
+  });
+
+  test("a function registered on one triggers on the next event of the other, every time", async () => {
+    const started: string[] = [];
+    await concurrently(environments, 8, async (number) => {
+      const { key } = tenants[number]!;
+      const [first, second] = nodes.map(({ url }) =>
+        callerOf(
+          () => url,
+          () => key,
+        ),
+      ) as [ReturnType<typeof callerOf>, ReturnType<typeof callerOf>];
+      // The other node knows the definitions from before: an emit that started nothing has read them.
+      await second.rpc("SvcService", "Emit", { event: "warm.up" });
+      for (let count = 0; count < functionsEach; count++) {
+        const [a, b] = count % 2 === 0 ? [first, second] : [second, first];
+        const id = `function-${number}-${count}`;
+        const triggers = [{ event: `event.${count}` }];
+        expect((await a.rpc("SvcService", "RegisterFunction", { id, triggers })).status).toBe(200);
+        const { status, body } = await b.rpc("SvcService", "Emit", { event: `event.${count}` });
+        expect(status).toBe(200);
+        if (body.runIds?.length === 1) started.push(id);
+      }
+    });
+    expect(started).toHaveLength(environments * functionsEach);
+  }, 60_000);
+});

@@ -1,0 +1,159 @@
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { readFile } from "node:fs/promises";
+import { dirname, join, resolve } from "node:path";
+import { sql } from "../../src/kit/sql.ts";
+import type { Store } from "../../src/store/store.ts";
+import { type AckedEmit, checkAll } from "../support/checkers.ts";
+import { type PostgresServer, startPostgres } from "../support/postgres.ts";
+import { type Home, makeHome, type SpawnedServer, spawnServer } from "../support/server.ts";
+import { clock, concurrently, emitUntilAcked, storeOf, type Tenant, tenantsIn } from "./load.ts";
+
+const program = resolve(import.meta.dir, "head-holder-program.ts");
+const callers = 64;
+const mainEmits = 10_000;
+const sideEmits = 1_000;
+
+let postgres: PostgresServer;
+let home: Home;
+let nodes: SpawnedServer[] = [];
+let tenants: Tenant[];
+let store: Store;
+
+beforeAll(async () => {
+  // A server of its own, so that its log is about this test only.
+  postgres = await startPostgres();
+  const base = await makeHome("libsql");
+  home = { ...base, place: { ...base.place, databaseUrl: await postgres.createDatabase() } };
+  tenants = await tenantsIn(home, 21);
+  nodes = await Promise.all([1, 2].map(() => spawnServer({ engine: "postgres", home })));
+  store = await storeOf(home);
+}, 30_000);
+afterAll(async () => {
+  await store?.close();
+  await Promise.all(nodes.map((node) => node.stop()));
+  await home?.remove();
+  await postgres?.stop();
+});
+
+/** Reads each log as a subscriber would: what is behind its cursor, again and again. */
+function tail(environmentIds: readonly string[]) {
+  const cursors = new Map(environmentIds.map((id) => [id, { position: 0, at: 0, ids: new Set<string>() }]));
+  const breaches: string[] = [];
+  let rounds = 0;
+  let over = false;
+  const readOnce = async (environmentId: string) => {
+    const cursor = cursors.get(environmentId)!;
+    const rows = await store.all<{ position: number; at: number; id: string }>(
+      sql`SELECT position, at, id FROM events WHERE environment_id = ${environmentId} AND position > ${cursor.position}
+        ORDER BY position LIMIT 2000`,
+    );
+    for (const { position, at, id } of rows) {
+      if (position !== cursor.position + 1)
+        breaches.push(`${environmentId}: ${position} was seen right after ${cursor.position}`);
+      if (at < cursor.at) breaches.push(`${environmentId}: ${position} is older than the one before`);
+      Object.assign(cursor, { position, at });
+      cursor.ids.add(id);
+    }
+  };
+  const reading = (async () => {
+    while (!over) {
+      await Promise.all(environmentIds.map(readOnce));
+      rounds++;
+    }
+    await Promise.all(environmentIds.map(readOnce));
+  })();
+  return {
+    breaches,
+    rounds: () => rounds,
+    seen: () => [...cursors.values()].flatMap(({ ids }) => [...ids]),
+    position: (environmentId: string) => cursors.get(environmentId)!.position,
+    async stop() {
+      over = true;
+      await reading;
+    },
+  };
+}
+
+/** Holds a row of no concern to anyone in a transaction begun now, for as long as wanted; never idle, so that it is let be. */
+async function holdOldTransaction() {
+  let over = false;
+  let begun = () => {};
+  const held = new Promise<void>((done) => {
+    begun = done;
+  });
+  const holding = store.write(async (session) => {
+    await session.run(sql`UPDATE orgs SET name = name WHERE id = 'org_default'`);
+    begun();
+    while (!over) await session.all(sql`SELECT 1 FROM pg_sleep(0.1)`);
+  });
+  await held;
+  return async () => {
+    over = true;
+    await holding;
+  };
+}
+
+/** A process that freezes while it holds the head; answers when it was seen to. */
+async function freezeOnHead(environmentId: string) {
+  const child = Bun.spawn([process.execPath, "run", program, home.place.databaseUrl!, environmentId], {
+    stdout: "pipe",
+    stderr: "inherit",
+  });
+  const { value } = await child.stdout.getReader().read();
+  child.kill("SIGSTOP");
+  expect(new TextDecoder().decode(value)).toBe("held\n");
+  const heldAt = performance.now();
+  return {
+    heldAt,
+    async end() {
+      child.kill("SIGKILL");
+      await child.exited;
+    },
+  };
+}
+
+test("64 callers over two nodes write logs without a gap, past a frozen holder of the head", async () => {
+  const letGo = await holdOldTransaction();
+  const [main, ...others] = tenants as [Tenant, ...Tenant[]];
+  const reader = tail(tenants.map(({ environmentId }) => environmentId));
+  const acked: AckedEmit[] = [];
+  const ackedAt: number[] = [];
+  const refusals: string[] = [];
+  let freezing: ReturnType<typeof freezeOnHead> | undefined;
+
+  await concurrently(mainEmits + sideEmits, callers, async (number) => {
+    const side = number % 11 === 10;
+    const tenant = side ? others[number % others.length]! : main;
+    const ack = await emitUntilAcked(
+      { event: "counted", data: { number }, idempotencyKey: `n-${number}` },
+      {
+        url: () => nodes[number % nodes.length]!.url,
+        tenant,
+        onRefusal: ({ status, text }) => refusals.push(`${status} ${text}`),
+      },
+    );
+    acked.push(ack);
+    if (tenant === main) ackedAt.push(performance.now());
+    if (acked.length > 3_000) freezing ??= freezeOnHead(main.environmentId);
+  });
+  await reader.stop();
+  await letGo();
+  const frozen = await freezing!;
+  await frozen.end();
+
+  // The holder is ended once its transaction idled for a second.
+  const resumedAfterMs = ackedAt.find((at) => at > frozen.heldAt + 500)! - frozen.heldAt;
+  expect(resumedAfterMs).toBeLessThan(2_000);
+  expect(refusals).toEqual([]);
+
+  expect(reader.breaches.slice(0, 10)).toEqual([]);
+  expect(reader.rounds()).toBeGreaterThan(20);
+  expect(reader.position(main.environmentId)).toBe(mainEmits);
+  for (const { environmentId } of others) expect(reader.position(environmentId)).toBe(sideEmits / 20);
+  expect(reader.seen().sort()).toEqual(acked.map(({ eventId }) => eventId).sort());
+
+  expect(await checkAll(store, { acked, now: clock.now() })).toEqual([]);
+  const log = await readFile(join(dirname(postgres.dataDir), "output.log"), "utf8");
+  expect(log).toContain("idle-in-transaction timeout");
+  expect(log.split("\n").filter((line) => line.includes("deadlock"))).toEqual([]);
+}, 60_000);

@@ -1,0 +1,80 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { sql } from "../../src/kit/sql.ts";
+import { type AckedEmit, checkAll } from "../support/checkers.ts";
+import { engines, type SpawnedServer, spawnServer } from "../support/server.ts";
+import { until } from "../support/until.ts";
+import { clock, concurrently, emitUntilAcked, storeOf } from "./load.ts";
+import { type Journal, makeJournal, spawnWorker, stepsRepeated, type WorkerProcess } from "./workers.ts";
+
+const emits = 600;
+const killAfter = [150, 400];
+
+describe.each(engines)("a server on %s that is killed under load", (engine) => {
+  let server: SpawnedServer;
+  let journal: Journal;
+  const workers: WorkerProcess[] = [];
+
+  beforeAll(async () => {
+    server = await spawnServer({ engine, settings: { leaseMs: 1_500 } });
+    journal = await makeJournal();
+    const place = { url: server.url, key: server.adminKey };
+    for (const name of ["first", "second"]) workers.push(await spawnWorker(name, place, { journal }));
+  }, 30_000);
+  afterAll(async () => {
+    await Promise.all(workers.map((worker) => worker.kill9()));
+    await server.stop();
+    await journal.remove();
+  });
+
+  test("has every acked emit once with its one run, and every run completes with no stored step repeated", async () => {
+    const acked: AckedEmit[] = [];
+    const tenant = { environmentId: server.env, key: server.adminKey };
+    let refused = 0;
+    let kills = 0;
+    let restarting = Promise.resolve();
+    const kill = async () => {
+      await server.kill9();
+      await server.restart();
+    };
+    await concurrently(emits, 16, async (number) => {
+      acked.push(
+        await emitUntilAcked(
+          { event: "step.me", data: { number }, idempotencyKey: `k-${number}` },
+          { url: () => server.url, tenant, onRefusal: () => refused++ },
+        ),
+      );
+      if (kills < killAfter.length && acked.length >= killAfter[kills]!) {
+        kills++;
+        restarting = restarting.then(kill);
+      }
+    });
+    await restarting;
+    expect(kills).toBe(killAfter.length);
+    expect(refused).toBeGreaterThan(0);
+    expect(acked.filter(({ runIds }) => runIds.length !== 1)).toEqual([]);
+
+    const { rpc } = server;
+    await until(
+      async () => {
+        const page = await rpc("SvcService", "ListRuns", { statuses: ["completed"] });
+        return Number(page.body.totalCount) === emits;
+      },
+      { about: "every run to complete", deadlineMs: 20_000, everyMs: 100 },
+    );
+    // libSQL's file is one process's.
+    await server.terminate();
+    const store = await storeOf(server.home);
+    try {
+      expect(await checkAll(store, { acked, now: clock.now() })).toEqual([]);
+      const [counts] = await store.all(sql`SELECT (SELECT COUNT(*) FROM events) AS events,
+        (SELECT COUNT(*) FROM runs WHERE status = 'completed') AS runs, (SELECT COUNT(*) FROM executions) AS executions,
+        (SELECT COUNT(*) FROM steps WHERE status = 'completed') AS steps`);
+      expect(counts).toEqual({ events: emits, runs: emits, executions: 0, steps: 2 * emits });
+    } finally {
+      await store.close();
+    }
+    const lines = await journal.lines();
+    expect(stepsRepeated(lines)).toEqual([]);
+    expect(lines.filter(([, what]) => what === "stored").length).toBeGreaterThan(emits);
+  }, 60_000);
+});

@@ -1,0 +1,95 @@
+import { existsSync } from "node:fs";
+import { mkdtemp, readFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { removeFolder, startProgram } from "../support/process.ts";
+import { until } from "../support/until.ts";
+
+const program = resolve(import.meta.dir, "worker-program.ts");
+
+/** What several workers wrote into one file: `{worker} start|stored {run} {step}`, `{worker} refused {code}`. */
+export interface Journal {
+  folder: string;
+  lines(): Promise<string[][]>;
+  remove(): Promise<void>;
+}
+
+export async function makeJournal(): Promise<Journal> {
+  const folder = await mkdtemp(join(tmpdir(), "svc-journal-"));
+  const path = join(folder, "journal");
+  return {
+    folder,
+    async lines() {
+      const text = existsSync(path) ? await readFile(path, "utf8") : "";
+      return text
+        .split("\n")
+        .slice(0, -1)
+        .map((line) => line.split(" "));
+    },
+    remove: () => removeFolder(folder),
+  };
+}
+
+export interface WorkerProcess {
+  name: string;
+  /** Lets step "two" of a gated worker go on. */
+  openGate(): Promise<void>;
+  freeze(): void;
+  thaw(): void;
+  kill9(): Promise<void>;
+}
+
+/** A worker of its own process that takes the jobs of function `steps`; ends with this process. */
+export async function spawnWorker(
+  name: string,
+  server: { url: string; key: string },
+  { journal, gated = false }: { journal: Journal; gated?: boolean },
+): Promise<WorkerProcess> {
+  const folder = await mkdtemp(join(tmpdir(), "svc-worker-"));
+  const gate = join(journal.folder, `gate-${name}`);
+  const unset = Object.keys(process.env).filter((variable) => /^(SVC_|NATS_URL$|LOG_)/.test(variable));
+  const running = startProgram(
+    [
+      "env",
+      ...unset.flatMap((variable) => ["-u", variable]),
+      `SVC_SERVER_URL=${server.url}`,
+      `SVC_API_KEY=${server.key}`,
+      process.execPath,
+      "run",
+      program,
+      name,
+      join(journal.folder, "journal"),
+      ...(gated ? [gate] : []),
+    ],
+    folder,
+  );
+  await until(
+    async () => {
+      if (!running.running()) throw new Error(await readFile(join(folder, "output.log"), "utf8"));
+      return (await journal.lines()).some((line) => line.join(" ") === `${name} ready`);
+    },
+    { about: `worker ${name} to start`, deadlineMs: 15_000, everyMs: 20 },
+  );
+  return {
+    name,
+    openGate: async () => void (await Bun.write(gate, "")),
+    freeze: () => running.signal("SIGSTOP"),
+    thaw: () => running.signal("SIGCONT"),
+    async kill9() {
+      if (running.running()) running.signal("SIGKILL");
+      await running.exited;
+      running.release();
+      await removeFolder(folder);
+    },
+  };
+}
+
+/** Steps that were begun although the server had said before that they are stored. */
+export function stepsRepeated(lines: readonly string[][]): string[] {
+  const stored = new Set<string>();
+  return lines.flatMap(([worker, what, run, step]) => {
+    const key = `${run} ${step}`;
+    if (what === "stored") stored.add(key);
+    return what === "start" && stored.has(key) ? [`${worker} began ${key} again`] : [];
+  });
+}
