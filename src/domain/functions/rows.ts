@@ -104,15 +104,22 @@ export async function countFunctions(store: Store, filter: FunctionFilter): Prom
   return row?.count ?? 0;
 }
 
-export async function putFunction(session: Session, record: FunctionRecord): Promise<void> {
+/** Fails as `unique` when the id or the slug is taken, also by who committed a moment ago. */
+export async function insertFunction(session: Session, record: FunctionRecord): Promise<void> {
   const { definition } = record;
   await session.run(sql`INSERT INTO functions
       (environment_id, id, slug, name, status, mode, version, definition, created_at, updated_at)
     VALUES (${record.environmentId}, ${definition.id}, ${definition.slug}, ${definition.name}, ${record.status},
-      ${definition.mode}, ${record.version}, ${JSON.stringify(definition)}, ${record.createdAt}, ${record.updatedAt})
-    ON CONFLICT (environment_id, id) DO UPDATE SET slug = excluded.slug, name = excluded.name,
-      status = excluded.status, mode = excluded.mode, version = excluded.version, definition = excluded.definition,
-      updated_at = excluded.updated_at`);
+      ${definition.mode}, ${record.version}, ${JSON.stringify(definition)}, ${record.createdAt}, ${record.updatedAt})`);
+}
+
+/** Of a function that the session holds. */
+export async function updateFunction(session: Session, record: FunctionRecord): Promise<void> {
+  const { definition } = record;
+  await session.run(sql`UPDATE functions SET slug = ${definition.slug}, name = ${definition.name},
+      status = ${record.status}, mode = ${definition.mode}, version = ${record.version},
+      definition = ${JSON.stringify(definition)}, updated_at = ${record.updatedAt}
+    WHERE environment_id = ${record.environmentId} AND id = ${definition.id}`);
 }
 
 /** Versions of a function that was deleted and registered again go on counting: a pinned run must never see another's. */

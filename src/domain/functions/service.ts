@@ -118,7 +118,7 @@ export function openFunctions({ store, clock, cancelQueued, announce }: Function
             createdAt: before?.createdAt ?? now,
             updatedAt: now,
           };
-          await rows.putFunction(session, record);
+          await (before ? rows.updateFunction : rows.insertFunction)(session, record);
           if (!same) await rows.putVersion(session, record, actorId);
           await raiseDefinitions(session, environmentId);
           return before === undefined
@@ -168,7 +168,7 @@ export function openFunctions({ store, clock, cancelQueued, announce }: Function
         if (before.status === status) return { record: before, changed: false };
         requireMove(id, before.status, status);
         const after = { ...before, status, updatedAt: now };
-        await rows.putFunction(session, after);
+        await rows.updateFunction(session, after);
         await raiseDefinitions(session, environmentId);
         return { record: after, changed: true };
       });
