@@ -45,7 +45,7 @@ export interface Functions {
 
 export interface FunctionsDeps {
   store: Store;
-  clock: Clock;
+  clock: Pick<Clock, "now">;
   cancelQueued: (
     session: Session,
     target: { environmentId: string; functionId: string; cause: string },
