@@ -24,6 +24,12 @@ export interface CombineOptions<Item, Result> {
    * part, fails the items.
    */
   retrySplit?: (error: unknown, items: readonly Item[]) => readonly (readonly Item[])[] | undefined;
+  /**
+   * Groups of items that may get stuck, each for itself. After a flush that failed so, each of its groups goes on alone,
+   * beside its lane, until it has flushed all that waits; a stuck one therefore stalls its lane once and then itself only.
+   * Items with equal keys must be of one group.
+   */
+  apart?: { groupOf: (item: Item) => string; isStuck: (error: unknown) => boolean };
 }
 
 export interface CombineCounters {
@@ -54,6 +60,10 @@ interface Entry<Item, Result> {
 }
 
 interface Lane<Item, Result> {
+  /** The group that this lane is for, when it was set apart. */
+  group: string | undefined;
+  /** Its last flush got stuck. */
+  stuck: boolean;
   waiting: Entry<Item, Result>[];
   inFlight: number;
   keysInFlight: Set<string>;
@@ -62,17 +72,29 @@ interface Lane<Item, Result> {
 
 /** A flush looks at most so many times its size down the line for items whose key is free. */
 const lookAhead = 4;
+/** Flushes of groups set apart that may run at once: the stuck among them must not take every connection. */
+const apartInFlightMax = 4;
+/** Groups that stay apart while nothing of them waits. */
+const apartIdleMax = 1_000;
 
 /**
  * Brings concurrent callers together: while a flush commits, later arrivals gather for the next. A first caller is
  * flushed at once, together with those of the same microtask.
  */
 export function combine<Item, Result>(options: CombineOptions<Item, Result>): Combiner<Item, Result> {
-  const { name, laneOf, itemsMax, waitingMax, depth = 1 } = options;
-  const lanes = Array.from(
-    { length: options.lanes },
-    (): Lane<Item, Result> => ({ waiting: [], inFlight: 0, keysInFlight: new Set(), planned: false }),
-  );
+  const { name, laneOf, itemsMax, waitingMax, depth = 1, apart } = options;
+  const newLane = (group?: string): Lane<Item, Result> => ({
+    group,
+    stuck: false,
+    waiting: [],
+    inFlight: 0,
+    keysInFlight: new Set(),
+    planned: false,
+  });
+  const lanes = Array.from({ length: options.lanes }, () => newLane());
+  /** Lanes of groups set apart; the one that was longest ago in trouble comes first. */
+  const lanesApart = new Map<string, Lane<Item, Result>>();
+  let apartInFlight = 0;
   const count: CombineCounters = { flushes: 0, items: 0, largest: 0, waiting: 0, refused: 0 };
   const drained: (() => void)[] = [];
 
@@ -101,7 +123,7 @@ export function combine<Item, Result>(options: CombineOptions<Item, Result>): Co
     return taken;
   }
 
-  async function run(entries: readonly Entry<Item, Result>[]): Promise<void> {
+  async function run(entries: readonly Entry<Item, Result>[], lane: Lane<Item, Result>): Promise<void> {
     const items = entries.map((entry) => entry.item);
     count.flushes++;
     count.items += items.length;
@@ -110,8 +132,11 @@ export function combine<Item, Result>(options: CombineOptions<Item, Result>): Co
     try {
       outcomes = await options.flush(items);
     } catch (error) {
-      return split(error, entries, items);
+      if (isStuck(error)) return setApart(error, entries, lane);
+      lane.stuck = false;
+      return split(error, entries, items, lane);
     }
+    lane.stuck = false;
     for (const [place, entry] of entries.entries()) {
       const outcome = outcomes[place];
       if (!outcome) entry.reject(new Error(`${name} answered nothing about item ${place}`));
@@ -120,7 +145,43 @@ export function combine<Item, Result>(options: CombineOptions<Item, Result>): Co
     }
   }
 
-  async function split(error: unknown, entries: readonly Entry<Item, Result>[], items: readonly Item[]) {
+  function isStuck(error: unknown): boolean {
+    try {
+      return apart?.isStuck(error) ?? false;
+    } catch {
+      return false;
+    }
+  }
+
+  /** The groups of a flush that got stuck go on alone, each followed by what waits of it; a group that did so fails. */
+  function setApart(error: unknown, entries: readonly Entry<Item, Result>[], lane: Lane<Item, Result>): void {
+    const groupOf = (entry: Entry<Item, Result>) => apart!.groupOf(entry.item);
+    const groups = new Set(entries.map(groupOf));
+    if (groups.size === 1) for (const entry of entries) entry.reject(error);
+    for (const group of groups) {
+      const own = lanesApart.get(group) ?? newLane(group);
+      own.stuck = groups.size === 1;
+      // Behind the others: those that are not stuck are done first.
+      lanesApart.delete(group);
+      lanesApart.set(group, own);
+    }
+    if (lane.group === undefined) {
+      const waiting = groups.size === 1 ? lane.waiting : [...entries, ...lane.waiting];
+      lane.waiting = waiting.filter((entry) => !lanesApart.get(groupOf(entry))?.waiting.push(entry));
+      if (groups.size > 1) count.waiting += entries.reduce((sum, entry) => sum + entry.weight, 0);
+    }
+    for (const [group, { waiting, inFlight }] of lanesApart) {
+      if (lanesApart.size <= apartIdleMax) break;
+      if (waiting.length === 0 && inFlight === 0) lanesApart.delete(group);
+    }
+  }
+
+  async function split(
+    error: unknown,
+    entries: readonly Entry<Item, Result>[],
+    items: readonly Item[],
+    lane: Lane<Item, Result>,
+  ) {
     let parts: readonly (readonly Item[])[] | undefined;
     try {
       parts = items.length > 1 ? options.retrySplit?.(error, items) : undefined;
@@ -146,24 +207,32 @@ export function combine<Item, Result>(options: CombineOptions<Item, Result>): Co
       return own;
     });
     for (const entry of left) entry.reject(error);
-    await Promise.all(runs.filter((own) => own.length > 0).map(run));
+    await Promise.all(runs.filter((own) => own.length > 0).map((own) => run(own, lane)));
   }
 
   async function flushNext(lane: Lane<Item, Result>): Promise<void> {
     const entries = take(lane);
     if (entries.length === 0) return;
     const keys = entries.flatMap((entry) => entry.key ?? []);
+    const alone = lane.group === undefined ? 0 : 1;
     lane.inFlight++;
+    apartInFlight += alone;
     for (const key of keys) lane.keysInFlight.add(key);
-    await run(entries);
+    await run(entries, lane);
     lane.inFlight--;
+    apartInFlight -= alone;
     for (const key of keys) lane.keysInFlight.delete(key);
-    pump(lane);
+    // What comes of its group from now on goes with the others again.
+    if (lane.group !== undefined && !lane.stuck && lane.waiting.length === 0) lanesApart.delete(lane.group);
+    if (lane.group === undefined) pump(lane);
+    for (const own of lanesApart.values()) pump(own);
     if (isEmpty()) for (const done of drained.splice(0)) done();
   }
 
   function pump(lane: Lane<Item, Result>): void {
-    while (lane.waiting.length > 0 && lane.inFlight < depth) {
+    const isApart = lane.group !== undefined;
+    while (lane.waiting.length > 0 && lane.inFlight < (isApart ? 1 : depth)) {
+      if (isApart && apartInFlight >= apartInFlightMax) return;
       const before = lane.inFlight;
       void flushNext(lane);
       // Every key that waits is in flight.
@@ -171,7 +240,9 @@ export function combine<Item, Result>(options: CombineOptions<Item, Result>): Co
     }
   }
 
-  const isEmpty = () => lanes.every((lane) => lane.waiting.length === 0 && lane.inFlight === 0);
+  const isEmpty = () =>
+    apartInFlight === 0 &&
+    [...lanes, ...lanesApart.values()].every((lane) => lane.waiting.length === 0 && lane.inFlight === 0);
 
   return {
     name,
@@ -186,7 +257,7 @@ export function combine<Item, Result>(options: CombineOptions<Item, Result>): Co
         );
       }
       return new Promise<Result>((resolve, reject) => {
-        const lane = lanes[laneOf(item)];
+        const lane = (apart && lanesApart.get(apart.groupOf(item))) ?? lanes[laneOf(item)];
         if (!lane) throw new Error(`${name} has no lane ${laneOf(item)}`);
         lane.waiting.push({ item, weight, key: options.keyOf?.(item), resolve, reject });
         count.waiting += weight;

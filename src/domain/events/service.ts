@@ -201,8 +201,13 @@ export function openEvents(deps: EventsDeps): Events {
     itemsMax: flushItemsMax,
     waitingMax: combineWaitingMax,
     flush,
-    retrySplit: (error, units) =>
-      error instanceof Fault ? units.map((unit) => [unit]) : splitByEnvironment(error, units),
+    // A value the store refuses must cost its own event only.
+    retrySplit: (error, units) => (error instanceof Fault ? units.map((unit) => [unit]) : undefined),
+    // One environment's stuck head must not fail the others that happened to share its flush, nor stall them again.
+    apart: {
+      groupOf: (unit) => unit.origin.environmentId,
+      isStuck: (error) => error instanceof StoreError && error.trouble === "lock_timeout",
+    },
   });
 
   return {
@@ -226,16 +231,4 @@ function outcomeOf(answers: readonly (Emitted | Fault)[]): Outcome<Emitted[]> {
 function staleEnvironment(error: unknown): string | undefined {
   if (!(error instanceof StoreError) || error.trouble !== "marked") return undefined;
   return error.detail.startsWith(staleDefinitions) ? error.detail.slice(staleDefinitions.length) : undefined;
-}
-
-/** One environment's stuck head must not fail the others that happened to share its flush. */
-function splitByEnvironment(error: unknown, units: readonly Unit[]): Unit[][] | undefined {
-  if (!(error instanceof StoreError) || error.trouble !== "lock_timeout") return undefined;
-  const groups = new Map<string, Unit[]>();
-  for (const unit of units) {
-    const group = groups.get(unit.origin.environmentId);
-    if (group) group.push(unit);
-    else groups.set(unit.origin.environmentId, [unit]);
-  }
-  return groups.size > 1 ? [...groups.values()] : undefined;
 }
