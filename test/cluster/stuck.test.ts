@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { laneOfEnvironment } from "../../src/kit/lanes.ts";
 import { combineLanes, combineWaitingMax } from "../../src/kit/limits.ts";
-import { sql } from "../../src/kit/sql.ts";
+import { type Sql, sql } from "../../src/kit/sql.ts";
 import type { Store } from "../../src/store/store.ts";
 import { type AckedEmit, checkAll } from "../support/checkers.ts";
 import { type Answer, callerOf, startTestServer, type TestServer } from "../support/server.ts";
@@ -26,15 +26,15 @@ afterAll(async () => {
   await server.stop();
 });
 
-/** Locks a head in a transaction that is never idle, so that nobody ends it. */
-async function holdHead(environmentId: string) {
+/** Locks what a query selects in a transaction that is never idle, so that nobody ends it. */
+async function hold(rows: Sql) {
   let over = false;
   let locked = () => {};
   const held = new Promise<void>((done) => {
     locked = done;
   });
   const holding = store.write(async (session) => {
-    await session.all(sql`SELECT position FROM heads WHERE environment_id = ${environmentId} FOR UPDATE`);
+    await session.all(rows);
     locked();
     while (!over) await session.all(sql`SELECT 1 FROM pg_sleep(0.1)`);
   });
@@ -44,6 +44,9 @@ async function holdHead(environmentId: string) {
     await holding;
   };
 }
+
+const holdHead = (environmentId: string) =>
+  hold(sql`SELECT position FROM heads WHERE environment_id = ${environmentId} FOR UPDATE`);
 
 /** Emits one after the other until told to stop; answers how long each took. */
 function emitting(tenant: Tenant, acked: AckedEmit[]) {
@@ -125,3 +128,34 @@ test("with the store stalled, callers beyond what may wait are told at once to c
   expect((await rpc("SvcService", "Emit", { event: "after" })).status).toBe(200);
   expect(await checkAll(store, { now: clock.now() })).toEqual([]);
 }, 30_000);
+
+test("a report whose run is locked is to be sent again, and the jobs asked for with it still arrive", async () => {
+  const { key } = tenants[1]!;
+  const { api, rpc } = callerOf(
+    () => server.url,
+    () => key,
+  );
+  await rpc("SvcService", "RegisterFunction", { id: "locked", triggers: [{ event: "lock.me" }] });
+  await api("/api/v1/workers/w/register", { body: { function_ids: ["locked"] } });
+  const exchange = async (reports: unknown[]) =>
+    (await api("/api/v1/workers/w/exchange", { body: { reports, available: 1, hold_ms: 0 } })).body;
+  await rpc("SvcService", "Emit", { event: "lock.me" });
+  const [first] = (await exchange([])).jobs;
+  await rpc("SvcService", "Emit", { event: "lock.me" });
+
+  const letGo = await hold(sql`SELECT run_id FROM executions WHERE run_id = ${first.run_id} FOR UPDATE`);
+  const reportOf = ({ job_id, run_id, execution_seq, lease_token }: typeof first) => ({
+    ...{ job_id, run_id, execution_seq, lease_token },
+    status: "completed",
+    output: 1,
+  });
+  const { results, jobs } = await exchange([reportOf(first)]);
+  await letGo();
+  expect(results).toMatchObject([{ job_id: first.job_id, status: 503 }]);
+  expect(jobs).toHaveLength(1);
+  expect((await exchange([reportOf(first), reportOf(jobs[0])])).results).toMatchObject([
+    { status: "ok" },
+    { status: "ok" },
+  ]);
+  expect(await checkAll(store, { now: clock.now() })).toEqual([]);
+});

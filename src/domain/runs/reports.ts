@@ -3,7 +3,7 @@ import { type Combiner, combine, type Outcome } from "../../kit/combine.ts";
 import { Fault, missing } from "../../kit/fault.ts";
 import { laneOfEnvironment } from "../../kit/lanes.ts";
 import { combineLanes, combineWaitingMax, flushItemsMax } from "../../kit/limits.ts";
-import type { Store } from "../../store/store.ts";
+import { type Store, StoreError } from "../../store/store.ts";
 import type { FunctionDefinition } from "../functions/definition.ts";
 import { type RunReport, toRelease, toSettlement, type Verdict } from "./report.ts";
 import { attemptsOf, lastFence } from "./rows.ts";
@@ -99,6 +99,11 @@ export function openReports(deps: ReportsDeps) {
     flush,
     // A value the store refuses must cost its own report only.
     retrySplit: (error, items) => (error instanceof Fault ? items.map((item) => [item]) : undefined),
+    // One environment's locked runs must not fail the others' reports.
+    apart: {
+      groupOf: (item) => fenceOf(item).environmentId,
+      isStuck: (error) => error instanceof StoreError && error.trouble === "lock_timeout",
+    },
   });
 
   return {

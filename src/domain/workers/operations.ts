@@ -100,14 +100,19 @@ const giveJobs = (jobs: readonly Job[]) =>
 const jsonType = { "content-type": "application/json" };
 
 /** HTTP status that the single route would have answered, for each item of an exchange. */
-const statusOf: Partial<Record<Fault["kind"], number>> = { not_found: 404, aborted: 409 };
+const statusOf: Partial<Record<Fault["kind"], number>> = {
+  not_found: 404,
+  aborted: 409,
+  resource_exhausted: 429,
+  unavailable: 503,
+};
 
 const resultJson = ({ jobId, fault }: ExchangeResult) =>
   fault === undefined
     ? { job_id: jobId, status: "ok" }
     : {
         job_id: jobId,
-        status: statusOf[fault.kind] ?? (fault.kind === "resource_exhausted" ? 429 : 400),
+        status: statusOf[fault.kind] ?? 400,
         error: fault.code ?? fault.message,
         message: fault.message,
       };

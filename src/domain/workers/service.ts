@@ -8,7 +8,7 @@ import {
   workerLabelsMax,
   workerSilenceMsMax,
 } from "../../kit/limits.ts";
-import type { Store } from "../../store/store.ts";
+import { type Store, StoreError } from "../../store/store.ts";
 import type { Runs } from "../runs/service.ts";
 import type { Asking, Dispatcher } from "./dispatcher.ts";
 import { type Job, runOfJob } from "./job.ts";
@@ -120,11 +120,11 @@ export function openWorkers(deps: WorkersDeps): Workers {
   async function report(environmentId: string, jobId: string, body: Report): Promise<void> {
     if (body.status === "progress" && !deps.admission)
       throw new Fault("not_found", "progress reports need capacity admission, which is off");
-    await runs.report(readReport(body, { environmentId, jobId, now: clock.now(), leaseMs }));
+    await sendable(runs.report(readReport(body, { environmentId, jobId, now: clock.now(), leaseMs })));
   }
 
   const ack = (environmentId: string, sent: AckInput) =>
-    runs.ack({ ...readFence(sent.job_id, sent), environmentId });
+    sendable(runs.ack({ ...readFence(sent.job_id, sent), environmentId }));
 
   const take = (worker: rows.WorkerRecord, available: number, hold: number, signal: AbortSignal) => {
     const asking: Asking = {
@@ -229,6 +229,20 @@ export function openWorkers(deps: WorkersDeps): Workers {
       await store.write((session) => rows.forgetSilent(session, now - 2 * workerSilenceMsMax));
     },
   };
+}
+
+/**
+ * What the store could not take now is to be sent again. It must not look like a lost fence (409), after which a worker
+ * drops the run, nor fail the exchange whose other reports are stored and whose jobs are handed out.
+ */
+async function sendable(work: Promise<void>): Promise<void> {
+  try {
+    await work;
+  } catch (error) {
+    if (!(error instanceof StoreError)) throw error;
+    const again = { headers: { "Retry-After": "1" }, cause: error };
+    throw new Fault("unavailable", "the database cannot take this now, send it again", again);
+  }
 }
 
 function readRegistration(
