@@ -87,5 +87,12 @@ export async function readJson(request: Request, bytesMax: number): Promise<unkn
 
 const jsonType = /^application\/(?:[\w.-]+\+)?json\s*(?:;|$)/i;
 
+/** Any JSON a REST client may send: `application/problem+json` included. */
 export const isJson = (contentType: string | null): boolean =>
   contentType === "application/json" || (contentType !== null && jsonType.test(contentType));
+
+const connectJsonType = /^application\/json\s*(?:;|$)/i;
+
+/** Connect's unary JSON and nothing else: `application/grpc-web+json` is another protocol. */
+export const isConnectJson = (contentType: string | null): boolean =>
+  contentType === "application/json" || (contentType !== null && connectJsonType.test(contentType));

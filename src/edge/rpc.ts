@@ -1,7 +1,7 @@
 import type { DescMethod, DescService } from "@bufbuild/protobuf";
 import { Fault, invalid } from "../kit/fault.ts";
 import type { Operation, RpcBinding } from "../kit/operation.ts";
-import { isJson, readJson } from "./body.ts";
+import { isConnectJson, readJson } from "./body.ts";
 import { requestIdOf, withHeaders } from "./headers.ts";
 import { bodyObject, checkNames, readMessage, writeMessage } from "./message-json.ts";
 import { admit, faultOf, type Prepared, perform, type RequestCall } from "./perform.ts";
@@ -116,7 +116,9 @@ function unaryJson(surface: Surface, prepared: Prepared, binding: RpcBinding<unk
 function choose(surface: Surface, own: Handler | undefined, connect: ConnectHandler): Handler {
   return (request, params, server) => {
     if (own) {
-      if (request.method === "GET" ? isJsonQuery(request) : isJson(request.headers.get("content-type"))) {
+      if (
+        request.method === "GET" ? isJsonQuery(request) : isConnectJson(request.headers.get("content-type"))
+      ) {
         return own(request, params, server);
       }
     }
@@ -125,7 +127,10 @@ function choose(surface: Surface, own: Handler | undefined, connect: ConnectHand
 }
 
 function unimplemented(surface: Surface, method: DescMethod): Handler {
-  const fault = new Fault("unimplemented", `${method.parent.typeName}/${method.name} is not offered by this server`);
+  const fault = new Fault(
+    "unimplemented",
+    `${method.parent.typeName}/${method.name} is not offered by this server`,
+  );
   return async (request) =>
     connectFault(fault, {
       ...surface.headers(request),

@@ -48,6 +48,8 @@ const Thing = Type.Object({
   triggers: Type.Optional(Type.Array(Item)),
 });
 
+const clock = systemClock();
+
 function madeUpOperations(made: Pick<MadeUp, "ran" | "streams">): Operation[] {
   const base = { summary: "Made up for the test.", action: "things:write" };
   const note = <T>(name: string, value: T): T => {
@@ -119,7 +121,7 @@ function madeUpOperations(made: Pick<MadeUp, "ran" | "streams">): Operation[] {
             made.streams.open++;
             for (let line = 0; ; line++) {
               yield `{"line":${line}}\n`;
-              await Bun.sleep(5);
+              await clock.sleep(5);
             }
           } finally {
             made.streams.ended++;
@@ -176,7 +178,7 @@ function madeUpOperations(made: Pick<MadeUp, "ran" | "streams">): Operation[] {
       handle: async (input, call) => {
         made.streams.open++;
         if (input.until === "abort") await new Promise((done) => call.signal.addEventListener("abort", done));
-        else await Bun.sleep(200);
+        else await clock.sleep(200);
         made.streams.ended++;
         return { done: true };
       },
@@ -212,9 +214,9 @@ function madeUpOperations(made: Pick<MadeUp, "ran" | "streams">): Operation[] {
       input: Type.Object({ statuses: Type.Array(Type.Integer()) }),
       rpc: rpc(
         SvcService.method.listRuns,
-        (m) => ({ statuses: [...m.statuses, m.status].filter((status) => status !== 0) }),
-        (statuses: RunStatus[]) => ({
-          runs: statuses.map((status) => ({ id: "run_1", status })),
+        (m) => ({ statuses: [...m.statuses, m.status].filter((status) => status !== RunStatus.UNSPECIFIED) }),
+        (statuses: number[]) => ({
+          runs: statuses.map((status) => ({ id: "run_1", status: status as RunStatus })),
           totalCount: 1,
         }),
       ),
@@ -234,7 +236,7 @@ function madeUpOperations(made: Pick<MadeUp, "ran" | "streams">): Operation[] {
         try {
           for (let sequence = 1; count === 0 || sequence <= count; sequence++) {
             yield sequence;
-            if (count === 0) await Bun.sleep(2);
+            if (count === 0) await clock.sleep(2);
           }
           if (pattern === "fails") throw new Fault("not_found", "no such topic");
         } finally {
@@ -251,7 +253,6 @@ export async function startMadeUp(): Promise<MadeUp> {
   const line = (event: string, fields?: Record<string, unknown>) =>
     void logged.push(`${event} ${JSON.stringify({ ...fields, error: String(fields?.error) })}`);
   const log: Log = { debug: line, info: line, warn: line, error: line };
-  const clock = systemClock();
   const made = { observed: [] as Observation[], logged, ran: [] as string[], streams: { open: 0, ended: 0 } };
   const edge: Edge = {
     clock,

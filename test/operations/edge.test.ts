@@ -120,7 +120,7 @@ describe("REST", () => {
     expect(await seen("unavailable")).toMatchObject({ status: 503, code: "unavailable", retryAfter: "1" });
     expect(await seen("lock")).toMatchObject({ status: 409, code: "aborted", retryAfter: "1" });
     expect(await seen("full")).toMatchObject({ status: 429, retryAfter: "1" });
-    const defect = await seen("defect");
+    const defect: Record<string, unknown> = await seen("defect");
     expect(defect).toMatchObject({ status: 500, code: "internal" });
     const id = /^internal error \(id (req_\w+)\)$/.exec(String(defect.message))?.[1];
     expect(made.logged.find((line) => line.includes(String(id)))).toContain("secret detail");
