@@ -4,7 +4,7 @@ import type { Edge, Observation } from "../../src/edge/perform.ts";
 import { services } from "../../src/edge/services.ts";
 import { PubSubService } from "../../src/gen/svc/v1/pubsub_pb.ts";
 import { SvcService } from "../../src/gen/svc/v1/svc_pb.ts";
-import type { RunStatus } from "../../src/gen/svc/v1/types_pb.ts";
+import { RunStatus } from "../../src/gen/svc/v1/types_pb.ts";
 import { systemClock } from "../../src/kit/clock.ts";
 import { Fault } from "../../src/kit/fault.ts";
 import { systemIds } from "../../src/kit/ids.ts";
