@@ -11,7 +11,7 @@ import { clock, concurrently, emitUntilAcked, storeOf, type Tenant, tenantsIn } 
 const program = resolve(import.meta.dir, "head-holder-program.ts");
 const callers = 64;
 const mainEmits = 10_000;
-const sideEmits = 1_000;
+const sideEmits = 2_500;
 
 let postgres: PostgresServer;
 let home: Home;
@@ -101,11 +101,14 @@ async function freezeOnHead(environmentId: string) {
   });
   const { value } = await child.stdout.getReader().read();
   child.kill("SIGSTOP");
+  // Should nobody end its transaction, its end comes late enough to be noticed and soon enough for this test to end.
+  const giveUp = setTimeout(() => child.kill("SIGKILL"), 5_000);
   expect(new TextDecoder().decode(value)).toBe("held\n");
   const heldAt = performance.now();
   return {
     heldAt,
     async end() {
+      clearTimeout(giveUp);
       child.kill("SIGKILL");
       await child.exited;
     },
@@ -122,8 +125,9 @@ test("64 callers over two nodes write logs without a gap, past a frozen holder o
   let freezing: ReturnType<typeof freezeOnHead> | undefined;
 
   await concurrently(mainEmits + sideEmits, callers, async (number) => {
-    const side = number % 11 === 10;
-    const tenant = side ? others[number % others.length]! : main;
+    // Four in a row go to the same environment over both nodes, so that flushes meet at more than one head.
+    const side = number % 5 === 4;
+    const tenant = side ? others[Math.floor(number / 20) % others.length]! : main;
     const emit = (node: SpawnedServer) =>
       emitUntilAcked(
         { event: "counted", data: { number }, idempotencyKey: `n-${number}` },
@@ -154,7 +158,9 @@ test("64 callers over two nodes write logs without a gap, past a frozen holder o
   expect(reader.breaches.slice(0, 10)).toEqual([]);
   expect(reader.rounds()).toBeGreaterThan(20);
   expect(reader.position(main.environmentId)).toBe(mainEmits);
-  for (const { environmentId } of others) expect(reader.position(environmentId)).toBe(sideEmits / 20);
+  const sides = others.map(({ environmentId }) => reader.position(environmentId));
+  expect(Math.min(...sides)).toBeGreaterThan(0);
+  expect(sides.reduce((sum, position) => sum + position)).toBe(sideEmits);
   expect(reader.seen().sort()).toEqual(acked.map(({ eventId }) => eventId).sort());
 
   expect(await checkAll(store, { acked, now: clock.now() })).toEqual([]);
