@@ -72,10 +72,16 @@ const isObject = (value: unknown): value is JsonObject =>
 
 function translate(message: DescMessage, body: JsonObject, path: string, whole: boolean): void {
   const known = rules(message);
-  for (const name in body) {
-    const rule = known.get(name);
-    const value = body[name];
-    if (!rule) throw invalid(path + name, "unknown field");
+  for (const sent in body) {
+    const rule = known.get(sent);
+    const value = body[sent];
+    if (!rule) throw invalid(path + sent, "unknown field");
+    const name = rule.jsonName;
+    if (sent !== name) {
+      if (body[name] !== undefined) throw invalid(path + name, "set twice, in both spellings");
+      delete body[sent];
+      body[name] = value;
+    }
     if (value === null && !rule.keepsNull) {
       delete body[name];
     } else if (rule.inner && typeof value === "object" && value !== null) {
@@ -104,7 +110,10 @@ export function bodyObject(body: unknown): JsonObject {
   return body;
 }
 
-/** For bindings that read JSON themselves: refuses unknown fields and drops nulls, as protobuf's own reader would. */
+/**
+ * For bindings that read JSON themselves: refuses unknown fields, drops nulls and turns every name into camelCase, so that
+ * a binding sees what protobuf's own reader would see.
+ */
 export function checkNames(message: DescMessage, body: JsonObject): JsonObject {
   translate(message, body, "", false);
   return body;

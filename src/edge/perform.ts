@@ -50,7 +50,7 @@ const nobody: Authenticated = { caller: anonymous, environmentId: "" };
  * The schema with every object that says nothing about unknown fields closed to them. Parts of an intersection stay open:
  * each would refuse the fields of the others.
  */
-function closed(schema: TSchema): TSchema {
+export function closed(schema: TSchema): TSchema {
   if (KindGuard.IsObject(schema)) {
     const properties: TObject["properties"] = {};
     for (const [name, property] of Object.entries(schema.properties)) properties[name] = closed(property);

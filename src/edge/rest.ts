@@ -36,9 +36,12 @@ export function parseRoute(text: string): Route {
   return { method, path };
 }
 
-interface FullBinding {
+export interface FullBinding {
   route: string;
   raw?: boolean;
+  status?: number;
+  body?: TSchema;
+  query?: TSchema;
   take?: (request: RestRequest) => unknown;
   give?: (output: unknown, input: unknown) => RestReply;
 }
@@ -86,8 +89,10 @@ function defaultTake(schema: TSchema): (request: RestRequest) => unknown {
   };
 }
 
-const defaultGive = (output: unknown): RestReply =>
-  output === undefined ? { status: 204 } : { status: 200, body: output };
+const defaultGive =
+  (status = 200) =>
+  (output: unknown): RestReply =>
+    output === undefined ? { status: 204 } : { status, body: output };
 
 const noQuery = new URLSearchParams();
 
@@ -153,7 +158,7 @@ export function restHandler(surface: Surface, prepared: Prepared, binding: FullB
   const { edge, bodyBytesMax } = surface;
   const { method, path } = parseRoute(binding.route);
   const take = binding.take ?? defaultTake(prepared.operation.input);
-  const give = binding.give ?? defaultGive;
+  const give = binding.give ?? defaultGive(binding.status);
   const restName = /\{(\w+)\.\.\.\}$/.exec(path)?.[1];
   const readsBody = !bodyless.has(method);
 

@@ -59,6 +59,11 @@ export type RestBinding<I, O> =
       raw?: boolean;
       take?: (request: RestRequest) => unknown;
       give?: (output: O, input: I) => RestReply;
+      /** The status of success: what the default `give` answers, and what the OpenAPI document says. */
+      status?: number;
+      /** For the document, where `take` reads something else than the input's own fields. */
+      body?: TSchema;
+      query?: TSchema;
     };
 
 /** How an operation appears as a unary Connect method. */

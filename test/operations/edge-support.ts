@@ -50,7 +50,7 @@ const Thing = Type.Object({
 
 const clock = systemClock();
 
-function madeUpOperations(made: Pick<MadeUp, "ran" | "streams">): Operation[] {
+export function madeUpOperations(made: Pick<MadeUp, "ran" | "streams">): Operation[] {
   const base = { summary: "Made up for the test.", action: "things:write" };
   const note = <T>(name: string, value: T): T => {
     made.ran.push(name);
@@ -134,7 +134,7 @@ function madeUpOperations(made: Pick<MadeUp, "ran" | "streams">): Operation[] {
       name: "public",
       action: null,
       input: Type.Object({}),
-      rest: "GET /health",
+      rest: "GET /open",
       handle: (_, call) => ({ kind: call.caller.kind, requestId: call.requestId }),
     }),
     unary({

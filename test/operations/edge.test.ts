@@ -102,7 +102,7 @@ describe("REST", () => {
     const weak = { headers: { Authorization: "Bearer weak" } };
     expect((await ask("GET", "/api/v1/things", weak)).status).toBe(200);
     expect((await ask("DELETE", "/api/v1/things/t1", weak)).status).toBe(403);
-    expect((await ask("GET", "/health", { headers: {} })).json().kind).toBe("anonymous");
+    expect((await ask("GET", "/open", { headers: {} })).json().kind).toBe("anonymous");
   });
 
   test("faults, the store's troubles and defects each have their form", async () => {
@@ -170,9 +170,9 @@ describe("REST", () => {
   });
 
   test("every answer carries the request's id and the headers of a careful server", async () => {
-    const told = await ask("GET", "/health", { headers: { "X-Request-Id": "mine-1" } });
+    const told = await ask("GET", "/open", { headers: { "X-Request-Id": "mine-1" } });
     expect([told.headers.get("x-request-id"), told.json().requestId]).toEqual(["mine-1", "mine-1"]);
-    for (const path of ["/health", "/nothing", "/api/v1/things"]) {
+    for (const path of ["/open", "/nothing", "/api/v1/things"]) {
       const { headers } = await ask("GET", path, { headers: {} });
       expect(headers.get("x-request-id")).toMatch(/^req_/);
       expect(headers.get("x-content-type-options")).toBe("nosniff");
@@ -245,7 +245,7 @@ test("stop lets a request in flight end and cuts the rest at the deadline", asyn
   const stopped = own.listening.stop(5_000);
   expect((await slow).status).toBe(200);
   await stopped;
-  expect(fetch(`${own.url}/health`)).rejects.toThrow();
+  expect(fetch(`${own.url}/open`)).rejects.toThrow();
 
   const other = await startMadeUp();
   const stuck = fetch(`${other.url}/api/v1/slow`, {

@@ -1,0 +1,243 @@
+import type { DescMethod } from "@bufbuild/protobuf";
+import { KindGuard, type TSchema } from "@sinclair/typebox";
+import type { Operation, UnaryOperation } from "../kit/operation.ts";
+import { closed } from "./perform.ts";
+import { type JsonSchema, ProtoSchemas } from "./proto-schema.ts";
+import { type FullBinding, parseRoute, restBindings } from "./rest.ts";
+import { rpcBindings } from "./rpc.ts";
+
+export interface Manifested {
+  name: string;
+  method: string;
+  path: string;
+  /** What the caller must hold; `public` when nothing. */
+  action: string;
+  protocol: "rest" | "connect" | "connect-stream";
+}
+
+const rpcPath = ({ parent, name }: DescMethod) => `/${parent.typeName}/${name}`;
+
+/** Every way to every operation; `/api/v1/routes` and the contract tests read it. */
+export function manifest(registry: readonly Operation[]): Manifested[] {
+  return registry.flatMap((operation) => {
+    const head = { name: operation.name, action: operation.action ?? "public" };
+    const posted = (method: DescMethod, protocol: Manifested["protocol"]): Manifested => ({
+      ...head,
+      method: "POST",
+      path: rpcPath(method),
+      protocol,
+    });
+    if (operation.mode === "stream") return [posted(operation.rpc.method, "connect-stream")];
+    const rest = restBindings(operation).map(({ route }): Manifested => {
+      return { ...head, ...parseRoute(route), protocol: "rest" };
+    });
+    return [...rest, ...rpcBindings(operation).map(({ method }) => posted(method, "connect"))];
+  });
+}
+
+/** TypeBox is JSON Schema once its symbols are gone; its kinds that JSON has no word for are bytes. */
+function plain(schema: TSchema): JsonSchema {
+  const text = JSON.stringify(schema, (key, value) => {
+    if (value?.type === "Uint8Array") return { type: "string", format: "binary" };
+    return key === "$id" ? undefined : value;
+  });
+  return JSON.parse(text);
+}
+
+const fieldsOf = (schema: TSchema): Record<string, TSchema> =>
+  KindGuard.IsObject(schema) ? schema.properties : {};
+const requiredOf = (schema: TSchema): readonly string[] => schema.required ?? [];
+
+function queryParameters(schema: TSchema, except: readonly string[]): JsonSchema[] {
+  return Object.entries(fieldsOf(schema))
+    .filter(([name]) => !except.includes(name))
+    .map(([name, field]) => ({
+      name,
+      in: "query",
+      required: requiredOf(schema).includes(name),
+      schema: plain(field),
+      ...(typeof field.description === "string" && { description: field.description }),
+    }));
+}
+
+/** The input without what the path carries. */
+function bodySchema(schema: TSchema, except: readonly string[]): JsonSchema {
+  const whole = plain(closed(schema));
+  const properties = { ...(whole.properties as Record<string, unknown> | undefined) };
+  for (const name of except) delete properties[name];
+  const required = requiredOf(schema).filter((name) => !except.includes(name));
+  const { required: _all, ...rest } = whole;
+  return {
+    ...rest,
+    ...(whole.properties !== undefined && { properties }),
+    ...(required.length > 0 && { required }),
+  };
+}
+
+const json = (schema: JsonSchema) => ({ "application/json": { schema } });
+const errorRef = { $ref: "#/components/responses/Error" };
+const rpcErrorRef = { $ref: "#/components/responses/ConnectError" };
+
+function refusals(operation: Pick<Operation, "action">, error: JsonSchema): JsonSchema {
+  return { "400": error, ...(operation.action !== null && { "401": error, "403": error }), default: error };
+}
+
+function head(
+  operation: Pick<Operation, "name" | "summary" | "action" | "scope">,
+  operationId: string,
+): JsonSchema {
+  const environment = operation.action !== null && operation.scope !== "none";
+  return {
+    operationId,
+    summary: operation.summary,
+    tags: [operation.name.split(".")[0]],
+    "x-svc-action": operation.action ?? "public",
+    ...(operation.action === null && { security: [] }),
+    ...(environment && { parameters: [{ $ref: "#/components/parameters/Environment" }] }),
+  };
+}
+
+function restDescribed(operation: UnaryOperation, binding: FullBinding, operationId: string) {
+  const { method, path } = parseRoute(binding.route);
+  const names = [...path.matchAll(/\{(\w+)(?:\.\.\.)?\}/g)].map(([, name]) => name!);
+  const fields = fieldsOf(operation.input);
+  const inPath = names.map((name) => ({
+    name,
+    in: "path",
+    required: true,
+    schema: fields[name] ? plain(fields[name]) : { type: "string" },
+  }));
+  const readsBody = ["POST", "PUT", "PATCH"].includes(method);
+  const base = head(operation, operationId);
+  const query = binding.query ?? (readsBody ? undefined : operation.input);
+  const parameters = [
+    ...((base.parameters as JsonSchema[] | undefined) ?? []),
+    ...inPath,
+    ...(query ? queryParameters(query, names) : []),
+  ];
+  const body = binding.body ? plain(binding.body) : bodySchema(operation.input, names);
+  const hasFields = binding.body !== undefined || Object.keys(body.properties ?? {}).length > 0;
+  const status = binding.status ?? (operation.output || binding.give ? 200 : 204);
+  return {
+    ...base,
+    ...(parameters.length > 0 && { parameters }),
+    ...(readsBody &&
+      binding.raw && { requestBody: { content: { "application/octet-stream": {} }, required: true } }),
+    ...(readsBody &&
+      !binding.raw &&
+      hasFields && {
+        requestBody: { content: json(body), required: Array.isArray(body.required) },
+      }),
+    responses: {
+      [status]: {
+        description: "Success.",
+        ...(operation.output && { content: json(plain(operation.output)) }),
+      },
+      ...refusals(operation, errorRef),
+    },
+  };
+}
+
+function rpcDescribed(operation: Operation, method: DescMethod, schemas: ProtoSchemas, operationId: string) {
+  const streams = operation.mode === "stream";
+  const type = streams ? "application/connect+json" : "application/json";
+  return {
+    ...head(operation, operationId),
+    requestBody: { required: true, content: { [type]: { schema: schemas.message(method.input) } } },
+    responses: {
+      "200": {
+        description: streams
+          ? "Enveloped messages; the last envelope carries the outcome. Errors come there, with status 200."
+          : "Success.",
+        content: { [type]: { schema: schemas.message(method.output) } },
+      },
+      ...refusals(operation, rpcErrorRef),
+    },
+  };
+}
+
+const text = { type: "string" };
+
+const components = {
+  securitySchemes: {
+    bearer: { type: "http", scheme: "bearer", description: "An API key: `Authorization: Bearer ifkey_…`." },
+    cookie: { type: "apiKey", in: "cookie", name: "svc_dashboard_token", description: "Set by the login." },
+    token: {
+      type: "apiKey",
+      in: "query",
+      name: "token",
+      description: "An API key where headers cannot be set; may appear in logs.",
+    },
+  },
+  parameters: {
+    Environment: {
+      name: "X-Svc-Environment",
+      in: "header",
+      required: false,
+      description: "Id or name of the environment. API keys always use their own.",
+      schema: text,
+    },
+  },
+  responses: {
+    Error: { description: "Refused or failed.", content: json({ $ref: "#/components/schemas/Error" }) },
+    ConnectError: {
+      description: "Refused or failed.",
+      content: json({ $ref: "#/components/schemas/ConnectError" }),
+    },
+  },
+};
+
+const errorSchemas = {
+  Error: {
+    type: "object",
+    required: ["error", "message", "code"],
+    properties: {
+      error: { ...text, description: "The message, or a word that clients compare (`STALE_EXECUTION`)." },
+      message: text,
+      code: { ...text, description: "snake_case." },
+      field: { ...text, description: "The input field at fault: `triggers[0].event`." },
+    },
+  },
+  ConnectError: {
+    type: "object",
+    required: ["code", "message"],
+    properties: { code: text, message: text },
+  },
+};
+
+/** The OpenAPI 3.1 document of everything in the registry. */
+export function openApiDocument(registry: readonly Operation[], version: string): JsonSchema {
+  const schemas = new ProtoSchemas();
+  const paths: Record<string, JsonSchema> = {};
+  const put = (path: string, method: string, described: JsonSchema) => {
+    paths[path] = { ...paths[path], [method.toLowerCase()]: described };
+  };
+  for (const operation of registry) {
+    if (operation.mode === "unary") {
+      restBindings(operation).forEach((binding, index) => {
+        const { method, path } = parseRoute(binding.route);
+        const operationId = index === 0 ? operation.name : `${operation.name}.${index + 1}`;
+        put(path.replace("...}", "}"), method, restDescribed(operation, binding, operationId));
+      });
+    }
+    const methods =
+      operation.mode === "stream" ? [operation.rpc.method] : rpcBindings(operation).map((b) => b.method);
+    for (const method of methods) {
+      const operationId = `${method.parent.typeName}.${method.name}`;
+      put(rpcPath(method), "POST", rpcDescribed(operation, method, schemas, operationId));
+    }
+  }
+  return {
+    openapi: "3.1.0",
+    info: {
+      title: "svc",
+      version,
+      description:
+        "Event-driven workflows. REST under /api/v1 in snake_case, Connect RPC under /svc.v1.… in camelCase (snake_case is read as well).",
+    },
+    servers: [{ url: "/" }],
+    security: [{ bearer: [] }, { cookie: [] }, { token: [] }],
+    paths,
+    components: { ...components, schemas: { ...errorSchemas, ...schemas.components } },
+  };
+}

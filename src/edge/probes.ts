@@ -1,0 +1,196 @@
+import { Type } from "@sinclair/typebox";
+import { SvcService } from "../gen/svc/v1/svc_pb.ts";
+import { type Clock, rfc3339 } from "../kit/clock.ts";
+import { type Operation, rpc, unary } from "../kit/operation.ts";
+import { timestampOf } from "../kit/wkt.ts";
+import { manifest, openApiDocument } from "./openapi.ts";
+
+/** A database that answers later than this is not there, as far as a probe is concerned. */
+const pingMsMax = 2_000;
+
+export interface Capabilities {
+  authRequired: boolean;
+  /** What can be used now: `rest`, `connect`, `grpc-web`, `websocket`, `grpc`. */
+  transports: readonly string[];
+  features: readonly string[];
+}
+
+export interface ProbesHost {
+  clock: Clock;
+  version: string;
+  store: { ping(): Promise<void> };
+  /** Left out when the process is alone. */
+  bus?: { connected(): boolean };
+  capabilities: Capabilities;
+  /** What an operator should look at although the server works. */
+  warnings?: () => readonly string[];
+  /** Every operation that is served, these included; asked at the first request. */
+  registry: () => readonly Operation[];
+}
+
+const nothing = Type.Object({});
+const words = Type.Array(Type.String());
+
+const Health = Type.Object({
+  status: Type.String(),
+  timestamp: Type.String({ format: "date-time" }),
+  version: Type.String(),
+  warnings: Type.Optional(words),
+});
+
+const Ready = Type.Object({ status: Type.String(), issues: Type.Optional(words) });
+
+const CapabilitiesAnswer = Type.Object({
+  version: Type.String(),
+  auth_required: Type.Boolean(),
+  transports: words,
+  features: words,
+});
+
+const Routes = Type.Object({
+  routes: Type.Array(
+    Type.Object({
+      name: Type.String(),
+      method: Type.String(),
+      path: Type.String(),
+      action: Type.String(),
+      protocol: Type.String(),
+    }),
+  ),
+  count: Type.Integer(),
+});
+
+/** What a load balancer, a client that looks around and a person who reads ask of the server itself. */
+export function probes(host: ProbesHost): Operation[] {
+  const { clock, version, capabilities } = host;
+
+  const storeAnswers = async (): Promise<boolean> => {
+    const answered = new AbortController();
+    const ping = host.store.ping().then(
+      () => true,
+      () => false,
+    );
+    const late = clock.sleep(pingMsMax, answered.signal).then(() => false);
+    const answers = await Promise.race([ping, late]);
+    answered.abort();
+    return answers;
+  };
+
+  const health = async () => {
+    const well = await storeAnswers();
+    const warnings = host.warnings?.() ?? [];
+    return { well, at: clock.now(), status: well ? "healthy" : "unhealthy", warnings };
+  };
+
+  const ready = async () => {
+    const issues: string[] = [];
+    if (!(await storeAnswers())) issues.push("the database does not answer");
+    if (host.bus && !host.bus.connected()) issues.push("the message bus is not connected");
+    return issues;
+  };
+
+  let document: string | undefined;
+
+  return [
+    unary({
+      name: "server.health",
+      action: null,
+      scope: "none",
+      reads: true,
+      summary: "Whether the database answers. The message bus is not asked.",
+      input: nothing,
+      output: Health,
+      rest: {
+        route: "GET /health",
+        give: ({ well, at, status, warnings }) => ({
+          status: well ? 200 : 503,
+          body: { status, timestamp: rfc3339(at), version, ...(warnings.length > 0 && { warnings }) },
+        }),
+      },
+      rpc: rpc(
+        SvcService.method.health,
+        () => ({}),
+        ({ well, at, status }: Awaited<ReturnType<typeof health>>) => ({
+          status,
+          timestamp: timestampOf(at),
+          components: { database: { status, ...(!well && { message: "does not answer" }) } },
+        }),
+      ),
+      handle: health,
+    }),
+    unary({
+      name: "server.ready",
+      action: null,
+      scope: "none",
+      reads: true,
+      summary: "Whether traffic should be sent here: the database answers and the message bus is connected.",
+      input: nothing,
+      output: Ready,
+      rest: {
+        route: "GET /ready",
+        give: (issues) =>
+          issues.length === 0
+            ? { status: 200, body: { status: "ready" } }
+            : { status: 503, body: { status: "not_ready", issues } },
+      },
+      handle: ready,
+    }),
+    unary({
+      name: "server.capabilities",
+      action: null,
+      scope: "none",
+      reads: true,
+      summary: "The version, the transports and the features that work here.",
+      input: nothing,
+      output: CapabilitiesAnswer,
+      rest: {
+        route: "GET /api/v1/capabilities",
+        give: ({ authRequired, transports, features }) => ({
+          status: 200,
+          body: { version, auth_required: authRequired, transports, features },
+        }),
+      },
+      rpc: rpc(
+        SvcService.method.getCapabilities,
+        () => ({}),
+        ({ transports, features }: Capabilities) => ({
+          transports: [...transports],
+          features: [...features],
+          version,
+        }),
+      ),
+      handle: () => capabilities,
+    }),
+    unary({
+      name: "server.routes",
+      action: "authenticated",
+      scope: "none",
+      reads: true,
+      summary: "Every operation, its ways in and the action it needs.",
+      input: nothing,
+      output: Routes,
+      rest: "GET /api/v1/routes",
+      handle() {
+        const routes = manifest(host.registry());
+        return { routes, count: routes.length };
+      },
+    }),
+    unary({
+      name: "server.openapi",
+      action: "authenticated",
+      scope: "none",
+      reads: true,
+      summary: "This document.",
+      input: nothing,
+      output: Type.Object({}, { additionalProperties: true }),
+      rest: ["/openapi.json", "/api/v1/openapi.json"].map((path) => ({
+        route: `GET ${path}`,
+        give: (body: string) => ({ status: 200, body, headers: { "Content-Type": "application/json" } }),
+      })),
+      handle() {
+        document ??= JSON.stringify(openApiDocument(host.registry(), version));
+        return document;
+      },
+    }),
+  ];
+}
