@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { startNats } from "../support/nats.ts";
 import { freePort } from "../support/process.ts";
 import { callerOf, type Home, makeHome, type SpawnedServer, spawnServer } from "../support/server.ts";
 import { concurrently, type Tenant, tenantsIn } from "./load.ts";
@@ -6,11 +7,17 @@ import { concurrently, type Tenant, tenantsIn } from "./load.ts";
 const environments = 20;
 const functionsEach = 50;
 
-describe.each([
-  { bus: "without a bus", nats: async () => undefined },
-  // Nobody listens there: the bus is configured and down.
-  { bus: "with a bus that is down", nats: async () => `nats://127.0.0.1:${await freePort()}` },
-])("two nodes $bus", ({ nats }) => {
+/** A bus's address, and what happens to the bus once the nodes are up. */
+const buses: { bus: string; open(): Promise<{ url?: string; stop?(): Promise<void> }> }[] = [
+  { bus: "without a bus", open: async () => ({}) },
+  {
+    bus: "with a bus that was never there",
+    open: async () => ({ url: `nats://127.0.0.1:${await freePort()}` }),
+  },
+  { bus: "with a bus that went away", open: () => startNats() },
+];
+
+describe.each(buses)("two nodes $bus", ({ open }) => {
   let home: Home;
   let nodes: SpawnedServer[] = [];
   let tenants: Tenant[];
@@ -18,10 +25,11 @@ describe.each([
   beforeAll(async () => {
     home = await makeHome("postgres");
     tenants = await tenantsIn(home, environments);
-    const url = await nats();
+    const { url, stop } = await open();
     nodes = await Promise.all(
       [1, 2].map(() => spawnServer({ engine: "postgres", home, ...(url !== undefined && { nats: url }) })),
     );
+    await stop?.();
   }, 30_000);
   afterAll(async () => {
     await Promise.all(nodes.map((node) => node.stop()));
