@@ -42,18 +42,11 @@ async function serve(config: Config): Promise<void> {
   const format = config.logFormat ?? (process.stdout.isTTY ? "text" : "json");
   const nodeId = config.nodeId ?? systemIds(clock).next("node");
   const log = logLines({ level: config.logLevel, format, clock, base: { node: nodeId } });
-  const server = await startServer({ ...config, nodeId }, { clock, log }).catch((error: unknown) => {
-    const known = error instanceof StartFailure || !(error instanceof Error) || error.stack === undefined;
-    if (!known) log.error("server.start_failed", { error });
-    fail(exit.startFailed, [redactText(error instanceof Error ? error.message : String(error))]);
-  });
-  // Lines of JSON stay alone on their stream.
-  (format === "text" ? process.stdout : process.stderr).write(banner(server));
-
+  let server: RunningServer | undefined;
   let stopping = false;
   const stop = async (signal: string) => {
-    // Asked twice is asked for at once.
-    if (stopping) process.exit(exit.startFailed);
+    // Asked twice, or before there is anything to drain, is asked for at once.
+    if (stopping || !server) process.exit(stopping ? exit.startFailed : 0);
     stopping = true;
     log.info("server.stopping", { signal });
     try {
@@ -67,6 +60,16 @@ async function serve(config: Config): Promise<void> {
   };
   process.on("SIGTERM", () => void stop("SIGTERM"));
   process.on("SIGINT", () => void stop("SIGINT"));
+
+  try {
+    server = await startServer({ ...config, nodeId }, { clock, log });
+  } catch (error) {
+    const known = error instanceof StartFailure || !(error instanceof Error) || error.stack === undefined;
+    if (!known) log.error("server.start_failed", { error });
+    fail(exit.startFailed, [redactText(error instanceof Error ? error.message : String(error))]);
+  }
+  // Lines of JSON stay alone on their stream.
+  (format === "text" ? process.stdout : process.stderr).write(banner(server));
 }
 
 const commands = ["serve", "help", "version"];

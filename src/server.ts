@@ -10,8 +10,10 @@ import { defaultOrgId } from "./domain/tenancy/rules.ts";
 import { tenancy as openTenancy, type Tenancy } from "./domain/tenancy/service.ts";
 import { users as openUsers } from "./domain/users/service.ts";
 import { authenticator } from "./edge/authenticate.ts";
+import { docsPages } from "./edge/docs-page.ts";
 import { listenEdge } from "./edge/http.ts";
 import type { Edge } from "./edge/perform.ts";
+import { probes } from "./edge/probes.ts";
 import { services } from "./edge/services.ts";
 import { openEngine } from "./engine.ts";
 import { type SystemClock, systemClock } from "./kit/clock.ts";
@@ -107,7 +109,9 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     // Store.
     const { databaseUrl, db: file, poolSize } = config;
     const driver = config.libsqlDriver === "bun" ? "bun:sqlite" : "libsql";
-    const store = await openStore({ clock, log, databaseUrl, file, driver, poolSize });
+    // Half of the connections are for flushes, so that slow writes cannot keep them waiting.
+    const pools = { hotPoolSize: Math.ceil(poolSize / 2), poolSize: Math.max(1, Math.floor(poolSize / 2)) };
+    const store = await openStore({ clock, log, databaseUrl, file, driver, ...pools });
     closers.push(() => store.close());
     const time = timeBase(store, clock);
     await time.sample();
@@ -155,7 +159,23 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       if (from !== nodeId) engine.queuedElsewhere(lanes);
     });
 
-    const registry: Operation[] = [...engine.operations, ...(options.operations ?? [])];
+    const capabilities = {
+      authRequired: !config.dev,
+      transports: ["rest", "connect", "grpc-web"],
+      features: [],
+    };
+    const registry: Operation[] = [
+      ...engine.operations,
+      ...probes({
+        clock,
+        version,
+        store,
+        capabilities,
+        registry: () => registry,
+        ...(bus.kind === "nats" && { bus }),
+      }),
+      ...(options.operations ?? []),
+    ];
     requireKnownActions(registry);
 
     // Loops.
@@ -172,6 +192,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       edge,
       registry,
       services,
+      pages: docsPages,
       hostname: config.host,
       port: config.port,
       bodyBytesMax: config.requestBodyBytesMax,

@@ -99,6 +99,8 @@ export function troubleOf(error: unknown): Fault | undefined {
     case "full":
       return new Fault("unavailable", "the database has no room left", again);
     case "lock_timeout":
+      // Not `aborted`: clients take 409 as final, and this passes by itself.
+      return new Fault("unavailable", "the rows are held by another request, try again", again);
     case "conflict":
       return new Fault("aborted", "the rows are being changed by another request, try again", again);
     default:

@@ -118,7 +118,7 @@ describe("REST", () => {
     });
     expect(await seen("state")).toMatchObject({ status: 409, code: "failed_precondition" });
     expect(await seen("unavailable")).toMatchObject({ status: 503, code: "unavailable", retryAfter: "1" });
-    expect(await seen("lock")).toMatchObject({ status: 409, code: "aborted", retryAfter: "1" });
+    expect(await seen("lock")).toMatchObject({ status: 503, code: "unavailable", retryAfter: "1" });
     expect(await seen("full")).toMatchObject({ status: 429, retryAfter: "1" });
     const defect: Record<string, unknown> = await seen("defect");
     expect(defect).toMatchObject({ status: 500, code: "internal" });

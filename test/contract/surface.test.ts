@@ -1,0 +1,45 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { Validator } from "@seriousme/openapi-schema-validator";
+import { startTestServer, type TestServer } from "../support/server.ts";
+import { surfaceText } from "../support/surface.ts";
+
+/** The operations that spec.md names as public, and none besides (`/docs` is a page without data). */
+const publicPaths = [
+  "/api/v1/capabilities",
+  "/health",
+  "/ready",
+  "/svc.v1.SvcService/GetCapabilities",
+  "/svc.v1.SvcService/Health",
+];
+
+describe("what the server offers", () => {
+  let server: TestServer;
+  beforeAll(async () => {
+    server = await startTestServer({ engine: "libsql" });
+  });
+  afterAll(() => server.stop());
+
+  const routes = async () => (await server.api("/api/v1/routes")).body.routes;
+
+  // After a wanted change: bun run test/support/surface.ts
+  test("is as written down", async () => {
+    const written = await Bun.file(new URL("./routes.txt", import.meta.url)).text();
+    expect(surfaceText(await routes())).toBe(written);
+  });
+
+  test("is public exactly where the spec says so", async () => {
+    const open = (await routes()).filter((route: { action: string }) => route.action === "public");
+    expect([...new Set(open.map((route: { path: string }) => route.path))].sort()).toEqual(publicPaths);
+  });
+
+  test("is described by valid OpenAPI 3.1, route by route", async () => {
+    const { body } = await server.api("/openapi.json");
+    expect((await server.api("/api/v1/openapi.json")).body).toEqual(body);
+    expect(await new Validator().validate(structuredClone(body))).toMatchObject({ valid: true });
+    for (const { method, path } of await routes())
+      expect(
+        body.paths[path.replace("...}", "}")]?.[method.toLowerCase()],
+        `${method} ${path}`,
+      ).toBeDefined();
+  });
+});
