@@ -1,3 +1,4 @@
+import type { Clock } from "./clock.ts";
 import { Fault } from "./fault.ts";
 
 /** How one item of a flush fared. A flush answers one for each item, in the order of the items. */
@@ -16,6 +17,11 @@ export interface CombineOptions<Item, Result> {
   keyOf?: (item: Item) => string | undefined;
   itemsMax: number;
   waitingMax: number;
+  /**
+   * Callers that lately came together are waited for, at most until `ms` after the lane's last flush began. A caller that
+   * comes alone, and the first after a quiet moment, never waits.
+   */
+  pace?: { clock: Pick<Clock, "elapsed" | "after">; ms: number };
   /** Flushes of one lane that may run at once; above 1, items without a key may settle out of their order. */
   depth?: number;
   flush: (items: readonly Item[]) => Promise<readonly Outcome<Result>[]>;
@@ -68,8 +74,15 @@ interface Lane<Item, Result> {
   inFlight: number;
   keysInFlight: Set<string>;
   planned: boolean;
+  /** Of `clock.elapsed()`: when its last flush began. */
+  beganAt: number;
+  /** Sizes of its last flushes; what lately came together is worth waiting for. */
+  sizes: number[];
+  cancelPause: (() => void) | undefined;
 }
 
+/** Flushes that are looked back on for how many callers come together. */
+const sizesKept = 32;
 /** A flush looks at most so many times its size down the line for items whose key is free. */
 const lookAhead = 4;
 /** Flushes of groups set apart that may run at once: the stuck among them must not take every connection. */
@@ -90,6 +103,9 @@ export function combine<Item, Result>(options: CombineOptions<Item, Result>): Co
     inFlight: 0,
     keysInFlight: new Set(),
     planned: false,
+    beganAt: Number.NEGATIVE_INFINITY,
+    sizes: [],
+    cancelPause: undefined,
   });
   const lanes = Array.from({ length: options.lanes }, () => newLane());
   /** Lanes of groups set apart; the one that was longest ago in trouble comes first. */
@@ -215,6 +231,9 @@ export function combine<Item, Result>(options: CombineOptions<Item, Result>): Co
     if (entries.length === 0) return;
     const keys = entries.flatMap((entry) => entry.key ?? []);
     const alone = lane.group === undefined ? 0 : 1;
+    lane.beganAt = options.pace?.clock.elapsed() ?? 0;
+    lane.sizes.push(entries.length);
+    if (lane.sizes.length > sizesKept) lane.sizes.shift();
     lane.inFlight++;
     apartInFlight += alone;
     for (const key of keys) lane.keysInFlight.add(key);
@@ -229,8 +248,26 @@ export function combine<Item, Result>(options: CombineOptions<Item, Result>): Co
     if (isEmpty()) for (const done of drained.splice(0)) done();
   }
 
+  /** Whether more are about to come: then the flush begins with them, or when the pace is over. */
+  function waitsForMore(lane: Lane<Item, Result>): boolean {
+    const { pace } = options;
+    if (!pace || lane.waiting.length >= Math.max(1, ...lane.sizes)) return false;
+    const leftMs = lane.beganAt + pace.ms - pace.clock.elapsed();
+    if (leftMs <= 0) return false;
+    lane.cancelPause ??= pace.clock.after(leftMs, () => {
+      lane.cancelPause = undefined;
+      pump(lane);
+    });
+    return true;
+  }
+
   function pump(lane: Lane<Item, Result>): void {
     const isApart = lane.group !== undefined;
+    if (lane.waiting.length > 0 && lane.inFlight === 0) {
+      if (waitsForMore(lane)) return;
+      lane.cancelPause?.();
+      lane.cancelPause = undefined;
+    }
     while (lane.waiting.length > 0 && lane.inFlight < (isApart ? 1 : depth)) {
       if (isApart && apartInFlight >= apartInFlightMax) return;
       const before = lane.inFlight;

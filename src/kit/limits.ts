@@ -39,6 +39,8 @@ export const runTimeoutMsMax = 366 * 24 * 60 * 60 * 1000;
 /** Items that wait in front of one combiner before callers are told to come back. */
 export const combineWaitingMax = 10_000;
 export const combineLanes = 4;
+/** Under load a flush waits for the callers that lately came together, so long after the last one began. */
+export const combinePaceMs = 8;
 export const flushItemsMax = 256;
 
 /** An authenticated key is believed for this long without asking the store again (design: key deletion). */

@@ -98,8 +98,10 @@ export const emitFlush: Flush<EmitInput, Logged> = {
     ${fresh}alive AS MATERIALIZED (
       SELECT item.*, row_number() OVER (PARTITION BY environment_id ORDER BY ord) AS place FROM item ${survives}),
     head AS MATERIALIZED (
-      SELECT h.environment_id, h.position, h.last_at, h.definitions_version FROM heads h
-      WHERE h.environment_id IN (SELECT environment_id FROM alive) ORDER BY h.environment_id FOR UPDATE),
+      SELECT h.environment_id, h.position, h.last_at, h.definitions_version
+      FROM (SELECT DISTINCT environment_id FROM alive ORDER BY environment_id) a CROSS JOIN LATERAL (
+        SELECT x.environment_id, x.position, x.last_at, x.definitions_version FROM heads x
+        WHERE x.environment_id = a.environment_id ORDER BY x.environment_id FOR UPDATE) h),
     moved AS (
       UPDATE heads h SET last_at = GREATEST(head.last_at, ${now}::bigint), position = CASE
         WHEN head.definitions_version = known.definitions_version THEN head.position + n.count

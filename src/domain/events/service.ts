@@ -5,6 +5,7 @@ import type { Ids } from "../../kit/ids.ts";
 import { laneOfEnvironment } from "../../kit/lanes.ts";
 import {
   combineLanes,
+  combinePaceMs,
   combineWaitingMax,
   flushItemsMax,
   idempotencyKeptMs,
@@ -47,7 +48,7 @@ export interface EventsDeps {
   clock: Clock;
   ids: Ids;
   definitions: DefinitionsCache;
-  dispatcher: Pick<Dispatcher, "reserve">;
+  dispatcher: Pick<Dispatcher, "reserve" | "handOut">;
   /** Lanes that have got work nobody holds yet. */
   onQueued: (lanes: readonly Lane[]) => void;
 }
@@ -158,6 +159,7 @@ export function openEvents(deps: EventsDeps): Events {
       }
       event.kept.clear();
     }
+    dispatcher.handOut();
     if (lanes.size > 0) onQueued([...lanes.values()]);
   }
 
@@ -200,6 +202,7 @@ export function openEvents(deps: EventsDeps): Events {
     weigh: (unit) => unit.drafts.reduce((sum, draft) => sum + 1 + draft.data.length / weightChars, 0),
     itemsMax: flushItemsMax,
     waitingMax: combineWaitingMax,
+    pace: { clock, ms: combinePaceMs },
     flush,
     // A value the store refuses must cost its own event only.
     retrySplit: (error, units) => (error instanceof Fault ? units.map((unit) => [unit]) : undefined),

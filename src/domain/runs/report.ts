@@ -1,5 +1,4 @@
 import type { Instant } from "../../kit/clock.ts";
-import { stepRowId } from "./rules.ts";
 import type { Fence, RunError, StepType } from "./run.ts";
 import { behindAll, type NewStep, type Settlement } from "./settle.ts";
 
@@ -111,7 +110,7 @@ export const toRelease = (fence: Fence & { environmentId: string }, now: Instant
 
 /** History keeps which steps a report brought and how they went; their outputs stand in `steps`. */
 function noted(settlement: Settlement, type: string, more: Record<string, unknown> = {}): Settlement {
-  const steps = settlement.steps.map((step) => ({ id: step.id, step_id: step.stepId, status: step.status }));
+  const steps = settlement.steps.map((step) => ({ step_id: step.stepId, status: step.status }));
   return {
     ...settlement,
     historyType: type,
@@ -121,14 +120,12 @@ function noted(settlement: Settlement, type: string, more: Record<string, unknow
 
 const newStep = (report: RunReport, step: ReportedStep, at: number): NewStep => ({
   ...step,
-  id: stepRowId(report.runId, step.stepId),
   sequence: report.stepOffset === undefined ? behindAll(at) : report.stepOffset + at,
   error: step.error === null ? null : JSON.stringify(step.error),
   sleepUntil: null,
 });
 
 const sleepingStep = (report: RunReport, sleep: ReportOutcome & { kind: "sleep" }): NewStep => ({
-  id: stepRowId(report.runId, sleep.stepId),
   stepId: sleep.stepId,
   name: sleep.name,
   type: "sleep",

@@ -2,7 +2,7 @@ import type { Clock } from "../../kit/clock.ts";
 import { type Combiner, combine, type Outcome } from "../../kit/combine.ts";
 import { Fault, missing } from "../../kit/fault.ts";
 import { laneOfEnvironment } from "../../kit/lanes.ts";
-import { combineLanes, combineWaitingMax, flushItemsMax } from "../../kit/limits.ts";
+import { combineLanes, combinePaceMs, combineWaitingMax, flushItemsMax } from "../../kit/limits.ts";
 import { type Store, StoreError } from "../../store/store.ts";
 import type { FunctionDefinition } from "../functions/definition.ts";
 import { type RunReport, toRelease, toSettlement, type Verdict } from "./report.ts";
@@ -95,6 +95,7 @@ export function openReports(deps: ReportsDeps) {
     keyOf: (item) => fenceOf(item).runId,
     itemsMax: flushItemsMax,
     waitingMax: combineWaitingMax,
+    pace: { clock, ms: combinePaceMs },
     weigh: (item) => ("report" in item ? 1 + sizeOf(item.report) / weightChars : 1),
     flush,
     // A value the store refuses must cost its own report only.

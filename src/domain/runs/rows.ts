@@ -3,7 +3,7 @@ import { countCap } from "../../kit/limits.ts";
 import { type Cursor, containing } from "../../kit/page.ts";
 import { column, type Sql, sql } from "../../kit/sql.ts";
 import type { Session, Store } from "../../store/store.ts";
-import { statusOf, storedStatuses } from "./rules.ts";
+import { statusOf, stepRowId, storedStatuses } from "./rules.ts";
 import type {
   CompletedStep,
   ExecutionState,
@@ -76,15 +76,21 @@ function conditions(filter: RunFilter): Sql[] {
     list.push(sql`(r.id LIKE ${like} ESCAPE '\\' OR r.function_id LIKE ${like} ESCAPE '\\'
       OR r.event_name LIKE ${like} ESCAPE '\\')`);
   }
-  if (filter.statuses.length > 0) list.push(statusCondition(filter.statuses));
+  if (filter.statuses.length > 0) list.push(statusCondition(filter));
   return list;
 }
 
-function statusCondition(statuses: readonly RunStatus[]): Sql {
+/** Each kind by the index that finds it: live runs by their executions, failed and cancelled by `trouble`. */
+function statusCondition({ environmentId, statuses }: RunFilter): Sql {
   const { ended, states } = storedStatuses(statuses);
-  const alive = sql`(r.status = 'active' AND e.state IN ${sql.list(states)})`;
-  if (states.length === 0) return sql`r.status IN ${sql.list(ended)}`;
-  return ended.length === 0 ? alive : sql`(r.status IN ${sql.list(ended)} OR ${alive})`;
+  const troubles = ended.filter((status) => status !== "completed");
+  const parts: Sql[] = [];
+  if (states.length > 0)
+    parts.push(sql`r.id IN (SELECT run_id FROM executions
+      WHERE environment_id = ${environmentId} AND state IN ${sql.list(states)})`);
+  if (troubles.length > 0) parts.push(sql`r.trouble IN ${sql.list(troubles)}`);
+  if (ended.includes("completed")) parts.push(sql`r.status = 'completed'`);
+  return sql`(${sql.join(parts, " OR ")})`;
 }
 
 export async function getRun(store: Store, environmentId: string, runId: string): Promise<Run | undefined> {
@@ -118,7 +124,6 @@ export async function countRuns(store: Store, filter: RunFilter): Promise<number
 }
 
 interface StepRow {
-  id: string;
   run_id: string;
   step_id: string;
   name: string;
@@ -142,7 +147,7 @@ interface StepRow {
 
 export async function getSteps(store: Store, environmentId: string, runId: string): Promise<Step[]> {
   const rows =
-    await store.all<StepRow>(sql`SELECT id, run_id, step_id, name, type, sequence, status, output, error,
+    await store.all<StepRow>(sql`SELECT run_id, step_id, name, type, sequence, status, output, error,
       attempt, started_at, ended_at, duration_ms, original_output, patched_at, patched_by, compensation_for,
       sleep_until, created_at, updated_at
     FROM steps WHERE run_id = ${runId} AND environment_id = ${environmentId} ORDER BY sequence, created_at`);
@@ -238,7 +243,7 @@ function toRun(row: RunRow): Run {
 
 function toStep(row: StepRow): Step {
   return {
-    id: row.id,
+    id: stepRowId(row.run_id, row.step_id),
     runId: row.run_id,
     stepId: row.step_id,
     name: row.name,

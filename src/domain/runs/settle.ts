@@ -25,7 +25,6 @@ export interface Settlement extends Fence {
 }
 
 export interface NewStep {
-  id: string;
   stepId: string;
   name: string;
   type: StepType;
@@ -87,7 +86,6 @@ const stepColumns = (steps: readonly PlacedStep[]) => ({
   report: column.bigint(steps.map((s) => s.report)),
   run_id: column.text(steps.map((s) => s.settlement.runId)),
   environment_id: column.text(steps.map((s) => s.settlement.environmentId)),
-  id: column.text(steps.map((s) => s.id)),
   step_id: column.text(steps.map((s) => s.stepId)),
   name: column.text(steps.map((s) => s.name)),
   type: column.text(steps.map((s) => s.type)),
@@ -103,7 +101,7 @@ const stepColumns = (steps: readonly PlacedStep[]) => ({
 });
 
 const stepTarget =
-  sql.raw(`steps (run_id, step_id, environment_id, id, name, type, sequence, status, output, error,
+  sql.raw(`steps (run_id, step_id, environment_id, name, type, sequence, status, output, error,
   attempt, started_at, ended_at, duration_ms, compensation_for, sleep_until, created_at, updated_at)`);
 
 // A completed step is never written again: its output is what later steps were computed from.
@@ -127,18 +125,23 @@ export const settleFlush: Flush<SettleInput, Settled> = {
         ? sql.empty
         : sql`, stored AS (
       INSERT INTO ${stepTarget}
-      SELECT s.run_id, s.step_id, s.environment_id, s.id, s.name, s.type,
+      SELECT s.run_id, s.step_id, s.environment_id, s.name, s.type,
         CASE WHEN s.sequence < 0 THEN GREATEST(v.step_count, v.steps_top) - s.sequence - 1 ELSE s.sequence END, s.status, s.output, s.error,
         v.attempt, s.started_at, s.ended_at, s.duration_ms, s.compensation_for, s.sleep_until, ${now}::bigint, ${now}::bigint
       FROM ${seams.rowsFrom("s", stepColumns(steps))} JOIN valid v ON v.ord = s.report
       ORDER BY s.run_id, s.step_id
       ${stepConflict})`;
-    return sql`WITH report AS MATERIALIZED (SELECT * FROM ${seams.rowsFrom("item", reportColumns(settlements))}),
+    // Row by row through the primary key, whatever the statistics say: a plan that scans the table is ten times slower
+    // as soon as runs are queued. Sorted first, so that the locks are.
+    return sql`WITH report AS MATERIALIZED (
+      SELECT * FROM ${seams.rowsFrom("item", reportColumns(settlements))} ORDER BY run_id),
     held AS MATERIALIZED (
-      SELECT r.*, e.state, e.execution_seq AS held_seq, e.lease_hash AS held_hash, e.attempt, e.history_count,
-        e.step_count, e.started_at, e.worker_id
-      FROM report r JOIN executions e ON e.run_id = r.run_id AND e.environment_id = r.environment_id
-      ORDER BY e.run_id FOR UPDATE OF e),
+      SELECT r.*, e.state, e.held_seq, e.held_hash, e.attempt, e.history_count, e.step_count, e.started_at, e.worker_id
+      FROM report r CROSS JOIN LATERAL (
+        SELECT x.state, x.execution_seq AS held_seq, x.lease_hash AS held_hash, x.attempt, x.history_count, x.step_count,
+          x.started_at, x.worker_id
+        FROM executions x WHERE x.run_id = r.run_id AND x.environment_id = r.environment_id
+        ORDER BY x.run_id FOR UPDATE) e),
     valid AS MATERIALIZED (
       SELECT * FROM held WHERE state = 'leased' AND held_seq = execution_seq AND held_hash = lease_hash)
     ${stored},
@@ -151,7 +154,7 @@ export const settleFlush: Flush<SettleInput, Settled> = {
         history_count = e.history_count + CASE WHEN v.history_type IS NULL THEN 0 ELSE 1 END
       FROM valid v WHERE e.run_id = v.run_id AND v.ends IS NULL),
     ended AS (
-      UPDATE runs r SET status = v.ends, output = v.output, error = v.error, attempt = v.attempt,
+      UPDATE runs r SET status = v.ends, trouble = CASE WHEN v.ends <> 'completed' THEN v.ends END, output = v.output, error = v.error, attempt = v.attempt,
         worker_id = v.worker_id, started_at = v.started_at, ended_at = ${now}::bigint, updated_at = ${now}::bigint,
         execution_seq = v.execution_seq, lease_hash = v.lease_hash
       FROM valid v WHERE r.id = v.run_id AND v.ends IS NOT NULL),
@@ -214,7 +217,7 @@ function settleValid(
   const steps = placedSteps(valid.map((v) => v.settlement));
   if (steps.length > 0)
     session.run(sql`INSERT INTO ${stepTarget}
-      SELECT s.run_id, s.step_id, s.environment_id, s.id, s.name, s.type, s.sequence, s.status, s.output, s.error,
+      SELECT s.run_id, s.step_id, s.environment_id, s.name, s.type, s.sequence, s.status, s.output, s.error,
         s.attempt, s.started_at, s.ended_at, s.duration_ms, s.compensation_for, s.sleep_until, ${now}, ${now}
       FROM ${rowsFrom("s", {
         ...stepColumns(steps),
@@ -234,7 +237,7 @@ function settleValid(
     const list = ending.map((v) => v.settlement);
     session.run(sql`DELETE FROM executions WHERE run_id IN (
       SELECT run_id FROM ${rowsFrom("i", { run_id: column.text(list.map((s) => s.runId)) })})`);
-    session.run(sql`UPDATE runs SET status = v.ends, output = v.output, error = v.error, attempt = v.attempt,
+    session.run(sql`UPDATE runs SET status = v.ends, trouble = CASE WHEN v.ends <> 'completed' THEN v.ends END, output = v.output, error = v.error, attempt = v.attempt,
         worker_id = v.worker_id, started_at = v.started_at, ended_at = ${now}, updated_at = ${now},
         execution_seq = v.execution_seq, lease_hash = v.lease_hash
       FROM ${rowsFrom("v", {

@@ -115,7 +115,7 @@ export async function endTimedOut(session: Session, now: Instant): Promise<numbe
 
 export interface RunEnd {
   runId: string;
-  status: TerminalStatus;
+  status: Exclude<TerminalStatus, "completed">;
   error: RunError | null;
   /** Why it was cancelled: `user`, `function_deleted`. */
   cause: string | null;
@@ -128,7 +128,7 @@ export interface RunEnd {
 export async function endRuns(session: Session, ends: readonly RunEnd[], now: Instant): Promise<void> {
   const { rowsFrom } = session.seams;
   const ids = column.text(ends.map((end) => end.runId));
-  await session.run(sql`UPDATE runs SET status = v.status, error = v.error, cancellation_cause = v.cause,
+  await session.run(sql`UPDATE runs SET status = v.status, trouble = v.status, error = v.error, cancellation_cause = v.cause,
       ended_at = ${now}, updated_at = ${now}, attempt = e.attempt, worker_id = e.worker_id, started_at = e.started_at,
       execution_seq = e.execution_seq, lease_hash = e.lease_hash
     FROM ${rowsFrom("v", {

@@ -3,22 +3,11 @@ import type { Ids } from "../../kit/ids.ts";
 import { pollJobsMax } from "../../kit/limits.ts";
 import type { Log } from "../../kit/log.ts";
 import type { ClaimedRow, LaneDemand } from "../runs/claim.ts";
-import type { NewLease, NewRun } from "../runs/run.ts";
+import type { CompletedStep, NewLease, NewRun } from "../runs/run.ts";
 import type { Runs } from "../runs/service.ts";
+import { type Desk, openDesks } from "./desks.ts";
 import { type Job, type JobEvent, jobOfBirth, jobOfClaim, leaseHashOf, newLeaseToken } from "./job.ts";
-
-/** A worker that asks this node for jobs. */
-export interface Asking {
-  environmentId: string;
-  workerId: string;
-  functionIds: readonly string[];
-  /** Free slots; never handed more. */
-  available: number;
-  /** How long to wait for a first job; 0 looks once. */
-  holdMs: number;
-  /** The worker went away. */
-  signal: AbortSignal;
-}
+import { type Asking, askMin, type Lane, newLane, type Slot, type Waiter } from "./lanes.ts";
 
 /** A place at a waiting worker, kept for a run that is about to be created. */
 export interface Reservation {
@@ -33,6 +22,8 @@ export interface Dispatcher {
   take(asking: Asking): Promise<Job[]>;
   /** A lease for a run born now, when a worker waits here and the lane has no older work. */
   reserve(environmentId: string, functionId: string): Reservation | undefined;
+  /** Answers the workers that runs were delivered to: once, after the last birth of a flush. */
+  handOut(): void;
   /** Runs were queued, here or (by hint) on another node. */
   queued(lanes: readonly { environmentId: string; functionId: string }[]): void;
   /** The tick of loop `workers.dispatch`: looks everywhere, whatever hints were lost. */
@@ -40,30 +31,6 @@ export interface Dispatcher {
   /** Answers all held polls with nothing, and every later one at once. */
   drain(): void;
   waiting(): number;
-}
-
-interface Waiter extends Asking {
-  lanes: Lane[];
-  jobs: Job[];
-  /** Slots that are promised to a claim or a birth under way. */
-  pending: number;
-  /** Takes no further promise: it is being answered. */
-  closed: boolean;
-  answered: boolean;
-  settle: () => void;
-}
-
-interface Lane {
-  environmentId: string;
-  functionId: string;
-  /** May hold queued runs that nobody here has tried to claim. */
-  dirty: boolean;
-  /** Rows before this are taken; see LaneDemand.since. */
-  since: number;
-  /** When the lane was last looked at from its very start. */
-  wholeAt: number;
-  lookedAt: number;
-  waiters: Set<Waiter>;
 }
 
 export interface DispatcherDeps {
@@ -87,35 +54,46 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
   let pumping: Promise<void> | undefined;
   let draining = false;
   let turn = 0;
+  /** Workers that births were delivered to and that are not answered yet. */
+  const born = new Set<Waiter>();
 
   const laneOf = (environmentId: string, functionId: string): Lane => {
     const key = `${environmentId}\n${functionId}`;
     let lane = lanes.get(key);
     if (!lane) {
-      lane = {
-        environmentId,
-        functionId,
-        dirty: true,
-        since: 0,
-        wholeAt: 0,
-        lookedAt: 0,
-        waiters: new Set(),
-      };
+      lane = newLane(environmentId, functionId);
       lanes.set(key, lane);
     }
     return lane;
   };
 
   const creditOf = (waiter: Waiter) =>
-    waiter.closed ? 0 : waiter.available - waiter.pending - waiter.jobs.length;
+    waiter.closed ? 0 : waiter.available - waiter.pending - waiter.jobs.length - waiter.desk.pending;
+
+  const desks = openDesks(clock, (jobs) => giveBack(jobs));
+
+  /** From now on the waiter is being answered: its worker counts as on its way back. */
+  const shut = (waiter: Waiter) => {
+    waiter.closed = true;
+    const comesBack = waiter.available > 0 && !draining && !waiter.signal.aborted;
+    if (comesBack) desks.leave(waiter.desk, waiter.available - waiter.jobs.length - waiter.pending);
+    for (const lane of waiter.lanes) {
+      lane.waiters.delete(waiter);
+      if (comesBack) lane.away.add(waiter.desk);
+    }
+  };
 
   /** Answers a waiter that has something, or has nothing to wait for, once no promise to it is open. */
   const finish = (waiter: Waiter, final: boolean) => {
-    if (waiter.jobs.length > 0 || final) waiter.closed = true;
+    if (!waiter.closed && (waiter.jobs.length > 0 || final)) shut(waiter);
     if (!waiter.closed || waiter.pending > 0 || waiter.answered) return;
     waiter.answered = true;
-    for (const lane of waiter.lanes) lane.waiters.delete(waiter);
     waiter.settle();
+  };
+
+  const handOut = () => {
+    for (const waiter of born) finish(waiter, false);
+    born.clear();
   };
 
   /** The worker has gone before it got these: they go back to the queue at once. Should that fail, their leases end. */
@@ -135,7 +113,7 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
       const lane = lanes.get(`${environmentId}\n${functionId}`);
       if (!lane) continue;
       lane.dirty = true;
-      wanted ||= lane.waiters.size > 0;
+      wanted ||= lane.waiters.size + lane.away.size > 0;
     }
     if (wanted) void pump();
   }
@@ -151,14 +129,18 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
       let credit = creditOf(waiter);
       for (let place = 0; place < dirty.length && credit > 0; place++) {
         const lane = dirty[(place + turn) % dirty.length]!;
-        const share = Math.ceil(credit / (dirty.length - place));
-        credit -= share;
         const slots = slotsOf.get(lane) ?? [];
-        for (let count = 0; count < share; count++) slots.push({ waiter, ...newLeaseToken(ids) });
+        const share = Math.min(Math.ceil(credit / (dirty.length - place)), lane.ask - slots.length);
+        if (share <= 0) continue;
+        credit -= share;
+        for (let count = 0; count < share; count++)
+          slots.push({ ...newLeaseToken(ids), waiter, desk: waiter.desk });
         waiter.pending += share;
         slotsOf.set(lane, slots);
       }
     }
+    for (const lane of lanes.values())
+      if (lane.dirty && !slotsOf.has(lane)) planAway(lane, (slots) => slotsOf.set(lane, slots));
     const now = clock.now();
     const demands = [...slotsOf].map(([lane, slots]) => {
       const whole = now - lane.wholeAt >= wholeEveryMs;
@@ -170,7 +152,7 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
         environmentId: lane.environmentId,
         functionId: lane.functionId,
         since: whole ? 0 : lane.since,
-        slots: slots.map(({ hash, waiter }) => ({ leaseHash: hash, workerId: waiter.workerId })),
+        slots: slots.map(({ hash, desk }) => ({ leaseHash: hash, workerId: desk.workerId })),
       };
     });
     return { demands, slots: [...slotsOf.values()] };
@@ -179,7 +161,7 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
   async function claimOnce(): Promise<boolean> {
     const { demands, slots } = plan();
     if (demands.length === 0) return false;
-    const involved = new Set(slots.flat().map((slot) => slot.waiter));
+    const involved = new Set(slots.flat().flatMap((slot) => slot.waiter ?? []));
     try {
       const now = clock.now();
       const leaseUntil = now + leaseMs;
@@ -189,8 +171,9 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
       for (const { lane } of demands) lane.dirty = true;
       throw error;
     } finally {
-      for (const slot of slots.flat()) slot.waiter.pending--;
+      for (const slot of slots.flat()) (slot.waiter ?? slot.desk).pending--;
       for (const waiter of involved) finish(waiter, waiter.holdMs === 0);
+      handOut();
     }
     return true;
   }
@@ -202,18 +185,29 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
     leaseUntil: number,
   ): Promise<void> {
     const resumed = rows.filter((row) => row.step_count > 0).map((row) => row.run_id);
-    const steps = resumed.length > 0 ? await runs.completedSteps(resumed) : undefined;
+    const steps = resumed.length === 0 ? noSteps : await runs.completedSteps(resumed).catch(logUnread);
     const taken = new Map<number, number>();
     for (const row of rows) {
-      const { waiter, token } = slots[row.lane - 1]![row.rank - 1]!;
-      waiter.jobs.push(jobOfClaim(row, token, leaseUntil, steps?.get(row.run_id) ?? []));
+      const { waiter, desk, token } = slots[row.lane - 1]![row.rank - 1]!;
+      const job = jobOfClaim(row, token, leaseUntil, steps?.get(row.run_id) ?? []);
+      // Without knowing what is done already nobody may begin: it goes back.
+      if (row.step_count > 0 && !steps) giveBack([job]);
+      else if (waiter) waiter.jobs.push(job);
+      else leaveAt(desk, demands[row.lane - 1]!.lane, job);
       taken.set(row.lane, (taken.get(row.lane) ?? 0) + 1);
       const { lane } = demands[row.lane - 1]!;
       lane.since = Math.max(lane.since, row.queued_at - lateMsMax);
     }
-    for (const [at, { lane, slots: wanted }] of demands.entries())
-      if (taken.get(at + 1) === wanted.length) lane.dirty = true;
+    for (const [at, { lane, slots: wanted }] of demands.entries()) {
+      const count = taken.get(at + 1) ?? 0;
+      if (count === wanted.length) lane.dirty = true;
+      lane.ask = count === wanted.length ? Math.min(pollJobsMax, lane.ask * 2) : Math.max(askMin, 2 * count);
+    }
   }
+
+  const logUnread = (error: unknown): undefined => {
+    log.warn("steps could not be read", { error: String(error) });
+  };
 
   /** Claims as long as there is a lane to look at and a slot to fill. One claim at a time: each takes all that wait. */
   function pump(): Promise<void> {
@@ -229,12 +223,61 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
     return pumping;
   }
 
+  /** Workers that were answered a moment ago will ask again: runs may wait for them at their desks. */
+  const expected = (lane: Lane): Desk | undefined => {
+    for (const desk of lane.away) {
+      if (desks.expects(desk)) return desk;
+      lane.away.delete(desk);
+    }
+    return undefined;
+  };
+
+  function planAway(lane: Lane, use: (slots: Slot[]) => void): void {
+    const desk = expected(lane);
+    if (!desk) return;
+    const share = Math.min(desks.creditOf(desk), lane.ask);
+    desk.pending += share;
+    use(Array.from({ length: share }, () => ({ ...newLeaseToken(ids), desk, waiter: undefined })));
+  }
+
+  /** For its worker to fetch; or handed over, when the worker has come back meanwhile. */
+  function leaveAt(desk: Desk, lane: Lane, job: Job): void {
+    for (const waiter of lane.waiters) {
+      if (waiter.desk !== desk || creditOf(waiter) <= 0) continue;
+      waiter.jobs.push(job);
+      born.add(waiter);
+      return;
+    }
+    if (draining) giveBack([job]);
+    else desks.put(desk, job);
+  }
+
+  function reserveAway(lane: Lane): Reservation | undefined {
+    const desk = expected(lane);
+    if (!desk) return undefined;
+    desk.pending++;
+    const { token, hash } = newLeaseToken(ids);
+    const expiresAt = clock.now() + leaseMs;
+    return {
+      lease: { hash, workerId: desk.workerId, expiresAt },
+      deliver: (run, event) => {
+        desk.pending--;
+        leaveAt(desk, lane, jobOfBirth(run, { token, expiresAt }, event));
+      },
+      drop: () => {
+        desk.pending--;
+      },
+    };
+  }
+
   return {
     take(asking) {
       return new Promise<Job[]>((resolve) => {
         const lanesAsked = asking.functionIds.map((id) => laneOf(asking.environmentId, id));
+        const desk = desks.of(asking);
         const waiter: Waiter = {
           ...asking,
+          desk,
           available: Math.min(asking.available, pollJobsMax),
           lanes: lanesAsked,
           jobs: [],
@@ -256,12 +299,18 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
         });
         if (waiter.available <= 0 || draining || asking.signal.aborted) return finish(waiter, true);
         const now = clock.now();
+        waiter.jobs = desks.fetch(desk, waiter.available);
         for (const lane of lanesAsked) {
           lane.waiters.add(waiter);
+          lane.away.delete(desk);
           if (now - lane.lookedAt >= lookEveryMs) lane.dirty = true;
         }
-        if (lanesAsked.some((lane) => lane.dirty))
-          void pump().then(() => asking.holdMs === 0 && finish(waiter, true));
+        const dirty = lanesAsked.some((lane) => lane.dirty);
+        // What lay at its desk goes out at once; what else there is will lie there when it comes back.
+        if (waiter.jobs.length > 0) {
+          finish(waiter, true);
+          if (dirty) void pump();
+        } else if (dirty) void pump().then(() => asking.holdMs === 0 && finish(waiter, true));
         else if (asking.holdMs === 0) finish(waiter, true);
       });
     },
@@ -276,28 +325,30 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
         lane.waiters.delete(waiter);
         lane.waiters.add(waiter);
         const { token, hash } = newLeaseToken(ids);
-        const end = () => {
-          waiter.pending--;
-          finish(waiter, false);
-        };
         const expiresAt = clock.now() + leaseMs;
         return {
           lease: { hash, workerId: waiter.workerId, expiresAt },
           deliver: (run, event) => {
+            waiter.pending--;
             waiter.jobs.push(jobOfBirth(run, { token, expiresAt }, event));
-            // Births of one flush are delivered in one go: the answer leaves after the last of them.
-            queueMicrotask(end);
+            born.add(waiter);
           },
-          drop: end,
+          drop: () => {
+            waiter.pending--;
+            finish(waiter, false);
+          },
         };
       }
-      return undefined;
+      return reserveAway(lane);
     },
+
+    handOut,
 
     queued,
 
     async lookOnce() {
       const now = clock.now();
+      desks.tidy(false);
       for (const [key, lane] of lanes) {
         if (lane.waiters.size > 0) lane.dirty = true;
         else if (now - lane.lookedAt > 60 * lookEveryMs) lanes.delete(key);
@@ -307,6 +358,7 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
 
     drain() {
       draining = true;
+      desks.tidy(true);
       for (const lane of lanes.values()) for (const waiter of [...lane.waiters]) finish(waiter, true);
     },
 
@@ -314,8 +366,4 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
   };
 }
 
-interface Slot {
-  waiter: Waiter;
-  token: string;
-  hash: string;
-}
+const noSteps = new Map<string, CompletedStep[]>();

@@ -10,8 +10,9 @@ import {
 } from "../../kit/limits.ts";
 import { type Store, StoreError } from "../../store/store.ts";
 import type { Runs } from "../runs/service.ts";
-import type { Asking, Dispatcher } from "./dispatcher.ts";
+import type { Dispatcher } from "./dispatcher.ts";
 import { type Job, runOfJob } from "./job.ts";
+import type { Asking } from "./lanes.ts";
 import { type Report, readFence, readReport } from "./report.ts";
 import * as rows from "./rows.ts";
 import { workerToken } from "./rules.ts";

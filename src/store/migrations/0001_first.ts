@@ -78,14 +78,16 @@ export const first = {
       `CREATE TABLE runs (
         id TEXT PRIMARY KEY, environment_id TEXT NOT NULL, function_id TEXT NOT NULL,
         function_version BIGINT NOT NULL, event_id TEXT NOT NULL, event_name TEXT NOT NULL, mode TEXT NOT NULL,
-        status TEXT NOT NULL, attempt BIGINT NOT NULL, max_attempts BIGINT NOT NULL, actor_id TEXT,
+        status TEXT NOT NULL, trouble TEXT, attempt BIGINT NOT NULL, max_attempts BIGINT NOT NULL, actor_id TEXT,
         worker_id TEXT, output TEXT, error TEXT, cancellation_cause TEXT, parent_run_id TEXT, parent_step_id TEXT,
         created_at BIGINT NOT NULL, started_at BIGINT, ended_at BIGINT, updated_at BIGINT NOT NULL,
         timeout_at BIGINT, execution_seq BIGINT NOT NULL, lease_hash TEXT)${roomy}`,
       "CREATE INDEX runs_by_time ON runs (environment_id, created_at, id)",
       "CREATE INDEX runs_by_function ON runs (environment_id, function_id, created_at, id)",
       "CREATE INDEX runs_by_event ON runs (event_id)",
-      "CREATE INDEX runs_by_status ON runs (environment_id, status, created_at, id)",
+      // `trouble` repeats the status of runs that failed or were cancelled: completing a run changes no indexed column, so
+      // Postgres writes its row again without touching any index.
+      "CREATE INDEX runs_by_trouble ON runs (environment_id, trouble, created_at, id) WHERE trouble IS NOT NULL",
 
       // One narrow row for every run that is not over: its place in the queue, its lease and fence, its next wake.
       // `wake_at` is when the state must change at the latest: queued = eligible since, leased = lease end,
@@ -103,7 +105,7 @@ export const first = {
 
       // Go with their run.
       `CREATE TABLE steps (
-        run_id TEXT NOT NULL, step_id TEXT NOT NULL, environment_id TEXT NOT NULL, id TEXT NOT NULL,
+        run_id TEXT NOT NULL, step_id TEXT NOT NULL, environment_id TEXT NOT NULL,
         name TEXT NOT NULL, type TEXT NOT NULL, sequence BIGINT NOT NULL, status TEXT NOT NULL,
         output TEXT, error TEXT, attempt BIGINT NOT NULL, started_at BIGINT, ended_at BIGINT, duration_ms BIGINT,
         original_output TEXT, patched_at BIGINT, patched_by TEXT, compensation_for TEXT, sleep_until BIGINT,
