@@ -56,6 +56,7 @@ export function openEngine(deps: EngineDeps): Engine {
     definitionOf: (environmentId, functionId, version) =>
       functions.definitionAt(environmentId, functionId, version),
     onQueued,
+    onSilent: (worker) => dispatcher.distrust(worker),
     onWakePlanned: deps.wakeBy,
   });
   const functions = openFunctions({ store, clock, cancelQueued: runs.cancelQueued });

@@ -62,6 +62,8 @@ export interface RunsDeps {
   definitionOf: ReportsDeps["definitionOf"];
   /** Lanes that have got work. */
   onQueued: (lanes: readonly Lane[]) => void;
+  /** A worker let a lease end without a word. */
+  onSilent: (worker: { environmentId: string; workerId: string }) => void;
   /** An execution's next wake was planned for then: the wake loop shall look by that time. */
   onWakePlanned: (at: Instant) => void;
 }
@@ -120,6 +122,7 @@ export function openRuns(deps: RunsDeps): Runs {
       for (;;) {
         const now = clock.now();
         const woken = await store.write((session) => wakeDue(session, now));
+        for (const worker of woken.silent) deps.onSilent(worker);
         if (woken.lanes.length > 0) onQueued(woken.lanes);
         const ended = await store.write((session) => endTimedOut(session, now));
         if (woken.found < wakeSliceMax && ended < wakeSliceMax) break;

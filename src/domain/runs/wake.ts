@@ -28,6 +28,8 @@ export interface WakeOutcome {
   found: number;
   /** Lanes that have work now. */
   lanes: Lane[];
+  /** Workers whose leases ended without a word. */
+  silent: { environmentId: string; workerId: string }[];
 }
 
 /**
@@ -55,7 +57,7 @@ export async function wakeDue(session: Session, now: Instant): Promise<WakeOutco
     );
   const queued = due.filter((row) => !isLost(row));
   if (queued.length > 0) await requeue(session, queued, now);
-  return { found: due.length, lanes: lanesOf(queued) };
+  return { found: due.length, lanes: lanesOf(queued), silent: silentWorkers(due) };
 }
 
 async function requeue(session: Session, rows: readonly DueRow[], now: Instant): Promise<void> {
@@ -167,6 +169,11 @@ export async function cancelQueued(
     await endRuns(session, ends.slice(from, from + 1000), now);
   return ends.length;
 }
+
+const silentWorkers = (rows: readonly DueRow[]) =>
+  rows.flatMap(({ state, environment_id, worker_id }) =>
+    state === "leased" && worker_id !== null ? { environmentId: environment_id, workerId: worker_id } : [],
+  );
 
 function lanesOf(rows: readonly DueRow[]): Lane[] {
   const lanes = new Map<string, Lane>();

@@ -24,6 +24,8 @@ export interface Dispatcher {
   reserve(environmentId: string, functionId: string): Reservation | undefined;
   /** Answers the workers that runs were delivered to: once, after the last birth of a flush. */
   handOut(): void;
+  /** A worker let a lease end: its held polls are answered with nothing, and it gets no job before it asks again. */
+  distrust(worker: { environmentId: string; workerId: string }): void;
   /** Runs were queued, here or (by hint) on another node. */
   queued(lanes: readonly { environmentId: string; functionId: string }[]): void;
   /** The tick of loop `workers.dispatch`: looks everywhere, whatever hints were lost. */
@@ -75,7 +77,9 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
   /** From now on the waiter is being answered: its worker counts as on its way back. */
   const shut = (waiter: Waiter) => {
     waiter.closed = true;
-    const comesBack = waiter.available > 0 && !draining && !waiter.signal.aborted;
+    // After an empty answer workers pause for a second (contract.md 1.6).
+    const asksAgain = waiter.reports || waiter.jobs.length + waiter.pending > 0;
+    const comesBack = asksAgain && waiter.available > 0 && !draining && !waiter.signal.aborted;
     if (comesBack) desks.leave(waiter.desk, waiter.available - waiter.jobs.length - waiter.pending);
     for (const lane of waiter.lanes) {
       lane.waiters.delete(waiter);
@@ -343,6 +347,13 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
     },
 
     handOut,
+
+    distrust(worker) {
+      const desk = desks.of(worker);
+      for (const lane of lanes.values())
+        for (const waiter of [...lane.waiters]) if (waiter.desk === desk) finish(waiter, true);
+      desk.spare = 0;
+    },
 
     queued,
 

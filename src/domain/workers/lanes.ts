@@ -10,6 +10,8 @@ export interface Asking {
   available: number;
   /** How long to wait for a first job; 0 looks once. */
   holdMs: number;
+  /** The request brought reports: its sender asks again right after the answer, whatever it holds. */
+  reports: boolean;
   /** The worker went away. */
   signal: AbortSignal;
 }

@@ -127,13 +127,20 @@ export function openWorkers(deps: WorkersDeps): Workers {
   const ack = (environmentId: string, sent: AckInput) =>
     sendable(runs.ack({ ...readFence(sent.job_id, sent), environmentId }));
 
-  const take = (worker: rows.WorkerRecord, available: number, hold: number, signal: AbortSignal) => {
+  const take = (
+    worker: rows.WorkerRecord,
+    available: number,
+    hold: number,
+    reports: boolean,
+    signal: AbortSignal,
+  ) => {
     const asking: Asking = {
       environmentId: worker.environmentId,
       workerId: worker.id,
       functionIds: worker.functionIds,
       available: Math.min(available, pollJobsMax),
       holdMs: hold,
+      reports,
       signal,
     };
     return dispatcher.take(asking);
@@ -186,7 +193,7 @@ export function openWorkers(deps: WorkersDeps): Workers {
 
     async poll(environmentId, workerId, available, signal) {
       const worker = await registered(environmentId, workerId);
-      return take(worker, available ?? worker.maxConcurrent, holdMs, signal);
+      return take(worker, available ?? worker.maxConcurrent, holdMs, false, signal);
     },
 
     async ack(environmentId, workerId, input) {
@@ -210,7 +217,7 @@ export function openWorkers(deps: WorkersDeps): Workers {
           input.reports.map((body) => outcome(body.job_id, report(environmentId, body.job_id, body))),
         ),
         Promise.all(input.acks.map((sent) => outcome(sent.job_id, ack(environmentId, sent)))),
-        take(worker, input.available, hold, signal),
+        take(worker, input.available, hold, busy, signal),
       ]);
       return { results, acked, jobs };
     },
