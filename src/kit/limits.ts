@@ -41,7 +41,7 @@ export const combineWaitingMax = 10_000;
 export const combineLanes = 4;
 /** Under load a flush waits for the callers that lately came together, so long after the last one began. */
 export const combinePaceMs = 8;
-export const flushItemsMax = 256;
+export const flushItemsMax = 128;
 
 /** An authenticated key is believed for this long without asking the store again (design: key deletion). */
 export const keyLeaseMs = 1_000;
