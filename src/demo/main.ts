@@ -57,17 +57,21 @@ async function openServer(): Promise<Server> {
 }
 
 /** Emits every commit once, however often it has to ask: the hash is the idempotency key. Answers event ids by hash. */
-async function feed(client: Client, commits: readonly Commit[]): Promise<Map<string, string>> {
-  const events = commits.map((commit) => ({ event: eventName, data: commit, idempotencyKey: commit.hash }));
-  const emitted = await until(
-    "the server to take the commits",
+/** A server that is killed and started again is away for a moment: asked until it answers. */
+const patiently = <T>(about: string, ask: () => Promise<T>): Promise<T> =>
+  until(
+    about,
     () =>
-      client.emitMany(events).catch((error: unknown) => {
+      ask().catch((error: unknown) => {
         if (error instanceof SvcError && error.retryable) return undefined;
         throw error;
       }),
     { msMax: 30_000, everyMs: 200 },
-  );
+  ) as Promise<T>;
+
+async function feed(client: Client, commits: readonly Commit[]): Promise<Map<string, string>> {
+  const events = commits.map((commit) => ({ event: eventName, data: commit, idempotencyKey: commit.hash }));
+  const emitted = await patiently("the server to take the commits", () => client.emitMany(events));
   return new Map(commits.map((commit, at) => [commit.hash, emitted[at]!.eventId]));
 }
 
@@ -116,7 +120,8 @@ async function demo(): Promise<boolean> {
   // With a server that knows these commits from an earlier demo there is nothing left to do, and nothing to kill.
   const wanted = new Set(events.values());
   const completed = async () => {
-    const lists = [...(await runsByEvent(client, wanted)).values()];
+    const found = await patiently("the list of runs", () => runsByEvent(client, wanted));
+    const lists = [...found.values()];
     return lists.filter((list) => list.some((run) => run.status === "completed" || run.status === "failed"))
       .length;
   };
@@ -154,7 +159,9 @@ async function demo(): Promise<boolean> {
 
   const journal = summarize(readLines<JournalEntry>(files.journal));
   const results = readLines<CommitResult>(files.results);
-  const { handled, complaints } = await verify(client, { events, journal, results });
+  const { handled, complaints } = await patiently("the last look", () =>
+    verify(client, { events, journal, results }),
+  );
   progress.say(`\n${summaryTable(handled, journal)}\n`);
   const seconds = ((Date.now() - startedAt) / 1_000).toFixed(1);
   for (const complaint of complaints.slice(0, complaintsShown)) progress.say(`WRONG     ${complaint}`);
