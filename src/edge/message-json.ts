@@ -92,8 +92,13 @@ function translate(message: DescMessage, body: JsonObject, path: string, whole: 
       } else if (isObject(value)) translate(rule.inner, value, `${path}${name}.`, whole);
     } else if (!whole) {
     } else if (rule.words) {
-      const constant = (word: unknown) =>
-        typeof word === "string" ? (rule.words?.get(word.toUpperCase()) ?? word) : word;
+      const { words } = rule;
+      const constant = (word: unknown) => {
+        if (typeof word !== "string") return word;
+        const known = words.get(word.toUpperCase());
+        if (!known) throw invalid(path + name, `must be one of ${[...new Set(words.values())].join(", ")}`);
+        return known;
+      };
       body[name] = Array.isArray(value) ? value.map(constant) : constant(value);
     } else if (rule.isStruct && !isObject(value)) {
       if (!rule.valueSibling) throw invalid(path + name, "must be an object");

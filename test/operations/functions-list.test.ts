@@ -81,7 +81,7 @@ describe.each(engines)("the list of functions on %s", (engine) => {
   });
 
   test.each<[string, Record<string, unknown>]>([
-    ["FunctionStatus", { status: "asleep" }],
+    ["status", { status: "asleep" }],
     ["status", { status: 77 }],
     ["mode", { mode: "sideways" }],
     ["cursor", { cursor: "nonsense" }],

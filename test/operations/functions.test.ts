@@ -159,7 +159,7 @@ describe.each(engines)("functions on %s", (engine) => {
     ["retryAttempts", { id: "a", retryAttempts: "many" }],
     ["timeoutMs", { id: "a", timeoutMs: -1 }],
     ["timeoutMs", { id: "a", timeoutMs: 1.5 }],
-    ["ExecutionMode", { id: "a", preferredMode: "sideways" }],
+    ["preferredMode", { id: "a", preferredMode: "sideways" }],
     ["endpointUrl", { id: "a", executionMode: "push" }],
     ["metadata", { id: "a", metadata: ["a"] }],
     ["secrets[1]", { id: "a", secrets: ["a", ""] }],
