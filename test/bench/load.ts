@@ -1,8 +1,9 @@
 /**
- * Load over real HTTP, in a process of its own and as cheap as it can be: one raw socket a caller, one request at a time.
- * `bun run load.ts '{"url":…,"key":…,"callers":64,"seconds":5,"rate":0,"event":"bench.run","batch":1}'`; prints one JSON line.
+ * Load over real HTTP, in a process of its own and as cheap as it can be: one raw socket a caller, one request at a time,
+ * answers read no further than their length. Prints one JSON line.
  */
 import { connect } from "node:net";
+import { percentile } from "./figures.ts";
 
 const options = JSON.parse(process.argv[2]!) as {
   url: string;
@@ -12,76 +13,110 @@ const options = JSON.parse(process.argv[2]!) as {
   /** Requests a second in all; 0 sends the next as soon as the last is answered. */
   rate: number;
   event: string;
+  /** Events a request; 1 is `Emit`, more is `TriggerBatch`. */
   batch: number;
 };
 const { hostname, port } = new URL(options.url);
 const method = options.batch > 1 ? "TriggerBatch" : "Emit";
+const head = `POST /svc.v1.SvcService/${method} HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer ${options.key}\r\nContent-Type: application/json\r\nContent-Length: `;
+const name = JSON.stringify(options.event);
+const epoch = performance.timeOrigin;
 
 function request(): string {
-  const one = {
-    event: options.event,
-    data: { at: Date.now(), customer: "c-1042", total: 42.5, note: "bench" },
-  };
-  const body = JSON.stringify(options.batch > 1 ? { events: Array(options.batch).fill(one) } : one);
-  return `POST /svc.v1.SvcService/${method} HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer ${options.key}\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`;
+  const at = (epoch + performance.now()).toFixed(2);
+  const one = `{"event":${name},"data":{"at":${at},"customer":"c-1042","total":42.5,"note":"bench"}}`;
+  const body = options.batch > 1 ? `{"events":[${Array(options.batch).fill(one).join(",")}]}` : one;
+  return `${head}${body.length}\r\n\r\n${body}`;
 }
 
 let accepted = 0;
 let asked = 0;
 let answered = 0;
 let refused = 0;
-const startedAt = performance.now();
-const endAt = startedAt + options.seconds * 1000;
+let broken = 0;
+const tookMs: number[] = [];
 const idle: (() => void)[] = [];
+let startedAt = 0;
+let endAt = 0;
 
 function caller(): Promise<void> {
   return new Promise((done) => {
     const socket = connect(Number(port), hostname);
     socket.setNoDelay(true);
-    let wanted = 0;
+    let left = 0;
+    let askedAt = 0;
     const ask = () => {
       asked++;
+      askedAt = performance.now();
       socket.write(request());
     };
     const next = () => {
       if (performance.now() >= endAt) {
-        socket.end();
         done();
+        socket.end();
       } else if (options.rate > 0) idle.push(ask);
       else ask();
     };
     socket.on("connect", next);
-    socket.on("error", () => done());
+    socket.on("error", () => {});
+    // Before its time: the server hung up, and what it was asked last is not answered.
+    socket.on("close", () => {
+      if (performance.now() < endAt) broken++;
+      done();
+    });
+    let early = "";
     socket.on("data", (bytes: Buffer) => {
-      if (wanted === 0) {
-        const head = bytes.toString("latin1", 0, Math.min(bytes.length, 2048));
-        const ends = head.indexOf("\r\n\r\n") + 4;
-        wanted = ends + Number(/content-length: (\d+)/i.exec(head)?.[1] ?? 0);
-        if (head.startsWith("HTTP/1.1 200")) accepted += options.batch;
-        else if (refused++ === 0) process.stderr.write(`${head}\n`);
+      if (left === 0) {
+        const text = early + bytes.toString("latin1");
+        const ends = text.indexOf("\r\n\r\n") + 4;
+        if (ends < 4) {
+          early = text;
+          return;
+        }
+        const length = /content-length: (\d+)/i.exec(text);
+        left = ends + Number(length?.[1] ?? 0) - early.length;
+        early = "";
+        if (text.startsWith("HTTP/1.1 200")) accepted += options.batch;
+        else if (refused++ === 0) process.stderr.write(`${text}\n`);
       }
-      wanted -= bytes.length;
-      if (wanted <= 0) {
-        wanted = 0;
-        answered++;
-        next();
-      }
+      left -= bytes.length;
+      if (left > 0) return;
+      left = 0;
+      answered++;
+      tookMs.push(performance.now() - askedAt);
+      next();
     });
   });
 }
 
-const callers = Array.from({ length: options.callers }, caller);
+startedAt = performance.now();
+endAt = startedAt + options.seconds * 1000;
+const callers = Promise.all(Array.from({ length: options.callers }, caller));
+let due = 0;
 if (options.rate > 0) {
   let sent = 0;
   while (performance.now() < endAt) {
-    const due = Math.floor(((performance.now() - startedAt) / 1000) * options.rate);
+    due = Math.floor(((performance.now() - startedAt) / 1000) * options.rate);
     for (; sent < due && idle.length > 0; sent++) idle.shift()!();
     await Bun.sleep(1);
   }
-  for (let tries = 0; answered < asked && tries < 2_000; tries++) await Bun.sleep(1);
-} else await Promise.all(callers);
+  for (let tries = 0; answered < asked && tries < 5_000; tries++) await Bun.sleep(1);
+} else await callers;
 
 const { user, system } = process.cpuUsage();
 const seconds = (performance.now() - startedAt) / 1000;
-process.stdout.write(`${JSON.stringify({ accepted, refused, seconds, cpuS: (user + system) / 1e6 })}\n`);
+tookMs.sort((a, b) => a - b);
+const answer = {
+  accepted,
+  refused,
+  broken,
+  /** Requests that were due and not sent, as every caller still waited: above a few the rate was not held. */
+  late: Math.max(0, due - asked),
+  seconds,
+  startedAt: epoch + startedAt,
+  p50: percentile(tookMs, 0.5),
+  p95: percentile(tookMs, 0.95),
+  cpuS: (user + system) / 1e6,
+};
+process.stdout.write(`${JSON.stringify(answer)}\n`);
 process.exit(0);

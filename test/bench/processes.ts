@@ -9,32 +9,40 @@ import { until } from "../support/until.ts";
 const here = import.meta.dir;
 const ticksPerSecond = 100;
 
+const statOf = (pid: number | string): string[] | undefined => {
+  try {
+    return readFileSync(`/proc/${pid}/stat`, "utf8").split(") ").at(-1)!.split(" ");
+  } catch {
+    // It ended between the look at /proc and this one.
+    return undefined;
+  }
+};
+
 /** CPU seconds of a process so far, its ended children included. */
 function cpuOf(pid: number): number {
-  try {
-    const fields = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1]!.split(" ");
-    return [11, 12, 13, 14].reduce((sum, at) => sum + Number(fields[at]), 0) / ticksPerSecond;
-  } catch {
-    return 0;
-  }
+  const fields = statOf(pid) ?? [];
+  return [11, 12, 13, 14].reduce((sum, at) => sum + Number(fields[at] ?? 0), 0) / ticksPerSecond;
 }
 
-function childrenOf(pid: number): number[] {
-  return readdirSync("/proc")
-    .filter((name) => /^\d+$/.test(name))
-    .filter((name) => {
-      try {
-        return Number(readFileSync(`/proc/${name}/stat`, "utf8").split(") ")[1]!.split(" ")[1]) === pid;
-      } catch {
-        return false;
-      }
-    })
+const childrenOf = (pid: number): number[] =>
+  readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name) && Number(statOf(name)?.[1]) === pid)
     .map(Number);
-}
 
 /** Of PostgreSQL with all its backends. */
 export const treeCpu = (pid: number | undefined): number =>
   pid === undefined ? 0 : [pid, ...childrenOf(pid)].reduce((sum, one) => sum + cpuOf(one), 0);
+
+/** CPU seconds that the whole machine has spent: what is not ours in it disturbed the measurement. */
+export function machineCpu(): number {
+  const [user, nice, system, , , irq, softirq] = readFileSync("/proc/stat", "utf8")
+    .split("\n")[0]!
+    .trim()
+    .split(/\s+/)
+    .slice(1)
+    .map(Number);
+  return (user! + nice! + system! + irq! + softirq!) / ticksPerSecond;
+}
 
 const running = new Set<Subprocess>();
 
@@ -43,27 +51,31 @@ export async function stopAll(): Promise<void> {
   await Promise.all([...running].map((one) => one.exited));
 }
 
-interface Program {
+export interface Program {
   pid: number;
   cpu(): number;
   /** Sends SIGUSR2 and answers the JSON of the next line. */
-  tell(): Promise<Record<string, number>>;
+  tell<Answer>(): Promise<Answer>;
   stop(): Promise<void>;
 }
 
-function start(argv: string[], stream: "stdout" | "stderr", env: Record<string, string> = {}) {
-  const child = Bun.spawn(argv, {
-    stdin: "ignore",
+function start(script: string[], stream: "stdout" | "stderr", env: Record<string, string> = {}) {
+  const preload = `--preload=${join(here, "ends-with-parent.ts")}`;
+  const child = Bun.spawn([process.execPath, "run", preload, ...script], {
+    // Never written to: it ends with this process.
+    stdin: "pipe",
     stdout: stream === "stdout" ? "pipe" : "ignore",
     stderr: stream === "stderr" ? "pipe" : "inherit",
     env: { ...process.env, ...env },
   });
   running.add(child);
+  void child.exited.then(() => running.delete(child));
   const lines: string[] = [];
-  void (async () => {
+  const ended = (async () => {
+    const decoder = new TextDecoder();
     let rest = "";
     for await (const bytes of child[stream] as ReadableStream<Uint8Array>) {
-      const parts = (rest + new TextDecoder().decode(bytes)).split("\n");
+      const parts = (rest + decoder.decode(bytes, { stream: true })).split("\n");
       rest = parts.pop() ?? "";
       lines.push(...parts);
     }
@@ -71,34 +83,30 @@ function start(argv: string[], stream: "stdout" | "stderr", env: Record<string, 
   const program: Program = {
     pid: child.pid,
     cpu: () => cpuOf(child.pid),
-    async tell() {
+    async tell<Answer>() {
       const from = lines.length;
       child.kill("SIGUSR2");
       const find = () => lines.slice(from).find((line) => /^(lag )?\{/.test(line));
-      await until(() => find() !== undefined, {
+      const line = await until(() => find() ?? (child.exitCode === null ? undefined : "gone"), {
         deadlineMs: 5_000,
         everyMs: 5,
         about: "the program's answer",
       });
-      return JSON.parse(find()!.replace(/^lag /, ""));
+      if (line === "gone") throw new Error(`${script.at(-1)} ended:\n${lines.slice(-20).join("\n")}`);
+      return JSON.parse(line.replace(/^lag /, "")) as Answer;
     },
     async stop() {
       child.kill("SIGTERM");
       await child.exited;
-      running.delete(child);
     },
   };
-  return { child, lines, program };
+  return { child, lines, program, ended };
 }
 
 /** Runs a program of this folder to its end; answers the JSON it printed. */
 export async function runToEnd(script: string, options: object): Promise<Record<string, number>> {
-  const { child, lines } = start(
-    [process.execPath, "run", join(here, script), JSON.stringify(options)],
-    "stdout",
-  );
-  await child.exited;
-  running.delete(child);
+  const { child, lines, ended } = start([join(here, script), JSON.stringify(options)], "stdout");
+  await Promise.all([child.exited, ended]);
   const answer = lines.findLast((line) => line.startsWith("{"));
   if (answer === undefined) throw new Error(`${script} printed nothing`);
   return JSON.parse(answer);
@@ -119,38 +127,33 @@ export async function startBench(databaseUrl: string | undefined): Promise<Bench
   const keyFile = join(folder, "key.json");
   const place =
     databaseUrl === undefined ? ["--db", join(folder, "svc.db")] : ["--database-url", databaseUrl];
-  const main = join(here, "../../src/main.ts");
-  const { program: server } = start(
-    [process.execPath, "run", `--preload=${join(here, "lag-preload.ts")}`, main, "serve"].concat(
-      ["--port", `${port}`, "--bootstrap-key-file", keyFile],
-      place,
-    ),
+  const { program: server, lines: said } = start(
+    [
+      `--preload=${join(here, "lag-preload.ts")}`,
+      ...[join(here, "../../src/main.ts"), "serve", "--port", `${port}`],
+      ...["--bootstrap-key-file", keyFile, ...place],
+    ],
     "stderr",
     { LOG_LEVEL: "warn" },
   );
-  const url = `http://127.0.0.1:${port}`;
-  const answers = () =>
-    fetch(`${url}/health`).then(
-      (response) => response.ok,
-      () => false,
-    );
-  await until(answers, { deadlineMs: 20_000, everyMs: 50, about: "the server" });
-  const { key } = JSON.parse(await readFile(keyFile, "utf8")) as { key: string };
-  const options = JSON.stringify({ url, key });
-  const { program: worker, lines } = start(
-    [process.execPath, "run", join(here, "worker.ts"), options],
-    "stdout",
-  );
-  await until(() => lines.includes("ready"), { deadlineMs: 20_000, everyMs: 50, about: "the worker" });
-  return {
-    url,
-    key,
-    server,
-    worker,
-    async stop() {
-      await worker.stop();
-      await server.stop();
-      await rm(folder, { recursive: true, force: true });
-    },
+  const stops = [server.stop, () => rm(folder, { recursive: true, force: true })];
+  const stop = async () => {
+    for (const one of stops) await one();
   };
+  try {
+    const url = `http://127.0.0.1:${port}`;
+    const answers = async () => (await fetch(`${url}/health`)).ok;
+    await until(answers, { deadlineMs: 20_000, everyMs: 50, about: "the server" }).catch((error) => {
+      throw new Error(`the server does not start:\n${said.join("\n")}`, { cause: error });
+    });
+    const { key } = JSON.parse(await readFile(keyFile, "utf8")) as { key: string };
+    const worker = start([join(here, "worker.ts"), JSON.stringify({ url, key })], "stdout");
+    stops.unshift(worker.program.stop);
+    const ready = () => worker.lines.includes("ready");
+    await until(ready, { deadlineMs: 20_000, everyMs: 50, about: "the worker" });
+    return { url, key, server, worker: worker.program, stop };
+  } catch (error) {
+    await stop();
+    throw error;
+  }
 }

@@ -1,24 +1,80 @@
-/** The worker of the bench: a function of three trivial steps. On SIGUSR2 it prints what it has done since the last time. */
+/**
+ * The worker of the bench: a function of three trivial steps. A run counts once the server has acknowledged its last
+ * report; how long that took since its emit was sent is kept, and printed on SIGUSR2 for the runs since the last time.
+ */
 import { createClient, createFunction, createWorker } from "../../src/sdk/index.ts";
+import { percentile } from "./figures.ts";
 
 const { url, key } = JSON.parse(process.argv[2]!) as { url: string; key: string };
 const client = createClient({ url, apiKey: key });
+
+/** When the emit of each run was sent that has not been reported yet. */
+const sentAt = new Map<string, number>();
 let latencies: number[] = [];
+let lastAt = 0;
+const now = () => performance.timeOrigin + performance.now();
 
-const three = createFunction({ id: "bench-three-steps", event: "bench.run" }, async ({ event, step }) => {
-  const one = await step.run("one", () => 1);
-  const two = await step.run("two", () => one + 1);
-  const result = await step.run("three", () => two + 1);
-  latencies.push(Date.now() - (event.data as { at: number }).at);
-  return { result };
-});
+const three = createFunction(
+  { id: "bench-three-steps", event: "bench.run" },
+  async ({ event, step, run }) => {
+    const one = await step.run("one", () => 1);
+    const two = await step.run("two", () => one + 1);
+    const result = await step.run("three", () => two + 1);
+    sentAt.set(run.id, (event.data as { at: number }).at);
+    return { result };
+  },
+);
 
-const worker = createWorker({ client, functions: [three], maxConcurrentJobs: 200, handleSignals: false });
-await worker.start();
-process.stdout.write("ready\n");
+interface Exchanged {
+  results?: { job_id: string; error?: string }[];
+}
+
+/** Reading the reports once more costs the worker one or two in a hundred of its CPU: they count as the worker's. */
+function acknowledged(text: string, answer: Exchanged | undefined): void {
+  const refused = new Set(answer?.results?.flatMap((result) => (result.error ? result.job_id : [])));
+  const at = now();
+  const { reports } = JSON.parse(text) as {
+    reports: { job_id: string; run_id: string; status: string }[];
+  };
+  for (const { job_id, run_id, status } of reports) {
+    const sent = sentAt.get(run_id);
+    if (status !== "completed" || sent === undefined || refused.has(job_id)) continue;
+    sentAt.delete(run_id);
+    latencies.push(at - sent);
+    lastAt = at;
+  }
+}
+
+const { transport } = client;
+const watched: typeof client = {
+  ...client,
+  transport: {
+    ...transport,
+    async send<Answer>(request: Parameters<typeof transport.send>[0]): Promise<Answer> {
+      const answer = await transport.send<Answer>(request);
+      if (request.text?.startsWith('{"reports":[{')) acknowledged(request.text, answer as Exchanged);
+      return answer;
+    },
+  },
+};
+
+const percentilesOf = (list: number[]) => {
+  const sorted = [...list].sort((a, b) => a - b);
+  return { p50: percentile(sorted, 0.5), p95: percentile(sorted, 0.95) };
+};
+
 process.on("SIGUSR2", () => {
-  latencies.sort((a, b) => a - b);
-  const at = (share: number) => latencies[Math.floor(latencies.length * share)] ?? 0;
-  process.stdout.write(`${JSON.stringify({ done: latencies.length, p50: at(0.5), p95: at(0.95) })}\n`);
+  const rounded = latencies.map((ms) => Math.round(ms * 100) / 100);
+  process.stdout.write(
+    `${JSON.stringify({ done: rounded.length, ...percentilesOf(rounded), lastAt, latencies: rounded })}\n`,
+  );
   latencies = [];
 });
+const worker = createWorker({
+  client: watched,
+  functions: [three],
+  maxConcurrentJobs: 200,
+  handleSignals: false,
+});
+await worker.start();
+process.stdout.write("ready\n");

@@ -1,0 +1,184 @@
+import { type Engine, type Figures, percentile, type Target } from "./figures.ts";
+import { type Bench, machineCpu, runToEnd, treeCpu } from "./processes.ts";
+
+export interface Place {
+  engine: Engine;
+  bench: Bench;
+  postgresPid: number | undefined;
+  /** `--seconds`: how long a scenario loads; undefined leaves each its own. */
+  seconds: number | undefined;
+}
+
+export interface Scenario {
+  name: string;
+  /** Of `--only`; a letter stands for all that share it. */
+  letter: string;
+  about: string;
+  run: (place: Place) => Promise<Figures>;
+  /** The figure that `ratio` puts in relation to the floor. */
+  relative?: string;
+  targets: readonly Target[];
+}
+
+interface Load {
+  callers?: number;
+  seconds: number;
+  rate?: number;
+  batch?: number;
+  event: string;
+}
+
+const load = (place: Place, { seconds, ...more }: Load) => {
+  const { url, key } = place.bench;
+  const usual = { callers: 64, rate: 0, batch: 1 };
+  return runToEnd("load.ts", { url, key, ...usual, ...more, seconds: place.seconds ?? seconds });
+};
+
+/** CPU seconds of every process that takes part, from here until asked. */
+function cpuSince({ bench, postgresPid }: Place) {
+  const look = () => ({
+    server: bench.server.cpu(),
+    worker: bench.worker.cpu(),
+    postgres: treeCpu(postgresPid),
+    own: process.cpuUsage(),
+    machine: machineCpu(),
+    at: performance.now(),
+  });
+  const before = look();
+  return (count: number, loadCpuS: number): Figures => {
+    const after = look();
+    const own = after.own.user + after.own.system - before.own.user - before.own.system;
+    const spent = (name: "server" | "worker" | "postgres" | "machine") => after[name] - before[name];
+    const ours = spent("server") + spent("worker") + spent("postgres") + loadCpuS + own / 1e6;
+    const per1000 = (cpuS: number) => (cpuS / count) * 1000;
+    return {
+      serverCpuS: per1000(spent("server")),
+      workerCpuS: per1000(spent("worker")),
+      ...(postgresPid !== undefined && { postgresCpuS: per1000(spent("postgres")) }),
+      loadCpuS: per1000(loadCpuS),
+      // Cores that the rest of the machine took, kernel threads included: the less, the more the figures are worth.
+      elsewhereCores: (spent("machine") - ours) / ((after.at - before.at) / 1000),
+    };
+  };
+}
+
+const requireHeld = (sent: Figures) => {
+  if (sent.broken! > 0) throw new Error(`the server hung up on ${sent.broken} callers`);
+  return sent;
+};
+
+/** Load on the function of three steps until the last run is acknowledged as completed. */
+export async function runs(place: Place, wanted: Load): Promise<Figures> {
+  const { server, worker } = place.bench;
+  await Promise.all([server.tell(), worker.tell()]);
+  const spent = cpuSince(place);
+  const sent = requireHeld(await load(place, wanted));
+  const latencies: number[] = [];
+  let lastAt = 0;
+  const drainAt = performance.now() + 30_000;
+  while (latencies.length < sent.accepted! && performance.now() < drainAt) {
+    await Bun.sleep(50);
+    const told = await worker.tell<{ lastAt: number; latencies: number[] }>();
+    latencies.push(...told.latencies);
+    lastAt = told.lastAt;
+  }
+  const done = latencies.length;
+  if (done !== sent.accepted) throw new Error(`${sent.accepted} runs were accepted, ${done} completed`);
+  const cpu = spent(done, sent.cpuS!);
+  const lag = await server.tell<{ p99: number; max: number }>();
+  latencies.sort((a, b) => a - b);
+  return {
+    runsPerS: done / ((lastAt - sent.startedAt!) / 1000),
+    p50: percentile(latencies, 0.5),
+    p95: percentile(latencies, 0.95),
+    ...cpu,
+    lagP99: lag.p99,
+    lagMax: lag.max,
+    // How far completion fell behind acceptance.
+    drainS: Math.max(0, (lastAt - sent.startedAt!) / 1000 - sent.seconds!),
+    refused: sent.refused!,
+    late: sent.late!,
+  };
+}
+
+/** Events that start nothing. */
+async function events(place: Place, wanted: Omit<Load, "event">): Promise<Figures> {
+  const { server } = place.bench;
+  await server.tell();
+  const spent = cpuSince(place);
+  const sent = requireHeld(await load(place, { event: "bench.nobody", ...wanted }));
+  const { workerCpuS, ...cpu } = spent(sent.accepted!, sent.cpuS!);
+  const lag = await server.tell<{ p99: number }>();
+  const { accepted, seconds, p50, p95, refused } = sent as Record<string, number>;
+  return {
+    eventsPerS: accepted! / seconds!,
+    p50: p50!,
+    p95: p95!,
+    ...cpu,
+    lagP99: lag.p99,
+    refused: refused!,
+  };
+}
+
+const both = (value: number) => ({ postgres: value, libsql: value });
+const event = "bench.run";
+
+export const scenarios: readonly Scenario[] = [
+  {
+    name: "runs",
+    letter: "a",
+    about: "durable runs of three steps, 64 callers, as many as go",
+    run: (place) => runs(place, { event, seconds: 6 }),
+    relative: "runsPerS",
+    targets: [
+      { figure: "ratio", of: "least", value: { postgres: 0.25, libsql: 0.7 } },
+      { figure: "lagP99", of: "most", value: both(10) },
+    ],
+  },
+  {
+    name: "steady",
+    letter: "b",
+    about: "800 runs/s; CPU seconds for 1,000 runs, ms",
+    run: (place) => runs(place, { event, rate: 800, seconds: 8 }),
+    targets: [
+      { figure: "serverCpuS", of: "most", value: both(0.4) },
+      { figure: "workerCpuS", of: "most", value: both(0.35) },
+      { figure: "postgresCpuS", of: "most", value: { postgres: 0.2, libsql: undefined } },
+      { figure: "lagP99", of: "most", value: both(10) },
+    ],
+  },
+  {
+    name: "latency",
+    letter: "c",
+    about: "20 runs/s; from sending the emit to the ack of the last report, ms",
+    run: (place) => runs(place, { event, rate: 20, callers: 8, seconds: 10 }),
+    targets: [
+      { figure: "p50", of: "most", value: both(8) },
+      { figure: "p95", of: "most", value: both(15) },
+    ],
+  },
+  {
+    name: "one",
+    letter: "d",
+    about: "events, one caller",
+    run: (place) => events(place, { callers: 1, seconds: 5 }),
+    relative: "eventsPerS",
+    targets: [],
+  },
+  {
+    name: "callers",
+    letter: "d",
+    about: "events, 64 callers",
+    run: (place) => events(place, { seconds: 5 }),
+    relative: "eventsPerS",
+    targets: [{ figure: "ratio", of: "least", value: both(0.7) }],
+  },
+  {
+    name: "batches",
+    letter: "d",
+    about: "events in batches of 100, 8 callers",
+    run: (place) => events(place, { callers: 8, batch: 100, seconds: 5 }),
+    relative: "eventsPerS",
+    targets: [{ figure: "ratio", of: "least", value: both(3) }],
+  },
+];
