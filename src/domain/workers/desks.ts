@@ -13,6 +13,8 @@ export interface Desk {
   until: number;
   /** Promises under way. */
   pending: number;
+  /** Requests of the worker that are held now. */
+  asking: number;
   /** Jobs to be fetched. */
   box: Job[];
   cancelReturn: (() => void) | undefined;
@@ -50,7 +52,7 @@ export function openDesks(clock: Clock, giveBack: (jobs: readonly Job[]) => void
       const key = `${environmentId}\n${workerId}`;
       let desk = desks.get(key);
       if (!desk) {
-        desk = { workerId, spare: 0, until: 0, pending: 0, box: [], cancelReturn: undefined };
+        desk = { workerId, spare: 0, until: 0, pending: 0, asking: 0, box: [], cancelReturn: undefined };
         desks.set(key, desk);
       }
       return desk;
@@ -81,7 +83,8 @@ export function openDesks(clock: Clock, giveBack: (jobs: readonly Job[]) => void
           desk.spare = 0;
           returnBox(desk);
         }
-        if (desk.box.length === 0 && desk.pending === 0 && desk.until + boxKeptMs < now) desks.delete(key);
+        if (desk.box.length + desk.pending + desk.asking === 0 && desk.until + boxKeptMs < now)
+          desks.delete(key);
       }
     },
   };

@@ -54,6 +54,8 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
   const { runs, clock, ids, log, leaseMs } = deps;
   const lanes = new Map<string, Lane>();
   let pumping: Promise<void> | undefined;
+  /** Asked to pump while pumping. */
+  let again = false;
   let draining = false;
   let turn = 0;
   /** Workers that births were delivered to and that are not answered yet. */
@@ -215,13 +217,17 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
 
   /** Claims as long as there is a lane to look at and a slot to fill. One claim at a time: each takes all that wait. */
   function pump(): Promise<void> {
+    again = pumping !== undefined;
     pumping ??= (async () => {
       try {
         while (await claimOnce());
       } catch (error) {
+        again = false;
         log.warn("claim failed", { error: String(error) });
       } finally {
         pumping = undefined;
+        // Asked for between the last look and here.
+        if (again) void pump();
       }
     })();
     return pumping;
@@ -247,7 +253,8 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
   /** For its worker to fetch; or handed over, when the worker has come back meanwhile. */
   function leaveAt(desk: Desk, lane: Lane, job: Job): void {
     for (const waiter of lane.waiters) {
-      if (waiter.desk !== desk || creditOf(waiter) <= 0) continue;
+      // Not creditOf: what is promised at the desk is this very job.
+      if (waiter.desk !== desk || waiter.available - waiter.pending - waiter.jobs.length <= 0) continue;
       waiter.jobs.push(job);
       born.add(waiter);
       return;
@@ -279,6 +286,7 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
       return new Promise<Job[]>((resolve) => {
         const lanesAsked = asking.functionIds.map((id) => laneOf(asking.environmentId, id));
         const desk = desks.of(asking);
+        desk.asking++;
         const waiter: Waiter = {
           ...asking,
           desk,
@@ -289,6 +297,7 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
           closed: false,
           answered: false,
           settle: () => {
+            desk.asking--;
             cancelHold();
             asking.signal.removeEventListener("abort", leave);
             if (asking.signal.aborted && waiter.jobs.length > 0) giveBack(waiter.jobs.splice(0));
