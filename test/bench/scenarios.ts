@@ -67,6 +67,10 @@ const requireHeld = (sent: Figures) => {
   return sent;
 };
 
+/** Slow is a figure, stuck is a failure: runs may take so long after the load, but not stand still for so long. */
+const drainMsMax = 120_000;
+const stillMsMax = 10_000;
+
 /** Load on the function of three steps until the last run is acknowledged as completed. */
 export async function runs(place: Place, wanted: Load): Promise<Figures> {
   const { server, worker } = place.bench;
@@ -75,15 +79,20 @@ export async function runs(place: Place, wanted: Load): Promise<Figures> {
   const sent = requireHeld(await load(place, wanted));
   const latencies: number[] = [];
   let lastAt = 0;
-  const drainAt = performance.now() + 30_000;
-  while (latencies.length < sent.accepted! && performance.now() < drainAt) {
+  const drainAt = performance.now() + drainMsMax;
+  let movedAt = performance.now();
+  while (latencies.length < sent.accepted! && performance.now() < Math.min(drainAt, movedAt + stillMsMax)) {
     await Bun.sleep(50);
     const told = await worker.tell<{ lastAt: number; latencies: number[] }>();
-    latencies.push(...told.latencies);
+    if (told.latencies.length > 0) movedAt = performance.now();
+    for (const ms of told.latencies) latencies.push(ms);
     lastAt = told.lastAt;
   }
   const done = latencies.length;
-  if (done !== sent.accepted) throw new Error(`${sent.accepted} runs were accepted, ${done} completed`);
+  if (done !== sent.accepted) {
+    const still = ((performance.now() - movedAt) / 1000).toFixed(1);
+    throw new Error(`${sent.accepted} runs were accepted, ${done} completed, the last ${still} s ago`);
+  }
   const cpu = spent(done, sent.cpuS!);
   const lag = await server.tell<{ p99: number; max: number }>();
   latencies.sort((a, b) => a - b);
