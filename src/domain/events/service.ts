@@ -177,7 +177,12 @@ export function openEvents(deps: EventsDeps): Events {
     const keyed = rest.flatMap((event) =>
       event.idempotencyKey === null ? [] : { environmentId: event.environmentId, key: event.idempotencyKey },
     );
-    const taken = keyed.length === 0 ? [] : await findKeys(store, keyed);
+    // The flush is committed: a failed read here costs only the repeats their answer, never the others theirs.
+    const taken = keyed.length === 0 ? [] : await findKeys(store, keyed).catch(() => undefined);
+    if (taken === undefined) {
+      for (const event of rest) answers.set(event.id, unread());
+      return answers;
+    }
     const byKey = new Map(taken.map((row) => [`${row.environment_id}\n${row.key}`, row]));
     for (const event of rest) {
       const row = byKey.get(`${event.environmentId}\n${event.idempotencyKey}`);
@@ -199,7 +204,11 @@ export function openEvents(deps: EventsDeps): Events {
     name: "events.emit",
     lanes: combineLanes,
     laneOf: (unit) => laneOfEnvironment(unit.origin.environmentId),
-    weigh: (unit) => unit.drafts.reduce((sum, draft) => sum + 1 + draft.data.length / weightChars, 0),
+    weigh: (unit) =>
+      unit.drafts.reduce(
+        (sum, draft) => sum + 1 + (draft.data.length + (draft.metadata?.length ?? 0)) / weightChars,
+        0,
+      ),
     itemsMax: flushItemsMax,
     waitingMax: combineWaitingMax,
     pace: { clock, ms: combinePaceMs },
@@ -225,6 +234,11 @@ export function openEvents(deps: EventsDeps): Events {
     },
   };
 }
+
+const unread = (): Fault =>
+  new Fault("unavailable", "the answer to a repeated key cannot be read, try again", {
+    headers: { "Retry-After": "1" },
+  });
 
 function outcomeOf(answers: readonly (Emitted | Fault)[]): Outcome<Emitted[]> {
   const fault = answers.find((answer) => answer instanceof Fault);

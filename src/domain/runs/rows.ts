@@ -289,7 +289,7 @@ export async function renewLeases(
   },
 ): Promise<void> {
   const held = column.text(renewal.jobs.map((job) => job.runId));
-  await session.all(sql`SELECT run_id FROM executions WHERE run_id IN (
+  await session.all(sql`SELECT run_id FROM executions WHERE environment_id = ${renewal.environmentId} AND run_id IN (
       SELECT run_id FROM ${session.seams.rowsFrom("v", { run_id: held })}) ORDER BY run_id ${session.seams.holdRow}`);
   await session.run(sql`UPDATE executions SET wake_at = ${renewal.leaseUntil}
     FROM ${session.seams.rowsFrom("v", {

@@ -68,6 +68,9 @@ export interface RunsDeps {
   onWakePlanned: (at: Instant) => void;
 }
 
+/** A due row that somebody holds is looked at again after this, not at once. */
+const wakeEveryMsMin = 20;
+
 export function openRuns(deps: RunsDeps): Runs {
   const { store, clock, onQueued } = deps;
   const reports = openReports(deps);
@@ -128,7 +131,7 @@ export function openRuns(deps: RunsDeps): Runs {
         if (woken.found < wakeSliceMax && ended < wakeSliceMax) break;
       }
       const next = await rows.nextWakeAt(store);
-      return next === undefined ? {} : { againInMs: Math.max(1, next - clock.now()) };
+      return next === undefined ? {} : { againInMs: Math.max(wakeEveryMsMin, next - clock.now()) };
     },
   };
 }

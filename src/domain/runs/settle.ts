@@ -150,7 +150,9 @@ export const settleFlush: Flush<SettleInput, Settled> = {
       UPDATE executions e SET state = v.next, wake_at = COALESCE(v.wake_at, e.wake_at),
         lease_hash = CASE WHEN v.next <> 'queued' THEN e.lease_hash END,
         worker_id = CASE WHEN v.next = 'leased' THEN e.worker_id END,
-        step_count = GREATEST(e.step_count, v.steps_top) + v.appended, waiting_step_id = v.waiting_step_id, lost_count = 0,
+        step_count = GREATEST(e.step_count, v.steps_top) + v.appended, waiting_step_id = v.waiting_step_id,
+        lost_count = CASE WHEN v.next = 'queued' THEN e.lost_count ELSE 0 END,
+        started_at = CASE WHEN v.next = 'queued' AND e.started_at = e.claimed_at THEN NULL ELSE e.started_at END,
         history_count = e.history_count + CASE WHEN v.history_type IS NULL THEN 0 ELSE 1 END
       FROM valid v WHERE e.run_id = v.run_id AND v.ends IS NULL),
     ended AS (
@@ -258,7 +260,10 @@ function settleValid(
     session.run(sql`UPDATE executions SET state = v.next, wake_at = COALESCE(v.wake_at, executions.wake_at),
         lease_hash = CASE WHEN v.next <> 'queued' THEN executions.lease_hash END,
         worker_id = CASE WHEN v.next = 'leased' THEN executions.worker_id END,
-        step_count = MAX(executions.step_count, v.steps_top) + v.appended, waiting_step_id = v.waiting_step_id, lost_count = 0,
+        step_count = MAX(executions.step_count, v.steps_top) + v.appended, waiting_step_id = v.waiting_step_id,
+        lost_count = CASE WHEN v.next = 'queued' THEN executions.lost_count ELSE 0 END,
+        started_at = CASE WHEN v.next = 'queued' AND executions.started_at = executions.claimed_at THEN NULL
+          ELSE executions.started_at END,
         history_count = executions.history_count + CASE WHEN v.history_type IS NULL THEN 0 ELSE 1 END
       FROM ${rowsFrom("v", {
         run_id: column.text(staying.map((s) => s.runId)),

@@ -210,6 +210,8 @@ export function openWorkers(deps: WorkersDeps): Workers {
       const worker = await registered(environmentId, workerId);
       if (input.reports.length > exchangeReportsMax)
         throw invalid("reports", `at most ${exchangeReportsMax} in one exchange`);
+      if (input.acks.length > exchangeReportsMax)
+        throw invalid("acks", `at most ${exchangeReportsMax} in one exchange`);
       const busy = input.reports.length + input.acks.length > 0;
       const hold = busy ? 0 : Math.min(input.holdMs ?? holdMs, holdMs);
       const [results, acked, jobs] = await Promise.all([
