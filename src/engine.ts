@@ -28,7 +28,9 @@ export interface Engine {
   /** Lanes that another node says have got work. */
   queuedElsewhere(lanes: readonly Lane[]): void;
   /** Held polls are answered; no more work is handed out. */
-  drain(): void;
+  drain(): Promise<void>;
+  /** Resolves once nothing that was asked for is on its way to the store. */
+  settled(): Promise<void>;
 }
 
 export interface EngineDeps {
@@ -61,7 +63,7 @@ export function openEngine(deps: EngineDeps): Engine {
   });
   const functions = openFunctions({ store, clock, cancelQueued: runs.cancelQueued });
   const { leaseMs } = config;
-  const dispatcher = openDispatcher({ runs, clock, ids, log, leaseMs });
+  const dispatcher = openDispatcher({ runs, clock, ids, log, leaseMs, onQueued });
   const workers = openWorkers({
     store,
     clock,
@@ -94,5 +96,8 @@ export function openEngine(deps: EngineDeps): Engine {
     ],
     queuedElsewhere: dispatcher.queued,
     drain: dispatcher.drain,
+    async settled() {
+      await Promise.all([events.drain(), runs.drain(), dispatcher.drain()]);
+    },
   };
 }

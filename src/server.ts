@@ -185,6 +185,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     });
 
     // Edge.
+    closers.push(engine.settled);
     const everyone = config.dev ? developer : undefined;
     const authenticate = authenticator({ clock, keys, environments: tenancy, everyone });
     const edge: Edge = { clock, ids, log, authenticate, gate, observe: () => {} };
@@ -198,7 +199,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       bodyBytesMax: config.requestBodyBytesMax,
     });
     closers.push(() => listening.stop(config.drainMs));
-    closers.push(async () => engine.drain());
+    closers.push(engine.drain);
 
     const { url, port } = listening;
     log.info("server.listening", { url, port, engine: store.engine, dev: config.dev });

@@ -1,5 +1,6 @@
 import { invalid } from "./fault.ts";
 import { listLimitDefault, listLimitMax } from "./limits.ts";
+import { type Sql, sql } from "./sql.ts";
 
 /** A place in a list that is ordered by (at, id): opaque to callers. */
 export interface Cursor {
@@ -22,5 +23,6 @@ export function readCursor(field: string, text: string): Cursor {
 export const pageSize = (limit: number | undefined, fallback = listLimitDefault): number =>
   limit === undefined || limit <= 0 ? fallback : Math.min(limit, listLimitMax);
 
-/** `LIKE` pattern that finds the text anywhere; use with `ESCAPE '\'`. */
-export const containing = (text: string): string => `%${text.replace(/[\\%_]/g, (sign) => `\\${sign}`)}%`;
+/** The column holds the text somewhere, in either case: `LIKE` alone minds case on Postgres only. */
+export const contains = (column: string, text: string): Sql =>
+  sql`lower(${sql.raw(column)}) LIKE ${`%${text.toLowerCase().replace(/[\\%_]/g, (sign) => `\\${sign}`)}%`} ESCAPE '\\'`;

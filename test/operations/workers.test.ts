@@ -247,6 +247,10 @@ describe.each(engines)("workers on %s", (engine) => {
     expect(await report(worker, job, { status: "completed" })).toMatchObject({
       body: { error: "RUN_NOT_RUNNING" },
     });
+    expect(await api(`/${worker}/jobs/${job.job_id}/ack`, fenceOf(job))).toMatchObject({
+      status: 409,
+      body: { error: "RUN_NOT_RUNNING" },
+    });
     await letTimePass(runId);
     const [next] = await poll(worker);
     expect(next).toMatchObject({ run_id: runId, attempt: 1, execution_seq: 2, step_sequence_base: 2 });

@@ -71,6 +71,7 @@ export const emitFlush: Flush<EmitInput, Logged> = {
       ? sql`fresh AS (
       INSERT INTO idempotency_keys (environment_id, key, kind, event_id, run_ids, created_at)
       SELECT environment_id, key, 'emit', id, run_ids, ${now}::bigint FROM item WHERE key IS NOT NULL
+        AND EXISTS (SELECT 1 FROM heads h WHERE h.environment_id = item.environment_id)
       ORDER BY environment_id, key
       ON CONFLICT (environment_id, key) DO NOTHING RETURNING event_id),
     `
@@ -159,7 +160,7 @@ function withoutTaken(session: SyncSession, events: readonly NewEvent[], now: In
           environment_id: column.text(keyed.map((e) => e.environmentId)),
           key: column.text(keyed.map((e) => e.idempotencyKey)),
           run_ids: runIdsText(keyed),
-        })} WHERE true
+        })} WHERE EXISTS (SELECT 1 FROM heads h WHERE h.environment_id = i.environment_id)
         ON CONFLICT (environment_id, key) DO NOTHING RETURNING event_id`)
       .map((row) => row.event_id),
   );

@@ -39,6 +39,8 @@ export interface EmitOrigin {
 export interface Events {
   /** Commits the events in order, as one unit; resolves when they are durable. A repeated idempotency key answers the first. */
   emit(drafts: readonly EventDraft[], origin: EmitOrigin): Promise<Emitted[]>;
+  /** Resolves once nothing is on its way to the store. */
+  drain(): Promise<void>;
   /** The tick of loop `events.keys`: forgets idempotency keys after their time. */
   purgeOnce(): Promise<void>;
 }
@@ -101,26 +103,29 @@ export function openEvents(deps: EventsDeps): Events {
   async function flush(units: readonly Unit[]): Promise<Outcome<Emitted[]>[]> {
     const known = new Map<string, Definitions>();
     const gone = new Map<string, unknown>();
-    const load = async (environmentId: string, again: boolean) => {
-      try {
-        known.set(
-          environmentId,
-          await (again ? definitions.reload(environmentId) : definitions.of(environmentId)),
-        );
-      } catch (error) {
-        known.delete(environmentId);
-        gone.set(environmentId, error);
-      }
-    };
-    for (const environmentId of new Set(units.map((unit) => unit.origin.environmentId)))
-      await load(environmentId, false);
+    const load = (environmentIds: Iterable<string>, again: boolean) =>
+      Promise.all(
+        Array.from(environmentIds, async (id) => {
+          try {
+            known.set(id, await (again ? definitions.reload(id) : definitions.of(id)));
+          } catch (error) {
+            known.delete(id);
+            gone.set(id, error);
+          }
+        }),
+      );
+    await load(new Set(units.map((unit) => unit.origin.environmentId)), false);
 
     for (let tries = 1; ; tries++) {
       const now = clock.now();
       const going = units.filter((unit) => known.has(unit.origin.environmentId));
-      const prepared = going.map((unit) => prepare(unit, known.get(unit.origin.environmentId)!, now));
-      const events = prepared.flat();
+      const events: Prepared[] = [];
       try {
+        const prepared = going.map((unit) => {
+          const mine = prepare(unit, known.get(unit.origin.environmentId)!, now);
+          events.push(...mine);
+          return mine;
+        });
         const versions = new Map([...known].map(([id, { version }]) => [id, version]));
         const logged =
           events.length === 0 ? [] : await store.flush(emitFlush, { now, events, definitions: versions });
@@ -134,9 +139,9 @@ export function openEvents(deps: EventsDeps): Events {
         });
       } catch (error) {
         for (const event of events) for (const place of event.kept.values()) place.drop();
-        const environmentId = staleEnvironment(error);
-        if (environmentId === undefined || tries >= staleTriesMax) throw error;
-        await load(environmentId, true);
+        if (!isStale(error) || tries >= staleTriesMax) throw error;
+        // The store names one of them; the others may be as old.
+        await load([...known.keys()], true);
       }
     }
   }
@@ -228,6 +233,8 @@ export function openEvents(deps: EventsDeps): Events {
       return combiner.submit({ origin, drafts });
     },
 
+    drain: combiner.drain,
+
     async purgeOnce() {
       const before = clock.now() - idempotencyKeptMs;
       while ((await store.write((session) => purgeKeys(session, before, purgeSliceMax))) === purgeSliceMax);
@@ -245,7 +252,5 @@ function outcomeOf(answers: readonly (Emitted | Fault)[]): Outcome<Emitted[]> {
   return fault ? { error: fault } : { value: answers as Emitted[] };
 }
 
-function staleEnvironment(error: unknown): string | undefined {
-  if (!(error instanceof StoreError) || error.trouble !== "marked") return undefined;
-  return error.detail.startsWith(staleDefinitions) ? error.detail.slice(staleDefinitions.length) : undefined;
-}
+const isStale = (error: unknown): boolean =>
+  error instanceof StoreError && error.trouble === "marked" && error.detail.startsWith(staleDefinitions);

@@ -1,6 +1,6 @@
 import type { Instant } from "../../kit/clock.ts";
 import { countCap } from "../../kit/limits.ts";
-import { containing } from "../../kit/page.ts";
+import { contains } from "../../kit/page.ts";
 import { type Sql, sql } from "../../kit/sql.ts";
 import type { Session, Store } from "../../store/store.ts";
 import type { FunctionDefinition, FunctionRecord, FunctionStatus } from "./definition.ts";
@@ -70,13 +70,8 @@ export interface FunctionFilter {
 
 function conditions(filter: FunctionFilter): Sql[] {
   const list = [sql`environment_id = ${filter.environmentId}`];
-  if (filter.name !== undefined) {
-    // LIKE itself minds case on Postgres only.
-    const like = containing(filter.name);
-    list.push(
-      sql`(lower(name) LIKE lower(${like}) ESCAPE '\\' OR lower(id) LIKE lower(${like}) ESCAPE '\\')`,
-    );
-  }
+  if (filter.name !== undefined)
+    list.push(sql`(${contains("name", filter.name)} OR ${contains("id", filter.name)})`);
   if (filter.status !== undefined) list.push(sql`status = ${filter.status}`);
   if (filter.mode !== undefined) list.push(sql`mode = ${filter.mode}`);
   return list;

@@ -1,6 +1,6 @@
 import type { Instant } from "../../kit/clock.ts";
 import { countCap, namesMax, namesScanCap } from "../../kit/limits.ts";
-import { type Cursor, containing } from "../../kit/page.ts";
+import { type Cursor, contains } from "../../kit/page.ts";
 import { type Sql, sql } from "../../kit/sql.ts";
 import type { Store } from "../../store/store.ts";
 
@@ -39,13 +39,11 @@ const columns = sql.raw(`id, position, name, version, data, metadata, source, at
 
 function conditions(filter: EventFilter): Sql[] {
   const list = [sql`environment_id = ${filter.environmentId}`];
-  if (filter.name !== undefined) list.push(sql`name LIKE ${containing(filter.name)} ESCAPE '\\'`);
+  if (filter.name !== undefined) list.push(contains("name", filter.name));
   if (filter.names !== undefined) list.push(sql`name IN ${sql.list(filter.names)}`);
   if (filter.sources !== undefined) list.push(sql`source IN ${sql.list(filter.sources)}`);
-  if (filter.search !== undefined) {
-    const like = containing(filter.search);
-    list.push(sql`(name LIKE ${like} ESCAPE '\\' OR id LIKE ${like} ESCAPE '\\')`);
-  }
+  if (filter.search !== undefined)
+    list.push(sql`(${contains("name", filter.search)} OR ${contains("id", filter.search)})`);
   if (filter.since !== undefined) list.push(sql`at >= ${filter.since}`);
   if (filter.until !== undefined) list.push(sql`at <= ${filter.until}`);
   return list;

@@ -6,10 +6,10 @@ import { combineLanes, combinePaceMs, combineWaitingMax, flushItemsMax } from ".
 import { type Store, StoreError } from "../../store/store.ts";
 import type { FunctionDefinition } from "../functions/definition.ts";
 import { type RunReport, toRelease, toSettlement, type Verdict } from "./report.ts";
-import { attemptsOf, lastFence } from "./rows.ts";
+import { attemptsOf, lastFences } from "./rows.ts";
 import { afterFailure } from "./rules.ts";
-import type { Fence } from "./run.ts";
-import { type Settled, type Settlement, settleFlush } from "./settle.ts";
+import type { Fence, RunError } from "./run.ts";
+import { type Settlement, settleFlush } from "./settle.ts";
 
 export interface ReportsDeps {
   store: Store;
@@ -27,11 +27,17 @@ const fenceOf = (item: Item) => ("report" in item ? item.report : item.release);
 /** So many characters of output weigh as much as one small report: a flush stays small in bytes too. */
 const weightChars = 16_384;
 
-const sizeOf = ({ outcome, steps }: RunReport): number =>
-  steps.reduce(
-    (sum, step) => sum + (step.output?.length ?? 0),
-    outcome.kind === "completed" ? outcome.output.length : 0,
-  );
+const errorSize = (error: RunError | null): number =>
+  error ? error.message.length + (error.code?.length ?? 0) + (error.stack?.length ?? 0) : 0;
+
+function sizeOf({ outcome, steps }: RunReport): number {
+  let size = 0;
+  if (outcome.kind === "completed") size = outcome.output.length;
+  else if (outcome.kind === "failed") size = errorSize(outcome.error);
+  for (const step of steps)
+    size += step.stepId.length + step.name.length + (step.output?.length ?? 0) + errorSize(step.error);
+  return size;
+}
 
 /** Brings reports of all workers together into flushes; a failed attempt's retry policy is looked up before. */
 export function openReports(deps: ReportsDeps) {
@@ -44,14 +50,23 @@ export function openReports(deps: ReportsDeps) {
     );
     const settled = await store.flush(settleFlush, { now: clock.now(), settlements });
     const outcomes: Outcome<void>[] = [];
+    const gone: { at: number; settlement: Settlement }[] = [];
     for (const { ord, outcome } of settled) {
       const settlement = settlements[ord - 1]!;
-      if (outcome !== "done") {
-        outcomes[ord - 1] = { error: await whyNot(settlement, outcome) };
-        continue;
+      if (outcome === "stale") outcomes[ord - 1] = { error: staleExecution() };
+      else if (outcome === "not_running") outcomes[ord - 1] = { error: runNotRunning() };
+      else if (outcome === "gone") gone.push({ at: ord - 1, settlement });
+      else {
+        if (settlement.wakeAt !== null && settlement.ends === null) onWakePlanned(settlement.wakeAt);
+        outcomes[ord - 1] = { value: undefined };
       }
-      if (settlement.wakeAt !== null && settlement.ends === null) onWakePlanned(settlement.wakeAt);
-      outcomes[ord - 1] = { value: undefined };
+    }
+    if (gone.length > 0) {
+      const why = await whyRefused(
+        store,
+        gone.map(({ settlement }) => settlement),
+      );
+      for (const [place, { at }] of gone.entries()) outcomes[at] = { error: why[place] };
     }
     return outcomes;
   }
@@ -79,15 +94,6 @@ export function openReports(deps: ReportsDeps) {
     );
   }
 
-  async function whyNot(
-    settlement: Settlement,
-    outcome: Exclude<Settled["outcome"], "done">,
-  ): Promise<Fault> {
-    if (outcome === "stale") return staleExecution();
-    if (outcome === "not_running") return runNotRunning();
-    return whyGone(store, settlement);
-  }
-
   const combiner: Combiner<Item, void> = combine<Item, void>({
     name: "runs.settle",
     lanes: combineLanes,
@@ -110,17 +116,28 @@ export function openReports(deps: ReportsDeps) {
   return {
     submit: (report: RunReport) => combiner.submit({ report }),
     release: (fence: Fence & { environmentId: string }) => combiner.submit({ release: fence }),
-    combiner,
+    drain: combiner.drain,
   };
 }
 
-/** There is no execution any more: the run's own row knows under which fence it ended. */
-export async function whyGone(store: Store, fence: Fence & { environmentId: string }): Promise<Fault> {
-  const last = await lastFence(store, fence.environmentId, fence.runId);
-  if (!last) return missing("run", fence.runId);
-  const held = last.execution_seq === fence.executionSeq && last.lease_hash === fence.leaseHash;
-  return held ? runNotRunning() : staleExecution();
+/** What to tell workers whose fences no longer open anything: the run, over or not, knows its last fence. */
+export async function whyRefused(
+  store: Store,
+  fences: readonly (Fence & { environmentId: string })[],
+): Promise<Fault[]> {
+  // What was settled is committed: a failed read here costs only these their answer.
+  const known = await lastFences(store, fences).catch(() => undefined);
+  return fences.map((fence) => {
+    if (!known) return unread();
+    const last = known.get(fence.runId);
+    if (!last) return missing("run", fence.runId);
+    const held = last.execution_seq === fence.executionSeq && last.lease_hash === fence.leaseHash;
+    return held ? runNotRunning() : staleExecution();
+  });
 }
+
+const unread = (): Fault =>
+  new Fault("unavailable", "the run cannot be read now, send it again", { headers: { "Retry-After": "1" } });
 
 const staleExecution = (): Fault =>
   new Fault("aborted", "this execution was recovered or superseded", { code: "STALE_EXECUTION" });

@@ -1,6 +1,6 @@
 import type { Instant } from "../../kit/clock.ts";
 import { countCap } from "../../kit/limits.ts";
-import { type Cursor, containing } from "../../kit/page.ts";
+import { type Cursor, contains } from "../../kit/page.ts";
 import { column, type Sql, sql } from "../../kit/sql.ts";
 import type { Session, Store } from "../../store/store.ts";
 import { statusOf, stepRowId, storedStatuses } from "./rules.ts";
@@ -72,9 +72,10 @@ function conditions(filter: RunFilter): Sql[] {
   if (filter.since !== undefined) list.push(sql`r.created_at >= ${filter.since}`);
   if (filter.until !== undefined) list.push(sql`r.created_at <= ${filter.until}`);
   if (filter.search !== undefined) {
-    const like = containing(filter.search);
-    list.push(sql`(r.id LIKE ${like} ESCAPE '\\' OR r.function_id LIKE ${like} ESCAPE '\\'
-      OR r.event_name LIKE ${like} ESCAPE '\\')`);
+    const { search } = filter;
+    list.push(
+      sql`(${contains("r.id", search)} OR ${contains("r.function_id", search)} OR ${contains("r.event_name", search)})`,
+    );
   }
   if (filter.statuses.length > 0) list.push(statusCondition(filter));
   return list;
@@ -191,14 +192,26 @@ export async function attemptsOf(
   return new Map(rows.map((row) => [row.run_id, row]));
 }
 
-/** The fence a run ended under, for telling a late worker what it is. */
-export async function lastFence(
+/** The fence a run is under, or ended under, for telling a late worker what it is. */
+export interface LastFence {
+  run_id: string;
+  execution_seq: number;
+  lease_hash: string | null;
+}
+
+export async function lastFences(
   store: Store,
-  environmentId: string,
-  runId: string,
-): Promise<{ execution_seq: number; lease_hash: string | null } | undefined> {
-  return store.one(sql`SELECT execution_seq, lease_hash FROM runs
-    WHERE id = ${runId} AND environment_id = ${environmentId}`);
+  targets: readonly { environmentId: string; runId: string }[],
+): Promise<Map<string, LastFence>> {
+  const rows =
+    await store.all<LastFence>(sql`SELECT r.id AS run_id, COALESCE(e.execution_seq, r.execution_seq) AS execution_seq,
+      CASE WHEN e.run_id IS NULL THEN r.lease_hash ELSE e.lease_hash END AS lease_hash
+    FROM ${store.seams.rowsFrom("v", {
+      run_id: column.text(targets.map((target) => target.runId)),
+      environment_id: column.text(targets.map((target) => target.environmentId)),
+    })} JOIN runs r ON r.id = v.run_id AND r.environment_id = v.environment_id
+    LEFT JOIN executions e ON e.run_id = r.id`);
+  return new Map(rows.map((row) => [row.run_id, row]));
 }
 
 /** Milliseconds since 1970 of the next wake that is planned, whoever it belongs to. */

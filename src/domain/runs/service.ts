@@ -5,7 +5,7 @@ import { pageSize, readCursor, writeCursor } from "../../kit/page.ts";
 import type { Session, Store } from "../../store/store.ts";
 import { type ClaimedRow, type ClaimInput, claimFlush } from "./claim.ts";
 import type { RunReport } from "./report.ts";
-import { openReports, type ReportsDeps, whyGone } from "./reports.ts";
+import { openReports, type ReportsDeps, whyRefused } from "./reports.ts";
 import * as rows from "./rows.ts";
 import { parseRunStatus } from "./rules.ts";
 import type { CompletedStep, Fence, Run, Step } from "./run.ts";
@@ -45,6 +45,8 @@ export interface Runs {
   report(report: RunReport): Promise<void>;
   /** Puts a claimed run back that nobody has begun. */
   release(fence: Fence & { environmentId: string }): Promise<void>;
+  /** Resolves once no report is on its way to the store. */
+  drain(): Promise<void>;
   /** Notes that an assignment has arrived; rejects like `report`. */
   ack(fence: Fence & { environmentId: string }): Promise<void>;
   /** Extends the leases of a worker's jobs inside a transaction. */
@@ -79,8 +81,10 @@ export function openRuns(deps: RunsDeps): Runs {
     release: reports.release,
     async ack(fence) {
       if (await store.write((session) => rows.ackExecution(session, fence, clock.now()))) return;
-      throw await whyGone(store, fence);
+      const [why] = await whyRefused(store, [fence]);
+      throw why;
     },
+    drain: reports.drain,
     renew: rows.renewLeases,
     claim: (input) => store.flush(claimFlush, input),
     completedSteps: (runIds) => rows.completedSteps(store, runIds),

@@ -29,8 +29,8 @@ export interface Desks {
   of(worker: { environmentId: string; workerId: string }): Desk;
   /** The worker was answered and has so many slots left. */
   leave(desk: Desk, spare: number): void;
-  /** The worker asks: it takes what it finds, at most `most`. */
-  fetch(desk: Desk, most: number): Job[];
+  /** The worker asks: it takes what it finds for these functions, at most `most`; it no longer runs the rest. */
+  fetch(desk: Desk, asked: { most: number; functionIds: readonly string[] }): Job[];
   creditOf(desk: Desk): number;
   /** Whether a run can be leased to the worker although it is not here. */
   expects(desk: Desk): boolean;
@@ -61,8 +61,13 @@ export function openDesks(clock: Clock, giveBack: (jobs: readonly Job[]) => void
       desk.spare = spare;
       desk.until = clock.now() + comeBackMs;
     },
-    fetch(desk, most) {
+    fetch(desk, { most, functionIds }) {
       desk.spare = 0;
+      const others = desk.box.filter((job) => !functionIds.includes(job.functionId));
+      if (others.length > 0) {
+        desk.box = desk.box.filter((job) => functionIds.includes(job.functionId));
+        giveBack(others);
+      }
       const jobs = desk.box.splice(0, most);
       if (desk.box.length === 0) {
         desk.cancelReturn?.();

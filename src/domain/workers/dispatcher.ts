@@ -1,12 +1,12 @@
 import type { Clock } from "../../kit/clock.ts";
 import type { Ids } from "../../kit/ids.ts";
 import { pollJobsMax } from "../../kit/limits.ts";
-import type { Log } from "../../kit/log.ts";
 import type { ClaimedRow, LaneDemand } from "../runs/claim.ts";
 import type { CompletedStep, NewLease, NewRun } from "../runs/run.ts";
 import type { Runs } from "../runs/service.ts";
 import { type Desk, openDesks } from "./desks.ts";
-import { type Job, type JobEvent, jobOfBirth, jobOfClaim, leaseHashOf, newLeaseToken } from "./job.ts";
+import { type GiveBackDeps, openGiveBack } from "./give-back.ts";
+import { type Job, type JobEvent, jobOfBirth, jobOfClaim, newLeaseToken } from "./job.ts";
 import { type Asking, askMin, type Lane, newLane, type Slot, type Waiter } from "./lanes.ts";
 
 /** A place at a waiting worker, kept for a run that is about to be created. */
@@ -30,16 +30,15 @@ export interface Dispatcher {
   queued(lanes: readonly { environmentId: string; functionId: string }[]): void;
   /** The tick of loop `workers.dispatch`: looks everywhere, whatever hints were lost. */
   lookOnce(): Promise<void>;
-  /** Answers all held polls with nothing, and every later one at once. */
-  drain(): void;
+  /** Answers all held polls with nothing, and every later one at once; resolves once nothing is claimed or given back any more. */
+  drain(): Promise<void>;
   waiting(): number;
 }
 
-export interface DispatcherDeps {
+export interface DispatcherDeps extends GiveBackDeps {
   runs: Pick<Runs, "claim" | "completedSteps" | "release">;
   clock: Clock;
   ids: Ids;
-  log: Log;
   leaseMs: number;
 }
 
@@ -52,6 +51,7 @@ const lookEveryMs = 1_000;
 
 export function openDispatcher(deps: DispatcherDeps): Dispatcher {
   const { runs, clock, ids, log, leaseMs } = deps;
+  const { giveBack, underWay } = openGiveBack(deps);
   const lanes = new Map<string, Lane>();
   let pumping: Promise<void> | undefined;
   /** Asked to pump while pumping. */
@@ -74,7 +74,7 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
   const creditOf = (waiter: Waiter) =>
     waiter.closed ? 0 : waiter.available - waiter.pending - waiter.jobs.length - waiter.desk.pending;
 
-  const desks = openDesks(clock, (jobs) => giveBack(jobs));
+  const desks = openDesks(clock, giveBack);
 
   /** From now on the waiter is being answered: its worker counts as on its way back. */
   const shut = (waiter: Waiter) => {
@@ -102,17 +102,6 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
     born.clear();
   };
 
-  /** The worker has gone before it got these: they go back to the queue at once. Should that fail, their leases end. */
-  const giveBack = (jobs: readonly Job[]) => {
-    for (const job of jobs)
-      runs
-        .release({ ...job, leaseHash: leaseHashOf(job.leaseToken) })
-        .then(() => queued([job]))
-        .catch((error: unknown) =>
-          log.warn("job could not be given back", { runId: job.runId, error: String(error) }),
-        );
-  };
-
   function queued(list: readonly { environmentId: string; functionId: string }[]): void {
     let wanted = false;
     for (const { environmentId, functionId } of list) {
@@ -125,12 +114,13 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
   }
 
   /** Shares each waiter's free slots out over its dirty lanes, so that a lane with a long queue does not starve the rest. */
-  function plan(): { demands: (LaneDemand & { lane: Lane })[]; slots: Slot[][] } {
+  function plan(): { demands: (LaneDemand & { lane: Lane })[]; slots: Slot[][]; waiters: Set<Waiter> } {
     const slotsOf = new Map<Lane, Slot[]>();
     const waiters = new Set<Waiter>();
     for (const lane of lanes.values()) if (lane.dirty) for (const waiter of lane.waiters) waiters.add(waiter);
     turn++;
     for (const waiter of waiters) {
+      waiter.looks++;
       const dirty = waiter.lanes.filter((lane) => lane.dirty);
       let credit = creditOf(waiter);
       for (let place = 0; place < dirty.length && credit > 0; place++) {
@@ -161,13 +151,13 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
         slots: slots.map(({ hash, desk }) => ({ leaseHash: hash, workerId: desk.workerId })),
       };
     });
-    return { demands, slots: [...slotsOf.values()] };
+    return { demands, slots: [...slotsOf.values()], waiters };
   }
 
   async function claimOnce(): Promise<boolean> {
-    const { demands, slots } = plan();
+    const { demands, slots, waiters } = plan();
     if (demands.length === 0) return false;
-    const involved = new Set(slots.flat().flatMap((slot) => slot.waiter ?? []));
+    const asked = new Set(slots.flat().flatMap((slot) => slot.waiter ?? []));
     try {
       const now = clock.now();
       const leaseUntil = now + leaseMs;
@@ -178,7 +168,9 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
       throw error;
     } finally {
       for (const slot of slots.flat()) (slot.waiter ?? slot.desk).pending--;
-      for (const waiter of involved) finish(waiter, waiter.holdMs === 0);
+      // Who does not hold is answered by the claim that asked for it, or by the second that had no slot left for it.
+      for (const waiter of waiters)
+        finish(waiter, waiter.holdMs === 0 && (asked.has(waiter) || waiter.looks > 1));
       handOut();
     }
     return true;
@@ -294,6 +286,7 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
           lanes: lanesAsked,
           jobs: [],
           pending: 0,
+          looks: 0,
           closed: false,
           answered: false,
           settle: () => {
@@ -310,9 +303,10 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
           // A poll that looks once is answered by its claim; should that fail, here.
           if (asking.holdMs > 0 || !pumping) finish(waiter, true);
         });
+        if (waiter.available <= 0) desk.spare = 0;
         if (waiter.available <= 0 || draining || asking.signal.aborted) return finish(waiter, true);
         const now = clock.now();
-        waiter.jobs = desks.fetch(desk, waiter.available);
+        waiter.jobs = desks.fetch(desk, { most: waiter.available, functionIds: asking.functionIds });
         for (const lane of lanesAsked) {
           lane.waiters.add(waiter);
           lane.away.delete(desk);
@@ -373,13 +367,15 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
         if (lane.waiters.size > 0) lane.dirty = true;
         else if (now - lane.lookedAt > 60 * lookEveryMs) lanes.delete(key);
       }
-      await pump();
+      // Under load a pump goes on and on; the tick must not wait for its end.
+      void pump();
     },
 
-    drain() {
+    async drain() {
       draining = true;
       desks.tidy(true);
       for (const lane of lanes.values()) for (const waiter of [...lane.waiters]) finish(waiter, true);
+      while (pumping || underWay.size > 0) await Promise.all([pumping, ...underWay]);
     },
 
     waiting: () => new Set([...lanes.values()].flatMap((lane) => [...lane.waiters])).size,

@@ -22,6 +22,8 @@ export interface Waiter extends Asking {
   jobs: Job[];
   /** Slots that are promised to a claim or a birth under way. */
   pending: number;
+  /** Claims that looked while it waited. */
+  looks: number;
   /** Takes no further promise: it is being answered. */
   closed: boolean;
   answered: boolean;

@@ -1,0 +1,265 @@
+import { describe, expect, test } from "bun:test";
+import type { ClaimedRow, ClaimInput } from "../../src/domain/runs/claim.ts";
+import type { NewRun } from "../../src/domain/runs/run.ts";
+import { openDispatcher } from "../../src/domain/workers/dispatcher.ts";
+import type { Asking } from "../../src/domain/workers/lanes.ts";
+import { testClock } from "../../src/kit/clock.ts";
+import { systemIds } from "../../src/kit/ids.ts";
+import { silentLog } from "../../src/kit/log.ts";
+
+const environmentId = "env_a";
+
+/** A queue in memory behind the dispatcher: what is released stands in line again. */
+function house() {
+  const clock = testClock();
+  const queue: { runId: string; functionId: string; seq: number }[] = [];
+  const claims: ClaimInput[] = [];
+  const told: string[] = [];
+  let claiming: Promise<void> = Promise.resolve();
+  const dispatcher = openDispatcher({
+    clock,
+    ids: systemIds(clock),
+    log: silentLog,
+    leaseMs: 90_000,
+    onQueued(lanes) {
+      told.push(...lanes.map((lane) => lane.functionId));
+      dispatcher.queued(lanes);
+    },
+    runs: {
+      async claim(input) {
+        claims.push(input);
+        await claiming;
+        return input.lanes.flatMap((lane, at) =>
+          lane.slots.flatMap((_, rank) => {
+            const place = queue.findIndex((run) => run.functionId === lane.functionId);
+            const [run] = place < 0 ? [] : queue.splice(place, 1);
+            return run ? [claimed(run, at + 1, rank + 1)] : [];
+          }),
+        );
+      },
+      completedSteps: async () => new Map(),
+      async release({ runId, executionSeq }) {
+        queue.push({ runId, functionId: functionOf.get(runId) ?? "f", seq: executionSeq });
+      },
+    },
+  });
+  const functionOf = new Map<string, string>();
+  const enqueue = (runId: string, functionId = "f") => {
+    functionOf.set(runId, functionId);
+    queue.push({ runId, functionId, seq: 0 });
+    dispatcher.queued([{ environmentId, functionId }]);
+  };
+  const ask = (workerId: string, more: Partial<Asking> = {}) =>
+    dispatcher.take({
+      environmentId,
+      workerId,
+      functionIds: ["f"],
+      available: 2,
+      holdMs: 5_000,
+      reports: false,
+      signal: new AbortController().signal,
+      ...more,
+    });
+  const born = (runId: string, functionId = "f") => {
+    functionOf.set(runId, functionId);
+    const place = dispatcher.reserve(environmentId, functionId);
+    return place && { place, deliver: () => place.deliver(newRun(runId, functionId), event) };
+  };
+  const holdClaims = () => {
+    let release = () => {};
+    claiming = new Promise((done) => {
+      release = done;
+    });
+    return release;
+  };
+  return { clock, dispatcher, queue, claims, told, enqueue, ask, born, holdClaims };
+}
+
+const event = {
+  id: "evt_1",
+  name: "e",
+  version: 1,
+  data: "{}",
+  metadata: null,
+  source: "api",
+  at: 0,
+  idempotencyKey: null,
+};
+
+const newRun = (id: string, functionId: string): NewRun => ({
+  id,
+  environmentId,
+  functionId,
+  functionVersion: 1,
+  eventId: "evt_1",
+  eventName: "e",
+  mode: "pull",
+  maxAttempts: 1,
+  timeoutAt: null,
+  actorId: null,
+  lease: null,
+});
+
+const claimed = (
+  run: { runId: string; functionId: string; seq: number },
+  lane: number,
+  rank: number,
+): ClaimedRow => ({
+  lane,
+  rank,
+  run_id: run.runId,
+  environment_id: environmentId,
+  function_id: run.functionId,
+  function_version: 1,
+  execution_seq: run.seq + 1,
+  attempt: 1,
+  max_attempts: 1,
+  step_count: 0,
+  queued_at: 0,
+  actor_id: null,
+  event_id: "evt_1",
+  event_name: "e",
+  event_version: 1,
+  event_data: "{}",
+  event_metadata: null,
+  event_source: "api",
+  event_at: 0,
+  event_idempotency_key: null,
+});
+
+const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
+const idsOf = (jobs: readonly { runId: string }[]) => jobs.map((job) => job.runId);
+
+describe("dispatcher", () => {
+  test("a held poll is answered as soon as a run is queued, and never gets more than it has room for", async () => {
+    const { ask, enqueue, queue } = house();
+    const answer = ask("w", { available: 1 });
+    await settle();
+    enqueue("run_a");
+    enqueue("run_b");
+    expect(idsOf(await answer)).toEqual(["run_a"]);
+    expect(idsOf(await ask("w", { available: 1, holdMs: 0 }))).toEqual(["run_b"]);
+    expect(queue).toEqual([]);
+  });
+
+  test("who does not hold is answered at once, work or none", async () => {
+    const { ask, enqueue, claims } = house();
+    expect(await ask("w", { holdMs: 0 })).toEqual([]);
+    expect(claims.length).toBe(1);
+    enqueue("run_a");
+    expect(idsOf(await ask("w", { holdMs: 0 }))).toEqual(["run_a"]);
+  });
+
+  test("who does not hold is answered by the second claim at the latest, though claiming goes on for others", async () => {
+    const { ask, enqueue, holdClaims } = house();
+    for (let n = 0; n < 500; n++) enqueue(`run_${n}`);
+    const release = holdClaims();
+    const greedy = ask("greedy", { available: 200, holdMs: 60_000 });
+    const once = ask("once", { holdMs: 0 });
+    release();
+    expect((await greedy).length).toBeGreaterThan(0);
+    expect((await once).length).toBeLessThanOrEqual(2);
+  });
+
+  test("a hold ends with nothing", async () => {
+    const { ask, clock } = house();
+    const answer = ask("w");
+    await settle();
+    await clock.advance(5_000);
+    expect(await answer).toEqual([]);
+  });
+
+  test("a run born while a worker waits is leased to it; one that never came to be frees the slot", async () => {
+    const { ask, born, dispatcher } = house();
+    const answer = ask("w", { available: 1 });
+    await settle();
+    const lost = born("run_lost")!;
+    expect(born("run_full")).toBeUndefined();
+    lost.place.drop();
+    const kept = born("run_a")!;
+    expect(kept.place.lease.workerId).toBe("w");
+    kept.deliver();
+    dispatcher.handOut();
+    expect(idsOf(await answer)).toEqual(["run_a"]);
+  });
+
+  test("older work goes first: nothing is born claimed while the lane may hold queued runs", async () => {
+    const { ask, enqueue, born, holdClaims } = house();
+    const release = holdClaims();
+    enqueue("run_old");
+    const answer = ask("w");
+    enqueue("run_older");
+    expect(born("run_new")).toBeUndefined();
+    release();
+    expect(idsOf(await answer)).toContain("run_old");
+  });
+
+  test("a worker on its way back finds at its desk what was born meanwhile", async () => {
+    const { ask, born, clock } = house();
+    expect(await ask("w", { reports: true, holdMs: 0 })).toEqual([]);
+    born("run_a")!.deliver();
+    await clock.advance(50);
+    expect(idsOf(await ask("w", { holdMs: 0 }))).toEqual(["run_a"]);
+  });
+
+  test("what lies at a desk unfetched goes back to the queue, and every node is told", async () => {
+    const { ask, born, clock, queue, told } = house();
+    await ask("w", { reports: true, holdMs: 0 });
+    born("run_a")!.deliver();
+    await clock.advance(600);
+    await settle();
+    expect(queue.map((run) => run.runId)).toEqual(["run_a"]);
+    expect(told).toEqual(["f"]);
+  });
+
+  test("a worker that came back without the function does not get the job", async () => {
+    const { ask, born, queue } = house();
+    await ask("w", { reports: true, holdMs: 0 });
+    born("run_a")!.deliver();
+    expect(await ask("w", { functionIds: ["g"], holdMs: 0 })).toEqual([]);
+    await settle();
+    expect(queue.map((run) => run.runId)).toEqual(["run_a"]);
+  });
+
+  test("a worker that says it is full is promised nothing more", async () => {
+    const { ask, born } = house();
+    await ask("w", { reports: true, holdMs: 0 });
+    await ask("w", { available: 0, holdMs: 0 });
+    expect(born("run_a")).toBeUndefined();
+  });
+
+  test("a worker that hangs up while its job is on the way loses it at once", async () => {
+    const { ask, enqueue, holdClaims, queue } = house();
+    const release = holdClaims();
+    const away = new AbortController();
+    const answer = ask("w", { signal: away.signal });
+    enqueue("run_a");
+    await settle();
+    away.abort();
+    release();
+    await answer;
+    await settle();
+    expect(queue.map((run) => run.runId)).toEqual(["run_a"]);
+  });
+
+  test("draining answers all, gives back what lies at desks, and ends when that is done", async () => {
+    const { ask, born, dispatcher, queue } = house();
+    await ask("w", { reports: true, holdMs: 0 });
+    born("run_a")!.deliver();
+    const held = ask("other", { holdMs: 60_000 });
+    await dispatcher.drain();
+    expect(await held).toEqual([]);
+    expect(queue.map((run) => run.runId)).toEqual(["run_a"]);
+    expect(await ask("late")).toEqual([]);
+    expect(born("run_b")).toBeUndefined();
+  });
+
+  test("slots are shared out over lanes: a long queue does not starve a short one", async () => {
+    const { ask, enqueue } = house();
+    for (let n = 0; n < 50; n++) enqueue(`run_f${n}`, "f");
+    enqueue("run_g", "g");
+    const jobs = await ask("w", { functionIds: ["f", "g"], available: 4 });
+    expect(idsOf(jobs)).toContain("run_g");
+    expect(jobs.length).toBeLessThanOrEqual(4);
+  });
+});
