@@ -15,6 +15,7 @@ import type { Ids } from "./kit/ids.ts";
 import type { Log } from "./kit/log.ts";
 import type { LoopOptions } from "./kit/loop.ts";
 import type { Operation } from "./kit/operation.ts";
+import type { Watch } from "./kit/watch.ts";
 import type { Config } from "./settings.ts";
 import type { Store } from "./store/store.ts";
 
@@ -39,6 +40,7 @@ export interface EngineDeps {
   clock: Clock;
   ids: Ids;
   log: Log;
+  watch: Watch;
   /** Tells the other nodes about lanes that have got work. */
   tellOthers: (lanes: readonly Lane[]) => void;
   /** Asks the wake loop to look by then. */
@@ -47,7 +49,7 @@ export interface EngineDeps {
 
 /** What turns events into finished runs, put together: functions, runs, workers, events, low to high. */
 export function openEngine(deps: EngineDeps): Engine {
-  const { config, store, clock, ids, log } = deps;
+  const { config, store, clock, ids, log, watch } = deps;
   const onQueued = (lanes: readonly Lane[]) => {
     dispatcher.queued(lanes);
     deps.tellOthers(lanes);
@@ -55,15 +57,22 @@ export function openEngine(deps: EngineDeps): Engine {
   const runs = openRuns({
     store,
     clock,
+    log,
+    watch,
     definitionOf: (environmentId, functionId, version) =>
       functions.definitionAt(environmentId, functionId, version),
     onQueued,
     onSilent: (worker) => dispatcher.distrust(worker),
     onWakePlanned: deps.wakeBy,
   });
-  const functions = openFunctions({ store, clock, cancelQueued: runs.cancelQueued });
+  const functions = openFunctions({
+    store,
+    clock,
+    cancelQueued: runs.cancelQueued,
+    cancelled: runs.cancelled,
+  });
   const { leaseMs } = config;
-  const dispatcher = openDispatcher({ runs, clock, ids, log, leaseMs, onQueued });
+  const dispatcher = openDispatcher({ runs, clock, ids, log, leaseMs, onQueued, tracer: watch.tracer });
   const workers = openWorkers({
     store,
     clock,
@@ -72,9 +81,10 @@ export function openEngine(deps: EngineDeps): Engine {
     leaseMs,
     holdMs: config.pollHoldMs,
     admission: config.capacityAdmission,
+    metrics: watch.metrics,
   });
   const definitions = openDefinitions(store);
-  const events = openEvents({ store, clock, ids, definitions, dispatcher, onQueued });
+  const events = openEvents({ store, clock, ids, definitions, dispatcher, onQueued, watch });
   const eventLog = openEventLog(store);
 
   return {

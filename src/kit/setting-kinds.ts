@@ -17,6 +17,13 @@ export const integer = (min: number, max: number, unit = ""): Kind<number> => ({
   },
 });
 
+/** A share of a whole. */
+export const fraction: Kind<number> = {
+  rule: "a number from 0 to 1",
+  shown: "N",
+  read: (text) => (/^(0?\.\d{1,9}|[01](\.0{1,9})?)$/.test(text) ? Number(text) : undefined),
+};
+
 const booleans: Record<string, boolean> = { true: true, "1": true, false: false, "0": false };
 
 export const boolean: Kind<boolean> = {

@@ -1,0 +1,89 @@
+import type { Clock } from "../kit/clock.ts";
+import type { Log } from "../kit/log.ts";
+import { secondsBuckets } from "../kit/metrics.ts";
+import type { Watch } from "../kit/watch.ts";
+import type { Edge, Observation } from "./perform.ts";
+
+/** A request is followed from its arrival; what `Follow` answers is told what it came to. */
+export type Follow = (request: Request) => (answer: Response | "upgraded" | "failed") => void;
+
+/** How a request came in, as the log says it. */
+function protocolOf(request: Request): string {
+  const contentType = request.headers.get("content-type") ?? "";
+  if (contentType.startsWith("application/grpc-web")) return "grpc-web";
+  if (contentType.startsWith("application/grpc")) return "grpc";
+  return request.url.includes("/svc.v1.") ? "connect" : "rest";
+}
+
+/** Methods are whatever a stranger writes; a label has few values. */
+const methods = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]);
+
+export interface FollowHost extends Watch {
+  clock: Clock;
+  log: Log;
+  /** A line for every request instead of failures only. */
+  everyRequest: boolean;
+}
+
+/** What becomes of requests, told to metrics, traces and the log. Never a body, a query or a header. */
+export function followRequests({ clock, log, metrics, tracer, everyRequest }: FollowHost): {
+  observe: Edge["observe"];
+  follow: NonNullable<Edge["follow"]>;
+} {
+  const observed = new WeakMap<Request, Observation>();
+  const requests = metrics.counter({
+    name: "svc_http_requests_total",
+    help: "Requests by the status they were answered with; path is the route's pattern, * for none.",
+    labels: ["status_code", "method", "path"],
+  });
+  const seconds = metrics.histogram({
+    name: "svc_http_request_duration_seconds",
+    help: "From a request's arrival to the head of its answer; held polls wait on purpose.",
+    labels: ["method", "path"],
+    buckets: secondsBuckets,
+  });
+
+  return {
+    observe: (observation) => void observed.set(observation.request, observation),
+
+    follow({ method, path }) {
+      return (request) => {
+        const startedAt = clock.elapsed();
+        const span = tracer.start(`${method} ${path}`, "server", request.headers.get("traceparent"));
+        return (answer) => {
+          const ms = clock.elapsed() - startedAt;
+          const response = answer instanceof Response ? answer : undefined;
+          const status = response?.status ?? (answer === "upgraded" ? 101 : 500);
+          const word = methods.has(request.method) ? request.method : "OTHER";
+          requests(String(status), word, path).add();
+          seconds(word, path).observe(ms / 1000);
+          const about = observed.get(request);
+          span.set("http.request.method", word);
+          span.set("http.route", path);
+          span.set("http.response.status_code", status);
+          if (about) {
+            span.set("svc.operation", about.operation.name);
+            if (about.environmentId !== "") span.set("svc.environment_id", about.environmentId);
+          }
+          span.end(status >= 500 ? (about?.outcome ?? "failed") : undefined);
+          if (!everyRequest && status < 500) return;
+          const line = {
+            requestId: response?.headers.get("x-request-id") ?? about?.requestId,
+            operation: about?.operation.name,
+            route: `${word} ${path}`,
+            protocol: protocolOf(request),
+            status,
+            ms: Math.round(ms * 10) / 10,
+            ...(about && {
+              outcome: about.outcome,
+              callerKind: about.caller.kind,
+              callerId: about.caller.id,
+            }),
+            ...(about && about.environmentId !== "" && { environmentId: about.environmentId }),
+          };
+          log[status >= 500 ? "info" : "debug"]("request.answered", line);
+        };
+      };
+    },
+  };
+}
