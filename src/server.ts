@@ -180,7 +180,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     const capabilities = {
       authRequired: !config.dev,
       transports: ["rest", "connect", "grpc-web"],
-      features: [],
+      features: metrics.on ? ["prometheus-metrics"] : [],
     };
     const registry: Operation[] = [
       ...engine.operations,

@@ -113,7 +113,7 @@ export function openNatsBus(options: NatsBusOptions): Bus & { dropped(): number 
     signs.wake();
   }
 
-  const hint = (subject: string, payload: Uint8Array | string) => {
+  const publish = (subject: string, payload: Uint8Array | string, sent: { add(): void } | undefined) => {
     if (!connection || !connected) {
       dropped++;
       count.dropped.add();
@@ -121,7 +121,7 @@ export function openNatsBus(options: NatsBusOptions): Bus & { dropped(): number 
     }
     try {
       connection.publish(prefix + subject, bytesOf(payload));
-      count.sent.add();
+      sent?.add();
     } catch (error) {
       dropped++;
       count.dropped.add();
@@ -145,7 +145,7 @@ export function openNatsBus(options: NatsBusOptions): Bus & { dropped(): number 
       everyMs: signEveryMs,
       async tick() {
         const sign: Sign = { nodeId, at: clock.now(), facts: options.facts?.() ?? {} };
-        if (connected) hint("presence", JSON.stringify(sign));
+        if (connected) publish("presence", JSON.stringify(sign), undefined);
         const before = clock.now() - forgottenMs;
         for (const [id, presence] of heard) if (presence.heardAt < before) heard.delete(id);
       },
@@ -175,7 +175,7 @@ export function openNatsBus(options: NatsBusOptions): Bus & { dropped(): number 
 
   return {
     kind: "nats",
-    hint,
+    hint: (subject, payload) => publish(subject, payload, count.sent),
     onHint: (pattern, handler) =>
       listen({
         pattern,

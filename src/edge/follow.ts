@@ -8,11 +8,11 @@ import type { Edge, Observation } from "./perform.ts";
 export type Follow = (request: Request) => (answer: Response | "upgraded" | "failed") => void;
 
 /** How a request came in, as the log says it. */
-function protocolOf(request: Request): string {
+function protocolOf(request: Request, path: string): string {
   const contentType = request.headers.get("content-type") ?? "";
   if (contentType.startsWith("application/grpc-web")) return "grpc-web";
   if (contentType.startsWith("application/grpc")) return "grpc";
-  return request.url.includes("/svc.v1.") ? "connect" : "rest";
+  return path.startsWith("/svc.v1.") ? "connect" : "rest";
 }
 
 /** Methods are whatever a stranger writes; a label has few values. */
@@ -47,9 +47,11 @@ export function followRequests({ clock, log, metrics, tracer, everyRequest }: Fo
     observe: (observation) => void observed.set(observation.request, observation),
 
     follow({ method, path }) {
+      const name = `${method} ${path}`;
       return (request) => {
         const startedAt = clock.elapsed();
-        const span = tracer.start(`${method} ${path}`, "server", request.headers.get("traceparent"));
+        const parent = tracer.on ? request.headers.get("traceparent") : undefined;
+        const span = tracer.start(name, "server", parent);
         return (answer) => {
           const ms = clock.elapsed() - startedAt;
           const response = answer instanceof Response ? answer : undefined;
@@ -71,7 +73,7 @@ export function followRequests({ clock, log, metrics, tracer, everyRequest }: Fo
             requestId: response?.headers.get("x-request-id") ?? about?.requestId,
             operation: about?.operation.name,
             route: `${word} ${path}`,
-            protocol: protocolOf(request),
+            protocol: protocolOf(request, path),
             status,
             ms: Math.round(ms * 10) / 10,
             ...(about && {

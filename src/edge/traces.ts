@@ -86,6 +86,7 @@ export function openTracer(host: TracesHost): OpenTracer {
   });
   const tracer = provider.getTracer("svc", host.version);
   return {
+    on: true,
     start(name, kind, parent) {
       const spanKind = kind === "server" ? SpanKind.SERVER : SpanKind.CLIENT;
       const span = tracer.startSpan(name, { kind: spanKind }, contextOf(parent));

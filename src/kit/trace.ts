@@ -6,10 +6,13 @@ export interface Span {
 }
 
 export interface Tracer {
+  /** False when no span is kept: work that only feeds spans can be left out. */
+  readonly on: boolean;
   /** `parent` is what a caller sent as `traceparent` (W3C Trace Context); without a valid one a trace begins here. */
   start(name: string, kind: "server" | "client", parent?: string | null): Span;
 }
 
 const silentSpan: Span = { set() {}, end() {} };
 
-export const noTracer: Tracer = { start: () => silentSpan };
+/** When nobody wants to know. */
+export const noTracer: Tracer = { on: false, start: () => silentSpan };

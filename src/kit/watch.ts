@@ -4,7 +4,7 @@ import type { Loop } from "./loop.ts";
 import { type Metrics, noMetrics, secondsBuckets, sizeBuckets } from "./metrics.ts";
 import { noTracer, type Tracer } from "./trace.ts";
 
-/** What those who are watched need: where numbers go, where spans go, and the time. */
+/** What is told of work: where numbers go and where spans go. */
 export interface Watch {
   metrics: Metrics;
   tracer: Tracer;
@@ -50,9 +50,10 @@ export function watchFlushes({ metrics, tracer }: Watch, clock: Pick<Clock, "ela
     labels,
     buckets: secondsBuckets,
   })(name);
+  const spanName = `flush ${name}`;
   const watch: WatchFlush = (itemCount) => {
     const startedAt = clock.elapsed();
-    const span = tracer.start(`flush ${name}`, "client");
+    const span = tracer.start(spanName, "client");
     span.set("svc.flush.items", itemCount);
     return (failed) => {
       items.observe(itemCount);
@@ -60,7 +61,7 @@ export function watchFlushes({ metrics, tracer }: Watch, clock: Pick<Clock, "ela
       span.end(failed ? "failed" : undefined);
     };
   };
-  return metrics.on || tracer !== noTracer ? watch : undefined;
+  return metrics.on || tracer.on ? watch : undefined;
 }
 
 /** What waits in front of a combiner and what was turned away, read when somebody asks. */
