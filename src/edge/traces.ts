@@ -100,7 +100,8 @@ export function openTracer(host: TracesHost): OpenTracer {
     },
     async close() {
       const over = new AbortController();
-      const sent = provider.shutdown().catch((error: unknown) => log.warn("traces.lost", { error }));
+      // What could not be sent has been told by the exporter.
+      const sent = provider.shutdown().catch((error: unknown) => log.debug("traces.closed", { error }));
       await Promise.race([sent, clock.sleep(closeMsMax, over.signal)]);
       over.abort();
     },
