@@ -2,7 +2,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { requestBodyBytesMax } from "./kit/limits.ts";
 import { readSettings, setting, settingsHelp, settingsTable, type Values } from "./kit/setting.ts";
-import { boolean, choice, fraction, integer, line, matching, url } from "./kit/setting-kinds.ts";
+import { boolean, choice, fraction, integer, line, matching, oneUrl, url } from "./kit/setting-kinds.ts";
 
 const hour = 60 * 60 * 1000;
 
@@ -148,7 +148,7 @@ export const settings = {
   }),
   otelEndpoint: setting({
     env: "SVC_OTEL_ENDPOINT",
-    parse: matching(/^https?:\/\/[^\s,]+$/, "a URL that starts with http:// or https://", "URL"),
+    parse: oneUrl("http", "https"),
     fallback: undefined,
     about: "OpenTelemetry collector that traces are sent to (OTLP over HTTP), such as http://127.0.0.1:4318.",
   }),

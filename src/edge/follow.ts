@@ -1,6 +1,6 @@
 import type { Clock } from "../kit/clock.ts";
 import type { Log } from "../kit/log.ts";
-import { secondsBuckets } from "../kit/metrics.ts";
+import { type Counter, type Histogram, secondsBuckets } from "../kit/metrics.ts";
 import type { Watch } from "../kit/watch.ts";
 import type { Edge, Observation } from "./perform.ts";
 
@@ -48,6 +48,19 @@ export function followRequests({ clock, log, metrics, tracer, everyRequest }: Fo
 
     follow({ method, path }) {
       const name = `${method} ${path}`;
+      const wordOf = (request: Request) =>
+        method !== "*" ? method : methods.has(request.method) ? request.method : "OTHER";
+      // Looked up once: a route is asked often, and answers with few statuses.
+      const seriesOf = new Map<string, { count: Counter; took: Histogram }>();
+      const series = (word: string, status: number) => {
+        const key = `${word}${status}`;
+        let found = seriesOf.get(key);
+        if (!found) {
+          found = { count: requests(String(status), word, path), took: seconds(word, path) };
+          seriesOf.set(key, found);
+        }
+        return found;
+      };
       return (request) => {
         const startedAt = clock.elapsed();
         const parent = tracer.on ? request.headers.get("traceparent") : undefined;
@@ -56,9 +69,14 @@ export function followRequests({ clock, log, metrics, tracer, everyRequest }: Fo
           const ms = clock.elapsed() - startedAt;
           const response = answer instanceof Response ? answer : undefined;
           const status = response?.status ?? (answer === "upgraded" ? 101 : 500);
-          const word = methods.has(request.method) ? request.method : "OTHER";
-          requests(String(status), word, path).add();
-          seconds(word, path).observe(ms / 1000);
+          const word = wordOf(request);
+          if (metrics.on) {
+            const { count, took } = series(word, status);
+            count.add();
+            took.observe(ms / 1000);
+          }
+          const isTold = everyRequest || status >= 500;
+          if (!isTold && !tracer.on) return;
           const about = observed.get(request);
           span.set("http.request.method", word);
           span.set("http.route", path);
@@ -68,7 +86,7 @@ export function followRequests({ clock, log, metrics, tracer, everyRequest }: Fo
             if (about.environmentId !== "") span.set("svc.environment_id", about.environmentId);
           }
           span.end(status >= 500 ? (about?.outcome ?? "failed") : undefined);
-          if (!everyRequest && status < 500) return;
+          if (!isTold) return;
           const line = {
             requestId: response?.headers.get("x-request-id") ?? about?.requestId,
             operation: about?.operation.name,

@@ -63,3 +63,9 @@ export const url = (...schemes: string[]): Kind<string> => ({
     return text.split(",").every(fits) ? text : undefined;
   },
 });
+
+/** Exactly one URL. */
+export const oneUrl = (...schemes: string[]): Kind<string> => {
+  const { rule, shown, read } = url(...schemes);
+  return { rule, shown, read: (text) => (text.includes(",") ? undefined : read(text)) };
+};

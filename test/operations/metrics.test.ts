@@ -143,6 +143,17 @@ describe.each(engines)("metrics on %s", (engine) => {
     expect((await read(server))[failed]! - before[failed]!).toBe(2);
   });
 
+  test("count workers that fell silent for good, once", async () => {
+    await server.api("/api/v1/workers/metrics-silent/register", { body: { function_ids: ["f"] } });
+    const name = "svc_worker_disconnects_total";
+    const before = (await read(server))[name]!;
+    await server.running.domain.store.write((session) =>
+      session.run(sql`UPDATE workers SET last_heartbeat_at = 1 WHERE id = 'metrics-silent'`),
+    );
+    for (let times = 0; times < 2; times++) await server.running.tick("workers.tend");
+    expect((await read(server))[name]! - before).toBe(1);
+  });
+
   test("of requests go by the route's pattern, whatever strangers ask for", async () => {
     const before = await read(server);
     await server.api("/api/v1/workers/some-worker/jobs?available=1");
