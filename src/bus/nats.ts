@@ -10,11 +10,13 @@ import {
   TimeoutError,
 } from "@nats-io/transport-node";
 import type { Clock } from "../kit/clock.ts";
+import { nameKeptMs } from "../kit/limits.ts";
 import type { Log } from "../kit/log.ts";
 import { loop } from "../kit/loop.ts";
 import { type Metrics, noMetrics } from "../kit/metrics.ts";
 import { watchLoop } from "../kit/watch.ts";
 import { type Bus, BusError, type Presence, type Unlisten } from "./bus.ts";
+import { natsNames } from "./nats-names.ts";
 import { watchBus } from "./watch.ts";
 
 export interface NatsBusOptions {
@@ -168,6 +170,14 @@ export function openNatsBus(options: NatsBusOptions): Bus & { dropped(): number 
     if (!closing) log.error("bus.unusable", { error: String(error) });
   });
 
+  const names = natsNames({
+    connection: () => (connected ? connection : undefined),
+    nodeId,
+    bucket: `${prefix.replaceAll(/[^A-Za-z0-9_-]+/g, "_")}names`,
+    keptMs: nameKeptMs,
+    log,
+  });
+
   const requireConnection = (): NatsConnection => {
     if (!connection || !connected) throw new BusError("disconnected", "the bus cannot be reached");
     return connection;
@@ -242,6 +252,8 @@ export function openNatsBus(options: NatsBusOptions): Bus & { dropped(): number 
       watchers.add(handler);
       return () => void watchers.delete(handler);
     },
+    hold: names.hold,
+    letGo: names.letGo,
     dropped: () => dropped,
     async close() {
       closing = true;

@@ -5,7 +5,12 @@ import type { Store } from "../store/store.ts";
 export interface TimeBase {
   /** Sets the clock to the database's time; answers by how many milliseconds that may be wrong: half a round trip. */
   sample(): Promise<number>;
+  /** By how many milliseconds the clock may be wrong now; it grows with the age of the last sample. Infinite before the first. */
+  uncertaintyMs(): number;
 }
+
+/** What a computer's clock loses or gains in a second, at most. */
+const driftMsPerMs = 0.0002;
 
 /** One time for all nodes, the database's (design: one time base). A file has this machine's time already. */
 export function timeBase(
@@ -13,27 +18,34 @@ export function timeBase(
   clock: SystemClock,
   metrics: Metrics = noMetrics,
 ): TimeBase {
+  let sampled: { at: number; halfTripMs: number } | undefined;
+  const uncertaintyMs = () => {
+    if (store.engine === "libsql") return 0;
+    if (!sampled) return Number.POSITIVE_INFINITY;
+    return sampled.halfTripMs + (clock.elapsed() - sampled.at) * driftMsPerMs;
+  };
   const offset = metrics.gauge({
     name: "svc_clock_offset_seconds",
     help: "What is added to this machine's time to get the database's.",
   })();
   const uncertainty = metrics.gauge({
     name: "svc_clock_uncertainty_seconds",
-    help: "By how much the offset may be wrong.",
+    help: "By how much the clock may be wrong now.",
   })();
-  const told = (halfTripMs: number) => {
+  metrics.beforeReading(() => {
     offset.set(clock.offset() / 1000);
-    uncertainty.set(halfTripMs / 1000);
-    return halfTripMs;
-  };
+    uncertainty.set(uncertaintyMs() / 1000);
+  });
   return {
     async sample() {
-      if (store.engine === "libsql") return told(0);
+      if (store.engine === "libsql") return 0;
       const askedAt = clock.elapsed();
       const database = await store.now();
       const halfTrip = (clock.elapsed() - askedAt) / 2;
       clock.setOffset(database + halfTrip - clock.local());
-      return told(halfTrip);
+      sampled = { at: clock.elapsed(), halfTripMs: halfTrip };
+      return halfTrip;
     },
+    uncertaintyMs,
   };
 }

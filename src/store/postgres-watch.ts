@@ -21,7 +21,11 @@ export function watchWaits(metrics: Metrics, name: string): ((ms: number) => voi
 }
 
 /** A pool as it stands, read when somebody asks. */
-export function watchPool(metrics: Metrics, name: string, pool: Pool<Pooled>): void {
+export function watchPool(
+  metrics: Metrics,
+  name: string,
+  pool: Pick<Pool<Pooled>, "size" | "inUse" | "waiting">,
+): void {
   const gauge = (what: string, help: string) =>
     metrics.gauge({ name: `svc_store_pool_${what}`, help, labels })(name);
   const size = gauge("connections", "Database connections that are open or being opened.");

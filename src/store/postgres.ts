@@ -4,7 +4,7 @@ import { systemIds } from "../kit/ids.ts";
 import type { Log } from "../kit/log.ts";
 import { type Metrics, noMetrics } from "../kit/metrics.ts";
 import { type Sql, sql } from "../kit/sql.ts";
-import { type Pool, type Pooled, pool } from "./pool.ts";
+import { pool } from "./pool.ts";
 import { type Answer, type Client, type Limits, openClient } from "./postgres-client.ts";
 import { isConflict, toPostgresTrouble } from "./postgres-errors.ts";
 import { postgresSeams, renderPostgres } from "./postgres-text.ts";
@@ -48,7 +48,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Store> {
   const limits = { ...limitsDefault, ...options.limits };
   const may = {};
   const pause = backoff({ ...retryMs, chance: systemIds(clock).chance });
-  const open = () =>
+  const open = (hot: boolean) => () =>
     openClient({
       url: options.url,
       clock,
@@ -56,12 +56,19 @@ export async function openPostgres(options: PostgresOptions): Promise<Store> {
       applicationName,
       ...(options.tls !== undefined && { tls: options.tls }),
       limits,
+      hot,
       may,
     });
-  const poolOf = (name: string, sizeMax = poolSizeDefault) => {
+  const poolOf = (name: "general" | "hot", sizeMax = poolSizeDefault) => {
     const onWaited = watchWaits(metrics, name);
-    const made = pool({ clock, sizeMax, waitMsMax: poolWaitMsMax, open, ...(onWaited && { onWaited }) });
-    watchPool(metrics, name, made as Pool<Pooled>);
+    const made = pool({
+      clock,
+      sizeMax,
+      waitMsMax: poolWaitMsMax,
+      open: open(name === "hot"),
+      ...(onWaited && { onWaited }),
+    });
+    watchPool(metrics, name, made);
     return made;
   };
   const general = poolOf("general", options.poolSize);

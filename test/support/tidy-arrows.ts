@@ -5,6 +5,7 @@ type Room =
   | "main"
   | "server"
   | "engine"
+  | "members"
   | "settings"
   | "kit"
   | "store"
@@ -44,8 +45,9 @@ const domainBelow: Partial<Record<Room, When>> = {
 const arrows: Record<Room, Partial<Record<Room, When>> | "all"> = {
   main: { settings: "yes", server: "yes", kit: "yes", cli: "yes" },
   server: "all",
-  // The part of the composition root that puts the engine together.
+  // The parts of the composition root that put the engine, and this node's place in the cluster, together.
   engine: "all",
+  members: "all",
   settings: { settings: "yes", kit: "yes" },
   kit: { kit: "yes" },
   "store port": { kit: "yes", store: "type" },
@@ -110,7 +112,9 @@ export function roomOf(path: string): Room | undefined {
     return rest.length > 1 ? "part" : undefined;
   }
   if (rest.length > 0) return topRooms.find((room) => room === folder);
-  return (["main", "server", "engine", "settings"] as const).find((room) => folder === `${room}.ts`);
+  return (["main", "server", "engine", "members", "settings"] as const).find(
+    (room) => folder === `${room}.ts`,
+  );
 }
 
 /**
