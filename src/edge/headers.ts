@@ -77,9 +77,9 @@ export function preflight(base: Readonly<Record<string, string>>): Response {
   });
 }
 
-const tellable = /^[\x21-\x7e]{1,128}$/;
+const tellable = /^[A-Za-z0-9._-]{1,128}$/;
 
-/** The caller's own `X-Request-Id` when it is fit to be logged, else a new one. */
+/** The caller's own `X-Request-Id` when it is fit for a log line of any form, else a new one. */
 export function requestIdOf(request: Request, ids: Ids): string {
   const told = request.headers.get("x-request-id");
   return told !== null && tellable.test(told) ? told : ids.next("req");

@@ -124,6 +124,14 @@ export async function countRuns(store: Store, filter: RunFilter): Promise<number
   return row?.count ?? 0;
 }
 
+/** Runs of all environments that are not over, counted up to `most`. */
+export async function countActive(store: Store, most: number): Promise<number> {
+  const row = await store.one<{ count: number }>(
+    sql`SELECT count(*) AS count FROM (SELECT 1 FROM executions LIMIT ${most}) counted`,
+  );
+  return row?.count ?? 0;
+}
+
 interface StepRow {
   run_id: string;
   step_id: string;

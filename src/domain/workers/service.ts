@@ -1,13 +1,18 @@
 import { type Clock, rfc3339 } from "../../kit/clock.ts";
 import { Fault, invalid } from "../../kit/fault.ts";
+import { lately } from "../../kit/lately.ts";
 import {
   exchangeReportsMax,
+  gaugeCountMax,
+  gaugeKeptMs,
+  gaugeWaitMsMax,
   pollJobsMax,
   workerFunctionsMax,
   workerJobsMax,
   workerLabelsMax,
   workerSilenceMsMax,
 } from "../../kit/limits.ts";
+import type { Counter, Metrics } from "../../kit/metrics.ts";
 import { type Store, StoreError } from "../../store/store.ts";
 import type { Runs } from "../runs/service.ts";
 import type { Dispatcher } from "./dispatcher.ts";
@@ -86,6 +91,7 @@ export interface WorkersDeps {
   holdMs: number;
   /** `SVC_CAPACITY_ADMISSION`: without it there is no `progress`. */
   admission: boolean;
+  metrics: Metrics;
 }
 
 /** A worker that polls is alive; that is written at most this often. */
@@ -95,6 +101,7 @@ const knownMs = 5_000;
 
 export function openWorkers(deps: WorkersDeps): Workers {
   const { store, clock, dispatcher, runs, leaseMs, holdMs } = deps;
+  const disconnects = watchWorkers(deps);
   const known = new Map<string, { record: rows.WorkerRecord; readAt: number }>();
   const signs = new Map<
     string,
@@ -241,9 +248,30 @@ export function openWorkers(deps: WorkersDeps): Workers {
     },
 
     async forgetOnce(write) {
-      await write((session) => rows.forgetSilent(session, clock.now() - 2 * workerSilenceMsMax));
+      disconnects.add(
+        await write((session) => rows.forgetSilent(session, clock.now() - 2 * workerSilenceMsMax)),
+      );
     },
   };
+}
+
+/** Answers the count of workers that are gone: a row is forgotten once, by one node. */
+function watchWorkers({ store, clock, metrics }: WorkersDeps): Counter {
+  const connected = metrics.gauge({
+    name: "svc_workers_connected",
+    help: "Workers of the whole installation that were heard of in the last five minutes.",
+  })();
+  const countAlive = lately({
+    clock,
+    keptMs: gaugeKeptMs,
+    waitMsMax: gaugeWaitMsMax,
+    ask: () => rows.countAlive(store, clock.now() - workerSilenceMsMax, gaugeCountMax),
+  });
+  metrics.beforeReading(async () => connected.set(await countAlive()));
+  return metrics.counter({
+    name: "svc_worker_disconnects_total",
+    help: "Workers forgotten after ten minutes without a sign of life; counted by the node that forgot them.",
+  })();
 }
 
 /**
