@@ -59,7 +59,7 @@ export interface Runs {
   /** Resolves once no report is on its way to the store. */
   drain(): Promise<void>;
   /** Notes that an assignment has arrived; rejects like `report`. */
-  ack(fence: Fence & { environmentId: string }): Promise<void>;
+  ack(fence: Fence & { environmentId: string }, leaseMs: number): Promise<void>;
   /** Extends the leases of a worker's jobs inside a transaction. */
   renew(session: Session, renewal: Parameters<typeof rows.renewLeases>[1]): Promise<void>;
   claim(input: ClaimInput): Promise<ClaimedRow[]>;
@@ -105,8 +105,10 @@ export function openRuns(deps: RunsDeps): Runs {
   return {
     report: reports.submit,
     release: reports.release,
-    async ack(fence) {
-      if (await store.write((session) => rows.ackExecution(session, fence, clock.now()))) return;
+    async ack(fence, leaseMs) {
+      const now = clock.now();
+      const times = { now, leaseUntil: now + leaseMs };
+      if (await store.write((session) => rows.ackExecution(session, fence, times))) return;
       const [why] = await whyRefused(store, [fence]);
       throw why;
     },

@@ -16,7 +16,7 @@ import type { Counter, Metrics } from "../../kit/metrics.ts";
 import { type Store, StoreError } from "../../store/store.ts";
 import type { Runs } from "../runs/service.ts";
 import type { Dispatcher } from "./dispatcher.ts";
-import { type Job, runOfJob } from "./job.ts";
+import { type HandedJob, type Job, runOfJob } from "./job.ts";
 import type { Asking } from "./lanes.ts";
 import { type Report, readFence, readReport } from "./report.ts";
 import * as rows from "./rows.ts";
@@ -44,7 +44,7 @@ export type ExchangeResult = { jobId: string; fault: Fault | undefined };
 export interface ExchangeAnswer {
   results: ExchangeResult[];
   acked: ExchangeResult[];
-  jobs: Job[];
+  jobs: HandedJob[];
 }
 
 export interface Workers {
@@ -61,7 +61,7 @@ export interface Workers {
     workerId: string,
     available: number | undefined,
     signal: AbortSignal,
-  ): Promise<Job[]>;
+  ): Promise<HandedJob[]>;
   ack(environmentId: string, workerId: string, input: AckInput): Promise<void>;
   report(environmentId: string, workerId: string, jobId: string, report: Report): Promise<void>;
   exchange(
@@ -134,7 +134,7 @@ export function openWorkers(deps: WorkersDeps): Workers {
   }
 
   const ack = (environmentId: string, sent: AckInput) =>
-    sendable(runs.ack({ ...readFence(sent.job_id, sent), environmentId }));
+    sendable(runs.ack({ ...readFence(sent.job_id, sent), environmentId }, leaseMs));
 
   const take = (
     worker: rows.WorkerRecord,
@@ -153,6 +153,15 @@ export function openWorkers(deps: WorkersDeps): Workers {
       signal,
     };
     return dispatcher.take(asking);
+  };
+
+  /** A lease that ended on the way here has no worker to go to: its run goes back by itself. */
+  const handed = (jobs: readonly Job[]): HandedJob[] => {
+    const now = clock.now();
+    return jobs.flatMap((job) => {
+      const left = job.leaseExpiresAt - now;
+      return left > 0 ? { ...job, leaseMs: left } : [];
+    });
   };
 
   const outcome = async (jobId: string, work: Promise<void>): Promise<ExchangeResult> => {
@@ -202,7 +211,7 @@ export function openWorkers(deps: WorkersDeps): Workers {
 
     async poll(environmentId, workerId, available, signal) {
       const worker = await registered(environmentId, workerId);
-      return take(worker, available ?? worker.maxConcurrent, holdMs, false, signal);
+      return handed(await take(worker, available ?? worker.maxConcurrent, holdMs, false, signal));
     },
 
     async ack(environmentId, workerId, input) {
@@ -230,7 +239,7 @@ export function openWorkers(deps: WorkersDeps): Workers {
         Promise.all(input.acks.map((sent) => outcome(sent.job_id, ack(environmentId, sent)))),
         take(worker, input.available, hold, busy, signal),
       ]);
-      return { results, acked, jobs };
+      return { results, acked, jobs: handed(jobs) };
     },
 
     async signOnce() {
