@@ -93,6 +93,8 @@ describe("metrics", () => {
     const names = Object.keys(await open().read());
     for (const name of ["process_cpu_seconds_total", "nodejs_eventloop_lag_p99_seconds"])
       expect(names).toContain(name);
+    // They cost a walk over the whole heap.
+    expect(names.filter((name) => name.includes("heap_space"))).toEqual([]);
   });
 
   test("that nobody reads cost and keep nothing", () => {
