@@ -5,6 +5,7 @@ type Room =
   | "main"
   | "server"
   | "engine"
+  | "backup"
   | "settings"
   | "kit"
   | "store"
@@ -42,10 +43,12 @@ const domainBelow: Partial<Record<Room, When>> = {
 
 /** Who may import whom. What is not written here is refused. */
 const arrows: Record<Room, Partial<Record<Room, When>> | "all"> = {
-  main: { settings: "yes", server: "yes", kit: "yes", cli: "yes" },
+  main: { settings: "yes", server: "yes", backup: "yes", kit: "yes", cli: "yes" },
   server: "all",
   // The part of the composition root that puts the engine together.
   engine: "all",
+  // Works on a database while there is no server, or beside one.
+  backup: { settings: "yes", kit: "yes", store: "yes", "store port": "yes" },
   settings: { settings: "yes", kit: "yes" },
   kit: { kit: "yes" },
   "store port": { kit: "yes", store: "type" },
@@ -110,7 +113,9 @@ export function roomOf(path: string): Room | undefined {
     return rest.length > 1 ? "part" : undefined;
   }
   if (rest.length > 0) return topRooms.find((room) => room === folder);
-  return (["main", "server", "engine", "settings"] as const).find((room) => folder === `${room}.ts`);
+  return (["main", "server", "engine", "backup", "settings"] as const).find(
+    (room) => folder === `${room}.ts`,
+  );
 }
 
 /**
