@@ -12,6 +12,7 @@ import {
 } from "node:fs";
 import { dirname, resolve } from "node:path";
 import type { Connection, Driver } from "./libsql-drivers.ts";
+import { keepSynced } from "./libsql-syncer.ts";
 import { type Landed, requireFamiliar } from "./migrate.ts";
 import { migrations } from "./migrations/index.ts";
 
@@ -130,9 +131,11 @@ export function backUpLibsql(options: { file: string; to: string; force: boolean
     // Made here, because SQLite would make it readable for everyone.
     closeSync(openSync(making, "wx", 0o600));
     const reader = driver(file, busyMs);
+    const syncer = keepSynced(making);
     try {
       reader.prepare("VACUUM INTO ?").run([making]);
     } finally {
+      syncer.stop();
       reader.close();
     }
     const content = verified(making, { name: "the copy", driver }, (_, found) => found);
