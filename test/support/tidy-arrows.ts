@@ -157,6 +157,18 @@ export function arrowBreaches(sources: Source[]): string[] {
   return breaches;
 }
 
+/**
+ * cluster/ (how to run several nodes) starts svc as a program and is used by what installs packages: it imports built-in
+ * modules and itself, nothing of src/ and no package.
+ */
+export function clusterBreaches(sources: Source[]): string[] {
+  return sources.flatMap((source) =>
+    importsOf(source)
+      .filter(({ target, ours }) => (ours ? !target.startsWith("cluster/") : !/^(node:|bun$)/.test(target)))
+      .map(({ target, line }) => `${source.path}:${line}: cluster/ stands alone: ${target}`),
+  );
+}
+
 /** Capabilities stand low to high: types count too, as a cycle of types is a cycle of understanding. */
 export function capabilityCycles(sources: Source[]): string[] {
   const arrowsOut = new Map<string, Map<string, string>>();
