@@ -1,3 +1,4 @@
+import { existsSync } from "node:fs";
 import { relative } from "node:path";
 import { isReady } from "./nodes.ts";
 import { logOf, nodeUrlOf, type PartState, partsOf, runningOf, type State } from "./state.ts";
@@ -56,7 +57,7 @@ export async function tableOf(state: State, changed: ReadonlySet<string>): Promi
   const dir = folder === ".svc/cluster" ? "" : ` --dir ${folder}`;
   return `${columns(rows)}
 
-  Key         ${near(state.keyFile)} (admin, for all nodes)${elsewhere}
+  Key         ${existsSync(state.keyFile) ? `${near(state.keyFile)} (admin, for all nodes)` : "the one that this database has had before"}${elsewhere}
   Use         . ${folder}/env && bun run demo
   Look        for port in ${partsOf(state, "node")
     .map(({ port }) => port)
