@@ -37,6 +37,8 @@ export async function startNodePart(state: State, part: PartState): Promise<void
       SVC_NODE_ID: part.name,
       SVC_PORT: String(part.port),
       SVC_DATABASE_URL: state.databaseUrl,
+      // Not opened beside PostgreSQL; the master key that the first node makes lies in its folder.
+      SVC_DB: join(state.folder, "svc.db"),
       ...(nats !== "" && { NATS_URL: nats }),
       SVC_BOOTSTRAP_KEY_FILE: state.keyFile,
     },

@@ -1,3 +1,4 @@
+import type { DutyLoop } from "./cluster/duties.ts";
 import { eventsOperations } from "./domain/events/operations.ts";
 import { type Events, openEvents } from "./domain/events/service.ts";
 import { openDefinitions } from "./domain/functions/definitions.ts";
@@ -25,6 +26,8 @@ export interface Engine {
   events: Events;
   operations: readonly Operation[];
   loops: readonly LoopOptions[];
+  /** What one node does for all. */
+  duties: readonly DutyLoop[];
   /** Lanes that another node says have got work. */
   queuedElsewhere(lanes: readonly Lane[]): void;
   /** Held polls are answered; no more work is handed out. */
@@ -41,6 +44,8 @@ export interface EngineDeps {
   log: Log;
   /** Tells the other nodes about lanes that have got work. */
   tellOthers: (lanes: readonly Lane[]) => void;
+  /** False while this node is not sure of the time: it claims nothing then. */
+  knowsTime: () => boolean;
   /** Asks the wake loop to look by then. */
   wakeBy: (at: Instant) => void;
 }
@@ -63,7 +68,7 @@ export function openEngine(deps: EngineDeps): Engine {
   });
   const functions = openFunctions({ store, clock, cancelQueued: runs.cancelQueued });
   const { leaseMs } = config;
-  const dispatcher = openDispatcher({ runs, clock, ids, log, leaseMs, onQueued });
+  const dispatcher = openDispatcher({ runs, clock, ids, log, leaseMs, onQueued, mayClaim: deps.knowsTime });
   const workers = openWorkers({
     store,
     clock,
@@ -91,8 +96,11 @@ export function openEngine(deps: EngineDeps): Engine {
     loops: [
       { name: "runs.wake", everyMs: 1_000, tick: runs.wakeOnce },
       { name: "workers.dispatch", everyMs: 1_000, tick: dispatcher.lookOnce },
-      { name: "workers.tend", everyMs: 5_000, tick: workers.tendOnce },
-      { name: "events.keys", everyMs: 10 * 60_000, tick: events.purgeOnce },
+      { name: "workers.signs", everyMs: 5_000, tick: workers.signOnce },
+    ],
+    duties: [
+      { duty: "retention", name: "workers.forget", everyMs: 60_000, tick: workers.forgetOnce },
+      { duty: "retention", name: "events.keys", everyMs: 10 * 60_000, tick: events.purgeOnce },
     ],
     queuedElsewhere: dispatcher.queued,
     drain: dispatcher.drain,

@@ -4,6 +4,7 @@ import type { Bus } from "./bus/bus.ts";
 import { localHub } from "./bus/local.ts";
 import { openNatsBus } from "./bus/nats.ts";
 import { timeBase } from "./cluster/time-base.ts";
+import { type Keyring, openKeyring } from "./domain/keyring/service.ts";
 import { type Bootstrapped, bootstrap, dashboardEmail } from "./domain/keys/bootstrap.ts";
 import { type Keys, keys as openKeys } from "./domain/keys/service.ts";
 import { defaultOrgId } from "./domain/tenancy/rules.ts";
@@ -17,12 +18,15 @@ import { probes } from "./edge/probes.ts";
 import { services } from "./edge/services.ts";
 import { openEngine } from "./engine.ts";
 import { type SystemClock, systemClock } from "./kit/clock.ts";
+import { Fault } from "./kit/fault.ts";
 import { type Ids, systemIds } from "./kit/ids.ts";
+import { clockUncertaintyMsMax } from "./kit/limits.ts";
 import { type Log, silentLog } from "./kit/log.ts";
 import { type Loop, type LoopOptions, loop } from "./kit/loop.ts";
 import type { Caller, Operation } from "./kit/operation.ts";
 import { version } from "./kit/version.ts";
-import { bootstrapKeyFileOf, type Config } from "./settings.ts";
+import { openMembers } from "./members.ts";
+import { bootstrapKeyFileOf, type Config, masterKeyFileOf } from "./settings.ts";
 import { openStore } from "./store/open.ts";
 import { type Store, StoreError } from "./store/store.ts";
 
@@ -43,7 +47,7 @@ export interface RunningServer {
   /** Where the admin key of the first boot is, or was, written. */
   bootstrapKeyFile: string;
   /** The services behind the operations, for tests and for what has no operation. */
-  domain: { store: Store; keys: Keys; tenancy: Tenancy };
+  domain: { store: Store; keys: Keys; tenancy: Tenancy; keyring: Keyring };
   /** One round of a background loop by its name, for tests. */
   tick(loopName: string): Promise<void>;
   /** Drains and closes, in the reverse order of the start. */
@@ -69,6 +73,7 @@ const developer: Caller = {
 
 function explained(error: unknown, config: Config): unknown {
   if (error instanceof StartFailure) return error;
+  if (error instanceof Fault) return new StartFailure(error.message, error);
   const code = (error as { code?: unknown }).code;
   const place = `${config.host}:${config.port}`;
   if (code === "EADDRINUSE") {
@@ -99,6 +104,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     for (const closer of closers.splice(0).reverse()) await closer().catch((error) => failures.push(error));
     if (failures.length > 0) throw new AggregateError(failures, "not everything could be closed");
   };
+  let url = "";
   const loops = new Map<string, { running: Loop; tick: LoopOptions["tick"] }>();
   const background = (options: LoopOptions) => {
     const onError = (name: string, error: unknown) => log.warn("loop.failed", { loop: name, error });
@@ -128,6 +134,11 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     const bootstrapped = await bootstrap({ store, clock, ids, log, keys, users, ...first });
     background({ name: "keys.used", everyMs: 5_000, tick: keys.writeUsed });
     closers.push(() => keys.writeUsed().catch((error) => log.warn("keys.used_lost", { error })));
+    const { masterKey, jwtSecret, signingKey } = config;
+    const given = { jwt_secret: jwtSecret, signing_key: signingKey };
+    const masterFile = masterKeyFileOf(config);
+    const keyring = await openKeyring({ store, clock, ids, log, masterKey, masterFile, given });
+    background({ name: "keyring.follow", everyMs: 30_000, tick: keyring.refresh });
 
     // Bus: the server may be away; nothing waits for it.
     const facts = () => ({ version, startedAt });
@@ -142,6 +153,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
         : openNatsBus({ clock, log, nodeId, url: config.natsUrl, facts });
     closers.push(() => bus.close());
 
+    const knowsTime = () => time.uncertaintyMs() <= clockUncertaintyMsMax;
     const engine = openEngine({
       config,
       store,
@@ -151,9 +163,32 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       tellOthers: (lanes) => {
         if (bus.kind === "nats") bus.hint("dispatch", JSON.stringify({ from: nodeId, lanes }));
       },
+      knowsTime,
       wakeBy: (at) => loops.get("runs.wake")?.running.wakeIn(at - clock.now()),
     });
     for (const options of engine.loops) background(options);
+    const members = openMembers({
+      store,
+      bus,
+      clock,
+      ids,
+      log,
+      nodeId,
+      version,
+      url: () => url,
+      keys,
+      keyring,
+      duties: engine.duties,
+      uncertaintyMs: time.uncertaintyMs,
+      loopFacts: () =>
+        [...loops].map(([name, { running }]) => ({
+          name,
+          progress_at: running.progressAt() ?? null,
+          failures: running.failures(),
+        })),
+    });
+    for (const options of members.loops) background(options);
+    closers.push(members.leave);
     bus.onHint("dispatch", (payload) => {
       const { from, lanes } = JSON.parse(new TextDecoder().decode(payload));
       if (from !== nodeId) engine.queuedElsewhere(lanes);
@@ -166,6 +201,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     };
     const registry: Operation[] = [
       ...engine.operations,
+      ...members.operations,
       ...probes({
         clock,
         version,
@@ -200,8 +236,10 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     });
     closers.push(() => listening.stop(config.drainMs));
     closers.push(engine.drain);
+    closers.push(members.drain);
 
-    const { url, port } = listening;
+    const { port } = listening;
+    url = listening.url;
     log.info("server.listening", { url, port, engine: store.engine, dev: config.dev });
     return {
       url,
@@ -210,7 +248,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       nodeId,
       bootstrapped,
       bootstrapKeyFile,
-      domain: { store, keys, tenancy },
+      domain: { store, keys, tenancy, keyring },
       async tick(name) {
         const found = loops.get(name);
         if (!found) throw new Error(`no loop ${name}`);

@@ -97,6 +97,30 @@ export const settings = {
     secret: true,
     about: "The dashboard password of the first boot.",
   }),
+  masterKey: setting({
+    env: "SVC_MASTER_KEY",
+    parse: matching(/^[0-9a-fA-F]{64}$/, "32 bytes in hex, 64 characters", "HEX"),
+    fallback: undefined,
+    otherwise: "a random one in `.svc_master_key` beside the database file",
+    secret: true,
+    about: "What secrets are sealed with; the same on every node.",
+  }),
+  jwtSecret: setting({
+    env: "SVC_JWT_SECRET",
+    parse: matching(/^[\x21-\x7e]{32,512}$/, "32 to 512 printable characters without spaces", "SECRET"),
+    fallback: undefined,
+    otherwise: "a random one, kept sealed in the database",
+    secret: true,
+    about: "What dashboard tokens are signed with.",
+  }),
+  signingKey: setting({
+    env: "SVC_SIGNING_KEY",
+    parse: matching(/^[\x21-\x7e]{32,512}$/, "32 to 512 printable characters without spaces", "SECRET"),
+    fallback: undefined,
+    otherwise: "a random one, kept sealed in the database",
+    secret: true,
+    about: "What requests to push endpoints are signed with.",
+  }),
   strictEnvironment: setting({
     env: "SVC_STRICT_ENVIRONMENT",
     parse: boolean,
@@ -188,6 +212,9 @@ export function bootstrapKeyFileOf(config: Config): string {
   if (config.databaseUrl !== undefined) return join(tmpdir(), ".svc_bootstrap_key.json");
   return join(dirname(config.db), ".ssvc_bootstrap_key.json");
 }
+
+/** Where the master key stands when no setting gives it. */
+export const masterKeyFileOf = (config: Config): string => join(dirname(config.db), ".svc_master_key");
 
 export const help = (): string => `svc: events become durable runs.
 

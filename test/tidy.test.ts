@@ -127,7 +127,7 @@ const laws: Law[] = [
     good: [
       ["src/store/postgres.ts", `import postgres from "postgres";`],
       ["src/store/libsql-bun.ts", `import { Database } from "bun:sqlite";`],
-      ["src/cluster/leader.ts", `import { Kvm } from "@nats-io/kv";`],
+      ["src/bus/nats-names.ts", `import { Kvm } from "@nats-io/kv";`],
     ],
   },
   {

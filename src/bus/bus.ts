@@ -25,8 +25,17 @@ export interface Bus {
   connected(): boolean;
   /** Called on every change of `connected`. */
   onConnection(handler: (connected: boolean) => void): Unlisten;
+  /**
+   * Takes a name that one node has at a time, or keeps it; a holder that falls silent loses it after `limits.nameKeptMs`.
+   * An election, not a lock: two nodes may believe that they have it, so who acts on it is fenced by the store.
+   */
+  hold(name: string): Promise<Hold>;
+  /** Frees the name at once when this node has it. */
+  letGo(name: string): Promise<void>;
   close(): Promise<void>;
 }
+
+export type Hold = "mine" | "theirs" | "unreachable";
 
 export type Unlisten = () => void;
 

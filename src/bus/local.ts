@@ -6,6 +6,8 @@ interface Hub {
   hints: Set<{ pattern: string; handler: (payload: Uint8Array, subject: string) => void }>;
   answers: Set<{ pattern: string; handler: (payload: Uint8Array) => Promise<Uint8Array | string> }>;
   nodes: Map<string, Record<string, unknown>>;
+  /** Who has which name. */
+  names: Map<string, string>;
 }
 
 export interface LocalBusOptions {
@@ -21,7 +23,7 @@ const bytesOf = (payload: Uint8Array | string) =>
 
 /** One process, any number of nodes in it: the bus of a standalone server, and of tests. */
 export function localHub(): (options: LocalBusOptions) => Bus {
-  const hub: Hub = { hints: new Set(), answers: new Set(), nodes: new Map() };
+  const hub: Hub = { hints: new Set(), answers: new Set(), nodes: new Map(), names: new Map() };
   return (options) => join(hub, options);
 }
 
@@ -107,8 +109,18 @@ function join(hub: Hub, { clock, nodeId, facts = () => ({}), onError }: LocalBus
         .sort((a, b) => (a.nodeId < b.nodeId ? -1 : 1)),
     connected: () => open,
     onConnection: () => () => {},
+    async hold(name) {
+      if (!open) return "unreachable";
+      const holder = hub.names.get(name) ?? nodeId;
+      hub.names.set(name, holder);
+      return holder === nodeId ? "mine" : "theirs";
+    },
+    async letGo(name) {
+      if (hub.names.get(name) === nodeId) hub.names.delete(name);
+    },
     async close() {
       open = false;
+      for (const [name, holder] of hub.names) if (holder === nodeId) hub.names.delete(name);
       hub.nodes.delete(nodeId);
       for (const stop of mine.splice(0)) stop();
     },

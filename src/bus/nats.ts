@@ -10,9 +10,11 @@ import {
   TimeoutError,
 } from "@nats-io/transport-node";
 import type { Clock } from "../kit/clock.ts";
+import { nameKeptMs } from "../kit/limits.ts";
 import type { Log } from "../kit/log.ts";
 import { loop } from "../kit/loop.ts";
 import { type Bus, BusError, type Presence, type Unlisten } from "./bus.ts";
+import { natsNames } from "./nats-names.ts";
 
 export interface NatsBusOptions {
   clock: Clock;
@@ -146,6 +148,14 @@ export function openNatsBus(options: NatsBusOptions): Bus & { dropped(): number 
     if (!closing) log.error("bus.unusable", { error: String(error) });
   });
 
+  const names = natsNames({
+    connection: () => (connected ? connection : undefined),
+    nodeId,
+    bucket: `${prefix.replaceAll(/[^A-Za-z0-9_-]+/g, "_")}names`,
+    keptMs: nameKeptMs,
+    log,
+  });
+
   const requireConnection = (): NatsConnection => {
     if (!connection || !connected) throw new BusError("disconnected", "the bus cannot be reached");
     return connection;
@@ -219,6 +229,8 @@ export function openNatsBus(options: NatsBusOptions): Bus & { dropped(): number 
       watchers.add(handler);
       return () => void watchers.delete(handler);
     },
+    hold: names.hold,
+    letGo: names.letGo,
     dropped: () => dropped,
     async close() {
       closing = true;

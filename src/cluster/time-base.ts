@@ -4,10 +4,16 @@ import type { Store } from "../store/store.ts";
 export interface TimeBase {
   /** Sets the clock to the database's time; answers by how many milliseconds that may be wrong: half a round trip. */
   sample(): Promise<number>;
+  /** By how many milliseconds the clock may be wrong now; it grows with the age of the last sample. Infinite before the first. */
+  uncertaintyMs(): number;
 }
+
+/** What a computer's clock loses or gains in a second, at most. */
+const driftMsPerMs = 0.0002;
 
 /** One time for all nodes, the database's (design: one time base). A file has this machine's time already. */
 export function timeBase(store: Pick<Store, "engine" | "now">, clock: SystemClock): TimeBase {
+  let sampled: { at: number; halfTripMs: number } | undefined;
   return {
     async sample() {
       if (store.engine === "libsql") return 0;
@@ -15,7 +21,13 @@ export function timeBase(store: Pick<Store, "engine" | "now">, clock: SystemCloc
       const database = await store.now();
       const halfTrip = (clock.elapsed() - askedAt) / 2;
       clock.setOffset(database + halfTrip - clock.local());
+      sampled = { at: clock.elapsed(), halfTripMs: halfTrip };
       return halfTrip;
+    },
+    uncertaintyMs() {
+      if (store.engine === "libsql") return 0;
+      if (!sampled) return Number.POSITIVE_INFINITY;
+      return sampled.halfTripMs + (clock.elapsed() - sampled.at) * driftMsPerMs;
     },
   };
 }

@@ -49,6 +49,17 @@ export const keyLeaseMs = 1_000;
 export const leasesLostMax = 10;
 /** Due executions moved in one transaction. */
 export const wakeSliceMax = 200;
+/** A node that falls silent loses the names it holds on the bus, and its leases on duties in the store, after this. */
+export const nameKeptMs = 3_000;
+/** What a rotated secret signed is believed for so long; so long a node may still start with the master key of before. */
+export const keyringKeptMs = 24 * 60 * 60 * 1000;
+/** Nodes are asked to confirm a rotation for so long; those that do not follow by themselves. */
+export const confirmMs = 2_000;
+export const nodesMax = 100;
+/** A node that said nothing for so long is no longer listed. */
+export const nodeForgottenMs = 60 * 60 * 1000;
+/** Above this uncertainty of the time a node neither claims nor leads. */
+export const clockUncertaintyMsMax = 250;
 /** Rows deleted in one transaction by retention. */
 export const purgeSliceMax = 1_000;
 export const retryDelayMsMax = 7 * 24 * 60 * 60 * 1000;

@@ -88,6 +88,7 @@ export const libsqlSeams: Seams = {
   engine: "libsql",
   skipLocked: sql.empty,
   holdRow: sql.empty,
+  shareRow: sql.empty,
   rowsFrom(alias, columns) {
     const names = Object.keys(columns);
     const arrays = names.map((name) => columns[name] as SqlArray);

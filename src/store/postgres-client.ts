@@ -24,6 +24,8 @@ export interface ClientOptions {
   /** As `tls.connect` takes it; undefined leaves it to the URL's `sslmode`. */
   tls?: boolean | object;
   limits: Limits;
+  /** For flushes only: their joins are hashed, whatever the statistics say. */
+  hot?: boolean;
   /** Whether this user may set `deadlock_timeout`; asked once, by the first connection. */
   may: { setDeadlockTimeout?: boolean };
 }
@@ -112,6 +114,8 @@ export async function openClient(options: ClientOptions): Promise<Client> {
       jit: "off",
       // Statistics of a table that was empty a moment ago say that scanning it is cheapest, and stay believed when it is not.
       enable_seqscan: "off",
+      // A flush joins the rows of its own batch: nested loops over them are quadratic, merges want a table in order.
+      ...(options.hot && { enable_nestloop: "off", enable_mergejoin: "off" }),
     },
   } as postgres.Options<Record<string, postgres.PostgresType>>);
 

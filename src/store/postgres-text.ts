@@ -46,6 +46,7 @@ export const postgresSeams: Seams = {
   engine: "postgres",
   skipLocked: sql.raw("FOR UPDATE SKIP LOCKED"),
   holdRow: sql.raw("FOR UPDATE"),
+  shareRow: sql.raw("FOR SHARE"),
   rowsFrom(alias, columns) {
     const names = Object.keys(columns);
     const arrays = names.map((name) => columns[name] as SqlArray);

@@ -42,7 +42,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Store> {
   const limits = { ...limitsDefault, ...options.limits };
   const may = {};
   const pause = backoff({ ...retryMs, chance: systemIds(clock).chance });
-  const open = () =>
+  const open = (hot: boolean) => () =>
     openClient({
       url: options.url,
       clock,
@@ -50,11 +50,13 @@ export async function openPostgres(options: PostgresOptions): Promise<Store> {
       applicationName: options.applicationName ?? "svc",
       ...(options.tls !== undefined && { tls: options.tls }),
       limits,
+      hot,
       may,
     });
-  const poolOf = (sizeMax = poolSizeDefault) => pool({ clock, sizeMax, waitMsMax: poolWaitMsMax, open });
-  const general = poolOf(options.poolSize);
-  const hot = poolOf(options.hotPoolSize);
+  const poolOf = (sizeMax: number | undefined, isHot: boolean) =>
+    pool({ clock, sizeMax: sizeMax ?? poolSizeDefault, waitMsMax: poolWaitMsMax, open: open(isHot) });
+  const general = poolOf(options.poolSize, false);
+  const hot = poolOf(options.hotPoolSize, true);
 
   // Preparing costs a round trip more, so only what comes again is prepared.
   const timesSeen = new Map<string, number>();

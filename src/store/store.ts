@@ -12,6 +12,8 @@ export interface Seams {
   readonly skipLocked: Sql;
   /** `FOR UPDATE` on Postgres; nothing on libSQL. */
   readonly holdRow: Sql;
+  /** `FOR SHARE` on Postgres: the row stays as it is until the transaction ends, others may read it so too; nothing on libSQL. */
+  readonly shareRow: Sql;
   /**
    * Rows from columns of equal length, as a table expression with the given column names plus `ord` (from 1):
    * `FROM ${seams.rowsFrom("item", { id: column.text(ids) })}`. `unnest … WITH ORDINALITY` / `json_each`.

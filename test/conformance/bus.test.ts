@@ -51,6 +51,41 @@ describe("bus: core NATS that comes and goes", () => {
   const pair = (url: string) =>
     [1, 2].map((n) => openNatsBus({ clock, log: silentLog, nodeId: `n${n}`, url }));
 
+  test("names come back by themselves after the server forgot everything", async () => {
+    const server = await startNats();
+    const [a, b] = pair(server.url);
+    const holds = (bus: typeof a, wanted: string) =>
+      until(async () => (await bus!.hold("duty.x")) === wanted, {
+        deadlineMs: 15_000,
+        everyMs: 50,
+        about: `a name that is ${wanted}`,
+      });
+    try {
+      await holds(a, "mine");
+      await holds(b, "theirs");
+      await server.kill9();
+      await holds(a, "unreachable");
+      await server.restart({ wipe: true });
+      await holds(b, "mine");
+      await holds(a, "theirs");
+    } finally {
+      await closeAll([a!, b!]);
+      await server.stop();
+    }
+  });
+
+  test("a server without JetStream elects nobody", async () => {
+    const server = await startNats({ jetstream: false });
+    const [a, b] = pair(server.url);
+    try {
+      await until(() => a!.connected(), { deadlineMs: 5_000, everyMs: 10, about: "a connection" });
+      expect(await a!.hold("duty.x")).toBe("unreachable");
+    } finally {
+      await closeAll([a!, b!]);
+      await server.stop();
+    }
+  });
+
   test("starts without a server, connects when it comes, and comes back after it was killed", async () => {
     const port = await freePort();
     const [a, b] = pair(`nats://127.0.0.1:${port}`);

@@ -131,6 +131,28 @@ export function busConformance(name: string, start: () => Promise<BusCase>): voi
         expect(a!.connected()).toBe(true);
       }));
 
+    test("a name is one node's until it lets go or falls silent", () =>
+      nodes(3, async (a, b, c) => {
+        const mine = (bus: Bus | undefined) =>
+          until(async () => (await bus!.hold("duty.x")) === "mine", {
+            deadlineMs: 10_000,
+            everyMs: 50,
+            about: "the name",
+          });
+        await mine(a);
+        expect(await b!.hold("duty.x")).toBe("theirs");
+        expect(await b!.hold("duty.y")).toBe("mine");
+        expect(await a!.hold("duty.x")).toBe("mine");
+        await b!.letGo("duty.x");
+        expect(await c!.hold("duty.x")).toBe("theirs");
+        await a!.letGo("duty.x");
+        expect(await b!.hold("duty.x")).toBe("mine");
+        expect(await a!.hold("duty.x")).toBe("theirs");
+        await b!.close();
+        expect(await b!.hold("duty.x")).toBe("unreachable");
+        await mine(c);
+      }));
+
     test("a closed bus refuses requests and drops hints", () =>
       nodes(1, async (a) => {
         await a!.close();

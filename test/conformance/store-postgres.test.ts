@@ -36,6 +36,12 @@ describe("Postgres when things go wrong", () => {
     });
   const lock = (session: Session, id: string, how: Sql = session.seams.holdRow) =>
     session.all<{ id: string }>(sql`SELECT id FROM rows WHERE id = ${id} ${how}`);
+  const waiting = async () =>
+    (
+      await store.one<{ n: number }>(
+        sql`SELECT count(*) AS n FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`,
+      )
+    )?.n ?? 0;
   const ids = async () => (await store.all<{ id: string }>(sql`SELECT id FROM rows`)).map((row) => row.id);
 
   beforeAll(async () => {
@@ -72,6 +78,36 @@ describe("Postgres when things go wrong", () => {
     held.open();
     await holder;
     expect(free).toEqual([{ id: "skip-b" }]);
+  });
+
+  test("shareRow lets others read so too, and keeps writers away until the end", async () => {
+    await fresh("shared");
+    const held = deferred();
+    const holding = deferred();
+    const share = (session: Session) => lock(session, "shared", session.seams.shareRow);
+    const holder = store.write(async (session) => {
+      await share(session);
+      holding.open();
+      await held.promise;
+      return (await session.one<{ n: number }>(sql`SELECT n FROM rows WHERE id = 'shared'`))?.n;
+    });
+    await holding.promise;
+    expect(await store.write(share)).toEqual([{ id: "shared" }]);
+    let changed = false;
+    const writer = store
+      .write((session) => session.run(sql`UPDATE rows SET n = 1 WHERE id = 'shared'`))
+      .then(() => {
+        changed = true;
+      });
+    await until(async () => (await waiting()) > 0, {
+      deadlineMs: 2_000,
+      everyMs: 10,
+      about: "a waiting writer",
+    });
+    expect(changed).toBe(false);
+    held.open();
+    expect(await holder).toBe(0);
+    await writer;
   });
 
   test("a lock that is not had within two seconds is a lock timeout", async () => {

@@ -15,6 +15,8 @@ export interface NatsServer {
   stop(): Promise<void>;
   /** Same port; also brings back a server that was killed. `wipe` forgets all streams and buckets. */
   restart(options?: { wipe?: boolean }): Promise<void>;
+  /** Ends the server; `restart` brings it back. */
+  shutDown(): Promise<void>;
   kill9(): Promise<void>;
 }
 
@@ -22,6 +24,8 @@ export interface NatsOptions {
   /** True when left out. */
   jetstream?: boolean;
   port?: number;
+  /** Further arguments of nats-server. */
+  arguments?: readonly string[];
 }
 
 /** The first line of a server that takes clients. */
@@ -50,7 +54,10 @@ export async function startNats(options: NatsOptions = {}): Promise<NatsServer> 
   const launch = async () => {
     mkdirSync(storage, { recursive: true });
     const jetstream = options.jetstream === false ? [] : ["--jetstream", "--store_dir", storage];
-    server = startProgram([program, "--addr", "127.0.0.1", "--port", String(port), ...jetstream], folder);
+    server = startProgram(
+      [program, "--addr", "127.0.0.1", "--port", String(port), ...jetstream, ...(options.arguments ?? [])],
+      folder,
+    );
     const answers = async () => {
       if (!server.running()) return "gone";
       return (await greeting(port)).startsWith("INFO ") ? "ready" : undefined;
@@ -78,12 +85,41 @@ export async function startNats(options: NatsOptions = {}): Promise<NatsServer> 
       await end("SIGTERM");
       await removeFolder(folder);
     },
+    shutDown: () => end("SIGTERM"),
     async restart({ wipe = false } = {}) {
       await end("SIGTERM");
       if (wipe) await removeFolder(storage);
       if (!(await launch())) throw new Error(`NATS does not start again:\n${await outputOf(folder)}`);
     },
     kill9: () => end("SIGKILL"),
+  };
+}
+
+export interface NatsCluster {
+  /** All servers, for a client's list. */
+  url: string;
+  servers: NatsServer[];
+  stop(): Promise<void>;
+}
+
+/** Servers that know each other, with JetStream in each: what a company runs. */
+export async function startNatsCluster(count = 3): Promise<NatsCluster> {
+  const routes = await Promise.all(Array.from({ length: count }, freePort));
+  const servers = await Promise.all(
+    routes.map((port, place) =>
+      startNats({
+        arguments: [
+          ...["--name", `nats-${place + 1}`, "--cluster_name", "svc-cluster"],
+          ...["--cluster", `nats://127.0.0.1:${port}`],
+          ...["--routes", routes.map((route) => `nats://127.0.0.1:${route}`).join()],
+        ],
+      }),
+    ),
+  );
+  return {
+    url: servers.map((server) => server.url).join(),
+    servers,
+    stop: async () => void (await Promise.all(servers.map((server) => server.stop()))),
   };
 }
 

@@ -1,4 +1,4 @@
-import { mkdirSync, readdirSync, readFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync } from "node:fs";
 import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -22,12 +22,16 @@ export interface PostgresServer extends Databases {
   stop(): Promise<void>;
   /** Same port and data; also brings back a server that was killed. */
   restart(): Promise<void>;
+  /** Ends the server as an operator would, without waiting for its clients; `restart` brings it back. */
+  shutDown(): Promise<void>;
   /** SIGKILL to the server and all its backends, as a lost machine would look like from outside. */
   kill9(): Promise<void>;
 }
 
 export interface PostgresOptions {
   settings?: Record<string, string>;
+  /** Where the data lies, instead of a temporary folder; it may hold the data of another server that has ended. */
+  folder?: string;
 }
 
 const settings = {
@@ -88,9 +92,12 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
   const initdb = findInitdb();
   const folder = await mkdtemp(join(tmpdir(), "svc-pg-"));
   giveToServerUser(folder, debianPackage);
-  const dataDir = join(folder, "data");
-  mkdirSync(dataDir, { mode: 0o700 });
-  giveToServerUser(dataDir, debianPackage);
+  const dataDir = join(options.folder ?? folder, "data");
+  const isNew = !existsSync(dataDir);
+  if (isNew) {
+    mkdirSync(dataDir, { mode: 0o700 });
+    giveToServerUser(dataDir, debianPackage);
+  }
   // --no-sync: an empty data directory is worth nothing yet; the server itself syncs.
   const init = [
     initdb,
@@ -105,7 +112,7 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
     "--no-locale",
     "--no-sync",
   ];
-  await run(asServerUser(init));
+  if (isNew) await run(asServerUser(init));
 
   let port = await freePort();
   let server: RunningProgram;
@@ -149,6 +156,7 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
       await end("SIGINT");
       await removeFolder(folder);
     },
+    shutDown: () => end("SIGINT"),
     async restart() {
       await end("SIGINT");
       if (!(await launch())) throw new Error(`PostgreSQL does not start again:\n${await outputOf(folder)}`);

@@ -78,17 +78,26 @@ export interface Home {
 }
 
 export async function makeHome(engine: EngineName): Promise<Home> {
-  const folder = await mkdtemp(join(tmpdir(), "svc-server-"));
   const databases = engine === "postgres" ? await sharedPostgres() : undefined;
   const databaseUrl = await databases?.createDatabase();
+  const home = await makeHomeAt(databaseUrl);
   return {
-    folder,
-    keyFile: join(folder, "key.json"),
-    place: { db: join(folder, "svc.db"), databaseUrl },
+    ...home,
     async remove() {
       if (databaseUrl !== undefined) await databases?.dropDatabase(databaseUrl);
-      await removeFolder(folder);
+      await home.remove();
     },
+  };
+}
+
+/** For a database that somebody else made and removes, or a file in `folder`. */
+export async function makeHomeAt(databaseUrl: string | undefined, folder?: string): Promise<Home> {
+  const own = await mkdtemp(join(tmpdir(), "svc-server-"));
+  return {
+    folder: own,
+    keyFile: join(own, "key.json"),
+    place: { db: join(folder ?? own, "svc.db"), databaseUrl },
+    remove: () => removeFolder(own),
   };
 }
 
@@ -200,10 +209,12 @@ const mainFile = resolve(import.meta.dir, "../../src/main.ts");
 /** The variables that a server shall see: those given, and none of ours that happen to be set here. */
 function environmentOf(values: SpawnOptions["settings"]): string[] {
   const unset = Object.keys(process.env).filter((name) => /^(SVC_|NATS_URL$|LOG_)/.test(name));
-  const given = Object.entries({ logFormat: "json", ...values }).map(([name, value]) => {
-    const row: { env?: string } = settings[name as keyof typeof settings];
-    return `${row.env}=${value}`;
-  });
+  const given = Object.entries({ logFormat: "json", masterKey: "5e".repeat(32), ...values }).map(
+    ([name, value]) => {
+      const row: { env?: string } = settings[name as keyof typeof settings];
+      return `${row.env}=${value}`;
+    },
+  );
   return ["env", ...unset.flatMap((name) => ["-u", name]), ...given];
 }
 

@@ -5,6 +5,7 @@ type Room =
   | "main"
   | "server"
   | "engine"
+  | "members"
   | "backup"
   | "settings"
   | "kit"
@@ -45,8 +46,9 @@ const domainBelow: Partial<Record<Room, When>> = {
 const arrows: Record<Room, Partial<Record<Room, When>> | "all"> = {
   main: { settings: "yes", server: "yes", backup: "yes", kit: "yes", cli: "yes" },
   server: "all",
-  // The part of the composition root that puts the engine together.
+  // The parts of the composition root that put the engine, and this node's place in the cluster, together.
   engine: "all",
+  members: "all",
   // Works on a database while there is no server, or beside one.
   backup: { settings: "yes", kit: "yes", store: "yes", "store port": "yes" },
   settings: { settings: "yes", kit: "yes" },
@@ -113,7 +115,7 @@ export function roomOf(path: string): Room | undefined {
     return rest.length > 1 ? "part" : undefined;
   }
   if (rest.length > 0) return topRooms.find((room) => room === folder);
-  return (["main", "server", "engine", "backup", "settings"] as const).find(
+  return (["main", "server", "engine", "members", "backup", "settings"] as const).find(
     (room) => folder === `${room}.ts`,
   );
 }

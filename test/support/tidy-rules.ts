@@ -28,7 +28,7 @@ const drivers: { about: string; package: RegExp; places: RegExp }[] = [
     package: /^(libsql|@libsql\/.*|bun:sqlite|node:sqlite)$/,
     places: /^src\/store\/libsql[\w-]*\.ts$/,
   },
-  { about: "NATS", package: /^(nats|@nats-io\/.*)$/, places: /^src\/(bus\/nats|cluster\/leader)\.ts$/ },
+  { about: "NATS", package: /^(nats|@nats-io\/.*)$/, places: /^src\/bus\/nats(-names)?\.ts$/ },
 ];
 
 export const driverBreaches: Rule = (sources) =>

@@ -110,7 +110,7 @@ export const emitFlush: Flush<EmitInput, Logged> = {
       FROM head JOIN known ON known.environment_id = head.environment_id
         JOIN (SELECT environment_id, count(*) AS count FROM alive GROUP BY environment_id) n
           ON n.environment_id = head.environment_id
-      WHERE h.environment_id = head.environment_id
+      WHERE h.environment_id || '' = head.environment_id AND h.environment_id = ANY (ARRAY(SELECT environment_id FROM head))
       RETURNING h.environment_id, head.position AS base, h.last_at),
     logged AS (
       INSERT INTO ${eventTarget}

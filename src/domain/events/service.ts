@@ -42,7 +42,7 @@ export interface Events {
   /** Resolves once nothing is on its way to the store. */
   drain(): Promise<void>;
   /** The tick of loop `events.keys`: forgets idempotency keys after their time. */
-  purgeOnce(): Promise<void>;
+  purgeOnce(write: Store["write"]): Promise<void>;
 }
 
 export interface EventsDeps {
@@ -235,9 +235,9 @@ export function openEvents(deps: EventsDeps): Events {
 
     drain: combiner.drain,
 
-    async purgeOnce() {
+    async purgeOnce(write) {
       const before = clock.now() - idempotencyKeptMs;
-      while ((await store.write((session) => purgeKeys(session, before, purgeSliceMax))) === purgeSliceMax);
+      while ((await write((session) => purgeKeys(session, before, purgeSliceMax))) === purgeSliceMax);
     },
   };
 }

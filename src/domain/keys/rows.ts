@@ -71,6 +71,18 @@ export async function deleteKey(session: Session, id: string, hash: string): Pro
   return (await session.run(sql`DELETE FROM api_keys WHERE id = ${id} AND key_hash = ${hash}`)) === 1;
 }
 
+/** Undefined when the org has no such key. The row is held until the transaction ends. */
+export const holdKey = (
+  session: Session,
+  id: string,
+  orgId: string,
+): Promise<{ key_hash: string; expires_at: Instant | null } | undefined> =>
+  session.one(sql`SELECT key_hash, expires_at FROM api_keys
+    WHERE id = ${id} AND org_id = ${orgId} ${session.seams.holdRow}`);
+
+export const changeHash = (session: Session, id: string, hash: string, prefix: string): Promise<number> =>
+  session.run(sql`UPDATE api_keys SET key_hash = ${hash}, key_prefix = ${prefix} WHERE id = ${id}`);
+
 /** Rows that another node writes right now are left out: its time is as good. */
 export async function updateLastUsed(
   session: Session,

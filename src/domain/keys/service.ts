@@ -1,4 +1,5 @@
 import type { Clock, Instant } from "../../kit/clock.ts";
+import { Fault, missing } from "../../kit/fault.ts";
 import type { Ids } from "../../kit/ids.ts";
 import { keyLeaseMs } from "../../kit/limits.ts";
 import type { Caller } from "../../kit/operation.ts";
@@ -39,6 +40,10 @@ export interface Keys {
   create(wanted: CreateKey): Promise<{ id: string; key: string }>;
   /** Revokes: this node stops believing in it at once, others within `keyLeaseMs`. False when it was gone. */
   remove(id: string): Promise<boolean>;
+  /** Gives the org's key another text; answers the hash of the old one, for `forget`. */
+  rekey(session: Session, id: string, orgId: string, text: string): Promise<string>;
+  /** This node believes nothing any more that it knew of the key with this hash. */
+  forget(hash: string): void;
   any(): Promise<boolean>;
   hashOf(id: string): Promise<string | undefined>;
   /** False when the id is taken. */
@@ -127,6 +132,20 @@ export function keys({ store, clock, ids }: { store: Store; clock: Clock; ids: I
       return removed;
     },
 
+    async rekey(session, id, orgId, text) {
+      rules.requireKeyText("new_value", text);
+      const row = await rows.holdKey(session, id, orgId);
+      if (!row) throw missing("api key", id);
+      if (row.expires_at !== null && row.expires_at <= clock.now())
+        throw new Fault("failed_precondition", "an expired key cannot be rotated");
+      const hash = rules.keyHash(text);
+      const other = await rows.keyByHash(session, hash);
+      if (other && other.id !== id) throw rules.keyTextTaken("new_value");
+      await rows.changeHash(session, id, hash, rules.keyPrefixOf(text));
+      return row.key_hash;
+    },
+
+    forget: byHash.forget,
     any: () => rows.anyKey(store),
     hashOf: (id) => rows.hashOfKey(store, id),
     insert: rows.insertKey,

@@ -95,16 +95,18 @@ export const claimFlush: Flush<ClaimInput, ClaimedRow> = {
         claimed_at = ${now}::bigint, started_at = COALESCE(e.started_at, ${now}::bigint),
         history_count = e.history_count + 1
       FROM picked p JOIN slot s ON s.lane = p.lane AND s.rank = p.rank
-      WHERE e.run_id = p.run_id
+      WHERE e.run_id || '' = p.run_id AND e.run_id = ANY (ARRAY(SELECT run_id FROM picked))
       RETURNING p.lane, p.rank, p.wake_at AS queued_at, e.run_id, e.environment_id, e.function_id, e.function_version,
         e.execution_seq, e.attempt, e.max_attempts, e.step_count, e.history_count, e.worker_id),
     noted AS (
       INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
       SELECT run_id, history_count, environment_id, 'run.started', ${now}::bigint, ${startedDetail("claimed")}
-      FROM claimed)
+      FROM claimed),
+    r AS MATERIALIZED (
+      SELECT id, event_id, actor_id FROM runs WHERE id = ANY (ARRAY(SELECT run_id FROM picked))),
+    v AS MATERIALIZED (SELECT * FROM events WHERE id = ANY (ARRAY(SELECT event_id FROM r)))
     SELECT c.*, ${eventColumns}
-    FROM claimed c JOIN runs r ON r.id = c.run_id
-      JOIN events v ON v.id = r.event_id
+    FROM claimed c JOIN r ON r.id = c.run_id JOIN v ON v.id = r.event_id
     ORDER BY c.lane, c.rank`;
   },
 

@@ -131,9 +131,8 @@ export const settleFlush: Flush<SettleInput, Settled> = {
       FROM ${seams.rowsFrom("s", stepColumns(steps))} JOIN valid v ON v.ord = s.report
       ORDER BY s.run_id, s.step_id
       ${stepConflict})`;
-    // Row by row through the primary key, whatever the statistics say: a plan that scans the table, or a lane of it, is ten
-    // times slower as soon as runs are queued. `|| ''` keeps the indexes that begin with the environment out of the choice.
-    // Sorted first, so that the locks are.
+    // Through the primary key, whatever the statistics say: see src/README.md, 'Plans go by the primary key'. Sorted first,
+    // so that the locks are.
     return sql`WITH report AS MATERIALIZED (
       SELECT * FROM ${seams.rowsFrom("item", reportColumns(settlements))} ORDER BY run_id),
     held AS MATERIALIZED (
@@ -146,7 +145,8 @@ export const settleFlush: Flush<SettleInput, Settled> = {
     valid AS MATERIALIZED (
       SELECT * FROM held WHERE state = 'leased' AND held_seq = execution_seq AND held_hash = lease_hash)
     ${stored},
-    closed AS (DELETE FROM executions e USING valid v WHERE e.run_id = v.run_id AND v.ends IS NOT NULL),
+    closed AS (
+      DELETE FROM executions WHERE run_id = ANY (ARRAY(SELECT v.run_id FROM valid v WHERE v.ends IS NOT NULL))),
     moved AS (
       UPDATE executions e SET state = v.next, wake_at = COALESCE(v.wake_at, e.wake_at),
         lease_hash = CASE WHEN v.next <> 'queued' THEN e.lease_hash END,
@@ -155,12 +155,14 @@ export const settleFlush: Flush<SettleInput, Settled> = {
         lost_count = CASE WHEN v.next = 'queued' THEN e.lost_count ELSE 0 END,
         started_at = CASE WHEN v.next = 'queued' AND e.started_at = e.claimed_at THEN NULL ELSE e.started_at END,
         history_count = e.history_count + CASE WHEN v.history_type IS NULL THEN 0 ELSE 1 END
-      FROM valid v WHERE e.run_id = v.run_id AND v.ends IS NULL),
+      FROM valid v WHERE e.run_id || '' = v.run_id AND e.run_id = ANY (ARRAY(
+        SELECT v.run_id FROM valid v WHERE v.ends IS NULL))),
     ended AS (
       UPDATE runs r SET status = v.ends, trouble = CASE WHEN v.ends <> 'completed' THEN v.ends END, output = v.output, error = v.error, attempt = v.attempt,
         worker_id = v.worker_id, started_at = v.started_at, ended_at = ${now}::bigint, updated_at = ${now}::bigint,
         execution_seq = v.execution_seq, lease_hash = v.lease_hash
-      FROM valid v WHERE r.id = v.run_id AND v.ends IS NOT NULL),
+      FROM valid v WHERE r.id || '' = v.run_id AND r.id = ANY (ARRAY(
+        SELECT v.run_id FROM valid v WHERE v.ends IS NOT NULL))),
     noted AS (
       INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
       SELECT v.run_id, v.history_count + 1, v.environment_id, v.history_type, ${now}::bigint, v.history_detail

@@ -40,6 +40,8 @@ export interface DispatcherDeps extends GiveBackDeps {
   clock: Clock;
   ids: Ids;
   leaseMs: number;
+  /** False while this node is not sure of the time. */
+  mayClaim: () => boolean;
 }
 
 /** A claim looks from the lane's start at least this often, whatever its watermark says. */
@@ -50,7 +52,7 @@ const lateMsMax = 5_000;
 const lookEveryMs = 1_000;
 
 export function openDispatcher(deps: DispatcherDeps): Dispatcher {
-  const { runs, clock, ids, log, leaseMs } = deps;
+  const { runs, clock, ids, log, leaseMs, mayClaim } = deps;
   const { giveBack, underWay } = openGiveBack(deps);
   const lanes = new Map<string, Lane>();
   let pumping: Promise<void> | undefined;
@@ -155,6 +157,7 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
   }
 
   async function claimOnce(): Promise<boolean> {
+    if (!mayClaim()) return false;
     const { demands, slots, waiters } = plan();
     if (demands.length === 0) return false;
     const asked = new Set(slots.flat().flatMap((slot) => slot.waiter ?? []));
@@ -324,7 +327,7 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
 
     reserve(environmentId, functionId) {
       const lane = lanes.get(`${environmentId}\n${functionId}`);
-      if (!lane || lane.dirty || draining) return undefined;
+      if (!lane || lane.dirty || draining || !mayClaim()) return undefined;
       for (const waiter of lane.waiters) {
         if (creditOf(waiter) <= 0) continue;
         waiter.pending++;

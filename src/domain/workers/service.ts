@@ -70,8 +70,10 @@ export interface Workers {
     },
     signal: AbortSignal,
   ): Promise<ExchangeAnswer>;
-  /** The tick of loop `workers.signs`: writes signs of life, forgets silent workers. */
-  tendOnce(): Promise<void>;
+  /** The tick of loop `workers.signs`: writes signs of life. */
+  signOnce(): Promise<void>;
+  /** The tick of loop `workers.forget`: workers that were silent for long. */
+  forgetOnce(write: Store["write"]): Promise<void>;
 }
 
 export interface WorkersDeps {
@@ -224,7 +226,7 @@ export function openWorkers(deps: WorkersDeps): Workers {
       return { results, acked, jobs };
     },
 
-    async tendOnce() {
+    async signOnce() {
       const now = clock.now();
       const batch = [...signs.values()];
       if (batch.length > 0) {
@@ -236,7 +238,10 @@ export function openWorkers(deps: WorkersDeps): Workers {
         }
       }
       for (const [key, entry] of known) if (now - entry.readAt > workerSilenceMsMax) known.delete(key);
-      await store.write((session) => rows.forgetSilent(session, now - 2 * workerSilenceMsMax));
+    },
+
+    async forgetOnce(write) {
+      await write((session) => rows.forgetSilent(session, clock.now() - 2 * workerSilenceMsMax));
     },
   };
 }

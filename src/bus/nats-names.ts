@@ -1,0 +1,94 @@
+import { JetStreamApiError, jetstream } from "@nats-io/jetstream";
+import { type KV, Kvm } from "@nats-io/kv";
+import type { NatsConnection } from "@nats-io/transport-node";
+import type { Log } from "../kit/log.ts";
+import type { Hold } from "./bus.ts";
+
+export interface NatsNamesOptions {
+  /** Undefined while the server cannot be reached. */
+  connection: () => NatsConnection | undefined;
+  nodeId: string;
+  /** `svc_names`: letters, digits, `_` and `-`. */
+  bucket: string;
+  keptMs: number;
+  log: Log;
+}
+
+/** An answer that takes longer is none: the caller decides by what the store says. */
+const answerMs = 1_000;
+/** The stream's answer to a write that expected another revision: someone else was there first. */
+const wrongRevision = 10_071;
+
+const isTaken = (error: unknown) => error instanceof JetStreamApiError && error.code === wrongRevision;
+
+/** Names in a KV bucket whose entries expire. The bucket is made anew by whoever misses it. */
+export function natsNames({ connection, nodeId, bucket, keptMs, log }: NatsNamesOptions) {
+  let opened: { from: NatsConnection; entries: Promise<KV> } | undefined;
+  const revisions = new Map<string, number>();
+
+  async function open(current: NatsConnection): Promise<KV> {
+    const buckets = new Kvm(jetstream(current, { timeout: answerMs }));
+    const wanted = { ttl: keptMs, history: 1, timeout: answerMs };
+    try {
+      return await buckets.create(bucket, { ...wanted, replicas: 3 });
+    } catch (error) {
+      // A server that stands alone keeps one copy; a cluster in trouble is tried again by the next hold.
+      log.debug("bus.names_alone", { error });
+      return buckets.create(bucket, { ...wanted, replicas: 1 });
+    }
+  }
+
+  const entriesOf = (current: NatsConnection): Promise<KV> => {
+    if (opened?.from !== current) opened = { from: current, entries: open(current) };
+    return opened.entries;
+  };
+
+  async function write(entries: KV, name: string): Promise<Hold> {
+    const revision = revisions.get(name);
+    try {
+      revisions.set(
+        name,
+        revision === undefined
+          ? await entries.create(name, nodeId)
+          : await entries.update(name, nodeId, revision),
+      );
+      return "mine";
+    } catch (error) {
+      revisions.delete(name);
+      if (!isTaken(error)) throw error;
+    }
+    const entry = await entries.get(name);
+    if (entry?.string() !== nodeId || entry.operation !== "PUT") return "theirs";
+    // Ours, from before a connection was lost.
+    revisions.set(name, await entries.update(name, nodeId, entry.revision));
+    return "mine";
+  }
+
+  return {
+    async hold(name: string): Promise<Hold> {
+      const current = connection();
+      if (!current) return "unreachable";
+      try {
+        return await write(await entriesOf(current), name);
+      } catch (error) {
+        // Also a wiped server, which knows the bucket no more: the next hold makes it again.
+        opened = undefined;
+        revisions.clear();
+        log.debug("bus.names_unreachable", { error });
+        return "unreachable";
+      }
+    },
+
+    async letGo(name: string): Promise<void> {
+      const revision = revisions.get(name);
+      const current = connection();
+      if (revision === undefined || !current) return;
+      revisions.delete(name);
+      try {
+        await (await entriesOf(current)).delete(name, { previousSeq: revision });
+      } catch (error) {
+        log.debug("bus.name_not_let_go", { error });
+      }
+    },
+  };
+}

@@ -1,0 +1,48 @@
+import type { Log } from "../kit/log.ts";
+import type { LoopOptions } from "../kit/loop.ts";
+import type { Session, Store } from "../store/store.ts";
+import { Deposed, type Leadership, writeAsLeader } from "./leader.ts";
+
+/** How the tick of a duty writes: only while its epoch is the last. */
+export type LeaderWrite = <T>(work: (session: Session) => Promise<T>) => Promise<T>;
+
+/** Background work that one node does for all. Loops of one duty are led together. */
+export interface DutyLoop {
+  /** `retention`. */
+  duty: string;
+  /** `events.keys`. */
+  name: string;
+  everyMs: number;
+  tick: (write: LeaderWrite) => Promise<{ againInMs?: number } | void>;
+}
+
+/** A follower looks this often whether it leads now. */
+const followerMs = 1_000;
+
+export interface DutiesDeps {
+  store: Store;
+  leadership: Pick<Leadership, "epochOf">;
+  log: Log;
+}
+
+/** The loop of a duty: does nothing on nodes that do not lead it. */
+export function dutyLoop(
+  { store, leadership, log }: DutiesDeps,
+  { duty, name, everyMs, tick }: DutyLoop,
+): LoopOptions {
+  return {
+    name,
+    everyMs,
+    async tick() {
+      const epoch = leadership.epochOf(duty);
+      if (epoch === undefined) return { againInMs: followerMs };
+      try {
+        return await tick((work) => writeAsLeader(store, duty, epoch, work));
+      } catch (error) {
+        if (!(error instanceof Deposed)) throw error;
+        log.warn("cluster.deposed", { duty, loop: name, epoch });
+        return { againInMs: followerMs };
+      }
+    },
+  };
+}

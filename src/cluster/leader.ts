@@ -1,0 +1,156 @@
+import type { Hold } from "../bus/bus.ts";
+import type { Clock } from "../kit/clock.ts";
+import { clockUncertaintyMsMax, nameKeptMs } from "../kit/limits.ts";
+import type { Log } from "../kit/log.ts";
+import { sql } from "../kit/sql.ts";
+import type { Session, Store } from "../store/store.ts";
+
+/** Which node does the duties that only one may do at a time. */
+export interface Leadership {
+  /** The epoch under which this node leads the duty; undefined when it does not, or is not sure any more. */
+  epochOf(duty: string): number | undefined;
+  /** The tick of loop `cluster.lead`: stands for every duty, keeps what this node leads. */
+  campaignOnce(): Promise<void>;
+  /** Gives every duty up at once; this node does not stand again. */
+  resign(): Promise<void>;
+  /** Who led each duty last, and until when its lease runs. */
+  leaders(): Promise<LeaderRow[]>;
+}
+
+export interface LeaderRow {
+  duty: string;
+  epoch: number;
+  node_id: string;
+  lease_until: number;
+}
+
+export interface LeadershipDeps {
+  store: Store;
+  bus: { hold(name: string): Promise<Hold>; letGo(name: string): Promise<void> };
+  clock: Clock;
+  log: Log;
+  nodeId: string;
+  duties: readonly string[];
+  uncertaintyMs: () => number;
+}
+
+interface Reign {
+  epoch: number;
+  /** Of `clock.elapsed()`: from then on another node may lead. */
+  until: number;
+}
+
+const leaseMs = nameKeptMs;
+
+/**
+ * The bus elects, the row decides: who has the name on the bus takes the duty's row lease as soon as it is free, and raises
+ * the epoch. While the bus is away the holder keeps its row as long as the store answers; others take it when it lapses.
+ * Whoever writes as a leader reads the epoch in the same transaction (`writeAsLeader`), so two believers cannot both act.
+ */
+export function leadership(deps: LeadershipDeps): Leadership {
+  const { store, bus, clock, log, nodeId, duties } = deps;
+  const reigns = new Map<string, Reign>();
+  let resigned = false;
+
+  const nameOf = (duty: string) => `duty.${duty}`;
+
+  async function keep(duty: string, { epoch }: Reign): Promise<boolean> {
+    const askedAt = clock.elapsed();
+    const kept = await store.write((session) =>
+      session.run(sql`UPDATE leaders SET lease_until = ${clock.now() + leaseMs}
+        WHERE duty = ${duty} AND node_id = ${nodeId} AND epoch = ${epoch}`),
+    );
+    if (kept === 1) reigns.set(duty, { epoch, until: askedAt + leaseMs });
+    return kept === 1;
+  }
+
+  async function take(duty: string): Promise<void> {
+    const askedAt = clock.elapsed();
+    const now = clock.now();
+    const row = await store.write((session) =>
+      session.one<{ epoch: number }>(sql`INSERT INTO leaders (duty, epoch, node_id, lease_until)
+        VALUES (${duty}, 1, ${nodeId}, ${now + leaseMs})
+        ON CONFLICT (duty) DO UPDATE SET epoch = leaders.epoch + 1, node_id = excluded.node_id,
+          lease_until = excluded.lease_until
+        WHERE leaders.lease_until <= ${now} RETURNING epoch`),
+    );
+    if (!row) return;
+    reigns.set(duty, { epoch: row.epoch, until: askedAt + leaseMs });
+    log.info("cluster.leads", { duty, epoch: row.epoch });
+  }
+
+  async function leave(duty: string): Promise<void> {
+    const reign = reigns.get(duty);
+    if (!reign) return;
+    reigns.delete(duty);
+    await store.write((session) =>
+      session.run(sql`UPDATE leaders SET lease_until = 0
+        WHERE duty = ${duty} AND node_id = ${nodeId} AND epoch = ${reign.epoch}`),
+    );
+    log.info("cluster.leads_no_more", { duty, epoch: reign.epoch });
+  }
+
+  async function campaign(duty: string): Promise<void> {
+    if (deps.uncertaintyMs() > clockUncertaintyMsMax) return leave(duty);
+    const vote = await bus.hold(nameOf(duty));
+    if (resigned) return;
+    if (vote === "theirs") return leave(duty);
+    const reign = reigns.get(duty);
+    if (reign && (await keep(duty, reign))) return;
+    if (reign) {
+      reigns.delete(duty);
+      log.warn("cluster.lost_lead", { duty, epoch: reign.epoch });
+    }
+    await take(duty);
+  }
+
+  return {
+    epochOf(duty) {
+      const reign = reigns.get(duty);
+      return reign && clock.elapsed() < reign.until ? reign.epoch : undefined;
+    },
+
+    async campaignOnce() {
+      if (resigned) return;
+      const results = await Promise.allSettled(duties.map(campaign));
+      const failed = results.find((result) => result.status === "rejected");
+      if (failed) throw failed.reason;
+    },
+
+    async resign() {
+      resigned = true;
+      await Promise.all(
+        duties.map(async (duty) => {
+          await leave(duty).catch((error: unknown) => log.debug("cluster.resign_failed", { duty, error }));
+          await bus.letGo(nameOf(duty));
+        }),
+      );
+    },
+
+    leaders: () =>
+      store.all<LeaderRow>(sql`SELECT duty, epoch, node_id, lease_until FROM leaders ORDER BY duty`),
+  };
+}
+
+/** Thrown when a leader that was deposed meanwhile tries to write; nothing is written. */
+export class Deposed extends Error {
+  constructor(duty: string, epoch: number) {
+    super(`another node leads ${duty} since epoch ${epoch}`);
+    this.name = "Deposed";
+  }
+}
+
+/** A transaction of a leader: the epoch is checked in it, and cannot be raised before it has ended. */
+export const writeAsLeader = <T>(
+  store: Store,
+  duty: string,
+  epoch: number,
+  work: (session: Session) => Promise<T>,
+): Promise<T> =>
+  store.write(async (session) => {
+    const row = await session.one<{ epoch: number }>(
+      sql`SELECT epoch FROM leaders WHERE duty = ${duty} ${session.seams.shareRow}`,
+    );
+    if (row?.epoch !== epoch) throw new Deposed(duty, epoch);
+    return work(session);
+  });

@@ -1,0 +1,142 @@
+import type { Presence } from "../bus/bus.ts";
+import type { Clock, Instant } from "../kit/clock.ts";
+import { nodeForgottenMs } from "../kit/limits.ts";
+import { sql } from "../kit/sql.ts";
+import type { Session, Store } from "../store/store.ts";
+
+/** What a node tells of itself with every sign of life. */
+export interface NodeFacts {
+  loops: { name: string; progress_at: Instant | null; failures: number }[];
+  clock_offset_ms: number;
+  clock_uncertainty_ms: number;
+  bus_connected: boolean;
+  /** Share of one core since the last sign. */
+  cpu_percent: number;
+  memory_bytes: number;
+}
+
+export interface NodeRecord {
+  id: string;
+  version: string;
+  url: string;
+  startedAt: Instant;
+  heartbeatAt: Instant;
+  drainingAt: Instant | null;
+  facts: NodeFacts;
+}
+
+export interface Nodes {
+  /** The tick of loop `cluster.nodes`. */
+  heartbeatOnce(): Promise<void>;
+  /** Every node that was heard of lately, this one included, by id. */
+  list(): Promise<NodeRecord[]>;
+  /** From now on the others see this node drain. */
+  drain(): Promise<void>;
+  /** Off the list. */
+  leave(): Promise<void>;
+  forgetSilent(session: Session): Promise<number>;
+}
+
+export interface NodesDeps {
+  store: Store;
+  clock: Clock;
+  bus: { present(): readonly Presence[] };
+  nodeId: string;
+  version: string;
+  url: () => string;
+  facts: () => NodeFacts;
+}
+
+interface NodeRow {
+  id: string;
+  version: string;
+  url: string;
+  started_at: number;
+  heartbeat_at: number;
+  draining_at: number | null;
+  facts: string;
+}
+
+/** Nodes of one database, by their rows; signs of life over the bus are younger than the rows' and count as well. */
+export function openNodes(deps: NodesDeps): Nodes {
+  const { store, clock, bus, nodeId, version } = deps;
+  const startedAt = clock.now();
+  let drainingAt: Instant | null = null;
+
+  const own = (): NodeRecord => ({
+    id: nodeId,
+    version,
+    url: deps.url(),
+    startedAt,
+    heartbeatAt: clock.now(),
+    drainingAt,
+    facts: deps.facts(),
+  });
+
+  const write = async () => {
+    // A file has one node, which knows itself.
+    if (store.engine === "libsql") return;
+    const { url, heartbeatAt, facts } = own();
+    await store.write((session) =>
+      session.run(sql`INSERT INTO nodes (id, version, url, started_at, heartbeat_at, draining_at, facts)
+        VALUES (${nodeId}, ${version}, ${url}, ${startedAt}, ${heartbeatAt}, ${drainingAt}, ${JSON.stringify(facts)})
+        ON CONFLICT (id) DO UPDATE SET version = excluded.version, url = excluded.url,
+          started_at = excluded.started_at, heartbeat_at = excluded.heartbeat_at, draining_at = excluded.draining_at,
+          facts = excluded.facts`),
+    );
+  };
+
+  return {
+    heartbeatOnce: write,
+
+    async list() {
+      const rows = await store.all<NodeRow>(
+        sql`SELECT id, version, url, started_at, heartbeat_at, draining_at, facts FROM nodes
+          WHERE heartbeat_at > ${clock.now() - nodeForgottenMs} AND id <> ${nodeId}`,
+      );
+      const heard = new Map(bus.present().map((one) => [one.nodeId, one.heardAt]));
+      const others = rows.map(
+        (row): NodeRecord => ({
+          id: row.id,
+          version: row.version,
+          url: row.url,
+          startedAt: row.started_at,
+          heartbeatAt: Math.max(row.heartbeat_at, heard.get(row.id) ?? 0),
+          drainingAt: row.draining_at,
+          facts: JSON.parse(row.facts) as NodeFacts,
+        }),
+      );
+      return [own(), ...others].sort((a, b) => (a.id < b.id ? -1 : 1));
+    },
+
+    async drain() {
+      drainingAt ??= clock.now();
+      await write();
+    },
+
+    async leave() {
+      if (store.engine === "libsql") return;
+      await store.write((session) =>
+        session.run(sql`DELETE FROM nodes WHERE id = ${nodeId} AND started_at = ${startedAt}`),
+      );
+    },
+
+    forgetSilent: (session) =>
+      session.run(sql`DELETE FROM nodes WHERE heartbeat_at < ${clock.now() - nodeForgottenMs}`),
+  };
+}
+
+/** CPU and memory of this process since it was last asked. */
+export function processUsage(
+  clock: Pick<Clock, "elapsed">,
+): () => { cpu_percent: number; memory_bytes: number } {
+  let last = { at: clock.elapsed(), cpu: process.cpuUsage() };
+  return () => {
+    const at = clock.elapsed();
+    const cpu = process.cpuUsage();
+    const usedMs = (cpu.user - last.cpu.user + cpu.system - last.cpu.system) / 1_000;
+    const cpuPercent = at > last.at ? Math.round((usedMs / (at - last.at)) * 1_000) / 10 : 0;
+    last = { at, cpu };
+    return { cpu_percent: cpuPercent, memory_bytes: process.memoryUsage.rss() };
+  };
+}

@@ -1,0 +1,134 @@
+import { hash } from "node:crypto";
+import type { Clock, Instant } from "../../kit/clock.ts";
+import { Fault, invalid } from "../../kit/fault.ts";
+import type { Ids } from "../../kit/ids.ts";
+import { idempotencyKeptMs } from "../../kit/limits.ts";
+import type { Log } from "../../kit/log.ts";
+import type { Caller } from "../../kit/operation.ts";
+import type { Session, Store } from "../../store/store.ts";
+import type { Keyring } from "../keyring/service.ts";
+import type { Keys } from "../keys/service.ts";
+import { defaultOrgId } from "../tenancy/rules.ts";
+import { type ClusterHealth, clusterHealth, type HealthDeps } from "./health.ts";
+import { confirmRotation, findRotation, insertRotation, purgeRotations, type RotationRow } from "./rows.ts";
+
+export interface RotateInput {
+  kind: string;
+  new_value: string;
+  remote_key_id?: string;
+}
+
+export interface Rotation {
+  rotatedAt: Instant;
+  /** Nodes that use the new value already; the others follow by themselves within seconds. */
+  confirmed: string[];
+  /** The answer of an earlier request with the same key. */
+  replayed: boolean;
+}
+
+export interface Cluster {
+  health(): Promise<ClusterHealth>;
+  rotate(input: RotateInput, caller: Caller, idempotencyKey: string | undefined): Promise<Rotation>;
+  purge(session: Session): Promise<number>;
+}
+
+export interface ClusterDeps extends HealthDeps {
+  store: Store;
+  clock: Clock;
+  ids: Ids;
+  log: Log;
+  keyring: Pick<Keyring, "rotate" | "refresh">;
+  keys: Pick<Keys, "rekey" | "forget">;
+  /** Asks every node, this one included, to use what was rotated; answers who did. */
+  announce: (rotated: Rotated) => Promise<string[]>;
+}
+
+/** What nodes are told of a rotation: never a secret. */
+export type Rotated = { kind: "keyring" } | { kind: "api_key"; hash: string };
+
+/** Kinds that concern every tenant of the installation, not only the caller's. */
+const installationKinds = ["jwt_secret", "signing_key", "master_key"] as const;
+type InstallationKind = (typeof installationKinds)[number];
+const isInstallationKind = (kind: string): kind is InstallationKind =>
+  (installationKinds as readonly string[]).includes(kind);
+
+export function openCluster(deps: ClusterDeps): Cluster {
+  const { store, clock, ids, log, keyring, keys } = deps;
+
+  function requireRight({ kind }: RotateInput, caller: Caller): void {
+    if (!isInstallationKind(kind) && kind !== "api_key")
+      throw invalid("kind", `must be one of ${[...installationKinds, "api_key"].join(", ")}`);
+    const operator = caller.kind === "platform" || caller.kind === "dev" || caller.orgId === defaultOrgId;
+    if (kind !== "api_key" && !operator)
+      throw new Fault("permission_denied", `only an admin of the installation may rotate its ${kind}`);
+  }
+
+  /** In the rotation's transaction; answers what the nodes must be told. */
+  async function apply(session: Session, input: RotateInput, caller: Caller): Promise<Rotated> {
+    if (isInstallationKind(input.kind)) {
+      await keyring.rotate(session, input.kind, input.new_value, caller.id);
+      return { kind: "keyring" };
+    }
+    if (!input.remote_key_id) throw invalid("remote_key_id", "required with kind api_key");
+    const before = await keys.rekey(session, input.remote_key_id, caller.orgId, input.new_value);
+    return { kind: "api_key", hash: before };
+  }
+
+  async function announce(rotated: Rotated): Promise<string[]> {
+    try {
+      return await deps.announce(rotated);
+    } catch (error) {
+      // It is done: the others look by themselves.
+      log.warn("cluster.rotation_unconfirmed", { error });
+      return [deps.nodeId];
+    }
+  }
+
+  const replay = (row: RotationRow, requestHash: string): Rotation => {
+    if (row.request_hash !== requestHash)
+      throw new Fault("already_exists", "Idempotency-Key was used with another request", {
+        field: "Idempotency-Key",
+      });
+    return { rotatedAt: row.rotated_at, confirmed: JSON.parse(row.confirmed) as string[], replayed: true };
+  };
+
+  return {
+    health: () => clusterHealth(deps),
+
+    async rotate(input, caller, idempotencyKey) {
+      requireRight(input, caller);
+      const requestHash = hash(
+        "sha256",
+        JSON.stringify([input.kind, input.new_value, input.remote_key_id]),
+        "hex",
+      );
+      const { orgId } = caller;
+      const earlier =
+        idempotencyKey === undefined ? undefined : await findRotation(store, orgId, idempotencyKey);
+      if (earlier) return replay(earlier, requestHash);
+      const row: RotationRow = {
+        id: ids.next("req"),
+        org_id: orgId,
+        idempotency_key: idempotencyKey ?? null,
+        request_hash: requestHash,
+        kind: input.kind,
+        rotated_at: clock.now(),
+        actor_id: caller.id,
+        confirmed: "[]",
+      };
+      const rotated = await store.write(async (session) =>
+        (await insertRotation(session, row)) ? apply(session, input, caller) : undefined,
+      );
+      // A twin with the same key was first.
+      if (!rotated) return replay((await findRotation(store, orgId, idempotencyKey!))!, requestHash);
+      if (rotated.kind === "keyring") await keyring.refresh();
+      else keys.forget(rotated.hash);
+      const confirmed = await announce(rotated);
+      await store.write((session) => confirmRotation(session, row.id, confirmed));
+      log.info("cluster.rotated", { kind: input.kind, by: caller.id, confirmed });
+      return { rotatedAt: row.rotated_at, confirmed, replayed: false };
+    },
+
+    purge: (session) => purgeRotations(session, clock.now() - idempotencyKeptMs),
+  };
+}

@@ -1,0 +1,120 @@
+import type { Bus } from "./bus/bus.ts";
+import { type DutyLoop, dutyLoop } from "./cluster/duties.ts";
+import { leadership } from "./cluster/leader.ts";
+import { type NodeFacts, openNodes, processUsage } from "./cluster/nodes.ts";
+import { clusterOperations } from "./domain/cluster/operations.ts";
+import { openCluster, type Rotated } from "./domain/cluster/service.ts";
+import type { Keyring } from "./domain/keyring/service.ts";
+import type { Keys } from "./domain/keys/service.ts";
+import type { SystemClock } from "./kit/clock.ts";
+import type { Ids } from "./kit/ids.ts";
+import { confirmMs, nodesMax } from "./kit/limits.ts";
+import type { Log } from "./kit/log.ts";
+import type { LoopOptions } from "./kit/loop.ts";
+import type { Operation } from "./kit/operation.ts";
+import type { Store } from "./store/store.ts";
+
+export interface Members {
+  operations: readonly Operation[];
+  loops: readonly LoopOptions[];
+  /** From now on the others see this node drain. */
+  drain(): Promise<void>;
+  /** Gives up what it leads, and goes off the list. */
+  leave(): Promise<void>;
+}
+
+export interface MembersDeps {
+  store: Store;
+  bus: Bus;
+  clock: SystemClock;
+  ids: Ids;
+  log: Log;
+  nodeId: string;
+  version: string;
+  url: () => string;
+  keys: Keys;
+  keyring: Keyring;
+  /** What one node does for all, besides what the cluster itself needs. */
+  duties: readonly DutyLoop[];
+  uncertaintyMs: () => number;
+  loopFacts: () => NodeFacts["loops"];
+}
+
+const told = new TextDecoder();
+
+/** This node among its kind, put together: the register, leadership and its duties, rotations. */
+export function openMembers(deps: MembersDeps): Members {
+  const { store, bus, clock, ids, log, nodeId, version, url, keys, keyring, uncertaintyMs } = deps;
+  const usage = processUsage(clock);
+  const nodes = openNodes({
+    store,
+    clock,
+    bus,
+    nodeId,
+    version,
+    url,
+    facts: () => ({
+      ...usage(),
+      loops: deps.loopFacts(),
+      clock_offset_ms: clock.offset(),
+      clock_uncertainty_ms: uncertaintyMs(),
+      bus_connected: bus.connected(),
+    }),
+  });
+
+  const duties: DutyLoop[] = [
+    ...deps.duties,
+    {
+      duty: "retention",
+      name: "cluster.forget",
+      everyMs: 10 * 60_000,
+      async tick(write) {
+        await write(nodes.forgetSilent);
+        await write(cluster.purge);
+        await write(keyring.purge);
+      },
+    },
+  ];
+  const names = [...new Set(duties.map(({ duty }) => duty))];
+  const lead = leadership({ store, bus, clock, log, nodeId, duties: names, uncertaintyMs });
+
+  const cluster = openCluster({
+    store,
+    clock,
+    ids,
+    log,
+    nodeId,
+    bus,
+    nodes,
+    keyring,
+    keys,
+    leaders: lead.leaders,
+    async announce(rotated) {
+      const replies = await bus.requestMany("cluster.rotated", JSON.stringify(rotated), {
+        timeoutMs: confirmMs,
+        repliesMax: Math.min(nodesMax, bus.present().length),
+      });
+      return replies.map((reply) => told.decode(reply)).sort();
+    },
+  });
+  bus.onRequest("cluster.rotated", async (payload) => {
+    const rotated = JSON.parse(told.decode(payload)) as Rotated;
+    if (rotated.kind === "keyring") await keyring.refresh();
+    else keys.forget(rotated.hash);
+    return nodeId;
+  });
+
+  return {
+    operations: clusterOperations(cluster),
+    loops: [
+      { name: "cluster.nodes", everyMs: 3_000, tick: nodes.heartbeatOnce },
+      { name: "cluster.lead", everyMs: 750, tick: lead.campaignOnce },
+      ...duties.map((duty) => dutyLoop({ store, leadership: lead, log }, duty)),
+    ],
+    drain: nodes.drain,
+    async leave() {
+      await lead.resign();
+      await nodes.leave();
+    },
+  };
+}

@@ -1,0 +1,179 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import type { Bus, Hold } from "../../src/bus/bus.ts";
+import { localHub } from "../../src/bus/local.ts";
+import { dutyLoop } from "../../src/cluster/duties.ts";
+import { Deposed, type Leadership, leadership, writeAsLeader } from "../../src/cluster/leader.ts";
+import { type TestClock, testClock } from "../../src/kit/clock.ts";
+import { silentLog } from "../../src/kit/log.ts";
+import { sql } from "../../src/kit/sql.ts";
+import { openStore } from "../../src/store/open.ts";
+import type { Store } from "../../src/store/store.ts";
+import { sharedPostgres } from "../support/postgres.ts";
+
+/** Two nodes over one PostgreSQL, with a clock that only the test moves. */
+interface Node {
+  lead: Leadership;
+  bus: Bus;
+  /** The node reaches no bus while this is set. */
+  away: boolean;
+  uncertaintyMs: number;
+}
+
+describe("leadership", () => {
+  let store: Store;
+  let clock: TestClock;
+  let duty = "";
+  let count = 0;
+
+  beforeAll(async () => {
+    const postgres = await sharedPostgres();
+    clock = testClock();
+    store = await openStore({
+      clock: (await import("../../src/kit/clock.ts")).systemClock(),
+      log: silentLog,
+      databaseUrl: await postgres.createDatabase(),
+    });
+    await store.write((session) => session.run(sql`CREATE TABLE written (epoch BIGINT NOT NULL)`));
+  });
+  afterAll(() => store.close());
+
+  const house = (nodes: number): Node[] => {
+    duty = `duty-${++count}`;
+    const hub = localHub();
+    return Array.from({ length: nodes }, (_, at) => {
+      const nodeId = `n${at + 1}`;
+      const bus = hub({ clock, nodeId, onError: () => {} });
+      const node: Node = {
+        bus,
+        away: false,
+        uncertaintyMs: 0,
+        lead: leadership({
+          store,
+          clock,
+          log: silentLog,
+          nodeId,
+          duties: [duty],
+          uncertaintyMs: () => node.uncertaintyMs,
+          bus: {
+            hold: async (name): Promise<Hold> => (node.away ? "unreachable" : bus.hold(name)),
+            letGo: async (name) => (node.away ? undefined : bus.letGo(name)),
+          },
+        }),
+      };
+      return node;
+    });
+  };
+  const round = async (...nodes: Node[]) => {
+    for (const node of nodes) await node.lead.campaignOnce();
+    await clock.advance(1_000);
+  };
+  const epochs = (...nodes: Node[]) => nodes.map((node) => node.lead.epochOf(duty));
+
+  test("one leads and goes on leading; the others do not", async () => {
+    const [a, b] = house(2) as [Node, Node];
+    for (let n = 0; n < 10; n++) {
+      await round(a, b);
+      expect(epochs(a, b)).toEqual([1, undefined]);
+    }
+  });
+
+  test("who resigns is followed at once", async () => {
+    const [a, b] = house(2) as [Node, Node];
+    await round(a, b);
+    await a.lead.resign();
+    await round(b, a);
+    expect(epochs(a, b)).toEqual([undefined, 2]);
+  });
+
+  test("who falls silent is followed when its lease is over, not before", async () => {
+    const [a, b] = house(2) as [Node, Node];
+    await round(a, b);
+    // The bus has given the name away already.
+    await a.bus.letGo(`duty.${duty}`);
+    await round(b);
+    expect(epochs(b)).toEqual([undefined]);
+    await clock.advance(1_000);
+    expect(epochs(a)).toEqual([undefined]);
+    await round(b);
+    expect(epochs(a, b)).toEqual([undefined, 2]);
+  });
+
+  test("without a bus the holder goes on, and another takes over when it stops", async () => {
+    const [a, b] = house(2) as [Node, Node];
+    await round(a, b);
+    a.away = true;
+    b.away = true;
+    for (let n = 0; n < 10; n++) await round(a, b);
+    expect(epochs(a, b)).toEqual([1, undefined]);
+    for (let n = 0; n < 4; n++) await round(b);
+    expect(epochs(a, b)).toEqual([undefined, 2]);
+    await round(a, b);
+    expect(epochs(a, b)).toEqual([undefined, 2]);
+  });
+
+  test("a holder that finds the name with another gives the duty up", async () => {
+    const [a, b] = house(2) as [Node, Node];
+    await round(a, b);
+    await a.bus.letGo(`duty.${duty}`);
+    await b.bus.hold(`duty.${duty}`);
+    await round(b, a);
+    expect(epochs(a, b)).toEqual([undefined, undefined]);
+    await round(b, a);
+    expect(epochs(a, b)).toEqual([undefined, 2]);
+  });
+
+  test("who is not sure of the time does not lead", async () => {
+    const [a, b] = house(2) as [Node, Node];
+    await round(a, b);
+    a.uncertaintyMs = 251;
+    await round(a);
+    expect(epochs(a)).toEqual([undefined]);
+    a.uncertaintyMs = 0;
+    await round(a, b);
+    expect(epochs(a, b)).toEqual([2, undefined]);
+  });
+
+  test("a leader that was frozen past its lease writes nothing, even if it believes it leads", async () => {
+    const [a, b] = house(2) as [Node, Node];
+    await round(a, b);
+    const told: string[] = [];
+    const log = { ...silentLog, warn: (event: string) => void told.push(event) };
+    // Frozen between the look at its epoch and its write: the loop believes it leads for ever.
+    const frozen = dutyLoop(
+      { store, log, leadership: { epochOf: () => 1 } },
+      {
+        duty,
+        name: "written",
+        everyMs: 1_000,
+        tick: (write) =>
+          write((session) => session.run(sql`INSERT INTO written (epoch) VALUES (1)`)).then(() => {}),
+      },
+    );
+    await frozen.tick();
+    expect(told).toEqual([]);
+    await a.bus.letGo(`duty.${duty}`);
+    for (let n = 0; n < 4; n++) await round(b);
+    expect(epochs(b)).toEqual([2]);
+    await frozen.tick();
+    expect(told).toEqual(["cluster.deposed"]);
+    expect(await store.all(sql`SELECT epoch FROM written`)).toEqual([{ epoch: 1 }]);
+    const late = writeAsLeader(store, duty, 1, async () => {});
+    expect(await late.catch((error: unknown) => error)).toBeInstanceOf(Deposed);
+  });
+
+  test("nobody takes over in the middle of a leader's transaction", async () => {
+    const [a, b] = house(2) as [Node, Node];
+    await round(a, b);
+    await clock.advance(5_000);
+    await a.bus.letGo(`duty.${duty}`);
+    let taking: Promise<void> = Promise.resolve();
+    const seen = await writeAsLeader(store, duty, 1, async (session) => {
+      taking = b.lead.campaignOnce();
+      await session.one(sql`SELECT pg_sleep(0.2)`);
+      return b.lead.epochOf(duty);
+    });
+    expect(seen).toBeUndefined();
+    await taking;
+    expect(epochs(b)).toEqual([2]);
+  });
+});
