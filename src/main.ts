@@ -1,5 +1,6 @@
 import { existsSync } from "node:fs";
 import { resolve } from "node:path";
+import { databaseCommands } from "./backup.ts";
 import { systemClock } from "./kit/clock.ts";
 import { systemIds } from "./kit/ids.ts";
 import { logLines } from "./kit/log-lines.ts";
@@ -72,7 +73,7 @@ async function serve(config: Config): Promise<void> {
   (format === "text" ? process.stdout : process.stderr).write(banner(server));
 }
 
-const commands = ["serve", "help", "version"];
+const commands = ["serve", ...Object.keys(databaseCommands), "help", "version"];
 
 async function main(argv: readonly string[]): Promise<void> {
   const named = argv[0] !== undefined && !argv[0].startsWith("-");
@@ -86,6 +87,12 @@ async function main(argv: readonly string[]): Promise<void> {
     const parsed = parseSettings(rest, process.env);
     if (!parsed.ok) fail(exit.badSettings, [...parsed.errors, "see: svc help"]);
     await serve(parsed.config);
+  } else if (command === "backup" || command === "restore") {
+    const say = (line: string) => void process.stdout.write(`${line}\n`);
+    const context = { argv: rest, environment: process.env, clock: systemClock(), say };
+    const { did, reasons } = await databaseCommands[command](context);
+    if (did === "nothing: badly asked") fail(exit.badSettings, [...reasons, "see: svc help"]);
+    if (did === "nothing: refused") fail(exit.startFailed, reasons.map(redactText));
   } else {
     fail(exit.badSettings, [`unknown command ${command}${suggestion(command, commands)}`, "see: svc help"]);
   }

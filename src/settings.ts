@@ -250,6 +250,8 @@ export const masterKeyFileOf = (config: Config): string => join(dirname(config.d
 export const help = (): string => `svc: events become durable runs.
 
   serve     start the server (what happens without a command)
+  backup    copy the database file, also while its server runs: --db FILE --to FILE [--force]
+  restore   put a backup in place: --from FILE --db FILE [--force]; after pg_restore: --epoch --database-url URL
   help      show this
   version   show the version
 

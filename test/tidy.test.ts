@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
-import { arrowBreaches, capabilityCycles } from "./support/tidy-arrows.ts";
+import { arrowBreaches, capabilityCycles, clusterBreaches } from "./support/tidy-arrows.ts";
 import {
   clockBreaches,
   driverBreaches,
@@ -32,7 +32,8 @@ const manifest: { dependencies: Record<string, string> } = await Bun.file(join(r
 const packages = packageBreaches(Object.keys(manifest.dependencies));
 const src = sourcesOf("src");
 const tests = sourcesOf("test");
-const all = [...src, ...tests];
+const cluster = sourcesOf("cluster");
+const all = [...src, ...tests, ...cluster];
 
 interface Law {
   name: string;
@@ -81,8 +82,11 @@ const laws: Law[] = [
       ["src/other.ts", "", 1],
       ["src/domain/loose.ts", "", 1],
       ["src/edge/http.ts", imports("../../test/support/until.ts"), 1],
+      ["src/backup.ts", imports("./domain/runs/rows.ts"), 1],
+      ["src/main.ts", imports("../cluster/processes.ts"), 1],
     ],
     good: [
+      ["src/backup.ts", imports("./store/libsql-backup.ts") + imports("./settings.ts")],
       ["src/kit/page.ts", imports("./limits.ts")],
       ["src/store/postgres.ts", imports("./store.ts") + imports("../kit/sql.ts")],
       ["src/domain/runs/rules.ts", imports("../../kit/fault.ts") + types("../functions/definition.ts")],
@@ -97,6 +101,17 @@ const laws: Law[] = [
         `// import { one } from "../store/store.ts";\nconst text = 'import "../store/store.ts"';`,
       ],
     ],
+  },
+  {
+    name: "the tools of cluster/ stand alone",
+    rule: clusterBreaches,
+    over: cluster,
+    bad: [
+      ["cluster/up.ts", imports("../src/settings.ts"), 1],
+      ["cluster/up.ts", imports("../test/support/until.ts"), 1],
+      ["cluster/up.ts", `\n${imports("postgres")}`, 2],
+    ],
+    good: [["cluster/up.ts", imports("./state.ts") + imports("node:path")]],
   },
   {
     name: "only one place knows a driver",

@@ -102,7 +102,9 @@ export function createWorker<Events extends EventMap = EventMap>(options: Worker
     transport: client.transport,
     workerPath,
     room: () => maxConcurrentJobs - busy,
-    onJobs: (jobs, askedAt) => jobs.forEach((job) => start(job, askedAt)),
+    onJobs: (jobs, askedAt) => {
+      for (const job of jobs) start(job, askedAt);
+    },
     register: () => insist(register),
     onDenied: (error) => {
       log.error("the server does not accept this worker's key; stopping", { reason: error.message });

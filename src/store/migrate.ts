@@ -19,7 +19,7 @@ export interface MigrateContext {
   log: Log;
 }
 
-interface Landed {
+export interface Landed {
   version: number;
   name: string;
   hash: string;
@@ -53,7 +53,11 @@ const label = ({ version, name }: { version: number; name: string }) =>
   `${String(version).padStart(4, "0")}_${name}`;
 
 /** Refuses what this program must not run on. */
-function requireFamiliar(landed: readonly Landed[], migrations: readonly Migration[], engine: Engine): void {
+export function requireFamiliar(
+  landed: readonly Landed[],
+  migrations: readonly Migration[],
+  engine: Engine,
+): void {
   for (const row of landed) {
     const own = migrations.find((migration) => migration.version === row.version);
     if (own) {

@@ -13,7 +13,7 @@ import {
 import { type AckedEmit, checkAll } from "../support/checkers.ts";
 import { type NatsCluster, startNatsCluster } from "../support/nats.ts";
 import { type PostgresServer, startPostgres } from "../support/postgres.ts";
-import { type Balancer, openBalancer, openProxy, type Proxy } from "../support/proxy.ts";
+import { type Balancer, openBalancer, openProxy, type TcpProxy } from "../support/proxy.ts";
 import { type Home, makeHomeAt, type SpawnedServer, spawnServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
 
@@ -21,7 +21,7 @@ import { until } from "../support/until.ts";
 export interface WorldNode {
   server: SpawnedServer;
   /** Its way to the database. */
-  database: Proxy;
+  database: TcpProxy;
 }
 
 /** Three nodes over one PostgreSQL and three NATS servers, behind a load balancer, with workers and callers. */

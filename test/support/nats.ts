@@ -3,14 +3,8 @@ import { mkdtemp } from "node:fs/promises";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import {
-  findProgram,
-  freePort,
-  outputOf,
-  type RunningProgram,
-  removeFolder,
-  startProgram,
-} from "./process.ts";
+import { findNatsServer } from "../../cluster/programs.ts";
+import { freePort, outputOf, type RunningProgram, removeFolder, startProgram } from "./process.ts";
 import { until } from "./until.ts";
 
 export interface NatsServer {
@@ -47,9 +41,7 @@ function greeting(port: number): Promise<string> {
   });
 }
 
-export function findNats(): string {
-  return findProgram(["nats-server"], "nats-server");
-}
+export const findNats = findNatsServer;
 
 /** A NATS server of its own for one test: loopback only, storage in a temporary folder, gone with this process. */
 export async function startNats(options: NatsOptions = {}): Promise<NatsServer> {

@@ -1,16 +1,9 @@
-import { chownSync, existsSync, mkdirSync, readdirSync, readFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync } from "node:fs";
 import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import {
-  findProgram,
-  freePort,
-  outputOf,
-  type RunningProgram,
-  removeFolder,
-  run,
-  startProgram,
-} from "./process.ts";
+import { asServerUser, findPostgresProgram, giveToServerUser } from "../../cluster/programs.ts";
+import { freePort, outputOf, type RunningProgram, removeFolder, run, startProgram } from "./process.ts";
 import { until } from "./until.ts";
 
 export interface Databases {
@@ -49,28 +42,7 @@ const settings = {
 };
 const debianPackage = "postgresql-15";
 
-export function findInitdb(): string {
-  return findProgram(["/usr/lib/postgresql/*/bin/initdb", "initdb"], debianPackage);
-}
-
-/** PostgreSQL refuses to run as root. */
-function asServerUser(command: string[]): string[] {
-  if (process.getuid?.() !== 0) return command;
-  return [
-    findProgram(["setpriv"], "util-linux"),
-    "--reuid=postgres",
-    "--regid=postgres",
-    "--init-groups",
-    ...command,
-  ];
-}
-
-function giveToServerUser(folder: string): void {
-  if (process.getuid?.() !== 0) return;
-  const account = readFileSync("/etc/passwd", "utf8").match(/^postgres:[^:]*:(\d+):(\d+):/m);
-  if (!account) throw new Error(`There is no user postgres. Install it: apt-get install ${debianPackage}`);
-  chownSync(folder, Number(account[1]), Number(account[2]));
-}
+export const findInitdb = (): string => findPostgresProgram("initdb", debianPackage);
 
 function childrenOf(pid: number): number[] {
   const parentOf = (entry: string) => {
@@ -119,12 +91,12 @@ export function databasesAt(url: string): Databases {
 export async function startPostgres(options: PostgresOptions = {}): Promise<PostgresServer> {
   const initdb = findInitdb();
   const folder = await mkdtemp(join(tmpdir(), "svc-pg-"));
-  giveToServerUser(folder);
+  giveToServerUser(folder, debianPackage);
   const dataDir = join(options.folder ?? folder, "data");
   const isNew = !existsSync(dataDir);
   if (isNew) {
     mkdirSync(dataDir, { mode: 0o700 });
-    giveToServerUser(dataDir);
+    giveToServerUser(dataDir, debianPackage);
   }
   // --no-sync: an empty data directory is worth nothing yet; the server itself syncs.
   const init = [

@@ -1,36 +1,8 @@
 import { closeSync, existsSync, openSync } from "node:fs";
 import { rm } from "node:fs/promises";
-import { createServer } from "node:net";
 import { join } from "node:path";
 
-/** Where a program is, by its first name found: on the PATH, or as a pattern over versions. */
-export function findProgram(names: string[], debianPackage: string): string {
-  const path = `${process.env.PATH ?? ""}:/usr/sbin:/usr/local/sbin:/usr/bin`;
-  for (const name of names) {
-    if (name.startsWith("/")) {
-      const found = [...new Bun.Glob(name.slice(1)).scanSync({ cwd: "/", absolute: true })].sort().at(-1);
-      if (found !== undefined) return found;
-    } else {
-      const found = Bun.which(name, { PATH: path });
-      if (found !== null) return found;
-    }
-  }
-  throw new Error(`${names[0]} was not found. Install it: apt-get install ${debianPackage}`);
-}
-
-/** A port of the loopback address that was free a moment ago. */
-export function freePort(): Promise<number> {
-  return new Promise((done, failed) => {
-    const probe = createServer();
-    probe.once("error", failed);
-    probe.listen(0, "127.0.0.1", () => {
-      const address = probe.address();
-      probe.close(() =>
-        typeof address === "object" && address ? done(address.port) : failed(new Error("no port")),
-      );
-    });
-  });
-}
+export { findProgram, freePort, run } from "../../cluster/programs.ts";
 
 export interface RunningProgram {
   pid: number;
@@ -83,15 +55,4 @@ export async function outputOf(folder: string): Promise<string> {
 
 export async function removeFolder(folder: string): Promise<void> {
   await rm(folder, { recursive: true, force: true, maxRetries: 3 });
-}
-
-/** Runs a program to its end; throws with its output when it fails. */
-export async function run(command: string[]): Promise<string> {
-  const child = Bun.spawn(command, { cwd: "/", stdin: "ignore", stdout: "pipe", stderr: "pipe" });
-  const [out, err] = await Promise.all([
-    new Response(child.stdout).text(),
-    new Response(child.stderr).text(),
-  ]);
-  if ((await child.exited) !== 0) throw new Error(`${command.join(" ")} failed:\n${out}${err}`);
-  return out;
 }

@@ -107,6 +107,9 @@ const defaults = (() => {
   return parsed.config;
 })();
 
+/** Of every server that is given no other, so that several can share a database. */
+const testMasterKey = "5e".repeat(32);
+
 /** Settings of a server in `home`: a free port, short holds, everything else as it ships. */
 export const testConfig = (home: Home, changes: Partial<Config> = {}): Config => ({
   ...defaults,
@@ -114,6 +117,7 @@ export const testConfig = (home: Home, changes: Partial<Config> = {}): Config =>
   poolSize: 6,
   pollHoldMs: 200,
   drainMs: 2_000,
+  masterKey: testMasterKey,
   ...home.place,
   bootstrapKeyFile: home.keyFile,
   ...changes,
@@ -209,7 +213,7 @@ const mainFile = resolve(import.meta.dir, "../../src/main.ts");
 /** The variables that a server shall see: those given, and none of ours that happen to be set here. */
 function environmentOf(values: SpawnOptions["settings"]): string[] {
   const unset = Object.keys(process.env).filter((name) => /^(SVC_|NATS_URL$|LOG_)/.test(name));
-  const given = Object.entries({ logFormat: "json", masterKey: "5e".repeat(32), ...values }).map(
+  const given = Object.entries({ logFormat: "json", masterKey: testMasterKey, ...values }).map(
     ([name, value]) => {
       const row: { env?: string } = settings[name as keyof typeof settings];
       return `${row.env}=${value}`;

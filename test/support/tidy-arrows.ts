@@ -6,6 +6,7 @@ type Room =
   | "server"
   | "engine"
   | "members"
+  | "backup"
   | "settings"
   | "kit"
   | "store"
@@ -43,11 +44,13 @@ const domainBelow: Partial<Record<Room, When>> = {
 
 /** Who may import whom. What is not written here is refused. */
 const arrows: Record<Room, Partial<Record<Room, When>> | "all"> = {
-  main: { settings: "yes", server: "yes", kit: "yes", cli: "yes" },
+  main: { settings: "yes", server: "yes", backup: "yes", kit: "yes", cli: "yes" },
   server: "all",
   // The parts of the composition root that put the engine, and this node's place in the cluster, together.
   engine: "all",
   members: "all",
+  // Works on a database while there is no server, or beside one.
+  backup: { settings: "yes", kit: "yes", store: "yes", "store port": "yes" },
   settings: { settings: "yes", kit: "yes" },
   kit: { kit: "yes" },
   "store port": { kit: "yes", store: "type" },
@@ -112,7 +115,7 @@ export function roomOf(path: string): Room | undefined {
     return rest.length > 1 ? "part" : undefined;
   }
   if (rest.length > 0) return topRooms.find((room) => room === folder);
-  return (["main", "server", "engine", "members", "settings"] as const).find(
+  return (["main", "server", "engine", "members", "backup", "settings"] as const).find(
     (room) => folder === `${room}.ts`,
   );
 }
@@ -154,6 +157,18 @@ export function arrowBreaches(sources: Source[]): string[] {
     }
   }
   return breaches;
+}
+
+/**
+ * cluster/ (how to run several nodes) starts svc as a program and is used by what installs packages: it imports built-in
+ * modules and itself, nothing of src/ and no package.
+ */
+export function clusterBreaches(sources: Source[]): string[] {
+  return sources.flatMap((source) =>
+    importsOf(source)
+      .filter(({ target, ours }) => (ours ? !target.startsWith("cluster/") : !/^(node:|bun$)/.test(target)))
+      .map(({ target, line }) => `${source.path}:${line}: cluster/ stands alone: ${target}`),
+  );
 }
 
 /** Capabilities stand low to high: types count too, as a cycle of types is a cycle of understanding. */

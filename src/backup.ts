@@ -1,0 +1,165 @@
+import { readdirSync } from "node:fs";
+import { basename, dirname, join, resolve } from "node:path";
+import { type Clock, rfc3339 } from "./kit/clock.ts";
+import { type Log, silentLog } from "./kit/log.ts";
+import { readSettings, type Settings, setting, type Values } from "./kit/setting.ts";
+import { boolean, line } from "./kit/setting-kinds.ts";
+import { settings } from "./settings.ts";
+import { othersOn, raiseEpochs } from "./store/epochs.ts";
+import { openLibsql } from "./store/libsql.ts";
+import { backUpLibsql, type Content, Refusal } from "./store/libsql-backup.ts";
+import { drivers } from "./store/libsql-drivers.ts";
+import { restoreLibsql } from "./store/libsql-restore.ts";
+import { openPostgres } from "./store/postgres.ts";
+import type { Store } from "./store/store.ts";
+
+const { db, databaseUrl, libsqlDriver } = settings;
+
+const force = (about: string) => setting({ flag: "--force", parse: boolean, fallback: false, about });
+
+const backupSettings = {
+  db,
+  databaseUrl,
+  libsqlDriver,
+  to: setting({ flag: "--to", parse: line("FILE"), fallback: undefined, about: "The backup." }),
+  force: force("Overwrite a backup of that name."),
+};
+
+const restoreSettings = {
+  db,
+  databaseUrl,
+  libsqlDriver,
+  from: setting({ flag: "--from", parse: line("FILE"), fallback: undefined, about: "The backup." }),
+  epoch: setting({ flag: "--epoch", parse: boolean, fallback: false, about: "Only raise the epochs." }),
+  force: force("Replace a database that is there; it is kept aside."),
+};
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+export interface Command {
+  argv: readonly string[];
+  environment: Environment;
+  clock: Clock;
+  say: (line: string) => void;
+}
+
+export interface Outcome {
+  did: "all" | "nothing: badly asked" | "nothing: refused";
+  /** Why nothing was done, for the operator. */
+  reasons: readonly string[];
+}
+
+/** The commands that work on a database and not through a server. */
+export const databaseCommands = { backup, restore };
+
+const ownName = "svc restore";
+
+/** The settings of a command; a shell that starts servers also holds variables that mean nothing here. */
+const read = <Rows extends Settings>(rows: Rows, { argv, environment }: Command) =>
+  readSettings(rows, { argv, environment, elsewhere: () => true });
+
+const driverOf = (name: Values<typeof restoreSettings>["libsqlDriver"]) =>
+  drivers[name === "bun" ? "bun:sqlite" : "libsql"]();
+
+const badly = (...reasons: string[]): Outcome => ({ did: "nothing: badly asked", reasons });
+
+async function unlessRefused(work: () => Promise<void>): Promise<Outcome> {
+  try {
+    await work();
+    return { did: "all", reasons: [] };
+  } catch (error) {
+    // A stack helps nobody here: what can fail is the operator's files and servers, and the message names them.
+    if (error instanceof Error) return { did: "nothing: refused", reasons: [error.message] };
+    throw error;
+  }
+}
+
+const amountOf = (bytes: number): string =>
+  bytes < 10_000_000 ? `${Math.ceil(bytes / 1_000)} kB` : `${Math.round(bytes / 1_000_000)} MB`;
+
+const contentLine = ({ bytes, schemaVersion, logs }: Content): string => {
+  const events = logs.reduce((sum, { position }) => sum + position, 0);
+  return `${amountOf(bytes)}, schema ${schemaVersion}, ${logs.length} environment${logs.length === 1 ? "" : "s"} with ${events} position${events === 1 ? "" : "s"} in all`;
+};
+
+/** Key files of the server in the folder of a database. */
+const keyFilesBeside = (file: string): string[] =>
+  readdirSync(dirname(resolve(file)))
+    .filter((name) => /^\.s?svc_\w+/.test(name))
+    .map((name) => join(dirname(file), name));
+
+/** `svc backup --db FILE --to FILE` */
+export async function backup(command: Command): Promise<Outcome> {
+  const { clock, say } = command;
+  const outcome = read(backupSettings, command);
+  if (!outcome.ok) return badly(...outcome.errors);
+  const { values, origins } = outcome;
+  const { to } = values;
+  if (to === undefined) return badly("--to FILE is needed: where the backup goes");
+  if (values.databaseUrl !== undefined && origins.db !== "flag")
+    return badly(
+      "the database is PostgreSQL: use pg_dump or a base backup (cluster/README.md), or name a --db FILE",
+    );
+  return unlessRefused(async () => {
+    const startedAt = clock.elapsed();
+    const options = { file: values.db, to, force: values.force, driver: await driverOf(values.libsqlDriver) };
+    const content = backUpLibsql(options);
+    say(`backup of ${values.db} in ${to}: ${contentLine(content)}`);
+    say(`checked and on the disk after ${Math.round(clock.elapsed() - startedAt)} ms`);
+    const beside = keyFilesBeside(values.db);
+    const names = beside.length > 0 ? beside.join(", ") : `none in ${dirname(resolve(values.db))}`;
+    say(`not in it, keep them elsewhere: key files (${names}), settings`);
+  });
+}
+
+/** `svc restore --from FILE --db FILE`, and `svc restore --epoch` for a database that was restored by other means. */
+export async function restore(command: Command): Promise<Outcome> {
+  const { clock, say } = command;
+  const outcome = read(restoreSettings, command);
+  if (!outcome.ok) return badly(...outcome.errors);
+  const { values, origins } = outcome;
+  const { from } = values;
+  const postgres = origins.db === "flag" ? undefined : values.databaseUrl;
+  if (values.epoch && from !== undefined)
+    return badly("--epoch and --from: choose one; --from raises the epochs too");
+  if (values.epoch) return unlessRefused(() => raise(values, postgres, command));
+  if (from === undefined) return badly("--from FILE is needed: the backup; or --epoch after pg_restore");
+  if (postgres !== undefined)
+    return badly("the database is PostgreSQL: use pg_restore, then svc restore --epoch (cluster/README.md)");
+  return unlessRefused(async () => {
+    const stamp = rfc3339(clock.now()).replaceAll(/[-:]|\.\d+/g, "");
+    const { content, aside } = restoreLibsql({
+      ...{ from, file: values.db, force: values.force, now: clock.now(), stamp },
+      driver: await driverOf(values.libsqlDriver),
+    });
+    say(`${basename(from)} is now ${values.db}: ${contentLine(content)}`);
+    if (aside !== undefined) say(`what was there before is kept as ${aside}`);
+    say("every log has a new epoch: who resumes from a position of before is told so");
+  });
+}
+
+async function raise(
+  values: Values<typeof restoreSettings>,
+  url: string | undefined,
+  { clock, say }: Command,
+): Promise<void> {
+  const log: Log = silentLog;
+  const driver = values.libsqlDriver === "bun" ? "bun:sqlite" : "libsql";
+  const store: Store =
+    url === undefined
+      ? await openLibsql({ file: values.db, clock, log, driver })
+      : await openPostgres({ url, clock, log, poolSize: 1, hotPoolSize: 1, applicationName: ownName });
+  try {
+    const others = url === undefined ? [] : await othersOn(store, ownName);
+    if (others.length > 0 && !values.force)
+      throw new Refusal(
+        `others are connected to this database: ${others.join(", ")}. Stop all nodes first: they remember what the restore undid (--force goes on regardless)`,
+      );
+    const count = await raiseEpochs(store, clock.now());
+    say(
+      `${count} log${count === 1 ? " has" : "s have"} a new epoch: who resumes from a position of before is told so`,
+    );
+  } finally {
+    await store.close();
+  }
+}

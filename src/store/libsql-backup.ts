@@ -1,0 +1,149 @@
+import {
+  closeSync,
+  existsSync,
+  fsyncSync,
+  mkdirSync,
+  openSync,
+  readSync,
+  realpathSync,
+  renameSync,
+  rmSync,
+  statSync,
+} from "node:fs";
+import { dirname, resolve } from "node:path";
+import type { Connection, Driver } from "./libsql-drivers.ts";
+import { keepSynced } from "./libsql-syncer.ts";
+import { type Landed, requireFamiliar } from "./migrate.ts";
+import { migrations } from "./migrations/index.ts";
+
+/** What was asked for is not done, and nothing was changed; the message is for the operator. */
+export class Refusal extends Error {}
+
+export interface Log {
+  environmentId: string;
+  position: number;
+  epoch: number;
+}
+
+/** What a database file holds, once it was found to be whole. */
+export interface Content {
+  bytes: number;
+  /** The last migration that has landed on it. */
+  schemaVersion: number;
+  logs: Log[];
+}
+
+/** A checkpoint of the server may hold the file for a moment. */
+const busyMs = 5_000;
+const magic = "SQLite format 3\0";
+const problemsShown = 5;
+
+export const sync = (path: string): void => {
+  const handle = openSync(path, "r");
+  try {
+    fsyncSync(handle);
+  } finally {
+    closeSync(handle);
+  }
+};
+
+export function requireDatabaseFile(path: string): void {
+  if (!existsSync(path)) throw new Refusal(`${path} does not exist`);
+  if (!statSync(path).isFile()) throw new Refusal(`${path} is no file`);
+  const start = Buffer.alloc(magic.length);
+  const handle = openSync(path, "r");
+  try {
+    readSync(handle, start, 0, magic.length, 0);
+  } finally {
+    closeSync(handle);
+  }
+  if (start.toString("latin1") !== magic) throw new Refusal(`${path} is no database of svc`);
+}
+
+function readContent(connection: Connection, { path, name }: { path: string; name: string }): Content {
+  const all = (text: string) => connection.prepare(text).all([]);
+  const [tables] = all(
+    "SELECT COUNT(*) AS count FROM sqlite_schema WHERE name IN ('migrations', 'heads', 'events')",
+  );
+  if (Number(tables?.count) !== 3) throw new Refusal(`${name} is no database of svc`);
+  const landed = all(
+    "SELECT version, name, hash, compatible FROM migrations ORDER BY version",
+  ) as unknown as Landed[];
+  requireFamiliar(landed, migrations, "libsql");
+
+  const problems = all(`PRAGMA integrity_check(${problemsShown})`).map((row) => String(row.integrity_check));
+  if (problems.join() !== "ok") throw new Refusal(`${name} is damaged: ${problems.join("; ")}`);
+  const logs = all(`SELECT environment_id, position, epoch,
+    (SELECT MAX(position) FROM events WHERE events.environment_id = heads.environment_id) AS top
+    FROM heads ORDER BY environment_id`);
+  const torn = logs.find(({ position, top }) => top !== null && Number(top) > Number(position));
+  if (torn)
+    throw new Refusal(`${name} is damaged: the log of ${torn.environment_id} goes on behind its head`);
+  return {
+    bytes: statSync(path).size,
+    schemaVersion: Number(landed.at(-1)?.version ?? 0),
+    logs: logs.map((row) => ({
+      environmentId: String(row.environment_id),
+      position: Number(row.position),
+      epoch: Number(row.epoch),
+    })),
+  };
+}
+
+/**
+ * Opens a file that nobody else uses and finds it to be a whole database of a version that this program knows; `name` is
+ * what the operator calls it.
+ */
+export function verified<T>(
+  path: string,
+  { name, driver }: { name: string; driver: Driver },
+  work: (connection: Connection, content: Content) => T,
+): T {
+  let connection: Connection | undefined;
+  try {
+    connection = driver(path, busyMs);
+    return work(connection, readContent(connection, { path, name }));
+  } catch (error) {
+    const code = String((error as { code?: unknown }).code);
+    if (/^SQLITE_(CORRUPT|NOTADB)/.test(code))
+      throw new Refusal(`${name} is damaged: ${(error as Error).message}`);
+    throw error;
+  } finally {
+    connection?.close();
+  }
+}
+
+/**
+ * Copies a database while its server works: a reader of its own, so the writer never waits for it. The copy is of one
+ * moment, compacted, on the disk and checked before it gets its name.
+ */
+export function backUpLibsql(options: { file: string; to: string; force: boolean; driver: Driver }): Content {
+  const { file, force, driver } = options;
+  const to = resolve(options.to);
+  requireDatabaseFile(file);
+  if (existsSync(to)) {
+    if (realpathSync(to) === realpathSync(file)) throw new Refusal(`${to} is the database itself`);
+    if (!force) throw new Refusal(`${to} exists; --force overwrites it`);
+  }
+  mkdirSync(dirname(to), { recursive: true, mode: 0o700 });
+  const making = `${to}.making-${process.pid}`;
+  try {
+    // Made here, because SQLite would make it readable for everyone.
+    closeSync(openSync(making, "wx", 0o600));
+    const reader = driver(file, busyMs);
+    const syncer = keepSynced(making);
+    try {
+      reader.prepare("VACUUM INTO ?").run([making]);
+    } finally {
+      syncer.stop();
+      reader.close();
+    }
+    const content = verified(making, { name: "the copy", driver }, (_, found) => found);
+    sync(making);
+    renameSync(making, to);
+    sync(dirname(to));
+    return content;
+  } finally {
+    rmSync(making, { force: true });
+  }
+}
