@@ -1,6 +1,7 @@
 import { mkdtemp, readFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
+import type { SystemClock } from "../../src/kit/clock.ts";
 import type { Log } from "../../src/kit/log.ts";
 import type { Operation } from "../../src/kit/operation.ts";
 import { type RunningServer, startServer } from "../../src/server.ts";
@@ -129,6 +130,7 @@ export interface TestServerOptions {
   nats?: string;
   settings?: Partial<Config>;
   log?: Log;
+  clock?: SystemClock;
   /** Operations besides the product's own. */
   operations?: readonly Operation[];
   /** Another server's, for more than one on one database; its owner removes it. */
@@ -151,6 +153,7 @@ export async function startTestServer(options: TestServerOptions): Promise<TestS
   const config = testConfig(home, { ...(options.nats && { natsUrl: options.nats }), ...options.settings });
   const running = await startServer(config, {
     ...(options.log && { log: options.log }),
+    ...(options.clock && { clock: options.clock }),
     ...(options.operations && { operations: options.operations }),
   }).catch(async (error) => {
     if (!options.home) await home.remove();
