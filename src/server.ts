@@ -113,6 +113,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
   closers.push(() => watch.close());
   const { metrics } = watch;
   let url = "";
+  let draining = false;
   const loops = new Map<string, { running: Loop; tick: LoopOptions["tick"] }>();
   const background = (options: LoopOptions) => {
     const onError = (name: string, error: unknown) => log.warn("loop.failed", { loop: name, error });
@@ -222,6 +223,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
         version,
         store,
         capabilities,
+        draining: () => draining,
         registry: () => registry,
         ...(bus.kind === "nats" && { bus }),
       }),
@@ -256,11 +258,16 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       pages: apart ? docsPages : [...docsPages, ...watch.pages],
       hostname,
       port: config.port,
+      draining: () => draining,
       bodyBytesMax: config.requestBodyBytesMax,
     });
     closers.push(() => listening.stop(config.drainMs));
-    closers.push(engine.drain);
-    closers.push(members.drain);
+    closers.push(async () => {
+      draining = true;
+      // The database may be the reason to stop.
+      await members.drain().catch((error) => log.warn("cluster.drain_untold", { error }));
+      await Promise.all([engine.drain(), clock.sleep(config.drainNoticeMs)]);
+    });
 
     const { port } = listening;
     url = listening.url;

@@ -151,6 +151,13 @@ export const settings = {
     fallback: requestBodyBytesMax,
     about: "Largest request body.",
   }),
+  drainNoticeMs: setting({
+    env: "SVC_DRAIN_NOTICE_MS",
+    parse: integer(0, hour, "milliseconds"),
+    fallback: 0,
+    about:
+      "How long a node that is told to stop serves on while `/ready` says no, for load balancers to notice.",
+  }),
   drainMs: setting({
     env: "SVC_DRAIN_MS",
     parse: integer(0, hour, "milliseconds"),

@@ -49,6 +49,8 @@ export interface EdgeOptions {
   port: number;
   bodyBytesMax: number;
   origins?: Origins;
+  /** The node is about to stop: every answer asks its client for another connection, which will be another node's. */
+  draining?: () => boolean;
   /** Bun's options for every WebSocket: `idleTimeout`, `maxPayloadLength`, `backpressureLimit`, … */
   websocket?: object;
   /** Seconds without a byte until a connection is closed; streams and held operations are exempt. At most 255. */
@@ -210,7 +212,8 @@ function register(app: Elysia, { method, path, handle }: ServedRoute): void {
 /** Every surface on one port: REST, Connect, gRPC-Web, WebSocket and pages, over HTTP/1.1 and cleartext HTTP/2. */
 export async function listenEdge(options: EdgeOptions): Promise<ListeningEdge> {
   const { edge, bodyBytesMax } = options;
-  const surface: Surface = { edge, bodyBytesMax, headers: baseHeaders(options.origins ?? "*") };
+  const headers = baseHeaders(options.origins ?? "*", options.draining);
+  const surface: Surface = { edge, bodyBytesMax, headers };
   const routes = allRoutes(surface, options);
   const app = new Elysia({
     handler: { standardHostname: false },
