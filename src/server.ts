@@ -30,6 +30,7 @@ import { version } from "./kit/version.ts";
 import { watchLoop } from "./kit/watch.ts";
 import { openMembers } from "./members.ts";
 import { bootstrapKeyFileOf, type Config, masterKeyFileOf } from "./settings.ts";
+import type { Migration } from "./store/migrate.ts";
 import { openStore } from "./store/open.ts";
 import { type Store, StoreError } from "./store/store.ts";
 
@@ -37,6 +38,8 @@ export interface ServerOptions {
   clock?: SystemClock;
   ids?: Ids;
   log?: Log;
+  /** Instead of the product's own, for tests of upgrades. */
+  migrations?: readonly Migration[];
   /** Operations besides the product's own, for tests of the edge. */
   operations?: readonly Operation[];
 }
@@ -128,7 +131,8 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     const driver = config.libsqlDriver === "bun" ? "bun:sqlite" : "libsql";
     // Half of the connections are for flushes, so that slow writes cannot keep them waiting.
     const pools = { hotPoolSize: Math.ceil(poolSize / 2), poolSize: Math.max(1, Math.floor(poolSize / 2)) };
-    const store = await openStore({ clock, log, databaseUrl, file, driver, metrics, ...pools });
+    const schema = options.migrations && { migrations: options.migrations };
+    const store = await openStore({ clock, log, databaseUrl, file, driver, metrics, ...pools, ...schema });
     closers.push(() => store.close());
     const labels = ["version", "engine"] as const;
     const build = metrics.gauge({ name: "svc_build_info", help: "What runs here.", labels });

@@ -56,7 +56,6 @@ async function openServer(): Promise<Server> {
   return { url, apiKey: process.env.SVC_API_KEY };
 }
 
-/** Emits every commit once, however often it has to ask: the hash is the idempotency key. Answers event ids by hash. */
 /** A server that is killed and started again is away for a moment: asked until it answers. */
 const patiently = <T>(about: string, ask: () => Promise<T>): Promise<T> =>
   until(
@@ -69,6 +68,7 @@ const patiently = <T>(about: string, ask: () => Promise<T>): Promise<T> =>
     { msMax: 30_000, everyMs: 200 },
   ) as Promise<T>;
 
+/** Emits every commit once, however often it has to ask: the hash is the idempotency key. Answers event ids by hash. */
 async function feed(client: Client, commits: readonly Commit[]): Promise<Map<string, string>> {
   const events = commits.map((commit) => ({ event: eventName, data: commit, idempotencyKey: commit.hash }));
   const emitted = await patiently("the server to take the commits", () => client.emitMany(events));

@@ -66,7 +66,7 @@ export async function startWorld({
       engine: "postgres",
       nats: nats.url,
       home: { ...home, place: { ...home.place, databaseUrl: through.href } },
-      settings: { nodeId: `node-${place}`, leaseMs, poolSize: 10, drainMs: 5_000 },
+      settings: { nodeId: `node-${place}`, leaseMs, poolSize: 10, drainNoticeMs: 700, drainMs: 5_000 },
     });
     nodes.push({ server, database });
   }

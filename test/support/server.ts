@@ -6,6 +6,7 @@ import type { Log } from "../../src/kit/log.ts";
 import type { Operation } from "../../src/kit/operation.ts";
 import { type RunningServer, startServer } from "../../src/server.ts";
 import { type Config, parseSettings, settings } from "../../src/settings.ts";
+import type { Migration } from "../../src/store/migrate.ts";
 import { sharedPostgres } from "./postgres.ts";
 import { outputOf, type RunningProgram, removeFolder, startProgram } from "./process.ts";
 import { until } from "./until.ts";
@@ -131,6 +132,7 @@ export interface TestServerOptions {
   settings?: Partial<Config>;
   log?: Log;
   clock?: SystemClock;
+  migrations?: readonly Migration[];
   /** Operations besides the product's own. */
   operations?: readonly Operation[];
   /** Another server's, for more than one on one database; its owner removes it. */
@@ -154,6 +156,7 @@ export async function startTestServer(options: TestServerOptions): Promise<TestS
   const running = await startServer(config, {
     ...(options.log && { log: options.log }),
     ...(options.clock && { clock: options.clock }),
+    ...(options.migrations && { migrations: options.migrations }),
     ...(options.operations && { operations: options.operations }),
   }).catch(async (error) => {
     if (!options.home) await home.remove();

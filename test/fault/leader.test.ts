@@ -1,0 +1,100 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { until } from "../support/until.ts";
+import { startWorld, type World, type WorldNode } from "./world.ts";
+
+interface Lead {
+  duty: string;
+  node_id: string;
+  epoch: number;
+}
+
+const takeoverMs = 5_000;
+const awayMs = 12_000;
+
+describe("leadership of three nodes", () => {
+  let world: World;
+  beforeAll(async () => {
+    world = await startWorld();
+  }, 60_000);
+  afterAll(() => world.stop(), 30_000);
+
+  const idOf = (node: WorldNode) => `node-${world.nodes.indexOf(node) + 1}`;
+  const leadSeenBy = async (node: WorldNode): Promise<Lead | undefined> => {
+    const { body } = await node.server.api("/api/v1/cluster/health");
+    return body.leaders.find((lead: Lead) => lead.duty === "retention");
+  };
+  const led = (): Promise<{ lead: Lead; node: WorldNode }> =>
+    until(
+      async () => {
+        const lead = await leadSeenBy(world.nodes[0]!);
+        const node = world.nodes.find((one) => idOf(one) === lead?.node_id);
+        return lead && node && { lead, node };
+      },
+      { about: "a leader", deadlineMs: 10_000, everyMs: 50 },
+    );
+  const successorOf = (lead: Lead, seenFrom: WorldNode) =>
+    until(
+      async () => {
+        const next = await leadSeenBy(seenFrom);
+        return next && next.epoch > lead.epoch ? next : undefined;
+      },
+      { about: "another leader", deadlineMs: 2 * takeoverMs, everyMs: 20 },
+    );
+  const signal = (name: NodeJS.Signals) => async (node: WorldNode) => {
+    process.kill(node.server.pid(), name);
+  };
+  const other = (node: WorldNode) => world.nodes.find((one) => one !== node)!;
+
+  test.each([
+    ["killed", (node: WorldNode) => node.server.kill9(), (node: WorldNode) => node.server.restart()],
+    ["frozen", signal("SIGSTOP"), signal("SIGCONT")],
+  ] as const)(
+    "a leader that is %s is followed within five seconds, and does not lead when it is back",
+    async (_, harm, undo) => {
+      const { lead, node } = await led();
+      const harmedAt = performance.now();
+      await harm(node);
+      const next = await successorOf(lead, other(node));
+      expect(performance.now() - harmedAt).toBeLessThan(takeoverMs);
+      expect(next.node_id).not.toBe(lead.node_id);
+      await undo(node);
+      await until(async () => (await leadSeenBy(node).catch(() => undefined)) !== undefined, {
+        about: "the node to be back",
+        deadlineMs: 20_000,
+        everyMs: 50,
+      });
+      expect(await leadSeenBy(node)).toMatchObject({ node_id: next.node_id, epoch: next.epoch });
+    },
+    40_000,
+  );
+
+  test("a leader that is told to stop is followed at once", async () => {
+    const { lead, node } = await led();
+    await node.server.terminate();
+    const endedAt = performance.now();
+    const next = await successorOf(lead, other(node));
+    expect(performance.now() - endedAt).toBeLessThan(2_000);
+    expect(next.node_id).not.toBe(lead.node_id);
+    await node.server.restart();
+  }, 40_000);
+
+  test("while NATS is away the leader stays, accepting and running go on, and nobody is confused afterwards", async () => {
+    const { lead } = await led();
+    await Promise.all(world.nats.servers.map((server) => server.shutDown()));
+    const { acked } = await world.load(() => Bun.sleep(awayMs));
+    expect(acked).toBeGreaterThan(100);
+    expect(await world.check()).toEqual([]);
+    expect(await leadSeenBy(world.nodes[0]!)).toMatchObject({ epoch: lead.epoch, node_id: lead.node_id });
+    await Promise.all(world.nats.servers.map((server) => server.restart()));
+    const health = () => world.nodes[0]!.server.api("/api/v1/cluster/health");
+    const healthy = await until(
+      async () => {
+        const { body } = await health();
+        return body.status === "healthy" ? body : undefined;
+      },
+      { about: "a healthy cluster", deadlineMs: 20_000, everyMs: 100 },
+    );
+    expect(healthy.nodes.length).toBe(3);
+    expect(healthy.leaders.length).toBe(1);
+  }, 60_000);
+});
