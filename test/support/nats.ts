@@ -24,6 +24,8 @@ export interface NatsOptions {
   /** True when left out. */
   jetstream?: boolean;
   port?: number;
+  /** 127.0.0.1 when left out. */
+  address?: string;
   /** Further arguments of nats-server. */
   arguments?: readonly string[];
 }
@@ -55,7 +57,15 @@ export async function startNats(options: NatsOptions = {}): Promise<NatsServer> 
     mkdirSync(storage, { recursive: true });
     const jetstream = options.jetstream === false ? [] : ["--jetstream", "--store_dir", storage];
     server = startProgram(
-      [program, "--addr", "127.0.0.1", "--port", String(port), ...jetstream, ...(options.arguments ?? [])],
+      [
+        program,
+        "--addr",
+        options.address ?? "127.0.0.1",
+        "--port",
+        String(port),
+        ...jetstream,
+        ...(options.arguments ?? []),
+      ],
       folder,
     );
     const answers = async () => {

@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, readdirSync, readFileSync } from "node:fs";
+import { appendFileSync, existsSync, mkdirSync, readdirSync, readFileSync } from "node:fs";
 import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -32,6 +32,8 @@ export interface PostgresServer extends Databases {
 
 export interface PostgresOptions {
   settings?: Record<string, string>;
+  /** Further networks that may connect: `10.0.0.2/32`. */
+  networks?: readonly string[];
   /** Where the data lies, instead of a temporary folder; it may hold the data of another server that has ended. */
   folder?: string;
 }
@@ -115,6 +117,8 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
     "--no-sync",
   ];
   if (isNew) await run(asServerUser(init));
+  for (const network of options.networks ?? [])
+    appendFileSync(join(dataDir, "pg_hba.conf"), `host all all ${network} trust\n`);
 
   let port = await freePort();
   let server: RunningProgram;

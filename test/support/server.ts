@@ -192,6 +192,8 @@ export interface SpawnOptions {
   /** By setting name. */
   settings?: Partial<Record<keyof typeof settings, string | number | boolean>>;
   home?: Home;
+  /** In front of its own command line. */
+  command?: readonly string[];
   /** Do not wait for it to listen. */
   waits?: boolean;
 }
@@ -254,7 +256,14 @@ export async function spawnServer(options: SpawnOptions): Promise<SpawnedServer>
       ...options.settings,
       port,
     };
-    const command = [...environmentOf(values), process.execPath, "run", mainFile, "serve"];
+    const command = [
+      ...(options.command ?? []),
+      ...environmentOf(values),
+      process.execPath,
+      "run",
+      mainFile,
+      "serve",
+    ];
     program = startProgram(command, folder);
     if (options.waits === false) return;
     const state = await until(listening, { about: "the server to listen", deadlineMs: 20_000, everyMs: 20 });
