@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
+import { copyFileSync, existsSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
@@ -116,6 +116,9 @@ describe("a database file", () => {
     expect(head?.position).toBeLessThanOrEqual(acked.length);
     expect(head?.epoch).toBeGreaterThan(0);
 
+    // The key that its secrets are sealed with is kept apart from backups.
+    expect(put.out).toContain(".svc_master_key");
+    copyFileSync(join(server.home.folder, ".svc_master_key"), join(folder, "restored", ".svc_master_key"));
     const home = { ...server.home, folder: join(folder, "restored") };
     const next = await startTestServer({
       engine: "libsql",
