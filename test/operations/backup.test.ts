@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { copyFileSync, existsSync, readdirSync, readFileSync, statSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
@@ -24,6 +24,7 @@ import { until } from "../support/until.ts";
 
 const mainFile = resolve(import.meta.dir, "../../src/main.ts");
 const clock = systemClock();
+const masterKey = "a5".repeat(32);
 let folder: string;
 
 beforeAll(async () => {
@@ -84,7 +85,7 @@ describe("a database file", () => {
   const backup = () => join(folder, "backup.db");
 
   beforeAll(async () => {
-    server = await spawnServer({ engine: "libsql" });
+    server = await spawnServer({ engine: "libsql", settings: { masterKey } });
     file = server.home.place.db;
     await server.rpc("SvcService", "RegisterFunction", { id: "keeper", triggers: [{ event: "kept" }] });
   });
@@ -118,10 +119,10 @@ describe("a database file", () => {
 
     // The key that its secrets are sealed with is kept apart from backups.
     expect(put.out).toContain(".svc_master_key");
-    copyFileSync(join(server.home.folder, ".svc_master_key"), join(folder, "restored", ".svc_master_key"));
     const home = { ...server.home, folder: join(folder, "restored") };
     const next = await startTestServer({
       engine: "libsql",
+      settings: { masterKey },
       home: { ...home, place: { db: restored, databaseUrl: undefined } },
     });
     const [one] = await emit(next, 1);
