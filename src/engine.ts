@@ -16,6 +16,7 @@ import type { Ids } from "./kit/ids.ts";
 import type { Log } from "./kit/log.ts";
 import type { LoopOptions } from "./kit/loop.ts";
 import type { Operation } from "./kit/operation.ts";
+import type { Watch } from "./kit/watch.ts";
 import type { Config } from "./settings.ts";
 import type { Store } from "./store/store.ts";
 
@@ -42,6 +43,7 @@ export interface EngineDeps {
   clock: Clock;
   ids: Ids;
   log: Log;
+  watch: Watch;
   /** Tells the other nodes about lanes that have got work. */
   tellOthers: (lanes: readonly Lane[]) => void;
   /** False while this node is not sure of the time: it claims nothing then. */
@@ -52,7 +54,7 @@ export interface EngineDeps {
 
 /** What turns events into finished runs, put together: functions, runs, workers, events, low to high. */
 export function openEngine(deps: EngineDeps): Engine {
-  const { config, store, clock, ids, log } = deps;
+  const { config, store, clock, ids, log, watch } = deps;
   const onQueued = (lanes: readonly Lane[]) => {
     dispatcher.queued(lanes);
     deps.tellOthers(lanes);
@@ -60,15 +62,31 @@ export function openEngine(deps: EngineDeps): Engine {
   const runs = openRuns({
     store,
     clock,
+    log,
+    watch,
     definitionOf: (environmentId, functionId, version) =>
       functions.definitionAt(environmentId, functionId, version),
     onQueued,
     onSilent: (worker) => dispatcher.distrust(worker),
     onWakePlanned: deps.wakeBy,
   });
-  const functions = openFunctions({ store, clock, cancelQueued: runs.cancelQueued });
+  const functions = openFunctions({
+    store,
+    clock,
+    cancelQueued: runs.cancelQueued,
+    cancelled: runs.cancelled,
+  });
   const { leaseMs } = config;
-  const dispatcher = openDispatcher({ runs, clock, ids, log, leaseMs, onQueued, mayClaim: deps.knowsTime });
+  const dispatcher = openDispatcher({
+    runs,
+    clock,
+    ids,
+    log,
+    leaseMs,
+    onQueued,
+    mayClaim: deps.knowsTime,
+    tracer: watch.tracer,
+  });
   const workers = openWorkers({
     store,
     clock,
@@ -77,9 +95,10 @@ export function openEngine(deps: EngineDeps): Engine {
     leaseMs,
     holdMs: config.pollHoldMs,
     admission: config.capacityAdmission,
+    metrics: watch.metrics,
   });
   const definitions = openDefinitions(store);
-  const events = openEvents({ store, clock, ids, definitions, dispatcher, onQueued });
+  const events = openEvents({ store, clock, ids, definitions, dispatcher, onQueued, watch });
   const eventLog = openEventLog(store);
 
   return {

@@ -12,10 +12,12 @@ import { tenancy as openTenancy, type Tenancy } from "./domain/tenancy/service.t
 import { users as openUsers } from "./domain/users/service.ts";
 import { authenticator } from "./edge/authenticate.ts";
 import { docsPages } from "./edge/docs-page.ts";
+import { followRequests } from "./edge/follow.ts";
 import { listenEdge } from "./edge/http.ts";
 import type { Edge } from "./edge/perform.ts";
 import { probes } from "./edge/probes.ts";
 import { services } from "./edge/services.ts";
+import { listenApart, openWatch } from "./edge/watch.ts";
 import { openEngine } from "./engine.ts";
 import { type SystemClock, systemClock } from "./kit/clock.ts";
 import { Fault } from "./kit/fault.ts";
@@ -25,6 +27,7 @@ import { type Log, silentLog } from "./kit/log.ts";
 import { type Loop, type LoopOptions, loop } from "./kit/loop.ts";
 import type { Caller, Operation } from "./kit/operation.ts";
 import { version } from "./kit/version.ts";
+import { watchLoop } from "./kit/watch.ts";
 import { openMembers } from "./members.ts";
 import { bootstrapKeyFileOf, type Config, masterKeyFileOf } from "./settings.ts";
 import { openStore } from "./store/open.ts";
@@ -42,6 +45,8 @@ export interface RunningServer {
   url: string;
   port: number;
   config: Config;
+  /** Where metrics are read; undefined when they are off. */
+  metricsUrl: string | undefined;
   nodeId: string;
   bootstrapped: Bootstrapped;
   /** Where the admin key of the first boot is, or was, written. */
@@ -71,14 +76,14 @@ const developer: Caller = {
   roles: [roleIdOf("admin")],
 };
 
-function explained(error: unknown, config: Config): unknown {
+function explained(error: unknown, config: Pick<Config, "host" | "port">, setting = "--port"): unknown {
   if (error instanceof StartFailure) return error;
   if (error instanceof Fault) return new StartFailure(error.message, error);
   const code = (error as { code?: unknown }).code;
   const place = `${config.host}:${config.port}`;
   if (code === "EADDRINUSE") {
     return new StartFailure(
-      `${place} is in use: stop the program that has it, or choose another --port`,
+      `${place} is in use: stop the program that has it, or choose another ${setting}`,
       error,
     );
   }
@@ -104,11 +109,17 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     for (const closer of closers.splice(0).reverse()) await closer().catch((error) => failures.push(error));
     if (failures.length > 0) throw new AggregateError(failures, "not everything could be closed");
   };
+  const watch = await openWatch({ clock, log, version, nodeId, config });
+  closers.push(() => watch.close());
+  const { metrics } = watch;
   let url = "";
+  let draining = false;
   const loops = new Map<string, { running: Loop; tick: LoopOptions["tick"] }>();
   const background = (options: LoopOptions) => {
     const onError = (name: string, error: unknown) => log.warn("loop.failed", { loop: name, error });
-    loops.set(options.name, { running: loop({ clock, onError }, options), tick: options.tick });
+    const running = loop({ clock, onError }, options);
+    watchLoop(metrics, running);
+    loops.set(options.name, { running, tick: options.tick });
   };
 
   try {
@@ -117,9 +128,12 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     const driver = config.libsqlDriver === "bun" ? "bun:sqlite" : "libsql";
     // Half of the connections are for flushes, so that slow writes cannot keep them waiting.
     const pools = { hotPoolSize: Math.ceil(poolSize / 2), poolSize: Math.max(1, Math.floor(poolSize / 2)) };
-    const store = await openStore({ clock, log, databaseUrl, file, driver, ...pools });
+    const store = await openStore({ clock, log, databaseUrl, file, driver, metrics, ...pools });
     closers.push(() => store.close());
-    const time = timeBase(store, clock);
+    const labels = ["version", "engine"] as const;
+    const build = metrics.gauge({ name: "svc_build_info", help: "What runs here.", labels });
+    build(version, store.engine).set(1);
+    const time = timeBase(store, clock, metrics);
     await time.sample();
     background({ name: "cluster.time", everyMs: 5_000, tick: async () => void (await time.sample()) });
 
@@ -148,9 +162,10 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
             clock,
             nodeId,
             facts,
+            metrics,
             onError: (subject, error) => log.warn("bus.handler_failed", { subject, error }),
           })
-        : openNatsBus({ clock, log, nodeId, url: config.natsUrl, facts });
+        : openNatsBus({ clock, log, nodeId, url: config.natsUrl, facts, metrics });
     closers.push(() => bus.close());
 
     const knowsTime = () => time.uncertaintyMs() <= clockUncertaintyMsMax;
@@ -160,6 +175,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       clock,
       ids,
       log,
+      watch,
       tellOthers: (lanes) => {
         if (bus.kind === "nats") bus.hint("dispatch", JSON.stringify({ from: nodeId, lanes }));
       },
@@ -197,7 +213,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     const capabilities = {
       authRequired: !config.dev,
       transports: ["rest", "connect", "grpc-web"],
-      features: [],
+      features: metrics.on ? ["prometheus-metrics"] : [],
     };
     const registry: Operation[] = [
       ...engine.operations,
@@ -207,6 +223,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
         version,
         store,
         capabilities,
+        draining: () => draining,
         registry: () => registry,
         ...(bus.kind === "nats" && { bus }),
       }),
@@ -224,27 +241,43 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     closers.push(engine.settled);
     const everyone = config.dev ? developer : undefined;
     const authenticate = authenticator({ clock, keys, environments: tenancy, everyone });
-    const edge: Edge = { clock, ids, log, authenticate, gate, observe: () => {} };
+    const requests = followRequests({ clock, log, ...watch, everyRequest: config.logLevel === "debug" });
+    const edge: Edge = { clock, ids, log, authenticate, gate, ...requests };
+    const { host: hostname, metricsPort } = config;
+    const apart =
+      watch.pages.length === 0 || metricsPort === undefined
+        ? undefined
+        : await listenApart({ edge, pages: watch.pages, hostname, port: metricsPort }).catch((error) => {
+            throw explained(error, { host: hostname, port: metricsPort }, "SVC_METRICS_PORT");
+          });
+    if (apart) closers.push(() => apart.stop(0));
     const listening = await listenEdge({
       edge,
       registry,
       services,
-      pages: docsPages,
-      hostname: config.host,
+      pages: apart ? docsPages : [...docsPages, ...watch.pages],
+      hostname,
       port: config.port,
+      draining: () => draining,
       bodyBytesMax: config.requestBodyBytesMax,
     });
     closers.push(() => listening.stop(config.drainMs));
-    closers.push(engine.drain);
-    closers.push(members.drain);
+    closers.push(async () => {
+      draining = true;
+      // The database may be the reason to stop.
+      await members.drain().catch((error) => log.warn("cluster.drain_untold", { error }));
+      await Promise.all([engine.drain(), clock.sleep(config.drainNoticeMs)]);
+    });
 
     const { port } = listening;
     url = listening.url;
+    const metricsUrl = watch.pages.length > 0 ? `${(apart ?? listening).url}/metrics` : undefined;
     log.info("server.listening", { url, port, engine: store.engine, dev: config.dev });
     return {
       url,
       port,
       config,
+      metricsUrl,
       nodeId,
       bootstrapped,
       bootstrapKeyFile,

@@ -2,7 +2,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { requestBodyBytesMax } from "./kit/limits.ts";
 import { readSettings, setting, settingsHelp, settingsTable, type Values } from "./kit/setting.ts";
-import { boolean, choice, integer, line, matching, url } from "./kit/setting-kinds.ts";
+import { boolean, choice, fraction, integer, line, matching, oneUrl, url } from "./kit/setting-kinds.ts";
 
 const hour = 60 * 60 * 1000;
 
@@ -151,11 +151,49 @@ export const settings = {
     fallback: requestBodyBytesMax,
     about: "Largest request body.",
   }),
+  drainNoticeMs: setting({
+    env: "SVC_DRAIN_NOTICE_MS",
+    parse: integer(0, hour, "milliseconds"),
+    fallback: 0,
+    about:
+      "How long a node that is told to stop serves on while `/ready` says no, for load balancers to notice.",
+  }),
   drainMs: setting({
     env: "SVC_DRAIN_MS",
     parse: integer(0, hour, "milliseconds"),
     fallback: 10_000,
     about: "How long open requests may take to finish at a shutdown.",
+  }),
+  metricsEnabled: setting({
+    env: "SVC_METRICS_ENABLED",
+    parse: boolean,
+    fallback: false,
+    about: "Serve GET /metrics for Prometheus, without authentication.",
+  }),
+  metricsPort: setting({
+    env: "SVC_METRICS_PORT",
+    parse: integer(0, 65_535),
+    fallback: undefined,
+    otherwise: "the port of everything else",
+    about: "A port for /metrics alone, on the same address; 0 takes a free one.",
+  }),
+  otelEndpoint: setting({
+    env: "SVC_OTEL_ENDPOINT",
+    parse: oneUrl("http", "https"),
+    fallback: undefined,
+    about: "OpenTelemetry collector that traces are sent to (OTLP over HTTP), such as http://127.0.0.1:4318.",
+  }),
+  otelSampleRate: setting({
+    env: "SVC_OTEL_SAMPLE_RATE",
+    parse: fraction,
+    fallback: 1,
+    about: "Share of the traces that are kept; a caller's traceparent decides for its own.",
+  }),
+  otelServiceName: setting({
+    env: "SVC_OTEL_SERVICE_NAME",
+    parse: line("NAME"),
+    fallback: "svc",
+    about: "Name of this service in traces.",
   }),
   logLevel: setting({
     env: "LOG_LEVEL",

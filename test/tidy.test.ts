@@ -123,6 +123,8 @@ const laws: Law[] = [
       ["src/store/postgres.ts", `import Database from "libsql";`, 1],
       ["src/bus/local.ts", `\nimport type { NatsConnection } from "@nats-io/transport-node";`, 2],
       ["src/cluster/nodes.ts", `import { Kvm } from "@nats-io/kv";`, 1],
+      ["src/kit/metrics.ts", `import { Counter } from "prom-client";`, 1],
+      ["src/edge/follow.ts", `import { trace } from "@opentelemetry/api";`, 1],
     ],
     good: [
       ["src/store/postgres.ts", `import postgres from "postgres";`],

@@ -1,6 +1,8 @@
 import type { Clock } from "../kit/clock.ts";
+import { type Metrics, noMetrics } from "../kit/metrics.ts";
 import { matchesPattern } from "../kit/pattern.ts";
 import { type Bus, BusError, type Unlisten } from "./bus.ts";
+import { watchBus } from "./watch.ts";
 
 interface Hub {
   hints: Set<{ pattern: string; handler: (payload: Uint8Array, subject: string) => void }>;
@@ -15,6 +17,7 @@ export interface LocalBusOptions {
   nodeId: string;
   facts?: () => Record<string, unknown>;
   onError: (subject: string, error: unknown) => void;
+  metrics?: Metrics;
 }
 
 const encoder = new TextEncoder();
@@ -27,9 +30,11 @@ export function localHub(): (options: LocalBusOptions) => Bus {
   return (options) => join(hub, options);
 }
 
-function join(hub: Hub, { clock, nodeId, facts = () => ({}), onError }: LocalBusOptions): Bus {
+function join(hub: Hub, options: LocalBusOptions): Bus {
+  const { clock, nodeId, facts = () => ({}), onError, metrics = noMetrics } = options;
   const mine: Unlisten[] = [];
   let open = true;
+  const count = watchBus(metrics, () => open);
   hub.nodes.set(nodeId, facts());
 
   const listen = <T>(set: Set<T>, entry: T): Unlisten => {
@@ -54,6 +59,7 @@ function join(hub: Hub, { clock, nodeId, facts = () => ({}), onError }: LocalBus
     kind: "in-process",
     hint(subject, payload) {
       if (!open) return;
+      count.sent.add();
       const bytes = bytesOf(payload);
       for (const entry of [...hub.hints]) {
         if (!matchesPattern(entry.pattern, subject)) continue;
@@ -68,7 +74,14 @@ function join(hub: Hub, { clock, nodeId, facts = () => ({}), onError }: LocalBus
         });
       }
     },
-    onHint: (pattern, handler) => listen(hub.hints, { pattern, handler }),
+    onHint: (pattern, handler) =>
+      listen(hub.hints, {
+        pattern,
+        handler(payload, subject) {
+          count.heard.add();
+          handler(payload, subject);
+        },
+      }),
     async request(subject, payload, timeoutMs) {
       if (!open) throw new BusError("disconnected", "the bus is closed");
       const [first] = answering(subject);

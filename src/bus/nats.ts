@@ -13,8 +13,11 @@ import type { Clock } from "../kit/clock.ts";
 import { nameKeptMs } from "../kit/limits.ts";
 import type { Log } from "../kit/log.ts";
 import { loop } from "../kit/loop.ts";
+import { type Metrics, noMetrics } from "../kit/metrics.ts";
+import { watchLoop } from "../kit/watch.ts";
 import { type Bus, BusError, type Presence, type Unlisten } from "./bus.ts";
 import { natsNames } from "./nats-names.ts";
+import { watchBus } from "./watch.ts";
 
 export interface NatsBusOptions {
   clock: Clock;
@@ -26,6 +29,7 @@ export interface NatsBusOptions {
   prefix?: string;
   /** Told to the other nodes with every sign of life. */
   facts?: () => Record<string, unknown>;
+  metrics?: Metrics;
 }
 
 const signEveryMs = 1_000;
@@ -33,6 +37,14 @@ const forgottenMs = 5_000;
 const reconnectWaitMs = 250;
 /** Marks a reply as an error of the one who answers. */
 const errorHeader = "X-Svc-Bus-Error";
+
+/** A node's sign of life. */
+interface Sign {
+  nodeId: string;
+  /** When it was sent; older nodes do not say. */
+  at?: number;
+  facts: Record<string, unknown>;
+}
 
 interface Listener {
   pattern: string;
@@ -49,7 +61,7 @@ const bytesOf = (payload: Uint8Array | string) =>
  * counted), listeners come back with the connection.
  */
 export function openNatsBus(options: NatsBusOptions): Bus & { dropped(): number } {
-  const { clock, log, nodeId, prefix = "svc." } = options;
+  const { clock, log, nodeId, prefix = "svc.", metrics = noMetrics } = options;
   const listeners = new Set<Listener>();
   const watchers = new Set<(connected: boolean) => void>();
   const heard = new Map<string, Presence>();
@@ -57,6 +69,8 @@ export function openNatsBus(options: NatsBusOptions): Bus & { dropped(): number 
   let connected = false;
   let closing = false;
   let dropped = 0;
+
+  const count = watchBus(metrics, () => connected);
 
   const setConnected = (now: boolean) => {
     if (connected === now) return;
@@ -101,15 +115,18 @@ export function openNatsBus(options: NatsBusOptions): Bus & { dropped(): number 
     signs.wake();
   }
 
-  const hint = (subject: string, payload: Uint8Array | string) => {
+  const publish = (subject: string, payload: Uint8Array | string, sent: { add(): void } | undefined) => {
     if (!connection || !connected) {
       dropped++;
+      count.dropped.add();
       return;
     }
     try {
       connection.publish(prefix + subject, bytesOf(payload));
+      sent?.add();
     } catch (error) {
       dropped++;
+      count.dropped.add();
       log.debug("bus.hint_dropped", { subject, error: String(error) });
     }
   };
@@ -129,18 +146,23 @@ export function openNatsBus(options: NatsBusOptions): Bus & { dropped(): number 
       name: "bus.presence",
       everyMs: signEveryMs,
       async tick() {
-        if (connected) hint("presence", JSON.stringify({ nodeId, facts: options.facts?.() ?? {} }));
+        const sign: Sign = { nodeId, at: clock.now(), facts: options.facts?.() ?? {} };
+        if (connected) publish("presence", JSON.stringify(sign), undefined);
         const before = clock.now() - forgottenMs;
         for (const [id, presence] of heard) if (presence.heardAt < before) heard.delete(id);
       },
     },
   );
 
+  watchLoop(metrics, signs);
   listen({
     pattern: "presence",
     deliver(message) {
-      const { nodeId: id, facts } = message.json<{ nodeId: string; facts: Record<string, unknown> }>();
-      heard.set(id, { nodeId: id, facts, heardAt: clock.now() });
+      const { nodeId: id, at, facts } = message.json<Sign>();
+      const heardAt = clock.now();
+      heard.set(id, { nodeId: id, facts, heardAt });
+      // The clocks are one time base, as far as it goes: a sign from the future has just been sent.
+      if (at !== undefined && id !== nodeId) count.lag.observe(Math.max(0, heardAt - at) / 1000);
     },
   });
   signs.start();
@@ -163,11 +185,12 @@ export function openNatsBus(options: NatsBusOptions): Bus & { dropped(): number 
 
   return {
     kind: "nats",
-    hint,
+    hint: (subject, payload) => publish(subject, payload, count.sent),
     onHint: (pattern, handler) =>
       listen({
         pattern,
         deliver(message) {
+          count.heard.add();
           try {
             handler(message.data, message.subject.slice(prefix.length));
           } catch (error) {

@@ -1,4 +1,5 @@
 import type { SystemClock } from "../kit/clock.ts";
+import { type Metrics, noMetrics } from "../kit/metrics.ts";
 import type { Store } from "../store/store.ts";
 
 export interface TimeBase {
@@ -12,8 +13,29 @@ export interface TimeBase {
 const driftMsPerMs = 0.0002;
 
 /** One time for all nodes, the database's (design: one time base). A file has this machine's time already. */
-export function timeBase(store: Pick<Store, "engine" | "now">, clock: SystemClock): TimeBase {
+export function timeBase(
+  store: Pick<Store, "engine" | "now">,
+  clock: SystemClock,
+  metrics: Metrics = noMetrics,
+): TimeBase {
   let sampled: { at: number; halfTripMs: number } | undefined;
+  const uncertaintyMs = () => {
+    if (store.engine === "libsql") return 0;
+    if (!sampled) return Number.POSITIVE_INFINITY;
+    return sampled.halfTripMs + (clock.elapsed() - sampled.at) * driftMsPerMs;
+  };
+  const offset = metrics.gauge({
+    name: "svc_clock_offset_seconds",
+    help: "What is added to this machine's time to get the database's.",
+  })();
+  const uncertainty = metrics.gauge({
+    name: "svc_clock_uncertainty_seconds",
+    help: "By how much the clock may be wrong now.",
+  })();
+  metrics.beforeReading(() => {
+    offset.set(clock.offset() / 1000);
+    uncertainty.set(uncertaintyMs() / 1000);
+  });
   return {
     async sample() {
       if (store.engine === "libsql") return 0;
@@ -24,10 +46,6 @@ export function timeBase(store: Pick<Store, "engine" | "now">, clock: SystemCloc
       sampled = { at: clock.elapsed(), halfTripMs: halfTrip };
       return halfTrip;
     },
-    uncertaintyMs() {
-      if (store.engine === "libsql") return 0;
-      if (!sampled) return Number.POSITIVE_INFINITY;
-      return sampled.halfTripMs + (clock.elapsed() - sampled.at) * driftMsPerMs;
-    },
+    uncertaintyMs,
   };
 }

@@ -51,7 +51,13 @@ const forAnyone: Record<string, string> = { ...always, "access-control-allow-ori
 /** The headers that every answer to this request carries; shared objects, so copy before adding. */
 export type BaseHeaders = (request: Request) => Readonly<Record<string, string>>;
 
-export function baseHeaders(origins: Origins): BaseHeaders {
+export function baseHeaders(origins: Origins, draining: () => boolean = () => false): BaseHeaders {
+  const headers = headersFor(origins);
+  // Over HTTP/2 Bun leaves it out, and says GOAWAY when listening ends.
+  return (request) => (draining() ? { ...headers(request), connection: "close" } : headers(request));
+}
+
+function headersFor(origins: Origins): BaseHeaders {
   if (origins === "*") return () => forAnyone;
   const stranger = { ...always, vary: "Origin" };
   const known = new Map(
@@ -77,9 +83,9 @@ export function preflight(base: Readonly<Record<string, string>>): Response {
   });
 }
 
-const tellable = /^[\x21-\x7e]{1,128}$/;
+const tellable = /^[A-Za-z0-9._-]{1,128}$/;
 
-/** The caller's own `X-Request-Id` when it is fit to be logged, else a new one. */
+/** The caller's own `X-Request-Id` when it is fit for a log line of any form, else a new one. */
 export function requestIdOf(request: Request, ids: Ids): string {
   const told = request.headers.get("x-request-id");
   return told !== null && tellable.test(told) ? told : ids.next("req");

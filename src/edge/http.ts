@@ -49,6 +49,8 @@ export interface EdgeOptions {
   port: number;
   bodyBytesMax: number;
   origins?: Origins;
+  /** The node is about to stop: every answer asks its client for another connection, which will be another node's. */
+  draining?: () => boolean;
   /** Bun's options for every WebSocket: `idleTimeout`, `maxPayloadLength`, `backpressureLimit`, … */
   websocket?: object;
   /** Seconds without a byte until a connection is closed; streams and held operations are exempt. At most 255. */
@@ -124,11 +126,43 @@ function upgradeRoute(surface: Surface, { path, handle }: Upgrade): ServedRoute 
       try {
         return await handle(request, server, params);
       } catch (error) {
-        if (!(error instanceof Fault)) surface.edge.log.error("upgrade.defect", { path, error });
+        const requestId = requestIdOf(request, surface.edge.ids);
+        if (!(error instanceof Fault)) surface.edge.log.error("upgrade.defect", { path, requestId, error });
         const fault = error instanceof Fault ? error : new Fault("internal", "internal error");
-        return restFault(fault, { ...surface.headers(request) });
+        return restFault(fault, { ...surface.headers(request), "x-request-id": requestId });
       }
     },
+  };
+}
+
+function pageRoute({ edge }: Surface, { path, handle }: Page): ServedRoute {
+  return {
+    method: "GET",
+    path,
+    async handle(request, params) {
+      const response = await handle(request, params);
+      response.headers.set("x-request-id", requestIdOf(request, edge.ids));
+      return response;
+    },
+  };
+}
+
+/** The route's handler, with whoever follows its requests told of each arrival and answer. */
+function followed({ edge }: Surface, route: ServedRoute): ServedRoute["handle"] {
+  const follow = edge.follow?.(route);
+  if (!follow) return route.handle;
+  return async (request, params, server) => {
+    const answered = follow(request);
+    let response: unknown;
+    try {
+      response = await route.handle(request, params, server);
+    } catch (error) {
+      answered("failed");
+      throw error;
+    }
+    // No response of ours: the connection is a WebSocket now.
+    answered(response instanceof Response ? response : "upgraded");
+    return response;
   };
 }
 
@@ -141,9 +175,7 @@ function allRoutes(surface: Surface, options: EdgeOptions): ServedRoute[] {
       handle: restHandler(surface, prepared, binding),
     }));
   });
-  const pages = (options.pages ?? []).map(
-    ({ path, handle }): ServedRoute => ({ method: "GET", path, handle }),
-  );
+  const pages = (options.pages ?? []).map((page) => pageRoute(surface, page));
   const upgrades = (options.upgrades ?? []).map((upgrade) => upgradeRoute(surface, upgrade));
   const routes: ServedRoute[] = [
     ...rest,
@@ -180,18 +212,23 @@ function register(app: Elysia, { method, path, handle }: ServedRoute): void {
 /** Every surface on one port: REST, Connect, gRPC-Web, WebSocket and pages, over HTTP/1.1 and cleartext HTTP/2. */
 export async function listenEdge(options: EdgeOptions): Promise<ListeningEdge> {
   const { edge, bodyBytesMax } = options;
-  const surface: Surface = { edge, bodyBytesMax, headers: baseHeaders(options.origins ?? "*") };
+  const headers = baseHeaders(options.origins ?? "*", options.draining);
+  const surface: Surface = { edge, bodyBytesMax, headers };
   const routes = allRoutes(surface, options);
   const app = new Elysia({
     handler: { standardHostname: false },
     ...(options.websocket && { websocket: options.websocket }),
   });
-  for (const route of routes) register(app as unknown as Elysia, route);
-  const notFound = fallback(surface, routes);
+  for (const route of routes)
+    register(app as unknown as Elysia, { ...route, handle: followed(surface, route) });
+  const nowhere = { method: "*", path: "*", handle: fallback(surface, routes) };
+  const notFound = followed(surface, nowhere);
   app.all("/*", ({ request, server }) => notFound(request, {}, server as unknown as EdgeServer));
   app.onError(({ error, request }) => {
-    edge.log.error("http.defect", { error });
-    return restFault(new Fault("internal", "internal error"), { ...surface.headers(request) });
+    const requestId = requestIdOf(request, edge.ids);
+    edge.log.error("http.defect", { requestId, error });
+    const base = { ...surface.headers(request), "x-request-id": requestId };
+    return restFault(new Fault("internal", "internal error"), base);
   });
   app.listen({
     hostname: options.hostname,

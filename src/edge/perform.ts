@@ -6,6 +6,7 @@ import type { Ids } from "../kit/ids.ts";
 import type { Log } from "../kit/log.ts";
 import type { Call, Caller, Operation } from "../kit/operation.ts";
 import { explain } from "./explain.ts";
+import type { Follow } from "./follow.ts";
 import { troubleOf } from "./spell.ts";
 
 export interface Authenticated {
@@ -18,6 +19,8 @@ export type Authenticate = (request: Request) => Promise<Authenticated>;
 
 /** What is told of every operation that was asked for, whatever became of it; for metrics and audit. */
 export interface Observation {
+  /** The very request, to know it again; its content is nobody's business here. */
+  request: Request;
   operation: Operation;
   caller: Caller;
   environmentId: string;
@@ -35,6 +38,8 @@ export interface Edge {
   /** Throws Fault("permission_denied", "Insufficient permissions") unless the caller's roles grant the action. */
   gate: (caller: Caller, action: string) => void | Promise<void>;
   observe: (observation: Observation) => void;
+  /** Asked once for each route, named by its pattern: who wants to know when its requests come and are answered. */
+  follow?: (route: { method: string; path: string }) => Follow;
 }
 
 /** An operation with its input check compiled, once. */
@@ -78,7 +83,7 @@ export class RequestCall implements Call {
   readonly environmentId: string;
   readonly requestId: string;
   readonly receivedAt: Instant;
-  readonly #request: Request;
+  readonly request: Request;
   #signal: AbortSignal | undefined;
 
   constructor(request: Request, requestId: string, receivedAt: Instant, who: Authenticated) {
@@ -86,11 +91,11 @@ export class RequestCall implements Call {
     this.environmentId = who.environmentId;
     this.requestId = requestId;
     this.receivedAt = receivedAt;
-    this.#request = request;
+    this.request = request;
   }
 
   get signal(): AbortSignal {
-    this.#signal ??= this.#request.signal;
+    this.#signal ??= this.request.signal;
     return this.#signal;
   }
 
@@ -101,11 +106,11 @@ export class RequestCall implements Call {
   }
 
   get idempotencyKey(): string | undefined {
-    return this.#request.headers.get("idempotency-key") ?? undefined;
+    return this.request.headers.get("idempotency-key") ?? undefined;
   }
 
   get runId(): string | undefined {
-    return this.#request.headers.get("x-svc-run-id") ?? undefined;
+    return this.request.headers.get("x-svc-run-id") ?? undefined;
   }
 }
 
@@ -117,7 +122,8 @@ export async function admit(edge: Edge, { operation }: Prepared, request: Reques
     return new RequestCall(request, requestId, receivedAt, who);
   } catch (error) {
     const fault = faultOf(edge, error, operation, requestId);
-    edge.observe({ operation, ...nobody, requestId, outcome: fault.kind, ms: edge.clock.now() - receivedAt });
+    const ms = edge.clock.now() - receivedAt;
+    edge.observe({ request, operation, ...nobody, requestId, outcome: fault.kind, ms });
     throw fault;
   }
 }
@@ -206,14 +212,14 @@ export async function* performStream(
 function tell(
   edge: Edge,
   operation: Operation,
-  call: Call,
+  call: RequestCall,
   outcome: Observation["outcome"],
   startedAt: number,
 ) {
-  const { caller, environmentId, requestId } = call;
+  const { request, caller, environmentId, requestId } = call;
   const ms = edge.clock.elapsed() - startedAt;
   try {
-    edge.observe({ operation, caller, environmentId, requestId, outcome, ms });
+    edge.observe({ request, operation, caller, environmentId, requestId, outcome, ms });
   } catch (error) {
     // The operation has happened; whoever counts it may not change its answer.
     edge.log.error("request.observe", { operation: operation.name, requestId, error });

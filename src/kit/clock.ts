@@ -23,8 +23,9 @@ export interface SystemClock extends Clock {
 /** Node's timers fire at once for delays above this. */
 const timerMsMax = 2 ** 31 - 1;
 
-export function systemClock(): SystemClock {
-  const startedAt = Date.now() - performance.now();
+/** `aheadMs`: as if this machine's clock had been set wrong by so much, for tests. */
+export function systemClock(aheadMs = 0): SystemClock {
+  const startedAt = Date.now() - performance.now() + aheadMs;
   let offsetMs = 0;
   let corrected = false;
   let last = 0;

@@ -25,6 +25,8 @@ export interface CombineOptions<Item, Result> {
   /** Flushes of one lane that may run at once; above 1, items without a key may settle out of their order. */
   depth?: number;
   flush: (items: readonly Item[]) => Promise<readonly Outcome<Result>[]>;
+  /** Told of every flush that begins; what it answers is told of its end. */
+  watch?: ((itemCount: number) => (failed: boolean) => void) | undefined;
   /**
    * After a flush that threw and so changed nothing: the parts to try on their own, side by side. Undefined, or a single
    * part, fails the items.
@@ -144,14 +146,17 @@ export function combine<Item, Result>(options: CombineOptions<Item, Result>): Co
     count.flushes++;
     count.items += items.length;
     count.largest = Math.max(count.largest, items.length);
+    const over = options.watch?.(items.length);
     let outcomes: readonly Outcome<Result>[];
     try {
       outcomes = await options.flush(items);
     } catch (error) {
+      over?.(true);
       if (isStuck(error)) return setApart(error, entries, lane);
       lane.stuck = false;
       return split(error, entries, items, lane);
     }
+    over?.(false);
     lane.stuck = false;
     for (const [place, entry] of entries.entries()) {
       const outcome = outcomes[place];

@@ -45,6 +45,19 @@ function timePart(at: number): string {
   return text;
 }
 
+/** When an id was made, to the millisecond; undefined for a text of another form. */
+export function timeOfId(id: string): number | undefined {
+  const start = id.indexOf("_") + 1;
+  if (start === 0 || id.length !== start + 26) return undefined;
+  let at = 0;
+  for (let place = start; place < start + 10; place++) {
+    const digit = alphabet.indexOf(id[place]!);
+    if (digit < 0) return undefined;
+    at = at * 32 + digit;
+  }
+  return at;
+}
+
 const hex = (bytes: Uint8Array) =>
   Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("hex");
 

@@ -11,6 +11,10 @@ export const progressStepsMax = 500;
 
 export const listLimitDefault = 20;
 export const listLimitMax = 200;
+/** Gauges that are counted in the store: how far, how long an answer is believed, and how long a reader waits for one. */
+export const gaugeCountMax = 100_000;
+export const gaugeKeptMs = 5_000;
+export const gaugeWaitMsMax = 500;
 export const filterValuesMax = 200;
 export const countCap = 10_000;
 export const namesScanCap = 10_000;

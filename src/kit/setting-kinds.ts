@@ -17,6 +17,13 @@ export const integer = (min: number, max: number, unit = ""): Kind<number> => ({
   },
 });
 
+/** A share of a whole. */
+export const fraction: Kind<number> = {
+  rule: "a number from 0 to 1",
+  shown: "N",
+  read: (text) => (/^(0?\.\d{1,9}|[01](\.0{1,9})?)$/.test(text) ? Number(text) : undefined),
+};
+
 const booleans: Record<string, boolean> = { true: true, "1": true, false: false, "0": false };
 
 export const boolean: Kind<boolean> = {
@@ -56,3 +63,9 @@ export const url = (...schemes: string[]): Kind<string> => ({
     return text.split(",").every(fits) ? text : undefined;
   },
 });
+
+/** Exactly one URL. */
+export const oneUrl = (...schemes: string[]): Kind<string> => {
+  const { rule, shown, read } = url(...schemes);
+  return { rule, shown, read: (text) => (text.includes(",") ? undefined : read(text)) };
+};

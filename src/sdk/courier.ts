@@ -1,5 +1,6 @@
 import { SvcError } from "./errors.ts";
 import { exchangeWire, singleWire, type Wire } from "./exchange.ts";
+import { type Stamp, stamp } from "./lease.ts";
 import { delayAfter, pause } from "./retry.ts";
 import type { Transport } from "./transport.ts";
 import type { Logger } from "./types.ts";
@@ -18,7 +19,8 @@ export interface CourierOptions {
   workerPath: string;
   /** Jobs that could be started now. */
   room: () => number;
-  onJobs: (jobs: Assignment[]) => void;
+  /** With when they were asked for. */
+  onJobs: (jobs: Assignment[], askedAt: Stamp) => void;
   /** Makes this worker known to the server (again). */
   register: () => Promise<void>;
   /** The key is not accepted: nothing will go any more. */
@@ -47,6 +49,14 @@ const troubleDelayMsMax = 5_000;
 /** An empty answer faster than this was not held; the next question waits a second. */
 const heldMsMin = 250;
 const unheldPollMs = 1_000;
+
+/** Jobs with when they were asked for. */
+interface Brought {
+  jobs: Assignment[];
+  askedAt: Stamp;
+}
+
+const nothing: Brought = { jobs: [], askedAt: { monotonicMs: 0, wallMs: 0 } };
 
 interface Waiting extends Report {
   resolve(outcome: "stored" | "withdrawn"): void;
@@ -124,6 +134,8 @@ export function createCourier(options: CourierOptions): Courier {
     doubted = -1;
   }
 
+  const bring = ({ jobs, askedAt }: Brought) => onJobs(jobs, askedAt);
+
   function takeBatch(): Waiting[] {
     let characters = 0;
     let count = 0;
@@ -135,7 +147,8 @@ export function createCourier(options: CourierOptions): Courier {
     return queue.splice(0, count);
   }
 
-  async function exchangeOnce(batch: Waiting[]): Promise<Assignment[]> {
+  async function exchangeOnce(batch: Waiting[]): Promise<Brought> {
+    const askedAt = stamp();
     const asked = draining ? 0 : Math.max(0, room() - promised - arrived);
     const sentIn = epoch;
     try {
@@ -155,10 +168,10 @@ export function createCourier(options: CourierOptions): Courier {
         queue = again.concat(queue);
         await recover(trouble, sentIn);
       }
-      return jobs;
+      return { jobs, askedAt };
     } catch (thrown) {
       await exchangeFailed(batch, thrown as SvcError, sentIn);
-      return [];
+      return nothing;
     }
   }
 
@@ -167,7 +180,7 @@ export function createCourier(options: CourierOptions): Courier {
       queue = batch.concat(queue);
     } else if (batch.length > 1 && !stopped && error.status >= 400) {
       // One of them is at fault; alone each gets its own answer.
-      for (const report of batch) await exchangeOnce([report]).then(onJobs);
+      for (const report of batch) await exchangeOnce([report]).then(bring);
     } else {
       for (const report of batch) report.reject(stopped ?? error);
     }
@@ -178,16 +191,16 @@ export function createCourier(options: CourierOptions): Courier {
     if (exchanging || stopped) return;
     exchanging = true;
     try {
-      let jobs: Assignment[] = [];
+      let brought = nothing;
       while (queue.length > 0 && !stopped) {
-        arrived = jobs.length;
+        arrived = brought.jobs.length;
         const round = exchangeOnce(takeBatch());
         // The next request is on its way before the jobs of the last one start to work.
         arrived = 0;
-        onJobs(jobs);
-        jobs = await round;
+        bring(brought);
+        brought = await round;
       }
-      onJobs(jobs);
+      bring(brought);
     } finally {
       exchanging = false;
     }
@@ -211,14 +224,15 @@ export function createCourier(options: CourierOptions): Courier {
       }
       const current = new AbortController();
       polling = current;
-      const askedAt = Date.now();
+      const askedAt = stamp();
       const sentIn = epoch;
       try {
         const jobs = await wire.poll(promised, current.signal);
         answered();
         promised = 0;
-        if (jobs.length > 0) onJobs(jobs);
-        else if (Date.now() - askedAt < heldMsMin) await pause(unheldPollMs, current.signal);
+        if (jobs.length > 0) onJobs(jobs, askedAt);
+        else if (performance.now() - askedAt.monotonicMs < heldMsMin)
+          await pause(unheldPollMs, current.signal);
       } catch (thrown) {
         promised = 0;
         const error = thrown as SvcError;

@@ -1,6 +1,7 @@
 import type { Courier, Sending } from "./courier.ts";
 import { NonRetryableError, type ReportedError, reportedError, type SvcError } from "./errors.ts";
 import type { HandlerContext, SvcFunction } from "./function.ts";
+import type { Lease } from "./lease.ts";
 import { createSteps, outputText, type StepHost, Suspended } from "./step.ts";
 import type { Logger } from "./types.ts";
 import {
@@ -16,6 +17,7 @@ export interface JobOptions {
   /** Undefined when this worker does not know the function. */
   target: SvcFunction | undefined;
   courier: Pick<Courier, "send">;
+  lease: Lease;
   /** Milliseconds a finished step may wait for company; 0 = `step.run` returns once the server has stored it. */
   checkpointMs: number;
   log: Logger;
@@ -36,7 +38,7 @@ export interface Job {
 /** The server refused a report for what it holds; sending it again would change nothing. */
 const isRefusal = (error: SvcError) => error.status === 400 || error.status === 413 || error.status === 422;
 
-export function startJob({ assignment, target, courier, checkpointMs, log, onRoom }: JobOptions): Job {
+export function startJob({ assignment, target, courier, lease, checkpointMs, log, onRoom }: JobOptions): Job {
   const { job_id: jobId, run_id: runId } = assignment;
   const strict = checkpointMs === 0;
   const startedAt = new Date().toISOString();
@@ -134,6 +136,7 @@ export function startJob({ assignment, target, courier, checkpointMs, log, onRoo
     runId,
     requireGoing,
     memo: (stepId) => memos.get(stepId),
+    sure: () => lease.sure()?.catch(onTrouble).then(requireGoing),
     begin() {
       underWay++;
       return () => {
@@ -214,6 +217,7 @@ export function startJob({ assignment, target, courier, checkpointMs, log, onRoo
     }
     let result: string;
     try {
+      await host.sure();
       const output = await target.handler(context(target) as HandlerContext<never, never>);
       await still();
       result = `"status":"completed","output":${outputText(`function ${target.id}`, output) ?? "null"}`;

@@ -29,6 +29,8 @@ export interface StepHost {
   /** Throws when the execution is over: taken over, cancelled, or asleep. */
   requireGoing(): void;
   memo(stepId: string): CompletedStep | undefined;
+  /** Undefined when the execution surely is this worker's; otherwise resolves when it is, and throws when it is not. */
+  sure(): Promise<void> | undefined;
   /** `work` is under way until this is called. */
   begin(): () => void;
   /** Takes the JSON of a finished step. Resolves at once, or in strict mode when the server has stored it. */
@@ -84,6 +86,7 @@ export function createSteps(host: StepHost): Steps {
       if (memo) return memo.output as Output;
       const end = host.begin();
       try {
+        await host.sure();
         const startedMs = Date.now();
         // Written by hand, once: the text goes into the report as it is.
         const row = (rest: string, endedMs: number) =>

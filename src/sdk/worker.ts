@@ -3,6 +3,7 @@ import { createCourier } from "./courier.ts";
 import { SvcError } from "./errors.ts";
 import { codeHash, type SvcFunction } from "./function.ts";
 import { type Job, startJob } from "./job.ts";
+import { createLease, type Lease, type Stamp, stamp } from "./lease.ts";
 import { consoleLogger } from "./log.ts";
 import { delayAfter, pause } from "./retry.ts";
 import { handleEndSignals } from "./signals.ts";
@@ -79,6 +80,7 @@ export function createWorker<Events extends EventMap = EventMap>(options: Worker
   if (byId.size < functions.length) throw new TypeError("two functions of a worker have the same id");
 
   const active = new Map<string, Job>();
+  const leases = new Map<string, Lease>();
   let busy = 0;
   let state: "new" | "running" | "draining" | "stopped" = "new";
   const halt = new AbortController();
@@ -100,7 +102,9 @@ export function createWorker<Events extends EventMap = EventMap>(options: Worker
     transport: client.transport,
     workerPath,
     room: () => maxConcurrentJobs - busy,
-    onJobs: (jobs) => jobs.forEach(start),
+    onJobs: (jobs, askedAt) => {
+      for (const job of jobs) start(job, askedAt);
+    },
     register: () => insist(register),
     onDenied: (error) => {
       log.error("the server does not accept this worker's key; stopping", { reason: error.message });
@@ -109,14 +113,24 @@ export function createWorker<Events extends EventMap = EventMap>(options: Worker
     log,
   });
 
-  function start(assignment: Assignment): void {
+  /** Asks until the server answers whether the job is still this worker's. */
+  const confirm = ({ job_id, run_id, execution_seq, lease_token }: Assignment) =>
+    insist(async () => {
+      const path = `${workerPath}/jobs/${encodeURIComponent(job_id)}/ack`;
+      await client.transport.send({ method: "PUT", path, body: { run_id, execution_seq, lease_token } });
+    });
+
+  function start(assignment: Assignment, askedAt: Stamp): void {
     if (state === "stopped" || active.has(assignment.job_id)) return;
     busy++;
     let hasRoom = false;
+    const lease = createLease(askedAt, assignment.lease_ms, () => confirm(assignment));
+    leases.set(assignment.job_id, lease);
     const job = startJob({
       assignment,
       target: byId.get(assignment.function_id),
       courier,
+      lease,
       checkpointMs,
       log,
       onRoom() {
@@ -128,6 +142,7 @@ export function createWorker<Events extends EventMap = EventMap>(options: Worker
     mindLease(assignment.lease_expires_at);
     void job.done.then(() => {
       active.delete(job.jobId);
+      leases.delete(job.jobId);
       courier.nudge();
     });
   }
@@ -150,9 +165,11 @@ export function createWorker<Events extends EventMap = EventMap>(options: Worker
   async function heartbeat(): Promise<void> {
     const jobs = Array.from(active.values(), (job) => ({ job_id: job.jobId, started_at: job.startedAt }));
     const body = { worker_id: id, active_jobs: jobs.length, jobs };
+    const askedAt = stamp();
     try {
       const timeoutMs = Math.max(1_000, heartbeatEveryMs);
       await client.transport.send({ method: "POST", path: `${workerPath}/heartbeat`, body, timeoutMs });
+      for (const { job_id } of jobs) leases.get(job_id)?.renewed(askedAt);
     } catch (error) {
       const { status, message } = error as SvcError;
       if (status === 404) await register().catch(() => {});

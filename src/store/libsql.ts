@@ -13,6 +13,8 @@ export interface LibsqlOptions {
   driver?: DriverName;
   clock: Clock;
   log: Log;
+  /** A power cut may then lose writes that were acknowledged; for tests that prove it. */
+  acceptLostCommits?: boolean;
 }
 
 const busyMs = 100;
@@ -48,7 +50,11 @@ export async function openLibsql(options: LibsqlOptions): Promise<Store> {
   let writing: Connection;
   let reading: ReturnType<typeof statements>;
   try {
-    writing = open(writerSetup);
+    writing = open(
+      options.acceptLostCommits
+        ? writerSetup.replace("synchronous = FULL", "synchronous = NORMAL")
+        : writerSetup,
+    );
     reading = statements(open(readerSetup));
   } catch (error) {
     shut();

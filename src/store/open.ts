@@ -1,5 +1,6 @@
 import type { Clock } from "../kit/clock.ts";
 import type { Log } from "../kit/log.ts";
+import { noMetrics } from "../kit/metrics.ts";
 import { openLibsql } from "./libsql.ts";
 import type { DriverName } from "./libsql-drivers.ts";
 import { type Migration, migrate } from "./migrate.ts";
@@ -30,6 +31,7 @@ export async function openStore(options: OpenStoreOptions): Promise<Store> {
     const postgres = { ...rest, url: databaseUrl, clock, log };
     const patient = await openPostgres({
       ...postgres,
+      metrics: noMetrics,
       poolSize: 1,
       hotPoolSize: 1,
       limits: { ...rest.limits, statementMs: migrationStatementMs, idleInTransactionMs: 60_000 },

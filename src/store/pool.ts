@@ -13,6 +13,8 @@ export interface PoolOptions<Client extends Pooled> {
   /** A caller who waited this long is told that the store is unavailable. */
   waitMsMax: number;
   open: () => Promise<Client>;
+  /** Told of every caller that found no client free, when its waiting is over. */
+  onWaited?: (ms: number) => void;
 }
 
 export interface Pool<Client extends Pooled> {
@@ -22,6 +24,10 @@ export interface Pool<Client extends Pooled> {
   close(): void;
   /** Clients that exist, in use or not. */
   size(): number;
+  /** Clients that are being opened or in somebody's hands. */
+  inUse(): number;
+  /** Callers that wait for a client. */
+  waiting(): number;
 }
 
 interface Waiter<Client> {
@@ -32,7 +38,7 @@ interface Waiter<Client> {
 
 /** Opens clients when they are wanted, up to `sizeMax`; callers beyond that wait in order. */
 export function pool<Client extends Pooled>(options: PoolOptions<Client>): Pool<Client> {
-  const { clock, sizeMax, waitMsMax, open } = options;
+  const { clock, sizeMax, waitMsMax, open, onWaited } = options;
   const idle: Client[] = [];
   const waiting: Waiter<Client>[] = [];
   let size = 0;
@@ -64,13 +70,20 @@ export function pool<Client extends Pooled>(options: PoolOptions<Client>): Pool<
 
   const wait = () =>
     new Promise<Client>((resolve, reject) => {
+      const since = onWaited && clock.elapsed();
+      const over = () => since !== undefined && onWaited?.(clock.elapsed() - since);
+      const cancelLate = clock.after(waitMsMax, () => {
+        over();
+        waiting.splice(waiting.indexOf(waiter), 1);
+        reject(new StoreError("unavailable", `no connection became free within ${waitMsMax} ms`));
+      });
       const waiter: Waiter<Client> = {
         resolve,
         reject,
-        cancel: clock.after(waitMsMax, () => {
-          waiting.splice(waiting.indexOf(waiter), 1);
-          reject(new StoreError("unavailable", `no connection became free within ${waitMsMax} ms`));
-        }),
+        cancel() {
+          cancelLate();
+          over();
+        },
       };
       waiting.push(waiter);
     });
@@ -107,5 +120,7 @@ export function pool<Client extends Pooled>(options: PoolOptions<Client>): Pool<
       settleWaiters((waiter) => waiter.reject(new StoreError("unavailable", "the store is closed")));
     },
     size: () => size,
+    inUse: () => size - idle.length,
+    waiting: () => waiting.length,
   };
 }

@@ -2,11 +2,13 @@ import { backoff } from "../kit/backoff.ts";
 import type { Clock } from "../kit/clock.ts";
 import { systemIds } from "../kit/ids.ts";
 import type { Log } from "../kit/log.ts";
-import type { Sql } from "../kit/sql.ts";
+import { type Metrics, noMetrics } from "../kit/metrics.ts";
+import { type Sql, sql } from "../kit/sql.ts";
 import { pool } from "./pool.ts";
 import { type Answer, type Client, type Limits, openClient } from "./postgres-client.ts";
 import { isConflict, toPostgresTrouble } from "./postgres-errors.ts";
 import { postgresSeams, renderPostgres } from "./postgres-text.ts";
+import { watchConflicts, watchLockWaiters, watchPool, watchWaits } from "./postgres-watch.ts";
 import { type Session, type Store, StoreError } from "./store.ts";
 
 export interface PostgresOptions {
@@ -22,6 +24,7 @@ export interface PostgresOptions {
   /** An acknowledged write may then be lost by a crash of the server; for tests that prove it. */
   acceptAsyncCommit?: boolean;
   limits?: Partial<Limits>;
+  metrics?: Metrics;
 }
 
 const limitsDefault: Limits = {
@@ -37,8 +40,11 @@ const retryMs = { minMs: 4, maxMs: 200 };
 /** Texts that the server keeps a plan for, a connection; lists of every length must not fill its memory. */
 const preparedMax = 400;
 
+const lockWaiters = (applicationName: string) => sql`SELECT count(*) AS count FROM pg_stat_activity
+  WHERE datname = current_database() AND application_name = ${applicationName} AND wait_event_type = 'Lock'`;
+
 export async function openPostgres(options: PostgresOptions): Promise<Store> {
-  const { clock, log } = options;
+  const { clock, log, metrics = noMetrics, applicationName = "svc" } = options;
   const limits = { ...limitsDefault, ...options.limits };
   const may = {};
   const pause = backoff({ ...retryMs, chance: systemIds(clock).chance });
@@ -47,16 +53,27 @@ export async function openPostgres(options: PostgresOptions): Promise<Store> {
       url: options.url,
       clock,
       log,
-      applicationName: options.applicationName ?? "svc",
+      applicationName,
       ...(options.tls !== undefined && { tls: options.tls }),
       limits,
       hot,
       may,
     });
-  const poolOf = (sizeMax: number | undefined, isHot: boolean) =>
-    pool({ clock, sizeMax: sizeMax ?? poolSizeDefault, waitMsMax: poolWaitMsMax, open: open(isHot) });
-  const general = poolOf(options.poolSize, false);
-  const hot = poolOf(options.hotPoolSize, true);
+  const poolOf = (name: "general" | "hot", sizeMax = poolSizeDefault) => {
+    const onWaited = watchWaits(metrics, name);
+    const made = pool({
+      clock,
+      sizeMax,
+      waitMsMax: poolWaitMsMax,
+      open: open(name === "hot"),
+      ...(onWaited && { onWaited }),
+    });
+    watchPool(metrics, name, made);
+    return made;
+  };
+  const general = poolOf("general", options.poolSize);
+  const hot = poolOf("hot", options.hotPoolSize);
+  const countConflict = watchConflicts(metrics);
 
   // Preparing costs a round trip more, so only what comes again is prepared.
   const timesSeen = new Map<string, number>();
@@ -85,6 +102,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Store> {
       try {
         return await attempt();
       } catch (error) {
+        countConflict(error);
         if (!isConflict(error) || failures >= attemptsMax) throw toPostgresTrouble(error);
         log.debug("store.retry", { failures, reason: (error as Error).message });
         await clock.sleep(pause(failures));
@@ -148,6 +166,11 @@ export async function openPostgres(options: PostgresOptions): Promise<Store> {
       while (general.size() + hot.size() > 0 && clock.elapsed() < deadline) await clock.sleep(5);
     },
   };
+
+  watchLockWaiters(metrics, clock, async () => {
+    const [row] = await read(lockWaiters(applicationName));
+    return Number(row?.count);
+  });
 
   try {
     await requireDurableCommits(general, options);

@@ -13,7 +13,7 @@ import {
 import { type AckedEmit, checkAll } from "../support/checkers.ts";
 import { type NatsCluster, startNatsCluster } from "../support/nats.ts";
 import { type PostgresServer, startPostgres } from "../support/postgres.ts";
-import { type Balancer, openBalancer, openProxy, type Proxy } from "../support/proxy.ts";
+import { type Balancer, openBalancer, openProxy, type TcpProxy } from "../support/proxy.ts";
 import { type Home, makeHomeAt, type SpawnedServer, spawnServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
 
@@ -21,7 +21,7 @@ import { until } from "../support/until.ts";
 export interface WorldNode {
   server: SpawnedServer;
   /** Its way to the database. */
-  database: Proxy;
+  database: TcpProxy;
 }
 
 /** Three nodes over one PostgreSQL and three NATS servers, behind a load balancer, with workers and callers. */
@@ -36,7 +36,7 @@ export interface World {
   addWorker(): Promise<void>;
   /** Callers emit until `during` is done; every ack is kept for `check`. Answers how many were acked, and how often one was refused. */
   load(during: () => Promise<unknown>): Promise<{ acked: number; refused: number }>;
-  /** Waits until every run is over, then answers every breach that the checkers find. */
+  /** Waits until every run is over, then answers the breaches that the checkers find and had not found before. */
   check(): Promise<string[]>;
   stop(): Promise<void>;
 }
@@ -84,6 +84,7 @@ export async function startWorld({
   const store: Store = await openStore({ clock, log: silentLog, databaseUrl, file: "", poolSize: 4 });
   const tenant = { environmentId: "env_default", key };
   const acked: AckedEmit[] = [];
+  const known = new Set<string>();
   let number = 0;
 
   return {
@@ -129,7 +130,10 @@ export async function startWorld({
         everyMs: 100,
       });
       const lines = await journal.lines();
-      return [...(await checkAll(store, { acked, now: clock.now() })), ...stepsRepeated(lines)];
+      const found = [...(await checkAll(store, { acked, now: clock.now() })), ...stepsRepeated(lines)];
+      const fresh = found.filter((breach) => !known.has(breach));
+      for (const breach of fresh) known.add(breach);
+      return fresh;
     },
 
     async stop() {

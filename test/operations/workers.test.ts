@@ -125,6 +125,7 @@ describe.each(engines)("workers on %s", (engine) => {
       execution_seq: 1,
       lease_token: expect.stringMatching(/^[0-9a-f]{32}$/),
       lease_expires_at: expect.stringMatching(/Z$/),
+      lease_ms: expect.any(Number),
       completed_steps: [],
       event: {
         id: expect.stringMatching(/^evt_/),

@@ -24,6 +24,8 @@ export interface PostgresServer extends Databases {
   restart(): Promise<void>;
   /** Ends the server as an operator would, without waiting for its clients; `restart` brings it back. */
   shutDown(): Promise<void>;
+  /** Stops every process of the server where it stands. */
+  freeze(): void;
   /** SIGKILL to the server and all its backends, as a lost machine would look like from outside. */
   kill9(): Promise<void>;
 }
@@ -160,6 +162,9 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
     async restart() {
       await end("SIGINT");
       if (!(await launch())) throw new Error(`PostgreSQL does not start again:\n${await outputOf(folder)}`);
+    },
+    freeze() {
+      for (const pid of [server.pid, ...childrenOf(server.pid)]) process.kill(pid, "SIGSTOP");
     },
     async kill9() {
       const backends = childrenOf(server.pid);

@@ -4,7 +4,7 @@ import { connect, createServer, type Socket } from "node:net";
 export type Choose = () => number | undefined;
 
 /** A TCP proxy on the loopback address that a test can make slow, deaf or dead. */
-export interface Proxy {
+export interface TcpProxy {
   port: number;
   /** Each piece is held back by so long, in both directions. */
   delayMs: number;
@@ -18,7 +18,7 @@ export interface Proxy {
   stop(): Promise<void>;
 }
 
-export async function openProxy(choose: Choose): Promise<Proxy> {
+export async function openProxy(choose: Choose): Promise<TcpProxy> {
   const pairs = new Set<{ client: Socket; server: Socket }>();
 
   const pass = (from: Socket, to: Socket, direction: "up" | "down") => {
@@ -60,7 +60,7 @@ export async function openProxy(choose: Choose): Promise<Proxy> {
     listening.listen(0, "127.0.0.1", done);
   });
   const address = listening.address();
-  const proxy: Proxy = {
+  const proxy: TcpProxy = {
     port: typeof address === "object" && address ? address.port : 0,
     delayMs: 0,
     deaf: { up: false, down: false },
@@ -80,7 +80,7 @@ export async function openProxy(choose: Choose): Promise<Proxy> {
   return proxy;
 }
 
-export interface Balancer extends Proxy {
+export interface Balancer extends TcpProxy {
   url: string;
   /** Ports that get new connections now. */
   ready(): number[];

@@ -1,6 +1,7 @@
 import { mkdtemp, readFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
+import type { SystemClock } from "../../src/kit/clock.ts";
 import type { Log } from "../../src/kit/log.ts";
 import type { Operation } from "../../src/kit/operation.ts";
 import { type RunningServer, startServer } from "../../src/server.ts";
@@ -107,6 +108,9 @@ const defaults = (() => {
   return parsed.config;
 })();
 
+/** Of every server that is given no other, so that several can share a database. */
+const testMasterKey = "5e".repeat(32);
+
 /** Settings of a server in `home`: a free port, short holds, everything else as it ships. */
 export const testConfig = (home: Home, changes: Partial<Config> = {}): Config => ({
   ...defaults,
@@ -114,6 +118,7 @@ export const testConfig = (home: Home, changes: Partial<Config> = {}): Config =>
   poolSize: 6,
   pollHoldMs: 200,
   drainMs: 2_000,
+  masterKey: testMasterKey,
   ...home.place,
   bootstrapKeyFile: home.keyFile,
   ...changes,
@@ -125,6 +130,7 @@ export interface TestServerOptions {
   nats?: string;
   settings?: Partial<Config>;
   log?: Log;
+  clock?: SystemClock;
   /** Operations besides the product's own. */
   operations?: readonly Operation[];
   /** Another server's, for more than one on one database; its owner removes it. */
@@ -147,6 +153,7 @@ export async function startTestServer(options: TestServerOptions): Promise<TestS
   const config = testConfig(home, { ...(options.nats && { natsUrl: options.nats }), ...options.settings });
   const running = await startServer(config, {
     ...(options.log && { log: options.log }),
+    ...(options.clock && { clock: options.clock }),
     ...(options.operations && { operations: options.operations }),
   }).catch(async (error) => {
     if (!options.home) await home.remove();
@@ -209,7 +216,7 @@ const mainFile = resolve(import.meta.dir, "../../src/main.ts");
 /** The variables that a server shall see: those given, and none of ours that happen to be set here. */
 function environmentOf(values: SpawnOptions["settings"]): string[] {
   const unset = Object.keys(process.env).filter((name) => /^(SVC_|NATS_URL$|LOG_)/.test(name));
-  const given = Object.entries({ logFormat: "json", masterKey: "5e".repeat(32), ...values }).map(
+  const given = Object.entries({ logFormat: "json", masterKey: testMasterKey, ...values }).map(
     ([name, value]) => {
       const row: { env?: string } = settings[name as keyof typeof settings];
       return `${row.env}=${value}`;

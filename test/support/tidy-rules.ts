@@ -29,6 +29,8 @@ const drivers: { about: string; package: RegExp; places: RegExp }[] = [
     places: /^src\/store\/libsql[\w-]*\.ts$/,
   },
   { about: "NATS", package: /^(nats|@nats-io\/.*)$/, places: /^src\/bus\/nats(-names)?\.ts$/ },
+  { about: "Prometheus' client", package: /^prom-client$/, places: /^src\/edge\/metrics\.ts$/ },
+  { about: "OpenTelemetry", package: /^@opentelemetry\/.*$/, places: /^src\/edge\/traces\.ts$/ },
 ];
 
 export const driverBreaches: Rule = (sources) =>

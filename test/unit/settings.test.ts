@@ -65,6 +65,16 @@ describe("values", () => {
   });
 });
 
+test.each([
+  ["0", 0],
+  ["1", 1],
+  ["1.0", 1],
+  ["0.25", 0.25],
+  [".5", 0.5],
+])("a share of %p is %p", (text, share) => {
+  expect(config([], { SVC_OTEL_SAMPLE_RATE: text }).otelSampleRate).toBe(share);
+});
+
 describe("refusals", () => {
   test("an unknown flag or variable is named, with the nearest known one", () => {
     expect(errors(["--prot", "80"])).toEqual(["--prot: unknown flag, did you mean --port?"]);
@@ -90,6 +100,22 @@ describe("refusals", () => {
     [[], { SVC_DEV: "yes" }, 'SVC_DEV: must be true or false, not "yes"'],
     [[], { LOG_FORMAT: "xml" }, 'LOG_FORMAT: must be one of json, text, not "xml"'],
     [["--node-id", "a b"], {}, '--node-id: must be 1 to 63 of A-Z a-z 0-9 _ -, not "a b"'],
+    ...["1.5", "-0.1", "1e-1", "half", "."].map(
+      (rate) =>
+        [
+          [],
+          { SVC_OTEL_SAMPLE_RATE: rate },
+          `SVC_OTEL_SAMPLE_RATE: must be a number from 0 to 1, not "${rate}"`,
+        ] as [string[], object, string],
+    ),
+    ...["collector:4317", "http://a,http://b", "http://["].map(
+      (endpoint) =>
+        [
+          [],
+          { SVC_OTEL_ENDPOINT: endpoint },
+          `SVC_OTEL_ENDPOINT: must be a URL that starts with http:// or https://, not "${endpoint}"`,
+        ] as [string[], object, string],
+    ),
     [["serve-me"], {}, "argument 1 belongs to no flag"],
   ])("%p %p", (argv, environment, error) => {
     expect(errors(argv, environment as Record<string, string>)).toEqual([error]);

@@ -11,6 +11,7 @@ import {
   idempotencyKeptMs,
   purgeSliceMax,
 } from "../../kit/limits.ts";
+import { type Watch, watchFlushes, watchWaiting } from "../../kit/watch.ts";
 import { type Store, StoreError } from "../../store/store.ts";
 import type { Definitions, DefinitionsCache } from "../functions/definition.ts";
 import type { NewRun } from "../runs/run.ts";
@@ -53,6 +54,7 @@ export interface EventsDeps {
   dispatcher: Pick<Dispatcher, "reserve" | "handOut">;
   /** Lanes that have got work nobody holds yet. */
   onQueued: (lanes: readonly Lane[]) => void;
+  watch: Watch;
 }
 
 interface Unit {
@@ -72,7 +74,11 @@ const staleTriesMax = 10;
 const weightChars = 16_384;
 
 export function openEvents(deps: EventsDeps): Events {
-  const { store, clock, ids, definitions, dispatcher, onQueued } = deps;
+  const { store, clock, ids, definitions, dispatcher, onQueued, watch } = deps;
+  const emitted = watch.metrics.counter({
+    name: "svc_events_emitted_total",
+    help: "Events that this node committed to the log; repeats of a key are none.",
+  })();
 
   function prepare({ origin, drafts }: Unit, known: Definitions, now: Instant): Prepared[] {
     return drafts.map((draft) => {
@@ -129,6 +135,7 @@ export function openEvents(deps: EventsDeps): Events {
         const versions = new Map([...known].map(([id, { version }]) => [id, version]));
         const logged =
           events.length === 0 ? [] : await store.flush(emitFlush, { now, events, definitions: versions });
+        emitted.add(logged.length);
         handOver(events, logged);
         const answers = await answersOf(events, logged);
         const byUnit = new Map(going.map((unit, at) => [unit, prepared[at]!]));
@@ -218,6 +225,7 @@ export function openEvents(deps: EventsDeps): Events {
     waitingMax: combineWaitingMax,
     pace: { clock, ms: combinePaceMs },
     flush,
+    watch: watchFlushes(watch, clock, "events.emit"),
     // A value the store refuses must cost its own event only.
     retrySplit: (error, units) => (error instanceof Fault ? units.map((unit) => [unit]) : undefined),
     // One environment's stuck head must not fail the others that happened to share its flush, nor stall them again.
@@ -226,6 +234,8 @@ export function openEvents(deps: EventsDeps): Events {
       isStuck: (error) => error instanceof StoreError && error.trouble === "lock_timeout",
     },
   });
+
+  watchWaiting(watch.metrics, combiner);
 
   return {
     async emit(drafts, origin) {

@@ -49,7 +49,9 @@ export interface FunctionsDeps {
   cancelQueued: (
     session: Session,
     target: { environmentId: string; functionId: string; cause: string },
-  ) => Promise<number>;
+  ) => Promise<readonly string[]>;
+  /** Told after the commit of the runs that `cancelQueued` ended. */
+  cancelled?: (runIds: readonly string[]) => void;
   /** Called after the commit; a hint that may be lost. */
   announce?: (frame: FunctionFrame) => void;
 }
@@ -57,7 +59,8 @@ export interface FunctionsDeps {
 const slugsTriedAtOnce = 50;
 const numbered = (slug: string, number: number): string => (number === 1 ? slug : `${slug}-${number}`);
 
-export function openFunctions({ store, clock, cancelQueued, announce }: FunctionsDeps): Functions {
+export function openFunctions(deps: FunctionsDeps): Functions {
+  const { store, clock, cancelQueued, cancelled, announce } = deps;
   const pinned = new Map<string, FunctionDefinition>();
 
   /** Every change of a function ends here, under the head's lock, last of all locks. */
@@ -178,17 +181,19 @@ export function openFunctions({ store, clock, cancelQueued, announce }: Function
 
     async delete(environmentId, id) {
       const target = { environmentId, functionId: id, cause: "function_deleted" };
-      const record = await store.write(async (session) => {
+      const { record, runIds } = await store.write(async (session) => {
         const before = await hold(session, environmentId, id);
         await rows.deleteFunction(session, environmentId, id);
-        await cancelQueued(session, target);
+        const ended = await cancelQueued(session, target);
         await raiseDefinitions(session, environmentId);
-        return before;
+        return { record: before, runIds: ended };
       });
+      cancelled?.(runIds);
       // An event that committed between the look at the queue and the hold on the head has queued one more.
-      await store.write(async (session) => {
-        if (!(await rows.holdFunction(session, environmentId, id))) await cancelQueued(session, target);
-      });
+      const late = await store.write(async (session) =>
+        (await rows.holdFunction(session, environmentId, id)) ? [] : cancelQueued(session, target),
+      );
+      cancelled?.(late);
       announce?.({ change: "deleted", record, at: clock.now() });
     },
 

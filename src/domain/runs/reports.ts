@@ -3,6 +3,7 @@ import { type Combiner, combine, type Outcome } from "../../kit/combine.ts";
 import { Fault, missing } from "../../kit/fault.ts";
 import { laneOfEnvironment } from "../../kit/lanes.ts";
 import { combineLanes, combinePaceMs, combineWaitingMax, flushItemsMax } from "../../kit/limits.ts";
+import { type Watch, watchFlushes, watchWaiting } from "../../kit/watch.ts";
 import { type Store, StoreError } from "../../store/store.ts";
 import type { FunctionDefinition } from "../functions/definition.ts";
 import { type RunReport, toRelease, toSettlement, type Verdict } from "./report.ts";
@@ -10,6 +11,7 @@ import { attemptsOf, lastFences } from "./rows.ts";
 import { afterFailure } from "./rules.ts";
 import type { Fence, RunError } from "./run.ts";
 import { type Settlement, settleFlush } from "./settle.ts";
+import type { Tally } from "./tally.ts";
 
 export interface ReportsDeps {
   store: Store;
@@ -18,6 +20,7 @@ export interface ReportsDeps {
   definitionOf: (environmentId: string, functionId: string, version: number) => Promise<FunctionDefinition>;
   /** An execution's next wake was planned for then. */
   onWakePlanned: (at: number) => void;
+  watch: Watch;
 }
 
 type Item = { report: RunReport } | { release: Fence & { environmentId: string } };
@@ -40,16 +43,18 @@ function sizeOf({ outcome, steps }: RunReport): number {
 }
 
 /** Brings reports of all workers together into flushes; a failed attempt's retry policy is looked up before. */
-export function openReports(deps: ReportsDeps) {
-  const { store, clock, onWakePlanned } = deps;
+export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
+  const { store, clock, onWakePlanned, watch } = deps;
 
   async function flush(items: readonly Item[]): Promise<Outcome<void>[]> {
     const verdicts = await verdictsOf(items);
     const settlements = items.map((item, at) =>
       "report" in item ? toSettlement(item.report, verdicts[at]!) : toRelease(item.release, clock.now()),
     );
-    const settled = await store.flush(settleFlush, { now: clock.now(), settlements });
+    const now = clock.now();
+    const settled = await store.flush(settleFlush, { now, settlements });
     const outcomes: Outcome<void>[] = [];
+    const done: Settlement[] = [];
     const gone: { at: number; settlement: Settlement }[] = [];
     for (const { ord, outcome } of settled) {
       const settlement = settlements[ord - 1]!;
@@ -58,9 +63,11 @@ export function openReports(deps: ReportsDeps) {
       else if (outcome === "gone") gone.push({ at: ord - 1, settlement });
       else {
         if (settlement.wakeAt !== null && settlement.ends === null) onWakePlanned(settlement.wakeAt);
+        done.push(settlement);
         outcomes[ord - 1] = { value: undefined };
       }
     }
+    tally?.settled(done, now);
     if (gone.length > 0) {
       const why = await whyRefused(
         store,
@@ -104,6 +111,7 @@ export function openReports(deps: ReportsDeps) {
     pace: { clock, ms: combinePaceMs },
     weigh: (item) => ("report" in item ? 1 + sizeOf(item.report) / weightChars : 1),
     flush,
+    watch: watchFlushes(watch, clock, "runs.settle"),
     // A value the store refuses must cost its own report only.
     retrySplit: (error, items) => (error instanceof Fault ? items.map((item) => [item]) : undefined),
     // One environment's locked runs must not fail the others' reports.
@@ -112,6 +120,8 @@ export function openReports(deps: ReportsDeps) {
       isStuck: (error) => error instanceof StoreError && error.trouble === "lock_timeout",
     },
   });
+
+  watchWaiting(watch.metrics, combiner);
 
   return {
     submit: (report: RunReport) => combiner.submit({ report }),

@@ -124,6 +124,14 @@ export async function countRuns(store: Store, filter: RunFilter): Promise<number
   return row?.count ?? 0;
 }
 
+/** Runs of all environments that are not over, counted up to `most`. */
+export async function countActive(store: Store, most: number): Promise<number> {
+  const row = await store.one<{ count: number }>(
+    sql`SELECT count(*) AS count FROM (SELECT 1 FROM executions LIMIT ${most}) counted`,
+  );
+  return row?.count ?? 0;
+}
+
 interface StepRow {
   run_id: string;
   step_id: string;
@@ -279,13 +287,14 @@ function toStep(row: StepRow): Step {
   };
 }
 
-/** Marks an assignment as received; answers whether the fence held. */
+/** Marks an assignment as received, and its worker as alive; answers whether the fence held. */
 export async function ackExecution(
   session: Session,
   fence: Fence & { environmentId: string },
-  now: Instant,
+  { now, leaseUntil }: { now: Instant; leaseUntil: Instant },
 ): Promise<boolean> {
-  const changed = await session.run(sql`UPDATE executions SET acked_at = ${now}
+  const changed = await session.run(sql`UPDATE executions SET acked_at = ${now},
+      wake_at = CASE WHEN wake_at < ${sql.bigint(leaseUntil)} THEN ${sql.bigint(leaseUntil)} ELSE wake_at END
     WHERE run_id = ${fence.runId} AND environment_id = ${fence.environmentId} AND state = 'leased'
       AND execution_seq = ${fence.executionSeq} AND lease_hash = ${fence.leaseHash}`);
   return changed === 1;

@@ -1,7 +1,16 @@
 import { type Clock, type Instant, parseRfc3339 } from "../../kit/clock.ts";
 import { Fault, invalid, missing } from "../../kit/fault.ts";
-import { searchBytesMax, wakeSliceMax } from "../../kit/limits.ts";
+import { lately } from "../../kit/lately.ts";
+import {
+  gaugeCountMax,
+  gaugeKeptMs,
+  gaugeWaitMsMax,
+  searchBytesMax,
+  wakeSliceMax,
+} from "../../kit/limits.ts";
+import type { Log } from "../../kit/log.ts";
 import { pageSize, readCursor, writeCursor } from "../../kit/page.ts";
+import type { Watch } from "../../kit/watch.ts";
 import type { Session, Store } from "../../store/store.ts";
 import { type ClaimedRow, type ClaimInput, claimFlush } from "./claim.ts";
 import type { RunReport } from "./report.ts";
@@ -9,6 +18,7 @@ import { openReports, type ReportsDeps, whyRefused } from "./reports.ts";
 import * as rows from "./rows.ts";
 import { parseRunStatus } from "./rules.ts";
 import type { CompletedStep, Fence, Run, Step } from "./run.ts";
+import { openTally } from "./tally.ts";
 import { cancelQueued, endTimedOut, type Lane, wakeDue } from "./wake.ts";
 
 export interface ListRunsInput {
@@ -36,11 +46,12 @@ export interface Runs {
   get(environmentId: string, runId: string): Promise<Run>;
   list(environmentId: string, input: ListRunsInput): Promise<RunsPage>;
   steps(environmentId: string, runId: string): Promise<Step[]>;
-  /** For the transaction that deletes a function. */
+  /** For the transaction that deletes a function; answers the runs it ends, for `cancelled` after the commit. */
   cancelQueued(
     session: Session,
     target: { environmentId: string; functionId: string; cause: string },
-  ): Promise<number>;
+  ): Promise<string[]>;
+  cancelled(runIds: readonly string[]): void;
   /** Commits what the holder of a run reports; rejects with the fault of contract.md 1.10 when its fence does not hold. */
   report(report: RunReport): Promise<void>;
   /** Puts a claimed run back that nobody has begun. */
@@ -48,7 +59,7 @@ export interface Runs {
   /** Resolves once no report is on its way to the store. */
   drain(): Promise<void>;
   /** Notes that an assignment has arrived; rejects like `report`. */
-  ack(fence: Fence & { environmentId: string }): Promise<void>;
+  ack(fence: Fence & { environmentId: string }, leaseMs: number): Promise<void>;
   /** Extends the leases of a worker's jobs inside a transaction. */
   renew(session: Session, renewal: Parameters<typeof rows.renewLeases>[1]): Promise<void>;
   claim(input: ClaimInput): Promise<ClaimedRow[]>;
@@ -61,6 +72,8 @@ export interface Runs {
 export interface RunsDeps {
   store: Store;
   clock: Clock;
+  log: Log;
+  watch: Watch;
   definitionOf: ReportsDeps["definitionOf"];
   /** Lanes that have got work. */
   onQueued: (lanes: readonly Lane[]) => void;
@@ -74,13 +87,28 @@ export interface RunsDeps {
 const wakeEveryMsMin = 20;
 
 export function openRuns(deps: RunsDeps): Runs {
-  const { store, clock, onQueued } = deps;
-  const reports = openReports(deps);
+  const { store, clock, log, onQueued } = deps;
+  const { metrics } = deps.watch;
+  const tally = openTally(metrics);
+  const reports = openReports(deps, tally);
+  const active = metrics.gauge({
+    name: "svc_active_runs",
+    help: `Runs of the whole installation that are not over, counted up to ${gaugeCountMax}.`,
+  })();
+  const countActive = lately({
+    clock,
+    keptMs: gaugeKeptMs,
+    waitMsMax: gaugeWaitMsMax,
+    ask: () => rows.countActive(store, gaugeCountMax),
+  });
+  metrics.beforeReading(async () => active.set(await countActive()));
   return {
     report: reports.submit,
     release: reports.release,
-    async ack(fence) {
-      if (await store.write((session) => rows.ackExecution(session, fence, clock.now()))) return;
+    async ack(fence, leaseMs) {
+      const now = clock.now();
+      const times = { now, leaseUntil: now + leaseMs };
+      if (await store.write((session) => rows.ackExecution(session, fence, times))) return;
       const [why] = await whyRefused(store, [fence]);
       throw why;
     },
@@ -124,21 +152,28 @@ export function openRuns(deps: RunsDeps): Runs {
     },
 
     cancelQueued: (session, target) => cancelQueued(session, { ...target, now: clock.now() }),
+    cancelled: (runIds) => tally?.ended("cancelled", runIds, clock.now()),
 
     async wakeOnce() {
       for (;;) {
         const now = clock.now();
         const woken = await store.write((session) => wakeDue(session, now));
+        for (const run of woken.lost) log.warn("run.workers_lost", run);
+        tally?.ended("failed", idsOf(woken.lost), now);
         for (const worker of woken.silent) deps.onSilent(worker);
         if (woken.lanes.length > 0) onQueued(woken.lanes);
         const ended = await store.write((session) => endTimedOut(session, now));
-        if (woken.found < wakeSliceMax && ended < wakeSliceMax) break;
+        for (const run of ended) log.debug("run.timed_out", run);
+        tally?.ended("failed", idsOf(ended), now);
+        if (woken.found < wakeSliceMax && ended.length < wakeSliceMax) break;
       }
       const next = await rows.nextWakeAt(store);
       return next === undefined ? {} : { againInMs: Math.max(wakeEveryMsMin, next - clock.now()) };
     },
   };
 }
+
+const idsOf = (list: readonly { runId: string }[]) => list.map((one) => one.runId);
 
 function toFilter(environmentId: string, input: ListRunsInput): rows.RunFilter {
   const statuses = (input.statuses ?? []).map((text) => {

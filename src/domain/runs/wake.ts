@@ -28,6 +28,8 @@ export interface WakeOutcome {
   found: number;
   /** Lanes that have work now. */
   lanes: Lane[];
+  /** Runs that failed because too many workers in a row were lost with them. */
+  lost: { runId: string; environmentId: string }[];
   /** Workers whose leases ended without a word. */
   silent: { environmentId: string; workerId: string }[];
 }
@@ -57,7 +59,12 @@ export async function wakeDue(session: Session, now: Instant): Promise<WakeOutco
     );
   const queued = due.filter((row) => !isLost(row));
   if (queued.length > 0) await requeue(session, queued, now);
-  return { found: due.length, lanes: lanesOf(queued), silent: silentWorkers(due) };
+  return {
+    found: due.length,
+    lanes: lanesOf(queued),
+    lost: lost.map((row) => ({ runId: row.run_id, environmentId: row.environment_id })),
+    silent: silentWorkers(due),
+  };
 }
 
 async function requeue(session: Session, rows: readonly DueRow[], now: Instant): Promise<void> {
@@ -95,9 +102,16 @@ function wakeDetail(row: DueRow): string {
   return JSON.stringify({ worker_id: row.worker_id, execution_seq: row.execution_seq });
 }
 
-/** Ends runs whose `timeoutMs` has passed, wherever they stand. */
-export async function endTimedOut(session: Session, now: Instant): Promise<number> {
-  const due = await session.all<{ run_id: string; timeout_ms: number }>(sql`SELECT run_id,
+/** Ends runs whose `timeoutMs` has passed, wherever they stand; answers which. */
+export async function endTimedOut(
+  session: Session,
+  now: Instant,
+): Promise<{ runId: string; environmentId: string }[]> {
+  const due = await session.all<{
+    run_id: string;
+    environment_id: string;
+    timeout_ms: number;
+  }>(sql`SELECT run_id, environment_id,
       timeout_at - (SELECT created_at FROM runs WHERE runs.id = executions.run_id) AS timeout_ms
     FROM executions WHERE timeout_at IS NOT NULL AND timeout_at <= ${now}
     ORDER BY timeout_at LIMIT ${wakeSliceMax} ${session.seams.skipLocked}`);
@@ -112,7 +126,7 @@ export async function endTimedOut(session: Session, now: Instant): Promise<numbe
       })),
       now,
     );
-  return due.length;
+  return due.map((row) => ({ runId: row.run_id, environmentId: row.environment_id }));
 }
 
 export interface RunEnd {
@@ -151,7 +165,7 @@ export async function endRuns(session: Session, ends: readonly RunEnd[], now: In
   );
 }
 
-/** Runs of a function that no worker has begun end as cancelled. Locks: executions sorted by run. */
+/** Runs of a function that no worker has begun end as cancelled; answers their ids. Locks: executions sorted by run. */
 export async function cancelQueued(
   session: Session,
   {
@@ -160,14 +174,14 @@ export async function cancelQueued(
     cause,
     now,
   }: { environmentId: string; functionId: string; cause: string; now: Instant },
-): Promise<number> {
+): Promise<string[]> {
   const rows = await session.all<{ run_id: string }>(sql`SELECT run_id FROM executions
     WHERE environment_id = ${environmentId} AND function_id = ${functionId} AND state = 'queued' AND started_at IS NULL
     ORDER BY run_id ${session.seams.holdRow}`);
   const ends = rows.map((row) => ({ runId: row.run_id, status: "cancelled" as const, error: null, cause }));
   for (let from = 0; from < ends.length; from += 1000)
     await endRuns(session, ends.slice(from, from + 1000), now);
-  return ends.length;
+  return ends.map((end) => end.runId);
 }
 
 const silentWorkers = (rows: readonly DueRow[]) =>

@@ -1,6 +1,7 @@
 import type { Clock } from "../../kit/clock.ts";
 import type { Ids } from "../../kit/ids.ts";
 import { pollJobsMax } from "../../kit/limits.ts";
+import { noTracer, type Tracer } from "../../kit/trace.ts";
 import type { ClaimedRow, LaneDemand } from "../runs/claim.ts";
 import type { CompletedStep, NewLease, NewRun } from "../runs/run.ts";
 import type { Runs } from "../runs/service.ts";
@@ -42,6 +43,7 @@ export interface DispatcherDeps extends GiveBackDeps {
   leaseMs: number;
   /** False while this node is not sure of the time. */
   mayClaim: () => boolean;
+  tracer?: Tracer;
 }
 
 /** A claim looks from the lane's start at least this often, whatever its watermark says. */
@@ -52,7 +54,7 @@ const lateMsMax = 5_000;
 const lookEveryMs = 1_000;
 
 export function openDispatcher(deps: DispatcherDeps): Dispatcher {
-  const { runs, clock, ids, log, leaseMs, mayClaim } = deps;
+  const { runs, clock, ids, log, leaseMs, mayClaim, tracer = noTracer } = deps;
   const { giveBack, underWay } = openGiveBack(deps);
   const lanes = new Map<string, Lane>();
   let pumping: Promise<void> | undefined;
@@ -161,15 +163,21 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
     const { demands, slots, waiters } = plan();
     if (demands.length === 0) return false;
     const asked = new Set(slots.flat().flatMap((slot) => slot.waiter ?? []));
+    const span = tracer.start("claim", "client");
+    span.set("svc.claim.lanes", demands.length);
+    let failed: string | undefined;
     try {
       const now = clock.now();
       const leaseUntil = now + leaseMs;
       const rows = await runs.claim({ now, leaseUntil, lanes: demands });
+      span.set("svc.claim.runs", rows.length);
       await hand(rows, demands, slots, leaseUntil);
     } catch (error) {
+      failed = "failed";
       for (const { lane } of demands) lane.dirty = true;
       throw error;
     } finally {
+      span.end(failed);
       for (const slot of slots.flat()) (slot.waiter ?? slot.desk).pending--;
       // Who does not hold is answered by the claim that asked for it, or by the second that had no slot left for it.
       for (const waiter of waiters)
@@ -186,7 +194,10 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
     leaseUntil: number,
   ): Promise<void> {
     const resumed = rows.filter((row) => row.step_count > 0).map((row) => row.run_id);
-    const steps = resumed.length === 0 ? noSteps : await runs.completedSteps(resumed).catch(logUnread);
+    const unread = (error: unknown): undefined => {
+      log.warn("steps could not be read", { runIds: resumed, error: String(error) });
+    };
+    const steps = resumed.length === 0 ? noSteps : await runs.completedSteps(resumed).catch(unread);
     const taken = new Map<number, number>();
     for (const row of rows) {
       const { waiter, desk, token } = slots[row.lane - 1]![row.rank - 1]!;
@@ -205,10 +216,6 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
       lane.ask = count === wanted.length ? Math.min(pollJobsMax, lane.ask * 2) : Math.max(askMin, 2 * count);
     }
   }
-
-  const logUnread = (error: unknown): undefined => {
-    log.warn("steps could not be read", { error: String(error) });
-  };
 
   /** Claims as long as there is a lane to look at and a slot to fill. One claim at a time: each takes all that wait. */
   function pump(): Promise<void> {

@@ -21,6 +21,12 @@ export interface Job {
   completedSteps: readonly CompletedStep[];
 }
 
+/** On its way to the worker. */
+export interface HandedJob extends Job {
+  /** What is left of the lease, in milliseconds: the worker's clock may be another. */
+  leaseMs: number;
+}
+
 export interface JobEvent {
   id: string;
   name: string;
@@ -113,7 +119,7 @@ export const jobOfBirth = (
  * The assignment as JSON text. Event data and step outputs are stored as JSON text and are spliced in as they are: parsing
  * them only to write them again would double the cost of a job.
  */
-export function assignmentJson(job: Job): string {
+export function assignmentJson(job: HandedJob): string {
   const { event } = job;
   const steps = job.completedSteps.map(
     (step) =>
@@ -130,6 +136,7 @@ export function assignmentJson(job: Job): string {
     execution_seq: job.executionSeq,
     lease_token: job.leaseToken,
     lease_expires_at: rfc3339(job.leaseExpiresAt),
+    lease_ms: job.leaseMs,
   };
   const eventHead = {
     id: event.id,

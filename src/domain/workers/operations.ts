@@ -1,7 +1,7 @@
 import { Type } from "@sinclair/typebox";
 import type { Fault } from "../../kit/fault.ts";
 import { unary } from "../../kit/operation.ts";
-import { assignmentJson, type Job } from "./job.ts";
+import { assignmentJson, type HandedJob } from "./job.ts";
 import { ackFields, reportFields } from "./report.ts";
 import { type ExchangeAnswer, type ExchangeResult, type Workers, workerJson } from "./service.ts";
 
@@ -92,7 +92,7 @@ const Results = Type.Array(
 );
 
 /** `{"jobs":[…]}` spliced from JSON texts; 204 when there are none. */
-const giveJobs = (jobs: readonly Job[]) =>
+const giveJobs = (jobs: readonly HandedJob[]) =>
   jobs.length === 0
     ? { status: 204 }
     : { status: 200, body: `{"jobs":[${jobs.map(assignmentJson).join(",")}]}`, headers: jsonType };

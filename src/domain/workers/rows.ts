@@ -77,6 +77,13 @@ export async function touchWorkers(
     })} WHERE workers.environment_id = v.environment_id AND workers.id = v.id`);
 }
 
+/** Workers of all environments that were heard of since, counted up to `most`. */
+export async function countAlive(store: Store, since: Instant, most: number): Promise<number> {
+  const row = await store.one<{ count: number }>(sql`SELECT count(*) AS count FROM (
+    SELECT 1 FROM workers WHERE last_heartbeat_at >= ${since} LIMIT ${most}) counted`);
+  return row?.count ?? 0;
+}
+
 export async function forgetSilent(session: Session, before: Instant): Promise<number> {
   return session.run(sql`DELETE FROM workers WHERE last_heartbeat_at < ${before}`);
 }

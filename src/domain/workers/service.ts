@@ -1,17 +1,22 @@
 import { type Clock, rfc3339 } from "../../kit/clock.ts";
 import { Fault, invalid } from "../../kit/fault.ts";
+import { lately } from "../../kit/lately.ts";
 import {
   exchangeReportsMax,
+  gaugeCountMax,
+  gaugeKeptMs,
+  gaugeWaitMsMax,
   pollJobsMax,
   workerFunctionsMax,
   workerJobsMax,
   workerLabelsMax,
   workerSilenceMsMax,
 } from "../../kit/limits.ts";
+import type { Counter, Metrics } from "../../kit/metrics.ts";
 import { type Store, StoreError } from "../../store/store.ts";
 import type { Runs } from "../runs/service.ts";
 import type { Dispatcher } from "./dispatcher.ts";
-import { type Job, runOfJob } from "./job.ts";
+import { type HandedJob, type Job, runOfJob } from "./job.ts";
 import type { Asking } from "./lanes.ts";
 import { type Report, readFence, readReport } from "./report.ts";
 import * as rows from "./rows.ts";
@@ -39,7 +44,7 @@ export type ExchangeResult = { jobId: string; fault: Fault | undefined };
 export interface ExchangeAnswer {
   results: ExchangeResult[];
   acked: ExchangeResult[];
-  jobs: Job[];
+  jobs: HandedJob[];
 }
 
 export interface Workers {
@@ -56,7 +61,7 @@ export interface Workers {
     workerId: string,
     available: number | undefined,
     signal: AbortSignal,
-  ): Promise<Job[]>;
+  ): Promise<HandedJob[]>;
   ack(environmentId: string, workerId: string, input: AckInput): Promise<void>;
   report(environmentId: string, workerId: string, jobId: string, report: Report): Promise<void>;
   exchange(
@@ -86,6 +91,7 @@ export interface WorkersDeps {
   holdMs: number;
   /** `SVC_CAPACITY_ADMISSION`: without it there is no `progress`. */
   admission: boolean;
+  metrics: Metrics;
 }
 
 /** A worker that polls is alive; that is written at most this often. */
@@ -95,6 +101,7 @@ const knownMs = 5_000;
 
 export function openWorkers(deps: WorkersDeps): Workers {
   const { store, clock, dispatcher, runs, leaseMs, holdMs } = deps;
+  const disconnects = watchWorkers(deps);
   const known = new Map<string, { record: rows.WorkerRecord; readAt: number }>();
   const signs = new Map<
     string,
@@ -127,7 +134,7 @@ export function openWorkers(deps: WorkersDeps): Workers {
   }
 
   const ack = (environmentId: string, sent: AckInput) =>
-    sendable(runs.ack({ ...readFence(sent.job_id, sent), environmentId }));
+    sendable(runs.ack({ ...readFence(sent.job_id, sent), environmentId }, leaseMs));
 
   const take = (
     worker: rows.WorkerRecord,
@@ -146,6 +153,15 @@ export function openWorkers(deps: WorkersDeps): Workers {
       signal,
     };
     return dispatcher.take(asking);
+  };
+
+  /** A lease that ended on the way here has no worker to go to: its run goes back by itself. */
+  const handed = (jobs: readonly Job[]): HandedJob[] => {
+    const now = clock.now();
+    return jobs.flatMap((job) => {
+      const left = job.leaseExpiresAt - now;
+      return left > 0 ? { ...job, leaseMs: left } : [];
+    });
   };
 
   const outcome = async (jobId: string, work: Promise<void>): Promise<ExchangeResult> => {
@@ -195,7 +211,7 @@ export function openWorkers(deps: WorkersDeps): Workers {
 
     async poll(environmentId, workerId, available, signal) {
       const worker = await registered(environmentId, workerId);
-      return take(worker, available ?? worker.maxConcurrent, holdMs, false, signal);
+      return handed(await take(worker, available ?? worker.maxConcurrent, holdMs, false, signal));
     },
 
     async ack(environmentId, workerId, input) {
@@ -223,7 +239,7 @@ export function openWorkers(deps: WorkersDeps): Workers {
         Promise.all(input.acks.map((sent) => outcome(sent.job_id, ack(environmentId, sent)))),
         take(worker, input.available, hold, busy, signal),
       ]);
-      return { results, acked, jobs };
+      return { results, acked, jobs: handed(jobs) };
     },
 
     async signOnce() {
@@ -241,9 +257,30 @@ export function openWorkers(deps: WorkersDeps): Workers {
     },
 
     async forgetOnce(write) {
-      await write((session) => rows.forgetSilent(session, clock.now() - 2 * workerSilenceMsMax));
+      disconnects.add(
+        await write((session) => rows.forgetSilent(session, clock.now() - 2 * workerSilenceMsMax)),
+      );
     },
   };
+}
+
+/** Answers the count of workers that are gone: a row is forgotten once, by one node. */
+function watchWorkers({ store, clock, metrics }: WorkersDeps): Counter {
+  const connected = metrics.gauge({
+    name: "svc_workers_connected",
+    help: "Workers of the whole installation that were heard of in the last five minutes.",
+  })();
+  const countAlive = lately({
+    clock,
+    keptMs: gaugeKeptMs,
+    waitMsMax: gaugeWaitMsMax,
+    ask: () => rows.countAlive(store, clock.now() - workerSilenceMsMax, gaugeCountMax),
+  });
+  metrics.beforeReading(async () => connected.set(await countAlive()));
+  return metrics.counter({
+    name: "svc_worker_disconnects_total",
+    help: "Workers forgotten after ten minutes without a sign of life; counted by the node that forgot them.",
+  })();
 }
 
 /**

@@ -1,0 +1,90 @@
+import type { Clock } from "./clock.ts";
+import type { Combiner } from "./combine.ts";
+import type { Loop } from "./loop.ts";
+import { type Metrics, noMetrics, secondsBuckets, sizeBuckets } from "./metrics.ts";
+import { noTracer, type Tracer } from "./trace.ts";
+
+/** What is told of work: where numbers go and where spans go. */
+export interface Watch {
+  metrics: Metrics;
+  tracer: Tracer;
+}
+
+export const noWatch: Watch = { metrics: noMetrics, tracer: noTracer };
+
+/** A loop's progress and failures, read when somebody asks. */
+export function watchLoop(metrics: Metrics, loop: Loop): void {
+  const progress = metrics.gauge({
+    name: "svc_loop_last_progress_timestamp_seconds",
+    help: "When a background loop last ended a round without an error.",
+    labels: ["loop"],
+  })(loop.name);
+  const failures = metrics.counter({
+    name: "svc_loop_failures_total",
+    help: "Rounds of a background loop that failed; each is tried again.",
+    labels: ["loop"],
+  })(loop.name);
+  let counted = 0;
+  metrics.beforeReading(() => {
+    const at = loop.progressAt();
+    progress.set(at === undefined ? undefined : at / 1000);
+    failures.add(loop.failures() - counted);
+    counted = loop.failures();
+  });
+}
+
+/** Called when a flush begins; what it answers, when the flush is over. */
+export type WatchFlush = (itemCount: number) => (failed: boolean) => void;
+
+export function watchFlushes({ metrics, tracer }: Watch, clock: Pick<Clock, "elapsed">, name: string) {
+  const labels = ["flush"] as const;
+  const items = metrics.histogram({
+    name: "svc_flush_items",
+    help: "How many callers' items one flush carried.",
+    labels,
+    buckets: sizeBuckets,
+  })(name);
+  const seconds = metrics.histogram({
+    name: "svc_flush_duration_seconds",
+    help: "How long a flush took, to its commit or its failure.",
+    labels,
+    buckets: secondsBuckets,
+  })(name);
+  const spanName = `flush ${name}`;
+  const watch: WatchFlush = (itemCount) => {
+    const startedAt = clock.elapsed();
+    const span = tracer.start(spanName, "client");
+    span.set("svc.flush.items", itemCount);
+    return (failed) => {
+      items.observe(itemCount);
+      seconds.observe((clock.elapsed() - startedAt) / 1000);
+      span.end(failed ? "failed" : undefined);
+    };
+  };
+  return metrics.on || tracer.on ? watch : undefined;
+}
+
+/** What waits in front of a combiner and what was turned away, read when somebody asks. */
+export function watchWaiting(
+  metrics: Metrics,
+  { name, counters }: Pick<Combiner<never, unknown>, "name" | "counters">,
+): void {
+  const labels = ["flush"] as const;
+  const waiting = metrics.gauge({
+    name: "svc_flush_waiting",
+    help: "Weight of what waits for a flush.",
+    labels,
+  })(name);
+  const refused = metrics.counter({
+    name: "svc_flush_refused_total",
+    help: "Items turned away because too much waited.",
+    labels,
+  })(name);
+  let counted = 0;
+  metrics.beforeReading(() => {
+    const now = counters();
+    waiting.set(now.waiting);
+    refused.add(now.refused - counted);
+    counted = now.refused;
+  });
+}

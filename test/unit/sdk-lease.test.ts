@@ -1,0 +1,45 @@
+import { expect, test } from "bun:test";
+import { createLease, stamp } from "../../src/sdk/lease.ts";
+
+const ago = (ms: number) => {
+  const now = stamp();
+  return { monotonicMs: now.monotonicMs - ms, wallMs: now.wallMs - ms };
+};
+const never = () => Promise.reject(new Error("nobody should ask"));
+
+test("a lease that surely holds asks nobody; neither does one whose length the server did not tell", () => {
+  expect(createLease(stamp(), 60_000, never).sure()).toBeUndefined();
+  expect(createLease(ago(60_000), undefined, never).sure()).toBeUndefined();
+});
+
+test("one that may be over asks once for all who wait, and is sure again", async () => {
+  let asked = 0;
+  const lease = createLease(ago(60_000), 30_000, async () => void asked++);
+  await Promise.all([lease.sure(), lease.sure()]);
+  expect(asked).toBe(1);
+  expect(lease.sure()).toBeUndefined();
+});
+
+test("either clock will do: one may have stood still, the other may have been set", () => {
+  for (const late of [
+    { ...stamp(), wallMs: ago(60_000).wallMs },
+    { ...stamp(), monotonicMs: ago(60_000).monotonicMs },
+  ])
+    expect(createLease(late, 30_000, async () => {}).sure()).toBeInstanceOf(Promise);
+});
+
+test("what the server refuses is lost, and asked about again", async () => {
+  let asked = 0;
+  const lease = createLease(ago(60_000), 30_000, () => Promise.reject(new Error(`lost ${++asked}`)));
+  await expect(lease.sure()).rejects.toThrow("lost 1");
+  await expect(lease.sure()).rejects.toThrow("lost 2");
+});
+
+test("a renewal counts from when it was asked for, and not when its answer came too late", () => {
+  const fresh = createLease(ago(20_000), 30_000, never);
+  fresh.renewed(ago(1_000));
+  expect(fresh.sure()).toBeUndefined();
+  const late = createLease(ago(40_000), 30_000, async () => {});
+  late.renewed(ago(1_000));
+  expect(late.sure()).toBeInstanceOf(Promise);
+});
