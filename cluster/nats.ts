@@ -2,7 +2,7 @@ import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { startDetached, untilReady } from "./processes.ts";
 import { findNatsServer } from "./programs.ts";
-import { logOf, type PartState, partsOf, runningOf, type State } from "./state.ts";
+import { logOf, type PartState, partsOf, runningOf, type State, writeState } from "./state.ts";
 import { until } from "./until.ts";
 
 const conf = join(import.meta.dirname, "nats.conf");
@@ -21,6 +21,7 @@ export async function startNatsPart(state: State, part: PartState): Promise<void
     ...["--cluster", `nats://127.0.0.1:${part.clusterPort}`, "--routes", routes.join(",")],
   ];
   part.process = startDetached(command, { folder: state.folder, log });
+  writeState(state);
   await untilReady(part.name, part.process, log, async () => {
     const answer = await fetch(`http://127.0.0.1:${part.monitorPort}/varz`).catch(() => undefined);
     return answer?.ok === true;

@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { startDetached, untilReady } from "./processes.ts";
-import { logOf, natsUrlOf, nodeUrlOf, type PartState, type State } from "./state.ts";
+import { logOf, natsUrlOf, nodeUrlOf, type PartState, type State, writeState } from "./state.ts";
 
 const mainFile = join(import.meta.dirname, "../src/main.ts");
 
@@ -43,5 +43,6 @@ export async function startNodePart(state: State, part: PartState): Promise<void
       SVC_BOOTSTRAP_KEY_FILE: state.keyFile,
     },
   });
+  writeState(state);
   await untilReady(part.name, part.process, log, () => isReady(part), 30_000);
 }

@@ -12,7 +12,7 @@ import {
 import { join } from "node:path";
 import { startDetached, untilReady } from "./processes.ts";
 import { asServerUser, findPostgresProgram, giveToServerUser, run } from "./programs.ts";
-import { logOf, type PartState, type State } from "./state.ts";
+import { logOf, type PartState, type State, writeState } from "./state.ts";
 
 const conf = join(import.meta.dirname, "postgres.conf");
 
@@ -78,13 +78,18 @@ async function provideDatabase(state: State, adminUrl: string): Promise<void> {
   const quoted = (text: string) => `'${text.replaceAll("'", "''")}'`;
   const sql = new Bun.SQL(adminUrl, { max: 1 });
   try {
+    // A commit may wait for a standby that is gone; that is to be seen, not waited for.
+    await sql.unsafe("SET statement_timeout = '10s'");
     const has = async (query: string) => ((await sql.unsafe(query)) as unknown[]).length > 0;
     if (!(await has("SELECT 1 FROM pg_roles WHERE rolname = 'svc'")))
       await sql.unsafe(`CREATE ROLE svc LOGIN PASSWORD ${quoted(passwordOf(state.databaseUrl))}`);
     if (!(await has("SELECT 1 FROM pg_database WHERE datname = 'svc'")))
       await sql.unsafe("CREATE DATABASE svc OWNER svc");
     // Since 15 a user may be allowed to find its deadlocks sooner; older servers have it from postgres.conf.
-    await sql.unsafe("GRANT SET ON PARAMETER deadlock_timeout TO svc").catch(() => {});
+    const mayGrant = await has("SELECT 1 FROM pg_proc WHERE proname = 'has_parameter_privilege'");
+    const isGranted = "SELECT 1 WHERE has_parameter_privilege('svc', 'deadlock_timeout', 'SET')";
+    if (mayGrant && !(await has(isGranted)))
+      await sql.unsafe("GRANT SET ON PARAMETER deadlock_timeout TO svc");
   } finally {
     await sql.close();
   }
@@ -119,6 +124,7 @@ export async function startPostgresPart(state: State, part: PartState): Promise<
   const log = logOf(state, part);
   const command = asServerUser([findPostgresProgram("postgres"), "-D", data, ...settings]);
   part.process = startDetached(command, { folder: "/", log });
+  writeState(state);
   await untilReady("PostgreSQL", part.process, log, () => answers(adminUrl), 60_000);
   await provideDatabase(state, adminUrl);
 }

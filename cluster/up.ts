@@ -29,14 +29,10 @@ async function requireFreePorts(part: PartState): Promise<void> {
 
 async function startPart(state: State, part: PartState): Promise<void> {
   await requireFreePorts(part);
-  try {
-    if (part.kind === "postgres") await startPostgresPart(state, part);
-    else if (part.kind === "nats") await startNatsPart(state, part);
-    else await startNodePart(state, part);
-  } finally {
-    // Also when it did not become ready: whatever runs must be found by `down`.
-    writeState(state);
-  }
+  // Each writes the state as soon as its process runs: whatever runs must be found by `down`, also when this ends here.
+  if (part.kind === "postgres") await startPostgresPart(state, part);
+  else if (part.kind === "nats") await startNatsPart(state, part);
+  else await startNodePart(state, part);
 }
 
 /** Waits for all before it reports the first failure, so that nothing goes on behind the operator's back. */

@@ -1,10 +1,10 @@
-import { readdirSync } from "node:fs";
+import { existsSync, readdirSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { type Clock, rfc3339 } from "./kit/clock.ts";
 import { type Log, silentLog } from "./kit/log.ts";
 import { readSettings, type Settings, setting, type Values } from "./kit/setting.ts";
 import { boolean, line } from "./kit/setting-kinds.ts";
-import { settings } from "./settings.ts";
+import { masterKeyFileOf, settings } from "./settings.ts";
 import { othersOn, raiseEpochs } from "./store/epochs.ts";
 import { openLibsql } from "./store/libsql.ts";
 import { backUpLibsql, type Content, Refusal } from "./store/libsql-backup.ts";
@@ -133,6 +133,9 @@ export async function restore(command: Command): Promise<Outcome> {
       driver: await driverOf(values.libsqlDriver),
     });
     say(`${basename(from)} is now ${values.db}: ${contentLine(content)}`);
+    const master = masterKeyFileOf({ db: values.db });
+    if (!existsSync(master))
+      say(`the master key of before is not there: put it into ${master}, or set SVC_MASTER_KEY`);
     if (aside !== undefined) say(`what was there before is kept as ${aside}`);
     say("every log has a new epoch: who resumes from a position of before is told so");
   });

@@ -252,7 +252,8 @@ export function bootstrapKeyFileOf(config: Config): string {
 }
 
 /** Where the master key stands when no setting gives it. */
-export const masterKeyFileOf = (config: Config): string => join(dirname(config.db), ".svc_master_key");
+export const masterKeyFileOf = (config: Pick<Config, "db">): string =>
+  join(dirname(config.db), ".svc_master_key");
 
 export const help = (): string => `svc: events become durable runs.
 

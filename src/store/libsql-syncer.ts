@@ -6,12 +6,12 @@ const program = `
 const { workerData: { path, state } } = require("node:worker_threads");
 const { closeSync, fdatasyncSync, openSync } = require("node:fs");
 const over = new Int32Array(state);
-const handle = openSync(path, "r");
+const handle = Atomics.load(over, 0) === 0 ? openSync(path, "r") : undefined;
 while (Atomics.load(over, 0) === 0) {
   fdatasyncSync(handle);
   Atomics.wait(over, 0, 0, ${everyMs});
 }
-closeSync(handle);
+if (handle !== undefined) closeSync(handle);
 `;
 
 /**
@@ -22,6 +22,8 @@ export function keepSynced(path: string): { stop(): void } {
   const state = new SharedArrayBuffer(4);
   const worker = new Worker(program, { eval: true, workerData: { path, state } });
   worker.unref();
+  // Only ever a help, since whoever makes the copy syncs it at its end: a small one has its name before the thread looks.
+  worker.on("error", () => {});
   const over = new Int32Array(state);
   return {
     stop() {

@@ -24,6 +24,7 @@ import { until } from "../support/until.ts";
 
 const mainFile = resolve(import.meta.dir, "../../src/main.ts");
 const clock = systemClock();
+const masterKey = "a5".repeat(32);
 let folder: string;
 
 beforeAll(async () => {
@@ -84,7 +85,7 @@ describe("a database file", () => {
   const backup = () => join(folder, "backup.db");
 
   beforeAll(async () => {
-    server = await spawnServer({ engine: "libsql" });
+    server = await spawnServer({ engine: "libsql", settings: { masterKey } });
     file = server.home.place.db;
     await server.rpc("SvcService", "RegisterFunction", { id: "keeper", triggers: [{ event: "kept" }] });
   });
@@ -116,9 +117,12 @@ describe("a database file", () => {
     expect(head?.position).toBeLessThanOrEqual(acked.length);
     expect(head?.epoch).toBeGreaterThan(0);
 
+    // The key that its secrets are sealed with is kept apart from backups.
+    expect(put.out).toContain(".svc_master_key");
     const home = { ...server.home, folder: join(folder, "restored") };
     const next = await startTestServer({
       engine: "libsql",
+      settings: { masterKey },
       home: { ...home, place: { db: restored, databaseUrl: undefined } },
     });
     const [one] = await emit(next, 1);

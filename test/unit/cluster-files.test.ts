@@ -99,3 +99,17 @@ test("balancers and the unit name the nodes of up.ts, and let a drain end", () =
   const drainMs = Number(/SVC_DRAIN_MS=(\d+)/.exec(unit)?.[1]);
   expect(Number(/TimeoutStopSec=(\d+)/.exec(unit)?.[1]) * 1_000).toBeGreaterThanOrEqual(drainMs + 10_000);
 });
+
+test("the runbook names metrics that there are, and files", () => {
+  const runbook = read("README.md");
+  const source = [...new Bun.Glob("src/**/*.ts").scanSync(join(folder, ".."))].map((path) =>
+    read(`../${path}`),
+  );
+  const names = [...runbook.matchAll(/`(svc_[a-z]+_[a-z_]+)`/g)].map(([, name]) => name as string);
+  expect(names.length).toBeGreaterThan(8);
+  expect(names.filter((name) => !source.some((text) => text.includes(`"${name}"`)))).toEqual([]);
+  const files = [...runbook.matchAll(/`([\w-]+\.(?:ts|conf|cfg|yaml|service))`/g)].map(
+    ([, name]) => name as string,
+  );
+  expect(files.filter((name) => !existsSync(join(folder, name)))).toEqual([]);
+});
