@@ -14,7 +14,8 @@ async function stopPart(state: State, part: PartState): Promise<void> {
   const mark = runningOf(part);
   if (!mark) return;
   const { signal, patienceMs } = manner[part.kind];
-  const drainMs = part.kind === "node" ? Number(state.settings.SVC_DRAIN_MS ?? 0) : 0;
+  const { SVC_DRAIN_MS = 0, SVC_DRAIN_NOTICE_MS = 0 } = state.settings;
+  const drainMs = part.kind === "node" ? Number(SVC_DRAIN_MS) + Number(SVC_DRAIN_NOTICE_MS) : 0;
   const outcome = await stopProcess(mark, signal, patienceMs + drainMs);
   const how =
     outcome === "killed"

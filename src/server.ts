@@ -208,6 +208,8 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
         })),
     });
     for (const options of members.loops) background(options);
+    // Others hear of it with the next sign of life: let that be now.
+    bus.onConnection(() => loops.get("cluster.nodes")?.running.wake());
     closers.push(members.leave);
     bus.onHint("dispatch", (payload) => {
       const { from, lanes } = JSON.parse(new TextDecoder().decode(payload));
