@@ -55,6 +55,8 @@ export interface EdgeOptions {
   websocket?: object;
   /** Seconds without a byte until a connection is closed; streams and held operations are exempt. At most 255. */
   idleSeconds?: number;
+  /** PEM texts: HTTPS, HTTP/2 by ALPN and WebSocket over TLS instead of the cleartext ones. */
+  tls?: { cert: string; key: string };
 }
 
 export interface ListeningEdge {
@@ -234,6 +236,7 @@ export async function listenEdge(options: EdgeOptions): Promise<ListeningEdge> {
     hostname: options.hostname,
     port: options.port,
     http2: true,
+    ...(options.tls && { tls: options.tls }),
     reusePort: false,
     idleTimeout: options.idleSeconds ?? 60,
     // Ours answers first, in the form of the protocol; Bun's own limit only bounds what may pile up meanwhile.
@@ -244,7 +247,7 @@ export async function listenEdge(options: EdgeOptions): Promise<ListeningEdge> {
   const host = options.hostname === "0.0.0.0" || options.hostname === "::" ? "127.0.0.1" : options.hostname;
   return {
     port: server.port,
-    url: `http://${host.includes(":") ? `[${host}]` : host}:${server.port}`,
+    url: `${options.tls ? "https" : "http"}://${host.includes(":") ? `[${host}]` : host}:${server.port}`,
     server: server as unknown as EdgeServer,
     async stop(drainMs) {
       const over = new AbortController();
