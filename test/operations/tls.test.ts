@@ -1,10 +1,21 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { copyFileSync } from "node:fs";
+import { mkdtemp } from "node:fs/promises";
 import { connect as connectH2 } from "node:http2";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { connect as connectTls } from "node:tls";
 import { ConnectError, createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
+import {
+  createAccount,
+  createOperator,
+  createUser,
+  encodeAccount,
+  encodeOperator,
+  encodeUser,
+  fmtCreds,
+} from "@nats-io/jwt";
 import { giveToServerUser } from "../../cluster/programs.ts";
 import { SvcService } from "../../src/gen/svc/v1/svc_pb.ts";
 import { silentLog } from "../../src/kit/log.ts";
@@ -12,7 +23,7 @@ import { sql } from "../../src/kit/sql.ts";
 import { type Authority, makeAuthority } from "../support/certificates.ts";
 import { startNats } from "../support/nats.ts";
 import { startPostgres } from "../support/postgres.ts";
-import { freePort } from "../support/process.ts";
+import { freePort, removeFolder } from "../support/process.ts";
 import { makeHomeAt, startTestServer, type TestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
 
@@ -153,6 +164,45 @@ describe("NATS over TLS, with a user", () => {
       expect(lines.join("\n")).not.toContain("horse");
     } finally {
       await nats.stop();
+    }
+  }, 30_000);
+});
+
+describe("NATS with credentials of its own kind", () => {
+  test("a JWT and its seed in a file let the node in, and nobody else", async () => {
+    const [operator, account, user] = [createOperator(), createAccount(), createUser()];
+    const operatorJwt = await encodeOperator("svc", operator);
+    const accountJwt = await encodeAccount(
+      "nodes",
+      account,
+      { limits: { conn: -1, subs: -1, data: -1, payload: -1 } },
+      { signer: operator },
+    );
+    const creds = fmtCreds(await encodeUser("node", user, account), user);
+    const folder = await mkdtemp(join(tmpdir(), "svc-creds-"));
+    const natsCredsFile = join(folder, "node.creds");
+    await Bun.write(natsCredsFile, creds);
+    await Bun.write(
+      join(folder, "nats.conf"),
+      `operator: ${operatorJwt}\nresolver: MEMORY\nresolver_preload: { ${account.getPublicKey()}: ${accountJwt} }\n`,
+    );
+    const nats = await startNats({ jetstream: false, arguments: ["--config", join(folder, "nats.conf")] });
+    const ready = async (settings: { natsCredsFile?: string }) => {
+      const server = await startTestServer({ engine: "libsql", nats: nats.url, settings });
+      const answer = await until(async () => (await server.api("/ready")).status === 200 && "ready", {
+        about: "the bus",
+        deadlineMs: settings.natsCredsFile ? 5_000 : 1_000,
+        everyMs: 20,
+      }).catch(() => "alone");
+      await server.stop();
+      return answer;
+    };
+    try {
+      expect(await ready({ natsCredsFile })).toBe("ready");
+      expect(await ready({})).toBe("alone");
+    } finally {
+      await nats.stop();
+      await removeFolder(folder);
     }
   }, 30_000);
 });
