@@ -44,7 +44,7 @@ export const runTimeoutMsMax = 366 * 24 * 60 * 60 * 1000;
 export const combineWaitingMax = 10_000;
 export const combineLanes = 4;
 /** Under load a flush waits for the callers that lately came together, so long after the last one began. */
-export const combinePaceMs = 12;
+export const combinePaceMs = 16;
 export const flushItemsMax = 128;
 
 /** An authenticated key is believed for this long without asking the store again (design: key deletion). */

@@ -16,7 +16,8 @@ const options = JSON.parse(process.argv[2]!) as {
   /** Events a request; 1 is `Emit`, more is `TriggerBatch`. */
   batch: number;
 };
-const { hostname, port } = new URL(options.url);
+/** Several, with commas between, share the callers. */
+const targets = options.url.split(",").map((one) => new URL(one));
 const method = options.batch > 1 ? "TriggerBatch" : "Emit";
 const head = `POST /svc.v1.SvcService/${method} HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer ${options.key}\r\nContent-Type: application/json\r\nContent-Length: `;
 const name = JSON.stringify(options.event);
@@ -39,7 +40,8 @@ const idle: (() => void)[] = [];
 let startedAt = 0;
 let endAt = 0;
 
-function caller(): Promise<void> {
+function caller(place: number): Promise<void> {
+  const { hostname, port } = targets[place % targets.length]!;
   return new Promise((done) => {
     const socket = connect(Number(port), hostname);
     socket.setNoDelay(true);
@@ -91,7 +93,7 @@ function caller(): Promise<void> {
 
 startedAt = performance.now();
 endAt = startedAt + options.seconds * 1000;
-const callers = Promise.all(Array.from({ length: options.callers }, caller));
+const callers = Promise.all(Array.from({ length: options.callers }, (_, place) => caller(place)));
 let due = 0;
 if (options.rate > 0) {
   let sent = 0;

@@ -115,16 +115,28 @@ export async function runToEnd(script: string, options: object): Promise<Record<
 export interface Bench {
   url: string;
   key: string;
+  keyFile: string;
   server: Program;
   worker: Program;
   stop(): Promise<void>;
 }
 
+export interface BenchOptions {
+  /** Of nodes besides: the first writes it. */
+  keyFile?: string;
+  natsUrl?: string;
+  /** No worker of its own. */
+  alone?: boolean;
+}
+
 /** A server as a user starts it, and a worker, each a process of its own. */
-export async function startBench(databaseUrl: string | undefined): Promise<Bench> {
+export async function startBench(
+  databaseUrl: string | undefined,
+  options: BenchOptions = {},
+): Promise<Bench> {
   const folder = await mkdtemp(join(tmpdir(), "svc-bench-"));
   const port = await freePort();
-  const keyFile = join(folder, "key.json");
+  const keyFile = options.keyFile ?? join(folder, "key.json");
   const place =
     databaseUrl === undefined ? ["--db", join(folder, "svc.db")] : ["--database-url", databaseUrl];
   const { program: server, lines: said } = start(
@@ -132,9 +144,10 @@ export async function startBench(databaseUrl: string | undefined): Promise<Bench
       `--preload=${join(here, "lag-preload.ts")}`,
       ...[join(here, "../../src/main.ts"), "serve", "--port", `${port}`, "--grpc-port", "0"],
       ...["--bootstrap-key-file", keyFile, ...place],
+      ...(options.natsUrl ? ["--nats-url", options.natsUrl] : []),
     ],
     "stderr",
-    { LOG_LEVEL: "warn" },
+    { LOG_LEVEL: "warn", SVC_MASTER_KEY: "5e".repeat(32) },
   );
   const stops = [server.stop, () => rm(folder, { recursive: true, force: true })];
   const stop = async () => {
@@ -147,11 +160,12 @@ export async function startBench(databaseUrl: string | undefined): Promise<Bench
       throw new Error(`the server does not start:\n${said.join("\n")}`, { cause: error });
     });
     const { key } = JSON.parse(await readFile(keyFile, "utf8")) as { key: string };
+    if (options.alone) return { url, key, keyFile, server, worker: server, stop };
     const worker = start([join(here, "worker.ts"), JSON.stringify({ url, key })], "stdout");
     stops.unshift(worker.program.stop);
     const ready = () => worker.lines.includes("ready");
     await until(ready, { deadlineMs: 20_000, everyMs: 50, about: "the worker" });
-    return { url, key, server, worker: worker.program, stop };
+    return { url, key, keyFile, server, worker: worker.program, stop };
   } catch (error) {
     await stop();
     throw error;

@@ -1,4 +1,3 @@
-import { existsSync } from "node:fs";
 import { findProgram, run } from "./process.ts";
 
 /** A host of its own on this machine: a network namespace, and a wire to here. */
@@ -15,9 +14,6 @@ export interface OtherHost {
 }
 
 const ip = () => findProgram(["ip", "/usr/sbin/ip"], "iproute2");
-
-/** Whether this user may make one. */
-export const mayMakeHosts = process.getuid?.() === 0 && existsSync("/usr/sbin/ip");
 
 /** `number`, from 0 to 62, tells hosts of this machine apart. */
 export async function makeHost(number: number): Promise<OtherHost> {
@@ -55,3 +51,12 @@ export async function makeHost(number: number): Promise<OtherHost> {
   };
   return host;
 }
+
+/** Whether this user may make one, which takes root and a machine that lets root. */
+export const mayMakeHosts: boolean = await makeHost(62).then(
+  async (host) => {
+    await host.remove();
+    return true;
+  },
+  () => false,
+);

@@ -6,7 +6,7 @@ import { findChrome } from "./chrome.ts";
 import { verdict } from "./junit.ts";
 import { findNats, startNats } from "./nats.ts";
 import { findInitdb, startPostgres } from "./postgres.ts";
-import { removeFolder } from "./process.ts";
+import { findProgram, removeFolder } from "./process.ts";
 
 // The whole of what a change is judged by: format, types and every test, against servers that this run starts.
 // Nothing here imports a package, because this also installs them.
@@ -26,6 +26,14 @@ const programs = [
   { find: findInitdb, debianPackage: "postgresql-15" },
   { find: findNats, debianPackage: "nats-server" },
   { find: findChrome, debianPackage: "chromium" },
+  ...[
+    ["openssl", "openssl"],
+    ["mkfs.ext4", "e2fsprogs"],
+    ["ip", "iproute2"],
+  ].map(([name, debianPackage]) => ({
+    find: () => findProgram([name!], debianPackage!),
+    debianPackage: debianPackage!,
+  })),
 ];
 
 function missing(): { debianPackage: string; why: string }[] {
