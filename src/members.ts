@@ -41,6 +41,8 @@ export interface MembersDeps {
 }
 
 const told = new TextDecoder();
+/** A node that gave no sign of life for so long is not waited for. */
+const confirmedWithinMs = 10_000;
 
 /** This node among its kind, put together: the register, leadership and its duties, rotations. */
 export function openMembers(deps: MembersDeps): Members {
@@ -90,9 +92,12 @@ export function openMembers(deps: MembersDeps): Members {
     keys,
     leaders: lead.leaders,
     async announce(rotated) {
+      // By the register: a node that has just come has not heard everybody yet.
+      const alive = clock.now() - confirmedWithinMs;
+      const known = (await nodes.list()).filter((node) => node.heartbeatAt > alive);
       const replies = await bus.requestMany("cluster.rotated", JSON.stringify(rotated), {
         timeoutMs: confirmMs,
-        repliesMax: Math.min(nodesMax, bus.present().length),
+        repliesMax: Math.min(nodesMax, known.length),
       });
       return replies.map((reply) => told.decode(reply)).sort();
     },
