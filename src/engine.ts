@@ -1,9 +1,11 @@
+import type { Bus } from "./bus/bus.ts";
 import type { DutyLoop } from "./cluster/duties.ts";
 import { eventsOperations } from "./domain/events/operations.ts";
 import { type Events, openEvents } from "./domain/events/service.ts";
 import { openDefinitions } from "./domain/functions/definitions.ts";
 import { functionsOperations } from "./domain/functions/operations.ts";
 import { type Functions, openFunctions } from "./domain/functions/service.ts";
+import { type Feeds, openFeeds } from "./domain/log/feed.ts";
 import { openEventLog } from "./domain/log/service.ts";
 import { runsOperations } from "./domain/runs/operations.ts";
 import { openRuns, type Runs } from "./domain/runs/service.ts";
@@ -25,6 +27,7 @@ export interface Engine {
   runs: Runs;
   workers: Workers;
   events: Events;
+  feeds: Feeds;
   operations: readonly Operation[];
   loops: readonly LoopOptions[];
   /** What one node does for all. */
@@ -44,6 +47,7 @@ export interface EngineDeps {
   ids: Ids;
   log: Log;
   watch: Watch;
+  bus: Bus;
   /** Tells the other nodes about lanes that have got work. */
   tellOthers: (lanes: readonly Lane[]) => void;
   /** False while this node is not sure of the time: it claims nothing then. */
@@ -98,7 +102,16 @@ export function openEngine(deps: EngineDeps): Engine {
     metrics: watch.metrics,
   });
   const definitions = openDefinitions(store);
-  const events = openEvents({ store, clock, ids, definitions, dispatcher, onQueued, watch });
+  const { bus } = deps;
+  const feeds = openFeeds({
+    store,
+    log,
+    hasOthers: () => bus.kind === "nats" && bus.present().length > 1,
+    tell: (hint) => bus.hint(`log.${hint.environmentId}`, JSON.stringify(hint)),
+    listen: (environmentId, heard) =>
+      bus.onHint(`log.${environmentId}`, (payload) => heard(JSON.parse(new TextDecoder().decode(payload)))),
+  });
+  const events = openEvents({ store, clock, ids, definitions, dispatcher, onQueued, feeds, watch });
   const eventLog = openEventLog(store);
 
   return {
@@ -106,6 +119,7 @@ export function openEngine(deps: EngineDeps): Engine {
     runs,
     workers,
     events,
+    feeds,
     operations: [
       ...eventsOperations(events, eventLog),
       ...functionsOperations(functions),
@@ -115,6 +129,7 @@ export function openEngine(deps: EngineDeps): Engine {
     loops: [
       { name: "runs.wake", everyMs: 1_000, tick: runs.wakeOnce },
       { name: "workers.dispatch", everyMs: 1_000, tick: dispatcher.lookOnce },
+      { name: "log.feeds", everyMs: 1_000, tick: feeds.compareOnce },
       { name: "workers.signs", everyMs: 5_000, tick: workers.signOnce },
     ],
     duties: [

@@ -53,6 +53,10 @@ export const keyLeaseMs = 1_000;
 export const leasesLostMax = 10;
 /** Due executions moved in one transaction. */
 export const wakeSliceMax = 200;
+/** Events of one commit travel with the hint when they are no larger than this; others are read from the store. */
+export const feedHintBytesMax = 64 * 1024;
+/** Events read at once by a feed, and environments compared at once. */
+export const feedSliceMax = 500;
 /** A node that falls silent loses the names it holds on the bus, and its leases on duties in the store, after this. */
 export const nameKeptMs = 3_000;
 /** What a rotated secret signed is believed for so long; so long a node may still start with the master key of before. */

@@ -14,6 +14,8 @@ import {
 import { type Watch, watchFlushes, watchWaiting } from "../../kit/watch.ts";
 import { type Store, StoreError } from "../../store/store.ts";
 import type { Definitions, DefinitionsCache } from "../functions/definition.ts";
+import type { Feeds } from "../log/feed.ts";
+import type { LoggedEvent } from "../log/service.ts";
 import type { NewRun } from "../runs/run.ts";
 import type { Lane } from "../runs/wake.ts";
 import type { Dispatcher, Reservation } from "../workers/dispatcher.ts";
@@ -54,6 +56,7 @@ export interface EventsDeps {
   dispatcher: Pick<Dispatcher, "reserve" | "handOut">;
   /** Lanes that have got work nobody holds yet. */
   onQueued: (lanes: readonly Lane[]) => void;
+  feeds: Pick<Feeds, "wanted" | "committed">;
   watch: Watch;
 }
 
@@ -74,7 +77,7 @@ const staleTriesMax = 10;
 const weightChars = 16_384;
 
 export function openEvents(deps: EventsDeps): Events {
-  const { store, clock, ids, definitions, dispatcher, onQueued, watch } = deps;
+  const { store, clock, ids, definitions, dispatcher, onQueued, feeds, watch } = deps;
   const emitted = watch.metrics.counter({
     name: "svc_events_emitted_total",
     help: "Events that this node committed to the log; repeats of a key are none.",
@@ -137,6 +140,7 @@ export function openEvents(deps: EventsDeps): Events {
           events.length === 0 ? [] : await store.flush(emitFlush, { now, events, definitions: versions });
         emitted.add(logged.length);
         handOver(events, logged);
+        feed(events, logged);
         const answers = await answersOf(events, logged);
         const byUnit = new Map(going.map((unit, at) => [unit, prepared[at]!]));
         return units.map((unit) => {
@@ -173,6 +177,20 @@ export function openEvents(deps: EventsDeps): Events {
     }
     dispatcher.handOut();
     if (lanes.size > 0) onQueued([...lanes.values()]);
+  }
+
+  /** Readers of the log hear of it, here and elsewhere. */
+  function feed(events: readonly Prepared[], logged: readonly Logged[]): void {
+    const rows = logged.filter(({ ord }) => feeds.wanted(events[ord - 1]!.environmentId));
+    if (rows.length === 0) return;
+    const byEnvironment = Map.groupBy(rows, ({ ord }) => events[ord - 1]!.environmentId);
+    for (const [environmentId, own] of byEnvironment) {
+      own.sort((a, b) => a.position - b.position);
+      feeds.committed(
+        environmentId,
+        own.map(({ ord, position, at }) => loggedEvent(events[ord - 1]!, position, at)),
+      );
+    }
   }
 
   /** Events that were not written repeat a key, or their environment is gone. */
@@ -251,6 +269,22 @@ export function openEvents(deps: EventsDeps): Events {
     },
   };
 }
+
+const loggedEvent = (event: NewEvent, position: number, at: Instant): LoggedEvent => ({
+  id: event.id,
+  position,
+  name: event.name,
+  version: event.version,
+  data: event.data,
+  metadata: event.metadata,
+  source: event.source,
+  at,
+  idempotency_key: event.idempotencyKey,
+  entity_id: null,
+  entity_type: null,
+  entity_version: null,
+  run_id: event.runId,
+});
 
 const unread = (): Fault =>
   new Fault("unavailable", "the answer to a repeated key cannot be read, try again", {

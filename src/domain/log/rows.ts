@@ -102,3 +102,28 @@ export async function countNames(
     SELECT 1 FROM events ${sql.where(conditions(filter))} LIMIT ${namesScanCap + 1}) counted`);
   return { names: rows, scanned: scanned?.count ?? 0 };
 }
+
+/** The events behind a position, in order; up to and with `last` when that is given. */
+export const eventsAfter = (
+  store: Pick<Store, "all">,
+  environmentId: string,
+  after: number,
+  limit: number,
+  last?: number,
+): Promise<LoggedEvent[]> => {
+  const where = [sql`environment_id = ${environmentId}`, sql`position > ${after}`];
+  if (last !== undefined) where.push(sql`position <= ${last}`);
+  return store.all(sql`SELECT ${columns} FROM events ${sql.where(where)} ORDER BY position LIMIT ${limit}`);
+};
+
+/** Where a log ends. */
+export interface Head {
+  environment_id: string;
+  position: number;
+  retention_floor: number;
+  epoch: number;
+}
+
+export const headsOf = (store: Pick<Store, "all">, environmentIds: readonly string[]): Promise<Head[]> =>
+  store.all(sql`SELECT environment_id, position, retention_floor, epoch FROM heads
+    WHERE environment_id IN ${sql.list(environmentIds)}`);
