@@ -14,14 +14,12 @@ import { users as openUsers } from "./domain/users/service.ts";
 import { authenticator } from "./edge/authenticate.ts";
 import { docsPages } from "./edge/docs-page.ts";
 import { followRequests } from "./edge/follow.ts";
-import { type ListeningGrpc, listenGrpc } from "./edge/grpc.ts";
 import { listenEdge } from "./edge/http.ts";
 import type { Edge } from "./edge/perform.ts";
 import { probes } from "./edge/probes.ts";
 import { services } from "./edge/services.ts";
 import { listenApart, openWatch } from "./edge/watch.ts";
 import { openEngine } from "./engine.ts";
-import { filesOf } from "./files.ts";
 import { type SystemClock, systemClock } from "./kit/clock.ts";
 import { Fault } from "./kit/fault.ts";
 import { type Ids, systemIds } from "./kit/ids.ts";
@@ -50,8 +48,6 @@ export interface ServerOptions {
 export interface RunningServer {
   url: string;
   port: number;
-  /** Undefined when gRPC is off. */
-  grpcPort: number | undefined;
   config: Config;
   /** Where metrics are read; undefined when they are off. */
   metricsUrl: string | undefined;
@@ -104,23 +100,6 @@ function explained(error: unknown, config: Pick<Config, "host" | "port">, settin
   return error;
 }
 
-/** Undefined when it is off. */
-async function openGrpc(options: {
-  config: Config;
-  edge: Edge;
-  registry: readonly Operation[];
-  tls?: { cert: string; key: string };
-}): Promise<ListeningGrpc | undefined> {
-  const { config, edge, registry, tls } = options;
-  const { host: hostname, grpcPort: port, requestBodyBytesMax: bodyBytesMax } = config;
-  if (port === 0) return undefined;
-  return listenGrpc({ edge, registry, services, hostname, port, bodyBytesMax, ...(tls && { tls }) }).catch(
-    (error) => {
-      throw explained(error, { host: hostname, port }, "--grpc-port");
-    },
-  );
-}
-
 /** Opens store, domain and edge, in this order. What was opened is closed again when a later part fails. */
 export async function startServer(config: Config, options: ServerOptions = {}): Promise<RunningServer> {
   const clock = options.clock ?? systemClock();
@@ -138,7 +117,6 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
   closers.push(() => watch.close());
   const { metrics } = watch;
   let url = "";
-  let draining = false;
   const loops = new Map<string, { running: Loop; tick: LoopOptions["tick"] }>();
   const background = (options: LoopOptions) => {
     const onError = (name: string, error: unknown) => log.warn("loop.failed", { loop: name, error });
@@ -154,19 +132,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     // Half of the connections are for flushes, so that slow writes cannot keep them waiting.
     const pools = { hotPoolSize: Math.ceil(poolSize / 2), poolSize: Math.max(1, Math.floor(poolSize / 2)) };
     const schema = options.migrations && { migrations: options.migrations };
-    const files = filesOf(config);
-    const tls = files.databaseTls && { tls: files.databaseTls };
-    const store = await openStore({
-      clock,
-      log,
-      databaseUrl,
-      file,
-      driver,
-      metrics,
-      ...pools,
-      ...schema,
-      ...tls,
-    });
+    const store = await openStore({ clock, log, databaseUrl, file, driver, metrics, ...pools, ...schema });
     closers.push(() => store.close());
     const labels = ["version", "engine"] as const;
     const build = metrics.gauge({ name: "svc_build_info", help: "What runs here.", labels });
@@ -203,7 +169,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
             metrics,
             onError: (subject, error) => log.warn("bus.handler_failed", { subject, error }),
           })
-        : openNatsBus({ clock, log, nodeId, url: config.natsUrl, facts, metrics, ...files.nats });
+        : openNatsBus({ clock, log, nodeId, url: config.natsUrl, facts, metrics });
     closers.push(() => bus.close());
 
     const knowsTime = () => time.uncertaintyMs() <= clockUncertaintyMsMax;
@@ -253,7 +219,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
 
     const capabilities = {
       authRequired: !config.dev,
-      transports: ["rest", "connect", "grpc-web", ...(config.grpcPort > 0 ? ["grpc"] : [])],
+      transports: ["rest", "connect", "grpc-web"],
       features: metrics.on ? ["prometheus-metrics"] : [],
     };
     const registry: Operation[] = [
@@ -264,7 +230,6 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
         version,
         store,
         capabilities,
-        draining: () => draining,
         registry: () => registry,
         ...(bus.kind === "nats" && { bus }),
       }),
@@ -299,30 +264,21 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       pages: apart ? docsPages : [...docsPages, ...watch.pages],
       hostname,
       port: config.port,
-      draining: () => draining,
       bodyBytesMax: config.requestBodyBytesMax,
-      ...(files.tls && { tls: files.tls }),
     });
     closers.push(() => listening.stop(config.drainMs));
-    const grpc = await openGrpc({ config, edge, registry, ...(files.tls && { tls: files.tls }) });
-    if (grpc) closers.push(() => grpc.stop(config.drainMs));
-    closers.push(async () => {
-      draining = true;
-      // The database may be the reason to stop.
-      await members.drain().catch((error) => log.warn("cluster.drain_untold", { error }));
-      await Promise.all([engine.drain(), clock.sleep(config.drainNoticeMs)]);
-    });
+    closers.push(engine.drain);
+    closers.push(members.drain);
 
     const { port } = listening;
     url = listening.url;
     const metricsUrl = watch.pages.length > 0 ? `${(apart ?? listening).url}/metrics` : undefined;
-    log.info("server.listening", { url, port, grpcPort: grpc?.port, engine: store.engine, dev: config.dev });
+    log.info("server.listening", { url, port, engine: store.engine, dev: config.dev });
     return {
       url,
       port,
       config,
       metricsUrl,
-      grpcPort: grpc?.port,
       nodeId,
       bootstrapped,
       bootstrapKeyFile,

@@ -15,31 +15,12 @@ export const settings = {
     fallback: 9123,
     about: "Port every surface listens on; 0 takes a free one.",
   }),
-  grpcPort: setting({
-    flag: "--grpc-port",
-    env: "SVC_GRPC_PORT",
-    parse: integer(0, 65_535),
-    fallback: 9190,
-    about: "Port of gRPC (the main port speaks Connect and gRPC-Web); 0 turns it off.",
-  }),
   host: setting({
     flag: "--host",
     env: "SVC_HOST",
     parse: line("ADDRESS"),
     fallback: "127.0.0.1",
     about: "Address to listen on; 0.0.0.0 for every network of this machine.",
-  }),
-  tlsCertFile: setting({
-    env: "SVC_TLS_CERT_FILE",
-    parse: line("FILE"),
-    fallback: undefined,
-    about: "Certificate with its chain (PEM): both ports speak TLS. Needs SVC_TLS_KEY_FILE.",
-  }),
-  tlsKeyFile: setting({
-    env: "SVC_TLS_KEY_FILE",
-    parse: line("FILE"),
-    fallback: undefined,
-    about: "Key of the certificate (PEM).",
   }),
   dev: setting({
     flag: "--dev",
@@ -63,12 +44,6 @@ export const settings = {
     secret: true,
     about: "PostgreSQL instead of the file; needed for more than one node.",
   }),
-  databaseTlsCaFile: setting({
-    env: "SVC_DATABASE_TLS_CA_FILE",
-    parse: line("FILE"),
-    fallback: undefined,
-    about: "Authority (PEM) of PostgreSQL's certificate: TLS only, and certificate and name are checked.",
-  }),
   poolSize: setting({
     env: "SVC_POOL_SIZE",
     parse: integer(2, 500, "connections"),
@@ -88,31 +63,6 @@ export const settings = {
     fallback: undefined,
     secret: true,
     about: "Message bus between nodes; without it this node is alone.",
-  }),
-  natsCredsFile: setting({
-    env: "NATS_CREDS_FILE",
-    parse: line("FILE"),
-    fallback: undefined,
-    about: "Credentials (JWT and seed) for NATS, instead of a user or token in the URL.",
-  }),
-  natsTlsCaFile: setting({
-    env: "NATS_TLS_CA_FILE",
-    parse: line("FILE"),
-    fallback: undefined,
-    otherwise: "the machine's own",
-    about: "Authority (PEM) of the NATS servers' certificates.",
-  }),
-  natsTlsCertFile: setting({
-    env: "NATS_TLS_CERT_FILE",
-    parse: line("FILE"),
-    fallback: undefined,
-    about: "This node's certificate for NATS (PEM). Needs NATS_TLS_KEY_FILE.",
-  }),
-  natsTlsKeyFile: setting({
-    env: "NATS_TLS_KEY_FILE",
-    parse: line("FILE"),
-    fallback: undefined,
-    about: "Its key (PEM).",
   }),
   nodeId: setting({
     flag: "--node-id",
@@ -201,13 +151,6 @@ export const settings = {
     fallback: requestBodyBytesMax,
     about: "Largest request body.",
   }),
-  drainNoticeMs: setting({
-    env: "SVC_DRAIN_NOTICE_MS",
-    parse: integer(0, hour, "milliseconds"),
-    fallback: 0,
-    about:
-      "How long a node that is told to stop serves on while `/ready` says no, for load balancers to notice.",
-  }),
   drainMs: setting({
     env: "SVC_DRAIN_MS",
     parse: integer(0, hour, "milliseconds"),
@@ -285,12 +228,6 @@ export function parseSettings(
       `--dev: opens the server to anyone who reaches it, so --host must be a loopback address, not ${values.host}`,
     );
   }
-  for (const [cert, key] of [
-    ["tlsCertFile", "tlsKeyFile"],
-    ["natsTlsCertFile", "natsTlsKeyFile"],
-  ] as const)
-    if ((values[cert] === undefined) !== (values[key] === undefined))
-      errors.push(`${settings[cert].env} and ${settings[key].env}: both or neither`);
   if (origins.db === "flag" && origins.databaseUrl === "flag") {
     errors.push("--db and --database-url: choose one");
   }

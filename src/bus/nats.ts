@@ -1,6 +1,5 @@
 import {
   connect,
-  credsAuthenticator,
   headers,
   type Msg,
   type MsgHdrs,
@@ -26,37 +25,11 @@ export interface NatsBusOptions {
   nodeId: string;
   /** `nats://host:4222`, several separated by commas. */
   url: string;
-  tls?: NatsTls;
-  /** Content of a credentials file (JWT and seed). */
-  credentials?: Uint8Array;
   /** In front of every subject, so that several installations can share a server. */
   prefix?: string;
   /** Told to the other nodes with every sign of life. */
   facts?: () => Record<string, unknown>;
   metrics?: Metrics;
-}
-
-/** PEM texts; with neither, TLS is used when the server asks for it, with the machine's own authorities. */
-export interface NatsTls {
-  ca?: string;
-  cert?: string;
-  key?: string;
-}
-
-/** Servers without their credentials, which the library wants apart: `nats://user:password@host` or `nats://token@host`. */
-export function partsOfUrl(list: string): {
-  servers: string[];
-  user?: string;
-  pass?: string;
-  token?: string;
-} {
-  const urls = list.split(",").map((one) => new URL(one.trim()));
-  const named = urls.find((one) => one.username !== "");
-  const user = decodeURIComponent(named?.username ?? "");
-  const pass = decodeURIComponent(named?.password ?? "");
-  const servers = urls.map((one) => Object.assign(one, { username: "", password: "" }).href);
-  if (user === "") return { servers };
-  return pass === "" ? { servers, token: user } : { servers, user, pass };
 }
 
 const signEveryMs = 1_000;
@@ -125,9 +98,7 @@ export function openNatsBus(options: NatsBusOptions): Bus & { dropped(): number 
 
   async function open(): Promise<void> {
     const made = await connect({
-      ...partsOfUrl(options.url),
-      ...(options.tls && { tls: options.tls }),
-      ...(options.credentials && { authenticator: credsAuthenticator(options.credentials) }),
+      servers: options.url.split(",").map((one) => one.trim()),
       name: nodeId,
       // The library goes on for ever by itself, also when the server is away at the start.
       waitOnFirstConnect: true,

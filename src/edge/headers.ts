@@ -51,13 +51,7 @@ const forAnyone: Record<string, string> = { ...always, "access-control-allow-ori
 /** The headers that every answer to this request carries; shared objects, so copy before adding. */
 export type BaseHeaders = (request: Request) => Readonly<Record<string, string>>;
 
-export function baseHeaders(origins: Origins, draining: () => boolean = () => false): BaseHeaders {
-  const headers = headersFor(origins);
-  // Over HTTP/2 Bun leaves it out, and says GOAWAY when listening ends.
-  return (request) => (draining() ? { ...headers(request), connection: "close" } : headers(request));
-}
-
-function headersFor(origins: Origins): BaseHeaders {
+export function baseHeaders(origins: Origins): BaseHeaders {
   if (origins === "*") return () => forAnyone;
   const stranger = { ...always, vary: "Origin" };
   const known = new Map(

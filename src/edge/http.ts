@@ -49,14 +49,10 @@ export interface EdgeOptions {
   port: number;
   bodyBytesMax: number;
   origins?: Origins;
-  /** The node is about to stop: every answer asks its client for another connection, which will be another node's. */
-  draining?: () => boolean;
   /** Bun's options for every WebSocket: `idleTimeout`, `maxPayloadLength`, `backpressureLimit`, … */
   websocket?: object;
   /** Seconds without a byte until a connection is closed; streams and held operations are exempt. At most 255. */
   idleSeconds?: number;
-  /** PEM texts: HTTPS, HTTP/2 by ALPN and WebSocket over TLS instead of the cleartext ones. */
-  tls?: { cert: string; key: string };
 }
 
 export interface ListeningEdge {
@@ -214,8 +210,7 @@ function register(app: Elysia, { method, path, handle }: ServedRoute): void {
 /** Every surface on one port: REST, Connect, gRPC-Web, WebSocket and pages, over HTTP/1.1 and cleartext HTTP/2. */
 export async function listenEdge(options: EdgeOptions): Promise<ListeningEdge> {
   const { edge, bodyBytesMax } = options;
-  const headers = baseHeaders(options.origins ?? "*", options.draining);
-  const surface: Surface = { edge, bodyBytesMax, headers };
+  const surface: Surface = { edge, bodyBytesMax, headers: baseHeaders(options.origins ?? "*") };
   const routes = allRoutes(surface, options);
   const app = new Elysia({
     handler: { standardHostname: false },
@@ -236,7 +231,6 @@ export async function listenEdge(options: EdgeOptions): Promise<ListeningEdge> {
     hostname: options.hostname,
     port: options.port,
     http2: true,
-    ...(options.tls && { tls: options.tls }),
     reusePort: false,
     idleTimeout: options.idleSeconds ?? 60,
     // Ours answers first, in the form of the protocol; Bun's own limit only bounds what may pile up meanwhile.
@@ -247,7 +241,7 @@ export async function listenEdge(options: EdgeOptions): Promise<ListeningEdge> {
   const host = options.hostname === "0.0.0.0" || options.hostname === "::" ? "127.0.0.1" : options.hostname;
   return {
     port: server.port,
-    url: `${options.tls ? "https" : "http"}://${host.includes(":") ? `[${host}]` : host}:${server.port}`,
+    url: `http://${host.includes(":") ? `[${host}]` : host}:${server.port}`,
     server: server as unknown as EdgeServer,
     async stop(drainMs) {
       const over = new AbortController();

@@ -19,8 +19,6 @@ export interface ProbesHost {
   clock: Clock;
   version: string;
   store: { ping(): Promise<void> };
-  /** The node is about to stop. */
-  draining?: () => boolean;
   /** Left out when the process is alone. */
   bus?: { connected(): boolean };
   capabilities: Capabilities;
@@ -86,7 +84,6 @@ export function probes(host: ProbesHost): Operation[] {
 
   const ready = async () => {
     const issues: string[] = [];
-    if (host.draining?.()) issues.push("draining");
     if (!(await storeAnswers())) issues.push("the database does not answer");
     if (host.bus && !host.bus.connected()) issues.push("the message bus is not connected");
     return issues;

@@ -5,8 +5,6 @@ import {
   Code,
   ConnectError,
   type ConnectRouter,
-  type ConnectRouterOptions,
-  type ContextValues,
   createConnectRouter,
   createContextKey,
   createContextValues,
@@ -130,7 +128,6 @@ function implement(surface: Surface, router: ConnectRouter, { prepared, binding 
 
 async function gate(surface: Surface, context: HandlerContext): Promise<void> {
   const visit = context.values.get(visitKey);
-  context.responseHeader.set("x-request-id", visit.requestId);
   if (!visit.prepared) return;
   try {
     visit.call = (await admit(surface.edge, visit.prepared, visit.request, visit.requestId)).endWith(
@@ -195,27 +192,21 @@ function handlerOf(
 const bodiless = ({ method, url, headers }: Request): Request =>
   ({ method, url, headers, body: null }) as unknown as Request;
 
-/** What every way to the methods has in common, whoever listens. */
-export const routerOptions = (surface: Surface): ConnectRouterOptions => ({
-  connect: true,
-  grpcWeb: true,
-  readMaxBytes: surface.bodyBytesMax,
-  acceptCompression: [gzipCompression],
-  jsonOptions: { ignoreUnknownFields: false },
-  requestGate: (context) => gate(surface, context),
-});
-
-/** For a listener of its own: what the gate and the implementation need to know of a request. */
-export const visitOf = (request: Request, requestId: string, prepared: Prepared | undefined): ContextValues =>
-  createContextValues().set(visitKey, { request, requestId, prepared });
-
-/** Every method of the services; those without an operation answer `unimplemented` in protocol form. */
-export function registerMethods(
+/** A handler for every method of the services; those without an operation answer `unimplemented` in protocol form. */
+export function connectHandlers(
   surface: Surface,
-  router: ConnectRouter,
   services: readonly DescService[],
   bound: ReadonlyMap<string, RpcImplementation>,
-): void {
+): ConnectHandler[] {
+  const router = createConnectRouter({
+    connect: true,
+    grpcWeb: true,
+    grpc: false,
+    readMaxBytes: surface.bodyBytesMax,
+    acceptCompression: [gzipCompression],
+    jsonOptions: { ignoreUnknownFields: false },
+    requestGate: (context) => gate(surface, context),
+  });
   const unbound = new Set(bound.keys());
   for (const service of services) {
     for (const method of service.methods) {
@@ -232,14 +223,5 @@ export function registerMethods(
   }
   if (unbound.size > 0)
     throw new Error(`operations bound to methods of no service: ${[...unbound].join(", ")}`);
-}
-
-export function connectHandlers(
-  surface: Surface,
-  services: readonly DescService[],
-  bound: ReadonlyMap<string, RpcImplementation>,
-): ConnectHandler[] {
-  const router = createConnectRouter({ ...routerOptions(surface), grpc: false });
-  registerMethods(surface, router, services, bound);
   return router.handlers.map((handler) => handlerOf(surface, handler, bound.get(handler.requestPath)));
 }

@@ -138,8 +138,12 @@ function unimplemented(surface: Surface, method: DescMethod): Handler {
     });
 }
 
-/** Operations by the path of each method that they answer. */
-export function boundMethods(registry: readonly Prepared[]): Map<string, RpcImplementation> {
+/** Every method of the services: those with an operation, and the others answered `unimplemented`. */
+export function rpcRoutes(
+  surface: Surface,
+  services: readonly DescService[],
+  registry: readonly Prepared[],
+): RpcRoute[] {
   const bound = new Map<string, RpcImplementation>();
   for (const prepared of registry) {
     const { operation } = prepared;
@@ -150,16 +154,6 @@ export function boundMethods(registry: readonly Prepared[]): Map<string, RpcImpl
       bound.set(key, { prepared, binding });
     }
   }
-  return bound;
-}
-
-/** Every method of the services: those with an operation, and the others answered `unimplemented`. */
-export function rpcRoutes(
-  surface: Surface,
-  services: readonly DescService[],
-  registry: readonly Prepared[],
-): RpcRoute[] {
-  const bound = boundMethods(registry);
   return connectHandlers(surface, services, bound).flatMap((connect) => {
     const { path, method } = connect;
     const implementation = bound.get(path);

@@ -32,8 +32,6 @@ export interface PostgresServer extends Databases {
 
 export interface PostgresOptions {
   settings?: Record<string, string>;
-  /** Before the server starts on a new folder. */
-  prepare?: (dataDir: string) => void;
   /** Further networks that may connect: `10.0.0.2/32`. */
   networks?: readonly string[];
   /** Where the data lies, instead of a temporary folder; it may hold the data of another server that has ended. */
@@ -119,7 +117,6 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
     "--no-sync",
   ];
   if (isNew) await run(asServerUser(init));
-  if (isNew) options.prepare?.(dataDir);
   for (const network of options.networks ?? [])
     appendFileSync(join(dataDir, "pg_hba.conf"), `host all all ${network} trust\n`);
 

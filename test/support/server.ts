@@ -120,7 +120,6 @@ export const testConfig = (home: Home, changes: Partial<Config> = {}): Config =>
   pollHoldMs: 200,
   drainMs: 2_000,
   masterKey: testMasterKey,
-  grpcPort: 0,
   ...home.place,
   bootstrapKeyFile: home.keyFile,
   ...changes,
@@ -222,7 +221,7 @@ const mainFile = resolve(import.meta.dir, "../../src/main.ts");
 /** The variables that a server shall see: those given, and none of ours that happen to be set here. */
 function environmentOf(values: SpawnOptions["settings"]): string[] {
   const unset = Object.keys(process.env).filter((name) => /^(SVC_|NATS_URL$|LOG_)/.test(name));
-  const given = Object.entries({ logFormat: "json", masterKey: testMasterKey, grpcPort: 0, ...values }).map(
+  const given = Object.entries({ logFormat: "json", masterKey: testMasterKey, ...values }).map(
     ([name, value]) => {
       const row: { env?: string } = settings[name as keyof typeof settings];
       return `${row.env}=${value}`;

@@ -6,7 +6,6 @@ type Room =
   | "server"
   | "engine"
   | "members"
-  | "files"
   | "backup"
   | "settings"
   | "kit"
@@ -53,8 +52,6 @@ const arrows: Record<Room, Partial<Record<Room, When>> | "all"> = {
   // Works on a database while there is no server, or beside one.
   backup: { settings: "yes", kit: "yes", store: "yes", "store port": "yes" },
   settings: { settings: "yes", kit: "yes" },
-  // What settings name instead of holding it: certificates, keys.
-  files: { settings: "yes", kit: "yes" },
   kit: { kit: "yes" },
   "store port": { kit: "yes", store: "type" },
   store: { kit: "yes", store: "yes", "store port": "yes" },
@@ -118,7 +115,7 @@ export function roomOf(path: string): Room | undefined {
     return rest.length > 1 ? "part" : undefined;
   }
   if (rest.length > 0) return topRooms.find((room) => room === folder);
-  return (["main", "server", "engine", "members", "backup", "settings", "files"] as const).find(
+  return (["main", "server", "engine", "members", "backup", "settings"] as const).find(
     (room) => folder === `${room}.ts`,
   );
 }
