@@ -11,16 +11,20 @@ import { tenancy as openTenancy, type Tenancy } from "./domain/tenancy/service.t
 import { users as openUsers } from "./domain/users/service.ts";
 import { authenticator } from "./edge/authenticate.ts";
 import { docsPages } from "./edge/docs-page.ts";
+import { listenGrpc } from "./edge/grpc.ts";
 import { listenEdge } from "./edge/http.ts";
 import type { Edge } from "./edge/perform.ts";
 import { probes } from "./edge/probes.ts";
 import { services } from "./edge/services.ts";
 import { openEngine } from "./engine.ts";
 import { type SystemClock, systemClock } from "./kit/clock.ts";
+import type { Draining } from "./kit/draining.ts";
 import { type Ids, systemIds } from "./kit/ids.ts";
 import { type Log, silentLog } from "./kit/log.ts";
 import { type Loop, type LoopOptions, loop } from "./kit/loop.ts";
 import type { Caller, Operation } from "./kit/operation.ts";
+import { secretFiles } from "./kit/secret-files.ts";
+import { FileProblem } from "./kit/tls-files.ts";
 import { version } from "./kit/version.ts";
 import { bootstrapKeyFileOf, type Config } from "./settings.ts";
 import { openStore } from "./store/open.ts";
@@ -37,6 +41,8 @@ export interface ServerOptions {
 export interface RunningServer {
   url: string;
   port: number;
+  /** Undefined when gRPC is switched off. */
+  grpcUrl: string | undefined;
   config: Config;
   nodeId: string;
   bootstrapped: Bootstrapped;
@@ -67,13 +73,14 @@ const developer: Caller = {
   roles: [roleIdOf("admin")],
 };
 
-function explained(error: unknown, config: Config): unknown {
+function explained(error: unknown, config: Config, flag: "--port" | "--grpc-port" = "--port"): unknown {
   if (error instanceof StartFailure) return error;
+  if (error instanceof FileProblem) return new StartFailure(error.message, error.cause);
   const code = (error as { code?: unknown }).code;
-  const place = `${config.host}:${config.port}`;
+  const place = `${config.host}:${flag === "--port" ? config.port : config.grpcPort}`;
   if (code === "EADDRINUSE") {
     return new StartFailure(
-      `${place} is in use: stop the program that has it, or choose another --port`,
+      `${place} is in use: stop the program that has it, or choose another ${flag}`,
       error,
     );
   }
@@ -105,13 +112,17 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     loops.set(options.name, { running: loop({ clock, onError }, options), tick: options.tick });
   };
 
+  const draining: Draining = { active: false };
+
   try {
+    const { tls, databaseTls, natsAccess } = secretFiles(config);
+
     // Store.
     const { databaseUrl, db: file, poolSize } = config;
     const driver = config.libsqlDriver === "bun" ? "bun:sqlite" : "libsql";
     // Half of the connections are for flushes, so that slow writes cannot keep them waiting.
     const pools = { hotPoolSize: Math.ceil(poolSize / 2), poolSize: Math.max(1, Math.floor(poolSize / 2)) };
-    const store = await openStore({ clock, log, databaseUrl, file, driver, ...pools });
+    const store = await openStore({ clock, log, databaseUrl, file, driver, tls: databaseTls, ...pools });
     closers.push(() => store.close());
     const time = timeBase(store, clock);
     await time.sample();
@@ -139,7 +150,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
             facts,
             onError: (subject, error) => log.warn("bus.handler_failed", { subject, error }),
           })
-        : openNatsBus({ clock, log, nodeId, url: config.natsUrl, facts });
+        : openNatsBus({ clock, log, nodeId, url: config.natsUrl, facts, ...natsAccess });
     closers.push(() => bus.close());
 
     const engine = openEngine({
@@ -161,7 +172,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
 
     const capabilities = {
       authRequired: !config.dev,
-      transports: ["rest", "connect", "grpc-web"],
+      transports: ["rest", "connect", "grpc-web", ...(config.grpcPort === 0 ? [] : ["grpc"])],
       features: [],
     };
     const registry: Operation[] = [
@@ -171,6 +182,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
         version,
         store,
         capabilities,
+        draining,
         registry: () => registry,
         ...(bus.kind === "nats" && { bus }),
       }),
@@ -189,23 +201,30 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     const everyone = config.dev ? developer : undefined;
     const authenticate = authenticator({ clock, keys, environments: tenancy, everyone });
     const edge: Edge = { clock, ids, log, authenticate, gate, observe: () => {} };
-    const listening = await listenEdge({
-      edge,
-      registry,
-      services,
-      pages: docsPages,
-      hostname: config.host,
-      port: config.port,
-      bodyBytesMax: config.requestBodyBytesMax,
-    });
-    closers.push(() => listening.stop(config.drainMs));
+    const bodyBytesMax = config.requestBodyBytesMax;
+    const offered = { edge, registry, services, bodyBytesMax, tls, hostname: config.host };
+    const listening = await listenEdge({ ...offered, pages: docsPages, draining, port: config.port });
+    const stops = [listening.stop];
+    closers.push(async () => void (await Promise.all(stops.map((stop) => stop(config.drainMs)))));
+    let grpcUrl: string | undefined;
+    if (config.grpcPort !== 0) {
+      const failed = (error: unknown) => Promise.reject(explained(error, config, "--grpc-port"));
+      const grpc = await listenGrpc({ ...offered, port: config.grpcPort }).catch(failed);
+      stops.push(grpc.stop);
+      grpcUrl = grpc.url;
+    }
     closers.push(engine.drain);
+    closers.push(async () => {
+      draining.active = true;
+      await clock.sleep(config.drainNoticeMs);
+    });
 
     const { url, port } = listening;
-    log.info("server.listening", { url, port, engine: store.engine, dev: config.dev });
+    log.info("server.listening", { url, port, grpcUrl, engine: store.engine, dev: config.dev });
     return {
       url,
       port,
+      grpcUrl,
       config,
       nodeId,
       bootstrapped,

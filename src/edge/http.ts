@@ -1,5 +1,6 @@
 import type { DescService } from "@bufbuild/protobuf";
 import { Elysia } from "elysia";
+import type { Draining } from "../kit/draining.ts";
 import { Fault } from "../kit/fault.ts";
 import type { Operation } from "../kit/operation.ts";
 import { baseHeaders, type Origins, preflight, requestIdOf } from "./headers.ts";
@@ -48,6 +49,10 @@ export interface EdgeOptions {
   /** 0 takes a free one. */
   port: number;
   bodyBytesMax: number;
+  /** PEM; without it the port is cleartext. */
+  tls?: { cert: string; key: string } | undefined;
+  /** While it is active, every answer asks its connection to go. */
+  draining?: Draining;
   origins?: Origins;
   /** Bun's options for every WebSocket: `idleTimeout`, `maxPayloadLength`, `backpressureLimit`, … */
   websocket?: object;
@@ -160,6 +165,23 @@ function allRoutes(surface: Surface, options: EdgeOptions): ServedRoute[] {
   return routes;
 }
 
+/** HTTP/1.1 clients leave a connection by this header; HTTP/2 forbids it and the server leaves it out there. */
+const leavingWith =
+  (draining: Draining) =>
+  ({ method, path, handle }: ServedRoute): ServedRoute => ({
+    method,
+    path,
+    handle(request, params, server) {
+      const answer = handle(request, params, server);
+      return draining.active ? Promise.resolve(answer).then(closing) : answer;
+    },
+  });
+
+function closing(answer: unknown): unknown {
+  if (answer instanceof Response) answer.headers.set("connection", "close");
+  return answer;
+}
+
 function register(app: Elysia, { method, path, handle }: ServedRoute): void {
   const { pattern, names } = routerPath(path);
   // Only what is taken apart here is prepared by Elysia; the body stays unread.
@@ -186,8 +208,10 @@ export async function listenEdge(options: EdgeOptions): Promise<ListeningEdge> {
     handler: { standardHostname: false },
     ...(options.websocket && { websocket: options.websocket }),
   });
-  for (const route of routes) register(app as unknown as Elysia, route);
-  const notFound = fallback(surface, routes);
+  const { draining } = options;
+  const leaving = draining === undefined ? (route: ServedRoute) => route : leavingWith(draining);
+  for (const route of routes) register(app as unknown as Elysia, leaving(route));
+  const notFound = leaving({ method: "ALL", path: "/*", handle: fallback(surface, routes) }).handle;
   app.all("/*", ({ request, server }) => notFound(request, {}, server as unknown as EdgeServer));
   app.onError(({ error, request }) => {
     edge.log.error("http.defect", { error });
@@ -198,6 +222,7 @@ export async function listenEdge(options: EdgeOptions): Promise<ListeningEdge> {
     port: options.port,
     http2: true,
     reusePort: false,
+    ...(options.tls && { tls: options.tls }),
     idleTimeout: options.idleSeconds ?? 60,
     // Ours answers first, in the form of the protocol; Bun's own limit only bounds what may pile up meanwhile.
     maxRequestBodySize: bodyBytesMax * 4,
@@ -207,7 +232,7 @@ export async function listenEdge(options: EdgeOptions): Promise<ListeningEdge> {
   const host = options.hostname === "0.0.0.0" || options.hostname === "::" ? "127.0.0.1" : options.hostname;
   return {
     port: server.port,
-    url: `http://${host.includes(":") ? `[${host}]` : host}:${server.port}`,
+    url: `${options.tls ? "https" : "http"}://${host.includes(":") ? `[${host}]` : host}:${server.port}`,
     server: server as unknown as EdgeServer,
     async stop(drainMs) {
       const over = new AbortController();

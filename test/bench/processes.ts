@@ -130,7 +130,7 @@ export async function startBench(databaseUrl: string | undefined): Promise<Bench
   const { program: server, lines: said } = start(
     [
       `--preload=${join(here, "lag-preload.ts")}`,
-      ...[join(here, "../../src/main.ts"), "serve", "--port", `${port}`],
+      ...[join(here, "../../src/main.ts"), "serve", "--port", `${port}`, "--grpc-port", "0"],
       ...["--bootstrap-key-file", keyFile, ...place],
     ],
     "stderr",
