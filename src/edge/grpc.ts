@@ -1,4 +1,5 @@
 import {
+  constants,
   createSecureServer,
   createServer,
   type Http2Server,
@@ -8,6 +9,7 @@ import {
 } from "node:http2";
 import type { AddressInfo, Socket } from "node:net";
 import type { DescService } from "@bufbuild/protobuf";
+import { Code, ConnectError } from "@connectrpc/connect";
 import type { UniversalHandler } from "@connectrpc/connect/protocol";
 import { universalRequestFromNodeRequest, universalResponseToNodeResponse } from "@connectrpc/connect-node";
 import type { Operation } from "../kit/operation.ts";
@@ -37,6 +39,10 @@ export interface ListeningGrpc {
   /** Refuses new connections, tells clients to go, lets streams end, and cuts what is left after `drainMs`. */
   stop(drainMs: number): Promise<void>;
 }
+
+const { NGHTTP2_CANCEL: cancelled, NGHTTP2_INTERNAL_ERROR: internalError } = constants;
+/** For the last status of calls that are cut to reach their callers. */
+const farewellMs = 250;
 
 interface Served {
   handler: UniversalHandler;
@@ -89,7 +95,7 @@ async function answer(
     await universalResponseToNodeResponse({ ...answered, header }, response);
   } catch (error) {
     edge.log.debug("grpc.cut", { path: handler.requestPath, error });
-    response.stream?.close(2);
+    response.stream?.close(internalError);
   }
 }
 
@@ -107,7 +113,8 @@ export async function listenGrpc(options: GrpcOptions): Promise<ListeningGrpc> {
   const { edge, bodyBytesMax, services, tls, idleMs = 5 * 60_000 } = options;
   const surface: Surface = { edge, bodyBytesMax, headers: baseHeaders([]) };
   const bound = boundMethods(options.registry.map(prepare));
-  const protocols = { connect: false, grpcWeb: false, grpc: true };
+  const shutdown = new AbortController();
+  const protocols = { connect: false, grpcWeb: false, grpc: true, shutdown: shutdown.signal };
   const served = new Map<string, Served>();
   for (const handler of universalHandlers(surface, services, bound, protocols)) {
     served.set(handler.requestPath, { handler, bound: bound.get(handler.requestPath) });
@@ -150,7 +157,11 @@ export async function listenGrpc(options: GrpcOptions): Promise<ListeningGrpc> {
       const closed = new Promise<void>((done) => server.close(() => done())).then(() => over.abort());
       for (const session of sessions) session.close();
       await Promise.race([closed, edge.clock.sleep(drainMs, over.signal)]);
-      for (const session of sessions) session.destroy();
+      if (over.signal.aborted) return;
+      shutdown.abort(new ConnectError("the server is shutting down", Code.Unavailable));
+      await Promise.race([closed, edge.clock.sleep(farewellMs, over.signal)]);
+      // With a code and an error: clients take a session that just ends for one that went well.
+      for (const session of sessions) session.destroy(new Error("the server is shutting down"), cancelled);
       for (const socket of sockets) socket.destroy();
     },
   };

@@ -208,6 +208,8 @@ export interface Protocols {
   connect: boolean;
   grpcWeb: boolean;
   grpc: boolean;
+  /** Ends every call that is still open, with its reason. */
+  shutdown?: AbortSignal;
 }
 
 /** A handler for every method of the services; those without an operation answer `unimplemented` in protocol form. */
@@ -215,10 +217,11 @@ export function universalHandlers(
   surface: Surface,
   services: readonly DescService[],
   bound: ReadonlyMap<string, RpcImplementation>,
-  protocols: Protocols,
+  { shutdown, ...protocols }: Protocols,
 ): UniversalHandler[] {
   const router = createConnectRouter({
     ...protocols,
+    ...(shutdown && { shutdownSignal: shutdown }),
     readMaxBytes: surface.bodyBytesMax,
     acceptCompression: [gzipCompression],
     jsonOptions: { ignoreUnknownFields: false },
