@@ -28,6 +28,8 @@ export interface NatsOptions {
   /** True when left out. */
   jetstream?: boolean;
   port?: number;
+  /** Lines of a configuration file: users, TLS, … */
+  config?: string;
 }
 
 /** The first line of a server that takes clients. */
@@ -58,7 +60,11 @@ export async function startNats(options: NatsOptions = {}): Promise<NatsServer> 
   const launch = async () => {
     mkdirSync(storage, { recursive: true });
     const jetstream = options.jetstream === false ? [] : ["--jetstream", "--store_dir", storage];
-    server = startProgram([program, "--addr", "127.0.0.1", "--port", String(port), ...jetstream], folder);
+    const file = join(folder, "nats.conf");
+    const config = options.config === undefined ? [] : ["--config", file];
+    if (options.config !== undefined) await Bun.write(file, options.config);
+    const place = ["--addr", "127.0.0.1", "--port", String(port)];
+    server = startProgram([program, ...config, ...place, ...jetstream], folder);
     const answers = async () => {
       if (!server.running()) return "gone";
       return (await greeting(port)).startsWith("INFO ") ? "ready" : undefined;
