@@ -43,6 +43,7 @@ export interface BusTls {
 const signEveryMs = 1_000;
 const forgottenMs = 5_000;
 const reconnectWaitMs = 250;
+const connectMs = 5_000;
 /** Marks a reply as an error of the one who answers. */
 const errorHeader = "X-Svc-Bus-Error";
 
@@ -131,6 +132,7 @@ export function openNatsBus(options: NatsBusOptions): Bus & { dropped(): number 
       maxReconnectAttempts: -1,
       ignoreAuthErrorAbort: true,
       reconnectTimeWait: reconnectWaitMs,
+      timeout: connectMs,
       pingInterval: 5_000,
       maxPingOut: 2,
     });

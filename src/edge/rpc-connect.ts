@@ -129,7 +129,13 @@ function implement(surface: Surface, router: ConnectRouter, { prepared, binding 
     const visit = context.values.get(visitKey);
     try {
       for await (const item of performStream(edge, prepared, callOf(visit), () => take(message))) {
-        yield binding.give(item);
+        const answer = binding.give(item);
+        try {
+          yield answer;
+        } catch (error) {
+          // It could not be written; that is thrown in here, and is no defect of ours.
+          throw new ConnectError("the caller has left", Code.Canceled, undefined, undefined, error);
+        }
       }
     } catch (error) {
       throw asConnectError(surface, error, visit);

@@ -1,6 +1,15 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import {
+  createAccount,
+  createOperator,
+  createUser,
+  encodeAccount,
+  encodeOperator,
+  encodeUser,
+  fmtCreds,
+} from "@nats-io/jwt";
 import type { Log } from "../../src/kit/log.ts";
 import { redactFields } from "../../src/kit/redact.ts";
 import { type Authority, makeAuthority } from "../support/certificates.ts";
@@ -59,7 +68,6 @@ describe("PostgreSQL", () => {
       const wrongCa = await refusal(url, theirs.caFile);
       const wrongName = await refusal(await stranger.createDatabase(), ours.caFile);
       const noTls = await refusal(await clear.createDatabase(), ours.caFile);
-      console.log({ wrongCa, wrongName, noTls });
       for (const said of [wrongCa, wrongName, noTls]) expect(said).toStartWith(refused);
     } finally {
       await Promise.all([server.stop(), stranger.stop(), clear.stop()]);
@@ -102,7 +110,6 @@ describe("NATS", () => {
       await until(async () => (await readiness(server)) === 200, { about: "the bus to be connected" });
       await until(() => lines.some((line) => line.startsWith("bus.unreachable")), { about: "the refusal" });
       expect(await readiness(wrongCa)).toBe(503);
-      console.log(lines.filter((line) => line.startsWith("bus.")));
       expect(lines.join("\n")).not.toContain("p4ss");
     } finally {
       await Promise.all([server.stop(), wrongCa.stop()]);
@@ -111,10 +118,8 @@ describe("NATS", () => {
   });
 
   test("a wrong password: the node goes on without the bus, says so, and joins when it is set right", async () => {
-    const bus = await startNats({
-      jetstream: false,
-      config: 'authorization { user: svc, password: "right" }\n',
-    });
+    const config = (password: string) => `authorization { user: svc, password: "${password}" }\n`;
+    let bus = await startNats({ jetstream: false, config: config("right") });
     const { lines, log } = listener();
     const server = await startTestServer({ engine: "libsql", nats: at(bus.url, "svc:hush"), log });
     try {
@@ -122,6 +127,9 @@ describe("NATS", () => {
       expect(await readiness(server)).toBe(503);
       expect((await server.api("/health")).status).toBe(200);
       expect(lines.join("\n")).toContain("Authorization Violation");
+      await bus.stop();
+      bus = await startNats({ jetstream: false, port: bus.port, config: config("hush") });
+      await until(async () => (await readiness(server)) === 200, { about: "the bus to be connected" });
       expect(lines.join("\n")).not.toContain("hush");
     } finally {
       await server.stop();
@@ -149,7 +157,6 @@ describe("NATS", () => {
     const server = await startTestServer({ engine: "libsql", nats: at(bus.url, "svc:right", "tls"), log });
     try {
       await until(() => lines.some((line) => line.startsWith("bus.unreachable")), { about: "the refusal" });
-      console.log(lines.filter((line) => line.startsWith("bus.")));
       expect(await readiness(server)).toBe(503);
     } finally {
       await server.stop();
@@ -157,8 +164,41 @@ describe("NATS", () => {
     }
   });
 
-  test("a credentials file", async () => {
+  test("a credentials file, renewed while the node runs", async () => {
+    const [operator, account, user, stranger] = [
+      createOperator(),
+      createAccount(),
+      createUser(),
+      createUser(),
+    ];
+    const limits = { conn: -1, subs: -1, data: -1, payload: -1 };
+    const accountToken = await encodeAccount("svc", account, { limits }, { signer: operator });
+    const bus = await startNats({
+      jetstream: false,
+      config: [
+        `operator: ${await encodeOperator("test", operator)}`,
+        "resolver: MEMORY",
+        `resolver_preload: { ${account.getPublicKey()}: ${accountToken} }`,
+      ].join("\n"),
+    });
     const file = join(ours.folder, "node.creds");
-    await writeFile(file, "");
+    // A seed that does not belong to the token first, then the right one.
+    const token = await encodeUser("node", user, account);
+    await writeFile(file, fmtCreds(token, stranger));
+    const { lines, log } = listener();
+    const settings = { natsCredsFile: file };
+    const server = await startTestServer({ engine: "libsql", nats: bus.url, settings, log });
+    try {
+      await until(() => lines.some((line) => line.startsWith("bus.unreachable")), { about: "the refusal" });
+      await writeFile(file, fmtCreds(token, user));
+      await until(async () => (await readiness(server)) === 200, { about: "the bus to be connected" });
+      for (const secret of [user, stranger].map((one) => new TextDecoder().decode(one.getSeed()))) {
+        expect(lines.join("\n")).not.toContain(secret);
+      }
+      expect(lines.join("\n")).not.toContain(token);
+    } finally {
+      await server.stop();
+      await bus.stop();
+    }
   });
 });
