@@ -250,7 +250,9 @@ export function madeUpOperations(made: Pick<MadeUp, "ran" | "streams">): Operati
 }
 
 /** A server of its own with made-up operations. `Bearer good` is let in, `Bearer weak` only where any credential does. */
-export async function startMadeUp(tls?: { cert: string; key: string }): Promise<MadeUp> {
+export async function startMadeUp(
+  options: { tls?: { cert: string; key: string }; grpcIdleMs?: number } = {},
+): Promise<MadeUp> {
   const logged: string[] = [];
   const line = (event: string, fields?: Record<string, unknown>) =>
     void logged.push(`${event} ${JSON.stringify({ ...fields, error: String(fields?.error) })}`);
@@ -276,8 +278,9 @@ export async function startMadeUp(tls?: { cert: string; key: string }): Promise<
     observe: (observation) => void made.observed.push(observation),
   };
   const offered = { edge, registry: madeUpOperations(made), services, bodyBytesMax };
-  const place = { hostname: "127.0.0.1", port: 0, tls };
-  const grpc = await listenGrpc({ ...offered, ...place });
+  const place = { hostname: "127.0.0.1", port: 0, tls: options.tls };
+  const idle = options.grpcIdleMs === undefined ? {} : { idleMs: options.grpcIdleMs };
+  const grpc = await listenGrpc({ ...offered, ...place, ...idle });
   const listening = await listenEdge({
     ...offered,
     ...place,

@@ -159,3 +159,34 @@ test("1,000 connections cut in the middle of a request", async () => {
   }
   expect(await alive()).toBe(true);
 });
+
+test("connections without a request are closed after a while; open streams are not cut", async () => {
+  const short = await startMadeUp({ grpcIdleMs: 150 });
+  const closed = { silent: false, half: false, idle: false };
+  const silent = connect(short.grpc.port, "127.0.0.1");
+  silent.on("close", () => {
+    closed.silent = true;
+  });
+  // Half open: the client has ended its side and reads no more.
+  const half = connect({ port: short.grpc.port, host: "127.0.0.1", allowHalfOpen: true });
+  half.on("connect", () => half.end("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"));
+  half.on("close", () => {
+    closed.half = true;
+  });
+  half.resume();
+  silent.resume();
+  const idle = connectHttp2(short.grpc.url);
+  idle.on("close", () => {
+    closed.idle = true;
+  });
+  const client = createClient(SvcService, createGrpcTransport({ baseUrl: short.grpc.url }));
+  // Held for 200 ms, longer than a connection may idle.
+  const held = client.triggerSync({ event: "x" }, { headers: { authorization: "Bearer good" } });
+  expect((await held).eventId).toBe("evt_1");
+  await until(() => closed.silent && closed.half && closed.idle, {
+    about: "idle connections to be closed",
+  }).catch((error) => {
+    throw new Error(JSON.stringify(closed), { cause: error });
+  });
+  await short.stop();
+});

@@ -6,6 +6,8 @@ import * as grpc from "@grpc/grpc-js";
 import { PubSubService } from "../../src/gen/svc/v1/pubsub_pb.ts";
 import { GetRunRequestSchema, SvcService } from "../../src/gen/svc/v1/svc_pb.ts";
 import { RunSchema } from "../../src/gen/svc/v1/types_pb.ts";
+import { freePort } from "../support/process.ts";
+import { engines, startTestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
 import { bodyBytesMax, type MadeUp, startMadeUp } from "./edge-support.ts";
 
@@ -193,5 +195,49 @@ describe("grpc-js", () => {
     for await (const { sequence } of answers) seen.push(sequence);
     client.close();
     expect(seen).toEqual([1n, 2n, 3n, 4n]);
+  });
+});
+
+describe.each(engines)("the product on %s", (engine) => {
+  test("what one port writes the other reads, for the same key and the same rights", async () => {
+    const server = await startTestServer({ engine, settings: { grpcPort: await freePort() } });
+    try {
+      const client = (key: string) =>
+        createClient(
+          SvcService,
+          createGrpcTransport({ baseUrl: server.running.grpcUrl!, interceptors: [withKey(key)] }),
+        );
+      const admin = client(server.adminKey);
+      await admin.registerFunction({ id: "greet", triggers: [{ event: "user.joined" }] });
+      const { eventId } = await admin.emit({ event: "user.joined", data: { name: "Ada" } });
+      const runs = await server.rpc("SvcService", "ListRuns", { functionId: "greet" });
+      expect(runs.body.runs).toMatchObject([{ eventId }]);
+      expect((await admin.listRuns({ functionId: "greet" })).runs).toMatchObject([{ eventId }]);
+
+      const stranger = await failure(client("ifkey_nobody").emit({ event: "user.joined" }));
+      expect(stranger.code).toBe(Code.Unauthenticated);
+      const elsewhere = admin.emit(
+        { event: "user.joined" },
+        { headers: { "x-svc-environment": "env_elsewhere" } },
+      );
+      const over = await failure(elsewhere);
+      const same = await server.rpc(
+        "SvcService",
+        "Emit",
+        { event: "user.joined" },
+        { environment: "env_elsewhere" },
+      );
+      expect([Code[over.code], over.rawMessage]).toEqual([
+        same.body.code.replace(/(^|_)(\w)/g, (_: string, _bar: string, letter: string) =>
+          letter.toUpperCase(),
+        ),
+        same.body.message,
+      ]);
+      const bad = await failure(admin.emit({ event: "not a name!" }));
+      expect(bad.code).toBe(Code.InvalidArgument);
+      expect((await admin.listRuns({ functionId: "greet" })).totalCount).toBe(1);
+    } finally {
+      await server.stop();
+    }
   });
 });

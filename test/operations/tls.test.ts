@@ -70,10 +70,8 @@ test("HTTPS, HTTP/2 by ALPN and gRPC with the CA; nothing without it, nothing in
 });
 
 test("a WebSocket over TLS", async () => {
-  const made = await startMadeUp({
-    cert: await readFile(pair.certFile, "utf8"),
-    key: await readFile(pair.keyFile, "utf8"),
-  });
+  const [cert, key] = await Promise.all([readFile(pair.certFile, "utf8"), readFile(pair.keyFile, "utf8")]);
+  const made = await startMadeUp({ tls: { cert, key } });
   try {
     const socket = new WebSocket(`${made.url.replace("https", "wss")}/ws/room`, {
       protocols: ["svc.v1"],

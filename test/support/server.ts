@@ -200,7 +200,7 @@ const mainFile = resolve(import.meta.dir, "../../src/main.ts");
 
 /** The variables that a server shall see: those given, and none of ours that happen to be set here. */
 function environmentOf(values: SpawnOptions["settings"]): string[] {
-  const unset = Object.keys(process.env).filter((name) => /^(SVC_|NATS_URL$|LOG_)/.test(name));
+  const unset = Object.keys(process.env).filter((name) => /^(SVC_|NATS_|LOG_)/.test(name));
   const given = Object.entries({ logFormat: "json", grpcPort: 0, ...values }).map(([name, value]) => {
     const row: { env?: string } = settings[name as keyof typeof settings];
     return `${row.env}=${value}`;
