@@ -49,13 +49,12 @@ interface Served {
   bound: RpcImplementation | undefined;
 }
 
-/** gRPC's own words for a path that nothing answers; a client that is no gRPC client sees 404 or 415. */
-function refuse(request: Http2ServerRequest, response: Http2ServerResponse): void {
+/** gRPC's own words for a path that nothing answers; a client that is no gRPC client sees 415. */
+function refuse(path: string, request: Http2ServerRequest, response: Http2ServerResponse): void {
   if (!/^application\/grpc(\+|;|$)/.test(request.headers["content-type"] ?? "")) {
     response.stream.respond({ ":status": 415 }, { endStream: true });
     return;
   }
-  const path = request.url.split("?", 1)[0];
   // Status and message are read from these headers only when they are all there is.
   const status = { "grpc-status": "12", "grpc-message": encodeURIComponent(`no such procedure: ${path}`) };
   response.stream.respond(
@@ -64,39 +63,20 @@ function refuse(request: Http2ServerRequest, response: Http2ServerResponse): voi
   );
 }
 
-function headersOf(request: Http2ServerRequest): Headers {
-  const headers = new Headers();
-  for (const [name, value] of Object.entries(request.headers)) {
-    if (name.startsWith(":") || value === undefined) continue;
-    headers.set(name, Array.isArray(value) ? value.join(", ") : value);
-  }
-  return headers;
-}
-
-/** One request. Throws nothing: an exception in a listener of node:http2 would end the process. */
 async function answer(
   surface: Surface,
   { handler, bound }: Served,
   request: Http2ServerRequest,
   response: Http2ServerResponse,
 ): Promise<void> {
-  const { edge } = surface;
-  try {
-    // Who resets a stream while it is written or read is not worth a line of the log.
-    request.on("error", () => {});
-    response.on("error", () => {});
-    const universal = universalRequestFromNodeRequest(request, response, undefined, undefined);
-    const head = bodiless({ method: universal.method, url: universal.url, headers: headersOf(request) });
-    const requestId = requestIdOf(head, edge.ids);
-    universal.contextValues = visitValues({ request: head, requestId, prepared: bound?.prepared });
-    const answered = await handler(universal);
-    const header = new Headers(answered.header);
-    header.set("x-request-id", requestId);
-    await universalResponseToNodeResponse({ ...answered, header }, response);
-  } catch (error) {
-    edge.log.debug("grpc.cut", { path: handler.requestPath, error });
-    response.stream?.close(internalError);
-  }
+  const universal = universalRequestFromNodeRequest(request, response, undefined, undefined);
+  const head = bodiless({ method: universal.method, url: universal.url, headers: universal.header });
+  const requestId = requestIdOf(head, surface.edge.ids);
+  universal.contextValues = visitValues({ request: head, requestId, prepared: bound?.prepared });
+  const answered = await handler(universal);
+  const header = new Headers(answered.header);
+  header.set("x-request-id", requestId);
+  await universalResponseToNodeResponse({ ...answered, header }, response);
 }
 
 const listening = (server: Http2Server, { port, hostname }: GrpcOptions): Promise<void> =>
@@ -120,15 +100,25 @@ export async function listenGrpc(options: GrpcOptions): Promise<ListeningGrpc> {
     served.set(handler.requestPath, { handler, bound: bound.get(handler.requestPath) });
   }
 
-  const onRequest = (request: Http2ServerRequest, response: Http2ServerResponse) => {
-    const found = served.get(request.url.split("?", 1)[0] ?? "");
-    if (found) void answer(surface, found, request, response);
-    else refuse(request, response);
+  // Throws nothing: an exception in a listener of node:http2 would end the process.
+  const onRequest = async (request: Http2ServerRequest, response: Http2ServerResponse): Promise<void> => {
+    // CONNECT has no path.
+    const path = (request.url ?? "").split("?", 1)[0] ?? "";
+    try {
+      // Who resets a stream while it is written or read is not worth a line of the log.
+      request.on("error", () => {});
+      response.on("error", () => {});
+      const found = served.get(path);
+      if (found) await answer(surface, found, request, response);
+      else refuse(path, request, response);
+    } catch (error) {
+      edge.log.debug("grpc.cut", { path, error });
+      if (!response.stream?.destroyed) response.stream?.close(internalError);
+    }
   };
   const limits = { settings: { maxConcurrentStreams: 1_000, maxHeaderListSize: 64 * 1024 } };
-  const server = tls
-    ? createSecureServer({ ...tls, ...limits, allowHTTP1: false }, onRequest)
-    : createServer(limits, onRequest);
+  const server = tls ? createSecureServer({ ...tls, ...limits, allowHTTP1: false }) : createServer(limits);
+  server.on("request", (request, response) => void onRequest(request, response));
 
   const sessions = new Set<ServerHttp2Session>();
   const sockets = new Set<Socket>();

@@ -61,7 +61,7 @@ test("while it drains: ready says so at once, everything else is served, connect
   const { state, operation } = gate();
   const server = await startTestServer({
     engine: "libsql",
-    settings: { drainNoticeMs: 1_500, grpcPort: await freePort() },
+    settings: { drainNoticeMs: 2_500, grpcPort: await freePort() },
     operations: [operation],
   });
   const { port, grpcUrl } = server.running;

@@ -91,6 +91,22 @@ test.each([
   expect(await send(frame(request))).toBe("200 0");
 });
 
+test("CONNECT, which has no path, and unknown paths that are reset at once", async () => {
+  const other = connectHttp2(made.grpc.url);
+  other.on("error", () => {});
+  for (let count = 0; count < 100; count++) {
+    const asked: Record<string, string> =
+      count % 2 === 0 ? { ":method": "CONNECT", ":authority": "a" } : { ...head, ":path": "/nowhere" };
+    const stream = other.request(asked);
+    stream.on("error", () => {});
+    if (count > 10) stream.close(constants.NGHTTP2_CANCEL);
+    stream.end();
+  }
+  expect(await alive()).toBe(true);
+  other.destroy();
+  expect(await send(frame(request))).toBe("200 0");
+});
+
 test("unknown fields are skipped, as protobuf has it, and bound by the same limit", async () => {
   // Field 5,000, a text.
   const unknown = Buffer.concat([Buffer.from([0xc2, 0xb8, 0x02, 3]), Buffer.from("odd")]);
@@ -158,6 +174,18 @@ test("1,000 connections cut in the middle of a request", async () => {
     );
   }
   expect(await alive()).toBe(true);
+});
+
+test("connections that say nothing do not hold up a stop", async () => {
+  const quick = await startMadeUp();
+  const silent = Array.from({ length: 5 }, () => connect(quick.grpc.port, "127.0.0.1"));
+  const closed = silent.map((socket) => new Promise((done) => socket.resume().on("close", done)));
+  await Promise.all(silent.map((socket) => new Promise((done) => socket.on("connect", done))));
+  const startedAt = performance.now();
+  await quick.grpc.stop(4_000);
+  await Promise.all(closed);
+  expect(performance.now() - startedAt).toBeLessThan(3_500);
+  await quick.stop();
 });
 
 test("connections without a request are closed after a while; open streams are not cut", async () => {

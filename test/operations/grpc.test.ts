@@ -122,8 +122,14 @@ describe.each([
 
 describe("grpc-js", () => {
   const address = () => new URL(made.grpc.url).host;
-  const ask = (path: string, bytes: Uint8Array, key = "good", options: grpc.CallOptions = {}) => {
-    const client = new grpc.Client(address(), grpc.credentials.createInsecure());
+  const ask = (
+    path: string,
+    bytes: Uint8Array,
+    key = "good",
+    options: grpc.CallOptions = {},
+    channel: grpc.ClientOptions = {},
+  ) => {
+    const client = new grpc.Client(address(), grpc.credentials.createInsecure(), channel);
     const metadata = new grpc.Metadata();
     metadata.set("authorization", `Bearer ${key}`);
     return new Promise<Buffer>((done, failed) => {
@@ -155,6 +161,9 @@ describe("grpc-js", () => {
 
   test("unary, errors, gzip, unknown methods and deadlines", async () => {
     expect(fromBinary(RunSchema, await ask(getRun, request("run_7"))).id).toBe("run_7");
+    const packed = { "grpc.default_compression_algorithm": grpc.compressionAlgorithms.gzip };
+    const long = "run_".repeat(1_000);
+    expect(fromBinary(RunSchema, await ask(getRun, request(long), "good", {}, packed)).id).toBe(long);
     expect(await refusal(ask(getRun, request("")))).toEqual([
       grpc.status.INVALID_ARGUMENT,
       "id: must not be empty",
