@@ -43,6 +43,8 @@ export interface ListeningGrpc {
 const { NGHTTP2_CANCEL: cancelled, NGHTTP2_INTERNAL_ERROR: internalError } = constants;
 /** For the last status of calls that are cut to reach their callers. */
 const farewellMs = 250;
+/** For TLS to be agreed on. */
+const handshakeMs = 10_000;
 
 interface Served {
   handler: UniversalHandler;
@@ -78,6 +80,9 @@ async function answer(
   header.set("x-request-id", requestId);
   await universalResponseToNodeResponse({ ...answered, header }, response);
 }
+
+const placeOf = ({ remoteAddress, remotePort }: Pick<Socket, "remoteAddress" | "remotePort">) =>
+  `${remoteAddress} ${remotePort}`;
 
 const listening = (server: Http2Server, { port, hostname }: GrpcOptions): Promise<void> =>
   new Promise((done, failed) => {
@@ -120,18 +125,33 @@ export async function listenGrpc(options: GrpcOptions): Promise<ListeningGrpc> {
   const server = tls ? createSecureServer({ ...tls, ...limits, allowHTTP1: false }) : createServer(limits);
   server.on("request", (request, response) => void onRequest(request, response));
 
+  // By where they come from: over TLS, a session's socket is not the one that was accepted.
   const sessions = new Set<ServerHttp2Session>();
-  const sockets = new Set<Socket>();
+  const spoken = new Set<string>();
+  const sockets = new Map<Socket, string>();
+  const cutSilent = (socket: Socket, from: string) => {
+    if (!spoken.has(from)) socket.destroy();
+  };
   server.on("connection", (socket: Socket) => {
-    sockets.add(socket);
+    const from = placeOf(socket);
+    sockets.set(socket, from);
+    const cancel = edge.clock.after(Math.min(handshakeMs, idleMs), () => cutSilent(socket, from));
     socket.on("error", () => {});
-    socket.once("close", () => sockets.delete(socket));
+    socket.once("close", () => {
+      cancel();
+      sockets.delete(socket);
+    });
   });
   server.on("session", (session) => {
+    const from = placeOf(session.socket);
     sessions.add(session);
+    spoken.add(from);
     session.setTimeout(idleMs, () => session.close());
     session.on("error", (error) => edge.log.debug("grpc.session", { error }));
-    session.once("close", () => sessions.delete(session));
+    session.once("close", () => {
+      sessions.delete(session);
+      spoken.delete(from);
+    });
   });
   server.on("sessionError", (error: Error) => edge.log.debug("grpc.session", { error }));
   await listening(server, options);
@@ -146,13 +166,16 @@ export async function listenGrpc(options: GrpcOptions): Promise<ListeningGrpc> {
       const over = new AbortController();
       const closed = new Promise<void>((done) => server.close(() => done())).then(() => over.abort());
       for (const session of sessions) session.close();
+      for (const [socket, from] of sockets) cutSilent(socket, from);
       await Promise.race([closed, edge.clock.sleep(drainMs, over.signal)]);
       if (over.signal.aborted) return;
       shutdown.abort(new ConnectError("the server is shutting down", Code.Unavailable));
       await Promise.race([closed, edge.clock.sleep(farewellMs, over.signal)]);
       // With a code and an error: clients take a session that just ends for one that went well.
-      for (const session of sessions) session.destroy(new Error("the server is shutting down"), cancelled);
-      for (const socket of sockets) socket.destroy();
+      for (const session of sessions) {
+        session.destroy(new Error("the server is shutting down"), cancelled);
+      }
+      for (const socket of sockets.keys()) socket.destroy();
     },
   };
 }

@@ -1,6 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { randomBytes } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
 import { connect as connectHttp2 } from "node:http2";
+import { connect } from "node:net";
 import { join } from "node:path";
 import { Code, ConnectError, createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
@@ -87,6 +89,36 @@ test("a WebSocket over TLS", async () => {
   } finally {
     await made.stop();
   }
+});
+
+test("bytes that are no TLS, and connections that never shake hands, harm nobody and hold up no stop", async () => {
+  const [cert, key] = await Promise.all([readFile(pair.certFile, "utf8"), readFile(pair.keyFile, "utf8")]);
+  const made = await startMadeUp({ tls: { cert, key } });
+  const port = made.grpc.port;
+  const opened = Array.from({ length: 40 }, (_, place) => {
+    const socket = connect(port, "127.0.0.1");
+    socket.on("error", () => {});
+    // Every other one says nothing at all; a record of a handshake begins with 22, 3, 1.
+    if (place % 4 === 1) socket.write(randomBytes(200));
+    if (place % 4 === 3) socket.write(Buffer.concat([Buffer.from([22, 3, 1, 0, 200]), randomBytes(200)]));
+    return new Promise((done) => socket.resume().on("close", done));
+  });
+  const transport = createGrpcTransport({ baseUrl: made.grpc.url, nodeOptions: { ca } });
+  const headers = { authorization: "Bearer good" };
+  expect((await createClient(SvcService, transport).getRun({ id: "r" }, { headers })).id).toBe("r");
+  const startedAt = performance.now();
+  await made.grpc.stop(4_000);
+  await Promise.all(opened);
+  expect(performance.now() - startedAt).toBeLessThan(3_500);
+  await made.stop();
+}, 10_000);
+
+test("a connection that never shakes hands is closed after a while", async () => {
+  const [cert, key] = await Promise.all([readFile(pair.certFile, "utf8"), readFile(pair.keyFile, "utf8")]);
+  const made = await startMadeUp({ tls: { cert, key }, grpcIdleMs: 100 });
+  const silent = connect(made.grpc.port, "127.0.0.1");
+  await new Promise((done) => silent.resume().on("close", done));
+  await made.stop();
 });
 
 describe("what cannot be used is told by its setting, at the start", () => {
