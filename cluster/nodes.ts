@@ -4,6 +4,8 @@ import { logOf, natsUrlOf, nodeUrlOf, type PartState, type State, writeState } f
 
 const mainFile = join(import.meta.dirname, "../src/main.ts");
 
+const grpcAway = 67;
+
 /** Variables that say which node it is and where the rest is: `up` sets these itself. */
 const ownVariables =
   /^(SVC_(PORT|HOST|NODE_ID|DB|DATABASE_URL|BOOTSTRAP_KEY_FILE|SERVER_URL|URL|API_KEY|ENV|LOG_LEVEL|TEST_\w+))$/;
@@ -33,6 +35,8 @@ export async function startNodePart(state: State, part: PartState): Promise<void
     log,
     environment: {
       LOG_FORMAT: "json",
+      // 9190 beside 9123, 9191 beside 9124; free ones need no second.
+      SVC_GRPC_PORT: state.ports.nodes === 0 ? "0" : String(part.port + grpcAway),
       ...state.settings,
       SVC_NODE_ID: part.name,
       SVC_PORT: String(part.port),

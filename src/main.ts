@@ -18,7 +18,7 @@ function fail(code: number, lines: readonly string[]): never {
 }
 
 /** What a person who just started the server needs next. */
-function banner({ url, config, bootstrapped, bootstrapKeyFile }: RunningServer): string {
+function banner({ url, grpcUrl, config, bootstrapped, bootstrapKeyFile }: RunningServer): string {
   const place = config.databaseUrl === undefined ? config.db : "PostgreSQL";
   const lines = [`svc ${version} on ${url}, data in ${place}`, ""];
   const file = resolve(bootstrapKeyFile);
@@ -34,6 +34,7 @@ function banner({ url, config, bootstrapped, bootstrapKeyFile }: RunningServer):
   if (bootstrapped.password !== undefined) {
     lines.push(`  Dashboard   ${dashboardAddress}, password ${bootstrapped.password} (shown only now)`);
   }
+  if (grpcUrl !== undefined) lines.push(`  gRPC        ${grpcUrl}`);
   lines.push(`  Try         curl${key} ${url}/api/v1/routes`, "  Demo        bun run demo", "");
   return `${lines.join("\n")}\n`;
 }

@@ -14,6 +14,7 @@ import { users as openUsers } from "./domain/users/service.ts";
 import { authenticator } from "./edge/authenticate.ts";
 import { docsPages } from "./edge/docs-page.ts";
 import { followRequests } from "./edge/follow.ts";
+import { listenGrpc } from "./edge/grpc.ts";
 import { listenEdge } from "./edge/http.ts";
 import type { Edge } from "./edge/perform.ts";
 import { probes } from "./edge/probes.ts";
@@ -21,12 +22,15 @@ import { services } from "./edge/services.ts";
 import { listenApart, openWatch } from "./edge/watch.ts";
 import { openEngine } from "./engine.ts";
 import { type SystemClock, systemClock } from "./kit/clock.ts";
+import type { Draining } from "./kit/draining.ts";
 import { Fault } from "./kit/fault.ts";
 import { type Ids, systemIds } from "./kit/ids.ts";
 import { clockUncertaintyMsMax } from "./kit/limits.ts";
 import { type Log, silentLog } from "./kit/log.ts";
 import { type Loop, type LoopOptions, loop } from "./kit/loop.ts";
 import type { Caller, Operation } from "./kit/operation.ts";
+import { secretFiles } from "./kit/secret-files.ts";
+import { FileProblem } from "./kit/tls-files.ts";
 import { version } from "./kit/version.ts";
 import { watchLoop } from "./kit/watch.ts";
 import { openMembers } from "./members.ts";
@@ -48,6 +52,8 @@ export interface ServerOptions {
 export interface RunningServer {
   url: string;
   port: number;
+  /** Undefined when gRPC is switched off. */
+  grpcUrl: string | undefined;
   config: Config;
   /** Where metrics are read; undefined when they are off. */
   metricsUrl: string | undefined;
@@ -83,6 +89,7 @@ const developer: Caller = {
 function explained(error: unknown, config: Pick<Config, "host" | "port">, setting = "--port"): unknown {
   if (error instanceof StartFailure) return error;
   if (error instanceof Fault) return new StartFailure(error.message, error);
+  if (error instanceof FileProblem) return new StartFailure(error.message, error.cause);
   const code = (error as { code?: unknown }).code;
   const place = `${config.host}:${config.port}`;
   if (code === "EADDRINUSE") {
@@ -125,14 +132,19 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     loops.set(options.name, { running, tick: options.tick });
   };
 
+  const draining: Draining = { active: false };
+
   try {
+    const { tls, databaseTls, natsAccess } = secretFiles(config);
+
     // Store.
     const { databaseUrl, db: file, poolSize } = config;
     const driver = config.libsqlDriver === "bun" ? "bun:sqlite" : "libsql";
     // Half of the connections are for flushes, so that slow writes cannot keep them waiting.
     const pools = { hotPoolSize: Math.ceil(poolSize / 2), poolSize: Math.max(1, Math.floor(poolSize / 2)) };
     const schema = options.migrations && { migrations: options.migrations };
-    const store = await openStore({ clock, log, databaseUrl, file, driver, metrics, ...pools, ...schema });
+    const open = { clock, log, metrics, tls: databaseTls, ...pools, ...schema };
+    const store = await openStore({ databaseUrl, file, driver, ...open });
     closers.push(() => store.close());
     const labels = ["version", "engine"] as const;
     const build = metrics.gauge({ name: "svc_build_info", help: "What runs here.", labels });
@@ -169,7 +181,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
             metrics,
             onError: (subject, error) => log.warn("bus.handler_failed", { subject, error }),
           })
-        : openNatsBus({ clock, log, nodeId, url: config.natsUrl, facts, metrics });
+        : openNatsBus({ clock, log, nodeId, url: config.natsUrl, facts, metrics, ...natsAccess });
     closers.push(() => bus.close());
 
     const knowsTime = () => time.uncertaintyMs() <= clockUncertaintyMsMax;
@@ -219,7 +231,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
 
     const capabilities = {
       authRequired: !config.dev,
-      transports: ["rest", "connect", "grpc-web"],
+      transports: ["rest", "connect", "grpc-web", ...(config.grpcPort === 0 ? [] : ["grpc"])],
       features: metrics.on ? ["prometheus-metrics"] : [],
     };
     const registry: Operation[] = [
@@ -230,6 +242,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
         version,
         store,
         capabilities,
+        draining,
         registry: () => registry,
         ...(bus.kind === "nats" && { bus }),
       }),
@@ -249,7 +262,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     const authenticate = authenticator({ clock, keys, environments: tenancy, everyone });
     const requests = followRequests({ clock, log, ...watch, everyRequest: config.logLevel === "debug" });
     const edge: Edge = { clock, ids, log, authenticate, gate, ...requests };
-    const { host: hostname, metricsPort } = config;
+    const { host: hostname, metricsPort, grpcPort } = config;
     const apart =
       watch.pages.length === 0 || metricsPort === undefined
         ? undefined
@@ -257,26 +270,35 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
             throw explained(error, { host: hostname, port: metricsPort }, "SVC_METRICS_PORT");
           });
     if (apart) closers.push(() => apart.stop(0));
-    const listening = await listenEdge({
-      edge,
-      registry,
-      services,
-      pages: apart ? docsPages : [...docsPages, ...watch.pages],
-      hostname,
-      port: config.port,
-      bodyBytesMax: config.requestBodyBytesMax,
+    const offered = { edge, registry, services, bodyBytesMax: config.requestBodyBytesMax, tls, hostname };
+    const pages = apart ? docsPages : [...docsPages, ...watch.pages];
+    const listening = await listenEdge({ ...offered, pages, draining, port: config.port });
+    const stops = [listening.stop];
+    closers.push(async () => void (await Promise.all(stops.map((stop) => stop(config.drainMs)))));
+    let grpcUrl: string | undefined;
+    if (grpcPort !== 0) {
+      const grpc = await listenGrpc({ ...offered, port: grpcPort }).catch((error: unknown) => {
+        throw explained(error, { host: hostname, port: grpcPort }, "--grpc-port");
+      });
+      stops.push(grpc.stop);
+      grpcUrl = grpc.url;
+    }
+    closers.push(async () => {
+      draining.active = true;
+      // The database may be the reason to stop.
+      await members.drain().catch((error) => log.warn("cluster.drain_untold", { error }));
+      // Held polls are let go at once: their workers find another node.
+      await Promise.all([engine.drain(), clock.sleep(config.drainNoticeMs)]);
     });
-    closers.push(() => listening.stop(config.drainMs));
-    closers.push(engine.drain);
-    closers.push(members.drain);
 
     const { port } = listening;
     url = listening.url;
     const metricsUrl = watch.pages.length > 0 ? `${(apart ?? listening).url}/metrics` : undefined;
-    log.info("server.listening", { url, port, engine: store.engine, dev: config.dev });
+    log.info("server.listening", { url, port, grpcUrl, engine: store.engine, dev: config.dev });
     return {
       url,
       port,
+      grpcUrl,
       config,
       metricsUrl,
       nodeId,

@@ -22,6 +22,25 @@ export const settings = {
     fallback: "127.0.0.1",
     about: "Address to listen on; 0.0.0.0 for every network of this machine.",
   }),
+  grpcPort: setting({
+    flag: "--grpc-port",
+    env: "SVC_GRPC_PORT",
+    parse: integer(0, 65_535),
+    fallback: 9190,
+    about: "Port for gRPC; 0 switches it off.",
+  }),
+  tlsCertFile: setting({
+    env: "SVC_TLS_CERT_FILE",
+    parse: line("FILE"),
+    fallback: undefined,
+    about: "Certificate chain (PEM) of both ports; with SVC_TLS_KEY_FILE, and then TLS only.",
+  }),
+  tlsKeyFile: setting({
+    env: "SVC_TLS_KEY_FILE",
+    parse: line("FILE"),
+    fallback: undefined,
+    about: "Private key (PEM) of SVC_TLS_CERT_FILE.",
+  }),
   dev: setting({
     flag: "--dev",
     env: "SVC_DEV",
@@ -44,6 +63,12 @@ export const settings = {
     secret: true,
     about: "PostgreSQL instead of the file; needed for more than one node.",
   }),
+  databaseTlsCaFile: setting({
+    env: "SVC_DATABASE_TLS_CA_FILE",
+    parse: line("FILE"),
+    fallback: undefined,
+    about: "Only a PostgreSQL with a certificate of this CA (PEM) and its own host name is spoken to.",
+  }),
   poolSize: setting({
     env: "SVC_POOL_SIZE",
     parse: integer(2, 500, "connections"),
@@ -62,7 +87,31 @@ export const settings = {
     parse: url("nats", "tls", "ws", "wss"),
     fallback: undefined,
     secret: true,
-    about: "Message bus between nodes; without it this node is alone.",
+    about: "Message bus between nodes; without it this node is alone. May hold user:password or a token.",
+  }),
+  natsCredsFile: setting({
+    env: "NATS_CREDS_FILE",
+    parse: line("FILE"),
+    fallback: undefined,
+    about: "Credentials (JWT and seed) for the message bus, read again at every connection.",
+  }),
+  natsTlsCaFile: setting({
+    env: "NATS_TLS_CA_FILE",
+    parse: line("FILE"),
+    fallback: undefined,
+    about: "CA (PEM) that the message bus must have its certificate from; switches TLS on.",
+  }),
+  natsTlsCertFile: setting({
+    env: "NATS_TLS_CERT_FILE",
+    parse: line("FILE"),
+    fallback: undefined,
+    about: "Certificate (PEM) of this node for the message bus; with NATS_TLS_KEY_FILE.",
+  }),
+  natsTlsKeyFile: setting({
+    env: "NATS_TLS_KEY_FILE",
+    parse: line("FILE"),
+    fallback: undefined,
+    about: "Private key (PEM) of NATS_TLS_CERT_FILE.",
   }),
   nodeId: setting({
     flag: "--node-id",
@@ -151,6 +200,12 @@ export const settings = {
     fallback: requestBodyBytesMax,
     about: "Largest request body.",
   }),
+  drainNoticeMs: setting({
+    env: "SVC_DRAIN_NOTICE_MS",
+    parse: integer(0, hour, "milliseconds"),
+    fallback: 0,
+    about: "How long a shutdown still serves while `/ready` says draining, for load balancers to notice.",
+  }),
   drainMs: setting({
     env: "SVC_DRAIN_MS",
     parse: integer(0, hour, "milliseconds"),
@@ -230,6 +285,15 @@ export function parseSettings(
   }
   if (origins.db === "flag" && origins.databaseUrl === "flag") {
     errors.push("--db and --database-url: choose one");
+  }
+  if ((values.tlsCertFile === undefined) !== (values.tlsKeyFile === undefined)) {
+    errors.push("SVC_TLS_CERT_FILE and SVC_TLS_KEY_FILE: set both or neither");
+  }
+  if ((values.natsTlsCertFile === undefined) !== (values.natsTlsKeyFile === undefined)) {
+    errors.push("NATS_TLS_CERT_FILE and NATS_TLS_KEY_FILE: set both or neither");
+  }
+  if (values.grpcPort !== 0 && values.grpcPort === values.port) {
+    errors.push("--port and --grpc-port: must differ");
   }
   if (errors.length > 0) return { ok: false, errors };
   // A flag says what this start wants, whatever variables the shell happens to hold.

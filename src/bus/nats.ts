@@ -1,5 +1,7 @@
 import {
+  type Authenticator,
   connect,
+  credsAuthenticator,
   headers,
   type Msg,
   type MsgHdrs,
@@ -8,6 +10,8 @@ import {
   RequestError,
   type Subscription,
   TimeoutError,
+  tokenAuthenticator,
+  usernamePasswordAuthenticator,
 } from "@nats-io/transport-node";
 import type { Clock } from "../kit/clock.ts";
 import { nameKeptMs } from "../kit/limits.ts";
@@ -23,8 +27,12 @@ export interface NatsBusOptions {
   clock: Clock;
   log: Log;
   nodeId: string;
-  /** `nats://host:4222`, several separated by commas. */
+  /** `nats://host:4222`, several separated by commas; the first `user:password@` or `token@` is for all of them. */
   url: string;
+  /** The text of a credentials file; asked at every connection, so that a renewed one is taken up. */
+  credentials?: (() => string) | undefined;
+  /** PEM. Any of it, or a `tls://` URL, refuses a server without TLS. */
+  tls?: BusTls | undefined;
   /** In front of every subject, so that several installations can share a server. */
   prefix?: string;
   /** Told to the other nodes with every sign of life. */
@@ -32,9 +40,16 @@ export interface NatsBusOptions {
   metrics?: Metrics;
 }
 
+export interface BusTls {
+  ca?: string;
+  cert?: string;
+  key?: string;
+}
+
 const signEveryMs = 1_000;
 const forgottenMs = 5_000;
 const reconnectWaitMs = 250;
+const connectMs = 5_000;
 /** Marks a reply as an error of the one who answers. */
 const errorHeader = "X-Svc-Bus-Error";
 
@@ -52,6 +67,32 @@ interface Listener {
   subscription?: Subscription;
 }
 
+/** Where to connect and as whom. The library does not read the user part of a URL, and stumbles over it. */
+function dialOf({ url, credentials, tls }: NatsBusOptions) {
+  const all = url.split(",").map((one) => new URL(one.trim()));
+  const named = all.find(({ username }) => username !== "");
+  const authenticators: Authenticator[] = [];
+  if (credentials) authenticators.push(credsAuthenticator(() => encoder.encode(credentials())));
+  if (named) {
+    const user = decodeURIComponent(named.username);
+    const password = decodeURIComponent(named.password);
+    authenticators.push(
+      password === "" ? tokenAuthenticator(user) : usernamePasswordAuthenticator(user, password),
+    );
+  }
+  const servers = all.map((one) => {
+    one.username = "";
+    one.password = "";
+    return one.href.replace(/\/$/, "");
+  });
+  const tlsWanted = tls !== undefined || all.some(({ protocol }) => protocol === "tls:");
+  return {
+    servers,
+    ...(authenticators.length > 0 && { authenticator: authenticators }),
+    ...(tlsWanted && { tls: tls ?? {} }),
+  };
+}
+
 const encoder = new TextEncoder();
 const bytesOf = (payload: Uint8Array | string) =>
   typeof payload === "string" ? encoder.encode(payload) : payload;
@@ -64,6 +105,8 @@ export function openNatsBus(options: NatsBusOptions): Bus & { dropped(): number 
   const { clock, log, nodeId, prefix = "svc.", metrics = noMetrics } = options;
   const listeners = new Set<Listener>();
   const watchers = new Set<(connected: boolean) => void>();
+  const dial = dialOf(options);
+  const leaving = new AbortController();
   const heard = new Map<string, Presence>();
   let connection: NatsConnection | undefined;
   let connected = false;
@@ -93,17 +136,19 @@ export function openNatsBus(options: NatsBusOptions): Bus & { dropped(): number 
     for await (const status of current.status()) {
       if (status.type === "disconnect" || status.type === "staleConnection") setConnected(false);
       if (status.type === "reconnect") setConnected(true);
+      if (status.type === "error") log.warn("bus.refused", { error: status.error.message });
     }
   }
 
-  async function open(): Promise<void> {
+  async function tryToOpen(): Promise<void> {
     const made = await connect({
-      servers: options.url.split(",").map((one) => one.trim()),
+      ...dial,
       name: nodeId,
-      // The library goes on for ever by itself, also when the server is away at the start.
-      waitOnFirstConnect: true,
+      // Once connected, the library goes on for ever by itself; a password may be set right later.
       maxReconnectAttempts: -1,
+      ignoreAuthErrorAbort: true,
       reconnectTimeWait: reconnectWaitMs,
+      timeout: connectMs,
       pingInterval: 5_000,
       maxPingOut: 2,
     });
@@ -113,6 +158,20 @@ export function openNatsBus(options: NatsBusOptions): Bus & { dropped(): number 
     setConnected(true);
     void follow(made);
     signs.wake();
+  }
+
+  /** Until it succeeds; says why not whenever the reason changes. */
+  async function open(): Promise<void> {
+    for (let told = ""; !closing && !connection; ) {
+      try {
+        await tryToOpen();
+      } catch (error) {
+        const message = error instanceof Error ? error.message : String(error);
+        if (message !== told) log.warn("bus.unreachable", { error: message });
+        told = message;
+        await clock.sleep(reconnectWaitMs, leaving.signal);
+      }
+    }
   }
 
   const publish = (subject: string, payload: Uint8Array | string, sent: { add(): void } | undefined) => {
@@ -166,9 +225,7 @@ export function openNatsBus(options: NatsBusOptions): Bus & { dropped(): number 
     },
   });
   signs.start();
-  open().catch((error: unknown) => {
-    if (!closing) log.error("bus.unusable", { error: String(error) });
-  });
+  void open();
 
   const names = natsNames({
     connection: () => (connected ? connection : undefined),
@@ -257,6 +314,7 @@ export function openNatsBus(options: NatsBusOptions): Bus & { dropped(): number 
     dropped: () => dropped,
     async close() {
       closing = true;
+      leaving.abort();
       await signs.stop();
       listeners.clear();
       await connection?.close();

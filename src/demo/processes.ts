@@ -87,6 +87,7 @@ export async function startServer(folder: string, settings: Record<string, strin
       env: {
         ...cleanEnvironment(),
         SVC_PORT: String(port),
+        SVC_GRPC_PORT: "0",
         SVC_DB: join(folder, "svc.db"),
         SVC_BOOTSTRAP_KEY_FILE: keyFile,
         LOG_FORMAT: "json",

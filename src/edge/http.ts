@@ -1,5 +1,6 @@
 import type { DescService } from "@bufbuild/protobuf";
 import { Elysia } from "elysia";
+import type { Draining } from "../kit/draining.ts";
 import { Fault } from "../kit/fault.ts";
 import type { Operation } from "../kit/operation.ts";
 import { baseHeaders, type Origins, preflight, requestIdOf } from "./headers.ts";
@@ -48,6 +49,10 @@ export interface EdgeOptions {
   /** 0 takes a free one. */
   port: number;
   bodyBytesMax: number;
+  /** PEM; without it the port is cleartext. */
+  tls?: { cert: string; key: string } | undefined;
+  /** While it is active, every answer asks its connection to go. */
+  draining?: Draining;
   origins?: Origins;
   /** Bun's options for every WebSocket: `idleTimeout`, `maxPayloadLength`, `backpressureLimit`, … */
   websocket?: object;
@@ -190,6 +195,23 @@ function allRoutes(surface: Surface, options: EdgeOptions): ServedRoute[] {
   return routes;
 }
 
+/** HTTP/1.1 clients leave a connection by this header; HTTP/2 forbids it and the server leaves it out there. */
+const leavingWith =
+  (draining: Draining) =>
+  ({ method, path, handle }: ServedRoute): ServedRoute => ({
+    method,
+    path,
+    handle(request, params, server) {
+      const answer = handle(request, params, server);
+      return draining.active ? Promise.resolve(answer).then(closing) : answer;
+    },
+  });
+
+function closing(answer: unknown): unknown {
+  if (answer instanceof Response) answer.headers.set("connection", "close");
+  return answer;
+}
+
 function register(app: Elysia, { method, path, handle }: ServedRoute): void {
   const { pattern, names } = routerPath(path);
   // Only what is taken apart here is prepared by Elysia; the body stays unread.
@@ -216,10 +238,12 @@ export async function listenEdge(options: EdgeOptions): Promise<ListeningEdge> {
     handler: { standardHostname: false },
     ...(options.websocket && { websocket: options.websocket }),
   });
+  const { draining } = options;
+  const leaving = draining === undefined ? (route: ServedRoute) => route : leavingWith(draining);
   for (const route of routes)
-    register(app as unknown as Elysia, { ...route, handle: followed(surface, route) });
+    register(app as unknown as Elysia, leaving({ ...route, handle: followed(surface, route) }));
   const nowhere = { method: "*", path: "*", handle: fallback(surface, routes) };
-  const notFound = followed(surface, nowhere);
+  const notFound = leaving({ ...nowhere, handle: followed(surface, nowhere) }).handle;
   app.all("/*", ({ request, server }) => notFound(request, {}, server as unknown as EdgeServer));
   app.onError(({ error, request }) => {
     const requestId = requestIdOf(request, edge.ids);
@@ -232,6 +256,7 @@ export async function listenEdge(options: EdgeOptions): Promise<ListeningEdge> {
     port: options.port,
     http2: true,
     reusePort: false,
+    ...(options.tls && { tls: options.tls }),
     idleTimeout: options.idleSeconds ?? 60,
     // Ours answers first, in the form of the protocol; Bun's own limit only bounds what may pile up meanwhile.
     maxRequestBodySize: bodyBytesMax * 4,
@@ -241,7 +266,7 @@ export async function listenEdge(options: EdgeOptions): Promise<ListeningEdge> {
   const host = options.hostname === "0.0.0.0" || options.hostname === "::" ? "127.0.0.1" : options.hostname;
   return {
     port: server.port,
-    url: `http://${host.includes(":") ? `[${host}]` : host}:${server.port}`,
+    url: `${options.tls ? "https" : "http"}://${host.includes(":") ? `[${host}]` : host}:${server.port}`,
     server: server as unknown as EdgeServer,
     async stop(drainMs) {
       const over = new AbortController();

@@ -1,6 +1,7 @@
 import { Type } from "@sinclair/typebox";
 import { SvcService } from "../gen/svc/v1/svc_pb.ts";
 import { type Clock, rfc3339 } from "../kit/clock.ts";
+import type { Draining } from "../kit/draining.ts";
 import { type Operation, rpc, unary } from "../kit/operation.ts";
 import { timestampOf } from "../kit/wkt.ts";
 import { manifest, openApiDocument } from "./openapi.ts";
@@ -22,6 +23,7 @@ export interface ProbesHost {
   /** Left out when the process is alone. */
   bus?: { connected(): boolean };
   capabilities: Capabilities;
+  draining?: Draining;
   /** What an operator should look at although the server works. */
   warnings?: () => readonly string[];
   /** Every operation that is served, these included; asked at the first request. */
@@ -83,10 +85,12 @@ export function probes(host: ProbesHost): Operation[] {
   };
 
   const ready = async () => {
+    // At once, whatever the database does: a load balancer has only so long to notice.
+    if (host.draining?.active) return { status: "draining", issues: [] };
     const issues: string[] = [];
     if (!(await storeAnswers())) issues.push("the database does not answer");
     if (host.bus && !host.bus.connected()) issues.push("the message bus is not connected");
-    return issues;
+    return { status: issues.length === 0 ? "ready" : "not_ready", issues };
   };
 
   let document: string | undefined;
@@ -128,10 +132,10 @@ export function probes(host: ProbesHost): Operation[] {
       output: Ready,
       rest: {
         route: "GET /ready",
-        give: (issues) =>
-          issues.length === 0
-            ? { status: 200, body: { status: "ready" } }
-            : { status: 503, body: { status: "not_ready", issues } },
+        give: ({ status, issues }) => ({
+          status: status === "ready" ? 200 : 503,
+          body: { status, ...(issues.length > 0 && { issues }) },
+        }),
       },
       handle: ready,
     }),

@@ -5,6 +5,7 @@ import {
   Code,
   ConnectError,
   type ConnectRouter,
+  type ContextValues,
   createConnectRouter,
   createContextKey,
   createContextValues,
@@ -47,7 +48,7 @@ export interface ConnectHandler {
 }
 
 /** What the gate finds out and the implementation needs. */
-interface Visit {
+export interface Visit {
   request: Request;
   requestId: string;
   prepared: Prepared | undefined;
@@ -56,6 +57,8 @@ interface Visit {
 
 const noVisit: Visit = { request: new Request("http://edge.invalid"), requestId: "", prepared: undefined };
 const visitKey = createContextKey(noVisit, { description: "the request that is being answered" });
+
+export const visitValues = (visit: Visit): ContextValues => createContextValues().set(visitKey, visit);
 
 const gzipAsync = promisify(gzip);
 const gunzipAsync = promisify<Uint8Array, object, Buffer<ArrayBuffer>>(gunzip);
@@ -93,6 +96,14 @@ function asConnectError(surface: Surface, error: unknown, visit: Visit): Connect
   return connectErrorOf(faultOf(surface.edge, error, visit.prepared?.operation, visit.requestId));
 }
 
+/** Rejects when the deadline passes or the caller leaves; an operation that does not listen then ends unheard. */
+const ended = (signal: AbortSignal) =>
+  new Promise<never>((_, reject) => {
+    const end = () => reject(signal.reason);
+    if (signal.aborted) end();
+    else signal.addEventListener("abort", end, { once: true });
+  });
+
 function callOf(visit: Visit): RequestCall {
   if (!visit.call) throw new Error("an implementation was reached without passing the gate");
   return visit.call;
@@ -105,7 +116,8 @@ function implement(surface: Surface, router: ConnectRouter, { prepared, binding 
     const answer = async (message: Message, context: HandlerContext) => {
       const visit = context.values.get(visitKey);
       try {
-        return binding.give((await perform(edge, prepared, callOf(visit), () => take(message))).output);
+        const performed = perform(edge, prepared, callOf(visit), () => take(message));
+        return binding.give((await Promise.race([performed, ended(context.signal)])).output);
       } catch (error) {
         throw asConnectError(surface, error, visit);
       }
@@ -117,7 +129,13 @@ function implement(surface: Surface, router: ConnectRouter, { prepared, binding 
     const visit = context.values.get(visitKey);
     try {
       for await (const item of performStream(edge, prepared, callOf(visit), () => take(message))) {
-        yield binding.give(item);
+        const answer = binding.give(item);
+        try {
+          yield answer;
+        } catch (error) {
+          // It could not be written; that is thrown in here, and is no defect of ours.
+          throw new ConnectError("the caller has left", Code.Canceled, undefined, undefined, error);
+        }
       }
     } catch (error) {
       throw asConnectError(surface, error, visit);
@@ -175,7 +193,7 @@ function handlerOf(
       const universal = universalServerRequestFromFetch(isUnary ? bodiless(request) : request, {
         httpVersion: "2.0",
       });
-      universal.contextValues = createContextValues().set(visitKey, visit);
+      universal.contextValues = visitValues(visit);
       universal.signal = request.signal;
       if (isUnary) universal.body = sentBytes(request, surface.bodyBytesMax);
       const answer = await handler(universal);
@@ -189,19 +207,27 @@ function handlerOf(
 }
 
 /** The request's head alone: taking the body's stream would keep its bytes from being read whole. */
-const bodiless = ({ method, url, headers }: Request): Request =>
+export const bodiless = ({ method, url, headers }: Pick<Request, "method" | "url" | "headers">): Request =>
   ({ method, url, headers, body: null }) as unknown as Request;
 
+export interface Protocols {
+  connect: boolean;
+  grpcWeb: boolean;
+  grpc: boolean;
+  /** Ends every call that is still open, with its reason. */
+  shutdown?: AbortSignal;
+}
+
 /** A handler for every method of the services; those without an operation answer `unimplemented` in protocol form. */
-export function connectHandlers(
+export function universalHandlers(
   surface: Surface,
   services: readonly DescService[],
   bound: ReadonlyMap<string, RpcImplementation>,
-): ConnectHandler[] {
+  { shutdown, ...protocols }: Protocols,
+): UniversalHandler[] {
   const router = createConnectRouter({
-    connect: true,
-    grpcWeb: true,
-    grpc: false,
+    ...protocols,
+    ...(shutdown && { shutdownSignal: shutdown }),
     readMaxBytes: surface.bodyBytesMax,
     acceptCompression: [gzipCompression],
     jsonOptions: { ignoreUnknownFields: false },
@@ -223,5 +249,15 @@ export function connectHandlers(
   }
   if (unbound.size > 0)
     throw new Error(`operations bound to methods of no service: ${[...unbound].join(", ")}`);
-  return router.handlers.map((handler) => handlerOf(surface, handler, bound.get(handler.requestPath)));
+  return router.handlers;
+}
+
+/** The same for Bun's server, on the protocols that need no trailers. */
+export function connectHandlers(
+  surface: Surface,
+  services: readonly DescService[],
+  bound: ReadonlyMap<string, RpcImplementation>,
+): ConnectHandler[] {
+  const handlers = universalHandlers(surface, services, bound, { connect: true, grpcWeb: true, grpc: false });
+  return handlers.map((handler) => handlerOf(surface, handler, bound.get(handler.requestPath)));
 }

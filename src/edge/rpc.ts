@@ -138,12 +138,8 @@ function unimplemented(surface: Surface, method: DescMethod): Handler {
     });
 }
 
-/** Every method of the services: those with an operation, and the others answered `unimplemented`. */
-export function rpcRoutes(
-  surface: Surface,
-  services: readonly DescService[],
-  registry: readonly Prepared[],
-): RpcRoute[] {
+/** What answers which method, by the method's path. */
+export function boundMethods(registry: readonly Prepared[]): Map<string, RpcImplementation> {
   const bound = new Map<string, RpcImplementation>();
   for (const prepared of registry) {
     const { operation } = prepared;
@@ -154,6 +150,16 @@ export function rpcRoutes(
       bound.set(key, { prepared, binding });
     }
   }
+  return bound;
+}
+
+/** Every method of the services: those with an operation, and the others answered `unimplemented`. */
+export function rpcRoutes(
+  surface: Surface,
+  services: readonly DescService[],
+  registry: readonly Prepared[],
+): RpcRoute[] {
+  const bound = boundMethods(registry);
   return connectHandlers(surface, services, bound).flatMap((connect) => {
     const { path, method } = connect;
     const implementation = bound.get(path);

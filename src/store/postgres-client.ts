@@ -1,3 +1,4 @@
+import { type ConnectionOptions, checkServerIdentity as checkIdentity, type PeerCertificate } from "node:tls";
 import postgres from "postgres";
 import type { Clock } from "../kit/clock.ts";
 import type { Log } from "../kit/log.ts";
@@ -16,13 +17,18 @@ export interface Limits {
   connectMs: number;
 }
 
+/** TLS or nothing: a certificate of this CA (PEM) for the host of the URL. */
+export interface DatabaseTls {
+  ca: string;
+}
+
 export interface ClientOptions {
   url: string;
   clock: Clock;
   log: Log;
   applicationName: string;
-  /** As `tls.connect` takes it; undefined leaves it to the URL's `sslmode`. */
-  tls?: boolean | object;
+  /** Undefined leaves it to the URL's `sslmode`. */
+  tls?: DatabaseTls;
   limits: Limits;
   /** For flushes only: their joins are hashed, whatever the statistics say. */
   hot?: boolean;
@@ -56,6 +62,13 @@ const lost = (cause?: unknown) =>
     `the connection to the database ended${cause ? `: ${(cause as Error).message ?? cause}` : ""}`,
     cause,
   );
+
+/** The driver hands the socket alone to TLS, which then knows no name to compare when the host is an address. */
+function verified({ ca }: DatabaseTls, url: string): ConnectionOptions {
+  const host = new URL(url).hostname.replace(/^\[|\]$/g, "");
+  const checkServerIdentity = (_: string, certificate: PeerCertificate) => checkIdentity(host, certificate);
+  return { ca, rejectUnauthorized: true, checkServerIdentity };
+}
 
 export async function openClient(options: ClientOptions): Promise<Client> {
   const { clock, limits, may } = options;
@@ -100,7 +113,7 @@ export async function openClient(options: ClientOptions): Promise<Client> {
     types: {
       wholeNumber: { to: 20, from: [20, 1700], parse: Number, serialize: String },
     },
-    ...(options.tls !== undefined && { ssl: options.tls }),
+    ...(options.tls !== undefined && { ssl: verified(options.tls, options.url) }),
     connection: {
       application_name: options.applicationName,
       statement_timeout: limits.statementMs,

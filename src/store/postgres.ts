@@ -5,7 +5,7 @@ import type { Log } from "../kit/log.ts";
 import { type Metrics, noMetrics } from "../kit/metrics.ts";
 import { type Sql, sql } from "../kit/sql.ts";
 import { pool } from "./pool.ts";
-import { type Answer, type Client, type Limits, openClient } from "./postgres-client.ts";
+import { type Answer, type Client, type DatabaseTls, type Limits, openClient } from "./postgres-client.ts";
 import { isConflict, toPostgresTrouble } from "./postgres-errors.ts";
 import { postgresSeams, renderPostgres } from "./postgres-text.ts";
 import { watchConflicts, watchLockWaiters, watchPool, watchWaits } from "./postgres-watch.ts";
@@ -20,7 +20,7 @@ export interface PostgresOptions {
   /** Connections that only flushes use, so that stuck interactive writes do not stop them. */
   hotPoolSize?: number;
   applicationName?: string;
-  tls?: boolean | object;
+  tls?: DatabaseTls | undefined;
   /** An acknowledged write may then be lost by a crash of the server; for tests that prove it. */
   acceptAsyncCommit?: boolean;
   limits?: Partial<Limits>;

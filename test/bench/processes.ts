@@ -142,7 +142,7 @@ export async function startBench(
   const { program: server, lines: said } = start(
     [
       `--preload=${join(here, "lag-preload.ts")}`,
-      ...[join(here, "../../src/main.ts"), "serve", "--port", `${port}`],
+      ...[join(here, "../../src/main.ts"), "serve", "--port", `${port}`, "--grpc-port", "0"],
       ...["--bootstrap-key-file", keyFile, ...place],
       ...(options.natsUrl ? ["--nats-url", options.natsUrl] : []),
     ],

@@ -1,4 +1,5 @@
 import { Type } from "@sinclair/typebox";
+import { type ListeningGrpc, listenGrpc } from "../../src/edge/grpc.ts";
 import { type ListeningEdge, listenEdge } from "../../src/edge/http.ts";
 import type { Edge, Observation } from "../../src/edge/perform.ts";
 import { services } from "../../src/edge/services.ts";
@@ -16,6 +17,7 @@ export const bodyBytesMax = 256 * 1024;
 
 export interface MadeUp {
   listening: ListeningEdge;
+  grpc: ListeningGrpc;
   url: string;
   observed: Observation[];
   /** Every line of the log, as text. */
@@ -248,7 +250,9 @@ export function madeUpOperations(made: Pick<MadeUp, "ran" | "streams">): Operati
 }
 
 /** A server of its own with made-up operations. `Bearer good` is let in, `Bearer weak` only where any credential does. */
-export async function startMadeUp(): Promise<MadeUp> {
+export async function startMadeUp(
+  options: { tls?: { cert: string; key: string }; grpcIdleMs?: number } = {},
+): Promise<MadeUp> {
   const logged: string[] = [];
   const line = (event: string, fields?: Record<string, unknown>) =>
     void logged.push(`${event} ${JSON.stringify({ ...fields, error: String(fields?.error) })}`);
@@ -273,13 +277,13 @@ export async function startMadeUp(): Promise<MadeUp> {
     },
     observe: (observation) => void made.observed.push(observation),
   };
+  const offered = { edge, registry: madeUpOperations(made), services, bodyBytesMax };
+  const place = { hostname: "127.0.0.1", port: 0, tls: options.tls };
+  const idle = options.grpcIdleMs === undefined ? {} : { idleMs: options.grpcIdleMs };
+  const grpc = await listenGrpc({ ...offered, ...place, ...idle });
   const listening = await listenEdge({
-    edge,
-    registry: madeUpOperations(made),
-    services,
-    hostname: "127.0.0.1",
-    port: 0,
-    bodyBytesMax,
+    ...offered,
+    ...place,
     pages: [
       { path: "/page", handle: () => new Response("<p>", { headers: { "Content-Type": "text/html" } }) },
     ],
@@ -298,7 +302,8 @@ export async function startMadeUp(): Promise<MadeUp> {
       },
     ],
   });
-  return { ...made, listening, url: listening.url, stop: () => listening.stop(0) };
+  const stop = async () => void (await Promise.all([listening.stop(0), grpc.stop(0)]));
+  return { ...made, listening, grpc, url: listening.url, stop };
 }
 
 export const good = { Authorization: "Bearer good" };

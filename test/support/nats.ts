@@ -28,6 +28,8 @@ export interface NatsOptions {
   address?: string;
   /** Further arguments of nats-server. */
   arguments?: readonly string[];
+  /** Lines of a configuration file: users, TLS, … */
+  config?: string;
 }
 
 /** The first line of a server that takes clients. */
@@ -56,18 +58,12 @@ export async function startNats(options: NatsOptions = {}): Promise<NatsServer> 
   const launch = async () => {
     mkdirSync(storage, { recursive: true });
     const jetstream = options.jetstream === false ? [] : ["--jetstream", "--store_dir", storage];
-    server = startProgram(
-      [
-        program,
-        "--addr",
-        options.address ?? "127.0.0.1",
-        "--port",
-        String(port),
-        ...jetstream,
-        ...(options.arguments ?? []),
-      ],
-      folder,
-    );
+    const file = join(folder, "nats.conf");
+    const config = options.config === undefined ? [] : ["--config", file];
+    if (options.config !== undefined) await Bun.write(file, options.config);
+    const place = ["--addr", options.address ?? "127.0.0.1", "--port", String(port)];
+    const more = options.arguments ?? [];
+    server = startProgram([program, ...config, ...place, ...jetstream, ...more], folder);
     const answers = async () => {
       if (!server.running()) return "gone";
       return (await greeting(port)).startsWith("INFO ") ? "ready" : undefined;

@@ -1,4 +1,4 @@
-import { appendFileSync, existsSync, mkdirSync, readdirSync, readFileSync } from "node:fs";
+import { appendFileSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -36,6 +36,8 @@ export interface PostgresOptions {
   networks?: readonly string[];
   /** Where the data lies, instead of a temporary folder; it may hold the data of another server that has ended. */
   folder?: string;
+  /** Serves TLS with this certificate; clear connections stay possible. */
+  tls?: { certFile: string; keyFile: string };
 }
 
 const settings = {
@@ -120,11 +122,31 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
   for (const network of options.networks ?? [])
     appendFileSync(join(dataDir, "pg_hba.conf"), `host all all ${network} trust\n`);
 
+  const tls: Record<string, string> = {};
+  if (options.tls) {
+    for (const [name, from] of Object.entries(options.tls)) {
+      // PostgreSQL reads a key only from a file that is its own.
+      const file = join(folder, name);
+      writeFileSync(file, readFileSync(from), { mode: 0o600 });
+      giveToServerUser(file, debianPackage);
+    }
+    Object.assign(tls, {
+      ssl: "on",
+      ssl_cert_file: join(folder, "certFile"),
+      ssl_key_file: join(folder, "keyFile"),
+    });
+  }
+
   let port = await freePort();
   let server: RunningProgram;
   const url = () => `postgres://postgres@127.0.0.1:${port}/postgres`;
   const launch = async () => {
-    const wanted = Object.entries({ ...settings, ...options.settings, unix_socket_directories: folder });
+    const wanted = Object.entries({
+      ...settings,
+      ...tls,
+      ...options.settings,
+      unix_socket_directories: folder,
+    });
     const args = wanted.flatMap(([name, value]) => ["-c", `${name}=${value}`]);
     const program = join(dirname(initdb), "postgres");
     server = startProgram(asServerUser([program, "-D", dataDir, "-p", String(port), ...args]), folder);

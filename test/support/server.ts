@@ -116,6 +116,7 @@ const testMasterKey = "5e".repeat(32);
 export const testConfig = (home: Home, changes: Partial<Config> = {}): Config => ({
   ...defaults,
   port: 0,
+  grpcPort: 0,
   poolSize: 6,
   pollHoldMs: 200,
   drainMs: 2_000,
@@ -220,8 +221,8 @@ const mainFile = resolve(import.meta.dir, "../../src/main.ts");
 
 /** The variables that a server shall see: those given, and none of ours that happen to be set here. */
 function environmentOf(values: SpawnOptions["settings"]): string[] {
-  const unset = Object.keys(process.env).filter((name) => /^(SVC_|NATS_URL$|LOG_)/.test(name));
-  const given = Object.entries({ logFormat: "json", masterKey: testMasterKey, ...values }).map(
+  const unset = Object.keys(process.env).filter((name) => /^(SVC_|NATS_|LOG_)/.test(name));
+  const given = Object.entries({ logFormat: "json", grpcPort: 0, masterKey: testMasterKey, ...values }).map(
     ([name, value]) => {
       const row: { env?: string } = settings[name as keyof typeof settings];
       return `${row.env}=${value}`;

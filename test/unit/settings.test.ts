@@ -121,6 +121,16 @@ describe("refusals", () => {
     expect(errors(argv, environment as Record<string, string>)).toEqual([error]);
   });
 
+  test("a certificate wants its key, and two ports are two", () => {
+    expect(errors([], { SVC_TLS_CERT_FILE: "a.pem", NATS_TLS_KEY_FILE: "b.pem" })).toEqual([
+      "SVC_TLS_CERT_FILE and SVC_TLS_KEY_FILE: set both or neither",
+      "NATS_TLS_CERT_FILE and NATS_TLS_KEY_FILE: set both or neither",
+    ]);
+    expect(errors(["--port", "9190"])).toEqual(["--port and --grpc-port: must differ"]);
+    expect(errors(["--port", "9190", "--grpc-port", "0"])).toEqual([]);
+    expect(errors(["--port", "0", "--grpc-port", "0"])).toEqual([]);
+  });
+
   test("every error is told at once", () => {
     expect(errors(["--prot", "1", "--port", "x"], { SVC_DVE: "1" })).toHaveLength(3);
   });
