@@ -10,6 +10,8 @@ import { openEventLog } from "./domain/log/service.ts";
 import { runsOperations } from "./domain/runs/operations.ts";
 import { openRuns, type Runs } from "./domain/runs/service.ts";
 import type { Lane } from "./domain/runs/wake.ts";
+import { startsOperations } from "./domain/starts/operations.ts";
+import { openStarts } from "./domain/starts/service.ts";
 import { openDispatcher } from "./domain/workers/dispatcher.ts";
 import { workersOperations } from "./domain/workers/operations.ts";
 import { openWorkers, type Workers } from "./domain/workers/service.ts";
@@ -113,6 +115,7 @@ export function openEngine(deps: EngineDeps): Engine {
   });
   const events = openEvents({ store, clock, ids, definitions, dispatcher, onQueued, feeds, watch });
   const eventLog = openEventLog(store);
+  const starts = openStarts({ events });
 
   return {
     functions,
@@ -122,6 +125,7 @@ export function openEngine(deps: EngineDeps): Engine {
     feeds,
     operations: [
       ...eventsOperations(events, eventLog),
+      ...startsOperations(starts),
       ...functionsOperations(functions),
       ...runsOperations(runs),
       ...workersOperations(workers),

@@ -37,6 +37,8 @@ export const pollJobsMax = 200;
 export const exchangeReportsMax = 200;
 
 export const runAttemptsMax = 100;
+/** How many invokes may lead to a run, one started by the other. */
+export const invokeDepthMax = 32;
 export const sleepMsMax = 366 * 24 * 60 * 60 * 1000;
 export const runTimeoutMsMax = 366 * 24 * 60 * 60 * 1000;
 
