@@ -7,6 +7,7 @@ import { functionsOperations } from "./domain/functions/operations.ts";
 import { type Functions, openFunctions } from "./domain/functions/service.ts";
 import { type Feeds, openFeeds } from "./domain/log/feed.ts";
 import { openEventLog } from "./domain/log/service.ts";
+import { openEnds } from "./domain/runs/ends.ts";
 import { runsOperations } from "./domain/runs/operations.ts";
 import { openRuns, type Runs } from "./domain/runs/service.ts";
 import type { Lane } from "./domain/runs/wake.ts";
@@ -65,6 +66,7 @@ export function openEngine(deps: EngineDeps): Engine {
     dispatcher.queued(lanes);
     deps.tellOthers(lanes);
   };
+  const ends = openEnds({ store, clock, bus: deps.bus, self: ids.uuid() });
   const runs = openRuns({
     store,
     clock,
@@ -74,6 +76,7 @@ export function openEngine(deps: EngineDeps): Engine {
       functions.definitionAt(environmentId, functionId, version),
     onQueued,
     onSilent: (worker) => dispatcher.distrust(worker),
+    onEnded: ends.ended,
     onWakePlanned: deps.wakeBy,
   });
   const functions = openFunctions({
@@ -115,7 +118,7 @@ export function openEngine(deps: EngineDeps): Engine {
   });
   const events = openEvents({ store, clock, ids, definitions, dispatcher, onQueued, feeds, watch });
   const eventLog = openEventLog(store);
-  const starts = openStarts({ events });
+  const starts = openStarts({ events, ends });
 
   return {
     functions,
@@ -132,6 +135,7 @@ export function openEngine(deps: EngineDeps): Engine {
     ],
     loops: [
       { name: "runs.wake", everyMs: 1_000, tick: runs.wakeOnce },
+      { name: "runs.ends", everyMs: 250, tick: ends.lookOnce },
       { name: "workers.dispatch", everyMs: 1_000, tick: dispatcher.lookOnce },
       { name: "log.feeds", everyMs: 1_000, tick: feeds.compareOnce },
       { name: "workers.signs", everyMs: 5_000, tick: workers.signOnce },
@@ -141,7 +145,10 @@ export function openEngine(deps: EngineDeps): Engine {
       { duty: "retention", name: "events.keys", everyMs: 10 * 60_000, tick: events.purgeOnce },
     ],
     queuedElsewhere: dispatcher.queued,
-    drain: dispatcher.drain,
+    async drain() {
+      ends.drain();
+      await dispatcher.drain();
+    },
     async settled() {
       await Promise.all([events.drain(), runs.drain(), dispatcher.drain()]);
     },

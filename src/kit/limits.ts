@@ -53,6 +53,11 @@ export const flushItemsMax = 128;
 export const keyLeaseMs = 1_000;
 /** Leases of one run that may end without any report in a row, before the run fails as `WORKER_LOST`. */
 export const leasesLostMax = 10;
+/** Callers of one node that wait for the ends of runs; runs looked after in one query. */
+export const endWaitsMax = 10_000;
+export const endLookSlice = 500;
+export const syncTimeoutMsDefault = 30_000;
+export const syncTimeoutMsMax = 15 * 60 * 1000;
 /** Due executions moved in one transaction. */
 export const wakeSliceMax = 200;
 /** Events of one commit travel with the hint when they are no larger than this; others are read from the store. */

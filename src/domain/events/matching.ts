@@ -64,6 +64,16 @@ export function invokedBy(definitions: Definitions, { functionId, parent }: Invo
   return record;
 }
 
+/** A caller that waits for the runs' ends cannot wait for a debounced start (contract.md 4.6). */
+export function requireUndelayed(started: readonly FunctionRecord[]): void {
+  const debounced = started.find(({ definition }) => definition.debounce !== undefined);
+  if (debounced)
+    throw new Fault(
+      "failed_precondition",
+      `function ${debounced.definition.id} is debounced: its run does not begin with the event`,
+    );
+}
+
 export function newRun(
   record: FunctionRecord,
   event: { id: string; name: string },

@@ -1,6 +1,6 @@
 import type { Clock, Instant } from "../../kit/clock.ts";
 import { combine, type Outcome } from "../../kit/combine.ts";
-import { Fault, missing } from "../../kit/fault.ts";
+import { Fault } from "../../kit/fault.ts";
 import type { Ids } from "../../kit/ids.ts";
 import { laneOfEnvironment } from "../../kit/lanes.ts";
 import {
@@ -19,19 +19,11 @@ import type { LoggedEvent } from "../log/service.ts";
 import type { NewRun } from "../runs/run.ts";
 import type { Lane } from "../runs/wake.ts";
 import type { Dispatcher, Reservation } from "../workers/dispatcher.ts";
+import { answersOf, answersToRefused, type Emitted } from "./answers.ts";
 import { emitFlush, type Logged, type NewEvent, staleDefinitions } from "./flush.ts";
-import { type InvokeTarget, invokedBy, newRun, startedBy } from "./matching.ts";
-import { findKeys, purgeKeys, type TakenKey } from "./rows.ts";
-import { type EventDraft, keyReused } from "./rules.ts";
-
-export interface Emitted {
-  eventId: string;
-  runIds: string[];
-  /** The event's position; undefined for a repeat of an event that has since expired. */
-  position: number | undefined;
-  /** Set when an idempotency key was used before: what its first use came to. */
-  repeated?: true;
-}
+import { type InvokeTarget, invokedBy, newRun, requireUndelayed, startedBy } from "./matching.ts";
+import { purgeKeys } from "./rows.ts";
+import type { EventDraft } from "./rules.ts";
 
 /** A start of one function, checked, with payloads as the JSON text that is stored. */
 export interface InvokeDraft extends InvokeTarget {
@@ -41,6 +33,8 @@ export interface InvokeDraft extends InvokeTarget {
   metadata: string | null;
   idempotencyKey: string | null;
 }
+
+export type { Emitted };
 
 export interface EmitOrigin {
   environmentId: string;
@@ -56,6 +50,8 @@ export type InvokeOrigin = Omit<EmitOrigin, "source"> & { source?: string };
 export interface Events {
   /** Commits the events in order, as one unit; resolves when they are durable. A repeated idempotency key answers the first. */
   emit(drafts: readonly EventDraft[], origin: EmitOrigin): Promise<Emitted[]>;
+  /** One event whose runs begin at once: `failed_precondition` when one of them would be debounced. */
+  emitUndelayed(draft: EventDraft, origin: EmitOrigin): Promise<Emitted>;
   /**
    * Logs one event named by the function and starts exactly one run of it; no event triggers are matched. `not_found` for
    * an unknown function, `failed_precondition` for an archived one and for one that a run may not invoke; a paused one's
@@ -85,6 +81,8 @@ interface Unit {
   drafts: readonly EventDraft[];
   /** The one function that the one draft starts, whatever triggers there are. */
   target?: InvokeTarget;
+  /** None of the functions it starts may be debounced. */
+  undelayed?: boolean;
 }
 
 /** One event of a flush with the places kept for its runs. */
@@ -105,12 +103,17 @@ export function openEvents(deps: EventsDeps): Events {
     help: "Events that this node committed to the log; repeats of a key are none.",
   })();
 
-  function prepare({ origin, drafts, target }: Unit, known: Definitions, now: Instant): Prepared[] {
+  function prepare(
+    { origin, drafts, target, undelayed }: Unit,
+    known: Definitions,
+    now: Instant,
+  ): Prepared[] {
     const invoked = target && [invokedBy(known, target)];
     return drafts.map((draft) => {
       const id = ids.next("evt");
       const kept = new Map<string, Reservation>();
       const started = invoked ?? startedBy(known, { id, source: origin.source, draft }, now);
+      if (undelayed) requireUndelayed(started);
       const runs = started.map((record): NewRun => {
         const run = newRun(record, { id, name: draft.name }, { ids, now });
         if (target?.parent) run.parent = target.parent;
@@ -184,8 +187,8 @@ export function openEvents(deps: EventsDeps): Events {
         emitted.add(logged.length);
         handOver(events, logged);
         feed(events, logged);
-        const answers = await answersOf(events, logged);
-        const refusals = await answersToRefused(refused);
+        const answers = await answersOf(store, events, logged);
+        const refusals = await answersToRefused(store, refused);
         return units.map((unit) => {
           const mine = prepared.get(unit);
           if (!mine) return refusals.get(unit) ?? { error: gone.get(unit.origin.environmentId) };
@@ -236,50 +239,6 @@ export function openEvents(deps: EventsDeps): Events {
     }
   }
 
-  /** Events that were not written repeat a key, or their environment is gone. */
-  async function answersOf(
-    events: readonly Prepared[],
-    logged: readonly Logged[],
-  ): Promise<Map<string, Emitted | Fault>> {
-    const answers = new Map<string, Emitted | Fault>();
-    for (const { ord, position } of logged) {
-      const event = events[ord - 1]!;
-      answers.set(event.id, { eventId: event.id, runIds: event.runs.map((run) => run.id), position });
-    }
-    const rest = events.filter((event) => !answers.has(event.id));
-    const keyed = rest.flatMap((event) =>
-      event.idempotencyKey === null ? [] : { environmentId: event.environmentId, key: event.idempotencyKey },
-    );
-    // The flush is committed: a failed read here costs only the repeats their answer, never the others theirs.
-    const taken = keyed.length === 0 ? [] : await findKeys(store, keyed).catch(() => undefined);
-    if (taken === undefined) {
-      for (const event of rest) answers.set(event.id, unread());
-      return answers;
-    }
-    const byKey = new Map(taken.map((row) => [`${row.environment_id}\n${row.key}`, row]));
-    for (const event of rest) {
-      const row = byKey.get(`${event.environmentId}\n${event.idempotencyKey}`);
-      // A key row that names this very event was written beside a head that is no more.
-      if (!row || row.event_id === event.id)
-        answers.set(event.id, missing("environment", event.environmentId));
-      else answers.set(event.id, firstOf(row, event.invokes));
-    }
-    return answers;
-  }
-
-  /** What was refused is answered all the same when its key was used while it could be done. */
-  async function answersToRefused(refused: ReadonlyMap<Unit, Fault>): Promise<Map<Unit, Outcome<Emitted[]>>> {
-    const outcomes = new Map<Unit, Outcome<Emitted[]>>();
-    for (const [unit, error] of refused) {
-      const [key] = unit.drafts.flatMap(({ idempotencyKey }) => idempotencyKey ?? []);
-      const { environmentId } = unit.origin;
-      const [row] = key === undefined ? [] : await findKeys(store, [{ environmentId, key }]).catch(() => []);
-      const first = row && firstOf(row, unit.target?.functionId ?? null);
-      outcomes.set(unit, first && !(first instanceof Fault) ? { value: [first] } : { error: first ?? error });
-    }
-    return outcomes;
-  }
-
   const combiner = combine<Unit, Emitted[]>({
     name: "events.emit",
     lanes: combineLanes,
@@ -309,6 +268,11 @@ export function openEvents(deps: EventsDeps): Events {
     async emit(drafts, origin) {
       if (drafts.length === 0) return [];
       return combiner.submit({ origin, drafts });
+    },
+
+    async emitUndelayed(draft, origin) {
+      const [emitted] = await combiner.submit({ origin, drafts: [draft], undelayed: true });
+      return emitted!;
     },
 
     async invoke({ functionId, parent, ...payload }, { source = "invoke", ...origin }) {
@@ -345,25 +309,9 @@ const loggedEvent = (event: NewEvent, position: number, at: Instant): LoggedEven
   run_id: event.runId,
 });
 
-/** A key means one fact: it cannot name an emit and an invoke, or two functions. */
-const firstOf = (row: TakenKey, invokes: string | null): Emitted | Fault =>
-  row.function_id !== invokes
-    ? keyReused(row.key)
-    : {
-        eventId: row.event_id,
-        runIds: JSON.parse(row.run_ids) as string[],
-        position: row.position ?? undefined,
-        repeated: true,
-      };
-
 function dropKept(events: readonly Prepared[]): void {
   for (const event of events) for (const place of event.kept.values()) place.drop();
 }
-
-const unread = (): Fault =>
-  new Fault("unavailable", "the answer to a repeated key cannot be read, try again", {
-    headers: { "Retry-After": "1" },
-  });
 
 function outcomeOf(answers: readonly (Emitted | Fault)[]): Outcome<Emitted[]> {
   const fault = answers.find((answer) => answer instanceof Fault);

@@ -88,6 +88,19 @@ export interface Run {
   claimedAt: Instant | null;
 }
 
+/** How a run stands for a caller that waited for its end. */
+export interface RunResult {
+  runId: string;
+  functionId: string;
+  status: RunStatus;
+  /** JSON text. */
+  output: string | null;
+  error: RunError | null;
+  /** From the first claim, or from the creation while there was none, to the end or until now. */
+  durationMs: number;
+  isOver: boolean;
+}
+
 export interface Step {
   /** Row id, `step_…`. */
   id: string;

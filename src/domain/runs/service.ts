@@ -13,6 +13,7 @@ import { pageSize, readCursor, writeCursor } from "../../kit/page.ts";
 import type { Watch } from "../../kit/watch.ts";
 import type { Session, Store } from "../../store/store.ts";
 import { type ClaimedRow, type ClaimInput, claimFlush } from "./claim.ts";
+import { tellingEnds } from "./ends.ts";
 import type { RunReport } from "./report.ts";
 import { openReports, type ReportsDeps, whyRefused } from "./reports.ts";
 import * as rows from "./rows.ts";
@@ -79,6 +80,8 @@ export interface RunsDeps {
   onQueued: (lanes: readonly Lane[]) => void;
   /** A worker let a lease end without a word. */
   onSilent: (worker: { environmentId: string; workerId: string }) => void;
+  /** Told after the commit of runs that ended on this node. */
+  onEnded: (runIds: readonly string[]) => void;
   /** An execution's next wake was planned for then: the wake loop shall look by that time. */
   onWakePlanned: (at: Instant) => void;
 }
@@ -89,7 +92,7 @@ const wakeEveryMsMin = 20;
 export function openRuns(deps: RunsDeps): Runs {
   const { store, clock, log, onQueued } = deps;
   const { metrics } = deps.watch;
-  const tally = openTally(metrics);
+  const tally = tellingEnds(openTally(metrics), deps.onEnded);
   const reports = openReports(deps, tally);
   const active = metrics.gauge({
     name: "svc_active_runs",

@@ -14,7 +14,7 @@ import type { Instant } from "../../kit/clock.ts";
 import { timestampOf } from "../../kit/wkt.ts";
 import type { Run, RunError, RunStatus, Step, StepStatus, StepType } from "./run.ts";
 
-const runStatusWire: Record<RunStatus, RunStatusWire> = {
+export const runStatusWire: Record<RunStatus, RunStatusWire> = {
   waiting_for_capacity: RunStatusWire.WAITING_FOR_CAPACITY,
   waiting: RunStatusWire.WAITING,
   running: RunStatusWire.RUNNING,
@@ -44,7 +44,11 @@ const isObject = (value: JsonValue): value is JsonObject =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
 /** Objects travel in the plain field, anything else in its `…_value` twin (contract.md rulings). */
-function payload<Plain extends string, Twin extends string>(plain: Plain, twin: Twin, text: string | null) {
+export function payload<Plain extends string, Twin extends string>(
+  plain: Plain,
+  twin: Twin,
+  text: string | null,
+) {
   if (text === null) return {};
   const value = JSON.parse(text) as JsonValue;
   if (isObject(value)) return { [plain]: value } as Record<Plain, JsonObject>;
@@ -56,7 +60,7 @@ function payload<Plain extends string, Twin extends string>(plain: Plain, twin: 
 
 const at = (instant: Instant | null) => (instant === null ? undefined : timestampOf(instant));
 
-const toError = (error: RunError): MessageInitShape<typeof ErrorSchema> => ({
+export const toError = (error: RunError): MessageInitShape<typeof ErrorSchema> => ({
   message: error.message,
   code: error.code ?? "",
   stack: error.stack ?? "",
