@@ -1,5 +1,8 @@
 import type { Bus } from "./bus/bus.ts";
 import type { DutyLoop } from "./cluster/duties.ts";
+import { debounceOperations } from "./domain/debounce/operations.ts";
+import { openDebounce } from "./domain/debounce/service.ts";
+import { newRun } from "./domain/events/matching.ts";
 import { eventsOperations } from "./domain/events/operations.ts";
 import { type Events, openEvents } from "./domain/events/service.ts";
 import { openDefinitions } from "./domain/functions/definitions.ts";
@@ -57,6 +60,8 @@ export interface EngineDeps {
   knowsTime: () => boolean;
   /** Asks the wake loop to look by then. */
   wakeBy: (at: Instant) => void;
+  /** Asks any loop to look in so many milliseconds at the latest. */
+  wakeLoop: (name: string, inMs: number) => void;
 }
 
 /** What turns events into finished runs, put together: functions, runs, workers, events, low to high. */
@@ -84,6 +89,7 @@ export function openEngine(deps: EngineDeps): Engine {
     clock,
     cancelQueued: runs.cancelQueued,
     cancelled: runs.cancelled,
+    onDelete: (session, target) => debounce.dropFunction(session, target),
   });
   const { leaseMs } = config;
   const dispatcher = openDispatcher({
@@ -107,6 +113,17 @@ export function openEngine(deps: EngineDeps): Engine {
     metrics: watch.metrics,
   });
   const definitions = openDefinitions(store);
+  const debounce = openDebounce({
+    store,
+    clock,
+    ids,
+    log,
+    definitionOf: functions.definitionAt,
+    newRun,
+    onQueued,
+    fireIn: (ms) => deps.wakeLoop("debounce.fire", ms),
+    knowsTime: deps.knowsTime,
+  });
   const { bus } = deps;
   const feeds = openFeeds({
     store,
@@ -116,7 +133,17 @@ export function openEngine(deps: EngineDeps): Engine {
     listen: (environmentId, heard) =>
       bus.onHint(`log.${environmentId}`, (payload) => heard(JSON.parse(new TextDecoder().decode(payload)))),
   });
-  const events = openEvents({ store, clock, ids, definitions, dispatcher, onQueued, feeds, watch });
+  const events = openEvents({
+    store,
+    clock,
+    ids,
+    definitions,
+    dispatcher,
+    onQueued,
+    onArmed: debounce.armed,
+    feeds,
+    watch,
+  });
   const eventLog = openEventLog(store);
   const starts = openStarts({ events, ends });
 
@@ -129,12 +156,14 @@ export function openEngine(deps: EngineDeps): Engine {
     operations: [
       ...eventsOperations(events, eventLog),
       ...startsOperations(starts),
+      ...debounceOperations(debounce),
       ...functionsOperations(functions),
       ...runsOperations(runs),
       ...workersOperations(workers),
     ],
     loops: [
       { name: "runs.wake", everyMs: 1_000, tick: runs.wakeOnce },
+      { name: "debounce.fire", everyMs: 1_000, tick: debounce.fireOnce },
       { name: "runs.ends", everyMs: 250, tick: ends.lookOnce },
       { name: "workers.dispatch", everyMs: 1_000, tick: dispatcher.lookOnce },
       { name: "log.feeds", everyMs: 1_000, tick: feeds.compareOnce },

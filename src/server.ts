@@ -198,6 +198,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
         if (bus.kind === "nats") bus.hint("dispatch", JSON.stringify({ from: nodeId, lanes }));
       },
       knowsTime,
+      wakeLoop: (name, inMs) => loops.get(name)?.running.wakeIn(inMs),
       wakeBy: (at) => loops.get("runs.wake")?.running.wakeIn(at - clock.now()),
     });
     for (const options of engine.loops) background(options);

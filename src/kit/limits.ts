@@ -36,6 +36,13 @@ export const workerSilenceMsMax = 5 * 60 * 1000;
 export const pollJobsMax = 200;
 export const exchangeReportsMax = 200;
 
+/** A longer value is replaced by its hash. */
+export const debounceKeyBytesMax = 512;
+/** Debounce entries that fire in one transaction; entries in one answer. */
+export const debounceSliceMax = 200;
+export const debounceListDefault = 100;
+export const debounceListMax = 1_000;
+
 export const runAttemptsMax = 100;
 /** How many invokes may lead to a run, one started by the other. */
 export const invokeDepthMax = 32;

@@ -1,6 +1,8 @@
 import type { Instant } from "../../kit/clock.ts";
 import { column, sql } from "../../kit/sql.ts";
 import { type Flush, StoreError, type SyncSession } from "../../store/store.ts";
+import { armColumns, insertArms, type NewArm } from "../debounce/arm.ts";
+import { entryIdOf } from "../debounce/rules.ts";
 import {
   insertExecutions,
   insertFirstHistory,
@@ -26,6 +28,8 @@ export interface NewEvent {
   /** The run whose handler emitted it. */
   runId: string | null;
   runs: readonly NewRun[];
+  /** Starts that wait for repetitions to cease. */
+  arms: readonly NewArm[];
 }
 
 export interface EmitInput {
@@ -96,6 +100,18 @@ export const emitFlush: Flush<EmitInput, Logged> = {
     `
       : sql.empty;
     const survives = keyed ? sql`WHERE key IS NULL OR id IN (SELECT event_id FROM fresh)` : sql.empty;
+    const arms = events.flatMap((e) => e.arms);
+    // Of one entry the last event that survives.
+    const armed =
+      arms.length === 0
+        ? sql.empty
+        : sql`arm AS MATERIALIZED (
+      SELECT DISTINCT ON (r.id) r.*, m.base + a.place AS position, m.last_at AS at
+      FROM ${seams.rowsFrom("r", armColumns(arms))}
+        JOIN alive a ON a.id = r.event_id JOIN moved m ON m.environment_id = a.environment_id
+      ORDER BY r.id, a.place DESC),
+    armed AS (${insertArms(sql.raw("arm n"), "LEAST")}),
+    `;
     // `alive` and `moved` prove that the event was written; without them no run is.
     const run = sql.raw("run n");
     const parents = withParents(runs);
@@ -137,7 +153,7 @@ export const emitFlush: Flush<EmitInput, Logged> = {
       SELECT a.environment_id, m.base + a.place, a.id, a.name, a.version, a.data, a.metadata, a.source, m.last_at,
         a.key, a.run_id
       FROM alive a JOIN moved m ON m.environment_id = a.environment_id),
-    ${started}place AS (
+    ${started}${armed}place AS (
       SELECT a.ord, m.base + a.place AS position, m.last_at AS at
       FROM alive a JOIN moved m ON m.environment_id = a.environment_id)
     SELECT ord, position, at FROM place`;
@@ -202,6 +218,20 @@ function write(session: SyncSession, logged: readonly (Logged & { event: NewEven
       position: column.bigint(logged.map((l) => l.position)),
       at: column.bigint(logged.map((l) => l.at)),
     })}`);
+  const arms = new Map(
+    logged.flatMap((l) =>
+      l.event.arms.map((arm) => [entryIdOf(arm.environmentId, arm.functionId, arm.key), { arm, l }]),
+    ),
+  );
+  if (arms.size > 0) {
+    const last = [...arms.values()];
+    const source = rowsFrom("n", {
+      ...armColumns(last.map(({ arm }) => arm)),
+      position: column.bigint(last.map(({ l }) => l.position)),
+      at: column.bigint(last.map(({ l }) => l.at)),
+    });
+    session.run(insertArms(source, "MIN"));
+  }
   const runs = logged.flatMap((l) => l.event.runs);
   if (runs.length === 0) return;
   const source = rowsFrom("n", newRunColumns(runs));

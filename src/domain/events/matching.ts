@@ -2,6 +2,8 @@ import type { Instant } from "../../kit/clock.ts";
 import { Fault, missing } from "../../kit/fault.ts";
 import type { Ids } from "../../kit/ids.ts";
 import { invokeDepthMax } from "../../kit/limits.ts";
+import type { NewArm } from "../debounce/arm.ts";
+import { debounceKey, noMaxWaitMs } from "../debounce/rules.ts";
 import type { Definitions, FunctionRecord } from "../functions/definition.ts";
 import type { NewRun, RunParent } from "../runs/run.ts";
 import type { EventDraft } from "./rules.ts";
@@ -72,6 +74,25 @@ export function requireUndelayed(started: readonly FunctionRecord[]): void {
       "failed_precondition",
       `function ${debounced.definition.id} is debounced: its run does not begin with the event`,
     );
+}
+
+/** Undefined for a function whose run begins with the event. */
+export function newArm(
+  { environmentId, definition, version }: FunctionRecord,
+  event: { id: string; value: unknown },
+): NewArm | undefined {
+  const { debounce } = definition;
+  return (
+    debounce && {
+      environmentId,
+      functionId: definition.id,
+      functionVersion: version,
+      key: debounceKey(debounce.key, event.value),
+      eventId: event.id,
+      periodMs: debounce.periodMs,
+      maxWaitMs: debounce.maxWaitMs ?? noMaxWaitMs,
+    }
+  );
 }
 
 export function newRun(

@@ -13,6 +13,7 @@ import {
 } from "../../kit/limits.ts";
 import { type Watch, watchFlushes, watchWaiting } from "../../kit/watch.ts";
 import { type Store, StoreError } from "../../store/store.ts";
+import type { NewArm } from "../debounce/arm.ts";
 import type { Definitions, DefinitionsCache } from "../functions/definition.ts";
 import type { Feeds } from "../log/feed.ts";
 import type { LoggedEvent } from "../log/service.ts";
@@ -21,7 +22,7 @@ import type { Lane } from "../runs/wake.ts";
 import type { Dispatcher, Reservation } from "../workers/dispatcher.ts";
 import { answersOf, answersToRefused, type Emitted } from "./answers.ts";
 import { emitFlush, type Logged, type NewEvent, staleDefinitions } from "./flush.ts";
-import { type InvokeTarget, invokedBy, newRun, requireUndelayed, startedBy } from "./matching.ts";
+import { type InvokeTarget, invokedBy, newArm, newRun, requireUndelayed, startedBy } from "./matching.ts";
 import { purgeKeys } from "./rows.ts";
 import type { EventDraft } from "./rules.ts";
 
@@ -72,6 +73,8 @@ export interface EventsDeps {
   dispatcher: Pick<Dispatcher, "reserve" | "handOut">;
   /** Lanes that have got work nobody holds yet. */
   onQueued: (lanes: readonly Lane[]) => void;
+  /** Told after the commit of starts that wait for repetitions to cease. */
+  onArmed: (arms: readonly NewArm[]) => void;
   feeds: Pick<Feeds, "wanted" | "committed">;
   watch: Watch;
 }
@@ -97,7 +100,7 @@ const staleTriesMax = 10;
 const weightChars = 16_384;
 
 export function openEvents(deps: EventsDeps): Events {
-  const { store, clock, ids, definitions, dispatcher, onQueued, feeds, watch } = deps;
+  const { store, clock, ids, definitions, dispatcher, onQueued, onArmed, feeds, watch } = deps;
   const emitted = watch.metrics.counter({
     name: "svc_events_emitted_total",
     help: "Events that this node committed to the log; repeats of a key are none.",
@@ -114,7 +117,13 @@ export function openEvents(deps: EventsDeps): Events {
       const kept = new Map<string, Reservation>();
       const started = invoked ?? startedBy(known, { id, source: origin.source, draft }, now);
       if (undelayed) requireUndelayed(started);
-      const runs = started.map((record): NewRun => {
+      const arms: NewArm[] = [];
+      const runs = started.flatMap((record): NewRun | [] => {
+        const arm = target ? undefined : newArm(record, { id, value: draft.value });
+        if (arm) {
+          arms.push(arm);
+          return [];
+        }
         const run = newRun(record, { id, name: draft.name }, { ids, now });
         if (target?.parent) run.parent = target.parent;
         const place =
@@ -136,6 +145,7 @@ export function openEvents(deps: EventsDeps): Events {
         invokes: target?.functionId ?? null,
         runId: origin.runId ?? null,
         runs,
+        arms,
         kept,
       };
     });
@@ -222,6 +232,8 @@ export function openEvents(deps: EventsDeps): Events {
       event.kept.clear();
     }
     dispatcher.handOut();
+    const arms = logged.flatMap(({ ord }) => events[ord - 1]!.arms);
+    if (arms.length > 0) onArmed(arms);
     if (lanes.size > 0) onQueued([...lanes.values()]);
   }
 

@@ -52,6 +52,8 @@ export interface FunctionsDeps {
   ) => Promise<readonly string[]>;
   /** Told after the commit of the runs that `cancelQueued` ended. */
   cancelled?: (runIds: readonly string[]) => void;
+  /** Inside the transaction that deletes a function, after its head is held. */
+  onDelete?: (session: Session, target: { environmentId: string; functionId: string }) => Promise<void>;
   /** Called after the commit; a hint that may be lost. */
   announce?: (frame: FunctionFrame) => void;
 }
@@ -186,6 +188,7 @@ export function openFunctions(deps: FunctionsDeps): Functions {
         await rows.deleteFunction(session, environmentId, id);
         const ended = await cancelQueued(session, target);
         await raiseDefinitions(session, environmentId);
+        await deps.onDelete?.(session, target);
         return { record: before, runIds: ended };
       });
       cancelled?.(runIds);

@@ -2,6 +2,7 @@ import { first } from "./0001_first.ts";
 import { cluster } from "./0002_cluster.ts";
 import { roomForEnds } from "./0003_room_for_ends.ts";
 import { waits } from "./0004_waits.ts";
+import { starts } from "./0006_starts.ts";
 
 /** In order; a landed one is never edited. */
-export const migrations = [first, cluster, roomForEnds, waits];
+export const migrations = [first, cluster, roomForEnds, waits, starts];

@@ -1,0 +1,70 @@
+import type { Instant } from "../../kit/clock.ts";
+import { column, sql } from "../../kit/sql.ts";
+import type { Flush } from "../../store/store.ts";
+import { insertExecutions, insertFirstHistory, insertRuns, newRunColumns } from "../runs/create.ts";
+import type { NewRun } from "../runs/run.ts";
+
+/** An entry that is due as it was read. It fires only while it is still armed with that event. */
+export interface Fire {
+  entryId: string;
+  eventId: string;
+  /** Undefined for one that is dropped: its function is gone or archived, or its event is kept no more. */
+  run: NewRun | undefined;
+}
+
+export interface FireInput {
+  now: Instant;
+  fires: readonly Fire[];
+}
+
+/**
+ * Entries leave and their runs come in one transaction. An entry that somebody else holds - armed again, fired by another
+ * node - is skipped, never waited for. Locks: entries, sorted.
+ */
+export const fireFlush: Flush<FireInput, { ord: number }> = {
+  name: "debounce.fire",
+
+  postgres({ fires, now }, seams) {
+    const runs = fires.flatMap(({ run }) => run ?? []);
+    const run = sql.raw("run n");
+    const started =
+      runs.length === 0
+        ? sql.empty
+        : sql`run AS MATERIALIZED (
+      SELECT r.* FROM ${seams.rowsFrom("r", newRunColumns(runs))} JOIN held ON held.event_id = r.event_id
+        AND held.run_id = r.id ORDER BY r.id),
+    created AS (${insertRuns(run, now, false)}),
+    queued AS (${insertExecutions(run, now, false)}),
+    noted AS (${insertFirstHistory(run, now)}),
+    `;
+    return sql`WITH held AS MATERIALIZED (
+      SELECT i.* FROM (SELECT * FROM ${seams.rowsFrom("f", fireColumns(fires))} ORDER BY id) i CROSS JOIN LATERAL (
+        SELECT d.id FROM debounces d WHERE d.id = i.id AND d.event_id = i.event_id AND d.fires_at <= ${now}::bigint
+        FOR UPDATE SKIP LOCKED) d),
+    ${started}gone AS (DELETE FROM debounces WHERE id = ANY (ARRAY(SELECT id FROM held)))
+    SELECT ord FROM held`;
+  },
+
+  libsql(session, { fires, now }) {
+    const { rowsFrom } = session.seams;
+    const gone = session.all<{ id: string }>(sql`DELETE FROM debounces WHERE id IN (
+        SELECT f.id FROM ${rowsFrom("f", fireColumns(fires))} JOIN debounces d ON d.id = f.id
+          AND d.event_id = f.event_id AND d.fires_at <= ${now}) RETURNING id`);
+    const ids = new Set(gone.map(({ id }) => id));
+    const fired = fires.flatMap((fire, at) => (ids.has(fire.entryId) ? { fire, ord: at + 1 } : []));
+    const runs = fired.flatMap(({ fire }) => fire.run ?? []);
+    if (runs.length > 0) {
+      const source = rowsFrom("n", newRunColumns(runs));
+      session.run(insertRuns(source, now, false));
+      session.run(insertExecutions(source, now, false));
+      session.run(insertFirstHistory(source, now));
+    }
+    return fired.map(({ ord }) => ({ ord }));
+  },
+};
+
+const fireColumns = (fires: readonly Fire[]) => ({
+  id: column.text(fires.map((f) => f.entryId)),
+  event_id: column.text(fires.map((f) => f.eventId)),
+  run_id: column.text(fires.map((f) => f.run?.id ?? null)),
+});
