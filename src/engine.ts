@@ -14,6 +14,7 @@ import { openEnds } from "./domain/runs/ends.ts";
 import { runsOperations } from "./domain/runs/operations.ts";
 import { openRuns, type Runs } from "./domain/runs/service.ts";
 import type { Lane } from "./domain/runs/wake.ts";
+import { openSchedules } from "./domain/schedules/service.ts";
 import { startsOperations } from "./domain/starts/operations.ts";
 import { openStarts } from "./domain/starts/service.ts";
 import { openDispatcher } from "./domain/workers/dispatcher.ts";
@@ -145,6 +146,15 @@ export function openEngine(deps: EngineDeps): Engine {
     watch,
   });
   const eventLog = openEventLog(store);
+  const schedules = openSchedules({
+    store,
+    clock,
+    log,
+    definitions,
+    events,
+    self: ids.uuid(),
+    onFrame: ({ leaf, ...frame }) => log.info(`cron.${leaf}`, frame),
+  });
   const starts = openStarts({ events, ends });
 
   return {
@@ -170,6 +180,7 @@ export function openEngine(deps: EngineDeps): Engine {
       { name: "workers.signs", everyMs: 5_000, tick: workers.signOnce },
     ],
     duties: [
+      { duty: "cron", name: "schedules.tick", everyMs: 1_000, tick: schedules.tickOnce },
       { duty: "retention", name: "workers.forget", everyMs: 60_000, tick: workers.forgetOnce },
       { duty: "retention", name: "events.keys", everyMs: 10 * 60_000, tick: events.purgeOnce },
     ],

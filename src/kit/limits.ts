@@ -36,6 +36,12 @@ export const workerSilenceMsMax = 5 * 60 * 1000;
 export const pollJobsMax = 200;
 export const exchangeReportsMax = 200;
 
+/** A slot is fired so long after its time at the latest; longer than a leader's successor takes to begin. */
+export const cronLateMsMax = 10_000;
+/** Missed slots that are counted one by one. */
+export const cronSlotsCountMax = 1_000;
+/** Environments whose triggers are taken up in one tick, and schedules that fire in one. */
+export const scheduleSliceMax = 100;
 /** A longer value is replaced by its hash. */
 export const debounceKeyBytesMax = 512;
 /** Debounce entries that fire in one transaction; entries in one answer. */
