@@ -39,7 +39,7 @@ export const fireFlush: Flush<FireInput, { ord: number }> = {
     `;
     return sql`WITH held AS MATERIALIZED (
       SELECT i.* FROM (SELECT * FROM ${seams.rowsFrom("f", fireColumns(fires))} ORDER BY id) i CROSS JOIN LATERAL (
-        SELECT d.id FROM debounces d WHERE d.id = i.id AND d.event_id = i.event_id AND d.fires_at <= ${now}::bigint
+        SELECT d.id FROM debounces d WHERE d.id = i.id AND d.event_id = i.event_id AND d.fires_at + 0 <= ${now}::bigint
         FOR UPDATE SKIP LOCKED) d),
     ${started}gone AS (DELETE FROM debounces WHERE id = ANY (ARRAY(SELECT id FROM held)))
     SELECT ord FROM held`;

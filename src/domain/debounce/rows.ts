@@ -26,12 +26,13 @@ export interface DueRow extends EntryRow {
 }
 
 export function dueEntries(store: Store, now: Instant, limit: number): Promise<DueRow[]> {
+  const event = sql`events v WHERE v.id = d.event_id`;
   return store.all(sql`SELECT d.id, d.environment_id, d.function_id, d.debounce_key, d.event_id, d.function_version,
-      d.period_ms, d.armed_at, d.fires_at, v.name AS event_name, v.data, f.status AS function_status
-    FROM (SELECT * FROM debounces WHERE fires_at <= ${now} ORDER BY fires_at, id LIMIT ${limit}) d
-      LEFT JOIN events v ON v.id = d.event_id AND v.environment_id = d.environment_id
-      LEFT JOIN functions f ON f.environment_id = d.environment_id AND f.id = d.function_id
-    ORDER BY d.fires_at, d.id`);
+      d.period_ms, d.armed_at, d.fires_at, (SELECT v.name FROM ${event}) AS event_name,
+      (SELECT v.data FROM ${event}) AS data,
+      (SELECT f.status FROM functions f WHERE f.environment_id = d.environment_id AND f.id = d.function_id)
+        AS function_status
+    FROM debounces d WHERE d.fires_at <= ${now} ORDER BY d.fires_at LIMIT ${limit}`);
 }
 
 export async function nextFireAt(store: Store): Promise<Instant | undefined> {

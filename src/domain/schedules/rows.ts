@@ -75,10 +75,10 @@ export interface DueSchedule extends Schedule {
 }
 
 export function dueSchedules(store: Store, now: Instant, limit: number): Promise<DueSchedule[]> {
-  return store.all(sql`SELECT ${columns}, h.definitions_version AS "definitionsVersion",
-      h.schedules_version AS "schedulesVersion"
-    FROM (SELECT * FROM schedules WHERE next_at IS NOT NULL AND next_at <= ${now} ORDER BY next_at LIMIT ${limit}) s
-      LEFT JOIN heads h ON h.environment_id = s.environment_id`);
+  const head = sql`heads h WHERE h.environment_id = s.environment_id`;
+  return store.all(sql`SELECT ${columns}, (SELECT h.definitions_version FROM ${head}) AS "definitionsVersion",
+      (SELECT h.schedules_version FROM ${head}) AS "schedulesVersion"
+    FROM schedules s WHERE s.next_at IS NOT NULL AND s.next_at <= ${now} ORDER BY s.next_at LIMIT ${limit}`);
 }
 
 export async function nextSlotAt(store: Store): Promise<Instant | undefined> {
@@ -111,7 +111,7 @@ export async function moveSchedules(
       fired: column.bigint(moved.map(({ firedCount }) => firedCount)),
       missed: column.bigint(moved.map(({ missedCount }) => missedCount)),
     })} WHERE schedules.environment_id = v.environment_id AND schedules.function_id = v.function_id
-      AND schedules.place = v.place AND schedules.next_at = v.was_at`);
+      AND schedules.place = v.place AND schedules.next_at + 0 = v.was_at`);
 }
 
 const keyColumns = (list: readonly Schedule[]) => ({

@@ -42,9 +42,12 @@ interface Wanted {
 function wantedOf(record: FunctionRecord): Wanted[] {
   const { id, triggers } = record.definition;
   const wanted = new Map<string, Wanted>();
-  for (const { cron, event = "" } of triggers)
-    if (cron !== undefined)
-      wanted.set(`${event}\n${cron}`, { functionId: id, expression: cron, eventName: event });
+  for (const { cron, event = "" } of triggers) {
+    if (cron === undefined) continue;
+    // Whatever was registered can be stored.
+    const expression = cron.toWellFormed().replaceAll("\0", "\uFFFD");
+    wanted.set(`${event}\n${expression}`, { functionId: id, expression, eventName: event });
+  }
   return [...wanted.values()];
 }
 

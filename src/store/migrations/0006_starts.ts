@@ -17,8 +17,9 @@ export const starts = {
         id TEXT PRIMARY KEY, environment_id TEXT NOT NULL, function_id TEXT NOT NULL, function_version BIGINT NOT NULL,
         debounce_key TEXT NOT NULL, event_id TEXT NOT NULL, event_position BIGINT NOT NULL, period_ms BIGINT NOT NULL,
         max_wait_ms BIGINT NOT NULL, first_at BIGINT NOT NULL, armed_at BIGINT NOT NULL, fires_at BIGINT NOT NULL)${hot}`,
-      "CREATE INDEX debounces_due ON debounces (fires_at, id)",
-      "CREATE INDEX debounces_by_environment ON debounces (environment_id, function_id, id)",
+      // No index but the key holds the id: a plan made while the table was empty has no other way to it.
+      "CREATE INDEX debounces_due ON debounces (fires_at)",
+      "CREATE INDEX debounces_by_environment ON debounces (environment_id, function_id)",
 
       // Cron triggers and their next slots; `expected_count` = `fired_count` + `missed_count`. Go with their trigger.
       `CREATE TABLE schedules (
@@ -26,7 +27,7 @@ export const starts = {
         event_name TEXT NOT NULL, next_at BIGINT, expected_count BIGINT NOT NULL, fired_count BIGINT NOT NULL,
         missed_count BIGINT NOT NULL, moved_by TEXT NOT NULL, created_at BIGINT NOT NULL, updated_at BIGINT NOT NULL,
         PRIMARY KEY (environment_id, function_id, place))${hot}`,
-      "CREATE INDEX schedules_due ON schedules (next_at, environment_id, function_id, place) WHERE next_at IS NOT NULL",
+      "CREATE INDEX schedules_due ON schedules (next_at) WHERE next_at IS NOT NULL",
       // The definitions that an environment's schedules were last made from.
       "ALTER TABLE heads ADD COLUMN schedules_version BIGINT NOT NULL DEFAULT -1",
       "CREATE INDEX heads_unscheduled ON heads (environment_id) WHERE schedules_version <> definitions_version",
