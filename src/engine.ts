@@ -14,6 +14,7 @@ import { openDispatcher } from "./domain/workers/dispatcher.ts";
 import { workersOperations } from "./domain/workers/operations.ts";
 import { openWorkers, type Workers } from "./domain/workers/service.ts";
 import type { Clock, Instant } from "./kit/clock.ts";
+import { Fault } from "./kit/fault.ts";
 import type { Ids } from "./kit/ids.ts";
 import type { Log } from "./kit/log.ts";
 import type { LoopOptions } from "./kit/loop.ts";
@@ -54,6 +55,8 @@ export interface EngineDeps {
   knowsTime: () => boolean;
   /** Asks the wake loop to look by then. */
   wakeBy: (at: Instant) => void;
+  /** Asks a loop for a tick now. */
+  wake: (loop: string) => void;
 }
 
 /** What turns events into finished runs, put together: functions, runs, workers, events, low to high. */
@@ -73,6 +76,8 @@ export function openEngine(deps: EngineDeps): Engine {
     onQueued,
     onSilent: (worker) => dispatcher.distrust(worker),
     onWakePlanned: deps.wakeBy,
+    invoke: () => Promise.reject(new Fault("unavailable", "functions cannot be invoked yet")),
+    wakeLoop: deps.wake,
   });
   const functions = openFunctions({
     store,
@@ -111,7 +116,17 @@ export function openEngine(deps: EngineDeps): Engine {
     listen: (environmentId, heard) =>
       bus.onHint(`log.${environmentId}`, (payload) => heard(JSON.parse(new TextDecoder().decode(payload)))),
   });
-  const events = openEvents({ store, clock, ids, definitions, dispatcher, onQueued, feeds, watch });
+  const events = openEvents({
+    store,
+    clock,
+    ids,
+    definitions,
+    dispatcher,
+    onQueued,
+    feeds,
+    matcher: runs.matcher,
+    watch,
+  });
   const eventLog = openEventLog(store);
 
   return {
@@ -128,6 +143,8 @@ export function openEngine(deps: EngineDeps): Engine {
     ],
     loops: [
       { name: "runs.wake", everyMs: 1_000, tick: runs.wakeOnce },
+      { name: "runs.matcher", everyMs: 1_000, tick: runs.matcher.matchOnce },
+      { name: "runs.children", everyMs: 1_000, tick: runs.childrenOnce },
       { name: "workers.dispatch", everyMs: 1_000, tick: dispatcher.lookOnce },
       { name: "log.feeds", everyMs: 1_000, tick: feeds.compareOnce },
       { name: "workers.signs", everyMs: 5_000, tick: workers.signOnce },

@@ -1,7 +1,15 @@
 import type { Instant } from "../../kit/clock.ts";
 import { column, sql } from "../../kit/sql.ts";
 import { type Flush, StoreError, type SyncSession } from "../../store/store.ts";
-import { insertExecutions, insertFirstHistory, insertRuns, newRunColumns } from "../runs/create.ts";
+import {
+  insertCancels,
+  insertExecutions,
+  insertFirstHistory,
+  insertMatchers,
+  insertRuns,
+  newCancelColumns,
+  newRunColumns,
+} from "../runs/create.ts";
 import type { NewRun } from "../runs/run.ts";
 
 /** One event on its way into the log, with the runs it starts. */
@@ -79,17 +87,25 @@ export const emitFlush: Flush<EmitInput, Logged> = {
     const survives = keyed ? sql`WHERE key IS NULL OR id IN (SELECT event_id FROM fresh)` : sql.empty;
     // `alive` and `moved` prove that the event was written; without them no run is.
     const run = sql.raw("run n");
+    const cancels = newCancelColumns(runs);
+    const cancel = sql.raw("cancel c JOIN run n ON n.id = c.run_id");
+    const watched = cancels
+      ? sql`cancel AS MATERIALIZED (SELECT * FROM ${seams.rowsFrom("l", cancels)}),
+    watched AS (${insertCancels(cancel, now)}),
+    matched AS (${insertMatchers(cancel)}),
+    `
+      : sql.empty;
     const started =
       runs.length === 0
         ? sql.empty
         : sql`run AS MATERIALIZED (
-      SELECT r.* FROM ${seams.rowsFrom("r", newRunColumns(runs))}
+      SELECT r.*, m.base + a.place AS position FROM ${seams.rowsFrom("r", newRunColumns(runs))}
         JOIN alive a ON a.id = r.event_id JOIN moved m ON m.environment_id = a.environment_id
       ORDER BY r.id),
     created AS (${insertRuns(run, now)}),
-    queued AS (${insertExecutions(run, now)}),
+    queued AS (${insertExecutions(run, now, cancels !== undefined)}),
     noted AS (${insertFirstHistory(run, now)}),
-    `;
+    ${watched}`;
     return sql`WITH item AS MATERIALIZED (
       SELECT * FROM ${seams.rowsFrom("i", { ...eventColumns(events), ...(keyed && { run_ids: runIdsText(events) }) })}),
     known AS (SELECT * FROM ${seams.rowsFrom("k", {
@@ -185,8 +201,16 @@ function write(session: SyncSession, logged: readonly (Logged & { event: NewEven
     })}`);
   const runs = logged.flatMap((l) => l.event.runs);
   if (runs.length === 0) return;
-  const source = rowsFrom("n", newRunColumns(runs));
+  const source = rowsFrom("n", {
+    ...newRunColumns(runs),
+    position: column.bigint(logged.flatMap((l) => l.event.runs.map(() => l.position))),
+  });
+  const cancels = newCancelColumns(runs);
   session.run(insertRuns(source, now));
-  session.run(insertExecutions(source, now));
+  session.run(insertExecutions(source, now, cancels !== undefined));
   session.run(insertFirstHistory(source, now));
+  if (!cancels) return;
+  const cancel = sql`${rowsFrom("c", cancels)} JOIN ${source} ON n.id = c.run_id`;
+  session.run(insertCancels(cancel, now));
+  session.run(insertMatchers(cancel));
 }

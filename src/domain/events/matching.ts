@@ -1,7 +1,8 @@
 import type { Instant } from "../../kit/clock.ts";
 import type { Ids } from "../../kit/ids.ts";
-import type { Definitions, FunctionRecord } from "../functions/definition.ts";
-import type { NewRun } from "../runs/run.ts";
+import type { Definitions, FunctionDefinition, FunctionRecord } from "../functions/definition.ts";
+import type { NewCancel, NewRun } from "../runs/run.ts";
+import { readMatch, storedMatch } from "../waits/rules.ts";
 import type { EventDraft } from "./rules.ts";
 
 /** Functions that an event starts: every active one with a trigger that matches; else the one whose id is the event's name. */
@@ -34,7 +35,7 @@ export function startedBy(
 
 export function newRun(
   record: FunctionRecord,
-  event: { id: string; name: string },
+  event: { id: string; name: string; value: unknown },
   { ids, now }: { ids: Ids; now: Instant },
 ): NewRun {
   const { definition } = record;
@@ -50,5 +51,19 @@ export function newRun(
     timeoutAt: definition.timeoutMs === undefined ? null : now + definition.timeoutMs,
     actorId: null,
     lease: null,
+    ...(definition.cancelOn.length > 0 && { cancels: cancelsOf(definition, event.value) }),
   };
+}
+
+/** A spec that compares with something this event does not have can never hold, and is left out. */
+function cancelsOf({ cancelOn }: FunctionDefinition, value: unknown): NewCancel[] {
+  return cancelOn.flatMap(({ event, match }) => {
+    try {
+      const stored = storedMatch(readMatch(match), value);
+      return stored ? { eventName: event, match: stored } : [];
+    } catch {
+      // Registered before expressions were checked.
+      return [];
+    }
+  });
 }

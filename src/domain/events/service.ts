@@ -16,6 +16,7 @@ import { type Store, StoreError } from "../../store/store.ts";
 import type { Definitions, DefinitionsCache } from "../functions/definition.ts";
 import type { Feeds } from "../log/feed.ts";
 import type { LoggedEvent } from "../log/service.ts";
+import type { Matcher } from "../runs/matcher.ts";
 import type { NewRun } from "../runs/run.ts";
 import type { Lane } from "../runs/wake.ts";
 import type { Dispatcher, Reservation } from "../workers/dispatcher.ts";
@@ -57,6 +58,8 @@ export interface EventsDeps {
   /** Lanes that have got work nobody holds yet. */
   onQueued: (lanes: readonly Lane[]) => void;
   feeds: Pick<Feeds, "wanted" | "committed">;
+  /** Whether the environment has waits: the matcher shall look at what was logged. */
+  matcher: Pick<Matcher, "wanted" | "wake">;
   watch: Watch;
 }
 
@@ -77,7 +80,7 @@ const staleTriesMax = 10;
 const weightChars = 16_384;
 
 export function openEvents(deps: EventsDeps): Events {
-  const { store, clock, ids, definitions, dispatcher, onQueued, feeds, watch } = deps;
+  const { store, clock, ids, definitions, dispatcher, onQueued, feeds, matcher, watch } = deps;
   const emitted = watch.metrics.counter({
     name: "svc_events_emitted_total",
     help: "Events that this node committed to the log; repeats of a key are none.",
@@ -88,7 +91,7 @@ export function openEvents(deps: EventsDeps): Events {
       const id = ids.next("evt");
       const kept = new Map<string, Reservation>();
       const runs = startedBy(known, { id, source: origin.source, draft }, now).map((record): NewRun => {
-        const run = newRun(record, { id, name: draft.name }, { ids, now });
+        const run = newRun(record, { id, name: draft.name, value: draft.value }, { ids, now });
         const place = run.mode === "pull" ? dispatcher.reserve(run.environmentId, run.functionId) : undefined;
         if (place) kept.set(run.id, place);
         return place ? { ...run, lease: place.lease } : run;
@@ -181,6 +184,10 @@ export function openEvents(deps: EventsDeps): Events {
 
   /** Readers of the log hear of it, here and elsewhere. */
   function feed(events: readonly Prepared[], logged: readonly Logged[]): void {
+    for (const { ord } of logged) {
+      const { environmentId, runs } = events[ord - 1]!;
+      if (matcher.wanted(environmentId) || runs.some((run) => run.cancels)) matcher.wake(environmentId);
+    }
     const rows = logged.filter(({ ord }) => feeds.wanted(events[ord - 1]!.environmentId));
     if (rows.length === 0) return;
     const byEnvironment = Map.groupBy(rows, ({ ord }) => events[ord - 1]!.environmentId);
