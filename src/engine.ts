@@ -10,11 +10,12 @@ import { openEventLog } from "./domain/log/service.ts";
 import { runsOperations } from "./domain/runs/operations.ts";
 import { openRuns, type Runs } from "./domain/runs/service.ts";
 import type { Lane } from "./domain/runs/wake.ts";
+import { startsOperations } from "./domain/starts/operations.ts";
+import { openStarts } from "./domain/starts/service.ts";
 import { openDispatcher } from "./domain/workers/dispatcher.ts";
 import { workersOperations } from "./domain/workers/operations.ts";
 import { openWorkers, type Workers } from "./domain/workers/service.ts";
 import type { Clock, Instant } from "./kit/clock.ts";
-import { Fault } from "./kit/fault.ts";
 import type { Ids } from "./kit/ids.ts";
 import type { Log } from "./kit/log.ts";
 import type { LoopOptions } from "./kit/loop.ts";
@@ -76,7 +77,7 @@ export function openEngine(deps: EngineDeps): Engine {
     onQueued,
     onSilent: (worker) => dispatcher.distrust(worker),
     onWakePlanned: deps.wakeBy,
-    invoke: () => Promise.reject(new Fault("unavailable", "functions cannot be invoked yet")),
+    invoke: (draft, origin) => events.invoke(draft, origin),
     wakeLoop: deps.wake,
   });
   const functions = openFunctions({
@@ -128,6 +129,7 @@ export function openEngine(deps: EngineDeps): Engine {
     watch,
   });
   const eventLog = openEventLog(store);
+  const starts = openStarts({ events });
 
   return {
     functions,
@@ -137,6 +139,7 @@ export function openEngine(deps: EngineDeps): Engine {
     feeds,
     operations: [
       ...eventsOperations(events, eventLog),
+      ...startsOperations(starts),
       ...functionsOperations(functions),
       ...runsOperations(runs),
       ...workersOperations(workers),

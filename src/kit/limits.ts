@@ -37,13 +37,13 @@ export const pollJobsMax = 200;
 export const exchangeReportsMax = 200;
 
 export const runAttemptsMax = 100;
+/** How many invokes may lead to a run, one started by the other. */
+export const invokeDepthMax = 32;
 export const sleepMsMax = 366 * 24 * 60 * 60 * 1000;
 export const waitMsDefault = 7 * 24 * 60 * 60 * 1000;
 export const waitMsMax = 366 * 24 * 60 * 60 * 1000;
 export const invokeMsDefault = 30_000;
 export const invokeMsMax = 366 * 24 * 60 * 60 * 1000;
-/** A run that a step started, started by a step of a run, and so on. */
-export const invokeDepthMax = 32;
 /** Events, and fresh waits, that one pass of a matcher takes; and how many bytes of event data at once. */
 export const matcherSliceMax = 500;
 export const matcherBytesMax = 16 * 1024 * 1024;

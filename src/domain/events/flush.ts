@@ -9,6 +9,7 @@ import {
   insertRuns,
   newCancelColumns,
   newRunColumns,
+  withParents,
 } from "../runs/create.ts";
 import type { NewRun } from "../runs/run.ts";
 
@@ -23,6 +24,8 @@ export interface NewEvent {
   metadata: string | null;
   source: string;
   idempotencyKey: string | null;
+  /** The function that is started directly, by its id; null for an event that its triggers are matched with. */
+  invokes: string | null;
   /** The run whose handler emitted it. */
   runId: string | null;
   runs: readonly NewRun[];
@@ -57,6 +60,17 @@ const eventColumns = (events: readonly NewEvent[]) => ({
   run_id: column.text(events.map((e) => e.runId)),
 });
 
+/** What a repeat of a key has to agree with, and what it is answered. */
+const keyColumns = (events: readonly NewEvent[]) => ({
+  run_ids: runIdsText(events),
+  invokes: column.text(events.map((e) => e.invokes)),
+});
+
+const keyTarget = sql.raw(
+  "idempotency_keys (environment_id, key, kind, function_id, event_id, run_ids, created_at)",
+);
+const keyKind = sql.raw("CASE WHEN invokes IS NULL THEN 'emit' ELSE 'invoke' END");
+
 const runIdsText = (events: readonly NewEvent[]) =>
   column.text(events.map((e) => JSON.stringify(e.runs.map((r) => r.id))));
 
@@ -77,8 +91,8 @@ export const emitFlush: Flush<EmitInput, Logged> = {
     const runs = events.flatMap((e) => e.runs);
     const fresh = keyed
       ? sql`fresh AS (
-      INSERT INTO idempotency_keys (environment_id, key, kind, event_id, run_ids, created_at)
-      SELECT environment_id, key, 'emit', id, run_ids, ${now}::bigint FROM item WHERE key IS NOT NULL
+      INSERT INTO ${keyTarget}
+      SELECT environment_id, key, ${keyKind}, invokes, id, run_ids, ${now}::bigint FROM item WHERE key IS NOT NULL
         AND EXISTS (SELECT 1 FROM heads h WHERE h.environment_id = item.environment_id)
       ORDER BY environment_id, key
       ON CONFLICT (environment_id, key) DO NOTHING RETURNING event_id),
@@ -95,6 +109,7 @@ export const emitFlush: Flush<EmitInput, Logged> = {
     matched AS (${insertMatchers(cancel)}),
     `
       : sql.empty;
+    const parents = withParents(runs);
     const started =
       runs.length === 0
         ? sql.empty
@@ -102,12 +117,12 @@ export const emitFlush: Flush<EmitInput, Logged> = {
       SELECT r.*, m.base + a.place AS position FROM ${seams.rowsFrom("r", newRunColumns(runs))}
         JOIN alive a ON a.id = r.event_id JOIN moved m ON m.environment_id = a.environment_id
       ORDER BY r.id),
-    created AS (${insertRuns(run, now)}),
-    queued AS (${insertExecutions(run, now, cancels !== undefined)}),
+    created AS (${insertRuns(run, now, parents)}),
+    queued AS (${insertExecutions(run, now, { parents, watched: cancels !== undefined })}),
     noted AS (${insertFirstHistory(run, now)}),
     ${watched}`;
     return sql`WITH item AS MATERIALIZED (
-      SELECT * FROM ${seams.rowsFrom("i", { ...eventColumns(events), ...(keyed && { run_ids: runIdsText(events) }) })}),
+      SELECT * FROM ${seams.rowsFrom("i", { ...eventColumns(events), ...(keyed && keyColumns(events)) })}),
     known AS (SELECT * FROM ${seams.rowsFrom("k", {
       environment_id: column.text([...definitions.keys()]),
       definitions_version: column.bigint([...definitions.values()]),
@@ -168,14 +183,13 @@ function withoutTaken(session: SyncSession, events: readonly NewEvent[], now: In
   const keyed = events.filter((e) => e.idempotencyKey !== null);
   const fresh = new Set(
     session
-      .all<{ event_id: string }>(sql`INSERT INTO idempotency_keys
-          (environment_id, key, kind, event_id, run_ids, created_at)
-        SELECT environment_id, key, 'emit', id, run_ids, ${now}
+      .all<{ event_id: string }>(sql`INSERT INTO ${keyTarget}
+        SELECT environment_id, key, ${keyKind}, invokes, id, run_ids, ${now}
         FROM ${session.seams.rowsFrom("i", {
           id: column.text(keyed.map((e) => e.id)),
           environment_id: column.text(keyed.map((e) => e.environmentId)),
           key: column.text(keyed.map((e) => e.idempotencyKey)),
-          run_ids: runIdsText(keyed),
+          ...keyColumns(keyed),
         })} WHERE EXISTS (SELECT 1 FROM heads h WHERE h.environment_id = i.environment_id)
         ON CONFLICT (environment_id, key) DO NOTHING RETURNING event_id`)
       .map((row) => row.event_id),
@@ -205,9 +219,10 @@ function write(session: SyncSession, logged: readonly (Logged & { event: NewEven
     ...newRunColumns(runs),
     position: column.bigint(logged.flatMap((l) => l.event.runs.map(() => l.position))),
   });
+  const parents = withParents(runs);
   const cancels = newCancelColumns(runs);
-  session.run(insertRuns(source, now));
-  session.run(insertExecutions(source, now, cancels !== undefined));
+  session.run(insertRuns(source, now, parents));
+  session.run(insertExecutions(source, now, { parents, watched: cancels !== undefined }));
   session.run(insertFirstHistory(source, now));
   if (!cancels) return;
   const cancel = sql`${rowsFrom("c", cancels)} JOIN ${source} ON n.id = c.run_id`;

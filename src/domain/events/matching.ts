@@ -1,7 +1,9 @@
 import type { Instant } from "../../kit/clock.ts";
+import { Fault, missing } from "../../kit/fault.ts";
 import type { Ids } from "../../kit/ids.ts";
+import { invokeDepthMax } from "../../kit/limits.ts";
 import type { Definitions, FunctionDefinition, FunctionRecord } from "../functions/definition.ts";
-import type { NewCancel, NewRun } from "../runs/run.ts";
+import type { NewCancel, NewRun, RunParent } from "../runs/run.ts";
 import { readMatch, storedMatch } from "../waits/rules.ts";
 import type { EventDraft } from "./rules.ts";
 
@@ -31,6 +33,36 @@ export function startedBy(
   // Browser clients invoke a function by emitting its id (contract.md 5.2).
   const named = definitions.functions.get(draft.name);
   return named?.status === "active" ? [named] : [];
+}
+
+/** A function that is started directly, and the step that asks for it when a run does. */
+export interface InvokeTarget {
+  functionId: string;
+  parent?: RunParent;
+}
+
+/**
+ * The function to start: a paused one too, its run waits until it is active again. Whoever holds the right may invoke any
+ * function; from inside a run only those that no event starts may be, or invokes and events could feed each other
+ * (contract.md 4.2).
+ */
+export function invokedBy(definitions: Definitions, { functionId, parent }: InvokeTarget): FunctionRecord {
+  const record = definitions.functions.get(functionId);
+  if (!record) throw missing("function", functionId);
+  if (record.status === "archived")
+    throw new Fault("failed_precondition", `function ${functionId} is archived and takes no runs`);
+  if (!parent) return record;
+  if (record.definition.triggers.some(({ event }) => event !== undefined))
+    throw new Fault(
+      "failed_precondition",
+      `function ${functionId} has event triggers and cannot be invoked by a run`,
+    );
+  if (parent.depth >= invokeDepthMax)
+    throw new Fault(
+      "failed_precondition",
+      `more than ${invokeDepthMax} invokes lead to function ${functionId}`,
+    );
+  return record;
 }
 
 export function newRun(

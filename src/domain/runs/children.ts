@@ -1,6 +1,6 @@
 import type { Clock, Instant } from "../../kit/clock.ts";
 import { Fault } from "../../kit/fault.ts";
-import { childrenSliceMax, invokeDepthMax } from "../../kit/limits.ts";
+import { childrenSliceMax } from "../../kit/limits.ts";
 import type { Log } from "../../kit/log.ts";
 import type { Store } from "../../store/store.ts";
 import * as rows from "./children-rows.ts";
@@ -27,7 +27,7 @@ export interface ChildrenDeps {
       value: unknown;
       metadata: string | null;
       idempotencyKey: string | null;
-      /** `depth` of the run that is started. */
+      /** The run that starts it, and how deep that one stands itself. */
       parent: { runId: string; stepId: string; depth: number };
     },
     origin: { environmentId: string; source: string; runId: string | undefined },
@@ -47,8 +47,8 @@ const isRefusal = (error: unknown): error is Fault =>
     error.kind,
   );
 
-/** Users' keys hold no control characters: no key of theirs is ever one of these. */
-const keyOf = (runId: string, stepId: string) => `\u0001invoke:${stepRowId(runId, stepId)}`;
+/** One step starts one child, whoever tries it how often. */
+const keyOf = (runId: string, stepId: string) => `invoke:${stepRowId(runId, stepId)}`;
 
 export function openChildren(deps: ChildrenDeps): Children {
   const { store, clock, log, onQueued, onFailed } = deps;
@@ -63,9 +63,6 @@ export function openChildren(deps: ChildrenDeps): Children {
   ): Promise<{ childRunId: string } | { refused: string } | undefined> {
     // Yielded again: its child is known.
     if (one.child_run_id !== null) return { childRunId: one.child_run_id };
-    const depth = one.parent_depth + 1;
-    if (depth > invokeDepthMax)
-      return { refused: `functions invoke each other more than ${invokeDepthMax} deep` };
     const data = one.input ?? "{}";
     try {
       const { runIds } = await deps.invoke(
@@ -75,7 +72,7 @@ export function openChildren(deps: ChildrenDeps): Children {
           value: JSON.parse(data),
           metadata: null,
           idempotencyKey: keyOf(one.parent_run_id, one.step_id),
-          parent: { runId: one.parent_run_id, stepId: one.step_id, depth },
+          parent: { runId: one.parent_run_id, stepId: one.step_id, depth: one.parent_depth },
         },
         { environmentId: one.environment_id, source: "invoke", runId: one.parent_run_id },
       );

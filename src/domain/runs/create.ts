@@ -22,6 +22,11 @@ export const newRunColumns = (runs: readonly NewRun[]) => ({
   worker_id: column.text(runs.map((r) => r.lease?.workerId ?? null)),
   lease_until: column.bigint(runs.map((r) => r.lease?.expiresAt ?? null)),
   ...(runs.some(isWatched) && { watched: column.bigint(runs.map((r) => (isWatched(r) ? 1 : null))) }),
+  ...(withParents(runs) && {
+    parent_run_id: column.text(runs.map((r) => r.parent?.runId ?? null)),
+    parent_step_id: column.text(runs.map((r) => r.parent?.stepId ?? null)),
+    depth: column.bigint(runs.map((r) => (r.parent ? r.parent.depth + 1 : 0))),
+  }),
 });
 
 const isWatched = ({ cancels }: NewRun): boolean => cancels !== undefined && cancels.length > 0;
@@ -54,29 +59,35 @@ export const insertMatchers = (source: Sql): Sql => sql`INSERT INTO matchers (en
   SELECT DISTINCT n.environment_id, 0 FROM ${source} WHERE true ORDER BY 1
   ON CONFLICT (environment_id) DO NOTHING`;
 
-export const insertRuns = (source: Sql, now: Instant): Sql => sql`INSERT INTO runs
+/** Runs without a parent are inserted by a text that knows of none. */
+export const withParents = (runs: readonly NewRun[]): boolean => runs.some((run) => run.parent !== undefined);
+
+const ofRun = sql.raw(", parent_run_id, parent_step_id, depth");
+const ofExecution = sql.raw(", parent_run_id");
+
+export const insertRuns = (source: Sql, now: Instant, parents: boolean): Sql => sql`INSERT INTO runs
     (id, environment_id, function_id, function_version, event_id, event_name, mode, status, attempt, max_attempts,
-     actor_id, created_at, updated_at, timeout_at, execution_seq)
+     actor_id, created_at, updated_at, timeout_at, execution_seq${parents ? ofRun : sql.empty})
   SELECT n.id, n.environment_id, n.function_id, n.function_version, n.event_id, n.event_name, n.mode, 'active', 1,
-    n.max_attempts, n.actor_id, ${sql.bigint(now)}, ${sql.bigint(now)}, n.timeout_at, 0
+    n.max_attempts, n.actor_id, ${sql.bigint(now)}, ${sql.bigint(now)}, n.timeout_at, 0${parents ? ofRun : sql.empty}
   FROM ${source}`;
 
-/** Queued from now on, or born claimed: leased, with the fence at 1. `watched`: the source has that column. */
+/** Queued from now on, or born claimed: leased, with the fence at 1. What `has` names is a column of the source. */
 export const insertExecutions = (
   source: Sql,
   now: Instant,
-  watched = false,
+  has: { parents: boolean; watched: boolean },
 ): Sql => sql`INSERT INTO executions
     (run_id, environment_id, function_id, function_version, state, wake_at, execution_seq, attempt, max_attempts,
-     lease_hash, worker_id, claimed_at, started_at, step_count, history_count, lost_count, timeout_at, seen_position
-     ${watched ? sql.raw(", watched_at") : sql.empty})
+     lease_hash, worker_id, claimed_at, started_at, step_count, history_count, lost_count, timeout_at,
+     seen_position${has.parents ? ofExecution : sql.empty}${has.watched ? sql.raw(", watched_at") : sql.empty})
   SELECT n.id, n.environment_id, n.function_id, n.function_version,
     CASE WHEN n.lease_hash IS NULL THEN 'queued' ELSE 'leased' END, COALESCE(n.lease_until, ${sql.bigint(now)}),
     CASE WHEN n.lease_hash IS NULL THEN 0 ELSE 1 END, 1, n.max_attempts, n.lease_hash, n.worker_id,
     CASE WHEN n.lease_hash IS NULL THEN NULL ELSE ${sql.bigint(now)} END,
     CASE WHEN n.lease_hash IS NULL THEN NULL ELSE ${sql.bigint(now)} END,
-    0, CASE WHEN n.lease_hash IS NULL THEN 1 ELSE 2 END, 0, n.timeout_at, n.position
-    ${watched ? sql`, CASE WHEN n.watched IS NOT NULL THEN ${sql.bigint(now)} END` : sql.empty}
+    0, CASE WHEN n.lease_hash IS NULL THEN 1 ELSE 2 END, 0, n.timeout_at,
+    n.position${has.parents ? ofExecution : sql.empty}${has.watched ? sql`, CASE WHEN n.watched IS NOT NULL THEN ${sql.bigint(now)} END` : sql.empty}
   FROM ${source}`;
 
 export const insertFirstHistory = (source: Sql, now: Instant): Sql => sql`INSERT INTO run_history

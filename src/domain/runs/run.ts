@@ -50,6 +50,8 @@ export interface NewRun {
   maxAttempts: number;
   timeoutAt: Instant | null;
   actorId: string | null;
+  /** The step of a run that invokes it. */
+  parent?: RunParent;
   /** Born claimed: a worker of this node waits for it already. */
   lease: NewLease | null;
   /** Events that end it; absent: none. */
@@ -60,6 +62,13 @@ export interface NewRun {
 export interface NewCancel {
   eventName: string;
   match: StoredMatch;
+}
+
+export interface RunParent {
+  runId: string;
+  stepId: string;
+  /** How many invokes lead to the parent; 0 when none does. */
+  depth: number;
 }
 
 export interface NewLease {
