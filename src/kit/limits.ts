@@ -48,7 +48,7 @@ export const invokeMsMax = 366 * 24 * 60 * 60 * 1000;
 export const matcherSliceMax = 500;
 export const matcherBytesMax = 16 * 1024 * 1024;
 /** Runs that one transaction of a matcher moves, and matches that one pass gathers. */
-export const matcherMovesMax = 1_000;
+export const matcherMovesMax = 500;
 export const matcherMatchesMax = 10_000;
 /** A matcher gives the event loop back after so long. */
 export const matcherBurstMs = 8;

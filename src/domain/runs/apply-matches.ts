@@ -1,7 +1,6 @@
 import { type Instant, rfc3339 } from "../../kit/clock.ts";
 import { column, sql } from "../../kit/sql.ts";
 import type { Session } from "../../store/store.ts";
-import { keyed } from "./keyed.ts";
 import { lanesOfRows, lockWaiting, type Resolution, resolveSteps, type WaitingRow } from "./resolve.ts";
 import type { MatchedEvent, WaitRow } from "./waits.ts";
 import { endRuns, type Lane } from "./wake.ts";
@@ -17,8 +16,14 @@ export interface Matches {
   /** The matcher's place; null where only fresh waits were looked after, a part of the way. */
   cursor: { from: number; to: number } | null;
   found: readonly Found[];
-  /** Fresh waits that were compared with the log up to there: to the cursor, or a part of the way. */
-  compared: readonly { wait: WaitRow; to: number; isFresh: boolean }[];
+  compared: readonly Compared[];
+}
+
+/** Fresh waits that were compared with the log up to there: as far as needed, or a part of the way. */
+export interface Compared {
+  waits: readonly WaitRow[];
+  to: number;
+  isFresh: boolean;
 }
 
 export interface Applied {
@@ -43,26 +48,19 @@ export async function applyMatches(
     if (held?.position !== cursor.from) return undefined;
   }
   const applied = await applyFound(session, matches.found, now);
-  if (compared.length > 0)
-    await session.run(sql`UPDATE waits SET fresh_at = CASE WHEN v.fresh IS NULL THEN NULL ELSE waits.fresh_at END,
-        from_position = CASE WHEN waits.from_position < v.upto THEN v.upto ELSE waits.from_position END
-      FROM ${rowsOf(
-        session,
-        "v",
-        compared.map((c) => c.wait),
-        {
-          upto: column.bigint(compared.map((c) => c.to)),
-          fresh: column.bigint(compared.map((c) => (c.isFresh ? 1 : null))),
-        },
-      )} WHERE ${isSame(
-        session,
-        compared.map((c) => c.wait),
-      )}`);
+  for (const group of compared) if (group.waits.length > 0) await moveOn(session, group);
   if (cursor && cursor.to !== cursor.from)
     await session.run(
       sql`UPDATE matchers SET position = ${cursor.to} WHERE environment_id = ${environmentId}`,
     );
   return applied;
+}
+
+async function moveOn(session: Session, { waits, to, isFresh }: Compared): Promise<void> {
+  await session.run(sql`UPDATE waits SET from_position = CASE WHEN from_position < ${to} THEN ${sql.bigint(to)}
+      ELSE from_position END ${isFresh ? sql.empty : sql.raw(", fresh_at = NULL")}
+    WHERE (run_id, kind, step_id, from_position, fresh_at) IN (
+      SELECT v.run_id, v.kind, v.step_id, v.from_position, v.fresh_at FROM ${rowsOf(session, waits)})`);
 }
 
 async function applyFound(session: Session, found: readonly Found[], now: Instant): Promise<Applied> {
@@ -76,12 +74,11 @@ async function applyFound(session: Session, found: readonly Found[], now: Instan
   // A wait that is there while its run does not wait at it was forgotten by somebody: it goes too.
   const there = found.filter((_, at) => places.has(at + 1));
   if (there.length > 0)
-    await session.run(sql`DELETE FROM waits WHERE (${onRun(session, waits).on}, kind, step_id) IN (
+    await session.run(sql`DELETE FROM waits WHERE (run_id, kind, step_id) IN (
       SELECT v.run_id, v.kind, v.step_id FROM ${rowsOf(
         session,
-        "v",
         there.map(({ wait }) => wait),
-      )}) ${onRun(session, waits).among}`);
+      )})`);
   const texts = new Map<string, { place: number; text: string }>();
   const woken: Resolution[] = [];
   const cancelled = new Map<string, WaitingRow>();
@@ -122,40 +119,20 @@ async function applyFound(session: Session, found: readonly Found[], now: Instan
   return { lanes: lanesOfRows(queued), cancelled: ended };
 }
 
-const rowsOf = (
-  session: Session,
-  alias: string,
-  waits: readonly WaitRow[],
-  more: Parameters<Session["seams"]["rowsFrom"]>[1] = {},
-) =>
-  session.seams.rowsFrom(alias, {
+const rowsOf = (session: Session, waits: readonly WaitRow[]) =>
+  session.seams.rowsFrom("v", {
     run_id: column.text(waits.map((w) => w.run_id)),
     kind: column.text(waits.map((w) => w.kind)),
     step_id: column.text(waits.map((w) => w.step_id)),
     from_position: column.bigint(waits.map((w) => w.from_position)),
     fresh_at: column.bigint(waits.map((w) => w.fresh_at ?? 0)),
-    ...more,
   });
 
-const onRun = (session: Session, waits: readonly WaitRow[]) =>
-  keyed(
-    session.seams,
-    "waits.run_id",
-    waits.map((w) => w.run_id),
-  );
-
-/** The row is still what was read, not one that the run made since. */
-const isSame = (session: Session, waits: readonly WaitRow[]) => {
-  const { on, among } = onRun(session, waits);
-  return sql`${on} = v.run_id AND waits.kind = v.kind AND waits.step_id = v.step_id
-    AND waits.from_position = v.from_position AND COALESCE(waits.fresh_at, 0) = v.fresh_at ${among}`;
-};
-
-/** Places, from 1, of the waits that are still there. */
+/** Places, from 1, of the waits that are still as they were read; runs may have made others of the same name since. */
 async function placesOf(session: Session, waits: readonly WaitRow[]): Promise<Set<number>> {
-  const rows = await session.all<{ ord: number }>(
-    sql`SELECT v.ord FROM ${rowsOf(session, "v", waits)} JOIN waits ON ${isSame(session, waits)}`,
-  );
+  const rows = await session.all<{ ord: number }>(sql`SELECT v.ord FROM ${rowsOf(session, waits)}
+    WHERE (SELECT 1 FROM waits w WHERE w.run_id = v.run_id AND w.kind = v.kind AND w.step_id = v.step_id
+      AND w.from_position = v.from_position AND COALESCE(w.fresh_at, 0) = v.fresh_at LIMIT 1) IS NOT NULL`);
   return new Set(rows.map((row) => row.ord));
 }
 

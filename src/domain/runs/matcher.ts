@@ -2,7 +2,7 @@ import type { Clock } from "../../kit/clock.ts";
 import { matcherBurstMs, matcherMatchesMax, matcherMovesMax, matcherSliceMax } from "../../kit/limits.ts";
 import type { Store } from "../../store/store.ts";
 import { anyPath, celPath, hashAt, holds } from "../waits/rules.ts";
-import { applyMatches, type Found, type Matches } from "./apply-matches.ts";
+import { applyMatches, type Compared, type Found, type Matches } from "./apply-matches.ts";
 import type { MatchedEvent, WaitRow } from "./waits.ts";
 import * as rows from "./waits.ts";
 import type { Lane } from "./wake.ts";
@@ -94,8 +94,8 @@ export function openMatcher(deps: MatcherDeps): Matcher {
   /** Compares waits that were registered lately with what their runs have not seen, up to `head`. */
   async function lookBack(environmentId: string, fresh: readonly WaitRow[], head: number) {
     const found: Found[] = [];
-    const finished: Matches["compared"][number][] = [];
-    const unfinished: Matches["compared"][number][] = [];
+    const finished: WaitRow[] = [];
+    const unfinished: Compared[] = [];
     const pause = breather();
     for (const [eventName, waits] of Map.groupBy(fresh, (wait) => wait.event_name)) {
       const from = waits.reduce((least, wait) => Math.min(least, wait.from_position), head);
@@ -118,11 +118,10 @@ export function openMatcher(deps: MatcherDeps): Matcher {
           if (left.length === 0) break;
         }
       }
-      for (const wait of left)
-        if (to < head) unfinished.push({ wait, to, isFresh: true });
-        else finished.push({ wait, to, isFresh: false });
+      if (to < head) unfinished.push({ waits: left, to, isFresh: true });
+      else finished.push(...left);
     }
-    return { found, finished, unfinished };
+    return { found, unfinished, finished: [{ waits: finished, to: head, isFresh: false }] };
   }
 
   /** Finds the waits for the next events; answers up to which of them all were found. */
