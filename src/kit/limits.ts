@@ -40,6 +40,8 @@ export const runAttemptsMax = 100;
 /** How many invokes may lead to a run, one started by the other. */
 export const invokeDepthMax = 32;
 export const sleepMsMax = 366 * 24 * 60 * 60 * 1000;
+/** A path is part of an index. */
+export const matchPathBytesMax = 512;
 export const waitMsDefault = 7 * 24 * 60 * 60 * 1000;
 export const waitMsMax = 366 * 24 * 60 * 60 * 1000;
 export const invokeMsDefault = 30_000;

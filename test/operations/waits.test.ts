@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { dropWaits } from "../../src/domain/runs/drop-waits.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { type Assignment, pullWorker, stepIdOf } from "../support/pull-worker.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
@@ -298,7 +299,7 @@ describe.each(engines)("waits on %s", (engine) => {
       await session.run(
         sql`UPDATE executions SET state = 'queued', wake_at = ${Date.now()}, waiting_step_id = NULL WHERE run_id = ${runId}`,
       );
-      await session.run(sql`DELETE FROM waits WHERE run_id = ${runId}`);
+      await dropWaits(session, [runId]);
     });
     await emit("again.paid", { n: 1 });
     const [next] = await worker.poll();

@@ -1,4 +1,4 @@
-import type { TestServer } from "./server.ts";
+import type { Caller } from "./server.ts";
 
 export interface Assignment {
   job_id: string;
@@ -13,7 +13,7 @@ export interface Assignment {
 }
 
 /** A worker that speaks the REST protocol by hand. */
-export function pullWorker(server: TestServer, id: string, sdk = "0.41.0") {
+export function pullWorker(server: Pick<Caller, "api">, id: string, sdk = "0.41.0") {
   const api = (path: string, body?: unknown, method = "PUT") =>
     server.api(`/api/v1/workers/${id}${path}`, { method, ...(body !== undefined && { body }) });
   const report = (job: Assignment, body: object) =>
@@ -30,7 +30,7 @@ export function pullWorker(server: TestServer, id: string, sdk = "0.41.0") {
       return status === 204 ? [] : body.jobs;
     },
     report,
-    /** `yield_` beside `step_id`, which follows from its name. */
+    /** Yields a step; its id follows from its name. */
     leave: (job: Assignment, name: string, yielded: object) =>
       report(job, { status: "yielded", yield: { step_id: stepIdOf(job, name), ...yielded } }),
     complete: (job: Assignment, output: unknown = null) => report(job, { status: "completed", output }),

@@ -40,7 +40,16 @@ describe("match", () => {
     expect(() => readMatch("", { value: 4 })).toThrow(CelError);
   });
 
-  test.each(["data.x ==", "orderId == 'a'", "a b", "1 + 1", "data..x", "x\0y"])("%p is refused", (text) => {
+  test.each([
+    "data.x ==",
+    "orderId == 'a'",
+    "a b",
+    "1 + 1",
+    "data..x",
+    "x\0y",
+    "p".repeat(513),
+    `data.${"p".repeat(513)} == 1`,
+  ])("%p is refused", (text) => {
     expect(() => readMatch(text)).toThrow(CelError);
   });
 

@@ -1,6 +1,6 @@
 import { matcherBytesMax, matcherMovesMax } from "../../kit/limits.ts";
 import { column, type Sql, sql } from "../../kit/sql.ts";
-import type { Session, Store } from "../../store/store.ts";
+import type { Store } from "../../store/store.ts";
 import { celPath } from "../waits/rules.ts";
 
 /** SQL of waits as their matcher reads them; what it changes stands in apply-matches.ts. */
@@ -166,13 +166,3 @@ export const expressionWaits = (
     WHERE w.environment_id = ${environmentId} AND w.event_name = ${eventName} AND w.match_path = ${celPath}
       AND w.value_hash = '' AND (w.run_id, w.step_id) > (${after.runId}, ${after.stepId}) AND w.fresh_at IS NULL
     ORDER BY w.run_id, w.step_id LIMIT ${limit}`);
-
-/**
- * Forgets what runs wait for, in the transaction that moves them to another state by a person's will. What they have seen
- * stays as it is: a wait that is yielded again looks at all that was logged since.
- */
-export async function dropWaits(session: Session, runIds: readonly string[]): Promise<void> {
-  if (runIds.length === 0) return;
-  await session.run(sql`DELETE FROM waits WHERE kind = 'wait' AND run_id IN ${sql.list(runIds)}`);
-  await session.run(sql`DELETE FROM invocations WHERE parent_run_id IN ${sql.list(runIds)}`);
-}

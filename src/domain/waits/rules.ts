@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import { CelError, compileCel } from "../../kit/cel.ts";
+import { matchPathBytesMax } from "../../kit/limits.ts";
 
 /** Which events of a name are meant (contract.md 4.3). */
 export type Match =
@@ -51,14 +52,16 @@ export function readMatch(text: string | undefined, literal?: { value: unknown }
     return { kind: "any" };
   }
   if (match.includes("\0")) throw new CelError("must not contain NUL");
-  const path = match.replace(prefix, "");
-  if (barePath.test(path) && barePath.test(match)) {
+  const [, left, right] = equality.exec(match) ?? [];
+  const path = (left ?? match).replace(prefix, "");
+  const isPath = barePath.test(match);
+  if ((isPath || left !== undefined) && Buffer.byteLength(path) > matchPathBytesMax)
+    throw new CelError(`a path has at most ${matchPathBytesMax} bytes`);
+  if (isPath) {
     return literal ? { kind: "literal", path, value: literal.value } : { kind: "trigger", path };
   }
   if (literal) throw new CelError("a value to match needs a path, not an expression");
-  const [, left, right] = equality.exec(match) ?? [];
-  if (left !== undefined && right !== undefined)
-    return { kind: "literal", path: left.replace(prefix, ""), value: literalOf(right) };
+  if (right !== undefined) return { kind: "literal", path, value: literalOf(right) };
   compileCel(match, { variables, result: "bool" });
   return { kind: "cel", expression: match };
 }
