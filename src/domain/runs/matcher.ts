@@ -13,8 +13,8 @@ export interface Matcher {
   wanted(environmentId: string): boolean;
   /** Something was logged there, or a run began to wait: look now. */
   wake(environmentId: string): void;
-  /** The tick of loop `runs.matcher`: brings every matcher to the head of its log. */
-  matchOnce(): Promise<void>;
+  /** The tick of loop `runs.matcher`: brings matchers to the heads of their logs; all of them when `all` or a second has passed. */
+  matchOnce(all?: boolean): Promise<void>;
 }
 
 export interface MatcherDeps {
@@ -30,9 +30,12 @@ export interface MatcherDeps {
 const lookEveryMs = 1_000;
 /** Another node works on the same log: after so many lost races it has done what there was. */
 const racesMax = 5;
-/** With so many expressions to try, a pass takes few events. */
+/** With so many expressions to try, or paths to look at, a pass takes few events. */
 const expressionsPageMax = 500;
-const eventsOfExpressionsMax = 10;
+const pathsOfManyEventsMax = 1_000;
+const eventsOfManyMax = 10;
+/** Events that nobody waits for move the cursor only in such steps. */
+const idleStepMin = 200;
 
 type Pass = "done" | "more" | "lost";
 
@@ -40,6 +43,8 @@ export function openMatcher(deps: MatcherDeps): Matcher {
   const { store, clock } = deps;
   let known = new Set<string>();
   const dirty = new Set<string>();
+  /** Heads at which nobody waited for what lay between them and the cursor, by environment. */
+  const calm = new Map<string, number>();
   let lookedAt = Number.NEGATIVE_INFINITY;
   let running: Promise<void> = Promise.resolve();
 
@@ -69,13 +74,20 @@ export function openMatcher(deps: MatcherDeps): Matcher {
     const at = await rows.readCursor(store, environmentId);
     if (!at) return "done";
     const fresh = await rows.freshWaits(store, environmentId, matcherSliceMax);
-    if (at.position >= at.head && fresh.length === 0) return "done";
+    const isCalm = at.position >= at.head || calm.get(environmentId) === at.head;
+    if (isCalm && fresh.length === 0) return "done";
     const back = await lookBack(environmentId, fresh, at.head);
     // What fresh waits did not come to the end of is committed by itself; they stay fresh, a part of the way further.
     if (back.unfinished.length > 0)
       await apply({ environmentId, cursor: null, found: [], compared: back.unfinished });
     const ahead =
-      at.settled === null ? { found: [], to: at.head } : await lookAhead(environmentId, at.position, at.head);
+      at.settled === null
+        ? { found: [], to: at.head, isIdle: false }
+        : await lookAhead(environmentId, at.position, at.head);
+    if (ahead.isIdle && fresh.length === 0 && ahead.to === at.head && ahead.to - at.position < idleStepMin) {
+      calm.set(environmentId, at.head);
+      return "done";
+    }
     const found = [...back.found, ...ahead.found];
     const cursor = { from: at.position, to: ahead.to };
     // The cursor moves with the last slice: a crash before it only means to look again for what is already gone.
@@ -129,18 +141,20 @@ export function openMatcher(deps: MatcherDeps): Matcher {
     environmentId: string,
     from: number,
     head: number,
-  ): Promise<{ found: Found[]; to: number }> {
+  ): Promise<{ found: Found[]; to: number; isIdle: boolean }> {
     let to = Math.min(head, from + matcherSliceMax);
     const names = await rows.namesWaitedFor(store, environmentId, { from, to });
-    if (names.length === 0) return { found: [], to };
+    if (names.length === 0) return { found: [], to, isIdle: true };
     const paths = new Map<string, string[]>();
     for (const name of names) paths.set(name, await rows.pathsOf(store, environmentId, name));
     const expressions = new Map<string, WaitRow[]>();
     for (const name of names)
       if (paths.get(name)!.includes(celPath))
         expressions.set(name, await expressionPage(environmentId, name, undefined));
-    const isLong = [...expressions.values()].some((page) => page.length === expressionsPageMax);
-    const limit = isLong ? eventsOfExpressionsMax : matcherSliceMax;
+    const isLong =
+      [...expressions.values()].some((page) => page.length === expressionsPageMax) ||
+      [...paths.values()].some((list) => list.length > pathsOfManyEventsMax);
+    const limit = isLong ? eventsOfManyMax : matcherSliceMax;
     const page = await rows.readEvents(store, { environmentId, names, from, to }, limit);
     if (page.cut) to = page.events.at(-1)!.position;
 
@@ -167,9 +181,9 @@ export function openMatcher(deps: MatcherDeps): Matcher {
       }
       // More runs wait for this event than are taken at once: it is looked at again when these are gone.
       if (event.position === cutAt || found.length >= matcherMatchesMax)
-        return { found, to: event.position === cutAt ? event.position - 1 : event.position };
+        return { found, to: event.position === cutAt ? event.position - 1 : event.position, isIdle: false };
     }
-    return { found, to };
+    return { found, to, isIdle: false };
   }
 
   const expressionPage = (environmentId: string, name: string, last: WaitRow | undefined) =>
@@ -236,14 +250,23 @@ export function openMatcher(deps: MatcherDeps): Matcher {
     return undefined;
   }
 
-  async function round(): Promise<void> {
+  /** Environments whose logs may hold something for somebody. */
+  async function look(): Promise<string[]> {
+    dirty.clear();
+    const waiting = await rows.environmentsWaiting(store);
+    known = new Set([...waiting.map(({ id }) => id), ...dirty]);
+    for (const id of calm.keys()) if (!known.has(id)) calm.delete(id);
+    return waiting.flatMap(({ id, position, head, fresh }) =>
+      fresh !== null || (position !== head && calm.get(id) !== head) ? id : [],
+    );
+  }
+
+  async function round(all: boolean): Promise<void> {
     const now = clock.elapsed();
     let queue: string[];
-    if (dirty.size === 0 || now - lookedAt >= lookEveryMs) {
+    if (all || dirty.size === 0 || now - lookedAt >= lookEveryMs) {
       lookedAt = now;
-      dirty.clear();
-      queue = await rows.environmentsWaiting(store);
-      known = new Set([...queue, ...dirty]);
+      queue = await look();
     } else {
       queue = [...dirty];
       dirty.clear();
@@ -275,9 +298,9 @@ export function openMatcher(deps: MatcherDeps): Matcher {
       dirty.add(environmentId);
       deps.wakeLoop();
     },
-    matchOnce() {
+    matchOnce(all = false) {
       // A tick that is asked for beside the loop's own comes after it.
-      const turn = running.then(round);
+      const turn = running.then(() => round(all));
       running = turn.catch(() => {});
       return turn;
     },

@@ -33,15 +33,25 @@ const waitColumns =
   sql.raw(`w.run_id, w.kind, w.step_id, w.event_name, w.match_path, w.value_hash, w.expression,
   w.from_position, w.fresh_at`);
 
-/** Environments that have waits now: one probe of the index each. */
-export async function environmentsWaiting(store: Store): Promise<string[]> {
-  const rows = await store.all<{ id: string }>(sql`WITH RECURSIVE found(id) AS (
+export interface WaitingEnvironment {
+  id: string;
+  position: number | null;
+  head: number | null;
+  /** Not null when it has fresh waits. */
+  fresh: string | null;
+}
+
+/** Environments that have waits now, and how far their matchers are: a few probes of an index each. */
+export function environmentsWaiting(store: Store): Promise<WaitingEnvironment[]> {
+  return store.all<WaitingEnvironment>(sql`WITH RECURSIVE found(id) AS (
       SELECT (SELECT min(w.environment_id) FROM waits w)
       UNION ALL
       SELECT (SELECT min(w.environment_id) FROM waits w WHERE w.environment_id > found.id) FROM found
       WHERE found.id IS NOT NULL)
-    SELECT id FROM found WHERE id IS NOT NULL`);
-  return rows.map((row) => row.id);
+    SELECT id, (SELECT m.position FROM matchers m WHERE m.environment_id = id) AS position,
+      (SELECT h.position FROM heads h WHERE h.environment_id = id) AS head,
+      (SELECT w.run_id FROM waits w WHERE w.environment_id = id AND w.fresh_at IS NOT NULL LIMIT 1) AS fresh
+    FROM found WHERE id IS NOT NULL`);
 }
 
 export interface CursorRow {
