@@ -146,7 +146,7 @@ export function openEngine(deps: EngineDeps): Engine {
     ],
     loops: [
       { name: "runs.wake", everyMs: 1_000, tick: runs.wakeOnce },
-      { name: "runs.matcher", everyMs: 1_000, tick: () => runs.matcher.matchOnce() },
+      { name: "runs.matcher", everyMs: 1_000, tick: runs.matcher.matchOnce },
       { name: "runs.children", everyMs: 1_000, tick: runs.childrenOnce },
       { name: "workers.dispatch", everyMs: 1_000, tick: dispatcher.lookOnce },
       { name: "log.feeds", everyMs: 1_000, tick: feeds.compareOnce },

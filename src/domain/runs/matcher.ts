@@ -13,8 +13,10 @@ export interface Matcher {
   wanted(environmentId: string): boolean;
   /** Something was logged there, or a run began to wait: look now. */
   wake(environmentId: string): void;
-  /** The tick of loop `runs.matcher`: brings matchers to the heads of their logs; all of them when `all` or a second has passed. */
-  matchOnce(all?: boolean): Promise<void>;
+  /** The tick of loop `runs.matcher`: brings matchers to the heads of their logs; all of them once a second. */
+  matchOnce(): Promise<void>;
+  /** Brings these forward by a few slices, beside the loop: what is far behind stays behind. */
+  catchUp(environmentIds: Iterable<string>): Promise<void>;
 }
 
 export interface MatcherDeps {
@@ -28,6 +30,7 @@ export interface MatcherDeps {
 
 /** Every environment with waits is looked at this often, whatever was heard of it. */
 const lookEveryMs = 1_000;
+const catchUpPassesMax = 3;
 /** Another node works on the same log: after so many lost races it has done what there was. */
 const racesMax = 5;
 /** With so many expressions to try, or paths to look at, a pass takes few events. */
@@ -261,10 +264,10 @@ export function openMatcher(deps: MatcherDeps): Matcher {
     );
   }
 
-  async function round(all: boolean): Promise<void> {
+  async function round(): Promise<void> {
     const now = clock.elapsed();
     let queue: string[];
-    if (all || dirty.size === 0 || now - lookedAt >= lookEveryMs) {
+    if (dirty.size === 0 || now - lookedAt >= lookEveryMs) {
       lookedAt = now;
       queue = await look();
     } else {
@@ -298,9 +301,14 @@ export function openMatcher(deps: MatcherDeps): Matcher {
       dirty.add(environmentId);
       deps.wakeLoop();
     },
-    matchOnce(all = false) {
+    async catchUp(environmentIds) {
+      for (const environmentId of environmentIds)
+        for (let passes = 0; passes < catchUpPassesMax; passes++)
+          if ((await pass(environmentId)) === "done") break;
+    },
+    matchOnce() {
       // A tick that is asked for beside the loop's own comes after it.
-      const turn = running.then(() => round(all));
+      const turn = running.then(round);
       running = turn.catch(() => {});
       return turn;
     },

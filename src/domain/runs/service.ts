@@ -197,7 +197,7 @@ export function openRuns(deps: RunsDeps): Runs {
         if (woken.lanes.length > 0) onQueued(woken.lanes);
         if (woken.isPendingDue) {
           // An event of before the deadline counts, also when nobody has come to look at it yet.
-          await matcher.matchOnce(true);
+          await matcher.catchUp(woken.waitedIn);
           const moved = await store.write((session) => timeOutPending(session, now));
           for (const run of moved.failed) log.debug("run.wait_timed_out", run);
           onFailed(moved.failed);

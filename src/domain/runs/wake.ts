@@ -32,6 +32,8 @@ export interface WakeOutcome {
   lost: { runId: string; environmentId: string }[];
   /** Waits or invokes are due, too: `timeOutPending` moves them. */
   isPendingDue: boolean;
+  /** Environments of the waits among them. */
+  waitedIn: Set<string>;
   /** Workers whose leases ended without a word. */
   silent: { environmentId: string; workerId: string }[];
 }
@@ -65,6 +67,7 @@ export async function wakeDue(session: Session, now: Instant): Promise<WakeOutco
     found: due.length,
     lanes: lanesOf(queued),
     isPendingDue: due.some(isPending),
+    waitedIn: new Set(due.flatMap((row) => (row.state === "waiting" ? row.environment_id : []))),
     lost: lost.map((row) => ({ runId: row.run_id, environmentId: row.environment_id })),
     silent: silentWorkers(due),
   };
