@@ -63,6 +63,8 @@ export interface EngineDeps {
   wakeBy: (at: Instant) => void;
   /** Asks any loop to look in so many milliseconds at the latest. */
   wakeLoop: (name: string, inMs: number) => void;
+  /** Asks a loop for a tick now. */
+  wake: (loop: string) => void;
 }
 
 /** What turns events into finished runs, put together: functions, runs, workers, events, low to high. */
@@ -84,6 +86,8 @@ export function openEngine(deps: EngineDeps): Engine {
     onSilent: (worker) => dispatcher.distrust(worker),
     onEnded: ends.ended,
     onWakePlanned: deps.wakeBy,
+    invoke: (draft, origin) => events.invoke(draft, origin),
+    wakeLoop: deps.wake,
   });
   const functions = openFunctions({
     store,
@@ -143,6 +147,7 @@ export function openEngine(deps: EngineDeps): Engine {
     onQueued,
     onArmed: debounce.armed,
     feeds,
+    matcher: runs.matcher,
     watch,
   });
   const eventLog = openEventLog(store);
@@ -175,6 +180,8 @@ export function openEngine(deps: EngineDeps): Engine {
       { name: "runs.wake", everyMs: 1_000, tick: runs.wakeOnce },
       { name: "debounce.fire", everyMs: 1_000, tick: debounce.fireOnce },
       { name: "runs.ends", everyMs: 250, tick: ends.lookOnce },
+      { name: "runs.matcher", everyMs: 1_000, tick: runs.matcher.matchOnce },
+      { name: "runs.children", everyMs: 1_000, tick: runs.childrenOnce },
       { name: "workers.dispatch", everyMs: 1_000, tick: dispatcher.lookOnce },
       { name: "log.feeds", everyMs: 1_000, tick: feeds.compareOnce },
       { name: "workers.signs", everyMs: 5_000, tick: workers.signOnce },

@@ -199,6 +199,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       },
       knowsTime,
       wakeLoop: (name, inMs) => loops.get(name)?.running.wakeIn(inMs),
+      wake: (name) => loops.get(name)?.running.wake(),
       wakeBy: (at) => loops.get("runs.wake")?.running.wakeIn(at - clock.now()),
     });
     for (const options of engine.loops) background(options);

@@ -172,6 +172,23 @@ describe.each(engines)("debounce on %s", (engine) => {
     await other.stop();
   });
 
+  test("what would cancel the run does so from its event on", async () => {
+    await register(
+      "stoppable",
+      { periodMs: 60_000 },
+      { cancelOn: [{ event: "stoppable.stop", match: "id" }] },
+    );
+    await emit("stoppable.asked", { id: 1 });
+    await age("stoppable", 60_000);
+    await fire();
+    const [run] = await runs("stoppable");
+    await emit("stoppable.stop", { id: 2 });
+    await emit("stoppable.stop", { id: 1 });
+    await until(async () => (await rpc("GetRun", { id: run!.id })).body.status === "RUN_STATUS_CANCELLED", {
+      about: "the run to be cancelled",
+    });
+  });
+
   test("direct starts are not debounced", async () => {
     await register("direct", { periodMs: 60_000 });
     expect((await rpc("InvokeFunction", { functionId: "direct" })).body.runId).toStartWith("run_");

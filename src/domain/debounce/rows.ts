@@ -17,6 +17,7 @@ export interface EntryRow {
 
 export interface DueRow extends EntryRow {
   id: string;
+  event_position: number;
   /** Null when retention has taken the event. */
   event_name: string | null;
   /** JSON text. */
@@ -27,7 +28,7 @@ export interface DueRow extends EntryRow {
 
 export function dueEntries(store: Store, now: Instant, limit: number): Promise<DueRow[]> {
   const event = sql`events v WHERE v.id = d.event_id`;
-  return store.all(sql`SELECT d.id, d.environment_id, d.function_id, d.debounce_key, d.event_id, d.function_version,
+  return store.all(sql`SELECT d.id, d.environment_id, d.function_id, d.debounce_key, d.event_id, d.event_position, d.function_version,
       d.period_ms, d.armed_at, d.fires_at, (SELECT v.name FROM ${event}) AS event_name,
       (SELECT v.data FROM ${event}) AS data,
       (SELECT f.status FROM functions f WHERE f.environment_id = d.environment_id AND f.id = d.function_id)

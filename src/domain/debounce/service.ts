@@ -62,16 +62,22 @@ export function openDebounce(deps: DebounceDeps): Debounce {
   /** Pinned to the definition that the last event found: what the entry shows is what runs. */
   async function fireOf(entry: rows.DueRow, now: number): Promise<Fire> {
     const { id: entryId, event_id: eventId, function_id: functionId, environment_id: environmentId } = entry;
-    const { event_name: name, data, function_status: status, function_version: version } = entry;
+    const {
+      event_position: eventPosition,
+      event_name: name,
+      data,
+      function_status: status,
+      function_version: version,
+    } = entry;
     if (name === null || data === null || status === null || status === "archived") {
       log.info("debounce.dropped", { environmentId, functionId, eventId, status: status ?? "deleted" });
-      return { entryId, eventId, run: undefined };
+      return { entryId, eventId, eventPosition, run: undefined };
     }
     const definition = await definitionOf(environmentId, functionId, version);
     const times = { createdAt: now, updatedAt: now };
     const record = { environmentId, definition, status: status as FunctionStatus, version, ...times };
     const run = newRun(record, { id: eventId, name, value: JSON.parse(data) }, { ids, now });
-    return { entryId, eventId, run };
+    return { entryId, eventId, eventPosition, run };
   }
 
   return {

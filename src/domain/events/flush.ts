@@ -4,9 +4,12 @@ import { type Flush, StoreError, type SyncSession } from "../../store/store.ts";
 import { armColumns, insertArms, type NewArm } from "../debounce/arm.ts";
 import { entryIdOf } from "../debounce/rules.ts";
 import {
+  insertCancels,
   insertExecutions,
   insertFirstHistory,
+  insertMatchers,
   insertRuns,
+  newCancelColumns,
   newRunColumns,
   withParents,
 } from "../runs/create.ts";
@@ -114,18 +117,26 @@ export const emitFlush: Flush<EmitInput, Logged> = {
     `;
     // `alive` and `moved` prove that the event was written; without them no run is.
     const run = sql.raw("run n");
+    const cancels = newCancelColumns(runs);
+    const cancel = sql.raw("cancel c JOIN run n ON n.id = c.run_id");
+    const watched = cancels
+      ? sql`cancel AS MATERIALIZED (SELECT * FROM ${seams.rowsFrom("l", cancels)}),
+    watched AS (${insertCancels(cancel, now)}),
+    matched AS (${insertMatchers(cancel)}),
+    `
+      : sql.empty;
     const parents = withParents(runs);
     const started =
       runs.length === 0
         ? sql.empty
         : sql`run AS MATERIALIZED (
-      SELECT r.* FROM ${seams.rowsFrom("r", newRunColumns(runs))}
+      SELECT r.*, m.base + a.place AS position FROM ${seams.rowsFrom("r", newRunColumns(runs))}
         JOIN alive a ON a.id = r.event_id JOIN moved m ON m.environment_id = a.environment_id
       ORDER BY r.id),
     created AS (${insertRuns(run, now, parents)}),
-    queued AS (${insertExecutions(run, now, parents)}),
+    queued AS (${insertExecutions(run, now, { parents, watched: cancels !== undefined })}),
     noted AS (${insertFirstHistory(run, now)}),
-    `;
+    ${watched}`;
     return sql`WITH item AS MATERIALIZED (
       SELECT * FROM ${seams.rowsFrom("i", { ...eventColumns(events), ...(keyed && keyColumns(events)) })}),
     known AS (SELECT * FROM ${seams.rowsFrom("k", {
@@ -234,9 +245,17 @@ function write(session: SyncSession, logged: readonly (Logged & { event: NewEven
   }
   const runs = logged.flatMap((l) => l.event.runs);
   if (runs.length === 0) return;
-  const source = rowsFrom("n", newRunColumns(runs));
+  const source = rowsFrom("n", {
+    ...newRunColumns(runs),
+    position: column.bigint(logged.flatMap((l) => l.event.runs.map(() => l.position))),
+  });
   const parents = withParents(runs);
+  const cancels = newCancelColumns(runs);
   session.run(insertRuns(source, now, parents));
-  session.run(insertExecutions(source, now, parents));
+  session.run(insertExecutions(source, now, { parents, watched: cancels !== undefined }));
   session.run(insertFirstHistory(source, now));
+  if (!cancels) return;
+  const cancel = sql`${rowsFrom("c", cancels)} JOIN ${source} ON n.id = c.run_id`;
+  session.run(insertCancels(cancel, now));
+  session.run(insertMatchers(cancel));
 }

@@ -4,8 +4,9 @@ import type { Ids } from "../../kit/ids.ts";
 import { invokeDepthMax } from "../../kit/limits.ts";
 import type { NewArm } from "../debounce/arm.ts";
 import { debounceKey, noMaxWaitMs } from "../debounce/rules.ts";
-import type { Definitions, FunctionRecord } from "../functions/definition.ts";
-import type { NewRun, RunParent } from "../runs/run.ts";
+import type { Definitions, FunctionDefinition, FunctionRecord } from "../functions/definition.ts";
+import type { NewCancel, NewRun, RunParent } from "../runs/run.ts";
+import { readMatch, storedMatch } from "../waits/rules.ts";
 import type { EventDraft } from "./rules.ts";
 
 /** Functions that an event starts: every active one with a trigger that matches; else the one whose id is the event's name. */
@@ -97,7 +98,7 @@ export function newArm(
 
 export function newRun(
   record: FunctionRecord,
-  event: { id: string; name: string },
+  event: { id: string; name: string; value: unknown },
   { ids, now }: { ids: Ids; now: Instant },
 ): NewRun {
   const { definition } = record;
@@ -113,5 +114,19 @@ export function newRun(
     timeoutAt: definition.timeoutMs === undefined ? null : now + definition.timeoutMs,
     actorId: null,
     lease: null,
+    ...(definition.cancelOn.length > 0 && { cancels: cancelsOf(definition, event.value) }),
   };
+}
+
+/** A spec that compares with something this event does not have can never hold, and is left out. */
+function cancelsOf({ cancelOn }: FunctionDefinition, value: unknown): NewCancel[] {
+  return cancelOn.flatMap(({ event, match }) => {
+    try {
+      const stored = storedMatch(readMatch(match), value);
+      return stored ? { eventName: event, match: stored } : [];
+    } catch {
+      // Registered before expressions were checked.
+      return [];
+    }
+  });
 }

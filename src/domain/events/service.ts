@@ -17,6 +17,7 @@ import type { NewArm } from "../debounce/arm.ts";
 import type { Definitions, DefinitionsCache } from "../functions/definition.ts";
 import type { Feeds } from "../log/feed.ts";
 import type { LoggedEvent } from "../log/service.ts";
+import type { Matcher } from "../runs/matcher.ts";
 import type { NewRun } from "../runs/run.ts";
 import type { Lane } from "../runs/wake.ts";
 import type { Dispatcher, Reservation } from "../workers/dispatcher.ts";
@@ -76,6 +77,8 @@ export interface EventsDeps {
   /** Told after the commit of starts that wait for repetitions to cease. */
   onArmed: (arms: readonly NewArm[]) => void;
   feeds: Pick<Feeds, "wanted" | "committed">;
+  /** Whether the environment has waits: the matcher shall look at what was logged. */
+  matcher: Pick<Matcher, "wanted" | "wake">;
   watch: Watch;
 }
 
@@ -100,7 +103,7 @@ const staleTriesMax = 10;
 const weightChars = 16_384;
 
 export function openEvents(deps: EventsDeps): Events {
-  const { store, clock, ids, definitions, dispatcher, onQueued, onArmed, feeds, watch } = deps;
+  const { store, clock, ids, definitions, dispatcher, onQueued, onArmed, feeds, matcher, watch } = deps;
   const emitted = watch.metrics.counter({
     name: "svc_events_emitted_total",
     help: "Events that this node committed to the log; repeats of a key are none.",
@@ -124,7 +127,7 @@ export function openEvents(deps: EventsDeps): Events {
           arms.push(arm);
           return [];
         }
-        const run = newRun(record, { id, name: draft.name }, { ids, now });
+        const run = newRun(record, { id, name: draft.name, value: draft.value }, { ids, now });
         if (target?.parent) run.parent = target.parent;
         const place =
           run.mode === "pull" && record.status === "active"
@@ -239,6 +242,10 @@ export function openEvents(deps: EventsDeps): Events {
 
   /** Readers of the log hear of it, here and elsewhere. */
   function feed(events: readonly Prepared[], logged: readonly Logged[]): void {
+    for (const { ord } of logged) {
+      const { environmentId, runs } = events[ord - 1]!;
+      if (matcher.wanted(environmentId) || runs.some((run) => run.cancels)) matcher.wake(environmentId);
+    }
     const rows = logged.filter(({ ord }) => feeds.wanted(events[ord - 1]!.environmentId));
     if (rows.length === 0) return;
     const byEnvironment = Map.groupBy(rows, ({ ord }) => events[ord - 1]!.environmentId);
