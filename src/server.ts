@@ -1,5 +1,5 @@
 import { roleIdOf } from "./access/actions.ts";
-import { gate, requireKnownActions } from "./access/gate.ts";
+import { requireKnownActions } from "./access/gate.ts";
 import type { Bus } from "./bus/bus.ts";
 import { localHub } from "./bus/local.ts";
 import { openNatsBus } from "./bus/nats.ts";
@@ -38,6 +38,7 @@ import { bootstrapKeyFileOf, type Config, masterKeyFileOf } from "./settings.ts"
 import type { Migration } from "./store/migrate.ts";
 import { openStore } from "./store/open.ts";
 import { type Store, StoreError } from "./store/store.ts";
+import { openTenants } from "./tenants.ts";
 
 export interface ServerOptions {
   clock?: SystemClock;
@@ -170,6 +171,8 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     const keyring = await openKeyring({ store, clock, ids, log, masterKey, masterFile, given });
     background({ name: "keyring.follow", everyMs: 30_000, tick: keyring.refresh });
 
+    const tenants = openTenants({ store, clock, ids, tenancy, keys });
+
     // Bus: the server may be away; nothing waits for it.
     const facts = () => ({ version, startedAt });
     const bus: Bus =
@@ -237,6 +240,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     const registry: Operation[] = [
       ...engine.operations,
       ...members.operations,
+      ...tenants.operations,
       ...probes({
         clock,
         version,
@@ -261,7 +265,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     const everyone = config.dev ? developer : undefined;
     const authenticate = authenticator({ clock, keys, environments: tenancy, everyone });
     const requests = followRequests({ clock, log, ...watch, everyRequest: config.logLevel === "debug" });
-    const edge: Edge = { clock, ids, log, authenticate, gate, ...requests };
+    const edge: Edge = { clock, ids, log, authenticate, ...tenants.gate, ...requests };
     const { host: hostname, metricsPort, grpcPort } = config;
     const apart =
       watch.pages.length === 0 || metricsPort === undefined

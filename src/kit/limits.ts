@@ -73,3 +73,14 @@ export const purgeSliceMax = 1_000;
 export const retryDelayMsMax = 7 * 24 * 60 * 60 * 1000;
 /** Environments whose functions a node keeps in memory, and pinned definitions of earlier versions. */
 export const definitionsKeptMax = 5_000;
+
+/** Roles and policies of an org; what decides over its calls is believed for this long, of so many orgs at once. */
+export const rolesMax = 200;
+export const policiesMax = 500;
+export const policyVersionsMax = 10_000;
+export const roleNameCharsMax = 100;
+export const policyNameCharsMax = 100;
+export const policyTextCharsMax = 8 * 1024;
+export const accessKeptMs = 1_000;
+export const accessOrgsMax = 5_000;
+export const dryRunDecisionsMax = 10_000;

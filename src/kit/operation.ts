@@ -122,6 +122,8 @@ interface OperationHead {
   held?: boolean;
   /** `none` for operations that stand outside any environment (capabilities, key management of an org). */
   scope?: "environment" | "none";
+  /** Names of all that the input is about, for deny policies, where that is not the one field that names it. */
+  about?: (input: never) => readonly string[];
 }
 
 export interface UnaryOperation<S extends TSchema = TSchema, O = unknown> extends OperationHead {

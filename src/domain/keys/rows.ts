@@ -47,6 +47,17 @@ export async function keyByHash(store: Reader, hash: string): Promise<KeyFacts |
   };
 }
 
+/** How many keys of the org carry each role. */
+export async function keyRoleCounts(store: Pick<Store, "all">, orgId: string): Promise<Map<string, number>> {
+  const rows = await store.all<{ role_ids: string }>(
+    sql`SELECT role_ids FROM api_keys WHERE org_id = ${orgId}`,
+  );
+  const counts = new Map<string, number>();
+  for (const { role_ids } of rows)
+    for (const id of JSON.parse(role_ids) as string[]) counts.set(id, (counts.get(id) ?? 0) + 1);
+  return counts;
+}
+
 export const anyKey = async (store: Reader): Promise<boolean> =>
   (await store.one(sql`SELECT id FROM api_keys LIMIT 1`)) !== undefined;
 

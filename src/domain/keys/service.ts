@@ -45,6 +45,8 @@ export interface Keys {
   /** This node believes nothing any more that it knew of the key with this hash. */
   forget(hash: string): void;
   any(): Promise<boolean>;
+  /** How many keys of the org carry each role. */
+  roleCounts(orgId: string): Promise<ReadonlyMap<string, number>>;
   hashOf(id: string): Promise<string | undefined>;
   /** False when the id is taken. */
   insert(session: Session, row: NewKey): Promise<boolean>;
@@ -147,6 +149,7 @@ export function keys({ store, clock, ids }: { store: Store; clock: Clock; ids: I
 
     forget: byHash.forget,
     any: () => rows.anyKey(store),
+    roleCounts: (orgId) => rows.keyRoleCounts(store, orgId),
     hashOf: (id) => rows.hashOfKey(store, id),
     insert: rows.insertKey,
     removeExactly: rows.deleteKey,

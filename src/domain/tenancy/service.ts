@@ -35,6 +35,8 @@ export interface Tenancy {
    * whether the caller may use it is not asked here.
    */
   environmentMeant(selector: string, orgId: string): Promise<Environment>;
+  /** Name and project of an environment; undefined when it is gone. */
+  placeOf(environmentId: string): Promise<Environment | undefined>;
   /** The same, limited to environments of the org; `env_default` when nothing is selected. */
   resolveEnvironment(selector: string | undefined, orgId: string): Promise<string>;
 }
@@ -92,6 +94,7 @@ export function tenancy({ store, clock, ids, log, strictEnvironment }: TenancyOp
 
   return {
     environmentMeant,
+    placeOf: (environmentId) => byId.of(environmentId),
 
     async resolveEnvironment(selector, orgId) {
       const environment = await environmentMeant(selector ?? rules.defaultEnvironmentId, orgId);
