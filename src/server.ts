@@ -157,7 +157,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     // Domain, low to high.
     const tenancy = openTenancy({ store, clock, ids, log, strictEnvironment: config.strictEnvironment });
     const keys = openKeys({ store, clock, ids });
-    const users = openUsers({ store, clock, ids });
+    const users = openUsers({ store, clock, ids, ownRoles: (orgId) => tenants.roleNames(orgId) });
     await tenancy.createDefaults();
     const bootstrapKeyFile = bootstrapKeyFileOf(config);
     const { bootstrapAdminKey: adminKey, bootstrapAdminPassword: adminPassword } = config;
@@ -170,8 +170,6 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     const masterFile = masterKeyFileOf(config);
     const keyring = await openKeyring({ store, clock, ids, log, masterKey, masterFile, given });
     background({ name: "keyring.follow", everyMs: 30_000, tick: keyring.refresh });
-
-    const tenants = openTenants({ store, clock, ids, tenancy, keys });
 
     // Bus: the server may be away; nothing waits for it.
     const facts = () => ({ version, startedAt });
@@ -224,6 +222,8 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
         })),
     });
     for (const options of members.loops) background(options);
+    const people = { tenancy, keys, users, keyring, forgetKey: members.forgetKey };
+    const tenants = openTenants({ store, clock, ids, ...people });
     // Others hear of it with the next sign of life: let that be now.
     bus.onConnection(() => loops.get("cluster.nodes")?.running.wake());
     closers.push(members.leave);
@@ -263,7 +263,13 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     // Edge.
     closers.push(engine.settled);
     const everyone = config.dev ? developer : undefined;
-    const authenticate = authenticator({ clock, keys, environments: tenancy, everyone });
+    const authenticate = authenticator({
+      clock,
+      keys,
+      sessions: tenants.sessions,
+      environments: tenancy,
+      everyone,
+    });
     const requests = followRequests({ clock, log, ...watch, everyRequest: config.logLevel === "debug" });
     const edge: Edge = { clock, ids, log, authenticate, ...tenants.gate, ...requests };
     const { host: hostname, metricsPort, grpcPort } = config;
@@ -276,7 +282,8 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     if (apart) closers.push(() => apart.stop(0));
     const offered = { edge, registry, services, bodyBytesMax: config.requestBodyBytesMax, tls, hostname };
     const pages = apart ? docsPages : [...docsPages, ...watch.pages];
-    const listening = await listenEdge({ ...offered, pages, draining, port: config.port });
+    const { trustProxy, port: wanted } = config;
+    const listening = await listenEdge({ ...offered, pages, draining, trustProxy, port: wanted });
     const stops = [listening.stop];
     closers.push(async () => void (await Promise.all(stops.map((stop) => stop(config.drainMs)))));
     let grpcUrl: string | undefined;

@@ -36,7 +36,7 @@ export interface Edge {
   log: Log;
   authenticate: Authenticate;
   /** Throws Fault("permission_denied", "Insufficient permissions") unless the caller's roles grant the action. */
-  gate: (call: RequestCall, action: string) => void | Promise<void>;
+  gate: (call: RequestCall, operation: Operation) => void | Promise<void>;
   /** Throws when a deny policy holds for what the parsed input is about. */
   guard?: (call: RequestCall, operation: Operation, input: unknown) => void | Promise<void>;
   observe: (observation: Observation) => void;
@@ -88,6 +88,8 @@ export class RequestCall implements Call {
   readonly request: Request;
   /** Which rule refused it: `role`, or a policy's id. */
   refusedBy: string | undefined;
+  address = "";
+  isSecure = false;
   #signal: AbortSignal | undefined;
 
   constructor(request: Request, requestId: string, receivedAt: Instant, who: Authenticated) {
@@ -107,6 +109,10 @@ export class RequestCall implements Call {
   endWith(signal: AbortSignal): this {
     this.#signal = signal;
     return this;
+  }
+
+  get method(): string {
+    return this.request.method;
   }
 
   get idempotencyKey(): string | undefined {
@@ -134,8 +140,8 @@ export async function admit(edge: Edge, { operation }: Prepared, request: Reques
 
 /** The role gate. It needs no input, so a stranger cannot probe what an operation would take. */
 export function passGate(edge: Edge, { operation }: Prepared, call: RequestCall): void | Promise<void> {
-  if (operation.action === null || operation.action === "authenticated") return;
-  return edge.gate(call, operation.action);
+  if (operation.action === null) return;
+  return edge.gate(call, operation);
 }
 
 /**

@@ -66,32 +66,35 @@ function gateFor(snapshot: AccessSnapshot, at = Date.UTC(2026, 0, 5, 12)) {
   return { ...gate, asked };
 }
 
+const asking = (action: string | null) =>
+  unary({ name: "a.b", action, summary: "", input: Type.Object({}), handle: () => ({}) });
+
 const calling = (...roles: string[]) => ({ caller: caller(...roles), environmentId: "env_1" });
 
 describe("gate", () => {
   const { gate } = gateFor(orgOf({ roles: [{ id: "role_own", name: "support", base: "developer" }] }));
 
   test("lets pass what is granted", () => {
-    expect(() => gate(calling("developer"), "events:emit")).not.toThrow();
+    expect(() => gate(calling("developer"), asking("events:emit"))).not.toThrow();
   });
 
   test("refuses in the words of the spec", () => {
-    expect(() => gate(calling("viewer"), "events:emit")).toThrow(
+    expect(() => gate(calling("viewer"), asking("events:emit"))).toThrow(
       new Fault("permission_denied", "Insufficient permissions"),
     );
   });
 
   test("a custom role grants what its base grants, by id and by name", () => {
     for (const role of ["role_own", "support"]) {
-      expect(() => gate(calling(role), "events:emit")).not.toThrow();
-      expect(() => gate(calling(role), "users:read")).toThrow("Insufficient permissions");
+      expect(() => gate(calling(role), asking("events:emit"))).not.toThrow();
+      expect(() => gate(calling(role), asking("users:read"))).toThrow("Insufficient permissions");
     }
-    expect(() => gate(calling("role_gone"), "runs:read")).toThrow("Insufficient permissions");
+    expect(() => gate(calling("role_gone"), asking("runs:read"))).toThrow("Insufficient permissions");
   });
 
   test("an action nobody has heard of is a defect, even for an admin", () => {
-    expect(() => gate(calling("admin"), "events:eat")).toThrow("unknown action events:eat");
-    expect(() => gate(calling("admin"), "toString")).toThrow("unknown action toString");
+    expect(() => gate(calling("admin"), asking("events:eat"))).toThrow("unknown action events:eat");
+    expect(() => gate(calling("admin"), asking("toString"))).toThrow("unknown action toString");
   });
 });
 
@@ -274,8 +277,6 @@ describe("deny policies", () => {
 });
 
 test("a misspelt action is found at the start", () => {
-  const asking = (action: string | null) =>
-    unary({ name: "a.b", action, summary: "", input: Type.Object({}), handle: () => ({}) });
   expect(() => requireKnownActions(["runs:read", "authenticated", null].map(asking))).not.toThrow();
   expect(() => requireKnownActions([asking("runs:raed")])).toThrow(
     "operation a.b asks for an unknown action: runs:raed",
