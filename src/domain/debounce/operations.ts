@@ -51,6 +51,7 @@ export const debounceOperations = (debounce: Debounce) => [
   unary({
     name: "debounce.list",
     action: "functions:read",
+    platformAction: "platform:tenants:read",
     summary: "Armed debounce entries of the environment, by function.",
     reads: true,
     input: Type.Object({ limit: Type.Optional(Type.Integer()) }),
@@ -64,8 +65,10 @@ export const debounceOperations = (debounce: Debounce) => [
   unary({
     name: "debounce.cancel",
     action: "functions:invoke",
+    platformAction: "platform:tenants:manage",
     summary: "Cancels an armed debounce entry: its event starts no run. Absent ones count as cancelled.",
     input: Type.Object({ envID: text, fnID: text, key: text }),
+    about: ({ fnID }: { fnID: string }) => [fnID],
     // Paths that lack a segment are bad requests, not unknown routes.
     rest: [`${path}/{envID}/{fnID}/{key}`, `${path}/{envID}/{fnID}`, `${path}/{envID}`, path].map(
       (route) => ({

@@ -1,4 +1,4 @@
-import { Type } from "@sinclair/typebox";
+import { type Static, Type } from "@sinclair/typebox";
 import { PubSubService } from "../../gen/svc/v1/pubsub_pb.ts";
 import { SvcService } from "../../gen/svc/v1/svc_pb.ts";
 import { rfc3339 } from "../../kit/clock.ts";
@@ -97,6 +97,7 @@ export const eventsOperations = (events: Events, log: EventLog) => [
     action: "events:emit",
     summary: `Accepts up to ${triggerBatchMax} events in order; one that is illegal refuses all.`,
     input: Batch,
+    about: ({ events: list }: Static<typeof Batch>) => list.map((item) => (item as EmitInput).event),
     rpc: rpc(
       SvcService.method.triggerBatch,
       (m) => ({ events: m.events.map(fromMessage) }),

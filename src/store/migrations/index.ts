@@ -3,6 +3,8 @@ import { cluster } from "./0002_cluster.ts";
 import { roomForEnds } from "./0003_room_for_ends.ts";
 import { waits } from "./0004_waits.ts";
 import { starts } from "./0006_starts.ts";
+import { access } from "./0011_access.ts";
+import { sessions } from "./0012_sessions.ts";
 
 /** In order; a landed one is never edited. */
-export const migrations = [first, cluster, roomForEnds, waits, starts];
+export const migrations = [first, cluster, roomForEnds, waits, starts, access, sessions];
