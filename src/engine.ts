@@ -10,6 +10,8 @@ import { openEventLog } from "./domain/log/service.ts";
 import { runsOperations } from "./domain/runs/operations.ts";
 import { openRuns, type Runs } from "./domain/runs/service.ts";
 import type { Lane } from "./domain/runs/wake.ts";
+import { startsOperations } from "./domain/starts/operations.ts";
+import { openStarts } from "./domain/starts/service.ts";
 import { openDispatcher } from "./domain/workers/dispatcher.ts";
 import { workersOperations } from "./domain/workers/operations.ts";
 import { openWorkers, type Workers } from "./domain/workers/service.ts";
@@ -54,6 +56,8 @@ export interface EngineDeps {
   knowsTime: () => boolean;
   /** Asks the wake loop to look by then. */
   wakeBy: (at: Instant) => void;
+  /** Asks a loop for a tick now. */
+  wake: (loop: string) => void;
 }
 
 /** What turns events into finished runs, put together: functions, runs, workers, events, low to high. */
@@ -73,6 +77,8 @@ export function openEngine(deps: EngineDeps): Engine {
     onQueued,
     onSilent: (worker) => dispatcher.distrust(worker),
     onWakePlanned: deps.wakeBy,
+    invoke: (draft, origin) => events.invoke(draft, origin),
+    wakeLoop: deps.wake,
   });
   const functions = openFunctions({
     store,
@@ -111,8 +117,19 @@ export function openEngine(deps: EngineDeps): Engine {
     listen: (environmentId, heard) =>
       bus.onHint(`log.${environmentId}`, (payload) => heard(JSON.parse(new TextDecoder().decode(payload)))),
   });
-  const events = openEvents({ store, clock, ids, definitions, dispatcher, onQueued, feeds, watch });
+  const events = openEvents({
+    store,
+    clock,
+    ids,
+    definitions,
+    dispatcher,
+    onQueued,
+    feeds,
+    matcher: runs.matcher,
+    watch,
+  });
   const eventLog = openEventLog(store);
+  const starts = openStarts({ events });
 
   return {
     functions,
@@ -122,12 +139,15 @@ export function openEngine(deps: EngineDeps): Engine {
     feeds,
     operations: [
       ...eventsOperations(events, eventLog),
+      ...startsOperations(starts),
       ...functionsOperations(functions),
       ...runsOperations(runs),
       ...workersOperations(workers),
     ],
     loops: [
       { name: "runs.wake", everyMs: 1_000, tick: runs.wakeOnce },
+      { name: "runs.matcher", everyMs: 1_000, tick: runs.matcher.matchOnce },
+      { name: "runs.children", everyMs: 1_000, tick: runs.childrenOnce },
       { name: "workers.dispatch", everyMs: 1_000, tick: dispatcher.lookOnce },
       { name: "log.feeds", everyMs: 1_000, tick: feeds.compareOnce },
       { name: "workers.signs", everyMs: 5_000, tick: workers.signOnce },

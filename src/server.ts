@@ -4,6 +4,7 @@ import type { Bus } from "./bus/bus.ts";
 import { localHub } from "./bus/local.ts";
 import { openNatsBus } from "./bus/nats.ts";
 import { timeBase } from "./cluster/time-base.ts";
+import type { Events } from "./domain/events/service.ts";
 import { type Keyring, openKeyring } from "./domain/keyring/service.ts";
 import { type Bootstrapped, bootstrap, dashboardEmail } from "./domain/keys/bootstrap.ts";
 import { type Keys, keys as openKeys } from "./domain/keys/service.ts";
@@ -63,7 +64,7 @@ export interface RunningServer {
   /** Where the admin key of the first boot is, or was, written. */
   bootstrapKeyFile: string;
   /** The services behind the operations, for tests and for what has no operation. */
-  domain: { store: Store; keys: Keys; tenancy: Tenancy; keyring: Keyring; feeds: Feeds };
+  domain: { store: Store; keys: Keys; tenancy: Tenancy; keyring: Keyring; feeds: Feeds; events: Events };
   /** One round of a background loop by its name, for tests. */
   tick(loopName: string): Promise<void>;
   /** Drains and closes, in the reverse order of the start. */
@@ -198,6 +199,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
         if (bus.kind === "nats") bus.hint("dispatch", JSON.stringify({ from: nodeId, lanes }));
       },
       knowsTime,
+      wake: (name) => loops.get(name)?.running.wake(),
       wakeBy: (at) => loops.get("runs.wake")?.running.wakeIn(at - clock.now()),
     });
     for (const options of engine.loops) background(options);
@@ -315,7 +317,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       nodeId,
       bootstrapped,
       bootstrapKeyFile,
-      domain: { store, keys, tenancy, keyring, feeds: engine.feeds },
+      domain: { store, keys, tenancy, keyring, feeds: engine.feeds, events: engine.events },
       async tick(name) {
         const found = loops.get(name);
         if (!found) throw new Error(`no loop ${name}`);

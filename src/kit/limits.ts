@@ -37,7 +37,23 @@ export const pollJobsMax = 200;
 export const exchangeReportsMax = 200;
 
 export const runAttemptsMax = 100;
+/** How many invokes may lead to a run, one started by the other. */
+export const invokeDepthMax = 32;
 export const sleepMsMax = 366 * 24 * 60 * 60 * 1000;
+export const waitMsDefault = 7 * 24 * 60 * 60 * 1000;
+export const waitMsMax = 366 * 24 * 60 * 60 * 1000;
+export const invokeMsDefault = 30_000;
+export const invokeMsMax = 366 * 24 * 60 * 60 * 1000;
+/** Events, and fresh waits, that one pass of a matcher takes; and how many bytes of event data at once. */
+export const matcherSliceMax = 500;
+export const matcherBytesMax = 16 * 1024 * 1024;
+/** Runs that one transaction of a matcher moves, and matches that one pass gathers. */
+export const matcherMovesMax = 1_000;
+export const matcherMatchesMax = 10_000;
+/** A matcher gives the event loop back after so long. */
+export const matcherBurstMs = 8;
+/** Children started, and parents told, in one transaction. */
+export const childrenSliceMax = 100;
 export const runTimeoutMsMax = 366 * 24 * 60 * 60 * 1000;
 
 /** Items that wait in front of one combiner before callers are told to come back. */

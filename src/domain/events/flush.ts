@@ -1,7 +1,16 @@
 import type { Instant } from "../../kit/clock.ts";
 import { column, sql } from "../../kit/sql.ts";
 import { type Flush, StoreError, type SyncSession } from "../../store/store.ts";
-import { insertExecutions, insertFirstHistory, insertRuns, newRunColumns } from "../runs/create.ts";
+import {
+  insertCancels,
+  insertExecutions,
+  insertFirstHistory,
+  insertMatchers,
+  insertRuns,
+  newCancelColumns,
+  newRunColumns,
+  withParents,
+} from "../runs/create.ts";
 import type { NewRun } from "../runs/run.ts";
 
 /** One event on its way into the log, with the runs it starts. */
@@ -15,6 +24,8 @@ export interface NewEvent {
   metadata: string | null;
   source: string;
   idempotencyKey: string | null;
+  /** The function that is started directly, by its id; null for an event that its triggers are matched with. */
+  invokes: string | null;
   /** The run whose handler emitted it. */
   runId: string | null;
   runs: readonly NewRun[];
@@ -49,6 +60,17 @@ const eventColumns = (events: readonly NewEvent[]) => ({
   run_id: column.text(events.map((e) => e.runId)),
 });
 
+/** What a repeat of a key has to agree with, and what it is answered. */
+const keyColumns = (events: readonly NewEvent[]) => ({
+  run_ids: runIdsText(events),
+  invokes: column.text(events.map((e) => e.invokes)),
+});
+
+const keyTarget = sql.raw(
+  "idempotency_keys (environment_id, key, kind, function_id, event_id, run_ids, created_at)",
+);
+const keyKind = sql.raw("CASE WHEN invokes IS NULL THEN 'emit' ELSE 'invoke' END");
+
 const runIdsText = (events: readonly NewEvent[]) =>
   column.text(events.map((e) => JSON.stringify(e.runs.map((r) => r.id))));
 
@@ -69,8 +91,8 @@ export const emitFlush: Flush<EmitInput, Logged> = {
     const runs = events.flatMap((e) => e.runs);
     const fresh = keyed
       ? sql`fresh AS (
-      INSERT INTO idempotency_keys (environment_id, key, kind, event_id, run_ids, created_at)
-      SELECT environment_id, key, 'emit', id, run_ids, ${now}::bigint FROM item WHERE key IS NOT NULL
+      INSERT INTO ${keyTarget}
+      SELECT environment_id, key, ${keyKind}, invokes, id, run_ids, ${now}::bigint FROM item WHERE key IS NOT NULL
         AND EXISTS (SELECT 1 FROM heads h WHERE h.environment_id = item.environment_id)
       ORDER BY environment_id, key
       ON CONFLICT (environment_id, key) DO NOTHING RETURNING event_id),
@@ -79,19 +101,28 @@ export const emitFlush: Flush<EmitInput, Logged> = {
     const survives = keyed ? sql`WHERE key IS NULL OR id IN (SELECT event_id FROM fresh)` : sql.empty;
     // `alive` and `moved` prove that the event was written; without them no run is.
     const run = sql.raw("run n");
+    const cancels = newCancelColumns(runs);
+    const cancel = sql.raw("cancel c JOIN run n ON n.id = c.run_id");
+    const watched = cancels
+      ? sql`cancel AS MATERIALIZED (SELECT * FROM ${seams.rowsFrom("l", cancels)}),
+    watched AS (${insertCancels(cancel, now)}),
+    matched AS (${insertMatchers(cancel)}),
+    `
+      : sql.empty;
+    const parents = withParents(runs);
     const started =
       runs.length === 0
         ? sql.empty
         : sql`run AS MATERIALIZED (
-      SELECT r.* FROM ${seams.rowsFrom("r", newRunColumns(runs))}
+      SELECT r.*, m.base + a.place AS position FROM ${seams.rowsFrom("r", newRunColumns(runs))}
         JOIN alive a ON a.id = r.event_id JOIN moved m ON m.environment_id = a.environment_id
       ORDER BY r.id),
-    created AS (${insertRuns(run, now)}),
-    queued AS (${insertExecutions(run, now)}),
+    created AS (${insertRuns(run, now, parents)}),
+    queued AS (${insertExecutions(run, now, { parents, watched: cancels !== undefined })}),
     noted AS (${insertFirstHistory(run, now)}),
-    `;
+    ${watched}`;
     return sql`WITH item AS MATERIALIZED (
-      SELECT * FROM ${seams.rowsFrom("i", { ...eventColumns(events), ...(keyed && { run_ids: runIdsText(events) }) })}),
+      SELECT * FROM ${seams.rowsFrom("i", { ...eventColumns(events), ...(keyed && keyColumns(events)) })}),
     known AS (SELECT * FROM ${seams.rowsFrom("k", {
       environment_id: column.text([...definitions.keys()]),
       definitions_version: column.bigint([...definitions.values()]),
@@ -152,14 +183,13 @@ function withoutTaken(session: SyncSession, events: readonly NewEvent[], now: In
   const keyed = events.filter((e) => e.idempotencyKey !== null);
   const fresh = new Set(
     session
-      .all<{ event_id: string }>(sql`INSERT INTO idempotency_keys
-          (environment_id, key, kind, event_id, run_ids, created_at)
-        SELECT environment_id, key, 'emit', id, run_ids, ${now}
+      .all<{ event_id: string }>(sql`INSERT INTO ${keyTarget}
+        SELECT environment_id, key, ${keyKind}, invokes, id, run_ids, ${now}
         FROM ${session.seams.rowsFrom("i", {
           id: column.text(keyed.map((e) => e.id)),
           environment_id: column.text(keyed.map((e) => e.environmentId)),
           key: column.text(keyed.map((e) => e.idempotencyKey)),
-          run_ids: runIdsText(keyed),
+          ...keyColumns(keyed),
         })} WHERE EXISTS (SELECT 1 FROM heads h WHERE h.environment_id = i.environment_id)
         ON CONFLICT (environment_id, key) DO NOTHING RETURNING event_id`)
       .map((row) => row.event_id),
@@ -185,8 +215,17 @@ function write(session: SyncSession, logged: readonly (Logged & { event: NewEven
     })}`);
   const runs = logged.flatMap((l) => l.event.runs);
   if (runs.length === 0) return;
-  const source = rowsFrom("n", newRunColumns(runs));
-  session.run(insertRuns(source, now));
-  session.run(insertExecutions(source, now));
+  const source = rowsFrom("n", {
+    ...newRunColumns(runs),
+    position: column.bigint(logged.flatMap((l) => l.event.runs.map(() => l.position))),
+  });
+  const parents = withParents(runs);
+  const cancels = newCancelColumns(runs);
+  session.run(insertRuns(source, now, parents));
+  session.run(insertExecutions(source, now, { parents, watched: cancels !== undefined }));
   session.run(insertFirstHistory(source, now));
+  if (!cancels) return;
+  const cancel = sql`${rowsFrom("c", cancels)} JOIN ${source} ON n.id = c.run_id`;
+  session.run(insertCancels(cancel, now));
+  session.run(insertMatchers(cancel));
 }

@@ -1,7 +1,10 @@
 import type { Instant } from "../../kit/clock.ts";
+import { Fault, missing } from "../../kit/fault.ts";
 import type { Ids } from "../../kit/ids.ts";
-import type { Definitions, FunctionRecord } from "../functions/definition.ts";
-import type { NewRun } from "../runs/run.ts";
+import { invokeDepthMax } from "../../kit/limits.ts";
+import type { Definitions, FunctionDefinition, FunctionRecord } from "../functions/definition.ts";
+import type { NewCancel, NewRun, RunParent } from "../runs/run.ts";
+import { readMatch, storedMatch } from "../waits/rules.ts";
 import type { EventDraft } from "./rules.ts";
 
 /** Functions that an event starts: every active one with a trigger that matches; else the one whose id is the event's name. */
@@ -32,9 +35,39 @@ export function startedBy(
   return named?.status === "active" ? [named] : [];
 }
 
+/** A function that is started directly, and the step that asks for it when a run does. */
+export interface InvokeTarget {
+  functionId: string;
+  parent?: RunParent;
+}
+
+/**
+ * The function to start: a paused one too, its run waits until it is active again. Whoever holds the right may invoke any
+ * function; from inside a run only those that no event starts may be, or invokes and events could feed each other
+ * (contract.md 4.2).
+ */
+export function invokedBy(definitions: Definitions, { functionId, parent }: InvokeTarget): FunctionRecord {
+  const record = definitions.functions.get(functionId);
+  if (!record) throw missing("function", functionId);
+  if (record.status === "archived")
+    throw new Fault("failed_precondition", `function ${functionId} is archived and takes no runs`);
+  if (!parent) return record;
+  if (record.definition.triggers.some(({ event }) => event !== undefined))
+    throw new Fault(
+      "failed_precondition",
+      `function ${functionId} has event triggers and cannot be invoked by a run`,
+    );
+  if (parent.depth >= invokeDepthMax)
+    throw new Fault(
+      "failed_precondition",
+      `more than ${invokeDepthMax} invokes lead to function ${functionId}`,
+    );
+  return record;
+}
+
 export function newRun(
   record: FunctionRecord,
-  event: { id: string; name: string },
+  event: { id: string; name: string; value: unknown },
   { ids, now }: { ids: Ids; now: Instant },
 ): NewRun {
   const { definition } = record;
@@ -50,5 +83,19 @@ export function newRun(
     timeoutAt: definition.timeoutMs === undefined ? null : now + definition.timeoutMs,
     actorId: null,
     lease: null,
+    ...(definition.cancelOn.length > 0 && { cancels: cancelsOf(definition, event.value) }),
   };
+}
+
+/** A spec that compares with something this event does not have can never hold, and is left out. */
+function cancelsOf({ cancelOn }: FunctionDefinition, value: unknown): NewCancel[] {
+  return cancelOn.flatMap(({ event, match }) => {
+    try {
+      const stored = storedMatch(readMatch(match), value);
+      return stored ? { eventName: event, match: stored } : [];
+    } catch {
+      // Registered before expressions were checked.
+      return [];
+    }
+  });
 }

@@ -16,12 +16,13 @@ import { type Store, StoreError } from "../../store/store.ts";
 import type { Definitions, DefinitionsCache } from "../functions/definition.ts";
 import type { Feeds } from "../log/feed.ts";
 import type { LoggedEvent } from "../log/service.ts";
+import type { Matcher } from "../runs/matcher.ts";
 import type { NewRun } from "../runs/run.ts";
 import type { Lane } from "../runs/wake.ts";
 import type { Dispatcher, Reservation } from "../workers/dispatcher.ts";
 import { emitFlush, type Logged, type NewEvent, staleDefinitions } from "./flush.ts";
-import { newRun, startedBy } from "./matching.ts";
-import { findKeys, purgeKeys } from "./rows.ts";
+import { type InvokeTarget, invokedBy, newRun, startedBy } from "./matching.ts";
+import { findKeys, purgeKeys, type TakenKey } from "./rows.ts";
 import { type EventDraft, keyReused } from "./rules.ts";
 
 export interface Emitted {
@@ -29,6 +30,17 @@ export interface Emitted {
   runIds: string[];
   /** The event's position; undefined for a repeat of an event that has since expired. */
   position: number | undefined;
+  /** Set when an idempotency key was used before: what its first use came to. */
+  repeated?: true;
+}
+
+/** A start of one function, checked, with payloads as the JSON text that is stored. */
+export interface InvokeDraft extends InvokeTarget {
+  /** JSON text, and the value it was written from. */
+  data: string;
+  value: unknown;
+  metadata: string | null;
+  idempotencyKey: string | null;
 }
 
 export interface EmitOrigin {
@@ -39,9 +51,18 @@ export interface EmitOrigin {
   runId: string | undefined;
 }
 
+/** Source is `invoke` unless it says otherwise. */
+export type InvokeOrigin = Omit<EmitOrigin, "source"> & { source?: string };
+
 export interface Events {
   /** Commits the events in order, as one unit; resolves when they are durable. A repeated idempotency key answers the first. */
   emit(drafts: readonly EventDraft[], origin: EmitOrigin): Promise<Emitted[]>;
+  /**
+   * Logs one event named by the function and starts exactly one run of it; no event triggers are matched. `not_found` for
+   * an unknown function, `failed_precondition` for an archived one and for one that a run may not invoke; a paused one's
+   * run waits. `already_exists` for an idempotency key that an emit or another function has used.
+   */
+  invoke(draft: InvokeDraft, origin: InvokeOrigin): Promise<Emitted>;
   /** Resolves once nothing is on its way to the store. */
   drain(): Promise<void>;
   /** The tick of loop `events.keys`: forgets idempotency keys after their time. */
@@ -57,12 +78,16 @@ export interface EventsDeps {
   /** Lanes that have got work nobody holds yet. */
   onQueued: (lanes: readonly Lane[]) => void;
   feeds: Pick<Feeds, "wanted" | "committed">;
+  /** Whether the environment has waits: the matcher shall look at what was logged. */
+  matcher: Pick<Matcher, "wanted" | "wake">;
   watch: Watch;
 }
 
 interface Unit {
   origin: EmitOrigin;
   drafts: readonly EventDraft[];
+  /** The one function that the one draft starts, whatever triggers there are. */
+  target?: InvokeTarget;
 }
 
 /** One event of a flush with the places kept for its runs. */
@@ -77,19 +102,25 @@ const staleTriesMax = 10;
 const weightChars = 16_384;
 
 export function openEvents(deps: EventsDeps): Events {
-  const { store, clock, ids, definitions, dispatcher, onQueued, feeds, watch } = deps;
+  const { store, clock, ids, definitions, dispatcher, onQueued, feeds, matcher, watch } = deps;
   const emitted = watch.metrics.counter({
     name: "svc_events_emitted_total",
     help: "Events that this node committed to the log; repeats of a key are none.",
   })();
 
-  function prepare({ origin, drafts }: Unit, known: Definitions, now: Instant): Prepared[] {
+  function prepare({ origin, drafts, target }: Unit, known: Definitions, now: Instant): Prepared[] {
+    const invoked = target && [invokedBy(known, target)];
     return drafts.map((draft) => {
       const id = ids.next("evt");
       const kept = new Map<string, Reservation>();
-      const runs = startedBy(known, { id, source: origin.source, draft }, now).map((record): NewRun => {
-        const run = newRun(record, { id, name: draft.name }, { ids, now });
-        const place = run.mode === "pull" ? dispatcher.reserve(run.environmentId, run.functionId) : undefined;
+      const started = invoked ?? startedBy(known, { id, source: origin.source, draft }, now);
+      const runs = started.map((record): NewRun => {
+        const run = newRun(record, { id, name: draft.name, value: draft.value }, { ids, now });
+        if (target?.parent) run.parent = target.parent;
+        const place =
+          run.mode === "pull" && record.status === "active"
+            ? dispatcher.reserve(run.environmentId, run.functionId)
+            : undefined;
         if (place) kept.set(run.id, place);
         return place ? { ...run, lease: place.lease } : run;
       });
@@ -102,6 +133,7 @@ export function openEvents(deps: EventsDeps): Events {
         metadata: draft.metadata,
         source: origin.source,
         idempotencyKey: draft.idempotencyKey,
+        invokes: target?.functionId ?? null,
         runId: origin.runId ?? null,
         runs,
         kept,
@@ -112,29 +144,43 @@ export function openEvents(deps: EventsDeps): Events {
   async function flush(units: readonly Unit[]): Promise<Outcome<Emitted[]>[]> {
     const known = new Map<string, Definitions>();
     const gone = new Map<string, unknown>();
-    const load = (environmentIds: Iterable<string>, again: boolean) =>
+    const load = (environmentIds: Iterable<string>, how: "of" | "current" | "reload") =>
       Promise.all(
         Array.from(environmentIds, async (id) => {
           try {
-            known.set(id, await (again ? definitions.reload(id) : definitions.of(id)));
+            known.set(id, await definitions[how](id));
           } catch (error) {
             known.delete(id);
             gone.set(id, error);
           }
         }),
       );
-    await load(new Set(units.map((unit) => unit.origin.environmentId)), false);
+    await load(new Set(units.map((unit) => unit.origin.environmentId)), "of");
+    let checked = false;
 
     for (let tries = 1; ; tries++) {
       const now = clock.now();
       const going = units.filter((unit) => known.has(unit.origin.environmentId));
       const events: Prepared[] = [];
+      const prepared = new Map<Unit, Prepared[]>();
+      const refused = new Map<Unit, Fault>();
       try {
-        const prepared = going.map((unit) => {
-          const mine = prepare(unit, known.get(unit.origin.environmentId)!, now);
-          events.push(...mine);
-          return mine;
-        });
+        for (const unit of going) {
+          try {
+            const mine = prepare(unit, known.get(unit.origin.environmentId)!, now);
+            events.push(...mine);
+            prepared.set(unit, mine);
+          } catch (error) {
+            if (!(error instanceof Fault)) throw error;
+            refused.set(unit, error);
+          }
+        }
+        if (refused.size > 0 && !checked) {
+          checked = true;
+          dropKept(events);
+          await load(new Set([...refused.keys()].map((unit) => unit.origin.environmentId)), "current");
+          continue;
+        }
         const versions = new Map([...known].map(([id, { version }]) => [id, version]));
         const logged =
           events.length === 0 ? [] : await store.flush(emitFlush, { now, events, definitions: versions });
@@ -142,17 +188,17 @@ export function openEvents(deps: EventsDeps): Events {
         handOver(events, logged);
         feed(events, logged);
         const answers = await answersOf(events, logged);
-        const byUnit = new Map(going.map((unit, at) => [unit, prepared[at]!]));
+        const refusals = await answersToRefused(refused);
         return units.map((unit) => {
-          const mine = byUnit.get(unit);
-          if (!mine) return { error: gone.get(unit.origin.environmentId) };
+          const mine = prepared.get(unit);
+          if (!mine) return refusals.get(unit) ?? { error: gone.get(unit.origin.environmentId) };
           return outcomeOf(mine.map((event) => answers.get(event.id)!));
         });
       } catch (error) {
-        for (const event of events) for (const place of event.kept.values()) place.drop();
+        dropKept(events);
         if (!isStale(error) || tries >= staleTriesMax) throw error;
         // The store names one of them; the others may be as old.
-        await load([...known.keys()], true);
+        await load([...known.keys()], "reload");
       }
     }
   }
@@ -181,6 +227,10 @@ export function openEvents(deps: EventsDeps): Events {
 
   /** Readers of the log hear of it, here and elsewhere. */
   function feed(events: readonly Prepared[], logged: readonly Logged[]): void {
+    for (const { ord } of logged) {
+      const { environmentId, runs } = events[ord - 1]!;
+      if (matcher.wanted(environmentId) || runs.some((run) => run.cancels)) matcher.wake(environmentId);
+    }
     const rows = logged.filter(({ ord }) => feeds.wanted(events[ord - 1]!.environmentId));
     if (rows.length === 0) return;
     const byEnvironment = Map.groupBy(rows, ({ ord }) => events[ord - 1]!.environmentId);
@@ -219,15 +269,22 @@ export function openEvents(deps: EventsDeps): Events {
       // A key row that names this very event was written beside a head that is no more.
       if (!row || row.event_id === event.id)
         answers.set(event.id, missing("environment", event.environmentId));
-      else if (row.kind !== "emit") answers.set(event.id, keyReused(row.key));
-      else
-        answers.set(event.id, {
-          eventId: row.event_id,
-          runIds: JSON.parse(row.run_ids) as string[],
-          position: row.position ?? undefined,
-        });
+      else answers.set(event.id, firstOf(row, event.invokes));
     }
     return answers;
+  }
+
+  /** What was refused is answered all the same when its key was used while it could be done. */
+  async function answersToRefused(refused: ReadonlyMap<Unit, Fault>): Promise<Map<Unit, Outcome<Emitted[]>>> {
+    const outcomes = new Map<Unit, Outcome<Emitted[]>>();
+    for (const [unit, error] of refused) {
+      const [key] = unit.drafts.flatMap(({ idempotencyKey }) => idempotencyKey ?? []);
+      const { environmentId } = unit.origin;
+      const [row] = key === undefined ? [] : await findKeys(store, [{ environmentId, key }]).catch(() => []);
+      const first = row && firstOf(row, unit.target?.functionId ?? null);
+      outcomes.set(unit, first && !(first instanceof Fault) ? { value: [first] } : { error: first ?? error });
+    }
+    return outcomes;
   }
 
   const combiner = combine<Unit, Emitted[]>({
@@ -261,6 +318,15 @@ export function openEvents(deps: EventsDeps): Events {
       return combiner.submit({ origin, drafts });
     },
 
+    async invoke({ functionId, parent, ...payload }, { source = "invoke", ...origin }) {
+      const [emitted] = await combiner.submit({
+        origin: { environmentId: origin.environmentId, source, runId: origin.runId },
+        drafts: [{ ...payload, name: functionId, version: 1, metadataValue: null }],
+        target: { functionId, ...(parent && { parent }) },
+      });
+      return emitted!;
+    },
+
     drain: combiner.drain,
 
     async purgeOnce(write) {
@@ -285,6 +351,21 @@ const loggedEvent = (event: NewEvent, position: number, at: Instant): LoggedEven
   entity_version: null,
   run_id: event.runId,
 });
+
+/** A key means one fact: it cannot name an emit and an invoke, or two functions. */
+const firstOf = (row: TakenKey, invokes: string | null): Emitted | Fault =>
+  row.function_id !== invokes
+    ? keyReused(row.key)
+    : {
+        eventId: row.event_id,
+        runIds: JSON.parse(row.run_ids) as string[],
+        position: row.position ?? undefined,
+        repeated: true,
+      };
+
+function dropKept(events: readonly Prepared[]): void {
+  for (const event of events) for (const place of event.kept.values()) place.drop();
+}
 
 const unread = (): Fault =>
   new Fault("unavailable", "the answer to a repeated key cannot be read, try again", {

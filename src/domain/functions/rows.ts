@@ -148,6 +148,14 @@ export async function raiseDefinitions(session: Session, environmentId: string):
   return changed === 1;
 }
 
+/** Undefined when the environment is gone. */
+export async function definitionsVersion(store: Store, environmentId: string): Promise<number | undefined> {
+  const head = await store.one<{ definitions_version: number }>(
+    sql`SELECT definitions_version FROM heads WHERE environment_id = ${environmentId}`,
+  );
+  return head?.definitions_version;
+}
+
 /** All functions with the version they stand for, in one snapshot; undefined when the environment is gone. */
 export async function readDefinitions(
   store: Store,

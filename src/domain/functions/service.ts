@@ -1,8 +1,10 @@
+import { CelError } from "../../kit/cel.ts";
 import type { Clock } from "../../kit/clock.ts";
 import { Fault, invalid, missing } from "../../kit/fault.ts";
 import { definitionsKeptMax } from "../../kit/limits.ts";
 import { pageSize, readCursor, writeCursor } from "../../kit/page.ts";
 import { type Session, type Store, StoreError } from "../../store/store.ts";
+import { readMatch } from "../waits/rules.ts";
 import type { FunctionDefinition, FunctionFrame, FunctionRecord, FunctionStatus } from "./definition.ts";
 import * as rows from "./rows.ts";
 import { definitionOf, parseStatus, type RegisterInput, requireMove, sameDefinition } from "./rules.ts";
@@ -99,6 +101,7 @@ export function openFunctions(deps: FunctionsDeps): Functions {
   return {
     async register(environmentId, input, actorId) {
       const wanted = definitionOf(input);
+      requireMatches(wanted);
       const now = clock.now();
       const { change, ...registered } = await againWhenTaken(() =>
         store.write(async (session) => {
@@ -237,4 +240,15 @@ function readFilter(environmentId: string, input: ListFunctionsInput): rows.Func
     ...(status && { status }),
     ...(mode && { mode: mode as "pull" | "push" }),
   };
+}
+
+/** Throws the fault that names the spec whose `match` is no path and no expression. */
+function requireMatches({ cancelOn }: FunctionDefinition): void {
+  for (const [at, { match }] of cancelOn.entries())
+    try {
+      readMatch(match);
+    } catch (error) {
+      if (error instanceof CelError) throw invalid(`cancelOn[${at}].match`, error.message);
+      throw error;
+    }
 }

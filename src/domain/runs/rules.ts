@@ -8,13 +8,16 @@ const statusOfState: Record<ExecutionState, { status: RunStatus; pauseReason: st
   leased: { status: "running", pauseReason: null },
   retrying: { status: "waiting", pauseReason: null },
   sleeping: { status: "paused", pauseReason: "sleep" },
+  waiting: { status: "paused", pauseReason: "wait_event" },
+  invoking: { status: "paused", pauseReason: "invoke" },
+  held: { status: "paused", pauseReason: "injection" },
 };
 
-const stateOfStatus: Partial<Record<RunStatus, ExecutionState>> = {
-  waiting_for_capacity: "queued",
-  running: "leased",
-  waiting: "retrying",
-  paused: "sleeping",
+const statesOfStatus: Partial<Record<RunStatus, readonly ExecutionState[]>> = {
+  waiting_for_capacity: ["queued"],
+  running: ["leased"],
+  waiting: ["retrying"],
+  paused: ["sleeping", "waiting", "invoking", "held"],
 };
 
 export function statusOf(
@@ -30,8 +33,8 @@ export function storedStatuses(statuses: readonly RunStatus[]): {
   ended: RunStatus[];
   states: ExecutionState[];
 } {
-  const states = statuses.flatMap((status) => stateOfStatus[status] ?? []);
-  return { ended: statuses.filter((status) => stateOfStatus[status] === undefined), states };
+  const states = statuses.flatMap((status) => statesOfStatus[status] ?? []);
+  return { ended: statuses.filter((status) => statesOfStatus[status] === undefined), states };
 }
 
 const runStatuses: readonly RunStatus[] = [
@@ -77,6 +80,41 @@ export const timedOut = (timeoutMs: number): RunError => ({
   code: "RUN_TIMEOUT",
   retryable: false,
 });
+
+export const waitTimedOut = (eventName: string): RunError => ({
+  message: `timed out waiting for the event "${eventName}"`,
+  code: "WAIT_TIMEOUT",
+  retryable: false,
+});
+
+/** The wait could never end: nothing to compare with. */
+export const unresolvedMatch = (path: string): RunError => ({
+  message: `wait_for_event: the triggering event has nothing at data.${path}`,
+  code: "WAIT_MATCH_UNRESOLVED",
+  retryable: false,
+});
+
+/** What a step failed with that started a run: its error as the handler is told (contract.md 4.2). */
+export interface InvokeError extends RunError {
+  function_id: string;
+  child_run_id?: string;
+  /** Why the child was cancelled. */
+  cause?: string;
+}
+
+export const invokeTimedOut = (functionId: string, childRunId: string | null): InvokeError => ({
+  message: `timed out waiting for the function "${functionId}"`,
+  code: "INVOKE_TIMEOUT",
+  retryable: false,
+  function_id: functionId,
+  ...(childRunId !== null && { child_run_id: childRunId }),
+});
+
+/** Workers since 0.40 take failed steps among the completed ones; older ones read every row as a success. */
+export function tellsFailures(sdk: string): boolean {
+  const [, major, minor] = /^v?(\d{1,6})\.(\d{1,6})/.exec(sdk) ?? [];
+  return major !== undefined && (Number(major) > 0 || Number(minor) >= 40);
+}
 
 export const workerLost = (times: number): RunError => ({
   message: `${times} workers in a row stopped answering while they held this run`,

@@ -12,7 +12,10 @@ import type { Log } from "../../kit/log.ts";
 import { pageSize, readCursor, writeCursor } from "../../kit/page.ts";
 import type { Watch } from "../../kit/watch.ts";
 import type { Session, Store } from "../../store/store.ts";
+import { type Children, type ChildrenDeps, openChildren } from "./children.ts";
 import { type ClaimedRow, type ClaimInput, claimFlush } from "./claim.ts";
+import { timeOutPending } from "./invokes.ts";
+import { type Matcher, openMatcher } from "./matcher.ts";
 import type { RunReport } from "./report.ts";
 import { openReports, type ReportsDeps, whyRefused } from "./reports.ts";
 import * as rows from "./rows.ts";
@@ -67,6 +70,10 @@ export interface Runs {
   completedSteps(runIds: readonly string[]): Promise<Map<string, CompletedStep[]>>;
   /** The tick of loop `runs.wake`: moves all that is due; answers in how many milliseconds the next is. */
   wakeOnce(): Promise<{ againInMs?: number }>;
+  /** Brings runs that wait for events on, and ends those that events cancel. */
+  matcher: Matcher;
+  /** The tick of loop `runs.children`. */
+  childrenOnce: Children["moveOnce"];
 }
 
 export interface RunsDeps {
@@ -81,6 +88,10 @@ export interface RunsDeps {
   onSilent: (worker: { environmentId: string; workerId: string }) => void;
   /** An execution's next wake was planned for then: the wake loop shall look by that time. */
   onWakePlanned: (at: Instant) => void;
+  /** Starts a child (see `Children`). */
+  invoke: ChildrenDeps["invoke"];
+  /** Asks a loop for a tick now. */
+  wakeLoop: (name: "runs.matcher" | "runs.children") => void;
 }
 
 /** A due row that somebody holds is looked at again after this, not at once. */
@@ -90,7 +101,24 @@ export function openRuns(deps: RunsDeps): Runs {
   const { store, clock, log, onQueued } = deps;
   const { metrics } = deps.watch;
   const tally = openTally(metrics);
-  const reports = openReports(deps, tally);
+  const onChildren = () => deps.wakeLoop("runs.children");
+  const matcher = openMatcher({
+    store,
+    clock,
+    onQueued,
+    onCancelled(runIds) {
+      tally?.ended("cancelled", runIds, clock.now());
+      onChildren();
+    },
+    wakeLoop: () => deps.wakeLoop("runs.matcher"),
+  });
+  const onFailed = (runs: readonly { runId: string; environmentId: string }[]) => {
+    if (runs.length === 0) return;
+    tally?.ended("failed", idsOf(runs), clock.now());
+    onChildren();
+  };
+  const children = openChildren({ store, clock, log, invoke: deps.invoke, onQueued, onFailed });
+  const reports = openReports({ ...deps, onWaiting: matcher.wake, onChildren }, tally);
   const active = metrics.gauge({
     name: "svc_active_runs",
     help: `Runs of the whole installation that are not over, counted up to ${gaugeCountMax}.`,
@@ -114,6 +142,8 @@ export function openRuns(deps: RunsDeps): Runs {
     },
     drain: reports.drain,
     renew: rows.renewLeases,
+    matcher,
+    childrenOnce: children.moveOnce,
     claim: (input) => store.flush(claimFlush, input),
     completedSteps: (runIds) => rows.completedSteps(store, runIds),
 
@@ -152,19 +182,30 @@ export function openRuns(deps: RunsDeps): Runs {
     },
 
     cancelQueued: (session, target) => cancelQueued(session, { ...target, now: clock.now() }),
-    cancelled: (runIds) => tally?.ended("cancelled", runIds, clock.now()),
+    cancelled(runIds) {
+      tally?.ended("cancelled", runIds, clock.now());
+      if (runIds.length > 0) onChildren();
+    },
 
     async wakeOnce() {
       for (;;) {
         const now = clock.now();
         const woken = await store.write((session) => wakeDue(session, now));
         for (const run of woken.lost) log.warn("run.workers_lost", run);
-        tally?.ended("failed", idsOf(woken.lost), now);
+        onFailed(woken.lost);
         for (const worker of woken.silent) deps.onSilent(worker);
         if (woken.lanes.length > 0) onQueued(woken.lanes);
+        if (woken.isPendingDue) {
+          // An event of before the deadline counts, also when nobody has come to look at it yet.
+          await matcher.matchOnce();
+          const moved = await store.write((session) => timeOutPending(session, now));
+          for (const run of moved.failed) log.debug("run.wait_timed_out", run);
+          onFailed(moved.failed);
+          if (moved.lanes.length > 0) onQueued(moved.lanes);
+        }
         const ended = await store.write((session) => endTimedOut(session, now));
         for (const run of ended) log.debug("run.timed_out", run);
-        tally?.ended("failed", idsOf(ended), now);
+        onFailed(ended);
         if (woken.found < wakeSliceMax && ended.length < wakeSliceMax) break;
       }
       const next = await rows.nextWakeAt(store);

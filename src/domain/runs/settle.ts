@@ -1,6 +1,7 @@
 import type { Instant } from "../../kit/clock.ts";
 import { column, sql } from "../../kit/sql.ts";
 import type { Flush, SyncSession } from "../../store/store.ts";
+import { insertPending, type PendingStep, pendingParts } from "./pending.ts";
 import type { ExecutionState, Fence, StepStatus, StepType, TerminalStatus } from "./run.ts";
 
 /** What a worker's report comes to once the rules have read it. One run at most once in a flush. */
@@ -22,6 +23,8 @@ export interface Settlement extends Fence {
   /** Sequence of the last step + 1. */
   stepsTop: number;
   waitingStepId: string | null;
+  /** What the run waits for besides the time. */
+  pending: PendingStep | null;
 }
 
 export interface NewStep {
@@ -44,12 +47,14 @@ export interface NewStep {
 export const behindAll = (place: number): number => -1 - place;
 
 const appendedCount = (settlement: Settlement): number =>
-  settlement.steps.filter((step) => step.sequence < 0).length;
+  settlement.steps.filter((step) => step.sequence < 0).length + (settlement.pending ? 1 : 0);
 
 /** `not_running`: the fence holds, but the run sleeps or waits. `gone`: there is no execution; the run's own row knows why. */
 export interface Settled {
   ord: number;
   outcome: "done" | "stale" | "not_running" | "gone";
+  /** The run that is to hear of this one's end, if that is what it came to. */
+  parent_run_id: string | null;
 }
 
 export interface SettleInput {
@@ -136,17 +141,26 @@ export const settleFlush: Flush<SettleInput, Settled> = {
     return sql`WITH report AS MATERIALIZED (
       SELECT * FROM ${seams.rowsFrom("item", reportColumns(settlements))} ORDER BY run_id),
     held AS MATERIALIZED (
-      SELECT r.*, e.state, e.held_seq, e.held_hash, e.attempt, e.history_count, e.step_count, e.started_at, e.worker_id
+      SELECT r.*, e.state, e.held_seq, e.held_hash, e.attempt, e.history_count, e.step_count, e.started_at, e.worker_id,
+        e.seen_position, e.watched_at, e.parent_run_id
       FROM report r CROSS JOIN LATERAL (
         SELECT x.state, x.execution_seq AS held_seq, x.lease_hash AS held_hash, x.attempt, x.history_count, x.step_count,
-          x.started_at, x.worker_id
+          x.started_at, x.worker_id, x.seen_position, x.watched_at, x.parent_run_id
         FROM executions x WHERE x.run_id = r.run_id AND x.environment_id || '' = r.environment_id
         ORDER BY x.run_id FOR UPDATE) e),
     valid AS MATERIALIZED (
       SELECT * FROM held WHERE state = 'leased' AND held_seq = execution_seq AND held_hash = lease_hash)
-    ${stored},
+    ${stored}${pendingParts(settlements, now, seams)},
     closed AS (
       DELETE FROM executions WHERE run_id = ANY (ARRAY(SELECT v.run_id FROM valid v WHERE v.ends IS NOT NULL))),
+    unwatched AS (
+      DELETE FROM waits WHERE run_id = ANY (ARRAY(
+        SELECT v.run_id FROM valid v WHERE v.ends IS NOT NULL AND v.watched_at IS NOT NULL))),
+    parted AS (
+      INSERT INTO child_ends (child_run_id, environment_id, ended_at)
+      SELECT v.run_id, v.environment_id, ${now}::bigint FROM valid v
+      WHERE v.ends IS NOT NULL AND v.parent_run_id IS NOT NULL
+      ON CONFLICT DO NOTHING),
     moved AS (
       UPDATE executions e SET state = v.next, wake_at = COALESCE(v.wake_at, e.wake_at),
         lease_hash = CASE WHEN v.next <> 'queued' THEN e.lease_hash END,
@@ -168,14 +182,15 @@ export const settleFlush: Flush<SettleInput, Settled> = {
       SELECT v.run_id, v.history_count + 1, v.environment_id, v.history_type, ${now}::bigint, v.history_detail
       FROM valid v WHERE v.history_type IS NOT NULL)
     SELECT r.ord, CASE WHEN v.ord IS NOT NULL THEN 'done' WHEN h.ord IS NULL THEN 'gone'
-      WHEN h.held_seq = h.execution_seq AND h.held_hash = h.lease_hash THEN 'not_running' ELSE 'stale' END AS outcome
+      WHEN h.held_seq = h.execution_seq AND h.held_hash = h.lease_hash THEN 'not_running' ELSE 'stale' END AS outcome,
+      CASE WHEN v.ends IS NOT NULL THEN v.parent_run_id END AS parent_run_id
     FROM report r LEFT JOIN held h ON h.ord = r.ord LEFT JOIN valid v ON v.ord = r.ord`;
   },
 
   libsql(session, { settlements, now }) {
     const held =
       session.all<Held>(sql`SELECT i.ord, e.state, e.execution_seq, e.lease_hash, e.attempt, e.history_count,
-        e.step_count, e.started_at, e.worker_id
+        e.step_count, e.started_at, e.worker_id, e.seen_position, e.watched_at, e.parent_run_id
       FROM ${session.seams.rowsFrom("i", {
         run_id: column.text(settlements.map((s) => s.runId)),
         environment_id: column.text(settlements.map((s) => s.environmentId)),
@@ -187,7 +202,8 @@ export const settleFlush: Flush<SettleInput, Settled> = {
       const row = byOrd.get(at + 1);
       const outcome = judge(settlement, row);
       if (row && outcome === "done") valid.push({ settlement, row });
-      answers.push({ ord: at + 1, outcome });
+      const parent = outcome === "done" && settlement.ends !== null ? row?.parent_run_id : null;
+      answers.push({ ord: at + 1, outcome, parent_run_id: parent ?? null });
     }
     if (valid.length > 0) settleValid(session, valid, now);
     return answers;
@@ -211,6 +227,9 @@ interface Held {
   step_count: number;
   started_at: number | null;
   worker_id: string | null;
+  seen_position: number;
+  watched_at: number | null;
+  parent_run_id: string | null;
 }
 
 function settleValid(
@@ -237,8 +256,20 @@ function settleValid(
         attempt: column.bigint(steps.map((s) => valid[s.report - 1]!.row.attempt)),
       })} WHERE true ${stepConflict}`);
 
+  insertPending(session, valid, now);
+
   const ending = valid.filter((v) => v.settlement.ends !== null);
   if (ending.length > 0) {
+    const watched = ending.filter((v) => v.row.watched_at !== null);
+    if (watched.length > 0)
+      session.run(sql`DELETE FROM waits WHERE run_id IN ${sql.list(watched.map((v) => v.settlement.runId))}`);
+    const children = ending.filter((v) => v.row.parent_run_id !== null);
+    if (children.length > 0)
+      session.run(sql`INSERT INTO child_ends (child_run_id, environment_id, ended_at)
+        SELECT run_id, environment_id, ${now} FROM ${rowsFrom("c", {
+          run_id: column.text(children.map((v) => v.settlement.runId)),
+          environment_id: column.text(children.map((v) => v.settlement.environmentId)),
+        })} WHERE true ON CONFLICT DO NOTHING`);
     const list = ending.map((v) => v.settlement);
     session.run(sql`DELETE FROM executions WHERE run_id IN (
       SELECT run_id FROM ${rowsFrom("i", { run_id: column.text(list.map((s) => s.runId)) })})`);

@@ -14,7 +14,7 @@ interface DueRow {
   run_id: string;
   environment_id: string;
   function_id: string;
-  state: "leased" | "sleeping" | "retrying";
+  state: "leased" | "sleeping" | "retrying" | "waiting" | "invoking";
   execution_seq: number;
   attempt: number;
   history_count: number;
@@ -30,6 +30,8 @@ export interface WakeOutcome {
   lanes: Lane[];
   /** Runs that failed because too many workers in a row were lost with them. */
   lost: { runId: string; environmentId: string }[];
+  /** Waits or invokes are due, too: `timeOutPending` moves them. */
+  isPendingDue: boolean;
   /** Workers whose leases ended without a word. */
   silent: { environmentId: string; workerId: string }[];
 }
@@ -57,17 +59,22 @@ export async function wakeDue(session: Session, now: Instant): Promise<WakeOutco
       })),
       now,
     );
-  const queued = due.filter((row) => !isLost(row));
+  const queued = due.filter((row): row is QueuedRow => !isLost(row) && !isPending(row));
   if (queued.length > 0) await requeue(session, queued, now);
   return {
     found: due.length,
     lanes: lanesOf(queued),
+    isPendingDue: due.some(isPending),
     lost: lost.map((row) => ({ runId: row.run_id, environmentId: row.environment_id })),
     silent: silentWorkers(due),
   };
 }
 
-async function requeue(session: Session, rows: readonly DueRow[], now: Instant): Promise<void> {
+type QueuedRow = DueRow & { state: keyof typeof historyTypes };
+
+const isPending = ({ state }: DueRow): boolean => state === "waiting" || state === "invoking";
+
+async function requeue(session: Session, rows: readonly QueuedRow[], now: Instant): Promise<void> {
   const { rowsFrom } = session.seams;
   const slept = rows.filter((row) => row.state === "sleeping");
   if (slept.length > 0)
@@ -79,8 +86,10 @@ async function requeue(session: Session, rows: readonly DueRow[], now: Instant):
       })} WHERE steps.run_id = v.run_id AND steps.step_id = v.step_id AND steps.status = 'sleeping'`);
   await session.run(sql`UPDATE executions SET state = 'queued', wake_at = ${now}, lease_hash = NULL, worker_id = NULL,
       waiting_step_id = NULL, attempt = v.attempt, lost_count = v.lost_count, history_count = executions.history_count + 1
+      ${slept.length === 0 ? sql.empty : headSeen}
     FROM ${rowsFrom("v", {
       run_id: column.text(rows.map((row) => row.run_id)),
+      slept: column.bigint(rows.map((row) => (row.state === "sleeping" ? 1 : null))),
       attempt: column.bigint(rows.map((row) => row.attempt + (row.state === "retrying" ? 1 : 0))),
       lost_count: column.bigint(rows.map((row) => row.lost_count + (row.state === "leased" ? 1 : 0))),
     })} WHERE executions.run_id = v.run_id`);
@@ -94,9 +103,15 @@ async function requeue(session: Session, rows: readonly DueRow[], now: Instant):
     })}`);
 }
 
+/** What was logged while a run slept is no news to it. */
+const headSeen =
+  sql.raw(`, seen_position = CASE WHEN v.slept IS NULL THEN executions.seen_position ELSE COALESCE(
+        (SELECT h.position FROM heads h WHERE h.environment_id = executions.environment_id),
+        executions.seen_position) END`);
+
 const historyTypes = { leased: "run.lease_expired", sleeping: "run.woken", retrying: "run.retried" };
 
-function wakeDetail(row: DueRow): string {
+function wakeDetail(row: QueuedRow): string {
   if (row.state === "sleeping") return JSON.stringify({ step_id: row.waiting_step_id });
   if (row.state === "retrying") return JSON.stringify({ attempt: row.attempt + 1 });
   return JSON.stringify({ worker_id: row.worker_id, execution_seq: row.execution_seq });
@@ -139,7 +154,8 @@ export interface RunEnd {
 
 /**
  * Ends runs other than by their worker's report. The last fence is kept with the run, so that the worker that holds it
- * learns `RUN_NOT_RUNNING` and any other `STALE_EXECUTION`. The caller holds the executions' locks.
+ * learns `RUN_NOT_RUNNING` and any other `STALE_EXECUTION`. What it waited for goes, and who waits for it is told. The
+ * caller holds the executions' locks.
  */
 export async function endRuns(session: Session, ends: readonly RunEnd[], now: Instant): Promise<void> {
   const { rowsFrom } = session.seams;
@@ -160,6 +176,13 @@ export async function endRuns(session: Session, ends: readonly RunEnd[], now: In
       type: column.text(ends.map((end) => `run.${end.status}`)),
       detail: column.text(ends.map((end) => JSON.stringify({ error: end.error, cause: end.cause }))),
     })} JOIN executions e ON e.run_id = v.run_id`);
+  await session.run(sql`INSERT INTO child_ends (child_run_id, environment_id, ended_at)
+    SELECT e.run_id, e.environment_id, ${sql.bigint(now)}
+    FROM ${rowsFrom("v", { run_id: ids })} JOIN executions e ON e.run_id = v.run_id
+    WHERE e.parent_run_id IS NOT NULL ON CONFLICT DO NOTHING`);
+  await session.run(
+    sql`DELETE FROM waits WHERE run_id IN (SELECT run_id FROM ${rowsFrom("v", { run_id: ids })})`,
+  );
   await session.run(
     sql`DELETE FROM executions WHERE run_id IN (SELECT run_id FROM ${rowsFrom("v", { run_id: ids })})`,
   );

@@ -28,12 +28,16 @@ const stepStatusWire: Record<StepStatus, StepStatusWire> = {
   completed: StepStatusWire.COMPLETED,
   failed: StepStatusWire.FAILED,
   sleeping: StepStatusWire.SLEEPING,
+  waiting: StepStatusWire.WAITING,
+  timed_out: StepStatusWire.TIMED_OUT,
 };
 
 const stepTypeWire: Record<StepType, StepTypeWire> = {
   invoke: StepTypeWire.INVOKE,
   compensate: StepTypeWire.COMPENSATE,
   sleep: StepTypeWire.SLEEP,
+  wait_for_event: StepTypeWire.WAIT_FOR_EVENT,
+  invoke_function: StepTypeWire.INVOKE_FUNCTION,
 };
 
 /** The words a status filter may hold when it comes as an enum; UNSPECIFIED is no filter. */
@@ -107,6 +111,7 @@ export function toStepMessage(step: Step): MessageInitShape<typeof StepSchema> {
     durationMs: step.durationMs ?? 0,
     patchedBy: step.patchedBy ?? "",
     compensationFor: step.compensationFor ?? "",
+    ...payload("input", "inputValue", step.input),
     ...payload("output", "outputValue", step.output),
     ...payload("originalOutput", "originalOutputValue", step.originalOutput),
     ...(step.error && { error: toError(step.error) }),
@@ -114,6 +119,8 @@ export function toStepMessage(step: Step): MessageInitShape<typeof StepSchema> {
     endedAt: at(step.endedAt),
     patchedAt: at(step.patchedAt),
     sleepUntil: at(step.sleepUntil),
+    waitEventName: step.waitEventName ?? "",
+    waitTimeout: at(step.waitTimeoutAt),
     createdAt: at(step.createdAt),
     updatedAt: at(step.updatedAt),
   };

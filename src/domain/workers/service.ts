@@ -14,6 +14,7 @@ import {
 } from "../../kit/limits.ts";
 import type { Counter, Metrics } from "../../kit/metrics.ts";
 import { type Store, StoreError } from "../../store/store.ts";
+import { tellsFailures } from "../runs/rules.ts";
 import type { Runs } from "../runs/service.ts";
 import type { Dispatcher } from "./dispatcher.ts";
 import { type HandedJob, type Job, runOfJob } from "./job.ts";
@@ -127,10 +128,12 @@ export function openWorkers(deps: WorkersDeps): Workers {
     return entry.record;
   }
 
-  async function report(environmentId: string, jobId: string, body: Report): Promise<void> {
+  async function report(worker: rows.WorkerRecord, jobId: string, body: Report): Promise<void> {
+    const { environmentId } = worker;
     if (body.status === "progress" && !deps.admission)
       throw new Fault("not_found", "progress reports need capacity admission, which is off");
-    await sendable(runs.report(readReport(body, { environmentId, jobId, now: clock.now(), leaseMs })));
+    const report = readReport(body, { environmentId, jobId, now: clock.now(), leaseMs });
+    await sendable(runs.report({ ...report, failuresTold: tellsFailures(worker.sdk) }));
   }
 
   const ack = (environmentId: string, sent: AckInput) =>
@@ -220,8 +223,7 @@ export function openWorkers(deps: WorkersDeps): Workers {
     },
 
     async report(environmentId, workerId, jobId, body) {
-      await registered(environmentId, workerId);
-      await report(environmentId, jobId, body);
+      await report(await registered(environmentId, workerId), jobId, body);
     },
 
     async exchange(environmentId, workerId, input, signal) {
@@ -233,9 +235,7 @@ export function openWorkers(deps: WorkersDeps): Workers {
       const busy = input.reports.length + input.acks.length > 0;
       const hold = busy ? 0 : Math.min(input.holdMs ?? holdMs, holdMs);
       const [results, acked, jobs] = await Promise.all([
-        Promise.all(
-          input.reports.map((body) => outcome(body.job_id, report(environmentId, body.job_id, body))),
-        ),
+        Promise.all(input.reports.map((body) => outcome(body.job_id, report(worker, body.job_id, body)))),
         Promise.all(input.acks.map((sent) => outcome(sent.job_id, ack(environmentId, sent)))),
         take(worker, input.available, hold, busy, signal),
       ]);
