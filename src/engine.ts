@@ -12,6 +12,9 @@ import { openRuns, type Runs } from "./domain/runs/service.ts";
 import type { Lane } from "./domain/runs/wake.ts";
 import { startsOperations } from "./domain/starts/operations.ts";
 import { openStarts } from "./domain/starts/service.ts";
+import { openControls } from "./domain/steering/controls.ts";
+import { steeringOperations } from "./domain/steering/operations.ts";
+import { openSteering } from "./domain/steering/service.ts";
 import { openDispatcher } from "./domain/workers/dispatcher.ts";
 import { workersOperations } from "./domain/workers/operations.ts";
 import { openWorkers, type Workers } from "./domain/workers/service.ts";
@@ -107,8 +110,11 @@ export function openEngine(deps: EngineDeps): Engine {
     admission: config.capacityAdmission,
     metrics: watch.metrics,
   });
-  const definitions = openDefinitions(store);
   const { bus } = deps;
+  const controls = openControls({ clock, tell: (payload) => bus.hint("runs.control", payload) });
+  bus.onHint("runs.control", (payload) => controls.heard(new TextDecoder().decode(payload)));
+  const steering = openSteering({ store, clock, log, controls, runs, onQueued });
+  const definitions = openDefinitions(store);
   const feeds = openFeeds({
     store,
     log,
@@ -142,6 +148,7 @@ export function openEngine(deps: EngineDeps): Engine {
       ...startsOperations(starts),
       ...functionsOperations(functions),
       ...runsOperations(runs),
+      ...steeringOperations(steering),
       ...workersOperations(workers),
     ],
     loops: [
@@ -154,6 +161,7 @@ export function openEngine(deps: EngineDeps): Engine {
     ],
     duties: [
       { duty: "retention", name: "workers.forget", everyMs: 60_000, tick: workers.forgetOnce },
+      { duty: "retention", name: "runs.resumes", everyMs: 60_000, tick: steering.forgetOnce },
       { duty: "retention", name: "events.keys", everyMs: 10 * 60_000, tick: events.purgeOnce },
     ],
     queuedElsewhere: dispatcher.queued,

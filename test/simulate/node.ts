@@ -41,6 +41,7 @@ export function startNode(options: NodeOptions): SimulatedNode {
     bus,
     tellOthers: (lanes) => bus.hint("dispatch", JSON.stringify({ from: id, lanes })),
     knowsTime: () => true,
+    wake: (name) => loops.get(name)?.wake(),
     wakeBy: (at) => loops.get("runs.wake")?.wakeIn(at - clock.now()),
   });
   bus.onHint("dispatch", (payload) => {

@@ -1,4 +1,4 @@
-import { Type } from "@sinclair/typebox";
+import { type Static, Type } from "@sinclair/typebox";
 import { PubSubService } from "../../gen/svc/v1/pubsub_pb.ts";
 import { SvcService } from "../../gen/svc/v1/svc_pb.ts";
 import { rfc3339 } from "../../kit/clock.ts";

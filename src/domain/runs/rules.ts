@@ -11,11 +11,13 @@ const statusOfState: Record<ExecutionState, { status: RunStatus; pauseReason: st
   waiting: { status: "paused", pauseReason: "wait_event" },
   invoking: { status: "paused", pauseReason: "invoke" },
   held: { status: "paused", pauseReason: "injection" },
+  // Said to run, and on its way to the queue.
+  resuming: { status: "running", pauseReason: null },
 };
 
 const statesOfStatus: Partial<Record<RunStatus, readonly ExecutionState[]>> = {
   waiting_for_capacity: ["queued"],
-  running: ["leased"],
+  running: ["leased", "resuming"],
   waiting: ["retrying"],
   paused: ["sleeping", "waiting", "invoking", "held"],
 };
