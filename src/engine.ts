@@ -17,6 +17,9 @@ import type { Lane } from "./domain/runs/wake.ts";
 import { openSchedules } from "./domain/schedules/service.ts";
 import { startsOperations } from "./domain/starts/operations.ts";
 import { openStarts } from "./domain/starts/service.ts";
+import { openControls } from "./domain/steering/controls.ts";
+import { steeringOperations } from "./domain/steering/operations.ts";
+import { openSteering } from "./domain/steering/service.ts";
 import { openDispatcher } from "./domain/workers/dispatcher.ts";
 import { workersOperations } from "./domain/workers/operations.ts";
 import { openWorkers, type Workers } from "./domain/workers/service.ts";
@@ -130,6 +133,9 @@ export function openEngine(deps: EngineDeps): Engine {
     knowsTime: deps.knowsTime,
   });
   const { bus } = deps;
+  const controls = openControls({ clock, tell: (payload) => bus.hint("runs.control", payload) });
+  bus.onHint("runs.control", (payload) => controls.heard(new TextDecoder().decode(payload)));
+  const steering = openSteering({ store, clock, log, controls, runs, onQueued });
   const feeds = openFeeds({
     store,
     log,
@@ -160,7 +166,12 @@ export function openEngine(deps: EngineDeps): Engine {
     self: ids.uuid(),
     onFrame: ({ leaf, ...frame }) => log.info(`cron.${leaf}`, frame),
   });
-  const starts = openStarts({ events, ends });
+  const starts = openStarts({
+    events,
+    ends,
+    cancelRun: async (environmentId, runId) =>
+      void (await steering.cancel(environmentId, runId, "the caller of a synchronous start went away")),
+  });
 
   return {
     functions,
@@ -174,6 +185,7 @@ export function openEngine(deps: EngineDeps): Engine {
       ...debounceOperations(debounce),
       ...functionsOperations(functions),
       ...runsOperations(runs),
+      ...steeringOperations(steering),
       ...workersOperations(workers),
     ],
     loops: [
@@ -189,6 +201,7 @@ export function openEngine(deps: EngineDeps): Engine {
     duties: [
       { duty: "cron", name: "schedules.tick", everyMs: 1_000, tick: schedules.tickOnce },
       { duty: "retention", name: "workers.forget", everyMs: 60_000, tick: workers.forgetOnce },
+      { duty: "retention", name: "runs.resumes", everyMs: 60_000, tick: steering.forgetOnce },
       { duty: "retention", name: "events.keys", everyMs: 10 * 60_000, tick: events.purgeOnce },
     ],
     queuedElsewhere: dispatcher.queued,

@@ -134,3 +134,11 @@ export const loginAddressAttemptsMax = 100;
 export const keyNameCharsMax = 200;
 export const keyRolesMax = 50;
 export const keysMax = 10_000;
+
+/** A second resume of a run is refused for so long (spec.md 'Limits'). */
+export const resumeWindowMs = 2 * 60 * 1000;
+/** A resume that nobody finished is finished by the wake loop after this. */
+export const resumeHealMs = 10_000;
+/** Telling a control message takes at most this. */
+export const controlMs = 2_000;
+export const cancelReasonRunes = 1_024;

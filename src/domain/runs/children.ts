@@ -2,10 +2,10 @@ import type { Clock, Instant } from "../../kit/clock.ts";
 import { Fault } from "../../kit/fault.ts";
 import { childrenSliceMax } from "../../kit/limits.ts";
 import type { Log } from "../../kit/log.ts";
+import { stepRowId } from "../../kit/step-id.ts";
 import type { Store } from "../../store/store.ts";
 import * as rows from "./children-rows.ts";
 import type { Moved } from "./invokes.ts";
-import { stepRowId } from "./rules.ts";
 import type { Lane } from "./wake.ts";
 
 /** Runs that steps start: each is started once, and its end brings its parent on. */

@@ -2,8 +2,9 @@ import type { Instant } from "../../kit/clock.ts";
 import { countCap } from "../../kit/limits.ts";
 import { type Cursor, contains } from "../../kit/page.ts";
 import { column, type Sql, sql } from "../../kit/sql.ts";
+import { stepRowId } from "../../kit/step-id.ts";
 import type { Session, Store } from "../../store/store.ts";
-import { statusOf, stepRowId, storedStatuses } from "./rules.ts";
+import { statusOf, storedStatuses } from "./rules.ts";
 import type {
   CompletedStep,
   ExecutionState,

@@ -1,4 +1,3 @@
-import { createHash } from "node:crypto";
 import type { RetryPolicy } from "../functions/definition.ts";
 import type { ExecutionState, RunError, RunStatus } from "./run.ts";
 
@@ -11,11 +10,13 @@ const statusOfState: Record<ExecutionState, { status: RunStatus; pauseReason: st
   waiting: { status: "paused", pauseReason: "wait_event" },
   invoking: { status: "paused", pauseReason: "invoke" },
   held: { status: "paused", pauseReason: "injection" },
+  // Said to run, and on its way to the queue.
+  resuming: { status: "running", pauseReason: null },
 };
 
 const statesOfStatus: Partial<Record<RunStatus, readonly ExecutionState[]>> = {
   waiting_for_capacity: ["queued"],
-  running: ["leased"],
+  running: ["leased", "resuming"],
   waiting: ["retrying"],
   paused: ["sleeping", "waiting", "invoking", "held"],
 };
@@ -67,12 +68,6 @@ export function afterFailure(
 ): { retryInMs: number } | "ends" {
   if (!error.retryable || attempt >= maxAttempts) return "ends";
   return { retryInMs: retryDelayMs(policy, attempt) };
-}
-
-/** The row id of a step follows from run and step id, so that it needs no index of its own. */
-export function stepRowId(runId: string, stepId: string): string {
-  const digest = createHash("sha256").update(stepId).digest("hex").slice(0, 16);
-  return `step_${runId.slice("run_".length)}_${digest}`;
 }
 
 export const timedOut = (timeoutMs: number): RunError => ({

@@ -19,6 +19,8 @@ export type ExecutionState =
   | "leased"
   | "retrying"
   | "sleeping"
+  /** Between the two halves of a resume. */
+  | "resuming"
   /** For an event; due at the wait's deadline. */
   | "waiting"
   /** For the run that its step started; due at the invoke's deadline. */

@@ -19,11 +19,13 @@ import { timeOutPending } from "./invokes.ts";
 import { type Matcher, openMatcher } from "./matcher.ts";
 import type { RunReport } from "./report.ts";
 import { openReports, type ReportsDeps, whyRefused } from "./reports.ts";
+import { finishResumes } from "./resumed.ts";
 import * as rows from "./rows.ts";
 import { parseRunStatus } from "./rules.ts";
 import type { CompletedStep, Fence, Run, Step } from "./run.ts";
+import { neverWakesAt } from "./settle.ts";
 import { openTally } from "./tally.ts";
-import { cancelQueued, endTimedOut, type Lane, wakeDue } from "./wake.ts";
+import { cancelQueued, endRuns, endTimedOut, type Lane, type RunEnd, wakeDue } from "./wake.ts";
 
 export interface ListRunsInput {
   functionId?: string;
@@ -56,6 +58,12 @@ export interface Runs {
     target: { environmentId: string; functionId: string; cause: string },
   ): Promise<string[]>;
   cancelled(runIds: readonly string[]): void;
+  /** Ends runs whose executions' locks the caller holds. */
+  endHeld(session: Session, ends: readonly RunEnd[]): Promise<void>;
+  /** Second half of resumes whose executions' locks the caller holds; answers the lanes that have got work. */
+  finishResumes(session: Session, runIds: readonly string[]): Promise<Lane[]>;
+  /** The wake of an execution that a person holds. */
+  readonly neverWakesAt: Instant;
   /** Commits what the holder of a run reports; rejects with the fault of contract.md 1.10 when its fence does not hold. */
   report(report: RunReport): Promise<void>;
   /** Puts a claimed run back that nobody has begun. */
@@ -184,6 +192,9 @@ export function openRuns(deps: RunsDeps): Runs {
       return steps;
     },
 
+    endHeld: (session, ends) => endRuns(session, ends, clock.now()),
+    finishResumes: (session, runIds) => finishResumes(session, runIds, clock.now()),
+    neverWakesAt,
     cancelQueued: (session, target) => cancelQueued(session, { ...target, now: clock.now() }),
     cancelled(runIds) {
       tally?.ended("cancelled", runIds, clock.now());

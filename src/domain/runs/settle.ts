@@ -43,6 +43,10 @@ export interface NewStep {
   sleepUntil: Instant | null;
 }
 
+/** The wake of an execution that a person holds. */
+export const neverWakesAt = Number.MAX_SAFE_INTEGER;
+const neverWakes = sql.raw(String(neverWakesAt));
+
 /** Sequence of a step whose worker did not say where it stands: the `place`th (from 0) behind all others. */
 export const behindAll = (place: number): number => -1 - place;
 
@@ -77,7 +81,12 @@ const reportColumns = (list: readonly Settlement[]) => ({
   steps_top: column.bigint(list.map((s) => s.stepsTop)),
   waiting_step_id: column.text(list.map((s) => s.waitingStepId)),
   appended: column.bigint(list.map(appendedCount)),
+  pausable: column.bigint(list.map((s) => (mayPause(s) ? 1 : null))),
 });
+
+/** A pause that was asked for takes effect here: at anything but a sign of life. */
+const mayPause = (settlement: Settlement): boolean =>
+  settlement.ends === null && (settlement.next !== "leased" || settlement.steps.length > 0);
 
 interface PlacedStep extends NewStep {
   report: number;
@@ -142,10 +151,10 @@ export const settleFlush: Flush<SettleInput, Settled> = {
       SELECT * FROM ${seams.rowsFrom("item", reportColumns(settlements))} ORDER BY run_id),
     held AS MATERIALIZED (
       SELECT r.*, e.state, e.held_seq, e.held_hash, e.attempt, e.history_count, e.step_count, e.started_at, e.worker_id,
-        e.seen_position, e.watched_at, e.parent_run_id
+        e.seen_position, e.watched_at, e.parent_run_id, CASE WHEN r.pausable IS NOT NULL THEN e.pause_requested_at END AS paused_at
       FROM report r CROSS JOIN LATERAL (
         SELECT x.state, x.execution_seq AS held_seq, x.lease_hash AS held_hash, x.attempt, x.history_count, x.step_count,
-          x.started_at, x.worker_id, x.seen_position, x.watched_at, x.parent_run_id
+          x.started_at, x.worker_id, x.seen_position, x.watched_at, x.parent_run_id, x.pause_requested_at
         FROM executions x WHERE x.run_id = r.run_id AND x.environment_id || '' = r.environment_id
         ORDER BY x.run_id FOR UPDATE) e),
     valid AS MATERIALIZED (
@@ -162,9 +171,14 @@ export const settleFlush: Flush<SettleInput, Settled> = {
       WHERE v.ends IS NOT NULL AND v.parent_run_id IS NOT NULL
       ON CONFLICT DO NOTHING),
     moved AS (
-      UPDATE executions e SET state = v.next, wake_at = COALESCE(v.wake_at, e.wake_at),
+      UPDATE executions e SET state = CASE WHEN v.paused_at IS NULL THEN v.next ELSE 'held' END,
+        wake_at = CASE WHEN v.paused_at IS NULL THEN COALESCE(v.wake_at, e.wake_at) ELSE ${neverWakes} END,
+        held_from = CASE WHEN v.paused_at IS NOT NULL THEN v.next END,
+        held_wake_at = CASE WHEN v.paused_at IS NOT NULL THEN COALESCE(v.wake_at, e.wake_at) END,
+        held_at = CASE WHEN v.paused_at IS NOT NULL THEN ${now}::bigint END,
+        pause_requested_at = CASE WHEN v.paused_at IS NULL THEN e.pause_requested_at END,
         lease_hash = CASE WHEN v.next <> 'queued' THEN e.lease_hash END,
-        worker_id = CASE WHEN v.next = 'leased' THEN e.worker_id END,
+        worker_id = CASE WHEN v.next = 'leased' AND v.paused_at IS NULL THEN e.worker_id END,
         step_count = GREATEST(e.step_count, v.steps_top) + v.appended, waiting_step_id = v.waiting_step_id,
         lost_count = CASE WHEN v.next = 'queued' THEN e.lost_count ELSE 0 END,
         started_at = CASE WHEN v.next = 'queued' AND e.started_at = e.claimed_at THEN NULL ELSE e.started_at END,
@@ -179,7 +193,8 @@ export const settleFlush: Flush<SettleInput, Settled> = {
         SELECT v.run_id FROM valid v WHERE v.ends IS NOT NULL))),
     noted AS (
       INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
-      SELECT v.run_id, v.history_count + 1, v.environment_id, v.history_type, ${now}::bigint, v.history_detail
+      SELECT v.run_id, v.history_count + 1, v.environment_id, CASE WHEN v.paused_at IS NULL THEN v.history_type
+        ELSE 'run.paused' END, ${now}::bigint, v.history_detail
       FROM valid v WHERE v.history_type IS NOT NULL)
     SELECT r.ord, CASE WHEN v.ord IS NOT NULL THEN 'done' WHEN h.ord IS NULL THEN 'gone'
       WHEN h.held_seq = h.execution_seq AND h.held_hash = h.lease_hash THEN 'not_running' ELSE 'stale' END AS outcome,
@@ -190,7 +205,7 @@ export const settleFlush: Flush<SettleInput, Settled> = {
   libsql(session, { settlements, now }) {
     const held =
       session.all<Held>(sql`SELECT i.ord, e.state, e.execution_seq, e.lease_hash, e.attempt, e.history_count,
-        e.step_count, e.started_at, e.worker_id, e.seen_position, e.watched_at, e.parent_run_id
+        e.step_count, e.started_at, e.worker_id, e.seen_position, e.watched_at, e.parent_run_id, e.pause_requested_at
       FROM ${session.seams.rowsFrom("i", {
         run_id: column.text(settlements.map((s) => s.runId)),
         environment_id: column.text(settlements.map((s) => s.environmentId)),
@@ -230,7 +245,13 @@ interface Held {
   seen_position: number;
   watched_at: number | null;
   parent_run_id: string | null;
+  pause_requested_at: number | null;
 }
+
+type Valid = { settlement: Settlement; row: Held };
+
+const isPaused = ({ settlement, row }: Valid): boolean =>
+  row.pause_requested_at !== null && mayPause(settlement);
 
 function settleValid(
   session: SyncSession,
@@ -289,11 +310,17 @@ function settleValid(
       })} WHERE runs.id = v.run_id`);
   }
 
-  const staying = valid.filter((v) => v.settlement.ends === null).map((v) => v.settlement);
+  const stayingRows = valid.filter((v) => v.settlement.ends === null);
+  const staying = stayingRows.map((v) => v.settlement);
   if (staying.length > 0)
-    session.run(sql`UPDATE executions SET state = v.next, wake_at = COALESCE(v.wake_at, executions.wake_at),
+    session.run(sql`UPDATE executions SET state = CASE WHEN v.paused IS NULL THEN v.next ELSE 'held' END,
+        wake_at = CASE WHEN v.paused IS NULL THEN COALESCE(v.wake_at, executions.wake_at) ELSE ${neverWakes} END,
+        held_from = CASE WHEN v.paused IS NOT NULL THEN v.next END,
+        held_wake_at = CASE WHEN v.paused IS NOT NULL THEN COALESCE(v.wake_at, executions.wake_at) END,
+        held_at = CASE WHEN v.paused IS NOT NULL THEN ${now} END,
+        pause_requested_at = CASE WHEN v.paused IS NULL THEN executions.pause_requested_at END,
         lease_hash = CASE WHEN v.next <> 'queued' THEN executions.lease_hash END,
-        worker_id = CASE WHEN v.next = 'leased' THEN executions.worker_id END,
+        worker_id = CASE WHEN v.next = 'leased' AND v.paused IS NULL THEN executions.worker_id END,
         step_count = MAX(executions.step_count, v.steps_top) + v.appended, waiting_step_id = v.waiting_step_id,
         lost_count = CASE WHEN v.next = 'queued' THEN executions.lost_count ELSE 0 END,
         started_at = CASE WHEN v.next = 'queued' AND executions.started_at = executions.claimed_at THEN NULL
@@ -307,6 +334,7 @@ function settleValid(
         waiting_step_id: column.text(staying.map((s) => s.waitingStepId)),
         history_type: column.text(staying.map((s) => s.historyType)),
         appended: column.bigint(staying.map(appendedCount)),
+        paused: column.bigint(stayingRows.map((v) => (isPaused(v) ? 1 : null))),
       })} WHERE executions.run_id = v.run_id`);
 
   const noted = valid.filter((v) => v.settlement.historyType !== null);
@@ -317,7 +345,7 @@ function settleValid(
         run_id: column.text(noted.map((v) => v.settlement.runId)),
         sequence: column.bigint(noted.map((v) => v.row.history_count + 1)),
         environment_id: column.text(noted.map((v) => v.settlement.environmentId)),
-        type: column.text(noted.map((v) => v.settlement.historyType)),
+        type: column.text(noted.map((v) => (isPaused(v) ? "run.paused" : v.settlement.historyType))),
         detail: column.text(noted.map((v) => v.settlement.historyDetail)),
       })}`);
 }

@@ -2,8 +2,10 @@ import type { Instant } from "../../kit/clock.ts";
 import { leasesLostMax, wakeSliceMax } from "../../kit/limits.ts";
 import { column, sql } from "../../kit/sql.ts";
 import type { Session } from "../../store/store.ts";
+import { finishResumes } from "./resumed.ts";
 import { timedOut, workerLost } from "./rules.ts";
 import type { RunError, TerminalStatus } from "./run.ts";
+import { neverWakesAt } from "./settle.ts";
 
 export interface Lane {
   environmentId: string;
@@ -14,7 +16,8 @@ interface DueRow {
   run_id: string;
   environment_id: string;
   function_id: string;
-  state: "leased" | "sleeping" | "retrying" | "waiting" | "invoking";
+  state: "leased" | "sleeping" | "retrying" | "waiting" | "invoking" | "resuming";
+  pause_requested_at: number | null;
   execution_seq: number;
   attempt: number;
   history_count: number;
@@ -45,7 +48,7 @@ export interface WakeOutcome {
 export async function wakeDue(session: Session, now: Instant): Promise<WakeOutcome> {
   const due =
     await session.all<DueRow>(sql`SELECT run_id, environment_id, function_id, state, execution_seq, attempt,
-      history_count, lost_count, worker_id, waiting_step_id
+      history_count, lost_count, worker_id, waiting_step_id, pause_requested_at
     FROM executions WHERE state <> 'queued' AND wake_at <= ${now}
     ORDER BY wake_at LIMIT ${wakeSliceMax} ${session.seams.skipLocked}`);
   const isLost = (row: DueRow) => row.state === "leased" && row.lost_count + 1 >= leasesLostMax;
@@ -61,11 +64,16 @@ export async function wakeDue(session: Session, now: Instant): Promise<WakeOutco
       })),
       now,
     );
-  const queued = due.filter((row): row is QueuedRow => !isLost(row) && !isPending(row));
+  // A resume whose node died between its two halves is finished here.
+  const resuming = due.filter((row) => row.state === "resuming").map((row) => row.run_id);
+  if (resuming.length > 0) await finishResumes(session, resuming, now);
+  const queued = due.filter(
+    (row): row is QueuedRow => !isLost(row) && !isPending(row) && row.state !== "resuming",
+  );
   if (queued.length > 0) await requeue(session, queued, now);
   return {
     found: due.length,
-    lanes: lanesOf(queued),
+    lanes: lanesOf(due.filter((row) => !isLost(row) && !isPending(row))),
     isPendingDue: due.some(isPending),
     waitedIn: new Set(due.flatMap((row) => (row.state === "waiting" ? row.environment_id : []))),
     lost: lost.map((row) => ({ runId: row.run_id, environmentId: row.environment_id })),
@@ -87,7 +95,13 @@ async function requeue(session: Session, rows: readonly QueuedRow[], now: Instan
         run_id: column.text(slept.map((row) => row.run_id)),
         step_id: column.text(slept.map((row) => row.waiting_step_id)),
       })} WHERE steps.run_id = v.run_id AND steps.step_id = v.step_id AND steps.status = 'sleeping'`);
-  await session.run(sql`UPDATE executions SET state = 'queued', wake_at = ${now}, lease_hash = NULL, worker_id = NULL,
+  // A pause that was asked for takes effect when the lease ends unreported, too.
+  await session.run(sql`UPDATE executions SET state = CASE WHEN pause_requested_at IS NULL THEN 'queued' ELSE 'held' END,
+      wake_at = CASE WHEN pause_requested_at IS NULL THEN ${sql.bigint(now)} ELSE ${sql.bigint(neverWakesAt)} END,
+      held_from = CASE WHEN pause_requested_at IS NOT NULL THEN 'queued' END,
+      held_wake_at = CASE WHEN pause_requested_at IS NOT NULL THEN ${sql.bigint(now)} END,
+      held_at = CASE WHEN pause_requested_at IS NOT NULL THEN ${sql.bigint(now)} END, pause_requested_at = NULL,
+      lease_hash = NULL, worker_id = NULL,
       waiting_step_id = NULL, attempt = v.attempt, lost_count = v.lost_count, history_count = executions.history_count + 1
       ${slept.length === 0 ? sql.empty : headSeen}
     FROM ${rowsFrom("v", {
@@ -101,7 +115,9 @@ async function requeue(session: Session, rows: readonly QueuedRow[], now: Instan
       run_id: column.text(rows.map((row) => row.run_id)),
       sequence: column.bigint(rows.map((row) => row.history_count + 1)),
       environment_id: column.text(rows.map((row) => row.environment_id)),
-      type: column.text(rows.map((row) => historyTypes[row.state])),
+      type: column.text(
+        rows.map((row) => (row.pause_requested_at === null ? historyTypes[row.state] : "run.paused")),
+      ),
       detail: column.text(rows.map(wakeDetail)),
     })}`);
 }
