@@ -2,22 +2,16 @@ import type { Clock } from "../../kit/clock.ts";
 import type { Ids } from "../../kit/ids.ts";
 import { pollJobsMax } from "../../kit/limits.ts";
 import { noTracer, type Tracer } from "../../kit/trace.ts";
-import type { ClaimedRow, LaneDemand } from "../runs/claim.ts";
-import type { CompletedStep, NewLease, NewRun } from "../runs/run.ts";
+import type { ClaimedRow } from "../runs/claim.ts";
+import type { CompletedStep } from "../runs/run.ts";
 import type { Runs } from "../runs/service.ts";
+import { openBirths, type Reservation } from "./births.ts";
 import { type Desk, openDesks } from "./desks.ts";
 import { type GiveBackDeps, openGiveBack } from "./give-back.ts";
-import { type Job, type JobEvent, jobOfBirth, jobOfClaim, newLeaseToken } from "./job.ts";
-import { type Asking, askMin, type Lane, newLane, type Slot, type Waiter } from "./lanes.ts";
-
-/** A place at a waiting worker, kept for a run that is about to be created. */
-export interface Reservation {
-  lease: NewLease;
-  /** The run is committed: hand it over with the event it was born of. */
-  deliver(run: NewRun, event: JobEvent): void;
-  /** It never came to be. */
-  drop(): void;
-}
+import { type Job, jobOfClaim } from "./job.ts";
+import { type Asking, askMin, type Lane, newLane, type Waiter } from "./lanes.ts";
+import { type Plan, planClaim } from "./plan.ts";
+import { openWaiters } from "./waiters.ts";
 
 export interface Dispatcher {
   take(asking: Asking): Promise<Job[]>;
@@ -46,8 +40,6 @@ export interface DispatcherDeps extends GiveBackDeps {
   tracer?: Tracer;
 }
 
-/** A claim looks from the lane's start at least this often, whatever its watermark says. */
-const wholeEveryMs = 2_000;
 /** Rows may become visible this much after their time: a watermark stays behind by it. */
 const lateMsMax = 5_000;
 /** A lane nobody has looked at for this long is looked at on the next poll. */
@@ -62,8 +54,6 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
   let again = false;
   let draining = false;
   let turn = 0;
-  /** Workers that births were delivered to and that are not answered yet. */
-  const born = new Set<Waiter>();
 
   const laneOf = (environmentId: string, functionId: string): Lane => {
     const key = `${environmentId}\n${functionId}`;
@@ -75,36 +65,9 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
     return lane;
   };
 
-  const creditOf = (waiter: Waiter) =>
-    waiter.closed ? 0 : waiter.available - waiter.pending - waiter.jobs.length - waiter.desk.pending;
-
   const desks = openDesks(clock, giveBack);
-
-  /** From now on the waiter is being answered: its worker counts as on its way back. */
-  const shut = (waiter: Waiter) => {
-    waiter.closed = true;
-    // After an empty answer workers pause for a second (contract.md 1.6).
-    const asksAgain = waiter.reports || waiter.jobs.length + waiter.pending > 0;
-    const comesBack = asksAgain && waiter.available > 0 && !draining && !waiter.signal.aborted;
-    if (comesBack) desks.leave(waiter.desk, waiter.available - waiter.jobs.length - waiter.pending);
-    for (const lane of waiter.lanes) {
-      lane.waiters.delete(waiter);
-      if (comesBack) lane.away.add(waiter.desk);
-    }
-  };
-
-  /** Answers a waiter that has something, or has nothing to wait for, once no promise to it is open. */
-  const finish = (waiter: Waiter, final: boolean) => {
-    if (!waiter.closed && (waiter.jobs.length > 0 || final)) shut(waiter);
-    if (!waiter.closed || waiter.pending > 0 || waiter.answered) return;
-    waiter.answered = true;
-    waiter.settle();
-  };
-
-  const handOut = () => {
-    for (const waiter of born) finish(waiter, false);
-    born.clear();
-  };
+  const waiters = openWaiters(desks, () => draining);
+  const { finish, handOut } = waiters;
 
   function queued(list: readonly { environmentId: string; functionId: string }[]): void {
     let wanted = false;
@@ -117,52 +80,12 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
     if (wanted) void pump();
   }
 
-  /** Shares each waiter's free slots out over its dirty lanes, so that a lane with a long queue does not starve the rest. */
-  function plan(): { demands: (LaneDemand & { lane: Lane })[]; slots: Slot[][]; waiters: Set<Waiter> } {
-    const slotsOf = new Map<Lane, Slot[]>();
-    const waiters = new Set<Waiter>();
-    for (const lane of lanes.values()) if (lane.dirty) for (const waiter of lane.waiters) waiters.add(waiter);
-    turn++;
-    for (const waiter of waiters) {
-      waiter.looks++;
-      const dirty = waiter.lanes.filter((lane) => lane.dirty);
-      let credit = creditOf(waiter);
-      for (let place = 0; place < dirty.length && credit > 0; place++) {
-        const lane = dirty[(place + turn) % dirty.length]!;
-        const slots = slotsOf.get(lane) ?? [];
-        const share = Math.min(Math.ceil(credit / (dirty.length - place)), lane.ask - slots.length);
-        if (share <= 0) continue;
-        credit -= share;
-        for (let count = 0; count < share; count++)
-          slots.push({ ...newLeaseToken(ids), waiter, desk: waiter.desk });
-        waiter.pending += share;
-        slotsOf.set(lane, slots);
-      }
-    }
-    for (const lane of lanes.values())
-      if (lane.dirty && !slotsOf.has(lane)) planAway(lane, (slots) => slotsOf.set(lane, slots));
-    const now = clock.now();
-    const demands = [...slotsOf].map(([lane, slots]) => {
-      const whole = now - lane.wholeAt >= wholeEveryMs;
-      if (whole) lane.wholeAt = now;
-      lane.dirty = false;
-      lane.lookedAt = now;
-      return {
-        lane,
-        environmentId: lane.environmentId,
-        functionId: lane.functionId,
-        since: whole ? 0 : lane.since,
-        slots: slots.map(({ hash, desk }) => ({ leaseHash: hash, workerId: desk.workerId })),
-      };
-    });
-    return { demands, slots: [...slotsOf.values()], waiters };
-  }
-
   async function claimOnce(): Promise<boolean> {
     if (!mayClaim()) return false;
-    const { demands, slots, waiters } = plan();
+    const { demands, waiters: asking } = planClaim(lanes.values(), ++turn, { clock, ids, desks });
     if (demands.length === 0) return false;
-    const asked = new Set(slots.flat().flatMap((slot) => slot.waiter ?? []));
+    const slots = demands.flatMap(({ places }) => places);
+    const asked = new Set(slots.flatMap((slot) => slot.waiter ?? []));
     const span = tracer.start("claim", "client");
     span.set("svc.claim.lanes", demands.length);
     let failed: string | undefined;
@@ -171,16 +94,16 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
       const leaseUntil = now + leaseMs;
       const rows = await runs.claim({ now, leaseUntil, lanes: demands });
       span.set("svc.claim.runs", rows.length);
-      await hand(rows, demands, slots, leaseUntil);
+      await hand(rows, demands, leaseUntil);
     } catch (error) {
       failed = "failed";
       for (const { lane } of demands) lane.dirty = true;
       throw error;
     } finally {
       span.end(failed);
-      for (const slot of slots.flat()) (slot.waiter ?? slot.desk).pending--;
+      for (const slot of slots) (slot.waiter ?? slot.desk).pending--;
       // Who does not hold is answered by the claim that asked for it, or by the second that had no slot left for it.
-      for (const waiter of waiters)
+      for (const waiter of asking)
         finish(waiter, waiter.holdMs === 0 && (asked.has(waiter) || waiter.looks > 1));
       handOut();
     }
@@ -189,8 +112,7 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
 
   async function hand(
     rows: readonly ClaimedRow[],
-    demands: readonly { lane: Lane; slots: readonly unknown[] }[],
-    slots: readonly Slot[][],
+    demands: Plan["demands"],
     leaseUntil: number,
   ): Promise<void> {
     const resumed = rows.filter((row) => row.step_count > 0).map((row) => row.run_id);
@@ -200,7 +122,7 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
     const steps = resumed.length === 0 ? noSteps : await runs.completedSteps(resumed).catch(unread);
     const taken = new Map<number, number>();
     for (const row of rows) {
-      const { waiter, desk, token } = slots[row.lane - 1]![row.rank - 1]!;
+      const { waiter, desk, token } = demands[row.lane - 1]!.places[row.rank - 1]!;
       const job = jobOfClaim(row, token, leaseUntil, steps?.get(row.run_id) ?? []);
       // Without knowing what is done already nobody may begin: it goes back.
       if (row.step_count > 0 && !steps) giveBack([job]);
@@ -210,10 +132,10 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
       const { lane } = demands[row.lane - 1]!;
       lane.since = Math.max(lane.since, row.queued_at - lateMsMax);
     }
-    for (const [at, { lane, slots: wanted }] of demands.entries()) {
+    for (const [at, { lane, places }] of demands.entries()) {
       const count = taken.get(at + 1) ?? 0;
-      if (count === wanted.length) lane.dirty = true;
-      lane.ask = count === wanted.length ? Math.min(pollJobsMax, lane.ask * 2) : Math.max(askMin, 2 * count);
+      if (count === places.length) lane.dirty = true;
+      lane.ask = count === places.length ? Math.min(pollJobsMax, lane.ask * 2) : Math.max(askMin, 2 * count);
     }
   }
 
@@ -235,53 +157,20 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
     return pumping;
   }
 
-  /** Workers that were answered a moment ago will ask again: runs may wait for them at their desks. */
-  const expected = (lane: Lane): Desk | undefined => {
-    for (const desk of lane.away) {
-      if (desks.expects(desk)) return desk;
-      lane.away.delete(desk);
-    }
-    return undefined;
-  };
-
-  function planAway(lane: Lane, use: (slots: Slot[]) => void): void {
-    const desk = expected(lane);
-    if (!desk) return;
-    const share = Math.min(desks.creditOf(desk), lane.ask);
-    desk.pending += share;
-    use(Array.from({ length: share }, () => ({ ...newLeaseToken(ids), desk, waiter: undefined })));
-  }
-
   /** For its worker to fetch; or handed over, when the worker has come back meanwhile. */
   function leaveAt(desk: Desk, lane: Lane, job: Job): void {
     for (const waiter of lane.waiters) {
       // Not creditOf: what is promised at the desk is this very job.
       if (waiter.desk !== desk || waiter.available - waiter.pending - waiter.jobs.length <= 0) continue;
       waiter.jobs.push(job);
-      born.add(waiter);
+      waiters.delivered(waiter);
       return;
     }
     if (draining) giveBack([job]);
     else desks.put(desk, job);
   }
 
-  function reserveAway(lane: Lane): Reservation | undefined {
-    const desk = expected(lane);
-    if (!desk) return undefined;
-    desk.pending++;
-    const { token, hash } = newLeaseToken(ids);
-    const expiresAt = clock.now() + leaseMs;
-    return {
-      lease: { hash, workerId: desk.workerId, expiresAt },
-      deliver: (run, event) => {
-        desk.pending--;
-        leaveAt(desk, lane, jobOfBirth(run, { token, expiresAt }, event));
-      },
-      drop: () => {
-        desk.pending--;
-      },
-    };
-  }
+  const births = openBirths({ clock, ids, leaseMs, desks, waiters, leaveAt });
 
   return {
     take(asking) {
@@ -335,28 +224,7 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
     reserve(environmentId, functionId) {
       const lane = lanes.get(`${environmentId}\n${functionId}`);
       if (!lane || lane.dirty || draining || !mayClaim()) return undefined;
-      for (const waiter of lane.waiters) {
-        if (creditOf(waiter) <= 0) continue;
-        waiter.pending++;
-        // The next birth asks another worker first.
-        lane.waiters.delete(waiter);
-        lane.waiters.add(waiter);
-        const { token, hash } = newLeaseToken(ids);
-        const expiresAt = clock.now() + leaseMs;
-        return {
-          lease: { hash, workerId: waiter.workerId, expiresAt },
-          deliver: (run, event) => {
-            waiter.pending--;
-            waiter.jobs.push(jobOfBirth(run, { token, expiresAt }, event));
-            born.add(waiter);
-          },
-          drop: () => {
-            waiter.pending--;
-            finish(waiter, false);
-          },
-        };
-      }
-      return reserveAway(lane);
+      return births.reserve(lane);
     },
 
     handOut,

@@ -1,4 +1,4 @@
-import type { Desk } from "./desks.ts";
+import type { Desk, Desks } from "./desks.ts";
 import type { Job } from "./job.ts";
 
 /** A worker that asks this node for jobs. */
@@ -70,3 +70,12 @@ export const newLane = (environmentId: string, functionId: string): Lane => ({
   waiters: new Set(),
   away: new Set(),
 });
+
+/** A worker that was answered a moment ago and will ask again: runs may wait for it at its desk. */
+export function expectedAt(lane: Lane, desks: Desks): Desk | undefined {
+  for (const desk of lane.away) {
+    if (desks.expects(desk)) return desk;
+    lane.away.delete(desk);
+  }
+  return undefined;
+}
