@@ -79,6 +79,7 @@ export function openEngine(deps: EngineDeps): Engine {
     clock,
     cancelQueued: runs.cancelQueued,
     cancelled: runs.cancelled,
+    limited: runs.adopt,
   });
   const { leaseMs } = config;
   const dispatcher = openDispatcher({
@@ -134,6 +135,7 @@ export function openEngine(deps: EngineDeps): Engine {
     ],
     duties: [
       { duty: "retention", name: "workers.forget", everyMs: 60_000, tick: workers.forgetOnce },
+      { duty: "retention", name: "runs.lanes", everyMs: 30_000, tick: runs.tidyLanes },
       { duty: "retention", name: "events.keys", everyMs: 10 * 60_000, tick: events.purgeOnce },
     ],
     queuedElsewhere: dispatcher.queued,

@@ -1,6 +1,7 @@
 import type { Instant } from "../../kit/clock.ts";
 import type { Ids } from "../../kit/ids.ts";
 import type { Definitions, FunctionRecord } from "../functions/definition.ts";
+import { laneOf } from "../functions/rules.ts";
 import type { NewRun } from "../runs/run.ts";
 import type { EventDraft } from "./rules.ts";
 
@@ -34,7 +35,7 @@ export function startedBy(
 
 export function newRun(
   record: FunctionRecord,
-  event: { id: string; name: string },
+  event: { id: string; name: string; data: unknown },
   { ids, now }: { ids: Ids; now: Instant },
 ): NewRun {
   const { definition } = record;
@@ -49,6 +50,7 @@ export function newRun(
     maxAttempts: definition.retry.maxAttempts,
     timeoutAt: definition.timeoutMs === undefined ? null : now + definition.timeoutMs,
     actorId: null,
+    laneId: laneOf(record, event.data),
     lease: null,
   };
 }

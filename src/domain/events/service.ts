@@ -89,8 +89,8 @@ export function openEvents(deps: EventsDeps): Events {
       const id = ids.next("evt");
       const kept = new Map<string, Reservation>();
       const runs = startedBy(known, { id, source: origin.source, draft }, now).map((record): NewRun => {
-        const run = newRun(record, { id, name: draft.name }, { ids, now });
-        const place = run.mode === "pull" ? dispatcher.reserve(run.environmentId, run.functionId) : undefined;
+        const run = newRun(record, { id, name: draft.name, data: draft.value }, { ids, now });
+        const place = run.mode === "pull" ? dispatcher.reserve(run) : undefined;
         if (place) kept.set(run.id, place);
         return place ? { ...run, lease: place.lease } : run;
       });
@@ -167,9 +167,10 @@ export function openEvents(deps: EventsDeps): Events {
       for (const run of event.runs) {
         const place = event.kept.get(run.id);
         if (!place && row)
-          lanes.set(`${run.environmentId}\n${run.functionId}`, {
+          lanes.set(run.laneId ?? `${run.environmentId}\n${run.functionId}`, {
             environmentId: run.environmentId,
             functionId: run.functionId,
+            ...(run.laneId !== null && { laneId: run.laneId }),
           });
         if (place && row) place.deliver(run, { ...event, at: row.at });
         if (place && !row) place.drop();

@@ -52,6 +52,8 @@ export interface FunctionsDeps {
   ) => Promise<readonly string[]>;
   /** Told after the commit of the runs that `cancelQueued` ended. */
   cancelled?: (runIds: readonly string[]) => void;
+  /** Told after the commit of a function that has a limit from now on: runs it has already count too. */
+  limited?: (target: { environmentId: string; functionId: string }) => Promise<void>;
   /** Called after the commit; a hint that may be lost. */
   announce?: (frame: FunctionFrame) => void;
 }
@@ -100,7 +102,7 @@ export function openFunctions(deps: FunctionsDeps): Functions {
     async register(environmentId, input, actorId) {
       const wanted = definitionOf(input);
       const now = clock.now();
-      const { change, ...registered } = await againWhenTaken(() =>
+      const { change, limited, ...registered } = await againWhenTaken(() =>
         store.write(async (session) => {
           const before = await rows.holdFunction(session, environmentId, wanted.id);
           const keepsSlug = before !== undefined && !input.slug;
@@ -109,7 +111,8 @@ export function openFunctions(deps: FunctionsDeps): Functions {
             : await placeSlug(session, environmentId, wanted, Boolean(input.slug));
           const status = before === undefined || before.status === "archived" ? "active" : before.status;
           const same = before !== undefined && sameDefinition(before.definition, definition);
-          if (same && before.status === status) return { record: before, created: false, change: undefined };
+          if (same && before.status === status)
+            return { record: before, created: false, change: undefined, limited: false };
           const version = same
             ? before.version
             : (before?.version ?? (await rows.lastVersion(session, environmentId, definition.id))) + 1;
@@ -124,11 +127,13 @@ export function openFunctions(deps: FunctionsDeps): Functions {
           await (before ? rows.updateFunction : rows.insertFunction)(session, record);
           if (!same) await rows.putVersion(session, record, actorId);
           await raiseDefinitions(session, environmentId);
+          const limited = Boolean(before && !before.definition.concurrency && definition.concurrency);
           return before === undefined
-            ? ({ record, created: true, change: "registered" } as const)
-            : ({ record, created: false, change: "updated" } as const);
+            ? ({ record, created: true, change: "registered", limited } as const)
+            : ({ record, created: false, change: "updated", limited } as const);
         }),
       );
+      if (limited) await deps.limited?.({ environmentId, functionId: wanted.id });
       if (change) announce?.({ change, record: registered.record, at: now });
       return registered;
     },

@@ -17,6 +17,7 @@ export const newRunColumns = (runs: readonly NewRun[]) => ({
   max_attempts: column.bigint(runs.map((r) => r.maxAttempts)),
   timeout_at: column.bigint(runs.map((r) => r.timeoutAt)),
   actor_id: column.text(runs.map((r) => r.actorId)),
+  lane_id: column.text(runs.map((r) => r.laneId)),
   lease_hash: column.text(runs.map((r) => r.lease?.hash ?? null)),
   worker_id: column.text(runs.map((r) => r.lease?.workerId ?? null)),
   lease_until: column.bigint(runs.map((r) => r.lease?.expiresAt ?? null)),
@@ -32,13 +33,13 @@ export const insertRuns = (source: Sql, now: Instant): Sql => sql`INSERT INTO ru
 /** Queued from now on, or born claimed: leased, with the fence at 1. */
 export const insertExecutions = (source: Sql, now: Instant): Sql => sql`INSERT INTO executions
     (run_id, environment_id, function_id, function_version, state, wake_at, execution_seq, attempt, max_attempts,
-     lease_hash, worker_id, claimed_at, started_at, step_count, history_count, lost_count, timeout_at)
+     lease_hash, worker_id, claimed_at, started_at, step_count, history_count, lost_count, timeout_at, lane_id)
   SELECT n.id, n.environment_id, n.function_id, n.function_version,
     CASE WHEN n.lease_hash IS NULL THEN 'queued' ELSE 'leased' END, COALESCE(n.lease_until, ${sql.bigint(now)}),
     CASE WHEN n.lease_hash IS NULL THEN 0 ELSE 1 END, 1, n.max_attempts, n.lease_hash, n.worker_id,
     CASE WHEN n.lease_hash IS NULL THEN NULL ELSE ${sql.bigint(now)} END,
     CASE WHEN n.lease_hash IS NULL THEN NULL ELSE ${sql.bigint(now)} END,
-    0, CASE WHEN n.lease_hash IS NULL THEN 1 ELSE 2 END, 0, n.timeout_at
+    0, CASE WHEN n.lease_hash IS NULL THEN 1 ELSE 2 END, 0, n.timeout_at, n.lane_id
   FROM ${source}`;
 
 export const insertFirstHistory = (source: Sql, now: Instant): Sql => sql`INSERT INTO run_history

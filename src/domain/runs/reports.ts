@@ -12,6 +12,7 @@ import { afterFailure } from "./rules.ts";
 import type { Fence, RunError } from "./run.ts";
 import { type Settlement, settleFlush } from "./settle.ts";
 import type { Tally } from "./tally.ts";
+import type { Lane } from "./wake.ts";
 
 export interface ReportsDeps {
   store: Store;
@@ -20,6 +21,8 @@ export interface ReportsDeps {
   definitionOf: (environmentId: string, functionId: string, version: number) => Promise<FunctionDefinition>;
   /** An execution's next wake was planned for then. */
   onWakePlanned: (at: number) => void;
+  /** Leases of functions with a limit were given up. */
+  onQueued: (lanes: readonly Lane[]) => void;
   watch: Watch;
 }
 
@@ -44,7 +47,7 @@ function sizeOf({ outcome, steps }: RunReport): number {
 
 /** Brings reports of all workers together into flushes; a failed attempt's retry policy is looked up before. */
 export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
-  const { store, clock, onWakePlanned, watch } = deps;
+  const { store, clock, onWakePlanned, onQueued, watch } = deps;
 
   async function flush(items: readonly Item[]): Promise<Outcome<void>[]> {
     const verdicts = await verdictsOf(items);
@@ -56,7 +59,8 @@ export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
     const outcomes: Outcome<void>[] = [];
     const done: Settlement[] = [];
     const gone: { at: number; settlement: Settlement }[] = [];
-    for (const { ord, outcome } of settled) {
+    const freed = new Map<string, Lane>();
+    for (const { ord, outcome, lane_id, function_id } of settled) {
       const settlement = settlements[ord - 1]!;
       if (outcome === "stale") outcomes[ord - 1] = { error: staleExecution() };
       else if (outcome === "not_running") outcomes[ord - 1] = { error: runNotRunning() };
@@ -64,10 +68,23 @@ export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
       else {
         if (settlement.wakeAt !== null && settlement.ends === null) onWakePlanned(settlement.wakeAt);
         done.push(settlement);
+        const stays = settlement.ends === null && settlement.next === "leased";
+        if (lane_id !== null && function_id !== null && !stays) {
+          const queued = settlement.next === "queued" || freed.get(lane_id)?.queued === true;
+          const { environmentId } = settlement;
+          freed.set(lane_id, {
+            environmentId,
+            functionId: function_id,
+            laneId: lane_id,
+            freed: true,
+            queued,
+          });
+        }
         outcomes[ord - 1] = { value: undefined };
       }
     }
     tally?.settled(done, now);
+    if (freed.size > 0) onQueued([...freed.values()]);
     if (gone.length > 0) {
       const why = await whyRefused(
         store,

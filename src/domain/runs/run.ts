@@ -39,6 +39,8 @@ export interface NewRun {
   maxAttempts: number;
   timeoutAt: Instant | null;
   actorId: string | null;
+  /** The lane whose limit it counts against (functions/lane.ts); null when its function has no limit. */
+  laneId: string | null;
   /** Born claimed: a worker of this node waits for it already. */
   lease: NewLease | null;
 }

@@ -50,6 +50,9 @@ const appendedCount = (settlement: Settlement): number =>
 export interface Settled {
   ord: number;
   outcome: "done" | "stale" | "not_running" | "gone";
+  /** Of a function with a limit, and done. */
+  lane_id: string | null;
+  function_id: string | null;
 }
 
 export interface SettleInput {
@@ -136,10 +139,10 @@ export const settleFlush: Flush<SettleInput, Settled> = {
     return sql`WITH report AS MATERIALIZED (
       SELECT * FROM ${seams.rowsFrom("item", reportColumns(settlements))} ORDER BY run_id),
     held AS MATERIALIZED (
-      SELECT r.*, e.state, e.held_seq, e.held_hash, e.attempt, e.history_count, e.step_count, e.started_at, e.worker_id
+      SELECT r.*, e.state, e.held_seq, e.held_hash, e.attempt, e.history_count, e.step_count, e.started_at, e.worker_id, e.lane_id, e.function_id
       FROM report r CROSS JOIN LATERAL (
         SELECT x.state, x.execution_seq AS held_seq, x.lease_hash AS held_hash, x.attempt, x.history_count, x.step_count,
-          x.started_at, x.worker_id
+          x.started_at, x.worker_id, x.lane_id, CASE WHEN x.lane_id IS NOT NULL THEN x.function_id END AS function_id
         FROM executions x WHERE x.run_id = r.run_id AND x.environment_id || '' = r.environment_id
         ORDER BY x.run_id FOR UPDATE) e),
     valid AS MATERIALIZED (
@@ -168,14 +171,14 @@ export const settleFlush: Flush<SettleInput, Settled> = {
       SELECT v.run_id, v.history_count + 1, v.environment_id, v.history_type, ${now}::bigint, v.history_detail
       FROM valid v WHERE v.history_type IS NOT NULL)
     SELECT r.ord, CASE WHEN v.ord IS NOT NULL THEN 'done' WHEN h.ord IS NULL THEN 'gone'
-      WHEN h.held_seq = h.execution_seq AND h.held_hash = h.lease_hash THEN 'not_running' ELSE 'stale' END AS outcome
+      WHEN h.held_seq = h.execution_seq AND h.held_hash = h.lease_hash THEN 'not_running' ELSE 'stale' END AS outcome, v.lane_id, v.function_id
     FROM report r LEFT JOIN held h ON h.ord = r.ord LEFT JOIN valid v ON v.ord = r.ord`;
   },
 
   libsql(session, { settlements, now }) {
     const held =
       session.all<Held>(sql`SELECT i.ord, e.state, e.execution_seq, e.lease_hash, e.attempt, e.history_count,
-        e.step_count, e.started_at, e.worker_id
+        e.step_count, e.started_at, e.worker_id, e.lane_id, e.function_id
       FROM ${session.seams.rowsFrom("i", {
         run_id: column.text(settlements.map((s) => s.runId)),
         environment_id: column.text(settlements.map((s) => s.environmentId)),
@@ -187,7 +190,13 @@ export const settleFlush: Flush<SettleInput, Settled> = {
       const row = byOrd.get(at + 1);
       const outcome = judge(settlement, row);
       if (row && outcome === "done") valid.push({ settlement, row });
-      answers.push({ ord: at + 1, outcome });
+      const limited = outcome === "done" && row?.lane_id ? row : undefined;
+      answers.push({
+        ord: at + 1,
+        outcome,
+        lane_id: limited?.lane_id ?? null,
+        function_id: limited?.function_id ?? null,
+      });
     }
     if (valid.length > 0) settleValid(session, valid, now);
     return answers;
@@ -211,6 +220,8 @@ interface Held {
   step_count: number;
   started_at: number | null;
   worker_id: string | null;
+  lane_id: string | null;
+  function_id: string;
 }
 
 function settleValid(

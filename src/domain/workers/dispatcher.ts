@@ -2,27 +2,31 @@ import type { Clock } from "../../kit/clock.ts";
 import type { Ids } from "../../kit/ids.ts";
 import { pollJobsMax } from "../../kit/limits.ts";
 import { noTracer, type Tracer } from "../../kit/trace.ts";
-import type { ClaimedRow } from "../runs/claim.ts";
-import type { CompletedStep } from "../runs/run.ts";
+import type { NewRun } from "../runs/run.ts";
 import type { Runs } from "../runs/service.ts";
+import type { Lane as LaneHint } from "../runs/wake.ts";
 import { openBirths, type Reservation } from "./births.ts";
+import { openClaims } from "./claims.ts";
 import { type Desk, openDesks } from "./desks.ts";
 import { type GiveBackDeps, openGiveBack } from "./give-back.ts";
-import { type Job, jobOfClaim } from "./job.ts";
-import { type Asking, askMin, type Lane, newLane, type Waiter } from "./lanes.ts";
-import { type Plan, planClaim } from "./plan.ts";
+import type { Job } from "./job.ts";
+import { type Asking, doubt, hasWork, isAwaited, type Lane, newLane, type Waiter } from "./lanes.ts";
+import { heardOf, newLimited } from "./limited.ts";
 import { openWaiters } from "./waiters.ts";
 
 export interface Dispatcher {
   take(asking: Asking): Promise<Job[]>;
-  /** A lease for a run born now, when a worker waits here and the lane has no older work. */
-  reserve(environmentId: string, functionId: string): Reservation | undefined;
+  /**
+   * A lease for a run born now, when a worker waits here and the lane has no older work. Never for a run of a limited
+   * function: whether its lane has room is known only under the lane's lock.
+   */
+  reserve(run: Pick<NewRun, "environmentId" | "functionId" | "laneId">): Reservation | undefined;
   /** Answers the workers that runs were delivered to: once, after the last birth of a flush. */
   handOut(): void;
   /** A worker let a lease end: its held polls are answered with nothing, and it gets no job before it asks again. */
   distrust(worker: { environmentId: string; workerId: string }): void;
-  /** Runs were queued, here or (by hint) on another node. */
-  queued(lanes: readonly { environmentId: string; functionId: string }[]): void;
+  /** Runs were queued or leases of limited functions ended, here or (by hint) on another node. */
+  queued(lanes: readonly LaneHint[]): void;
   /** The tick of loop `workers.dispatch`: looks everywhere, whatever hints were lost. */
   lookOnce(): Promise<void>;
   /** Answers all held polls with nothing, and every later one at once; resolves once nothing is claimed or given back any more. */
@@ -31,7 +35,7 @@ export interface Dispatcher {
 }
 
 export interface DispatcherDeps extends GiveBackDeps {
-  runs: Pick<Runs, "claim" | "completedSteps" | "release">;
+  runs: Pick<Runs, "claim" | "claimLimited" | "lookAtLanes" | "completedSteps" | "release">;
   clock: Clock;
   ids: Ids;
   leaseMs: number;
@@ -40,8 +44,6 @@ export interface DispatcherDeps extends GiveBackDeps {
   tracer?: Tracer;
 }
 
-/** Rows may become visible this much after their time: a watermark stays behind by it. */
-const lateMsMax = 5_000;
 /** A lane nobody has looked at for this long is looked at on the next poll. */
 const lookEveryMs = 1_000;
 
@@ -53,13 +55,12 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
   /** Asked to pump while pumping. */
   let again = false;
   let draining = false;
-  let turn = 0;
 
   const laneOf = (environmentId: string, functionId: string): Lane => {
     const key = `${environmentId}\n${functionId}`;
     let lane = lanes.get(key);
     if (!lane) {
-      lane = newLane(environmentId, functionId);
+      lane = newLane({ environmentId, functionId }, clock.now());
       lanes.set(key, lane);
     }
     return lane;
@@ -69,74 +70,17 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
   const waiters = openWaiters(desks, () => draining);
   const { finish, handOut } = waiters;
 
-  function queued(list: readonly { environmentId: string; functionId: string }[]): void {
+  function queued(list: readonly LaneHint[]): void {
     let wanted = false;
-    for (const { environmentId, functionId } of list) {
+    for (const { environmentId, functionId, laneId, freed = false, queued = true } of list) {
       const lane = lanes.get(`${environmentId}\n${functionId}`);
       if (!lane) continue;
-      lane.dirty = true;
-      wanted ||= lane.waiters.size + lane.away.size > 0;
+      if (laneId !== undefined && queued) lane.limited ??= newLimited();
+      if (laneId === undefined) doubt(lane);
+      else if (!lane.limited || !heardOf(lane.limited, laneId, { queued, freed })) continue;
+      wanted ||= isAwaited(lane);
     }
     if (wanted) void pump();
-  }
-
-  async function claimOnce(): Promise<boolean> {
-    if (!mayClaim()) return false;
-    const { demands, waiters: asking } = planClaim(lanes.values(), ++turn, { clock, ids, desks });
-    if (demands.length === 0) return false;
-    const slots = demands.flatMap(({ places }) => places);
-    const asked = new Set(slots.flatMap((slot) => slot.waiter ?? []));
-    const span = tracer.start("claim", "client");
-    span.set("svc.claim.lanes", demands.length);
-    let failed: string | undefined;
-    try {
-      const now = clock.now();
-      const leaseUntil = now + leaseMs;
-      const rows = await runs.claim({ now, leaseUntil, lanes: demands });
-      span.set("svc.claim.runs", rows.length);
-      await hand(rows, demands, leaseUntil);
-    } catch (error) {
-      failed = "failed";
-      for (const { lane } of demands) lane.dirty = true;
-      throw error;
-    } finally {
-      span.end(failed);
-      for (const slot of slots) (slot.waiter ?? slot.desk).pending--;
-      // Who does not hold is answered by the claim that asked for it, or by the second that had no slot left for it.
-      for (const waiter of asking)
-        finish(waiter, waiter.holdMs === 0 && (asked.has(waiter) || waiter.looks > 1));
-      handOut();
-    }
-    return true;
-  }
-
-  async function hand(
-    rows: readonly ClaimedRow[],
-    demands: Plan["demands"],
-    leaseUntil: number,
-  ): Promise<void> {
-    const resumed = rows.filter((row) => row.step_count > 0).map((row) => row.run_id);
-    const unread = (error: unknown): undefined => {
-      log.warn("steps could not be read", { runIds: resumed, error: String(error) });
-    };
-    const steps = resumed.length === 0 ? noSteps : await runs.completedSteps(resumed).catch(unread);
-    const taken = new Map<number, number>();
-    for (const row of rows) {
-      const { waiter, desk, token } = demands[row.lane - 1]!.places[row.rank - 1]!;
-      const job = jobOfClaim(row, token, leaseUntil, steps?.get(row.run_id) ?? []);
-      // Without knowing what is done already nobody may begin: it goes back.
-      if (row.step_count > 0 && !steps) giveBack([job]);
-      else if (waiter) waiter.jobs.push(job);
-      else leaveAt(desk, demands[row.lane - 1]!.lane, job);
-      taken.set(row.lane, (taken.get(row.lane) ?? 0) + 1);
-      const { lane } = demands[row.lane - 1]!;
-      lane.since = Math.max(lane.since, row.queued_at - lateMsMax);
-    }
-    for (const [at, { lane, places }] of demands.entries()) {
-      const count = taken.get(at + 1) ?? 0;
-      if (count === places.length) lane.dirty = true;
-      lane.ask = count === places.length ? Math.min(pollJobsMax, lane.ask * 2) : Math.max(askMin, 2 * count);
-    }
   }
 
   /** Claims as long as there is a lane to look at and a slot to fill. One claim at a time: each takes all that wait. */
@@ -144,7 +88,7 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
     again = pumping !== undefined;
     pumping ??= (async () => {
       try {
-        while (await claimOnce());
+        while (mayClaim() && (await claims.claimOnce()));
       } catch (error) {
         again = false;
         log.warn("claim failed", { error: String(error) });
@@ -170,7 +114,9 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
     else desks.put(desk, job);
   }
 
-  const births = openBirths({ clock, ids, leaseMs, desks, waiters, leaveAt });
+  const parts = { clock, ids, leaseMs, desks, waiters, leaveAt };
+  const births = openBirths(parts);
+  const claims = openClaims({ ...parts, runs, log, tracer, lanes, giveBack, pump: () => void pump() });
 
   return {
     take(asking) {
@@ -209,9 +155,9 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
         for (const lane of lanesAsked) {
           lane.waiters.add(waiter);
           lane.away.delete(desk);
-          if (now - lane.lookedAt >= lookEveryMs) lane.dirty = true;
+          if (now - lane.lookedAt >= lookEveryMs) doubt(lane);
         }
-        const dirty = lanesAsked.some((lane) => lane.dirty);
+        const dirty = lanesAsked.some(hasWork);
         // What lay at its desk goes out at once; what else there is will lie there when it comes back.
         if (waiter.jobs.length > 0) {
           finish(waiter, true);
@@ -221,9 +167,9 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
       });
     },
 
-    reserve(environmentId, functionId) {
+    reserve({ environmentId, functionId, laneId }) {
       const lane = lanes.get(`${environmentId}\n${functionId}`);
-      if (!lane || lane.dirty || draining || !mayClaim()) return undefined;
+      if (laneId !== null || !lane || lane.limited || lane.dirty || draining || !mayClaim()) return undefined;
       return births.reserve(lane);
     },
 
@@ -242,7 +188,7 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
       const now = clock.now();
       desks.tidy(false);
       for (const [key, lane] of lanes) {
-        if (lane.waiters.size > 0) lane.dirty = true;
+        if (lane.waiters.size > 0) doubt(lane);
         else if (now - lane.lookedAt > 60 * lookEveryMs) lanes.delete(key);
       }
       // Under load a pump goes on and on; the tick must not wait for its end.
@@ -259,5 +205,3 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
     waiting: () => new Set([...lanes.values()].flatMap((lane) => [...lane.waiters])).size,
   };
 }
-
-const noSteps = new Map<string, CompletedStep[]>();

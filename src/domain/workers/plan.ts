@@ -1,16 +1,26 @@
 import type { Clock } from "../../kit/clock.ts";
 import type { Ids } from "../../kit/ids.ts";
 import type { LaneDemand } from "../runs/claim.ts";
+import type { LimitedDemand } from "../runs/claim-limited.ts";
 import type { Desks } from "./desks.ts";
 import { newLeaseToken } from "./job.ts";
-import { expectedAt, type Lane, type Slot, type Waiter } from "./lanes.ts";
+import { expectedAt, isClaimable, type Lane, type Slot, type Waiter } from "./lanes.ts";
+import { type Limited, nextLanes } from "./limited.ts";
 import { creditOf } from "./waiters.ts";
 
 /** A claim looks from the lane's start at least this often, whatever its watermark says. */
 const wholeEveryMs = 2_000;
 
+export interface Planned {
+  lane: Lane;
+  /** Where each slot's run goes. */
+  places: readonly Slot[];
+}
+
 export interface Plan {
-  demands: (LaneDemand & { lane: Lane; places: readonly Slot[] })[];
+  demands: (LaneDemand & Planned)[];
+  /** Of functions with a limit. */
+  limited: (LimitedDemand & Planned & { state: Limited })[];
   /** Who waits for one of the lanes, whether it had a slot left for it or not. */
   waiters: Set<Waiter>;
 }
@@ -21,20 +31,29 @@ export interface PlanDeps {
   desks: Desks;
 }
 
-/** Shares each waiter's free slots out over its dirty lanes, so that a lane with a long queue does not starve the rest. */
-export function planClaim(lanes: Iterable<Lane>, turn: number, { clock, ids, desks }: PlanDeps): Plan {
+/**
+ * Shares each waiter's free slots out over its lanes that have work, so that a lane with a long queue does not starve the
+ * rest: who was served least is first, and nobody gets more than its part while others want theirs. `floor` is where lanes
+ * stand that had no work for long.
+ */
+export function planClaim(lanes: Iterable<Lane>, floor: number, deps: PlanDeps): Plan {
+  const { ids, desks } = deps;
   const slotsOf = new Map<Lane, Slot[]>();
   const waiters = new Set<Waiter>();
-  const dirtyLanes = Array.from(lanes).filter((lane) => lane.dirty);
-  for (const lane of dirtyLanes) for (const waiter of lane.waiters) waiters.add(waiter);
+  const wanted = Array.from(lanes).filter(isClaimable);
+  for (const lane of wanted) {
+    lane.served = Math.max(lane.served, floor);
+    for (const waiter of lane.waiters) waiters.add(waiter);
+  }
+  const served = (lane: Lane) => lane.served + (slotsOf.get(lane)?.length ?? 0);
   for (const waiter of waiters) {
     waiter.looks++;
-    const dirty = waiter.lanes.filter((lane) => lane.dirty);
+    const own = waiter.lanes.filter(isClaimable).sort((a, b) => served(a) - served(b));
     let credit = creditOf(waiter);
-    for (let place = 0; place < dirty.length && credit > 0; place++) {
-      const lane = dirty[(place + turn) % dirty.length]!;
+    for (let place = 0; place < own.length && credit > 0; place++) {
+      const lane = own[place]!;
       const slots = slotsOf.get(lane) ?? [];
-      const share = Math.min(Math.ceil(credit / (dirty.length - place)), lane.ask - slots.length);
+      const share = Math.min(Math.ceil(credit / (own.length - place)), lane.ask - slots.length);
       if (share <= 0) continue;
       credit -= share;
       for (let count = 0; count < share; count++)
@@ -43,27 +62,35 @@ export function planClaim(lanes: Iterable<Lane>, turn: number, { clock, ids, des
       slotsOf.set(lane, slots);
     }
   }
-  for (const lane of dirtyLanes) {
+  for (const lane of wanted) {
     if (slotsOf.has(lane)) continue;
     const slots = awaySlots(lane, { ids, desks });
     if (slots) slotsOf.set(lane, slots);
   }
+  return { ...demandsOf(slotsOf, deps), waiters };
+}
+
+function demandsOf(
+  slotsOf: ReadonlyMap<Lane, Slot[]>,
+  { clock }: PlanDeps,
+): Pick<Plan, "demands" | "limited"> {
   const now = clock.now();
-  const demands = [...slotsOf].map(([lane, places]) => {
+  const plan: Pick<Plan, "demands" | "limited"> = { demands: [], limited: [] };
+  for (const [lane, places] of slotsOf) {
+    const { environmentId, functionId } = lane;
+    const slots = places.map(({ hash, desk }) => ({ leaseHash: hash, workerId: desk.workerId }));
+    const demand = { lane, places, environmentId, functionId, slots };
+    lane.lookedAt = now;
+    if (lane.limited) {
+      plan.limited.push({ ...demand, state: lane.limited, laneIds: nextLanes(lane.limited, slots.length) });
+      continue;
+    }
     const whole = now - lane.wholeAt >= wholeEveryMs;
     if (whole) lane.wholeAt = now;
     lane.dirty = false;
-    lane.lookedAt = now;
-    return {
-      lane,
-      places,
-      environmentId: lane.environmentId,
-      functionId: lane.functionId,
-      since: whole ? 0 : lane.since,
-      slots: places.map(({ hash, desk }) => ({ leaseHash: hash, workerId: desk.workerId })),
-    };
-  });
-  return { demands, waiters };
+    plan.demands.push({ ...demand, since: whole ? 0 : lane.since });
+  }
+  return plan;
 }
 
 /** Runs may wait for a worker that is on its way back. */
