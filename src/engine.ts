@@ -79,7 +79,10 @@ export function openEngine(deps: EngineDeps): Engine {
     clock,
     cancelQueued: runs.cancelQueued,
     cancelled: runs.cancelled,
-    limited: runs.adopt,
+    async limitChanged(target, before) {
+      if (before === undefined) await runs.adopt(target);
+      onQueued([target]);
+    },
   });
   const { leaseMs } = config;
   const dispatcher = openDispatcher({

@@ -52,8 +52,11 @@ export interface FunctionsDeps {
   ) => Promise<readonly string[]>;
   /** Told after the commit of the runs that `cancelQueued` ended. */
   cancelled?: (runIds: readonly string[]) => void;
-  /** Told after the commit of a function that has a limit from now on: runs it has already count too. */
-  limited?: (target: { environmentId: string; functionId: string }) => Promise<void>;
+  /** Told after the commit of a function whose limit has changed; `before` is undefined when it had none. */
+  limitChanged?: (
+    target: { environmentId: string; functionId: string },
+    before: FunctionDefinition["concurrency"],
+  ) => Promise<void>;
   /** Called after the commit; a hint that may be lost. */
   announce?: (frame: FunctionFrame) => void;
 }
@@ -102,7 +105,7 @@ export function openFunctions(deps: FunctionsDeps): Functions {
     async register(environmentId, input, actorId) {
       const wanted = definitionOf(input);
       const now = clock.now();
-      const { change, limited, ...registered } = await againWhenTaken(() =>
+      const { change, relimited, ...registered } = await againWhenTaken(() =>
         store.write(async (session) => {
           const before = await rows.holdFunction(session, environmentId, wanted.id);
           const keepsSlug = before !== undefined && !input.slug;
@@ -112,7 +115,7 @@ export function openFunctions(deps: FunctionsDeps): Functions {
           const status = before === undefined || before.status === "archived" ? "active" : before.status;
           const same = before !== undefined && sameDefinition(before.definition, definition);
           if (same && before.status === status)
-            return { record: before, created: false, change: undefined, limited: false };
+            return { record: before, created: false, change: undefined, relimited: undefined };
           const version = same
             ? before.version
             : (before?.version ?? (await rows.lastVersion(session, environmentId, definition.id))) + 1;
@@ -127,13 +130,16 @@ export function openFunctions(deps: FunctionsDeps): Functions {
           await (before ? rows.updateFunction : rows.insertFunction)(session, record);
           if (!same) await rows.putVersion(session, record, actorId);
           await raiseDefinitions(session, environmentId);
-          const limited = Boolean(before && !before.definition.concurrency && definition.concurrency);
+          const relimited =
+            before !== undefined && before.definition.concurrency?.limit !== definition.concurrency?.limit
+              ? { before: before.definition.concurrency }
+              : undefined;
           return before === undefined
-            ? ({ record, created: true, change: "registered", limited } as const)
-            : ({ record, created: false, change: "updated", limited } as const);
+            ? ({ record, created: true, change: "registered", relimited } as const)
+            : ({ record, created: false, change: "updated", relimited } as const);
         }),
       );
-      if (limited) await deps.limited?.({ environmentId, functionId: wanted.id });
+      if (relimited) await deps.limitChanged?.({ environmentId, functionId: wanted.id }, relimited.before);
       if (change) announce?.({ change, record: registered.record, at: now });
       return registered;
     },
