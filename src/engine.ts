@@ -1,5 +1,8 @@
 import type { Bus } from "./bus/bus.ts";
 import type { DutyLoop } from "./cluster/duties.ts";
+import { openAskNodes } from "./domain/capacity/nodes.ts";
+import { capacityOperations } from "./domain/capacity/operations.ts";
+import { openCapacity } from "./domain/capacity/service.ts";
 import { eventsOperations } from "./domain/events/operations.ts";
 import { type Events, openEvents } from "./domain/events/service.ts";
 import { openDefinitions } from "./domain/functions/definitions.ts";
@@ -54,6 +57,8 @@ export interface EngineDeps {
   knowsTime: () => boolean;
   /** Asks the wake loop to look by then. */
   wakeBy: (at: Instant) => void;
+  nodeId: string;
+  isDraining: () => boolean;
 }
 
 /** What turns events into finished runs, put together: functions, runs, workers, events, low to high. */
@@ -117,6 +122,9 @@ export function openEngine(deps: EngineDeps): Engine {
   });
   const events = openEvents({ store, clock, ids, definitions, dispatcher, onQueued, feeds, watch });
   const eventLog = openEventLog(store);
+  const { nodeId, isDraining } = deps;
+  const askNodes = openAskNodes({ bus, log, nodeId, isDraining, facts: dispatcher.facts });
+  const capacity = openCapacity({ store, askNodes });
 
   return {
     functions,
@@ -129,6 +137,7 @@ export function openEngine(deps: EngineDeps): Engine {
       ...functionsOperations(functions),
       ...runsOperations(runs),
       ...workersOperations(workers),
+      ...capacityOperations(capacity),
     ],
     loops: [
       { name: "runs.wake", everyMs: 1_000, tick: runs.wakeOnce },

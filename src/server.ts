@@ -197,6 +197,8 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
         if (bus.kind === "nats") bus.hint("dispatch", JSON.stringify({ from: nodeId, lanes }));
       },
       knowsTime,
+      nodeId,
+      isDraining: () => draining.active,
       wakeBy: (at) => loops.get("runs.wake")?.running.wakeIn(at - clock.now()),
     });
     for (const options of engine.loops) background(options);

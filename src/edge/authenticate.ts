@@ -48,6 +48,10 @@ function keyTextOf(request: Request): string | undefined {
 const selectorOf = (request: Request): string | undefined =>
   request.headers.get("x-svc-environment") || queryValue(request.url, "env");
 
+/** Where credentials of the platform are admitted without an environment (design: rulings). */
+const isForPlatform = (request: Request): boolean =>
+  new URL(request.url).pathname.startsWith("/api/v1/capacity/");
+
 const refused = (message: string) => new Fault("unauthenticated", message);
 
 /** Who sends a request and into which environment (spec.md 'Validation order', 'Environment selection'). */
@@ -65,8 +69,14 @@ export function authenticator<Key extends Credential>(host: AuthenticateHost<Key
     return answer;
   };
 
+  const above = (key: Key): Promise<Authenticated> => {
+    keys.used(key);
+    return Promise.resolve({ caller: key.caller, environmentId: "" });
+  };
+
   const admitted = (request: Request, key: Key): Promise<Authenticated> => {
     if (key.expiresAt !== undefined && key.expiresAt <= clock.now()) throw refused("API key expired");
+    if (key.caller.kind === "platform" && isForPlatform(request)) return above(key);
     const own = key.environmentId;
     if (own === undefined) throw new Fault("permission_denied", "request has no environment scope");
     const selector = selectorOf(request);

@@ -12,6 +12,7 @@ export interface NewKey {
   roleIds: readonly string[];
   createdAt: Instant;
   expiresAt: Instant | null;
+  platformAt: Instant | null;
 }
 
 /** What authentication must know of a key. */
@@ -21,6 +22,8 @@ export interface KeyFacts {
   environmentId: string | null;
   roleIds: string[];
   expiresAt: Instant | null;
+  /** A key of the platform, above all orgs. */
+  platform: boolean;
 }
 
 type Reader = Pick<Store, "one">;
@@ -31,11 +34,12 @@ interface FactsRow {
   environment_id: string | null;
   role_ids: string;
   expires_at: number | null;
+  platform_at: number | null;
 }
 
 export async function keyByHash(store: Reader, hash: string): Promise<KeyFacts | undefined> {
   const row = await store.one<FactsRow>(
-    sql`SELECT id, org_id, environment_id, role_ids, expires_at FROM api_keys WHERE key_hash = ${hash}`,
+    sql`SELECT id, org_id, environment_id, role_ids, expires_at, platform_at FROM api_keys WHERE key_hash = ${hash}`,
   );
   if (!row) return undefined;
   return {
@@ -44,6 +48,7 @@ export async function keyByHash(store: Reader, hash: string): Promise<KeyFacts |
     environmentId: row.environment_id,
     roleIds: JSON.parse(row.role_ids) as string[],
     expiresAt: row.expires_at,
+    platform: row.platform_at !== null,
   };
 }
 
@@ -58,9 +63,9 @@ export async function hashOfKey(store: Reader, id: string): Promise<string | und
 /** False when the id is taken. */
 export async function insertKey(session: Session, key: NewKey): Promise<boolean> {
   const inserted = await session.run(
-    sql`INSERT INTO api_keys (id, org_id, environment_id, name, key_hash, key_prefix, role_ids, created_at, expires_at)
+    sql`INSERT INTO api_keys (id, org_id, environment_id, name, key_hash, key_prefix, role_ids, created_at, expires_at, platform_at)
         VALUES (${key.id}, ${key.orgId}, ${key.environmentId}, ${key.name}, ${key.hash}, ${key.prefix},
-                ${JSON.stringify(key.roleIds)}, ${key.createdAt}, ${key.expiresAt})
+                ${JSON.stringify(key.roleIds)}, ${key.createdAt}, ${key.expiresAt}, ${key.platformAt})
         ON CONFLICT (id) DO NOTHING`,
   );
   return inserted === 1;

@@ -2,6 +2,7 @@ import { hash } from "node:crypto";
 import { Fault, invalid } from "../../kit/fault.ts";
 
 export const tenantKeyPrefix = "ifkey_";
+export const platformKeyPrefix = "ifplatform_";
 /** Random bytes of a key, after its prefix, as hex. */
 export const keyBytes = 16;
 /** Longer texts are no keys; they are not even hashed. */
@@ -9,9 +10,11 @@ export const keyTextBytesMax = 256;
 
 export const keyHash = (key: string): string => hash("sha256", key, "hex");
 
+const prefixes = [tenantKeyPrefix, platformKeyPrefix];
+
 /** What lists show of a key: its prefix and the first 8 digits. A key of another form shows its first 4 characters. */
 export const keyPrefixOf = (key: string): string =>
-  key.slice(0, key.startsWith(tenantKeyPrefix) ? tenantKeyPrefix.length + 8 : 4);
+  key.slice(0, (prefixes.find((prefix) => key.startsWith(prefix))?.length ?? -4) + 8);
 
 /** Texts that callers choose must be as hard to guess as ours. */
 export function requireKeyText(field: string, text: string): void {

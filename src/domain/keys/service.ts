@@ -24,6 +24,8 @@ export interface CreateKey {
   name: string;
   roleIds: readonly string[];
   expiresAt?: Instant;
+  /** A key of the platform: it stands above all orgs and belongs to no environment. */
+  platform?: boolean;
   /** A random one when left out. */
   key?: string;
 }
@@ -63,7 +65,12 @@ export function keys({ store, clock, ids }: { store: Store; clock: Clock; ids: I
       const facts = await rows.keyByHash(store, hash);
       if (!facts) return undefined;
       return {
-        caller: { kind: "key", id: facts.id, orgId: facts.orgId, roles: facts.roleIds },
+        caller: {
+          kind: facts.platform ? "platform" : "key",
+          id: facts.id,
+          orgId: facts.orgId,
+          roles: facts.roleIds,
+        },
         environmentId: facts.environmentId ?? undefined,
         expiresAt: facts.expiresAt ?? undefined,
       };
@@ -71,8 +78,9 @@ export function keys({ store, clock, ids }: { store: Store; clock: Clock; ids: I
   });
   let usedAt = new Map<string, Instant>();
 
-  const make: Keys["make"] = ({ id, orgId, environmentId, name, roleIds, expiresAt, key }) => {
-    const text = key ?? `${rules.tenantKeyPrefix}${ids.secret(rules.keyBytes)}`;
+  const make: Keys["make"] = ({ id, orgId, environmentId, name, roleIds, expiresAt, platform, key }) => {
+    const text =
+      key ?? `${platform ? rules.platformKeyPrefix : rules.tenantKeyPrefix}${ids.secret(rules.keyBytes)}`;
     return {
       key: text,
       row: {
@@ -85,6 +93,7 @@ export function keys({ store, clock, ids }: { store: Store; clock: Clock; ids: I
         roleIds,
         createdAt: clock.now(),
         expiresAt: expiresAt ?? null,
+        platformAt: platform ? clock.now() : null,
       },
     };
   };

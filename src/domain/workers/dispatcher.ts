@@ -8,6 +8,7 @@ import type { Lane as LaneHint } from "../runs/wake.ts";
 import { openBirths, type Reservation } from "./births.ts";
 import { openClaims } from "./claims.ts";
 import { type Desk, openDesks } from "./desks.ts";
+import { type DispatchFacts, dispatchFacts } from "./facts.ts";
 import { type GiveBackDeps, openGiveBack } from "./give-back.ts";
 import type { Job } from "./job.ts";
 import { type Asking, doubt, hasWork, isAwaited, type Lane, newLane, type Waiter } from "./lanes.ts";
@@ -32,6 +33,8 @@ export interface Dispatcher {
   /** Answers all held polls with nothing, and every later one at once; resolves once nothing is claimed or given back any more. */
   drain(): Promise<void>;
   waiting(): number;
+  /** What only this node knows of its workers and lanes, as the capacity endpoints show it. */
+  facts(): DispatchFacts;
 }
 
 export interface DispatcherDeps extends GiveBackDeps {
@@ -124,6 +127,8 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
         const lanesAsked = asking.functionIds.map((id) => laneOf(asking.environmentId, id));
         const desk = desks.of(asking);
         desk.asking++;
+        desk.askedAt = clock.now();
+        desk.functionIds = asking.functionIds;
         const waiter: Waiter = {
           ...asking,
           desk,
@@ -203,5 +208,6 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
     },
 
     waiting: () => new Set([...lanes.values()].flatMap((lane) => [...lane.waiters])).size,
+    facts: () => dispatchFacts(lanes.values(), desks),
   };
 }
