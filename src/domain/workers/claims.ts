@@ -36,10 +36,7 @@ const busyMs = 10;
 
 export function openClaims(deps: ClaimsDeps) {
   const { runs, clock, log, tracer, leaseMs, lanes, waiters, giveBack, leaveAt } = deps;
-  /** Service of the least served lane lately: one that had no work for long gets no more than its part for it. */
-  let floor = 0;
 
-  /** Which lanes of limited functions have work, where nobody here knows. */
   async function look(lane: Lane, state: Limited): Promise<void> {
     state.stale = false;
     try {
@@ -133,10 +130,9 @@ export function openClaims(deps: ClaimsDeps) {
   /** One claim for all that wait; false when there was nothing to claim or nobody to claim for. */
   async function claimOnce(): Promise<boolean> {
     await lookWhereStale();
-    const plan = planClaim(lanes.values(), floor, deps);
+    const plan = planClaim(lanes.values(), deps);
     const planned: Planned[] = [...plan.demands, ...plan.limited];
     if (planned.length === 0) return false;
-    floor = Math.max(floor, Math.min(...planned.map(({ lane }) => lane.served)));
     const slots = planned.flatMap(({ places }) => places);
     const span = tracer.start("claim", "client");
     span.set("svc.claim.lanes", planned.length);

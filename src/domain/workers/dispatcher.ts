@@ -11,7 +11,7 @@ import { type Desk, openDesks } from "./desks.ts";
 import { type DispatchFacts, dispatchFacts } from "./facts.ts";
 import { type GiveBackDeps, openGiveBack } from "./give-back.ts";
 import type { Job } from "./job.ts";
-import { type Asking, doubt, hasWork, isAwaited, type Lane, newLane, type Waiter } from "./lanes.ts";
+import { type Asking, doubt, isAwaited, type Lane, mayHaveWork, newLane, type Waiter } from "./lanes.ts";
 import { heardOf, newLimited } from "./limited.ts";
 import { openWaiters } from "./waiters.ts";
 
@@ -162,7 +162,7 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
           lane.away.delete(desk);
           if (now - lane.lookedAt >= lookEveryMs) doubt(lane);
         }
-        const dirty = lanesAsked.some(hasWork);
+        const dirty = lanesAsked.some(mayHaveWork);
         // What lay at its desk goes out at once; what else there is will lie there when it comes back.
         if (waiter.jobs.length > 0) {
           finish(waiter, true);

@@ -42,6 +42,8 @@ export interface Lane {
   since: number;
   /** Runs handed out, and looks that found none: who was served least is first. */
   served: number;
+  /** Whether it had work when a claim was last planned. */
+  hasWork: boolean;
   /** Set while the function is known to have a limit: its lanes by concurrency key. */
   limited: Limited | undefined;
   createdAt: Instant;
@@ -77,6 +79,7 @@ export const newLane = (
   dirty: true,
   since: 0,
   served: 0,
+  hasWork: false,
   limited: undefined,
   createdAt: now,
   lastDispatchedAt: undefined,
@@ -88,7 +91,7 @@ export const newLane = (
 });
 
 /** Whether there may be runs to claim. */
-export const hasWork = ({ dirty, limited }: Lane): boolean =>
+export const mayHaveWork = ({ dirty, limited }: Lane): boolean =>
   limited === undefined ? dirty : limited.stale || limited.ready.size > 0;
 
 /** Whether the next claim can ask for it: a limited function's lanes must be known. */

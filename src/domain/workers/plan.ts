@@ -33,22 +33,28 @@ export interface PlanDeps {
 
 /**
  * Shares each waiter's free slots out over its lanes that have work, so that a lane with a long queue does not starve the
- * rest: who was served least is first, and nobody gets more than its part while others want theirs. `floor` is where lanes
- * stand that had no work for long.
+ * rest: who was served least is first, and nobody gets more than its part while others want theirs.
  */
-export function planClaim(lanes: Iterable<Lane>, floor: number, deps: PlanDeps): Plan {
+export function planClaim(lanes: Iterable<Lane>, deps: PlanDeps): Plan {
   const { ids, desks } = deps;
   const slotsOf = new Map<Lane, Slot[]>();
   const waiters = new Set<Waiter>();
-  const wanted = Array.from(lanes).filter(isClaimable);
-  for (const lane of wanted) {
-    lane.served = Math.max(lane.served, floor);
+  const wanted: Lane[] = [];
+  const fresh = new Set<Lane>();
+  for (const lane of lanes) {
+    const hadWork = lane.hasWork;
+    lane.hasWork = isClaimable(lane);
+    if (!lane.hasWork) continue;
+    wanted.push(lane);
+    if (!hadWork) fresh.add(lane);
     for (const waiter of lane.waiters) waiters.add(waiter);
   }
   const served = (lane: Lane) => lane.served + (slotsOf.get(lane)?.length ?? 0);
   for (const waiter of waiters) {
     waiter.looks++;
-    const own = waiter.lanes.filter(isClaimable).sort((a, b) => served(a) - served(b));
+    const own = waiter.lanes.filter((lane) => lane.hasWork);
+    welcome(own, fresh);
+    own.sort((a, b) => served(a) - served(b));
     let credit = creditOf(waiter);
     for (let place = 0; place < own.length && credit > 0; place++) {
       const lane = own[place]!;
@@ -68,6 +74,17 @@ export function planClaim(lanes: Iterable<Lane>, floor: number, deps: PlanDeps):
     if (slots) slotsOf.set(lane, slots);
   }
   return { ...demandsOf(slotsOf, deps), waiters };
+}
+
+/**
+ * Lanes that have work again stand where the least served of their neighbours stands, or a turn before it: they are soon
+ * served, and get nothing for the time when they wanted nothing.
+ */
+function welcome(own: readonly Lane[], fresh: ReadonlySet<Lane>): void {
+  let least = Number.POSITIVE_INFINITY;
+  for (const lane of own) if (!fresh.has(lane)) least = Math.min(least, lane.served);
+  if (least === Number.POSITIVE_INFINITY) return;
+  for (const lane of own) if (fresh.has(lane)) lane.served = Math.max(lane.served, least - 1);
 }
 
 function demandsOf(
