@@ -77,13 +77,12 @@ export const claimLimitedFlush: Flush<LimitedInput, LimitedAnswer> = {
     bound AS MATERIALIZED (
       SELECT demand.*, f.lane_limit FROM demand CROSS JOIN LATERAL (
         SELECT x.lane_limit FROM functions x WHERE x.environment_id = demand.environment_id
-          AND x.id = demand.function_id AND x.status <> 'paused' AND x.lane_limit IS NOT NULL) f),
+          AND x.id = demand.function_id AND x.status <> 'paused' AND x.lane_limit IS NOT NULL LIMIT 1) f),
     asked AS MATERIALIZED (
       SELECT w.ord, w.demand, w.lane_id, w.quota, b.environment_id, b.function_id, b.wanted, b.lane_limit
       FROM ${seams.rowsFrom("w", laneColumns(demands))} JOIN bound b ON b.ord = w.demand ORDER BY w.lane_id),
     seen AS MATERIALIZED (
-      SELECT a.lane_id, x.claims FROM asked a CROSS JOIN LATERAL (
-        SELECT l.claims FROM lanes l WHERE l.id = a.lane_id) x),
+      SELECT id AS lane_id, claims FROM lanes WHERE id = ANY (ARRAY(SELECT lane_id FROM asked))),
     held AS MATERIALIZED (
       SELECT a.lane_id, x.claims FROM asked a CROSS JOIN LATERAL (
         SELECT l.claims FROM lanes l WHERE l.id = a.lane_id FOR UPDATE SKIP LOCKED) x),

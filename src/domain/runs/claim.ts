@@ -111,7 +111,7 @@ export const claimFlush: Flush<ClaimInput, ClaimAnswer> = {
     apart AS MATERIALIZED (
       SELECT lane.ord, f.lane_limit FROM lane CROSS JOIN LATERAL (
         SELECT x.lane_limit FROM functions x WHERE x.environment_id = lane.environment_id AND x.id = lane.function_id
-          AND (x.status = 'paused' OR x.lane_limit IS NOT NULL)) f),
+          AND (x.status = 'paused' OR x.lane_limit IS NOT NULL) LIMIT 1) f),
     picked AS MATERIALIZED (
       SELECT lane.ord AS lane, p.run_id, p.wake_at,
         row_number() OVER (PARTITION BY lane.ord ORDER BY p.wake_at, p.run_id) AS rank
