@@ -34,6 +34,8 @@ const view = <S extends TSchema>(
   unary({
     name: `capacity.${name}`,
     action: "authenticated",
+    // Every role of the platform holds it.
+    platformAction: "platform:tenants:read",
     scope: "none",
     reads: true,
     summary,
