@@ -8,7 +8,7 @@ import { sql } from "../../src/kit/sql.ts";
 import type { Store } from "../../src/store/store.ts";
 import { simulatedHub } from "./bus.ts";
 import { type Chance, chanceOf } from "./chance.ts";
-import { check, type Started } from "./check.ts";
+import { check, overfullLanes, type Started } from "./check.ts";
 import { type SimulatedNode, startNode } from "./node.ts";
 import { type Features, type Program, randomPrograms, signalKey } from "./program.ts";
 import { simulatedDatabase } from "./store.ts";
@@ -37,7 +37,7 @@ export interface SimulationResult {
 }
 
 /** All that programs may do. */
-export const everything: Features = { waits: false, invokes: false, concurrency: false };
+export const everything: Features = { waits: false, invokes: false, concurrency: true };
 
 const leaseMs = 4_000;
 /** After the troubles are over, everything must end within this. */
@@ -169,6 +169,11 @@ export async function simulate({ seed, features, plant, say }: SimulationOptions
     time.after(1_500, look);
   };
   time.after(1_500, look);
+  const count = async () => {
+    faults.push(...(await overfullLanes(database.plain)));
+    if (!over) time.after(20, count);
+  };
+  time.after(20, count);
   const finished = await time.run(() => ended || faults.length > 0, troubleMs + healMs);
   over = true;
   if (!finished) faults.push(`not everything ended within ${healMs} ms after the last trouble`);
