@@ -110,4 +110,31 @@ describe.each([true, false])("two nodes on one database (bus: %p)", (withBus) =>
       [...most].filter(([lane, count]) => count === limitOf.get(lane.split(":")[0]!)).length,
     ).toBeGreaterThan(4);
   }, 60_000);
+
+  test("a node shows the workers of both, when it can ask the other", async () => {
+    const [first, second] = nodes as [TestServer, TestServer];
+    const { key } = await first.running.domain.keys.create({
+      orgId: "org_platform",
+      environmentId: null,
+      name: "p",
+      isPlatform: true,
+      roleIds: ["role_platform_viewer"],
+    });
+    for (const node of nodes) {
+      const name = node === first ? "here" : "there";
+      await node.api(`/api/v1/workers/${name}/register`, { body: { function_ids: ["shown"] } });
+      await node.api(`/api/v1/workers/${name}/jobs?available=2`);
+    }
+    const sessions = async (): Promise<{ worker_id: string; engine_node_id: string }[]> =>
+      (await first.api("/api/v1/capacity/sessions?function=shown", { key })).body;
+    const wanted = withBus ? 2 : 1;
+    await until(async () => (await sessions()).length === wanted, {
+      deadlineMs: 5_000,
+      everyMs: 50,
+      about: `${wanted} sessions`,
+    });
+    const found = (await sessions()).map(({ worker_id, engine_node_id }) => [worker_id, engine_node_id]);
+    expect(found).toContainEqual(["here", first.running.nodeId]);
+    if (withBus) expect(found).toContainEqual(["there", second.running.nodeId]);
+  });
 });

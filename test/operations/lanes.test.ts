@@ -34,7 +34,7 @@ describe.each(engines)("lanes on %s", (engine) => {
     const jobs: Job[] = [];
     await until(
       async () => {
-        jobs.push(...(await poll(id, 10)));
+        jobs.push(...(await poll(id, id === "w-shared" ? 4 : 10)));
         return jobs.length >= count;
       },
       { deadlineMs: 5_000, everyMs: 10, about: `${count} jobs for ${id}` },
@@ -192,6 +192,34 @@ describe.each(engines)("lanes on %s", (engine) => {
     const [small] = await emit("heavy", [{ k: "small" }]);
     const [light] = await emit("light", [{}]);
     expect(idsOf(await pollFor("w-mixed", 2)).sort()).toEqual([small!, light!].sort());
+  });
+
+  test("light functions and keys wait for no long queue of another", async () => {
+    await define("crowded", {});
+    await define("keyed", { concurrency: { limit: 50, key: "k" } });
+    await define("small", {});
+    await worker("w-shared", ["crowded", "keyed", "small"]);
+    const batch = (event: string, data: object) =>
+      rpc("TriggerBatch", { events: Array.from({ length: 100 }, () => ({ event, data })) });
+    for (let round = 0; round < 3; round++) {
+      await batch("crowded", {});
+      await batch("keyed", { k: "big" });
+    }
+    /** What a worker with four places is handed in so many answers, each job done at once. */
+    const serve = async (answers: number): Promise<string[]> => {
+      const runIds: string[] = [];
+      for (let round = 0; round < answers; round++)
+        for (const job of await pollFor("w-shared", 1)) {
+          runIds.push(job.run_id);
+          await report("w-shared", job);
+        }
+      return runIds;
+    };
+    await serve(5);
+    for (let round = 0; round < 3; round++) {
+      const wanted = [...(await emit("small", [{}])), ...(await emit("keyed", [{ k: `little-${round}` }]))];
+      expect(await serve(4)).toEqual(expect.arrayContaining(wanted));
+    }
   });
 
   test("a run of a limited function that nobody waits for is handed out by the held poll", async () => {

@@ -266,6 +266,25 @@ describe("fairness", () => {
     expect(seen.filter((name) => name === "heavy").length).toBeGreaterThanOrEqual(8);
   });
 
+  test("places of a worker on its way back are shared out too", async () => {
+    const { ask, enqueue, clock } = house();
+    const functionIds = ["heavy", "light"];
+    expect(await ask("w", functionIds, { reports: true, holdMs: 0 })).toEqual([]);
+    enqueue("heavy", undefined, { count: 100, tells: false });
+    enqueue("light", undefined, { count: 100, tells: false });
+    await clock.advance(1);
+    enqueue("heavy");
+    enqueue("light");
+    await settle();
+    const seen: string[] = [];
+    for (let round = 0; round < 4; round++) {
+      seen.push(...(functionsOf(await ask("w", functionIds, { reports: true, holdMs: 0 })) as string[]));
+      await settle();
+    }
+    expect(seen.filter((name) => name === "light").length).toBeGreaterThan(2);
+    expect(seen.filter((name) => name === "heavy").length).toBeGreaterThan(2);
+  });
+
   test("a function that had no work for long gets its part and no more for it", async () => {
     const { ask, enqueue } = house();
     enqueue("heavy", undefined, { count: 2_000 });

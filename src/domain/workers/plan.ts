@@ -2,7 +2,7 @@ import type { Clock } from "../../kit/clock.ts";
 import type { Ids } from "../../kit/ids.ts";
 import type { LaneDemand } from "../runs/claim.ts";
 import type { LimitedDemand } from "../runs/claim-limited.ts";
-import type { Desks } from "./desks.ts";
+import type { Desk, Desks } from "./desks.ts";
 import { newLeaseToken } from "./job.ts";
 import { expectedAt, isClaimable, type Lane, type Slot, type Waiter } from "./lanes.ts";
 import { type Limited, nextLanes } from "./limited.ts";
@@ -50,29 +50,33 @@ export function planClaim(lanes: Iterable<Lane>, deps: PlanDeps): Plan {
     for (const waiter of lane.waiters) waiters.add(waiter);
   }
   const served = (lane: Lane) => lane.served + (slotsOf.get(lane)?.length ?? 0);
+  const shareOut = (own: Lane[], room: number, place: () => Slot): number => {
+    welcome(own, fresh);
+    own.sort((a, b) => served(a) - served(b));
+    let credit = room;
+    for (const [at, lane] of own.entries()) {
+      if (credit <= 0) break;
+      const slots = slotsOf.get(lane) ?? [];
+      const share = Math.min(Math.ceil(credit / (own.length - at)), lane.ask - slots.length);
+      if (share <= 0) continue;
+      credit -= share;
+      for (let count = 0; count < share; count++) slots.push(place());
+      slotsOf.set(lane, slots);
+    }
+    return room - credit;
+  };
   for (const waiter of waiters) {
     waiter.looks++;
     const own = waiter.lanes.filter((lane) => lane.hasWork);
-    welcome(own, fresh);
-    own.sort((a, b) => served(a) - served(b));
-    let credit = creditOf(waiter);
-    for (let place = 0; place < own.length && credit > 0; place++) {
-      const lane = own[place]!;
-      const slots = slotsOf.get(lane) ?? [];
-      const share = Math.min(Math.ceil(credit / (own.length - place)), lane.ask - slots.length);
-      if (share <= 0) continue;
-      credit -= share;
-      for (let count = 0; count < share; count++)
-        slots.push({ ...newLeaseToken(ids), waiter, desk: waiter.desk });
-      waiter.pending += share;
-      slotsOf.set(lane, slots);
-    }
+    const { desk } = waiter;
+    waiter.pending += shareOut(own, creditOf(waiter), () => ({ ...newLeaseToken(ids), waiter, desk }));
   }
-  for (const lane of wanted) {
-    if (slotsOf.has(lane)) continue;
-    const slots = awaySlots(lane, { ids, desks });
-    if (slots) slotsOf.set(lane, slots);
-  }
+  for (const [desk, own] of expectedDesks(wanted, slotsOf, desks))
+    desk.pending += shareOut(own, desks.creditOf(desk), () => ({
+      ...newLeaseToken(ids),
+      desk,
+      waiter: undefined,
+    }));
   return { ...demandsOf(slotsOf, deps), waiters };
 }
 
@@ -110,11 +114,19 @@ function demandsOf(
   return plan;
 }
 
-/** Runs may wait for a worker that is on its way back. */
-function awaySlots(lane: Lane, { ids, desks }: Pick<PlanDeps, "ids" | "desks">): Slot[] | undefined {
-  const desk = expectedAt(lane, desks);
-  if (!desk) return undefined;
-  const share = Math.min(desks.creditOf(desk), lane.ask);
-  desk.pending += share;
-  return Array.from({ length: share }, () => ({ ...newLeaseToken(ids), desk, waiter: undefined }));
+/** Lanes that got no slot of a waiter, by a worker on its way back: runs may wait for it. */
+function expectedDesks(
+  wanted: readonly Lane[],
+  slotsOf: ReadonlyMap<Lane, Slot[]>,
+  desks: Desks,
+): Map<Desk, Lane[]> {
+  const lanesOf = new Map<Desk, Lane[]>();
+  for (const lane of wanted) {
+    const desk = slotsOf.has(lane) ? undefined : expectedAt(lane, desks);
+    if (!desk) continue;
+    const own = lanesOf.get(desk);
+    if (own) own.push(lane);
+    else lanesOf.set(desk, [lane]);
+  }
+  return lanesOf;
 }
