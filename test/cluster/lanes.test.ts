@@ -35,7 +35,7 @@ describe.each([true, false])("two nodes on one database (bus: %p)", (withBus) =>
     for (const node of nodes) await node.stop();
     nodes = [];
     await home?.remove();
-  });
+  }, 30_000);
 
   test("never lease more runs of a lane than its limit, and finish them all", async () => {
     const [first] = nodes as [TestServer];
@@ -47,7 +47,8 @@ describe.each([true, false])("two nodes on one database (bus: %p)", (withBus) =>
       });
     const limitOf = new Map(definitions.map(({ id, limit }) => [id, limit]));
     const held = new Map<string, number>();
-    const most = new Map<string, number>();
+    /** Lanes that were seen full. */
+    const reached = new Set<string>();
     const done = new Set<string>();
     const breaches: string[] = [];
 
@@ -57,7 +58,6 @@ describe.each([true, false])("two nodes on one database (bus: %p)", (withBus) =>
       const lane = keys === 1 ? job.function_id : `${job.function_id}:${job.event.data.k}`;
       const count = (held.get(lane) ?? 0) + change;
       held.set(lane, count);
-      most.set(lane, Math.max(most.get(lane) ?? 0, count));
       if (count > limitOf.get(job.function_id)!) breaches.push(`workers hold ${count} of ${lane}`);
     };
     const work = async (node: TestServer, name: string) => {
@@ -86,9 +86,11 @@ describe.each([true, false])("two nodes on one database (bus: %p)", (withBus) =>
       while (done.size < runsCount) {
         const rows = await store.all<{ function_id: string; lane_id: string; count: number }>(sql`SELECT
           function_id, lane_id, count(*) AS count FROM executions WHERE state = 'leased' GROUP BY function_id, lane_id`);
-        for (const row of rows)
-          if (row.count > limitOf.get(row.function_id)!)
-            breaches.push(`the store leases ${row.count} of ${row.lane_id}`);
+        for (const row of rows) {
+          const limit = limitOf.get(row.function_id)!;
+          if (row.count === limit) reached.add(row.lane_id);
+          if (row.count > limit) breaches.push(`the store leases ${row.count} of ${row.lane_id}`);
+        }
         await Bun.sleep(1);
       }
     };
@@ -106,9 +108,7 @@ describe.each([true, false])("two nodes on one database (bus: %p)", (withBus) =>
     await until(() => done.size === runsCount, { deadlineMs: 1_000, everyMs: 10, about: "all runs" });
     expect(breaches).toEqual([]);
     // Limits that are never reached would prove nothing.
-    expect(
-      [...most].filter(([lane, count]) => count === limitOf.get(lane.split(":")[0]!)).length,
-    ).toBeGreaterThan(4);
+    expect(reached.size).toBeGreaterThan(3);
   }, 60_000);
 
   test("a node shows the workers of both, when it can ask the other", async () => {

@@ -222,13 +222,17 @@ describe("lanes of a limited function", () => {
     expect(await ask("w", ["f"])).toHaveLength(3);
   });
 
-  test("nothing is born claimed there", async () => {
-    const { ask, dispatcher } = house({ f: 1 });
+  test("runs are born claimed only where nothing is known to wait", async () => {
+    const { ask, dispatcher, enqueue } = house({ f: 1 });
+    const reserve = (laneId: string | null) => dispatcher.reserve({ environmentId, functionId: "f", laneId });
+    expect(reserve("f:a")).toBeUndefined();
+    enqueue("f", "b", { count: 2 });
+    expect(await ask("w", ["f"], { available: 1 })).toHaveLength(1);
     void ask("w", ["f"]);
     await settle();
-    const run = { environmentId, functionId: "f" };
-    expect(dispatcher.reserve({ ...run, laneId: "f:a" })).toBeUndefined();
-    expect(dispatcher.reserve({ ...run, laneId: null })).toBeUndefined();
+    expect(reserve(null)).toBeUndefined();
+    expect(reserve("f:b")).toBeUndefined();
+    expect(reserve("f:a")?.lease.workerId).toBe("w");
   });
 });
 

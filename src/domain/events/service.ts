@@ -92,7 +92,10 @@ export function openEvents(deps: EventsDeps): Events {
         const run = newRun(record, { id, name: draft.name, data: draft.value }, { ids, now });
         const place = run.mode === "pull" ? dispatcher.reserve(run) : undefined;
         if (place) kept.set(run.id, place);
-        return place ? { ...run, lease: place.lease } : run;
+        const laneLimit = record.definition.concurrency?.limit;
+        return place
+          ? { ...run, lease: { ...place.lease, ...(laneLimit !== undefined && { laneLimit }) } }
+          : run;
       });
       return {
         id,
@@ -166,14 +169,15 @@ export function openEvents(deps: EventsDeps): Events {
       const row = placeOf.get(event);
       for (const run of event.runs) {
         const place = event.kept.get(run.id);
-        if (!place && row)
+        const denied = row?.denied?.includes(run.id) === true;
+        if ((!place || denied) && row)
           lanes.set(run.laneId ?? `${run.environmentId}\n${run.functionId}`, {
             environmentId: run.environmentId,
             functionId: run.functionId,
             ...(run.laneId !== null && { laneId: run.laneId }),
           });
-        if (place && row) place.deliver(run, { ...event, at: row.at });
-        if (place && !row) place.drop();
+        if (place && row && !denied) place.deliver(run, { ...event, at: row.at });
+        if (place && (!row || denied)) place.drop();
       }
       event.kept.clear();
     }

@@ -12,6 +12,7 @@ import {
   type Picked,
   slotColumns,
 } from "./claim.ts";
+import { countLeased, holdLanes, leasedIn, noteLeases, noteLeasesSync } from "./room.ts";
 
 /** Runs wanted of a function with a limit, from these of its lanes. */
 export interface LimitedDemand extends Omit<LaneDemand, "since"> {
@@ -63,10 +64,8 @@ const laneColumns = (demands: readonly LimitedDemand[]) => {
  * Runs of functions with a limit become leased, never more in one lane than its limit has left. Turns go round the lanes;
  * inside a lane the oldest is first.
  *
- * Exact on any number of nodes: a lane's row is locked, and every claim raises its `claims`. Leases are counted in the
- * statement's snapshot; were any committed since, the locked row shows another number than the snapshot, and the lane is
- * left for the next claim. Leases given up since only make the count too high. Locks: lanes that are there (sorted, never
- * waited for), lanes that are new (sorted), executions (never waited for).
+ * Exact on any number of nodes (room.ts). Locks: lanes that are there (sorted, never waited for), lanes that are new
+ * (sorted), executions (never waited for).
  */
 export const claimLimitedFlush: Flush<LimitedInput, LimitedAnswer> = {
   name: "runs.claim_limited",
@@ -81,22 +80,10 @@ export const claimLimitedFlush: Flush<LimitedInput, LimitedAnswer> = {
     asked AS MATERIALIZED (
       SELECT w.ord, w.demand, w.lane_id, w.quota, b.environment_id, b.function_id, b.wanted, b.lane_limit
       FROM ${seams.rowsFrom("w", laneColumns(demands))} JOIN bound b ON b.ord = w.demand ORDER BY w.lane_id),
-    seen AS MATERIALIZED (
-      SELECT id AS lane_id, claims FROM lanes WHERE id = ANY (ARRAY(SELECT lane_id FROM asked))),
-    held AS MATERIALIZED (
-      SELECT a.lane_id, x.claims FROM asked a CROSS JOIN LATERAL (
-        SELECT l.claims FROM lanes l WHERE l.id = a.lane_id FOR UPDATE SKIP LOCKED) x),
-    fresh AS (
-      INSERT INTO lanes (id, environment_id, function_id, claims, created_at, last_used_at)
-      SELECT a.lane_id, a.environment_id, a.function_id, 1, ${now}::bigint, ${now}::bigint FROM asked a
-      WHERE a.lane_id NOT IN (SELECT lane_id FROM seen) AND (SELECT count(*) FROM held) >= 0
-      ORDER BY a.lane_id ON CONFLICT (id) DO NOTHING RETURNING id),
+    ${holdLanes(now)},
     free AS MATERIALIZED (
-      SELECT a.*, a.lane_limit - (
-        SELECT count(*) FROM executions e WHERE e.lane_id = a.lane_id AND e.state = 'leased') AS free
-      FROM asked a WHERE a.lane_id IN (
-        SELECT h.lane_id FROM held h JOIN seen s ON s.lane_id = h.lane_id AND s.claims = h.claims
-        UNION ALL SELECT id FROM fresh)),
+      SELECT a.*, a.lane_limit - ${leasedIn(sql.raw("a.lane_id"))} AS free
+      FROM asked a WHERE a.lane_id IN (SELECT lane_id FROM open)),
     found AS MATERIALIZED (
       SELECT f.ord, f.demand, f.lane_id, f.wanted, p.run_id, p.wake_at, LEAST(f.quota, f.free) AS most,
         row_number() OVER (PARTITION BY f.ord ORDER BY p.wake_at, p.run_id) AS place
@@ -110,9 +97,7 @@ export const claimLimitedFlush: Flush<LimitedInput, LimitedAnswer> = {
         SELECT found.*, row_number() OVER (PARTITION BY demand ORDER BY place, ord) AS rank
         FROM found WHERE place <= most) turn
       WHERE rank <= wanted),
-    counted AS (
-      UPDATE lanes l SET claims = l.claims + 1, last_used_at = ${now}::bigint
-      WHERE l.id = ANY (ARRAY(SELECT lane_id FROM picked))),
+    counted AS (${noteLeases(sql.raw("SELECT lane_id FROM picked"), now)}),
     ${leasePicked(now, leaseUntil)}
     SELECT ${leasedAnswer}, NULL AS lane_id, CAST(NULL AS bigint) AS free, CAST(NULL AS bigint) AS taken,
       CAST(NULL AS bigint) AS more FROM ${leasedTables}
@@ -131,7 +116,7 @@ export const claimLimitedFlush: Flush<LimitedInput, LimitedAnswer> = {
       const limit = limitOf(session, demand);
       if (limit === undefined) continue;
       const queues = demand.laneIds.map((laneId) => {
-        const free = limit - leasedIn(session, laneId);
+        const free = limit - countLeased(session, laneId);
         const most = Math.max(0, Math.min(quotaOf(demand), free));
         const runs = queuedIn(session, demand, { laneId, now, count: most + 1 });
         return { laneId, free, runs, offered: runs.slice(0, most).map((run, place) => ({ ...run, place })) };
@@ -142,7 +127,7 @@ export const claimLimitedFlush: Flush<LimitedInput, LimitedAnswer> = {
         picked.push({ run_id, wake_at, lane: at + 1, rank: rank + 1, slot: demand.slots[rank]! });
       for (const { laneId, free, runs } of queues) {
         const count = taken.filter((run) => run.laneId === laneId).length;
-        if (count > 0) noteClaim(session, demand, laneId, now);
+        if (count > 0) noteLeasesSync(session, { ...demand, laneId }, now);
         answers.push({
           lane: at + 1,
           rank: 0,
@@ -163,10 +148,6 @@ const limitOf = (session: SyncSession, { environmentId, functionId }: LimitedDem
   }>(sql`SELECT lane_limit FROM functions WHERE environment_id = ${environmentId}
     AND id = ${functionId} AND status <> 'paused' AND lane_limit IS NOT NULL`)?.lane_limit;
 
-const leasedIn = (session: SyncSession, laneId: string): number =>
-  session.one<{ count: number }>(sql`SELECT count(*) AS count FROM executions
-    WHERE lane_id = ${laneId} AND state = 'leased'`)!.count;
-
 const queuedIn = (
   session: SyncSession,
   { environmentId }: LimitedDemand,
@@ -175,14 +156,3 @@ const queuedIn = (
   session.all<{ run_id: string; wake_at: number }>(sql`SELECT run_id, wake_at FROM executions
     WHERE lane_id = ${laneId} AND state = 'queued' AND environment_id || '' = ${environmentId} AND wake_at <= ${now}
     ORDER BY wake_at, run_id LIMIT ${count}`);
-
-function noteClaim(
-  session: SyncSession,
-  { environmentId, functionId }: LimitedDemand,
-  laneId: string,
-  now: Instant,
-): void {
-  session.run(sql`INSERT INTO lanes (id, environment_id, function_id, claims, created_at, last_used_at)
-    VALUES (${laneId}, ${environmentId}, ${functionId}, 1, ${now}, ${now})
-    ON CONFLICT (id) DO UPDATE SET claims = lanes.claims + 1, last_used_at = excluded.last_used_at`);
-}

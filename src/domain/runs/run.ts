@@ -50,6 +50,8 @@ export interface NewLease {
   hash: string;
   workerId: string;
   expiresAt: Instant;
+  /** Of a run with a lane: its limit. The lease is given when the lane has room and nothing older; else the run is queued. */
+  laneLimit?: number;
 }
 
 export interface Run {

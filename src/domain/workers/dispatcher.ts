@@ -12,14 +12,14 @@ import { type DispatchFacts, dispatchFacts } from "./facts.ts";
 import { type GiveBackDeps, openGiveBack } from "./give-back.ts";
 import type { Job } from "./job.ts";
 import { type Asking, doubt, isAwaited, type Lane, mayHaveWork, newLane, type Waiter } from "./lanes.ts";
-import { heardOf, newLimited } from "./limited.ts";
+import { heardOf, isUnheardOf, newLimited } from "./limited.ts";
 import { openWaiters } from "./waiters.ts";
 
 export interface Dispatcher {
   take(asking: Asking): Promise<Job[]>;
   /**
-   * A lease for a run born now, when a worker waits here and the lane has no older work. Never for a run of a limited
-   * function: whether its lane has room is known only under the lane's lock.
+   * A lease for a run born now, when a worker waits here and the lane has no older work. In a lane with a limit it is only
+   * wished for: whether there is room is known under the lane's lock.
    */
   reserve(run: Pick<NewRun, "environmentId" | "functionId" | "laneId">): Reservation | undefined;
   /** Answers the workers that runs were delivered to: once, after the last birth of a flush. */
@@ -174,7 +174,9 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
 
     reserve({ environmentId, functionId, laneId }) {
       const lane = lanes.get(`${environmentId}\n${functionId}`);
-      if (laneId !== null || !lane || lane.limited || lane.dirty || draining || !mayClaim()) return undefined;
+      if (!lane || draining || !mayClaim()) return undefined;
+      const mayBeBorn = laneId === null ? !lane.limited && !lane.dirty : isUnheardOf(lane.limited, laneId);
+      if (!mayBeBorn) return undefined;
       return births.reserve(lane);
     },
 

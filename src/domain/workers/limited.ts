@@ -42,6 +42,14 @@ export function heardOf(
   return limited.ready.has(laneId);
 }
 
+/** Whether nothing is known to be queued in the lane. */
+export const isUnheardOf = (limited: Limited | undefined, laneId: string): boolean =>
+  limited !== undefined &&
+  !limited.stale &&
+  !limited.ready.has(laneId) &&
+  !limited.full.has(laneId) &&
+  !limited.asked.has(laneId);
+
 /** The next lanes in turn, `most` at once; they count as asked until `tell`. */
 export function nextLanes(limited: Limited, most: number): string[] {
   const lanes: string[] = [];
