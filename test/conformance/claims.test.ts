@@ -2,10 +2,12 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { emitFlush, type Logged, type NewEvent } from "../../src/domain/events/flush.ts";
 import { lanePrefix, sharedLane } from "../../src/domain/functions/rules.ts";
 import { type ClaimedRow, claimFlush } from "../../src/domain/runs/claim.ts";
 import { claimLimitedFlush, type LaneFound } from "../../src/domain/runs/claim-limited.ts";
 import { adoptRuns, forgetLanes, lookAtLanes } from "../../src/domain/runs/lanes.ts";
+import type { NewRun } from "../../src/domain/runs/run.ts";
 import { systemClock } from "../../src/kit/clock.ts";
 import { silentLog } from "../../src/kit/log.ts";
 import { column, sql } from "../../src/kit/sql.ts";
@@ -179,6 +181,72 @@ describe.each(["libsql", "postgres"] as const)("claims on %s", (engine) => {
       );
     }
     expect(most).toBe(3);
+  });
+
+  test("runs are born claimed as far as there is room and nothing older, also beside claims", async () => {
+    await define("born", 2);
+    await store.write((session) =>
+      session.run(sql`INSERT INTO heads
+          (environment_id, position, last_at, definitions_version, retention_floor, epoch)
+        VALUES ('env_b', 0, 0, 1, 0, 1) ON CONFLICT (environment_id) DO NOTHING`),
+    );
+    const laneId = laneOf("born", "a");
+    const emit = (count: number) => {
+      const events = Array.from({ length: count }, (): NewEvent => {
+        const id = `b${++position}`;
+        const lease = { hash: `hash_${id}`, workerId: "w", expiresAt: now + 1, laneLimit: 2 };
+        const run: NewRun = {
+          id: `run_${id}`,
+          environmentId: "env_a",
+          functionId: "born",
+          functionVersion: 1,
+          eventId: id,
+          eventName: "e",
+          mode: "pull",
+          maxAttempts: 1,
+          timeoutAt: null,
+          actorId: null,
+          laneId,
+          lease,
+        };
+        return {
+          id,
+          environmentId: "env_b",
+          name: "e",
+          version: 1,
+          data: "{}",
+          metadata: null,
+          source: "api",
+          idempotencyKey: null,
+          runId: null,
+          runs: [run],
+        };
+      });
+      return store.flush(emitFlush, { now, events, definitions: new Map([["env_b", 1]]) });
+    };
+    const deniedIn = async (answer: Promise<Logged[]>) => (await answer).map((row) => Boolean(row.denied));
+    const leased = async () =>
+      (await store.one<{ count: number }>(
+        sql`SELECT count(*) AS count FROM executions WHERE lane_id = ${laneId} AND state = 'leased'`,
+      ))!.count;
+    const clear = (state: string) =>
+      store.write((session) =>
+        session.run(sql`DELETE FROM executions WHERE lane_id = ${laneId} AND state = ${state}`),
+      );
+    expect(await deniedIn(emit(4))).toEqual([false, false, true, true]);
+    expect(await leased()).toBe(2);
+    await clear("leased");
+    // Two are queued and older.
+    expect(await deniedIn(emit(1))).toEqual([true]);
+    await clear("queued");
+    expect(await deniedIn(emit(1))).toEqual([false]);
+    expect(await deniedIn(emit(2))).toEqual([false, true]);
+    for (let round = 0; round < 15; round++) {
+      await clear(round % 2 === 0 ? "queued" : "leased");
+      await Promise.all([emit(1), claim("born", ["a"], 3), emit(2), claim("born", ["a"], 3), emit(1)]);
+      expect(await leased()).toBeLessThanOrEqual(2);
+      await clear("leased");
+    }
   });
 
   test("a look finds every lane with queued runs, piece by piece, and none of another function", async () => {
