@@ -1,5 +1,8 @@
 import type { Bus } from "./bus/bus.ts";
 import type { DutyLoop } from "./cluster/duties.ts";
+import { openAskNodes } from "./domain/capacity/nodes.ts";
+import { capacityOperations } from "./domain/capacity/operations.ts";
+import { openCapacity } from "./domain/capacity/service.ts";
 import { debounceOperations } from "./domain/debounce/operations.ts";
 import { openDebounce } from "./domain/debounce/service.ts";
 import { newRun } from "./domain/events/matching.ts";
@@ -68,6 +71,8 @@ export interface EngineDeps {
   wakeLoop: (name: string, inMs: number) => void;
   /** Asks a loop for a tick now. */
   wake: (loop: string) => void;
+  nodeId: string;
+  isDraining: () => boolean;
 }
 
 /** What turns events into finished runs, put together: functions, runs, workers, events, low to high. */
@@ -98,6 +103,10 @@ export function openEngine(deps: EngineDeps): Engine {
     cancelQueued: runs.cancelQueued,
     cancelled: runs.cancelled,
     onDelete: (session, target) => debounce.dropFunction(session, target),
+    async limitChanged(target, before) {
+      if (before === undefined) await runs.adopt(target);
+      onQueued([target]);
+    },
   });
   const { leaseMs } = config;
   const dispatcher = openDispatcher({
@@ -135,7 +144,15 @@ export function openEngine(deps: EngineDeps): Engine {
   const { bus } = deps;
   const controls = openControls({ clock, tell: (payload) => bus.hint("runs.control", payload) });
   bus.onHint("runs.control", (payload) => controls.heard(new TextDecoder().decode(payload)));
-  const steering = openSteering({ store, clock, log, controls, runs, onQueued });
+  const steering = openSteering({
+    store,
+    clock,
+    log,
+    controls,
+    runs,
+    definitionOf: functions.definitionAt,
+    onQueued,
+  });
   const feeds = openFeeds({
     store,
     log,
@@ -172,6 +189,9 @@ export function openEngine(deps: EngineDeps): Engine {
     cancelRun: async (environmentId, runId) =>
       void (await steering.cancel(environmentId, runId, "the caller of a synchronous start went away")),
   });
+  const { nodeId, isDraining } = deps;
+  const askNodes = openAskNodes({ bus, log, nodeId, isDraining, facts: dispatcher.facts });
+  const capacity = openCapacity({ store, askNodes });
 
   return {
     functions,
@@ -187,6 +207,7 @@ export function openEngine(deps: EngineDeps): Engine {
       ...runsOperations(runs),
       ...steeringOperations(steering),
       ...workersOperations(workers),
+      ...capacityOperations(capacity),
     ],
     loops: [
       { name: "runs.wake", everyMs: 1_000, tick: runs.wakeOnce },
@@ -202,6 +223,7 @@ export function openEngine(deps: EngineDeps): Engine {
       { duty: "cron", name: "schedules.tick", everyMs: 1_000, tick: schedules.tickOnce },
       { duty: "retention", name: "workers.forget", everyMs: 60_000, tick: workers.forgetOnce },
       { duty: "retention", name: "runs.resumes", everyMs: 60_000, tick: steering.forgetOnce },
+      { duty: "retention", name: "runs.lanes", everyMs: 30_000, tick: runs.tidyLanes },
       { duty: "retention", name: "events.keys", everyMs: 10 * 60_000, tick: events.purgeOnce },
     ],
     queuedElsewhere: dispatcher.queued,

@@ -201,6 +201,8 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       knowsTime,
       wakeLoop: (name, inMs) => loops.get(name)?.running.wakeIn(inMs),
       wake: (name) => loops.get(name)?.running.wake(),
+      nodeId,
+      isDraining: () => draining.active,
       wakeBy: (at) => loops.get("runs.wake")?.running.wakeIn(at - clock.now()),
     });
     for (const options of engine.loops) background(options);

@@ -109,6 +109,13 @@ export const purgeSliceMax = 1_000;
 export const retryDelayMsMax = 7 * 24 * 60 * 60 * 1000;
 /** Environments whose functions a node keeps in memory, and pinned definitions of earlier versions. */
 export const definitionsKeptMax = 5_000;
+/** Lanes of one function that are looked at in one go; the next look goes on behind them. */
+export const laneLookMax = 1_000;
+/** A lane of a function with a limit is forgotten so long after the last claim from it. */
+export const laneIdleMsMax = 10 * 60 * 1000;
+/** Rows of the capacity endpoints (spec.md 'REST: capacity'). */
+export const capacityRowsDefault = 100;
+export const capacityRowsMax = 1_000;
 
 /** Roles and policies of an org; what decides over its calls is believed for this long, of so many orgs at once. */
 export const rolesMax = 200;

@@ -44,6 +44,8 @@ export function startNode(options: NodeOptions): SimulatedNode {
     wakeLoop: (name, inMs) => loops.get(name)?.wakeIn(inMs),
     wake: (name) => loops.get(name)?.wake(),
     wakeBy: (at) => loops.get("runs.wake")?.wakeIn(at - clock.now()),
+    nodeId: id,
+    isDraining: () => false,
   });
   bus.onHint("dispatch", (payload) => {
     const { from, lanes } = JSON.parse(new TextDecoder().decode(payload));

@@ -5,6 +5,7 @@ import { invokeDepthMax } from "../../kit/limits.ts";
 import type { NewArm } from "../debounce/arm.ts";
 import { debounceKey, noMaxWaitMs } from "../debounce/rules.ts";
 import type { Definitions, FunctionDefinition, FunctionRecord } from "../functions/definition.ts";
+import { laneOf } from "../functions/rules.ts";
 import type { NewCancel, NewRun, RunParent } from "../runs/run.ts";
 import { readMatch, storedMatch } from "../waits/rules.ts";
 import type { EventDraft } from "./rules.ts";
@@ -113,6 +114,7 @@ export function newRun(
     maxAttempts: definition.retry.maxAttempts,
     timeoutAt: definition.timeoutMs === undefined ? null : now + definition.timeoutMs,
     actorId: null,
+    laneId: laneOf(record, event.value),
     lease: null,
     ...(definition.cancelOn.length > 0 && { cancels: cancelsOf(definition, event.value) }),
   };

@@ -20,7 +20,8 @@ import type { LoggedEvent } from "../log/service.ts";
 import type { Matcher } from "../runs/matcher.ts";
 import type { NewRun } from "../runs/run.ts";
 import type { Lane } from "../runs/wake.ts";
-import type { Dispatcher, Reservation } from "../workers/dispatcher.ts";
+import type { Reservation } from "../workers/births.ts";
+import type { Dispatcher } from "../workers/dispatcher.ts";
 import { answersOf, answersToRefused, type Emitted } from "./answers.ts";
 import { emitFlush, type Logged, type NewEvent, staleDefinitions } from "./flush.ts";
 import { type InvokeTarget, invokedBy, newArm, newRun, requireUndelayed, startedBy } from "./matching.ts";
@@ -129,12 +130,12 @@ export function openEvents(deps: EventsDeps): Events {
         }
         const run = newRun(record, { id, name: draft.name, value: draft.value }, { ids, now });
         if (target?.parent) run.parent = target.parent;
-        const place =
-          run.mode === "pull" && record.status === "active"
-            ? dispatcher.reserve(run.environmentId, run.functionId)
-            : undefined;
+        const place = run.mode === "pull" && record.status === "active" ? dispatcher.reserve(run) : undefined;
         if (place) kept.set(run.id, place);
-        return place ? { ...run, lease: place.lease } : run;
+        const laneLimit = record.definition.concurrency?.limit;
+        return place
+          ? { ...run, lease: { ...place.lease, ...(laneLimit !== undefined && { laneLimit }) } }
+          : run;
       });
       return {
         id,
@@ -224,13 +225,15 @@ export function openEvents(deps: EventsDeps): Events {
       const row = placeOf.get(event);
       for (const run of event.runs) {
         const place = event.kept.get(run.id);
-        if (!place && row)
-          lanes.set(`${run.environmentId}\n${run.functionId}`, {
+        const denied = row?.denied?.includes(run.id) === true;
+        if ((!place || denied) && row)
+          lanes.set(run.laneId ?? `${run.environmentId}\n${run.functionId}`, {
             environmentId: run.environmentId,
             functionId: run.functionId,
+            ...(run.laneId !== null && { laneId: run.laneId }),
           });
-        if (place && row) place.deliver(run, { ...event, at: row.at });
-        if (place && !row) place.drop();
+        if (place && row && !denied) place.deliver(run, { ...event, at: row.at });
+        if (place && (!row || denied)) place.drop();
       }
       event.kept.clear();
     }

@@ -56,6 +56,11 @@ export interface FunctionsDeps {
   cancelled?: (runIds: readonly string[]) => void;
   /** Inside the transaction that deletes a function, after its head is held. */
   onDelete?: (session: Session, target: { environmentId: string; functionId: string }) => Promise<void>;
+  /** Told after the commit of a function whose limit has changed; `before` is undefined when it had none. */
+  limitChanged?: (
+    target: { environmentId: string; functionId: string },
+    before: FunctionDefinition["concurrency"],
+  ) => Promise<void>;
   /** Called after the commit; a hint that may be lost. */
   announce?: (frame: FunctionFrame) => void;
 }
@@ -105,7 +110,7 @@ export function openFunctions(deps: FunctionsDeps): Functions {
       const wanted = definitionOf(input);
       requireMatches(wanted);
       const now = clock.now();
-      const { change, ...registered } = await againWhenTaken(() =>
+      const { change, relimited, ...registered } = await againWhenTaken(() =>
         store.write(async (session) => {
           const before = await rows.holdFunction(session, environmentId, wanted.id);
           const keepsSlug = before !== undefined && !input.slug;
@@ -114,7 +119,8 @@ export function openFunctions(deps: FunctionsDeps): Functions {
             : await placeSlug(session, environmentId, wanted, Boolean(input.slug));
           const status = before === undefined || before.status === "archived" ? "active" : before.status;
           const same = before !== undefined && sameDefinition(before.definition, definition);
-          if (same && before.status === status) return { record: before, created: false, change: undefined };
+          if (same && before.status === status)
+            return { record: before, created: false, change: undefined, relimited: undefined };
           const version = same
             ? before.version
             : (before?.version ?? (await rows.lastVersion(session, environmentId, definition.id))) + 1;
@@ -129,11 +135,16 @@ export function openFunctions(deps: FunctionsDeps): Functions {
           await (before ? rows.updateFunction : rows.insertFunction)(session, record);
           if (!same) await rows.putVersion(session, record, actorId);
           await raiseDefinitions(session, environmentId);
+          const relimited =
+            before !== undefined && before.definition.concurrency?.limit !== definition.concurrency?.limit
+              ? { before: before.definition.concurrency }
+              : undefined;
           return before === undefined
-            ? ({ record, created: true, change: "registered" } as const)
-            : ({ record, created: false, change: "updated" } as const);
+            ? ({ record, created: true, change: "registered", relimited } as const)
+            : ({ record, created: false, change: "updated", relimited } as const);
         }),
       );
+      if (relimited) await deps.limitChanged?.({ environmentId, functionId: wanted.id }, relimited.before);
       if (change) announce?.({ change, record: registered.record, at: now });
       return registered;
     },
