@@ -3,6 +3,7 @@ import type { DutyLoop } from "./cluster/duties.ts";
 import { eventsOperations } from "./domain/events/operations.ts";
 import { type Events, openEvents } from "./domain/events/service.ts";
 import { openDefinitions } from "./domain/functions/definitions.ts";
+import { unknownFunctions } from "./domain/functions/known.ts";
 import { functionsOperations } from "./domain/functions/operations.ts";
 import { type Functions, openFunctions } from "./domain/functions/service.ts";
 import { type Feeds, openFeeds } from "./domain/log/feed.ts";
@@ -41,7 +42,7 @@ export interface Engine {
 }
 
 export interface EngineDeps {
-  config: Pick<Config, "leaseMs" | "pollHoldMs" | "capacityAdmission">;
+  config: Pick<Config, "leaseMs" | "pollHoldMs" | "drainMs" | "capacityAdmission">;
   store: Store;
   clock: Clock;
   ids: Ids;
@@ -96,7 +97,11 @@ export function openEngine(deps: EngineDeps): Engine {
     clock,
     dispatcher,
     runs,
+    log,
     leaseMs,
+    drainMs: config.drainMs,
+    unknownFunctions: (environmentId, ids) => unknownFunctions(store, environmentId, ids),
+    onQueued,
     holdMs: config.pollHoldMs,
     admission: config.capacityAdmission,
     metrics: watch.metrics,
@@ -130,6 +135,7 @@ export function openEngine(deps: EngineDeps): Engine {
       { name: "runs.wake", everyMs: 1_000, tick: runs.wakeOnce },
       { name: "workers.dispatch", everyMs: 1_000, tick: dispatcher.lookOnce },
       { name: "log.feeds", everyMs: 1_000, tick: feeds.compareOnce },
+      { name: "workers.streams", everyMs: 1_000, tick: workers.lookOnce },
       { name: "workers.signs", everyMs: 5_000, tick: workers.signOnce },
     ],
     duties: [
@@ -137,9 +143,9 @@ export function openEngine(deps: EngineDeps): Engine {
       { duty: "retention", name: "events.keys", everyMs: 10 * 60_000, tick: events.purgeOnce },
     ],
     queuedElsewhere: dispatcher.queued,
-    drain: dispatcher.drain,
+    drain: async () => void (await Promise.all([workers.drain(), dispatcher.drain()])),
     async settled() {
-      await Promise.all([events.drain(), runs.drain(), dispatcher.drain()]);
+      await Promise.all([events.drain(), runs.drain(), workers.drain(), dispatcher.drain()]);
     },
   };
 }

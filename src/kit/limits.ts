@@ -36,6 +36,25 @@ export const workerSilenceMsMax = 5 * 60 * 1000;
 export const pollJobsMax = 200;
 export const exchangeReportsMax = 200;
 
+/** Jobs listed in one heartbeat. */
+export const heartbeatJobsMax = 1_000;
+/** Messages that wait to be written to one worker's stream; one that reads no further is sent away. */
+export const streamOutboxMax = 256;
+/** Reports and steps of one stream that wait to be stored, before no more is read from it. */
+export const streamWaitingMax = 1_000;
+/** A stream begins with `register`, after so long at the latest. */
+export const streamRegisterMs = 10_000;
+/** A job that is not acked within this goes to another worker. */
+export const streamAckMs = 5_000;
+/** A worker that does not ack, or says it is full, is handed no further job for so long. */
+export const streamDistrustMs = 10_000;
+export const streamFullMs = 1_000;
+/** A stream without any heartbeat for so long is closed: three of those that workers send by themselves. */
+export const streamSilenceMsMax = 90_000;
+export const streamHeartbeatMs = 30_000;
+/** Finished steps that come within this over a stream are stored together. */
+export const stepGatherMs = 10;
+
 export const runAttemptsMax = 100;
 export const sleepMsMax = 366 * 24 * 60 * 60 * 1000;
 export const runTimeoutMsMax = 366 * 24 * 60 * 60 * 1000;

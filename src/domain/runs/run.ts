@@ -119,4 +119,8 @@ export interface CompletedStep {
   name: string;
   /** JSON text. */
   output: string | null;
+  /** Absent: completed. A failed step is one that nobody tries again. */
+  status?: "completed" | "failed";
+  /** JSON text, of a failed step. */
+  error?: string | null;
 }

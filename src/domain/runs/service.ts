@@ -13,6 +13,7 @@ import { pageSize, readCursor, writeCursor } from "../../kit/page.ts";
 import type { Watch } from "../../kit/watch.ts";
 import type { Session, Store } from "../../store/store.ts";
 import { type ClaimedRow, type ClaimInput, claimFlush } from "./claim.ts";
+import { type Handover, handOver, type LeaseState, leaseStates } from "./leases.ts";
 import type { RunReport } from "./report.ts";
 import { openReports, type ReportsDeps, whyRefused } from "./reports.ts";
 import * as rows from "./rows.ts";
@@ -62,6 +63,10 @@ export interface Runs {
   ack(fence: Fence & { environmentId: string }, leaseMs: number): Promise<void>;
   /** Extends the leases of a worker's jobs inside a transaction. */
   renew(session: Session, renewal: Parameters<typeof rows.renewLeases>[1]): Promise<void>;
+  /** Who holds these leases now, in the order given. */
+  leaseStates(asked: Parameters<typeof leaseStates>[1]): Promise<LeaseState[]>;
+  /** Leases of a claim that shall go to other workers than they were claimed for. */
+  handOver(handovers: readonly Handover[]): Promise<void>;
   claim(input: ClaimInput): Promise<ClaimedRow[]>;
   /** What handlers of these runs need not do again, in order. */
   completedSteps(runIds: readonly string[]): Promise<Map<string, CompletedStep[]>>;
@@ -114,6 +119,8 @@ export function openRuns(deps: RunsDeps): Runs {
     },
     drain: reports.drain,
     renew: rows.renewLeases,
+    leaseStates: (asked) => leaseStates(store, asked),
+    handOver: (handovers) => store.write((session) => handOver(session, handovers)),
     claim: (input) => store.flush(claimFlush, input),
     completedSteps: (runIds) => rows.completedSteps(store, runIds),
 

@@ -44,7 +44,11 @@ const isObject = (value: JsonValue): value is JsonObject =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
 /** Objects travel in the plain field, anything else in its `…_value` twin (contract.md rulings). */
-function payload<Plain extends string, Twin extends string>(plain: Plain, twin: Twin, text: string | null) {
+export function payload<Plain extends string, Twin extends string>(
+  plain: Plain,
+  twin: Twin,
+  text: string | null,
+) {
   if (text === null) return {};
   const value = JSON.parse(text) as JsonValue;
   if (isObject(value)) return { [plain]: value } as Record<Plain, JsonObject>;
