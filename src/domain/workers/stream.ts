@@ -312,7 +312,7 @@ export function openStream(deps: StreamDeps, worker: WorkerRecord, onClosed: () 
     waiting++;
     const last = report.status !== "progress";
     if (last) ended(jobId);
-    deps
+    const answering = deps
       .submit(environmentId, jobId, report)
       .then(
         () => tell({ kind: "reported", number, fault: undefined }),
@@ -324,7 +324,12 @@ export function openStream(deps: StreamDeps, worker: WorkerRecord, onClosed: () 
           tell({ kind: "reported", number, fault: error as Fault });
         },
       )
-      .finally(() => less(1));
+      .finally(() => {
+        less(1);
+        settling.delete(answering);
+        stopIfEmpty();
+      });
+    settling.add(answering);
   }
 
   ask();
