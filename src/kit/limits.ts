@@ -55,6 +55,9 @@ export const streamHeartbeatMs = 30_000;
 /** Finished steps that come within this over a stream are stored together. */
 export const stepGatherMs = 10;
 
+/** Of a value at `actorKey`; the rest of a longer one is not looked at. */
+export const actorIdCharactersMax = 200;
+
 export const runAttemptsMax = 100;
 export const sleepMsMax = 366 * 24 * 60 * 60 * 1000;
 export const runTimeoutMsMax = 366 * 24 * 60 * 60 * 1000;

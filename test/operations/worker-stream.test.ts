@@ -354,6 +354,31 @@ describe.each(engines)("worker streams on %s", (engine) => {
     expect((await one.ended)?.code).toBe(Code.Unauthenticated);
   });
 
+  test("an actor's runs go to one worker while it has room, over streams and REST", async () => {
+    const id = await fn({ actorKey: "data.user" });
+    const streams = [worker(), worker()];
+    for (const one of streams) await one.register([id], { maxConcurrentJobs: 50 });
+    const emitted = new Map<string, string>();
+    for (let round = 0; round < 4; round++)
+      for (const user of ["ann", "ben", "cid", "dee", "eve", "fay"])
+        emitted.set(await emit(id, { user }), user);
+    const jobs = () =>
+      streams.flatMap((one, at) =>
+        one.heard.flatMap((sent) => (sent.case === "job" ? [{ at, job: sent.value }] : [])),
+      );
+    await until(() => jobs().length === 24, { about: "all jobs" });
+    const workersOf = new Map<string, Set<number>>();
+    for (const { at, job } of jobs()) {
+      expect(job.actorId).toBe(emitted.get(job.runId)!);
+      workersOf.set(job.actorId, (workersOf.get(job.actorId) ?? new Set()).add(at));
+    }
+    expect([...workersOf.values()].map((one) => one.size)).toEqual([1, 1, 1, 1, 1, 1]);
+    expect(new Set([...workersOf.values()].flatMap((one) => [...one])).size).toBe(2);
+    const { job } = jobs()[0]!;
+    const got = await run(job.runId);
+    expect((got.run ?? got).actorId).toBe(job.actorId);
+  });
+
   test("silence ends a stream", async () => {
     const one = worker();
     await one.register([await fn()]);

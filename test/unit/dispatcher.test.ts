@@ -39,6 +39,7 @@ function house() {
         );
       },
       completedSteps: async () => new Map(),
+      handOver: async () => {},
       async release({ runId, executionSeq }) {
         queue.push({ runId, functionId: functionOf.get(runId) ?? "f", seq: executionSeq });
       },
@@ -63,7 +64,7 @@ function house() {
     });
   const born = (runId: string, functionId = "f") => {
     functionOf.set(runId, functionId);
-    const place = dispatcher.reserve(environmentId, functionId);
+    const place = dispatcher.reserve({ environmentId, functionId, actorId: null });
     return place && { place, deliver: () => place.deliver(newRun(runId, functionId), event) };
   };
   const holdClaims = () => {

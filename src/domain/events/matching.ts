@@ -2,6 +2,7 @@ import type { Instant } from "../../kit/clock.ts";
 import type { Ids } from "../../kit/ids.ts";
 import type { Definitions, FunctionRecord } from "../functions/definition.ts";
 import type { NewRun } from "../runs/run.ts";
+import { actorOf } from "./actor.ts";
 import type { EventDraft } from "./rules.ts";
 
 /** Functions that an event starts: every active one with a trigger that matches; else the one whose id is the event's name. */
@@ -34,7 +35,7 @@ export function startedBy(
 
 export function newRun(
   record: FunctionRecord,
-  event: { id: string; name: string },
+  event: { id: string; name: string; value: unknown },
   { ids, now }: { ids: Ids; now: Instant },
 ): NewRun {
   const { definition } = record;
@@ -48,7 +49,7 @@ export function newRun(
     mode: definition.mode,
     maxAttempts: definition.retry.maxAttempts,
     timeoutAt: definition.timeoutMs === undefined ? null : now + definition.timeoutMs,
-    actorId: null,
+    actorId: actorOf(definition.actorKey, event.value),
     lease: null,
   };
 }

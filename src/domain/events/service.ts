@@ -88,8 +88,8 @@ export function openEvents(deps: EventsDeps): Events {
       const id = ids.next("evt");
       const kept = new Map<string, Reservation>();
       const runs = startedBy(known, { id, source: origin.source, draft }, now).map((record): NewRun => {
-        const run = newRun(record, { id, name: draft.name }, { ids, now });
-        const place = run.mode === "pull" ? dispatcher.reserve(run.environmentId, run.functionId) : undefined;
+        const run = newRun(record, { id, name: draft.name, value: draft.value }, { ids, now });
+        const place = run.mode === "pull" ? dispatcher.reserve(run) : undefined;
         if (place) kept.set(run.id, place);
         return place ? { ...run, lease: place.lease } : run;
       });

@@ -5,6 +5,7 @@ import { noTracer, type Tracer } from "../../kit/trace.ts";
 import type { ClaimedRow, LaneDemand } from "../runs/claim.ts";
 import type { CompletedStep, NewLease, NewRun } from "../runs/run.ts";
 import type { Runs } from "../runs/service.ts";
+import { askedFirst, openSeating } from "./actors.ts";
 import { type Desk, openDesks } from "./desks.ts";
 import { type GiveBackDeps, openGiveBack } from "./give-back.ts";
 import { type Job, type JobEvent, jobOfBirth, jobOfClaim, newLeaseToken } from "./job.ts";
@@ -22,7 +23,7 @@ export interface Reservation {
 export interface Dispatcher {
   take(asking: Asking): Promise<Job[]>;
   /** A lease for a run born now, when a worker waits here and the lane has no older work. */
-  reserve(environmentId: string, functionId: string): Reservation | undefined;
+  reserve(run: Pick<NewRun, "environmentId" | "functionId" | "actorId">): Reservation | undefined;
   /** Answers the workers that runs were delivered to: once, after the last birth of a flush. */
   handOut(): void;
   /** A worker let a lease end: its held polls are answered with nothing, and it gets no job before it asks again. */
@@ -37,7 +38,7 @@ export interface Dispatcher {
 }
 
 export interface DispatcherDeps extends GiveBackDeps {
-  runs: Pick<Runs, "claim" | "completedSteps" | "release">;
+  runs: Pick<Runs, "claim" | "completedSteps" | "release" | "handOver">;
   clock: Clock;
   ids: Ids;
   leaseMs: number;
@@ -56,6 +57,7 @@ const lookEveryMs = 1_000;
 export function openDispatcher(deps: DispatcherDeps): Dispatcher {
   const { runs, clock, ids, log, leaseMs, mayClaim, tracer = noTracer } = deps;
   const { giveBack, underWay } = openGiveBack(deps);
+  const seat = openSeating(deps);
   const lanes = new Map<string, Lane>();
   let pumping: Promise<void> | undefined;
   /** Asked to pump while pumping. */
@@ -78,6 +80,7 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
   const creditOf = (waiter: Waiter) =>
     waiter.closed ? 0 : waiter.available - waiter.pending - waiter.jobs.length - waiter.desk.pending;
 
+  const hasSlot = (waiter: Waiter) => creditOf(waiter) > 0;
   const desks = openDesks(clock, giveBack);
 
   /** From now on the waiter is being answered: its worker counts as on its way back. */
@@ -198,9 +201,11 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
       log.warn("steps could not be read", { runIds: resumed, error: String(error) });
     };
     const steps = resumed.length === 0 ? noSteps : await runs.completedSteps(resumed).catch(unread);
+    const seatOf = await seat(rows, slots);
     const taken = new Map<number, number>();
     for (const row of rows) {
-      const { waiter, desk, token } = slots[row.lane - 1]![row.rank - 1]!;
+      const { token } = slots[row.lane - 1]![row.rank - 1]!;
+      const { waiter, desk } = seatOf(row);
       const job = jobOfClaim(row, token, leaseUntil, steps?.get(row.run_id) ?? []);
       // Without knowing what is done already nobody may begin: it goes back.
       if (row.step_count > 0 && !steps) giveBack([job]);
@@ -265,8 +270,7 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
     else desks.put(desk, job);
   }
 
-  function reserveAway(lane: Lane): Reservation | undefined {
-    const desk = expected(lane);
+  function reserveAway(lane: Lane, desk = expected(lane)): Reservation | undefined {
     if (!desk) return undefined;
     desk.pending++;
     const { token, hash } = newLeaseToken(ids);
@@ -332,11 +336,12 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
       });
     },
 
-    reserve(environmentId, functionId) {
+    reserve({ environmentId, functionId, actorId }) {
       const lane = lanes.get(`${environmentId}\n${functionId}`);
       if (!lane || lane.dirty || draining || !mayClaim()) return undefined;
-      for (const waiter of lane.waiters) {
-        if (creditOf(waiter) <= 0) continue;
+      for (const waiter of askedFirst(lane, actorId, { hasSlot, expects: desks.expects })) {
+        if (!("lanes" in waiter)) return reserveAway(lane, waiter);
+        if (!hasSlot(waiter)) continue;
         waiter.pending++;
         // The next birth asks another worker first.
         lane.waiters.delete(waiter);
