@@ -55,6 +55,8 @@ export const streamHeartbeatMs = 30_000;
 /** Finished steps that come within this over a stream are stored together. */
 export const stepGatherMs = 10;
 
+/** Runs that a node knows to exist, for the events they emit. */
+export const runsRememberedMax = 10_000;
 /** Of a value at `actorKey`; the rest of a longer one is not looked at. */
 export const actorIdCharactersMax = 200;
 

@@ -73,7 +73,7 @@ describe.each(engines)("a worker of the SDK on a stream, on %s", (engine) => {
     let most = 0;
     const many = client.createFunction({ id: "many", event: "stream.many" }, async ({ step }) => {
       most = Math.max(most, ++now);
-      await step.run("wait", () => Bun.sleep(2));
+      await step.run("wait", () => new Promise((done) => setImmediate(done)));
       now--;
       return { ok: true };
     });

@@ -21,6 +21,7 @@ import type { Lane } from "../runs/wake.ts";
 import type { Dispatcher, Reservation } from "../workers/dispatcher.ts";
 import { emitFlush, type Logged, type NewEvent, staleDefinitions } from "./flush.ts";
 import { newRun, startedBy } from "./matching.ts";
+import { openProvenance } from "./provenance.ts";
 import { findKeys, purgeKeys } from "./rows.ts";
 import { type EventDraft, keyReused } from "./rules.ts";
 
@@ -35,7 +36,7 @@ export interface EmitOrigin {
   environmentId: string;
   /** `api`, `webhook`, `cron`, … */
   source: string;
-  /** The run whose handler emits. */
+  /** The run whose handler emits, as the caller says; left out when there is no such run in the environment. */
   runId: string | undefined;
 }
 
@@ -78,6 +79,7 @@ const weightChars = 16_384;
 
 export function openEvents(deps: EventsDeps): Events {
   const { store, clock, ids, definitions, dispatcher, onQueued, feeds, watch } = deps;
+  const provenanceOf = openProvenance({ store, clock });
   const emitted = watch.metrics.counter({
     name: "svc_events_emitted_total",
     help: "Events that this node committed to the log; repeats of a key are none.",
@@ -258,7 +260,9 @@ export function openEvents(deps: EventsDeps): Events {
   return {
     async emit(drafts, origin) {
       if (drafts.length === 0) return [];
-      return combiner.submit({ origin, drafts });
+      if (origin.runId === undefined) return combiner.submit({ origin, drafts });
+      const runId = await provenanceOf(origin.environmentId, origin.runId);
+      return combiner.submit({ origin: { ...origin, runId }, drafts });
     },
 
     drain: combiner.drain,
