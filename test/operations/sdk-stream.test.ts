@@ -1,4 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { sql } from "../../src/kit/sql.ts";
 import {
   type Client,
@@ -168,3 +171,45 @@ test("a worker finds its server again, and what it could not report meanwhile is
   await worker.drain({ timeoutMs: 1_000 });
   await server.stop();
 }, 40_000);
+
+const program = (url: string, apiKey: string) => `
+import { createFunction, createWorker } from "./index.js";
+const greet = createFunction({ id: "greet", event: "hello" }, async ({ event, step }) => {
+  const name = await step.run("name", () => event.data.name);
+  await step.sleep("think", "20ms");
+  return step.run("greeting", () => "hello " + name);
+});
+await createWorker({ url: "${url}", apiKey: "${apiKey}", functions: [greet], transport: "stream" }).start();
+`;
+
+test("built for Node, a worker on a stream runs there, and leaves on SIGTERM", async () => {
+  const node = Bun.which("node");
+  if (node === null) throw new Error("node was not found. Install it: apt-get install nodejs");
+  const folder = await mkdtemp(join(tmpdir(), "svc-sdk-"));
+  const built = await Bun.build({ entrypoints: ["src/sdk/index.ts"], target: "node", outdir: folder });
+  expect(built.success).toBe(true);
+  const server = await startTestServer({ engine: "libsql" });
+  await Bun.write(join(folder, "worker.mjs"), program(server.url, server.adminKey));
+  const child = Bun.spawn([node, join(folder, "worker.mjs")], {
+    env: { PATH: process.env.PATH },
+    stderr: "inherit",
+  });
+  try {
+    const workers = async () => (await server.api("/api/v1/workers")).body.workers;
+    await until(async () => (await workers())[0]?.transport === "stream", {
+      about: "the worker to register",
+    });
+    const client = createClient({ url: server.url, apiKey: server.adminKey });
+    const { runIds } = await client.emit("hello", { name: "you" });
+    expect(await client.waitForRun(runIds[0]!)).toMatchObject({ status: "completed", output: "hello you" });
+    child.kill("SIGTERM");
+    await child.exited;
+    expect(child.signalCode).toBe("SIGTERM");
+    await until(async () => (await workers()).length === 0, { about: "the worker to leave the list" });
+  } finally {
+    child.kill("SIGKILL");
+    await child.exited;
+    await server.stop();
+    await rm(folder, { recursive: true, force: true });
+  }
+}, 20_000);

@@ -229,7 +229,7 @@ export function openWorkers(deps: WorkersDeps): Workers {
       await store.write((session) => rows.forgetWorker(session, worker));
       known.delete(keyOf(worker.environmentId, worker.id));
     },
-    async submit(environmentId, jobId, body) {
+    async submit({ environmentId }, jobId, body) {
       const target = { environmentId, jobId, now: clock.now(), leaseMs };
       await sendable(runs.report(readReport(body, target)));
     },

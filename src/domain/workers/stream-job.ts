@@ -1,5 +1,5 @@
 import type { Static } from "@sinclair/typebox";
-import type { Clock } from "../../kit/clock.ts";
+import { type Clock, type Instant, parseRfc3339 } from "../../kit/clock.ts";
 import { Fault } from "../../kit/fault.ts";
 import { progressStepsMax, stepGatherMs } from "../../kit/limits.ts";
 import type { Log } from "../../kit/log.ts";
@@ -133,5 +133,17 @@ export function openJobReports(options: JobReportsOptions): JobReports {
     settled: async () => {
       while (sending) await sending;
     },
+  };
+}
+
+/** On a stream a wait names the instant it ends at; the routes, and so the reader of reports, the time that is left. */
+export function withTimeLeft(report: Report, now: Instant): Report {
+  const asked = report.yield as { event_filter?: { timeout_at?: string } } | null | undefined;
+  const at = parseRfc3339(asked?.event_filter?.timeout_at ?? "");
+  if (at === undefined) return report;
+  const filter = { ...asked?.event_filter, timeout: Math.max(1, at - now) };
+  return {
+    ...report,
+    yield: { ...report.yield, event_filter: filter } as unknown as NonNullable<Report["yield"]>,
   };
 }

@@ -16,7 +16,7 @@ import { type HandedJob, leaseHashOf, runOfJob } from "./job.ts";
 import { openOutbox } from "./outbox.ts";
 import { nameOfStepId, type Report, readFence } from "./report.ts";
 import type { WorkerRecord } from "./rows.ts";
-import { type JobReports, openJobReports, type SentStep } from "./stream-job.ts";
+import { type JobReports, openJobReports, type SentStep, withTimeLeft } from "./stream-job.ts";
 import type { StreamAnswer, StreamMessage } from "./stream-messages.ts";
 
 export interface StreamDeps {
@@ -27,7 +27,7 @@ export interface StreamDeps {
   /** Jobs as this worker may have them, without those whose leases ended on the way. */
   handed: (worker: WorkerRecord, jobs: Awaited<ReturnType<Dispatcher["take"]>>) => HandedJob[];
   /** Commits a report; rejects with the Faults of contract.md 1.10. */
-  submit: (environmentId: string, jobId: string, report: Report) => Promise<void>;
+  submit: (worker: WorkerRecord, jobId: string, report: Report) => Promise<void>;
   /** Renews leases and notes the sign of life; answers what became of each. */
   beat: (worker: WorkerRecord, activeJobs: number, leases: readonly HeldLease[]) => Promise<LeaseState[]>;
   /** Unstarted jobs go back to the queue; no attempt is spent. */
@@ -128,7 +128,7 @@ export function openStream(deps: StreamDeps, worker: WorkerRecord, onClosed: () 
         stepBase: job?.stepSequenceBase,
         clock,
         log,
-        submit: (report) => deps.submit(environmentId, jobId, report),
+        submit: (report) => deps.submit(worker, jobId, report),
         signal: over.signal,
         // For the log of a worker: not worth a stream that reads slowly.
         onStored(stepId, fault) {
@@ -288,7 +288,7 @@ export function openStream(deps: StreamDeps, worker: WorkerRecord, onClosed: () 
       if (!one) return;
       if (one.reports.over) return ignored("report", job_id, "the job has been reported");
       waiting++;
-      one.reports.end(report as Report);
+      one.reports.end(withTimeLeft(report as Report, clock.now()));
       ended(job_id);
     },
 
@@ -313,7 +313,7 @@ export function openStream(deps: StreamDeps, worker: WorkerRecord, onClosed: () 
     const last = report.status !== "progress";
     if (last) ended(jobId);
     const answering = deps
-      .submit(environmentId, jobId, report)
+      .submit(worker, jobId, report)
       .then(
         () => tell({ kind: "reported", number, fault: undefined }),
         (error: unknown) => {
