@@ -341,6 +341,29 @@ describe.each(engines)("worker streams on %s", (engine) => {
     expect(await second.hear("job")).toMatchObject({ runId, attempt: 1 });
   });
 
+  test("jobs that a worker brings along from a broken stream keep their slots and are reported on the next", async () => {
+    const { one, job, functionId, workerId, runId } = await begin();
+    one.ack(job);
+    one.beat(job);
+    await one.hear("leaseRefresh");
+    one.cut();
+    await one.ended;
+    const second = worker("connect json", { id: workerId });
+    second.say({
+      case: "register",
+      value: { workerId, functionIds: [functionId], maxConcurrentJobs: 1 },
+    });
+    second.beat(job);
+    expect((await second.hear("leaseRefresh")).segments[0]?.state).toBe(LeaseState.REFRESHED);
+    const fence = fenceOf(job);
+    second.say({ case: "stepCompleted", value: { ...fence, stepId: "s:a:0", output: { n: 1 } } });
+    second.complete(job, { on: "second" });
+    await runIs(runId, "RUN_STATUS_COMPLETED");
+    expect(await steps(runId)).toHaveLength(1);
+    const next = await emit(functionId);
+    expect((await second.hear("job")).runId).toBe(next);
+  });
+
   test("a revoked key ends the stream", async () => {
     const { keys } = server.running.domain;
     const made = await keys.create({

@@ -73,6 +73,8 @@ export function openStream(deps: StreamDeps, worker: WorkerRecord, onClosed: () 
   const { environmentId, id: workerId } = worker;
   const outbox = openOutbox<StreamAnswer>(streamOutboxMax);
   const held = new Map<string, Held>();
+  /** Jobs that the worker brought along from an earlier stream: they take up its slots. */
+  const earlier = new Set<string>();
   const over = new AbortController();
   let closed = false;
   let leaving = false;
@@ -149,7 +151,11 @@ export function openStream(deps: StreamDeps, worker: WorkerRecord, onClosed: () 
 
   function ask(): void {
     if (closed || leaving || clock.elapsed() < askAgainAt) return;
-    const free = Math.min(worker.maxConcurrent - held.size - asked, outbox.room() - 1, pollJobsMax);
+    const free = Math.min(
+      worker.maxConcurrent - held.size - earlier.size - asked,
+      outbox.room() - 1,
+      pollJobsMax,
+    );
     if (free <= 0 || asks >= asksMax) return;
     asks++;
     asked += free;
@@ -196,6 +202,7 @@ export function openStream(deps: StreamDeps, worker: WorkerRecord, onClosed: () 
   function ownOrEarlier(what: string, jobId: string, sent: SentFence): Held | undefined {
     readFence(jobId, sent);
     if (held.has(jobId) || held.size >= 2 * worker.maxConcurrent) return spokenOf(what, jobId, sent);
+    earlier.delete(jobId);
     const fence = { execution_seq: sent.execution_seq!, lease_token: sent.lease_token! };
     return openHeld(jobId, fence, undefined);
   }
@@ -224,6 +231,7 @@ export function openStream(deps: StreamDeps, worker: WorkerRecord, onClosed: () 
   }
 
   function ended(jobId: string): void {
+    earlier.delete(jobId);
     drop(jobId);
     ask();
   }
@@ -253,6 +261,9 @@ export function openStream(deps: StreamDeps, worker: WorkerRecord, onClosed: () 
             if (states[at] === "refreshed") one.leaseUntil = leaseUntil;
             else drop(jobId);
           }
+          earlier.clear();
+          for (const [at, { job_id }] of jobs.entries())
+            if (states[at] === "refreshed" && !held.has(job_id)) earlier.add(job_id);
           tell({ kind: "leases", segments: leases.map((lease, at) => ({ ...lease, state: states[at]! })) });
           ask();
         })
