@@ -1,7 +1,6 @@
 import { type Clock, type Instant, rfc3339 } from "../../kit/clock.ts";
 import { Fault, invalid } from "../../kit/fault.ts";
 import {
-  pollJobsMax,
   streamAckMs,
   streamDistrustMs,
   streamFullMs,
@@ -12,10 +11,11 @@ import {
 import type { Log } from "../../kit/log.ts";
 import type { HeldLease, LeaseState } from "../runs/leases.ts";
 import type { Dispatcher } from "./dispatcher.ts";
-import { type HandedJob, leaseHashOf, runOfJob } from "./job.ts";
+import { type HandedJob, type Job, leaseHashOf, runOfJob } from "./job.ts";
 import { openOutbox } from "./outbox.ts";
 import { nameOfStepId, type Report, readFence } from "./report.ts";
 import type { WorkerRecord } from "./rows.ts";
+import { openAsks } from "./stream-asks.ts";
 import { type JobReports, openJobReports, type SentStep, withTimeLeft } from "./stream-job.ts";
 import type { StreamAnswer, StreamMessage } from "./stream-messages.ts";
 
@@ -25,13 +25,13 @@ export interface StreamDeps {
   leaseMs: number;
   dispatcher: Pick<Dispatcher, "take">;
   /** Jobs as this worker may have them, without those whose leases ended on the way. */
-  handed: (worker: WorkerRecord, jobs: Awaited<ReturnType<Dispatcher["take"]>>) => HandedJob[];
+  handed: (worker: WorkerRecord, jobs: readonly Job[]) => HandedJob[];
   /** Commits a report; rejects with the Faults of contract.md 1.10. */
   submit: (worker: WorkerRecord, jobId: string, report: Report) => Promise<void>;
   /** Renews leases and notes the sign of life; answers what became of each. */
   beat: (worker: WorkerRecord, activeJobs: number, leases: readonly HeldLease[]) => Promise<LeaseState[]>;
   /** Unstarted jobs go back to the queue; no attempt is spent. */
-  giveBack: (jobs: readonly HandedJob[]) => void;
+  giveBack: (jobs: readonly Job[]) => void;
 }
 
 /** A job this stream's worker has, from its assignment to its last report. */
@@ -64,12 +64,8 @@ export interface WorkerStream {
   readonly closed: boolean;
 }
 
-/** Questions for jobs that one stream has open: with the second it asks for slots that became free during the first. */
-const asksMax = 2;
-const holdMs = 30_000;
-
 export function openStream(deps: StreamDeps, worker: WorkerRecord, onClosed: () => void): WorkerStream {
-  const { clock, log, dispatcher } = deps;
+  const { clock, log } = deps;
   const { environmentId, id: workerId } = worker;
   const outbox = openOutbox<StreamAnswer>(streamOutboxMax);
   const held = new Map<string, Held>();
@@ -78,9 +74,6 @@ export function openStream(deps: StreamDeps, worker: WorkerRecord, onClosed: () 
   const over = new AbortController();
   let closed = false;
   let leaving = false;
-  let asks = 0;
-  let asked = 0;
-  let askAgainAt = 0;
   let heardAt = clock.elapsed();
   let waiting = 0;
   let whenReady = () => {};
@@ -149,41 +142,22 @@ export function openStream(deps: StreamDeps, worker: WorkerRecord, onClosed: () 
     return one;
   };
 
-  function ask(): void {
-    if (closed || leaving || clock.elapsed() < askAgainAt) return;
-    const free = Math.min(
-      worker.maxConcurrent - held.size - earlier.size - asked,
-      outbox.room() - 1,
-      pollJobsMax,
-    );
-    if (free <= 0 || asks >= asksMax) return;
-    asks++;
-    asked += free;
-    const askedAt = clock.elapsed();
-    void dispatcher
-      .take({
-        environmentId,
-        workerId,
-        functionIds: worker.functionIds,
-        available: free,
-        holdMs,
-        reports: true,
-        signal: over.signal,
-      })
-      .then((jobs) => {
-        asks--;
-        asked -= free;
-        if (closed || leaving) return deps.giveBack(jobs.map((job) => ({ ...job, leaseMs: 0 })));
-        for (const job of deps.handed(worker, jobs)) {
-          openHeld(job.jobId, { execution_seq: job.executionSeq, lease_token: job.leaseToken }, job);
-          tell({ kind: "job", job });
-        }
-        // Nothing so early: the dispatcher wants to hear of this worker first, or takes no more questions.
-        if (jobs.length === 0 && clock.elapsed() - askedAt < holdMs / 2)
-          askAgainAt = clock.elapsed() + streamFullMs;
-        ask();
-      });
-  }
+  const asks = openAsks({
+    clock,
+    dispatcher: deps.dispatcher,
+    worker,
+    signal: over.signal,
+    free: () =>
+      closed || leaving ? 0 : Math.min(worker.maxConcurrent - held.size - earlier.size, outbox.room() - 1),
+    onJobs(jobs) {
+      if (closed || leaving) return deps.giveBack(jobs);
+      for (const job of deps.handed(worker, jobs)) {
+        openHeld(job.jobId, { execution_seq: job.executionSeq, lease_token: job.leaseToken }, job);
+        tell({ kind: "job", job });
+      }
+    },
+  });
+  const { ask } = asks;
 
   type SentFence = { execution_seq?: number | undefined; lease_token?: string | undefined };
 
@@ -226,7 +200,7 @@ export function openStream(deps: StreamDeps, worker: WorkerRecord, onClosed: () 
 
   function release(one: Held, jobId: string, pauseMs: number): void {
     drop(jobId);
-    askAgainAt = Math.max(askAgainAt, clock.elapsed() + pauseMs);
+    asks.pause(pauseMs);
     if (one.job) deps.giveBack([one.job]);
   }
 
