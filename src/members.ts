@@ -8,7 +8,7 @@ import type { Keyring } from "./domain/keyring/service.ts";
 import type { Keys } from "./domain/keys/service.ts";
 import type { SystemClock } from "./kit/clock.ts";
 import type { Ids } from "./kit/ids.ts";
-import { confirmMs, nodesMax } from "./kit/limits.ts";
+import { confirmMs, keyLeaseMs, nodesMax } from "./kit/limits.ts";
 import type { Log } from "./kit/log.ts";
 import type { LoopOptions } from "./kit/loop.ts";
 import type { Operation } from "./kit/operation.ts";
@@ -17,6 +17,8 @@ import type { Store } from "./store/store.ts";
 export interface Members {
   operations: readonly Operation[];
   loops: readonly LoopOptions[];
+  /** Resolves once no node believes any more what it knew of the key with this hash. */
+  forgetKey(hash: string): Promise<void>;
   /** From now on the others see this node drain. */
   drain(): Promise<void>;
   /** Gives up what it leads, and goes off the list. */
@@ -91,17 +93,23 @@ export function openMembers(deps: MembersDeps): Members {
     keyring,
     keys,
     leaders: lead.leaders,
-    async announce(rotated) {
-      // By the register: a node that has just come has not heard everybody yet.
-      const alive = clock.now() - confirmedWithinMs;
-      const known = (await nodes.list()).filter((node) => node.heartbeatAt > alive);
-      const replies = await bus.requestMany("cluster.rotated", JSON.stringify(rotated), {
-        timeoutMs: confirmMs,
-        repliesMax: Math.min(nodesMax, known.length),
-      });
-      return replies.map((reply) => told.decode(reply)).sort();
-    },
+    announce: (rotated) => announce(rotated, confirmMs),
   });
+
+  // By the register: a node that has just come has not heard everybody yet.
+  async function living(): Promise<string[]> {
+    const alive = clock.now() - confirmedWithinMs;
+    return (await nodes.list()).filter((node) => node.heartbeatAt > alive).map((node) => node.id);
+  }
+
+  async function announce(rotated: Rotated, timeoutMs: number): Promise<string[]> {
+    const known = await living();
+    const replies = await bus.requestMany("cluster.rotated", JSON.stringify(rotated), {
+      timeoutMs,
+      repliesMax: Math.min(nodesMax, known.length),
+    });
+    return replies.map((reply) => told.decode(reply)).sort();
+  }
   bus.onRequest("cluster.rotated", async (payload) => {
     const rotated = JSON.parse(told.decode(payload)) as Rotated;
     if (rotated.kind === "keyring") await keyring.refresh();
@@ -116,6 +124,20 @@ export function openMembers(deps: MembersDeps): Members {
       { name: "cluster.lead", everyMs: 750, tick: lead.campaignOnce },
       ...duties.map((duty) => dutyLoop({ store, leadership: lead, log }, duty)),
     ],
+    async forgetKey(hash) {
+      keys.forget(hash);
+      const beganAt = clock.elapsed();
+      try {
+        const known = await living();
+        if (known.every((id) => id === nodeId)) return;
+        const confirmed = new Set(await announce({ kind: "api_key", hash }, keyLeaseMs));
+        if (known.every((id) => confirmed.has(id))) return;
+      } catch (error) {
+        log.warn("keys.forget_unconfirmed", { error });
+      }
+      // Whoever did not hear it stops believing by then.
+      await clock.sleep(Math.max(0, keyLeaseMs - (clock.elapsed() - beganAt)));
+    },
     drain: nodes.drain,
     async leave() {
       await lead.resign();

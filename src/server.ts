@@ -1,5 +1,5 @@
 import { roleIdOf } from "./access/actions.ts";
-import { gate, requireKnownActions } from "./access/gate.ts";
+import { requireKnownActions } from "./access/gate.ts";
 import type { Bus } from "./bus/bus.ts";
 import { localHub } from "./bus/local.ts";
 import { openNatsBus } from "./bus/nats.ts";
@@ -39,6 +39,7 @@ import { bootstrapKeyFileOf, type Config, masterKeyFileOf } from "./settings.ts"
 import type { Migration } from "./store/migrate.ts";
 import { openStore } from "./store/open.ts";
 import { type Store, StoreError } from "./store/store.ts";
+import { openTenants } from "./tenants.ts";
 
 export interface ServerOptions {
   clock?: SystemClock;
@@ -157,7 +158,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     // Domain, low to high.
     const tenancy = openTenancy({ store, clock, ids, log, strictEnvironment: config.strictEnvironment });
     const keys = openKeys({ store, clock, ids });
-    const users = openUsers({ store, clock, ids });
+    const users = openUsers({ store, clock, ids, ownRoles: (orgId) => tenants.roleNames(orgId) });
     await tenancy.createDefaults();
     const bootstrapKeyFile = bootstrapKeyFileOf(config);
     const { bootstrapAdminKey: adminKey, bootstrapAdminPassword: adminPassword } = config;
@@ -222,6 +223,8 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
         })),
     });
     for (const options of members.loops) background(options);
+    const people = { tenancy, keys, users, keyring, forgetKey: members.forgetKey };
+    const tenants = openTenants({ store, clock, ids, ...people });
     // Others hear of it with the next sign of life: let that be now.
     bus.onConnection(() => loops.get("cluster.nodes")?.running.wake());
     closers.push(members.leave);
@@ -238,6 +241,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     const registry: Operation[] = [
       ...engine.operations,
       ...members.operations,
+      ...tenants.operations,
       ...probes({
         clock,
         version,
@@ -260,9 +264,15 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     // Edge.
     closers.push(engine.settled);
     const everyone = config.dev ? developer : undefined;
-    const authenticate = authenticator({ clock, keys, environments: tenancy, everyone });
+    const authenticate = authenticator({
+      clock,
+      keys,
+      sessions: tenants.sessions,
+      environments: tenancy,
+      everyone,
+    });
     const requests = followRequests({ clock, log, ...watch, everyRequest: config.logLevel === "debug" });
-    const edge: Edge = { clock, ids, log, authenticate, gate, ...requests };
+    const edge: Edge = { clock, ids, log, authenticate, ...tenants.gate, ...requests };
     const { host: hostname, metricsPort, grpcPort } = config;
     const apart =
       watch.pages.length === 0 || metricsPort === undefined
@@ -273,7 +283,8 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     if (apart) closers.push(() => apart.stop(0));
     const offered = { edge, registry, services, bodyBytesMax: config.requestBodyBytesMax, tls, hostname };
     const pages = apart ? docsPages : [...docsPages, ...watch.pages];
-    const listening = await listenEdge({ ...offered, pages, draining, port: config.port });
+    const { trustProxy, port: wanted } = config;
+    const listening = await listenEdge({ ...offered, pages, draining, trustProxy, port: wanted });
     const stops = [listening.stop];
     closers.push(async () => void (await Promise.all(stops.map((stop) => stop(config.drainMs)))));
     let grpcUrl: string | undefined;

@@ -170,6 +170,13 @@ export const settings = {
     secret: true,
     about: "What requests to push endpoints are signed with.",
   }),
+  trustProxy: setting({
+    env: "SVC_TRUST_PROXY",
+    parse: boolean,
+    fallback: false,
+    about:
+      "Believe the last entries of X-Forwarded-For and X-Forwarded-Proto: a load balancer of yours writes them.",
+  }),
   strictEnvironment: setting({
     env: "SVC_STRICT_ENVIRONMENT",
     parse: boolean,

@@ -1,5 +1,5 @@
 import type { Instant } from "../kit/clock.ts";
-import { Fault } from "../kit/fault.ts";
+import { Fault, missing } from "../kit/fault.ts";
 import type { Caller } from "../kit/operation.ts";
 import type { Authenticate, Authenticated } from "./perform.ts";
 
@@ -10,17 +10,39 @@ export interface Credential {
   readonly expiresAt: Instant | undefined;
 }
 
+/** A request that a browser's cookie speaks for must come from a page of ours. */
+function requireOwnPage(request: Request): void {
+  if (request.method === "GET" || request.method === "HEAD" || request.method === "OPTIONS") return;
+  const site = request.headers.get("sec-fetch-site");
+  if (site === "same-origin" || site === "none") return;
+  const origin = request.headers.get("origin");
+  const host = request.headers.get("host");
+  // Neither header: no browser. One of them from elsewhere: another site's page.
+  if (site === null && (origin === null || (host !== null && origin.replace(/^https?:\/\//, "") === host)))
+    return;
+  throw new Fault("permission_denied", "a session cookie is good for this site's own pages only");
+}
+
 export interface AuthenticateHost<Key extends Credential> {
   clock: { now(): Instant };
   keys: {
     find(text: string): Key | undefined | Promise<Key | undefined>;
     used(key: Key): void;
   };
+  /** Dashboard and platform sessions; tokens look like no key. */
+  sessions?: {
+    looksLikeToken(text: string): boolean;
+    cookieOf(header: string | null): string | undefined;
+    find(token: string): Credential | undefined | Promise<Credential | undefined>;
+  };
   environments: {
     /** What the selector names, whoever may use it. */
     environmentMeant(selector: string, orgId: string): Promise<{ id: string }>;
     /** The id of what it names within the org; the default when nothing is selected. */
     resolveEnvironment(selector: string | undefined, orgId: string): Promise<string>;
+    /** The same, and where nothing is selected and the default is not the org's, its oldest, or empty when it has none. */
+    homeEnvironment(selector: string | undefined, orgId: string): Promise<string>;
+    orgExists(orgId: string): Promise<boolean>;
   };
   /** Set when every caller is let in as this one (`--dev`). */
   everyone: Caller | undefined;
@@ -52,7 +74,7 @@ const refused = (message: string) => new Fault("unauthenticated", message);
 
 /** Who sends a request and into which environment (spec.md 'Validation order', 'Environment selection'). */
 export function authenticator<Key extends Credential>(host: AuthenticateHost<Key>): Authenticate {
-  const { clock, keys, environments, everyone } = host;
+  const { clock, keys, sessions, environments, everyone } = host;
   // One answer for all requests of a key, for as long as the key is remembered.
   const answers = new WeakMap<Key, Promise<Authenticated>>();
 
@@ -67,6 +89,10 @@ export function authenticator<Key extends Credential>(host: AuthenticateHost<Key
 
   const admitted = (request: Request, key: Key): Promise<Authenticated> => {
     if (key.expiresAt !== undefined && key.expiresAt <= clock.now()) throw refused("API key expired");
+    if (key.caller.kind === "platform") {
+      keys.used(key);
+      return ofPlatform(request, key.caller);
+    }
     const own = key.environmentId;
     if (own === undefined) throw new Fault("permission_denied", "request has no environment scope");
     const selector = selectorOf(request);
@@ -82,6 +108,34 @@ export function authenticator<Key extends Credential>(host: AuthenticateHost<Key
     environmentId: await environments.resolveEnvironment(selectorOf(request), caller.orgId),
   });
 
+  /** For itself, or by `X-Svc-Org` in a tenant's org. */
+  const ofPlatform = async (request: Request, caller: Caller): Promise<Authenticated> => {
+    const orgId = request.headers.get("x-svc-org");
+    if (!orgId || new URL(request.url).pathname.startsWith("/api/v1/platform/"))
+      return { caller, environmentId: "" };
+    if (!(await environments.orgExists(orgId))) throw missing("org", orgId);
+    return {
+      caller: { ...caller, orgId, impersonates: true },
+      environmentId: await environments.homeEnvironment(selectorOf(request), orgId),
+    };
+  };
+
+  const ofSession = async (request: Request, token: string): Promise<Authenticated> => {
+    const session = await sessions?.find(token);
+    if (!session || (session.expiresAt !== undefined && session.expiresAt <= clock.now()))
+      throw refused("Authentication required");
+    const { caller, environmentId: own } = session;
+    if (caller.kind === "platform") return ofPlatform(request, caller);
+    const selector = selectorOf(request);
+    if (own !== undefined) {
+      const meant =
+        selector === undefined ? own : (await environments.environmentMeant(selector, caller.orgId)).id;
+      if (meant === own) return { caller, environmentId: own };
+      throw new Fault("permission_denied", "environment does not match API key scope");
+    }
+    return { caller, environmentId: await environments.homeEnvironment(selector, caller.orgId) };
+  };
+
   const looked = async (request: Request, asked: Promise<Key | undefined>): Promise<Authenticated> => {
     const key = await asked;
     if (!key) throw refused("Invalid API key");
@@ -91,7 +145,17 @@ export function authenticator<Key extends Credential>(host: AuthenticateHost<Key
   return (request) => {
     if (everyone) return asEveryone(request, everyone);
     const text = keyTextOf(request);
-    if (text === undefined) return Promise.reject(refused("Authentication required"));
+    if (text === undefined) {
+      const cookie = sessions?.cookieOf(request.headers.get("cookie"));
+      if (cookie === undefined) return Promise.reject(refused("Authentication required"));
+      try {
+        requireOwnPage(request);
+      } catch (error) {
+        return Promise.reject(error);
+      }
+      return ofSession(request, cookie);
+    }
+    if (sessions?.looksLikeToken(text)) return ofSession(request, text);
     const found = keys.find(text);
     if (found instanceof Promise) return looked(request, found);
     try {

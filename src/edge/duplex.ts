@@ -9,7 +9,7 @@ import {
   type Observation,
   type Prepared,
   passGate,
-  type RequestCall,
+  RequestCall,
   tell,
 } from "./perform.ts";
 
@@ -23,10 +23,14 @@ function unread(error: unknown): Fault {
   return new Fault("aborted", "the stream was cut", { cause: error });
 }
 
+/** The parsed messages; deny policies are asked about each, and `heard` is told of it. */
 async function* parsed(
+  edge: Edge,
   prepared: Prepared,
+  call: RequestCall,
   messages: AsyncIterable<Message>,
   take: (message: Message) => unknown,
+  heard: (input: unknown) => void,
 ): AsyncGenerator<unknown> {
   const sent = messages[Symbol.asyncIterator]();
   for (;;) {
@@ -37,18 +41,32 @@ async function* parsed(
       throw unread(error);
     }
     if (next.done) return;
-    yield prepared.parse(take(next.value));
+    const input = prepared.parse(take(next.value));
+    const guarded = edge.guard?.(call, prepared.operation, input);
+    if (guarded) await guarded;
+    heard(input);
+    yield input;
   }
 }
 
 /** Asks every `keyLeaseMs` whether the caller may still do what it does; aborts with the fault when it may not. */
-function recheck(edge: Edge, prepared: Prepared, call: RequestCall, revoked: AbortController): () => void {
+function recheck(
+  edge: Edge,
+  prepared: Prepared,
+  call: RequestCall,
+  revoked: AbortController,
+  first: () => unknown,
+): () => void {
   let cancel = () => {};
   let over = false;
   const check = async () => {
     try {
-      const { caller } = await edge.authenticate(call.request);
-      await passGate(edge, prepared, caller);
+      const who = await edge.authenticate(call.request);
+      const fresh = new RequestCall(call.request, call.requestId, edge.clock.now(), who);
+      fresh.address = call.address;
+      fresh.isSecure = call.isSecure;
+      await passGate(edge, prepared, fresh);
+      if (first() !== undefined) await edge.guard?.(fresh, prepared.operation, first());
     } catch (error) {
       const gone =
         error instanceof Fault && (error.kind === "unauthenticated" || error.kind === "permission_denied");
@@ -79,10 +97,14 @@ export async function* performDuplex(
   const startedAt = edge.clock.elapsed();
   const revoked = new AbortController();
   call.endWith(AbortSignal.any([call.signal, revoked.signal]));
-  const forget = recheck(edge, prepared, call, revoked);
+  let first: unknown;
+  const forget = recheck(edge, prepared, call, revoked, () => first);
+  const heard = (input: unknown) => {
+    first ??= input;
+  };
   let outcome: Observation["outcome"] = "ok";
   try {
-    yield* operation.handle(parsed(prepared, messages, take), call);
+    yield* operation.handle(parsed(edge, prepared, call, messages, take, heard), call);
     if (revoked.signal.aborted) throw revoked.signal.reason;
   } catch (error) {
     const fault = faultOf(edge, error, operation, call.requestId);

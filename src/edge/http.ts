@@ -54,6 +54,8 @@ export interface EdgeOptions {
   /** While it is active, every answer asks its connection to go. */
   draining?: Draining;
   origins?: Origins;
+  /** A proxy of ours stands before the port. */
+  trustProxy?: boolean;
   /** Bun's options for every WebSocket: `idleTimeout`, `maxPayloadLength`, `backpressureLimit`, … */
   websocket?: object;
   /** Seconds without a byte until a connection is closed; streams and held operations are exempt. At most 255. */
@@ -232,7 +234,12 @@ function register(app: Elysia, { method, path, handle }: ServedRoute): void {
 /** Every surface on one port: REST, Connect, gRPC-Web, WebSocket and pages, over HTTP/1.1 and cleartext HTTP/2. */
 export async function listenEdge(options: EdgeOptions): Promise<ListeningEdge> {
   const { edge, bodyBytesMax } = options;
-  const surface: Surface = { edge, bodyBytesMax, headers: baseHeaders(options.origins ?? "*") };
+  const surface: Surface = {
+    edge,
+    bodyBytesMax,
+    headers: baseHeaders(options.origins ?? "*"),
+    ...(options.trustProxy && { trustProxy: true }),
+  };
   const routes = allRoutes(surface, options);
   const app = new Elysia({
     handler: { standardHostname: false },

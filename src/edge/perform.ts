@@ -36,7 +36,9 @@ export interface Edge {
   log: Log;
   authenticate: Authenticate;
   /** Throws Fault("permission_denied", "Insufficient permissions") unless the caller's roles grant the action. */
-  gate: (caller: Caller, action: string) => void | Promise<void>;
+  gate: (call: RequestCall, operation: Operation) => void | Promise<void>;
+  /** Throws when a deny policy holds for what the parsed input is about. */
+  guard?: (call: RequestCall, operation: Operation, input: unknown) => void | Promise<void>;
   observe: (observation: Observation) => void;
   /** Asked once for each route, named by its pattern: who wants to know when its requests come and are answered. */
   follow?: (route: { method: string; path: string }) => Follow;
@@ -84,6 +86,10 @@ export class RequestCall implements Call {
   readonly requestId: string;
   readonly receivedAt: Instant;
   readonly request: Request;
+  /** Which rule refused it: `role`, or a policy's id. */
+  refusedBy: string | undefined;
+  address = "";
+  isSecure = false;
   #signal: AbortSignal | undefined;
 
   constructor(request: Request, requestId: string, receivedAt: Instant, who: Authenticated) {
@@ -103,6 +109,10 @@ export class RequestCall implements Call {
   endWith(signal: AbortSignal): this {
     this.#signal = signal;
     return this;
+  }
+
+  get method(): string {
+    return this.request.method;
   }
 
   get idempotencyKey(): string | undefined {
@@ -129,9 +139,9 @@ export async function admit(edge: Edge, { operation }: Prepared, request: Reques
 }
 
 /** The role gate. It needs no input, so a stranger cannot probe what an operation would take. */
-export function passGate(edge: Edge, { operation }: Prepared, caller: Caller): void | Promise<void> {
-  if (operation.action === null || operation.action === "authenticated") return;
-  return edge.gate(caller, operation.action);
+export function passGate(edge: Edge, { operation }: Prepared, call: RequestCall): void | Promise<void> {
+  if (operation.action === null) return;
+  return edge.gate(call, operation);
 }
 
 /**
@@ -171,10 +181,12 @@ export async function perform(
   const startedAt = edge.clock.elapsed();
   let outcome: Observation["outcome"] = "ok";
   try {
-    const gated = passGate(edge, prepared, call.caller);
+    const gated = passGate(edge, prepared, call);
     if (gated) await gated;
     const raw = take();
     const input = prepared.parse(raw instanceof Promise ? await raw : raw);
+    const guarded = edge.guard?.(call, operation, input);
+    if (guarded) await guarded;
     return { input, output: await (operation as UnaryOperation).handle(input, call) };
   } catch (error) {
     const fault = faultOf(edge, error, operation, call.requestId);
@@ -196,9 +208,11 @@ export async function* performStream(
   const startedAt = edge.clock.elapsed();
   let outcome: Observation["outcome"] = "ok";
   try {
-    const gated = passGate(edge, prepared, call.caller);
+    const gated = passGate(edge, prepared, call);
     if (gated) await gated;
     const input = prepared.parse(take());
+    const guarded = edge.guard?.(call, operation, input);
+    if (guarded) await guarded;
     yield* (operation as StreamOperation).handle(input, call) as AsyncIterable<unknown>;
   } catch (error) {
     const fault = faultOf(edge, error, operation, call.requestId);

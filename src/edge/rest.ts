@@ -3,7 +3,7 @@ import { Fault, invalid } from "../kit/fault.ts";
 import type { RestReply, RestRequest, UnaryOperation } from "../kit/operation.ts";
 import { isJson, readBytes, readJson } from "./body.ts";
 import { type BaseHeaders, requestIdOf, withHeaders } from "./headers.ts";
-import { admit, type Edge, faultOf, type Prepared, perform } from "./perform.ts";
+import { admit, type Edge, faultOf, type Prepared, perform, type RequestCall } from "./perform.ts";
 import { restForm } from "./spell.ts";
 
 /** What an HTTP handler gets from the router: the path's parameters, decoded except the last of a `{key...}` route. */
@@ -16,10 +16,13 @@ export type Handler = (
 /** The part of the server that lifts the idle limit of one request's connection. */
 export interface IdleTimer {
   timeout(request: Request, seconds: number): void;
+  requestIP?(request: Request): { address: string } | null;
 }
 
 export interface Surface {
   edge: Edge;
+  /** The last entry of `X-Forwarded-For` says where a request comes from. */
+  trustProxy?: boolean;
   headers: BaseHeaders;
   bodyBytesMax: number;
 }
@@ -174,12 +177,21 @@ export function restHandler(surface: Surface, prepared: Prepared, binding: FullB
   };
 
   const held = prepared.operation.held === true;
+  // Logging in is all that asks whence a request comes, and only REST can.
+  const asksWhence = prepared.operation.action === null;
+  const lookWhence = (call: RequestCall, request: Request, server: IdleTimer): void => {
+    const told = (name: string) =>
+      surface.trustProxy ? request.headers.get(name)?.split(",").at(-1)?.trim() : undefined;
+    call.address = told("x-forwarded-for") || server.requestIP?.(request)?.address || "";
+    call.isSecure = request.url.startsWith("https:") || told("x-forwarded-proto") === "https";
+  };
 
   return async (request, params, server) => {
     const requestId = requestIdOf(request, edge.ids);
     if (held) server.timeout(request, 0);
     try {
       const call = await admit(edge, prepared, request, requestId);
+      if (asksWhence) lookWhence(call, request, server);
       const { input, output } = await perform(edge, prepared, call, async () =>
         take({
           params: restName === undefined ? params : nameRest(params, restName),

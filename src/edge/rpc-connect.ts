@@ -159,7 +159,7 @@ async function gate(surface: Surface, context: HandlerContext): Promise<void> {
     visit.call = (await admit(surface.edge, visit.prepared, visit.request, visit.requestId)).endWith(
       context.signal,
     );
-    await passGate(surface.edge, visit.prepared, visit.call.caller);
+    await passGate(surface.edge, visit.prepared, visit.call);
   } catch (error) {
     throw asConnectError(surface, error, visit);
   }

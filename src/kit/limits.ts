@@ -97,3 +97,28 @@ export const purgeSliceMax = 1_000;
 export const retryDelayMsMax = 7 * 24 * 60 * 60 * 1000;
 /** Environments whose functions a node keeps in memory, and pinned definitions of earlier versions. */
 export const definitionsKeptMax = 5_000;
+
+/** Roles and policies of an org; what decides over its calls is believed for this long, of so many orgs at once. */
+export const rolesMax = 200;
+export const policiesMax = 500;
+export const policyVersionsMax = 10_000;
+export const roleNameCharsMax = 100;
+export const policyNameCharsMax = 100;
+export const policyTextCharsMax = 8 * 1024;
+export const accessKeptMs = 1_000;
+export const accessOrgsMax = 5_000;
+export const dryRunDecisionsMax = 10_000;
+
+export const emailCharsMax = 254;
+export const userNameCharsMax = 200;
+export const passwordCharsMin = 8;
+export const passwordBytesMax = 1_024;
+export const usersMax = 10_000;
+/** A dashboard session, and its cookie (spec.md 'Dashboard cookie TTL'). */
+export const sessionMs = 24 * 60 * 60 * 1000;
+/** Logins tried in a minute for one account from one address, and from one address for all accounts. */
+export const loginAttemptsMax = 10;
+export const loginAddressAttemptsMax = 100;
+export const keyNameCharsMax = 200;
+export const keyRolesMax = 50;
+export const keysMax = 10_000;

@@ -14,8 +14,13 @@ export interface Caller {
   kind: "key" | "user" | "platform" | "anonymous" | "dev";
   /** `ak_…` or user id; what audit rows and logs name. */
   id: string;
+  /** The org that the call acts in; a platform credential's own is `org_platform`. */
   orgId: string;
   roles: readonly string[];
+  /** A platform credential that acts in a tenant's org by `X-Svc-Org`. */
+  impersonates?: boolean;
+  /** Of a user. */
+  email?: string;
 }
 
 /** What one request carries besides its input. */
@@ -31,6 +36,10 @@ export interface Call {
   idempotencyKey: string | undefined;
   /** Header `X-Svc-Run-ID`, when sent. */
   runId: string | undefined;
+  /** Where the request comes from; empty when that cannot be told. */
+  address: string;
+  /** It came over TLS, to us or to a proxy that we trust. */
+  isSecure: boolean;
 }
 
 /** A REST request as a binding sees it; `body` is undefined when none was sent, parsed JSON otherwise (bytes when `raw`). */
@@ -138,6 +147,13 @@ interface OperationHead {
   held?: boolean;
   /** `none` for operations that stand outside any environment (capabilities, key management of an org). */
   scope?: "environment" | "none";
+  /**
+   * What a platform credential that impersonates nobody must hold to call it; without this it is refused outside
+   * `/api/v1/platform` (design: rulings).
+   */
+  platformAction?: string;
+  /** Names of all that the input is about, for deny policies, where that is not the one field that names it. */
+  about?: (input: never) => readonly string[];
 }
 
 export interface UnaryOperation<S extends TSchema = TSchema, O = unknown> extends OperationHead {

@@ -5,6 +5,8 @@ import { surfaceText } from "../support/surface.ts";
 
 /** The operations that spec.md names as public, and none besides (`/docs` is a page without data). */
 const publicPaths = [
+  "/api/v1/auth/login",
+  "/api/v1/auth/validate",
   "/api/v1/capabilities",
   "/health",
   "/ready",

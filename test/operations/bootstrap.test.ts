@@ -14,9 +14,10 @@ import { type BootstrapOptions, bootstrap } from "../../src/domain/keys/bootstra
 import { writePending } from "../../src/domain/keys/bootstrap-file.ts";
 import { keys as openKeys } from "../../src/domain/keys/service.ts";
 import { tenancy as openTenancy } from "../../src/domain/tenancy/service.ts";
-import { users as openUsers, verifyPassword } from "../../src/domain/users/service.ts";
+import { users as openUsers } from "../../src/domain/users/service.ts";
 import { systemClock } from "../../src/kit/clock.ts";
 import { systemIds } from "../../src/kit/ids.ts";
+import { verifyPassword } from "../../src/kit/password.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { openStore } from "../../src/store/open.ts";
 import type { Store } from "../../src/store/store.ts";

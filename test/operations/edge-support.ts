@@ -270,7 +270,8 @@ export async function startMadeUp(
       const roles = told === "Bearer good" ? ["admin"] : ["viewer"];
       return { caller: { kind: "key", id: "ak_1", orgId: "org_1", roles }, environmentId: "env_1" };
     },
-    gate(caller, action) {
+    gate({ caller }, { action }) {
+      if (action === "authenticated") return;
       if (action === "things:forbidden" || !caller.roles.includes("admin")) {
         throw new Fault("permission_denied", "Insufficient permissions");
       }

@@ -6,6 +6,7 @@ type Room =
   | "server"
   | "engine"
   | "members"
+  | "tenants"
   | "backup"
   | "settings"
   | "kit"
@@ -49,6 +50,7 @@ const arrows: Record<Room, Partial<Record<Room, When>> | "all"> = {
   // The parts of the composition root that put the engine, and this node's place in the cluster, together.
   engine: "all",
   members: "all",
+  tenants: "all",
   // Works on a database while there is no server, or beside one.
   backup: { settings: "yes", kit: "yes", store: "yes", "store port": "yes" },
   settings: { settings: "yes", kit: "yes" },
@@ -59,8 +61,17 @@ const arrows: Record<Room, Partial<Record<Room, When>> | "all"> = {
   bus: { kit: "yes", bus: "yes", "bus port": "yes" },
   cluster: { kit: "yes", cluster: "yes", "store port": "yes", "bus port": "yes" },
   access: { kit: "yes", access: "yes" },
-  rules: { kit: "yes", rules: "own, type", part: "own, type", rows: "type", service: "type" },
-  rows: { kit: "yes", "store port": "yes", rows: "own", rules: "own", part: "own", service: "own" },
+  // Access is pure, as rules are: what a policy is, it says.
+  rules: { kit: "yes", access: "yes", rules: "own, type", part: "own, type", rows: "type", service: "type" },
+  rows: {
+    kit: "yes",
+    access: "type",
+    "store port": "yes",
+    rows: "own",
+    rules: "own",
+    part: "own",
+    service: "own",
+  },
   service: domainBelow,
   part: domainBelow,
   wire: {
@@ -115,7 +126,7 @@ export function roomOf(path: string): Room | undefined {
     return rest.length > 1 ? "part" : undefined;
   }
   if (rest.length > 0) return topRooms.find((room) => room === folder);
-  return (["main", "server", "engine", "members", "backup", "settings"] as const).find(
+  return (["main", "server", "engine", "members", "tenants", "backup", "settings"] as const).find(
     (room) => folder === `${room}.ts`,
   );
 }

@@ -125,6 +125,7 @@ export const eventsOperations = (events: Events, log: EventLog) => [
     action: "events:emit",
     summary: `Accepts up to ${triggerBatchMax} events in order; one that is illegal refuses all.`,
     input: Batch,
+    about: ({ events: list }: Static<typeof Batch>) => list.map((item) => (item as EmitInput).event),
     rpc: rpc(
       SvcService.method.triggerBatch,
       (m) => ({ events: m.events.map(fromMessage) }),

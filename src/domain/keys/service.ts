@@ -24,6 +24,8 @@ export interface CreateKey {
   name: string;
   roleIds: readonly string[];
   expiresAt?: Instant;
+  /** A key of the platform. */
+  isPlatform?: boolean;
   /** A random one when left out. */
   key?: string;
 }
@@ -31,6 +33,8 @@ export interface CreateKey {
 export interface Keys {
   /** The key of this text; from memory, without a promise, when it was asked for within the last second. */
   find(text: string): KnownKey | undefined | Promise<KnownKey | undefined>;
+  /** The same by its id; for sessions that were made with a key. */
+  byId(id: string): Promise<KnownKey | undefined>;
   /** Told of each successful authentication; `writeUsed` stores it later. */
   used(key: KnownKey): void;
   /** One round of the loop `keys.used`. */
@@ -45,11 +49,19 @@ export interface Keys {
   /** This node believes nothing any more that it knew of the key with this hash. */
   forget(hash: string): void;
   any(): Promise<boolean>;
+  /** How many keys of the org carry each role. */
+  roleCounts(orgId: string): Promise<ReadonlyMap<string, number>>;
   hashOf(id: string): Promise<string | undefined>;
   /** False when the id is taken. */
   insert(session: Session, row: NewKey): Promise<boolean>;
   removeExactly(session: Session, id: string, hash: string): Promise<boolean>;
 }
+
+const knownKey = ({ id, orgId, roleIds, isPlatform, ...rest }: rows.KeyFacts): KnownKey => ({
+  caller: { kind: isPlatform ? "platform" : "key", id, orgId, roles: roleIds },
+  environmentId: rest.environmentId ?? undefined,
+  expiresAt: rest.expiresAt ?? undefined,
+});
 
 const keysRemembered = 50_000;
 const usedSliceMax = 500;
@@ -61,18 +73,23 @@ export function keys({ store, clock, ids }: { store: Store; clock: Clock; ids: I
     entriesMax: keysRemembered,
     async read(hash) {
       const facts = await rows.keyByHash(store, hash);
-      if (!facts) return undefined;
-      return {
-        caller: { kind: "key", id: facts.id, orgId: facts.orgId, roles: facts.roleIds },
-        environmentId: facts.environmentId ?? undefined,
-        expiresAt: facts.expiresAt ?? undefined,
-      };
+      return facts && knownKey(facts);
     },
   });
   let usedAt = new Map<string, Instant>();
 
-  const make: Keys["make"] = ({ id, orgId, environmentId, name, roleIds, expiresAt, key }) => {
-    const text = key ?? `${rules.tenantKeyPrefix}${ids.secret(rules.keyBytes)}`;
+  const make: Keys["make"] = ({
+    id,
+    orgId,
+    environmentId,
+    name,
+    roleIds,
+    expiresAt,
+    isPlatform = false,
+    key,
+  }) => {
+    const prefix = isPlatform ? rules.platformKeyPrefix : rules.tenantKeyPrefix;
+    const text = key ?? `${prefix}${ids.secret(rules.keyBytes)}`;
     return {
       key: text,
       row: {
@@ -85,6 +102,7 @@ export function keys({ store, clock, ids }: { store: Store; clock: Clock; ids: I
         roleIds,
         createdAt: clock.now(),
         expiresAt: expiresAt ?? null,
+        isPlatform,
       },
     };
   };
@@ -95,6 +113,11 @@ export function keys({ store, clock, ids }: { store: Store; clock: Clock; ids: I
       if (text.length > rules.keyTextBytesMax) return undefined;
       const hash = rules.keyHash(text);
       return byHash.known(hash) ?? byHash.of(hash);
+    },
+
+    async byId(id) {
+      const facts = await rows.keyById(store, id);
+      return facts && knownKey(facts);
     },
 
     used(key) {
@@ -147,6 +170,7 @@ export function keys({ store, clock, ids }: { store: Store; clock: Clock; ids: I
 
     forget: byHash.forget,
     any: () => rows.anyKey(store),
+    roleCounts: (orgId) => rows.keyRoleCounts(store, orgId),
     hashOf: (id) => rows.hashOfKey(store, id),
     insert: rows.insertKey,
     removeExactly: rows.deleteKey,

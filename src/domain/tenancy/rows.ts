@@ -40,6 +40,16 @@ type Reader = Pick<Store, "one">;
 export const environmentById = async (store: Reader, id: string): Promise<Environment | undefined> =>
   toEnvironment(await store.one<EnvironmentRow>(sql`SELECT ${fields} FROM environments WHERE id = ${id}`));
 
+export const orgById = (store: Reader, id: string): Promise<{ id: string; name: string } | undefined> =>
+  store.one(sql`SELECT id, name FROM orgs WHERE id = ${id}`);
+
+export const oldestEnvironment = async (store: Reader, orgId: string): Promise<Environment | undefined> =>
+  toEnvironment(
+    await store.one<EnvironmentRow>(
+      sql`SELECT ${fields} FROM environments WHERE org_id = ${orgId} ORDER BY created_at, id LIMIT 1`,
+    ),
+  );
+
 export const environmentByName = async (
   store: Reader,
   orgId: string,

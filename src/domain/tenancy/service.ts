@@ -27,6 +27,10 @@ export interface NewEnvironment {
 }
 
 export interface Tenancy {
+  /** Like `resolveEnvironment`; without a selector, an org other than the default gets its oldest, or empty. */
+  homeEnvironment(selector: string | undefined, orgId: string): Promise<string>;
+  /** Believed for a second. */
+  orgExists(orgId: string): Promise<boolean>;
   /** The default org, project and environment, unless they are there. Any number of nodes may do this at once. */
   createDefaults(): Promise<void>;
   createEnvironment(wanted: NewEnvironment): Promise<Environment>;
@@ -35,6 +39,8 @@ export interface Tenancy {
    * whether the caller may use it is not asked here.
    */
   environmentMeant(selector: string, orgId: string): Promise<Environment>;
+  /** Name and project of an environment; undefined when it is gone. */
+  placeOf(environmentId: string): Promise<Environment | undefined>;
   /** The same, limited to environments of the org; `env_default` when nothing is selected. */
   resolveEnvironment(selector: string | undefined, orgId: string): Promise<string>;
 }
@@ -56,6 +62,8 @@ export function tenancy({ store, clock, ids, log, strictEnvironment }: TenancyOp
       return rows.environmentByName(store, key.slice(0, space), key.slice(space + 1));
     },
   });
+  const orgs = remember<{ id: string }>({ ...lease, read: (id) => rows.orgById(store, id) });
+  const homes = remember<Environment>({ ...lease, read: (orgId) => rows.oldestEnvironment(store, orgId) });
   const fallenBack = new Set<string>();
 
   const lookUp = async (answer: Promise<Environment | undefined>): Promise<Environment | undefined> => {
@@ -90,17 +98,26 @@ export function tenancy({ store, clock, ids, log, strictEnvironment }: TenancyOp
     return named ?? fallBack(selector);
   };
 
+  const resolveEnvironment: Tenancy["resolveEnvironment"] = async (selector, orgId) => {
+    const environment = await environmentMeant(selector ?? rules.defaultEnvironmentId, orgId);
+    if (environment.orgId === orgId) return environment.id;
+    // The fallback belongs to the default org; nobody else slips into it. A stranger's id looks like none.
+    throw selector !== undefined && rules.isEnvironmentId(selector)
+      ? rules.unknownEnvironment()
+      : rules.noEnvironmentScope();
+  };
+
   return {
     environmentMeant,
+    placeOf: (environmentId) => byId.of(environmentId),
+    orgExists: async (orgId) => (await orgs.of(orgId)) !== undefined,
 
-    async resolveEnvironment(selector, orgId) {
-      const environment = await environmentMeant(selector ?? rules.defaultEnvironmentId, orgId);
-      if (environment.orgId === orgId) return environment.id;
-      // The fallback belongs to the default org; nobody else slips into it. A stranger's id looks like none.
-      throw selector !== undefined && rules.isEnvironmentId(selector)
-        ? rules.unknownEnvironment()
-        : rules.noEnvironmentScope();
+    async homeEnvironment(selector, orgId) {
+      if (selector !== undefined || orgId === rules.defaultOrgId) return resolveEnvironment(selector, orgId);
+      return (await homes.of(orgId))?.id ?? "";
     },
+
+    resolveEnvironment,
 
     async createDefaults() {
       if (await rows.environmentById(store, rules.defaultEnvironmentId)) return;

@@ -126,6 +126,7 @@ export const workersOperations = (workers: Workers) => [
     action: "functions:invoke",
     summary: "A pull worker's stream: register first, then jobs and reports in both directions.",
     input: StreamMessage,
+    about: (message: StreamMessage) => message.register?.function_ids ?? [],
     rpc: rpcDuplex(
       WorkerService.method.connect,
       (message) => fromWorkerMessage(message) as StreamMessage,

@@ -1,0 +1,68 @@
+import { CelError, type CelProgram, compileCel } from "../kit/cel.ts";
+import type { Instant } from "../kit/clock.ts";
+import { irnOf, type Resource } from "./resource.ts";
+
+/** What a condition may name; each is a map, see `conditionContext`. */
+export const conditionVariables = ["subject", "request", "resource", "time"] as const;
+
+export interface Subject {
+  /** Key or user id. */
+  id: string;
+  kind: string;
+  orgId: string;
+  roles: readonly string[];
+}
+
+export interface ConditionFacts {
+  subject: Subject;
+  action: string;
+  /** `runs.cancel`. */
+  operation: string;
+  /** Whether the operation changes nothing. */
+  reads: boolean;
+  resource: Resource;
+  at: Instant;
+}
+
+/** Throws CelError that says why the text is refused. */
+export const compileCondition = (text: string): CelProgram =>
+  compileCel(text, { variables: conditionVariables, result: "bool" });
+
+/** Names as users write them: `subject.roles`, `request.action`, `resource.environment`, `time.now.getHours("Europe/Paris")`. */
+export function conditionContext(facts: ConditionFacts): Record<string, unknown> {
+  const { subject, resource, at } = facts;
+  const now = new Date(at);
+  return {
+    subject: { id: subject.id, kind: subject.kind, org_id: subject.orgId, roles: [...subject.roles] },
+    request: { action: facts.action, operation: facts.operation, reads: facts.reads },
+    resource: {
+      irn: irnOf(resource),
+      type: resource.type,
+      id: resource.id,
+      org_id: resource.orgId,
+      project_id: resource.projectId,
+      environment_id: resource.environmentId,
+      environment: resource.environmentName,
+    },
+    // UTC; `now` knows zones: `time.now.getHours("America/New_York")`.
+    time: {
+      now,
+      hour: BigInt(now.getUTCHours()),
+      minute: BigInt(now.getUTCMinutes()),
+      weekday: BigInt(now.getUTCDay()),
+    },
+  };
+}
+
+export type ConditionOutcome = { holds: boolean; error?: string };
+
+/** A condition that cannot be evaluated counts as holding: what it should have denied stays denied. */
+export function evaluateCondition(program: CelProgram, context: Record<string, unknown>): ConditionOutcome {
+  try {
+    const value = program.run(context);
+    if (typeof value === "boolean") return { holds: value };
+    return { holds: true, error: "does not answer true or false" };
+  } catch (error) {
+    return { holds: true, error: error instanceof CelError ? error.message : "cannot be evaluated" };
+  }
+}

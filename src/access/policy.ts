@@ -1,0 +1,115 @@
+import type { CelProgram } from "../kit/cel.ts";
+import { type Action, actions } from "./actions.ts";
+import { type ConditionFacts, compileCondition, conditionContext, evaluateCondition } from "./condition.ts";
+import { parsePattern, type ResourcePattern } from "./resource.ts";
+
+/** A deny policy as it is stored. */
+export interface PolicyText {
+  id: string;
+  name: string;
+  /** Comma-separated action patterns: `runs:*, functions:register`. */
+  actions: string;
+  /** Comma-separated IRN patterns, or `*`. */
+  resources: string;
+  /** CEL; empty = always. */
+  condition: string;
+}
+
+export interface CompiledPolicy {
+  readonly id: string;
+  readonly name: string;
+  readonly actions: ReadonlySet<string>;
+  /** Whether it denies; a condition that fails denies too, and says why. */
+  denies(facts: ConditionFacts, context: () => Record<string, unknown>): { denied: boolean; error?: string };
+}
+
+export class PolicyError extends Error {
+  readonly field: "actions" | "resources" | "condition";
+
+  constructor(field: PolicyError["field"], message: string) {
+    super(message);
+    this.name = "PolicyError";
+    this.field = field;
+  }
+}
+
+const allActions = Object.keys(actions) as Action[];
+const patternsMax = 50;
+
+export const splitList = (text: string): string[] =>
+  text
+    .split(",")
+    .map((one) => one.trim())
+    .filter((one) => one !== "");
+
+/** The actions that a pattern names; `*` stands for any run of characters. */
+export function actionsMatching(pattern: string): Action[] {
+  if (!/^[a-z*:_-]+$/.test(pattern)) return [];
+  const form = new RegExp(`^${pattern.split("*").join("[a-z:_-]*")}$`);
+  return allActions.filter((action) => form.test(action));
+}
+
+/** Throws PolicyError that names the field and what is wrong with it. */
+export function compilePolicy(policy: PolicyText): CompiledPolicy {
+  const actionPatterns = splitList(policy.actions);
+  if (actionPatterns.length === 0) throw new PolicyError("actions", "at least one action");
+  if (actionPatterns.length > patternsMax)
+    throw new PolicyError("actions", `at most ${patternsMax} patterns`);
+  const named = new Set<string>();
+  for (const pattern of actionPatterns) {
+    const found = actionsMatching(pattern);
+    if (found.length === 0) throw new PolicyError("actions", `"${pattern.slice(0, 80)}" names no action`);
+    for (const action of found) named.add(action);
+  }
+  const resources = patternsOf(policy.resources);
+  let condition: CelProgram | undefined;
+  if (policy.condition !== "")
+    try {
+      condition = compileCondition(policy.condition);
+    } catch (error) {
+      throw new PolicyError("condition", (error as Error).message);
+    }
+  return {
+    id: policy.id,
+    name: policy.name,
+    actions: named,
+    denies(facts, context) {
+      if (!resources.some((pattern) => pattern.matches(facts.resource))) return { denied: false };
+      if (!condition) return { denied: true };
+      const { holds, error } = evaluateCondition(condition, context());
+      return error === undefined ? { denied: holds } : { denied: true, error };
+    },
+  };
+}
+
+function patternsOf(text: string): ResourcePattern[] {
+  const texts = splitList(text);
+  if (texts.length === 0) throw new PolicyError("resources", "at least one resource");
+  if (texts.length > patternsMax) throw new PolicyError("resources", `at most ${patternsMax} patterns`);
+  return texts.map((one) => {
+    const pattern = parsePattern(one);
+    if (!pattern)
+      throw new PolicyError(
+        "resources",
+        `"${one.slice(0, 80)}" is neither * nor irn:svc:{org}:{project}:{type}:{environment}:{resource}`,
+      );
+    return pattern;
+  });
+}
+
+/** The first policy that denies. A policy that cannot be compiled any more denies all it might mean: everything. */
+export function firstDenial(
+  policies: readonly CompiledPolicy[],
+  facts: ConditionFacts,
+): { policy: CompiledPolicy; error?: string } | undefined {
+  let context: Record<string, unknown> | undefined;
+  const lazily = () => {
+    context ??= conditionContext(facts);
+    return context;
+  };
+  for (const policy of policies) {
+    const { denied, error } = policy.denies(facts, lazily);
+    if (denied) return error === undefined ? { policy } : { policy, error };
+  }
+  return undefined;
+}

@@ -1,0 +1,98 @@
+/**
+ * What an operation is about, as deny policies name it: `irn:svc:{org}:{project}:{type}:{environment}:{resource}` (spec.md
+ * 'Resource names'). The environment is named by its id; patterns may also use its name.
+ */
+export interface Resource {
+  orgId: string;
+  /** `*` when the environment belongs to no project, or there is no environment. */
+  projectId: string;
+  type: string;
+  /** `*` outside any environment. */
+  environmentId: string;
+  environmentName: string;
+  /** Of one thing; `*` when the operation is about all of its kind. */
+  id: string;
+}
+
+/** Path segments that have a singular; every other one is a type as it stands (spec.md 'Resource names'). */
+const singulars: Readonly<Record<string, string>> = {
+  functions: "function",
+  runs: "run",
+  events: "event",
+  streams: "stream",
+  projections: "projection",
+  secrets: "secret",
+  orgs: "org",
+  roles: "role",
+  policies: "policy",
+  users: "user",
+  projects: "project",
+};
+
+export const singular = (segment: string): string =>
+  Object.hasOwn(singulars, segment) ? singulars[segment]! : segment;
+
+/** The type of an operation without a route, by the group of its action: `runs:cancel` is about a run. */
+export const typeOfAction = (action: string): string => {
+  const group = action.slice(0, action.lastIndexOf(":"));
+  return group === "entities" ? "stream" : singular(group);
+};
+
+/** `/api/v1/runs/{id}/streams` is about a run. */
+export function typeOfPath(path: string): string {
+  const [, api, version, first = "", second] = path.split("/");
+  const segment = api === "api" && version === "v1" ? first : (api ?? "");
+  return singular(segment === "platform" && second !== undefined ? second : segment);
+}
+
+const segmentCount = 7;
+
+/** A colon inside a name would make two segments of it, and no pattern would match: it is written `%3A`. */
+const segment = (text: string): string => text.replaceAll("%", "%25").replaceAll(":", "%3A");
+
+export const irnOf = (resource: Resource): string =>
+  `irn:svc:${segment(resource.orgId)}:${segment(resource.projectId)}:${segment(resource.type)}:${segment(resource.environmentId)}:${segment(resource.id)}`;
+
+export interface ResourcePattern {
+  readonly text: string;
+  matches(resource: Resource): boolean;
+}
+
+type Part = (text: string) => boolean;
+
+/** `*` stands for any run of characters inside one segment. */
+function part(pattern: string): Part {
+  if (pattern === "*") return () => true;
+  if (!pattern.includes("*")) return (text) => segment(text) === pattern;
+  const pieces = pattern.split("*");
+  return (text) => {
+    const written = segment(text);
+    if (!written.startsWith(pieces[0]!)) return false;
+    let from = pieces[0]!.length;
+    for (const piece of pieces.slice(1, -1)) {
+      const at = written.indexOf(piece, from);
+      if (at < 0) return false;
+      from = at + piece.length;
+    }
+    const last = pieces.at(-1)!;
+    return written.length - from >= last.length && written.endsWith(last);
+  };
+}
+
+/** Undefined when the text is neither `*` nor seven segments that begin with `irn:svc:`. */
+export function parsePattern(text: string): ResourcePattern | undefined {
+  if (text === "*") return { text, matches: () => true };
+  const segments = text.split(":");
+  if (segments.length !== segmentCount || segments[0] !== "irn" || segments[1] !== "svc") return undefined;
+  if (segments.some((one) => one === "")) return undefined;
+  const [org, project, type, environment, id] = segments.slice(2).map(part) as [Part, Part, Part, Part, Part];
+  return {
+    text,
+    matches: (resource) =>
+      org(resource.orgId) &&
+      project(resource.projectId) &&
+      type(resource.type) &&
+      (environment(resource.environmentId) || environment(resource.environmentName)) &&
+      id(resource.id),
+  };
+}

@@ -1,0 +1,85 @@
+import { type Action, roleGrants } from "./actions.ts";
+import { type CompiledPolicy, compilePolicy, type PolicyText } from "./policy.ts";
+
+/** A role that an org made for itself: grants what its built-in base grants, less what its policies deny. */
+export interface CustomRole {
+  id: string;
+  name: string;
+  /** Name of a built-in role. */
+  base: string;
+}
+
+/** All that decides over calls in one org, as of one `orgs.access_version`. */
+export interface AccessSnapshot {
+  readonly orgId: string;
+  readonly version: number;
+  grants(roles: readonly string[], action: Action): boolean;
+  /** Deny policies of these roles that name the action. */
+  policiesOf(roles: readonly string[], action: string): readonly CompiledPolicy[];
+}
+
+export interface SnapshotRows {
+  orgId: string;
+  version: number;
+  roles: readonly CustomRole[];
+  policies: readonly PolicyText[];
+  /** Which policies a role has; roles by id, built-in ones too. */
+  assigned: readonly { roleId: string; policyId: string }[];
+}
+
+const none: readonly CompiledPolicy[] = [];
+const combinationsMax = 1_000;
+
+/** A stored policy that does not compile any more (a newer program is stricter) denies whatever it is asked about. */
+function compileStored(policy: PolicyText): CompiledPolicy {
+  try {
+    return compilePolicy(policy);
+  } catch {
+    return compilePolicy({ ...policy, actions: "*", resources: "*", condition: "" });
+  }
+}
+
+/** Names of built-in roles stand for their ids: users carry names, keys ids. */
+const idOf = (role: string): string => (role.includes("_") ? role : `role_${role}`);
+
+export function snapshotOf(rows: SnapshotRows): AccessSnapshot {
+  const custom = new Map<string, CustomRole>();
+  for (const role of rows.roles) {
+    custom.set(role.id, role);
+    if (!custom.has(role.name)) custom.set(role.name, role);
+  }
+  const compiled = new Map(rows.policies.map((policy) => [policy.id, compileStored(policy)]));
+  const ofRole = new Map<string, CompiledPolicy[]>();
+  for (const { roleId, policyId } of rows.assigned) {
+    const policy = compiled.get(policyId);
+    if (!policy) continue;
+    const list = ofRole.get(roleId);
+    if (list) list.push(policy);
+    else ofRole.set(roleId, [policy]);
+  }
+  const combinations = new Map<string, readonly CompiledPolicy[]>();
+  return {
+    orgId: rows.orgId,
+    version: rows.version,
+    grants: (roles, action) =>
+      roleGrants(roles, action) ||
+      (custom.size > 0 &&
+        roles.some((role) => {
+          const found = custom.get(role);
+          return found !== undefined && roleGrants([found.base], action);
+        })),
+    policiesOf(roles, action) {
+      if (ofRole.size === 0) return none;
+      const key = `${action}\n${roles.join("\n")}`;
+      let known = combinations.get(key);
+      if (!known) {
+        const ids = roles.map((role) => custom.get(role)?.id ?? idOf(role));
+        const all = new Set(ids.flatMap((id) => ofRole.get(id) ?? []));
+        known = [...all].filter((policy) => policy.actions.has(action));
+        if (combinations.size >= combinationsMax) combinations.clear();
+        combinations.set(key, known);
+      }
+      return known;
+    },
+  };
+}

@@ -1,0 +1,77 @@
+import type { Operation, UnaryOperation } from "../kit/operation.ts";
+import { typeOfAction, typeOfPath } from "./resource.ts";
+
+/** What an operation is about, for deny policies. */
+export interface OperationSubject {
+  type: string;
+  /** Never empty: `*` when the input names no single thing. */
+  idsOf(input: unknown): readonly string[];
+}
+
+/** Input fields that name the thing, in the order in which they are believed. */
+const idFields = [
+  "id",
+  "function_id",
+  "functionId",
+  "run_id",
+  "runId",
+  "step_id",
+  "stepId",
+  "entity_id",
+  "entityId",
+  "workerId",
+  "bucket",
+  "name",
+  "event",
+  "event_name",
+  "topic",
+  "pattern",
+];
+
+const everything: readonly string[] = ["*"];
+const known = new WeakMap<Operation, OperationSubject>();
+
+function firstRoute(operation: Operation): string | undefined {
+  const { rest } = operation as UnaryOperation;
+  const [first] = Array.isArray(rest) ? rest : [rest];
+  return typeof first === "string" ? first : first?.route;
+}
+
+function work(operation: Operation): OperationSubject {
+  const route = firstRoute(operation);
+  const path = route?.slice(route.indexOf(" ") + 1);
+  const type = path === undefined ? typeOfAction(operation.action ?? "") : typeOfPath(path);
+  if (operation.about) {
+    const { about } = operation;
+    return {
+      type,
+      idsOf(input) {
+        const ids = about(input as never);
+        return ids.length === 0 ? everything : ids;
+      },
+    };
+  }
+  const param = path === undefined ? undefined : /\{(\w+)(?:\.\.\.)?\}/.exec(path)?.[1];
+  const fields = param === undefined ? idFields : [param, ...idFields];
+  return {
+    type,
+    idsOf(input) {
+      if (typeof input !== "object" || input === null) return everything;
+      for (const field of fields) {
+        const value = (input as Record<string, unknown>)[field];
+        if (typeof value === "string" && value !== "") return [value];
+      }
+      return everything;
+    },
+  };
+}
+
+/** By an operation's route, else by its action; worked out once. */
+export function subjectOf(operation: Operation): OperationSubject {
+  let subject = known.get(operation);
+  if (!subject) {
+    subject = work(operation);
+    known.set(operation, subject);
+  }
+  return subject;
+}

@@ -1,0 +1,143 @@
+import type { Clock } from "../../kit/clock.ts";
+import { Fault, invalid, missing } from "../../kit/fault.ts";
+import { keyNameCharsMax, keyRolesMax, keysMax } from "../../kit/limits.ts";
+import type { Call } from "../../kit/operation.ts";
+import type { Store } from "../../store/store.ts";
+import type { RoleScope, Roles } from "../roles/service.ts";
+import type { Tenancy } from "../tenancy/service.ts";
+import { keysOf, type ListedKey, listedKey, setRoleIds } from "./rows.ts";
+import * as rules from "./rules.ts";
+import type { Keys } from "./service.ts";
+
+export type { ListedKey } from "./rows.ts";
+
+export interface KeyInput {
+  name: string;
+  environmentId?: string;
+  /** The caller's own when left out: a key never has more than who made it by default. */
+  roleIds?: readonly string[];
+  /** `720h`. */
+  expiresIn?: string;
+}
+
+/** Keys as an org's admins, or the platform's, keep them. */
+export interface KeyManagement {
+  create(scope: RoleScope, input: KeyInput, call: Call): Promise<{ key: string; row: ListedKey }>;
+  list(scope: RoleScope): Promise<ListedKey[]>;
+  get(scope: RoleScope, id: string): Promise<ListedKey>;
+  /** Resolves once no node believes in the key any more. */
+  remove(scope: RoleScope, id: string): Promise<void>;
+  /** Another text for the same key; the old one is refused from then on. */
+  rotate(scope: RoleScope, id: string): Promise<{ key: string; row: ListedKey }>;
+  setRoles(scope: RoleScope, id: string, roleIds: readonly string[]): Promise<ListedKey>;
+}
+
+export interface KeyManagementDeps {
+  store: Store;
+  clock: Clock;
+  keys: Keys;
+  roles: Pick<Roles, "require">;
+  tenancy: Pick<Tenancy, "placeOf">;
+  /** Makes every node forget what it believed of the key with this hash, within `limits.keyLeaseMs`. */
+  forgetEverywhere: (hash: string) => Promise<void>;
+}
+
+export function openKeyManagement(deps: KeyManagementDeps): KeyManagement {
+  const { store, clock, keys, roles, tenancy, forgetEverywhere } = deps;
+
+  async function find(scope: RoleScope, id: string): Promise<ListedKey> {
+    const key = await listedKey(store, id);
+    if (!key || key.orgId !== scope.orgId || key.isPlatform !== (scope.kind === "platform"))
+      throw missing("api key", id);
+    return key;
+  }
+
+  async function readRoles(scope: RoleScope, roleIds: readonly string[]): Promise<string[]> {
+    if (roleIds.length > keyRolesMax) throw invalid("role_ids", `at most ${keyRolesMax}`);
+    await roles.require(scope, "role_ids", roleIds);
+    return [...new Set(roleIds)];
+  }
+
+  /** At most one environment, of the caller's org; a platform key has none. */
+  async function readEnvironment(scope: RoleScope, input: KeyInput, call: Call): Promise<string | null> {
+    if (scope.kind === "platform") {
+      if (input.environmentId !== undefined) throw invalid("env_id", "platform keys have no environment");
+      return null;
+    }
+    if (input.environmentId === undefined) return call.environmentId || null;
+    const environment = await tenancy.placeOf(input.environmentId);
+    if (environment?.orgId !== scope.orgId) throw invalid("env_id", "unknown environment");
+    return environment.id;
+  }
+
+  function readName(name: string): string {
+    const text = name.trim();
+    if (text === "") throw invalid("name", "must not be empty");
+    if (text.length > keyNameCharsMax) throw invalid("name", `at most ${keyNameCharsMax} characters`);
+    if (/\p{Cc}/u.test(text) || !text.isWellFormed())
+      throw invalid("name", "must not contain control characters");
+    return text;
+  }
+
+  return {
+    async create(scope, input, call) {
+      const name = readName(input.name);
+      const expiresIn =
+        input.expiresIn === undefined ? undefined : rules.readDuration("expires_in", input.expiresIn);
+      const environmentId = await readEnvironment(scope, input, call);
+      const roleIds =
+        input.roleIds === undefined
+          ? call.caller.roles.map((role) => (role.includes("_") ? role : `role_${role}`))
+          : await readRoles(scope, input.roleIds);
+      if ((await keysOf(store, scope.orgId)).length >= keysMax)
+        throw new Fault("resource_exhausted", `at most ${keysMax} keys`);
+      const { id, key } = await keys.create({
+        orgId: scope.orgId,
+        environmentId,
+        name,
+        roleIds,
+        isPlatform: scope.kind === "platform",
+        ...(expiresIn !== undefined && { expiresAt: clock.now() + expiresIn }),
+      });
+      return { key, row: await find(scope, id) };
+    },
+
+    list: async (scope) =>
+      (await keysOf(store, scope.orgId)).filter((key) => key.isPlatform === (scope.kind === "platform")),
+    get: find,
+
+    async remove(scope, id) {
+      await find(scope, id);
+      const hash = await keys.hashOf(id);
+      if (hash === undefined || !(await keys.remove(id))) throw missing("api key", id);
+      await forgetEverywhere(hash);
+    },
+
+    async rotate(scope, id) {
+      await find(scope, id);
+      const { key } = keys.make({
+        orgId: scope.orgId,
+        environmentId: null,
+        name: "",
+        roleIds: [],
+        isPlatform: scope.kind === "platform",
+      });
+      const before = await store.write((session) => keys.rekey(session, id, scope.orgId, key));
+      keys.forget(before);
+      await forgetEverywhere(before);
+      return { key, row: await find(scope, id) };
+    },
+
+    async setRoles(scope, id, wanted) {
+      await find(scope, id);
+      const roleIds = await readRoles(scope, wanted);
+      await store.write((session) => setRoleIds(session, id, roleIds));
+      const hash = await keys.hashOf(id);
+      if (hash !== undefined) {
+        keys.forget(hash);
+        await forgetEverywhere(hash);
+      }
+      return find(scope, id);
+    },
+  };
+}

@@ -1,0 +1,221 @@
+import { type BuiltInRole, builtInRoles, roleIdOf } from "../../access/actions.ts";
+import type { Clock } from "../../kit/clock.ts";
+import { Fault, invalid, missing } from "../../kit/fault.ts";
+import type { Ids } from "../../kit/ids.ts";
+import { roleNameCharsMax, rolesMax } from "../../kit/limits.ts";
+import { type Session, type Store, StoreError } from "../../store/store.ts";
+import * as rows from "./rows.ts";
+
+/** A role as callers see it, built in or their own. */
+export interface Role {
+  id: string;
+  orgId: string;
+  name: string;
+  isDefault: boolean;
+  base: string;
+  /** Undefined for built-in roles, which are as old as the installation. */
+  createdAt: number | undefined;
+  policyCount: number;
+}
+
+/** Tenants' roles and the platform's are two sets of the same kind. */
+export type RoleScope = { orgId: string; kind: "tenant" | "platform" };
+
+export interface NewRole {
+  name: string;
+  /** A built-in role of the scope; the weakest by default. */
+  base?: string;
+  policyIds?: readonly string[];
+}
+
+export interface Roles {
+  list(scope: RoleScope): Promise<Role[]>;
+  get(scope: RoleScope, id: string): Promise<Role>;
+  create(scope: RoleScope, wanted: NewRole): Promise<Role>;
+  update(scope: RoleScope, id: string, change: { name?: string; base?: string }): Promise<Role>;
+  /** Keys that carried it keep its id and hold nothing by it any more. */
+  remove(scope: RoleScope, id: string): Promise<void>;
+  assign(scope: RoleScope, roleId: string, policyId: string): Promise<void>;
+  unassign(scope: RoleScope, roleId: string, policyId: string): Promise<void>;
+  /** Begins every change of an org's roles and policies: locks the org's row and raises its version. */
+  raiseAccess(session: Session, orgId: string): Promise<void>;
+  /** Throws `invalid(field)` unless the scope has all of these roles. */
+  require(scope: RoleScope, field: string, roleIds: readonly string[]): Promise<void>;
+}
+
+export interface RolesDeps {
+  store: Store;
+  clock: Clock;
+  ids: Ids;
+  /** This node forgets what it believed of the org. */
+  changed: (orgId: string) => void;
+}
+
+const isPlatform = (role: string) => role.startsWith("platform_");
+
+const builtInOf = (scope: RoleScope): BuiltInRole[] =>
+  builtInRoles.filter((role) => isPlatform(role) === (scope.kind === "platform"));
+
+export function openRoles({ store, clock, ids, changed }: RolesDeps): Roles {
+  const builtIn = (scope: RoleScope, id: string): BuiltInRole | undefined =>
+    builtInOf(scope).find((role) => roleIdOf(role) === id);
+
+  const ownRole = (row: rows.RoleRow, policyCount: number): Role => ({
+    id: row.id,
+    orgId: row.orgId,
+    name: row.name,
+    isDefault: false,
+    base: row.base,
+    createdAt: row.createdAt,
+    policyCount,
+  });
+
+  const builtInRole = (scope: RoleScope, role: BuiltInRole, policyCount: number): Role => ({
+    id: roleIdOf(role),
+    orgId: scope.orgId,
+    name: role,
+    isDefault: true,
+    base: role,
+    createdAt: undefined,
+    policyCount,
+  });
+
+  async function find(scope: RoleScope, id: string): Promise<Role> {
+    const [row, counts] = await Promise.all([
+      rows.roleById(store, scope.orgId, id),
+      rows.policyCounts(store, scope.orgId),
+    ]);
+    const known = builtIn(scope, id);
+    if (known) return builtInRole(scope, known, counts.get(id) ?? 0);
+    if (!row) throw missing("role", id);
+    return ownRole(row, counts.get(id) ?? 0);
+  }
+
+  async function raiseAccess(session: Session, orgId: string): Promise<void> {
+    if (!(await rows.raiseAccess(session, orgId))) throw missing("org", orgId);
+  }
+
+  async function change<T>(orgId: string, work: (session: Session) => Promise<T>): Promise<T> {
+    const result = await store.write(async (session) => {
+      await raiseAccess(session, orgId);
+      return work(session);
+    });
+    changed(orgId);
+    return result;
+  }
+
+  function readBase(scope: RoleScope, base: string | undefined): string {
+    const all = builtInOf(scope);
+    const word = base?.replace(/^role_/, "") ?? all.at(-1)!;
+    if (!all.some((role) => role === word)) throw invalid("base", `must be one of ${all.join(", ")}`);
+    return word;
+  }
+
+  function readName(name: string): string {
+    const text = name.trim();
+    if (text === "") throw invalid("name", "must not be empty");
+    if (text.length > roleNameCharsMax) throw invalid("name", `at most ${roleNameCharsMax} characters`);
+    if (/\p{Cc}/u.test(text) || !text.isWellFormed())
+      throw invalid("name", "must not contain control characters");
+    return text;
+  }
+
+  const nameTaken = (name: string) =>
+    new Fault("already_exists", `a role named "${name}" exists`, { field: "name" });
+
+  function requireFree(name: string): void {
+    if (builtInRoles.some((role) => role === name)) throw nameTaken(name);
+    // Keys name roles by id, users by name: a name must not look like an id.
+    if (/^p?role_/.test(name)) throw invalid("name", "must not begin with role_ or prole_");
+  }
+
+  return {
+    async list(scope) {
+      const [own, counts] = await Promise.all([
+        rows.rolesOf(store, scope.orgId),
+        rows.policyCounts(store, scope.orgId),
+      ]);
+      return [
+        ...builtInOf(scope).map((role) => builtInRole(scope, role, counts.get(roleIdOf(role)) ?? 0)),
+        ...own.map((row) => ownRole(row, counts.get(row.id) ?? 0)),
+      ];
+    },
+
+    get: find,
+    raiseAccess,
+
+    async create(scope, wanted) {
+      const name = readName(wanted.name);
+      requireFree(name);
+      const at = clock.now();
+      const row: rows.RoleRow = {
+        id: ids.next(scope.kind === "platform" ? "prole" : "role"),
+        orgId: scope.orgId,
+        name,
+        base: readBase(scope, wanted.base),
+        createdAt: at,
+        updatedAt: at,
+      };
+      const policyIds = [...new Set(wanted.policyIds ?? [])];
+      await change(scope.orgId, async (session) => {
+        if ((await rows.rolesOf(session, scope.orgId)).length >= rolesMax)
+          throw new Fault("resource_exhausted", `at most ${rolesMax} roles`);
+        for (const policyId of policyIds)
+          if (!(await rows.policyExists(session, scope.orgId, policyId)))
+            throw invalid("policy_ids", `policy ${policyId} not found`);
+        if ((await rows.insertRole(session, row)) === 0) throw nameTaken(name);
+        for (const policyId of policyIds)
+          await rows.assignPolicy(session, { orgId: scope.orgId, roleId: row.id, policyId, at });
+      });
+      return ownRole(row, policyIds.length);
+    },
+
+    async update(scope, id, wanted) {
+      if (builtIn(scope, id)) throw new Fault("invalid_argument", "cannot update built-in role");
+      try {
+        await change(scope.orgId, async (session) => {
+          const row = await rows.roleById(session, scope.orgId, id);
+          if (!row) throw missing("role", id);
+          const name = wanted.name === undefined ? row.name : readName(wanted.name);
+          if (name !== row.name) requireFree(name);
+          const base = wanted.base === undefined ? row.base : readBase(scope, wanted.base);
+          await rows.updateRole(session, { ...row, name, base, updatedAt: clock.now() });
+        });
+      } catch (error) {
+        if (error instanceof StoreError && error.trouble === "unique") throw nameTaken(wanted.name ?? "");
+        throw error;
+      }
+      return find(scope, id);
+    },
+
+    async remove(scope, id) {
+      if (builtIn(scope, id)) throw new Fault("invalid_argument", "cannot delete built-in role");
+      await change(scope.orgId, async (session) => {
+        if (!(await rows.roleById(session, scope.orgId, id))) throw missing("role", id);
+        await rows.deleteRole(session, scope.orgId, id);
+      });
+    },
+
+    async assign(scope, roleId, policyId) {
+      await change(scope.orgId, async (session) => {
+        if (!builtIn(scope, roleId) && !(await rows.roleById(session, scope.orgId, roleId)))
+          throw missing("role", roleId);
+        if (!(await rows.policyExists(session, scope.orgId, policyId))) throw missing("policy", policyId);
+        await rows.assignPolicy(session, { orgId: scope.orgId, roleId, policyId, at: clock.now() });
+      });
+    },
+
+    async unassign(scope, roleId, policyId) {
+      await change(scope.orgId, async (session) => {
+        if ((await rows.unassignPolicy(session, { orgId: scope.orgId, roleId, policyId })) === 0)
+          throw missing("policy", policyId);
+      });
+    },
+
+    async require(scope, field, roleIds) {
+      const own = new Set((await rows.rolesOf(store, scope.orgId)).map((role) => role.id));
+      for (const id of roleIds)
+        if (!builtIn(scope, id) && !own.has(id)) throw invalid(field, `role ${id.slice(0, 80)} not found`);
+    },
+  };
+}

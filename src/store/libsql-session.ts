@@ -1,0 +1,59 @@
+import type { Sql } from "../kit/sql.ts";
+import type { Connection, Statement } from "./libsql-drivers.ts";
+import { toLibsqlTrouble } from "./libsql-errors.ts";
+import { type Bound, libsqlSeams, renderLibsql } from "./libsql-text.ts";
+import type { Row, SyncSession } from "./store.ts";
+
+const preparedMax = 500;
+
+/** Prepared statements of one connection; the one unused for longest makes room. */
+export function statements(connection: Connection): (text: string) => Statement {
+  const known = new Map<string, Statement>();
+  return (text) => {
+    let statement = known.get(text);
+    if (statement) {
+      if (known.size < preparedMax) return statement;
+      known.delete(text);
+    } else {
+      statement = connection.prepare(text);
+      if (known.size >= preparedMax) {
+        const [oldest] = known.keys();
+        known.get(oldest as string)?.close();
+        known.delete(oldest as string);
+      }
+    }
+    known.set(text, statement);
+    return statement;
+  };
+}
+
+export interface SoundSession extends SyncSession {
+  /** Throws what a statement failed with, also when the caller went on regardless: as on Postgres, it undoes the whole. */
+  requireSound(): void;
+}
+
+export function syncSession(prepared: (text: string) => Statement, before?: () => void): SoundSession {
+  let failed: { error: unknown } | undefined;
+  const requireSound = () => {
+    if (failed) throw failed.error;
+  };
+  const statement = <T>(query: Sql, take: (statement: Statement, values: Bound[]) => T): T => {
+    before?.();
+    requireSound();
+    try {
+      const { text, values } = renderLibsql(query);
+      return take(prepared(text), values);
+    } catch (error) {
+      failed = { error: toLibsqlTrouble(error) };
+      throw failed.error;
+    }
+  };
+  return {
+    seams: libsqlSeams,
+    all: <R extends object = Row>(query: Sql) => statement(query, (s, values) => s.all(values)) as R[],
+    one: <R extends object = Row>(query: Sql) =>
+      statement(query, (s, values) => s.one(values)) as R | undefined,
+    run: (query) => statement(query, (s, values) => s.run(values)),
+    requireSound,
+  };
+}

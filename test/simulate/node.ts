@@ -1,0 +1,64 @@
+import type { Bus } from "../../src/bus/bus.ts";
+import { type Engine, openEngine } from "../../src/engine.ts";
+import type { Ids } from "../../src/kit/ids.ts";
+import { type Log, silentLog } from "../../src/kit/log.ts";
+import { type Loop, loop } from "../../src/kit/loop.ts";
+import { noWatch } from "../../src/kit/watch.ts";
+import type { Store } from "../../src/store/store.ts";
+import type { ProcessTime } from "./time.ts";
+
+export interface SimulatedNode {
+  id: string;
+  process: ProcessTime;
+  engine: Engine;
+}
+
+export interface NodeOptions {
+  id: string;
+  process: ProcessTime;
+  store: Store;
+  bus: Bus;
+  ids: Ids;
+  leaseMs: number;
+  /** Whether this node does what one node does for all. */
+  leads: () => boolean;
+  log?: Log;
+}
+
+/** One node of the product, put together as `server.ts` does it, without the edge. */
+export function startNode(options: NodeOptions): SimulatedNode {
+  const { id, process, store, bus, ids } = options;
+  const { clock } = process;
+  const log = options.log ?? silentLog;
+  const loops = new Map<string, Loop>();
+  const engine = openEngine({
+    config: { leaseMs: options.leaseMs, pollHoldMs: 2_000, drainMs: 0, capacityAdmission: true },
+    store,
+    clock,
+    ids,
+    log,
+    watch: noWatch,
+    bus,
+    tellOthers: (lanes) => bus.hint("dispatch", JSON.stringify({ from: id, lanes })),
+    knowsTime: () => true,
+    wakeBy: (at) => loops.get("runs.wake")?.wakeIn(at - clock.now()),
+  });
+  bus.onHint("dispatch", (payload) => {
+    const { from, lanes } = JSON.parse(new TextDecoder().decode(payload));
+    if (from !== id) engine.queuedElsewhere(lanes);
+  });
+  const host = {
+    clock,
+    onError: (name: string, error: unknown) => log.debug("loop.failed", { node: id, loop: name, error }),
+  };
+  for (const one of engine.loops) loops.set(one.name, loop(host, one));
+  for (const duty of engine.duties) {
+    const { name, everyMs } = duty;
+    const tick = async () => {
+      if (options.leads()) await duty.tick((work) => store.write(work));
+    };
+    loops.set(name, loop(host, { name, everyMs, tick }));
+  }
+  for (const one of loops.values()) one.start();
+  return { id, process, engine };
+}

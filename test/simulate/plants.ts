@@ -1,0 +1,67 @@
+import type { SettleInput } from "../../src/domain/runs/settle.ts";
+import { column, sql } from "../../src/kit/sql.ts";
+import type { Plant } from "./world.ts";
+
+const textOf = (query: { strings: readonly string[] }) => query.strings.join("?");
+
+/** Reports are taken whatever fence they bring, as if it were not checked. */
+const fence: Plant = (store, plain) => ({
+  ...store,
+  async flush(flush, input) {
+    if (flush.name !== "runs.settle") return store.flush(flush, input);
+    const { now, settlements } = input as unknown as SettleInput;
+    const held = await plain.all<{ run_id: string; execution_seq: number; lease_hash: string | null }>(
+      sql`SELECT run_id, execution_seq, lease_hash FROM executions JOIN ${plain.seams.rowsFrom("wanted", {
+        id: column.text(settlements.map((one) => one.runId)),
+      })} ON wanted.id = executions.run_id`,
+    );
+    const rows = new Map(held.map((row) => [row.run_id, row]));
+    const opened = settlements.map((one) => {
+      const row = rows.get(one.runId);
+      return row ? { ...one, executionSeq: row.execution_seq, leaseHash: row.lease_hash ?? "" } : one;
+    });
+    return store.flush(flush, { now, settlements: opened } as never);
+  },
+});
+
+/** What is due loses its timer in a transaction of its own, before the one that has its effect. */
+const timer: Plant = (store, plain) => ({
+  ...store,
+  async write(work) {
+    let taken: string[] = [];
+    let looks = false;
+    // A first look, undone again, tells whether this is the write that moves what is due, and what.
+    await plain
+      .write(async (session) => {
+        await work({
+          ...session,
+          async all(query) {
+            if (/FROM executions WHERE state <> 'queued' AND wake_at <=/.test(textOf(query))) {
+              looks = true;
+              taken = (await session.all<{ run_id: string }>(query)).map((row) => row.run_id);
+            }
+            return session.all(query);
+          },
+        });
+        throw new Error("only a look");
+      })
+      .catch(() => {});
+    if (!looks || taken.length === 0) return store.write(work);
+    const ids = plain.seams.rowsFrom("gone", { id: column.text(taken) });
+    const rows = await plain.all<{ run_id: string; wake_at: number }>(
+      sql`SELECT run_id, wake_at FROM executions JOIN ${ids} ON gone.id = executions.run_id`,
+    );
+    const never = Number.MAX_SAFE_INTEGER;
+    await plain.write((session) =>
+      session.run(sql`UPDATE executions SET wake_at = ${never} WHERE run_id IN (SELECT id FROM ${ids})`),
+    );
+    return store.write(async (session) => {
+      for (const { run_id, wake_at } of rows)
+        await session.run(sql`UPDATE executions SET wake_at = ${wake_at}
+            WHERE run_id = ${run_id} AND wake_at = ${never}`);
+      return work(session);
+    });
+  },
+});
+
+export const plants: Record<string, Plant> = { fence, timer };
