@@ -256,6 +256,7 @@ export function openWorkers(deps: WorkersDeps): Workers {
     async drain() {
       streams.shutdown("the server is shutting down");
       while (underWay.size > 0) await Promise.all(underWay);
+      await streams.settled();
     },
 
     async register(environmentId, input) {

@@ -29,11 +29,11 @@ export interface Streams {
   lookOnce(): Promise<void>;
   /** Tells every worker that this server goes. */
   shutdown(reason: string): void;
-  count(): number;
+  /** Resolves once the rows of streams that have ended are gone. */
+  settled(): Promise<void>;
 }
 
-export interface StreamsDeps extends Omit<StreamDeps, "beat"> {
-  beat: StreamDeps["beat"];
+export interface StreamsDeps extends StreamDeps {
   /** How long workers are given when the server goes. */
   drainMs: number;
   /** Notes the worker; rejects a registration that cannot be. */
@@ -46,6 +46,7 @@ export interface StreamsDeps extends Omit<StreamDeps, "beat"> {
 export function openStreams(deps: StreamsDeps): Streams {
   const { clock, log, leaseMs, drainMs } = deps;
   const streams = new Map<string, WorkerStream>();
+  const forgetting = new Set<Promise<void>>();
   let going: string | undefined;
   const keyOf = ({ environmentId, id }: WorkerRecord) => `${environmentId}\n${id}`;
 
@@ -54,9 +55,11 @@ export function openStreams(deps: StreamsDeps): Streams {
     const stream: WorkerStream = openStream(deps, worker, () => {
       if (streams.get(key) === stream) streams.delete(key);
       deps.disconnects.add(1);
-      void deps
+      const forgotten = deps
         .forget(worker)
-        .catch((error) => log.warn("worker.not_forgotten", { workerId: worker.id, error: String(error) }));
+        .catch((error) => log.warn("worker.not_forgotten", { workerId: worker.id, error: String(error) }))
+        .finally(() => forgetting.delete(forgotten));
+      forgetting.add(forgotten);
     });
     streams.get(key)?.close(new Fault("aborted", "the worker has opened another stream"));
     streams.set(key, stream);
@@ -135,6 +138,6 @@ export function openStreams(deps: StreamsDeps): Streams {
       for (const stream of [...streams.values()]) stream.shutdown(reason, drainMs);
     },
 
-    count: () => streams.size,
+    settled: async () => void (await Promise.all(forgetting)),
   };
 }
