@@ -9,6 +9,7 @@ import { newRun } from "./domain/events/matching.ts";
 import { eventsOperations } from "./domain/events/operations.ts";
 import { type Events, openEvents } from "./domain/events/service.ts";
 import { openDefinitions } from "./domain/functions/definitions.ts";
+import { unknownFunctions } from "./domain/functions/known.ts";
 import { functionsOperations } from "./domain/functions/operations.ts";
 import { type Functions, openFunctions } from "./domain/functions/service.ts";
 import { type Feeds, openFeeds } from "./domain/log/feed.ts";
@@ -54,7 +55,7 @@ export interface Engine {
 }
 
 export interface EngineDeps {
-  config: Pick<Config, "leaseMs" | "pollHoldMs" | "capacityAdmission">;
+  config: Pick<Config, "leaseMs" | "pollHoldMs" | "drainMs" | "capacityAdmission">;
   store: Store;
   clock: Clock;
   ids: Ids;
@@ -124,7 +125,11 @@ export function openEngine(deps: EngineDeps): Engine {
     clock,
     dispatcher,
     runs,
+    log,
     leaseMs,
+    drainMs: config.drainMs,
+    unknownFunctions: (environmentId, ids) => unknownFunctions(store, environmentId, ids),
+    onQueued,
     holdMs: config.pollHoldMs,
     admission: config.capacityAdmission,
     metrics: watch.metrics,
@@ -144,6 +149,9 @@ export function openEngine(deps: EngineDeps): Engine {
   const { bus } = deps;
   const controls = openControls({ clock, tell: (payload) => bus.hint("runs.control", payload) });
   bus.onHint("runs.control", (payload) => controls.heard(new TextDecoder().decode(payload)));
+  controls.onControl(({ kind, workerId, ...message }) => {
+    if (kind === "cancel" && workerId !== null) workers.cancelled({ ...message, workerId });
+  });
   const steering = openSteering({
     store,
     clock,
@@ -217,6 +225,7 @@ export function openEngine(deps: EngineDeps): Engine {
       { name: "runs.children", everyMs: 1_000, tick: runs.childrenOnce },
       { name: "workers.dispatch", everyMs: 1_000, tick: dispatcher.lookOnce },
       { name: "log.feeds", everyMs: 1_000, tick: feeds.compareOnce },
+      { name: "workers.streams", everyMs: 1_000, tick: workers.lookOnce },
       { name: "workers.signs", everyMs: 5_000, tick: workers.signOnce },
     ],
     duties: [
@@ -229,10 +238,10 @@ export function openEngine(deps: EngineDeps): Engine {
     queuedElsewhere: dispatcher.queued,
     async drain() {
       ends.drain();
-      await dispatcher.drain();
+      await Promise.all([workers.drain(), dispatcher.drain()]);
     },
     async settled() {
-      await Promise.all([events.drain(), runs.drain(), dispatcher.drain()]);
+      await Promise.all([events.drain(), runs.drain(), workers.drain(), dispatcher.drain()]);
     },
   };
 }

@@ -12,6 +12,7 @@ import type { Feeds } from "./domain/log/feed.ts";
 import { defaultOrgId } from "./domain/tenancy/rules.ts";
 import { tenancy as openTenancy, type Tenancy } from "./domain/tenancy/service.ts";
 import { users as openUsers } from "./domain/users/service.ts";
+import type { Workers } from "./domain/workers/service.ts";
 import { authenticator } from "./edge/authenticate.ts";
 import { docsPages } from "./edge/docs-page.ts";
 import { followRequests } from "./edge/follow.ts";
@@ -64,7 +65,15 @@ export interface RunningServer {
   /** Where the admin key of the first boot is, or was, written. */
   bootstrapKeyFile: string;
   /** The services behind the operations, for tests and for what has no operation. */
-  domain: { store: Store; keys: Keys; tenancy: Tenancy; keyring: Keyring; feeds: Feeds; events: Events };
+  domain: {
+    store: Store;
+    keys: Keys;
+    tenancy: Tenancy;
+    keyring: Keyring;
+    feeds: Feeds;
+    events: Events;
+    workers: Workers;
+  };
   /** One round of a background loop by its name, for tests. */
   tick(loopName: string): Promise<void>;
   /** Drains and closes, in the reverse order of the start. */
@@ -320,7 +329,15 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       nodeId,
       bootstrapped,
       bootstrapKeyFile,
-      domain: { store, keys, tenancy, keyring, feeds: engine.feeds, events: engine.events },
+      domain: {
+        store,
+        keys,
+        tenancy,
+        keyring,
+        feeds: engine.feeds,
+        events: engine.events,
+        workers: engine.workers,
+      },
       async tick(name) {
         const found = loops.get(name);
         if (!found) throw new Error(`no loop ${name}`);

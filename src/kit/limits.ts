@@ -48,6 +48,29 @@ export const debounceKeyBytesMax = 512;
 export const debounceSliceMax = 200;
 export const debounceListDefault = 100;
 export const debounceListMax = 1_000;
+/** Jobs listed in one heartbeat. */
+export const heartbeatJobsMax = 1_000;
+/** Messages that wait to be written to one worker's stream; one that reads no further is sent away. */
+export const streamOutboxMax = 256;
+/** Reports and steps of one stream that wait to be stored, before no more is read from it. */
+export const streamWaitingMax = 1_000;
+/** A stream begins with `register`, after so long at the latest. */
+export const streamRegisterMs = 10_000;
+/** A job that is not acked within this goes to another worker. */
+export const streamAckMs = 5_000;
+/** A worker that does not ack, or says it is full, is handed no further job for so long. */
+export const streamDistrustMs = 10_000;
+export const streamFullMs = 1_000;
+/** A stream without any heartbeat for so long is closed: three of those that workers send by themselves. */
+export const streamSilenceMsMax = 90_000;
+export const streamHeartbeatMs = 30_000;
+/** Finished steps that come within this over a stream are stored together. */
+export const stepGatherMs = 10;
+
+/** Runs that a node knows to exist, for the events they emit. */
+export const runsRememberedMax = 10_000;
+/** Of a value at `actorKey`; the rest of a longer one is not looked at. */
+export const actorIdCharactersMax = 200;
 
 export const runAttemptsMax = 100;
 /** How many invokes may lead to a run, one started by the other. */

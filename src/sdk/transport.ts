@@ -27,6 +27,8 @@ export interface Request {
 /** One connection to one server as one caller: headers, time limits, errors. Sockets are kept alive by `fetch`. */
 export interface Transport {
   readonly url: string;
+  /** What every request says of its caller: key and environment. Throws SvcError while the environment cannot be found. */
+  headers(): Promise<Record<string, string>>;
   /** One attempt. The parsed body; undefined for 204. Throws SvcError. */
   send<Answer>(request: Request): Promise<Answer>;
   /** `send`, repeated by the rules of retry.ts. */
@@ -124,18 +126,24 @@ export function createTransport(options: ConnectionOptions = {}): Transport {
     }
   }
 
-  async function send<Answer>(request: Request): Promise<Answer> {
+  async function headers(): Promise<Record<string, string>> {
     if (!resolved && environment !== undefined) {
       resolving ??= resolveEnvironment(environment).finally(() => {
         resolving = undefined;
       });
       await resolving;
     }
+    return base;
+  }
+
+  async function send<Answer>(request: Request): Promise<Answer> {
+    await headers();
     return exchange<Answer>(request);
   }
 
   const transport: Transport = {
     url,
+    headers,
     send,
     call: (request, { repeatable }) =>
       withRetries(() => send(request), { repeatable, signal: request.signal }),

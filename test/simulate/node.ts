@@ -32,7 +32,7 @@ export function startNode(options: NodeOptions): SimulatedNode {
   const log = options.log ?? silentLog;
   const loops = new Map<string, Loop>();
   const engine = openEngine({
-    config: { leaseMs: options.leaseMs, pollHoldMs: 2_000, capacityAdmission: true },
+    config: { leaseMs: options.leaseMs, pollHoldMs: 2_000, drainMs: 0, capacityAdmission: true },
     store,
     clock,
     ids,

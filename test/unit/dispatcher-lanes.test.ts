@@ -78,6 +78,7 @@ function house(limits: Record<string, number> = {}) {
         return { limit, lanes: limit === undefined ? [] : lanes };
       },
       completedSteps: async () => new Map(),
+      handOver: async () => {},
       release: async () => {},
     },
   });
@@ -224,7 +225,8 @@ describe("lanes of a limited function", () => {
 
   test("runs are born claimed only where nothing is known to wait", async () => {
     const { ask, dispatcher, enqueue } = house({ f: 1 });
-    const reserve = (laneId: string | null) => dispatcher.reserve({ environmentId, functionId: "f", laneId });
+    const reserve = (laneId: string | null) =>
+      dispatcher.reserve({ environmentId, functionId: "f", laneId, actorId: null });
     expect(reserve("f:a")).toBeUndefined();
     enqueue("f", "b", { count: 2 });
     expect(await ask("w", ["f"], { available: 1 })).toHaveLength(1);

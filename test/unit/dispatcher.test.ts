@@ -42,6 +42,7 @@ function house() {
       claimLimited: async () => ({ runs: [], lanes: [] }),
       lookAtLanes: async () => ({ limit: undefined, lanes: [] }),
       completedSteps: async () => new Map(),
+      handOver: async () => {},
       async release({ runId, executionSeq }) {
         queue.push({ runId, functionId: functionOf.get(runId) ?? "f", seq: executionSeq });
       },
@@ -66,7 +67,7 @@ function house() {
     });
   const born = (runId: string, functionId = "f") => {
     functionOf.set(runId, functionId);
-    const place = dispatcher.reserve({ environmentId, functionId, laneId: null });
+    const place = dispatcher.reserve({ environmentId, functionId, laneId: null, actorId: null });
     return place && { place, deliver: () => place.deliver(newRun(runId, functionId), event) };
   };
   const holdClaims = () => {

@@ -25,6 +25,7 @@ import type { Dispatcher } from "../workers/dispatcher.ts";
 import { answersOf, answersToRefused, type Emitted } from "./answers.ts";
 import { emitFlush, type Logged, type NewEvent, staleDefinitions } from "./flush.ts";
 import { type InvokeTarget, invokedBy, newArm, newRun, requireUndelayed, startedBy } from "./matching.ts";
+import { openProvenance } from "./provenance.ts";
 import { purgeKeys } from "./rows.ts";
 import type { EventDraft } from "./rules.ts";
 
@@ -43,7 +44,7 @@ export interface EmitOrigin {
   environmentId: string;
   /** `api`, `webhook`, `cron`, … */
   source: string;
-  /** The run whose handler emits. */
+  /** The run whose handler emits, as the caller says; left out when there is no such run in the environment. */
   runId: string | undefined;
 }
 
@@ -105,6 +106,7 @@ const weightChars = 16_384;
 
 export function openEvents(deps: EventsDeps): Events {
   const { store, clock, ids, definitions, dispatcher, onQueued, onArmed, feeds, matcher, watch } = deps;
+  const provenanceOf = openProvenance({ store, clock });
   const emitted = watch.metrics.counter({
     name: "svc_events_emitted_total",
     help: "Events that this node committed to the log; repeats of a key are none.",
@@ -286,20 +288,28 @@ export function openEvents(deps: EventsDeps): Events {
 
   watchWaiting(watch.metrics, combiner);
 
+  /** Without a run that is none of the environment's; without waiting where none is named. */
+  const proven = (origin: EmitOrigin): EmitOrigin | Promise<EmitOrigin> =>
+    origin.runId === undefined
+      ? origin
+      : provenanceOf(origin.environmentId, origin.runId).then((runId) => ({ ...origin, runId }));
+
   return {
     async emit(drafts, origin) {
       if (drafts.length === 0) return [];
-      return combiner.submit({ origin, drafts });
+      const known = proven(origin);
+      return combiner.submit({ origin: known instanceof Promise ? await known : known, drafts });
     },
 
     async emitUndelayed(draft, origin) {
-      const [emitted] = await combiner.submit({ origin, drafts: [draft], undelayed: true });
+      const known = await proven(origin);
+      const [emitted] = await combiner.submit({ origin: known, drafts: [draft], undelayed: true });
       return emitted!;
     },
 
     async invoke({ functionId, parent, ...payload }, { source = "invoke", ...origin }) {
       const [emitted] = await combiner.submit({
-        origin: { environmentId: origin.environmentId, source, runId: origin.runId },
+        origin: await proven({ environmentId: origin.environmentId, source, runId: origin.runId }),
         drafts: [{ ...payload, name: functionId, version: 1, metadataValue: null }],
         target: { functionId, ...(parent && { parent }) },
       });

@@ -22,6 +22,7 @@ import { claimLimitedFlush, type LaneFound, type LimitedInput } from "./claim-li
 import { tellingEnds } from "./ends.ts";
 import { timeOutPending } from "./invokes.ts";
 import { adoptRuns, forgetLanes, type LaneLook, limitedFunctions, lookAtLanes } from "./lanes.ts";
+import { type Handover, handOver, type LeaseState, leaseStates } from "./leases.ts";
 import { type Matcher, openMatcher } from "./matcher.ts";
 import type { RunReport } from "./report.ts";
 import { openReports, type ReportsDeps, whyRefused } from "./reports.ts";
@@ -80,6 +81,10 @@ export interface Runs {
   ack(fence: Fence & { environmentId: string }, leaseMs: number): Promise<void>;
   /** Extends the leases of a worker's jobs inside a transaction. */
   renew(session: Session, renewal: Parameters<typeof rows.renewLeases>[1]): Promise<void>;
+  /** Who holds these leases now, in the order given. */
+  leaseStates(asked: Parameters<typeof leaseStates>[1]): Promise<LeaseState[]>;
+  /** Leases of a claim that shall go to other workers than they were claimed for. */
+  handOver(handovers: readonly Handover[]): Promise<void>;
   /** `limited`: places of the demands whose functions have a limit; their runs are claimed by lane. */
   claim(input: ClaimInput): Promise<{ runs: ClaimedRow[]; limited: number[] }>;
   claimLimited(input: LimitedInput): Promise<{ runs: ClaimedRow[]; lanes: LaneFound[] }>;
@@ -167,6 +172,8 @@ export function openRuns(deps: RunsDeps): Runs {
     },
     drain: reports.drain,
     renew: rows.renewLeases,
+    leaseStates: (asked) => leaseStates(store, asked),
+    handOver: (handovers) => store.write((session) => handOver(session, handovers)),
     matcher,
     childrenOnce: children.moveOnce,
     async claim(input) {

@@ -1,9 +1,10 @@
 import type { Clock } from "../../kit/clock.ts";
 import type { Ids } from "../../kit/ids.ts";
 import type { NewLease, NewRun } from "../runs/run.ts";
+import { askedFirst } from "./actors.ts";
 import type { Desk, Desks } from "./desks.ts";
 import { type Job, type JobEvent, jobOfBirth, newLeaseToken } from "./job.ts";
-import { expectedAt, type Lane } from "./lanes.ts";
+import { expectedAt, type Lane, type Waiter } from "./lanes.ts";
 import { creditOf, type Waiters } from "./waiters.ts";
 
 /** A place at a waiting worker, kept for a run that is about to be created. */
@@ -27,8 +28,9 @@ export interface BirthsDeps {
 
 /** Born claimed: places for runs that do not exist yet, at workers that wait or are on their way back. */
 export function openBirths({ clock, ids, leaseMs, desks, waiters, leaveAt }: BirthsDeps) {
-  function atDesk(lane: Lane): Reservation | undefined {
-    const desk = expectedAt(lane, desks);
+  const hasSlot = (waiter: Waiter) => creditOf(waiter) > 0;
+
+  function atDesk(lane: Lane, desk = expectedAt(lane, desks)): Reservation | undefined {
     if (!desk) return undefined;
     desk.pending++;
     const { token, hash } = newLeaseToken(ids);
@@ -46,9 +48,11 @@ export function openBirths({ clock, ids, leaseMs, desks, waiters, leaveAt }: Bir
   }
 
   return {
-    reserve(lane: Lane): Reservation | undefined {
-      for (const waiter of lane.waiters) {
-        if (creditOf(waiter) <= 0) continue;
+    /** An actor's run goes to the worker that is nearest to it among those that have a slot. */
+    reserve(lane: Lane, actorId: string | null): Reservation | undefined {
+      for (const waiter of askedFirst(lane, actorId, { hasSlot, expects: desks.expects })) {
+        if (!("lanes" in waiter)) return atDesk(lane, waiter);
+        if (!hasSlot(waiter)) continue;
         waiter.pending++;
         // The next birth asks another worker first.
         lane.waiters.delete(waiter);

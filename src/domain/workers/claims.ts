@@ -6,6 +6,7 @@ import type { Tracer } from "../../kit/trace.ts";
 import type { ClaimedRow } from "../runs/claim.ts";
 import type { CompletedStep } from "../runs/run.ts";
 import type { Runs } from "../runs/service.ts";
+import { openSeating } from "./actors.ts";
 import type { Desk, Desks } from "./desks.ts";
 import { type Job, jobOfClaim } from "./job.ts";
 import { askMin, isAwaited, type Lane } from "./lanes.ts";
@@ -14,7 +15,7 @@ import { type Plan, type Planned, planClaim } from "./plan.ts";
 import type { Waiters } from "./waiters.ts";
 
 export interface ClaimsDeps {
-  runs: Pick<Runs, "claim" | "claimLimited" | "lookAtLanes" | "completedSteps">;
+  runs: Pick<Runs, "claim" | "claimLimited" | "lookAtLanes" | "completedSteps" | "handOver">;
   clock: Clock;
   ids: Ids;
   log: Log;
@@ -36,6 +37,7 @@ const busyMs = 10;
 
 export function openClaims(deps: ClaimsDeps) {
   const { runs, clock, log, tracer, leaseMs, lanes, waiters, giveBack, leaveAt } = deps;
+  const seat = openSeating(deps);
 
   async function look(lane: Lane, state: Limited): Promise<void> {
     state.stale = false;
@@ -104,11 +106,16 @@ export function openClaims(deps: ClaimsDeps) {
       log.warn("steps could not be read", { runIds: resumed, error: String(error) });
     };
     const steps = resumed.length === 0 ? noSteps : await runs.completedSteps(resumed).catch(unread);
+    const seatOf = await seat(
+      rows,
+      demands.map(({ places }) => places),
+    );
     const now = clock.now();
     const taken = new Map<number, number>();
     for (const row of rows) {
       const { lane, places } = demands[row.lane - 1]!;
-      const { waiter, desk, token } = places[row.rank - 1]!;
+      const { token } = places[row.rank - 1]!;
+      const { waiter, desk } = seatOf(row);
       const job = jobOfClaim(row, token, leaseUntil, steps?.get(row.run_id) ?? []);
       // Without knowing what is done already nobody may begin: it goes back.
       if (row.step_count > 0 && !steps) giveBack([job]);

@@ -21,7 +21,7 @@ export interface Dispatcher {
    * A lease for a run born now, when a worker waits here and the lane has no older work. In a lane with a limit it is only
    * wished for: whether there is room is known under the lane's lock.
    */
-  reserve(run: Pick<NewRun, "environmentId" | "functionId" | "laneId">): Reservation | undefined;
+  reserve(run: Pick<NewRun, "environmentId" | "functionId" | "laneId" | "actorId">): Reservation | undefined;
   /** Answers the workers that runs were delivered to: once, after the last birth of a flush. */
   handOut(): void;
   /** A worker let a lease end: its held polls are answered with nothing, and it gets no job before it asks again. */
@@ -38,7 +38,7 @@ export interface Dispatcher {
 }
 
 export interface DispatcherDeps extends GiveBackDeps {
-  runs: Pick<Runs, "claim" | "claimLimited" | "lookAtLanes" | "completedSteps" | "release">;
+  runs: Pick<Runs, "claim" | "claimLimited" | "lookAtLanes" | "completedSteps" | "release" | "handOver">;
   clock: Clock;
   ids: Ids;
   leaseMs: number;
@@ -172,12 +172,12 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
       });
     },
 
-    reserve({ environmentId, functionId, laneId }) {
+    reserve({ environmentId, functionId, laneId, actorId }) {
       const lane = lanes.get(`${environmentId}\n${functionId}`);
       if (!lane || draining || !mayClaim()) return undefined;
       const mayBeBorn = laneId === null ? !lane.limited && !lane.dirty : isUnheardOf(lane.limited, laneId);
       if (!mayBeBorn) return undefined;
-      return births.reserve(lane);
+      return births.reserve(lane, actorId);
     },
 
     handOut,
