@@ -1,6 +1,6 @@
 import { SvcError } from "./errors.ts";
 import { createFunction, type FunctionOptions, type Handler, type SvcFunction } from "./function.ts";
-import { type Message, readFunction, readRun, readStep } from "./read.ts";
+import { type Message, readEmitted, readFunction, readRun, readStep } from "./read.ts";
 import { pause } from "./retry.ts";
 import { type ConnectionOptions, createTransport, type Transport } from "./transport.ts";
 import type {
@@ -112,12 +112,6 @@ function emitMessage(event: string, data: unknown, options: EmitOptions): Messag
     ...(options.version !== undefined && { version: options.version }),
   };
 }
-
-const readEmitted = (answer: Message): Emitted => ({
-  eventId: answer.eventId as string,
-  runIds: (answer.runIds as string[] | undefined) ?? [],
-  sequence: Number(answer.sequence ?? 0),
-});
 
 const instant = (value: Date | string): string => (typeof value === "string" ? value : value.toISOString());
 

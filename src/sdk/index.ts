@@ -10,6 +10,13 @@ export {
 export type { Duration } from "./duration.ts";
 export { NonRetryableError, SvcError } from "./errors.ts";
 export {
+  defineEvents,
+  type EventRegistry,
+  type EventRule,
+  type EventRules,
+  type StandardSchema,
+} from "./events.ts";
+export {
   createFunction,
   type FunctionOptions,
   type Handler,
@@ -17,7 +24,8 @@ export {
   type HandlerEvent,
   type SvcFunction,
 } from "./function.ts";
-export type { Steps } from "./step.ts";
+export { StepTimeoutError } from "./step.ts";
+export type * from "./steps.ts";
 export type { ConnectionOptions, Transport } from "./transport.ts";
 export type * from "./types.ts";
 export { createWorker, type Worker, type WorkerOptions } from "./worker.ts";

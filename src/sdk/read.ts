@@ -1,4 +1,4 @@
-import type { FunctionStatus, RegisteredFunction, Run, RunStatus, Step } from "./types.ts";
+import type { Emitted, FunctionStatus, RegisteredFunction, Run, RunStatus, Step } from "./types.ts";
 
 /** A message in protobuf's JSON: zero values are absent, enums are constants, other than objects stand in `…Value`. */
 export type Message = Record<string, unknown>;
@@ -79,3 +79,9 @@ export function readFunction(message: Message): RegisteredFunction {
     version: count(message.version),
   };
 }
+
+export const readEmitted = (message: Message): Emitted => ({
+  eventId: text(message.eventId),
+  runIds: (message.runIds as string[] | undefined) ?? [],
+  sequence: count(message.sequence),
+});
