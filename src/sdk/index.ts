@@ -26,6 +26,14 @@ export {
 } from "./function.ts";
 export { StepTimeoutError } from "./step.ts";
 export type * from "./steps.ts";
+export {
+  type FunctionTest,
+  type TestCall,
+  type TestResult,
+  type TestStep,
+  type TestWait,
+  testFunction,
+} from "./testing.ts";
 export type { ConnectionOptions, Transport } from "./transport.ts";
 export type * from "./types.ts";
 export { createWorker, type Worker, type WorkerOptions } from "./worker.ts";
