@@ -78,7 +78,8 @@ export function defineEvents<Events extends object = EventMap>(
   }
 
   const registry: EventRegistry<Events & EventMap> = {
-    createFunction: (options, handler) => ({ ...createFunction(options, handler as never), events: registry }) as never,
+    createFunction: (options, handler) =>
+      ({ ...createFunction(options, handler as never), events: registry }) as never,
     version: (name) => byName.get(name)?.version,
     check,
     async read(event) {

@@ -5,12 +5,7 @@ import type { SvcFunction } from "./function.ts";
 import type { Lease } from "./lease.ts";
 import type { ExecutionHost } from "./step.ts";
 import type { Logger } from "./types.ts";
-import {
-  type Assignment,
-  type CompletedStep,
-  exchangeCharactersMax,
-  progressStepsMax,
-} from "./wire.ts";
+import { type Assignment, type CompletedStep, exchangeCharactersMax, progressStepsMax } from "./wire.ts";
 
 export interface JobOptions {
   assignment: Assignment;
@@ -40,7 +35,16 @@ export interface Job {
 /** The server refused a report for what it holds; sending it again would change nothing. */
 const isRefusal = (error: SvcError) => error.status === 400 || error.status === 413 || error.status === 422;
 
-export function startJob({ assignment, target, courier, lease, call, checkpointMs, log, onRoom }: JobOptions): Job {
+export function startJob({
+  assignment,
+  target,
+  courier,
+  lease,
+  call,
+  checkpointMs,
+  log,
+  onRoom,
+}: JobOptions): Job {
   const { job_id: jobId, run_id: runId } = assignment;
   const strict = checkpointMs === 0;
   const startedAt = new Date().toISOString();

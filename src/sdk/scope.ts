@@ -26,11 +26,7 @@ export interface Scope {
 export interface Scopes {
   current(): Scope;
   /** Runs `work` as branch `index` of the parallel `name`. */
-  inBranch<Result>(
-    name: string,
-    index: number,
-    work: (scope: Scope) => Promise<Result>,
-  ): Promise<Result>;
+  inBranch<Result>(name: string, index: number, work: (scope: Scope) => Promise<Result>): Promise<Result>;
 }
 
 const keptPrefixes = /^(?:compensate|publish):/;

@@ -48,9 +48,9 @@ export function serve<Events extends EventMap = EventMap>(options: ServeOptions<
   if (byId.size === 0 && Object.keys(webhooks).length === 0)
     throw new TypeError("an endpoint needs functions or webhooks");
   const { signingKey = variable("SVC_SIGNING_KEY") } = options;
-  if (signingKey === undefined || signingKey?.length === 0)
+  if (byId.size > 0 && (signingKey === undefined || signingKey?.length === 0))
     throw new TypeError("serve needs signingKey or SVC_SIGNING_KEY; null takes unsigned requests");
-  const keys = signingKey === null ? [] : typeof signingKey === "string" ? [signingKey] : signingKey;
+  const keys = signingKey == null ? [] : typeof signingKey === "string" ? [signingKey] : signingKey;
   const log = options.log ?? consoleLogger();
   const client = options.client ?? createClient<Events>(options);
   const environment = options.environment ?? variable("SVC_ENV");
@@ -86,7 +86,13 @@ export function serve<Events extends EventMap = EventMap>(options: ServeOptions<
     const body = await bodyOf(request);
     if (webhook !== undefined) {
       const id = decoded(webhook);
-      return answerWebhook(Object.hasOwn(webhooks, id) ? webhooks[id] : undefined, { id, request, body, client, log });
+      return answerWebhook(Object.hasOwn(webhooks, id) ? webhooks[id] : undefined, {
+        id,
+        request,
+        body,
+        client,
+        log,
+      });
     }
     await requireSigned(request, body);
     const push = readPush(new TextDecoder().decode(body));

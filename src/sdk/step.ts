@@ -48,7 +48,10 @@ export interface Execution {
   /** The stored result of a step, or that of its work. */
   perform(step: StepUse, work: StepWork, options?: PerformOptions): Promise<unknown>;
   /** The stored result of a step that others finish; without one the execution ends here. */
-  awaitStored(name: string, reason: (base: { step_id: string; step_name: string }) => Yield): Promise<unknown>;
+  awaitStored(
+    name: string,
+    reason: (base: { step_id: string; step_name: string }) => Yield,
+  ): Promise<unknown>;
   /** Something is under way until this is called. */
   begin(): () => void;
   /** Resolves when nothing is under way. */
@@ -232,7 +235,8 @@ function failureOf(memo: CompletedStep, name: string): NonRetryableError {
     `step ${name} ${isLate ? "took too long" : "failed"}${message ? `: ${message}` : ""}`,
     {
       code:
-        code ?? (isLate ? "STEP_TIMEOUT" : error.child_run_id === undefined ? "STEP_FAILED" : "INVOKE_FAILED"),
+        code ??
+        (isLate ? "STEP_TIMEOUT" : error.child_run_id === undefined ? "STEP_FAILED" : "INVOKE_FAILED"),
       cause: given,
     },
   );

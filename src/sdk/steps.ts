@@ -57,7 +57,9 @@ export type Branches = readonly Branch[] | Readonly<Record<string, Branch>>;
 
 /** The results of branches, in the shape the branches were given. */
 export type BranchResults<Given extends Branches> = {
-  -readonly [Key in keyof Given]: Given[Key] extends (...given: never) => infer Result ? Awaited<Result> : never;
+  -readonly [Key in keyof Given]: Given[Key] extends (...given: never) => infer Result
+    ? Awaited<Result>
+    : never;
 };
 export type BranchesSettled<Given extends Branches> = {
   -readonly [Key in keyof Given]: Given[Key] extends (...given: never) => infer Result

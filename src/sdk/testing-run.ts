@@ -33,7 +33,11 @@ export async function simulate(
   const emitted: TestResult["emitted"] = [];
   const published: TestResult["published"] = [];
   const crashes = plan.crashes.map((crash) => ({ ...crash, at: new Set<string>() }));
-  const deliveries = plan.deliveries.map((one) => ({ ...one, atMs: one.afterMs === undefined ? undefined : startMs + one.afterMs, taken: false }));
+  const deliveries = plan.deliveries.map((one) => ({
+    ...one,
+    atMs: one.afterMs === undefined ? undefined : startMs + one.afterMs,
+    taken: false,
+  }));
   let nowMs = startMs;
   let attempt = 1;
   let executions = 0;
@@ -180,7 +184,14 @@ export async function simulate(
         nowMs = found ? (found.atMs ?? nowMs) : untilMs;
         if (found) {
           const timestamp = new Date(nowMs).toISOString();
-          const awaited = { id: "evt_awaited", name, version: 1, data: asJson(found.data), timestamp, source: "api" };
+          const awaited = {
+            id: "evt_awaited",
+            name,
+            version: 1,
+            data: asJson(found.data),
+            timestamp,
+            source: "api",
+          };
           return store({ ...base, status: "completed", output: awaited });
         }
         const error = { message: `no event ${name} came in time`, code: "STEP_TIMEOUT", retryable: false };
@@ -213,7 +224,11 @@ export async function simulate(
         if (child.status === "failed") throw new Error(child.error?.message);
         output = child.output;
       } else output = typeof answer === "function" ? await answer({ functionId: id, input }) : answer;
-      store({ ...base, status: "completed", output: isAsync ? { run_id: `run_child_${id}` } : asJson(output) });
+      store({
+        ...base,
+        status: "completed",
+        output: isAsync ? { run_id: `run_child_${id}` } : asJson(output),
+      });
     } catch (error) {
       if (isAsync) return store({ ...base, status: "completed", output: { run_id: `run_child_${id}` } });
       const failure = { ...reportedError(error), code: "INVOKE_FAILED", retryable: false };

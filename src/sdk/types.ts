@@ -24,7 +24,14 @@ export interface Run {
   pauseReason?: string;
   attempt: number;
   maxAttempts: number;
+  /** A person asked for a pause; it takes effect when the worker reports next. */
+  pauseRequested?: boolean;
   workerId?: string;
+  /** The value at the function's `actorKey`. */
+  actorId?: string;
+  /** The run that invoked this one, and the step it did so in. */
+  parentRunId?: string;
+  parentStepId?: string;
   input: unknown;
   output: unknown;
   error?: { message: string; code?: string; retryable: boolean };
@@ -51,6 +58,11 @@ export interface Step {
   durationMs: number;
   output: unknown;
   error?: { message: string; code?: string; retryable: boolean };
+  /** Name of the step that this one undoes. */
+  compensationFor?: string;
+  /** When and by whom the output was last replaced. */
+  patchedAt?: string;
+  patchedBy?: string;
   startedAt?: string;
   endedAt?: string;
 }

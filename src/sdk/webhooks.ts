@@ -27,7 +27,13 @@ export interface WebhookRule {
 /** Verifies, transforms and emits; the answer is for the provider. */
 export async function answerWebhook<Events extends EventMap>(
   rule: WebhookRule | undefined,
-  { id, request, body, client, log }: {
+  {
+    id,
+    request,
+    body,
+    client,
+    log,
+  }: {
     id: string;
     request: Request;
     body: Uint8Array;

@@ -142,18 +142,20 @@ test("map keeps to its concurrency, sleeping items included", async () => {
 
 test("compensation: reverse order, only for good, failing ones recorded and passed over", async () => {
   const undone: string[] = [];
-  const saga = (error: () => Error) => async ({ step }: Context) => {
-    await step.run("a", () => 1, { compensate: (output) => undone.push(`a${output}`) });
-    await step.run("b", () => 2, {
-      compensate: () => {
-        throw new Error("cannot undo b");
-      },
-    });
-    step.compensate("c", () => undone.push("c"));
-    await step.run("d", () => {
-      throw error();
-    });
-  };
+  const saga =
+    (error: () => Error) =>
+    async ({ step }: Context) => {
+      await step.run("a", () => 1, { compensate: (output) => undone.push(`a${output}`) });
+      await step.run("b", () => 2, {
+        compensate: () => {
+          throw new Error("cannot undo b");
+        },
+      });
+      step.compensate("c", () => undone.push("c"));
+      await step.run("d", () => {
+        throw error();
+      });
+    };
   const failed = await testFunction(make(saga(() => new NonRetryableError("no")))).run({ n: 1 });
   expect(undone).toEqual(["c", "a1"]);
   expect(named(failed.steps)).toEqual([
@@ -225,7 +227,9 @@ test("waits: path against the trigger, literal, deadline; the event is the resul
   const late = await testFunction(waiting).deliver("go", { n: 7 }, { after: "2d" }).run({ n: 7 });
   expect(late).toMatchObject({ status: "failed", attempts: 1, elapsedMs: 86_400_000 });
   expect(late.steps[0]).toMatchObject({ status: "timed_out", type: "wait_for_event" });
-  const literal = make(({ step }) => step.waitForEvent("go", { match: "n", matchValue: 5, payload: { ask: 1 } }));
+  const literal = make(({ step }) =>
+    step.waitForEvent("go", { match: "n", matchValue: 5, payload: { ask: 1 } }),
+  );
   expect((await testFunction(literal).deliver("go", { n: 5 }).run({ n: 1 })).output).toMatchObject({
     data: { n: 5 },
   });
@@ -240,10 +244,13 @@ test("waits: path against the trigger, literal, deadline; the event is the resul
 });
 
 test("children: a mock, a function run for real, one that fails without a retry, one nobody waits for", async () => {
-  const child = createFunction<{ c: { n: number } }, "c", number>({ id: "child" }, async ({ event, step }) => {
-    await step.sleep("nap", "5s");
-    return event.data.n * 2;
-  });
+  const child = createFunction<{ c: { n: number } }, "c", number>(
+    { id: "child" },
+    async ({ event, step }) => {
+      await step.sleep("nap", "5s");
+      return event.data.n * 2;
+    },
+  );
   const parent = make(async ({ step, event }) => {
     const { runId } = await step.invokeAsync(child, { input: { n: 1 } });
     const doubled: number = await step.invoke(child, { input: { n: event.data.n } });
