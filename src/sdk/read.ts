@@ -73,11 +73,22 @@ export function readStep(message: Message): Step {
 }
 
 export function readFunction(message: Message): RegisteredFunction {
+  const { preferredMode, debounce, ...rest } = message;
+  const { maxWaitMs, ...quiet } = (debounce ?? {}) as Message;
   return {
-    ...(message as unknown as RegisteredFunction),
+    ...(rest as unknown as RegisteredFunction),
     triggers: (message.triggers as RegisteredFunction["triggers"]) ?? [],
     status: wordOf(message.status, "FUNCTION_STATUS") as FunctionStatus,
     version: count(message.version),
+    ...(preferredMode !== undefined && {
+      mode: wordOf(preferredMode, "EXECUTION_MODE") as NonNullable<RegisteredFunction["mode"]>,
+    }),
+    ...(debounce !== undefined && {
+      debounce: {
+        ...(quiet as unknown as NonNullable<RegisteredFunction["debounce"]>),
+        ...(maxWaitMs !== undefined && { maxWaitMs: count(maxWaitMs) }),
+      },
+    }),
   };
 }
 

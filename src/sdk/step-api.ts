@@ -156,7 +156,7 @@ export function createSteps(
   return steps;
 }
 
-/** The form of timeouts on the wire; fractions are cut. */
+/** The form of timeouts on the wire: whole milliseconds, at least one. */
 function timeoutText(timeout: Duration): string {
-  return `${Math.floor(durationMs(timeout))}ms`;
+  return `${Math.max(1, Math.round(durationMs(timeout)))}ms`;
 }

@@ -94,7 +94,7 @@ export interface Steps<Events extends EventMap = EventMap> {
   ): Promise<HandlerEvent<Events[Name], Name>>;
   /**
    * Starts another function (one without event triggers) and answers its output; the worker is free meanwhile. A child that
-   * failed or took too long throws NonRetryableError with code INVOKE_FAILED.
+   * failed or took too long throws NonRetryableError, with the code of its error or INVOKE_FAILED.
    */
   invoke<Input, Output>(
     target: SvcFunction<Input, Output>,
