@@ -58,9 +58,9 @@ export interface EventRegistry<Events extends EventMap = EventMap> {
  * Types for emitting, triggers and waits: `defineEvents<{ "order.placed": { orderId: string } }>()`. With rules, data is
  * checked by a schema and older versions are brought up to date; types then follow from the schemas.
  */
-export function defineEvents<Events extends object = EventMap>(
+export function defineEvents<Events extends EventMap = EventMap>(
   rules: EventRules<Events> = {},
-): EventRegistry<Events & EventMap> {
+): EventRegistry<Events> {
   const byName = new Map(Object.entries(rules as Record<string, EventRule>));
 
   async function check(name: string, data: unknown): Promise<unknown> {
@@ -77,7 +77,7 @@ export function defineEvents<Events extends object = EventMap>(
     });
   }
 
-  const registry: EventRegistry<Events & EventMap> = {
+  const registry: EventRegistry<Events> = {
     createFunction: (options, handler) =>
       ({ ...createFunction(options, handler as never), events: registry }) as never,
     version: (name) => byName.get(name)?.version,
