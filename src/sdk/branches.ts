@@ -1,4 +1,4 @@
-import { type Scopes, Suspended } from "./scope.ts";
+import { type Scope, type Scopes, Suspended } from "./scope.ts";
 
 export interface BranchesHost {
   scopes: Scopes;
@@ -31,7 +31,7 @@ export async function runBranches(
 
   async function branch(at: number): Promise<void> {
     try {
-      const value = await host.scopes.inBranch(name, at, async () => works[at]!());
+      const value = await host.scopes.inBranch(name, at, (scope) => ofScope(scope, works[at]!));
       settled[at] = { status: "fulfilled", value };
     } catch (reason) {
       settled[at] = { status: "rejected", reason };
@@ -63,4 +63,15 @@ export async function runBranches(
   // A branch may have swallowed what ended the execution.
   host.requireGoing();
   return settled;
+}
+
+/** The result of a branch; one that swallowed its suspension, or made an error of it, is suspended all the same. */
+async function ofScope(scope: Scope, work: () => unknown): Promise<unknown> {
+  try {
+    const value = await work();
+    if (scope.suspended) throw scope.suspended;
+    return value;
+  } catch (error) {
+    throw scope.suspended ?? error;
+  }
 }

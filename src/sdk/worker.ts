@@ -1,3 +1,4 @@
+import { callForRun } from "./calls.ts";
 import { type Client, createClient } from "./client.ts";
 import { createCourier } from "./courier.ts";
 import { SvcError } from "./errors.ts";
@@ -7,7 +8,7 @@ import { createLease, type Lease, type Stamp, stamp } from "./lease.ts";
 import { consoleLogger } from "./log.ts";
 import { delayAfter, pause } from "./retry.ts";
 import { handleEndSignals } from "./signals.ts";
-import { type ConnectionOptions, callForRun } from "./transport.ts";
+import type { ConnectionOptions } from "./transport.ts";
 import type { EventMap, Logger } from "./types.ts";
 import { sdkVersion } from "./version.ts";
 import type { Assignment } from "./wire.ts";

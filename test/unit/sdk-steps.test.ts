@@ -345,3 +345,65 @@ test("ten thousand steps, entered again half way, without slowing down", async (
   expect(result.steps).toHaveLength(10_001);
   expect(performance.now() - started).toBeLessThan(4_000);
 });
+
+test("a branch that swallows its suspension, or makes an error of it, is asleep all the same", async () => {
+  const seen: string[] = [];
+  const result = await testFunction(
+    make(({ step }) =>
+      step.parallel("p", {
+        swallows: async () => {
+          await step.sleep("nap", "1h").catch(() => {});
+          return step.run("after", () => seen.push("after")).catch(() => 0);
+        },
+        wraps: async () => {
+          await step.sleep("nap", "1h").catch((cause) => {
+            throw new Error("wrapped", { cause });
+          });
+          return "woke";
+        },
+      }),
+    ),
+  ).run({ n: 1 });
+  expect(result).toMatchObject({ status: "completed", attempts: 1, output: { swallows: 1, wraps: "woke" } });
+  expect(result.elapsedMs).toBe(2 * 3_600_000);
+  expect(seen).toEqual(["after"]);
+});
+
+test("wherever the worker dies, the result is the same and no stored step runs twice", async () => {
+  const ran = new Map<string, number>();
+  const flow = make(async ({ step, event }) => {
+    const counted = (what: string, value: number) => {
+      ran.set(what, (ran.get(what) ?? 0) + 1);
+      return value;
+    };
+    let sum = await step.run("first", () => counted("first", event.data.n));
+    const each = await step.map("m", [1, 2, 3], async (n) => {
+      const one = await step.run("a", () => counted(`a${n}`, n));
+      await step.sleep("nap", n * 1_000);
+      return step.run("b", () => counted(`b${n}`, one * 10));
+    });
+    for (const n of each) sum += n;
+    const { n } = (await step.waitForEvent("go")).data;
+    await step.emit("go", { n: sum });
+    return step.run("last", () => counted("last", sum + n));
+  });
+  const run = (crash?: number, stored = true) => {
+    ran.clear();
+    const plan = testFunction(flow).deliver("go", { n: 1_000 });
+    return (crash === undefined ? plan : plan.crashAfter(crash, { stored })).run({ n: 5 });
+  };
+  const plain = await run();
+  expect(plain.output).toBe(1_065);
+  const stepCount = plain.steps.filter((step) => step.type === "invoke").length;
+  for (let crash = 1; crash <= stepCount; crash++) {
+    for (const stored of [true, false]) {
+      const result = await run(crash, stored);
+      expect(result).toMatchObject({ output: 1_065, attempts: 1, executions: plain.executions + 1 });
+      expect(result.emitted).toHaveLength(1);
+      const twice = [...ran.values()].filter((times) => times > 1).length;
+      // Steps under way beside the one that died are lost with the worker.
+      if (stored) expect(twice).toBeLessThanOrEqual(2);
+    }
+  }
+  await testFunction(flow).deliver("go", { n: 1_000 }).crashAfter("every").run({ n: 5 });
+});
