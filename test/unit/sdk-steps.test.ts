@@ -277,41 +277,6 @@ test("children: a mock, a function run for real, one that fails without a retry,
   );
 });
 
-test("publish and emit happen once, though the step runs again", async () => {
-  const result = await testFunction(
-    make(async ({ step }) => {
-      const { sequence } = await step.publish("news", "plain");
-      const { eventId } = await step.emit("go", { n: 2 });
-      return { sequence, eventId };
-    }),
-  )
-    .crashAfter("publish:news", { stored: false })
-    .crashAfter("emit.go", { stored: false })
-    .run({ n: 1 });
-  expect(result.executions).toBe(3);
-  expect(result.output).toEqual({ sequence: 1, eventId: "evt_emitted1" });
-  expect(result.published).toEqual([
-    { topic: "news", data: "plain", idempotencyKey: expect.stringMatching(/:publish:news:0$/) },
-  ]);
-  expect(result.emitted).toHaveLength(1);
-});
-
-test("mocks and failures by attempt; crashes cost no attempt", async () => {
-  let ran = 0;
-  const flow = make(async ({ step }) => {
-    const a = await step.run("a", () => ++ran);
-    const b = await step.run("b", () => "real");
-    return [a, b];
-  });
-  const result = await testFunction(flow)
-    .mockStep("b", "mocked")
-    .failStep("a", { attempt: 1 })
-    .crashAfter(2)
-    .run({ n: 1 });
-  expect(result).toMatchObject({ status: "completed", attempts: 2, executions: 3, output: [1, "mocked"] });
-  expect(ran).toBe(1);
-});
-
 test("results up to 4 MiB are taken, larger ones and those JSON cannot hold fail at once", async () => {
   const large = (bytes: number) =>
     testFunction(make(({ step }) => step.run("big", () => "é".repeat((bytes - 2) / 2)))).run({ n: 1 });
@@ -367,43 +332,4 @@ test("a branch that swallows its suspension, or makes an error of it, is asleep 
   expect(result).toMatchObject({ status: "completed", attempts: 1, output: { swallows: 1, wraps: "woke" } });
   expect(result.elapsedMs).toBe(2 * 3_600_000);
   expect(seen).toEqual(["after"]);
-});
-
-test("wherever the worker dies, the result is the same and no stored step runs twice", async () => {
-  const ran = new Map<string, number>();
-  const flow = make(async ({ step, event }) => {
-    const counted = (what: string, value: number) => {
-      ran.set(what, (ran.get(what) ?? 0) + 1);
-      return value;
-    };
-    let sum = await step.run("first", () => counted("first", event.data.n));
-    const each = await step.map("m", [1, 2, 3], async (n) => {
-      const one = await step.run("a", () => counted(`a${n}`, n));
-      await step.sleep("nap", n * 1_000);
-      return step.run("b", () => counted(`b${n}`, one * 10));
-    });
-    for (const n of each) sum += n;
-    const { n } = (await step.waitForEvent("go")).data;
-    await step.emit("go", { n: sum });
-    return step.run("last", () => counted("last", sum + n));
-  });
-  const run = (crash?: number, stored = true) => {
-    ran.clear();
-    const plan = testFunction(flow).deliver("go", { n: 1_000 });
-    return (crash === undefined ? plan : plan.crashAfter(crash, { stored })).run({ n: 5 });
-  };
-  const plain = await run();
-  expect(plain.output).toBe(1_065);
-  const stepCount = plain.steps.filter((step) => step.type === "invoke").length;
-  for (let crash = 1; crash <= stepCount; crash++) {
-    for (const stored of [true, false]) {
-      const result = await run(crash, stored);
-      expect(result).toMatchObject({ output: 1_065, attempts: 1, executions: plain.executions + 1 });
-      expect(result.emitted).toHaveLength(1);
-      const twice = [...ran.values()].filter((times) => times > 1).length;
-      // Steps under way beside the one that died are lost with the worker.
-      if (stored) expect(twice).toBeLessThanOrEqual(2);
-    }
-  }
-  await testFunction(flow).deliver("go", { n: 1_000 }).crashAfter("every").run({ n: 5 });
 });
