@@ -153,7 +153,25 @@ export function createSteps(
       compensations.reserve(name, execution.scopes.current())(undo);
     },
   } as Steps;
-  return steps;
+  return Object.assign(steps, mapMethods(steps, heard));
+}
+
+/**
+ * A step that nobody awaits yet, while another one ends the execution, must not count as an error that nobody handled:
+ * that would end the process, and every other run in it.
+ */
+const heard =
+  <Given extends unknown[], Result>(method: (...given: Given) => Result) =>
+  (...given: Given): Result => {
+    const result = method(...given);
+    if (result instanceof Promise) result.catch(() => {});
+    return result;
+  };
+
+function mapMethods(steps: Steps, change: (method: never) => unknown): Partial<Steps> {
+  return Object.fromEntries(
+    Object.entries(steps).map(([name, method]) => [name, change(method as never)]),
+  ) as Partial<Steps>;
 }
 
 /** The form of timeouts on the wire: whole milliseconds, at least one. */

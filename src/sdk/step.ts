@@ -199,6 +199,10 @@ async function inTime(
   work: StepWork,
 ): Promise<unknown> {
   const over = new AbortController();
+  const outer = host.signal();
+  const relay = () => over.abort(outer.reason);
+  if (outer.aborted) relay();
+  outer.addEventListener("abort", relay, { once: true });
   let timer: ReturnType<typeof setTimeout> | undefined;
   const late = new Promise<never>((_, fail) => {
     timer = setTimeout(() => {
@@ -208,10 +212,10 @@ async function inTime(
     }, timeoutMs);
   });
   try {
-    const context = { id, signal: AbortSignal.any([host.signal(), over.signal]) };
-    return await Promise.race([late, Promise.resolve(work(context))]);
+    return await Promise.race([late, Promise.resolve(work({ id, signal: over.signal }))]);
   } finally {
     clearTimeout(timer);
+    outer.removeEventListener("abort", relay);
   }
 }
 

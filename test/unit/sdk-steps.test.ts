@@ -333,3 +333,26 @@ test("a branch that swallows its suspension, or makes an error of it, is asleep 
   expect(result.elapsedMs).toBe(2 * 3_600_000);
   expect(seen).toEqual(["after"]);
 });
+
+test("steps begun before they are awaited end no process when one of them yields or fails", async () => {
+  const unheard: unknown[] = [];
+  const hear = (error: unknown) => void unheard.push(error);
+  process.on("unhandledRejection", hear);
+  const result = await testFunction(
+    make(async ({ step, run }) => {
+      const left = step.sleep("left", "1m");
+      const right = step.sleep("right", "1m");
+      const bad = step.run("bad", () => {
+        if (run.attempt === 1) throw new Error("bad");
+      });
+      await left;
+      await right;
+      await bad;
+      return "through";
+    }),
+  ).run({ n: 1 });
+  await new Promise((done) => setImmediate(done));
+  process.off("unhandledRejection", hear);
+  expect(result).toMatchObject({ status: "completed", output: "through", attempts: 2 });
+  expect(unheard).toEqual([]);
+});
