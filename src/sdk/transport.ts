@@ -13,7 +13,7 @@ export interface ConnectionOptions {
 }
 
 export interface Request {
-  method: "GET" | "POST" | "PUT" | "DELETE";
+  method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
   /** With its query: `/api/v1/events?limit=20`. */
   path: string;
   /** JSON text; a value is written as JSON. */
@@ -34,7 +34,13 @@ export interface Transport {
   /** `send`, repeated by the rules of retry.ts. */
   call<Answer>(request: Request, options: { repeatable: boolean }): Promise<Answer>;
   /** A unary RPC: `rpc("SvcService/GetRun", {id})`. */
-  rpc<Answer>(method: string, message: unknown, options: { repeatable: boolean }): Promise<Answer>;
+  rpc<Answer>(method: string, message: unknown, options: RpcOptions): Promise<Answer>;
+}
+
+export interface RpcOptions {
+  repeatable: boolean;
+  timeoutMs?: number;
+  signal?: AbortSignal | undefined;
 }
 
 const variable = (name: string): string | undefined => globalThis.process?.env?.[name] || undefined;
@@ -147,8 +153,17 @@ export function createTransport(options: ConnectionOptions = {}): Transport {
     send,
     call: (request, { repeatable }) =>
       withRetries(() => send(request), { repeatable, signal: request.signal }),
-    rpc: (method, message, { repeatable }) =>
-      transport.call({ method: "POST", path: `/svc.v1.${method}`, body: message }, { repeatable }),
+    rpc: (method, message, { repeatable, timeoutMs, signal }) =>
+      transport.call(
+        {
+          method: "POST",
+          path: `/svc.v1.${method}`,
+          body: message,
+          ...(timeoutMs !== undefined && { timeoutMs }),
+          ...(signal && { signal }),
+        },
+        { repeatable },
+      ),
   };
   return transport;
 }

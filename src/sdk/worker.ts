@@ -1,7 +1,8 @@
+import { callForRun } from "./calls.ts";
 import { type Client, createClient } from "./client.ts";
 import { createCourier } from "./courier.ts";
 import { SvcError } from "./errors.ts";
-import { codeHash, type SvcFunction } from "./function.ts";
+import { registration, type SvcFunction } from "./function.ts";
 import { type Job, startJob } from "./job.ts";
 import { createLease, type Lease, type Stamp, stamp } from "./lease.ts";
 import { consoleLogger } from "./log.ts";
@@ -10,6 +11,7 @@ import { handleEndSignals } from "./signals.ts";
 import { createStreamCourier } from "./stream-courier.ts";
 import type { ConnectionOptions } from "./transport.ts";
 import type { EventMap, Logger } from "./types.ts";
+import { sdkVersion } from "./version.ts";
 import type { Assignment } from "./wire.ts";
 
 export interface WorkerOptions<Events extends EventMap = EventMap> extends ConnectionOptions {
@@ -59,7 +61,6 @@ export interface Worker {
   readonly closed: Promise<void>;
 }
 
-const sdkVersion = "0.36.0";
 const heartbeatMsMin = 200;
 /** Longest wait for the answer to a heartbeat on a stream. */
 const heartbeatMsMax = 10_000;
@@ -165,6 +166,7 @@ export function createWorker<Events extends EventMap = EventMap>(options: Worker
       target: byId.get(assignment.function_id),
       courier,
       lease,
+      call: callForRun(client.transport),
       checkpointMs,
       log,
       onRoom() {
@@ -235,8 +237,7 @@ export function createWorker<Events extends EventMap = EventMap>(options: Worker
 
   async function registerFunctions(): Promise<void> {
     for (const one of byId.values()) {
-      const metadata = { ...one.definition.metadata, __svc_code_hash: await codeHash(one.handler) };
-      await client.registerFunction({ ...one.definition, metadata });
+      await client.registerFunction(await registration(one));
     }
   }
 
