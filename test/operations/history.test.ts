@@ -14,7 +14,7 @@ describe.each(engines)("history on %s", (engine) => {
     await server.rpc("SvcService", "Emit", { event: id, data: { n: 1 } });
     const [job] = (await server.api("/api/v1/workers/w/jobs?available=1")).body.jobs;
     const { execution_seq, lease_token } = job;
-    const steps = [{ step_id: "a", name: "first", status: "completed", output: { got: 1 } }];
+    const steps = [{ id: "a", name: "first", type: "invoke", status: "completed", output: { got: 1 } }];
     const body = { status: "completed", execution_seq, lease_token, steps, output: 7 };
     const answer = await server.api(`/api/v1/workers/w/jobs/${job.job_id}`, { method: "PUT", body });
     expect(answer.status).toBe(200);

@@ -1,4 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { runChecks } from "../../src/domain/runs/balance.ts";
+import { openSweep } from "../../src/domain/runs/sweep.ts";
+import { wakeDue } from "../../src/domain/runs/wake.ts";
+import { testClock } from "../../src/kit/clock.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
@@ -68,6 +72,31 @@ describe.each(engines)("integrity on %s", (engine) => {
     const runId = await emit();
     await write(sql`DELETE FROM runs WHERE id = ${runId}`);
     await healed("executions.without_run", 1);
+  });
+
+  test("a lease that no wake loop ended is overdue, and is ended", async () => {
+    const runId = await emit();
+    expect((await poll()).run_id).toBe(runId);
+    const { store } = server.running.domain;
+    // Ten minutes on, with nobody else who sees that time.
+    const clock = testClock(Date.now() + 600_000);
+    const overdue = runChecks(store, clock).find((one) => one.name === "timers.overdue")!;
+    expect(await overdue.run("env_default")).toMatchObject({ count: 1, oldest: { id: runId } });
+    expect(await overdue.run("env_none")).toEqual({ count: 0, oldest: null });
+    const seen: string[] = [];
+    const sweep = openSweep({
+      store,
+      clock,
+      wakeOnce: () => store.write((session) => wakeDue(session, clock.now())),
+      healed: async (_write, list) => void seen.push(...list.map((one) => one.id)),
+      onQueued: () => {},
+      laneOf: async (environmentId) => ({ environmentId, functionId: "swept" }),
+    });
+    await sweep(store.write);
+    expect(seen).toEqual([runId]);
+    expect(await overdue.run("env_default")).toEqual({ count: 0, oldest: null });
+    await write(sql`DELETE FROM executions WHERE run_id = ${runId}`);
+    await write(sql`DELETE FROM runs WHERE id = ${runId}`);
   });
 
   test("a run that a person holds is shown, warned of, and left alone", async () => {
