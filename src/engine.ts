@@ -171,7 +171,7 @@ export function openEngine(deps: EngineDeps): Engine {
       { duty: "retention", name: "events.keys", everyMs: 10 * 60_000, tick: events.purgeOnce },
       { duty: "retention", name: "events.expire", everyMs: 10 * 60_000, tick: retention.expireEvents },
       { duty: "retention", name: "runs.expire", everyMs: 10 * 60_000, tick: retention.expireRuns },
-      { duty: "sweep", name: "runs.sweep", everyMs: 5_000, tick: sweepOnce },
+      { duty: "retention", name: "runs.sweep", everyMs: 5_000, tick: sweepOnce },
     ],
     queuedElsewhere: dispatcher.queued,
     drain: dispatcher.drain,

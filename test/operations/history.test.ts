@@ -65,12 +65,21 @@ describe.each(engines)("history on %s", (engine) => {
   });
 
   test("a foreign run is a missing one", async () => {
-    const made = await server.api("/api/v1/environments", { body: { name: "other" } });
-    const environment = made.body?.id ?? made.body?.environment?.id;
+    const { tenancy, keys } = server.running.domain;
+    const made = await tenancy.createEnvironment({ orgId: "org_default", name: "other" });
+    const environment = made.id;
+    const { key } = await keys.create({
+      orgId: "org_default",
+      environmentId: environment,
+      name: "theirs",
+      roleIds: ["role_admin"],
+    });
     for (const method of ["GetRunStateAt", "GetRunTimeline"]) {
       expect((await travel(method, { runId: "run_none" })).status).toBe(404);
-      if (environment) expect((await travel(method, { runId }, { environment })).status).toBe(404);
+      expect((await travel(method, { runId }, { environment, key })).status).toBe(404);
     }
+    expect((await server.api(`/api/v1/audit?run_id=${runId}`, { environment, key })).status).toBe(404);
+    expect((await server.api("/api/v1/audit", { environment, key })).body.events).toEqual([]);
   });
 
   test("the trail: by run, by function, by type, page by page, and the same over RPC", async () => {
