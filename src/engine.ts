@@ -12,11 +12,18 @@ import { openDefinitions } from "./domain/functions/definitions.ts";
 import { unknownFunctions } from "./domain/functions/known.ts";
 import { functionsOperations } from "./domain/functions/operations.ts";
 import { type Functions, openFunctions } from "./domain/functions/service.ts";
+import { historyOperations } from "./domain/history/operations.ts";
+import { openHistory } from "./domain/history/service.ts";
+import { integrityOperations } from "./domain/integrity/operations.ts";
+import { type IntegrityCheck, logCheck, openIntegrity } from "./domain/integrity/service.ts";
 import { type Feeds, openFeeds } from "./domain/log/feed.ts";
 import { openEventLog } from "./domain/log/service.ts";
+import { type FloorGuard, openRetention } from "./domain/retention/service.ts";
+import { runChecks } from "./domain/runs/balance.ts";
 import { openEnds } from "./domain/runs/ends.ts";
 import { runsOperations } from "./domain/runs/operations.ts";
 import { openRuns, type Runs } from "./domain/runs/service.ts";
+import { openSweep } from "./domain/runs/sweep.ts";
 import type { Lane } from "./domain/runs/wake.ts";
 import { openSchedules } from "./domain/schedules/service.ts";
 import { startsOperations } from "./domain/starts/operations.ts";
@@ -50,12 +57,17 @@ export interface Engine {
   queuedElsewhere(lanes: readonly Lane[]): void;
   /** Held polls are answered; no more work is handed out. */
   drain(): Promise<void>;
+  /** What is out of balance, as far as this node has looked. */
+  warnings(): string[];
   /** Resolves once nothing that was asked for is on its way to the store. */
   settled(): Promise<void>;
 }
 
 export interface EngineDeps {
-  config: Pick<Config, "leaseMs" | "pollHoldMs" | "drainMs" | "capacityAdmission">;
+  config: Pick<
+    Config,
+    "leaseMs" | "pollHoldMs" | "drainMs" | "capacityAdmission" | "eventRetentionDays" | "runRetentionDays"
+  >;
   store: Store;
   clock: Clock;
   ids: Ids;
@@ -201,6 +213,25 @@ export function openEngine(deps: EngineDeps): Engine {
   const askNodes = openAskNodes({ bus, log, nodeId, isDraining, facts: dispatcher.facts });
   const capacity = openCapacity({ store, askNodes });
 
+  const { metrics } = watch;
+  const definitionOf = functions.definitionAt;
+  const floorGuards: FloorGuard[] = [];
+  const retention = openRetention({ store, clock, log, metrics, config, definitionOf, floorGuards });
+  const history = openHistory({ store, clock, runs, definitionOf, retentionDaysOf: retention.runDaysOf });
+  const checks: IntegrityCheck[] = [logCheck(store), ...runChecks(store, clock)];
+  const integrity = openIntegrity({ store, clock, log, metrics, checks });
+  const sweepOnce = openSweep({
+    store,
+    clock,
+    wakeOnce: runs.wakeOnce,
+    healed: integrity.healed,
+    onQueued,
+    laneOf: async (environmentId, runId) => {
+      const { functionId } = await runs.get(environmentId, runId);
+      return { environmentId, functionId };
+    },
+  });
+
   return {
     functions,
     runs,
@@ -216,6 +247,8 @@ export function openEngine(deps: EngineDeps): Engine {
       ...steeringOperations(steering),
       ...workersOperations(workers),
       ...capacityOperations(capacity),
+      ...historyOperations(history),
+      ...integrityOperations(integrity),
     ],
     loops: [
       { name: "runs.wake", everyMs: 1_000, tick: runs.wakeOnce },
@@ -227,6 +260,7 @@ export function openEngine(deps: EngineDeps): Engine {
       { name: "log.feeds", everyMs: 1_000, tick: feeds.compareOnce },
       { name: "workers.streams", everyMs: 1_000, tick: workers.lookOnce },
       { name: "workers.signs", everyMs: 5_000, tick: workers.signOnce },
+      { name: "integrity.look", everyMs: 30_000, tick: integrity.lookOnce },
     ],
     duties: [
       { duty: "cron", name: "schedules.tick", everyMs: 1_000, tick: schedules.tickOnce },
@@ -234,12 +268,16 @@ export function openEngine(deps: EngineDeps): Engine {
       { duty: "retention", name: "runs.resumes", everyMs: 60_000, tick: steering.forgetOnce },
       { duty: "retention", name: "runs.lanes", everyMs: 30_000, tick: runs.tidyLanes },
       { duty: "retention", name: "events.keys", everyMs: 10 * 60_000, tick: events.purgeOnce },
+      { duty: "retention", name: "events.expire", everyMs: 10 * 60_000, tick: retention.expireEvents },
+      { duty: "retention", name: "runs.expire", everyMs: 10 * 60_000, tick: retention.expireRuns },
+      { duty: "retention", name: "runs.sweep", everyMs: 5_000, tick: sweepOnce },
     ],
     queuedElsewhere: dispatcher.queued,
     async drain() {
       ends.drain();
       await Promise.all([workers.drain(), dispatcher.drain()]);
     },
+    warnings: integrity.warnings,
     async settled() {
       await Promise.all([events.drain(), runs.drain(), workers.drain(), dispatcher.drain()]);
     },

@@ -261,6 +261,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
         store,
         capabilities,
         draining,
+        warnings: engine.warnings,
         registry: () => registry,
         ...(bus.kind === "nats" && { bus }),
       }),

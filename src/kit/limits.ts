@@ -172,3 +172,17 @@ export const resumeHealMs = 10_000;
 /** Telling a control message takes at most this. */
 export const controlMs = 2_000;
 export const cancelReasonRunes = 1_024;
+/** Runs whose history is read for one page of an environment's audit trail. */
+export const auditRunsMax = 500;
+/** A wake that nobody moved for so long is overdue. */
+export const overdueMs = 15_000;
+/** Runs and executions that the sweeper compares in one round. */
+export const sweepSliceMax = 2_000;
+/** Rows that one check of the integrity report looks at; how long a report is believed, and how long one is waited for. */
+export const integrityRowsMax = 10_000;
+export const integrityKeptMs = 1_000;
+export const integrityWaitMsMax = 5_000;
+export const integrityEnvironmentsMax = 1_000;
+/** Rows that a round of retention deletes in one transaction, and slices in one round. */
+export const expireSliceMax = 200;
+export const expireSlicesMax = 500;

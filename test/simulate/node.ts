@@ -32,7 +32,14 @@ export function startNode(options: NodeOptions): SimulatedNode {
   const log = options.log ?? silentLog;
   const loops = new Map<string, Loop>();
   const engine = openEngine({
-    config: { leaseMs: options.leaseMs, pollHoldMs: 2_000, drainMs: 0, capacityAdmission: true },
+    config: {
+      leaseMs: options.leaseMs,
+      pollHoldMs: 2_000,
+      drainMs: 0,
+      capacityAdmission: true,
+      eventRetentionDays: 0,
+      runRetentionDays: 0,
+    },
     store,
     clock,
     ids,
