@@ -113,6 +113,8 @@ export function openEngine(deps: EngineDeps): Engine {
   const functions = openFunctions({
     store,
     clock,
+    ids,
+    activated: (target) => onQueued([target]),
     cancelQueued: runs.cancelQueued,
     cancelled: runs.cancelled,
     onDelete: (session, target) => debounce.dropFunction(session, target),
