@@ -1,3 +1,4 @@
+import { platformOrgId } from "../access/gate.ts";
 import type { Instant } from "../kit/clock.ts";
 import { Fault, missing } from "../kit/fault.ts";
 import type { Caller } from "../kit/operation.ts";
@@ -113,7 +114,8 @@ export function authenticator<Key extends Credential>(host: AuthenticateHost<Key
     const orgId = request.headers.get("x-svc-org");
     if (!orgId || new URL(request.url).pathname.startsWith("/api/v1/platform/"))
       return { caller, environmentId: "" };
-    if (!(await environments.orgExists(orgId))) throw missing("org", orgId);
+    // As a tenant's, the platform's own roles and keys would be open to whoever may only impersonate.
+    if (orgId === platformOrgId || !(await environments.orgExists(orgId))) throw missing("org", orgId);
     return {
       caller: { ...caller, orgId, impersonates: true },
       environmentId: await environments.homeEnvironment(selectorOf(request), orgId),
