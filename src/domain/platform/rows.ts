@@ -1,4 +1,3 @@
-import { platformOrgId } from "../../access/gate.ts";
 import type { Instant } from "../../kit/clock.ts";
 import { sql } from "../../kit/sql.ts";
 import type { Session, Store } from "../../store/store.ts";
@@ -51,7 +50,7 @@ const toUser = (row: Stored): PlatformUser => ({
 });
 
 /** Changes of platform users come one after the other: each may ask who else there is. */
-export async function holdUsers(session: Session): Promise<void> {
+export async function holdUsers(session: Session, platformOrgId: string): Promise<void> {
   await session.one(sql`SELECT id FROM orgs WHERE id = ${platformOrgId} ${session.seams.holdRow}`);
 }
 

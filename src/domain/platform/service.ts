@@ -113,7 +113,7 @@ export function openPlatformUsers(deps: PlatformUsersDeps): PlatformUsers {
       if (await rows.anyUser(store)) throw exist();
       const user = await prepare(input, [rules.adminRoleId]);
       await store.write(async (session) => {
-        await rows.holdUsers(session);
+        await rows.holdUsers(session, scope.orgId);
         if (await rows.anyUser(session)) throw exist();
         await insert(session, user, caller, { bootstrap_key_id: caller.id });
       });
@@ -126,7 +126,7 @@ export function openPlatformUsers(deps: PlatformUsersDeps): PlatformUsers {
     async create(caller, input) {
       const user = await prepare(input, await readRoles(input.roleIds ?? []));
       await store.write(async (session) => {
-        await rows.holdUsers(session);
+        await rows.holdUsers(session, scope.orgId);
         if ((await rows.allUsers(session)).length >= platformUsersMax)
           throw new Fault("resource_exhausted", `at most ${platformUsersMax} platform users`);
         await insert(session, user, caller);
@@ -145,7 +145,7 @@ export function openPlatformUsers(deps: PlatformUsersDeps): PlatformUsers {
       const { isActive } = change;
       try {
         return await store.write(async (session) => {
-          await rows.holdUsers(session);
+          await rows.holdUsers(session, scope.orgId);
           const before = await find(session, id);
           const at = clock.now();
           const endsSessions = passwordHash !== undefined || isActive === false;
@@ -180,7 +180,7 @@ export function openPlatformUsers(deps: PlatformUsersDeps): PlatformUsers {
 
     async delete(caller, id) {
       await store.write(async (session) => {
-        await rows.holdUsers(session);
+        await rows.holdUsers(session, scope.orgId);
         const before = await find(session, id);
         rules.requireAdminLeft(await rows.allUsers(session), before, undefined);
         await rows.deleteUser(session, id);
