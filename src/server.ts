@@ -4,6 +4,7 @@ import type { Bus } from "./bus/bus.ts";
 import { localHub } from "./bus/local.ts";
 import { openNatsBus } from "./bus/nats.ts";
 import { timeBase } from "./cluster/time-base.ts";
+import type { Events } from "./domain/events/service.ts";
 import { type Keyring, openKeyring } from "./domain/keyring/service.ts";
 import { type Bootstrapped, bootstrap, dashboardEmail } from "./domain/keys/bootstrap.ts";
 import { type Keys, keys as openKeys } from "./domain/keys/service.ts";
@@ -12,6 +13,7 @@ import { openPlatformAudit } from "./domain/platform/audit.ts";
 import { defaultOrgId } from "./domain/tenancy/rules.ts";
 import { tenancy as openTenancy, type Tenancy } from "./domain/tenancy/service.ts";
 import { users as openUsers } from "./domain/users/service.ts";
+import type { Workers } from "./domain/workers/service.ts";
 import { authenticator } from "./edge/authenticate.ts";
 import { docsPages } from "./edge/docs-page.ts";
 import { followRequests } from "./edge/follow.ts";
@@ -64,7 +66,15 @@ export interface RunningServer {
   /** Where the admin key of the first boot is, or was, written. */
   bootstrapKeyFile: string;
   /** The services behind the operations, for tests and for what has no operation. */
-  domain: { store: Store; keys: Keys; tenancy: Tenancy; keyring: Keyring; feeds: Feeds };
+  domain: {
+    store: Store;
+    keys: Keys;
+    tenancy: Tenancy;
+    keyring: Keyring;
+    feeds: Feeds;
+    events: Events;
+    workers: Workers;
+  };
   /** One round of a background loop by its name, for tests. */
   tick(loopName: string): Promise<void>;
   /** Drains and closes, in the reverse order of the start. */
@@ -199,6 +209,10 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
         if (bus.kind === "nats") bus.hint("dispatch", JSON.stringify({ from: nodeId, lanes }));
       },
       knowsTime,
+      wakeLoop: (name, inMs) => loops.get(name)?.running.wakeIn(inMs),
+      wake: (name) => loops.get(name)?.running.wake(),
+      nodeId,
+      isDraining: () => draining.active,
       wakeBy: (at) => loops.get("runs.wake")?.running.wakeIn(at - clock.now()),
     });
     for (const options of engine.loops) background(options);
@@ -218,6 +232,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       url: () => url,
       keys,
       keyring,
+      platformAudit,
       duties: [...engine.duties, platformAudit.duty],
       uncertaintyMs: time.uncertaintyMs,
       loopFacts: () =>
@@ -253,6 +268,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
         store,
         capabilities,
         draining,
+        warnings: engine.warnings,
         registry: () => registry,
         ...(bus.kind === "nats" && { bus }),
       }),
@@ -325,7 +341,15 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       nodeId,
       bootstrapped,
       bootstrapKeyFile,
-      domain: { store, keys, tenancy, keyring, feeds: engine.feeds },
+      domain: {
+        store,
+        keys,
+        tenancy,
+        keyring,
+        feeds: engine.feeds,
+        events: engine.events,
+        workers: engine.workers,
+      },
       async tick(name) {
         const found = loops.get(name);
         if (!found) throw new Error(`no loop ${name}`);

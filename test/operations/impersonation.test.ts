@@ -134,6 +134,26 @@ describe.each(engines)("impersonation on %s", (engine) => {
       });
   });
 
+  test("rotating the cluster's secrets takes a platform admin, or an admin of the default org", async () => {
+    const secret = "0123456789abcdef0123456789abcdef";
+    const rotate = (options: CallOptions, kind = "jwt_secret", id?: string) =>
+      server.api("/api/v1/cluster/rotate-token", {
+        ...options,
+        body: { kind, new_value: secret, ...(id !== undefined && { remote_key_id: id }) },
+      });
+    expect((await rotate({ key: viewer })).status).toBe(403);
+    expect((await rotate({ key: operator })).status).toBe(403);
+    expect((await rotate(inOrg(admin, org))).status).toBe(403);
+    const { id, key } = await newKey("role_platform_viewer");
+    expect((await rotate({ key: admin }, "api_key", id)).status).toBe(200);
+    expect((await server.api("/api/v1/platform/users", { key })).status).toBe(401);
+    expect((await server.api("/api/v1/platform/users", { key: secret })).status).toBe(200);
+    const { body } = await server.api("/api/v1/platform/audit?event_type=platform.key.revoked", {
+      key: admin,
+    });
+    expect(body.events[0].payload).toEqual({ change: "rotated", key_id: id });
+  });
+
   test("under /platform the header changes nothing", async () => {
     const { body, status } = await server.api("/api/v1/platform/tenants", inOrg(viewer, "org_none"));
     expect(status).toBe(200);
@@ -142,12 +162,21 @@ describe.each(engines)("impersonation on %s", (engine) => {
 
   test("without an org it is admitted under /platform, and where its keys and the cluster are", async () => {
     for (const key of [admin, operator, viewer]) {
-      for (const path of ["/events", "/roles", "/auth/desktop-session", "/users", "/policies", "/apikeys"])
+      for (const path of ["/events", "/roles", "/users", "/policies", "/apikeys"])
         expect((await server.api(`/api/v1${path}`, { key })).status).toBe(403);
       expect((await server.rpc("SvcService", "ListFunctions", {}, { key })).status).toBe(403);
       expect((await server.rpc("SvcService", "Emit", { event: "a" }, { key })).status).toBe(403);
       expect((await server.api("/api/v1/apikeys?platform=true", { key })).status).toBe(200);
+      const desktop = await server.api("/api/v1/auth/desktop-session", { key, method: "POST" });
+      expect(desktop.status).toBe(403);
+      expect((await server.api("/api/v1/cluster/health", { key })).status).toBe(200);
+      expect((await server.api("/api/v1/capacity/stats", { key })).status).toBe(200);
+      const entries = await server.api("/api/v1/debounce/entries", { key, environment: first });
+      expect(entries).toMatchObject({ status: 200, body: { count: 0 } });
     }
+    const entry = `/api/v1/debounce/entries/${first}/f/${Buffer.from("k").toString("base64url")}`;
+    const cancel = async (key: string) => (await server.api(entry, { key, method: "DELETE" })).status;
+    expect([await cancel(viewer), await cancel(operator)]).toEqual([403, 204]);
     // Of its org the tenant's keys, with the query or without.
     expect((await server.api("/api/v1/apikeys?platform=true", inOrg(admin, org))).status).toBe(403);
   });
