@@ -95,7 +95,7 @@ const developer: Caller = {
   kind: "dev",
   id: "dev",
   orgId: defaultOrgId,
-  roles: [roleIdOf("admin")],
+  roles: [roleIdOf("admin"), roleIdOf("platform_admin")],
 };
 
 function explained(error: unknown, config: Pick<Config, "host" | "port">, setting = "--port"): unknown {

@@ -9,6 +9,7 @@ import {
   platformTenantsOperations,
   platformUsersOperations,
 } from "./domain/platform/operations.ts";
+import { orgRowWrites } from "./domain/platform/org-writes.ts";
 import { openPlatformOrgs } from "./domain/platform/orgs.ts";
 import { openPlatformUsers } from "./domain/platform/service.ts";
 import {
@@ -139,7 +140,7 @@ export function openTenants(deps: TenantsDeps): Tenants {
       ...platformUsersOperations(platformUsers),
       ...rolesOperations({ roles, keyCounts: keys.roleCounts }, platformRoles),
       ...policiesOperations(policies, roles, platformPolicies),
-      ...platformTenantsOperations(openPlatformOrgs({ store, clock, ids })),
+      ...platformTenantsOperations(openPlatformOrgs({ store, writes: orgRowWrites({ store, clock, ids }) })),
       ...platformAuditOperations(platformAudit),
     ],
   };

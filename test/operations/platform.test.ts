@@ -291,6 +291,7 @@ describe.each(engines)("the platform on %s", (engine) => {
       expect(JSON.stringify(list)).not.toContain("org_platform");
       expect((await asAdmin("/tenants/org_platform")).status).toBe(404);
       expect((await asAdmin("/tenants/org_platform", { method: "DELETE" })).status).toBe(400);
+      expect((await asAdmin("/tenants/org_default", { method: "DELETE" })).status).toBe(400);
       expect((await asAdmin("/tenants", { body: { name: " " } })).status).toBe(400);
       expect((await asAdmin(`/tenants/${id}`, { method: "DELETE" })).status).toBe(204);
       expect((await asAdmin(`/tenants/${id}`, { method: "DELETE" })).status).toBe(404);
@@ -365,5 +366,40 @@ describe.each(engines)("the platform on %s", (engine) => {
       for (const query of ["from=yesterday", "to=1", "cursor=x", "event_type=other", "limit=many"])
         expect((await asAdmin(`/audit?${query}`)).status).toBe(400);
     });
+  });
+});
+
+describe("the platform's login", () => {
+  test("marks its cookie secure where the browser came over TLS", async () => {
+    const server = await startTestServer({ engine: "libsql", settings: { trustProxy: true } });
+    try {
+      await server.api("/api/v1/platform/bootstrap", { body: root });
+      const login = (headers: Record<string, string>) =>
+        server.api("/api/v1/platform/auth/login", {
+          body: { email: root.email, password },
+          key: null,
+          headers,
+        });
+      const cookie = async (proto: string) =>
+        (await login({ "x-forwarded-proto": proto })).headers.get("set-cookie");
+      expect(await cookie("https")).toEndWith("; Secure");
+      expect(await cookie("http")).not.toContain("Secure");
+    } finally {
+      await server.stop();
+    }
+  });
+});
+
+describe("a developer's server", () => {
+  test("lets everyone do what the platform may", async () => {
+    const server = await startTestServer({ engine: "libsql", settings: { dev: true } });
+    try {
+      const made = await server.api("/api/v1/platform/tenants", { body: { name: "x" }, key: null });
+      expect(made.status).toBe(201);
+      expect((await server.api("/api/v1/platform/users", { key: null })).status).toBe(200);
+      expect((await server.api("/api/v1/platform/bootstrap", { body: root, key: null })).status).toBe(201);
+    } finally {
+      await server.stop();
+    }
   });
 });

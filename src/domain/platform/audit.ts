@@ -84,6 +84,28 @@ export function openPlatformAudit(deps: { store: Store; clock: Clock; ids: Ids; 
     createdAt: clock.now(),
   });
 
+  async function writeOnce(): Promise<void> {
+    if (waiting.length === 0 && unwritten === 0) return;
+    const taken = waiting;
+    waiting = [];
+    if (unwritten > 0) {
+      log.error("platform.audit_unwritten", { calls: unwritten });
+      const payload = { unwritten_calls: unwritten };
+      taken.push(event("platform.impersonated", undefined, { impersonatedOrgId: "", payload }));
+      unwritten = 0;
+    }
+    while (taken.length > 0) {
+      const slice = taken.slice(0, sliceMax);
+      try {
+        await store.write((session) => rows.insertEvents(session, slice));
+      } catch (error) {
+        waiting = [...taken, ...waiting];
+        throw error;
+      }
+      taken.splice(0, slice.length);
+    }
+  }
+
   return {
     record: (session, { type, by, payload }) =>
       rows.insertEvents(session, [event(type, by, { impersonatedOrgId: "", payload })]),
@@ -97,27 +119,7 @@ export function openPlatformAudit(deps: { store: Store; clock: Clock; ids: Ids; 
       waiting.push(event("platform.impersonated", caller, { impersonatedOrgId: caller.orgId, payload }));
     },
 
-    async writeOnce() {
-      if (waiting.length === 0 && unwritten === 0) return;
-      const taken = waiting;
-      waiting = [];
-      if (unwritten > 0) {
-        log.error("platform.audit_unwritten", { calls: unwritten });
-        const payload = { unwritten_calls: unwritten };
-        taken.push(event("platform.impersonated", undefined, { impersonatedOrgId: "", payload }));
-        unwritten = 0;
-      }
-      while (taken.length > 0) {
-        const slice = taken.slice(0, sliceMax);
-        try {
-          await store.write((session) => rows.insertEvents(session, slice));
-        } catch (error) {
-          waiting = [...taken, ...waiting];
-          throw error;
-        }
-        taken.splice(0, slice.length);
-      }
-    },
+    writeOnce,
 
     duty: {
       duty: "retention",
@@ -135,7 +137,7 @@ export function openPlatformAudit(deps: { store: Store; clock: Clock; ids: Ids; 
       const most = pageSize(limit, pageDefault);
       const after = cursor === undefined ? undefined : readCursor("cursor", cursor);
       // What this node has not written yet would be missing from an answer that follows the call.
-      await this.writeOnce().catch((error) => log.warn("platform.audit_late", { error }));
+      await writeOnce().catch((error) => log.warn("platform.audit_late", { error }));
       const [found, total] = await Promise.all([
         rows.eventsOf(store, filter, { after, limit: most + 1 }),
         rows.countEvents(store, filter),

@@ -1,10 +1,8 @@
 import { platformOrgId } from "../../access/gate.ts";
-import type { Clock, Instant } from "../../kit/clock.ts";
-import { Fault, missing } from "../../kit/fault.ts";
-import type { Ids } from "../../kit/ids.ts";
+import type { Instant } from "../../kit/clock.ts";
+import { invalid, missing } from "../../kit/fault.ts";
 import { sql } from "../../kit/sql.ts";
 import type { Store } from "../../store/store.ts";
-import { readOrgName } from "./rules.ts";
 
 export interface Org {
   id: string;
@@ -23,6 +21,12 @@ export interface PlatformOrgs {
   delete(id: string): Promise<void>;
 }
 
+/** How orgs come and go, with all that this takes with it. */
+export interface OrgWrites {
+  create(name: string): Promise<Org>;
+  remove(id: string): Promise<void>;
+}
+
 interface OrgRow {
   id: string;
   name: string;
@@ -39,58 +43,29 @@ const toOrg = (row: OrgRow): Org => ({
   updatedAt: row.updated_at,
 });
 
-export function openPlatformOrgs({
-  store,
-  clock,
-  ids,
-}: {
-  store: Store;
-  clock: Clock;
-  ids: Ids;
-}): PlatformOrgs {
-  async function get(id: string): Promise<Org> {
-    const row =
-      id === platformOrgId
-        ? undefined
-        : await store.one<OrgRow>(sql`SELECT ${fields} FROM orgs WHERE id = ${id}`);
-    if (!row) throw missing("org", id);
-    return toOrg(row);
-  }
-
+export function openPlatformOrgs({ store, writes }: { store: Store; writes: OrgWrites }): PlatformOrgs {
   return {
-    get,
-    list: async () =>
-      (
-        await store.all<OrgRow>(
-          sql`SELECT ${fields} FROM orgs WHERE id <> ${platformOrgId} ORDER BY created_at, id`,
-        )
-      ).map(toOrg),
+    create: writes.create,
 
-    async create(name) {
-      const at = clock.now();
-      const org: Org = { id: ids.next("org"), name: readOrgName(name), createdAt: at, updatedAt: at };
-      await store.write((session) =>
-        session.run(sql`INSERT INTO orgs (${fields}) VALUES (${org.id}, ${org.name}, ${at}, ${at})`),
+    async get(id) {
+      const row =
+        id === platformOrgId
+          ? undefined
+          : await store.one<OrgRow>(sql`SELECT ${fields} FROM orgs WHERE id = ${id}`);
+      if (!row) throw missing("org", id);
+      return toOrg(row);
+    },
+
+    async list() {
+      const rows = await store.all<OrgRow>(
+        sql`SELECT ${fields} FROM orgs WHERE id <> ${platformOrgId} ORDER BY created_at, id`,
       );
-      return org;
+      return rows.map(toOrg);
     },
 
     async delete(id) {
-      if (id === platformOrgId)
-        throw new Fault("invalid_argument", "the platform's own org cannot be deleted");
-      await store.write(async (session) => {
-        const { holdRow } = session.seams;
-        const held = await session.one(sql`SELECT id FROM orgs WHERE id = ${id} ${holdRow}`);
-        if (!held) throw missing("org", id);
-        // What runs in its environments must end before them: that is another deletion than of rows.
-        if (await session.one(sql`SELECT id FROM environments WHERE org_id = ${id} LIMIT 1`))
-          throw new Fault("failed_precondition", "the org has environments: delete them first");
-        const policiesOf = sql`SELECT id FROM policies WHERE org_id = ${id}`;
-        await session.run(sql`DELETE FROM policy_versions WHERE policy_id IN (${policiesOf})`);
-        for (const table of ["role_policies", "policies", "roles", "api_keys", "users", "projects"])
-          await session.run(sql`DELETE FROM ${sql.raw(table)} WHERE org_id = ${id}`);
-        await session.run(sql`DELETE FROM orgs WHERE id = ${id}`);
-      });
+      if (id === platformOrgId) throw invalid("id", `${id} cannot be deleted`);
+      await writes.remove(id);
     },
   };
 }
