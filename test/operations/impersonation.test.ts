@@ -290,6 +290,8 @@ describe("two nodes", () => {
       expect(await statusAt(again)).toBe(200);
       await api(`/api/v1/platform/users/${user.id}`, { method: "PUT", body: { role_ids: [] } });
       await refused(again, 403);
+      await api(`/api/v1/platform/users/${user.id}`, { method: "DELETE" });
+      await refused(again, 401);
     } finally {
       await two.stop();
       await one.stop();

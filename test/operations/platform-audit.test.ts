@@ -4,7 +4,7 @@ import { systemClock } from "../../src/kit/clock.ts";
 import { systemIds } from "../../src/kit/ids.ts";
 import { platformAuditKeptMs, platformAuditWaitingMax } from "../../src/kit/limits.ts";
 import type { Store } from "../../src/store/store.ts";
-import { engines, startTestServer, type TestServer } from "../support/server.ts";
+import { engines, makeHome, startTestServer, type TestServer } from "../support/server.ts";
 import { keptLog } from "../support/who.ts";
 
 const caller = {
@@ -94,4 +94,24 @@ describe.each(engines)("the platform's audit on %s", (engine) => {
     const page = await audit.list({ type: "platform.key.created" }, { cursor: undefined, limit: 1 });
     expect(page.total).toBe(0);
   });
+
+  test("a server that stops has written what waited", async () => {
+    const home = await makeHome(engine);
+    try {
+      const root = { email: "root@example.com", password: "correct horse battery" };
+      const first = await startTestServer({ engine, home });
+      await first.api("/api/v1/platform/bootstrap", { body: { ...root, name: "Root" } });
+      const login = await first.api("/api/v1/platform/auth/login", { body: root, key: null });
+      const key = login.body.token;
+      await first.api("/api/v1/events", { key, headers: { "x-svc-org": "org_default" } });
+      await first.stop();
+      const second = await startTestServer({ engine, home });
+      const query = "event_type=platform.impersonated&impersonated_org_id=org_default";
+      const { body } = await second.api(`/api/v1/platform/audit?${query}`, { key });
+      await second.stop();
+      expect(body.total).toBe(1);
+    } finally {
+      await home.remove();
+    }
+  }, 20_000);
 });
