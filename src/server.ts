@@ -9,6 +9,7 @@ import { type Keyring, openKeyring } from "./domain/keyring/service.ts";
 import { type Bootstrapped, bootstrap, dashboardEmail } from "./domain/keys/bootstrap.ts";
 import { type Keys, keys as openKeys } from "./domain/keys/service.ts";
 import type { Feeds } from "./domain/log/feed.ts";
+import { openPlatformAudit } from "./domain/platform/audit.ts";
 import { defaultOrgId } from "./domain/tenancy/rules.ts";
 import { tenancy as openTenancy, type Tenancy } from "./domain/tenancy/service.ts";
 import { users as openUsers } from "./domain/users/service.ts";
@@ -94,7 +95,7 @@ const developer: Caller = {
   kind: "dev",
   id: "dev",
   orgId: defaultOrgId,
-  roles: [roleIdOf("admin")],
+  roles: [roleIdOf("admin"), roleIdOf("platform_admin")],
 };
 
 function explained(error: unknown, config: Pick<Config, "host" | "port">, setting = "--port"): unknown {
@@ -219,6 +220,11 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       wakeBy: (at) => loops.get("runs.wake")?.running.wakeIn(at - clock.now()),
     });
     for (const options of engine.loops) background(options);
+    const platformAudit = openPlatformAudit({ store, clock, ids, log });
+    background({ name: "platform.audit", everyMs: 1_000, tick: platformAudit.writeOnce });
+    closers.push(() =>
+      platformAudit.writeOnce().catch((error) => log.warn("platform.audit_lost", { error })),
+    );
     const members = openMembers({
       store,
       bus,
@@ -230,7 +236,8 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       url: () => url,
       keys,
       keyring,
-      duties: engine.duties,
+      platformAudit,
+      duties: [...engine.duties, platformAudit.duty],
       uncertaintyMs: time.uncertaintyMs,
       loopFacts: () =>
         [...loops].map(([name, { running }]) => ({
@@ -240,7 +247,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
         })),
     });
     for (const options of members.loops) background(options);
-    const people = { tenancy, keys, users, keyring, forgetKey: members.forgetKey };
+    const people = { tenancy, keys, users, keyring, platformAudit, forgetKey: members.forgetKey };
     const tenants = openTenants({ store, clock, ids, ...people });
     // Others hear of it with the next sign of life: let that be now.
     bus.onConnection(() => loops.get("cluster.nodes")?.running.wake());
@@ -290,7 +297,11 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       everyone,
     });
     const requests = followRequests({ clock, log, ...watch, everyRequest: config.logLevel === "debug" });
-    const edge: Edge = { clock, ids, log, authenticate, ...tenants.gate, ...requests };
+    const observe: Edge["observe"] = (seen) => {
+      requests.observe(seen);
+      if (seen.caller.impersonates) platformAudit.impersonated({ ...seen, operation: seen.operation.name });
+    };
+    const edge: Edge = { clock, ids, log, authenticate, ...tenants.gate, ...requests, observe };
     const { host: hostname, metricsPort, grpcPort } = config;
     const apart =
       watch.pages.length === 0 || metricsPort === undefined

@@ -165,6 +165,12 @@ export const keyNameCharsMax = 200;
 export const keyRolesMax = 50;
 export const keysMax = 10_000;
 
+export const platformUsersMax = 1_000;
+export const orgNameCharsMax = 200;
+/** Lines of the platform's audit: how long they are kept, and how many may wait at a node to be written. */
+export const platformAuditKeptMs = 366 * 24 * 60 * 60 * 1000;
+export const platformAuditWaitingMax = 10_000;
+
 /** A second resume of a run is refused for so long (spec.md 'Limits'). */
 export const resumeWindowMs = 2 * 60 * 1000;
 /** A resume that nobody finished is finished by the wake loop after this. */

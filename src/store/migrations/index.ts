@@ -9,6 +9,7 @@ import { lanes } from "./0009_lanes.ts";
 import { explain } from "./0010_explain.ts";
 import { access } from "./0011_access.ts";
 import { sessions } from "./0012_sessions.ts";
+import { platform } from "./0014_platform.ts";
 
 /** In order; a landed one is never edited. */
 export const migrations = [
@@ -23,4 +24,5 @@ export const migrations = [
   explain,
   access,
   sessions,
+  platform,
 ];
