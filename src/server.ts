@@ -1,9 +1,12 @@
 import { roleIdOf } from "./access/actions.ts";
-import { requireKnownActions } from "./access/gate.ts";
+import { platformOrgId, requireKnownActions } from "./access/gate.ts";
 import type { Bus } from "./bus/bus.ts";
 import { localHub } from "./bus/local.ts";
 import { openNatsBus } from "./bus/nats.ts";
 import { timeBase } from "./cluster/time-base.ts";
+import { auditOperations } from "./domain/audit/operations.ts";
+import { canonicalField } from "./domain/audit/redaction.ts";
+import { type AuthAudit, openAuthAudit } from "./domain/audit/service.ts";
 import { type Keyring, openKeyring } from "./domain/keyring/service.ts";
 import { type Bootstrapped, bootstrap, dashboardEmail } from "./domain/keys/bootstrap.ts";
 import { type Keys, keys as openKeys } from "./domain/keys/service.ts";
@@ -18,6 +21,7 @@ import { listenGrpc } from "./edge/grpc.ts";
 import { listenEdge } from "./edge/http.ts";
 import type { Edge } from "./edge/perform.ts";
 import { probes } from "./edge/probes.ts";
+import { rateLimit } from "./edge/rate-limit.ts";
 import { services } from "./edge/services.ts";
 import { listenApart, openWatch } from "./edge/watch.ts";
 import { openEngine } from "./engine.ts";
@@ -34,7 +38,7 @@ import { FileProblem } from "./kit/tls-files.ts";
 import { version } from "./kit/version.ts";
 import { watchLoop } from "./kit/watch.ts";
 import { openMembers } from "./members.ts";
-import { bootstrapKeyFileOf, type Config, masterKeyFileOf } from "./settings.ts";
+import { auditSpoolOf, bootstrapKeyFileOf, type Config, masterKeyFileOf } from "./settings.ts";
 import type { Migration } from "./store/migrate.ts";
 import { openStore } from "./store/open.ts";
 import { type Store, StoreError } from "./store/store.ts";
@@ -63,7 +67,16 @@ export interface RunningServer {
   /** Where the admin key of the first boot is, or was, written. */
   bootstrapKeyFile: string;
   /** The services behind the operations, for tests and for what has no operation. */
-  domain: { store: Store; keys: Keys; tenancy: Tenancy; keyring: Keyring; feeds: Feeds };
+  domain: {
+    store: Store;
+    keys: Keys;
+    tenancy: Tenancy;
+    keyring: Keyring;
+    feeds: Feeds;
+    audit: AuthAudit;
+  };
+  /** All that the server offers, as it is asked for. */
+  registry: readonly Operation[];
   /** One round of a background loop by its name, for tests. */
   tick(loopName: string): Promise<void>;
   /** Drains and closes, in the reverse order of the start. */
@@ -86,6 +99,16 @@ const developer: Caller = {
   orgId: defaultOrgId,
   roles: [roleIdOf("admin")],
 };
+
+const auditSettingsOf = (config: Config) => ({
+  successfulReads: config.auditReads,
+  excludedActions: new Set(
+    config.auditExcludedActions === "none" ? [] : config.auditExcludedActions.split(","),
+  ),
+  kvCapture: config.auditKv,
+  redactedFields: new Set((config.auditRedactFields?.split(",") ?? []).map(canonicalField)),
+  retentionDays: config.auditRetentionDays,
+});
 
 function explained(error: unknown, config: Pick<Config, "host" | "port">, setting = "--port"): unknown {
   if (error instanceof StartFailure) return error;
@@ -171,6 +194,27 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     const keyring = await openKeyring({ store, clock, ids, log, masterKey, masterFile, given });
     background({ name: "keyring.follow", everyMs: 30_000, tick: keyring.refresh });
 
+    const audit = openAuthAudit({
+      store,
+      clock,
+      ids,
+      log,
+      keys: { current: () => keyring.current("audit_key"), find: (id) => keyring.find("audit_key", id) },
+      settings: auditSettingsOf(config),
+      spoolFolder: auditSpoolOf(config),
+      placeOf: tenancy.placeOf,
+      platformOrgId,
+      flushIn: (ms) => loops.get("audit.flush")?.running.wakeIn(ms),
+    });
+    background({ name: "audit.flush", everyMs: 5_000, tick: audit.flushOnce });
+    closers.push(audit.close);
+    const auditDuty = {
+      duty: "retention",
+      name: "audit.forget",
+      everyMs: 10 * 60_000,
+      tick: audit.forgetOnce,
+    };
+
     // Bus: the server may be away; nothing waits for it.
     const facts = () => ({ version, startedAt });
     const bus: Bus =
@@ -212,7 +256,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       url: () => url,
       keys,
       keyring,
-      duties: engine.duties,
+      duties: [...engine.duties, auditDuty],
       uncertaintyMs: time.uncertaintyMs,
       loopFacts: () =>
         [...loops].map(([name, { running }]) => ({
@@ -222,7 +266,8 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
         })),
     });
     for (const options of members.loops) background(options);
-    const people = { tenancy, keys, users, keyring, forgetKey: members.forgetKey };
+    const { pastDecisions } = audit;
+    const people = { tenancy, keys, users, keyring, forgetKey: members.forgetKey, pastDecisions };
     const tenants = openTenants({ store, clock, ids, ...people });
     // Others hear of it with the next sign of life: let that be now.
     bus.onConnection(() => loops.get("cluster.nodes")?.running.wake());
@@ -241,6 +286,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       ...engine.operations,
       ...members.operations,
       ...tenants.operations,
+      ...auditOperations(audit),
       ...probes({
         clock,
         version,
@@ -271,7 +317,20 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       everyone,
     });
     const requests = followRequests({ clock, log, ...watch, everyRequest: config.logLevel === "debug" });
-    const edge: Edge = { clock, ids, log, authenticate, ...tenants.gate, ...requests };
+    const { keyRateLimit: perSecond, keyRateBurst: burst = 2 * perSecond } = config;
+    const edge: Edge = {
+      clock,
+      ids,
+      log,
+      authenticate,
+      ...(perSecond > 0 && { limit: rateLimit({ clock, perSecond, burst }) }),
+      ...tenants.gate,
+      ...requests,
+      observe(observation) {
+        requests.observe(observation);
+        audit.observe(observation);
+      },
+    };
     const { host: hostname, metricsPort, grpcPort } = config;
     const apart =
       watch.pages.length === 0 || metricsPort === undefined
@@ -315,7 +374,8 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       nodeId,
       bootstrapped,
       bootstrapKeyFile,
-      domain: { store, keys, tenancy, keyring, feeds: engine.feeds },
+      domain: { store, keys, tenancy, keyring, feeds: engine.feeds, audit },
+      registry,
       async tick(name) {
         const found = loops.get(name);
         if (!found) throw new Error(`no loop ${name}`);

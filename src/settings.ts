@@ -1,3 +1,4 @@
+import { hash } from "node:crypto";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { requestBodyBytesMax } from "./kit/limits.ts";
@@ -183,6 +184,56 @@ export const settings = {
     fallback: false,
     about: "Refuse an unknown environment name instead of falling back to env_default.",
   }),
+  auditReads: setting({
+    env: "SVC_AUDIT_READS",
+    parse: boolean,
+    fallback: false,
+    about: "Audit reads that were allowed, too; denials and writes always are.",
+  }),
+  auditExcludedActions: setting({
+    env: "SVC_AUDIT_EXCLUDED_ACTIONS",
+    parse: matching(/^([a-z:_-]+(,[a-z:_-]+)*|none)$/, "actions with commas between, or none", "ACTIONS"),
+    fallback: "events:emit,functions:invoke,entities:append",
+    about: "Actions whose allowed calls are not audited; denied ones always are.",
+  }),
+  auditKv: setting({
+    env: "SVC_AUDIT_KV",
+    parse: boolean,
+    fallback: false,
+    about: "Audit what changes the key-value store with its input.",
+  }),
+  auditRedactFields: setting({
+    env: "SVC_AUDIT_REDACT_FIELDS",
+    parse: matching(/^[A-Za-z0-9_-]+(,[A-Za-z0-9_-]+)*$/, "field names with commas between", "NAMES"),
+    fallback: undefined,
+    about: "Fields left out of audited inputs, besides every secret.",
+  }),
+  auditRetentionDays: setting({
+    env: "SVC_AUDIT_RETENTION_DAYS",
+    parse: integer(0, 36_500, "days"),
+    fallback: 365,
+    about: "How long audit rows are kept; 0 keeps them for ever.",
+  }),
+  auditSpool: setting({
+    env: "SVC_AUDIT_SPOOL",
+    parse: line("FOLDER"),
+    fallback: undefined,
+    otherwise: "beside the database file; with PostgreSQL in the folder for temporary files",
+    about: "Folder of this machine for audit rows that the database has not got yet.",
+  }),
+  keyRateLimit: setting({
+    env: "SVC_KEY_RATE_LIMIT",
+    parse: integer(0, 1_000_000, "requests"),
+    fallback: 0,
+    about: "Requests a second that one key may send to this node; 0 sets no limit.",
+  }),
+  keyRateBurst: setting({
+    env: "SVC_KEY_RATE_BURST",
+    parse: integer(1, 10_000_000, "requests"),
+    fallback: undefined,
+    otherwise: "twice the limit",
+    about: "Requests that a key may send at once, after it was quiet.",
+  }),
   leaseMs: setting({
     env: "SVC_LEASE_MS",
     parse: integer(1_000, hour, "milliseconds"),
@@ -313,6 +364,14 @@ export function bootstrapKeyFileOf(config: Config): string {
   if (config.bootstrapKeyFile !== undefined) return config.bootstrapKeyFile;
   if (config.databaseUrl !== undefined) return join(tmpdir(), ".svc_bootstrap_key.json");
   return join(dirname(config.db), ".ssvc_bootstrap_key.json");
+}
+
+/** Where audit rows wait that the database has not got yet: one folder a database. */
+export function auditSpoolOf(config: Pick<Config, "db" | "databaseUrl" | "auditSpool">): string {
+  const { db, databaseUrl, auditSpool } = config;
+  if (auditSpool !== undefined) return auditSpool;
+  if (databaseUrl === undefined) return `${db}.audit-spool`;
+  return join(tmpdir(), `svc-audit-${hash("sha256", databaseUrl, "hex").slice(0, 16)}`);
 }
 
 /** Where the master key stands when no setting gives it. */

@@ -5,7 +5,7 @@ import { openKeyManagement } from "./domain/keys/manage.ts";
 import { keysOperations } from "./domain/keys/operations.ts";
 import type { Keys } from "./domain/keys/service.ts";
 import { policiesOperations, policyToolsOperations, tenantPolicies } from "./domain/policies/operations.ts";
-import { openPolicies } from "./domain/policies/service.ts";
+import { openPolicies, type PastDecision } from "./domain/policies/service.ts";
 import { openSnapshots } from "./domain/policies/snapshots.ts";
 import { rolesOperations, tenantRoles } from "./domain/roles/operations.ts";
 import { openRoles, type RoleScope } from "./domain/roles/service.ts";
@@ -46,6 +46,8 @@ export interface TenantsDeps {
   keyring: Keyring;
   /** Resolves once no node believes any more what it knew of the key with this hash. */
   forgetKey: (hash: string) => Promise<void>;
+  /** The org's last audited calls, newest first. */
+  pastDecisions: (orgId: string, limit: number) => Promise<readonly PastDecision[]>;
 }
 
 /** Who may do what, put together: keys, roles, policies, and the gate that obeys them. */
@@ -54,7 +56,7 @@ export function openTenants(deps: TenantsDeps): Tenants {
   const snapshots = openSnapshots({ store, clock });
   const changed = snapshots.forget;
   const roles = openRoles({ store, clock, ids, changed });
-  const policies = openPolicies({ store, clock, ids, roles, changed });
+  const policies = openPolicies({ store, clock, ids, roles, changed, pastDecisions: deps.pastDecisions });
   const manage = openKeyManagement({ store, clock, keys, roles, tenancy, forgetEverywhere: deps.forgetKey });
   const tokens = openTokens({ keyring, now: clock.now, ttlMs: sessionMs });
   const limits = { attemptsMax: loginAttemptsMax, addressAttemptsMax: loginAddressAttemptsMax };

@@ -22,15 +22,7 @@ import {
 import { Fault } from "../kit/fault.ts";
 import type { RpcBinding, RpcStreamBinding } from "../kit/operation.ts";
 import { readSent } from "./body.ts";
-import {
-  admit,
-  faultOf,
-  type Prepared,
-  passGate,
-  perform,
-  performStream,
-  type RequestCall,
-} from "./perform.ts";
+import { admit, enter, faultOf, type Prepared, perform, performStream, type RequestCall } from "./perform.ts";
 import type { IdleTimer, Surface } from "./rest.ts";
 import { connectForm } from "./spell.ts";
 
@@ -151,7 +143,7 @@ async function gate(surface: Surface, context: HandlerContext): Promise<void> {
     visit.call = (await admit(surface.edge, visit.prepared, visit.request, visit.requestId)).endWith(
       context.signal,
     );
-    await passGate(surface.edge, visit.prepared, visit.call);
+    await enter(surface.edge, visit.prepared, visit.call);
   } catch (error) {
     throw asConnectError(surface, error, visit);
   }

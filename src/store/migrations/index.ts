@@ -3,6 +3,7 @@ import { cluster } from "./0002_cluster.ts";
 import { roomForEnds } from "./0003_room_for_ends.ts";
 import { access } from "./0011_access.ts";
 import { sessions } from "./0012_sessions.ts";
+import { audit } from "./0015_audit.ts";
 
 /** In order; a landed one is never edited. */
-export const migrations = [first, cluster, roomForEnds, access, sessions];
+export const migrations = [first, cluster, roomForEnds, access, sessions, audit];
