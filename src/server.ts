@@ -5,8 +5,7 @@ import { localHub } from "./bus/local.ts";
 import { openNatsBus } from "./bus/nats.ts";
 import { timeBase } from "./cluster/time-base.ts";
 import { auditOperations } from "./domain/audit/operations.ts";
-import { canonicalField } from "./domain/audit/redaction.ts";
-import { type AuthAudit, openAuthAudit } from "./domain/audit/service.ts";
+import { type AuthAudit, auditSettingsOf, openAuthAudit } from "./domain/audit/service.ts";
 import { type Keyring, openKeyring } from "./domain/keyring/service.ts";
 import { type Bootstrapped, bootstrap, dashboardEmail } from "./domain/keys/bootstrap.ts";
 import { type Keys, keys as openKeys } from "./domain/keys/service.ts";
@@ -99,16 +98,6 @@ const developer: Caller = {
   orgId: defaultOrgId,
   roles: [roleIdOf("admin")],
 };
-
-const auditSettingsOf = (config: Config) => ({
-  successfulReads: config.auditReads,
-  excludedActions: new Set(
-    config.auditExcludedActions === "none" ? [] : config.auditExcludedActions.split(","),
-  ),
-  kvCapture: config.auditKv,
-  redactedFields: new Set((config.auditRedactFields?.split(",") ?? []).map(canonicalField)),
-  retentionDays: config.auditRetentionDays,
-});
 
 function explained(error: unknown, config: Pick<Config, "host" | "port">, setting = "--port"): unknown {
   if (error instanceof StartFailure) return error;

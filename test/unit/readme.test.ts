@@ -20,6 +20,8 @@ describe("the README", () => {
   });
 
   test("stays short", () => {
-    expect(readme.split("\n").length).toBeLessThan(200);
+    // Its own words: the table of settings is as long as there are settings.
+    const words = readme.split("\n").filter((line) => !/^\| (`|\|)/.test(line));
+    expect(words.length).toBeLessThan(170);
   });
 });

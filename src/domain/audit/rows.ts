@@ -125,7 +125,7 @@ export async function holdHeads(session: Session, orgIds: readonly string[]): Pr
   const rows =
     session.seams.engine === "postgres"
       ? await session.all<StoredHead>(sql`SELECT ${headFields} FROM (SELECT org_id FROM ${named} ORDER BY org_id) n
-          CROSS JOIN LATERAL (SELECT * FROM auth_audit_heads x WHERE x.org_id = n.org_id FOR UPDATE) h`)
+          CROSS JOIN LATERAL (SELECT * FROM auth_audit_heads x WHERE x.org_id = n.org_id ORDER BY x.org_id FOR UPDATE) h`)
       : await session.all<StoredHead>(
           sql`SELECT ${headFields} FROM auth_audit_heads h WHERE h.org_id IN (SELECT org_id FROM ${named})`,
         );

@@ -8,6 +8,7 @@ import { pageSize, readCursor, writeCursor } from "../../kit/page.ts";
 import type { Session, Store } from "../../store/store.ts";
 import { openChain, type PlaceOf } from "./chain.ts";
 import { type AuditPolicy, type Delivery, openRecorder } from "./recorder.ts";
+import { canonicalField } from "./redaction.ts";
 import * as rows from "./rows.ts";
 import type { AuditedCall, AuditRow } from "./rules.ts";
 import { openSpool } from "./spool.ts";
@@ -31,6 +32,26 @@ export interface AuditPage {
 export interface AuditSettings extends AuditPolicy {
   retentionDays: number;
 }
+
+/** Settings of the server as they are written there. */
+export interface WrittenSettings {
+  auditReads: boolean;
+  /** With commas between, or `none`. */
+  auditExcludedActions: string;
+  auditKv: boolean;
+  auditRedactFields: string | undefined;
+  auditRetentionDays: number;
+}
+
+export const auditSettingsOf = (written: WrittenSettings): AuditSettings => ({
+  successfulReads: written.auditReads,
+  excludedActions: new Set(
+    written.auditExcludedActions === "none" ? [] : written.auditExcludedActions.split(","),
+  ),
+  kvCapture: written.auditKv,
+  redactedFields: new Set((written.auditRedactFields?.split(",") ?? []).map(canonicalField)),
+  retentionDays: written.auditRetentionDays,
+});
 
 /** A call that was made, as policies are tried on it. */
 export interface PastCall {
