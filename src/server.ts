@@ -1,11 +1,12 @@
 import { roleIdOf } from "./access/actions.ts";
-import { platformOrgId, requireKnownActions } from "./access/gate.ts";
+import { requireKnownActions } from "./access/gate.ts";
+import { openAudit } from "./audit.ts";
 import type { Bus } from "./bus/bus.ts";
 import { localHub } from "./bus/local.ts";
 import { openNatsBus } from "./bus/nats.ts";
 import { timeBase } from "./cluster/time-base.ts";
-import { auditOperations } from "./domain/audit/operations.ts";
-import { type AuthAudit, auditSettingsOf, openAuthAudit } from "./domain/audit/service.ts";
+import type { AuthAudit } from "./domain/audit/service.ts";
+import type { Events } from "./domain/events/service.ts";
 import { type Keyring, openKeyring } from "./domain/keyring/service.ts";
 import { type Bootstrapped, bootstrap, dashboardEmail } from "./domain/keys/bootstrap.ts";
 import { type Keys, keys as openKeys } from "./domain/keys/service.ts";
@@ -13,6 +14,7 @@ import type { Feeds } from "./domain/log/feed.ts";
 import { defaultOrgId } from "./domain/tenancy/rules.ts";
 import { tenancy as openTenancy, type Tenancy } from "./domain/tenancy/service.ts";
 import { users as openUsers } from "./domain/users/service.ts";
+import type { Workers } from "./domain/workers/service.ts";
 import { authenticator } from "./edge/authenticate.ts";
 import { docsPages } from "./edge/docs-page.ts";
 import { followRequests } from "./edge/follow.ts";
@@ -20,7 +22,6 @@ import { listenGrpc } from "./edge/grpc.ts";
 import { listenEdge } from "./edge/http.ts";
 import type { Edge } from "./edge/perform.ts";
 import { probes } from "./edge/probes.ts";
-import { rateLimit } from "./edge/rate-limit.ts";
 import { services } from "./edge/services.ts";
 import { listenApart, openWatch } from "./edge/watch.ts";
 import { openEngine } from "./engine.ts";
@@ -37,7 +38,7 @@ import { FileProblem } from "./kit/tls-files.ts";
 import { version } from "./kit/version.ts";
 import { watchLoop } from "./kit/watch.ts";
 import { openMembers } from "./members.ts";
-import { auditSpoolOf, bootstrapKeyFileOf, type Config, masterKeyFileOf } from "./settings.ts";
+import { bootstrapKeyFileOf, type Config, masterKeyFileOf } from "./settings.ts";
 import type { Migration } from "./store/migrate.ts";
 import { openStore } from "./store/open.ts";
 import { type Store, StoreError } from "./store/store.ts";
@@ -72,6 +73,8 @@ export interface RunningServer {
     tenancy: Tenancy;
     keyring: Keyring;
     feeds: Feeds;
+    events: Events;
+    workers: Workers;
     audit: AuthAudit;
   };
   /** All that the server offers, as it is asked for. */
@@ -183,26 +186,10 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     const keyring = await openKeyring({ store, clock, ids, log, masterKey, masterFile, given });
     background({ name: "keyring.follow", everyMs: 30_000, tick: keyring.refresh });
 
-    const audit = openAuthAudit({
-      store,
-      clock,
-      ids,
-      log,
-      keys: { current: () => keyring.current("audit_key"), find: (id) => keyring.find("audit_key", id) },
-      settings: auditSettingsOf(config),
-      spoolFolder: auditSpoolOf(config),
-      placeOf: tenancy.placeOf,
-      platformOrgId,
-      flushIn: (ms) => loops.get("audit.flush")?.running.wakeIn(ms),
-    });
-    background({ name: "audit.flush", everyMs: 5_000, tick: audit.flushOnce });
-    closers.push(audit.close);
-    const auditDuty = {
-      duty: "retention",
-      name: "audit.forget",
-      everyMs: 10 * 60_000,
-      tick: audit.forgetOnce,
-    };
+    const flushIn = (ms: number) => loops.get("audit.flush")?.running.wakeIn(ms);
+    const audited = openAudit({ config, store, clock, ids, log, keyring, tenancy, flushIn });
+    background(audited.loop);
+    closers.push(audited.audit.close);
 
     // Bus: the server may be away; nothing waits for it.
     const facts = () => ({ version, startedAt });
@@ -231,6 +218,10 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
         if (bus.kind === "nats") bus.hint("dispatch", JSON.stringify({ from: nodeId, lanes }));
       },
       knowsTime,
+      wakeLoop: (name, inMs) => loops.get(name)?.running.wakeIn(inMs),
+      wake: (name) => loops.get(name)?.running.wake(),
+      nodeId,
+      isDraining: () => draining.active,
       wakeBy: (at) => loops.get("runs.wake")?.running.wakeIn(at - clock.now()),
     });
     for (const options of engine.loops) background(options);
@@ -245,7 +236,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       url: () => url,
       keys,
       keyring,
-      duties: [...engine.duties, auditDuty],
+      duties: [...engine.duties, audited.duty],
       uncertaintyMs: time.uncertaintyMs,
       loopFacts: () =>
         [...loops].map(([name, { running }]) => ({
@@ -255,7 +246,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
         })),
     });
     for (const options of members.loops) background(options);
-    const { pastDecisions } = audit;
+    const { pastDecisions } = audited.audit;
     const people = { tenancy, keys, users, keyring, forgetKey: members.forgetKey, pastDecisions };
     const tenants = openTenants({ store, clock, ids, ...people });
     // Others hear of it with the next sign of life: let that be now.
@@ -275,13 +266,14 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       ...engine.operations,
       ...members.operations,
       ...tenants.operations,
-      ...auditOperations(audit),
+      ...audited.operations,
       ...probes({
         clock,
         version,
         store,
         capabilities,
         draining,
+        warnings: engine.warnings,
         registry: () => registry,
         ...(bus.kind === "nats" && { bus }),
       }),
@@ -306,20 +298,8 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       everyone,
     });
     const requests = followRequests({ clock, log, ...watch, everyRequest: config.logLevel === "debug" });
-    const { keyRateLimit: perSecond, keyRateBurst: burst = 2 * perSecond } = config;
-    const edge: Edge = {
-      clock,
-      ids,
-      log,
-      authenticate,
-      ...(perSecond > 0 && { limit: rateLimit({ clock, perSecond, burst }) }),
-      ...tenants.gate,
-      ...requests,
-      observe(observation) {
-        requests.observe(observation);
-        audit.observe(observation);
-      },
-    };
+    const watching = audited.watching(requests.observe);
+    const edge: Edge = { clock, ids, log, authenticate, ...tenants.gate, ...requests, ...watching };
     const { host: hostname, metricsPort, grpcPort } = config;
     const apart =
       watch.pages.length === 0 || metricsPort === undefined
@@ -363,7 +343,16 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       nodeId,
       bootstrapped,
       bootstrapKeyFile,
-      domain: { store, keys, tenancy, keyring, feeds: engine.feeds, audit },
+      domain: {
+        store,
+        keys,
+        tenancy,
+        keyring,
+        feeds: engine.feeds,
+        events: engine.events,
+        workers: engine.workers,
+        audit: audited.audit,
+      },
       registry,
       async tick(name) {
         const found = loops.get(name);

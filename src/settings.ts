@@ -1,4 +1,3 @@
-import { hash } from "node:crypto";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { requestBodyBytesMax } from "./kit/limits.ts";
@@ -252,6 +251,18 @@ export const settings = {
     fallback: true,
     about: "Admit runs by capacity, and take progress reports.",
   }),
+  eventRetentionDays: setting({
+    env: "SVC_EVENT_RETENTION_DAYS",
+    parse: integer(0, 36_500, "days"),
+    fallback: 0,
+    about: "How long events are kept; 0 keeps them for ever.",
+  }),
+  runRetentionDays: setting({
+    env: "SVC_RUN_RETENTION_DAYS",
+    parse: integer(0, 36_500, "days"),
+    fallback: 90,
+    about: "How long a run is kept behind its end, where its function does not say; 0 keeps it for ever.",
+  }),
   requestBodyBytesMax: setting({
     env: "SVC_REQUEST_BODY_BYTES_MAX",
     parse: integer(64 * 1024, 256 * 1024 * 1024, "bytes"),
@@ -364,14 +375,6 @@ export function bootstrapKeyFileOf(config: Config): string {
   if (config.bootstrapKeyFile !== undefined) return config.bootstrapKeyFile;
   if (config.databaseUrl !== undefined) return join(tmpdir(), ".svc_bootstrap_key.json");
   return join(dirname(config.db), ".ssvc_bootstrap_key.json");
-}
-
-/** Where audit rows wait that the database has not got yet: one folder a database. */
-export function auditSpoolOf(config: Pick<Config, "db" | "databaseUrl" | "auditSpool">): string {
-  const { db, databaseUrl, auditSpool } = config;
-  if (auditSpool !== undefined) return auditSpool;
-  if (databaseUrl === undefined) return `${db}.audit-spool`;
-  return join(tmpdir(), `svc-audit-${hash("sha256", databaseUrl, "hex").slice(0, 16)}`);
 }
 
 /** Where the master key stands when no setting gives it. */

@@ -4,7 +4,7 @@ import type { Clock, Instant } from "../kit/clock.ts";
 import { Fault, type FaultKind } from "../kit/fault.ts";
 import type { Ids } from "../kit/ids.ts";
 import type { Log } from "../kit/log.ts";
-import type { Call, Caller, Operation } from "../kit/operation.ts";
+import type { Call, Caller, Operation, StreamOperation, UnaryOperation } from "../kit/operation.ts";
 import { explain } from "./explain.ts";
 import type { Follow } from "./follow.ts";
 import { troubleOf } from "./spell.ts";
@@ -220,7 +220,7 @@ export async function perform(
     input = prepared.parse(raw instanceof Promise ? await raw : raw);
     const guarded = edge.guard?.(call, operation, input);
     if (guarded) await guarded;
-    return { input, output: await operation.handle(input, call) };
+    return { input, output: await (operation as UnaryOperation).handle(input, call) };
   } catch (error) {
     fault = faultOf(edge, error, operation, call.requestId);
     throw fault;
@@ -246,7 +246,7 @@ export async function* performStream(
     input = prepared.parse(take());
     const guarded = edge.guard?.(call, operation, input);
     if (guarded) await guarded;
-    yield* operation.handle(input, call) as AsyncIterable<unknown>;
+    yield* (operation as StreamOperation).handle(input, call) as AsyncIterable<unknown>;
   } catch (error) {
     fault = faultOf(edge, error, operation, call.requestId);
     throw fault;
@@ -255,7 +255,8 @@ export async function* performStream(
   }
 }
 
-function tell(
+/** Tells of an operation that is over. Throws nothing: whoever counts it may not change its answer. */
+export function tell(
   edge: Edge,
   operation: Operation,
   call: RequestCall,
@@ -279,7 +280,6 @@ function tell(
       input,
     });
   } catch (error) {
-    // The operation has happened; whoever counts it may not change its answer.
     edge.log.error("request.observe", { operation: operation.name, requestId, error });
   }
 }

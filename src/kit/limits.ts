@@ -36,8 +36,62 @@ export const workerSilenceMsMax = 5 * 60 * 1000;
 export const pollJobsMax = 200;
 export const exchangeReportsMax = 200;
 
+/** A slot is fired so long after its time at the latest; longer than a leader's successor takes to begin. */
+export const cronLateMsMax = 10_000;
+/** Missed slots that are counted one by one. */
+export const cronSlotsCountMax = 1_000;
+/** Environments whose triggers are taken up in one tick, and schedules that fire in one. */
+export const scheduleSliceMax = 100;
+/** A longer value is replaced by its hash. */
+export const debounceKeyBytesMax = 512;
+/** Debounce entries that fire in one transaction; entries in one answer. */
+export const debounceSliceMax = 200;
+export const debounceListDefault = 100;
+export const debounceListMax = 1_000;
+/** Jobs listed in one heartbeat. */
+export const heartbeatJobsMax = 1_000;
+/** Messages that wait to be written to one worker's stream; one that reads no further is sent away. */
+export const streamOutboxMax = 256;
+/** Reports and steps of one stream that wait to be stored, before no more is read from it. */
+export const streamWaitingMax = 1_000;
+/** A stream begins with `register`, after so long at the latest. */
+export const streamRegisterMs = 10_000;
+/** A job that is not acked within this goes to another worker. */
+export const streamAckMs = 5_000;
+/** A worker that does not ack, or says it is full, is handed no further job for so long. */
+export const streamDistrustMs = 10_000;
+export const streamFullMs = 1_000;
+/** A stream without any heartbeat for so long is closed: three of those that workers send by themselves. */
+export const streamSilenceMsMax = 90_000;
+export const streamHeartbeatMs = 30_000;
+/** Finished steps that come within this over a stream are stored together. */
+export const stepGatherMs = 10;
+
+/** Runs that a node knows to exist, for the events they emit. */
+export const runsRememberedMax = 10_000;
+/** Of a value at `actorKey`; the rest of a longer one is not looked at. */
+export const actorIdCharactersMax = 200;
+
 export const runAttemptsMax = 100;
+/** How many invokes may lead to a run, one started by the other. */
+export const invokeDepthMax = 32;
 export const sleepMsMax = 366 * 24 * 60 * 60 * 1000;
+/** A path is part of an index. */
+export const matchPathBytesMax = 512;
+export const waitMsDefault = 7 * 24 * 60 * 60 * 1000;
+export const waitMsMax = 366 * 24 * 60 * 60 * 1000;
+export const invokeMsDefault = 30_000;
+export const invokeMsMax = 366 * 24 * 60 * 60 * 1000;
+/** Events, and fresh waits, that one pass of a matcher takes; and how many bytes of event data at once. */
+export const matcherSliceMax = 500;
+export const matcherBytesMax = 16 * 1024 * 1024;
+/** Runs that one transaction of a matcher moves, and matches that one pass gathers. */
+export const matcherMovesMax = 500;
+export const matcherMatchesMax = 10_000;
+/** A matcher gives the event loop back after so long. */
+export const matcherBurstMs = 8;
+/** Children started, and parents told, in one transaction. */
+export const childrenSliceMax = 100;
 export const runTimeoutMsMax = 366 * 24 * 60 * 60 * 1000;
 
 /** Items that wait in front of one combiner before callers are told to come back. */
@@ -51,6 +105,11 @@ export const flushItemsMax = 128;
 export const keyLeaseMs = 1_000;
 /** Leases of one run that may end without any report in a row, before the run fails as `WORKER_LOST`. */
 export const leasesLostMax = 10;
+/** Callers of one node that wait for the ends of runs; runs looked after in one query. */
+export const endWaitsMax = 10_000;
+export const endLookSlice = 500;
+export const syncTimeoutMsDefault = 30_000;
+export const syncTimeoutMsMax = 15 * 60 * 1000;
 /** Due executions moved in one transaction. */
 export const wakeSliceMax = 200;
 /** Events of one commit travel with the hint when they are no larger than this; others are read from the store. */
@@ -73,6 +132,13 @@ export const purgeSliceMax = 1_000;
 export const retryDelayMsMax = 7 * 24 * 60 * 60 * 1000;
 /** Environments whose functions a node keeps in memory, and pinned definitions of earlier versions. */
 export const definitionsKeptMax = 5_000;
+/** Lanes of one function that are looked at in one go; the next look goes on behind them. */
+export const laneLookMax = 1_000;
+/** A lane of a function with a limit is forgotten so long after the last claim from it. */
+export const laneIdleMsMax = 10 * 60 * 1000;
+/** Rows of the capacity endpoints (spec.md 'REST: capacity'). */
+export const capacityRowsDefault = 100;
+export const capacityRowsMax = 1_000;
 
 /** Roles and policies of an org; what decides over its calls is believed for this long, of so many orgs at once. */
 export const rolesMax = 200;
@@ -98,6 +164,28 @@ export const loginAddressAttemptsMax = 100;
 export const keyNameCharsMax = 200;
 export const keyRolesMax = 50;
 export const keysMax = 10_000;
+
+/** A second resume of a run is refused for so long (spec.md 'Limits'). */
+export const resumeWindowMs = 2 * 60 * 1000;
+/** A resume that nobody finished is finished by the wake loop after this. */
+export const resumeHealMs = 10_000;
+/** Telling a control message takes at most this. */
+export const controlMs = 2_000;
+export const cancelReasonRunes = 1_024;
+/** Runs whose history is read for one page of an environment's audit trail. */
+export const auditRunsMax = 500;
+/** A wake that nobody moved for so long is overdue. */
+export const overdueMs = 15_000;
+/** Runs and executions that the sweeper compares in one round. */
+export const sweepSliceMax = 2_000;
+/** Rows that one check of the integrity report looks at; how long a report is believed, and how long one is waited for. */
+export const integrityRowsMax = 10_000;
+export const integrityKeptMs = 1_000;
+export const integrityWaitMsMax = 5_000;
+export const integrityEnvironmentsMax = 1_000;
+/** Rows that a round of retention deletes in one transaction, and slices in one round. */
+export const expireSliceMax = 200;
+export const expireSlicesMax = 500;
 
 /** Audit rows that wait in memory; what comes beyond stays in the spool file alone, up to its size. */
 export const auditWaitingMax = 20_000;

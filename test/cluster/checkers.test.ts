@@ -8,6 +8,7 @@ import {
   checkOnce,
   checkPositions,
   checkRuns,
+  checkWaits,
 } from "../support/checkers.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
@@ -69,6 +70,17 @@ describe.each(engines)("checkers on %s", (engine) => {
     const report = { job_id, run_id, execution_seq, lease_token, status: "completed", output: 1 };
     const answer = await server.api(`/api/v1/workers/w/jobs/${job_id}`, { method: "PUT", body: report });
     expect(answer.status).toBe(200);
+    const { execution_seq: seq, lease_token: token, ...waiting } = body.jobs[1];
+    const yielded = await server.api(`/api/v1/workers/w/jobs/${waiting.job_id}`, {
+      method: "PUT",
+      body: {
+        execution_seq: seq,
+        lease_token: token,
+        status: "yielded",
+        yield: { step_id: "s", type: "wait_for_event", event_filter: { event: "doctor.came" } },
+      },
+    });
+    expect(yielded.status).toBe(200);
     now = await store.now();
   });
   afterAll(() => server.stop());
@@ -79,8 +91,9 @@ describe.each(engines)("checkers on %s", (engine) => {
       sql`SELECT state, COUNT(*) AS count FROM executions GROUP BY state ORDER BY state`,
     );
     expect(states).toEqual([
-      { state: "leased", count: 2 },
+      { state: "leased", count: 1 },
       { state: "queued", count: 3 },
+      { state: "waiting", count: 1 },
     ]);
   });
 
@@ -111,6 +124,21 @@ describe.each(engines)("checkers on %s", (engine) => {
     ["a lease has no holder", () => sql`UPDATE executions SET lease_hash = NULL WHERE run_id = ${alive}`],
   ])("runs: %s", async (_what, statement) => {
     expect(await doctored(statement(), (session) => checkRuns(session, { now }))).not.toEqual([]);
+  });
+
+  test.each([
+    ["nothing will wake it", () => sql`DELETE FROM waits`],
+    ["its step is done", () => sql`UPDATE steps SET status = 'completed' WHERE status = 'waiting'`],
+    ["its run is gone on", () => sql`UPDATE executions SET state = 'queued' WHERE state = 'waiting'`],
+    ["nobody reads the log", () => sql`DELETE FROM matchers`],
+    ["the reader ran ahead", () => sql`UPDATE matchers SET position = position + 100`],
+    [
+      "an invoke without a child",
+      () => sql`UPDATE executions SET state = 'invoking' WHERE state = 'waiting'`,
+    ],
+    ["twins", () => sql`UPDATE runs SET parent_run_id = 'run_a', parent_step_id = 'a'`],
+  ])("waits: %s", async (_what, statement) => {
+    expect(await doctored(statement(), checkWaits)).not.toEqual([]);
   });
 
   test.each([

@@ -31,8 +31,9 @@ function impersonationNeeds({ operation, method }: Way): Action {
   return reads ? "platform:impersonate:read" : "platform:impersonate";
 }
 
-/** Where a handler asks for more than its action says, when asked as here: with no input, about nothing that is there. */
+/** By an operation's name, or the group of it: where a handler asks for more than its action says, when asked as here: with no input, about nothing that is there. */
 const handlersAsk: Record<string, { why: string; enters: (asker: Asker) => boolean }> = {
+  "capacity.": { why: "of platform credentials", enters: ({ group }) => group !== "tenant" },
   "auth.validate": { why: "answers 401 about whatever is no session", enters: () => false },
   "auth.desktopSession": { why: "of a tenant's key", enters: ({ group }) => group === "tenant" },
   "keys.list": { why: "the platform's with platform=true", enters: ({ group }) => group !== "platform" },
@@ -42,9 +43,12 @@ const handlersAsk: Record<string, { why: string; enters: (asker: Asker) => boole
   },
 };
 
+const askedBy = ({ operation: { name } }: Way) =>
+  handlersAsk[name] ?? handlersAsk[name.slice(0, name.indexOf(".") + 1)];
+
 /** Whether the specification lets this asker in; written from it, not from the gate. */
 export function mayEnter(way: Way, asker: Asker): boolean {
-  return passes(way, asker) && (handlersAsk[way.operation.name]?.enters(asker) ?? true);
+  return passes(way, asker) && (askedBy(way)?.enters(asker) ?? true);
 }
 
 function passes(way: Way, { name: role, group }: Asker): boolean {
@@ -79,7 +83,7 @@ export function matrixText(registry: readonly Operation[], enters = mayEnter): s
         .join(""),
     );
     const { name, action } = way.operation;
-    const asks = handlersAsk[name];
+    const asks = askedBy(way);
     return [
       marks.join(" "),
       name,

@@ -76,13 +76,52 @@ export async function checkRuns(
   const executions = await find<{ run_id: string; state: string; wake_at: number; id: string | null }>(
     store,
     sql`SELECT e.run_id, e.state, e.wake_at, r.id FROM executions e LEFT JOIN runs r ON r.id = e.run_id
-    WHERE r.id IS NULL OR e.wake_at IS NULL OR e.state NOT IN ('queued', 'leased', 'retrying', 'sleeping')
+    WHERE r.id IS NULL OR e.wake_at IS NULL OR e.state NOT IN
+        ('queued', 'leased', 'retrying', 'sleeping', 'waiting', 'invoking', 'held')
       OR (e.state <> 'queued' AND e.wake_at < ${now - overdueMs})
       OR (e.state = 'leased' AND (e.lease_hash IS NULL OR e.worker_id IS NULL)) LIMIT ${breachesMax}`,
     (row) =>
       `execution of run ${row.run_id} is ${row.state}, next wake ${row.wake_at}${row.id === null ? ", without a run" : ""}`,
   );
   return [...runs, ...executions];
+}
+
+/** Whoever waits for an event, or for a child, has what will wake it; nothing waits for a run that does not. */
+export async function checkWaits(store: Checked): Promise<string[]> {
+  const asleep = await find<{ run_id: string; state: string }>(
+    store,
+    sql`SELECT e.run_id, e.state FROM executions e
+      LEFT JOIN steps s ON s.run_id = e.run_id AND s.step_id = e.waiting_step_id AND s.status = 'waiting'
+      LEFT JOIN waits w ON w.run_id = e.run_id AND w.kind = 'wait' AND w.step_id = e.waiting_step_id
+      LEFT JOIN invocations i ON i.parent_run_id = e.run_id AND i.step_id = e.waiting_step_id
+      LEFT JOIN runs c ON c.id = s.child_run_id
+      LEFT JOIN child_ends d ON d.child_run_id = c.id
+    WHERE (e.state = 'waiting' AND (s.step_id IS NULL OR w.run_id IS NULL))
+      OR (e.state = 'invoking' AND (s.step_id IS NULL OR
+        (i.step_id IS NULL AND d.child_run_id IS NULL AND COALESCE(c.status, 'none') <> 'active')))
+    LIMIT ${breachesMax}`,
+    (row) => `run ${row.run_id} is ${row.state}, and nothing will wake it but the time`,
+  );
+  const lost = await find<{ run_id: string; kind: string; state: string | null }>(
+    store,
+    sql`SELECT w.run_id, w.kind, e.state FROM waits w LEFT JOIN executions e ON e.run_id = w.run_id
+    WHERE e.run_id IS NULL OR (w.kind = 'wait' AND (e.state <> 'waiting' OR e.waiting_step_id <> w.step_id))
+      OR NOT EXISTS (SELECT 1 FROM matchers m WHERE m.environment_id = w.environment_id) LIMIT ${breachesMax}`,
+    (row) => `run ${row.run_id} has a ${row.kind}, its execution is ${row.state ?? "gone"}`,
+  );
+  const ahead = await find<{ environment_id: string; position: number; head: number }>(
+    store,
+    sql`SELECT m.environment_id, m.position, h.position AS head FROM matchers m JOIN heads h
+      ON h.environment_id = m.environment_id WHERE m.position > h.position LIMIT ${breachesMax}`,
+    (row) => `the matcher of ${row.environment_id} stands at ${row.position}, its log ends at ${row.head}`,
+  );
+  const twins = await find<{ parent_run_id: string; parent_step_id: string; count: number }>(
+    store,
+    sql`SELECT parent_run_id, parent_step_id, COUNT(*) AS count FROM runs WHERE parent_run_id IS NOT NULL
+    GROUP BY parent_run_id, parent_step_id HAVING COUNT(*) > 1 LIMIT ${breachesMax}`,
+    (row) => `step ${row.parent_step_id} of run ${row.parent_run_id} started ${row.count} runs`,
+  );
+  return [...asleep, ...lost, ...ahead, ...twins];
 }
 
 /**
@@ -187,6 +226,7 @@ export async function checkAll(
   return [
     ...(await checkPositions(store)),
     ...(await checkRuns(store, { now })),
+    ...(await checkWaits(store)),
     ...(await checkHistory(store)),
     ...(await checkOnce(store, acked)),
   ];

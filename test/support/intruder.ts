@@ -48,7 +48,7 @@ function messageOf(message: DescMessage, id: string): object {
 
 /** What is sent on a way when `id` names everything. */
 function probe({ operation, protocol, path }: Way, id: string): object {
-  if (operation.mode === "stream") return {};
+  if (operation.mode !== "unary") return {};
   if (protocol === "rest") return sampleOf(operation.input, "", id) as object;
   const binding = rpcBindings(operation).find(({ method }) =>
     path.endsWith(`.${method.parent.name}/${method.name}`),
@@ -64,7 +64,7 @@ const generated =
 /** Of requests and rows that belong to nobody's data. */
 const ignoredKinds = new Set(["req", "aud", "node"]);
 
-/** Every generated id that stands in a row of the org, by kind: of each kind the last. */
+/** Every generated id that stands in a row of the org, by kind: of each kind the first. */
 export async function idsOf(
   server: TestServer,
   orgId: string,
@@ -87,7 +87,7 @@ export async function idsOf(
   const byKind = new Map<string, string>();
   for (const id of known) {
     const kind = id.slice(0, id.indexOf("_"));
-    if (!ignoredKinds.has(kind)) byKind.set(kind, id);
+    if (!ignoredKinds.has(kind) && !byKind.has(kind)) byKind.set(kind, id);
   }
   return byKind;
 }

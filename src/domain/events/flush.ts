@@ -1,7 +1,23 @@
 import type { Instant } from "../../kit/clock.ts";
 import { column, sql } from "../../kit/sql.ts";
 import { type Flush, StoreError, type SyncSession } from "../../store/store.ts";
-import { insertExecutions, insertFirstHistory, insertRuns, newRunColumns } from "../runs/create.ts";
+import { armColumns, insertArms, type NewArm } from "../debounce/arm.ts";
+import { entryIdOf } from "../debounce/rules.ts";
+import {
+  holdRoom,
+  insertCancels,
+  insertExecutions,
+  insertFirstHistory,
+  insertMatchers,
+  insertRuns,
+  leaseInRoom,
+  leaseInRoomSync,
+  newCancelColumns,
+  newRunColumns,
+  wantedLaneColumns,
+  wantedLanes,
+  withParents,
+} from "../runs/create.ts";
 import type { NewRun } from "../runs/run.ts";
 
 /** One event on its way into the log, with the runs it starts. */
@@ -15,9 +31,13 @@ export interface NewEvent {
   metadata: string | null;
   source: string;
   idempotencyKey: string | null;
+  /** The function that is started directly, by its id; null for an event that its triggers are matched with. */
+  invokes: string | null;
   /** The run whose handler emitted it. */
   runId: string | null;
   runs: readonly NewRun[];
+  /** Starts that wait for repetitions to cease. */
+  arms: readonly NewArm[];
 }
 
 export interface EmitInput {
@@ -32,6 +52,8 @@ export interface Logged {
   ord: number;
   position: number;
   at: Instant;
+  /** Ids, parted by spaces, of runs that were to be born claimed and are queued instead: their lanes have no room. */
+  denied?: string | null;
 }
 
 /** Raised when a function changed since the runs were matched: reload the definitions and match again. */
@@ -48,6 +70,17 @@ const eventColumns = (events: readonly NewEvent[]) => ({
   key: column.text(events.map((e) => e.idempotencyKey)),
   run_id: column.text(events.map((e) => e.runId)),
 });
+
+/** What a repeat of a key has to agree with, and what it is answered. */
+const keyColumns = (events: readonly NewEvent[]) => ({
+  run_ids: runIdsText(events),
+  invokes: column.text(events.map((e) => e.invokes)),
+});
+
+const keyTarget = sql.raw(
+  "idempotency_keys (environment_id, key, kind, function_id, event_id, run_ids, created_at)",
+);
+const keyKind = sql.raw("CASE WHEN invokes IS NULL THEN 'emit' ELSE 'invoke' END");
 
 const runIdsText = (events: readonly NewEvent[]) =>
   column.text(events.map((e) => JSON.stringify(e.runs.map((r) => r.id))));
@@ -69,38 +102,72 @@ export const emitFlush: Flush<EmitInput, Logged> = {
     const runs = events.flatMap((e) => e.runs);
     const fresh = keyed
       ? sql`fresh AS (
-      INSERT INTO idempotency_keys (environment_id, key, kind, event_id, run_ids, created_at)
-      SELECT environment_id, key, 'emit', id, run_ids, ${now}::bigint FROM item WHERE key IS NOT NULL
+      INSERT INTO ${keyTarget}
+      SELECT environment_id, key, ${keyKind}, invokes, id, run_ids, ${now}::bigint FROM item WHERE key IS NOT NULL
         AND EXISTS (SELECT 1 FROM heads h WHERE h.environment_id = item.environment_id)
       ORDER BY environment_id, key
       ON CONFLICT (environment_id, key) DO NOTHING RETURNING event_id),
     `
       : sql.empty;
     const survives = keyed ? sql`WHERE key IS NULL OR id IN (SELECT event_id FROM fresh)` : sql.empty;
+    const arms = events.flatMap((e) => e.arms);
+    // Of one entry the last event that survives.
+    const armed =
+      arms.length === 0
+        ? sql.empty
+        : sql`arm AS MATERIALIZED (
+      SELECT DISTINCT ON (r.id) r.*, m.base + a.place AS position, m.last_at AS at
+      FROM ${seams.rowsFrom("r", armColumns(arms))}
+        JOIN alive a ON a.id = r.event_id JOIN moved m ON m.environment_id = a.environment_id
+      ORDER BY r.id, a.place DESC),
+    armed AS (${insertArms(sql.raw("arm n"), "LEAST")}),
+    `;
     // `alive` and `moved` prove that the event was written; without them no run is.
     const run = sql.raw("run n");
+    const cancels = newCancelColumns(runs);
+    const cancel = sql.raw("cancel c JOIN run n ON n.id = c.run_id");
+    const watched = cancels
+      ? sql`cancel AS MATERIALIZED (SELECT * FROM ${seams.rowsFrom("l", cancels)}),
+    watched AS (${insertCancels(cancel, now)}),
+    matched AS (${insertMatchers(cancel)}),
+    `
+      : sql.empty;
+    const parents = withParents(runs);
+    const lanes = wantedLanes(runs);
+    const limited = lanes.length > 0;
+    const room = limited
+      ? sql`${holdRoom(seams.rowsFrom("w", wantedLaneColumns(lanes)), now)},
+    `
+      : sql.empty;
+    // Lanes before heads: who holds a head waits for nobody's lane.
+    const lanesFirst = limited ? sql`WHERE (SELECT count(*) FROM open) >= 0` : sql.empty;
+    const denied = limited
+      ? sql`, (SELECT string_agg(n.id, ' ') FROM run n WHERE n.event_id = a.id AND n.denied) AS denied`
+      : sql.empty;
+    const columns = newRunColumns(runs);
     const started =
       runs.length === 0
         ? sql.empty
-        : sql`run AS MATERIALIZED (
-      SELECT r.* FROM ${seams.rowsFrom("r", newRunColumns(runs))}
+        : sql`${sql.raw(limited ? "born" : "run")} AS MATERIALIZED (
+      SELECT r.*, m.base + a.place AS position FROM ${seams.rowsFrom("r", columns)}
         JOIN alive a ON a.id = r.event_id JOIN moved m ON m.environment_id = a.environment_id
       ORDER BY r.id),
-    created AS (${insertRuns(run, now)}),
-    queued AS (${insertExecutions(run, now)}),
+    ${limited ? sql`${leaseInRoom([...Object.keys(columns), "position"], now)},` : sql.empty}
+    created AS (${insertRuns(run, now, parents)}),
+    queued AS (${insertExecutions(run, now, { parents, watched: cancels !== undefined })}),
     noted AS (${insertFirstHistory(run, now)}),
-    `;
+    ${watched}`;
     return sql`WITH item AS MATERIALIZED (
-      SELECT * FROM ${seams.rowsFrom("i", { ...eventColumns(events), ...(keyed && { run_ids: runIdsText(events) }) })}),
+      SELECT * FROM ${seams.rowsFrom("i", { ...eventColumns(events), ...(keyed && keyColumns(events)) })}),
     known AS (SELECT * FROM ${seams.rowsFrom("k", {
       environment_id: column.text([...definitions.keys()]),
       definitions_version: column.bigint([...definitions.values()]),
     })}),
-    ${fresh}alive AS MATERIALIZED (
+    ${fresh}${room}alive AS MATERIALIZED (
       SELECT item.*, row_number() OVER (PARTITION BY environment_id ORDER BY ord) AS place FROM item ${survives}),
     head AS MATERIALIZED (
       SELECT h.environment_id, h.position, h.last_at, h.definitions_version
-      FROM (SELECT DISTINCT environment_id FROM alive ORDER BY environment_id) a CROSS JOIN LATERAL (
+      FROM (SELECT DISTINCT environment_id FROM alive ${lanesFirst} ORDER BY environment_id) a CROSS JOIN LATERAL (
         SELECT x.environment_id, x.position, x.last_at, x.definitions_version FROM heads x
         WHERE x.environment_id = a.environment_id ORDER BY x.environment_id FOR UPDATE) h),
     moved AS (
@@ -117,10 +184,10 @@ export const emitFlush: Flush<EmitInput, Logged> = {
       SELECT a.environment_id, m.base + a.place, a.id, a.name, a.version, a.data, a.metadata, a.source, m.last_at,
         a.key, a.run_id
       FROM alive a JOIN moved m ON m.environment_id = a.environment_id),
-    ${started}place AS (
-      SELECT a.ord, m.base + a.place AS position, m.last_at AS at
+    ${started}${armed}place AS (
+      SELECT a.ord, m.base + a.place AS position, m.last_at AS at${denied}
       FROM alive a JOIN moved m ON m.environment_id = a.environment_id)
-    SELECT ord, position, at FROM place`;
+    SELECT ${sql.raw(limited ? "ord, position, at, denied" : "ord, position, at")} FROM place`;
   },
 
   libsql(session, { events, definitions, now }) {
@@ -142,8 +209,11 @@ export const emitFlush: Flush<EmitInput, Logged> = {
       head.last_at = Math.max(head.last_at, now);
       logged.push({ ord: at + 1, position: ++head.position, at: head.last_at, event });
     }
-    if (logged.length > 0) write(session, logged, now);
-    return logged.map(({ ord, position, at }) => ({ ord, position, at }));
+    const queued = logged.length > 0 ? write(session, logged, now) : new Set<string>();
+    return logged.map(({ ord, position, at, event }) => {
+      const denied = queued.size === 0 ? [] : event.runs.flatMap(({ id }) => (queued.has(id) ? id : []));
+      return { ord, position, at, ...(denied.length > 0 && { denied: denied.join(" ") }) };
+    });
   },
 };
 
@@ -152,14 +222,13 @@ function withoutTaken(session: SyncSession, events: readonly NewEvent[], now: In
   const keyed = events.filter((e) => e.idempotencyKey !== null);
   const fresh = new Set(
     session
-      .all<{ event_id: string }>(sql`INSERT INTO idempotency_keys
-          (environment_id, key, kind, event_id, run_ids, created_at)
-        SELECT environment_id, key, 'emit', id, run_ids, ${now}
+      .all<{ event_id: string }>(sql`INSERT INTO ${keyTarget}
+        SELECT environment_id, key, ${keyKind}, invokes, id, run_ids, ${now}
         FROM ${session.seams.rowsFrom("i", {
           id: column.text(keyed.map((e) => e.id)),
           environment_id: column.text(keyed.map((e) => e.environmentId)),
           key: column.text(keyed.map((e) => e.idempotencyKey)),
-          run_ids: runIdsText(keyed),
+          ...keyColumns(keyed),
         })} WHERE EXISTS (SELECT 1 FROM heads h WHERE h.environment_id = i.environment_id)
         ON CONFLICT (environment_id, key) DO NOTHING RETURNING event_id`)
       .map((row) => row.event_id),
@@ -167,7 +236,12 @@ function withoutTaken(session: SyncSession, events: readonly NewEvent[], now: In
   return events.filter((e) => e.idempotencyKey === null || fresh.has(e.id));
 }
 
-function write(session: SyncSession, logged: readonly (Logged & { event: NewEvent })[], now: Instant): void {
+/** Answers the runs that were to be born claimed and are queued. */
+function write(
+  session: SyncSession,
+  logged: readonly (Logged & { event: NewEvent })[],
+  now: Instant,
+): Set<string> {
   const { rowsFrom } = session.seams;
   const last = new Map(logged.map((l) => [l.event.environmentId, l]));
   session.run(sql`UPDATE heads SET position = v.position, last_at = v.last_at
@@ -183,10 +257,38 @@ function write(session: SyncSession, logged: readonly (Logged & { event: NewEven
       position: column.bigint(logged.map((l) => l.position)),
       at: column.bigint(logged.map((l) => l.at)),
     })}`);
-  const runs = logged.flatMap((l) => l.event.runs);
-  if (runs.length === 0) return;
-  const source = rowsFrom("n", newRunColumns(runs));
-  session.run(insertRuns(source, now));
-  session.run(insertExecutions(source, now));
+  const arms = new Map(
+    logged.flatMap((l) =>
+      l.event.arms.map((arm) => [entryIdOf(arm.environmentId, arm.functionId, arm.key), { arm, l }]),
+    ),
+  );
+  if (arms.size > 0) {
+    const last = [...arms.values()];
+    const source = rowsFrom("n", {
+      ...armColumns(last.map(({ arm }) => arm)),
+      position: column.bigint(last.map(({ l }) => l.position)),
+      at: column.bigint(last.map(({ l }) => l.at)),
+    });
+    session.run(insertArms(source, "MIN"));
+  }
+  const wanted = logged.flatMap((l) => l.event.runs);
+  if (wanted.length === 0) return new Set();
+  const runs = leaseInRoomSync(session, wanted, now);
+  const source = rowsFrom("n", {
+    ...newRunColumns(runs),
+    position: column.bigint(logged.flatMap((l) => l.event.runs.map(() => l.position))),
+  });
+  const parents = withParents(runs);
+  const cancels = newCancelColumns(runs);
+  session.run(insertRuns(source, now, parents));
+  session.run(insertExecutions(source, now, { parents, watched: cancels !== undefined }));
   session.run(insertFirstHistory(source, now));
+  if (cancels) {
+    const cancel = sql`${rowsFrom("c", cancels)} JOIN ${source} ON n.id = c.run_id`;
+    session.run(insertCancels(cancel, now));
+    session.run(insertMatchers(cancel));
+  }
+  return new Set(
+    wanted.flatMap(({ id, lease }, at) => (lease !== null && runs[at]!.lease === null ? id : [])),
+  );
 }

@@ -1,6 +1,3 @@
-import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
-import { toJson } from "@bufbuild/protobuf";
-import { type Value, ValueSchema } from "@bufbuild/protobuf/wkt";
 import { type Static, Type } from "@sinclair/typebox";
 import { PubSubService } from "../../gen/svc/v1/pubsub_pb.ts";
 import { SvcService } from "../../gen/svc/v1/svc_pb.ts";
@@ -8,10 +5,10 @@ import { rfc3339 } from "../../kit/clock.ts";
 import { invalid } from "../../kit/fault.ts";
 import { triggerBatchMax } from "../../kit/limits.ts";
 import { type Call, rpc, unary } from "../../kit/operation.ts";
-import { withNumbers } from "../../kit/wkt.ts";
 import type { EventLog, LoggedEvent } from "../log/service.ts";
 import { draftOf, type EmitInput } from "./rules.ts";
 import type { Emitted, Events } from "./service.ts";
+import { fromBody, fromMessage } from "./wire.ts";
 
 const Emit = Type.Object({
   event: Type.String(),
@@ -22,31 +19,6 @@ const Emit = Type.Object({
 });
 
 const Batch = Type.Object({ events: Type.Array(Emit) });
-
-/** `TriggerRequest` and `EmitRequest`, as messages. */
-interface TriggerMessage {
-  event: string;
-  data?: JsonObject | undefined;
-  dataValue?: Value | undefined;
-  version: number;
-  metadata?: JsonObject | undefined;
-  idempotencyKey: string;
-}
-
-const fromMessage = (m: TriggerMessage): Static<typeof Emit> => ({
-  event: m.event,
-  version: m.version,
-  idempotencyKey: m.idempotencyKey,
-  ...(m.data !== undefined && { data: m.data as JsonValue }),
-  ...(m.dataValue !== undefined && { data: toJson(ValueSchema, m.dataValue) }),
-  ...(m.metadata !== undefined && { metadata: m.metadata }),
-});
-
-/** The same from plain JSON: payloads never become messages on the hot path. */
-function fromBody(body: Record<string, unknown>): Record<string, unknown> {
-  const { dataValue, namespace: _namespace, ...rest } = withNumbers(body, ["version"]);
-  return dataValue === undefined ? rest : { ...rest, data: dataValue };
-}
 
 const toMessage = (emitted: Emitted) => ({
   eventId: emitted.eventId,

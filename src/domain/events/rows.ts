@@ -6,6 +6,7 @@ export interface TakenKey {
   environment_id: string;
   key: string;
   kind: string;
+  function_id: string | null;
   event_id: string;
   run_ids: string;
   position: number | null;
@@ -16,7 +17,7 @@ export function findKeys(
   store: Store,
   keys: readonly { environmentId: string; key: string }[],
 ): Promise<TakenKey[]> {
-  return store.all(sql`SELECT k.environment_id, k.key, k.kind, k.event_id, k.run_ids, v.position
+  return store.all(sql`SELECT k.environment_id, k.key, k.kind, k.function_id, k.event_id, k.run_ids, v.position
     FROM ${store.seams.rowsFrom("i", {
       environment_id: column.text(keys.map((k) => k.environmentId)),
       key: column.text(keys.map((k) => k.key)),

@@ -42,7 +42,8 @@ export function draftOf(input: EmitInput, headerKey: string | undefined, at = ""
   };
 }
 
-function keyOf(bodyKey: string | undefined, headerKey: string | undefined, at: string): string | null {
+/** Of body and header, which must not differ. */
+export function keyOf(bodyKey: string | undefined, headerKey: string | undefined, at = ""): string | null {
   const field = `${at}idempotencyKey`;
   if (bodyKey && headerKey && bodyKey !== headerKey)
     throw invalid(field, "differs from the header Idempotency-Key");
@@ -54,7 +55,7 @@ function keyOf(bodyKey: string | undefined, headerKey: string | undefined, at: s
   return key;
 }
 
-function jsonText(field: string, value: unknown): string {
+export function jsonText(field: string, value: unknown): string {
   try {
     return JSON.stringify(value);
   } catch (cause) {

@@ -1,6 +1,6 @@
 import type { Clock, Instant } from "../../kit/clock.ts";
 import { combine, type Outcome } from "../../kit/combine.ts";
-import { Fault, missing } from "../../kit/fault.ts";
+import { Fault } from "../../kit/fault.ts";
 import type { Ids } from "../../kit/ids.ts";
 import { laneOfEnvironment } from "../../kit/lanes.ts";
 import {
@@ -13,35 +13,55 @@ import {
 } from "../../kit/limits.ts";
 import { type Watch, watchFlushes, watchWaiting } from "../../kit/watch.ts";
 import { type Store, StoreError } from "../../store/store.ts";
+import type { NewArm } from "../debounce/arm.ts";
 import type { Definitions, DefinitionsCache } from "../functions/definition.ts";
 import type { Feeds } from "../log/feed.ts";
 import type { LoggedEvent } from "../log/service.ts";
+import type { Matcher } from "../runs/matcher.ts";
 import type { NewRun } from "../runs/run.ts";
 import type { Lane } from "../runs/wake.ts";
-import type { Dispatcher, Reservation } from "../workers/dispatcher.ts";
+import type { Reservation } from "../workers/births.ts";
+import type { Dispatcher } from "../workers/dispatcher.ts";
+import { answersOf, answersToRefused, type Emitted } from "./answers.ts";
 import { emitFlush, type Logged, type NewEvent, staleDefinitions } from "./flush.ts";
-import { newRun, startedBy } from "./matching.ts";
-import { findKeys, purgeKeys } from "./rows.ts";
-import { type EventDraft, keyReused } from "./rules.ts";
+import { type InvokeTarget, invokedBy, newArm, newRun, requireUndelayed, startedBy } from "./matching.ts";
+import { openProvenance } from "./provenance.ts";
+import { purgeKeys } from "./rows.ts";
+import type { EventDraft } from "./rules.ts";
 
-export interface Emitted {
-  eventId: string;
-  runIds: string[];
-  /** The event's position; undefined for a repeat of an event that has since expired. */
-  position: number | undefined;
+/** A start of one function, checked, with payloads as the JSON text that is stored. */
+export interface InvokeDraft extends InvokeTarget {
+  /** JSON text, and the value it was written from. */
+  data: string;
+  value: unknown;
+  metadata: string | null;
+  idempotencyKey: string | null;
 }
+
+export type { Emitted };
 
 export interface EmitOrigin {
   environmentId: string;
   /** `api`, `webhook`, `cron`, … */
   source: string;
-  /** The run whose handler emits. */
+  /** The run whose handler emits, as the caller says; left out when there is no such run in the environment. */
   runId: string | undefined;
 }
+
+/** Source is `invoke` unless it says otherwise. */
+export type InvokeOrigin = Omit<EmitOrigin, "source"> & { source?: string };
 
 export interface Events {
   /** Commits the events in order, as one unit; resolves when they are durable. A repeated idempotency key answers the first. */
   emit(drafts: readonly EventDraft[], origin: EmitOrigin): Promise<Emitted[]>;
+  /** One event whose runs begin at once: `failed_precondition` when one of them would be debounced. */
+  emitUndelayed(draft: EventDraft, origin: EmitOrigin): Promise<Emitted>;
+  /**
+   * Logs one event named by the function and starts exactly one run of it; no event triggers are matched. `not_found` for
+   * an unknown function, `failed_precondition` for an archived one and for one that a run may not invoke; a paused one's
+   * run waits. `already_exists` for an idempotency key that an emit or another function has used.
+   */
+  invoke(draft: InvokeDraft, origin: InvokeOrigin): Promise<Emitted>;
   /** Resolves once nothing is on its way to the store. */
   drain(): Promise<void>;
   /** The tick of loop `events.keys`: forgets idempotency keys after their time. */
@@ -56,13 +76,21 @@ export interface EventsDeps {
   dispatcher: Pick<Dispatcher, "reserve" | "handOut">;
   /** Lanes that have got work nobody holds yet. */
   onQueued: (lanes: readonly Lane[]) => void;
+  /** Told after the commit of starts that wait for repetitions to cease. */
+  onArmed: (arms: readonly NewArm[]) => void;
   feeds: Pick<Feeds, "wanted" | "committed">;
+  /** Whether the environment has waits: the matcher shall look at what was logged. */
+  matcher: Pick<Matcher, "wanted" | "wake">;
   watch: Watch;
 }
 
 interface Unit {
   origin: EmitOrigin;
   drafts: readonly EventDraft[];
+  /** The one function that the one draft starts, whatever triggers there are. */
+  target?: InvokeTarget;
+  /** None of the functions it starts may be debounced. */
+  undelayed?: boolean;
 }
 
 /** One event of a flush with the places kept for its runs. */
@@ -77,21 +105,39 @@ const staleTriesMax = 10;
 const weightChars = 16_384;
 
 export function openEvents(deps: EventsDeps): Events {
-  const { store, clock, ids, definitions, dispatcher, onQueued, feeds, watch } = deps;
+  const { store, clock, ids, definitions, dispatcher, onQueued, onArmed, feeds, matcher, watch } = deps;
+  const provenanceOf = openProvenance({ store, clock });
   const emitted = watch.metrics.counter({
     name: "svc_events_emitted_total",
     help: "Events that this node committed to the log; repeats of a key are none.",
   })();
 
-  function prepare({ origin, drafts }: Unit, known: Definitions, now: Instant): Prepared[] {
+  function prepare(
+    { origin, drafts, target, undelayed }: Unit,
+    known: Definitions,
+    now: Instant,
+  ): Prepared[] {
+    const invoked = target && [invokedBy(known, target)];
     return drafts.map((draft) => {
       const id = ids.next("evt");
       const kept = new Map<string, Reservation>();
-      const runs = startedBy(known, { id, source: origin.source, draft }, now).map((record): NewRun => {
-        const run = newRun(record, { id, name: draft.name }, { ids, now });
-        const place = run.mode === "pull" ? dispatcher.reserve(run.environmentId, run.functionId) : undefined;
+      const started = invoked ?? startedBy(known, { id, source: origin.source, draft }, now);
+      if (undelayed) requireUndelayed(started);
+      const arms: NewArm[] = [];
+      const runs = started.flatMap((record): NewRun | [] => {
+        const arm = target ? undefined : newArm(record, { id, value: draft.value });
+        if (arm) {
+          arms.push(arm);
+          return [];
+        }
+        const run = newRun(record, { id, name: draft.name, value: draft.value }, { ids, now });
+        if (target?.parent) run.parent = target.parent;
+        const place = run.mode === "pull" && record.status === "active" ? dispatcher.reserve(run) : undefined;
         if (place) kept.set(run.id, place);
-        return place ? { ...run, lease: place.lease } : run;
+        const laneLimit = record.definition.concurrency?.limit;
+        return place
+          ? { ...run, lease: { ...place.lease, ...(laneLimit !== undefined && { laneLimit }) } }
+          : run;
       });
       return {
         id,
@@ -102,8 +148,10 @@ export function openEvents(deps: EventsDeps): Events {
         metadata: draft.metadata,
         source: origin.source,
         idempotencyKey: draft.idempotencyKey,
+        invokes: target?.functionId ?? null,
         runId: origin.runId ?? null,
         runs,
+        arms,
         kept,
       };
     });
@@ -112,47 +160,61 @@ export function openEvents(deps: EventsDeps): Events {
   async function flush(units: readonly Unit[]): Promise<Outcome<Emitted[]>[]> {
     const known = new Map<string, Definitions>();
     const gone = new Map<string, unknown>();
-    const load = (environmentIds: Iterable<string>, again: boolean) =>
+    const load = (environmentIds: Iterable<string>, how: "of" | "current" | "reload") =>
       Promise.all(
         Array.from(environmentIds, async (id) => {
           try {
-            known.set(id, await (again ? definitions.reload(id) : definitions.of(id)));
+            known.set(id, await definitions[how](id));
           } catch (error) {
             known.delete(id);
             gone.set(id, error);
           }
         }),
       );
-    await load(new Set(units.map((unit) => unit.origin.environmentId)), false);
+    await load(new Set(units.map((unit) => unit.origin.environmentId)), "of");
+    let checked = false;
 
     for (let tries = 1; ; tries++) {
       const now = clock.now();
       const going = units.filter((unit) => known.has(unit.origin.environmentId));
       const events: Prepared[] = [];
+      const prepared = new Map<Unit, Prepared[]>();
+      const refused = new Map<Unit, Fault>();
       try {
-        const prepared = going.map((unit) => {
-          const mine = prepare(unit, known.get(unit.origin.environmentId)!, now);
-          events.push(...mine);
-          return mine;
-        });
+        for (const unit of going) {
+          try {
+            const mine = prepare(unit, known.get(unit.origin.environmentId)!, now);
+            events.push(...mine);
+            prepared.set(unit, mine);
+          } catch (error) {
+            if (!(error instanceof Fault)) throw error;
+            refused.set(unit, error);
+          }
+        }
+        if (refused.size > 0 && !checked) {
+          checked = true;
+          dropKept(events);
+          await load(new Set([...refused.keys()].map((unit) => unit.origin.environmentId)), "current");
+          continue;
+        }
         const versions = new Map([...known].map(([id, { version }]) => [id, version]));
         const logged =
           events.length === 0 ? [] : await store.flush(emitFlush, { now, events, definitions: versions });
         emitted.add(logged.length);
         handOver(events, logged);
         feed(events, logged);
-        const answers = await answersOf(events, logged);
-        const byUnit = new Map(going.map((unit, at) => [unit, prepared[at]!]));
+        const answers = await answersOf(store, events, logged);
+        const refusals = await answersToRefused(store, refused);
         return units.map((unit) => {
-          const mine = byUnit.get(unit);
-          if (!mine) return { error: gone.get(unit.origin.environmentId) };
+          const mine = prepared.get(unit);
+          if (!mine) return refusals.get(unit) ?? { error: gone.get(unit.origin.environmentId) };
           return outcomeOf(mine.map((event) => answers.get(event.id)!));
         });
       } catch (error) {
-        for (const event of events) for (const place of event.kept.values()) place.drop();
+        dropKept(events);
         if (!isStale(error) || tries >= staleTriesMax) throw error;
         // The store names one of them; the others may be as old.
-        await load([...known.keys()], true);
+        await load([...known.keys()], "reload");
       }
     }
   }
@@ -165,22 +227,30 @@ export function openEvents(deps: EventsDeps): Events {
       const row = placeOf.get(event);
       for (const run of event.runs) {
         const place = event.kept.get(run.id);
-        if (!place && row)
-          lanes.set(`${run.environmentId}\n${run.functionId}`, {
+        const denied = row?.denied?.includes(run.id) === true;
+        if ((!place || denied) && row)
+          lanes.set(run.laneId ?? `${run.environmentId}\n${run.functionId}`, {
             environmentId: run.environmentId,
             functionId: run.functionId,
+            ...(run.laneId !== null && { laneId: run.laneId }),
           });
-        if (place && row) place.deliver(run, { ...event, at: row.at });
-        if (place && !row) place.drop();
+        if (place && row && !denied) place.deliver(run, { ...event, at: row.at });
+        if (place && (!row || denied)) place.drop();
       }
       event.kept.clear();
     }
     dispatcher.handOut();
+    const arms = logged.flatMap(({ ord }) => events[ord - 1]!.arms);
+    if (arms.length > 0) onArmed(arms);
     if (lanes.size > 0) onQueued([...lanes.values()]);
   }
 
   /** Readers of the log hear of it, here and elsewhere. */
   function feed(events: readonly Prepared[], logged: readonly Logged[]): void {
+    for (const { ord } of logged) {
+      const { environmentId, runs } = events[ord - 1]!;
+      if (matcher.wanted(environmentId) || runs.some((run) => run.cancels)) matcher.wake(environmentId);
+    }
     const rows = logged.filter(({ ord }) => feeds.wanted(events[ord - 1]!.environmentId));
     if (rows.length === 0) return;
     const byEnvironment = Map.groupBy(rows, ({ ord }) => events[ord - 1]!.environmentId);
@@ -191,43 +261,6 @@ export function openEvents(deps: EventsDeps): Events {
         own.map(({ ord, position, at }) => loggedEvent(events[ord - 1]!, position, at)),
       );
     }
-  }
-
-  /** Events that were not written repeat a key, or their environment is gone. */
-  async function answersOf(
-    events: readonly Prepared[],
-    logged: readonly Logged[],
-  ): Promise<Map<string, Emitted | Fault>> {
-    const answers = new Map<string, Emitted | Fault>();
-    for (const { ord, position } of logged) {
-      const event = events[ord - 1]!;
-      answers.set(event.id, { eventId: event.id, runIds: event.runs.map((run) => run.id), position });
-    }
-    const rest = events.filter((event) => !answers.has(event.id));
-    const keyed = rest.flatMap((event) =>
-      event.idempotencyKey === null ? [] : { environmentId: event.environmentId, key: event.idempotencyKey },
-    );
-    // The flush is committed: a failed read here costs only the repeats their answer, never the others theirs.
-    const taken = keyed.length === 0 ? [] : await findKeys(store, keyed).catch(() => undefined);
-    if (taken === undefined) {
-      for (const event of rest) answers.set(event.id, unread());
-      return answers;
-    }
-    const byKey = new Map(taken.map((row) => [`${row.environment_id}\n${row.key}`, row]));
-    for (const event of rest) {
-      const row = byKey.get(`${event.environmentId}\n${event.idempotencyKey}`);
-      // A key row that names this very event was written beside a head that is no more.
-      if (!row || row.event_id === event.id)
-        answers.set(event.id, missing("environment", event.environmentId));
-      else if (row.kind !== "emit") answers.set(event.id, keyReused(row.key));
-      else
-        answers.set(event.id, {
-          eventId: row.event_id,
-          runIds: JSON.parse(row.run_ids) as string[],
-          position: row.position ?? undefined,
-        });
-    }
-    return answers;
   }
 
   const combiner = combine<Unit, Emitted[]>({
@@ -255,10 +288,32 @@ export function openEvents(deps: EventsDeps): Events {
 
   watchWaiting(watch.metrics, combiner);
 
+  /** Without a run that is none of the environment's; without waiting where none is named. */
+  const proven = (origin: EmitOrigin): EmitOrigin | Promise<EmitOrigin> =>
+    origin.runId === undefined
+      ? origin
+      : provenanceOf(origin.environmentId, origin.runId).then((runId) => ({ ...origin, runId }));
+
   return {
     async emit(drafts, origin) {
       if (drafts.length === 0) return [];
-      return combiner.submit({ origin, drafts });
+      const known = proven(origin);
+      return combiner.submit({ origin: known instanceof Promise ? await known : known, drafts });
+    },
+
+    async emitUndelayed(draft, origin) {
+      const known = await proven(origin);
+      const [emitted] = await combiner.submit({ origin: known, drafts: [draft], undelayed: true });
+      return emitted!;
+    },
+
+    async invoke({ functionId, parent, ...payload }, { source = "invoke", ...origin }) {
+      const [emitted] = await combiner.submit({
+        origin: await proven({ environmentId: origin.environmentId, source, runId: origin.runId }),
+        drafts: [{ ...payload, name: functionId, version: 1, metadataValue: null }],
+        target: { functionId, ...(parent && { parent }) },
+      });
+      return emitted!;
     },
 
     drain: combiner.drain,
@@ -286,10 +341,9 @@ const loggedEvent = (event: NewEvent, position: number, at: Instant): LoggedEven
   run_id: event.runId,
 });
 
-const unread = (): Fault =>
-  new Fault("unavailable", "the answer to a repeated key cannot be read, try again", {
-    headers: { "Retry-After": "1" },
-  });
+function dropKept(events: readonly Prepared[]): void {
+  for (const event of events) for (const place of event.kept.values()) place.drop();
+}
 
 function outcomeOf(answers: readonly (Emitted | Fault)[]): Outcome<Emitted[]> {
   const fault = answers.find((answer) => answer instanceof Fault);

@@ -87,6 +87,8 @@ export interface DefinitionsCache {
   of(environmentId: string): Promise<Definitions>;
   /** The same without waiting, when they are in memory. */
   known(environmentId: string): Definitions | undefined;
+  /** The same, once the store has said that nothing newer is known: for an answer that must not rest on old ones. */
+  current(environmentId: string): Promise<Definitions>;
   /** From the store; concurrent calls share one read. */
   reload(environmentId: string): Promise<Definitions>;
 }

@@ -3,7 +3,7 @@ import { missing } from "../../kit/fault.ts";
 import { definitionsKeptMax } from "../../kit/limits.ts";
 import type { Store } from "../../store/store.ts";
 import type { Definitions, DefinitionsCache, FunctionRecord, Trigger, TriggerEvent } from "./definition.ts";
-import { readDefinitions } from "./rows.ts";
+import { definitionsVersion, readDefinitions } from "./rows.ts";
 import { triggerVariables } from "./rules.ts";
 
 /** Functions of every environment this node emits into, as of the head they were read with. */
@@ -37,6 +37,11 @@ export function openDefinitions(store: Store): DefinitionsCache {
   return {
     known: (environmentId) => kept.get(environmentId),
     of: async (environmentId) => kept.get(environmentId) ?? reload(environmentId),
+    async current(environmentId) {
+      const known = kept.get(environmentId);
+      const isNew = known !== undefined && known.version === (await definitionsVersion(store, environmentId));
+      return isNew ? known : reload(environmentId);
+    },
     reload,
   };
 }

@@ -103,9 +103,10 @@ export async function countFunctions(store: Store, filter: FunctionFilter): Prom
 export async function insertFunction(session: Session, record: FunctionRecord): Promise<void> {
   const { definition } = record;
   await session.run(sql`INSERT INTO functions
-      (environment_id, id, slug, name, status, mode, version, definition, created_at, updated_at)
+      (environment_id, id, slug, name, status, mode, version, definition, lane_limit, created_at, updated_at)
     VALUES (${record.environmentId}, ${definition.id}, ${definition.slug}, ${definition.name}, ${record.status},
-      ${definition.mode}, ${record.version}, ${JSON.stringify(definition)}, ${record.createdAt}, ${record.updatedAt})`);
+      ${definition.mode}, ${record.version}, ${JSON.stringify(definition)},
+      ${definition.concurrency?.limit ?? null}, ${record.createdAt}, ${record.updatedAt})`);
 }
 
 /** Of a function that the session holds. */
@@ -113,7 +114,8 @@ export async function updateFunction(session: Session, record: FunctionRecord): 
   const { definition } = record;
   await session.run(sql`UPDATE functions SET slug = ${definition.slug}, name = ${definition.name},
       status = ${record.status}, mode = ${definition.mode}, version = ${record.version},
-      definition = ${JSON.stringify(definition)}, updated_at = ${record.updatedAt}
+      definition = ${JSON.stringify(definition)}, lane_limit = ${definition.concurrency?.limit ?? null},
+      updated_at = ${record.updatedAt}
     WHERE environment_id = ${record.environmentId} AND id = ${definition.id}`);
 }
 
@@ -146,6 +148,14 @@ export async function raiseDefinitions(session: Session, environmentId: string):
   const changed = await session.run(sql`UPDATE heads SET definitions_version = definitions_version + 1
     WHERE environment_id = ${environmentId}`);
   return changed === 1;
+}
+
+/** Undefined when the environment is gone. */
+export async function definitionsVersion(store: Store, environmentId: string): Promise<number | undefined> {
+  const head = await store.one<{ definitions_version: number }>(
+    sql`SELECT definitions_version FROM heads WHERE environment_id = ${environmentId}`,
+  );
+  return head?.definitions_version;
 }
 
 /** All functions with the version they stand for, in one snapshot; undefined when the environment is gone. */

@@ -1,4 +1,7 @@
 import type { Instant } from "../../kit/clock.ts";
+import { type Match, storedMatch } from "../waits/rules.ts";
+import type { PendingStep } from "./pending.ts";
+import { unresolvedMatch } from "./rules.ts";
 import type { Fence, RunError, StepType } from "./run.ts";
 import { behindAll, type NewStep, type Settlement } from "./settle.ts";
 
@@ -9,6 +12,8 @@ export interface RunReport extends Fence {
   steps: readonly ReportedStep[];
   /** Run-wide index of `steps[0]`; absent when the worker does not count. */
   stepOffset: number | undefined;
+  /** The worker takes failed steps among the completed ones; when it does not, a failed invoke fails the run. */
+  failuresTold?: boolean;
 }
 
 export type ReportOutcome =
@@ -16,7 +21,24 @@ export type ReportOutcome =
   | { kind: "progress"; leaseUntil: Instant | null }
   | { kind: "completed"; output: string }
   | { kind: "failed"; error: RunError }
-  | { kind: "sleep"; stepId: string; name: string; until: Instant; at: Instant };
+  | (Yielded & { kind: "sleep"; until: Instant })
+  | (Yielded & { kind: "wait"; eventName: string; match: Match; timeoutAt: Instant; input: string | null })
+  | (Yielded & {
+      kind: "invoke";
+      functionId: string;
+      /** JSON text. */
+      input: string | null;
+      timeoutAt: Instant;
+      /** The run goes on as soon as the child is started. */
+      isAsync: boolean;
+    });
+
+/** The step that a handler was left at. */
+interface Yielded {
+  stepId: string;
+  name: string;
+  at: Instant;
+}
 
 export interface ReportedStep {
   stepId: string;
@@ -35,8 +57,16 @@ export interface ReportedStep {
 /** What a failed attempt comes to, decided by the retry policy of the pinned definition. */
 export type Verdict = { retryAt: Instant; inMs: number; attempt: number } | "ends";
 
-/** The settlement a report comes to; `verdict` is wanted for a failed one. */
-export function toSettlement(report: RunReport, verdict: Verdict): Settlement {
+/** What a report is read with. */
+export interface Facts {
+  /** Of a failed report. */
+  verdict: Verdict;
+  /** Data of the run's triggering event, for a wait that compares with it; undefined when the event is gone. */
+  triggerData: unknown;
+}
+
+/** The settlement a report comes to. */
+export function toSettlement(report: RunReport, { verdict, triggerData }: Facts): Settlement {
   const { outcome, stepOffset } = report;
   const base: Settlement = {
     environmentId: report.environmentId,
@@ -53,6 +83,7 @@ export function toSettlement(report: RunReport, verdict: Verdict): Settlement {
     steps: report.steps.map((step, at) => newStep(report, step, at)),
     stepsTop: stepOffset === undefined ? 0 : stepOffset + report.steps.length,
     waitingStepId: null,
+    pending: null,
   };
   switch (outcome.kind) {
     case "progress":
@@ -87,7 +118,67 @@ export function toSettlement(report: RunReport, verdict: Verdict): Settlement {
           sleepingStep(report, outcome),
         ],
       };
+    case "wait": {
+      const match = storedMatch(outcome.match, triggerData);
+      if (match === undefined) return unresolved(base, report, outcome);
+      const wanted = { kind: "event" as const, name: outcome.eventName, match };
+      return waitingFor(base, report, outcome, wanted, "waiting");
+    }
+    case "invoke": {
+      const kind = outcome.isAsync ? ("invoke_async" as const) : ("invoke" as const);
+      return waitingFor(base, report, outcome, { kind, functionId: outcome.functionId }, "invoking");
+    }
   }
+}
+
+function waitingFor(
+  base: Settlement,
+  report: RunReport,
+  outcome: ReportOutcome & { kind: "wait" | "invoke" },
+  wanted: PendingStep["for"],
+  next: "waiting" | "invoking",
+): Settlement {
+  const { stepId, timeoutAt } = outcome;
+  const what = wanted.kind === "event" ? { event: wanted.name } : { function_id: wanted.functionId };
+  return {
+    ...noted(base, `run.${next}`, { step_id: stepId, ...what, until: timeoutAt }),
+    next,
+    wakeAt: timeoutAt,
+    waitingStepId: stepId,
+    steps: base.steps.filter((step) => step.stepId !== stepId),
+    pending: {
+      stepId,
+      name: outcome.name,
+      sequence: placeOfYield(report),
+      startedAt: outcome.at,
+      timeoutAt,
+      input: outcome.input,
+      failureTold: report.failuresTold ?? false,
+      for: wanted,
+    },
+  };
+}
+
+/** A wait that nothing could end fails the run at once, where it is seen, and not after its timeout. */
+function unresolved(
+  base: Settlement,
+  report: RunReport,
+  outcome: ReportOutcome & { kind: "wait" },
+): Settlement {
+  const error = unresolvedMatch(outcome.match.kind === "trigger" ? outcome.match.path : "");
+  const step: NewStep = {
+    ...yieldedStep(report, outcome),
+    type: "wait_for_event",
+    status: "failed",
+    error: JSON.stringify(error),
+    endedAt: outcome.at,
+  };
+  const steps = [...base.steps.filter(({ stepId }) => stepId !== outcome.stepId), step];
+  return {
+    ...noted({ ...base, steps }, "run.failed", { error }),
+    ends: "failed",
+    error: JSON.stringify(error),
+  };
 }
 
 /** A job that never reached its worker goes back to the queue: no attempt is spent. */
@@ -106,6 +197,7 @@ export const toRelease = (fence: Fence & { environmentId: string }, now: Instant
   steps: [],
   stepsTop: 0,
   waitingStepId: null,
+  pending: null,
 });
 
 /** History keeps which steps a report brought and how they went; their outputs stand in `steps`. */
@@ -125,17 +217,26 @@ const newStep = (report: RunReport, step: ReportedStep, at: number): NewStep => 
   sleepUntil: null,
 });
 
-const sleepingStep = (report: RunReport, sleep: ReportOutcome & { kind: "sleep" }): NewStep => ({
-  stepId: sleep.stepId,
-  name: sleep.name,
-  type: "sleep",
-  sequence: behindAll(report.stepOffset === undefined ? report.steps.length : 0),
-  status: "sleeping",
+/** Behind the steps that came with it. */
+const placeOfYield = (report: RunReport): number =>
+  behindAll(report.stepOffset === undefined ? report.steps.length : 0);
+
+const yieldedStep = (report: RunReport, { stepId, name, at }: Yielded) => ({
+  stepId,
+  name,
+  sequence: placeOfYield(report),
   output: null,
   error: null,
-  startedAt: sleep.at,
+  startedAt: at,
   endedAt: null,
   durationMs: null,
   compensationFor: null,
+  sleepUntil: null,
+});
+
+const sleepingStep = (report: RunReport, sleep: ReportOutcome & { kind: "sleep" }): NewStep => ({
+  ...yieldedStep(report, sleep),
+  type: "sleep",
+  status: "sleeping",
   sleepUntil: sleep.until,
 });

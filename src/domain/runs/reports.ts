@@ -7,11 +7,12 @@ import { type Watch, watchFlushes, watchWaiting } from "../../kit/watch.ts";
 import { type Store, StoreError } from "../../store/store.ts";
 import type { FunctionDefinition } from "../functions/definition.ts";
 import { type RunReport, toRelease, toSettlement, type Verdict } from "./report.ts";
-import { attemptsOf, lastFences } from "./rows.ts";
+import { attemptsOf, lastFences, triggersOf } from "./rows.ts";
 import { afterFailure } from "./rules.ts";
 import type { Fence, RunError } from "./run.ts";
 import { type Settlement, settleFlush } from "./settle.ts";
 import type { Tally } from "./tally.ts";
+import type { Lane } from "./wake.ts";
 
 export interface ReportsDeps {
   store: Store;
@@ -20,6 +21,12 @@ export interface ReportsDeps {
   definitionOf: (environmentId: string, functionId: string, version: number) => Promise<FunctionDefinition>;
   /** An execution's next wake was planned for then. */
   onWakePlanned: (at: number) => void;
+  /** Runs of the environment began to wait for events. */
+  onWaiting: (environmentId: string) => void;
+  /** There are children to start, or ends to tell parents of. */
+  onChildren: () => void;
+  /** Leases of functions with a limit were given up. */
+  onQueued: (lanes: readonly Lane[]) => void;
   watch: Watch;
 }
 
@@ -37,6 +44,7 @@ function sizeOf({ outcome, steps }: RunReport): number {
   let size = 0;
   if (outcome.kind === "completed") size = outcome.output.length;
   else if (outcome.kind === "failed") size = errorSize(outcome.error);
+  else if (outcome.kind === "wait" || outcome.kind === "invoke") size = outcome.input?.length ?? 0;
   for (const step of steps)
     size += step.stepId.length + step.name.length + (step.output?.length ?? 0) + errorSize(step.error);
   return size;
@@ -44,30 +52,54 @@ function sizeOf({ outcome, steps }: RunReport): number {
 
 /** Brings reports of all workers together into flushes; a failed attempt's retry policy is looked up before. */
 export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
-  const { store, clock, onWakePlanned, watch } = deps;
+  const { store, clock, onWakePlanned, onQueued, watch } = deps;
 
   async function flush(items: readonly Item[]): Promise<Outcome<void>[]> {
-    const verdicts = await verdictsOf(items);
+    const [verdicts, triggers] = await Promise.all([verdictsOf(items), triggersFor(items)]);
     const settlements = items.map((item, at) =>
-      "report" in item ? toSettlement(item.report, verdicts[at]!) : toRelease(item.release, clock.now()),
+      "report" in item
+        ? toSettlement(item.report, {
+            verdict: verdicts[at]!,
+            triggerData: triggers?.get(item.report.runId),
+          })
+        : toRelease(item.release, clock.now()),
     );
     const now = clock.now();
     const settled = await store.flush(settleFlush, { now, settlements });
     const outcomes: Outcome<void>[] = [];
     const done: Settlement[] = [];
     const gone: { at: number; settlement: Settlement }[] = [];
-    for (const { ord, outcome } of settled) {
+    let children = false;
+    const freed = new Map<string, Lane>();
+    for (const { ord, outcome, parent_run_id, lane_id, function_id } of settled) {
+      if (parent_run_id !== null) children = true;
       const settlement = settlements[ord - 1]!;
       if (outcome === "stale") outcomes[ord - 1] = { error: staleExecution() };
       else if (outcome === "not_running") outcomes[ord - 1] = { error: runNotRunning() };
       else if (outcome === "gone") gone.push({ at: ord - 1, settlement });
       else {
         if (settlement.wakeAt !== null && settlement.ends === null) onWakePlanned(settlement.wakeAt);
+        if (settlement.pending?.for.kind === "event") deps.onWaiting(settlement.environmentId);
+        else if (settlement.pending) children = true;
         done.push(settlement);
+        const stays = settlement.ends === null && settlement.next === "leased";
+        if (lane_id !== null && function_id !== null && !stays) {
+          const queued = settlement.next === "queued" || freed.get(lane_id)?.queued === true;
+          const { environmentId } = settlement;
+          freed.set(lane_id, {
+            environmentId,
+            functionId: function_id,
+            laneId: lane_id,
+            freed: true,
+            queued,
+          });
+        }
         outcomes[ord - 1] = { value: undefined };
       }
     }
+    if (children) deps.onChildren();
     tally?.settled(done, now);
+    if (freed.size > 0) onQueued([...freed.values()]);
     if (gone.length > 0) {
       const why = await whyRefused(
         store,
@@ -76,6 +108,16 @@ export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
       for (const [place, { at }] of gone.entries()) outcomes[at] = { error: why[place] };
     }
     return outcomes;
+  }
+
+  /** Only waits that compare with the triggering event ask for its data. */
+  async function triggersFor(items: readonly Item[]): Promise<Map<string, unknown> | undefined> {
+    const asking = items.flatMap((item) =>
+      "report" in item && item.report.outcome.kind === "wait" && item.report.outcome.match.kind === "trigger"
+        ? item.report
+        : [],
+    );
+    return asking.length === 0 ? undefined : triggersOf(store, asking);
   }
 
   /** Read without a lock: the fence pins attempt and definition until the settlement. */

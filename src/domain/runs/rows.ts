@@ -2,8 +2,9 @@ import type { Instant } from "../../kit/clock.ts";
 import { countCap } from "../../kit/limits.ts";
 import { type Cursor, contains } from "../../kit/page.ts";
 import { column, type Sql, sql } from "../../kit/sql.ts";
+import { stepRowId } from "../../kit/step-id.ts";
 import type { Session, Store } from "../../store/store.ts";
-import { statusOf, stepRowId, storedStatuses } from "./rules.ts";
+import { statusOf, storedStatuses } from "./rules.ts";
 import type {
   CompletedStep,
   ExecutionState,
@@ -150,6 +151,9 @@ interface StepRow {
   patched_by: string | null;
   compensation_for: string | null;
   sleep_until: number | null;
+  input: string | null;
+  wait_event_name: string | null;
+  wait_timeout_at: number | null;
   created_at: number;
   updated_at: number;
 }
@@ -158,7 +162,7 @@ export async function getSteps(store: Store, environmentId: string, runId: strin
   const rows =
     await store.all<StepRow>(sql`SELECT run_id, step_id, name, type, sequence, status, output, error,
       attempt, started_at, ended_at, duration_ms, original_output, patched_at, patched_by, compensation_for,
-      sleep_until, created_at, updated_at
+      sleep_until, input, wait_event_name, wait_timeout_at, created_at, updated_at
     FROM steps WHERE run_id = ${runId} AND environment_id = ${environmentId} ORDER BY sequence, created_at`);
   return rows.map(toStep);
 }
@@ -168,9 +172,11 @@ export async function completedSteps(
   store: Store,
   runIds: readonly string[],
 ): Promise<Map<string, CompletedStep[]>> {
-  const rows = await store.all<CompletedStep>(sql`SELECT s.run_id, s.step_id, s.name, s.output
+  const rows = await store.all<CompletedStep>(sql`SELECT s.run_id, s.step_id, s.name, s.status, s.output,
+      CASE WHEN s.status = 'failed' THEN s.error END AS error
     FROM ${store.seams.rowsFrom("i", { run_id: column.text(runIds) })} JOIN steps s ON s.run_id = i.run_id
-    WHERE s.status = 'completed' ORDER BY s.run_id, s.sequence`);
+    WHERE s.status = 'completed' OR (s.status = 'failed' AND s.failure_told_at IS NOT NULL)
+    ORDER BY s.run_id, s.sequence`);
   const byRun = new Map<string, CompletedStep[]>(runIds.map((id) => [id, []]));
   for (const row of rows) byRun.get(row.run_id)?.push(row);
   return byRun;
@@ -198,6 +204,20 @@ export async function attemptsOf(
       environment_id: column.text(targets.map((target) => target.environmentId)),
     })} JOIN executions e ON e.run_id = v.run_id AND e.environment_id = v.environment_id`);
   return new Map(rows.map((row) => [row.run_id, row]));
+}
+
+/** Data of the events that started these runs. */
+export async function triggersOf(
+  store: Store,
+  targets: readonly { environmentId: string; runId: string }[],
+): Promise<Map<string, unknown>> {
+  const rows = await store.all<{ id: string; data: string }>(sql`SELECT r.id, v.data
+    FROM ${store.seams.rowsFrom("i", {
+      run_id: column.text(targets.map((target) => target.runId)),
+      environment_id: column.text(targets.map((target) => target.environmentId)),
+    })} JOIN runs r ON r.id = i.run_id AND r.environment_id = i.environment_id
+      JOIN events v ON v.id = r.event_id`);
+  return new Map(rows.map((row) => [row.id, JSON.parse(row.data) as unknown]));
 }
 
 /** The fence a run is under, or ended under, for telling a late worker what it is. */
@@ -282,6 +302,9 @@ function toStep(row: StepRow): Step {
     patchedBy: row.patched_by,
     compensationFor: row.compensation_for,
     sleepUntil: row.sleep_until,
+    input: row.input,
+    waitEventName: row.wait_event_name,
+    waitTimeoutAt: row.wait_timeout_at,
     createdAt: row.created_at,
     updatedAt: row.updated_at,
   };

@@ -1,4 +1,3 @@
-import { createHash } from "node:crypto";
 import type { RetryPolicy } from "../functions/definition.ts";
 import type { ExecutionState, RunError, RunStatus } from "./run.ts";
 
@@ -8,13 +7,18 @@ const statusOfState: Record<ExecutionState, { status: RunStatus; pauseReason: st
   leased: { status: "running", pauseReason: null },
   retrying: { status: "waiting", pauseReason: null },
   sleeping: { status: "paused", pauseReason: "sleep" },
+  waiting: { status: "paused", pauseReason: "wait_event" },
+  invoking: { status: "paused", pauseReason: "invoke" },
+  held: { status: "paused", pauseReason: "injection" },
+  // Said to run, and on its way to the queue.
+  resuming: { status: "running", pauseReason: null },
 };
 
-const stateOfStatus: Partial<Record<RunStatus, ExecutionState>> = {
-  waiting_for_capacity: "queued",
-  running: "leased",
-  waiting: "retrying",
-  paused: "sleeping",
+const statesOfStatus: Partial<Record<RunStatus, readonly ExecutionState[]>> = {
+  waiting_for_capacity: ["queued"],
+  running: ["leased", "resuming"],
+  waiting: ["retrying"],
+  paused: ["sleeping", "waiting", "invoking", "held"],
 };
 
 export function statusOf(
@@ -30,8 +34,8 @@ export function storedStatuses(statuses: readonly RunStatus[]): {
   ended: RunStatus[];
   states: ExecutionState[];
 } {
-  const states = statuses.flatMap((status) => stateOfStatus[status] ?? []);
-  return { ended: statuses.filter((status) => stateOfStatus[status] === undefined), states };
+  const states = statuses.flatMap((status) => statesOfStatus[status] ?? []);
+  return { ended: statuses.filter((status) => statesOfStatus[status] === undefined), states };
 }
 
 const runStatuses: readonly RunStatus[] = [
@@ -66,16 +70,39 @@ export function afterFailure(
   return { retryInMs: retryDelayMs(policy, attempt) };
 }
 
-/** The row id of a step follows from run and step id, so that it needs no index of its own. */
-export function stepRowId(runId: string, stepId: string): string {
-  const digest = createHash("sha256").update(stepId).digest("hex").slice(0, 16);
-  return `step_${runId.slice("run_".length)}_${digest}`;
-}
-
 export const timedOut = (timeoutMs: number): RunError => ({
   message: `run exceeded its timeout of ${timeoutMs} ms`,
   code: "RUN_TIMEOUT",
   retryable: false,
+});
+
+export const waitTimedOut = (eventName: string): RunError => ({
+  message: `timed out waiting for the event "${eventName}"`,
+  code: "WAIT_TIMEOUT",
+  retryable: false,
+});
+
+/** The wait could never end: nothing to compare with. */
+export const unresolvedMatch = (path: string): RunError => ({
+  message: `wait_for_event: the triggering event has nothing at data.${path}`,
+  code: "WAIT_MATCH_UNRESOLVED",
+  retryable: false,
+});
+
+/** What a step failed with that started a run: its error as the handler is told (contract.md 4.2). */
+export interface InvokeError extends RunError {
+  function_id: string;
+  child_run_id?: string;
+  /** Why the child was cancelled. */
+  cause?: string;
+}
+
+export const invokeTimedOut = (functionId: string, childRunId: string | null): InvokeError => ({
+  message: `timed out waiting for the function "${functionId}"`,
+  code: "INVOKE_TIMEOUT",
+  retryable: false,
+  function_id: functionId,
+  ...(childRunId !== null && { child_run_id: childRunId }),
 });
 
 export const workerLost = (times: number): RunError => ({

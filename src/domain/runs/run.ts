@@ -1,4 +1,5 @@
 import type { Instant } from "../../kit/clock.ts";
+import type { StoredMatch } from "../waits/rules.ts";
 
 /** Words of spec.md 'Run statuses'. */
 export type RunStatus =
@@ -13,11 +14,23 @@ export type RunStatus =
 export type TerminalStatus = "completed" | "failed" | "cancelled";
 
 /** Where an execution stands; each state has one next wake (see `executions.wake_at`). */
-export type ExecutionState = "queued" | "leased" | "retrying" | "sleeping";
+export type ExecutionState =
+  | "queued"
+  | "leased"
+  | "retrying"
+  | "sleeping"
+  /** Between the two halves of a resume. */
+  | "resuming"
+  /** For an event; due at the wait's deadline. */
+  | "waiting"
+  /** For the run that its step started; due at the invoke's deadline. */
+  | "invoking"
+  /** By a person, until a person ends it: never due. */
+  | "held";
 
-export type StepStatus = "completed" | "failed" | "sleeping";
+export type StepStatus = "completed" | "failed" | "sleeping" | "waiting" | "timed_out";
 
-export type StepType = "invoke" | "compensate" | "sleep";
+export type StepType = "invoke" | "compensate" | "sleep" | "wait_for_event" | "invoke_function";
 
 /** What went wrong, as workers report it and callers see it. */
 export interface RunError {
@@ -39,8 +52,27 @@ export interface NewRun {
   maxAttempts: number;
   timeoutAt: Instant | null;
   actorId: string | null;
+  /** The step of a run that invokes it. */
+  parent?: RunParent;
+  /** The lane whose limit it counts against (functions/lane.ts); null when its function has no limit. */
+  laneId: string | null;
   /** Born claimed: a worker of this node waits for it already. */
   lease: NewLease | null;
+  /** Events that end it; absent: none. */
+  cancels?: readonly NewCancel[];
+}
+
+/** One `cancelOn` of a function, with what it looks for once the run's event is known. */
+export interface NewCancel {
+  eventName: string;
+  match: StoredMatch;
+}
+
+export interface RunParent {
+  runId: string;
+  stepId: string;
+  /** How many invokes lead to the parent; 0 when none does. */
+  depth: number;
 }
 
 export interface NewLease {
@@ -48,6 +80,8 @@ export interface NewLease {
   hash: string;
   workerId: string;
   expiresAt: Instant;
+  /** Of a run with a lane: its limit. The lease is given when the lane has room and nothing older; else the run is queued. */
+  laneLimit?: number;
 }
 
 export interface Run {
@@ -79,6 +113,19 @@ export interface Run {
   claimedAt: Instant | null;
 }
 
+/** How a run stands for a caller that waited for its end. */
+export interface RunResult {
+  runId: string;
+  functionId: string;
+  status: RunStatus;
+  /** JSON text. */
+  output: string | null;
+  error: RunError | null;
+  /** From the first claim, or from the creation while there was none, to the end or until now. */
+  durationMs: number;
+  isOver: boolean;
+}
+
 export interface Step {
   /** Row id, `step_…`. */
   id: string;
@@ -101,6 +148,11 @@ export interface Step {
   patchedBy: string | null;
   compensationFor: string | null;
   sleepUntil: Instant | null;
+  /** JSON text: what an approver of a wait, or a child, is shown. */
+  input: string | null;
+  waitEventName: string | null;
+  /** When the wait ends without its event. */
+  waitTimeoutAt: Instant | null;
   createdAt: Instant;
   updatedAt: Instant;
 }
@@ -117,6 +169,9 @@ export interface CompletedStep {
   run_id: string;
   step_id: string;
   name: string;
-  /** JSON text. */
+  /** `failed`: an invoke whose worker understands that. */
+  status: "completed" | "failed";
+  /** JSON texts. */
   output: string | null;
+  error: string | null;
 }

@@ -5,6 +5,9 @@ import {
   gaugeCountMax,
   gaugeKeptMs,
   gaugeWaitMsMax,
+  laneIdleMsMax,
+  laneLookMax,
+  purgeSliceMax,
   searchBytesMax,
   wakeSliceMax,
 } from "../../kit/limits.ts";
@@ -12,14 +15,24 @@ import type { Log } from "../../kit/log.ts";
 import { pageSize, readCursor, writeCursor } from "../../kit/page.ts";
 import type { Watch } from "../../kit/watch.ts";
 import type { Session, Store } from "../../store/store.ts";
+import { sharedLane } from "../functions/rules.ts";
+import { type Children, type ChildrenDeps, openChildren } from "./children.ts";
 import { type ClaimedRow, type ClaimInput, claimFlush } from "./claim.ts";
+import { claimLimitedFlush, type LaneFound, type LimitedInput } from "./claim-limited.ts";
+import { tellingEnds } from "./ends.ts";
+import { timeOutPending } from "./invokes.ts";
+import { adoptRuns, forgetLanes, type LaneLook, limitedFunctions, lookAtLanes } from "./lanes.ts";
+import { type Handover, handOver, type LeaseState, leaseStates } from "./leases.ts";
+import { type Matcher, openMatcher } from "./matcher.ts";
 import type { RunReport } from "./report.ts";
 import { openReports, type ReportsDeps, whyRefused } from "./reports.ts";
+import { finishResumes } from "./resumed.ts";
 import * as rows from "./rows.ts";
 import { parseRunStatus } from "./rules.ts";
 import type { CompletedStep, Fence, Run, Step } from "./run.ts";
+import { neverWakesAt } from "./settle.ts";
 import { openTally } from "./tally.ts";
-import { cancelQueued, endTimedOut, type Lane, wakeDue } from "./wake.ts";
+import { cancelQueued, endRuns, endTimedOut, type Lane, type RunEnd, wakeDue } from "./wake.ts";
 
 export interface ListRunsInput {
   functionId?: string;
@@ -52,6 +65,12 @@ export interface Runs {
     target: { environmentId: string; functionId: string; cause: string },
   ): Promise<string[]>;
   cancelled(runIds: readonly string[]): void;
+  /** Ends runs whose executions' locks the caller holds. */
+  endHeld(session: Session, ends: readonly RunEnd[]): Promise<void>;
+  /** Second half of resumes whose executions' locks the caller holds; answers the lanes that have got work. */
+  finishResumes(session: Session, runIds: readonly string[]): Promise<Lane[]>;
+  /** The wake of an execution that a person holds. */
+  readonly neverWakesAt: Instant;
   /** Commits what the holder of a run reports; rejects with the fault of contract.md 1.10 when its fence does not hold. */
   report(report: RunReport): Promise<void>;
   /** Puts a claimed run back that nobody has begun. */
@@ -62,11 +81,27 @@ export interface Runs {
   ack(fence: Fence & { environmentId: string }, leaseMs: number): Promise<void>;
   /** Extends the leases of a worker's jobs inside a transaction. */
   renew(session: Session, renewal: Parameters<typeof rows.renewLeases>[1]): Promise<void>;
-  claim(input: ClaimInput): Promise<ClaimedRow[]>;
+  /** Who holds these leases now, in the order given. */
+  leaseStates(asked: Parameters<typeof leaseStates>[1]): Promise<LeaseState[]>;
+  /** Leases of a claim that shall go to other workers than they were claimed for. */
+  handOver(handovers: readonly Handover[]): Promise<void>;
+  /** `limited`: places of the demands whose functions have a limit; their runs are claimed by lane. */
+  claim(input: ClaimInput): Promise<{ runs: ClaimedRow[]; limited: number[] }>;
+  claimLimited(input: LimitedInput): Promise<{ runs: ClaimedRow[]; lanes: LaneFound[] }>;
+  /** Lanes of a function with a limit that have queued runs: at most `limits.laneLookMax`, by id, from behind `after`. */
+  lookAtLanes(target: { environmentId: string; functionId: string }, after: string): Promise<LaneLook>;
+  /** Runs that were created before their function had a limit count against it from now on. */
+  adopt(target: { environmentId: string; functionId: string }): Promise<void>;
+  /** The tick of loop `runs.lanes`: forgets idle lanes, adopts what nodes of an earlier version have queued. */
+  tidyLanes(write: Store["write"]): Promise<void>;
   /** What handlers of these runs need not do again, in order. */
   completedSteps(runIds: readonly string[]): Promise<Map<string, CompletedStep[]>>;
   /** The tick of loop `runs.wake`: moves all that is due; answers in how many milliseconds the next is. */
   wakeOnce(): Promise<{ againInMs?: number }>;
+  /** Brings runs that wait for events on, and ends those that events cancel. */
+  matcher: Matcher;
+  /** The tick of loop `runs.children`. */
+  childrenOnce: Children["moveOnce"];
 }
 
 export interface RunsDeps {
@@ -79,8 +114,14 @@ export interface RunsDeps {
   onQueued: (lanes: readonly Lane[]) => void;
   /** A worker let a lease end without a word. */
   onSilent: (worker: { environmentId: string; workerId: string }) => void;
+  /** Told after the commit of runs that ended on this node. */
+  onEnded: (runIds: readonly string[]) => void;
   /** An execution's next wake was planned for then: the wake loop shall look by that time. */
   onWakePlanned: (at: Instant) => void;
+  /** Starts a child (see `Children`). */
+  invoke: ChildrenDeps["invoke"];
+  /** Asks a loop for a tick now. */
+  wakeLoop: (name: "runs.matcher" | "runs.children") => void;
 }
 
 /** A due row that somebody holds is looked at again after this, not at once. */
@@ -89,8 +130,25 @@ const wakeEveryMsMin = 20;
 export function openRuns(deps: RunsDeps): Runs {
   const { store, clock, log, onQueued } = deps;
   const { metrics } = deps.watch;
-  const tally = openTally(metrics);
-  const reports = openReports(deps, tally);
+  const tally = tellingEnds(openTally(metrics), deps.onEnded);
+  const onChildren = () => deps.wakeLoop("runs.children");
+  const matcher = openMatcher({
+    store,
+    clock,
+    onQueued,
+    onCancelled(runIds) {
+      tally?.ended("cancelled", runIds, clock.now());
+      onChildren();
+    },
+    wakeLoop: () => deps.wakeLoop("runs.matcher"),
+  });
+  const onFailed = (runs: readonly { runId: string; environmentId: string }[]) => {
+    if (runs.length === 0) return;
+    tally?.ended("failed", idsOf(runs), clock.now());
+    onChildren();
+  };
+  const children = openChildren({ store, clock, log, invoke: deps.invoke, onQueued, onFailed });
+  const reports = openReports({ ...deps, onWaiting: matcher.wake, onChildren }, tally);
   const active = metrics.gauge({
     name: "svc_active_runs",
     help: `Runs of the whole installation that are not over, counted up to ${gaugeCountMax}.`,
@@ -114,7 +172,29 @@ export function openRuns(deps: RunsDeps): Runs {
     },
     drain: reports.drain,
     renew: rows.renewLeases,
-    claim: (input) => store.flush(claimFlush, input),
+    leaseStates: (asked) => leaseStates(store, asked),
+    handOver: (handovers) => store.write((session) => handOver(session, handovers)),
+    matcher,
+    childrenOnce: children.moveOnce,
+    async claim(input) {
+      const rows = await store.flush(claimFlush, input);
+      return { runs: rows.filter(isRun), limited: rows.flatMap((row) => (row.rank === 0 ? row.lane : [])) };
+    },
+    async claimLimited(input) {
+      const rows = await store.flush(claimLimitedFlush, input);
+      return {
+        runs: rows.filter(isRun),
+        lanes: rows.filter((row): row is LaneFound & { rank: 0 } => row.rank === 0),
+      };
+    },
+    lookAtLanes: (target, after) => lookAtLanes(store, target, { after, most: laneLookMax }),
+    adopt: (target) => adoptAll(store.write, target),
+    async tidyLanes(write) {
+      const before = clock.now() - laneIdleMsMax;
+      while ((await write((session) => forgetLanes(session, before, purgeSliceMax))) === purgeSliceMax);
+      for (const { environment_id, id } of await limitedFunctions(store))
+        await adoptAll(write, { environmentId: environment_id, functionId: id });
+    },
     completedSteps: (runIds) => rows.completedSteps(store, runIds),
 
     async get(environmentId, runId) {
@@ -151,26 +231,53 @@ export function openRuns(deps: RunsDeps): Runs {
       return steps;
     },
 
+    endHeld: (session, ends) => endRuns(session, ends, clock.now()),
+    finishResumes: (session, runIds) => finishResumes(session, runIds, clock.now()),
+    neverWakesAt,
     cancelQueued: (session, target) => cancelQueued(session, { ...target, now: clock.now() }),
-    cancelled: (runIds) => tally?.ended("cancelled", runIds, clock.now()),
+    cancelled(runIds) {
+      tally?.ended("cancelled", runIds, clock.now());
+      if (runIds.length > 0) onChildren();
+    },
 
     async wakeOnce() {
       for (;;) {
         const now = clock.now();
         const woken = await store.write((session) => wakeDue(session, now));
         for (const run of woken.lost) log.warn("run.workers_lost", run);
-        tally?.ended("failed", idsOf(woken.lost), now);
+        onFailed(woken.lost);
         for (const worker of woken.silent) deps.onSilent(worker);
         if (woken.lanes.length > 0) onQueued(woken.lanes);
+        if (woken.isPendingDue) {
+          // An event of before the deadline counts, also when nobody has come to look at it yet.
+          await matcher.catchUp(woken.waitedIn);
+          const moved = await store.write((session) => timeOutPending(session, now));
+          for (const run of moved.failed) log.debug("run.wait_timed_out", run);
+          onFailed(moved.failed);
+          if (moved.lanes.length > 0) onQueued(moved.lanes);
+        }
         const ended = await store.write((session) => endTimedOut(session, now));
-        for (const run of ended) log.debug("run.timed_out", run);
-        tally?.ended("failed", idsOf(ended), now);
+        for (const { runId, environmentId } of ended) log.debug("run.timed_out", { runId, environmentId });
+        const freed = ended.flatMap((run) => run.freed ?? []);
+        if (freed.length > 0) onQueued(freed);
+        onFailed(ended);
         if (woken.found < wakeSliceMax && ended.length < wakeSliceMax) break;
       }
       const next = await rows.nextWakeAt(store);
       return next === undefined ? {} : { againInMs: Math.max(wakeEveryMsMin, next - clock.now()) };
     },
   };
+}
+
+const isRun = <R extends { rank: number }>(row: R | ClaimedRow): row is ClaimedRow => row.rank > 0;
+
+async function adoptAll(
+  write: Store["write"],
+  target: { environmentId: string; functionId: string },
+): Promise<void> {
+  const laneId = sharedLane(target.environmentId, target.functionId);
+  const slice = { ...target, laneId, most: wakeSliceMax };
+  while ((await write((session) => adoptRuns(session, slice))) === wakeSliceMax);
 }
 
 const idsOf = (list: readonly { runId: string }[]) => list.map((one) => one.runId);

@@ -1,6 +1,7 @@
 import type { Instant } from "../../kit/clock.ts";
 import { column, sql } from "../../kit/sql.ts";
 import type { Flush, SyncSession } from "../../store/store.ts";
+import { insertPending, type PendingStep, pendingParts } from "./pending.ts";
 import type { ExecutionState, Fence, StepStatus, StepType, TerminalStatus } from "./run.ts";
 
 /** What a worker's report comes to once the rules have read it. One run at most once in a flush. */
@@ -22,6 +23,8 @@ export interface Settlement extends Fence {
   /** Sequence of the last step + 1. */
   stepsTop: number;
   waitingStepId: string | null;
+  /** What the run waits for besides the time. */
+  pending: PendingStep | null;
 }
 
 export interface NewStep {
@@ -40,16 +43,25 @@ export interface NewStep {
   sleepUntil: Instant | null;
 }
 
+/** The wake of an execution that a person holds. */
+export const neverWakesAt = Number.MAX_SAFE_INTEGER;
+const neverWakes = sql.raw(String(neverWakesAt));
+
 /** Sequence of a step whose worker did not say where it stands: the `place`th (from 0) behind all others. */
 export const behindAll = (place: number): number => -1 - place;
 
 const appendedCount = (settlement: Settlement): number =>
-  settlement.steps.filter((step) => step.sequence < 0).length;
+  settlement.steps.filter((step) => step.sequence < 0).length + (settlement.pending ? 1 : 0);
 
 /** `not_running`: the fence holds, but the run sleeps or waits. `gone`: there is no execution; the run's own row knows why. */
 export interface Settled {
   ord: number;
   outcome: "done" | "stale" | "not_running" | "gone";
+  /** The run that is to hear of this one's end, if that is what it came to. */
+  parent_run_id: string | null;
+  /** Of a function with a limit, and done. */
+  lane_id: string | null;
+  function_id: string | null;
 }
 
 export interface SettleInput {
@@ -72,7 +84,12 @@ const reportColumns = (list: readonly Settlement[]) => ({
   steps_top: column.bigint(list.map((s) => s.stepsTop)),
   waiting_step_id: column.text(list.map((s) => s.waitingStepId)),
   appended: column.bigint(list.map(appendedCount)),
+  pausable: column.bigint(list.map((s) => (mayPause(s) ? 1 : null))),
 });
+
+/** A pause that was asked for takes effect here: at anything but a sign of life. */
+const mayPause = (settlement: Settlement): boolean =>
+  settlement.ends === null && (settlement.next !== "leased" || settlement.steps.length > 0);
 
 interface PlacedStep extends NewStep {
   report: number;
@@ -136,21 +153,37 @@ export const settleFlush: Flush<SettleInput, Settled> = {
     return sql`WITH report AS MATERIALIZED (
       SELECT * FROM ${seams.rowsFrom("item", reportColumns(settlements))} ORDER BY run_id),
     held AS MATERIALIZED (
-      SELECT r.*, e.state, e.held_seq, e.held_hash, e.attempt, e.history_count, e.step_count, e.started_at, e.worker_id
+      SELECT r.*, e.state, e.held_seq, e.held_hash, e.attempt, e.history_count, e.step_count, e.started_at, e.worker_id,
+        e.seen_position, e.watched_at, e.parent_run_id, e.lane_id, e.function_id,
+        CASE WHEN r.pausable IS NOT NULL THEN e.pause_requested_at END AS paused_at
       FROM report r CROSS JOIN LATERAL (
         SELECT x.state, x.execution_seq AS held_seq, x.lease_hash AS held_hash, x.attempt, x.history_count, x.step_count,
-          x.started_at, x.worker_id
+          x.started_at, x.worker_id, x.seen_position, x.watched_at, x.parent_run_id, x.pause_requested_at, x.lane_id,
+          CASE WHEN x.lane_id IS NOT NULL THEN x.function_id END AS function_id
         FROM executions x WHERE x.run_id = r.run_id AND x.environment_id || '' = r.environment_id
         ORDER BY x.run_id FOR UPDATE) e),
     valid AS MATERIALIZED (
       SELECT * FROM held WHERE state = 'leased' AND held_seq = execution_seq AND held_hash = lease_hash)
-    ${stored},
+    ${stored}${pendingParts(settlements, now, seams)},
     closed AS (
       DELETE FROM executions WHERE run_id = ANY (ARRAY(SELECT v.run_id FROM valid v WHERE v.ends IS NOT NULL))),
+    unwatched AS (
+      DELETE FROM waits WHERE run_id = ANY (ARRAY(
+        SELECT v.run_id FROM valid v WHERE v.ends IS NOT NULL AND v.watched_at IS NOT NULL))),
+    parted AS (
+      INSERT INTO child_ends (child_run_id, environment_id, ended_at)
+      SELECT v.run_id, v.environment_id, ${now}::bigint FROM valid v
+      WHERE v.ends IS NOT NULL AND v.parent_run_id IS NOT NULL
+      ON CONFLICT DO NOTHING),
     moved AS (
-      UPDATE executions e SET state = v.next, wake_at = COALESCE(v.wake_at, e.wake_at),
+      UPDATE executions e SET state = CASE WHEN v.paused_at IS NULL THEN v.next ELSE 'held' END,
+        wake_at = CASE WHEN v.paused_at IS NULL THEN COALESCE(v.wake_at, e.wake_at) ELSE ${neverWakes} END,
+        held_from = CASE WHEN v.paused_at IS NOT NULL THEN v.next END,
+        held_wake_at = CASE WHEN v.paused_at IS NOT NULL THEN COALESCE(v.wake_at, e.wake_at) END,
+        held_at = CASE WHEN v.paused_at IS NOT NULL THEN ${now}::bigint END,
+        pause_requested_at = CASE WHEN v.paused_at IS NULL THEN e.pause_requested_at END,
         lease_hash = CASE WHEN v.next <> 'queued' THEN e.lease_hash END,
-        worker_id = CASE WHEN v.next = 'leased' THEN e.worker_id END,
+        worker_id = CASE WHEN v.next = 'leased' AND v.paused_at IS NULL THEN e.worker_id END,
         step_count = GREATEST(e.step_count, v.steps_top) + v.appended, waiting_step_id = v.waiting_step_id,
         lost_count = CASE WHEN v.next = 'queued' THEN e.lost_count ELSE 0 END,
         started_at = CASE WHEN v.next = 'queued' AND e.started_at = e.claimed_at THEN NULL ELSE e.started_at END,
@@ -165,17 +198,20 @@ export const settleFlush: Flush<SettleInput, Settled> = {
         SELECT v.run_id FROM valid v WHERE v.ends IS NOT NULL))),
     noted AS (
       INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
-      SELECT v.run_id, v.history_count + 1, v.environment_id, v.history_type, ${now}::bigint, v.history_detail
+      SELECT v.run_id, v.history_count + 1, v.environment_id, CASE WHEN v.paused_at IS NULL THEN v.history_type
+        ELSE 'run.paused' END, ${now}::bigint, v.history_detail
       FROM valid v WHERE v.history_type IS NOT NULL)
     SELECT r.ord, CASE WHEN v.ord IS NOT NULL THEN 'done' WHEN h.ord IS NULL THEN 'gone'
-      WHEN h.held_seq = h.execution_seq AND h.held_hash = h.lease_hash THEN 'not_running' ELSE 'stale' END AS outcome
+      WHEN h.held_seq = h.execution_seq AND h.held_hash = h.lease_hash THEN 'not_running' ELSE 'stale' END AS outcome,
+      CASE WHEN v.ends IS NOT NULL THEN v.parent_run_id END AS parent_run_id, v.lane_id, v.function_id
     FROM report r LEFT JOIN held h ON h.ord = r.ord LEFT JOIN valid v ON v.ord = r.ord`;
   },
 
   libsql(session, { settlements, now }) {
     const held =
       session.all<Held>(sql`SELECT i.ord, e.state, e.execution_seq, e.lease_hash, e.attempt, e.history_count,
-        e.step_count, e.started_at, e.worker_id
+        e.step_count, e.started_at, e.worker_id, e.seen_position, e.watched_at, e.parent_run_id, e.pause_requested_at,
+        e.lane_id, e.function_id
       FROM ${session.seams.rowsFrom("i", {
         run_id: column.text(settlements.map((s) => s.runId)),
         environment_id: column.text(settlements.map((s) => s.environmentId)),
@@ -187,7 +223,15 @@ export const settleFlush: Flush<SettleInput, Settled> = {
       const row = byOrd.get(at + 1);
       const outcome = judge(settlement, row);
       if (row && outcome === "done") valid.push({ settlement, row });
-      answers.push({ ord: at + 1, outcome });
+      const parent = outcome === "done" && settlement.ends !== null ? row?.parent_run_id : null;
+      const limited = outcome === "done" && row?.lane_id ? row : undefined;
+      answers.push({
+        ord: at + 1,
+        outcome,
+        parent_run_id: parent ?? null,
+        lane_id: limited?.lane_id ?? null,
+        function_id: limited?.function_id ?? null,
+      });
     }
     if (valid.length > 0) settleValid(session, valid, now);
     return answers;
@@ -211,7 +255,18 @@ interface Held {
   step_count: number;
   started_at: number | null;
   worker_id: string | null;
+  seen_position: number;
+  watched_at: number | null;
+  parent_run_id: string | null;
+  pause_requested_at: number | null;
+  lane_id: string | null;
+  function_id: string;
 }
+
+type Valid = { settlement: Settlement; row: Held };
+
+const isPaused = ({ settlement, row }: Valid): boolean =>
+  row.pause_requested_at !== null && mayPause(settlement);
 
 function settleValid(
   session: SyncSession,
@@ -237,8 +292,20 @@ function settleValid(
         attempt: column.bigint(steps.map((s) => valid[s.report - 1]!.row.attempt)),
       })} WHERE true ${stepConflict}`);
 
+  insertPending(session, valid, now);
+
   const ending = valid.filter((v) => v.settlement.ends !== null);
   if (ending.length > 0) {
+    const watched = ending.filter((v) => v.row.watched_at !== null);
+    if (watched.length > 0)
+      session.run(sql`DELETE FROM waits WHERE run_id IN ${sql.list(watched.map((v) => v.settlement.runId))}`);
+    const children = ending.filter((v) => v.row.parent_run_id !== null);
+    if (children.length > 0)
+      session.run(sql`INSERT INTO child_ends (child_run_id, environment_id, ended_at)
+        SELECT run_id, environment_id, ${now} FROM ${rowsFrom("c", {
+          run_id: column.text(children.map((v) => v.settlement.runId)),
+          environment_id: column.text(children.map((v) => v.settlement.environmentId)),
+        })} WHERE true ON CONFLICT DO NOTHING`);
     const list = ending.map((v) => v.settlement);
     session.run(sql`DELETE FROM executions WHERE run_id IN (
       SELECT run_id FROM ${rowsFrom("i", { run_id: column.text(list.map((s) => s.runId)) })})`);
@@ -258,11 +325,17 @@ function settleValid(
       })} WHERE runs.id = v.run_id`);
   }
 
-  const staying = valid.filter((v) => v.settlement.ends === null).map((v) => v.settlement);
+  const stayingRows = valid.filter((v) => v.settlement.ends === null);
+  const staying = stayingRows.map((v) => v.settlement);
   if (staying.length > 0)
-    session.run(sql`UPDATE executions SET state = v.next, wake_at = COALESCE(v.wake_at, executions.wake_at),
+    session.run(sql`UPDATE executions SET state = CASE WHEN v.paused IS NULL THEN v.next ELSE 'held' END,
+        wake_at = CASE WHEN v.paused IS NULL THEN COALESCE(v.wake_at, executions.wake_at) ELSE ${neverWakes} END,
+        held_from = CASE WHEN v.paused IS NOT NULL THEN v.next END,
+        held_wake_at = CASE WHEN v.paused IS NOT NULL THEN COALESCE(v.wake_at, executions.wake_at) END,
+        held_at = CASE WHEN v.paused IS NOT NULL THEN ${now} END,
+        pause_requested_at = CASE WHEN v.paused IS NULL THEN executions.pause_requested_at END,
         lease_hash = CASE WHEN v.next <> 'queued' THEN executions.lease_hash END,
-        worker_id = CASE WHEN v.next = 'leased' THEN executions.worker_id END,
+        worker_id = CASE WHEN v.next = 'leased' AND v.paused IS NULL THEN executions.worker_id END,
         step_count = MAX(executions.step_count, v.steps_top) + v.appended, waiting_step_id = v.waiting_step_id,
         lost_count = CASE WHEN v.next = 'queued' THEN executions.lost_count ELSE 0 END,
         started_at = CASE WHEN v.next = 'queued' AND executions.started_at = executions.claimed_at THEN NULL
@@ -276,6 +349,7 @@ function settleValid(
         waiting_step_id: column.text(staying.map((s) => s.waitingStepId)),
         history_type: column.text(staying.map((s) => s.historyType)),
         appended: column.bigint(staying.map(appendedCount)),
+        paused: column.bigint(stayingRows.map((v) => (isPaused(v) ? 1 : null))),
       })} WHERE executions.run_id = v.run_id`);
 
   const noted = valid.filter((v) => v.settlement.historyType !== null);
@@ -286,7 +360,7 @@ function settleValid(
         run_id: column.text(noted.map((v) => v.settlement.runId)),
         sequence: column.bigint(noted.map((v) => v.row.history_count + 1)),
         environment_id: column.text(noted.map((v) => v.settlement.environmentId)),
-        type: column.text(noted.map((v) => v.settlement.historyType)),
+        type: column.text(noted.map((v) => (isPaused(v) ? "run.paused" : v.settlement.historyType))),
         detail: column.text(noted.map((v) => v.settlement.historyDetail)),
       })}`);
 }

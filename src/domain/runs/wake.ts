@@ -2,19 +2,28 @@ import type { Instant } from "../../kit/clock.ts";
 import { leasesLostMax, wakeSliceMax } from "../../kit/limits.ts";
 import { column, sql } from "../../kit/sql.ts";
 import type { Session } from "../../store/store.ts";
+import { finishResumes } from "./resumed.ts";
 import { timedOut, workerLost } from "./rules.ts";
 import type { RunError, TerminalStatus } from "./run.ts";
+import { neverWakesAt } from "./settle.ts";
 
 export interface Lane {
   environmentId: string;
   functionId: string;
+  /** When the function has a limit, and it is known which of its lanes this is about. */
+  laneId?: string;
+  /** A run there gave up its lease; `queued` false: and none was queued by it. */
+  freed?: boolean;
+  queued?: boolean;
 }
 
 interface DueRow {
   run_id: string;
   environment_id: string;
   function_id: string;
-  state: "leased" | "sleeping" | "retrying";
+  lane_id: string | null;
+  state: "leased" | "sleeping" | "retrying" | "waiting" | "invoking" | "resuming";
+  pause_requested_at: number | null;
   execution_seq: number;
   attempt: number;
   history_count: number;
@@ -30,6 +39,10 @@ export interface WakeOutcome {
   lanes: Lane[];
   /** Runs that failed because too many workers in a row were lost with them. */
   lost: { runId: string; environmentId: string }[];
+  /** Waits or invokes are due, too: `timeOutPending` moves them. */
+  isPendingDue: boolean;
+  /** Environments of the waits among them. */
+  waitedIn: Set<string>;
   /** Workers whose leases ended without a word. */
   silent: { environmentId: string; workerId: string }[];
 }
@@ -40,8 +53,8 @@ export interface WakeOutcome {
  */
 export async function wakeDue(session: Session, now: Instant): Promise<WakeOutcome> {
   const due =
-    await session.all<DueRow>(sql`SELECT run_id, environment_id, function_id, state, execution_seq, attempt,
-      history_count, lost_count, worker_id, waiting_step_id
+    await session.all<DueRow>(sql`SELECT run_id, environment_id, function_id, lane_id, state, execution_seq, attempt,
+      history_count, lost_count, worker_id, waiting_step_id, pause_requested_at
     FROM executions WHERE state <> 'queued' AND wake_at <= ${now}
     ORDER BY wake_at LIMIT ${wakeSliceMax} ${session.seams.skipLocked}`);
   const isLost = (row: DueRow) => row.state === "leased" && row.lost_count + 1 >= leasesLostMax;
@@ -57,17 +70,28 @@ export async function wakeDue(session: Session, now: Instant): Promise<WakeOutco
       })),
       now,
     );
-  const queued = due.filter((row) => !isLost(row));
+  // A resume whose node died between its two halves is finished here.
+  const resuming = due.filter((row) => row.state === "resuming").map((row) => row.run_id);
+  if (resuming.length > 0) await finishResumes(session, resuming, now);
+  const queued = due.filter(
+    (row): row is QueuedRow => !isLost(row) && !isPending(row) && row.state !== "resuming",
+  );
   if (queued.length > 0) await requeue(session, queued, now);
   return {
     found: due.length,
-    lanes: lanesOf(queued),
+    lanes: lanesOf(due.filter((row) => !isPending(row))),
+    isPendingDue: due.some(isPending),
+    waitedIn: new Set(due.flatMap((row) => (row.state === "waiting" ? row.environment_id : []))),
     lost: lost.map((row) => ({ runId: row.run_id, environmentId: row.environment_id })),
     silent: silentWorkers(due),
   };
 }
 
-async function requeue(session: Session, rows: readonly DueRow[], now: Instant): Promise<void> {
+type QueuedRow = DueRow & { state: keyof typeof historyTypes };
+
+const isPending = ({ state }: DueRow): boolean => state === "waiting" || state === "invoking";
+
+async function requeue(session: Session, rows: readonly QueuedRow[], now: Instant): Promise<void> {
   const { rowsFrom } = session.seams;
   const slept = rows.filter((row) => row.state === "sleeping");
   if (slept.length > 0)
@@ -77,10 +101,18 @@ async function requeue(session: Session, rows: readonly DueRow[], now: Instant):
         run_id: column.text(slept.map((row) => row.run_id)),
         step_id: column.text(slept.map((row) => row.waiting_step_id)),
       })} WHERE steps.run_id = v.run_id AND steps.step_id = v.step_id AND steps.status = 'sleeping'`);
-  await session.run(sql`UPDATE executions SET state = 'queued', wake_at = ${now}, lease_hash = NULL, worker_id = NULL,
+  // A pause that was asked for takes effect when the lease ends unreported, too.
+  await session.run(sql`UPDATE executions SET state = CASE WHEN pause_requested_at IS NULL THEN 'queued' ELSE 'held' END,
+      wake_at = CASE WHEN pause_requested_at IS NULL THEN ${sql.bigint(now)} ELSE ${sql.bigint(neverWakesAt)} END,
+      held_from = CASE WHEN pause_requested_at IS NOT NULL THEN 'queued' END,
+      held_wake_at = CASE WHEN pause_requested_at IS NOT NULL THEN ${sql.bigint(now)} END,
+      held_at = CASE WHEN pause_requested_at IS NOT NULL THEN ${sql.bigint(now)} END, pause_requested_at = NULL,
+      lease_hash = NULL, worker_id = NULL,
       waiting_step_id = NULL, attempt = v.attempt, lost_count = v.lost_count, history_count = executions.history_count + 1
+      ${slept.length === 0 ? sql.empty : headSeen}
     FROM ${rowsFrom("v", {
       run_id: column.text(rows.map((row) => row.run_id)),
+      slept: column.bigint(rows.map((row) => (row.state === "sleeping" ? 1 : null))),
       attempt: column.bigint(rows.map((row) => row.attempt + (row.state === "retrying" ? 1 : 0))),
       lost_count: column.bigint(rows.map((row) => row.lost_count + (row.state === "leased" ? 1 : 0))),
     })} WHERE executions.run_id = v.run_id`);
@@ -89,14 +121,22 @@ async function requeue(session: Session, rows: readonly DueRow[], now: Instant):
       run_id: column.text(rows.map((row) => row.run_id)),
       sequence: column.bigint(rows.map((row) => row.history_count + 1)),
       environment_id: column.text(rows.map((row) => row.environment_id)),
-      type: column.text(rows.map((row) => historyTypes[row.state])),
+      type: column.text(
+        rows.map((row) => (row.pause_requested_at === null ? historyTypes[row.state] : "run.paused")),
+      ),
       detail: column.text(rows.map(wakeDetail)),
     })}`);
 }
 
+/** What was logged while a run slept is no news to it. */
+const headSeen =
+  sql.raw(`, seen_position = CASE WHEN v.slept IS NULL THEN executions.seen_position ELSE COALESCE(
+        (SELECT h.position FROM heads h WHERE h.environment_id = executions.environment_id),
+        executions.seen_position) END`);
+
 const historyTypes = { leased: "run.lease_expired", sleeping: "run.woken", retrying: "run.retried" };
 
-function wakeDetail(row: DueRow): string {
+function wakeDetail(row: QueuedRow): string {
   if (row.state === "sleeping") return JSON.stringify({ step_id: row.waiting_step_id });
   if (row.state === "retrying") return JSON.stringify({ attempt: row.attempt + 1 });
   return JSON.stringify({ worker_id: row.worker_id, execution_seq: row.execution_seq });
@@ -106,12 +146,14 @@ function wakeDetail(row: DueRow): string {
 export async function endTimedOut(
   session: Session,
   now: Instant,
-): Promise<{ runId: string; environmentId: string }[]> {
+): Promise<{ runId: string; environmentId: string; freed: Lane | undefined }[]> {
   const due = await session.all<{
     run_id: string;
     environment_id: string;
+    function_id: string;
+    lane_id: string | null;
     timeout_ms: number;
-  }>(sql`SELECT run_id, environment_id,
+  }>(sql`SELECT run_id, environment_id, function_id, lane_id,
       timeout_at - (SELECT created_at FROM runs WHERE runs.id = executions.run_id) AS timeout_ms
     FROM executions WHERE timeout_at IS NOT NULL AND timeout_at <= ${now}
     ORDER BY timeout_at LIMIT ${wakeSliceMax} ${session.seams.skipLocked}`);
@@ -126,8 +168,20 @@ export async function endTimedOut(
       })),
       now,
     );
-  return due.map((row) => ({ runId: row.run_id, environmentId: row.environment_id }));
+  return due.map(({ run_id, environment_id, function_id, lane_id }) => ({
+    runId: run_id,
+    environmentId: environment_id,
+    freed: freedLane(environment_id, function_id, lane_id),
+  }));
 }
+
+/** What the dispatcher is told of a lease that ended for good; undefined when nothing waits for that. */
+export const freedLane = (
+  environmentId: string,
+  functionId: string,
+  laneId: string | null,
+): Lane | undefined =>
+  laneId === null ? undefined : { environmentId, functionId, laneId, freed: true, queued: false };
 
 export interface RunEnd {
   runId: string;
@@ -139,7 +193,8 @@ export interface RunEnd {
 
 /**
  * Ends runs other than by their worker's report. The last fence is kept with the run, so that the worker that holds it
- * learns `RUN_NOT_RUNNING` and any other `STALE_EXECUTION`. The caller holds the executions' locks.
+ * learns `RUN_NOT_RUNNING` and any other `STALE_EXECUTION`. What it waited for goes, and who waits for it is told. The
+ * caller holds the executions' locks.
  */
 export async function endRuns(session: Session, ends: readonly RunEnd[], now: Instant): Promise<void> {
   const { rowsFrom } = session.seams;
@@ -160,6 +215,13 @@ export async function endRuns(session: Session, ends: readonly RunEnd[], now: In
       type: column.text(ends.map((end) => `run.${end.status}`)),
       detail: column.text(ends.map((end) => JSON.stringify({ error: end.error, cause: end.cause }))),
     })} JOIN executions e ON e.run_id = v.run_id`);
+  await session.run(sql`INSERT INTO child_ends (child_run_id, environment_id, ended_at)
+    SELECT e.run_id, e.environment_id, ${sql.bigint(now)}
+    FROM ${rowsFrom("v", { run_id: ids })} JOIN executions e ON e.run_id = v.run_id
+    WHERE e.parent_run_id IS NOT NULL ON CONFLICT DO NOTHING`);
+  await session.run(
+    sql`DELETE FROM waits WHERE run_id IN (SELECT run_id FROM ${rowsFrom("v", { run_id: ids })})`,
+  );
   await session.run(
     sql`DELETE FROM executions WHERE run_id IN (SELECT run_id FROM ${rowsFrom("v", { run_id: ids })})`,
   );
@@ -189,12 +251,17 @@ const silentWorkers = (rows: readonly DueRow[]) =>
     state === "leased" && worker_id !== null ? { environmentId: environment_id, workerId: worker_id } : [],
   );
 
+/** Of rows that are queued now, and of leases that are over. */
 function lanesOf(rows: readonly DueRow[]): Lane[] {
   const lanes = new Map<string, Lane>();
-  for (const { environment_id, function_id } of rows)
-    lanes.set(`${environment_id}\n${function_id}`, {
+  for (const { environment_id, function_id, lane_id, state } of rows) {
+    const key = lane_id ?? `${environment_id}\n${function_id}`;
+    const freed = state === "leased" || lanes.get(key)?.freed === true;
+    lanes.set(key, {
       environmentId: environment_id,
       functionId: function_id,
+      ...(lane_id !== null && { laneId: lane_id, freed }),
     });
+  }
   return [...lanes.values()];
 }

@@ -14,7 +14,7 @@ import type { Instant } from "../../kit/clock.ts";
 import { timestampOf } from "../../kit/wkt.ts";
 import type { Run, RunError, RunStatus, Step, StepStatus, StepType } from "./run.ts";
 
-const runStatusWire: Record<RunStatus, RunStatusWire> = {
+export const runStatusWire: Record<RunStatus, RunStatusWire> = {
   waiting_for_capacity: RunStatusWire.WAITING_FOR_CAPACITY,
   waiting: RunStatusWire.WAITING,
   running: RunStatusWire.RUNNING,
@@ -28,12 +28,16 @@ const stepStatusWire: Record<StepStatus, StepStatusWire> = {
   completed: StepStatusWire.COMPLETED,
   failed: StepStatusWire.FAILED,
   sleeping: StepStatusWire.SLEEPING,
+  waiting: StepStatusWire.WAITING,
+  timed_out: StepStatusWire.TIMED_OUT,
 };
 
 const stepTypeWire: Record<StepType, StepTypeWire> = {
   invoke: StepTypeWire.INVOKE,
   compensate: StepTypeWire.COMPENSATE,
   sleep: StepTypeWire.SLEEP,
+  wait_for_event: StepTypeWire.WAIT_FOR_EVENT,
+  invoke_function: StepTypeWire.INVOKE_FUNCTION,
 };
 
 /** The words a status filter may hold when it comes as an enum; UNSPECIFIED is no filter. */
@@ -44,7 +48,11 @@ const isObject = (value: JsonValue): value is JsonObject =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
 /** Objects travel in the plain field, anything else in its `…_value` twin (contract.md rulings). */
-function payload<Plain extends string, Twin extends string>(plain: Plain, twin: Twin, text: string | null) {
+export function payload<Plain extends string, Twin extends string>(
+  plain: Plain,
+  twin: Twin,
+  text: string | null,
+) {
   if (text === null) return {};
   const value = JSON.parse(text) as JsonValue;
   if (isObject(value)) return { [plain]: value } as Record<Plain, JsonObject>;
@@ -56,7 +64,7 @@ function payload<Plain extends string, Twin extends string>(plain: Plain, twin: 
 
 const at = (instant: Instant | null) => (instant === null ? undefined : timestampOf(instant));
 
-const toError = (error: RunError): MessageInitShape<typeof ErrorSchema> => ({
+export const toError = (error: RunError): MessageInitShape<typeof ErrorSchema> => ({
   message: error.message,
   code: error.code ?? "",
   stack: error.stack ?? "",
@@ -107,6 +115,7 @@ export function toStepMessage(step: Step): MessageInitShape<typeof StepSchema> {
     durationMs: step.durationMs ?? 0,
     patchedBy: step.patchedBy ?? "",
     compensationFor: step.compensationFor ?? "",
+    ...payload("input", "inputValue", step.input),
     ...payload("output", "outputValue", step.output),
     ...payload("originalOutput", "originalOutputValue", step.originalOutput),
     ...(step.error && { error: toError(step.error) }),
@@ -114,6 +123,8 @@ export function toStepMessage(step: Step): MessageInitShape<typeof StepSchema> {
     endedAt: at(step.endedAt),
     patchedAt: at(step.patchedAt),
     sleepUntil: at(step.sleepUntil),
+    waitEventName: step.waitEventName ?? "",
+    waitTimeout: at(step.waitTimeoutAt),
     createdAt: at(step.createdAt),
     updatedAt: at(step.updatedAt),
   };

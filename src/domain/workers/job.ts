@@ -123,7 +123,7 @@ export function assignmentJson(job: HandedJob): string {
   const { event } = job;
   const steps = job.completedSteps.map(
     (step) =>
-      `{"step_id":${JSON.stringify(step.step_id)},"name":${JSON.stringify(step.name)},"output":${step.output ?? "null"},"status":"completed"}`,
+      `{"step_id":${JSON.stringify(step.step_id)},"name":${JSON.stringify(step.name)},"output":${step.output ?? "null"},"status":"${step.status}"${step.error === null ? "" : `,"error":${step.error}`}}`,
   );
   const head = {
     job_id: job.jobId,

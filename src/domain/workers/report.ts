@@ -1,15 +1,16 @@
 import { type Static, Type } from "@sinclair/typebox";
-import { parseRfc3339 } from "../../kit/clock.ts";
 import { Fault, invalid } from "../../kit/fault.ts";
-import { progressStepsMax, sleepMsMax, stepOutputBytesMax } from "../../kit/limits.ts";
+import { progressStepsMax } from "../../kit/limits.ts";
 import type { ReportedStep, ReportOutcome, RunReport } from "../runs/report.ts";
 import type { Fence, RunError } from "../runs/run.ts";
 import { leaseHashOf, runOfJob, workerInstant } from "./job.ts";
+import { jsonText, plainText } from "./texts.ts";
+import { readYield, YieldShape } from "./yields.ts";
 
 /** Workers of several generations send more fields than are read here. */
 const lenient = { additionalProperties: true };
 
-const ErrorShape = Type.Object(
+export const ErrorShape = Type.Object(
   {
     message: Type.String(),
     code: Type.Optional(Type.String()),
@@ -23,7 +24,7 @@ const ErrorShape = Type.Object(
 const countMax = 10_000_000;
 const int32Max = 2 ** 31 - 1;
 
-const StepShape = Type.Object(
+export const StepShape = Type.Object(
   {
     id: Type.String({ minLength: 1, maxLength: 1024 }),
     name: Type.String({ maxLength: 1024 }),
@@ -39,18 +40,8 @@ const StepShape = Type.Object(
   lenient,
 );
 
-const YieldShape = Type.Object(
-  {
-    step_id: Type.String({ minLength: 1, maxLength: 1024 }),
-    step_name: Type.Optional(Type.String({ maxLength: 1024 })),
-    type: Type.String(),
-    until: Type.Optional(Type.String()),
-  },
-  lenient,
-);
-
 /** The two halves of the fence, as every assignment carries them; that they are there is checked by `readFence`. */
-const fenceFields = {
+export const fenceFields = {
   execution_seq: Type.Optional(Type.Integer({ minimum: 0, maximum: int32Max })),
   lease_token: Type.Optional(Type.String()),
 };
@@ -84,7 +75,10 @@ export interface ReportTarget {
 }
 
 /** The proof a worker sends back; the job's id names the run. Throws what contract.md 1.10 names when there is none. */
-export function readFence(jobId: string, sent: { execution_seq?: number; lease_token?: string }): Fence {
+export function readFence(
+  jobId: string,
+  sent: { execution_seq?: number | undefined; lease_token?: string | undefined },
+): Fence {
   const job = runOfJob(jobId);
   if (!job) throw new Fault("not_found", `job ${jobId.slice(0, 100)} not found`);
   if (!sent.lease_token || sent.execution_seq === undefined)
@@ -121,7 +115,7 @@ function readOutcome(report: Report, { now, leaseMs }: ReportTarget, stepCount: 
     case "failed":
       return { kind: "failed", error: readError(report.error) };
     case "yielded":
-      return readSleep(report, now);
+      return readYield(report.yield, now);
   }
 }
 
@@ -146,39 +140,6 @@ function readSteps(given: NonNullable<Report["steps"]>): ReportedStep[] {
   return [...byId.values()];
 }
 
-function readSleep(report: Report, now: number): ReportOutcome {
-  const asked = report.yield;
-  if (!asked) throw invalid("yield", "required with status yielded");
-  if (asked.type !== "sleep")
-    throw new Fault(
-      "invalid_argument",
-      `yield.type: "${asked.type.slice(0, 40)}" is not supported by this server`,
-      {
-        field: "yield.type",
-        code: "UNSUPPORTED_YIELD_TYPE",
-      },
-    );
-  const until = asked.until === undefined ? undefined : parseRfc3339(asked.until);
-  if (until === undefined) throw invalid("yield.until", "must be an RFC 3339 timestamp");
-  if (until - now > sleepMsMax) throw invalid("yield.until", `at most ${sleepMsMax} ms from now`);
-  const stepId = plainText("yield.step_id", asked.step_id);
-  const name = plainText("yield.step_name", asked.step_name ?? nameOfStepId(stepId));
-  return { kind: "sleep", stepId, name, until, at: now };
-}
-
-/** `{run}:{name}:{n}` is the SDKs' form; workers leave the name out of a yield. */
-function nameOfStepId(stepId: string): string {
-  const parts = stepId.split(/(?<!\\):/);
-  const name = parts.length >= 3 ? parts.at(-2)! : stepId;
-  return name.replace(/\\(.)/g, "$1");
-}
-
-/** Postgres keeps no NUL in text; found out in the flush it would cost the neighbours theirs. */
-function plainText(field: string, text: string): string {
-  if (text.includes("\0")) throw invalid(field, "must not contain NUL");
-  return text;
-}
-
 function readError(error: Report["error"]): RunError {
   return {
     message: error?.message ?? "the worker gave no reason",
@@ -187,11 +148,4 @@ function readError(error: Report["error"]): RunError {
     // A failure that does not say so may be retried; `false` is obeyed exactly (contract.md 4.4).
     retryable: error?.retryable ?? true,
   };
-}
-
-function jsonText(field: string, value: unknown): string {
-  const text = value === undefined ? "null" : JSON.stringify(value);
-  if (Buffer.byteLength(text) > stepOutputBytesMax)
-    throw invalid(field, `at most ${stepOutputBytesMax} bytes of JSON`);
-  return text;
 }

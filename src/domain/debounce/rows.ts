@@ -1,0 +1,66 @@
+import type { Instant } from "../../kit/clock.ts";
+import { sql } from "../../kit/sql.ts";
+import type { Session, Store } from "../../store/store.ts";
+import { entryIdOf } from "./rules.ts";
+
+export interface EntryRow {
+  environment_id: string;
+  function_id: string;
+  debounce_key: string;
+  event_id: string;
+  function_version: number;
+  period_ms: number;
+  /** Of the last event. */
+  armed_at: number;
+  fires_at: number;
+}
+
+export interface DueRow extends EntryRow {
+  id: string;
+  event_position: number;
+  /** Null when retention has taken the event. */
+  event_name: string | null;
+  /** JSON text. */
+  data: string | null;
+  /** Null when the function is deleted. */
+  function_status: string | null;
+}
+
+export function dueEntries(store: Store, now: Instant, limit: number): Promise<DueRow[]> {
+  const event = sql`events v WHERE v.id = d.event_id`;
+  return store.all(sql`SELECT d.id, d.environment_id, d.function_id, d.debounce_key, d.event_id, d.event_position, d.function_version,
+      d.period_ms, d.armed_at, d.fires_at, (SELECT v.name FROM ${event}) AS event_name,
+      (SELECT v.data FROM ${event}) AS data,
+      (SELECT f.status FROM functions f WHERE f.environment_id = d.environment_id AND f.id = d.function_id)
+        AS function_status
+    FROM debounces d WHERE d.fires_at <= ${now} ORDER BY d.fires_at LIMIT ${limit}`);
+}
+
+export async function nextFireAt(store: Store): Promise<Instant | undefined> {
+  const row = await store.one<{ at: number | null }>(sql`SELECT min(fires_at) AS at FROM debounces`);
+  return row?.at ?? undefined;
+}
+
+export function listEntries(store: Store, environmentId: string, limit: number): Promise<EntryRow[]> {
+  return store.all(sql`SELECT environment_id, function_id, debounce_key, event_id, function_version, period_ms,
+      armed_at, fires_at
+    FROM debounces WHERE environment_id = ${environmentId} ORDER BY function_id, id LIMIT ${limit}`);
+}
+
+/** Whether there was one. */
+export async function deleteEntry(
+  session: Session,
+  entry: { environmentId: string; functionId: string; key: string },
+): Promise<boolean> {
+  const id = entryIdOf(entry.environmentId, entry.functionId, entry.key);
+  return (await session.run(sql`DELETE FROM debounces WHERE id = ${id}`)) > 0;
+}
+
+/** Locks: entries, after the head of their environment. */
+export function deleteEntriesOf(
+  session: Session,
+  { environmentId, functionId }: { environmentId: string; functionId: string },
+): Promise<number> {
+  return session.run(sql`DELETE FROM debounces
+    WHERE environment_id = ${environmentId} AND function_id = ${functionId}`);
+}

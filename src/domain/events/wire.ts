@@ -1,0 +1,40 @@
+import { type JsonObject, type JsonValue, toJson } from "@bufbuild/protobuf";
+import { type Value, ValueSchema } from "@bufbuild/protobuf/wkt";
+import { withNumbers } from "../../kit/wkt.ts";
+import type { EmitInput } from "./rules.ts";
+
+/** How requests carry data: an object in the plain field, anything else in its twin. */
+export interface DataMessage {
+  data?: JsonObject | undefined;
+  dataValue?: Value | undefined;
+}
+
+export const dataOf = ({ data, dataValue }: DataMessage): { data?: JsonValue } => ({
+  ...(data !== undefined && { data }),
+  ...(dataValue !== undefined && { data: toJson(ValueSchema, dataValue) }),
+});
+
+/** `TriggerRequest`, `TriggerSyncRequest` and `EmitRequest`, as messages. */
+interface TriggerMessage extends DataMessage {
+  event: string;
+  version: number;
+  metadata?: JsonObject | undefined;
+  idempotencyKey: string;
+}
+
+export const fromMessage = (m: TriggerMessage): EmitInput => ({
+  event: m.event,
+  version: m.version,
+  idempotencyKey: m.idempotencyKey,
+  ...dataOf(m),
+  ...(m.metadata !== undefined && { metadata: m.metadata }),
+});
+
+/** The same from plain JSON: payloads never become messages on the hot path. */
+export function fromBody(
+  body: Record<string, unknown>,
+  numbers: readonly string[] = ["version"],
+): Record<string, unknown> {
+  const { dataValue, namespace: _namespace, ...rest } = withNumbers(body, numbers);
+  return dataValue === undefined ? rest : { ...rest, data: dataValue };
+}

@@ -1,0 +1,121 @@
+import type { Instant } from "../../kit/clock.ts";
+import { column, sql } from "../../kit/sql.ts";
+import type { Session, Store } from "../../store/store.ts";
+
+/** A cron trigger of a function. */
+export interface Schedule {
+  environmentId: string;
+  functionId: string;
+  /** Tells the schedules of one function apart; never given twice while one is left. */
+  place: number;
+  expression: string;
+  /** Empty: only its function is started. */
+  eventName: string;
+  /** The next slot; null while it rests, and for an expression that does not parse. */
+  nextAt: Instant | null;
+  /** The ledger: expected = fired + missed. */
+  expectedCount: number;
+  firedCount: number;
+  missedCount: number;
+  /** The process that led when `nextAt` was last moved. */
+  movedBy: string;
+}
+
+const columns =
+  sql.raw(`s.environment_id AS "environmentId", s.function_id AS "functionId", s.place, s.expression,
+  s.event_name AS "eventName", s.next_at AS "nextAt", s.expected_count AS "expectedCount",
+  s.fired_count AS "firedCount", s.missed_count AS "missedCount", s.moved_by AS "movedBy"`);
+
+/** Environments whose functions changed since their schedules were made. */
+export async function unscheduled(store: Store, limit: number): Promise<string[]> {
+  const rows = await store.all<{ environment_id: string }>(sql`SELECT environment_id FROM heads
+    WHERE schedules_version <> definitions_version ORDER BY environment_id LIMIT ${limit}`);
+  return rows.map((row) => row.environment_id);
+}
+
+export function schedulesOf(reader: Pick<Session, "all">, environmentId: string): Promise<Schedule[]> {
+  return reader.all(sql`SELECT ${columns} FROM schedules s WHERE s.environment_id = ${environmentId}
+    ORDER BY s.function_id, s.place`);
+}
+
+export async function setScheduled(session: Session, environmentId: string, version: number): Promise<void> {
+  await session.run(
+    sql`UPDATE heads SET schedules_version = ${version} WHERE environment_id = ${environmentId}`,
+  );
+}
+
+export async function deleteSchedules(session: Session, gone: readonly Schedule[]): Promise<void> {
+  for (const { environmentId, functionId, place } of gone)
+    await session.run(sql`DELETE FROM schedules WHERE environment_id = ${environmentId}
+      AND function_id = ${functionId} AND place = ${place}`);
+}
+
+export async function putSchedules(session: Session, put: readonly Schedule[], now: Instant): Promise<void> {
+  if (put.length === 0) return;
+  await session.run(sql`INSERT INTO schedules (environment_id, function_id, place, expression, event_name, next_at,
+      expected_count, fired_count, missed_count, moved_by, created_at, updated_at)
+    SELECT v.environment_id, v.function_id, v.place, v.expression, v.event_name, v.next_at, 0, 0, 0, v.moved_by,
+      ${sql.bigint(now)}, ${sql.bigint(now)}
+    FROM ${session.seams.rowsFrom("v", {
+      ...keyColumns(put),
+      expression: column.text(put.map((s) => s.expression)),
+      event_name: column.text(put.map((s) => s.eventName)),
+      next_at: column.bigint(put.map((s) => s.nextAt)),
+      moved_by: column.text(put.map((s) => s.movedBy)),
+    })} WHERE true
+    ON CONFLICT (environment_id, function_id, place) DO UPDATE SET next_at = excluded.next_at,
+      moved_by = excluded.moved_by, updated_at = excluded.updated_at`);
+}
+
+export interface DueSchedule extends Schedule {
+  nextAt: Instant;
+  /** Null when the environment is gone. */
+  definitionsVersion: number | null;
+  schedulesVersion: number | null;
+}
+
+export function dueSchedules(store: Store, now: Instant, limit: number): Promise<DueSchedule[]> {
+  const head = sql`heads h WHERE h.environment_id = s.environment_id`;
+  return store.all(sql`SELECT ${columns}, (SELECT h.definitions_version FROM ${head}) AS "definitionsVersion",
+      (SELECT h.schedules_version FROM ${head}) AS "schedulesVersion"
+    FROM schedules s WHERE s.next_at IS NOT NULL AND s.next_at <= ${now} ORDER BY s.next_at LIMIT ${limit}`);
+}
+
+export async function nextSlotAt(store: Store): Promise<Instant | undefined> {
+  const row = await store.one<{ at: number | null }>(
+    sql`SELECT min(next_at) AS at FROM schedules WHERE next_at IS NOT NULL`,
+  );
+  return row?.at ?? undefined;
+}
+
+export interface Moved {
+  schedule: DueSchedule;
+  nextAt: Instant | null;
+  firedCount: number;
+  missedCount: number;
+}
+
+/** Keeps the ledger; a schedule that somebody else has moved stays as it is. */
+export async function moveSchedules(
+  session: Session,
+  moved: readonly Moved[],
+  { now, self }: { now: Instant; self: string },
+): Promise<void> {
+  await session.run(sql`UPDATE schedules SET next_at = v.next_at, moved_by = ${self}, updated_at = ${now},
+      fired_count = fired_count + v.fired, missed_count = missed_count + v.missed,
+      expected_count = expected_count + v.fired + v.missed
+    FROM ${session.seams.rowsFrom("v", {
+      ...keyColumns(moved.map(({ schedule }) => schedule)),
+      was_at: column.bigint(moved.map(({ schedule }) => schedule.nextAt)),
+      next_at: column.bigint(moved.map(({ nextAt }) => nextAt)),
+      fired: column.bigint(moved.map(({ firedCount }) => firedCount)),
+      missed: column.bigint(moved.map(({ missedCount }) => missedCount)),
+    })} WHERE schedules.environment_id = v.environment_id AND schedules.function_id = v.function_id
+      AND schedules.place = v.place AND schedules.next_at + 0 = v.was_at`);
+}
+
+const keyColumns = (list: readonly Schedule[]) => ({
+  environment_id: column.text(list.map((s) => s.environmentId)),
+  function_id: column.text(list.map((s) => s.functionId)),
+  place: column.bigint(list.map((s) => s.place)),
+});

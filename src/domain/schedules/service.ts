@@ -1,0 +1,141 @@
+import { type Clock, type Instant, rfc3339 } from "../../kit/clock.ts";
+import { scheduleSliceMax } from "../../kit/limits.ts";
+import type { Log } from "../../kit/log.ts";
+import type { Session, Store } from "../../store/store.ts";
+import type { Events } from "../events/service.ts";
+import type { DefinitionsCache } from "../functions/definition.ts";
+import * as rows from "./rows.ts";
+import {
+  type CronFrame,
+  type DueSlots,
+  dueSlots,
+  type MissedCause,
+  planOf,
+  scheduleChanges,
+} from "./rules.ts";
+
+export interface Schedules {
+  /** The tick of loop `schedules.tick`, duty `cron`: takes up changed triggers, fires what is due. */
+  tickOnce(write: Write): Promise<{ againInMs?: number }>;
+}
+
+/** As the leader of the duty. */
+type Write = <T>(work: (session: Session) => Promise<T>) => Promise<T>;
+
+export interface SchedulesDeps {
+  store: Store;
+  clock: Pick<Clock, "now">;
+  log: Log;
+  definitions: Pick<DefinitionsCache, "current">;
+  events: Pick<Events, "emit" | "invoke">;
+  /** Names this process: a slot that it should have fired itself was missed by a stall. */
+  self: string;
+  /** Called after the commit; a hint that may be lost. */
+  onFrame: (frame: CronFrame) => void;
+}
+
+/** What could not be fired or taken up is tried again after this. */
+const againMsMin = 250;
+const wakeMsMin = 10;
+
+export function openSchedules(deps: SchedulesDeps): Schedules {
+  const { store, clock, log, definitions, events, self, onFrame } = deps;
+  /** Slots that could not be fired so far, by schedule. */
+  const failing = new Map<string, Instant>();
+
+  async function takeUpChanges(write: Write): Promise<void> {
+    for (const environmentId of await rows.unscheduled(store, scheduleSliceMax)) {
+      const known = await definitions.current(environmentId).catch(() => undefined);
+      if (!known) continue;
+      const now = clock.now();
+      const frames = await write(async (session) => {
+        const before = await rows.schedulesOf(session, environmentId);
+        const changes = scheduleChanges(environmentId, before, known.functions.values(), { now, self });
+        await rows.deleteSchedules(session, changes.gone);
+        await rows.putSchedules(session, changes.put, now);
+        await rows.setScheduled(session, environmentId, known.version);
+        return changes.frames;
+      });
+      for (const frame of frames) onFrame(frame);
+    }
+  }
+
+  /** One key a slot: whoever fires it again, a new leader or a repeat, starts nothing twice. */
+  function fire({ environmentId, functionId, expression, eventName, place }: rows.Schedule, slot: Instant) {
+    const origin = { environmentId, source: "cron", runId: undefined };
+    const value = { scheduledAt: rfc3339(slot), expression };
+    const payload = {
+      value,
+      data: JSON.stringify(value),
+      metadata: null,
+      idempotencyKey: `cron:${functionId}:${place}:${slot}`,
+    };
+    return eventName === ""
+      ? events.invoke({ functionId, ...payload }, origin)
+      : events.emit([{ name: eventName, version: 1, metadataValue: null, ...payload }], origin);
+  }
+
+  /** Undefined while its slot can still be fired. */
+  async function run(schedule: rows.DueSchedule, now: Instant): Promise<(rows.Moved & DueSlots) | undefined> {
+    const plan = planOf(schedule.expression);
+    if ("error" in plan)
+      return { schedule, nextAt: null, fires: undefined, missed: undefined, firedCount: 0, missedCount: 0 };
+    const due = dueSlots(plan, schedule.nextAt, now);
+    if (due.fires !== undefined) {
+      try {
+        await fire(schedule, due.fires);
+      } catch (error) {
+        const { environmentId, functionId, expression } = schedule;
+        log.warn("cron.fire_failed", { environmentId, functionId, expression, error });
+        failing.set(nameOf(schedule), due.fires);
+        return undefined;
+      }
+    }
+    return {
+      schedule,
+      ...due,
+      firedCount: due.fires === undefined ? 0 : 1,
+      missedCount: due.missed?.count ?? 0,
+    };
+  }
+
+  function causeOf(schedule: rows.DueSchedule): MissedCause {
+    if (failing.has(nameOf(schedule))) return "fire_failed";
+    return schedule.movedBy === self ? "stall" : "downtime";
+  }
+
+  async function fireDue(write: Write): Promise<boolean> {
+    const now = clock.now();
+    const due = await rows.dueSchedules(store, now, scheduleSliceMax);
+    const orphans = due.filter(({ definitionsVersion }) => definitionsVersion === null);
+    if (orphans.length > 0) await write((session) => rows.deleteSchedules(session, orphans));
+    // Whose function has changed is looked at once that is taken up.
+    const ready = due.filter(
+      (one) => one.definitionsVersion !== null && one.definitionsVersion === one.schedulesVersion,
+    );
+    const moved = (await Promise.all(ready.map((schedule) => run(schedule, now)))).filter(
+      (one) => one !== undefined,
+    );
+    if (moved.length === 0) return due.length === 0;
+    await write((session) => rows.moveSchedules(session, moved, { now, self }));
+    for (const { schedule, missed } of moved) {
+      const { environmentId, functionId } = schedule;
+      if (missed)
+        onFrame({ environmentId, functionId, at: now, leaf: "missed", ...missed, cause: causeOf(schedule) });
+      failing.delete(nameOf(schedule));
+    }
+    return moved.length === due.length && due.length < scheduleSliceMax;
+  }
+
+  return {
+    async tickOnce(write) {
+      await takeUpChanges(write);
+      if (!(await fireDue(write))) return { againInMs: againMsMin };
+      const next = await rows.nextSlotAt(store);
+      return next === undefined ? {} : { againInMs: Math.max(wakeMsMin, next - clock.now()) };
+    },
+  };
+}
+
+const nameOf = ({ environmentId, functionId, place }: rows.Schedule) =>
+  `${environmentId}\n${functionId}\n${place}`;

@@ -1,0 +1,51 @@
+import { Fault, invalid } from "../../kit/fault.ts";
+import { cancelReasonRunes, stepOutputBytesMax } from "../../kit/limits.ts";
+import { stepRowId } from "../../kit/step-id.ts";
+import type { StepRow } from "./rows.ts";
+
+/** The reason of a cancel goes only into the published message and the log. */
+export const cutReason = (reason: string): string => [...reason].slice(0, cancelReasonRunes).join("");
+
+/** The run that a step's id names, be it the row's id or the one the SDK made; undefined for neither. */
+export function runOfStep(stepId: string): string | undefined {
+  const [, fromRow] = /^step_([A-Za-z0-9-]+)_[0-9a-f]{16}$/.exec(stepId) ?? [];
+  if (fromRow !== undefined) return `run_${fromRow}`;
+  const [, fromSdk] = /^(run_[A-Za-z0-9-]+):/.exec(stepId) ?? [];
+  return fromSdk;
+}
+
+export const isStep = (step: StepRow, id: string): boolean =>
+  step.step_id === id || stepRowId(step.run_id, step.step_id) === id;
+
+/** JSON text, or the same as base64, as newer clients send it; throws the fault that names the field. */
+export function readJsonText(field: string, text: string): string {
+  if (Buffer.byteLength(text) > stepOutputBytesMax * 2)
+    throw invalid(field, `at most ${stepOutputBytesMax} bytes of JSON`);
+  const json = parsed(text) ?? parsed(Buffer.from(text, "base64").toString());
+  if (json === undefined) throw invalid(field, "must be JSON text");
+  if (Buffer.byteLength(json) > stepOutputBytesMax)
+    throw invalid(field, `at most ${stepOutputBytesMax} bytes of JSON`);
+  return json;
+}
+
+function parsed(text: string): string | undefined {
+  try {
+    return JSON.stringify(JSON.parse(text));
+  } catch {
+    return undefined;
+  }
+}
+
+export const notCancellable = (status: string): Fault =>
+  new Fault("failed_precondition", `the run is ${status} and cannot be cancelled`);
+
+export const endedOtherwise = (status: string): Fault =>
+  new Fault("aborted", `the run became ${status} while it was being cancelled`);
+
+export const contended = (): Fault =>
+  new Fault("aborted", "the step was changed by somebody else, read it again", {
+    headers: { "Svc-Error-Reason": "contended", "Retry-After": "1" },
+  });
+
+export const resumedAlready = (): Fault =>
+  new Fault("already_exists", "the run was resumed within the last two minutes");

@@ -1,0 +1,135 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { sql } from "../../src/kit/sql.ts";
+import { engines, startTestServer, type TestServer } from "../support/server.ts";
+import { until } from "../support/until.ts";
+
+interface Ledger {
+  expected_count: number;
+  fired_count: number;
+  missed_count: number;
+  next_at: number | null;
+}
+
+describe.each(engines)("cron on %s", (engine) => {
+  let server: TestServer;
+  const lines: { event: string; functionId?: string; [field: string]: unknown }[] = [];
+  const rpc = (method: string, body: unknown) => server.rpc("SvcService", method, body);
+  const register = async (id: string, triggers: object[]) => {
+    const { status, body } = await rpc("RegisterFunction", { id, triggers });
+    expect({ status, body }).toMatchObject({ status: 200 });
+    await tick();
+  };
+  const runs = async (functionId: string) =>
+    ((await rpc("ListRuns", { functionId })).body.runs ?? []) as {
+      id: string;
+      eventId: string;
+      eventName: string;
+    }[];
+  const tick = () => server.running.tick("schedules.tick");
+  const ledgers = (functionId: string) =>
+    server.running.domain.store.all<Ledger>(sql`SELECT * FROM schedules WHERE function_id = ${functionId}
+      ORDER BY place`);
+  /** As if the next slot had been due so long ago, and another process had led then. */
+  const miss = (functionId: string, ms: number, by: string | null) =>
+    server.running.domain.store.write((session) =>
+      session.run(sql`UPDATE schedules SET next_at = next_at - ${ms}, moved_by = COALESCE(${sql`CAST(${by} AS TEXT)`}, moved_by)
+        WHERE function_id = ${functionId}`),
+    );
+  const frames = (functionId: string) =>
+    lines.filter((line) => line.functionId === functionId && line.event.startsWith("cron."));
+
+  beforeAll(async () => {
+    const note = (event: string, fields: object = {}) => void lines.push({ ...fields, event });
+    server = await startTestServer({ engine, log: { debug: note, info: note, warn: note, error: note } });
+    await until(
+      async () => {
+        const { body } = await server.api("/api/v1/cluster/health");
+        return JSON.stringify(body).includes('"cron"');
+      },
+      { about: "a leader of cron" },
+    );
+  });
+  afterAll(() => server.stop());
+
+  test("a slot starts its function, once", async () => {
+    await register("every-second", [{ cron: "* * * * * *" }]);
+    await register("bystander", [{ event: "every-second" }]);
+    await until(async () => (await runs("every-second")).length >= 2, { about: "two slots" });
+    await Promise.all([tick(), tick(), tick()]);
+    await rpc("DeleteFunction", { id: "every-second" });
+    await tick();
+    const started = await runs("every-second");
+    expect(await runs("bystander")).toEqual([]);
+    const slots = await Promise.all(
+      started.map(async ({ eventId }) => (await server.api(`/api/v1/events/${eventId}`)).body),
+    );
+    for (const event of slots)
+      expect(event).toMatchObject({
+        name: "every-second",
+        source: "cron",
+        data: { expression: "* * * * * *" },
+      });
+    expect(new Set(slots.map(({ data }) => data.scheduledAt)).size).toBe(started.length);
+    expect(
+      frames("every-second")
+        .map(({ event }) => event)
+        .filter((event) => event !== "cron.missed"),
+    ).toEqual(["cron.registered", "cron.removed"]);
+    expect(frames("every-second").at(-1)).toMatchObject({ cause: "function_deleted" });
+    expect(await ledgers("every-second")).toEqual([]);
+  });
+
+  test("with an event name the event is emitted for all who want it", async () => {
+    await register("ticker", [{ cron: "0 0 1 1 *", event: "clock.tick" }]);
+    await register("listener", [{ event: "clock.tick" }]);
+    await server.running.domain.store.write((session) =>
+      session.run(sql`UPDATE schedules SET next_at = ${Date.now()} WHERE function_id = 'ticker'`),
+    );
+    await tick();
+    expect(await runs("ticker")).toMatchObject([{ eventName: "clock.tick" }]);
+    expect(await runs("listener")).toMatchObject([{ eventName: "clock.tick" }]);
+    expect(await ledgers("ticker")).toMatchObject([{ expected_count: 1, fired_count: 1, missed_count: 0 }]);
+  });
+
+  test.each([
+    ["downtime", "another"],
+    ["stall", null],
+  ] as const)("slots that nobody fired are missed by %s, and none is made up for", async (cause, by) => {
+    const id = `missed-${cause}`;
+    await register(id, [{ cron: "0 * * * *" }]);
+    await miss(id, 5 * 3_600_000, by);
+    await tick();
+    const [ledger] = await ledgers(id);
+    expect(ledger!.expected_count).toBe(ledger!.fired_count + ledger!.missed_count);
+    expect(ledger!.missed_count).toBeGreaterThanOrEqual(4);
+    expect(frames(id).at(-1)).toMatchObject({
+      event: "cron.missed",
+      count: ledger!.missed_count,
+      cause,
+      verified: true,
+    });
+    expect(await runs(id)).toHaveLength(ledger!.fired_count);
+    expect(ledger!.next_at! % 3_600_000).toBe(0);
+  });
+
+  test("registering again, invalid expressions, pauses", async () => {
+    await register("steady", [{ cron: "0 6 * * *" }]);
+    await register("steady", [{ cron: "0 6 * * *" }]);
+    await register("steady", [{ cron: "0 7 * * *" }, { event: "also" }]);
+    expect(frames("steady")).toMatchObject([
+      { event: "cron.registered", replaced: false, expression: "0 6 * * *" },
+      { event: "cron.registered", replaced: true, expression: "0 7 * * *" },
+    ]);
+    await register("broken", [{ cron: "CRON_TZ=Mars/Phobos 0 6 * * *" }]);
+    expect(frames("broken")).toMatchObject([{ event: "cron.invalid" }]);
+    await rpc("UpdateFunctionStatus", { id: "steady", status: "FUNCTION_STATUS_PAUSED" });
+    await tick();
+    expect(await ledgers("steady")).toMatchObject([{ next_at: null }]);
+    await rpc("UpdateFunctionStatus", { id: "steady", status: "FUNCTION_STATUS_ACTIVE" });
+    await tick();
+    expect((await ledgers("steady"))[0]!.next_at).toBeNumber();
+    await rpc("UpdateFunctionStatus", { id: "steady", status: "FUNCTION_STATUS_ARCHIVED" });
+    await tick();
+    expect(frames("steady").at(-1)).toMatchObject({ event: "cron.removed", cause: "triggers_changed" });
+  });
+});
