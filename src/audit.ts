@@ -3,17 +3,19 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { platformOrgId } from "./access/gate.ts";
 import type { DutyLoop } from "./cluster/duties.ts";
-import { auditOperations } from "./domain/audit/operations.ts";
+import { auditOperations, callTrailOf } from "./domain/audit/operations.ts";
 import { type AuthAudit, auditSettingsOf, openAuthAudit } from "./domain/audit/service.ts";
+import type { CallTrail } from "./domain/history/operations.ts";
 import type { Keyring } from "./domain/keyring/service.ts";
 import type { Tenancy } from "./domain/tenancy/service.ts";
 import type { Edge } from "./edge/perform.ts";
 import { rateLimit } from "./edge/rate-limit.ts";
 import type { Clock } from "./kit/clock.ts";
+import { Fault } from "./kit/fault.ts";
 import type { Ids } from "./kit/ids.ts";
 import type { Log } from "./kit/log.ts";
 import type { LoopOptions } from "./kit/loop.ts";
-import type { Operation } from "./kit/operation.ts";
+import type { Call, Operation } from "./kit/operation.ts";
 import type { Config } from "./settings.ts";
 import type { Store } from "./store/store.ts";
 
@@ -22,6 +24,8 @@ export interface Audit {
   operations: readonly Operation[];
   loop: LoopOptions;
   duty: DutyLoop;
+  /** What callers did in an environment, in the form of the trail of runs, for those who may. */
+  callTrail(mayRead: (call: Call) => Promise<boolean>): CallTrail;
   /** What watches requests: the given observer, the audit beside it, and the limit of each key. */
   watching(observe: Edge["observe"]): Pick<Edge, "observe" | "limit">;
 }
@@ -67,6 +71,10 @@ export function openAudit(deps: AuditDeps): Audit {
     operations: auditOperations(audit),
     loop: { name: "audit.flush", everyMs: 5_000, tick: audit.flushOnce },
     duty: { duty: "retention", name: "audit.forget", everyMs: 10 * 60_000, tick: audit.forgetOnce },
+    callTrail: (mayRead) => async (query, call) => {
+      if (!(await mayRead(call))) throw new Fault("permission_denied", "Insufficient permissions");
+      return callTrailOf(audit, call.environmentId, call.caller.orgId, query);
+    },
     watching: (observe) => ({
       observe(observation) {
         observe(observation);

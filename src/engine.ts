@@ -12,7 +12,7 @@ import { openDefinitions } from "./domain/functions/definitions.ts";
 import { unknownFunctions } from "./domain/functions/known.ts";
 import { functionsOperations } from "./domain/functions/operations.ts";
 import { type Functions, openFunctions } from "./domain/functions/service.ts";
-import { historyOperations } from "./domain/history/operations.ts";
+import { type CallTrail, historyOperations } from "./domain/history/operations.ts";
 import { openHistory } from "./domain/history/service.ts";
 import { integrityOperations } from "./domain/integrity/operations.ts";
 import { type IntegrityCheck, logCheck, openIntegrity } from "./domain/integrity/service.ts";
@@ -86,6 +86,8 @@ export interface EngineDeps {
   wake: (loop: string) => void;
   nodeId: string;
   isDraining: () => boolean;
+  /** What callers did, for the trail. */
+  callTrail?: CallTrail;
 }
 
 /** What turns events into finished runs, put together: functions, runs, workers, events, low to high. */
@@ -249,7 +251,7 @@ export function openEngine(deps: EngineDeps): Engine {
       ...steeringOperations(steering),
       ...workersOperations(workers),
       ...capacityOperations(capacity),
-      ...historyOperations(history),
+      ...historyOperations(history, deps.callTrail),
       ...integrityOperations(integrity),
     ],
     loops: [

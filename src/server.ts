@@ -207,6 +207,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
 
     const knowsTime = () => time.uncertaintyMs() <= clockUncertaintyMsMax;
     const engine = openEngine({
+      callTrail: audited.callTrail((call) => tenants.grants(call, "orgs:read")),
       config,
       store,
       clock,

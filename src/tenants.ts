@@ -1,4 +1,4 @@
-import { isAction, roleGrants } from "./access/actions.ts";
+import { type Action, isAction, roleGrants } from "./access/actions.ts";
 import { type Gate, openGate, platformOrgId } from "./access/gate.ts";
 import type { Keyring } from "./domain/keyring/service.ts";
 import { openKeyManagement } from "./domain/keys/manage.ts";
@@ -29,6 +29,8 @@ export interface Tenants {
     looksLikeToken: typeof looksLikeToken;
     cookieOf: typeof cookieValue;
   };
+  /** Whether the caller's roles grant the action in the org that it acts in. */
+  grants(call: Call, action: Action): Promise<boolean>;
   /** Names of the roles that an org has made for itself. */
   roleNames(orgId: string): Promise<string[]>;
   /** What every call passes before it is handled. */
@@ -71,14 +73,14 @@ export function openTenants(deps: TenantsDeps): Tenants {
     return platform ? { orgId: platformOrgId, kind: "platform" } : { orgId: caller.orgId, kind: "tenant" };
   }
 
-  async function mayReadUsers({ caller }: Call): Promise<boolean> {
-    return (
-      caller.impersonates === true || (await snapshots.of(caller.orgId)).grants(caller.roles, "users:read")
-    );
-  }
+  /** For a second right that an operation asks for; who impersonates was asked for the right to do so. */
+  const grants = async ({ caller }: Call, action: Action): Promise<boolean> =>
+    caller.impersonates === true || (await snapshots.of(caller.orgId)).grants(caller.roles, action);
+  const mayReadUsers = (call: Call) => grants(call, "users:read");
 
   return {
     sessions: { find: sessions.find, looksLikeToken, cookieOf: cookieValue },
+    grants,
     roleNames: async (orgId) =>
       (await roles.list({ orgId, kind: "tenant" })).flatMap((role) => (role.isDefault ? [] : role.name)),
     gate: openGate({ snapshots, placeOf: tenancy.placeOf, now: clock.now }),

@@ -189,3 +189,40 @@ export const auditOperations = (audit: AuthAudit): Operation[] => [
     },
   }),
 ];
+
+interface CallQuery extends Bounds {
+  action?: string;
+  api_key_id?: string;
+  event_type?: string;
+}
+
+/** What callers did in one environment, in the form of `GET /api/v1/audit`. */
+export async function callTrailOf(audit: AuthAudit, environmentId: string, orgId: string, query: CallQuery) {
+  const { action, api_key_id, event_type, ...bounds } = query;
+  const page = await audit.list({
+    orgId,
+    environmentId,
+    ...(api_key_id && { callerId: api_key_id }),
+    ...(action && { action }),
+    ...(event_type && { eventTypes: [event_type] }),
+    ...boundsOf(bounds),
+  });
+  return {
+    ...page,
+    events: page.events.map((row) => {
+      const { payload, metadata, scope, platform_key_id, platform_user_id, impersonated_org_id } =
+        auditEventJson(row);
+      return {
+        id: row.id,
+        runId: "",
+        functionId: "",
+        type: row.eventType,
+        stepId: null,
+        at: row.at,
+        payload,
+        environmentId: row.environmentId,
+        more: { metadata, scope, platform_key_id, platform_user_id, impersonated_org_id },
+      };
+    }),
+  };
+}
