@@ -183,7 +183,10 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     const { masterKey, jwtSecret, signingKey } = config;
     const given = { jwt_secret: jwtSecret, signing_key: signingKey };
     const masterFile = masterKeyFileOf(config);
-    const keyring = await openKeyring({ store, clock, ids, log, masterKey, masterFile, given });
+    const keyring = await openKeyring({
+      ...{ store, clock, ids, log, masterKey, masterFile, given },
+      reseal: (session, again) => engine.secrets.reseal(session, again),
+    });
     background({ name: "keyring.follow", everyMs: 30_000, tick: keyring.refresh });
 
     const flushIn = (ms: number) => loops.get("audit.flush")?.running.wakeIn(ms);
@@ -209,6 +212,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     const engine = openEngine({
       callTrail: audited.callTrail((call) => tenants.grants(call, "orgs:read")),
       config,
+      keyring,
       store,
       clock,
       ids,

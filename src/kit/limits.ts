@@ -187,6 +187,22 @@ export const integrityEnvironmentsMax = 1_000;
 export const expireSliceMax = 200;
 export const expireSlicesMax = 500;
 
+export const secretsMax = 1_000;
+export const secretNameCharsMax = 200;
+export const secretBytesMax = 64 * 1024;
+/** Values of secrets are believed for so long. */
+export const secretsKeptMs = 1_000;
+/** Transport failures in a row that open a breaker, and how long it is open before one call is tried. */
+export const breakerFailsMax = 5;
+export const breakerOpenMs = 30_000;
+export const breakerForgottenMs = 24 * 60 * 60 * 1000;
+/** Calls of one node to endpoints at once, in all and to one. */
+export const pushCallsMax = 200;
+export const pushCallsEndpointMax = 50;
+/** Push functions that one node serves. */
+export const pushFunctionsMax = 10_000;
+export const pushAnswerBytesMax = 8 * 1024 * 1024;
+
 /** Audit rows that wait in memory; what comes beyond stays in the spool file alone, up to its size. */
 export const auditWaitingMax = 20_000;
 export const auditSpoolBytesMax = 256 * 1024 * 1024;

@@ -127,6 +127,8 @@ export function roomOf(path: string): Room | undefined {
       return name;
     return rest.length > 1 ? "part" : undefined;
   }
+  // Settings of one part stand in a file of their own.
+  if (/^settings-\w+\.ts$/.test(folder)) return "settings";
   if (rest.length > 0) return topRooms.find((room) => room === folder);
   return (["main", "server", "engine", "members", "tenants", "audit", "backup", "settings"] as const).find(
     (room) => folder === `${room}.ts`,
