@@ -60,6 +60,22 @@ describe.each(engines)("the audit of calls on %s", (engine) => {
     expect(JSON.stringify(created)).not.toContain("horse");
   });
 
+  test("a secret's value is in no row and no spool", async () => {
+    const value = "marker-of-a-secret";
+    const made = await server.api("/api/v1/secrets", { body: { name: "audited", value } });
+    expect(made.status).toBe(201);
+    const { store } = server.running.domain;
+    await flush();
+    const rows = await store.all(sql`SELECT * FROM auth_audit`);
+    expect(rows.length).toBeGreaterThan(0);
+    expect(JSON.stringify(rows)).not.toContain(value);
+    const [event] = await trail({ action: "secrets:manage" });
+    expect(event).toMatchObject({
+      payload: { input: { name: "audited" } },
+      metadata: { audit_redacted_fields: "value" },
+    });
+  });
+
   test("reads are left out, what the rule refuses is told, a foreign org looks like none", async () => {
     await server.api("/api/v1/roles");
     expect(await trail({ action: "orgs:read" })).toEqual([]);

@@ -41,6 +41,7 @@ async function furnish(server: TestServer, org: string) {
     body: { name: "same", effect: "deny", actions: "*", resources: `irn:svc:*:*:event:*:${marker}` },
   });
   await api(`/api/v1/roles/${role.id}/policies`, { body: { policy_id: policy.id } });
+  await api("/api/v1/secrets", { body: { name: "same", value: `${marker}-SECRET` } });
   const email = `${org}@example.test`;
   const password = `correct horse ${org}`;
   await api("/api/v1/users", { body: { email, name: marker, password, roles: ["admin"] } });

@@ -5,6 +5,7 @@ import {
   readdirSync,
   readFileSync,
   renameSync,
+  rmdirSync,
   rmSync,
   statSync,
   writeSync,
@@ -26,6 +27,7 @@ export interface Spool {
   forget(file: string): void;
   /** Takes over files that another process left and has not touched since then. */
   adopt(untouchedSince: Instant): string[];
+  /** Leaves no empty folder behind. */
   close(): void;
 }
 
@@ -123,6 +125,13 @@ export function openSpool({ folder, stamp, secrets }: SpoolDeps): Spool {
       });
     },
 
-    close: cut,
+    close() {
+      cut();
+      try {
+        rmdirSync(folder);
+      } catch {
+        // Not empty, or never made.
+      }
+    },
   };
 }
