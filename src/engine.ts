@@ -14,7 +14,7 @@ import { openDefinitions } from "./domain/functions/definitions.ts";
 import { unknownFunctions } from "./domain/functions/known.ts";
 import { functionsOperations } from "./domain/functions/operations.ts";
 import { type Functions, openFunctions } from "./domain/functions/service.ts";
-import { historyOperations } from "./domain/history/operations.ts";
+import { type CallTrail, historyOperations } from "./domain/history/operations.ts";
 import { openHistory } from "./domain/history/service.ts";
 import { integrityOperations } from "./domain/integrity/operations.ts";
 import { type IntegrityCheck, logCheck, openIntegrity } from "./domain/integrity/service.ts";
@@ -107,6 +107,8 @@ export interface EngineDeps {
   wake: (loop: string) => void;
   nodeId: string;
   isDraining: () => boolean;
+  /** What callers did, for the trail. */
+  callTrail?: CallTrail;
 }
 
 /** What turns events into finished runs, put together: functions, runs, workers, events, low to high. */
@@ -305,7 +307,7 @@ export function openEngine(deps: EngineDeps): Engine {
       ...breakersOperations(breakers),
       ...workersOperations(workers),
       ...capacityOperations(capacity),
-      ...historyOperations(history),
+      ...historyOperations(history, deps.callTrail),
       ...integrityOperations(integrity),
     ],
     loops: [

@@ -1,9 +1,11 @@
 import { roleIdOf } from "./access/actions.ts";
 import { requireKnownActions } from "./access/gate.ts";
+import { openAudit } from "./audit.ts";
 import type { Bus } from "./bus/bus.ts";
 import { localHub } from "./bus/local.ts";
 import { openNatsBus } from "./bus/nats.ts";
 import { timeBase } from "./cluster/time-base.ts";
+import type { AuthAudit } from "./domain/audit/service.ts";
 import type { Events } from "./domain/events/service.ts";
 import { type Keyring, openKeyring } from "./domain/keyring/service.ts";
 import { type Bootstrapped, bootstrap, dashboardEmail } from "./domain/keys/bootstrap.ts";
@@ -74,7 +76,10 @@ export interface RunningServer {
     feeds: Feeds;
     events: Events;
     workers: Workers;
+    audit: AuthAudit;
   };
+  /** All that the server offers, as it is asked for. */
+  registry: readonly Operation[];
   /** One round of a background loop by its name, for tests. */
   tick(loopName: string): Promise<void>;
   /** Drains and closes, in the reverse order of the start. */
@@ -185,6 +190,11 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     });
     background({ name: "keyring.follow", everyMs: 30_000, tick: keyring.refresh });
 
+    const flushIn = (ms: number) => loops.get("audit.flush")?.running.wakeIn(ms);
+    const audited = openAudit({ config, store, clock, ids, log, keyring, tenancy, flushIn });
+    background(audited.loop);
+    closers.push(audited.audit.close);
+
     // Bus: the server may be away; nothing waits for it.
     const facts = () => ({ version, startedAt });
     const bus: Bus =
@@ -201,6 +211,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
 
     const knowsTime = () => time.uncertaintyMs() <= clockUncertaintyMsMax;
     const engine = openEngine({
+      callTrail: audited.callTrail((call) => tenants.grants(call, "orgs:read")),
       config,
       keyring,
       store,
@@ -237,7 +248,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       keys,
       keyring,
       platformAudit,
-      duties: [...engine.duties, platformAudit.duty],
+      duties: [...engine.duties, platformAudit.duty, audited.duty],
       uncertaintyMs: time.uncertaintyMs,
       loopFacts: () =>
         [...loops].map(([name, { running }]) => ({
@@ -247,7 +258,9 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
         })),
     });
     for (const options of members.loops) background(options);
-    const people = { tenancy, keys, users, keyring, platformAudit, forgetKey: members.forgetKey };
+    const { pastDecisions } = audited.audit;
+    const { forgetKey } = members;
+    const people = { tenancy, keys, users, keyring, platformAudit, forgetKey, pastDecisions };
     const tenants = openTenants({ store, clock, ids, ...people });
     // Others hear of it with the next sign of life: let that be now.
     bus.onConnection(() => loops.get("cluster.nodes")?.running.wake());
@@ -266,6 +279,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       ...engine.operations,
       ...members.operations,
       ...tenants.operations,
+      ...audited.operations,
       ...probes({
         clock,
         version,
@@ -297,11 +311,11 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       everyone,
     });
     const requests = followRequests({ clock, log, ...watch, everyRequest: config.logLevel === "debug" });
-    const observe: Edge["observe"] = (seen) => {
+    const watching = audited.watching((seen) => {
       requests.observe(seen);
       if (seen.caller.impersonates) platformAudit.impersonated({ ...seen, operation: seen.operation.name });
-    };
-    const edge: Edge = { clock, ids, log, authenticate, ...tenants.gate, ...requests, observe };
+    });
+    const edge: Edge = { clock, ids, log, authenticate, ...tenants.gate, ...requests, ...watching };
     const { host: hostname, metricsPort, grpcPort } = config;
     const apart =
       watch.pages.length === 0 || metricsPort === undefined
@@ -353,7 +367,9 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
         feeds: engine.feeds,
         events: engine.events,
         workers: engine.workers,
+        audit: audited.audit,
       },
+      registry,
       async tick(name) {
         const found = loops.get(name);
         if (!found) throw new Error(`no loop ${name}`);

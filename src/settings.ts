@@ -13,6 +13,7 @@ import {
   oneUrl,
   url,
 } from "./kit/setting-kinds.ts";
+import { auditSettings } from "./settings-audit.ts";
 
 const hour = 60 * 60 * 1000;
 
@@ -193,6 +194,7 @@ export const settings = {
     fallback: false,
     about: "Refuse an unknown environment name instead of falling back to env_default.",
   }),
+  ...auditSettings,
   pushTimeoutMs: setting({
     env: "SVC_PUSH_TIMEOUT_MS",
     parse: integer(100, hour, "milliseconds"),

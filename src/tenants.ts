@@ -1,3 +1,4 @@
+import type { Action } from "./access/actions.ts";
 import { type Gate, openGate } from "./access/gate.ts";
 import type { Keyring } from "./domain/keyring/service.ts";
 import { type KeyChange, openKeyManagement } from "./domain/keys/manage.ts";
@@ -18,7 +19,7 @@ import {
   policyToolsOperations,
   tenantPolicies,
 } from "./domain/policies/operations.ts";
-import { openPolicies } from "./domain/policies/service.ts";
+import { openPolicies, type PastDecision } from "./domain/policies/service.ts";
 import { openSnapshots } from "./domain/policies/snapshots.ts";
 import { platformRoles, rolesOperations, tenantRoles } from "./domain/roles/operations.ts";
 import { openRoles, platformScope, type RoleChange, type RoleScope } from "./domain/roles/service.ts";
@@ -42,6 +43,8 @@ export interface Tenants {
     looksLikeToken: typeof looksLikeToken;
     cookieOf: typeof cookieValue;
   };
+  /** Whether the caller's roles grant the action in the org that it acts in. */
+  grants(call: Call, action: Action): Promise<boolean>;
   /** Names of the roles that an org has made for itself. */
   roleNames(orgId: string): Promise<string[]>;
   /** What every call passes before it is handled. */
@@ -60,6 +63,8 @@ export interface TenantsDeps {
   /** Resolves once no node believes any more what it knew of the key with this hash. */
   forgetKey: (hash: string) => Promise<void>;
   platformAudit: PlatformAudit;
+  /** The org's last audited calls, newest first. */
+  pastDecisions: (orgId: string, limit: number) => Promise<readonly PastDecision[]>;
 }
 
 /** How changes of roles and keys are told to the platform's audit; tenants' are none of its business. */
@@ -88,7 +93,7 @@ export function openTenants(deps: TenantsDeps): Tenants {
   const changed = snapshots.forget;
   const ofPlatform = recordsOf(platformAudit);
   const roles = openRoles({ store, clock, ids, changed, record: ofPlatform.role });
-  const policies = openPolicies({ store, clock, ids, roles, changed });
+  const policies = openPolicies({ store, clock, ids, roles, changed, pastDecisions: deps.pastDecisions });
   const manage = openKeyManagement({
     store,
     clock,
@@ -119,14 +124,14 @@ export function openTenants(deps: TenantsDeps): Tenants {
     return platform ? platformScope(caller) : { orgId: caller.orgId, kind: "tenant" };
   }
 
-  async function mayReadUsers({ caller }: Call): Promise<boolean> {
-    return (
-      caller.impersonates === true || (await snapshots.of(caller.orgId)).grants(caller.roles, "users:read")
-    );
-  }
+  /** For a second right that an operation asks for; who impersonates was asked for the right to do so. */
+  const grants = async ({ caller }: Call, action: Action): Promise<boolean> =>
+    caller.impersonates === true || (await snapshots.of(caller.orgId)).grants(caller.roles, action);
+  const mayReadUsers = (call: Call) => grants(call, "users:read");
 
   return {
     sessions: { find: sessions.find, looksLikeToken, cookieOf: cookieValue },
+    grants,
     roleNames: async (orgId) =>
       (await roles.list({ orgId, kind: "tenant" })).flatMap((role) => (role.isDefault ? [] : role.name)),
     gate: openGate({ snapshots, placeOf: tenancy.placeOf, now: clock.now }),

@@ -2,7 +2,7 @@ import { platformOrgId } from "../access/gate.ts";
 import type { Instant } from "../kit/clock.ts";
 import { Fault, missing } from "../kit/fault.ts";
 import type { Caller } from "../kit/operation.ts";
-import type { Authenticate, Authenticated } from "./perform.ts";
+import { type Authenticate, type Authenticated, RefusedCaller } from "./perform.ts";
 
 /** A key that was found, whatever keeps it. */
 export interface Credential {
@@ -95,12 +95,12 @@ export function authenticator<Key extends Credential>(host: AuthenticateHost<Key
       return ofPlatform(request, key.caller);
     }
     const own = key.environmentId;
-    if (own === undefined) throw new Fault("permission_denied", "request has no environment scope");
+    if (own === undefined) throw new RefusedCaller(key.caller, "request has no environment scope");
     const selector = selectorOf(request);
     if (selector === undefined || selector === own) return inOwnEnvironment(key, own);
     return environments.environmentMeant(selector, key.caller.orgId).then((meant) => {
       if (meant.id === own) return inOwnEnvironment(key, own);
-      throw new Fault("permission_denied", "environment does not match API key scope");
+      throw new RefusedCaller(key.caller, "environment does not match API key scope");
     });
   };
 
@@ -138,7 +138,7 @@ export function authenticator<Key extends Credential>(host: AuthenticateHost<Key
       const meant =
         selector === undefined ? own : (await environments.environmentMeant(selector, caller.orgId)).id;
       if (meant === own) return { caller, environmentId: own };
-      throw new Fault("permission_denied", "environment does not match API key scope");
+      throw new RefusedCaller(caller, "environment does not match API key scope");
     }
     return { caller, environmentId: await environments.homeEnvironment(selector, caller.orgId) };
   };

@@ -3,15 +3,7 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import { Fault } from "../kit/fault.ts";
 import { keyLeaseMs } from "../kit/limits.ts";
 import type { DuplexOperation } from "../kit/operation.ts";
-import {
-  type Edge,
-  faultOf,
-  type Observation,
-  type Prepared,
-  passGate,
-  RequestCall,
-  tell,
-} from "./perform.ts";
+import { type Edge, faultOf, type Prepared, passGate, RequestCall, tell } from "./perform.ts";
 
 /** What Connect says of bytes that are no message, in our words; anything else is a caller that has left. */
 function unread(error: unknown): Fault {
@@ -102,16 +94,15 @@ export async function* performDuplex(
   const heard = (input: unknown) => {
     first ??= input;
   };
-  let outcome: Observation["outcome"] = "ok";
+  let fault: Fault | undefined;
   try {
     yield* operation.handle(parsed(edge, prepared, call, messages, take, heard), call);
     if (revoked.signal.aborted) throw revoked.signal.reason;
   } catch (error) {
-    const fault = faultOf(edge, error, operation, call.requestId);
-    outcome = fault.kind;
+    fault = faultOf(edge, error, operation, call.requestId);
     throw fault;
   } finally {
     forget();
-    tell(edge, operation, call, outcome, startedAt);
+    tell(edge, operation, call, { fault, input: first, startedAt });
   }
 }

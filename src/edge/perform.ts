@@ -27,6 +27,12 @@ export interface Observation {
   requestId: string;
   outcome: "ok" | FaultKind;
   ms: number;
+  /** What a refused caller is told. */
+  message?: string | undefined;
+  /** Which rule refused it: `role`, `credential`, or a policy's id. */
+  refusedBy?: string | undefined;
+  /** As parsed; undefined when it was refused before. For the audit alone. */
+  input?: unknown;
 }
 
 /** What the edge needs of the rest of the house. */
@@ -37,11 +43,23 @@ export interface Edge {
   authenticate: Authenticate;
   /** Throws Fault("permission_denied", "Insufficient permissions") unless the caller's roles grant the action. */
   gate: (call: RequestCall, operation: Operation) => void | Promise<void>;
+  /** Throws `resource_exhausted` when this caller asks too often. */
+  limit?: ((caller: Caller) => void) | undefined;
   /** Throws when a deny policy holds for what the parsed input is about. */
   guard?: (call: RequestCall, operation: Operation, input: unknown) => void | Promise<void>;
   observe: (observation: Observation) => void;
   /** Asked once for each route, named by its pattern: who wants to know when its requests come and are answered. */
   follow?: (route: { method: string; path: string }) => Follow;
+}
+
+/** A caller who is known, and may not come in this way. */
+export class RefusedCaller extends Fault {
+  readonly caller: Caller;
+
+  constructor(caller: Caller, message: string) {
+    super("permission_denied", message);
+    this.caller = caller;
+  }
 }
 
 /** An operation with its input check compiled, once. */
@@ -129,11 +147,13 @@ export async function admit(edge: Edge, { operation }: Prepared, request: Reques
   const receivedAt = edge.clock.now();
   try {
     const who = operation.action === null ? nobody : await edge.authenticate(request);
+    edge.limit?.(who.caller);
     return new RequestCall(request, requestId, receivedAt, who);
   } catch (error) {
     const fault = faultOf(edge, error, operation, requestId);
     const ms = edge.clock.now() - receivedAt;
-    edge.observe({ request, operation, ...nobody, requestId, outcome: fault.kind, ms });
+    const refused = fault instanceof RefusedCaller && { caller: fault.caller, refusedBy: "credential" };
+    edge.observe({ request, operation, ...nobody, ...refused, requestId, outcome: fault.kind, ms });
     throw fault;
   }
 }
@@ -142,6 +162,18 @@ export async function admit(edge: Edge, { operation }: Prepared, request: Reques
 export function passGate(edge: Edge, { operation }: Prepared, call: RequestCall): void | Promise<void> {
   if (operation.action === null) return;
   return edge.gate(call, operation);
+}
+
+/** The role gate by itself, for protocols that ask before the message is read; a refusal is observed. */
+export async function enter(edge: Edge, prepared: Prepared, call: RequestCall): Promise<void> {
+  const startedAt = edge.clock.elapsed();
+  try {
+    await passGate(edge, prepared, call);
+  } catch (error) {
+    const fault = faultOf(edge, error, prepared.operation, call.requestId);
+    tell(edge, prepared.operation, call, { fault, input: undefined, startedAt });
+    throw fault;
+  }
 }
 
 /**
@@ -179,21 +211,21 @@ export async function perform(
 ): Promise<Performed> {
   const { operation } = prepared;
   const startedAt = edge.clock.elapsed();
-  let outcome: Observation["outcome"] = "ok";
+  let fault: Fault | undefined;
+  let input: unknown;
   try {
     const gated = passGate(edge, prepared, call);
     if (gated) await gated;
     const raw = take();
-    const input = prepared.parse(raw instanceof Promise ? await raw : raw);
+    input = prepared.parse(raw instanceof Promise ? await raw : raw);
     const guarded = edge.guard?.(call, operation, input);
     if (guarded) await guarded;
     return { input, output: await (operation as UnaryOperation).handle(input, call) };
   } catch (error) {
-    const fault = faultOf(edge, error, operation, call.requestId);
-    outcome = fault.kind;
+    fault = faultOf(edge, error, operation, call.requestId);
     throw fault;
   } finally {
-    tell(edge, operation, call, outcome, startedAt);
+    tell(edge, operation, call, { fault, input, startedAt });
   }
 }
 
@@ -206,20 +238,20 @@ export async function* performStream(
 ): AsyncGenerator<unknown> {
   const { operation } = prepared;
   const startedAt = edge.clock.elapsed();
-  let outcome: Observation["outcome"] = "ok";
+  let fault: Fault | undefined;
+  let input: unknown;
   try {
     const gated = passGate(edge, prepared, call);
     if (gated) await gated;
-    const input = prepared.parse(take());
+    input = prepared.parse(take());
     const guarded = edge.guard?.(call, operation, input);
     if (guarded) await guarded;
     yield* (operation as StreamOperation).handle(input, call) as AsyncIterable<unknown>;
   } catch (error) {
-    const fault = faultOf(edge, error, operation, call.requestId);
-    outcome = fault.kind;
+    fault = faultOf(edge, error, operation, call.requestId);
     throw fault;
   } finally {
-    tell(edge, operation, call, outcome, startedAt);
+    tell(edge, operation, call, { fault, input, startedAt });
   }
 }
 
@@ -228,13 +260,25 @@ export function tell(
   edge: Edge,
   operation: Operation,
   call: RequestCall,
-  outcome: Observation["outcome"],
-  startedAt: number,
+  { fault, input, startedAt }: { fault: Fault | undefined; input: unknown; startedAt: number },
 ) {
-  const { request, caller, environmentId, requestId } = call;
+  const { request, caller, environmentId, requestId, refusedBy } = call;
   const ms = edge.clock.elapsed() - startedAt;
+  const outcome = fault?.kind ?? "ok";
+  const message = fault?.message;
   try {
-    edge.observe({ request, operation, caller, environmentId, requestId, outcome, ms });
+    edge.observe({
+      request,
+      operation,
+      caller,
+      environmentId,
+      requestId,
+      outcome,
+      ms,
+      message,
+      refusedBy,
+      input,
+    });
   } catch (error) {
     edge.log.error("request.observe", { operation: operation.name, requestId, error });
   }

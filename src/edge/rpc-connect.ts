@@ -23,15 +23,7 @@ import { Fault } from "../kit/fault.ts";
 import type { RpcBinding, RpcDuplexBinding, RpcStreamBinding } from "../kit/operation.ts";
 import { readSent } from "./body.ts";
 import { performDuplex } from "./duplex.ts";
-import {
-  admit,
-  faultOf,
-  type Prepared,
-  passGate,
-  perform,
-  performStream,
-  type RequestCall,
-} from "./perform.ts";
+import { admit, enter, faultOf, type Prepared, perform, performStream, type RequestCall } from "./perform.ts";
 import type { IdleTimer, Surface } from "./rest.ts";
 import { connectForm } from "./spell.ts";
 
@@ -159,7 +151,7 @@ async function gate(surface: Surface, context: HandlerContext): Promise<void> {
     visit.call = (await admit(surface.edge, visit.prepared, visit.request, visit.requestId)).endWith(
       context.signal,
     );
-    await passGate(surface.edge, visit.prepared, visit.call);
+    await enter(surface.edge, visit.prepared, visit.call);
   } catch (error) {
     throw asConnectError(surface, error, visit);
   }

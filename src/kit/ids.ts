@@ -21,7 +21,8 @@ export type IdKind =
   | "ob"
   | "wrk"
   | "node"
-  | "req";
+  | "req"
+  | "aud";
 
 export interface Ids {
   /** `{kind}_{26 characters}`: 48 bits of time, 82 bits of chance; ids of one process sort by creation. */

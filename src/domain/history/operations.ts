@@ -3,10 +3,10 @@ import { AuditService } from "../../gen/svc/v1/audit_pb.ts";
 import { TimeTravelService } from "../../gen/svc/v1/timetravel_pb.ts";
 import { parseRfc3339, rfc3339 } from "../../kit/clock.ts";
 import { invalid } from "../../kit/fault.ts";
-import { rpc, unary } from "../../kit/operation.ts";
+import { type Call, rpc, unary } from "../../kit/operation.ts";
 import { instantOf } from "../../kit/wkt.ts";
 import type { PastStep } from "./rules.ts";
-import type { History, RunState, TimelineEvent, Trail } from "./service.ts";
+import type { History, RunState, TimelineEvent, Trail, TrailQuery } from "./service.ts";
 import {
   auditMessage,
   snapshotJson,
@@ -38,6 +38,10 @@ const AuditEvent = Type.Object({
   environment_id: Type.String(),
   created_at: Type.String({ format: "date-time" }),
   scope: Type.String(),
+  metadata: Type.Optional(Type.Record(Type.String(), Type.String())),
+  platform_key_id: Type.Optional(Type.String()),
+  platform_user_id: Type.Optional(Type.String()),
+  impersonated_org_id: Type.Optional(Type.String()),
 });
 
 const TrailInput = Type.Object({
@@ -52,7 +56,10 @@ const TrailInput = Type.Object({
   api_key_id: Type.Optional(Type.String({ maxLength: 200 })),
 });
 
-export const historyOperations = (history: History) => [
+/** The audit of calls in the form of the trail; refuses callers who may not see it. */
+export type CallTrail = (query: TrailQuery, call: Call) => Promise<Trail>;
+
+export const historyOperations = (history: History, callTrail?: CallTrail) => [
   unary({
     name: "timetravel.state",
     action: "runs:read",
@@ -109,7 +116,8 @@ export const historyOperations = (history: History) => [
   unary({
     name: "audit.trail",
     action: "runs:read",
-    summary: "What runs of the environment did: newest run first, of each run the newest first.",
+    summary:
+      "What runs of the environment did: newest run first, of each run the newest first; by action or api_key_id what callers did.",
     reads: true,
     input: TrailInput,
     output: Type.Object({
@@ -140,6 +148,9 @@ export const historyOperations = (history: History) => [
       }),
       { give: trailRpcJson },
     ),
-    handle: (input, call) => history.trail(call.environmentId, input),
+    handle: (input, call) =>
+      callTrail && (input.action || input.api_key_id)
+        ? callTrail(input, call)
+        : history.trail(call.environmentId, input),
   }),
 ];

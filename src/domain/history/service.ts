@@ -34,7 +34,12 @@ export interface TrailQuery {
 }
 
 export interface Trail {
-  events: (HistoryEvent & { functionId: string; environmentId: string })[];
+  events: (HistoryEvent & {
+    functionId: string;
+    environmentId: string;
+    /** Of an audited call: fields that a run's event has not, as they are written. */
+    more?: Record<string, unknown>;
+  })[];
   nextCursor: string | undefined;
   /** Of a run's trail all that match; of an environment's, those of this page. */
   totalCount: number;

@@ -118,6 +118,7 @@ export const auditJson = (event: Trail["events"][number]) => ({
   environment_id: event.environmentId,
   created_at: rfc3339(event.at),
   scope: "tenant",
+  ...event.more,
 });
 
 export const trailJson = (trail: Trail) => ({

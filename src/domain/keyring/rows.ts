@@ -1,6 +1,7 @@
 import type { Instant } from "../../kit/clock.ts";
 import { sql } from "../../kit/sql.ts";
 import type { Session, Store } from "../../store/store.ts";
+import { lastingKinds } from "./rules.ts";
 
 export interface RingRow {
   /** `master`, `master_next` or a RingKind. */
@@ -44,7 +45,8 @@ export const resealRow = (session: Session, row: Pick<RingRow, "kind" | "version
 
 /** Ways from an old master key to its successor, and secrets that nothing trusts any more. */
 export const purgeRetired = (session: Session, retiredBefore: Instant): Promise<number> =>
-  session.run(sql`DELETE FROM keyring WHERE retired_at IS NOT NULL AND retired_at < ${retiredBefore}`);
+  session.run(sql`DELETE FROM keyring
+    WHERE retired_at IS NOT NULL AND retired_at < ${retiredBefore} AND kind NOT IN ${sql.list(lastingKinds)}`);
 
 /** The newest master key; a rotation waits until the transaction has ended. */
 export async function masterVersion(session: Session): Promise<number | undefined> {

@@ -2,8 +2,11 @@ import { createCipheriv, createDecipheriv, hash, hkdfSync } from "node:crypto";
 import { Fault, invalid } from "../../kit/fault.ts";
 
 /** Secrets of the whole installation that can be rotated while it runs. */
-export type RingKind = "jwt_secret" | "signing_key";
-export const ringKinds: readonly RingKind[] = ["jwt_secret", "signing_key"];
+export type RingKind = "jwt_secret" | "signing_key" | "audit_key";
+export const ringKinds: readonly RingKind[] = ["jwt_secret", "signing_key", "audit_key"];
+
+/** What these signed is checked for as long as it is kept: they are never forgotten. */
+export const lastingKinds: readonly RingKind[] = ["audit_key"];
 
 /** A master key as settings and callers write it: 32 bytes in hex. */
 export const masterKeyPattern = /^[0-9a-fA-F]{64}$/;

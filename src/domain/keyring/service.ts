@@ -238,6 +238,7 @@ export async function openKeyring(deps: KeyringDeps): Promise<Keyring> {
     find(kind, id) {
       const found = loaded.ring.get(kind)!.find((one) => one.id === id);
       if (!found) return undefined;
+      if (rules.lastingKinds.includes(kind)) return found.secret;
       const isOver = found.retiredAt !== null && found.retiredAt + keyringKeptMs < clock.now();
       return isOver ? undefined : found.secret;
     },

@@ -89,7 +89,9 @@ export function tenancy({ store, clock, ids, log, strictEnvironment }: TenancyOp
   const environmentMeant: Tenancy["environmentMeant"] = async (selector, orgId) => {
     if (rules.isEnvironmentId(selector)) {
       const environment = await lookUp(byId.of(selector));
-      if (!environment) throw rules.unknownEnvironment();
+      // Another org's looks like none; the default one is no secret.
+      const isKnown = environment?.orgId === orgId || environment?.id === rules.defaultEnvironmentId;
+      if (!environment || !isKnown) throw rules.unknownEnvironment();
       return environment;
     }
     const named = rules.isEnvironmentName(selector)

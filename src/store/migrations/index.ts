@@ -10,6 +10,7 @@ import { explain } from "./0010_explain.ts";
 import { access } from "./0011_access.ts";
 import { sessions } from "./0012_sessions.ts";
 import { platform } from "./0014_platform.ts";
+import { audit } from "./0015_audit.ts";
 
 /** In order; a landed one is never edited. */
 export const migrations = [
@@ -25,4 +26,5 @@ export const migrations = [
   access,
   sessions,
   platform,
+  audit,
 ];

@@ -1,0 +1,56 @@
+import { setting } from "./kit/setting.ts";
+import { boolean, integer, line, matching } from "./kit/setting-kinds.ts";
+
+/** What is recorded of calls, and how many one key may make. */
+export const auditSettings = {
+  auditReads: setting({
+    env: "SVC_AUDIT_READS",
+    parse: boolean,
+    fallback: false,
+    about: "Audit reads that were allowed, too; denials and writes always are.",
+  }),
+  auditExcludedActions: setting({
+    env: "SVC_AUDIT_EXCLUDED_ACTIONS",
+    parse: matching(/^([a-z:_-]+(,[a-z:_-]+)*|none)$/, "actions with commas between, or none", "ACTIONS"),
+    fallback: "events:emit,functions:invoke,entities:append",
+    about: "Actions whose allowed calls are not audited; denied ones always are.",
+  }),
+  auditKv: setting({
+    env: "SVC_AUDIT_KV",
+    parse: boolean,
+    fallback: false,
+    about: "Audit what changes the key-value store with its input.",
+  }),
+  auditRedactFields: setting({
+    env: "SVC_AUDIT_REDACT_FIELDS",
+    parse: matching(/^[A-Za-z0-9_-]+(,[A-Za-z0-9_-]+)*$/, "field names with commas between", "NAMES"),
+    fallback: undefined,
+    about: "Fields left out of audited inputs, besides every secret.",
+  }),
+  auditRetentionDays: setting({
+    env: "SVC_AUDIT_RETENTION_DAYS",
+    parse: integer(0, 36_500, "days"),
+    fallback: 365,
+    about: "How long audit rows are kept; 0 keeps them for ever.",
+  }),
+  auditSpool: setting({
+    env: "SVC_AUDIT_SPOOL",
+    parse: line("FOLDER"),
+    fallback: undefined,
+    otherwise: "beside the database file; with PostgreSQL in the folder for temporary files",
+    about: "Folder of this machine for audit rows that the database has not got yet.",
+  }),
+  keyRateLimit: setting({
+    env: "SVC_KEY_RATE_LIMIT",
+    parse: integer(0, 1_000_000, "requests"),
+    fallback: 0,
+    about: "Requests a second that one key may send to this node; 0 sets no limit.",
+  }),
+  keyRateBurst: setting({
+    env: "SVC_KEY_RATE_BURST",
+    parse: integer(1, 10_000_000, "requests"),
+    fallback: undefined,
+    otherwise: "twice the limit",
+    about: "Requests that a key may send at once, after it was quiet.",
+  }),
+};

@@ -1,0 +1,49 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { askEverywhere, askers, matrixText, mayEnter } from "../support/auth-matrix.ts";
+import { everyWay } from "../support/every-route.ts";
+import { startTestServer, type TestServer } from "../support/server.ts";
+
+describe("who is let in where", () => {
+  let server: TestServer;
+  beforeAll(async () => {
+    server = await startTestServer({ engine: "libsql", settings: { pollHoldMs: 1 } });
+  });
+  afterAll(() => server.stop());
+
+  const written = () => Bun.file(new URL("./auth-matrix.txt", import.meta.url)).text();
+
+  // After a wanted change: bun run test/support/auth-matrix.ts
+  test("is as written down", async () => {
+    expect(matrixText(server.running.registry)).toBe(await written());
+  });
+
+  test("is so on a running server, way by way", async () => {
+    expect(await askEverywhere(server)).toBe(await written());
+  }, 60_000);
+
+  test("is told apart from everything denied and everything open", async () => {
+    const { registry } = server.running;
+    const text = await written();
+    expect(matrixText(registry, () => false)).not.toBe(text);
+    expect(matrixText(registry, () => true)).not.toBe(text);
+    const ways = everyWay(registry);
+    // Somebody is let in everywhere, so a server that refuses all is found at every single way.
+    const refusesAll = ways.filter((way) => !askers.some((asker) => mayEnter(way, asker)));
+    expect(refusesAll.map((way) => way.operation.name)).toEqual(["auth.validate"]);
+    // And nobody everywhere but where it is public, so an open one is, too.
+    const open = ways.filter((way) => askers.every((asker) => mayEnter(way, asker)));
+    expect(open.every((way) => way.operation.action === null)).toBe(true);
+  });
+
+  test("a server that lets everybody in is found out", async () => {
+    const dev = await startTestServer({ engine: "libsql", settings: { dev: true, pollHoldMs: 1 } });
+    const lines = new Set((await askEverywhere(dev)).split("\n"));
+    const unseen = (await written())
+      .split("\n")
+      .filter(
+        (line) => line !== "" && !line.startsWith("#") && !line.includes("  public  ") && lines.has(line),
+      );
+    expect(unseen).toEqual([]);
+    await dev.stop();
+  }, 60_000);
+});

@@ -1,0 +1,97 @@
+import { parseRoute, restBindings } from "../../src/edge/rest.ts";
+import { rpcBindings } from "../../src/edge/rpc.ts";
+import type { Operation } from "../../src/kit/operation.ts";
+
+/** One way in: a REST route, a unary method, or a stream. */
+export interface Way {
+  operation: Operation;
+  protocol: "rest" | "connect" | "stream";
+  method: string;
+  /** With `{id}` in place of what it names. */
+  path: string;
+}
+
+/** Every way into every operation, in the order of their names. */
+export function everyWay(registry: readonly Operation[]): Way[] {
+  const ways = registry.flatMap((operation): Way[] => {
+    if (operation.mode !== "unary") {
+      const { parent, name } = operation.rpc.method;
+      return [{ operation, protocol: "stream", method: "POST", path: `/${parent.typeName}/${name}` }];
+    }
+    const rest = restBindings(operation).map(({ route }) => ({
+      protocol: "rest" as const,
+      ...parseRoute(route),
+    }));
+    const rpc = rpcBindings(operation).map(({ method }) => ({
+      protocol: "connect" as const,
+      method: "POST",
+      path: `/${method.parent.typeName}/${method.name}`,
+    }));
+    return [...rest, ...rpc].map((way) => ({ operation, ...way }));
+  });
+  const order = (way: Way) => `${way.operation.name} ${way.path} ${way.method}`;
+  return ways.sort((one, other) => (order(one) < order(other) ? -1 : 1));
+}
+
+export interface Visitor {
+  headers: Record<string, string>;
+}
+
+export interface Visited {
+  status: number;
+  /** As it came. */
+  text: string;
+  headers: Headers;
+}
+
+const envelope = (text: string): Uint8Array => {
+  const body = new TextEncoder().encode(text);
+  const framed = new Uint8Array(5 + body.length);
+  new DataView(framed.buffer).setUint32(1, body.length);
+  framed.set(body, 5);
+  return framed;
+};
+
+/** An answer that takes so long is held until something happens. */
+const heldMs = 1_000;
+
+/** A field that no operation has: a stream that let somebody in ends there, instead of waiting for what may come. */
+const noField = '{"thereIsNoSuchField":1}';
+
+/**
+ * Goes in with what is given as the input, `{}` by default. A stream's answer is read to its end and its status taken from
+ * the code in it.
+ */
+export async function go(
+  url: string,
+  way: Way,
+  visitor: Visitor,
+  { param = () => "none", body = {} }: { param?: (name: string) => string; body?: object } = {},
+): Promise<Visited> {
+  const path = way.path.replace(/\{(\w+)(?:\.\.\.)?\}/g, (_, name: string) =>
+    encodeURIComponent(param(name)),
+  );
+  const isStream = way.protocol === "stream";
+  const sends = way.method !== "GET" && way.method !== "HEAD";
+  const asked = fetch(`${url}${path}`, {
+    method: way.method,
+    headers: {
+      ...(sends && { "content-type": isStream ? "application/connect+json" : "application/json" }),
+      ...visitor.headers,
+    },
+    ...(sends && { body: (isStream ? envelope(noField) : JSON.stringify(body)) as BodyInit }),
+    redirect: "manual",
+    signal: AbortSignal.timeout(heldMs),
+  });
+  // What is held has let its caller in.
+  const response = await asked.catch((error: Error) => {
+    if (error.name !== "TimeoutError") throw error;
+    return new Response("held", { status: 200 });
+  });
+  const text = await response.text();
+  const code = isStream ? /"code":\s*"(\w+)"/.exec(text)?.[1] : undefined;
+  const status = code === "permission_denied" ? 403 : code === "unauthenticated" ? 401 : response.status;
+  return { status, text, headers: response.headers };
+}
+
+export const isLetIn = ({ status }: Visited): boolean => status !== 401 && status !== 403;

@@ -1,0 +1,193 @@
+import { type DescMessage, ScalarType } from "@bufbuild/protobuf";
+import { KindGuard, type TSchema } from "@sinclair/typebox";
+import { rpcBindings } from "../../src/edge/rpc.ts";
+import { sql } from "../../src/kit/sql.ts";
+import { everyWay, go, type Visitor, type Way } from "./every-route.ts";
+import type { TestServer } from "./server.ts";
+
+const idName = /^(id|.*_ids?|.*Ids?)$/;
+/** Names that both orgs use for their own things. */
+const sharedNames: Record<string, string> = {
+  event: "same.event",
+  event_name: "same.event",
+  email: "x@y.test",
+};
+const nameOf = (field: string) => sharedNames[field] ?? "same";
+
+/** An input as small as the schema takes, with `id` wherever something is named by its id. */
+function sampleOf(schema: TSchema, field: string, id: string): unknown {
+  if (KindGuard.IsObject(schema)) {
+    const required = new Set(schema.required ?? []);
+    return Object.fromEntries(
+      Object.entries(schema.properties).flatMap(([name, own]) =>
+        required.has(name) || idName.test(name) ? [[name, sampleOf(own, name, id)]] : [],
+      ),
+    );
+  }
+  if (KindGuard.IsArray(schema)) return [sampleOf(schema.items, field, id)];
+  if (KindGuard.IsUnion(schema)) return sampleOf(schema.anyOf[0]!, field, id);
+  if (KindGuard.IsLiteral(schema)) return schema.const;
+  if (KindGuard.IsInteger(schema) || KindGuard.IsNumber(schema)) return schema.minimum ?? 1;
+  if (KindGuard.IsBoolean(schema)) return false;
+  if (!KindGuard.IsString(schema)) return {};
+  if (schema.format === "date-time") return "2026-01-01T00:00:00Z";
+  return idName.test(field) ? id : nameOf(field);
+}
+
+function messageOf(message: DescMessage, id: string): object {
+  const body: Record<string, unknown> = {};
+  for (const field of message.fields) {
+    if (field.fieldKind === "scalar" && field.scalar === ScalarType.STRING) {
+      if (idName.test(field.localName)) body[field.localName] = id;
+      else if (/^(name|event|topic|pattern)$/.test(field.localName))
+        body[field.localName] = nameOf(field.localName);
+    } else if (field.fieldKind === "list" && idName.test(field.localName)) body[field.localName] = [id];
+  }
+  return body;
+}
+
+/** What is sent on a way when `id` names everything. */
+function probe({ operation, protocol, path }: Way, id: string): object {
+  if (operation.mode !== "unary") return {};
+  if (protocol === "rest") return sampleOf(operation.input, "", id) as object;
+  const binding = rpcBindings(operation).find(({ method }) =>
+    path.endsWith(`.${method.parent.name}/${method.name}`),
+  );
+  return binding ? messageOf(binding.method.input, id) : {};
+}
+
+/** The caller chooses the id that these make something under: one that somebody else's thing has is as good as any. */
+const choosesIds = new Set(["functions.register", "workers.register"]);
+
+const generated =
+  /\b[a-z]{2,8}_([0-9abcdefghjkmnpqrstvwxyz]{26}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})\b/g;
+/** Of requests and rows that belong to nobody's data. */
+const ignoredKinds = new Set(["req", "aud", "node"]);
+
+/** Every generated id that stands in a row of the org, by kind: of each kind the first. */
+export async function idsOf(
+  server: TestServer,
+  orgId: string,
+  environmentId: string,
+): Promise<Map<string, string>> {
+  const { store } = server.running.domain;
+  const tables = await store.all<{ name: string }>(
+    sql`SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%' AND name NOT LIKE 'auth_audit%'`,
+  );
+  const lines: string[] = [];
+  for (const { name } of tables)
+    for (const row of await store.all(sql`SELECT * FROM ${sql.raw(name)}`)) lines.push(JSON.stringify(row));
+  const known = new Set([orgId, environmentId]);
+  for (let before = -1; before !== known.size; ) {
+    before = known.size;
+    for (const line of lines)
+      if ([...known].some((id) => line.includes(id)))
+        for (const [id] of line.matchAll(generated)) known.add(id);
+  }
+  const byKind = new Map<string, string>();
+  for (const id of known) {
+    const kind = id.slice(0, id.indexOf("_"));
+    if (!ignoredKinds.has(kind) && !byKind.has(kind)) byKind.set(kind, id);
+  }
+  return byKind;
+}
+
+/** Of the same form, and nobody's. */
+export const nobodys = (id: string): string =>
+  id.slice(0, -6) + (id.endsWith("ffffff") ? "eeeeee" : "ffffff");
+
+interface Shown {
+  status: number;
+  text: string;
+}
+
+/** An answer without what differs from call to call. */
+function shown(answer: Shown, sent: string): string {
+  const text = answer.text
+    .replaceAll(sent, "SENT")
+    .replaceAll(encodeURIComponent(sent), "SENT")
+    .replace(generated, "GENERATED")
+    .replace(/\b(ifkey|ifplatform|ifwh)_\w+/g, "KEY")
+    .replace(/eyJ[\w-]+\.[\w-]+\.[\w-]+/g, "TOKEN")
+    .replace(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z/g, "TIME")
+    .replace(/"(uptime|latency|age)\w*":\s*[\d.]+/g, "NUMBER");
+  return `${answer.status} ${text}`;
+}
+
+export interface Intrusion {
+  way: string;
+  visitor: string;
+  why: string;
+}
+
+export interface IntruderOptions {
+  server: TestServer;
+  /** Credentials of the intruder's org, by name. */
+  visitors: Record<string, Visitor>;
+  /** Ids of the victim's org, by kind. */
+  ids: ReadonlyMap<string, string>;
+  /** Texts that stand in the victim's data alone. */
+  markers: readonly string[];
+}
+
+/**
+ * Goes every way with the victim's ids and with ids that nobody has: the answers must be the same to the byte, and hold
+ * nothing of the victim's. Asked thrice, nobody's id around the victim's, as a call may change what the next one sees.
+ */
+export async function intrude(options: IntruderOptions): Promise<{ intrusions: Intrusion[]; calls: number }> {
+  const { server, visitors, ids, markers } = options;
+  const intrusions: Intrusion[] = [];
+  let calls = 0;
+  const secrets = [...markers, ...ids.values()];
+  for (const way of everyWay(server.running.registry)) {
+    const ask = async (visitor: Visitor, id: string) => {
+      calls++;
+      return go(server.url, way, visitor, { param: () => id, body: probe(way, id) });
+    };
+    if (choosesIds.has(way.operation.name)) continue;
+    const isDeaf = (id: string) => !way.path.includes("{") && !JSON.stringify(probe(way, id)).includes(id);
+    for (const [name, visitor] of Object.entries(visitors)) {
+      const tell = (why: string) => intrusions.push({ way: `${way.method} ${way.path}`, visitor: name, why });
+      const leaks = (text: string, sent: string) => {
+        for (const secret of secrets)
+          if (secret !== sent && text.includes(secret)) tell(`answers ${secret}: ${text.slice(0, 200)}`);
+      };
+      for (const [kind, id] of ids) {
+        const other = nobodys(id);
+        if (isDeaf(id)) {
+          leaks((await ask(visitor, id)).text, "");
+          break;
+        }
+        const before = await ask(visitor, other);
+        const theirs = await ask(visitor, id);
+        leaks(theirs.text, id);
+        if (shown(theirs, id) === shown(before, other)) continue;
+        const after = await ask(visitor, other);
+        if (shown(theirs, id) !== shown(after, other))
+          tell(`${kind}: ${shown(theirs, id).slice(0, 200)} instead of ${shown(after, other).slice(0, 200)}`);
+      }
+    }
+  }
+  return { intrusions, calls };
+}
+
+/** Reads that tell the victim's own admin a real id from nobody's: proof that the probes reach what they are meant to. */
+export async function reached(
+  server: TestServer,
+  visitor: Visitor,
+  ids: ReadonlyMap<string, string>,
+): Promise<string[]> {
+  const found = new Set<string>();
+  for (const way of everyWay(server.running.registry)) {
+    if (!way.operation.reads) continue;
+    for (const id of ids.values()) {
+      const [real, none] = await Promise.all(
+        [id, nobodys(id)].map((one) =>
+          go(server.url, way, visitor, { param: () => one, body: probe(way, one) }),
+        ),
+      );
+      if (shown(real!, id) !== shown(none!, nobodys(id))) found.add(way.operation.name);
+    }
+  }
+  return [...found];
+}
