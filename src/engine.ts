@@ -6,6 +6,7 @@ import { openAskNodes } from "./domain/capacity/nodes.ts";
 import { capacityOperations } from "./domain/capacity/operations.ts";
 import { openCapacity } from "./domain/capacity/service.ts";
 import { debounceOperations } from "./domain/debounce/operations.ts";
+import { leastPosition } from "./domain/debounce/rows.ts";
 import { openDebounce } from "./domain/debounce/service.ts";
 import { newRun } from "./domain/events/matching.ts";
 import { eventsOperations } from "./domain/events/operations.ts";
@@ -272,7 +273,7 @@ export function openEngine(deps: EngineDeps): Engine {
 
   const { metrics } = watch;
   const definitionOf = functions.definitionAt;
-  const floorGuards: FloorGuard[] = [];
+  const floorGuards: FloorGuard[] = [(environmentId) => leastPosition(store, environmentId)];
   const retention = openRetention({ store, clock, log, metrics, config, definitionOf, floorGuards });
   const history = openHistory({ store, clock, runs, definitionOf, retentionDaysOf: retention.runDaysOf });
   const checks: IntegrityCheck[] = [logCheck(store), ...runChecks(store, clock)];

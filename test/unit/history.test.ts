@@ -51,6 +51,17 @@ describe("the past of a run", () => {
     expect(stepAt(history, step("nap", "null"), 60)).toMatchObject({ status: "completed", output: "null" });
   });
 
+  test("of two later patches the first says what stood before, also when that was nothing", () => {
+    const rows = [
+      row(1, "run.created", 1),
+      row(2, "run.progress", 2, { steps: [{ step_id: "a", status: "completed" }] }),
+      row(3, "step.patched", 3, { step_id: "a", previous_output: null, output: 1 }),
+      row(4, "step.patched", 4, { step_id: "a", previous_output: 1, output: 2 }),
+    ];
+    expect(stepAt(rows, step("a", "2"), 2)).toMatchObject({ output: null });
+    expect(stepAt(rows, step("a", "2"), 3)).toMatchObject({ output: "1" });
+  });
+
   test("a step that failed first keeps no error of another attempt", () => {
     const rows = [
       row(1, "run.created", 1),

@@ -64,3 +64,11 @@ export function deleteEntriesOf(
   return session.run(sql`DELETE FROM debounces
     WHERE environment_id = ${environmentId} AND function_id = ${functionId}`);
 }
+
+/** The lowest position of the environment's log that an armed entry starts from. */
+export async function leastPosition(store: Store, environmentId: string): Promise<number | undefined> {
+  const row = await store.one<{ position: number | null }>(
+    sql`SELECT min(event_position) AS position FROM debounces WHERE environment_id = ${environmentId}`,
+  );
+  return row?.position ?? undefined;
+}

@@ -123,7 +123,7 @@ export function stepAt(rows: readonly HistoryRow[], step: PresentStep, at: Insta
     if (row.type === "step.patched") {
       if (detail.step_id !== step.stepId) continue;
       if (row.at > at) {
-        replacedLater ??= textOf(detail.previous_output);
+        if (replacedLater === undefined) replacedLater = textOf(detail.previous_output);
         continue;
       }
       status = "completed";
