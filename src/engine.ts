@@ -201,7 +201,6 @@ export function openEngine(deps: EngineDeps): Engine {
     signingKey: () => deps.keyring.current("signing_key").secret,
     giveBack,
     report: (job, report) => workers.reportOf(job, report),
-    holdMs: config.pollHoldMs,
     // The lease must not end while somebody still waits for the answer.
     timeoutMs: Math.min(config.pushTimeoutMs, Math.floor(leaseMs * 0.8)),
   });

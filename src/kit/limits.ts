@@ -205,6 +205,8 @@ export const breakerForgottenMs = 24 * 60 * 60 * 1000;
 /** Calls of one node to endpoints at once, in all and to one. */
 export const pushCallsMax = 200;
 export const pushCallsEndpointMax = 50;
+/** How long this node's own caller waits for jobs at a time; a setting for workers' polls must not make it ask on and on. */
+export const pushHoldMs = 2_000;
 /** Push functions that one node serves. */
 export const pushFunctionsMax = 10_000;
 export const pushAnswerBytesMax = 8 * 1024 * 1024;

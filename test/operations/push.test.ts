@@ -102,6 +102,10 @@ describe.each(engines)("push mode and secrets on %s", (engine) => {
     expect(ofRun(runId)[1]!.body.steps).toEqual([
       { id: `${runId}:nap:0`, name: "nap", status: "completed", output: null },
     ]);
+    expect(ofRun(runId)[0]!.body).not.toHaveProperty("resume");
+    expect(ofRun(runId)[1]!.body).toMatchObject({
+      resume: { step_id: `${runId}:nap:0`, type: "sleep", data: null },
+    });
   });
 
   test("steps are stored, and what the endpoint says of a failure is obeyed", async () => {

@@ -16,11 +16,20 @@ test.each([
 });
 
 const steps = [
-  { run_id: "run_1", step_id: "s:a:0", name: "a", output: "1", status: "completed" as const, error: null },
+  {
+    run_id: "run_1",
+    step_id: "s:a:0",
+    name: "a",
+    type: "invoke" as const,
+    output: "1",
+    status: "completed" as const,
+    error: null,
+  },
   {
     run_id: "run_1",
     step_id: "s:b:0",
     name: "b",
+    type: "invoke_function" as const,
     output: null,
     status: "failed" as const,
     error: '{"message":"no"}',

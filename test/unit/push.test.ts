@@ -27,6 +27,9 @@ describe("addresses that may be called", () => {
     "::127.0.0.1",
     "64:ff9b::10.0.0.1",
     "2002:7f00:1::",
+    "::ffff:0:127.0.0.1",
+    "64:ff9b:1:7f00:0:100:808:808",
+    "fe80::1%eth0",
   ])
     test(`${address} may not`, () => expect(guard.allows(address)).toBe(false));
   for (const address of ["1.1.1.1", "172.32.0.1", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::8.8.8.8"])
@@ -127,5 +130,22 @@ describe("calls", () => {
       timeoutMs: 5_000,
     });
     expect(await failure(unknown)).toBe("the host's name cannot be resolved");
+  });
+
+  test("do not wait longer for a name server than for an answer", async () => {
+    const silent = call("/x", { host: "silent.test", resolve: () => new Promise<string[]>(() => {}) });
+    expect(await failure(silent)).toBe("no answer within 300 ms");
+  });
+
+  test("go to the address itself, whatever proxy this machine's environment names", async () => {
+    const before = process.env.HTTP_PROXY;
+    // Nobody listens there.
+    process.env.HTTP_PROXY = "http://127.0.0.1:1";
+    try {
+      expect(await call("/direct")).toEqual({ ok: true });
+    } finally {
+      if (before === undefined) delete process.env.HTTP_PROXY;
+      else process.env.HTTP_PROXY = before;
+    }
   });
 });

@@ -46,6 +46,14 @@ const trialMs = 60_000;
 /** Which endpoints are spared for a while, the same on every node: the store has one row for each in trouble. */
 export function openBreakers({ store, clock, log }: { store: Store; clock: Clock; log: Log }): Breakers {
   let known = new Map<string, rows.BreakerRow>();
+  /** What this node itself saw since a look began: newer than what that look reads. */
+  const seenMeanwhile = new Set<string>();
+
+  const learn = (key: string, row: rows.BreakerRow | undefined) => {
+    seenMeanwhile.add(key);
+    if (row) known.set(key, row);
+    else known.delete(key);
+  };
 
   const shown = (row: rows.BreakerRow): Breaker => ({
     key: publicKey(row.function_id, row.endpoint_url),
@@ -65,7 +73,7 @@ export function openBreakers({ store, clock, log }: { store: Store; clock: Clock
       const [functionId, endpointUrl] = [text.slice(0, bar), text.slice(bar + 1)];
       const endpoint = { environmentId, functionId, endpointUrl };
       await store.write((session) => rows.noteSuccess(session, endpoint));
-      known.delete(keyOf(endpoint));
+      learn(keyOf(endpoint), undefined);
       return {
         key: text,
         functionId,
@@ -109,17 +117,18 @@ export function openBreakers({ store, clock, log }: { store: Store; clock: Clock
       );
       if (row.opened_at === at && row.fails === breakerFailsMax)
         log.warn("breaker.opened", { functionId: row.function_id, environmentId: row.environment_id });
-      known.set(keyOf(endpoint), row);
+      learn(keyOf(endpoint), row);
     },
 
     async succeeded(endpoint) {
       const key = keyOf(endpoint);
       if (!known.has(key)) return;
       await store.write((session) => rows.noteSuccess(session, endpoint));
-      known.delete(key);
+      learn(key, undefined);
     },
 
     async lookOnce() {
+      seenMeanwhile.clear();
       const list = await rows.allBreakers(store, knownMax);
       const next = new Map(
         list.map((row) => [
@@ -131,6 +140,11 @@ export function openBreakers({ store, clock, log }: { store: Store; clock: Clock
           row,
         ]),
       );
+      for (const key of seenMeanwhile) {
+        const row = known.get(key);
+        if (row) next.set(key, row);
+        else next.delete(key);
+      }
       const changed =
         next.size !== known.size ||
         [...next].some(([key, row]) => (known.get(key)?.opened_at === null) !== (row.opened_at === null));

@@ -70,13 +70,16 @@ export function openCaller({ clock, guard, answerBytesMax, resolve = resolveAll 
     const over = new AbortController();
     const cancel = clock.after(timeoutMs, () => over.abort());
     try {
-      const address = await addressOf(target.hostname);
+      // A name server that is silent must not outlast the call.
+      const address = await Promise.race([addressOf(target.hostname), aborted(over.signal)]);
       const at = new URL(target);
       at.hostname = address.includes(":") ? `[${address}]` : address;
       const isTls = target.protocol === "https:";
       const response = await fetch(at, {
         method: "POST",
         redirect: "manual",
+        // One from the environment would be asked instead of the address that was checked.
+        proxy: false,
         signal: over.signal,
         body,
         headers: {
@@ -111,5 +114,10 @@ export function openCaller({ clock, guard, answerBytesMax, resolve = resolveAll 
     }
   };
 }
+
+const aborted = (signal: AbortSignal) =>
+  new Promise<never>((_, reject) =>
+    signal.addEventListener("abort", () => reject(signal.reason), { once: true }),
+  );
 
 export type CallEndpoint = ReturnType<typeof openCaller>;

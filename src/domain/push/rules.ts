@@ -67,6 +67,17 @@ function errorOf(error: unknown): Record<string, unknown> {
   };
 }
 
+/**
+ * What the run waited for, when that came last: older handlers look here, beside its row among the steps. A failed invoke
+ * has no result to resume with; its row says why.
+ */
+function resumeText(job: Job): string {
+  const last = job.completedSteps.at(-1);
+  if (!last || last.status === "failed" || last.type === "invoke" || last.type === "compensate") return "";
+  const head = JSON.stringify({ step_id: last.step_id, type: last.type });
+  return `,"resume":${head.slice(0, -1)},"data":${last.output ?? "null"}}`;
+}
+
 /** The request's body (contract.md 3.1), compact: payloads are spliced in as they are stored. */
 export function requestBody(job: Job): string {
   const { event } = job;
@@ -92,7 +103,8 @@ export function requestBody(job: Job): string {
         step.output ?? "null"
       }${step.error === null ? "" : `,"error":${JSON.stringify(step.error)}`}}`,
   );
+  const resume = resumeText(job);
   return `${JSON.stringify(head).slice(0, -1)},"event":${JSON.stringify(eventHead).slice(0, -1)},"data":${event.data}${metadata}},"steps":[${steps.join(
     ",",
-  )}]}`;
+  )}]${resume}}`;
 }

@@ -1,6 +1,6 @@
 import type { Clock } from "../../kit/clock.ts";
 import { Fault } from "../../kit/fault.ts";
-import { pushCallsEndpointMax, pushCallsMax, pushFunctionsMax } from "../../kit/limits.ts";
+import { pushCallsEndpointMax, pushCallsMax, pushFunctionsMax, pushHoldMs } from "../../kit/limits.ts";
 import type { Log } from "../../kit/log.ts";
 import type { Metrics } from "../../kit/metrics.ts";
 import { sql } from "../../kit/sql.ts";
@@ -36,7 +36,6 @@ export interface PushDeps {
   signingKey: () => string;
   /** The same way as a worker's report. */
   report: (job: Job, report: Report) => Promise<void>;
-  holdMs: number;
   /** Of one whole call; never so long that the lease ends before. */
   timeoutMs: number;
 }
@@ -99,7 +98,7 @@ export function openPush(deps: PushDeps): Push {
           workerId: `push-${deps.nodeId}`,
           functionIds: [functionId],
           available: isTrial ? 1 : room,
-          holdMs: isTrial ? 0 : deps.holdMs,
+          holdMs: isTrial ? 0 : pushHoldMs,
           reports: false,
           signal: AbortSignal.any([signal, one.poll.signal]),
         });
@@ -124,7 +123,7 @@ export function openPush(deps: PushDeps): Push {
   function begin(one: Served, job: Job): Promise<void> {
     one.inFlight++;
     inFlight++;
-    const handled = handle(job)
+    const handled = handle(one, job)
       .catch((error) => log.warn("push.unreported", { runId: job.runId, error: String(error) }))
       .finally(() => {
         one.inFlight--;
@@ -136,9 +135,14 @@ export function openPush(deps: PushDeps): Push {
     return handled;
   }
 
-  async function handle(job: Job): Promise<void> {
+  async function handle(one: Served, job: Job): Promise<void> {
     const { environmentId, functionId } = job;
-    const { endpointUrl = "" } = await definitionAt(environmentId, functionId, job.functionVersion);
+    // Pinned to a version that workers pulled: it knows no endpoint, and no worker is asked any more.
+    const { endpointUrl = one.endpointUrl } = await definitionAt(
+      environmentId,
+      functionId,
+      job.functionVersion,
+    );
     const endpoint: Endpoint = { environmentId, functionId, endpointUrl };
     let report: Record<string, unknown> | undefined;
     try {

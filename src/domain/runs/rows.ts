@@ -172,7 +172,8 @@ export async function completedSteps(
   store: Store,
   runIds: readonly string[],
 ): Promise<Map<string, CompletedStep[]>> {
-  const rows = await store.all<CompletedStep>(sql`SELECT s.run_id, s.step_id, s.name, s.status, s.output,
+  const rows =
+    await store.all<CompletedStep>(sql`SELECT s.run_id, s.step_id, s.name, s.type, s.status, s.output,
       CASE WHEN s.status = 'failed' THEN s.error END AS error
     FROM ${store.seams.rowsFrom("i", { run_id: column.text(runIds) })} JOIN steps s ON s.run_id = i.run_id
     WHERE s.status = 'completed' OR (s.status = 'failed' AND s.failure_told_at IS NOT NULL)

@@ -169,6 +169,7 @@ export interface CompletedStep {
   run_id: string;
   step_id: string;
   name: string;
+  type: StepType;
   /** `failed`: an invoke whose worker understands that. */
   status: "completed" | "failed";
   /** JSON texts. */
