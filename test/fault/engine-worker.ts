@@ -30,7 +30,8 @@ const functionOf = (program: Program): SvcFunction<never, unknown> =>
   createFunction<{ [name: string]: { input: string } }>(
     {
       id: program.id,
-      event: startOf(program.id),
+      // A function with triggers cannot be invoked by a run.
+      ...(program.id !== "child" && { event: startOf(program.id) }),
       retry: { maxAttempts: program.maxAttempts, initialDelayMs: 100 },
       ...(program.concurrency && { concurrency: { limit: program.concurrency.limit, key: "lane" } }),
     },

@@ -87,7 +87,7 @@ export function openEnginePeople(url: string, tenant: Tenant, journal: Journal):
   }
 
   const resume = async (runId: string) => {
-    await ask("ResumeRun", { id: runId });
+    await ask("ResumeRun", { run_id: runId });
   };
 
   async function steer(over: () => boolean): Promise<void> {
