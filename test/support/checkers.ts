@@ -152,8 +152,7 @@ export async function checkHistory(store: Checked): Promise<string[]> {
     const wanted = status === "active" ? [] : [`run.${status}`];
     // People may still patch a step of a run that is over.
     const last = types.findLast((type) => type !== "step.patched");
-    if (ends.join() !== wanted.join() || (ends[0] && last !== ends[0]))
-      say("not ended once and last");
+    if (ends.join() !== wanted.join() || (ends[0] && last !== ends[0])) say("not ended once and last");
     if (count !== null && count !== notes.length) say(`its execution counts ${count} entries`);
     const fences = notes
       .filter((note) => note.type === "run.started")
