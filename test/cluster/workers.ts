@@ -5,26 +5,38 @@ import { join, resolve } from "node:path";
 import { removeFolder, startProgram } from "../support/process.ts";
 import { until } from "../support/until.ts";
 
-const program = resolve(import.meta.dir, "worker-program.ts");
+const stepsProgram = resolve(import.meta.dir, "worker-program.ts");
 
 /** What several workers wrote into one file: `{worker} start|stored {run} {step}`, `{worker} refused {code}`. */
 export interface Journal {
   folder: string;
   lines(): Promise<string[][]>;
+  /** Answers, at each call, the lines that are new since the last one. */
+  follow(): () => Promise<string[][]>;
   remove(): Promise<void>;
 }
 
 export async function makeJournal(): Promise<Journal> {
   const folder = await mkdtemp(join(tmpdir(), "svc-journal-"));
   const path = join(folder, "journal");
+  const linesFrom = async (offset: number) => {
+    const bytes = existsSync(path)
+      ? Buffer.from(await Bun.file(path).slice(offset).arrayBuffer())
+      : Buffer.of();
+    const whole = bytes.subarray(0, bytes.lastIndexOf(10) + 1);
+    const lines = whole.toString().split("\n").slice(0, -1);
+    return { lines: lines.map((line) => line.split(" ")), end: offset + whole.length };
+  };
   return {
     folder,
-    async lines() {
-      const text = existsSync(path) ? await readFile(path, "utf8") : "";
-      return text
-        .split("\n")
-        .slice(0, -1)
-        .map((line) => line.split(" "));
+    lines: async () => (await linesFrom(0)).lines,
+    follow() {
+      let offset = 0;
+      return async () => {
+        const { lines, end } = await linesFrom(offset);
+        offset = end;
+        return lines;
+      };
     },
     remove: () => removeFolder(folder),
   };
@@ -39,11 +51,19 @@ export interface WorkerProcess {
   kill9(): Promise<void>;
 }
 
-/** A worker of its own process that takes the jobs of function `steps`; ends with this process. */
+/**
+ * A worker of its own process that takes the jobs of function `steps`, or runs another `program`, which is told its name,
+ * the journal and `words`; ends with this process.
+ */
 export async function spawnWorker(
   name: string,
   server: { url: string; key: string },
-  { journal, gated = false }: { journal: Journal; gated?: boolean },
+  {
+    journal,
+    gated = false,
+    program = stepsProgram,
+    words = [],
+  }: { journal: Journal; gated?: boolean; program?: string; words?: readonly string[] },
 ): Promise<WorkerProcess> {
   const folder = await mkdtemp(join(tmpdir(), "svc-worker-"));
   const gate = join(journal.folder, `gate-${name}`);
@@ -60,6 +80,7 @@ export async function spawnWorker(
       name,
       join(journal.folder, "journal"),
       ...(gated ? [gate] : []),
+      ...words,
     ],
     folder,
   );
