@@ -48,6 +48,8 @@ export interface Engine {
   duties: readonly DutyLoop[];
   /** Lanes that another node says have got work. */
   queuedElsewhere(lanes: readonly Lane[]): void;
+  /** The environment is gone: nothing of it is handed out any more. */
+  letGo(environmentId: string): void;
   /** Held polls are answered; no more work is handed out. */
   drain(): Promise<void>;
   /** Resolves once nothing that was asked for is on its way to the store. */
@@ -236,6 +238,10 @@ export function openEngine(deps: EngineDeps): Engine {
       { duty: "retention", name: "events.keys", everyMs: 10 * 60_000, tick: events.purgeOnce },
     ],
     queuedElsewhere: dispatcher.queued,
+    letGo(environmentId) {
+      definitions.forget(environmentId);
+      workers.letGo(environmentId);
+    },
     async drain() {
       ends.drain();
       await Promise.all([workers.drain(), dispatcher.drain()]);

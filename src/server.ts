@@ -9,6 +9,7 @@ import { type Keyring, openKeyring } from "./domain/keyring/service.ts";
 import { type Bootstrapped, bootstrap, dashboardEmail } from "./domain/keys/bootstrap.ts";
 import { type Keys, keys as openKeys } from "./domain/keys/service.ts";
 import type { Feeds } from "./domain/log/feed.ts";
+import { openPurge } from "./domain/tenancy/purge.ts";
 import { defaultOrgId } from "./domain/tenancy/rules.ts";
 import { tenancy as openTenancy, type Tenancy } from "./domain/tenancy/service.ts";
 import { users as openUsers } from "./domain/users/service.ts";
@@ -215,6 +216,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       wakeBy: (at) => loops.get("runs.wake")?.running.wakeIn(at - clock.now()),
     });
     for (const options of engine.loops) background(options);
+    const purge = openPurge({ store, clock, metrics });
     const members = openMembers({
       store,
       bus,
@@ -226,7 +228,10 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       url: () => url,
       keys,
       keyring,
-      duties: engine.duties,
+      duties: [
+        ...engine.duties,
+        { duty: "retention", name: "tenancy.purge", everyMs: 5_000, tick: purge.purgeOnce },
+      ],
       uncertaintyMs: time.uncertaintyMs,
       loopFacts: () =>
         [...loops].map(([name, { running }]) => ({
@@ -237,7 +242,8 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     });
     for (const options of members.loops) background(options);
     const people = { tenancy, keys, users, keyring, forgetKey: members.forgetKey };
-    const tenants = openTenants({ store, clock, ids, ...people });
+    const tenants = openTenants({ store, clock, ids, log, bus, ...people, letGo: engine.letGo });
+    for (const options of tenants.loops) background(options);
     // Others hear of it with the next sign of life: let that be now.
     bus.onConnection(() => loops.get("cluster.nodes")?.running.wake());
     closers.push(members.leave);

@@ -1,5 +1,6 @@
 import { isAction, roleGrants } from "./access/actions.ts";
 import { type Gate, openGate, platformOrgId } from "./access/gate.ts";
+import type { Bus } from "./bus/bus.ts";
 import type { Keyring } from "./domain/keyring/service.ts";
 import { openKeyManagement } from "./domain/keys/manage.ts";
 import { keysOperations } from "./domain/keys/operations.ts";
@@ -13,6 +14,11 @@ import { cookieValue, sessionsOperations } from "./domain/sessions/operations.ts
 import { openSessions, type Sessions } from "./domain/sessions/service.ts";
 import { openThrottle } from "./domain/sessions/throttle.ts";
 import { looksLikeToken, openTokens } from "./domain/sessions/tokens.ts";
+import { openDeletion } from "./domain/tenancy/deletion.ts";
+import { openEnvironments } from "./domain/tenancy/environments.ts";
+import { environmentsOperations } from "./domain/tenancy/operations.ts";
+import { orgsOperations, projectsOperations } from "./domain/tenancy/org-operations.ts";
+import { openOrgs } from "./domain/tenancy/orgs.ts";
 import type { Tenancy } from "./domain/tenancy/service.ts";
 import { usersOperations } from "./domain/users/operations.ts";
 import type { Users } from "./domain/users/service.ts";
@@ -20,6 +26,8 @@ import type { Clock } from "./kit/clock.ts";
 import { Fault } from "./kit/fault.ts";
 import type { Ids } from "./kit/ids.ts";
 import { loginAddressAttemptsMax, loginAttemptsMax, sessionMs } from "./kit/limits.ts";
+import type { Log } from "./kit/log.ts";
+import type { LoopOptions } from "./kit/loop.ts";
 import type { Call, Operation } from "./kit/operation.ts";
 import type { Store } from "./store/store.ts";
 
@@ -34,9 +42,14 @@ export interface Tenants {
   /** What every call passes before it is handled. */
   gate: Gate;
   operations: readonly Operation[];
+  loops: readonly LoopOptions[];
 }
 
 export interface TenantsDeps {
+  log: Log;
+  bus: Bus;
+  /** Nobody is handed work of this environment any more. */
+  letGo: (environmentId: string) => void;
   store: Store;
   clock: Clock;
   ids: Ids;
@@ -56,6 +69,30 @@ export function openTenants(deps: TenantsDeps): Tenants {
   const roles = openRoles({ store, clock, ids, changed });
   const policies = openPolicies({ store, clock, ids, roles, changed });
   const manage = openKeyManagement({ store, clock, keys, roles, tenancy, forgetEverywhere: deps.forgetKey });
+  const { bus, log, forgetKey } = deps;
+  const deletion = openDeletion({
+    store,
+    clock,
+    onGone(environments) {
+      tenancy.forget(environments);
+      for (const { id } of environments) deps.letGo(id);
+    },
+    tell: (environments) => bus.hint("tenancy.deleted", JSON.stringify(environments)),
+    onFrame: ({ subject, value }) => log.info("tenancy.frame", { subject, ...value }),
+    forgetKeys: (hashes) => hashes.forEach(keys.forget),
+    forgetEverywhere: forgetKey,
+  });
+  bus.onHint("tenancy.deleted", (payload) => deletion.heard(JSON.parse(new TextDecoder().decode(payload))));
+  const environments = openEnvironments({
+    store,
+    clock,
+    ids,
+    keys,
+    deletion,
+    changed: (environment) => tenancy.forget([environment]),
+    forgetEverywhere: forgetKey,
+  });
+  const orgs = openOrgs({ store, clock, ids, keys, deletion, changed: tenancy.forgetOrg });
   const tokens = openTokens({ keyring, now: clock.now, ttlMs: sessionMs });
   const limits = { attemptsMax: loginAttemptsMax, addressAttemptsMax: loginAddressAttemptsMax };
   const throttle = openThrottle({ clock, ...limits });
@@ -87,6 +124,10 @@ export function openTenants(deps: TenantsDeps): Tenants {
       ...keysOperations({ manage, scopeOf: keyScope }),
       ...usersOperations(users, mayReadUsers),
       ...sessionsOperations(sessions),
+      ...environmentsOperations(environments),
+      ...projectsOperations(orgs),
+      ...orgsOperations(orgs),
     ],
+    loops: [{ name: "tenancy.follow", everyMs: 1_000, tick: deletion.followOnce }],
   };
 }

@@ -172,3 +172,15 @@ export const resumeHealMs = 10_000;
 /** Telling a control message takes at most this. */
 export const controlMs = 2_000;
 export const cancelReasonRunes = 1_024;
+
+export const environmentsMax = 1_000;
+export const projectsMax = 1_000;
+export const orgNameCharsMax = 200;
+export const projectNameCharsMax = 200;
+/** An id of more bytes is no subject token, so its deletion publishes no frame (spec.md 'Limits'). */
+export const frameEnvironmentIdBytesMax = 110;
+/** A deleted environment counts as purged no earlier than this after its deletion: whoever was let in before has written by then. */
+export const purgeSettleMs = 60_000;
+/** What one slice of a purge aims at, and how long one round of slices takes. */
+export const purgeSliceMs = 8;
+export const purgeRoundMs = 250;

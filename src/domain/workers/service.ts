@@ -43,6 +43,8 @@ export interface Workers {
   /** Pull workers over one stream in both directions. */
   connect: Streams["connect"];
   cancelled: Streams["cancelled"];
+  /** The environment is gone: polls end, streams end, its workers are strangers. */
+  letGo(environmentId: string): void;
   /** The tick of loop `workers.streams`. */
   lookOnce: Streams["lookOnce"];
   /** Tells workers on streams that this server goes; resolves once their unstarted jobs are given back. */
@@ -260,6 +262,11 @@ export function openWorkers(deps: WorkersDeps): Workers {
     connect: streams.connect,
     cancelled: streams.cancelled,
     lookOnce: streams.lookOnce,
+    letGo(environmentId) {
+      for (const [key, { record }] of known) if (record.environmentId === environmentId) known.delete(key);
+      dispatcher.letGo(environmentId);
+      streams.letGo(environmentId);
+    },
     async drain() {
       streams.shutdown("the server is shutting down");
       while (underWay.size > 0) await Promise.all(underWay);

@@ -7,6 +7,18 @@ import { starts } from "./0006_starts.ts";
 import { lanes } from "./0009_lanes.ts";
 import { access } from "./0011_access.ts";
 import { sessions } from "./0012_sessions.ts";
+import { tenancy } from "./0013_tenancy.ts";
 
 /** In order; a landed one is never edited. */
-export const migrations = [first, cluster, roomForEnds, waits, steering, starts, lanes, access, sessions];
+export const migrations = [
+  first,
+  cluster,
+  roomForEnds,
+  waits,
+  steering,
+  starts,
+  lanes,
+  access,
+  sessions,
+  tenancy,
+];
