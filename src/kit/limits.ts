@@ -182,5 +182,5 @@ export const frameEnvironmentIdBytesMax = 110;
 /** A deleted environment counts as purged no earlier than this after its deletion: whoever was let in before has written by then. */
 export const purgeSettleMs = 60_000;
 /** What one slice of a purge aims at, and how long one round of slices takes. */
-export const purgeSliceMs = 8;
+export const purgeSliceMs = 5;
 export const purgeRoundMs = 250;

@@ -21,6 +21,7 @@ const ProjectShape = Type.Object({
   id: text,
   name: text,
   org_id: text,
+  description: Type.Optional(text),
   created_at: instant,
   updated_at: instant,
 });
@@ -38,6 +39,7 @@ const projectJson = (project: Project) => ({
   id: project.id,
   name: project.name,
   org_id: project.orgId,
+  ...(project.description !== undefined && { description: project.description }),
   created_at: rfc3339(project.createdAt),
   updated_at: rfc3339(project.updatedAt),
 });
@@ -199,24 +201,29 @@ export const projectsOperations = (orgs: Orgs): Operation[] => [
     action: "secrets:manage",
     scope: "none",
     summary: "A project of the org.",
-    input: Type.Object({ name: text }),
+    input: Type.Object({ name: text, description: Type.Optional(text) }),
     output: ProjectShape,
     rest: {
       route: "POST /api/v1/projects",
       status: 201,
       give: (project: Project) => ({ status: 201, body: projectJson(project) }),
     },
-    handle: ({ name }, { caller }) => orgs.createProject(caller.orgId, name),
+    handle: ({ name, description }, { caller }) =>
+      orgs.createProject(caller.orgId, { name, ...(description !== undefined && { description }) }),
   }),
   unary({
     name: "projects.update",
     action: "secrets:manage",
     scope: "none",
-    summary: "Renames a project.",
-    input: Type.Object({ ...byId, name: text }),
+    summary: "Renames or describes a project.",
+    input: Type.Object({ ...byId, name: Type.Optional(text), description: Type.Optional(text) }),
     output: ProjectShape,
     rest: { route: "PUT /api/v1/projects/{id}", give: giveProject },
-    handle: ({ id, name }, { caller }) => orgs.renameProject(caller.orgId, id, name),
+    handle: ({ id, name, description }, { caller }) =>
+      orgs.updateProject(caller.orgId, id, {
+        ...(name !== undefined && { name }),
+        ...(description !== undefined && { description }),
+      }),
   }),
   unary({
     name: "projects.delete",

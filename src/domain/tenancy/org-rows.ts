@@ -19,6 +19,7 @@ export interface Project {
   id: string;
   orgId: string;
   name: string;
+  description: string | undefined;
   createdAt: Instant;
   updatedAt: Instant;
 }
@@ -44,6 +45,7 @@ interface ProjectRow {
   id: string;
   org_id: string;
   name: string;
+  description: string | null;
   created_at: number;
   updated_at: number;
 }
@@ -51,7 +53,7 @@ interface ProjectRow {
 type Reader = Pick<Store, "one">;
 
 const orgFields = sql.raw("id, name, preferences, created_at, updated_at");
-const projectFields = sql.raw("id, org_id, name, created_at, updated_at");
+const projectFields = sql.raw("id, org_id, name, description, created_at, updated_at");
 
 const toOrg = (row: OrgRow): Org => ({
   id: row.id,
@@ -65,6 +67,7 @@ const toProject = (row: ProjectRow): Project => ({
   id: row.id,
   orgId: row.org_id,
   name: row.name,
+  description: row.description ?? undefined,
   createdAt: row.created_at,
   updatedAt: row.updated_at,
 });
@@ -127,6 +130,6 @@ export const oldestProject = (session: Session, orgId: string): Promise<{ id: st
     ${session.seams.shareRow}`);
 
 /** False when it is gone. */
-export const renameProject = async (session: Session, project: Project): Promise<boolean> =>
-  (await session.run(sql`UPDATE projects SET name = ${project.name}, updated_at = ${project.updatedAt}
-    WHERE id = ${project.id}`)) === 1;
+export const updateProject = async (session: Session, project: Project): Promise<boolean> =>
+  (await session.run(sql`UPDATE projects SET name = ${project.name}, description = ${project.description},
+      updated_at = ${project.updatedAt} WHERE id = ${project.id}`)) === 1;

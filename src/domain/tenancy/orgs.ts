@@ -31,8 +31,8 @@ export interface Orgs {
   /** Every org but the platform's own. */
   tenants(): Promise<Tenant[]>;
   projects(orgId: string): Promise<Project[]>;
-  createProject(orgId: string, name: string): Promise<Project>;
-  renameProject(orgId: string, id: string, name: string): Promise<Project>;
+  createProject(orgId: string, input: { name: string; description?: string }): Promise<Project>;
+  updateProject(orgId: string, id: string, change: { name?: string; description?: string }): Promise<Project>;
   removeProject(orgId: string, id: string): Promise<void>;
 }
 
@@ -131,10 +131,11 @@ export function openOrgs<Row extends { id: string }>(deps: OrgsDeps<Row>): Orgs 
     tenants: () => rows.tenantsBut(store, platformOrgId),
     projects: (orgId) => rows.projectsOf(store, orgId),
 
-    async createProject(orgId, name) {
+    async createProject(orgId, { name, description }) {
       const at = clock.now();
       const label = rules.readLabel("name", name, projectNameCharsMax);
-      const project: Project = { id: ids.next("proj"), orgId, name: label, createdAt: at, updatedAt: at };
+      const id = ids.next("proj");
+      const project: Project = { id, orgId, name: label, description, createdAt: at, updatedAt: at };
       if ((await rows.projectsOf(store, orgId)).length >= projectsMax)
         throw new Fault("resource_exhausted", `at most ${projectsMax} projects`);
       await store.write(async (session) => {
@@ -144,11 +145,15 @@ export function openOrgs<Row extends { id: string }>(deps: OrgsDeps<Row>): Orgs 
       return project;
     },
 
-    async renameProject(orgId, id, name) {
+    async updateProject(orgId, id, { name, description }) {
       const before = await findProject(orgId, id);
-      const label = rules.readLabel("name", name, projectNameCharsMax);
-      const after = { ...before, name: label, updatedAt: clock.now() };
-      if (!(await store.write((session) => rows.renameProject(session, after)))) throw missing("project", id);
+      const after: Project = {
+        ...before,
+        ...(name !== undefined && { name: rules.readLabel("name", name, projectNameCharsMax) }),
+        ...(description !== undefined && { description }),
+        updatedAt: clock.now(),
+      };
+      if (!(await store.write((session) => rows.updateProject(session, after)))) throw missing("project", id);
       return after;
     },
 

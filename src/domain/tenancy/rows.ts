@@ -120,11 +120,12 @@ export async function insertOrg(
 
 export async function insertProject(
   session: Session,
-  project: { id: string; orgId: string; name: string; at: Instant },
+  project: { id: string; orgId: string; name: string; description?: string | undefined; at: Instant },
 ): Promise<void> {
   await session.run(
-    sql`INSERT INTO projects (id, org_id, name, created_at, updated_at)
-        VALUES (${project.id}, ${project.orgId}, ${project.name}, ${project.at}, ${project.at})
+    sql`INSERT INTO projects (id, org_id, name, description, created_at, updated_at)
+        VALUES (${project.id}, ${project.orgId}, ${project.name}, ${project.description}, ${project.at},
+          ${project.at})
         ON CONFLICT (id) DO NOTHING`,
   );
 }

@@ -6,6 +6,7 @@ export const tenancy = {
   name: "tenancy",
   compatible: true,
   statements: (_engine: Engine): string[] => [
+    "ALTER TABLE projects ADD COLUMN description TEXT",
     // The key that EnvironmentService makes and rotates; one that was deleted is made anew.
     "ALTER TABLE environments ADD COLUMN compat_key_id TEXT",
     "CREATE INDEX environments_by_project ON environments (project_id)",

@@ -1,0 +1,113 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { openPurge } from "../../src/domain/tenancy/purge.ts";
+import { ownedTables } from "../../src/domain/tenancy/purge-rows.ts";
+import { systemClock } from "../../src/kit/clock.ts";
+import { noMetrics } from "../../src/kit/metrics.ts";
+import { sql } from "../../src/kit/sql.ts";
+import { engines, startTestServer, type TestServer } from "../support/server.ts";
+import { until } from "../support/until.ts";
+
+describe.each(engines)("the purge of deleted environments on %s", (engine) => {
+  let server: TestServer;
+  beforeAll(async () => {
+    server = await startTestServer({ engine });
+  });
+  afterAll(() => server.stop());
+
+  const rowsOf = async (id: string) => {
+    const { store } = server.running.domain;
+    let rows = 0;
+    for (const { name } of ownedTables)
+      rows += (await store.one<{ count: number }>(
+        sql`SELECT count(*) AS count FROM ${sql.raw(name)} WHERE environment_id = ${id}`,
+      ))!.count;
+    return rows;
+  };
+
+  test("20,000 rows go in slices, and nobody else is kept waiting", async () => {
+    const { store } = server.running.domain;
+    const { id } = (await server.api("/api/v1/environments", { body: { name: "big" } })).body;
+    const { key } = (await server.api("/api/v1/apikeys", { body: { name: "big", env_id: id } })).body;
+    await server.rpc(
+      "SvcService",
+      "RegisterFunction",
+      { id: "f", name: "f", triggers: [{ event: "go" }] },
+      { key },
+    );
+    for (let batch = 0; batch < 50; batch++) {
+      const events = Array.from({ length: 100 }, (_, at) => ({ event: "go", data: { at } }));
+      const answer = await server.rpc("SvcService", "TriggerBatch", { events }, { key });
+      expect(answer.status).toBe(200);
+    }
+    const before = await rowsOf(id);
+    expect(before).toBeGreaterThan(20_000);
+    const others = await rowsOf("env_default");
+    expect((await server.api(`/api/v1/environments/${id}`, { method: "DELETE" })).status).toBe(200);
+
+    const clock = systemClock();
+    const purge = openPurge({ store, clock, metrics: noMetrics });
+    expect(await purge.backlog()).toBe(1);
+    let longestMs = 0;
+    let stopped = false;
+    const watching = (async () => {
+      while (!stopped) {
+        const at = clock.elapsed();
+        await clock.sleep(1);
+        longestMs = Math.max(longestMs, clock.elapsed() - at);
+      }
+    })();
+    let rounds = 1;
+    while ((await purge.purgeOnce(store.write)).againInMs !== undefined) rounds++;
+    stopped = true;
+    await watching;
+    console.log(
+      `${engine}: ${before} rows in ${rounds} rounds, the loop was held ${longestMs.toFixed(1)} ms`,
+    );
+    expect(rounds).toBeGreaterThan(1);
+    expect(await rowsOf(id)).toBe(0);
+    expect(await rowsOf("env_default")).toBe(others);
+    expect((await server.rpc("SvcService", "Emit", { event: "a" })).status).toBe(200);
+  }, 60_000);
+
+  test("counts as purged only after stragglers had their time; what they wrote goes too", async () => {
+    const { store } = server.running.domain;
+    const { id } = (await server.api("/api/v1/environments", { body: { name: "late" } })).body;
+    await server.api(`/api/v1/environments/${id}`, { method: "DELETE" });
+    const { deleted_at } = (await store.one<{ deleted_at: number }>(
+      sql`SELECT deleted_at FROM deleted_environments WHERE id = ${id}`,
+    ))!;
+    const purgedAt = async () =>
+      (await store.one<{ purged_at: number | null }>(
+        sql`SELECT purged_at FROM deleted_environments WHERE id = ${id}`,
+      ))!.purged_at;
+    const clock = { ...systemClock(), now: () => now };
+    let now = deleted_at + 1_000;
+    const purge = openPurge({ store, clock, metrics: noMetrics });
+    await purge.purgeOnce(store.write);
+    expect(await purgedAt()).toBeNull();
+    await store.write((session) =>
+      session.run(sql`INSERT INTO workers (environment_id, id, hostname, function_ids, labels, sdk, runtime,
+          transport, max_concurrent, active_jobs, registered_at, last_heartbeat_at)
+        VALUES (${id}, 'late', '', '[]', '{}', '', '', 'rest', 1, 0, 1, 1)`),
+    );
+    now = deleted_at + 60_001;
+    await purge.purgeOnce(store.write);
+    expect(await rowsOf(id)).toBe(0);
+    await purge.purgeOnce(store.write);
+    expect(await purgedAt()).toBe(now);
+  });
+
+  test("the duty does it by itself", async () => {
+    const { id } = (await server.api("/api/v1/environments", { body: { name: "dutiful" } })).body;
+    const { key } = (await server.api("/api/v1/apikeys", { body: { name: "d", env_id: id } })).body;
+    await server.rpc("SvcService", "Emit", { event: "a" }, { key });
+    await server.api(`/api/v1/environments/${id}`, { method: "DELETE" });
+    await until(
+      async () => {
+        await server.running.tick("tenancy.purge");
+        return (await rowsOf(id)) === 0;
+      },
+      { about: "the purge", deadlineMs: 10_000 },
+    );
+  });
+});
