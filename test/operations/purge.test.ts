@@ -47,22 +47,18 @@ describe.each(engines)("the purge of deleted environments on %s", (engine) => {
     const clock = systemClock();
     const purge = openPurge({ store, clock, metrics: noMetrics });
     expect(await purge.backlog()).toBe(1);
-    let longestMs = 0;
-    let stopped = false;
-    const watching = (async () => {
-      while (!stopped) {
-        const at = clock.elapsed();
-        await clock.sleep(1);
-        longestMs = Math.max(longestMs, clock.elapsed() - at);
-      }
-    })();
+    const tookMs: number[] = [];
+    const write: typeof store.write = (work) =>
+      store.write(async (session) => {
+        const beganAt = clock.elapsed();
+        const result = await work(session);
+        tookMs.push(clock.elapsed() - beganAt);
+        return result;
+      });
     let rounds = 1;
-    while ((await purge.purgeOnce(store.write)).againInMs !== undefined) rounds++;
-    stopped = true;
-    await watching;
-    console.log(
-      `${engine}: ${before} rows in ${rounds} rounds, the loop was held ${longestMs.toFixed(1)} ms`,
-    );
+    while ((await purge.purgeOnce(write)).againInMs !== undefined) rounds++;
+    // The usual slice: the longest one is the machine's business.
+    expect(tookMs.toSorted((one, other) => one - other)[tookMs.length >> 1]).toBeLessThan(20);
     expect(rounds).toBeGreaterThan(1);
     expect(await rowsOf(id)).toBe(0);
     expect(await rowsOf("env_default")).toBe(others);

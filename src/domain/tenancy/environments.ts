@@ -11,6 +11,8 @@ import type { ListedEnvironment } from "./rows.ts";
 import * as rows from "./rows.ts";
 import * as rules from "./rules.ts";
 
+export type { ListedEnvironment } from "./rows.ts";
+
 /** What of keys an environment's own key needs. */
 export interface KeyMaker<Row extends { id: string } = { id: string }> {
   make(wanted: { orgId: string; environmentId: string; name: string; roleIds: readonly string[] }): {

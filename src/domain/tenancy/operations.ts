@@ -3,8 +3,7 @@ import { EnvironmentService } from "../../gen/svc/v1/environment_pb.ts";
 import { rfc3339 } from "../../kit/clock.ts";
 import { type Operation, rpc, unary } from "../../kit/operation.ts";
 import { timestampOf } from "../../kit/wkt.ts";
-import type { Environments } from "./environments.ts";
-import type { ListedEnvironment } from "./rows.ts";
+import type { Environments, ListedEnvironment } from "./environments.ts";
 
 const text = Type.String({ maxLength: 2_000 });
 const instant = Type.String({ format: "date-time" });

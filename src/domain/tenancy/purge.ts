@@ -6,7 +6,6 @@ import {
   gaugeWaitMsMax,
   purgeRoundMs,
   purgeSettleMs,
-  purgeSliceMax,
   purgeSliceMs,
 } from "../../kit/limits.ts";
 import type { Metrics } from "../../kit/metrics.ts";
@@ -30,6 +29,8 @@ export interface PurgeDeps {
 
 const environmentsAtOnce = 1_000;
 const sliceMin = 8;
+/** Also of the cheapest rows: a commit has its price too. */
+const sliceMax = 250;
 /** Runs whose rows are removed together. */
 const runsAtOnce = 200;
 
@@ -63,7 +64,7 @@ export function openPurge({ store, clock, metrics }: PurgeDeps): Purge {
       removed += gone;
       if (tookMs > purgeSliceMs) sliceOf.set(table.name, Math.max(1, Math.floor(limit / 2)));
       else if (gone === limit && tookMs < purgeSliceMs / 2)
-        sliceOf.set(table.name, Math.min(purgeSliceMax, limit * 2));
+        sliceOf.set(table.name, Math.min(sliceMax, limit * 2));
       if (gone < limit) return { done: true, removed };
       // Others' turn: on libSQL a slice is work of this very thread.
       await clock.sleep(1);
