@@ -67,21 +67,19 @@ export const someRuns = async (
       ORDER BY created_at, id LIMIT ${limit}`)
   ).map((row) => row.id);
 
-/** Rows of these runs, at most so many; answers how many. */
-export const purgeOfRuns = (
+/** Rows of these runs, by the column that names the run, at most so many; answers how many. */
+export function purgeOfRuns(
   session: Session,
   table: OwnedTable,
-  column_: string,
+  runColumn: string,
   runIds: readonly string[],
   limit: number,
-): Promise<number> =>
-  deleteNamed(
-    session,
-    table,
-    sql`WHERE ${sql.raw(column_)} IN (SELECT i.id FROM ${session.seams.rowsFrom("i", {
-      id: column.text(runIds),
-    })}) LIMIT ${limit}`,
-  );
+): Promise<number> {
+  const { engine, rowsFrom } = session.seams;
+  const ids = sql`SELECT i.id FROM ${rowsFrom("i", { id: column.text(runIds) })}`;
+  const named = engine === "postgres" ? sql`= ANY (ARRAY(${ids}))` : sql`IN (${ids})`;
+  return deleteNamed(session, table, sql`WHERE ${sql.raw(runColumn)} ${named} LIMIT ${limit}`);
+}
 
 export interface Tombstone {
   id: string;
