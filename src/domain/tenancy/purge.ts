@@ -1,4 +1,4 @@
-import type { Clock } from "../../kit/clock.ts";
+import type { Clock, Instant } from "../../kit/clock.ts";
 import { lately } from "../../kit/lately.ts";
 import {
   gaugeCountMax,
@@ -32,7 +32,19 @@ const sliceMin = 8;
 /** Also of the cheapest rows: a commit has its price too. */
 const sliceMax = 250;
 /** Runs whose rows are removed together. */
-const runsAtOnce = 200;
+const runsAtOnce = 50;
+
+const runs = rows.ownedTables.find((table) => table.name === "runs")!;
+const tablesOfRuns = rows.ownedTables.filter((table) => table.ofRun !== undefined);
+const tables = rows.ownedTables.filter((table) => table.ofRun === undefined);
+
+/** One way through all tables. */
+interface Pass {
+  /** In `tables`, of the one to be emptied next. */
+  place: number;
+  removed: number;
+  beganAt: Instant;
+}
 
 export function openPurge({ store, clock, metrics }: PurgeDeps): Purge {
   const backlog = () => rows.countUnpurged(store, gaugeCountMax);
@@ -45,18 +57,19 @@ export function openPurge({ store, clock, metrics }: PurgeDeps): Purge {
 
   /** Found empty, and waiting for stragglers. */
   const emptied = new Set<string>();
-
+  /** Where the last round stopped: on a slow store one of them does not get through all tables. */
+  const passes = new Map<string, Pass>();
   /** Rows of a slice, by table: what lies in it decides how many of them take the time that a slice may. */
   const sliceOf = new Map<string, number>();
 
-  /** Deletes slices until one comes back short or the time is over; answers whether it was short, and how many rows went. */
+  /** Deletes slices, at least one, until one finds nothing or the time is over. */
   async function empty(
     table: rows.OwnedTable,
     until: number,
     slice: (limit: number) => Promise<number>,
   ): Promise<{ done: boolean; removed: number }> {
     let removed = 0;
-    while (clock.elapsed() < until) {
+    do {
       const limit = sliceOf.get(table.name) ?? sliceMin;
       const beganAt = clock.elapsed();
       const gone = await slice(limit);
@@ -65,71 +78,64 @@ export function openPurge({ store, clock, metrics }: PurgeDeps): Purge {
       if (tookMs > purgeSliceMs) sliceOf.set(table.name, Math.max(1, Math.floor(limit / 2)));
       else if (gone === limit && tookMs < purgeSliceMs / 2)
         sliceOf.set(table.name, Math.min(sliceMax, limit * 2));
-      if (gone < limit) return { done: true, removed };
+      // A short slice may have skipped rows that changed under it.
+      if (gone === 0) return { done: true, removed };
       // Others' turn: on libSQL a slice is work of this very thread.
       await clock.sleep(1);
-    }
+    } while (clock.elapsed() < until);
     return { done: false, removed };
   }
 
-  /** The rows of some runs, then these runs; until there are none. */
+  /** Some runs after what belongs to them, until there are none; those begun are finished, however long it takes. */
   async function emptyRuns(
     environmentId: string,
     until: number,
     write: Write,
   ): Promise<{ done: boolean; removed: number }> {
-    const runs = rows.ownedTables.find((table) => table.name === "runs")!;
-    const ofRuns = rows.ownedTables.filter((table) => table.ofRun !== undefined);
     let removed = 0;
-    while (clock.elapsed() < until) {
+    do {
       const ids = await rows.someRuns(store, environmentId, runsAtOnce);
       if (ids.length === 0) return { done: true, removed };
-      for (const table of ofRuns) {
-        const { done, removed: gone } = await empty(table, until, (limit) =>
-          write((session) => rows.purgeOfRuns(session, table, table.ofRun!, ids, limit)),
+      for (const table of [...tablesOfRuns, runs]) {
+        const { removed: gone } = await empty(table, Number.POSITIVE_INFINITY, (limit) =>
+          write((session) => rows.purgeOfRuns(session, table, table.ofRun ?? "id", ids, limit)),
         );
         removed += gone;
-        if (!done) return { done: false, removed };
       }
-      const { removed: gone } = await empty(runs, until, (limit) =>
-        write((session) => rows.purgeOfRuns(session, runs, "id", ids, limit)),
-      );
-      removed += gone;
-    }
+    } while (clock.elapsed() < until);
     return { done: false, removed };
   }
 
-  /** Whether nothing is left of the environment, and whether anything was. */
-  async function purge(id: string, until: number, write: Write): Promise<{ done: boolean; removed: number }> {
-    let removed = 0;
-    for (const table of rows.ownedTables) {
-      if (table.ofRun !== undefined) continue;
-      const { done, removed: gone } =
-        table.name === "runs"
+  /** Goes on with a pass; whether it came to its end. */
+  async function goOn(id: string, pass: Pass, until: number, write: Write): Promise<boolean> {
+    while (pass.place < tables.length) {
+      if (clock.elapsed() >= until) return false;
+      const table = tables[pass.place]!;
+      const { done, removed } =
+        table === runs
           ? await emptyRuns(id, until, write)
           : await empty(table, until, (limit) =>
               write((session) => rows.purgeSlice(session, table, id, limit)),
             );
-      removed += gone;
-      if (!done) return { done: false, removed };
+      pass.removed += removed;
+      if (done) pass.place++;
     }
-    return { done: true, removed };
+    return true;
   }
 
   return {
     backlog,
     async purgeOnce(write) {
       const until = clock.elapsed() + purgeRoundMs;
-      const waiting = await rows.unpurged(store, environmentsAtOnce);
-      for (const { id, deletedAt } of waiting) {
-        const beganAt = clock.now();
-        const isSettled = beganAt >= deletedAt + purgeSettleMs;
-        if (emptied.has(id) && !isSettled) continue;
-        const { done, removed } = await purge(id, until, write);
-        if (!done) return { againInMs: 20 };
+      for (const { id, deletedAt } of await rows.unpurged(store, environmentsAtOnce)) {
+        if (emptied.has(id) && clock.now() < deletedAt + purgeSettleMs) continue;
+        const pass = passes.get(id) ?? { place: 0, removed: 0, beganAt: clock.now() };
+        passes.set(id, pass);
+        if (!(await goOn(id, pass, until, write))) return { againInMs: 20 };
+        passes.delete(id);
         emptied.add(id);
-        if (removed > 0 || !isSettled) continue;
-        await write((session) => rows.markPurged(session, id, beganAt));
+        if (pass.removed > 0 || pass.beganAt < deletedAt + purgeSettleMs) continue;
+        await write((session) => rows.markPurged(session, id, clock.now()));
         emptied.delete(id);
       }
       return {};
