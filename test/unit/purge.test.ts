@@ -1,5 +1,6 @@
 import { expect, test } from "bun:test";
 import { ownedTables } from "../../src/domain/tenancy/purge-rows.ts";
+import { isFrameToken } from "../../src/domain/tenancy/rules.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { startTestServer } from "../support/server.ts";
 
@@ -29,4 +30,10 @@ test("every table with an environment_id is purged with its environment, by an i
   } finally {
     await server.stop();
   }
+});
+
+test("only an id that is one literal subject token has a frame", () => {
+  for (const id of ["env_default", "env_01h", "x".repeat(110)]) expect(isFrameToken(id)).toBe(true);
+  for (const id of ["", "env.a", "env_*", ">", "env a", "env\n", "x".repeat(111), "é".repeat(56)])
+    expect(isFrameToken(id)).toBe(false);
 });
