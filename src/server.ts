@@ -179,7 +179,10 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     const { masterKey, jwtSecret, signingKey } = config;
     const given = { jwt_secret: jwtSecret, signing_key: signingKey };
     const masterFile = masterKeyFileOf(config);
-    const keyring = await openKeyring({ store, clock, ids, log, masterKey, masterFile, given });
+    const keyring = await openKeyring({
+      ...{ store, clock, ids, log, masterKey, masterFile, given },
+      reseal: (session, again) => engine.secrets.reseal(session, again),
+    });
     background({ name: "keyring.follow", everyMs: 30_000, tick: keyring.refresh });
 
     // Bus: the server may be away; nothing waits for it.
@@ -199,6 +202,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     const knowsTime = () => time.uncertaintyMs() <= clockUncertaintyMsMax;
     const engine = openEngine({
       config,
+      keyring,
       store,
       clock,
       ids,
@@ -267,6 +271,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
         store,
         capabilities,
         draining,
+        warnings: engine.warnings,
         registry: () => registry,
         ...(bus.kind === "nats" && { bus }),
       }),

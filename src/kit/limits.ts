@@ -184,3 +184,33 @@ export const purgeSettleMs = 60_000;
 /** What one slice of a purge aims at, and how long one round of slices takes. */
 export const purgeSliceMs = 5;
 export const purgeRoundMs = 250;
+/** Runs whose history is read for one page of an environment's audit trail. */
+export const auditRunsMax = 500;
+/** A wake that nobody moved for so long is overdue. */
+export const overdueMs = 15_000;
+/** Runs and executions that the sweeper compares in one round. */
+export const sweepSliceMax = 2_000;
+/** Rows that one check of the integrity report looks at; how long a report is believed, and how long one is waited for. */
+export const integrityRowsMax = 10_000;
+export const integrityKeptMs = 1_000;
+export const integrityWaitMsMax = 5_000;
+export const integrityEnvironmentsMax = 1_000;
+/** Rows that a round of retention deletes in one transaction, and slices in one round. */
+export const expireSliceMax = 200;
+export const expireSlicesMax = 500;
+
+export const secretsMax = 1_000;
+export const secretNameCharsMax = 200;
+export const secretBytesMax = 64 * 1024;
+/** Values of secrets are believed for so long. */
+export const secretsKeptMs = 1_000;
+/** Transport failures in a row that open a breaker, and how long it is open before one call is tried. */
+export const breakerFailsMax = 5;
+export const breakerOpenMs = 30_000;
+export const breakerForgottenMs = 24 * 60 * 60 * 1000;
+/** Calls of one node to endpoints at once, in all and to one. */
+export const pushCallsMax = 200;
+export const pushCallsEndpointMax = 50;
+/** Push functions that one node serves. */
+export const pushFunctionsMax = 10_000;
+export const pushAnswerBytesMax = 8 * 1024 * 1024;

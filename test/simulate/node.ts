@@ -25,6 +25,15 @@ export interface NodeOptions {
   log?: Log;
 }
 
+/** No simulated function has secrets or an endpoint. */
+const noKeyring = {
+  seal: (_place: string, text: string) => text,
+  unseal: async (_place: string, sealed: string) => sealed,
+  isCurrent: async () => true,
+  refresh: async () => {},
+  current: () => ({ id: "none", secret: "none" }),
+};
+
 /** One node of the product, put together as `server.ts` does it, without the edge. */
 export function startNode(options: NodeOptions): SimulatedNode {
   const { id, process, store, bus, ids } = options;
@@ -32,7 +41,18 @@ export function startNode(options: NodeOptions): SimulatedNode {
   const log = options.log ?? silentLog;
   const loops = new Map<string, Loop>();
   const engine = openEngine({
-    config: { leaseMs: options.leaseMs, pollHoldMs: 2_000, drainMs: 0, capacityAdmission: true },
+    config: {
+      leaseMs: options.leaseMs,
+      pollHoldMs: 2_000,
+      drainMs: 0,
+      capacityAdmission: true,
+      eventRetentionDays: 0,
+      runRetentionDays: 0,
+      pushTimeoutMs: 10_000,
+      pushAllowPrivate: [],
+      dev: false,
+    },
+    keyring: noKeyring,
     store,
     clock,
     ids,

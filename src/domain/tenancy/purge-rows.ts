@@ -18,10 +18,13 @@ export interface OwnedTable {
 export const ownedTables: readonly OwnedTable[] = [
   { name: "heads", key: ["environment_id"] },
   { name: "api_keys", key: ["id"] },
+  { name: "functions", key: ["environment_id", "id"] },
   { name: "executions", key: ["run_id"] },
   { name: "waits", key: ["run_id", "kind", "step_id"] },
   { name: "debounces", key: ["id"] },
   { name: "schedules", key: ["environment_id", "function_id", "place"] },
+  { name: "secrets", key: ["environment_id", "name"] },
+  { name: "breakers", key: ["environment_id", "function_id", "endpoint_url"] },
   { name: "workers", key: ["environment_id", "id"] },
   { name: "lanes", key: ["id"] },
   { name: "matchers", key: ["environment_id"] },
@@ -33,7 +36,7 @@ export const ownedTables: readonly OwnedTable[] = [
   { name: "run_history", key: ["run_id", "sequence"], ofRun: "run_id" },
   { name: "runs", key: ["id"] },
   { name: "events", key: ["environment_id", "position"] },
-  { name: "functions", key: ["environment_id", "id"] },
+  { name: "healings", key: ["environment_id", "name"] },
   { name: "function_versions", key: ["environment_id", "function_id", "version"] },
   { name: "function_history", key: ["environment_id", "function_id", "entity_version"] },
 ];

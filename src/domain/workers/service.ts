@@ -45,6 +45,8 @@ export interface Workers {
   cancelled: Streams["cancelled"];
   /** The environment is gone: polls end, streams end, its workers are strangers. */
   letGo(environmentId: string): void;
+  /** What an endpoint answered, or why it could not, taken as a worker's report. */
+  reportOf(job: Pick<Job, "environmentId" | "jobId">, report: Report): Promise<void>;
   /** The tick of loop `workers.streams`. */
   lookOnce: Streams["lookOnce"];
   /** Tells workers on streams that this server goes; resolves once their unstarted jobs are given back. */
@@ -101,6 +103,8 @@ export interface WorkersDeps {
   metrics: Metrics;
 }
 
+/** Endpoints understand failed steps (contract.md 3.1). */
+const endpointGeneration = "1.0.0";
 /** A worker that polls is alive; that is written at most this often. */
 const signEveryMs = 10_000;
 /** Another node may have heard of a worker anew: a known one is read again after this. */
@@ -261,6 +265,8 @@ export function openWorkers(deps: WorkersDeps): Workers {
   return {
     connect: streams.connect,
     cancelled: streams.cancelled,
+    reportOf: ({ environmentId, jobId }, body) =>
+      submit({ environmentId, sdk: endpointGeneration }, jobId, body),
     lookOnce: streams.lookOnce,
     letGo(environmentId) {
       for (const [key, { record }] of known) if (record.environmentId === environmentId) known.delete(key);

@@ -4,7 +4,9 @@ import { roomForEnds } from "./0003_room_for_ends.ts";
 import { waits } from "./0004_waits.ts";
 import { steering } from "./0005_steering.ts";
 import { starts } from "./0006_starts.ts";
+import { push } from "./0008_push.ts";
 import { lanes } from "./0009_lanes.ts";
+import { explain } from "./0010_explain.ts";
 import { access } from "./0011_access.ts";
 import { sessions } from "./0012_sessions.ts";
 import { tenancy } from "./0013_tenancy.ts";
@@ -17,7 +19,9 @@ export const migrations = [
   waits,
   steering,
   starts,
+  push,
   lanes,
+  explain,
   access,
   sessions,
   tenancy,
