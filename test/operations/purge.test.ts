@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { openPurge } from "../../src/domain/tenancy/purge.ts";
-import { ownedTables, purgeOfRuns, purgeSlice } from "../../src/domain/tenancy/purge-rows.ts";
+import { ownedTables, purgeSlice } from "../../src/domain/tenancy/purge-rows.ts";
 import { systemClock } from "../../src/kit/clock.ts";
 import { noMetrics } from "../../src/kit/metrics.ts";
 import { type Sql, sql } from "../../src/kit/sql.ts";
@@ -125,9 +125,12 @@ describe.each(engines)("the purge of deleted environments on %s", (engine) => {
     for (const table of ownedTables) {
       const { ofRun } = table;
       const plan = await planned((session) =>
-        ofRun === undefined
-          ? purgeSlice(session, table, "env_x", 100)
-          : purgeOfRuns(session, table, ofRun, ["run_x", "run_y"], 100),
+        purgeSlice(
+          session,
+          table,
+          ofRun === undefined ? { environmentId: "env_x" } : { runIds: ["run_x", "run_y"] },
+          100,
+        ),
       );
       expect(plan).toContain(`Tid Scan on ${table.name}`);
       expect(plan).toMatch(/Index Cond: \(\(?(environment_id|run_id|parent_run_id|child_run_id)/);

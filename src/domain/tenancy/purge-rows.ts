@@ -1,6 +1,6 @@
 import type { Instant } from "../../kit/clock.ts";
 import { column, type Sql, sql } from "../../kit/sql.ts";
-import type { Session, Store } from "../../store/store.ts";
+import type { Seams, Session, Store } from "../../store/store.ts";
 
 /** A table whose rows belong to environments, and the way to those of one. */
 export interface OwnedTable {
@@ -50,14 +50,34 @@ function deleteNamed(session: Session, table: OwnedTable, which: Sql): Promise<n
   return session.run(sql`DELETE FROM ${name} WHERE (${key}) IN (SELECT ${key} FROM ${name} ${which})`);
 }
 
-/** Rows of one environment, at most so many; answers how many. */
+/** Of one environment, or of some of its runs. */
+export type Owner = { environmentId: string } | { runIds: readonly string[] };
+
+function owned({ engine, rowsFrom }: Seams, table: OwnedTable, owner: Owner): Sql {
+  if ("environmentId" in owner) return sql`WHERE environment_id = ${owner.environmentId}`;
+  const runColumn = sql.raw(table.ofRun ?? "id");
+  const ids = sql`SELECT i.id FROM ${rowsFrom("i", { id: column.text(owner.runIds) })}`;
+  return engine === "postgres"
+    ? sql`WHERE ${runColumn} = ANY (ARRAY(${ids}))`
+    : sql`WHERE ${runColumn} IN (${ids})`;
+}
+
+/** At most so many rows; answers how many. */
 export const purgeSlice = (
   session: Session,
   table: OwnedTable,
-  environmentId: string,
+  owner: Owner,
   limit: number,
-): Promise<number> =>
-  deleteNamed(session, table, sql`WHERE environment_id = ${environmentId} LIMIT ${limit}`);
+): Promise<number> => deleteNamed(session, table, sql`${owned(session.seams, table, owner)} LIMIT ${limit}`);
+
+export const anyLeft = async (
+  store: Pick<Store, "one" | "seams">,
+  table: OwnedTable,
+  owner: Owner,
+): Promise<boolean> =>
+  (await store.one(
+    sql`SELECT 1 AS left_over FROM ${sql.raw(table.name)} ${owned(store.seams, table, owner)} LIMIT 1`,
+  )) !== undefined;
 
 /** Ids of runs of the environment, oldest first. */
 export const someRuns = async (
@@ -69,20 +89,6 @@ export const someRuns = async (
     await store.all<{ id: string }>(sql`SELECT id FROM runs WHERE environment_id = ${environmentId}
       ORDER BY created_at, id LIMIT ${limit}`)
   ).map((row) => row.id);
-
-/** Rows of these runs, by the column that names the run, at most so many; answers how many. */
-export function purgeOfRuns(
-  session: Session,
-  table: OwnedTable,
-  runColumn: string,
-  runIds: readonly string[],
-  limit: number,
-): Promise<number> {
-  const { engine, rowsFrom } = session.seams;
-  const ids = sql`SELECT i.id FROM ${rowsFrom("i", { id: column.text(runIds) })}`;
-  const named = engine === "postgres" ? sql`= ANY (ARRAY(${ids}))` : sql`IN (${ids})`;
-  return deleteNamed(session, table, sql`WHERE ${sql.raw(runColumn)} ${named} LIMIT ${limit}`);
-}
 
 export interface Tombstone {
   id: string;

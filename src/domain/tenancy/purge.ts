@@ -62,24 +62,26 @@ export function openPurge({ store, clock, metrics }: PurgeDeps): Purge {
   /** Rows of a slice, by table: what lies in it decides how many of them take the time that a slice may. */
   const sliceOf = new Map<string, number>();
 
-  /** Deletes slices, at least one, until one finds nothing or the time is over. */
+  /** Deletes slices, at least one, until nothing is left or the time is over. */
   async function empty(
     table: rows.OwnedTable,
+    owner: rows.Owner,
     until: number,
-    slice: (limit: number) => Promise<number>,
+    write: Write,
   ): Promise<{ done: boolean; removed: number }> {
     let removed = 0;
+    let isShort = true;
     do {
+      // A short slice may only have found rows that changed, or went, under it.
+      if (isShort && !(await rows.anyLeft(store, table, owner))) return { done: true, removed };
       const limit = sliceOf.get(table.name) ?? sliceMin;
       const beganAt = clock.elapsed();
-      const gone = await slice(limit);
+      const gone = await write((session) => rows.purgeSlice(session, table, owner, limit));
       const tookMs = clock.elapsed() - beganAt;
       removed += gone;
+      isShort = gone < limit;
       if (tookMs > purgeSliceMs) sliceOf.set(table.name, Math.max(1, Math.floor(limit / 2)));
-      else if (gone === limit && tookMs < purgeSliceMs / 2)
-        sliceOf.set(table.name, Math.min(sliceMax, limit * 2));
-      // A short slice may have skipped rows that changed under it.
-      if (gone === 0) return { done: true, removed };
+      else if (!isShort && tookMs < purgeSliceMs / 2) sliceOf.set(table.name, Math.min(sliceMax, limit * 2));
       // Others' turn: on libSQL a slice is work of this very thread.
       await clock.sleep(1);
     } while (clock.elapsed() < until);
@@ -97,9 +99,7 @@ export function openPurge({ store, clock, metrics }: PurgeDeps): Purge {
       const ids = await rows.someRuns(store, environmentId, runsAtOnce);
       if (ids.length === 0) return { done: true, removed };
       for (const table of [...tablesOfRuns, runs]) {
-        const { removed: gone } = await empty(table, Number.POSITIVE_INFINITY, (limit) =>
-          write((session) => rows.purgeOfRuns(session, table, table.ofRun ?? "id", ids, limit)),
-        );
+        const { removed: gone } = await empty(table, { runIds: ids }, Number.POSITIVE_INFINITY, write);
         removed += gone;
       }
     } while (clock.elapsed() < until);
@@ -114,9 +114,7 @@ export function openPurge({ store, clock, metrics }: PurgeDeps): Purge {
       const { done, removed } =
         table === runs
           ? await emptyRuns(id, until, write)
-          : await empty(table, until, (limit) =>
-              write((session) => rows.purgeSlice(session, table, id, limit)),
-            );
+          : await empty(table, { environmentId: id }, until, write);
       pass.removed += removed;
       if (done) pass.place++;
     }
