@@ -67,6 +67,8 @@ export interface Engine {
   duties: readonly DutyLoop[];
   /** Lanes that another node says have got work. */
   queuedElsewhere(lanes: readonly Lane[]): void;
+  /** The environment is gone: nothing of it is handed out any more. */
+  letGo(environmentId: string): void;
   /** Held polls are answered; no more work is handed out. */
   drain(): Promise<void>;
   secrets: Secrets;
@@ -336,6 +338,10 @@ export function openEngine(deps: EngineDeps): Engine {
       { duty: "retention", name: "runs.sweep", everyMs: 5_000, tick: sweepOnce },
     ],
     queuedElsewhere: dispatcher.queued,
+    letGo(environmentId) {
+      definitions.forget(environmentId);
+      workers.letGo(environmentId);
+    },
     async drain() {
       ends.drain();
       await Promise.all([push.drain(), workers.drain(), dispatcher.drain()]);

@@ -12,6 +12,7 @@ import { type Bootstrapped, bootstrap, dashboardEmail } from "./domain/keys/boot
 import { type Keys, keys as openKeys } from "./domain/keys/service.ts";
 import type { Feeds } from "./domain/log/feed.ts";
 import { openPlatformAudit } from "./domain/platform/audit.ts";
+import { openPurge } from "./domain/tenancy/purge.ts";
 import { defaultOrgId } from "./domain/tenancy/rules.ts";
 import { tenancy as openTenancy, type Tenancy } from "./domain/tenancy/service.ts";
 import { users as openUsers } from "./domain/users/service.ts";
@@ -236,6 +237,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     closers.push(() =>
       platformAudit.writeOnce().catch((error) => log.warn("platform.audit_lost", { error })),
     );
+    const purge = openPurge({ store, clock, metrics });
     const members = openMembers({
       store,
       bus,
@@ -248,7 +250,12 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       keys,
       keyring,
       platformAudit,
-      duties: [...engine.duties, platformAudit.duty, audited.duty],
+      duties: [
+        ...engine.duties,
+        platformAudit.duty,
+        audited.duty,
+        { duty: "retention", name: "tenancy.purge", everyMs: 5_000, tick: purge.purgeOnce },
+      ],
       uncertaintyMs: time.uncertaintyMs,
       loopFacts: () =>
         [...loops].map(([name, { running }]) => ({
@@ -261,7 +268,9 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     const { pastDecisions } = audited.audit;
     const { forgetKey } = members;
     const people = { tenancy, keys, users, keyring, platformAudit, forgetKey, pastDecisions };
-    const tenants = openTenants({ store, clock, ids, ...people });
+    const { letGo } = engine;
+    const tenants = openTenants({ store, clock, ids, log, bus, letGo, ...people });
+    for (const options of tenants.loops) background(options);
     // Others hear of it with the next sign of life: let that be now.
     bus.onConnection(() => loops.get("cluster.nodes")?.running.wake());
     closers.push(members.leave);

@@ -1,5 +1,6 @@
 import type { Action } from "./access/actions.ts";
 import { type Gate, openGate } from "./access/gate.ts";
+import type { Bus } from "./bus/bus.ts";
 import type { Keyring } from "./domain/keyring/service.ts";
 import { type KeyChange, openKeyManagement } from "./domain/keys/manage.ts";
 import { keysOperations } from "./domain/keys/operations.ts";
@@ -10,7 +11,6 @@ import {
   platformTenantsOperations,
   platformUsersOperations,
 } from "./domain/platform/operations.ts";
-import { orgRowWrites } from "./domain/platform/org-writes.ts";
 import { openPlatformOrgs } from "./domain/platform/orgs.ts";
 import { openPlatformUsers } from "./domain/platform/service.ts";
 import {
@@ -27,6 +27,11 @@ import { cookieValue, sessionsOperations } from "./domain/sessions/operations.ts
 import { openSessions, type Sessions } from "./domain/sessions/service.ts";
 import { openThrottle } from "./domain/sessions/throttle.ts";
 import { looksLikeToken, openTokens } from "./domain/sessions/tokens.ts";
+import { openDeletion } from "./domain/tenancy/deletion.ts";
+import { openEnvironments } from "./domain/tenancy/environments.ts";
+import { environmentsOperations } from "./domain/tenancy/operations.ts";
+import { orgsOperations, projectsOperations } from "./domain/tenancy/org-operations.ts";
+import { openOrgs } from "./domain/tenancy/orgs.ts";
 import type { Tenancy } from "./domain/tenancy/service.ts";
 import { usersOperations } from "./domain/users/operations.ts";
 import type { Users } from "./domain/users/service.ts";
@@ -34,6 +39,8 @@ import type { Clock } from "./kit/clock.ts";
 import { Fault } from "./kit/fault.ts";
 import type { Ids } from "./kit/ids.ts";
 import { loginAddressAttemptsMax, loginAttemptsMax, sessionMs } from "./kit/limits.ts";
+import type { Log } from "./kit/log.ts";
+import type { LoopOptions } from "./kit/loop.ts";
 import type { Call, Operation } from "./kit/operation.ts";
 import type { Session, Store } from "./store/store.ts";
 
@@ -50,9 +57,14 @@ export interface Tenants {
   /** What every call passes before it is handled. */
   gate: Gate;
   operations: readonly Operation[];
+  loops: readonly LoopOptions[];
 }
 
 export interface TenantsDeps {
+  log: Log;
+  bus: Bus;
+  /** Nobody is handed work of this environment any more. */
+  letGo: (environmentId: string) => void;
   store: Store;
   clock: Clock;
   ids: Ids;
@@ -111,6 +123,30 @@ export function openTenants(deps: TenantsDeps): Tenants {
     audit: platformAudit,
     scope: platformScope(),
   });
+  const { bus, log, forgetKey } = deps;
+  const deletion = openDeletion({
+    store,
+    clock,
+    onGone(environments) {
+      tenancy.forget(environments);
+      for (const { id } of environments) deps.letGo(id);
+    },
+    tell: (environments) => bus.hint("tenancy.deleted", JSON.stringify(environments)),
+    onFrame: ({ subject, value }) => log.info("tenancy.frame", { subject, ...value }),
+    forgetKeys: (hashes) => hashes.forEach(keys.forget),
+    forgetEverywhere: forgetKey,
+  });
+  bus.onHint("tenancy.deleted", (payload) => deletion.heard(JSON.parse(new TextDecoder().decode(payload))));
+  const environments = openEnvironments({
+    store,
+    clock,
+    ids,
+    keys,
+    deletion,
+    changed: (environment) => tenancy.forget([environment]),
+    forgetEverywhere: forgetKey,
+  });
+  const orgs = openOrgs({ store, clock, ids, keys, deletion, changed: tenancy.forgetOrg });
   const tokens = openTokens({ keyring, now: clock.now, ttlMs: sessionMs });
   const limits = { attemptsMax: loginAttemptsMax, addressAttemptsMax: loginAddressAttemptsMax };
   const throttle = openThrottle({ clock, ...limits });
@@ -145,8 +181,17 @@ export function openTenants(deps: TenantsDeps): Tenants {
       ...platformUsersOperations(platformUsers),
       ...rolesOperations({ roles, keyCounts: keys.roleCounts }, platformRoles),
       ...policiesOperations(policies, roles, platformPolicies),
-      ...platformTenantsOperations(openPlatformOrgs({ store, writes: orgRowWrites({ store, clock, ids }) })),
+      ...platformTenantsOperations(
+        openPlatformOrgs({
+          store,
+          writes: { create: orgs.create, remove: (id) => orgs.remove(id, id) },
+        }),
+      ),
       ...platformAuditOperations(platformAudit),
+      ...environmentsOperations(environments),
+      ...projectsOperations(orgs),
+      ...orgsOperations(orgs),
     ],
+    loops: [{ name: "tenancy.follow", everyMs: 1_000, tick: deletion.followOnce }],
   };
 }

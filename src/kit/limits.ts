@@ -166,7 +166,6 @@ export const keyRolesMax = 50;
 export const keysMax = 10_000;
 
 export const platformUsersMax = 1_000;
-export const orgNameCharsMax = 200;
 /** Lines of the platform's audit: how long they are kept, and how many may wait at a node to be written. */
 export const platformAuditKeptMs = 366 * 24 * 60 * 60 * 1000;
 export const platformAuditWaitingMax = 10_000;
@@ -178,6 +177,18 @@ export const resumeHealMs = 10_000;
 /** Telling a control message takes at most this. */
 export const controlMs = 2_000;
 export const cancelReasonRunes = 1_024;
+
+export const environmentsMax = 1_000;
+export const projectsMax = 1_000;
+export const orgNameCharsMax = 200;
+export const projectNameCharsMax = 200;
+/** An id of more bytes is no subject token, so its deletion publishes no frame (spec.md 'Limits'). */
+export const frameEnvironmentIdBytesMax = 110;
+/** A deleted environment counts as purged no earlier than this after its deletion: whoever was let in before has written by then. */
+export const purgeSettleMs = 60_000;
+/** What one slice of a purge aims at, and how long one round of slices takes. */
+export const purgeSliceMs = 5;
+export const purgeRoundMs = 250;
 /** Runs whose history is read for one page of an environment's audit trail. */
 export const auditRunsMax = 500;
 /** A wake that nobody moved for so long is overdue. */

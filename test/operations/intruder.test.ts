@@ -16,7 +16,14 @@ async function furnish(server: TestServer, org: string) {
       sql`INSERT INTO orgs (id, name, created_at, updated_at) VALUES (${orgId}, ${`same ${marker}`}, 1, 1)`,
     ),
   );
-  const { id: environmentId } = await tenancy.createEnvironment({ orgId, name: "same" });
+  const projectId = `proj_${org}`;
+  await store.write((session) =>
+    session.run(
+      sql`INSERT INTO projects (id, org_id, name, created_at, updated_at) VALUES (${projectId}, ${orgId}, ${"same"}, 1, 1)`,
+    ),
+  );
+  // Without a project it would be anybody's (spec.md 'REST: environments, projects').
+  const { id: environmentId } = await tenancy.createEnvironment({ orgId, projectId, name: "same" });
   const make = (name: string, roleIds: string[]) => keys.create({ orgId, environmentId, name, roleIds });
   const { key } = await make("same", ["role_admin"]);
   const api = async (path: string, options: CallOptions = {}) => {
@@ -107,6 +114,7 @@ describe("an intruder from another org with the same names", () => {
     intruder = await furnish(server, "intruder");
     const ids = await idsOf(server, victim.orgId, victim.environmentId);
     ids.set("org", victim.orgId);
+    ids.set("proj", "proj_victim");
     options = { server, visitors: intruder.visitors, ids, markers: [victim.marker] };
   }, 30_000);
   afterAll(() => server.stop());

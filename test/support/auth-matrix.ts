@@ -34,6 +34,7 @@ function impersonationNeeds({ operation, method }: Way): Action {
 /** By an operation's name, or the group of it: where a handler asks for more than its action says, when asked as here: with no input, about nothing that is there. */
 const handlersAsk: Record<string, { why: string; enters: (asker: Asker) => boolean }> = {
   "capacity.": { why: "of platform credentials", enters: ({ group }) => group !== "tenant" },
+  "tenants.list": { why: "of platform credentials", enters: ({ group }) => group === "as tenant" },
   "auth.validate": { why: "answers 401 about whatever is no session", enters: () => false },
   "auth.desktopSession": { why: "of a tenant's key", enters: ({ group }) => group === "tenant" },
   "keys.list": { why: "the platform's with platform=true", enters: ({ group }) => group !== "platform" },

@@ -91,4 +91,5 @@ export interface DefinitionsCache {
   current(environmentId: string): Promise<Definitions>;
   /** From the store; concurrent calls share one read. */
   reload(environmentId: string): Promise<Definitions>;
+  forget(environmentId: string): void;
 }

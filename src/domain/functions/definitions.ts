@@ -43,6 +43,7 @@ export function openDefinitions(store: Store): DefinitionsCache {
       return isNew ? known : reload(environmentId);
     },
     reload,
+    forget: (environmentId) => void kept.delete(environmentId),
   };
 }
 

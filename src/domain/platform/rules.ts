@@ -1,6 +1,5 @@
 import { type Instant, parseRfc3339 } from "../../kit/clock.ts";
 import { Fault, invalid } from "../../kit/fault.ts";
-import { orgNameCharsMax } from "../../kit/limits.ts";
 import type { PlatformUser } from "./rows.ts";
 
 /** spec.md 'Platform API': the closed list. */
@@ -30,15 +29,6 @@ export function requireAdminLeft(
   if (!isAdmin(before) || (after && isAdmin(after))) return;
   if (all.some((user) => user.id !== before.id && isAdmin(user))) return;
   throw new Fault("failed_precondition", "the last active platform_admin must stay");
-}
-
-export function readOrgName(text: string): string {
-  const name = text.trim();
-  if (name === "") throw invalid("name", "must not be empty");
-  if (name.length > orgNameCharsMax) throw invalid("name", `at most ${orgNameCharsMax} characters`);
-  if (/\p{Cc}/u.test(name) || !name.isWellFormed())
-    throw invalid("name", "must not contain control characters");
-  return name;
 }
 
 const dayMs = 24 * 60 * 60 * 1000;

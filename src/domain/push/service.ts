@@ -198,6 +198,7 @@ export function openPush(deps: PushDeps): Push {
       if (draining) return;
       const rows = await store.all<{ environment_id: string; id: string; definition: string }>(
         sql`SELECT environment_id, id, definition FROM functions WHERE mode = 'push' AND status = 'active'
+          AND EXISTS (SELECT 1 FROM heads h WHERE h.environment_id = functions.environment_id)
           ORDER BY environment_id, id LIMIT ${pushFunctionsMax}`,
       );
       const wanted = new Map(rows.map((row) => [`${row.environment_id}\n${row.id}`, row]));

@@ -61,7 +61,10 @@ export interface Found {
   environment_id: string;
 }
 
-/** The next slice of runs by id, from behind `after`: those that are active without an execution, and where the slice ended. */
+/**
+ * The next slice of runs by id, from behind `after`: those that are active without an execution, and where the slice ended.
+ * What a deleted environment left is the purge's business: there the executions go first.
+ */
 export async function lostRuns(
   store: Store,
   after: string,
@@ -72,7 +75,8 @@ export async function lostRuns(
   );
   const found = await store.all<Found>(sql`SELECT r.id, r.environment_id FROM (
       SELECT id, environment_id, status FROM runs WHERE id > ${after} ORDER BY id LIMIT ${sweepSliceMax}) r
-    WHERE r.status = 'active' AND NOT EXISTS (SELECT 1 FROM executions e WHERE e.run_id = r.id)`);
+    WHERE r.status = 'active' AND NOT EXISTS (SELECT 1 FROM executions e WHERE e.run_id = r.id)
+      AND EXISTS (SELECT 1 FROM heads h WHERE h.environment_id = r.environment_id)`);
   return { found, last: end };
 }
 
@@ -108,7 +112,8 @@ const heldTypes: readonly string[] = ["run.paused", "run.held"];
  */
 export async function restoreExecution(session: Session, runId: string, now: Instant): Promise<boolean> {
   const run = await session.one(sql`SELECT id FROM runs WHERE id = ${runId} AND status = 'active'
-    AND NOT EXISTS (SELECT 1 FROM executions WHERE run_id = ${runId}) ${session.seams.holdRow}`);
+    AND NOT EXISTS (SELECT 1 FROM executions WHERE run_id = ${runId})
+    AND EXISTS (SELECT 1 FROM heads h WHERE h.environment_id = runs.environment_id) ORDER BY id ${session.seams.holdRow}`);
   if (!run) return false;
   const history = await session.all<{ sequence: number; type: string; detail: string }>(
     sql`SELECT sequence, type, detail FROM run_history WHERE run_id = ${runId} ORDER BY sequence`,

@@ -61,6 +61,47 @@ export const environmentByName = async (
     ),
   );
 
+/** With the start of its compatibility key, where it has one. */
+export interface ListedEnvironment extends Environment {
+  keyPrefix: string | undefined;
+}
+
+export async function environmentsOf(
+  store: Pick<Store, "all">,
+  orgId: string,
+  projectId?: string,
+): Promise<ListedEnvironment[]> {
+  const project = projectId === undefined ? sql.empty : sql`AND e.project_id = ${projectId}`;
+  const rows = await store.all<EnvironmentRow & { key_prefix: string | null }>(sql`SELECT e.id, e.org_id,
+      e.project_id, e.name, e.color, e.created_at, e.updated_at, k.key_prefix
+    FROM environments e LEFT JOIN api_keys k ON k.id = e.compat_key_id
+    WHERE e.org_id = ${orgId} ${project} ORDER BY e.created_at, e.id`);
+  return rows.map((row) => ({ ...toEnvironment(row)!, keyPrefix: row.key_prefix ?? undefined }));
+}
+
+export const countEnvironments = async (store: Reader, orgId: string): Promise<number> =>
+  (await store.one<{ count: number }>(
+    sql`SELECT count(*) AS count FROM environments WHERE org_id = ${orgId}`,
+  ))!.count;
+
+/** False when it is gone. */
+export const updateEnvironment = async (
+  session: Session,
+  { id, name, color, updatedAt }: Environment,
+): Promise<boolean> =>
+  (await session.run(sql`UPDATE environments SET name = ${name}, color = ${color}, updated_at = ${updatedAt}
+    WHERE id = ${id}`)) === 1;
+
+/** The key that EnvironmentService made for it; the environment's row is held until the transaction ends. */
+export const holdCompatKey = (
+  session: Session,
+  id: string,
+): Promise<{ compat_key_id: string | null } | undefined> =>
+  session.one(sql`SELECT compat_key_id FROM environments WHERE id = ${id} ${session.seams.holdRow}`);
+
+export const setCompatKey = (session: Session, id: string, keyId: string): Promise<number> =>
+  session.run(sql`UPDATE environments SET compat_key_id = ${keyId} WHERE id = ${id}`);
+
 export async function orgOfProject(store: Reader, id: string): Promise<string | undefined> {
   const row = await store.one<{ org_id: string }>(sql`SELECT org_id FROM projects WHERE id = ${id}`);
   return row?.org_id;
@@ -79,11 +120,12 @@ export async function insertOrg(
 
 export async function insertProject(
   session: Session,
-  project: { id: string; orgId: string; name: string; at: Instant },
+  project: { id: string; orgId: string; name: string; description?: string | undefined; at: Instant },
 ): Promise<void> {
   await session.run(
-    sql`INSERT INTO projects (id, org_id, name, created_at, updated_at)
-        VALUES (${project.id}, ${project.orgId}, ${project.name}, ${project.at}, ${project.at})
+    sql`INSERT INTO projects (id, org_id, name, description, created_at, updated_at)
+        VALUES (${project.id}, ${project.orgId}, ${project.name}, ${project.description}, ${project.at},
+          ${project.at})
         ON CONFLICT (id) DO NOTHING`,
   );
 }

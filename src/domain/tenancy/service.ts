@@ -39,6 +39,10 @@ export interface Tenancy {
    * whether the caller may use it is not asked here.
    */
   environmentMeant(selector: string, orgId: string): Promise<Environment>;
+  /** What is believed of these environments is looked up anew. */
+  forget(environments: readonly Pick<Environment, "id" | "orgId" | "name">[]): void;
+  /** The same of an org. */
+  forgetOrg(orgId: string): void;
   /** Name and project of an environment; undefined when it is gone. */
   placeOf(environmentId: string): Promise<Environment | undefined>;
   /** The same, limited to environments of the org; `env_default` when nothing is selected. */
@@ -112,6 +116,17 @@ export function tenancy({ store, clock, ids, log, strictEnvironment }: TenancyOp
   return {
     environmentMeant,
     placeOf: (environmentId) => byId.of(environmentId),
+    forget(environments) {
+      for (const { id, orgId, name } of environments) {
+        byId.forget(id);
+        byName.forget(nameKey(orgId, name));
+        homes.forget(orgId);
+      }
+    },
+    forgetOrg(orgId) {
+      orgs.forget(orgId);
+      homes.forget(orgId);
+    },
     orgExists: async (orgId) => (await orgs.of(orgId)) !== undefined,
 
     async homeEnvironment(selector, orgId) {

@@ -26,6 +26,8 @@ export interface Dispatcher {
   handOut(): void;
   /** A worker let a lease end: its held polls are answered with nothing, and it gets no job before it asks again. */
   distrust(worker: { environmentId: string; workerId: string }): void;
+  /** The environment is gone: its held polls are answered with nothing. */
+  letGo(environmentId: string): void;
   /** Runs were queued or leases of limited functions ended, here or (by hint) on another node. */
   queued(lanes: readonly LaneHint[]): void;
   /** The tick of loop `workers.dispatch`: looks everywhere, whatever hints were lost. */
@@ -187,6 +189,15 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
       for (const lane of lanes.values())
         for (const waiter of [...lane.waiters]) if (waiter.desk === desk) finish(waiter, true);
       desk.spare = 0;
+    },
+
+    letGo(environmentId) {
+      for (const desk of desks.all()) if (desk.environmentId === environmentId) desk.spare = 0;
+      for (const [key, lane] of lanes) {
+        if (lane.environmentId !== environmentId) continue;
+        for (const waiter of [...lane.waiters]) finish(waiter, true);
+        lanes.delete(key);
+      }
     },
 
     queued,

@@ -43,6 +43,8 @@ export interface Workers {
   /** Pull workers over one stream in both directions. */
   connect: Streams["connect"];
   cancelled: Streams["cancelled"];
+  /** The environment is gone: polls end, streams end, its workers are strangers. */
+  letGo(environmentId: string): void;
   /** What an endpoint answered, or why it could not, taken as a worker's report. */
   reportOf(job: Pick<Job, "environmentId" | "jobId">, report: Report): Promise<void>;
   /** The tick of loop `workers.streams`. */
@@ -266,6 +268,11 @@ export function openWorkers(deps: WorkersDeps): Workers {
     reportOf: ({ environmentId, jobId }, body) =>
       submit({ environmentId, sdk: endpointGeneration }, jobId, body),
     lookOnce: streams.lookOnce,
+    letGo(environmentId) {
+      for (const [key, { record }] of known) if (record.environmentId === environmentId) known.delete(key);
+      dispatcher.letGo(environmentId);
+      streams.letGo(environmentId);
+    },
     async drain() {
       streams.shutdown("the server is shutting down");
       while (underWay.size > 0) await Promise.all(underWay);

@@ -1,4 +1,4 @@
-import { Fault, invalid } from "../../kit/fault.ts";
+import { Fault, invalid, missing } from "../../kit/fault.ts";
 import { streamHeartbeatMs, streamRegisterMs } from "../../kit/limits.ts";
 import type { Counter } from "../../kit/metrics.ts";
 import type { WorkerRecord } from "./rows.ts";
@@ -25,6 +25,8 @@ export interface Streams {
   ): AsyncGenerator<StreamAnswer>;
   /** Tells the worker that runs it, when its stream ends here. */
   cancelled(run: CancelledRun): void;
+  /** The environment is gone, and the conversations of its workers end. */
+  letGo(environmentId: string): void;
   /** The tick of loop `workers.streams`: acks that did not come, leases that ended, silence. */
   lookOnce(): Promise<void>;
   /** Tells every worker that this server goes. */
@@ -127,6 +129,12 @@ export function openStreams(deps: StreamsDeps): Streams {
 
     cancelled({ environmentId, workerId, runId, executionSeq, reason }) {
       streams.get(`${environmentId}\n${workerId}`)?.cancel(runId, executionSeq, reason);
+    },
+
+    letGo(environmentId) {
+      for (const stream of [...streams.values()])
+        if (stream.worker.environmentId === environmentId)
+          stream.close(missing("environment", environmentId));
     },
 
     async lookOnce() {

@@ -9,6 +9,7 @@ import { lanes } from "./0009_lanes.ts";
 import { explain } from "./0010_explain.ts";
 import { access } from "./0011_access.ts";
 import { sessions } from "./0012_sessions.ts";
+import { tenancy } from "./0013_tenancy.ts";
 import { platform } from "./0014_platform.ts";
 import { audit } from "./0015_audit.ts";
 
@@ -25,6 +26,7 @@ export const migrations = [
   explain,
   access,
   sessions,
+  tenancy,
   platform,
   audit,
 ];

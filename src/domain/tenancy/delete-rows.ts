@@ -1,0 +1,77 @@
+import type { Instant } from "../../kit/clock.ts";
+import { type Sql, sql } from "../../kit/sql.ts";
+import type { Session, Store } from "../../store/store.ts";
+
+/** An environment that was deleted, as it was. */
+export interface Deleted {
+  id: string;
+  orgId: string;
+  projectId: string | null;
+  name: string;
+}
+
+interface DeletedRow {
+  id: string;
+  org_id: string;
+  project_id: string | null;
+  name: string;
+}
+
+const toDeleted = (row: DeletedRow): Deleted => ({
+  id: row.id,
+  orgId: row.org_id,
+  projectId: row.project_id,
+  name: row.name,
+});
+
+/**
+ * Takes the environments away, for whoever asks after the commit: heads (nothing can be emitted or registered any more),
+ * keys, the environments themselves; leaves a tombstone of each. Everything else is removed by and by. Locks:
+ * environments, then heads, both by id.
+ */
+export async function deleteEnvironments(
+  session: Session,
+  which: Sql,
+  at: Instant,
+): Promise<{ environments: Deleted[]; keyHashes: string[] }> {
+  const { holdRow } = session.seams;
+  const found = await session.all<DeletedRow>(
+    sql`SELECT id, org_id, project_id, name FROM environments WHERE ${which} ORDER BY id ${holdRow}`,
+  );
+  if (found.length === 0) return { environments: [], keyHashes: [] };
+  const ids = sql.list(found.map((row) => row.id));
+  await session.all(
+    sql`SELECT environment_id FROM heads WHERE environment_id IN ${ids} ORDER BY environment_id ${holdRow}`,
+  );
+  await session.run(sql`DELETE FROM heads WHERE environment_id IN ${ids}`);
+  const keys = await session.all<{ key_hash: string }>(
+    sql`DELETE FROM api_keys WHERE environment_id IN ${ids} RETURNING key_hash`,
+  );
+  await session.run(sql`INSERT INTO deleted_environments (id, org_id, project_id, name, deleted_at)
+    SELECT id, org_id, project_id, name, ${sql.bigint(at)} FROM environments WHERE id IN ${ids}`);
+  await session.run(sql`DELETE FROM environments WHERE id IN ${ids}`);
+  return { environments: found.map(toDeleted), keyHashes: keys.map((key) => key.key_hash) };
+}
+
+export const deleteProject = (session: Session, id: string): Promise<number> =>
+  session.run(sql`DELETE FROM projects WHERE id = ${id}`);
+
+/** Everything that an org has besides its environments. Answers the hashes of keys outside any environment. */
+export async function deleteOrg(session: Session, id: string): Promise<string[]> {
+  const keys = await session.all<{ key_hash: string }>(
+    sql`DELETE FROM api_keys WHERE org_id = ${id} RETURNING key_hash`,
+  );
+  await session.run(sql`DELETE FROM policy_versions WHERE policy_id IN
+    (SELECT id FROM policies WHERE org_id = ${id})`);
+  for (const table of ["role_policies", "policies", "roles", "users", "projects"])
+    await session.run(sql`DELETE FROM ${sql.raw(table)} WHERE org_id = ${id}`);
+  await session.run(sql`DELETE FROM orgs WHERE id = ${id}`);
+  return keys.map((key) => key.key_hash);
+}
+
+/** Environments deleted since, in the order of their deletion. */
+export const deletedSince = async (store: Pick<Store, "all">, since: Instant): Promise<Deleted[]> =>
+  (
+    await store.all<DeletedRow>(sql`SELECT id, org_id, project_id, name FROM deleted_environments
+      WHERE deleted_at >= ${since} ORDER BY deleted_at`)
+  ).map(toDeleted);

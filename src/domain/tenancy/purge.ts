@@ -1,0 +1,142 @@
+import type { Clock, Instant } from "../../kit/clock.ts";
+import { lately } from "../../kit/lately.ts";
+import {
+  gaugeCountMax,
+  gaugeKeptMs,
+  gaugeWaitMsMax,
+  purgeRoundMs,
+  purgeSettleMs,
+  purgeSliceMs,
+} from "../../kit/limits.ts";
+import type { Metrics } from "../../kit/metrics.ts";
+import type { Session, Store } from "../../store/store.ts";
+import * as rows from "./purge-rows.ts";
+
+type Write = <T>(work: (session: Session) => Promise<T>) => Promise<T>;
+
+export interface Purge {
+  /** The tick of loop `tenancy.purge`: removes rows of deleted environments for a while, a slice a transaction. */
+  purgeOnce(write: Write): Promise<{ againInMs?: number }>;
+  /** Deleted environments of which rows may be left. */
+  backlog(): Promise<number>;
+}
+
+export interface PurgeDeps {
+  store: Store;
+  clock: Clock;
+  metrics: Metrics;
+}
+
+const environmentsAtOnce = 1_000;
+const sliceMin = 8;
+/** Also of the cheapest rows: a commit has its price too. */
+const sliceMax = 250;
+/** Runs whose rows are removed together. */
+const runsAtOnce = 50;
+
+const runs = rows.ownedTables.find((table) => table.name === "runs")!;
+const tablesOfRuns = rows.ownedTables.filter((table) => table.ofRun !== undefined);
+const tables = rows.ownedTables.filter((table) => table.ofRun === undefined);
+
+/** One way through all tables. */
+interface Pass {
+  /** In `tables`, of the one to be emptied next. */
+  place: number;
+  removed: number;
+  beganAt: Instant;
+}
+
+export function openPurge({ store, clock, metrics }: PurgeDeps): Purge {
+  const backlog = () => rows.countUnpurged(store, gaugeCountMax);
+  const purging = metrics.gauge({
+    name: "svc_environments_purging",
+    help: "Deleted environments of which rows may be left.",
+  })();
+  const count = lately({ clock, keptMs: gaugeKeptMs, waitMsMax: gaugeWaitMsMax, ask: backlog });
+  metrics.beforeReading(async () => purging.set(await count()));
+
+  /** Found empty, and waiting for stragglers. */
+  const emptied = new Set<string>();
+  /** Where the last round stopped: on a slow store one of them does not get through all tables. */
+  const passes = new Map<string, Pass>();
+  /** Rows of a slice, by table: what lies in it decides how many of them take the time that a slice may. */
+  const sliceOf = new Map<string, number>();
+
+  /** Deletes slices, at least one, until nothing is left or the time is over. */
+  async function empty(
+    table: rows.OwnedTable,
+    owner: rows.Owner,
+    until: number,
+    write: Write,
+  ): Promise<{ done: boolean; removed: number }> {
+    let removed = 0;
+    let isShort = true;
+    do {
+      // A short slice may only have found rows that changed, or went, under it.
+      if (isShort && !(await rows.anyLeft(store, table, owner))) return { done: true, removed };
+      const limit = sliceOf.get(table.name) ?? sliceMin;
+      const beganAt = clock.elapsed();
+      const gone = await write((session) => rows.purgeSlice(session, table, owner, limit));
+      const tookMs = clock.elapsed() - beganAt;
+      removed += gone;
+      isShort = gone < limit;
+      if (tookMs > purgeSliceMs) sliceOf.set(table.name, Math.max(1, Math.floor(limit / 2)));
+      else if (!isShort && tookMs < purgeSliceMs / 2) sliceOf.set(table.name, Math.min(sliceMax, limit * 2));
+      // Others' turn: on libSQL a slice is work of this very thread.
+      await clock.sleep(1);
+    } while (clock.elapsed() < until);
+    return { done: false, removed };
+  }
+
+  /** Some runs after what belongs to them, until there are none; those begun are finished, however long it takes. */
+  async function emptyRuns(
+    environmentId: string,
+    until: number,
+    write: Write,
+  ): Promise<{ done: boolean; removed: number }> {
+    let removed = 0;
+    do {
+      const ids = await rows.someRuns(store, environmentId, runsAtOnce);
+      if (ids.length === 0) return { done: true, removed };
+      for (const table of [...tablesOfRuns, runs]) {
+        const { removed: gone } = await empty(table, { runIds: ids }, Number.POSITIVE_INFINITY, write);
+        removed += gone;
+      }
+    } while (clock.elapsed() < until);
+    return { done: false, removed };
+  }
+
+  /** Goes on with a pass; whether it came to its end. */
+  async function goOn(id: string, pass: Pass, until: number, write: Write): Promise<boolean> {
+    while (pass.place < tables.length) {
+      if (clock.elapsed() >= until) return false;
+      const table = tables[pass.place]!;
+      const { done, removed } =
+        table === runs
+          ? await emptyRuns(id, until, write)
+          : await empty(table, { environmentId: id }, until, write);
+      pass.removed += removed;
+      if (done) pass.place++;
+    }
+    return true;
+  }
+
+  return {
+    backlog,
+    async purgeOnce(write) {
+      const until = clock.elapsed() + purgeRoundMs;
+      for (const { id, deletedAt } of await rows.unpurged(store, environmentsAtOnce)) {
+        if (emptied.has(id) && clock.now() < deletedAt + purgeSettleMs) continue;
+        const pass = passes.get(id) ?? { place: 0, removed: 0, beganAt: clock.now() };
+        passes.set(id, pass);
+        if (!(await goOn(id, pass, until, write))) return { againInMs: 20 };
+        passes.delete(id);
+        emptied.add(id);
+        if (pass.removed > 0 || pass.beganAt < deletedAt + purgeSettleMs) continue;
+        await write((session) => rows.markPurged(session, id, clock.now()));
+        emptied.delete(id);
+      }
+      return {};
+    },
+  };
+}

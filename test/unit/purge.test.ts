@@ -1,0 +1,39 @@
+import { expect, test } from "bun:test";
+import { ownedTables } from "../../src/domain/tenancy/purge-rows.ts";
+import { isFrameToken } from "../../src/domain/tenancy/rules.ts";
+import { sql } from "../../src/kit/sql.ts";
+import { startTestServer } from "../support/server.ts";
+
+/** Tables with the column that stand for an environment's absence, or outlive it on purpose. */
+const outlives: readonly string[] = ["auth_audit"];
+
+test("every table with an environment_id is purged with its environment, by an index", async () => {
+  const server = await startTestServer({ engine: "libsql" });
+  try {
+    const { store } = server.running.domain;
+    const tables = await store.all<{ name: string }>(sql`SELECT DISTINCT m.name FROM sqlite_schema m
+      JOIN pragma_table_info(m.name) c WHERE m.type = 'table' AND c.name = 'environment_id' ORDER BY m.name`);
+    expect(ownedTables.map(({ name }) => name).sort()).toEqual(
+      tables.map(({ name }) => name).filter((name) => !outlives.includes(name)),
+    );
+    for (const { name, key, ofRun } of ownedTables) {
+      const columns = await store.all<{ name: string; pk: number }>(
+        sql`SELECT name, pk FROM pragma_table_info(${name}) WHERE pk > 0 ORDER BY pk`,
+      );
+      expect({ name, key: columns.map((column) => column.name) }).toEqual({ name, key: [...key] });
+      // Partial indexes may not serve: a row outside of one would never be found.
+      const first = await store.all<{ name: string }>(sql`SELECT c.name FROM pragma_index_list(${name}) i
+        JOIN pragma_index_info(i.name) c WHERE c.seqno = 0 AND i.partial = 0`);
+      const ways = [key[0], ...first.map((column) => column.name)];
+      expect({ name, ways }).toEqual({ name, ways: expect.arrayContaining([ofRun ?? "environment_id"]) });
+    }
+  } finally {
+    await server.stop();
+  }
+});
+
+test("only an id that is one literal subject token has a frame", () => {
+  for (const id of ["env_default", "env_01h", "x".repeat(110)]) expect(isFrameToken(id)).toBe(true);
+  for (const id of ["", "env.a", "env_*", ">", "env a", "env\n", "x".repeat(111), "é".repeat(56)])
+    expect(isFrameToken(id)).toBe(false);
+});
