@@ -28,10 +28,11 @@ import { services } from "./edge/services.ts";
 import { listenApart, openWatch } from "./edge/watch.ts";
 import { openEngine } from "./engine.ts";
 import { type SystemClock, systemClock } from "./kit/clock.ts";
+import { closing, within } from "./kit/closing.ts";
 import type { Draining } from "./kit/draining.ts";
 import { Fault } from "./kit/fault.ts";
 import { type Ids, systemIds } from "./kit/ids.ts";
-import { clockUncertaintyMsMax } from "./kit/limits.ts";
+import { clockUncertaintyMsMax, drainToldMsMax } from "./kit/limits.ts";
 import { type Log, silentLog } from "./kit/log.ts";
 import { type Loop, type LoopOptions, loop } from "./kit/loop.ts";
 import type { Caller, Operation } from "./kit/operation.ts";
@@ -132,14 +133,9 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
   const log = options.log ?? silentLog;
   const nodeId = config.nodeId ?? ids.next("node");
   const startedAt = clock.now();
-  const closers: (() => Promise<void>)[] = [];
-  const close = async () => {
-    const failures: unknown[] = [];
-    for (const closer of closers.splice(0).reverse()) await closer().catch((error) => failures.push(error));
-    if (failures.length > 0) throw new AggregateError(failures, "not everything could be closed");
-  };
+  const closers = closing({ clock, log });
   const watch = await openWatch({ clock, log, version, nodeId, config });
-  closers.push(() => watch.close());
+  closers.push("watch", () => watch.close());
   const { metrics } = watch;
   let url = "";
   const loops = new Map<string, { running: Loop; tick: LoopOptions["tick"] }>();
@@ -163,7 +159,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     const schema = options.migrations && { migrations: options.migrations };
     const open = { clock, log, metrics, tls: databaseTls, ...pools, ...schema };
     const store = await openStore({ databaseUrl, file, driver, ...open });
-    closers.push(() => store.close());
+    closers.push("store", () => store.close());
     const labels = ["version", "engine"] as const;
     const build = metrics.gauge({ name: "svc_build_info", help: "What runs here.", labels });
     build(version, store.engine).set(1);
@@ -181,7 +177,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     const first = { path: bootstrapKeyFile, adminKey, adminPassword };
     const bootstrapped = await bootstrap({ store, clock, ids, log, keys, users, ...first });
     background({ name: "keys.used", everyMs: 5_000, tick: keys.writeUsed });
-    closers.push(() => keys.writeUsed().catch((error) => log.warn("keys.used_lost", { error })));
+    closers.push("keys", () => keys.writeUsed().catch((error) => log.warn("keys.used_lost", { error })));
     const { masterKey, jwtSecret, signingKey } = config;
     const given = { jwt_secret: jwtSecret, signing_key: signingKey };
     const masterFile = masterKeyFileOf(config);
@@ -194,7 +190,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     const flushIn = (ms: number) => loops.get("audit.flush")?.running.wakeIn(ms);
     const audited = openAudit({ config, store, clock, ids, log, keyring, tenancy, flushIn });
     background(audited.loop);
-    closers.push(audited.audit.close);
+    closers.push("audit", audited.audit.close);
 
     // Bus: the server may be away; nothing waits for it.
     const facts = () => ({ version, startedAt });
@@ -208,7 +204,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
             onError: (subject, error) => log.warn("bus.handler_failed", { subject, error }),
           })
         : openNatsBus({ clock, log, nodeId, url: config.natsUrl, facts, metrics, ...natsAccess });
-    closers.push(() => bus.close());
+    closers.push("bus", () => bus.close());
 
     const knowsTime = () => time.uncertaintyMs() <= clockUncertaintyMsMax;
     const engine = openEngine({
@@ -234,7 +230,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     for (const options of engine.loops) background(options);
     const platformAudit = openPlatformAudit({ store, clock, ids, log });
     background({ name: "platform.audit", everyMs: 1_000, tick: platformAudit.writeOnce });
-    closers.push(() =>
+    closers.push("platform.audit", () =>
       platformAudit.writeOnce().catch((error) => log.warn("platform.audit_lost", { error })),
     );
     const purge = openPurge({ store, clock, metrics });
@@ -273,7 +269,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     for (const options of tenants.loops) background(options);
     // Others hear of it with the next sign of life: let that be now.
     bus.onConnection(() => loops.get("cluster.nodes")?.running.wake());
-    closers.push(members.leave);
+    closers.push("members", members.leave);
     bus.onHint("dispatch", (payload) => {
       const { from, lanes } = JSON.parse(new TextDecoder().decode(payload));
       if (from !== nodeId) engine.queuedElsewhere(lanes);
@@ -305,12 +301,12 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
 
     // Loops.
     for (const { running } of loops.values()) running.start();
-    closers.push(async () => {
+    closers.push("loops", async () => {
       await Promise.all([...loops.values()].map(({ running }) => running.stop()));
     });
 
     // Edge.
-    closers.push(engine.settled);
+    closers.push("engine", engine.settled);
     const everyone = config.dev ? developer : undefined;
     const authenticate = authenticator({
       clock,
@@ -332,13 +328,17 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
         : await listenApart({ edge, pages: watch.pages, hostname, port: metricsPort }).catch((error) => {
             throw explained(error, { host: hostname, port: metricsPort }, "SVC_METRICS_PORT");
           });
-    if (apart) closers.push(() => apart.stop(0));
+    if (apart) closers.push("edge.metrics", () => apart.stop(0));
     const offered = { edge, registry, services, bodyBytesMax: config.requestBodyBytesMax, tls, hostname };
     const pages = apart ? docsPages : [...docsPages, ...watch.pages];
     const { trustProxy, port: wanted } = config;
     const listening = await listenEdge({ ...offered, pages, draining, trustProxy, port: wanted });
     const stops = [listening.stop];
-    closers.push(async () => void (await Promise.all(stops.map((stop) => stop(config.drainMs)))));
+    closers.push(
+      "edge",
+      async () => void (await Promise.all(stops.map((stop) => stop(config.drainMs)))),
+      config.drainMs,
+    );
     let grpcUrl: string | undefined;
     if (grpcPort !== 0) {
       const grpc = await listenGrpc({ ...offered, port: grpcPort }).catch((error: unknown) => {
@@ -347,13 +347,15 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       stops.push(grpc.stop);
       grpcUrl = grpc.url;
     }
-    closers.push(async () => {
+    const drain = async () => {
       draining.active = true;
-      // The database may be the reason to stop.
-      await members.drain().catch((error) => log.warn("cluster.drain_untold", { error }));
+      const told = members.drain().catch((error) => log.warn("cluster.drain_untold", { error }));
+      // The database may be the reason to stop: the notice and the workers do not wait for it for long.
+      await within(clock, drainToldMsMax, told);
       // Held polls are let go at once: their workers find another node.
       await Promise.all([engine.drain(), clock.sleep(config.drainNoticeMs)]);
-    });
+    };
+    closers.push("drain", drain, config.drainNoticeMs);
 
     const { port } = listening;
     url = listening.url;
@@ -384,10 +386,10 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
         if (!found) throw new Error(`no loop ${name}`);
         await found.tick();
       },
-      stop: close,
+      stop: closers.close,
     };
   } catch (error) {
-    await close().catch((failure) => log.warn("server.close_failed", { error: failure }));
+    await closers.close().catch((failure) => log.warn("server.close_failed", { error: failure }));
     throw explained(error, config);
   }
 }

@@ -238,3 +238,9 @@ export const auditCallersKeptMax = 10_000;
 export const auditVerifyRowsMax = 200_000;
 /** Keys whose requests one node counts at a time. */
 export const rateLimitedKeysMax = 10_000;
+
+/** A shutdown, beyond what its settings give it: of one part, and of all together. */
+export const closePartMsMax = 3_000;
+export const closeMsMax = 10_000;
+/** Telling the other nodes of it takes at most this of that. */
+export const drainToldMsMax = 1_000;

@@ -16,12 +16,13 @@ function house() {
   const claims: ClaimInput[] = [];
   const told: string[] = [];
   let claiming: Promise<void> = Promise.resolve();
+  const time = { known: true };
   const dispatcher = openDispatcher({
     clock,
     ids: systemIds(clock),
     log: silentLog,
     leaseMs: 90_000,
-    mayClaim: () => true,
+    mayClaim: () => time.known,
     onQueued(lanes) {
       told.push(...lanes.map((lane) => lane.functionId));
       dispatcher.queued(lanes);
@@ -77,7 +78,7 @@ function house() {
     });
     return release;
   };
-  return { clock, dispatcher, queue, claims, told, enqueue, ask, born, holdClaims };
+  return { clock, time, dispatcher, queue, claims, told, enqueue, ask, born, holdClaims };
 }
 
 const event = {
@@ -258,6 +259,24 @@ describe("dispatcher", () => {
     expect(queue.map((run) => run.runId)).toEqual(["run_a"]);
     expect(await ask("late")).toEqual([]);
     expect(born("run_b")).toBeUndefined();
+  });
+
+  test("a node that did not know the time for a while claims again once it does, and its drain ends", async () => {
+    const { ask, enqueue, time, dispatcher } = house();
+    time.known = false;
+    const answer = ask("w");
+    enqueue("run_a");
+    await dispatcher.lookOnce();
+    await settle();
+    time.known = true;
+    await dispatcher.lookOnce();
+    await settle();
+    // Before the drain: one that fails spins without ever giving the event loop back.
+    expect(dispatcher.waiting()).toBe(0);
+    expect(idsOf(await answer)).toEqual(["run_a"]);
+    time.known = false;
+    await dispatcher.lookOnce();
+    await dispatcher.drain();
   });
 
   test("slots are shared out over lanes: a long queue does not starve a short one", async () => {

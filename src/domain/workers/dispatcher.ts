@@ -91,19 +91,22 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
   /** Claims as long as there is a lane to look at and a slot to fill. One claim at a time: each takes all that wait. */
   function pump(): Promise<void> {
     again = pumping !== undefined;
-    pumping ??= (async () => {
-      try {
-        while (mayClaim() && (await claims.claimOnce()));
-      } catch (error) {
-        again = false;
-        log.warn("claim failed", { error: String(error) });
-      } finally {
-        pumping = undefined;
-        // Asked for between the last look and here.
-        if (again) void pump();
-      }
-    })();
+    // Cleared behind the assignment, always: a round that may not claim is over before it, and would look under way for ever.
+    pumping ??= claimAll().finally(() => {
+      pumping = undefined;
+      // Asked for between the last look and here.
+      if (again) void pump();
+    });
     return pumping;
+  }
+
+  async function claimAll(): Promise<void> {
+    try {
+      while (mayClaim() && (await claims.claimOnce()));
+    } catch (error) {
+      again = false;
+      log.warn("claim failed", { error: String(error) });
+    }
   }
 
   /** For its worker to fetch; or handed over, when the worker has come back meanwhile. */

@@ -1,0 +1,47 @@
+import type { Clock } from "./clock.ts";
+import { closeMsMax, closePartMsMax } from "./limits.ts";
+import type { Log } from "./log.ts";
+
+/** What was opened, closed again in the reverse order, within a time that no dependency can stretch. */
+export interface Closing {
+  /** `ownMs`: what it may take by its own settings, on top of what every part may. */
+  push(name: string, close: () => Promise<void>, ownMs?: number): void;
+  /** Closes every part; throws when one failed or was late. */
+  close(): Promise<void>;
+}
+
+/** Whether `work` was done within `ms`. What it still does later, or fails with, is nobody's business any more. */
+export async function within(clock: Clock, ms: number, work: Promise<unknown>): Promise<boolean> {
+  const over = new AbortController();
+  work.catch(() => {});
+  try {
+    return await Promise.race([work.then(() => true), clock.sleep(ms, over.signal).then(() => false)]);
+  } finally {
+    over.abort();
+  }
+}
+
+export function closing({ clock, log }: { clock: Clock; log: Log }): Closing {
+  const parts: { name: string; close: () => Promise<void>; ownMs: number }[] = [];
+  return {
+    push: (name, close, ownMs = 0) => void parts.push({ name, close, ownMs }),
+    async close() {
+      const failures: unknown[] = [];
+      const all = parts.splice(0).reverse();
+      const deadline = clock.elapsed() + all.reduce((sum, { ownMs }) => sum + ownMs, closeMsMax);
+      for (const { name, close, ownMs } of all) {
+        // Begun even when the time is up: what needs no answer from anybody is still put in order.
+        const leftMs = Math.ceil(deadline - clock.elapsed());
+        const ms = Math.max(0, Math.min(ownMs + closePartMsMax, leftMs));
+        try {
+          if (await within(clock, ms, close())) continue;
+          log.warn("server.close_late", { part: name, ms });
+          failures.push(new Error(`${name} was not closed within ${ms} ms`));
+        } catch (error) {
+          failures.push(error);
+        }
+      }
+      if (failures.length > 0) throw new AggregateError(failures, "not everything could be closed");
+    },
+  };
+}
