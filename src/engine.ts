@@ -10,6 +10,9 @@ import { functionsOperations } from "./domain/functions/operations.ts";
 import { type Functions, openFunctions } from "./domain/functions/service.ts";
 import { type Feeds, openFeeds } from "./domain/log/feed.ts";
 import { openEventLog } from "./domain/log/service.ts";
+import type { Frames } from "./domain/pubsub/frames.ts";
+import { cronFrames, functionFrames, patchedFrames } from "./domain/pubsub/lifecycle-frames.ts";
+import { openRunFrames } from "./domain/pubsub/run-frames.ts";
 import { openEnds } from "./domain/runs/ends.ts";
 import { runsOperations } from "./domain/runs/operations.ts";
 import { openRuns, type Runs } from "./domain/runs/service.ts";
@@ -53,6 +56,8 @@ export interface Engine {
 export interface EngineDeps {
   config: Pick<Config, "leaseMs" | "pollHoldMs" | "capacityAdmission">;
   store: Store;
+  /** Tells subscribers what happens to functions and runs. */
+  frames: Frames;
   clock: Clock;
   ids: Ids;
   log: Log;
@@ -78,6 +83,7 @@ export function openEngine(deps: EngineDeps): Engine {
     deps.tellOthers(lanes);
   };
   const ends = openEnds({ store, clock, bus: deps.bus, self: ids.uuid() });
+  const runFrames = openRunFrames({ store, log, frames: deps.frames });
   const runs = openRuns({
     store,
     clock,
@@ -87,7 +93,10 @@ export function openEngine(deps: EngineDeps): Engine {
       functions.definitionAt(environmentId, functionId, version),
     onQueued,
     onSilent: (worker) => dispatcher.distrust(worker),
-    onEnded: ends.ended,
+    onEnded(runIds) {
+      ends.ended(runIds);
+      runFrames.ended(runIds);
+    },
     onWakePlanned: deps.wakeBy,
     invoke: (draft, origin) => events.invoke(draft, origin),
     wakeLoop: deps.wake,
@@ -98,6 +107,7 @@ export function openEngine(deps: EngineDeps): Engine {
     cancelQueued: runs.cancelQueued,
     cancelled: runs.cancelled,
     onDelete: (session, target) => debounce.dropFunction(session, target),
+    announce: functionFrames(deps.frames),
   });
   const { leaseMs } = config;
   const dispatcher = openDispatcher({
@@ -129,13 +139,22 @@ export function openEngine(deps: EngineDeps): Engine {
     definitionOf: functions.definitionAt,
     newRun,
     onQueued,
+    onCreated: runFrames.created,
     fireIn: (ms) => deps.wakeLoop("debounce.fire", ms),
     knowsTime: deps.knowsTime,
   });
   const { bus } = deps;
   const controls = openControls({ clock, tell: (payload) => bus.hint("runs.control", payload) });
   bus.onHint("runs.control", (payload) => controls.heard(new TextDecoder().decode(payload)));
-  const steering = openSteering({ store, clock, log, controls, runs, onQueued });
+  const steering = openSteering({
+    store,
+    clock,
+    log,
+    controls,
+    runs,
+    onQueued,
+    onPatched: patchedFrames(deps.frames),
+  });
   const feeds = openFeeds({
     store,
     log,
@@ -152,11 +171,13 @@ export function openEngine(deps: EngineDeps): Engine {
     dispatcher,
     onQueued,
     onArmed: debounce.armed,
+    onCreated: runFrames.created,
     feeds,
     matcher: runs.matcher,
     watch,
   });
   const eventLog = openEventLog(store);
+  const tellCron = cronFrames(deps.frames);
   const schedules = openSchedules({
     store,
     clock,
@@ -164,7 +185,10 @@ export function openEngine(deps: EngineDeps): Engine {
     definitions,
     events,
     self: ids.uuid(),
-    onFrame: ({ leaf, ...frame }) => log.info(`cron.${leaf}`, frame),
+    onFrame(frame) {
+      log.info(`cron.${frame.leaf}`, { ...frame });
+      tellCron(frame);
+    },
   });
   const starts = openStarts({
     events,

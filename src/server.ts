@@ -9,6 +9,7 @@ import { type Keyring, openKeyring } from "./domain/keyring/service.ts";
 import { type Bootstrapped, bootstrap, dashboardEmail } from "./domain/keys/bootstrap.ts";
 import { type Keys, keys as openKeys } from "./domain/keys/service.ts";
 import type { Feeds } from "./domain/log/feed.ts";
+import { type Frames, openFrames } from "./domain/pubsub/frames.ts";
 import { defaultOrgId } from "./domain/tenancy/rules.ts";
 import { tenancy as openTenancy, type Tenancy } from "./domain/tenancy/service.ts";
 import { users as openUsers } from "./domain/users/service.ts";
@@ -20,6 +21,7 @@ import { listenEdge } from "./edge/http.ts";
 import type { Edge } from "./edge/perform.ts";
 import { probes } from "./edge/probes.ts";
 import { services } from "./edge/services.ts";
+import { socketOptions } from "./edge/sockets.ts";
 import { listenApart, openWatch } from "./edge/watch.ts";
 import { openEngine } from "./engine.ts";
 import { type SystemClock, systemClock } from "./kit/clock.ts";
@@ -35,6 +37,7 @@ import { FileProblem } from "./kit/tls-files.ts";
 import { version } from "./kit/version.ts";
 import { watchLoop } from "./kit/watch.ts";
 import { openMembers } from "./members.ts";
+import { openRealtime } from "./realtime.ts";
 import { bootstrapKeyFileOf, type Config, masterKeyFileOf } from "./settings.ts";
 import type { Migration } from "./store/migrate.ts";
 import { openStore } from "./store/open.ts";
@@ -64,7 +67,15 @@ export interface RunningServer {
   /** Where the admin key of the first boot is, or was, written. */
   bootstrapKeyFile: string;
   /** The services behind the operations, for tests and for what has no operation. */
-  domain: { store: Store; keys: Keys; tenancy: Tenancy; keyring: Keyring; feeds: Feeds; events: Events };
+  domain: {
+    store: Store;
+    keys: Keys;
+    tenancy: Tenancy;
+    keyring: Keyring;
+    feeds: Feeds;
+    events: Events;
+    frames: Frames;
+  };
   /** One round of a background loop by its name, for tests. */
   tick(loopName: string): Promise<void>;
   /** Drains and closes, in the reverse order of the start. */
@@ -187,7 +198,9 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     closers.push(() => bus.close());
 
     const knowsTime = () => time.uncertaintyMs() <= clockUncertaintyMsMax;
+    const frames = openFrames({ bus, clock, log, self: ids.uuid() });
     const engine = openEngine({
+      frames,
       config,
       store,
       clock,
@@ -204,6 +217,15 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       wakeBy: (at) => loops.get("runs.wake")?.running.wakeIn(at - clock.now()),
     });
     for (const options of engine.loops) background(options);
+    const realtime = openRealtime({
+      store,
+      clock,
+      log,
+      feeds: engine.feeds,
+      frames,
+      isOpenToAll: config.dev,
+    });
+    for (const options of realtime.loops) background(options);
     const members = openMembers({
       store,
       bus,
@@ -237,11 +259,19 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
 
     const capabilities = {
       authRequired: !config.dev,
-      transports: ["rest", "connect", "grpc-web", ...(config.grpcPort === 0 ? [] : ["grpc"])],
-      features: metrics.on ? ["prometheus-metrics"] : [],
+      transports: [
+        "rest",
+        "connect",
+        "grpc-web",
+        "websocket",
+        "grpc-sse",
+        ...(config.grpcPort === 0 ? [] : ["grpc"]),
+      ],
+      features: ["replay", "wildcard-patterns", "cel-filter", ...(metrics.on ? ["prometheus-metrics"] : [])],
     };
     const registry: Operation[] = [
       ...engine.operations,
+      ...realtime.operations,
       ...members.operations,
       ...tenants.operations,
       ...probes({
@@ -283,10 +313,19 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
             throw explained(error, { host: hostname, port: metricsPort }, "SVC_METRICS_PORT");
           });
     if (apart) closers.push(() => apart.stop(0));
+    const upgrades = [realtime.socketsAt(edge).upgrade];
     const offered = { edge, registry, services, bodyBytesMax: config.requestBodyBytesMax, tls, hostname };
     const pages = apart ? docsPages : [...docsPages, ...watch.pages];
     const { trustProxy, port: wanted } = config;
-    const listening = await listenEdge({ ...offered, pages, draining, trustProxy, port: wanted });
+    const listening = await listenEdge({
+      ...offered,
+      pages,
+      upgrades,
+      websocket: socketOptions,
+      draining,
+      trustProxy,
+      port: wanted,
+    });
     const stops = [listening.stop];
     closers.push(async () => void (await Promise.all(stops.map((stop) => stop(config.drainMs)))));
     let grpcUrl: string | undefined;
@@ -303,6 +342,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       await members.drain().catch((error) => log.warn("cluster.drain_untold", { error }));
       // Held polls are let go at once: their workers find another node.
       await Promise.all([engine.drain(), clock.sleep(config.drainNoticeMs)]);
+      realtime.drain();
     });
 
     const { port } = listening;
@@ -318,7 +358,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       nodeId,
       bootstrapped,
       bootstrapKeyFile,
-      domain: { store, keys, tenancy, keyring, feeds: engine.feeds, events: engine.events },
+      domain: { store, keys, tenancy, keyring, feeds: engine.feeds, events: engine.events, frames },
       async tick(name) {
         const found = loops.get(name);
         if (!found) throw new Error(`no loop ${name}`);

@@ -142,3 +142,28 @@ export const resumeHealMs = 10_000;
 /** Telling a control message takes at most this. */
 export const controlMs = 2_000;
 export const cancelReasonRunes = 1_024;
+
+/** Subscriptions of one connection, and how many past events one may ask for (design: rulings). */
+export const subscriptionsMax = 100;
+export const replayMax = 1_000;
+/** Newest events that are looked through for those a replay with wildcards or a filter asks for. */
+export const replayScanMax = 10_000;
+export const patternBytesMax = 1_024;
+/** What a client may send in one WebSocket frame. */
+export const socketFrameBytesMax = 1024 * 1024;
+/** A socket that has not taken so much is closed; what is read from the store for it waits at the lesser mark. */
+export const socketBufferBytesMax = 8 * 1024 * 1024;
+export const socketWaitBytes = 1024 * 1024;
+/** Events, and characters of them, that wait for the reader of one stream before it is told to come back. */
+export const streamWaitingMax = 10_000;
+export const streamWaitingCharsMax = 16 * 1024 * 1024;
+/** Larger system frames stay on the node on which they come up: the bus does not carry them. */
+export const frameBytesMax = 512 * 1024;
+/** A node's word that it has readers of run frames is believed so long. */
+export const frameInterestMs = 5_000;
+/** spec.md 'Limits': environment id for frames. */
+export const frameEnvironmentBytesMax = 110;
+/** Environments named in one word about interest, and runs looked up at once for their frames. */
+export const frameSliceMax = 500;
+/** Ended runs that wait to be looked up for their frames; more are not told of. */
+export const endsWaitingMax = 20_000;

@@ -7,6 +7,7 @@ type Room =
   | "engine"
   | "members"
   | "tenants"
+  | "realtime"
   | "backup"
   | "settings"
   | "kit"
@@ -51,6 +52,7 @@ const arrows: Record<Room, Partial<Record<Room, When>> | "all"> = {
   engine: "all",
   members: "all",
   tenants: "all",
+  realtime: "all",
   // Works on a database while there is no server, or beside one.
   backup: { settings: "yes", kit: "yes", store: "yes", "store port": "yes" },
   settings: { settings: "yes", kit: "yes" },
@@ -126,7 +128,7 @@ export function roomOf(path: string): Room | undefined {
     return rest.length > 1 ? "part" : undefined;
   }
   if (rest.length > 0) return topRooms.find((room) => room === folder);
-  return (["main", "server", "engine", "members", "tenants", "backup", "settings"] as const).find(
+  return (["main", "server", "engine", "members", "tenants", "realtime", "backup", "settings"] as const).find(
     (room) => folder === `${room}.ts`,
   );
 }
