@@ -1,6 +1,7 @@
 import { Type } from "@sinclair/typebox";
 import { PubSubService } from "../../gen/svc/v1/pubsub_pb.ts";
 import { rpcStream, stream } from "../../kit/operation.ts";
+import { namesOf, parsePattern } from "./rules.ts";
 import type { Streamed, Streams } from "./stream.ts";
 import { fromOptions, toEventMessage } from "./wire.ts";
 
@@ -21,6 +22,7 @@ export const subscribeOperation = (streams: Streams) =>
     action: "events:subscribe",
     summary: "Events and frames on the topics of a pattern, as they happen.",
     reads: true,
+    about: ({ pattern }: { pattern: string }) => namesOf(parsePattern(pattern)),
     input: Subscribe,
     rpc: rpcStream(
       PubSubService.method.subscribe,

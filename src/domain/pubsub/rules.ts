@@ -18,11 +18,9 @@ export type RefusalCode = "INVALID_PATTERN" | "INVALID_ARGUMENT" | "LIMIT_EXCEED
 
 const prefixed: readonly Namespace[] = ["events", "entity", "topic"];
 
+/** Also what is too much: a caller who comes back later is refused again. */
 export const refusal = (code: RefusalCode, message: string, detail: FaultDetail = {}): Fault =>
-  new Fault(code === "LIMIT_EXCEEDED" ? "resource_exhausted" : "invalid_argument", message, {
-    ...detail,
-    code,
-  });
+  new Fault("invalid_argument", message, { ...detail, code });
 
 const badPattern = (rule: string) => refusal("INVALID_PATTERN", `pattern: ${rule}`, { field: "pattern" });
 
@@ -58,6 +56,10 @@ export function parsePattern(text: string): Pattern {
     tokens: [parts.namespace, ...segments],
   };
 }
+
+/** As deny policies may name it: in full, and events also by their bare name. */
+export const namesOf = ({ namespace, text }: Pattern): string[] =>
+  namespace === "events" ? [text, text.slice("events:".length)] : [text];
 
 /** A topic in its public form, taken apart as patterns are. */
 export function tokensOf(topic: string): string[] {
