@@ -64,7 +64,8 @@ export interface Hub {
   leave(channel: Channel, member: Member): void;
   /** Everything up to here has been handed to the channels. */
   position(): number;
-  isEmpty(): boolean;
+  /** The environment is gone: nothing will come any more. */
+  isOver(): boolean;
   onEvents(events: readonly LoggedEvent[]): void;
   onFrame(frame: Frame): void;
   /** Every member is told, once. */
@@ -75,6 +76,7 @@ export function openHub(environmentId: string, frames: Frames, position: () => n
   const trie = openTrie<Channel>();
   const channels = new Map<Outlet, Map<string, Channel>>();
   const lateChannels = new Set<Channel>();
+  let over = false;
 
   function deliver({ delivery, tokens }: Placed): void {
     for (const channel of trie.match(tokens)) {
@@ -149,7 +151,7 @@ export function openHub(environmentId: string, frames: Frames, position: () => n
       if (wantsRuns(spec.pattern)) frames.wantRuns(environmentId, false);
     },
 
-    isEmpty: () => channels.size === 0,
+    isOver: () => over,
 
     onEvents(events) {
       for (const event of events) for (const placed of deliveriesOf(event)) deliver(placed);
@@ -165,6 +167,7 @@ export function openHub(environmentId: string, frames: Frames, position: () => n
     },
 
     end() {
+      over = true;
       for (const { joined, late } of all()) for (const member of [...joined, ...late.keys()]) member.ended();
     },
   };
