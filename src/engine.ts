@@ -1,21 +1,32 @@
 import type { Bus } from "./bus/bus.ts";
 import type { DutyLoop } from "./cluster/duties.ts";
+import { openAskNodes } from "./domain/capacity/nodes.ts";
+import { capacityOperations } from "./domain/capacity/operations.ts";
+import { openCapacity } from "./domain/capacity/service.ts";
 import { debounceOperations } from "./domain/debounce/operations.ts";
 import { openDebounce } from "./domain/debounce/service.ts";
 import { newRun } from "./domain/events/matching.ts";
 import { eventsOperations } from "./domain/events/operations.ts";
 import { type Events, openEvents } from "./domain/events/service.ts";
 import { openDefinitions } from "./domain/functions/definitions.ts";
+import { unknownFunctions } from "./domain/functions/known.ts";
 import { functionsOperations } from "./domain/functions/operations.ts";
 import { type Functions, openFunctions } from "./domain/functions/service.ts";
+import { historyOperations } from "./domain/history/operations.ts";
+import { openHistory } from "./domain/history/service.ts";
+import { integrityOperations } from "./domain/integrity/operations.ts";
+import { type IntegrityCheck, logCheck, openIntegrity } from "./domain/integrity/service.ts";
 import { type Feeds, openFeeds } from "./domain/log/feed.ts";
 import { openEventLog } from "./domain/log/service.ts";
 import type { Frames } from "./domain/pubsub/frames.ts";
 import { cronFrames, functionFrames, patchedFrames } from "./domain/pubsub/lifecycle-frames.ts";
 import { openRunFrames } from "./domain/pubsub/run-frames.ts";
+import { type FloorGuard, openRetention } from "./domain/retention/service.ts";
+import { runChecks } from "./domain/runs/balance.ts";
 import { openEnds } from "./domain/runs/ends.ts";
 import { runsOperations } from "./domain/runs/operations.ts";
 import { openRuns, type Runs } from "./domain/runs/service.ts";
+import { openSweep } from "./domain/runs/sweep.ts";
 import type { Lane } from "./domain/runs/wake.ts";
 import { openSchedules } from "./domain/schedules/service.ts";
 import { startsOperations } from "./domain/starts/operations.ts";
@@ -49,12 +60,17 @@ export interface Engine {
   queuedElsewhere(lanes: readonly Lane[]): void;
   /** Held polls are answered; no more work is handed out. */
   drain(): Promise<void>;
+  /** What is out of balance, as far as this node has looked. */
+  warnings(): string[];
   /** Resolves once nothing that was asked for is on its way to the store. */
   settled(): Promise<void>;
 }
 
 export interface EngineDeps {
-  config: Pick<Config, "leaseMs" | "pollHoldMs" | "capacityAdmission">;
+  config: Pick<
+    Config,
+    "leaseMs" | "pollHoldMs" | "drainMs" | "capacityAdmission" | "eventRetentionDays" | "runRetentionDays"
+  >;
   store: Store;
   /** Tells subscribers what happens to functions and runs. */
   frames: Frames;
@@ -73,6 +89,8 @@ export interface EngineDeps {
   wakeLoop: (name: string, inMs: number) => void;
   /** Asks a loop for a tick now. */
   wake: (loop: string) => void;
+  nodeId: string;
+  isDraining: () => boolean;
 }
 
 /** What turns events into finished runs, put together: functions, runs, workers, events, low to high. */
@@ -104,10 +122,16 @@ export function openEngine(deps: EngineDeps): Engine {
   const functions = openFunctions({
     store,
     clock,
+    ids,
+    activated: (target) => onQueued([target]),
     cancelQueued: runs.cancelQueued,
     cancelled: runs.cancelled,
     onDelete: (session, target) => debounce.dropFunction(session, target),
     announce: functionFrames(deps.frames),
+    async limitChanged(target, before) {
+      if (before === undefined) await runs.adopt(target);
+      onQueued([target]);
+    },
   });
   const { leaseMs } = config;
   const dispatcher = openDispatcher({
@@ -125,7 +149,11 @@ export function openEngine(deps: EngineDeps): Engine {
     clock,
     dispatcher,
     runs,
+    log,
     leaseMs,
+    drainMs: config.drainMs,
+    unknownFunctions: (environmentId, ids) => unknownFunctions(store, environmentId, ids),
+    onQueued,
     holdMs: config.pollHoldMs,
     admission: config.capacityAdmission,
     metrics: watch.metrics,
@@ -146,14 +174,18 @@ export function openEngine(deps: EngineDeps): Engine {
   const { bus } = deps;
   const controls = openControls({ clock, tell: (payload) => bus.hint("runs.control", payload) });
   bus.onHint("runs.control", (payload) => controls.heard(new TextDecoder().decode(payload)));
+  controls.onControl(({ kind, workerId, ...message }) => {
+    if (kind === "cancel" && workerId !== null) workers.cancelled({ ...message, workerId });
+  });
   const steering = openSteering({
     store,
     clock,
     log,
     controls,
     runs,
-    onQueued,
     onPatched: patchedFrames(deps.frames),
+    definitionOf: functions.definitionAt,
+    onQueued,
   });
   const feeds = openFeeds({
     store,
@@ -196,6 +228,28 @@ export function openEngine(deps: EngineDeps): Engine {
     cancelRun: async (environmentId, runId) =>
       void (await steering.cancel(environmentId, runId, "the caller of a synchronous start went away")),
   });
+  const { nodeId, isDraining } = deps;
+  const askNodes = openAskNodes({ bus, log, nodeId, isDraining, facts: dispatcher.facts });
+  const capacity = openCapacity({ store, askNodes });
+
+  const { metrics } = watch;
+  const definitionOf = functions.definitionAt;
+  const floorGuards: FloorGuard[] = [];
+  const retention = openRetention({ store, clock, log, metrics, config, definitionOf, floorGuards });
+  const history = openHistory({ store, clock, runs, definitionOf, retentionDaysOf: retention.runDaysOf });
+  const checks: IntegrityCheck[] = [logCheck(store), ...runChecks(store, clock)];
+  const integrity = openIntegrity({ store, clock, log, metrics, checks });
+  const sweepOnce = openSweep({
+    store,
+    clock,
+    wakeOnce: runs.wakeOnce,
+    healed: integrity.healed,
+    onQueued,
+    laneOf: async (environmentId, runId) => {
+      const { functionId } = await runs.get(environmentId, runId);
+      return { environmentId, functionId };
+    },
+  });
 
   return {
     functions,
@@ -211,6 +265,9 @@ export function openEngine(deps: EngineDeps): Engine {
       ...runsOperations(runs),
       ...steeringOperations(steering),
       ...workersOperations(workers),
+      ...capacityOperations(capacity),
+      ...historyOperations(history),
+      ...integrityOperations(integrity),
     ],
     loops: [
       { name: "runs.wake", everyMs: 1_000, tick: runs.wakeOnce },
@@ -220,21 +277,28 @@ export function openEngine(deps: EngineDeps): Engine {
       { name: "runs.children", everyMs: 1_000, tick: runs.childrenOnce },
       { name: "workers.dispatch", everyMs: 1_000, tick: dispatcher.lookOnce },
       { name: "log.feeds", everyMs: 1_000, tick: feeds.compareOnce },
+      { name: "workers.streams", everyMs: 1_000, tick: workers.lookOnce },
       { name: "workers.signs", everyMs: 5_000, tick: workers.signOnce },
+      { name: "integrity.look", everyMs: 30_000, tick: integrity.lookOnce },
     ],
     duties: [
       { duty: "cron", name: "schedules.tick", everyMs: 1_000, tick: schedules.tickOnce },
       { duty: "retention", name: "workers.forget", everyMs: 60_000, tick: workers.forgetOnce },
       { duty: "retention", name: "runs.resumes", everyMs: 60_000, tick: steering.forgetOnce },
+      { duty: "retention", name: "runs.lanes", everyMs: 30_000, tick: runs.tidyLanes },
       { duty: "retention", name: "events.keys", everyMs: 10 * 60_000, tick: events.purgeOnce },
+      { duty: "retention", name: "events.expire", everyMs: 10 * 60_000, tick: retention.expireEvents },
+      { duty: "retention", name: "runs.expire", everyMs: 10 * 60_000, tick: retention.expireRuns },
+      { duty: "retention", name: "runs.sweep", everyMs: 5_000, tick: sweepOnce },
     ],
     queuedElsewhere: dispatcher.queued,
     async drain() {
       ends.drain();
-      await dispatcher.drain();
+      await Promise.all([workers.drain(), dispatcher.drain()]);
     },
+    warnings: integrity.warnings,
     async settled() {
-      await Promise.all([events.drain(), runs.drain(), dispatcher.drain()]);
+      await Promise.all([events.drain(), runs.drain(), workers.drain(), dispatcher.drain()]);
     },
   };
 }

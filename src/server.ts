@@ -13,6 +13,7 @@ import { type Frames, openFrames } from "./domain/pubsub/frames.ts";
 import { defaultOrgId } from "./domain/tenancy/rules.ts";
 import { tenancy as openTenancy, type Tenancy } from "./domain/tenancy/service.ts";
 import { users as openUsers } from "./domain/users/service.ts";
+import type { Workers } from "./domain/workers/service.ts";
 import { authenticator } from "./edge/authenticate.ts";
 import { docsPages } from "./edge/docs-page.ts";
 import { followRequests } from "./edge/follow.ts";
@@ -75,6 +76,7 @@ export interface RunningServer {
     feeds: Feeds;
     events: Events;
     frames: Frames;
+    workers: Workers;
   };
   /** One round of a background loop by its name, for tests. */
   tick(loopName: string): Promise<void>;
@@ -214,6 +216,8 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       knowsTime,
       wakeLoop: (name, inMs) => loops.get(name)?.running.wakeIn(inMs),
       wake: (name) => loops.get(name)?.running.wake(),
+      nodeId,
+      isDraining: () => draining.active,
       wakeBy: (at) => loops.get("runs.wake")?.running.wakeIn(at - clock.now()),
     });
     for (const options of engine.loops) background(options);
@@ -280,6 +284,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
         store,
         capabilities,
         draining,
+        warnings: engine.warnings,
         registry: () => registry,
         ...(bus.kind === "nats" && { bus }),
       }),
@@ -358,7 +363,16 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       nodeId,
       bootstrapped,
       bootstrapKeyFile,
-      domain: { store, keys, tenancy, keyring, feeds: engine.feeds, events: engine.events, frames },
+      domain: {
+        store,
+        keys,
+        tenancy,
+        keyring,
+        feeds: engine.feeds,
+        events: engine.events,
+        workers: engine.workers,
+        frames,
+      },
       async tick(name) {
         const found = loops.get(name);
         if (!found) throw new Error(`no loop ${name}`);

@@ -201,6 +201,18 @@ export const settings = {
     fallback: true,
     about: "Admit runs by capacity, and take progress reports.",
   }),
+  eventRetentionDays: setting({
+    env: "SVC_EVENT_RETENTION_DAYS",
+    parse: integer(0, 36_500, "days"),
+    fallback: 0,
+    about: "How long events are kept; 0 keeps them for ever.",
+  }),
+  runRetentionDays: setting({
+    env: "SVC_RUN_RETENTION_DAYS",
+    parse: integer(0, 36_500, "days"),
+    fallback: 90,
+    about: "How long a run is kept behind its end, where its function does not say; 0 keeps it for ever.",
+  }),
   requestBodyBytesMax: setting({
     env: "SVC_REQUEST_BODY_BYTES_MAX",
     parse: integer(64 * 1024, 256 * 1024 * 1024, "bytes"),

@@ -265,8 +265,9 @@ export async function listenEdge(options: EdgeOptions): Promise<ListeningEdge> {
     reusePort: false,
     ...(options.tls && { tls: options.tls }),
     idleTimeout: options.idleSeconds ?? 60,
-    // Ours answers first, in the form of the protocol; Bun's own limit only bounds what may pile up meanwhile.
-    maxRequestBodySize: bodyBytesMax * 4,
+    // Ours is kept where bodies are read, in the form of the protocol; unread ones are held back by Bun and pile up nowhere.
+    // Bun's would count all that a worker ever says on its stream.
+    maxRequestBodySize: Number.MAX_SAFE_INTEGER,
   } as Parameters<typeof app.listen>[0]);
   const server = app.server;
   if (!server?.port) throw new Error(`cannot listen on ${options.hostname}:${options.port}`);

@@ -27,7 +27,7 @@ export function manifest(registry: readonly Operation[]): Manifested[] {
       path: rpcPath(method),
       protocol,
     });
-    if (operation.mode === "stream") return [posted(operation.rpc.method, "connect-stream")];
+    if (operation.mode !== "unary") return [posted(operation.rpc.method, "connect-stream")];
     const rest = restBindings(operation).map(({ route }): Manifested => {
       return { ...head, ...parseRoute(route), protocol: "rest" };
     });
@@ -139,7 +139,7 @@ function restDescribed(operation: UnaryOperation, binding: FullBinding, operatio
 }
 
 function rpcDescribed(operation: Operation, method: DescMethod, schemas: ProtoSchemas, operationId: string) {
-  const streams = operation.mode === "stream";
+  const streams = operation.mode !== "unary";
   const type = streams ? "application/connect+json" : "application/json";
   return {
     ...head(operation, operationId),
@@ -221,7 +221,7 @@ export function openApiDocument(registry: readonly Operation[], version: string)
       });
     }
     const methods =
-      operation.mode === "stream" ? [operation.rpc.method] : rpcBindings(operation).map((b) => b.method);
+      operation.mode === "unary" ? rpcBindings(operation).map((b) => b.method) : [operation.rpc.method];
     for (const method of methods) {
       const operationId = `${method.parent.typeName}.${method.name}`;
       put(rpcPath(method), "POST", rpcDescribed(operation, method, schemas, operationId));

@@ -4,7 +4,7 @@ import type { Clock, Instant } from "../kit/clock.ts";
 import { Fault, type FaultKind } from "../kit/fault.ts";
 import type { Ids } from "../kit/ids.ts";
 import type { Log } from "../kit/log.ts";
-import type { Call, Caller, Operation } from "../kit/operation.ts";
+import type { Call, Caller, Operation, StreamOperation, UnaryOperation } from "../kit/operation.ts";
 import { explain } from "./explain.ts";
 import type { Follow } from "./follow.ts";
 import { troubleOf } from "./spell.ts";
@@ -187,7 +187,7 @@ export async function perform(
     const input = prepared.parse(raw instanceof Promise ? await raw : raw);
     const guarded = edge.guard?.(call, operation, input);
     if (guarded) await guarded;
-    return { input, output: await operation.handle(input, call) };
+    return { input, output: await (operation as UnaryOperation).handle(input, call) };
   } catch (error) {
     const fault = faultOf(edge, error, operation, call.requestId);
     outcome = fault.kind;
@@ -213,7 +213,7 @@ export async function* performStream(
     const input = prepared.parse(take());
     const guarded = edge.guard?.(call, operation, input);
     if (guarded) await guarded;
-    yield* operation.handle(input, call) as AsyncIterable<unknown>;
+    yield* (operation as StreamOperation).handle(input, call) as AsyncIterable<unknown>;
   } catch (error) {
     const fault = faultOf(edge, error, operation, call.requestId);
     outcome = fault.kind;
@@ -223,7 +223,8 @@ export async function* performStream(
   }
 }
 
-function tell(
+/** Tells of an operation that is over. Throws nothing: whoever counts it may not change its answer. */
+export function tell(
   edge: Edge,
   operation: Operation,
   call: RequestCall,
@@ -235,7 +236,6 @@ function tell(
   try {
     edge.observe({ request, operation, caller, environmentId, requestId, outcome, ms });
   } catch (error) {
-    // The operation has happened; whoever counts it may not change its answer.
     edge.log.error("request.observe", { operation: operation.name, requestId, error });
   }
 }

@@ -20,8 +20,9 @@ import {
   universalServerResponseToFetch,
 } from "@connectrpc/connect/protocol";
 import { Fault } from "../kit/fault.ts";
-import type { RpcBinding, RpcStreamBinding } from "../kit/operation.ts";
+import type { RpcBinding, RpcDuplexBinding, RpcStreamBinding } from "../kit/operation.ts";
 import { readSent } from "./body.ts";
+import { performDuplex } from "./duplex.ts";
 import {
   admit,
   faultOf,
@@ -36,7 +37,10 @@ import { connectForm } from "./spell.ts";
 
 export interface RpcImplementation {
   prepared: Prepared;
-  binding: RpcBinding<unknown, unknown> | RpcStreamBinding<unknown, unknown>;
+  binding:
+    | RpcBinding<unknown, unknown>
+    | RpcStreamBinding<unknown, unknown>
+    | RpcDuplexBinding<unknown, unknown>;
 }
 
 /** One method on the protocols that Connect's own handlers speak: binary, gRPC-Web, streams. */
@@ -125,10 +129,14 @@ function implement(surface: Surface, router: ConnectRouter, { prepared, binding 
     router.rpc(binding.method, answer as MethodImpl<typeof binding.method>);
     return;
   }
-  const answers = async function* (message: Message, context: HandlerContext) {
+  const answers = async function* (sent: Message | AsyncIterable<Message>, context: HandlerContext) {
     const visit = context.values.get(visitKey);
     try {
-      for await (const item of performStream(edge, prepared, callOf(visit), () => take(message))) {
+      const items =
+        prepared.operation.mode === "duplex"
+          ? performDuplex(edge, prepared, callOf(visit), sent as AsyncIterable<Message>, take)
+          : performStream(edge, prepared, callOf(visit), () => take(sent as Message));
+      for await (const item of items) {
         const answer = binding.give(item);
         try {
           yield answer;

@@ -143,7 +143,7 @@ export function boundMethods(registry: readonly Prepared[]): Map<string, RpcImpl
   const bound = new Map<string, RpcImplementation>();
   for (const prepared of registry) {
     const { operation } = prepared;
-    const bindings = operation.mode === "stream" ? [operation.rpc] : rpcBindings(operation);
+    const bindings = operation.mode === "unary" ? rpcBindings(operation) : [operation.rpc];
     for (const binding of bindings) {
       const key = `/${binding.method.parent.typeName}/${binding.method.name}`;
       if (bound.has(key)) throw new Error(`two operations answer ${key}`);

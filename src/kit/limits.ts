@@ -48,6 +48,29 @@ export const debounceKeyBytesMax = 512;
 export const debounceSliceMax = 200;
 export const debounceListDefault = 100;
 export const debounceListMax = 1_000;
+/** Jobs listed in one heartbeat. */
+export const heartbeatJobsMax = 1_000;
+/** Messages that wait to be written to one worker's stream; one that reads no further is sent away. */
+export const streamOutboxMax = 256;
+/** Reports and steps of one stream that wait to be stored, before no more is read from it. */
+export const streamWaitingMax = 1_000;
+/** A stream begins with `register`, after so long at the latest. */
+export const streamRegisterMs = 10_000;
+/** A job that is not acked within this goes to another worker. */
+export const streamAckMs = 5_000;
+/** A worker that does not ack, or says it is full, is handed no further job for so long. */
+export const streamDistrustMs = 10_000;
+export const streamFullMs = 1_000;
+/** A stream without any heartbeat for so long is closed: three of those that workers send by themselves. */
+export const streamSilenceMsMax = 90_000;
+export const streamHeartbeatMs = 30_000;
+/** Finished steps that come within this over a stream are stored together. */
+export const stepGatherMs = 10;
+
+/** Runs that a node knows to exist, for the events they emit. */
+export const runsRememberedMax = 10_000;
+/** Of a value at `actorKey`; the rest of a longer one is not looked at. */
+export const actorIdCharactersMax = 200;
 
 export const runAttemptsMax = 100;
 /** How many invokes may lead to a run, one started by the other. */
@@ -109,6 +132,13 @@ export const purgeSliceMax = 1_000;
 export const retryDelayMsMax = 7 * 24 * 60 * 60 * 1000;
 /** Environments whose functions a node keeps in memory, and pinned definitions of earlier versions. */
 export const definitionsKeptMax = 5_000;
+/** Lanes of one function that are looked at in one go; the next look goes on behind them. */
+export const laneLookMax = 1_000;
+/** A lane of a function with a limit is forgotten so long after the last claim from it. */
+export const laneIdleMsMax = 10 * 60 * 1000;
+/** Rows of the capacity endpoints (spec.md 'REST: capacity'). */
+export const capacityRowsDefault = 100;
+export const capacityRowsMax = 1_000;
 
 /** Roles and policies of an org; what decides over its calls is believed for this long, of so many orgs at once. */
 export const rolesMax = 200;
@@ -155,8 +185,8 @@ export const socketFrameBytesMax = 1024 * 1024;
 export const socketBufferBytesMax = 8 * 1024 * 1024;
 export const socketWaitBytes = 1024 * 1024;
 /** Events, and characters of them, that wait for the reader of one stream before it is told to come back. */
-export const streamWaitingMax = 10_000;
-export const streamWaitingCharsMax = 16 * 1024 * 1024;
+export const deliveriesWaitingMax = 10_000;
+export const deliveriesCharsMax = 16 * 1024 * 1024;
 /** Larger system frames stay on the node on which they come up: the bus does not carry them. */
 export const frameBytesMax = 512 * 1024;
 /** A node's word that it has readers of run frames is believed so long. */
@@ -167,3 +197,17 @@ export const frameEnvironmentBytesMax = 110;
 export const frameSliceMax = 500;
 /** Ended runs that wait to be looked up for their frames; more are not told of. */
 export const endsWaitingMax = 20_000;
+/** Runs whose history is read for one page of an environment's audit trail. */
+export const auditRunsMax = 500;
+/** A wake that nobody moved for so long is overdue. */
+export const overdueMs = 15_000;
+/** Runs and executions that the sweeper compares in one round. */
+export const sweepSliceMax = 2_000;
+/** Rows that one check of the integrity report looks at; how long a report is believed, and how long one is waited for. */
+export const integrityRowsMax = 10_000;
+export const integrityKeptMs = 1_000;
+export const integrityWaitMsMax = 5_000;
+export const integrityEnvironmentsMax = 1_000;
+/** Rows that a round of retention deletes in one transaction, and slices in one round. */
+export const expireSliceMax = 200;
+export const expireSlicesMax = 500;

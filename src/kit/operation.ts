@@ -1,5 +1,6 @@
 import type {
   DescMessage,
+  DescMethodBiDiStreaming,
   DescMethodServerStreaming,
   DescMethodUnary,
   MessageInitShape,
@@ -90,6 +91,13 @@ export interface RpcStreamBinding<I, O> {
   give: (output: O) => object;
 }
 
+/** Messages in both directions; `take` and `give` translate each of them. */
+export interface RpcDuplexBinding<I, O> {
+  method: DescMethodBiDiStreaming;
+  take: (message: never) => I;
+  give: (output: O) => object;
+}
+
 /** Both mappings are checked against the generated types: a misspelt field does not compile. */
 export function rpc<In extends DescMessage, Out extends DescMessage, I, O>(
   method: DescMethodUnary<In, Out>,
@@ -111,6 +119,14 @@ export function rpcStream<In extends DescMessage, Out extends DescMessage, I, O>
   give: (output: O) => MessageInitShape<Out>,
 ): RpcStreamBinding<I, O> {
   return { method, take: take as RpcStreamBinding<I, O>["take"], give: give as (output: O) => object };
+}
+
+export function rpcDuplex<In extends DescMessage, Out extends DescMessage, I, O>(
+  method: DescMethodBiDiStreaming<In, Out>,
+  take: (message: MessageShape<In>) => I,
+  give: (output: O) => MessageInitShape<Out>,
+): RpcDuplexBinding<I, O> {
+  return { method, take: take as RpcDuplexBinding<I, O>["take"], give: give as (output: O) => object };
 }
 
 /**
@@ -159,9 +175,21 @@ export interface StreamOperation<S extends TSchema = TSchema, O = unknown> exten
   handle: (input: Static<S>, call: Call) => AsyncIterable<O>;
 }
 
+/** A conversation: `input` is what each of the caller's messages must be. */
+export interface DuplexOperation<S extends TSchema = TSchema, O = unknown> extends OperationHead {
+  mode: "duplex";
+  input: S;
+  rpc: RpcDuplexBinding<Static<S>, O>;
+  /**
+   * Ends when `call.signal` is aborted, which also says that the caller's credential holds no longer. Messages that cannot
+   * be read make their iterator throw a Fault.
+   */
+  handle: (messages: AsyncIterable<Static<S>>, call: Call) => AsyncIterable<O>;
+}
+
 // The registry holds operations of every shape; `perform` restores the types by parsing.
 // biome-ignore lint/suspicious/noExplicitAny: the one place where types are erased
-export type Operation = UnaryOperation<any, any> | StreamOperation<any, any>;
+export type Operation = UnaryOperation<any, any> | StreamOperation<any, any> | DuplexOperation<any, any>;
 
 export function unary<S extends TSchema, O>(operation: Omit<UnaryOperation<S, O>, "mode">): Operation {
   return { ...operation, mode: "unary" };
@@ -169,4 +197,8 @@ export function unary<S extends TSchema, O>(operation: Omit<UnaryOperation<S, O>
 
 export function stream<S extends TSchema, O>(operation: Omit<StreamOperation<S, O>, "mode">): Operation {
   return { ...operation, mode: "stream" };
+}
+
+export function duplex<S extends TSchema, O>(operation: Omit<DuplexOperation<S, O>, "mode">): Operation {
+  return { ...operation, mode: "duplex" };
 }

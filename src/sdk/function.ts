@@ -1,4 +1,6 @@
-import type { Steps } from "./step.ts";
+import type { EventRegistry } from "./events.ts";
+import { digestHex } from "./payload.ts";
+import type { Steps } from "./steps.ts";
 import type { EventMap, FunctionDefinition, Logger } from "./types.ts";
 
 export interface FunctionOptions<Name extends string = string> extends FunctionDefinition {
@@ -21,39 +23,58 @@ export interface HandlerEvent<Data = unknown, Name extends string = string> {
   metadata: Record<string, unknown> | null;
 }
 
-/** What a handler gets. It is entered again for every attempt and after every sleep; finished steps are not repeated. */
-export interface HandlerContext<Data = unknown, Name extends string = string> {
+/** What a handler gets. It is entered again for every attempt and after every yield; finished steps are not repeated. */
+export interface HandlerContext<
+  Data = unknown,
+  Name extends string = string,
+  Events extends EventMap = EventMap,
+> {
   event: HandlerEvent<Data, Name>;
-  step: Steps;
-  /** Attempts count from 1. */
+  step: Steps<Events>;
+  /** Attempts count from 1; `maxAttempts` is 0 where it is not known. `actorId` is the value at the function's `actorKey`. */
   run: { id: string; functionId: string; attempt: number; maxAttempts: number; actorId?: string };
   /** Raised when this execution is no longer ours (cancelled, taken over); nothing it does afterwards is recorded. */
   signal: AbortSignal;
+  /** The worker's logger; its lines carry run, function and attempt. */
   log: Logger;
   /** Values of the secrets that the function names. */
   secrets: Record<string, string>;
 }
 
-/** Its result, as JSON, becomes the run's output. What it throws fails the attempt; NonRetryableError fails the run. */
-export type Handler<Data = unknown, Name extends string = string> = (
-  context: HandlerContext<Data, Name>,
-) => unknown | Promise<unknown>;
+/**
+ * Its result, as JSON, becomes the run's output. What it throws fails the attempt, and the run is tried again by the
+ * function's `retry`; NonRetryableError fails the run.
+ */
+export type Handler<
+  Data = unknown,
+  Name extends string = string,
+  Events extends EventMap = EventMap,
+  Output = unknown,
+> = (context: HandlerContext<Data, Name, Events>) => Output | Promise<Output>;
 
-export interface SvcFunction {
+export interface SvcFunction<Input = unknown, Output = unknown> {
   readonly id: string;
   readonly definition: FunctionDefinition;
-  readonly handler: Handler<never, never>;
+  readonly handler: (context: never) => unknown;
+  /** How its events are checked and brought up to date. */
+  readonly events?: EventRegistry;
+  /** Never there; carries the types of its event's data and of its result. */
+  readonly types?: { readonly input: Input; readonly output: Output };
 }
 
 /**
- * A durable function: its definition and its code. Pass it to `createWorker`. With a map of events its handler is typed:
- * `createFunction<Events, "order.placed">({ id: "ship", event: "order.placed" }, ({ event }) => …)`.
- * Throws TypeError without an id.
+ * A durable function: its definition and its code. Pass it to `createWorker`, `serve` or `testFunction`. With a map of
+ * events its handler is typed: `createFunction<Events, "order.placed">({ id: "ship", event: "order.placed" }, …)`; a
+ * client's or `defineEvents`' `createFunction` needs no such words. Throws TypeError without an id.
  */
 export function createFunction<
   Events extends EventMap = EventMap,
   Name extends keyof Events & string = keyof Events & string,
->(options: FunctionOptions<Name>, handler: Handler<Events[Name], Name>): SvcFunction {
+  Output = unknown,
+>(
+  options: FunctionOptions<Name>,
+  handler: Handler<Events[Name], Name, Events, Output>,
+): SvcFunction<Events[Name], Output> {
   const { event, expression, cron, triggers = [], ...rest } = options;
   if (!rest.id) throw new TypeError("a function needs an id");
   const own = {
@@ -62,11 +83,14 @@ export function createFunction<
     ...(cron !== undefined && { cron }),
   };
   const definition = { ...rest, triggers: Object.keys(own).length > 0 ? [own, ...triggers] : triggers };
-  return { id: rest.id, definition, handler: handler as Handler<never, never> };
+  return { id: rest.id, definition, handler };
 }
 
 /** First 16 hex digits of the SHA-256 of the handler's source: a change of code is a change of the definition. */
-export async function codeHash(handler: SvcFunction["handler"]): Promise<string> {
-  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(handler.toString()));
-  return Array.from(new Uint8Array(digest, 0, 8), (byte) => byte.toString(16).padStart(2, "0")).join("");
+export const codeHash = (handler: SvcFunction["handler"]): Promise<string> =>
+  digestHex(handler.toString(), 8);
+
+/** What the server is told of a function: its definition, with the hash of its code in the metadata. */
+export async function registration({ definition, handler }: SvcFunction): Promise<FunctionDefinition> {
+  return { ...definition, metadata: { ...definition.metadata, __svc_code_hash: await codeHash(handler) } };
 }

@@ -1,14 +1,15 @@
 /** What users of svc import. Runs on Bun and on Node 20 or newer, without dependencies. */
-export {
-  type Client,
-  createClient,
-  type EventPage,
-  type EventToEmit,
-  type ListEventsOptions,
-  type ListRunsOptions,
-} from "./client.ts";
+export { type ClientOptions, createClient } from "./client.ts";
+export type * from "./client-types.ts";
 export type { Duration } from "./duration.ts";
 export { NonRetryableError, SvcError } from "./errors.ts";
+export {
+  defineEvents,
+  type EventRegistry,
+  type EventRule,
+  type EventRules,
+  type StandardSchema,
+} from "./events.ts";
 export {
   createFunction,
   type FunctionOptions,
@@ -17,7 +18,20 @@ export {
   type HandlerEvent,
   type SvcFunction,
 } from "./function.ts";
-export type { Steps } from "./step.ts";
+export { toNodeHandler } from "./node.ts";
+export type { HistoryEntry, PausedState, RunResult, Secret } from "./read.ts";
+export { type ServeHandler, type ServeOptions, serve } from "./serve.ts";
+export { StepTimeoutError } from "./step.ts";
+export type * from "./steps.ts";
+export {
+  type FunctionTest,
+  type TestCall,
+  type TestResult,
+  type TestStep,
+  type TestWait,
+  testFunction,
+} from "./testing.ts";
 export type { ConnectionOptions, Transport } from "./transport.ts";
 export type * from "./types.ts";
+export type { WebhookEvent, WebhookRequest, WebhookRule } from "./webhooks.ts";
 export { createWorker, type Worker, type WorkerOptions } from "./worker.ts";

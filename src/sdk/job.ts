@@ -1,16 +1,11 @@
 import type { Courier, Sending } from "./courier.ts";
-import { NonRetryableError, type ReportedError, reportedError, type SvcError } from "./errors.ts";
-import type { HandlerContext, SvcFunction } from "./function.ts";
+import { NonRetryableError, type ReportedError, type SvcError } from "./errors.ts";
+import { execute } from "./execute.ts";
+import type { SvcFunction } from "./function.ts";
 import type { Lease } from "./lease.ts";
-import { createSteps, outputText, type StepHost, Suspended } from "./step.ts";
+import type { ExecutionHost } from "./step.ts";
 import type { Logger } from "./types.ts";
-import {
-  type Assignment,
-  type CompletedStep,
-  exchangeCharactersMax,
-  progressStepsMax,
-  type Yield,
-} from "./wire.ts";
+import { type Assignment, type CompletedStep, exchangeCharactersMax, progressStepsMax } from "./wire.ts";
 
 export interface JobOptions {
   assignment: Assignment;
@@ -18,6 +13,8 @@ export interface JobOptions {
   target: SvcFunction | undefined;
   courier: Pick<Courier, "send">;
   lease: Lease;
+  /** A unary RPC, made for this run. */
+  call: <Answer>(runId: string, method: string, message: unknown) => Promise<Answer>;
   /** Milliseconds a finished step may wait for company; 0 = `step.run` returns once the server has stored it. */
   checkpointMs: number;
   log: Logger;
@@ -38,16 +35,24 @@ export interface Job {
 /** The server refused a report for what it holds; sending it again would change nothing. */
 const isRefusal = (error: SvcError) => error.status === 400 || error.status === 413 || error.status === 422;
 
-export function startJob({ assignment, target, courier, lease, checkpointMs, log, onRoom }: JobOptions): Job {
+export function startJob({
+  assignment,
+  target,
+  courier,
+  lease,
+  call,
+  checkpointMs,
+  log,
+  onRoom,
+}: JobOptions): Job {
   const { job_id: jobId, run_id: runId } = assignment;
   const strict = checkpointMs === 0;
   const startedAt = new Date().toISOString();
   const memos = new Map<string, CompletedStep>();
-  for (const step of assignment.completed_steps) if (step.status !== "failed") memos.set(step.step_id, step);
+  for (const step of assignment.completed_steps) memos.set(step.step_id, step);
 
   let lost: SvcError | undefined;
   let refused: SvcError | undefined;
-  let suspended: Suspended | undefined;
   let controller: AbortController | undefined;
 
   // Steps in order: those the server has, then `unsent`, of which a progress on its way covers the first.
@@ -55,12 +60,9 @@ export function startJob({ assignment, target, courier, lease, checkpointMs, log
   const unsent: { text: string; stored: (() => void) | undefined }[] = [];
   let timer: ReturnType<typeof setTimeout> | undefined;
   let flushing: Promise<void> | undefined;
-  /** The last report follows and takes with it what fits. */
-  let ending = false;
+  /** Characters of the last report, once it is known: it takes with it the steps that fit. */
+  let ending: number | undefined;
   let onItsWay: Sending | undefined;
-
-  let underWay = 0;
-  let whenStill: (() => void) | undefined;
 
   const head =
     `{"job_id":${JSON.stringify(jobId)},"run_id":${JSON.stringify(runId)},` +
@@ -92,6 +94,13 @@ export function startJob({ assignment, target, courier, lease, checkpointMs, log
     return count;
   }
 
+  /** Whether all unsent steps fit the last report: a step, and a result, may each be as large as a request. */
+  function fitLast(characters: number): boolean {
+    if (fitting() < unsent.length) return false;
+    const all = unsent.reduce((sum, { text }) => sum + text.length, characters);
+    return unsent.length === 0 || all <= exchangeCharactersMax;
+  }
+
   async function flushSteps(): Promise<void> {
     while (unsent.length > 0 && !lost && !refused) {
       const count = fitting();
@@ -100,7 +109,7 @@ export function startJob({ assignment, target, courier, lease, checkpointMs, log
         if ((await onItsWay.done) === "withdrawn") return;
         storedCount += count;
         for (const step of unsent.splice(0, count)) step.stored?.();
-        if (ending && fitting() === unsent.length) return;
+        if (ending !== undefined && fitLast(ending)) return;
       } catch (error) {
         onTrouble(error as SvcError);
       } finally {
@@ -125,24 +134,16 @@ export function startJob({ assignment, target, courier, lease, checkpointMs, log
     return flushing;
   }
 
-  const requireGoing = () => {
+  const requireHeld = () => {
     if (lost) throw lost;
-    if (suspended) throw suspended;
     if (refused)
       throw new NonRetryableError(`the server refused a step: ${refused.message}`, { cause: refused });
   };
 
-  const host: StepHost = {
-    runId,
-    requireGoing,
+  const host: ExecutionHost = {
+    requireHeld,
     memo: (stepId) => memos.get(stepId),
-    sure: () => lease.sure()?.catch(onTrouble).then(requireGoing),
-    begin() {
-      underWay++;
-      return () => {
-        if (--underWay === 0) whenStill?.();
-      };
-    },
+    sure: () => lease.sure()?.catch(onTrouble).then(requireHeld),
     record(text) {
       if (lost) throw lost;
       if (!strict) {
@@ -152,24 +153,16 @@ export function startJob({ assignment, target, courier, lease, checkpointMs, log
       }
       const stored = new Promise<void>((done) => unsent.push({ text, stored: done }));
       void flush();
-      return stored.then(() => {
-        if (lost || refused) requireGoing();
-      });
+      return stored.then(requireHeld);
     },
-    suspend(reason: Yield): never {
-      suspended = new Suspended(reason);
-      throw suspended;
+    signal() {
+      controller ??= new AbortController();
+      if (lost) controller.abort(lost);
+      return controller.signal;
     },
+    now: Date.now,
+    call: (method, message) => call(runId, method, message),
   };
-
-  /** Steps under way end first, so that nothing they did is forgotten. */
-  async function still(): Promise<void> {
-    while (underWay > 0) {
-      await new Promise<void>((done) => {
-        whenStill = done;
-      });
-    }
-  }
 
   /** The last report. Whatever steps the server lacks travel with it, save those before a yield, which go ahead. */
   async function settle(rest: string, stepsAhead: boolean): Promise<void> {
@@ -179,8 +172,8 @@ export function startJob({ assignment, target, courier, lease, checkpointMs, log
       clearTimeout(timer);
       onItsWay?.withdraw();
       await flushing;
-      ending = true;
-      while (fitting() < unsent.length && !lost && !refused) await flush();
+      ending = rest.length;
+      while (!fitLast(rest.length) && !lost && !refused) await flush();
     }
     if (lost) return;
     if (refused) return settleRefused(refused);
@@ -215,45 +208,17 @@ export function startJob({ assignment, target, courier, lease, checkpointMs, log
       const message = `this worker has no function ${assignment.function_id}`;
       return settle(failure({ message, code: "FUNCTION_NOT_FOUND", retryable: false }), false);
     }
-    let result: string;
-    try {
-      await host.sure();
-      const output = await target.handler(context(target) as HandlerContext<never, never>);
-      await still();
-      result = `"status":"completed","output":${outputText(`function ${target.id}`, output) ?? "null"}`;
-    } catch (error) {
-      await still();
-      result = failure(reportedError(error));
-      if (!suspended && !lost)
-        log.warn("run failed", { runId, attempt: assignment.attempt, reason: String(error) });
-    }
+    const end = await execute(target, assignment, host, log);
     if (lost) return;
-    // A handler that swallowed the suspension and went on is asleep all the same.
-    if (suspended) return settle(`"status":"yielded","yield":${JSON.stringify(suspended.yielded)}`, true);
-    return settle(result, false);
-  }
-
-  function context(known: SvcFunction): HandlerContext {
-    const { idempotency_key, ...event } = assignment.event;
-    return {
-      event: idempotency_key === undefined ? event : { ...event, idempotencyKey: idempotency_key },
-      step: createSteps(host),
-      run: {
-        id: runId,
-        functionId: known.id,
-        attempt: assignment.attempt,
-        maxAttempts: assignment.max_attempts ?? 0,
-        ...(assignment.actor_id !== undefined && { actorId: assignment.actor_id }),
-      },
-      // Most handlers never look at it.
-      get signal() {
-        controller ??= new AbortController();
-        if (lost) controller.abort(lost);
-        return controller.signal;
-      },
-      log,
-      secrets: assignment.context?.secrets ?? {},
-    };
+    switch (end.status) {
+      case "yielded":
+        return settle(`"status":"yielded","yield":${JSON.stringify(end.yield)}`, true);
+      case "completed":
+        return settle(`"status":"completed","output":${end.outputText}`, false);
+      case "failed":
+        log.warn("run failed", { runId, attempt: assignment.attempt, reason: end.error.message });
+        return settle(failure(end.error), false);
+    }
   }
 
   const done = perform()

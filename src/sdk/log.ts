@@ -11,3 +11,10 @@ export function consoleLogger(level = globalThis.process?.env?.SVC_LOG_LEVEL ?? 
   };
   return { debug: line("debug"), info: line("info"), warn: line("warn"), error: line("error") };
 }
+
+/** The same logger with fields on every line. */
+export function withFields(log: Logger, own: Record<string, unknown>): Logger {
+  const line = (at: keyof Logger) => (message: string, fields?: Record<string, unknown>) =>
+    log[at](message, { ...own, ...fields });
+  return { debug: line("debug"), info: line("info"), warn: line("warn"), error: line("error") };
+}

@@ -1,4 +1,4 @@
-import type { FunctionStatus, RegisteredFunction, Run, RunStatus, Step } from "./types.ts";
+import type { Emitted, FunctionStatus, RegisteredFunction, Run, RunStatus, Step } from "./types.ts";
 
 /** A message in protobuf's JSON: zero values are absent, enums are constants, other than objects stand in `…Value`. */
 export type Message = Record<string, unknown>;
@@ -49,7 +49,8 @@ export function readRun(message: Message): Run {
     output: payload(message, "output"),
     createdAt: text(message.createdAt),
     updatedAt: text(message.updatedAt),
-    ...present(message, ["pauseReason", "workerId", "cancellationCause", "startedAt", "endedAt"]),
+    ...present(message, ["pauseReason", "pauseRequested", "workerId", "actorId", "cancellationCause"]),
+    ...present(message, ["parentRunId", "parentStepId", "startedAt", "endedAt"]),
     ...errorOf(message),
   };
 }
@@ -66,16 +67,154 @@ export function readStep(message: Message): Step {
     attempt: count(message.attempt),
     durationMs: count(message.durationMsFull ?? message.durationMs),
     output: payload(message, "output"),
-    ...present(message, ["startedAt", "endedAt"]),
+    ...present(message, ["startedAt", "endedAt", "compensationFor", "patchedAt", "patchedBy"]),
     ...errorOf(message),
   };
 }
 
 export function readFunction(message: Message): RegisteredFunction {
+  const { preferredMode, debounce, ...rest } = message;
+  const { maxWaitMs, ...quiet } = (debounce ?? {}) as Message;
   return {
-    ...(message as unknown as RegisteredFunction),
+    ...(rest as unknown as RegisteredFunction),
     triggers: (message.triggers as RegisteredFunction["triggers"]) ?? [],
     status: wordOf(message.status, "FUNCTION_STATUS") as FunctionStatus,
     version: count(message.version),
+    ...(preferredMode !== undefined && {
+      mode: wordOf(preferredMode, "EXECUTION_MODE") as NonNullable<RegisteredFunction["mode"]>,
+    }),
+    ...(debounce !== undefined && {
+      debounce: {
+        ...(quiet as unknown as NonNullable<RegisteredFunction["debounce"]>),
+        ...(maxWaitMs !== undefined && { maxWaitMs: count(maxWaitMs) }),
+      },
+    }),
   };
+}
+
+export const readEmitted = (message: Message): Emitted => ({
+  eventId: text(message.eventId),
+  runIds: (message.runIds as string[] | undefined) ?? [],
+  sequence: count(message.sequence),
+});
+
+/** How a synchronous call found a run. */
+export interface RunResult<Output = unknown> {
+  runId: string;
+  functionId: string;
+  status: RunStatus;
+  /** Null unless completed. */
+  output: Output;
+  error?: Run["error"];
+  durationMs: number;
+  /** The run was still going when the time was over; `status` is what it was then. */
+  waitTimedOut: boolean;
+}
+
+export function readResult(message: Message): RunResult {
+  return {
+    runId: text(message.runId),
+    functionId: text(message.functionId),
+    status: wordOf(message.status, "RUN_STATUS") as RunStatus,
+    output: payload(message, "output"),
+    durationMs: count(message.durationMs),
+    waitTimedOut: message.waitTimedOut === true,
+    ...errorOf(message),
+  };
+}
+
+/** A run that is held, as a person decides about it. */
+export interface PausedState {
+  steps: {
+    id: string;
+    name: string;
+    output: unknown;
+    injected: boolean;
+    completedAt?: string;
+    status?: string;
+    error?: unknown;
+  }[];
+  nextStepHint?: string;
+  pauseReason?: string;
+}
+
+/** The value of a JSON text; a text that is none stays what it is. */
+export function parsed(value: unknown): unknown {
+  if (typeof value !== "string" || value === "") return null;
+  try {
+    return JSON.parse(value);
+  } catch {
+    return value;
+  }
+}
+
+export function readPausedState(message: Message): PausedState {
+  const steps = (message.steps as Message[] | undefined) ?? [];
+  return {
+    steps: steps.map((step) => ({
+      id: text(step.id),
+      name: text(step.name),
+      output: parsed(step.output),
+      injected: step.injected === true,
+      ...present(step, ["completedAt", "status"]),
+      ...(text(step.error) !== "" && { error: parsed(step.error) }),
+    })),
+    ...present(message, ["nextStepHint", "pauseReason"]),
+  };
+}
+
+/** One change of a function's definition. */
+export interface HistoryEntry {
+  eventId: string;
+  functionId: string;
+  /** Its place in the history, from 1. */
+  entityVersion: number;
+  function: RegisteredFunction;
+  actorId: string;
+  changeReason: string;
+  /** `update`, `status_change`, `rollback` or `delete`. */
+  changeType: string;
+  recordedAt: string;
+}
+
+export function readHistory(message: Message): HistoryEntry {
+  return {
+    eventId: text(message.eventId),
+    functionId: text(message.functionId),
+    entityVersion: count(message.entityVersion),
+    function: readFunction((message.functionSnapshot as Message | undefined) ?? {}),
+    actorId: text(message.actorId),
+    changeReason: text(message.changeReason),
+    changeType: text(message.changeType),
+    recordedAt: text(message.recordedAt),
+  };
+}
+
+/** A secret without its value, which nobody is told. */
+export interface Secret {
+  name: string;
+  revision: number;
+  description?: string;
+  createdAt: string;
+  updatedAt: string;
+}
+
+export function readSecret(row: Message): Secret {
+  return {
+    name: text(row.name),
+    revision: count(row.revision),
+    createdAt: text(row.created_at),
+    updatedAt: text(row.updated_at),
+    ...present(row, ["description"]),
+  };
+}
+
+export const instant = (value: Date | string): string =>
+  typeof value === "string" ? value : value.toISOString();
+
+export function query(values: Record<string, string | number | readonly string[] | undefined>): string {
+  const given = Object.entries(values).filter(([, value]) => value !== undefined);
+  return given.length === 0
+    ? ""
+    : `?${new URLSearchParams(given.map(([name, value]) => [name, String(value)]))}`;
 }

@@ -5,6 +5,10 @@ export const callAttemptsMax = 3;
 const firstDelayMs = 100;
 const delayMsMax = 10_000;
 
+/** Calls that may be made twice, and calls that may not. */
+export const safe = { repeatable: true };
+export const once = { repeatable: false };
+
 /** Delay before the attempt after `attempt` failed ones (from 1), in milliseconds. */
 export const delayAfter = (attempt: number, first = firstDelayMs, max = delayMsMax): number =>
   Math.min(first * 2 ** (attempt - 1), max);

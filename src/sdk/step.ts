@@ -1,120 +1,247 @@
-import { type Duration, durationMs } from "./duration.ts";
 import { NonRetryableError, reportedError } from "./errors.ts";
+import { asStored, outputText } from "./payload.ts";
+import { createScopes, escapeName, type Scope, type Scopes, Suspended, suspensionOf } from "./scope.ts";
+import type { StepContext } from "./steps.ts";
 import type { CompletedStep, Yield } from "./wire.ts";
 
-/** The durable pieces of a handler. Names may repeat; the n-th use of a name is its own step. */
-export interface Steps {
-  /**
-   * Runs `work` once and for all: its result (as JSON) is stored, and given back instead of running it again. What it
-   * throws is recorded and thrown on. A crash between the end of `work` and its storing runs it again.
-   */
-  run<Output>(name: string, work: () => Output | Promise<Output>): Promise<Output>;
-  /** Gives the worker free for that long (`250`, `"10s"`, `"7d"`); the handler is entered again afterwards. */
-  sleep(name: string, duration: Duration): Promise<void>;
-  /** The same until an instant: Date, RFC 3339 text or milliseconds since 1970. */
-  sleepUntil(name: string, at: Date | string | number): Promise<void>;
-}
-
-/** Ends the execution until its step is due. Not an Error: nothing should treat it as one. */
-export class Suspended {
-  readonly yielded: Yield;
-  constructor(yielded: Yield) {
-    this.yielded = yielded;
-  }
-}
-
-/** What steps need of the job they belong to. */
-export interface StepHost {
-  readonly runId: string;
-  /** Throws when the execution is over: taken over, cancelled, or asleep. */
-  requireGoing(): void;
+/** What an execution needs of the world around it: a worker's job, a request to an endpoint, a test. */
+export interface ExecutionHost {
+  /** Throws when the execution is no longer ours: taken over, cancelled, refused. */
+  requireHeld(): void;
   memo(stepId: string): CompletedStep | undefined;
-  /** Undefined when the execution surely is this worker's; otherwise resolves when it is, and throws when it is not. */
+  /** Undefined when the execution surely is ours; otherwise resolves when it is, and throws when it is not. */
   sure(): Promise<void> | undefined;
-  /** `work` is under way until this is called. */
-  begin(): () => void;
-  /** Takes the JSON of a finished step. Resolves at once, or in strict mode when the server has stored it. */
+  /** Takes the JSON of a finished step. Resolves at once, or when it is stored where that is asked for. */
   record(stepText: string): Promise<void> | undefined;
-  suspend(reason: Yield): never;
+  signal(): AbortSignal;
+  /** Milliseconds since 1970. */
+  now(): number;
+  /** A unary RPC that may be repeated, made for the run. Throws SvcError. */
+  call<Answer>(method: string, message: unknown): Promise<Answer>;
+  /** Tests put other code in the place of a step's. */
+  substitute?(name: string, work: StepWork): StepWork;
 }
 
-const keptPrefixes = /^(?:compensate|publish):/;
+export type StepWork = (context: StepContext) => unknown;
 
-/** `a:b\c` reads `a\:b\\c`, so that no name can imitate another's id. */
-export function escapeName(name: string): string {
-  if (!name.includes(":") && !name.includes("\\")) return name;
-  const prefix = keptPrefixes.exec(name)?.[0] ?? "";
-  return prefix + name.slice(prefix.length).replaceAll("\\", "\\\\").replaceAll(":", "\\:");
+/** The next use of a name in its scope. */
+export interface StepUse {
+  readonly name: string;
+  readonly stepId: string;
+  readonly scope: Scope;
 }
 
-/** JSON of a result; undefined for none. NonRetryableError for what JSON cannot hold: trying again would not help. */
-export function outputText(whose: string, output: unknown): string | undefined {
-  try {
-    return JSON.stringify(output);
-  } catch (cause) {
-    throw new NonRetryableError(`the result of ${whose} cannot be written as JSON`, {
-      code: "SERIALIZATION_ERROR",
-      cause,
-    });
+export interface PerformOptions {
+  timeoutMs?: number | undefined;
+  /** Makes it a compensation of that step. */
+  compensationFor?: string;
+}
+
+/** One execution as its steps see it. */
+export interface Execution {
+  readonly runId: string;
+  readonly host: ExecutionHost;
+  readonly scopes: Scopes;
+  /** Throws when no further step may begin here. */
+  requireGoing(): void;
+  use(name: string): StepUse;
+  /** The stored result of a step, or that of its work. */
+  perform(step: StepUse, work: StepWork, options?: PerformOptions): Promise<unknown>;
+  /** The stored result of a step that others finish; without one the execution ends here. */
+  awaitStored(
+    name: string,
+    reason: (base: { step_id: string; step_name: string }) => Yield,
+  ): Promise<unknown>;
+  /** Something is under way until this is called. */
+  begin(): () => void;
+  /** Resolves when nothing is under way. */
+  still(): Promise<void>;
+  /** Why the run as a whole stops here. */
+  suspended(): Suspended | undefined;
+  /** From here on nothing can be waited for. */
+  close(): void;
+  /** The step that threw this. */
+  stepOf(thrown: unknown): string | undefined;
+}
+
+/** A step took longer than it was given. Retried as any other error. */
+export class StepTimeoutError extends Error {
+  readonly code = "STEP_TIMEOUT";
+  constructor(name: string, timeoutMs: number) {
+    super(`step ${name} took longer than ${timeoutMs} ms`);
+    this.name = "StepTimeoutError";
   }
 }
 
-export function createSteps(host: StepHost): Steps {
-  const used = new Map<string, number>();
+export function createExecution(runId: string, host: ExecutionHost): Execution {
+  const scopes = createScopes(runId);
+  const root = scopes.current();
+  const culprits = new WeakMap<object, string>();
+  let suspensions = 0;
+  let closed = false;
+  let underWay = 0;
+  let whenStill: (() => void) | undefined;
 
-  function identify(name: string): { stepId: string; memo: CompletedStep | undefined } {
+  function requireGoing(): void {
+    host.requireHeld();
+    const suspension = suspensionOf(scopes.current());
+    if (suspension) throw suspension;
+  }
+
+  function begin(): () => void {
+    underWay++;
+    return () => {
+      if (--underWay === 0) whenStill?.();
+    };
+  }
+
+  function use(name: string): StepUse {
     if (typeof name !== "string" || name === "") throw new TypeError("a step needs a name");
-    host.requireGoing();
-    const n = used.get(name) ?? 0;
-    used.set(name, n + 1);
-    const stepId = `${host.runId}:${escapeName(name)}:${n}`;
+    const scope = scopes.current();
+    const n = scope.used.get(name) ?? 0;
+    scope.used.set(name, n + 1);
+    const stepId = `${scope.id}:${escapeName(name)}:${n}`;
     // Rows of older SDKs carry the name as it is.
-    return { stepId, memo: host.memo(stepId) ?? host.memo(`${host.runId}:${name}:${n}`) };
-  }
-
-  async function sleepUntilMs(name: string, until: () => number): Promise<void> {
-    const { stepId, memo } = identify(name);
-    if (memo) return;
-    const at = until();
-    if (Number.isNaN(at)) throw new TypeError(`step ${name}: not an instant`);
-    host.suspend({ step_id: stepId, step_name: name, type: "sleep", until: new Date(at).toISOString() });
+    const legacyId = `${scope.id}:${name}:${n}`;
+    const isLegacy = legacyId !== stepId && !host.memo(stepId) && host.memo(legacyId);
+    return { name, stepId: isLegacy ? legacyId : stepId, scope };
   }
 
   return {
-    async run<Output>(name: string, work: () => Output | Promise<Output>): Promise<Output> {
-      const { stepId, memo } = identify(name);
-      if (memo) return memo.output as Output;
-      const end = host.begin();
+    runId,
+    host,
+    scopes,
+    requireGoing,
+    use,
+    begin,
+    suspended: () => root.suspended,
+    stepOf: (thrown) => (typeof thrown === "object" && thrown !== null ? culprits.get(thrown) : undefined),
+    close() {
+      closed = true;
+    },
+
+    async still() {
+      while (underWay > 0) {
+        await new Promise<void>((done) => {
+          whenStill = done;
+        });
+      }
+    },
+
+    async perform({ name, stepId }, work, { timeoutMs, compensationFor } = {}) {
+      const memo = host.memo(stepId);
+      if (memo && (memo.status ?? "completed") === "completed") return memo.output;
+      const end = begin();
       try {
         await host.sure();
-        const startedMs = Date.now();
+        const startedMs = host.now();
         // Written by hand, once: the text goes into the report as it is.
         const row = (rest: string, endedMs: number) =>
-          `{"id":${JSON.stringify(stepId)},"name":${JSON.stringify(name)},"type":"invoke",${rest},` +
-          `"started_at":"${new Date(startedMs).toISOString()}","ended_at":"${new Date(endedMs).toISOString()}",` +
-          `"duration_ms":${Math.max(0, endedMs - startedMs)}}`;
-        let output: Output;
+          `{"id":${JSON.stringify(stepId)},"name":${JSON.stringify(name)},` +
+          (compensationFor === undefined
+            ? `"type":"invoke",`
+            : `"type":"compensate","compensation_for":${JSON.stringify(compensationFor)},`) +
+          `${rest},"started_at":"${new Date(startedMs).toISOString()}",` +
+          `"ended_at":"${new Date(endedMs).toISOString()}","duration_ms":${Math.max(0, endedMs - startedMs)}}`;
+        let output: unknown;
         let text: string | undefined;
         try {
-          output = await work();
-          text = outputText(`step ${name}`, output);
+          const own = host.substitute?.(name, work) ?? work;
+          output = await (timeoutMs === undefined
+            ? own(contextOf(stepId, host))
+            : inTime(name, timeoutMs, stepId, host, own));
+          text = outputText(`the result of step ${name}`, output);
         } catch (error) {
           if (!(error instanceof Suspended)) {
-            await host.record(
-              row(`"status":"failed","error":${JSON.stringify(reportedError(error, true))}`, Date.now()),
-            );
+            if (typeof error === "object" && error !== null && !culprits.has(error))
+              culprits.set(error, stepId);
+            const failure = JSON.stringify(reportedError(error, true));
+            await host.record(row(`"status":"failed","error":${failure}`, host.now()));
           }
           throw error;
         }
         const rest = text === undefined ? `"status":"completed"` : `"status":"completed","output":${text}`;
-        await host.record(row(rest, Date.now()));
-        return output;
+        await host.record(row(rest, host.now()));
+        return asStored(output, text);
       } finally {
         end();
       }
     },
 
-    sleep: (name, duration) => sleepUntilMs(name, () => Date.now() + durationMs(duration)),
-    sleepUntil: (name, at) => sleepUntilMs(name, () => new Date(at).getTime()),
+    async awaitStored(name, reason) {
+      requireGoing();
+      const { stepId, scope } = use(name);
+      const memo = host.memo(stepId);
+      if (memo) {
+        if ((memo.status ?? "completed") === "completed") return memo.output;
+        throw failureOf(memo, name);
+      }
+      if (closed) throw new TypeError(`step ${name}: a compensation cannot sleep or wait`);
+      scope.suspended = new Suspended(reason({ step_id: stepId, step_name: name }), suspensions++);
+      throw scope.suspended;
+    },
   };
+}
+
+const contextOf = (id: string, host: ExecutionHost): StepContext => ({
+  id,
+  // Most steps never look at it.
+  get signal() {
+    return host.signal();
+  },
+});
+
+async function inTime(
+  name: string,
+  timeoutMs: number,
+  id: string,
+  host: ExecutionHost,
+  work: StepWork,
+): Promise<unknown> {
+  const over = new AbortController();
+  const outer = host.signal();
+  const relay = () => over.abort(outer.reason);
+  if (outer.aborted) relay();
+  outer.addEventListener("abort", relay, { once: true });
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const late = new Promise<never>((_, fail) => {
+    timer = setTimeout(() => {
+      const error = new StepTimeoutError(name, timeoutMs);
+      over.abort(error);
+      fail(error);
+    }, timeoutMs);
+  });
+  try {
+    return await Promise.race([late, Promise.resolve(work({ id, signal: over.signal }))]);
+  } finally {
+    clearTimeout(timer);
+    outer.removeEventListener("abort", relay);
+  }
+}
+
+/** The error of a step that others could not finish. Not retried: the same row would be there again. */
+function failureOf(memo: CompletedStep, name: string): NonRetryableError {
+  let given = memo.error;
+  if (typeof given === "string") {
+    try {
+      given = JSON.parse(given) as unknown;
+    } catch {
+      given = { message: given };
+    }
+  }
+  const error = (typeof given === "object" && given !== null ? given : {}) as Record<string, unknown>;
+  const cause = error.cause as { message?: unknown } | string | undefined;
+  const words = [error.message, typeof cause === "object" ? cause?.message : cause];
+  const isLate = memo.status === "timed_out";
+  const message = words.find((word) => typeof word === "string" && word !== "");
+  const code = typeof error.code === "string" ? error.code : undefined;
+  return new NonRetryableError(
+    `step ${name} ${isLate ? "took too long" : "failed"}${message ? `: ${message}` : ""}`,
+    {
+      code:
+        code ??
+        (isLate ? "STEP_TIMEOUT" : error.child_run_id === undefined ? "STEP_FAILED" : "INVOKE_FAILED"),
+      cause: given,
+    },
+  );
 }

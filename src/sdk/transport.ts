@@ -13,7 +13,7 @@ export interface ConnectionOptions {
 }
 
 export interface Request {
-  method: "GET" | "POST" | "PUT" | "DELETE";
+  method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
   /** With its query: `/api/v1/events?limit=20`. */
   path: string;
   /** JSON text; a value is written as JSON. */
@@ -27,12 +27,20 @@ export interface Request {
 /** One connection to one server as one caller: headers, time limits, errors. Sockets are kept alive by `fetch`. */
 export interface Transport {
   readonly url: string;
+  /** What every request says of its caller: key and environment. Throws SvcError while the environment cannot be found. */
+  headers(): Promise<Record<string, string>>;
   /** One attempt. The parsed body; undefined for 204. Throws SvcError. */
   send<Answer>(request: Request): Promise<Answer>;
   /** `send`, repeated by the rules of retry.ts. */
   call<Answer>(request: Request, options: { repeatable: boolean }): Promise<Answer>;
   /** A unary RPC: `rpc("SvcService/GetRun", {id})`. */
-  rpc<Answer>(method: string, message: unknown, options: { repeatable: boolean }): Promise<Answer>;
+  rpc<Answer>(method: string, message: unknown, options: RpcOptions): Promise<Answer>;
+}
+
+export interface RpcOptions {
+  repeatable: boolean;
+  timeoutMs?: number;
+  signal?: AbortSignal | undefined;
 }
 
 const variable = (name: string): string | undefined => globalThis.process?.env?.[name] || undefined;
@@ -124,23 +132,38 @@ export function createTransport(options: ConnectionOptions = {}): Transport {
     }
   }
 
-  async function send<Answer>(request: Request): Promise<Answer> {
+  async function headers(): Promise<Record<string, string>> {
     if (!resolved && environment !== undefined) {
       resolving ??= resolveEnvironment(environment).finally(() => {
         resolving = undefined;
       });
       await resolving;
     }
+    return base;
+  }
+
+  async function send<Answer>(request: Request): Promise<Answer> {
+    await headers();
     return exchange<Answer>(request);
   }
 
   const transport: Transport = {
     url,
+    headers,
     send,
     call: (request, { repeatable }) =>
       withRetries(() => send(request), { repeatable, signal: request.signal }),
-    rpc: (method, message, { repeatable }) =>
-      transport.call({ method: "POST", path: `/svc.v1.${method}`, body: message }, { repeatable }),
+    rpc: (method, message, { repeatable, timeoutMs, signal }) =>
+      transport.call(
+        {
+          method: "POST",
+          path: `/svc.v1.${method}`,
+          body: message,
+          ...(timeoutMs !== undefined && { timeoutMs }),
+          ...(signal && { signal }),
+        },
+        { repeatable },
+      ),
   };
   return transport;
 }

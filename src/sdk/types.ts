@@ -24,7 +24,14 @@ export interface Run {
   pauseReason?: string;
   attempt: number;
   maxAttempts: number;
+  /** A person asked for a pause; it takes effect when the worker reports next. */
+  pauseRequested?: boolean;
   workerId?: string;
+  /** The value at the function's `actorKey`. */
+  actorId?: string;
+  /** The run that invoked this one, and the step it did so in. */
+  parentRunId?: string;
+  parentStepId?: string;
   input: unknown;
   output: unknown;
   error?: { message: string; code?: string; retryable: boolean };
@@ -51,6 +58,11 @@ export interface Step {
   durationMs: number;
   output: unknown;
   error?: { message: string; code?: string; retryable: boolean };
+  /** Name of the step that this one undoes. */
+  compensationFor?: string;
+  /** When and by whom the output was last replaced. */
+  patchedAt?: string;
+  patchedBy?: string;
   startedAt?: string;
   endedAt?: string;
 }
@@ -75,12 +87,24 @@ export interface FunctionDefinition {
   timeoutMs?: number;
   /** Runs at a time; with `key`, a path inside the event's data, per value. */
   concurrency?: { limit: number; key?: string };
+  /** Runs once the events have been quiet for that long, with the last one; after `maxWaitMs` in any case. */
   debounce?: { periodMs: number; key?: string; maxWaitMs?: number };
+  /** A path inside the event's data; runs with the same value there prefer the same worker, which gets it as `run.actorId`. */
   actorKey?: string;
+  /** Cancels a run when an event comes whose data has at `match`, a path, what the run's own event has there. */
   cancelOn?: { event: string; match: string }[];
+  /** Names of secrets; each execution gets their values. */
   secrets?: string[];
+  /** Keeps what time travel needs; `recordingProfile` says how much, `recordingRetention` how long. */
   recording?: boolean;
+  recordingProfile?: "all" | "run_lifecycle" | "steps";
+  recordingRetention?: "7d" | "30d" | "90d" | "forever";
+  /** `push`: the server calls `endpointUrl`, see `serve`. Default: `pull`, or `push` with an `endpointUrl`. */
+  mode?: "pull" | "push";
+  endpointUrl?: string;
+  /** Free for your own use; a change raises the version. */
   metadata?: Record<string, unknown>;
+  /** Kept in the function's history. */
   changeReason?: string;
 }
 
@@ -106,6 +130,12 @@ export interface Emitted {
   /** Empty when no function matched. */
   runIds: string[];
   /** Position in the environment's log. */
+  sequence: number;
+}
+
+export interface Published {
+  eventId: string;
+  /** Position among all messages on topics of the environment. */
   sequence: number;
 }
 

@@ -1,4 +1,4 @@
-import type { SvcError } from "./errors.ts";
+import type { ReportedError, SvcError } from "./errors.ts";
 import type { HandlerEvent } from "./function.ts";
 
 /** A job as handed out: contract of the worker routes, snake_case as on the wire. */
@@ -26,16 +26,46 @@ export interface CompletedStep {
   step_id: string;
   name: string;
   output: unknown;
-  status?: "completed" | "failed";
+  /** Absent means completed. */
+  status?: "completed" | "failed" | "timed_out";
+  /** JSON, or its text. */
+  error?: unknown;
 }
 
 /** Why execution stops without being over. */
-export interface Yield {
-  step_id: string;
-  step_name: string;
-  type: "sleep";
-  /** RFC 3339. */
-  until: string;
+export type Yield = { step_id: string; step_name: string } & (
+  | {
+      type: "sleep";
+      /** RFC 3339. */
+      until: string;
+    }
+  | {
+      type: "wait_for_event";
+      event_filter: {
+        event: string;
+        match?: string;
+        match_value?: unknown;
+        /** A number with its unit; the server's default is 7d. */
+        timeout?: string;
+        payload?: unknown;
+      };
+    }
+  | { type: "invoke_function"; function_id: string; input?: unknown; invoke_timeout_ms?: number }
+  | { type: "invoke_function_async"; function_id: string; input?: unknown }
+);
+
+/** A step as it is reported. */
+export interface ReportedStep {
+  id: string;
+  name: string;
+  type: "invoke" | "compensate";
+  status: "completed" | "failed";
+  output?: unknown;
+  error?: ReportedError;
+  started_at: string;
+  ended_at: string;
+  duration_ms: number;
+  compensation_for?: string;
 }
 
 export const progressStepsMax = 500;

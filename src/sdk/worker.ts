@@ -1,20 +1,28 @@
+import { callForRun } from "./calls.ts";
 import { type Client, createClient } from "./client.ts";
 import { createCourier } from "./courier.ts";
 import { SvcError } from "./errors.ts";
-import { codeHash, type SvcFunction } from "./function.ts";
+import { registration, type SvcFunction } from "./function.ts";
 import { type Job, startJob } from "./job.ts";
 import { createLease, type Lease, type Stamp, stamp } from "./lease.ts";
 import { consoleLogger } from "./log.ts";
 import { delayAfter, pause } from "./retry.ts";
 import { handleEndSignals } from "./signals.ts";
+import { createStreamCourier } from "./stream-courier.ts";
 import type { ConnectionOptions } from "./transport.ts";
 import type { EventMap, Logger } from "./types.ts";
+import { sdkVersion } from "./version.ts";
 import type { Assignment } from "./wire.ts";
 
 export interface WorkerOptions<Events extends EventMap = EventMap> extends ConnectionOptions {
   /** Instead of connection options. */
   client?: Client<Events>;
   functions: readonly SvcFunction[];
+  /**
+   * How jobs and reports travel: `rest` (default), or `stream`, one HTTP/2 stream in both directions, over which the server
+   * also says at once that a run was cancelled. `stream` needs HTTP/2 all the way to the server.
+   */
+  transport?: "rest" | "stream";
   /** Default 10. */
   maxConcurrentJobs?: number;
   /**
@@ -53,8 +61,9 @@ export interface Worker {
   readonly closed: Promise<void>;
 }
 
-const sdkVersion = "0.36.0";
 const heartbeatMsMin = 200;
+/** Longest wait for the answer to a heartbeat on a stream. */
+const heartbeatMsMax = 10_000;
 const startDelayFirstMs = 200;
 const startDelayMsMax = 5_000;
 
@@ -98,27 +107,53 @@ export function createWorker<Events extends EventMap = EventMap>(options: Worker
   // Whoever does not look at `closed` reads it in the log.
   closed.catch(() => {});
 
-  const courier = createCourier({
+  const travel = {
     transport: client.transport,
-    workerPath,
     room: () => maxConcurrentJobs - busy,
-    onJobs: (jobs, askedAt) => {
+    onJobs: (jobs: Assignment[], askedAt: Stamp) => {
       for (const job of jobs) start(job, askedAt);
     },
-    register: () => insist(register),
-    onDenied: (error) => {
+    onDenied: (error: SvcError) => {
       log.error("the server does not accept this worker's key; stopping", { reason: error.message });
       end(error);
     },
     log,
-  });
+  };
+  const host = globalThis.process?.env?.HOSTNAME;
+  const version = { sdk: sdkVersion, runtime: runtimeName() };
+  const stream =
+    options.transport === "stream"
+      ? createStreamCourier({
+          ...travel,
+          workerId: id,
+          registration: {
+            ...(host && { hostname: host }),
+            functionIds: [...byId.keys()],
+            maxConcurrentJobs,
+            labels: options.labels ?? {},
+            version,
+          },
+          onCancel: (jobId, reason) => active.get(jobId)?.abandon(reason),
+        })
+      : undefined;
+  const courier = stream ?? createCourier({ ...travel, workerPath, register: () => insist(register) });
 
   /** Asks until the server answers whether the job is still this worker's. */
   const confirm = ({ job_id, run_id, execution_seq, lease_token }: Assignment) =>
     insist(async () => {
+      if (stream) return abandonLost(await stream.heartbeat([job_id], heartbeatMsMax), job_id);
       const path = `${workerPath}/jobs/${encodeURIComponent(job_id)}/ack`;
       await client.transport.send({ method: "PUT", path, body: { run_id, execution_seq, lease_token } });
     });
+
+  /** Throws when the job it was asked for is among the lost ones. */
+  function abandonLost(lost: ReadonlySet<string>, asked?: string): void {
+    for (const jobId of lost) {
+      const reason = new SvcError("STALE_EXECUTION", "the lease went to another worker", { status: 409 });
+      active.get(jobId)?.abandon(reason);
+      if (jobId === asked) throw reason;
+    }
+  }
 
   function start(assignment: Assignment, askedAt: Stamp): void {
     if (state === "stopped" || active.has(assignment.job_id)) return;
@@ -131,6 +166,7 @@ export function createWorker<Events extends EventMap = EventMap>(options: Worker
       target: byId.get(assignment.function_id),
       courier,
       lease,
+      call: callForRun(client.transport),
       checkpointMs,
       log,
       onRoom() {
@@ -168,8 +204,13 @@ export function createWorker<Events extends EventMap = EventMap>(options: Worker
     const askedAt = stamp();
     try {
       const timeoutMs = Math.max(1_000, heartbeatEveryMs);
-      await client.transport.send({ method: "POST", path: `${workerPath}/heartbeat`, body, timeoutMs });
-      for (const { job_id } of jobs) leases.get(job_id)?.renewed(askedAt);
+      if (stream) {
+        const lost = await stream.heartbeat([...active.keys()], Math.min(timeoutMs, heartbeatMsMax));
+        abandonLost(lost);
+        for (const { job_id } of jobs) if (!lost.has(job_id)) leases.get(job_id)?.renewed(askedAt);
+      } else
+        await client.transport.send({ method: "POST", path: `${workerPath}/heartbeat`, body, timeoutMs });
+      if (!stream) for (const { job_id } of jobs) leases.get(job_id)?.renewed(askedAt);
     } catch (error) {
       const { status, message } = error as SvcError;
       if (status === 404) await register().catch(() => {});
@@ -179,7 +220,7 @@ export function createWorker<Events extends EventMap = EventMap>(options: Worker
   }
 
   async function register(): Promise<void> {
-    const host = globalThis.process?.env?.HOSTNAME;
+    if (stream) return stream.open();
     await client.transport.send({
       method: "POST",
       path: `${workerPath}/register`,
@@ -189,15 +230,14 @@ export function createWorker<Events extends EventMap = EventMap>(options: Worker
         function_ids: [...byId.keys()],
         max_concurrent_jobs: maxConcurrentJobs,
         labels: options.labels ?? {},
-        version: { sdk: sdkVersion, runtime: runtimeName() },
+        version,
       },
     });
   }
 
   async function registerFunctions(): Promise<void> {
     for (const one of byId.values()) {
-      const metadata = { ...one.definition.metadata, __svc_code_hash: await codeHash(one.handler) };
-      await client.registerFunction({ ...one.definition, metadata });
+      await client.registerFunction(await registration(one));
     }
   }
 

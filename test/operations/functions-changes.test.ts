@@ -2,6 +2,8 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:tes
 import type { FunctionFrame } from "../../src/domain/functions/definition.ts";
 import { type Functions, openFunctions } from "../../src/domain/functions/service.ts";
 import { cancelQueued } from "../../src/domain/runs/wake.ts";
+import { systemClock } from "../../src/kit/clock.ts";
+import { systemIds } from "../../src/kit/ids.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 
@@ -20,6 +22,7 @@ describe.each(engines)("what a change of a function brings about on %s", (engine
     functions = openFunctions({
       store: server.running.domain.store,
       clock: { now: () => now },
+      ids: systemIds(systemClock()),
       async cancelQueued(session, target) {
         cancelled.push(`${target.functionId} ${target.cause}`);
         const count = await cancelQueued(session, { ...target, now });
@@ -46,9 +49,9 @@ describe.each(engines)("what a change of a function brings about on %s", (engine
     await functions.register(env, { id: "told" }, "ak_1");
     await functions.register(env, { id: "told" }, "ak_1");
     await functions.register(env, { id: "told", name: "Told" }, "ak_1");
-    await functions.setStatus(env, "told", "paused");
-    await functions.setStatus(env, "told", "paused");
-    await functions.delete(env, "told");
+    await functions.setStatus(env, "told", "paused", "ak_1");
+    await functions.setStatus(env, "told", "paused", "ak_1");
+    await functions.delete(env, "told", "ak_1");
     expect(told()).toEqual([
       "told registered active",
       "told updated active",
@@ -62,8 +65,8 @@ describe.each(engines)("what a change of a function brings about on %s", (engine
     const failing = [
       functions.register(env, { id: "a b" }, "ak_1"),
       functions.register("env_gone", { id: "a" }, "ak_1"),
-      functions.setStatus(env, "nobody", "paused"),
-      functions.delete(env, "nobody"),
+      functions.setStatus(env, "nobody", "paused", "ak_1"),
+      functions.delete(env, "nobody", "ak_1"),
     ];
     const outcomes = await Promise.allSettled(failing);
     expect(outcomes.map((outcome) => outcome.status === "rejected" && outcome.reason.kind)).toEqual([
@@ -81,7 +84,7 @@ describe.each(engines)("what a change of a function brings about on %s", (engine
 
   test("a deletion looks at the queue again once nothing can join it", async () => {
     await functions.register(env, { id: "doomed" }, "ak_1");
-    await functions.delete(env, "doomed");
+    await functions.delete(env, "doomed", "ak_1");
     expect(cancelled).toEqual(["doomed function_deleted", "doomed function_deleted"]);
   });
 
@@ -94,7 +97,7 @@ describe.each(engines)("what a change of a function brings about on %s", (engine
         afterLook = undefined;
         runIds = (await server.rpc("SvcService", "Emit", { event: "race" })).body.runIds;
       };
-      await functions.delete(env, "racing");
+      await functions.delete(env, "racing", "ak_1");
       expect(runIds).toHaveLength(1);
       expect((await server.rpc("SvcService", "GetRun", { id: runIds[0] })).body).toMatchObject({
         status: "RUN_STATUS_CANCELLED",
@@ -105,7 +108,7 @@ describe.each(engines)("what a change of a function brings about on %s", (engine
   test("the definition of every version stays, also when the function is gone", async () => {
     await functions.register(env, { id: "pinned", name: "One" }, "ak_1");
     await functions.register(env, { id: "pinned", name: "Two" }, "ak_1");
-    await functions.delete(env, "pinned");
+    await functions.delete(env, "pinned", "ak_1");
     const names = [1, 2].map(async (version) => (await functions.definitionAt(env, "pinned", version)).name);
     expect(await Promise.all(names)).toEqual(["One", "Two"]);
     const again = await functions.register(env, { id: "pinned", name: "Three" }, "ak_1");

@@ -85,3 +85,12 @@ export async function check(world: {
     faults.push(`the log has ${log!.count} events up to ${log!.top} and its head is ${log!.head}`);
   return faults;
 }
+
+/** Lanes in which more runs are leased than their function's limit. */
+export async function overfullLanes(store: Store): Promise<string[]> {
+  const rows = await store.all<{ lane_id: string; count: number; lane_limit: number }>(sql`SELECT e.lane_id,
+      count(*) AS count, max(f.lane_limit) AS lane_limit
+    FROM executions e JOIN functions f ON f.environment_id = e.environment_id AND f.id = e.function_id
+    WHERE e.state = 'leased' AND e.lane_id IS NOT NULL GROUP BY e.lane_id HAVING count(*) > max(f.lane_limit)`);
+  return rows.map(({ lane_id, count, lane_limit }) => `${count} runs hold lane ${lane_id} of ${lane_limit}`);
+}

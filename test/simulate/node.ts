@@ -33,7 +33,14 @@ export function startNode(options: NodeOptions): SimulatedNode {
   const log = options.log ?? silentLog;
   const loops = new Map<string, Loop>();
   const engine = openEngine({
-    config: { leaseMs: options.leaseMs, pollHoldMs: 2_000, capacityAdmission: true },
+    config: {
+      leaseMs: options.leaseMs,
+      pollHoldMs: 2_000,
+      drainMs: 0,
+      capacityAdmission: true,
+      eventRetentionDays: 0,
+      runRetentionDays: 0,
+    },
     store,
     clock,
     ids,
@@ -46,6 +53,8 @@ export function startNode(options: NodeOptions): SimulatedNode {
     wakeLoop: (name, inMs) => loops.get(name)?.wakeIn(inMs),
     wake: (name) => loops.get(name)?.wake(),
     wakeBy: (at) => loops.get("runs.wake")?.wakeIn(at - clock.now()),
+    nodeId: id,
+    isDraining: () => false,
   });
   bus.onHint("dispatch", (payload) => {
     const { from, lanes } = JSON.parse(new TextDecoder().decode(payload));

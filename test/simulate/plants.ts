@@ -64,4 +64,19 @@ const timer: Plant = (store, plain) => ({
   },
 });
 
-export const plants: Record<string, Plant> = { fence, timer };
+/** Waits are registered from the head of the log on, as if the position that their run has seen were not known. */
+const position: Plant = (store, plain) => ({
+  ...store,
+  async flush(flush, input) {
+    const answer = await store.flush(flush, input);
+    if (flush.name === "runs.settle")
+      await plain.write((session) =>
+        session.run(sql`UPDATE waits SET from_position = (
+            SELECT h.position FROM heads h WHERE h.environment_id = waits.environment_id)
+          WHERE kind = 'wait' AND fresh_at IS NOT NULL`),
+      );
+    return answer;
+  },
+});
+
+export const plants: Record<string, Plant> = { fence, timer, position };

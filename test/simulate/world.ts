@@ -8,9 +8,9 @@ import { sql } from "../../src/kit/sql.ts";
 import type { Store } from "../../src/store/store.ts";
 import { simulatedHub } from "./bus.ts";
 import { type Chance, chanceOf } from "./chance.ts";
-import { check, type Started } from "./check.ts";
+import { check, overfullLanes, type Started } from "./check.ts";
 import { type SimulatedNode, startNode } from "./node.ts";
-import { type Features, type Program, randomPrograms, signalKey } from "./program.ts";
+import { childInput, type Features, type Program, randomPrograms, signalKey } from "./program.ts";
 import { simulatedDatabase } from "./store.ts";
 import { type ProcessTime, processTime, simulatedTime, type Time } from "./time.ts";
 import { startWorker, type WorkerWorld } from "./worker.ts";
@@ -37,7 +37,7 @@ export interface SimulationResult {
 }
 
 /** All that programs may do. */
-export const everything: Features = { waits: false, invokes: false, concurrency: false };
+export const everything: Features = { waits: true, invokes: true, concurrency: true };
 
 const leaseMs = 4_000;
 /** After the troubles are over, everything must end within this. */
@@ -138,7 +138,7 @@ export async function simulate({ seed, features, plant, say }: SimulationOptions
       note(`${program.id} started for ${input}: ${runIds}`);
       started.push({ program, input, runIds });
       calling--;
-      void signal(world, own, program, input, () => over);
+      signal(world, own, program, input, () => over);
     });
   }
 
@@ -169,10 +169,29 @@ export async function simulate({ seed, features, plant, say }: SimulationOptions
     time.after(1_500, look);
   };
   time.after(1_500, look);
+  const count = async () => {
+    faults.push(...(await overfullLanes(database.plain)));
+    if (!over) time.after(20, count);
+  };
+  time.after(20, count);
   const finished = await time.run(() => ended || faults.length > 0, troubleMs + healMs);
   over = true;
   if (!finished) faults.push(`not everything ended within ${healMs} ms after the last trouble`);
   faults.push(...(await check({ store: database.plain, started, programs: world.programs, environmentId })));
+  if (faults.length > 0 && say) {
+    note(JSON.stringify(programs));
+    for (const table of [
+      "executions",
+      "waits",
+      "matchers",
+      "invocations",
+      "child_ends",
+      "events",
+      "run_history",
+    ])
+      for (const row of await database.plain.all(sql`SELECT * FROM ${sql.raw(table)}`))
+        note(`${table} ${JSON.stringify(row)}`);
+  }
   for (const node of nodes) node.process.kill();
   for (const worker of workers) worker.kill();
   const history = await database.plain.all(sql`SELECT * FROM run_history ORDER BY run_id, sequence`);
@@ -246,28 +265,47 @@ async function emitSurely(
  * any time after the run was accepted: it must be found whether it came before the wait or after. Later waits are sent
  * theirs until the end, since a signal from before the handler last began is not theirs.
  */
-async function signal(
+function signal(
   world: WorkerWorld,
   chance: Chance,
   program: Program,
   input: string,
   over: () => boolean,
-): Promise<void> {
-  const first = program.lines.find((line) => line.kind !== "step");
+  isChild = false,
+): void {
+  const first = isChild ? undefined : program.lines.find((line) => line.kind !== "step");
   for (const line of program.lines) {
+    if (line.kind === "invoke")
+      signal(
+        world,
+        chance.branch(line.name),
+        world.programs.get(line.child)!,
+        childInput(input, line.name),
+        over,
+        true,
+      );
     if (line.kind !== "wait") continue;
     const data = { k: signalKey(input, line.name) };
-    if (line === first) {
-      await world.time.sleep(chance.oneOf([0, 0, 50, 500, 5_000]));
-      await emitSurely(world, chance, "signal", data, `signal-${data.k}`);
-      continue;
-    }
-    for (let count = 0; !over(); count++) {
-      await world.time.sleep(chance.between(1_000, 6_000));
-      if (count < 100) await emitSurely(world, chance, "signal", data, `signal-${data.k}-${count}`);
-      else return;
-      if (chance.happens(0.02)) break;
-    }
+    const own = chance.branch(data.k);
+    if (line === first) void once(world, own, data);
+    else void again(world, own, data, over);
+  }
+}
+
+async function once(world: WorkerWorld, chance: Chance, data: { k: string }): Promise<void> {
+  await world.time.sleep(chance.oneOf([0, 0, 50, 500, 5_000]));
+  await emitSurely(world, chance, "signal", data, `signal-${data.k}`);
+}
+
+async function again(
+  world: WorkerWorld,
+  chance: Chance,
+  data: { k: string },
+  over: () => boolean,
+): Promise<void> {
+  for (let count = 0; !over(); count++) {
+    await world.time.sleep(chance.between(2_000, 8_000));
+    await emitSurely(world, chance, "signal", data, `signal-${data.k}-${count}`);
   }
 }
 

@@ -1,9 +1,10 @@
+import type { Yield } from "../../src/sdk/wire.ts";
 import { until } from "./until.ts";
 
 /** Just enough of the wire, in memory, to test the SDK against the worst that a server may do. Tests only. */
 export interface FakeServer {
   url: string;
-  requests: { method: string; path: string; body: unknown }[];
+  requests: { method: string; path: string; body: unknown; headers: Headers }[];
   runs: Map<string, FakeRun>;
   functions: Map<string, Record<string, unknown>>;
   /** Answers the next requests whose path contains `part` in another way; `drop` breaks the connection after handling it. */
@@ -29,13 +30,15 @@ export interface FakeRun {
   id: string;
   functionId: string;
   event: Record<string, unknown>;
-  status: "queued" | "leased" | "sleeping" | "completed" | "failed";
+  status: "queued" | "leased" | "sleeping" | "waiting" | "completed" | "failed";
   attempt: number;
   seq: number;
   acked: boolean;
   output?: unknown;
   error?: { message: string; code?: string; retryable: boolean };
   steps: Map<string, Record<string, unknown>>;
+  /** Whose step its end completes. */
+  parent?: { run: FakeRun; stepId: string };
 }
 
 interface Report {
@@ -48,7 +51,7 @@ interface Report {
   error?: FakeRun["error"];
   steps?: { id: string; name: string; status: string; output?: unknown }[];
   step_offset?: number;
-  yield?: { step_id: string; step_name: string; until: string };
+  yield?: Yield;
 }
 
 const holdMs = 300;
@@ -78,24 +81,77 @@ export function startFakeServer(options: { leaseMs?: number; attemptsMax?: numbe
       metadata: null,
     };
     const runIds: string[] = [];
+    for (const run of [...runs.values()].filter((one) => one.status === "waiting")) {
+      for (const step of run.steps.values())
+        if (step.awaits === message.event) finish(run, step, { status: "completed", output: event });
+    }
     for (const [functionId, definition] of functions) {
       const triggers = (definition.triggers ?? []) as { event?: string }[];
-      if (!triggers.some((trigger) => trigger.event === message.event)) continue;
-      const id = `run_${++count}`;
-      const run = {
-        id,
-        functionId,
-        event,
-        status: "queued",
-        attempt: 1,
-        seq: 0,
-        acked: false,
-        steps: new Map(),
-      } as const;
-      runs.set(id, { ...run });
-      runIds.push(id);
+      if (triggers.some((trigger) => trigger.event === message.event))
+        runIds.push(startRun(functionId, event).id);
     }
     return { eventId, runIds, sequence: String(count) };
+  }
+
+  function startRun(functionId: string, event: Record<string, unknown>, parent?: FakeRun["parent"]): FakeRun {
+    const run: FakeRun = {
+      id: `run_${++count}`,
+      functionId,
+      event,
+      status: "queued",
+      attempt: 1,
+      seq: 0,
+      acked: false,
+      steps: new Map(),
+      ...(parent && { parent }),
+    };
+    runs.set(run.id, run);
+    return run;
+  }
+
+  /** Ends a step that its run waits for. */
+  function finish(run: FakeRun, step: Record<string, unknown>, end: Record<string, unknown>): void {
+    delete step.awaits;
+    Object.assign(step, end);
+    run.status = "queued";
+  }
+
+  function takeYield(run: FakeRun, reason: Yield): void {
+    const step: Record<string, unknown> = { id: reason.step_id, name: reason.step_name, status: "sleeping" };
+    run.steps.set(reason.step_id, step);
+    run.status = "waiting";
+    if (reason.type === "sleep") {
+      step.until = reason.until;
+      run.status = "sleeping";
+    } else if (reason.type === "wait_for_event") step.awaits = reason.event_filter.event;
+    else {
+      const event = {
+        id: `evt_${++count}`,
+        name: reason.function_id,
+        data: reason.input ?? null,
+        version: 1,
+      };
+      const isAsync = reason.type === "invoke_function_async";
+      const child = startRun(
+        reason.function_id,
+        { ...event, timestamp: "2026-01-02T03:04:05.678Z", metadata: null },
+        isAsync ? undefined : { run, stepId: reason.step_id },
+      );
+      if (isAsync) finish(run, step, { status: "completed", output: { run_id: child.id } });
+    }
+  }
+
+  /** What the end of a child means for the step that invoked it. */
+  function tellParent(child: FakeRun): void {
+    const { parent, error } = child;
+    const step = parent?.run.steps.get(parent.stepId);
+    if (!parent || !step) return;
+    const failure = { function_id: child.functionId, child_run_id: child.id, message: error?.message };
+    finish(
+      parent.run,
+      step,
+      error ? { status: "failed", invoked: failure } : { status: "completed", output: child.output },
+    );
   }
 
   function claim(available: number, acked: boolean) {
@@ -121,8 +177,13 @@ export function startFakeServer(options: { leaseMs?: number; attemptsMax?: numbe
         max_attempts: attemptsMax,
         event: run.event,
         completed_steps: [...run.steps.values()]
-          .filter((step) => step.status === "completed")
-          .map((step) => ({ step_id: step.id, name: step.name, output: step.output ?? null })),
+          .filter((step) => step.status === "completed" || step.invoked)
+          .map((step) => ({
+            step_id: step.id,
+            name: step.name,
+            output: step.output ?? null,
+            ...(step.invoked ? { status: "failed", error: step.invoked } : {}),
+          })),
         step_sequence_base: run.steps.size,
         execution_seq: run.seq,
         lease_token: `lease_${run.seq}`,
@@ -156,15 +217,14 @@ export function startFakeServer(options: { leaseMs?: number; attemptsMax?: numbe
     if (report.status === "completed") {
       run.status = "completed";
       run.output = report.output;
-    } else if (report.status === "yielded" && report.yield) {
-      const { step_id, step_name, until: dueAt } = report.yield;
-      run.steps.set(step_id, { id: step_id, name: step_name, status: "sleeping", until: dueAt });
-      run.status = "sleeping";
-    } else if (report.status === "failed" && report.error) {
+      tellParent(run);
+    } else if (report.status === "yielded" && report.yield) takeYield(run, report.yield);
+    else if (report.status === "failed" && report.error) {
       run.error = report.error;
       const again = report.error.retryable && run.attempt < attemptsMax;
       run.status = again ? "queued" : "failed";
       if (again) run.attempt++;
+      else tellParent(run);
     }
     return { status: 200 };
   }
@@ -198,6 +258,8 @@ export function startFakeServer(options: { leaseMs?: number; attemptsMax?: numbe
       }
       case "/svc.v1.SvcService/Emit":
         return json(200, emit(body));
+      case "/svc.v1.PubSubService/Publish":
+        return json(200, { eventId: `evt_${++count}`, sequence: String(count) });
       case "/svc.v1.SvcService/TriggerBatch":
         return json(200, { results: (body.events as Record<string, unknown>[]).map(emit) });
       case "/svc.v1.SvcService/GetRun": {
@@ -249,7 +311,7 @@ export function startFakeServer(options: { leaseMs?: number; attemptsMax?: numbe
       const url = new URL(request.url);
       const text = await request.text();
       const body = text === "" ? {} : JSON.parse(text);
-      requests.push({ method: request.method, path: url.pathname, body });
+      requests.push({ method: request.method, path: url.pathname, body, headers: request.headers });
       const at = failures.findIndex(({ part }) => url.pathname.includes(part));
       const failure = failures[at];
       if (!failure) return handle(request.method, url.pathname, url, body);

@@ -30,15 +30,19 @@ function house() {
       async claim(input) {
         claims.push(input);
         await claiming;
-        return input.lanes.flatMap((lane, at) =>
+        const runs = input.lanes.flatMap((lane, at) =>
           lane.slots.flatMap((_, rank) => {
             const place = queue.findIndex((run) => run.functionId === lane.functionId);
             const [run] = place < 0 ? [] : queue.splice(place, 1);
             return run ? [claimed(run, at + 1, rank + 1)] : [];
           }),
         );
+        return { runs, limited: [] };
       },
+      claimLimited: async () => ({ runs: [], lanes: [] }),
+      lookAtLanes: async () => ({ limit: undefined, lanes: [] }),
       completedSteps: async () => new Map(),
+      handOver: async () => {},
       async release({ runId, executionSeq }) {
         queue.push({ runId, functionId: functionOf.get(runId) ?? "f", seq: executionSeq });
       },
@@ -63,7 +67,7 @@ function house() {
     });
   const born = (runId: string, functionId = "f") => {
     functionOf.set(runId, functionId);
-    const place = dispatcher.reserve(environmentId, functionId);
+    const place = dispatcher.reserve({ environmentId, functionId, laneId: null, actorId: null });
     return place && { place, deliver: () => place.deliver(newRun(runId, functionId), event) };
   };
   const holdClaims = () => {
@@ -98,6 +102,7 @@ const newRun = (id: string, functionId: string): NewRun => ({
   maxAttempts: 1,
   timeoutAt: null,
   actorId: null,
+  laneId: null,
   lease: null,
 });
 

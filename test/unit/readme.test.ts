@@ -1,8 +1,11 @@
 import { describe, expect, test } from "bun:test";
 import { existsSync } from "node:fs";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { readmePath, withSettings } from "../support/readme.ts";
 
+const root = join(import.meta.dir, "../..");
 const readme = await Bun.file(readmePath).text();
 
 describe("the README", () => {
@@ -16,10 +19,36 @@ describe("the README", () => {
       .map((match) => match[1]!)
       .filter((name) => name.includes("/"));
     expect(named.length).toBeGreaterThan(10);
-    expect(named.filter((name) => !existsSync(join(import.meta.dir, "../..", name)))).toEqual([]);
+    expect(named.filter((name) => !existsSync(join(root, name)))).toEqual([]);
   });
 
   test("stays short", () => {
     expect(readme.split("\n").length).toBeLessThan(200);
   });
+});
+
+test("the snippets of both READMEs are right, each page's in one piece", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "svc-snippets-"));
+  try {
+    for (const page of ["README.md", "src/sdk/README.md"]) {
+      const text = await Bun.file(join(root, page)).text();
+      const snippets = [...text.matchAll(/```ts\n([\s\S]*?)```/g)].map((match) => match[1]!);
+      expect(snippets.length).toBeGreaterThan(0);
+      await Bun.write(join(folder, `${page.replaceAll("/", "-")}.ts`), snippets.join("\n"));
+    }
+    const config = {
+      extends: join(root, "tsconfig.json"),
+      compilerOptions: {
+        paths: { svc: [join(root, "src/sdk/index.ts")] },
+        typeRoots: [join(root, "node_modules/@types")],
+      },
+      include: ["*.ts"],
+    };
+    await Bun.write(join(folder, "tsconfig.json"), JSON.stringify(config));
+    const checked = Bun.spawn([join(root, "node_modules/.bin/tsc"), "-p", folder], { stdout: "pipe" });
+    expect(await new Response(checked.stdout).text()).toBe("");
+    expect(await checked.exited).toBe(0);
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
 });

@@ -17,23 +17,59 @@ await createWorker({ functions: [greet] }).start();
 console.log("ready");
 `;
 
+const endpoint = `
+import { createServer } from "node:http";
+import { createFunction, serve, testFunction, toNodeHandler } from "./index.js";
+const wide = createFunction({ id: "wide", event: "hello" }, async ({ event, step }) => {
+  const both = await step.parallel("both", {
+    a: async () => { await step.sleep("nap", "1h"); return step.run("x", () => event.data.n); },
+    b: () => step.map("m", [1, 2], (n) => step.run("x", () => n, { timeout: 1000 })),
+  });
+  return { ...both, awaited: (await step.waitForEvent("answer")).data };
+});
+const { output, elapsedMs } = await testFunction(wide).deliver("answer", "yes").crashAfter("every").run({ n: 7 });
+const server = createServer(toNodeHandler(serve({ functions: [wide], signingKey: "key" }))).listen(0, async () => {
+  const body = JSON.stringify({ run_id: "r", function_id: "wide", attempt: 1,
+    event: { id: "e", name: "hello", data: { n: 7 }, timestamp: "2026-01-02T03:04:05Z", version: 1 }, steps: [] });
+  const { createHmac } = await import("node:crypto");
+  const t = Math.floor(Date.now() / 1000);
+  const v1 = createHmac("sha256", "key").update(t + "." + body).digest("hex");
+  const url = "http://127.0.0.1:" + server.address().port;
+  const ask = (headers) => fetch(url, { method: "POST", body, headers });
+  const answer = await (await ask({ "x-svc-signature": "t=" + t + ",v1=" + v1 })).json();
+  const { status } = await ask({});
+  console.log(JSON.stringify({ output, elapsedMs, yielded: answer.yield.step_id, steps: answer.steps.length, status }));
+  server.close();
+  server.closeAllConnections();
+});
+`;
+
 const folders: string[] = [];
 afterEach(async () => {
   for (const folder of folders.splice(0)) await rm(folder, { recursive: true, force: true });
 });
 
-test("built for Node, a worker runs there, durable steps and all, and leaves on SIGTERM", async () => {
+/** Node, and a folder with the SDK built for it. */
+async function built(program: string): Promise<{ node: string; path: string }> {
   const node = Bun.which("node");
   if (node === null) throw new Error("node was not found. Install it: apt-get install nodejs");
   const folder = await mkdtemp(join(tmpdir(), "svc-sdk-"));
   folders.push(folder);
-  const built = await Bun.build({ entrypoints: ["src/sdk/index.ts"], target: "node", outdir: folder });
-  expect(built.success).toBe(true);
-  expect(await built.outputs[0]!.text()).not.toMatch(/\bBun\.|\brequire\(/);
-  await Bun.write(join(folder, "worker.mjs"), program);
+  const { success, outputs } = await Bun.build({
+    entrypoints: ["src/sdk/index.ts"],
+    target: "node",
+    outdir: folder,
+  });
+  expect(success).toBe(true);
+  expect(await outputs[0]!.text()).not.toMatch(/\bBun\.|\brequire\(/);
+  await Bun.write(join(folder, "program.mjs"), program);
+  return { node, path: join(folder, "program.mjs") };
+}
 
+test("built for Node, a worker runs there, durable steps and all, and leaves on SIGTERM", async () => {
+  const { node, path } = await built(program);
   const server = startFakeServer();
-  const child = Bun.spawn([node, join(folder, "worker.mjs")], {
+  const child = Bun.spawn([node, path], {
     env: { PATH: process.env.PATH, SVC_SERVER_URL: server.url },
     stdout: "pipe",
     stderr: "inherit",
@@ -54,4 +90,22 @@ test("built for Node, a worker runs there, durable steps and all, and leaves on 
     await child.exited;
     await server.stop();
   }
+});
+
+test("endpoints, branches and tests in memory do as well", async () => {
+  const { node, path } = await built(endpoint);
+  const child = Bun.spawn([node, path], {
+    env: { PATH: process.env.PATH },
+    stdout: "pipe",
+    stderr: "inherit",
+  });
+  const said = await new Response(child.stdout).text();
+  expect(await child.exited).toBe(0);
+  expect(JSON.parse(said)).toEqual({
+    output: { a: 7, b: [1, 2], awaited: "yes" },
+    elapsedMs: 3_600_000,
+    yielded: "r:both:0:nap:0",
+    steps: 2,
+    status: 401,
+  });
 });

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import fc from "fast-check";
+import type { FunctionDefinition } from "../../src/domain/functions/definition.ts";
 import { finishResumes } from "../../src/domain/runs/resumed.ts";
 import type { Runs } from "../../src/domain/runs/service.ts";
 import { neverWakesAt } from "../../src/domain/runs/settle.ts";
@@ -38,7 +39,9 @@ test("a resume that cannot be told leaves the run as it was", async () => {
     neverWakesAt,
     finishResumes: (session: Session, ids: readonly string[]) => finishResumes(session, ids, clock.now()),
   } as unknown as Runs;
-  const steering = openSteering({ store, clock, log: silentLog, controls, runs, onQueued: () => {} });
+  const definitionOf = async () => ({ id: "fn" }) as unknown as FunctionDefinition;
+  const deps = { store, clock, log: silentLog, controls, runs, definitionOf };
+  const steering = openSteering({ ...deps, onQueued: () => {} });
   for (const [id, status] of [
     ["run_failed", "failed"],
     ["run_asleep", "active"],

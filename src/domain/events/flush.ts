@@ -4,13 +4,18 @@ import { type Flush, StoreError, type SyncSession } from "../../store/store.ts";
 import { armColumns, insertArms, type NewArm } from "../debounce/arm.ts";
 import { entryIdOf } from "../debounce/rules.ts";
 import {
+  holdRoom,
   insertCancels,
   insertExecutions,
   insertFirstHistory,
   insertMatchers,
   insertRuns,
+  leaseInRoom,
+  leaseInRoomSync,
   newCancelColumns,
   newRunColumns,
+  wantedLaneColumns,
+  wantedLanes,
   withParents,
 } from "../runs/create.ts";
 import type { NewRun } from "../runs/run.ts";
@@ -47,6 +52,8 @@ export interface Logged {
   ord: number;
   position: number;
   at: Instant;
+  /** Ids, parted by spaces, of runs that were to be born claimed and are queued instead: their lanes have no room. */
+  denied?: string | null;
 }
 
 /** Raised when a function changed since the runs were matched: reload the definitions and match again. */
@@ -126,13 +133,26 @@ export const emitFlush: Flush<EmitInput, Logged> = {
     `
       : sql.empty;
     const parents = withParents(runs);
+    const lanes = wantedLanes(runs);
+    const limited = lanes.length > 0;
+    const room = limited
+      ? sql`${holdRoom(seams.rowsFrom("w", wantedLaneColumns(lanes)), now)},
+    `
+      : sql.empty;
+    // Lanes before heads: who holds a head waits for nobody's lane.
+    const lanesFirst = limited ? sql`WHERE (SELECT count(*) FROM open) >= 0` : sql.empty;
+    const denied = limited
+      ? sql`, (SELECT string_agg(n.id, ' ') FROM run n WHERE n.event_id = a.id AND n.denied) AS denied`
+      : sql.empty;
+    const columns = newRunColumns(runs);
     const started =
       runs.length === 0
         ? sql.empty
-        : sql`run AS MATERIALIZED (
-      SELECT r.*, m.base + a.place AS position FROM ${seams.rowsFrom("r", newRunColumns(runs))}
+        : sql`${sql.raw(limited ? "born" : "run")} AS MATERIALIZED (
+      SELECT r.*, m.base + a.place AS position FROM ${seams.rowsFrom("r", columns)}
         JOIN alive a ON a.id = r.event_id JOIN moved m ON m.environment_id = a.environment_id
       ORDER BY r.id),
+    ${limited ? sql`${leaseInRoom([...Object.keys(columns), "position"], now)},` : sql.empty}
     created AS (${insertRuns(run, now, parents)}),
     queued AS (${insertExecutions(run, now, { parents, watched: cancels !== undefined })}),
     noted AS (${insertFirstHistory(run, now)}),
@@ -143,11 +163,11 @@ export const emitFlush: Flush<EmitInput, Logged> = {
       environment_id: column.text([...definitions.keys()]),
       definitions_version: column.bigint([...definitions.values()]),
     })}),
-    ${fresh}alive AS MATERIALIZED (
+    ${fresh}${room}alive AS MATERIALIZED (
       SELECT item.*, row_number() OVER (PARTITION BY environment_id ORDER BY ord) AS place FROM item ${survives}),
     head AS MATERIALIZED (
       SELECT h.environment_id, h.position, h.last_at, h.definitions_version
-      FROM (SELECT DISTINCT environment_id FROM alive ORDER BY environment_id) a CROSS JOIN LATERAL (
+      FROM (SELECT DISTINCT environment_id FROM alive ${lanesFirst} ORDER BY environment_id) a CROSS JOIN LATERAL (
         SELECT x.environment_id, x.position, x.last_at, x.definitions_version FROM heads x
         WHERE x.environment_id = a.environment_id ORDER BY x.environment_id FOR UPDATE) h),
     moved AS (
@@ -165,9 +185,9 @@ export const emitFlush: Flush<EmitInput, Logged> = {
         a.key, a.run_id
       FROM alive a JOIN moved m ON m.environment_id = a.environment_id),
     ${started}${armed}place AS (
-      SELECT a.ord, m.base + a.place AS position, m.last_at AS at
+      SELECT a.ord, m.base + a.place AS position, m.last_at AS at${denied}
       FROM alive a JOIN moved m ON m.environment_id = a.environment_id)
-    SELECT ord, position, at FROM place`;
+    SELECT ${sql.raw(limited ? "ord, position, at, denied" : "ord, position, at")} FROM place`;
   },
 
   libsql(session, { events, definitions, now }) {
@@ -189,8 +209,11 @@ export const emitFlush: Flush<EmitInput, Logged> = {
       head.last_at = Math.max(head.last_at, now);
       logged.push({ ord: at + 1, position: ++head.position, at: head.last_at, event });
     }
-    if (logged.length > 0) write(session, logged, now);
-    return logged.map(({ ord, position, at }) => ({ ord, position, at }));
+    const queued = logged.length > 0 ? write(session, logged, now) : new Set<string>();
+    return logged.map(({ ord, position, at, event }) => {
+      const denied = queued.size === 0 ? [] : event.runs.flatMap(({ id }) => (queued.has(id) ? id : []));
+      return { ord, position, at, ...(denied.length > 0 && { denied: denied.join(" ") }) };
+    });
   },
 };
 
@@ -213,7 +236,12 @@ function withoutTaken(session: SyncSession, events: readonly NewEvent[], now: In
   return events.filter((e) => e.idempotencyKey === null || fresh.has(e.id));
 }
 
-function write(session: SyncSession, logged: readonly (Logged & { event: NewEvent })[], now: Instant): void {
+/** Answers the runs that were to be born claimed and are queued. */
+function write(
+  session: SyncSession,
+  logged: readonly (Logged & { event: NewEvent })[],
+  now: Instant,
+): Set<string> {
   const { rowsFrom } = session.seams;
   const last = new Map(logged.map((l) => [l.event.environmentId, l]));
   session.run(sql`UPDATE heads SET position = v.position, last_at = v.last_at
@@ -243,8 +271,9 @@ function write(session: SyncSession, logged: readonly (Logged & { event: NewEven
     });
     session.run(insertArms(source, "MIN"));
   }
-  const runs = logged.flatMap((l) => l.event.runs);
-  if (runs.length === 0) return;
+  const wanted = logged.flatMap((l) => l.event.runs);
+  if (wanted.length === 0) return new Set();
+  const runs = leaseInRoomSync(session, wanted, now);
   const source = rowsFrom("n", {
     ...newRunColumns(runs),
     position: column.bigint(logged.flatMap((l) => l.event.runs.map(() => l.position))),
@@ -254,8 +283,12 @@ function write(session: SyncSession, logged: readonly (Logged & { event: NewEven
   session.run(insertRuns(source, now, parents));
   session.run(insertExecutions(source, now, { parents, watched: cancels !== undefined }));
   session.run(insertFirstHistory(source, now));
-  if (!cancels) return;
-  const cancel = sql`${rowsFrom("c", cancels)} JOIN ${source} ON n.id = c.run_id`;
-  session.run(insertCancels(cancel, now));
-  session.run(insertMatchers(cancel));
+  if (cancels) {
+    const cancel = sql`${rowsFrom("c", cancels)} JOIN ${source} ON n.id = c.run_id`;
+    session.run(insertCancels(cancel, now));
+    session.run(insertMatchers(cancel));
+  }
+  return new Set(
+    wanted.flatMap(({ id, lease }, at) => (lease !== null && runs[at]!.lease === null ? id : [])),
+  );
 }

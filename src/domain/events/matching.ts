@@ -5,8 +5,10 @@ import { invokeDepthMax } from "../../kit/limits.ts";
 import type { NewArm } from "../debounce/arm.ts";
 import { debounceKey, noMaxWaitMs } from "../debounce/rules.ts";
 import type { Definitions, FunctionDefinition, FunctionRecord } from "../functions/definition.ts";
+import { laneOf } from "../functions/rules.ts";
 import type { NewCancel, NewRun, RunParent } from "../runs/run.ts";
 import { readMatch, storedMatch } from "../waits/rules.ts";
+import { actorOf } from "./actor.ts";
 import type { EventDraft } from "./rules.ts";
 
 /** Functions that an event starts: every active one with a trigger that matches; else the one whose id is the event's name. */
@@ -112,7 +114,8 @@ export function newRun(
     mode: definition.mode,
     maxAttempts: definition.retry.maxAttempts,
     timeoutAt: definition.timeoutMs === undefined ? null : now + definition.timeoutMs,
-    actorId: null,
+    actorId: actorOf(definition.actorKey, event.value),
+    laneId: laneOf(record, event.value),
     lease: null,
     ...(definition.cancelOn.length > 0 && { cancels: cancelsOf(definition, event.value) }),
   };

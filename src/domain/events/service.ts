@@ -20,10 +20,12 @@ import type { LoggedEvent } from "../log/service.ts";
 import type { Matcher } from "../runs/matcher.ts";
 import type { NewRun } from "../runs/run.ts";
 import type { Lane } from "../runs/wake.ts";
-import type { Dispatcher, Reservation } from "../workers/dispatcher.ts";
+import type { Reservation } from "../workers/births.ts";
+import type { Dispatcher } from "../workers/dispatcher.ts";
 import { answersOf, answersToRefused, type Emitted } from "./answers.ts";
 import { emitFlush, type Logged, type NewEvent, staleDefinitions } from "./flush.ts";
 import { type InvokeTarget, invokedBy, newArm, newRun, requireUndelayed, startedBy } from "./matching.ts";
+import { openProvenance } from "./provenance.ts";
 import { purgeKeys } from "./rows.ts";
 import type { EventDraft } from "./rules.ts";
 
@@ -42,7 +44,7 @@ export interface EmitOrigin {
   environmentId: string;
   /** `api`, `webhook`, `cron`, … */
   source: string;
-  /** The run whose handler emits. */
+  /** The run whose handler emits, as the caller says; left out when there is no such run in the environment. */
   runId: string | undefined;
 }
 
@@ -106,6 +108,7 @@ const weightChars = 16_384;
 
 export function openEvents(deps: EventsDeps): Events {
   const { store, clock, ids, definitions, dispatcher, onQueued, onArmed, feeds, matcher, watch } = deps;
+  const provenanceOf = openProvenance({ store, clock });
   const emitted = watch.metrics.counter({
     name: "svc_events_emitted_total",
     help: "Events that this node committed to the log; repeats of a key are none.",
@@ -131,12 +134,12 @@ export function openEvents(deps: EventsDeps): Events {
         }
         const run = newRun(record, { id, name: draft.name, value: draft.value }, { ids, now });
         if (target?.parent) run.parent = target.parent;
-        const place =
-          run.mode === "pull" && record.status === "active"
-            ? dispatcher.reserve(run.environmentId, run.functionId)
-            : undefined;
+        const place = run.mode === "pull" && record.status === "active" ? dispatcher.reserve(run) : undefined;
         if (place) kept.set(run.id, place);
-        return place ? { ...run, lease: place.lease } : run;
+        const laneLimit = record.definition.concurrency?.limit;
+        return place
+          ? { ...run, lease: { ...place.lease, ...(laneLimit !== undefined && { laneLimit }) } }
+          : run;
       });
       return {
         id,
@@ -226,13 +229,15 @@ export function openEvents(deps: EventsDeps): Events {
       const row = placeOf.get(event);
       for (const run of event.runs) {
         const place = event.kept.get(run.id);
-        if (!place && row)
-          lanes.set(`${run.environmentId}\n${run.functionId}`, {
+        const denied = row?.denied?.includes(run.id) === true;
+        if ((!place || denied) && row)
+          lanes.set(run.laneId ?? `${run.environmentId}\n${run.functionId}`, {
             environmentId: run.environmentId,
             functionId: run.functionId,
+            ...(run.laneId !== null && { laneId: run.laneId }),
           });
-        if (place && row) place.deliver(run, { ...event, at: row.at });
-        if (place && !row) place.drop();
+        if (place && row && !denied) place.deliver(run, { ...event, at: row.at });
+        if (place && (!row || denied)) place.drop();
       }
       event.kept.clear();
     }
@@ -286,20 +291,28 @@ export function openEvents(deps: EventsDeps): Events {
 
   watchWaiting(watch.metrics, combiner);
 
+  /** Without a run that is none of the environment's; without waiting where none is named. */
+  const proven = (origin: EmitOrigin): EmitOrigin | Promise<EmitOrigin> =>
+    origin.runId === undefined
+      ? origin
+      : provenanceOf(origin.environmentId, origin.runId).then((runId) => ({ ...origin, runId }));
+
   return {
     async emit(drafts, origin) {
       if (drafts.length === 0) return [];
-      return combiner.submit({ origin, drafts });
+      const known = proven(origin);
+      return combiner.submit({ origin: known instanceof Promise ? await known : known, drafts });
     },
 
     async emitUndelayed(draft, origin) {
-      const [emitted] = await combiner.submit({ origin, drafts: [draft], undelayed: true });
+      const known = await proven(origin);
+      const [emitted] = await combiner.submit({ origin: known, drafts: [draft], undelayed: true });
       return emitted!;
     },
 
     async invoke({ functionId, parent, ...payload }, { source = "invoke", ...origin }) {
       const [emitted] = await combiner.submit({
-        origin: { environmentId: origin.environmentId, source, runId: origin.runId },
+        origin: await proven({ environmentId: origin.environmentId, source, runId: origin.runId }),
         drafts: [{ ...payload, name: functionId, version: 1, metadataValue: null }],
         target: { functionId, ...(parent && { parent }) },
       });

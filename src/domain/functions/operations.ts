@@ -4,9 +4,10 @@ import { invalid } from "../../kit/fault.ts";
 import { searchBytesMax } from "../../kit/limits.ts";
 import { rpc, unary } from "../../kit/operation.ts";
 import type { FunctionRecord } from "./definition.ts";
+import type { FunctionChange } from "./history.ts";
 import type { RegisterInput } from "./rules.ts";
 import type { Functions, FunctionsPage } from "./service.ts";
-import { fromRegisterMessage, statusWord, toFunctionMessage } from "./wire.ts";
+import { fromRegisterMessage, statusWord, toFunctionMessage, toHistoryEntry } from "./wire.ts";
 
 const text = Type.Optional(Type.String());
 const whole = Type.Optional(Type.Integer());
@@ -128,7 +129,7 @@ export const functionsOperations = (functions: Functions) => [
       },
       (record: FunctionRecord) => toFunctionMessage(record),
     ),
-    handle: (input, call) => functions.setStatus(call.environmentId, input.id, input.status),
+    handle: (input, call) => functions.setStatus(call.environmentId, input.id, input.status, call.caller.id),
   }),
   unary({
     name: "functions.delete",
@@ -141,7 +142,66 @@ export const functionsOperations = (functions: Functions) => [
       () => ({}),
     ),
     async handle(input, call) {
-      await functions.delete(call.environmentId, input.id);
+      await functions.delete(call.environmentId, input.id, call.caller.id);
     },
+  }),
+  unary({
+    name: "functions.history",
+    action: "functions:read",
+    reads: true,
+    summary: "Every change of a function, newest first; also of one that is deleted.",
+    input: Type.Object({
+      functionId: Id,
+      limit: whole,
+      fromVersion: Type.Optional(Type.Integer({ minimum: 0 })),
+    }),
+    rpc: rpc(
+      SvcService.method.listFunctionHistory,
+      (m) => ({ functionId: m.functionId, limit: m.limit, fromVersion: Number(m.fromVersion) }),
+      (page: { entries: FunctionChange[]; hasMore: boolean }) => ({
+        entries: page.entries.map(toHistoryEntry),
+        hasMore: page.hasMore,
+      }),
+    ),
+    handle: ({ functionId, limit, fromVersion = 0 }, call) =>
+      functions.history(call.environmentId, functionId, {
+        ...(limit !== undefined && { limit }),
+        ...(fromVersion > 0 && { before: fromVersion }),
+      }),
+  }),
+  unary({
+    name: "functions.at",
+    action: "functions:read",
+    reads: true,
+    summary: "A function as it stood after one of its changes.",
+    input: Type.Object({ functionId: Id, version: Type.Integer({ minimum: 1 }) }),
+    rpc: rpc(
+      SvcService.method.getFunctionAtVersion,
+      (m) => ({ functionId: m.functionId, version: Number(m.version) }),
+      (entry: FunctionChange) => ({ entry: toHistoryEntry(entry) }),
+    ),
+    handle: ({ functionId, version }, call) => functions.at(call.environmentId, functionId, version),
+  }),
+  unary({
+    name: "functions.rollback",
+    action: "functions:register",
+    summary: "Makes what stood after an earlier change the next version.",
+    input: Type.Object({
+      functionId: Id,
+      version: Type.Integer({ minimum: 1 }),
+      changeReason: Type.Optional(Type.String({ maxLength: 1024 })),
+    }),
+    rpc: rpc(
+      SvcService.method.rollbackFunction,
+      (m) => ({ functionId: m.functionId, version: Number(m.version), changeReason: m.changeReason }),
+      (record: FunctionRecord) => ({ function: toFunctionMessage(record) }),
+    ),
+    handle: ({ functionId, version, changeReason = "" }, call) =>
+      functions.rollback(
+        call.environmentId,
+        functionId,
+        { entityVersion: version, reason: changeReason },
+        call.caller.id,
+      ),
   }),
 ];

@@ -103,9 +103,10 @@ export async function countFunctions(store: Store, filter: FunctionFilter): Prom
 export async function insertFunction(session: Session, record: FunctionRecord): Promise<void> {
   const { definition } = record;
   await session.run(sql`INSERT INTO functions
-      (environment_id, id, slug, name, status, mode, version, definition, created_at, updated_at)
+      (environment_id, id, slug, name, status, mode, version, definition, lane_limit, created_at, updated_at)
     VALUES (${record.environmentId}, ${definition.id}, ${definition.slug}, ${definition.name}, ${record.status},
-      ${definition.mode}, ${record.version}, ${JSON.stringify(definition)}, ${record.createdAt}, ${record.updatedAt})`);
+      ${definition.mode}, ${record.version}, ${JSON.stringify(definition)},
+      ${definition.concurrency?.limit ?? null}, ${record.createdAt}, ${record.updatedAt})`);
 }
 
 /** Of a function that the session holds. */
@@ -113,7 +114,8 @@ export async function updateFunction(session: Session, record: FunctionRecord): 
   const { definition } = record;
   await session.run(sql`UPDATE functions SET slug = ${definition.slug}, name = ${definition.name},
       status = ${record.status}, mode = ${definition.mode}, version = ${record.version},
-      definition = ${JSON.stringify(definition)}, updated_at = ${record.updatedAt}
+      definition = ${JSON.stringify(definition)}, lane_limit = ${definition.concurrency?.limit ?? null},
+      updated_at = ${record.updatedAt}
     WHERE environment_id = ${record.environmentId} AND id = ${definition.id}`);
 }
 

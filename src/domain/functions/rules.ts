@@ -1,4 +1,6 @@
+import { hash } from "node:crypto";
 import { CelError, compileCel } from "../../kit/cel.ts";
+import { valueAt } from "../../kit/data-path.ts";
 import { Fault, invalid } from "../../kit/fault.ts";
 import {
   functionDefinitionBytesMax,
@@ -11,7 +13,13 @@ import {
   sleepMsMax,
 } from "../../kit/limits.ts";
 import { requireEventName } from "../../kit/names.ts";
-import type { FunctionDefinition, FunctionStatus, RetryPolicy, TriggerDefinition } from "./definition.ts";
+import type {
+  FunctionDefinition,
+  FunctionRecord,
+  FunctionStatus,
+  RetryPolicy,
+  TriggerDefinition,
+} from "./definition.ts";
 
 /**
  * RegisterFunction as sent: the fields of contract.md 1.2 and those of spec.md 'Function', either or both. Where they
@@ -253,4 +261,46 @@ const statuses: readonly FunctionStatus[] = ["active", "paused", "archived"];
 export function parseStatus(text: string): FunctionStatus | undefined {
   const word = text.toLowerCase().replace(/^function_status_/, "");
   return statuses.find((status) => status === word);
+}
+
+/** What a lane's key is; `f` is the one lane of a function, for runs without a key's value. */
+const laneKinds = { f: "", s: "string", n: "number", t: "boolean", j: "json" } as const;
+type LaneKind = keyof typeof laneKinds;
+
+const kindOf = (value: unknown): LaneKind => {
+  if (typeof value === "string") return "s";
+  if (typeof value === "number") return "n";
+  return typeof value === "boolean" ? "t" : "j";
+};
+
+const digest = (parts: readonly unknown[], length: number): string =>
+  hash("sha256", JSON.stringify(parts), "hex").slice(0, length);
+
+/** How the ids of a function's lanes begin; letters and digits only, so that they stand together under any collation. */
+export const lanePrefix = (environmentId: string, functionId: string): string =>
+  digest([environmentId, functionId], 16);
+
+const laneId = (kind: LaneKind, environmentId: string, functionId: string, value: unknown): string =>
+  `${lanePrefix(environmentId, functionId)}${kind}${digest([environmentId, functionId, value], 24)}`;
+
+/** The lane of a function's runs whose key leads to nothing, or that has no key. */
+export const sharedLane = (environmentId: string, functionId: string): string =>
+  laneId("f", environmentId, functionId, null);
+
+/** The lane of a run with this event data; null without a limit. A digest: what the key's value was cannot be read from it. */
+export function laneOf(
+  { environmentId, definition }: Pick<FunctionRecord, "environmentId" | "definition">,
+  data: unknown,
+): string | null {
+  const { id, concurrency } = definition;
+  if (concurrency === undefined) return null;
+  const value = concurrency.key === undefined ? undefined : valueAt(data, concurrency.key);
+  if (value === undefined) return sharedLane(environmentId, id);
+  return laneId(kindOf(value), environmentId, id, value);
+}
+
+/** `scope` and `scalar_type` of a capacity row. */
+export function laneFacts(id: string): { scope: "function" | "key"; scalarType: string } {
+  const kind = id[16] as LaneKind;
+  return { scope: kind === "f" ? "function" : "key", scalarType: laneKinds[kind] ?? "" };
 }

@@ -1,11 +1,13 @@
 import { CelError } from "../../kit/cel.ts";
 import type { Clock } from "../../kit/clock.ts";
 import { Fault, invalid, missing } from "../../kit/fault.ts";
+import type { Ids } from "../../kit/ids.ts";
 import { definitionsKeptMax } from "../../kit/limits.ts";
 import { pageSize, readCursor, writeCursor } from "../../kit/page.ts";
 import { type Session, type Store, StoreError } from "../../store/store.ts";
 import { readMatch } from "../waits/rules.ts";
 import type { FunctionDefinition, FunctionFrame, FunctionRecord, FunctionStatus } from "./definition.ts";
+import { appendChange, type ChangeType, changeAt, changesOf, type FunctionChange } from "./history.ts";
 import * as rows from "./rows.ts";
 import { definitionOf, parseStatus, type RegisterInput, requireMove, sameDefinition } from "./rules.ts";
 
@@ -38,9 +40,29 @@ export interface Functions {
   /** By id, else by slug. */
   get(environmentId: string, idOrSlug: string): Promise<FunctionRecord>;
   list(environmentId: string, input: ListFunctionsInput): Promise<FunctionsPage>;
-  setStatus(environmentId: string, id: string, status: FunctionStatus): Promise<FunctionRecord>;
+  setStatus(
+    environmentId: string,
+    id: string,
+    status: FunctionStatus,
+    actorId: string,
+  ): Promise<FunctionRecord>;
   /** Queued runs are cancelled with cause `function_deleted`; begun ones finish on the definition they are pinned to. */
-  delete(environmentId: string, id: string): Promise<void>;
+  delete(environmentId: string, id: string, actorId: string): Promise<void>;
+  /** Newest first; also of a function that is deleted. */
+  history(
+    environmentId: string,
+    id: string,
+    page: { before?: number; limit?: number },
+  ): Promise<{ entries: FunctionChange[]; hasMore: boolean }>;
+  /** One entry of the history. */
+  at(environmentId: string, id: string, entityVersion: number): Promise<FunctionChange>;
+  /** What stood after that change stands again, as the next version. */
+  rollback(
+    environmentId: string,
+    id: string,
+    target: { entityVersion: number; reason: string },
+    actorId: string,
+  ): Promise<FunctionRecord>;
   /** The definition a run is pinned to. */
   definitionAt(environmentId: string, functionId: string, version: number): Promise<FunctionDefinition>;
 }
@@ -48,6 +70,9 @@ export interface Functions {
 export interface FunctionsDeps {
   store: Store;
   clock: Pick<Clock, "now">;
+  ids: Pick<Ids, "next">;
+  /** Told after the commit of a function that is active again: its queued runs wait for a worker. */
+  activated?: (target: { environmentId: string; functionId: string }) => void;
   cancelQueued: (
     session: Session,
     target: { environmentId: string; functionId: string; cause: string },
@@ -56,6 +81,11 @@ export interface FunctionsDeps {
   cancelled?: (runIds: readonly string[]) => void;
   /** Inside the transaction that deletes a function, after its head is held. */
   onDelete?: (session: Session, target: { environmentId: string; functionId: string }) => Promise<void>;
+  /** Told after the commit of a function whose limit has changed; `before` is undefined when it had none. */
+  limitChanged?: (
+    target: { environmentId: string; functionId: string },
+    before: FunctionDefinition["concurrency"],
+  ) => Promise<void>;
   /** Called after the commit; a hint that may be lost. */
   announce?: (frame: FunctionFrame) => void;
 }
@@ -64,7 +94,7 @@ const slugsTriedAtOnce = 50;
 const numbered = (slug: string, number: number): string => (number === 1 ? slug : `${slug}-${number}`);
 
 export function openFunctions(deps: FunctionsDeps): Functions {
-  const { store, clock, cancelQueued, cancelled, announce } = deps;
+  const { store, clock, ids, cancelQueued, cancelled, announce } = deps;
   const pinned = new Map<string, FunctionDefinition>();
 
   /** Every change of a function ends here, under the head's lock, last of all locks. */
@@ -100,12 +130,26 @@ export function openFunctions(deps: FunctionsDeps): Functions {
     }
   }
 
+  const note = (
+    session: Session,
+    snapshot: FunctionRecord,
+    change: { type: ChangeType; reason?: string | undefined; actorId: string },
+  ): Promise<void> =>
+    appendChange(session, {
+      snapshot,
+      changeType: change.type,
+      changeReason: change.reason ?? "",
+      actorId: change.actorId,
+      eventId: ids.next("evt"),
+      recordedAt: clock.now(),
+    });
+
   return {
     async register(environmentId, input, actorId) {
       const wanted = definitionOf(input);
       requireMatches(wanted);
       const now = clock.now();
-      const { change, ...registered } = await againWhenTaken(() =>
+      const { change, relimited, ...registered } = await againWhenTaken(() =>
         store.write(async (session) => {
           const before = await rows.holdFunction(session, environmentId, wanted.id);
           const keepsSlug = before !== undefined && !input.slug;
@@ -114,7 +158,8 @@ export function openFunctions(deps: FunctionsDeps): Functions {
             : await placeSlug(session, environmentId, wanted, Boolean(input.slug));
           const status = before === undefined || before.status === "archived" ? "active" : before.status;
           const same = before !== undefined && sameDefinition(before.definition, definition);
-          if (same && before.status === status) return { record: before, created: false, change: undefined };
+          if (same && before.status === status)
+            return { record: before, created: false, change: undefined, relimited: undefined };
           const version = same
             ? before.version
             : (before?.version ?? (await rows.lastVersion(session, environmentId, definition.id))) + 1;
@@ -128,12 +173,20 @@ export function openFunctions(deps: FunctionsDeps): Functions {
           };
           await (before ? rows.updateFunction : rows.insertFunction)(session, record);
           if (!same) await rows.putVersion(session, record, actorId);
+          // A reason belongs to a change, not to the first registration (spec.md 'Function').
+          const reason = before ? input.changeReason : undefined;
+          await note(session, record, { type: same ? "status_change" : "update", reason, actorId });
           await raiseDefinitions(session, environmentId);
+          const relimited =
+            before !== undefined && before.definition.concurrency?.limit !== definition.concurrency?.limit
+              ? { before: before.definition.concurrency }
+              : undefined;
           return before === undefined
-            ? ({ record, created: true, change: "registered" } as const)
-            : ({ record, created: false, change: "updated" } as const);
+            ? ({ record, created: true, change: "registered", relimited } as const)
+            : ({ record, created: false, change: "updated", relimited } as const);
         }),
       );
+      if (relimited) await deps.limitChanged?.({ environmentId, functionId: wanted.id }, relimited.before);
       if (change) announce?.({ change, record: registered.record, at: now });
       return registered;
     },
@@ -169,7 +222,7 @@ export function openFunctions(deps: FunctionsDeps): Functions {
       return { functions, nextCursor, totalCount };
     },
 
-    async setStatus(environmentId, id, status) {
+    async setStatus(environmentId, id, status, actorId) {
       const now = clock.now();
       const { record, changed } = await store.write(async (session) => {
         const before = await hold(session, environmentId, id);
@@ -177,18 +230,21 @@ export function openFunctions(deps: FunctionsDeps): Functions {
         requireMove(id, before.status, status);
         const after = { ...before, status, updatedAt: now };
         await rows.updateFunction(session, after);
+        await note(session, after, { type: "status_change", actorId });
         await raiseDefinitions(session, environmentId);
         return { record: after, changed: true };
       });
+      if (changed && status === "active") deps.activated?.({ environmentId, functionId: id });
       if (changed) announce?.({ change: "updated", record, at: now });
       return record;
     },
 
-    async delete(environmentId, id) {
+    async delete(environmentId, id, actorId) {
       const target = { environmentId, functionId: id, cause: "function_deleted" };
       const { record, runIds } = await store.write(async (session) => {
         const before = await hold(session, environmentId, id);
         await rows.deleteFunction(session, environmentId, id);
+        await note(session, before, { type: "delete", actorId });
         const ended = await cancelQueued(session, target);
         await raiseDefinitions(session, environmentId);
         await deps.onDelete?.(session, target);
@@ -201,6 +257,58 @@ export function openFunctions(deps: FunctionsDeps): Functions {
       );
       cancelled?.(late);
       announce?.({ change: "deleted", record, at: clock.now() });
+    },
+
+    async history(environmentId, id, { before, limit }) {
+      const most = pageSize(limit);
+      const found = await changesOf(store, environmentId, id, { before, limit: most + 1 });
+      if (found.length === 0 && before === undefined && !(await rows.getFunction(store, environmentId, id)))
+        throw missing("function", id);
+      return { entries: found.slice(0, most), hasMore: found.length > most };
+    },
+
+    async at(environmentId, id, entityVersion) {
+      const change = await changeAt(store, environmentId, id, entityVersion);
+      if (!change) throw missing("function version", `${id}/${entityVersion}`);
+      return change;
+    },
+
+    async rollback(environmentId, id, { entityVersion, reason }, actorId) {
+      const [now, change] = await Promise.all([
+        rows.getFunction(store, environmentId, id),
+        changeAt(store, environmentId, id, entityVersion),
+      ]);
+      if (!now) throw missing("function", id);
+      if (!change) throw missing("function version", `${id}/${entityVersion}`);
+      const { definition: wanted, status } = change.snapshot;
+      if (status === "archived" || change.changeType === "delete")
+        throw invalid("version", "the function was archived or deleted by then; choose an earlier one");
+      const { record, before } = await store.write(async (session) => {
+        const held = await hold(session, environmentId, id);
+        if (held.version !== now.version || held.updatedAt !== now.updatedAt)
+          throw new Fault("aborted", "the function was changed meanwhile, try again", {
+            headers: { "Retry-After": "1" },
+          });
+        const definition = await placeSlug(session, environmentId, wanted, false);
+        const after: FunctionRecord = {
+          ...held,
+          definition,
+          status,
+          version: held.version + 1,
+          updatedAt: Math.max(clock.now(), held.updatedAt + 1),
+        };
+        await rows.updateFunction(session, after);
+        await rows.putVersion(session, after, actorId);
+        await note(session, after, { type: "rollback", reason, actorId });
+        await raiseDefinitions(session, environmentId);
+        return { record: after, before: held };
+      });
+      const target = { environmentId, functionId: id };
+      if (before.definition.concurrency?.limit !== record.definition.concurrency?.limit)
+        await deps.limitChanged?.(target, before.definition.concurrency);
+      if (status === "active") deps.activated?.(target);
+      announce?.({ change: "updated", record, at: record.updatedAt });
+      return record;
     },
 
     async definitionAt(environmentId, functionId, version) {

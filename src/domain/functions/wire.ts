@@ -1,5 +1,5 @@
 import type { JsonObject, MessageInitShape } from "@bufbuild/protobuf";
-import type { RegisterFunctionRequest } from "../../gen/svc/v1/svc_pb.ts";
+import type { FunctionHistoryEntrySchema, RegisterFunctionRequest } from "../../gen/svc/v1/svc_pb.ts";
 import {
   ExecutionMode,
   type FunctionSchema,
@@ -7,6 +7,7 @@ import {
 } from "../../gen/svc/v1/types_pb.ts";
 import { timestampOf } from "../../kit/wkt.ts";
 import type { FunctionRecord, FunctionStatus } from "./definition.ts";
+import type { FunctionChange } from "./history.ts";
 import type { RegisterInput } from "./rules.ts";
 
 const statusWire: Record<FunctionStatus, FunctionStatusWire> = {
@@ -111,3 +112,16 @@ export function toFunctionMessage(record: FunctionRecord): MessageInitShape<type
     updatedAt: timestampOf(record.updatedAt),
   };
 }
+
+export const toHistoryEntry = (
+  change: FunctionChange,
+): MessageInitShape<typeof FunctionHistoryEntrySchema> => ({
+  eventId: change.eventId,
+  entityVersion: BigInt(change.entityVersion),
+  functionId: change.functionId,
+  functionSnapshot: toFunctionMessage(change.snapshot),
+  actorId: change.actorId,
+  changeReason: change.changeReason,
+  changeType: change.changeType,
+  recordedAt: timestampOf(change.recordedAt),
+});

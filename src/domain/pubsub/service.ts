@@ -151,8 +151,9 @@ export function openPubSub({ store, clock, log, feeds, past, frames }: PubSubDep
           field,
         },
       );
-    // Zero means the beginning, wherever that is by now.
-    if (startAfter === 0n) return Math.max(0, head.retention_floor - 1);
+    // Zero means the beginning of what is there; events of streams do not expire.
+    if (startAfter === 0n)
+      return spec.pattern.namespace === "entity" ? 0 : Math.max(0, head.retention_floor - 1);
     if (startAfter < BigInt(head.retention_floor - 1))
       throw new Fault(
         "failed_precondition",

@@ -1,5 +1,5 @@
 import { Fault } from "../../kit/fault.ts";
-import { streamWaitingCharsMax, streamWaitingMax } from "../../kit/limits.ts";
+import { deliveriesCharsMax, deliveriesWaitingMax } from "../../kit/limits.ts";
 import type { SubscribeInput } from "./options.ts";
 import type { ChannelSpec, Delivery, Member, Outlet, PubSub } from "./service.ts";
 
@@ -38,7 +38,7 @@ export function openStreams(pubsub: PubSub): Streams {
       const push = (delivery: Delivery): void => {
         waiting.push(delivery);
         chars += delivery.data.length;
-        if (waiting.length > streamWaitingMax || chars > streamWaitingCharsMax)
+        if (waiting.length > deliveriesWaitingMax || chars > deliveriesCharsMax)
           end(later("the reader is too slow: subscribe again with start_after_sequence"));
         wake();
       };
@@ -48,7 +48,7 @@ export function openStreams(pubsub: PubSub): Streams {
         give(_spec, delivery) {
           push(delivery);
           // What is read from the store waits until the reader has taken it.
-          if (waiting.length < streamWaitingMax / 10 && chars < streamWaitingCharsMax / 4) return;
+          if (waiting.length < deliveriesWaitingMax / 10 && chars < deliveriesCharsMax / 4) return;
           room ??= new Promise((resolve) => {
             taken = resolve;
           });

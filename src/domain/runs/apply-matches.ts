@@ -14,7 +14,7 @@ export interface Found {
 export interface Matches {
   environmentId: string;
   /** The matcher's place; null where only fresh waits were looked after, a part of the way. */
-  cursor: { from: number; to: number } | null;
+  cursor: { from: number; to: number; generation: number } | null;
   found: readonly Found[];
   compared: readonly Compared[];
 }
@@ -33,8 +33,8 @@ export interface Applied {
 
 /**
  * One transaction of a matcher: runs are woken and cancelled, waits go, the cursor moves. Undefined when another node has
- * moved the cursor since the waits were read: nothing is changed then. Whoever was woken, resumed or ended since then is left
- * alone. Locks: the matcher's cursor (never waited for), then executions sorted by run, then their rows.
+ * moved the cursor, or settled fresh waits, since the waits were read: nothing is changed then, or the cursor would pass what
+ * those waits wait for. Whoever was woken, resumed or ended since then is left alone. Locks: the matcher's cursor (never waited for), then executions sorted by run, then their rows.
  */
 export async function applyMatches(
   session: Session,
@@ -43,16 +43,19 @@ export async function applyMatches(
 ): Promise<Applied | undefined> {
   const { environmentId, cursor, compared } = matches;
   if (cursor) {
-    const held = await session.one<{ position: number }>(sql`SELECT position FROM matchers
+    const held = await session.one<{
+      position: number;
+      generation: number;
+    }>(sql`SELECT position, generation FROM matchers
       WHERE environment_id = ${environmentId} ${session.seams.skipLocked}`);
-    if (held?.position !== cursor.from) return undefined;
+    if (held?.position !== cursor.from || held.generation !== cursor.generation) return undefined;
   }
   const applied = await applyFound(session, matches.found, now);
   for (const group of compared) if (group.waits.length > 0) await moveOn(session, group);
-  if (cursor && cursor.to !== cursor.from)
-    await session.run(
-      sql`UPDATE matchers SET position = ${cursor.to} WHERE environment_id = ${environmentId}`,
-    );
+  const settles = compared.some((group) => !group.isFresh && group.waits.length > 0);
+  if (cursor && (cursor.to !== cursor.from || settles))
+    await session.run(sql`UPDATE matchers SET position = ${cursor.to}, generation = generation + ${settles ? 1 : 0}
+      WHERE environment_id = ${environmentId}`);
   return applied;
 }
 

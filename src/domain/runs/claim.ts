@@ -43,6 +43,9 @@ export interface ClaimedRow {
   event_idempotency_key: string | null;
 }
 
+/** The same, or with rank 0 and nothing else: the function has a limit, and its runs are claimed by lane (claim-limited.ts). */
+export type ClaimAnswer = ClaimedRow | { lane: number; rank: 0 };
+
 const laneColumns = (lanes: readonly LaneDemand[]) => ({
   environment_id: column.text(lanes.map((l) => l.environmentId)),
   function_id: column.text(lanes.map((l) => l.functionId)),
@@ -50,7 +53,7 @@ const laneColumns = (lanes: readonly LaneDemand[]) => ({
   wanted: column.bigint(lanes.map((l) => l.slots.length)),
 });
 
-const slotColumns = (lanes: readonly LaneDemand[]) => {
+export const slotColumns = (lanes: readonly Pick<LaneDemand, "slots">[]) => {
   const slots = lanes.flatMap((lane, at) =>
     lane.slots.map((slot, rank) => ({ ...slot, lane: at + 1, rank: rank + 1 })),
   );
@@ -66,30 +69,15 @@ const eventColumns = sql.raw(`r.actor_id, v.id AS event_id, v.name AS event_name
   v.data AS event_data, v.metadata AS event_metadata, v.source AS event_source, v.at AS event_at,
   v.idempotency_key AS event_idempotency_key`);
 
-/** A paused function's runs wait for a person; a deleted function's running ones finish. */
-const notHeld = sql.raw(`NOT EXISTS (SELECT 1 FROM functions f WHERE f.environment_id = lane.environment_id
-  AND f.id = lane.function_id AND f.status = 'paused')`);
+const answerColumns =
+  sql.raw(`c.lane, c.rank, c.queued_at, c.run_id, c.environment_id, c.function_id, c.function_version,
+  c.execution_seq, c.attempt, c.max_attempts, c.step_count`);
 
-/**
- * Oldest queued runs of each lane become leased: the fence rises, the token's hash and the expiry are set. Rows another
- * node is just taking are skipped. Locks: executions.
- */
-export const claimFlush: Flush<ClaimInput, ClaimedRow> = {
-  name: "runs.claim",
+/** As many as the columns of an answer after its rank. */
+export const noRun = sql.raw(Array(18).fill("NULL").join(", "));
 
-  postgres({ now, leaseUntil, lanes }, seams) {
-    return sql`WITH lane AS MATERIALIZED (SELECT * FROM ${seams.rowsFrom("l", laneColumns(lanes))}),
-    slot AS MATERIALIZED (SELECT * FROM ${seams.rowsFrom("s", slotColumns(lanes))}),
-    picked AS MATERIALIZED (
-      SELECT lane.ord AS lane, p.run_id, p.wake_at,
-        row_number() OVER (PARTITION BY lane.ord ORDER BY p.wake_at, p.run_id) AS rank
-      FROM lane CROSS JOIN LATERAL (
-        SELECT e.run_id, e.wake_at FROM executions e
-        WHERE e.environment_id = lane.environment_id AND e.function_id = lane.function_id AND e.state = 'queued'
-          AND e.wake_at >= lane.since AND e.wake_at <= ${now}::bigint
-        ORDER BY e.wake_at, e.run_id LIMIT lane.wanted FOR UPDATE SKIP LOCKED) p
-      WHERE ${notHeld}),
-    claimed AS (
+/** What `picked` (lane, rank, run_id, wake_at) and `slot` lead to: leases, history, and all that a worker needs. */
+export const leasePicked = (now: Instant, leaseUntil: Instant): Sql => sql`claimed AS (
       UPDATE executions e SET state = 'leased', wake_at = ${leaseUntil}::bigint,
         execution_seq = e.execution_seq + 1, lease_hash = s.lease_hash, worker_id = s.worker_id,
         claimed_at = ${now}::bigint, started_at = COALESCE(e.started_at, ${now}::bigint),
@@ -104,54 +92,101 @@ export const claimFlush: Flush<ClaimInput, ClaimedRow> = {
       FROM claimed),
     r AS MATERIALIZED (
       SELECT id, event_id, actor_id FROM runs WHERE id = ANY (ARRAY(SELECT run_id FROM picked))),
-    v AS MATERIALIZED (SELECT * FROM events WHERE id = ANY (ARRAY(SELECT event_id FROM r)))
-    SELECT c.*, ${eventColumns}
-    FROM claimed c JOIN r ON r.id = c.run_id JOIN v ON v.id = r.event_id
-    ORDER BY c.lane, c.rank`;
+    v AS MATERIALIZED (SELECT * FROM events WHERE id = ANY (ARRAY(SELECT event_id FROM r)))`;
+
+export const leasedAnswer = sql`${answerColumns}, ${eventColumns}`;
+export const leasedTables = sql.raw("claimed c JOIN r ON r.id = c.run_id JOIN v ON v.id = r.event_id");
+
+/**
+ * Oldest queued runs of each lane become leased: the fence rises, the token's hash and the expiry are set. Rows another
+ * node is just taking are skipped. A paused function's runs wait for a person; a deleted function's
+ * running ones finish. Locks: executions.
+ */
+export const claimFlush: Flush<ClaimInput, ClaimAnswer> = {
+  name: "runs.claim",
+
+  postgres({ now, leaseUntil, lanes }, seams) {
+    return sql`WITH lane AS MATERIALIZED (SELECT * FROM ${seams.rowsFrom("l", laneColumns(lanes))}),
+    slot AS MATERIALIZED (SELECT * FROM ${seams.rowsFrom("s", slotColumns(lanes))}),
+    apart AS MATERIALIZED (
+      SELECT lane.ord, f.lane_limit FROM lane CROSS JOIN LATERAL (
+        SELECT x.lane_limit FROM functions x WHERE x.environment_id = lane.environment_id AND x.id = lane.function_id
+          AND (x.status = 'paused' OR x.lane_limit IS NOT NULL) LIMIT 1) f),
+    picked AS MATERIALIZED (
+      SELECT lane.ord AS lane, p.run_id, p.wake_at,
+        row_number() OVER (PARTITION BY lane.ord ORDER BY p.wake_at, p.run_id) AS rank
+      FROM lane CROSS JOIN LATERAL (
+        SELECT e.run_id, e.wake_at FROM executions e
+        WHERE e.environment_id = lane.environment_id AND e.function_id = lane.function_id AND e.state = 'queued'
+          AND e.wake_at >= lane.since AND e.wake_at <= ${now}::bigint
+        ORDER BY e.wake_at, e.run_id LIMIT lane.wanted FOR UPDATE SKIP LOCKED) p
+      WHERE NOT EXISTS (SELECT 1 FROM apart WHERE apart.ord = lane.ord)),
+    ${leasePicked(now, leaseUntil)}
+    SELECT ${leasedAnswer} FROM ${leasedTables}
+    UNION ALL SELECT ord, 0, ${noRun} FROM apart WHERE lane_limit IS NOT NULL
+    ORDER BY lane, rank`;
   },
 
   libsql(session, { now, leaseUntil, lanes }) {
-    const picked = lanes.flatMap((lane, at) =>
-      pick(session, lane, now).map((row, rank) => ({
-        ...row,
-        lane: at + 1,
-        slot: lane.slots[rank]!,
-        rank: rank + 1,
-      })),
-    );
-    if (picked.length === 0) return [];
-    const chosen = {
-      run_id: column.text(picked.map((p) => p.run_id)),
-      lane: column.bigint(picked.map((p) => p.lane)),
-      rank: column.bigint(picked.map((p) => p.rank)),
-      queued_at: column.bigint(picked.map((p) => p.wake_at)),
-      lease_hash: column.text(picked.map((p) => p.slot.leaseHash)),
-      worker_id: column.text(picked.map((p) => p.slot.workerId)),
-    };
-    const from = (seams: Seams): Sql => seams.rowsFrom("c", chosen);
-    session.run(sql`UPDATE executions SET state = 'leased', wake_at = ${leaseUntil},
-        execution_seq = execution_seq + 1, lease_hash = c.lease_hash, worker_id = c.worker_id, claimed_at = ${now},
-        started_at = COALESCE(started_at, ${now}), history_count = history_count + 1
-      FROM ${from(session.seams)} WHERE executions.run_id = c.run_id`);
-    session.run(sql`INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
-      SELECT claimed.run_id, claimed.history_count, claimed.environment_id, 'run.started', ${now}, ${startedDetail("claimed")}
-      FROM ${from(session.seams)} JOIN executions claimed ON claimed.run_id = c.run_id`);
-    return session.all<ClaimedRow>(sql`SELECT c.lane, c.rank, c.queued_at, e.run_id, e.environment_id, e.function_id,
-        e.function_version, e.execution_seq, e.attempt, e.max_attempts, e.step_count, ${eventColumns}
-      FROM ${from(session.seams)} JOIN executions e ON e.run_id = c.run_id JOIN runs r ON r.id = c.run_id
-        JOIN events v ON v.id = r.event_id
-      ORDER BY c.lane, c.rank`);
+    const limited: ClaimAnswer[] = [];
+    const picked = lanes.flatMap((lane, at) => {
+      const found = pick(session, lane, now);
+      if (found.length === 0 && isLimited(session, lane)) limited.push({ lane: at + 1, rank: 0 });
+      return found.map((row, rank) => ({ ...row, lane: at + 1, slot: lane.slots[rank]!, rank: rank + 1 }));
+    });
+    return [...leasePickedSync(session, picked, { now, leaseUntil }), ...limited];
   },
 };
+
+export interface Picked {
+  run_id: string;
+  wake_at: number;
+  lane: number;
+  rank: number;
+  slot: LaneDemand["slots"][number];
+}
+
+export function leasePickedSync(
+  session: SyncSession,
+  picked: readonly Picked[],
+  { now, leaseUntil }: { now: Instant; leaseUntil: Instant },
+): ClaimedRow[] {
+  if (picked.length === 0) return [];
+  const chosen = {
+    run_id: column.text(picked.map((p) => p.run_id)),
+    lane: column.bigint(picked.map((p) => p.lane)),
+    rank: column.bigint(picked.map((p) => p.rank)),
+    queued_at: column.bigint(picked.map((p) => p.wake_at)),
+    lease_hash: column.text(picked.map((p) => p.slot.leaseHash)),
+    worker_id: column.text(picked.map((p) => p.slot.workerId)),
+  };
+  const from = (seams: Seams): Sql => seams.rowsFrom("c", chosen);
+  session.run(sql`UPDATE executions SET state = 'leased', wake_at = ${leaseUntil},
+      execution_seq = execution_seq + 1, lease_hash = c.lease_hash, worker_id = c.worker_id, claimed_at = ${now},
+      started_at = COALESCE(started_at, ${now}), history_count = history_count + 1
+    FROM ${from(session.seams)} WHERE executions.run_id = c.run_id`);
+  session.run(sql`INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
+    SELECT claimed.run_id, claimed.history_count, claimed.environment_id, 'run.started', ${now}, ${startedDetail("claimed")}
+    FROM ${from(session.seams)} JOIN executions claimed ON claimed.run_id = c.run_id`);
+  return session.all<ClaimedRow>(sql`SELECT c.lane, c.rank, c.queued_at, e.run_id, e.environment_id, e.function_id,
+      e.function_version, e.execution_seq, e.attempt, e.max_attempts, e.step_count, ${eventColumns}
+    FROM ${from(session.seams)} JOIN executions e ON e.run_id = c.run_id JOIN runs r ON r.id = c.run_id
+      JOIN events v ON v.id = r.event_id
+    ORDER BY c.lane, c.rank`);
+}
 
 function pick(session: SyncSession, lane: LaneDemand, now: Instant) {
   return session.all<{ run_id: string; wake_at: number }>(sql`SELECT e.run_id, e.wake_at FROM executions e
     WHERE e.environment_id = ${lane.environmentId} AND e.function_id = ${lane.functionId} AND e.state = 'queued'
       AND e.wake_at >= ${lane.since} AND e.wake_at <= ${now}
       AND NOT EXISTS (SELECT 1 FROM functions f WHERE f.environment_id = ${lane.environmentId}
-        AND f.id = ${lane.functionId} AND f.status = 'paused')
+        AND f.id = ${lane.functionId} AND (f.status = 'paused' OR f.lane_limit IS NOT NULL))
     ORDER BY e.wake_at, e.run_id LIMIT ${lane.slots.length}`);
 }
+
+const isLimited = (session: SyncSession, { environmentId, functionId }: LaneDemand): boolean =>
+  session.one(sql`SELECT id FROM functions
+    WHERE environment_id = ${environmentId} AND id = ${functionId} AND lane_limit IS NOT NULL`) !== undefined;
 
 /** JSON text `{"attempt":2,"execution_seq":5,"worker_id":"w"}` built where the values are: in the statement. */
 export const startedDetail = (alias: string): Sql =>

@@ -1,5 +1,7 @@
 import type { Instant } from "../../kit/clock.ts";
 import { column, type Sql, sql } from "../../kit/sql.ts";
+import type { SyncSession } from "../../store/store.ts";
+import { countLeased, holdLanes, leasedIn, noteLeases, noteLeasesSync } from "./room.ts";
 import type { NewRun } from "./run.ts";
 
 /**
@@ -18,6 +20,7 @@ export const newRunColumns = (runs: readonly NewRun[]) => ({
   max_attempts: column.bigint(runs.map((r) => r.maxAttempts)),
   timeout_at: column.bigint(runs.map((r) => r.timeoutAt)),
   actor_id: column.text(runs.map((r) => r.actorId)),
+  lane_id: column.text(runs.map((r) => r.laneId)),
   lease_hash: column.text(runs.map((r) => r.lease?.hash ?? null)),
   worker_id: column.text(runs.map((r) => r.lease?.workerId ?? null)),
   lease_until: column.bigint(runs.map((r) => r.lease?.expiresAt ?? null)),
@@ -79,14 +82,14 @@ export const insertExecutions = (
   has: { parents: boolean; watched: boolean },
 ): Sql => sql`INSERT INTO executions
     (run_id, environment_id, function_id, function_version, state, wake_at, execution_seq, attempt, max_attempts,
-     lease_hash, worker_id, claimed_at, started_at, step_count, history_count, lost_count, timeout_at,
+     lease_hash, worker_id, claimed_at, started_at, step_count, history_count, lost_count, timeout_at, lane_id,
      seen_position${has.parents ? ofExecution : sql.empty}${has.watched ? sql.raw(", watched_at") : sql.empty})
   SELECT n.id, n.environment_id, n.function_id, n.function_version,
     CASE WHEN n.lease_hash IS NULL THEN 'queued' ELSE 'leased' END, COALESCE(n.lease_until, ${sql.bigint(now)}),
     CASE WHEN n.lease_hash IS NULL THEN 0 ELSE 1 END, 1, n.max_attempts, n.lease_hash, n.worker_id,
     CASE WHEN n.lease_hash IS NULL THEN NULL ELSE ${sql.bigint(now)} END,
     CASE WHEN n.lease_hash IS NULL THEN NULL ELSE ${sql.bigint(now)} END,
-    0, CASE WHEN n.lease_hash IS NULL THEN 1 ELSE 2 END, 0, n.timeout_at,
+    0, CASE WHEN n.lease_hash IS NULL THEN 1 ELSE 2 END, 0, n.timeout_at, n.lane_id,
     n.position${has.parents ? ofExecution : sql.empty}${has.watched ? sql`, CASE WHEN n.watched IS NOT NULL THEN ${sql.bigint(now)} END` : sql.empty}
   FROM ${source}`;
 
@@ -97,3 +100,76 @@ export const insertFirstHistory = (source: Sql, now: Instant): Sql => sql`INSERT
     SELECT 1 AS sequence, 'run.created' AS type, '{}' AS detail
     UNION ALL SELECT 2, 'run.started', '{"attempt":1,"execution_seq":1}') note
   WHERE note.sequence = 1 OR n.lease_hash IS NOT NULL`;
+
+/** Lanes in which runs would be born claimed, with what they would take there. */
+export interface WantedLane {
+  laneId: string;
+  environmentId: string;
+  functionId: string;
+  limit: number;
+}
+
+export function wantedLanes(runs: readonly NewRun[]): WantedLane[] {
+  const lanes = new Map<string, WantedLane>();
+  for (const { laneId, lease, environmentId, functionId } of runs)
+    if (laneId !== null && lease !== null)
+      lanes.set(laneId, { laneId, environmentId, functionId, limit: lease.laneLimit ?? 0 });
+  return [...lanes.values()];
+}
+
+/** `room` (lane_id, free): what is free in each lane of `asked` that has nothing older, held until the commit. */
+export const holdRoom = (source: Sql, now: Instant): Sql => sql`asked AS MATERIALIZED (
+      SELECT * FROM ${source} ORDER BY lane_id),
+    ${holdLanes(now)},
+    room AS MATERIALIZED (
+      SELECT a.lane_id, a.lane_limit - ${leasedIn(sql.raw("a.lane_id"))} AS free FROM asked a
+      WHERE a.lane_id IN (SELECT lane_id FROM open) AND (
+        SELECT q.run_id FROM executions q WHERE q.lane_id = a.lane_id AND q.state = 'queued' LIMIT 1) IS NULL)`;
+
+export const wantedLaneColumns = (lanes: readonly WantedLane[]) => ({
+  lane_id: column.text(lanes.map((lane) => lane.laneId)),
+  environment_id: column.text(lanes.map((lane) => lane.environmentId)),
+  function_id: column.text(lanes.map((lane) => lane.functionId)),
+  lane_limit: column.bigint(lanes.map((lane) => lane.limit)),
+});
+
+const leaseColumns = ["lease_hash", "worker_id", "lease_until"];
+const bornColumns = (columns: readonly string[]) =>
+  sql.raw(
+    columns
+      .map((name) =>
+        leaseColumns.includes(name) ? `CASE WHEN o.given THEN b.${name} END AS ${name}` : `b.${name}`,
+      )
+      .join(", "),
+  );
+
+/** The rows of `born` as `run`, with leases as far as `room` goes; `denied` runs are queued although a worker waited. */
+export const leaseInRoom = (columns: readonly string[], now: Instant): Sql => sql`run AS MATERIALIZED (
+      SELECT ${bornColumns(columns)}, b.lease_hash IS NOT NULL AND NOT o.given AS denied
+      FROM (SELECT r.*, row_number() OVER (PARTITION BY r.lane_id, r.lease_hash IS NULL ORDER BY r.id) AS place FROM born r) b
+        LEFT JOIN room m ON m.lane_id = b.lane_id
+        CROSS JOIN LATERAL (SELECT b.lane_id IS NULL OR b.place <= COALESCE(m.free, 0) AS given) o
+      ORDER BY b.id),
+    leased AS (${noteLeases(
+      sql.raw("SELECT lane_id FROM run WHERE lane_id IS NOT NULL AND lease_hash IS NOT NULL"),
+      now,
+    )})`;
+
+/** The same for libSQL: the runs as they may be inserted. */
+export function leaseInRoomSync(session: SyncSession, runs: readonly NewRun[], now: Instant): NewRun[] {
+  const free = new Map<string, number>();
+  for (const { laneId, limit } of wantedLanes(runs)) {
+    const older = session.one(
+      sql`SELECT run_id FROM executions WHERE lane_id = ${laneId} AND state = 'queued' LIMIT 1`,
+    );
+    free.set(laneId, older ? 0 : limit - countLeased(session, laneId));
+  }
+  return runs.map((run) => {
+    if (run.laneId === null || run.lease === null) return run;
+    const left = free.get(run.laneId) ?? 0;
+    if (left <= 0) return { ...run, lease: null };
+    free.set(run.laneId, left - 1);
+    noteLeasesSync(session, { ...run, laneId: run.laneId }, now);
+    return run;
+  });
+}

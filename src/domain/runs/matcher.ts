@@ -92,12 +92,13 @@ export function openMatcher(deps: MatcherDeps): Matcher {
       return "done";
     }
     const found = [...back.found, ...ahead.found];
-    const cursor = { from: at.position, to: ahead.to };
+    const { generation } = at;
+    const cursor = { from: at.position, to: ahead.to, generation };
     // The cursor moves with the last slice: a crash before it only means to look again for what is already gone.
     for (let done = 0; ; done += matcherMovesMax) {
       const slice = found.slice(done, done + matcherMovesMax);
       const isLast = done + matcherMovesMax >= found.length;
-      const to = isLast ? cursor : { from: cursor.from, to: cursor.from };
+      const to = isLast ? cursor : { ...cursor, to: cursor.from };
       const compared = isLast ? back.finished : [];
       if (!(await apply({ environmentId, cursor: to, found: slice, compared }))) return "lost";
       if (isLast) break;

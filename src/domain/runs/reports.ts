@@ -12,6 +12,7 @@ import { afterFailure } from "./rules.ts";
 import type { Fence, RunError } from "./run.ts";
 import { type Settlement, settleFlush } from "./settle.ts";
 import type { Tally } from "./tally.ts";
+import type { Lane } from "./wake.ts";
 
 export interface ReportsDeps {
   store: Store;
@@ -24,6 +25,8 @@ export interface ReportsDeps {
   onWaiting: (environmentId: string) => void;
   /** There are children to start, or ends to tell parents of. */
   onChildren: () => void;
+  /** Leases of functions with a limit were given up. */
+  onQueued: (lanes: readonly Lane[]) => void;
   watch: Watch;
 }
 
@@ -49,7 +52,7 @@ function sizeOf({ outcome, steps }: RunReport): number {
 
 /** Brings reports of all workers together into flushes; a failed attempt's retry policy is looked up before. */
 export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
-  const { store, clock, onWakePlanned, watch } = deps;
+  const { store, clock, onWakePlanned, onQueued, watch } = deps;
 
   async function flush(items: readonly Item[]): Promise<Outcome<void>[]> {
     const [verdicts, triggers] = await Promise.all([verdictsOf(items), triggersFor(items)]);
@@ -67,7 +70,8 @@ export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
     const done: Settlement[] = [];
     const gone: { at: number; settlement: Settlement }[] = [];
     let children = false;
-    for (const { ord, outcome, parent_run_id } of settled) {
+    const freed = new Map<string, Lane>();
+    for (const { ord, outcome, parent_run_id, lane_id, function_id } of settled) {
       if (parent_run_id !== null) children = true;
       const settlement = settlements[ord - 1]!;
       if (outcome === "stale") outcomes[ord - 1] = { error: staleExecution() };
@@ -78,11 +82,24 @@ export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
         if (settlement.pending?.for.kind === "event") deps.onWaiting(settlement.environmentId);
         else if (settlement.pending) children = true;
         done.push(settlement);
+        const stays = settlement.ends === null && settlement.next === "leased";
+        if (lane_id !== null && function_id !== null && !stays) {
+          const queued = settlement.next === "queued" || freed.get(lane_id)?.queued === true;
+          const { environmentId } = settlement;
+          freed.set(lane_id, {
+            environmentId,
+            functionId: function_id,
+            laneId: lane_id,
+            freed: true,
+            queued,
+          });
+        }
         outcomes[ord - 1] = { value: undefined };
       }
     }
     if (children) deps.onChildren();
     tally?.settled(done, now);
+    if (freed.size > 0) onQueued([...freed.values()]);
     if (gone.length > 0) {
       const why = await whyRefused(
         store,

@@ -105,12 +105,6 @@ export const invokeTimedOut = (functionId: string, childRunId: string | null): I
   ...(childRunId !== null && { child_run_id: childRunId }),
 });
 
-/** Workers since 0.40 take failed steps among the completed ones; older ones read every row as a success. */
-export function tellsFailures(sdk: string): boolean {
-  const [, major, minor] = /^v?(\d{1,6})\.(\d{1,6})/.exec(sdk) ?? [];
-  return major !== undefined && (Number(major) > 0 || Number(minor) >= 40);
-}
-
 export const workerLost = (times: number): RunError => ({
   message: `${times} workers in a row stopped answering while they held this run`,
   code: "WORKER_LOST",

@@ -54,6 +54,8 @@ export interface NewRun {
   actorId: string | null;
   /** The step of a run that invokes it. */
   parent?: RunParent;
+  /** The lane whose limit it counts against (functions/lane.ts); null when its function has no limit. */
+  laneId: string | null;
   /** Born claimed: a worker of this node waits for it already. */
   lease: NewLease | null;
   /** Events that end it; absent: none. */
@@ -78,6 +80,8 @@ export interface NewLease {
   hash: string;
   workerId: string;
   expiresAt: Instant;
+  /** Of a run with a lane: its limit. The lease is given when the lane has room and nothing older; else the run is queued. */
+  laneLimit?: number;
 }
 
 export interface Run {

@@ -5,6 +5,9 @@ import {
   gaugeCountMax,
   gaugeKeptMs,
   gaugeWaitMsMax,
+  laneIdleMsMax,
+  laneLookMax,
+  purgeSliceMax,
   searchBytesMax,
   wakeSliceMax,
 } from "../../kit/limits.ts";
@@ -12,10 +15,14 @@ import type { Log } from "../../kit/log.ts";
 import { pageSize, readCursor, writeCursor } from "../../kit/page.ts";
 import type { Watch } from "../../kit/watch.ts";
 import type { Session, Store } from "../../store/store.ts";
+import { sharedLane } from "../functions/rules.ts";
 import { type Children, type ChildrenDeps, openChildren } from "./children.ts";
 import { type ClaimedRow, type ClaimInput, claimFlush } from "./claim.ts";
+import { claimLimitedFlush, type LaneFound, type LimitedInput } from "./claim-limited.ts";
 import { tellingEnds } from "./ends.ts";
 import { timeOutPending } from "./invokes.ts";
+import { adoptRuns, forgetLanes, type LaneLook, limitedFunctions, lookAtLanes } from "./lanes.ts";
+import { type Handover, handOver, type LeaseState, leaseStates } from "./leases.ts";
 import { type Matcher, openMatcher } from "./matcher.ts";
 import type { RunReport } from "./report.ts";
 import { openReports, type ReportsDeps, whyRefused } from "./reports.ts";
@@ -74,7 +81,19 @@ export interface Runs {
   ack(fence: Fence & { environmentId: string }, leaseMs: number): Promise<void>;
   /** Extends the leases of a worker's jobs inside a transaction. */
   renew(session: Session, renewal: Parameters<typeof rows.renewLeases>[1]): Promise<void>;
-  claim(input: ClaimInput): Promise<ClaimedRow[]>;
+  /** Who holds these leases now, in the order given. */
+  leaseStates(asked: Parameters<typeof leaseStates>[1]): Promise<LeaseState[]>;
+  /** Leases of a claim that shall go to other workers than they were claimed for. */
+  handOver(handovers: readonly Handover[]): Promise<void>;
+  /** `limited`: places of the demands whose functions have a limit; their runs are claimed by lane. */
+  claim(input: ClaimInput): Promise<{ runs: ClaimedRow[]; limited: number[] }>;
+  claimLimited(input: LimitedInput): Promise<{ runs: ClaimedRow[]; lanes: LaneFound[] }>;
+  /** Lanes of a function with a limit that have queued runs: at most `limits.laneLookMax`, by id, from behind `after`. */
+  lookAtLanes(target: { environmentId: string; functionId: string }, after: string): Promise<LaneLook>;
+  /** Runs that were created before their function had a limit count against it from now on. */
+  adopt(target: { environmentId: string; functionId: string }): Promise<void>;
+  /** The tick of loop `runs.lanes`: forgets idle lanes, adopts what nodes of an earlier version have queued. */
+  tidyLanes(write: Store["write"]): Promise<void>;
   /** What handlers of these runs need not do again, in order. */
   completedSteps(runIds: readonly string[]): Promise<Map<string, CompletedStep[]>>;
   /** The tick of loop `runs.wake`: moves all that is due; answers in how many milliseconds the next is. */
@@ -153,9 +172,29 @@ export function openRuns(deps: RunsDeps): Runs {
     },
     drain: reports.drain,
     renew: rows.renewLeases,
+    leaseStates: (asked) => leaseStates(store, asked),
+    handOver: (handovers) => store.write((session) => handOver(session, handovers)),
     matcher,
     childrenOnce: children.moveOnce,
-    claim: (input) => store.flush(claimFlush, input),
+    async claim(input) {
+      const rows = await store.flush(claimFlush, input);
+      return { runs: rows.filter(isRun), limited: rows.flatMap((row) => (row.rank === 0 ? row.lane : [])) };
+    },
+    async claimLimited(input) {
+      const rows = await store.flush(claimLimitedFlush, input);
+      return {
+        runs: rows.filter(isRun),
+        lanes: rows.filter((row): row is LaneFound & { rank: 0 } => row.rank === 0),
+      };
+    },
+    lookAtLanes: (target, after) => lookAtLanes(store, target, { after, most: laneLookMax }),
+    adopt: (target) => adoptAll(store.write, target),
+    async tidyLanes(write) {
+      const before = clock.now() - laneIdleMsMax;
+      while ((await write((session) => forgetLanes(session, before, purgeSliceMax))) === purgeSliceMax);
+      for (const { environment_id, id } of await limitedFunctions(store))
+        await adoptAll(write, { environmentId: environment_id, functionId: id });
+    },
     completedSteps: (runIds) => rows.completedSteps(store, runIds),
 
     async get(environmentId, runId) {
@@ -218,7 +257,9 @@ export function openRuns(deps: RunsDeps): Runs {
           if (moved.lanes.length > 0) onQueued(moved.lanes);
         }
         const ended = await store.write((session) => endTimedOut(session, now));
-        for (const run of ended) log.debug("run.timed_out", run);
+        for (const { runId, environmentId } of ended) log.debug("run.timed_out", { runId, environmentId });
+        const freed = ended.flatMap((run) => run.freed ?? []);
+        if (freed.length > 0) onQueued(freed);
         onFailed(ended);
         if (woken.found < wakeSliceMax && ended.length < wakeSliceMax) break;
       }
@@ -226,6 +267,17 @@ export function openRuns(deps: RunsDeps): Runs {
       return next === undefined ? {} : { againInMs: Math.max(wakeEveryMsMin, next - clock.now()) };
     },
   };
+}
+
+const isRun = <R extends { rank: number }>(row: R | ClaimedRow): row is ClaimedRow => row.rank > 0;
+
+async function adoptAll(
+  write: Store["write"],
+  target: { environmentId: string; functionId: string },
+): Promise<void> {
+  const laneId = sharedLane(target.environmentId, target.functionId);
+  const slice = { ...target, laneId, most: wakeSliceMax };
+  while ((await write((session) => adoptRuns(session, slice))) === wakeSliceMax);
 }
 
 const idsOf = (list: readonly { runId: string }[]) => list.map((one) => one.runId);

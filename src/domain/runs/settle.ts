@@ -59,6 +59,9 @@ export interface Settled {
   outcome: "done" | "stale" | "not_running" | "gone";
   /** The run that is to hear of this one's end, if that is what it came to. */
   parent_run_id: string | null;
+  /** Of a function with a limit, and done. */
+  lane_id: string | null;
+  function_id: string | null;
 }
 
 export interface SettleInput {
@@ -151,10 +154,12 @@ export const settleFlush: Flush<SettleInput, Settled> = {
       SELECT * FROM ${seams.rowsFrom("item", reportColumns(settlements))} ORDER BY run_id),
     held AS MATERIALIZED (
       SELECT r.*, e.state, e.held_seq, e.held_hash, e.attempt, e.history_count, e.step_count, e.started_at, e.worker_id,
-        e.seen_position, e.watched_at, e.parent_run_id, CASE WHEN r.pausable IS NOT NULL THEN e.pause_requested_at END AS paused_at
+        e.seen_position, e.watched_at, e.parent_run_id, e.lane_id, e.function_id,
+        CASE WHEN r.pausable IS NOT NULL THEN e.pause_requested_at END AS paused_at
       FROM report r CROSS JOIN LATERAL (
         SELECT x.state, x.execution_seq AS held_seq, x.lease_hash AS held_hash, x.attempt, x.history_count, x.step_count,
-          x.started_at, x.worker_id, x.seen_position, x.watched_at, x.parent_run_id, x.pause_requested_at
+          x.started_at, x.worker_id, x.seen_position, x.watched_at, x.parent_run_id, x.pause_requested_at, x.lane_id,
+          CASE WHEN x.lane_id IS NOT NULL THEN x.function_id END AS function_id
         FROM executions x WHERE x.run_id = r.run_id AND x.environment_id || '' = r.environment_id
         ORDER BY x.run_id FOR UPDATE) e),
     valid AS MATERIALIZED (
@@ -198,14 +203,15 @@ export const settleFlush: Flush<SettleInput, Settled> = {
       FROM valid v WHERE v.history_type IS NOT NULL)
     SELECT r.ord, CASE WHEN v.ord IS NOT NULL THEN 'done' WHEN h.ord IS NULL THEN 'gone'
       WHEN h.held_seq = h.execution_seq AND h.held_hash = h.lease_hash THEN 'not_running' ELSE 'stale' END AS outcome,
-      CASE WHEN v.ends IS NOT NULL THEN v.parent_run_id END AS parent_run_id
+      CASE WHEN v.ends IS NOT NULL THEN v.parent_run_id END AS parent_run_id, v.lane_id, v.function_id
     FROM report r LEFT JOIN held h ON h.ord = r.ord LEFT JOIN valid v ON v.ord = r.ord`;
   },
 
   libsql(session, { settlements, now }) {
     const held =
       session.all<Held>(sql`SELECT i.ord, e.state, e.execution_seq, e.lease_hash, e.attempt, e.history_count,
-        e.step_count, e.started_at, e.worker_id, e.seen_position, e.watched_at, e.parent_run_id, e.pause_requested_at
+        e.step_count, e.started_at, e.worker_id, e.seen_position, e.watched_at, e.parent_run_id, e.pause_requested_at,
+        e.lane_id, e.function_id
       FROM ${session.seams.rowsFrom("i", {
         run_id: column.text(settlements.map((s) => s.runId)),
         environment_id: column.text(settlements.map((s) => s.environmentId)),
@@ -218,7 +224,14 @@ export const settleFlush: Flush<SettleInput, Settled> = {
       const outcome = judge(settlement, row);
       if (row && outcome === "done") valid.push({ settlement, row });
       const parent = outcome === "done" && settlement.ends !== null ? row?.parent_run_id : null;
-      answers.push({ ord: at + 1, outcome, parent_run_id: parent ?? null });
+      const limited = outcome === "done" && row?.lane_id ? row : undefined;
+      answers.push({
+        ord: at + 1,
+        outcome,
+        parent_run_id: parent ?? null,
+        lane_id: limited?.lane_id ?? null,
+        function_id: limited?.function_id ?? null,
+      });
     }
     if (valid.length > 0) settleValid(session, valid, now);
     return answers;
@@ -246,6 +259,8 @@ interface Held {
   watched_at: number | null;
   parent_run_id: string | null;
   pause_requested_at: number | null;
+  lane_id: string | null;
+  function_id: string;
 }
 
 type Valid = { settlement: Settlement; row: Held };

@@ -20,6 +20,8 @@ export interface WaitRow {
 export interface MatchedEvent {
   id: string;
   position: number;
+  /** As of the read; see `matchers.generation`. */
+  generation: number;
   name: string;
   version: number;
   data: string;
@@ -56,13 +58,15 @@ export function environmentsWaiting(store: Store): Promise<WaitingEnvironment[]>
 
 export interface CursorRow {
   position: number;
+  /** As of the read; see `matchers.generation`. */
+  generation: number;
   head: number;
   /** Null when every wait of the environment is fresh: nothing before the head concerns the others. */
   settled: number | null;
 }
 
 export const readCursor = (store: Store, environmentId: string): Promise<CursorRow | undefined> =>
-  store.one<CursorRow>(sql`SELECT m.position, h.position AS head, (
+  store.one<CursorRow>(sql`SELECT m.position, m.generation, h.position AS head, (
       SELECT 1 FROM waits w WHERE w.environment_id = m.environment_id AND w.fresh_at IS NULL LIMIT 1) AS settled
     FROM matchers m JOIN heads h ON h.environment_id = m.environment_id WHERE m.environment_id = ${environmentId}`);
 

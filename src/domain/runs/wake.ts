@@ -10,12 +10,18 @@ import { neverWakesAt } from "./settle.ts";
 export interface Lane {
   environmentId: string;
   functionId: string;
+  /** When the function has a limit, and it is known which of its lanes this is about. */
+  laneId?: string;
+  /** A run there gave up its lease; `queued` false: and none was queued by it. */
+  freed?: boolean;
+  queued?: boolean;
 }
 
 interface DueRow {
   run_id: string;
   environment_id: string;
   function_id: string;
+  lane_id: string | null;
   state: "leased" | "sleeping" | "retrying" | "waiting" | "invoking" | "resuming";
   pause_requested_at: number | null;
   execution_seq: number;
@@ -47,7 +53,7 @@ export interface WakeOutcome {
  */
 export async function wakeDue(session: Session, now: Instant): Promise<WakeOutcome> {
   const due =
-    await session.all<DueRow>(sql`SELECT run_id, environment_id, function_id, state, execution_seq, attempt,
+    await session.all<DueRow>(sql`SELECT run_id, environment_id, function_id, lane_id, state, execution_seq, attempt,
       history_count, lost_count, worker_id, waiting_step_id, pause_requested_at
     FROM executions WHERE state <> 'queued' AND wake_at <= ${now}
     ORDER BY wake_at LIMIT ${wakeSliceMax} ${session.seams.skipLocked}`);
@@ -73,7 +79,7 @@ export async function wakeDue(session: Session, now: Instant): Promise<WakeOutco
   if (queued.length > 0) await requeue(session, queued, now);
   return {
     found: due.length,
-    lanes: lanesOf(due.filter((row) => !isLost(row) && !isPending(row))),
+    lanes: lanesOf(due.filter((row) => !isPending(row))),
     isPendingDue: due.some(isPending),
     waitedIn: new Set(due.flatMap((row) => (row.state === "waiting" ? row.environment_id : []))),
     lost: lost.map((row) => ({ runId: row.run_id, environmentId: row.environment_id })),
@@ -140,12 +146,14 @@ function wakeDetail(row: QueuedRow): string {
 export async function endTimedOut(
   session: Session,
   now: Instant,
-): Promise<{ runId: string; environmentId: string }[]> {
+): Promise<{ runId: string; environmentId: string; freed: Lane | undefined }[]> {
   const due = await session.all<{
     run_id: string;
     environment_id: string;
+    function_id: string;
+    lane_id: string | null;
     timeout_ms: number;
-  }>(sql`SELECT run_id, environment_id,
+  }>(sql`SELECT run_id, environment_id, function_id, lane_id,
       timeout_at - (SELECT created_at FROM runs WHERE runs.id = executions.run_id) AS timeout_ms
     FROM executions WHERE timeout_at IS NOT NULL AND timeout_at <= ${now}
     ORDER BY timeout_at LIMIT ${wakeSliceMax} ${session.seams.skipLocked}`);
@@ -160,8 +168,20 @@ export async function endTimedOut(
       })),
       now,
     );
-  return due.map((row) => ({ runId: row.run_id, environmentId: row.environment_id }));
+  return due.map(({ run_id, environment_id, function_id, lane_id }) => ({
+    runId: run_id,
+    environmentId: environment_id,
+    freed: freedLane(environment_id, function_id, lane_id),
+  }));
 }
+
+/** What the dispatcher is told of a lease that ended for good; undefined when nothing waits for that. */
+export const freedLane = (
+  environmentId: string,
+  functionId: string,
+  laneId: string | null,
+): Lane | undefined =>
+  laneId === null ? undefined : { environmentId, functionId, laneId, freed: true, queued: false };
 
 export interface RunEnd {
   runId: string;
@@ -231,12 +251,17 @@ const silentWorkers = (rows: readonly DueRow[]) =>
     state === "leased" && worker_id !== null ? { environmentId: environment_id, workerId: worker_id } : [],
   );
 
+/** Of rows that are queued now, and of leases that are over. */
 function lanesOf(rows: readonly DueRow[]): Lane[] {
   const lanes = new Map<string, Lane>();
-  for (const { environment_id, function_id } of rows)
-    lanes.set(`${environment_id}\n${function_id}`, {
+  for (const { environment_id, function_id, lane_id, state } of rows) {
+    const key = lane_id ?? `${environment_id}\n${function_id}`;
+    const freed = state === "leased" || lanes.get(key)?.freed === true;
+    lanes.set(key, {
       environmentId: environment_id,
       functionId: function_id,
+      ...(lane_id !== null && { laneId: lane_id, freed }),
     });
+  }
   return [...lanes.values()];
 }

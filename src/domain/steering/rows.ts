@@ -2,6 +2,8 @@ import type { Instant } from "../../kit/clock.ts";
 import { sql } from "../../kit/sql.ts";
 import type { Session, Store } from "../../store/store.ts";
 
+type Reader = Pick<Store, "one" | "all">;
+
 export interface RunRow {
   id: string;
   environment_id: string;
@@ -19,7 +21,16 @@ export interface RunRow {
   execution_seq: number;
   lease_hash: string | null;
   parent_run_id: string | null;
+  event_id: string;
 }
+
+/** JSON text of what started the run; undefined when the event has expired. */
+export const triggerOf = async (reader: Reader, run: RunRow): Promise<string | undefined> =>
+  (
+    await reader.one<{ data: string }>(
+      sql`SELECT data FROM events WHERE id = ${run.event_id} AND environment_id = ${run.environment_id}`,
+    )
+  )?.data;
 
 export interface ExecutionRow {
   run_id: string;
@@ -30,6 +41,7 @@ export interface ExecutionRow {
   execution_seq: number;
   worker_id: string | null;
   waiting_step_id: string | null;
+  lane_id: string | null;
   history_count: number;
   held_from: string | null;
   held_wake_at: number | null;
@@ -51,10 +63,8 @@ export interface StepRow {
   updated_at: number;
 }
 
-type Reader = Pick<Store, "one" | "all">;
-
 const runFields = sql.raw(
-  "id, environment_id, function_id, function_version, status, error, attempt, max_attempts, worker_id, created_at, started_at, ended_at, timeout_at, execution_seq, lease_hash, parent_run_id",
+  "id, environment_id, function_id, function_version, status, error, attempt, max_attempts, worker_id, created_at, started_at, ended_at, timeout_at, execution_seq, lease_hash, parent_run_id, event_id",
 );
 
 export const runById = (reader: Reader, environmentId: string, runId: string): Promise<RunRow | undefined> =>
@@ -67,7 +77,7 @@ export const lockExecution = (
   runId: string,
 ): Promise<ExecutionRow | undefined> =>
   session.one(sql`SELECT run_id, environment_id, function_id, state, wake_at, execution_seq, worker_id,
-      waiting_step_id, history_count, held_from, held_wake_at, pause_requested_at
+      waiting_step_id, lane_id, history_count, held_from, held_wake_at, pause_requested_at
     FROM executions WHERE run_id = ${runId} AND environment_id = ${environmentId} ${session.seams.holdRow}`);
 
 export const lockRun = (
@@ -170,8 +180,9 @@ export const undoResume = (session: Session, row: ExecutionRow): Promise<number>
 export async function revive(
   session: Session,
   run: RunRow,
-  { at, timeoutAt, historyCount }: { at: Instant; timeoutAt: number | null; historyCount: number },
+  revival: { at: Instant; timeoutAt: number | null; historyCount: number; laneId: string | null },
 ): Promise<void> {
+  const { at, timeoutAt, historyCount, laneId } = revival;
   const attempt = run.attempt + 1;
   const most = Math.max(run.max_attempts, attempt);
   await session.run(sql`UPDATE runs SET status = 'active', trouble = NULL, error = NULL, ended_at = NULL,
@@ -179,11 +190,11 @@ export async function revive(
     WHERE id = ${run.id}`);
   await session.run(sql`INSERT INTO executions (run_id, environment_id, function_id, function_version, state, wake_at,
       execution_seq, attempt, max_attempts, started_at, step_count, history_count, lost_count, timeout_at, parent_run_id,
-      seen_position)
+      lane_id, seen_position)
     VALUES (${run.id}, ${run.environment_id}, ${run.function_id}, ${run.function_version}, 'resuming', ${at},
       ${run.execution_seq}, ${attempt}, ${most}, ${run.started_at},
       COALESCE((SELECT max(sequence) + 1 FROM steps WHERE run_id = ${run.id}), 0), ${historyCount}, 0,
-      ${timeoutAt}, ${run.parent_run_id}, COALESCE((SELECT position FROM heads WHERE environment_id = ${run.environment_id}), 0))`);
+      ${timeoutAt}, ${run.parent_run_id}, ${laneId}, COALESCE((SELECT position FROM heads WHERE environment_id = ${run.environment_id}), 0))`);
 }
 
 export async function unrevive(session: Session, run: RunRow): Promise<void> {

@@ -4,9 +4,12 @@ import { purgeSliceMax, resumeHealMs, resumeWindowMs } from "../../kit/limits.ts
 import type { Log } from "../../kit/log.ts";
 import { stepRowId } from "../../kit/step-id.ts";
 import type { Session, Store } from "../../store/store.ts";
+import type { FunctionDefinition } from "../functions/definition.ts";
+import { laneOf } from "../functions/rules.ts";
 import type { ResumePlan } from "../runs/resumed.ts";
 import type { Run, Step } from "../runs/run.ts";
 import type { Runs } from "../runs/service.ts";
+import type { Lane } from "../runs/wake.ts";
 import type { Controls } from "./controls.ts";
 import * as rows from "./rows.ts";
 import * as rules from "./rules.ts";
@@ -45,8 +48,6 @@ export interface SteeringDeps {
   log: Log;
   controls: Controls;
   runs: Pick<Runs, "get" | "steps" | "endHeld" | "cancelled" | "finishResumes" | "neverWakesAt">;
-  /** Lanes that have got work. */
-  onQueued: (lanes: readonly { environmentId: string; functionId: string }[]) => void;
   /** Told after the commit that gave a step another output; a hint that may be lost. */
   onPatched?: (step: {
     environmentId: string;
@@ -55,6 +56,9 @@ export interface SteeringDeps {
     stepId: string;
     at: number;
   }) => void;
+  definitionOf: (environmentId: string, functionId: string, version: number) => Promise<FunctionDefinition>;
+  /** Lanes that have got work, or room for it. */
+  onQueued: (lanes: readonly Lane[]) => void;
 }
 
 export function openSteering(deps: SteeringDeps): Steering {
@@ -116,6 +120,19 @@ export function openSteering(deps: SteeringDeps): Steering {
     });
   }
 
+  /** Where a failed run counts again, by the definition it is pinned to. */
+  async function laneOfRun(run: rows.RunRow): Promise<string | null> {
+    if (run.status !== "failed") return null;
+    const { environment_id, function_id, function_version } = run;
+    const [definition, trigger] = await Promise.all([
+      deps.definitionOf(environment_id, function_id, function_version),
+      rows.triggerOf(store, run),
+    ]);
+    return trigger === undefined
+      ? null
+      : laneOf({ environmentId: environment_id, definition }, JSON.parse(trigger));
+  }
+
   async function shown(environmentId: string, runId: string, stepId: string): Promise<Step> {
     const step = (await runs.steps(environmentId, runId)).find((one) => one.stepId === stepId);
     if (!step) throw missing("step", stepId);
@@ -139,6 +156,10 @@ export function openSteering(deps: SteeringDeps): Steering {
       });
       if (ended) {
         runs.cancelled([runId]);
+        if (ended.state === "leased" && ended.lane_id !== null) {
+          const { function_id: functionId, lane_id: laneId } = ended;
+          onQueued([{ environmentId, functionId, laneId, freed: true, queued: false }]);
+        }
         const why = rules.cutReason(reason);
         log.info("run.cancelled", { runId, environmentId, reason: why });
         await controls
@@ -217,7 +238,7 @@ export function openSteering(deps: SteeringDeps): Steering {
     },
 
     async resume(environmentId, runId, fromStep, actorId) {
-      await requireRun(store, environmentId, runId);
+      const laneId = await laneOfRun(await requireRun(store, environmentId, runId));
       const at = clock.now();
       const begun = await store.write(async (session) => {
         const execution = await rows.lockExecution(session, environmentId, runId);
@@ -245,6 +266,7 @@ export function openSteering(deps: SteeringDeps): Steering {
             at: at + resumeHealMs,
             timeoutAt: span === null ? null : Math.max(run.timeout_at!, at + span),
             historyCount: (await rows.lastSequence(session, runId)) + 1,
+            laneId,
           });
         }
         await rows.openWindow(session, {

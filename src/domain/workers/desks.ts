@@ -1,4 +1,4 @@
-import type { Clock } from "../../kit/clock.ts";
+import type { Clock, Instant } from "../../kit/clock.ts";
 import type { Job } from "./job.ts";
 
 /**
@@ -6,7 +6,12 @@ import type { Job } from "./job.ts";
  * for that moment a new run can still be leased to it, and waits here to be fetched.
  */
 export interface Desk {
+  environmentId: string;
   workerId: string;
+  /** Since when the worker is known here, and when it asked last, for which functions. */
+  createdAt: Instant;
+  askedAt: Instant;
+  functionIds: readonly string[];
   /** Slots that were free when the worker was last answered. */
   spare: number;
   /** Until when it is expected back. */
@@ -35,6 +40,7 @@ export interface Desks {
   /** Whether a run can be leased to the worker although it is not here. */
   expects(desk: Desk): boolean;
   put(desk: Desk, job: Job): void;
+  all(): Iterable<Desk>;
   /** Forgets workers that stay away; `all` returns every job at once. */
   tidy(all: boolean): void;
 }
@@ -52,7 +58,20 @@ export function openDesks(clock: Clock, giveBack: (jobs: readonly Job[]) => void
       const key = `${environmentId}\n${workerId}`;
       let desk = desks.get(key);
       if (!desk) {
-        desk = { workerId, spare: 0, until: 0, pending: 0, asking: 0, box: [], cancelReturn: undefined };
+        const now = clock.now();
+        desk = {
+          environmentId,
+          workerId,
+          createdAt: now,
+          askedAt: now,
+          functionIds: [],
+          spare: 0,
+          until: 0,
+          pending: 0,
+          asking: 0,
+          box: [],
+          cancelReturn: undefined,
+        };
         desks.set(key, desk);
       }
       return desk;
@@ -76,6 +95,7 @@ export function openDesks(clock: Clock, giveBack: (jobs: readonly Job[]) => void
       return jobs;
     },
     creditOf,
+    all: () => desks.values(),
     expects: (desk) => creditOf(desk) > 0 && clock.now() < desk.until,
     put(desk, job) {
       desk.box.push(job);

@@ -1,5 +1,7 @@
-import type { Desk } from "./desks.ts";
+import type { Instant } from "../../kit/clock.ts";
+import type { Desk, Desks } from "./desks.ts";
 import type { Job } from "./job.ts";
+import type { Limited } from "./limited.ts";
 
 /** A worker that asks this node for jobs. */
 export interface Asking {
@@ -30,6 +32,7 @@ export interface Waiter extends Asking {
   settle: () => void;
 }
 
+/** The queue of one function, as this node knows it. */
 export interface Lane {
   environmentId: string;
   functionId: string;
@@ -37,6 +40,14 @@ export interface Lane {
   dirty: boolean;
   /** Rows before this are taken; see LaneDemand.since. */
   since: number;
+  /** Runs handed out, and looks that found none: who was served least is first. */
+  served: number;
+  /** Whether it had work when a claim was last planned. */
+  hasWork: boolean;
+  /** Set while the function is known to have a limit: its lanes by concurrency key. */
+  limited: Limited | undefined;
+  createdAt: Instant;
+  lastDispatchedAt: Instant | undefined;
   /** When the lane was last looked at from its very start. */
   wholeAt: number;
   lookedAt: number;
@@ -59,14 +70,48 @@ export interface Slot {
 /** Every run asked for costs a token: a claim begins with so many, and doubles while there are more. */
 export const askMin = 16;
 
-export const newLane = (environmentId: string, functionId: string): Lane => ({
+export const newLane = (
+  { environmentId, functionId }: { environmentId: string; functionId: string },
+  now: Instant,
+): Lane => ({
   environmentId,
   functionId,
   dirty: true,
   since: 0,
+  served: 0,
+  hasWork: false,
+  limited: undefined,
+  createdAt: now,
+  lastDispatchedAt: undefined,
   wholeAt: 0,
   lookedAt: 0,
   ask: askMin,
   waiters: new Set(),
   away: new Set(),
 });
+
+/** Whether there may be runs to claim. */
+export const mayHaveWork = ({ dirty, limited }: Lane): boolean =>
+  limited === undefined ? dirty : limited.stale || limited.ready.size > 0;
+
+/** Whether the next claim can ask for it: a limited function's lanes must be known. */
+export const isClaimable = ({ dirty, limited }: Lane): boolean =>
+  limited === undefined ? dirty : limited.ready.size > 0;
+
+/** Whether a worker waits for its runs, or is about to. */
+export const isAwaited = (lane: Lane): boolean => lane.waiters.size + lane.away.size > 0;
+
+/** Whatever is known of it may be old. */
+export function doubt(lane: Lane): void {
+  if (lane.limited) lane.limited.stale = true;
+  else lane.dirty = true;
+}
+
+/** A worker that was answered a moment ago and will ask again: runs may wait for it at its desk. */
+export function expectedAt(lane: Lane, desks: Desks): Desk | undefined {
+  for (const desk of lane.away) {
+    if (desks.expects(desk)) return desk;
+    lane.away.delete(desk);
+  }
+  return undefined;
+}

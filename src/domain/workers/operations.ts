@@ -1,9 +1,12 @@
 import { Type } from "@sinclair/typebox";
+import { WorkerService } from "../../gen/svc/v1/worker_pb.ts";
 import type { Fault } from "../../kit/fault.ts";
-import { unary } from "../../kit/operation.ts";
+import { duplex, rpcDuplex, unary } from "../../kit/operation.ts";
 import { assignmentJson, type HandedJob } from "./job.ts";
 import { ackFields, reportFields } from "./report.ts";
 import { type ExchangeAnswer, type ExchangeResult, type Workers, workerJson } from "./service.ts";
+import { StreamMessage } from "./stream-messages.ts";
+import { fromWorkerMessage, toEngineMessage } from "./wire.ts";
 
 /** Workers of several generations send fields that this server does not read. */
 const lenient = { additionalProperties: true };
@@ -118,6 +121,19 @@ const resultJson = ({ jobId, fault }: ExchangeResult) =>
       };
 
 export const workersOperations = (workers: Workers) => [
+  duplex({
+    name: "workers.connect",
+    action: "functions:invoke",
+    summary: "A pull worker's stream: register first, then jobs and reports in both directions.",
+    input: StreamMessage,
+    about: (message: StreamMessage) => message.register?.function_ids ?? [],
+    rpc: rpcDuplex(
+      WorkerService.method.connect,
+      (message) => fromWorkerMessage(message) as StreamMessage,
+      toEngineMessage,
+    ),
+    handle: (messages, call) => workers.connect(call.environmentId, messages, call.signal),
+  }),
   unary({
     name: "workers.register",
     action: "functions:invoke",

@@ -10,7 +10,7 @@ import { readYield, YieldShape } from "./yields.ts";
 /** Workers of several generations send more fields than are read here. */
 const lenient = { additionalProperties: true };
 
-const ErrorShape = Type.Object(
+export const ErrorShape = Type.Object(
   {
     message: Type.String(),
     code: Type.Optional(Type.String()),
@@ -24,7 +24,7 @@ const ErrorShape = Type.Object(
 const countMax = 10_000_000;
 const int32Max = 2 ** 31 - 1;
 
-const StepShape = Type.Object(
+export const StepShape = Type.Object(
   {
     id: Type.String({ minLength: 1, maxLength: 1024 }),
     name: Type.String({ maxLength: 1024 }),
@@ -41,7 +41,7 @@ const StepShape = Type.Object(
 );
 
 /** The two halves of the fence, as every assignment carries them; that they are there is checked by `readFence`. */
-const fenceFields = {
+export const fenceFields = {
   execution_seq: Type.Optional(Type.Integer({ minimum: 0, maximum: int32Max })),
   lease_token: Type.Optional(Type.String()),
 };
@@ -75,7 +75,10 @@ export interface ReportTarget {
 }
 
 /** The proof a worker sends back; the job's id names the run. Throws what contract.md 1.10 names when there is none. */
-export function readFence(jobId: string, sent: { execution_seq?: number; lease_token?: string }): Fence {
+export function readFence(
+  jobId: string,
+  sent: { execution_seq?: number | undefined; lease_token?: string | undefined },
+): Fence {
   const job = runOfJob(jobId);
   if (!job) throw new Fault("not_found", `job ${jobId.slice(0, 100)} not found`);
   if (!sent.lease_token || sent.execution_seq === undefined)

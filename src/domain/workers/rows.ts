@@ -88,6 +88,15 @@ export async function forgetSilent(session: Session, before: Instant): Promise<n
   return session.run(sql`DELETE FROM workers WHERE last_heartbeat_at < ${before}`);
 }
 
+/** The worker's stream is over: its row goes, unless it has registered anew since. */
+export async function forgetWorker(
+  session: Session,
+  { environmentId, id, registeredAt }: Pick<WorkerRecord, "environmentId" | "id" | "registeredAt">,
+): Promise<void> {
+  await session.run(sql`DELETE FROM workers WHERE environment_id = ${environmentId} AND id = ${id}
+    AND transport = 'stream' AND registered_at = ${registeredAt}`);
+}
+
 function toWorker(row: WorkerRow): WorkerRecord {
   return {
     environmentId: row.environment_id,

@@ -7,30 +7,21 @@ import {
   gaugeKeptMs,
   gaugeWaitMsMax,
   pollJobsMax,
-  workerFunctionsMax,
-  workerJobsMax,
-  workerLabelsMax,
   workerSilenceMsMax,
 } from "../../kit/limits.ts";
+import type { Log } from "../../kit/log.ts";
 import type { Counter, Metrics } from "../../kit/metrics.ts";
 import { type Store, StoreError } from "../../store/store.ts";
-import { tellsFailures } from "../runs/rules.ts";
 import type { Runs } from "../runs/service.ts";
 import type { Dispatcher } from "./dispatcher.ts";
+import { knowsFailedSteps, stepsFor } from "./generations.ts";
+import { type GiveBackDeps, openGiveBack } from "./give-back.ts";
 import { type HandedJob, type Job, runOfJob } from "./job.ts";
 import type { Asking } from "./lanes.ts";
+import { type RegisterWorkerInput, readRegistration } from "./registration.ts";
 import { type Report, readFence, readReport } from "./report.ts";
 import * as rows from "./rows.ts";
-import { workerToken } from "./rules.ts";
-
-export interface RegisterWorkerInput {
-  workerId: string;
-  hostname?: string;
-  functionIds: readonly string[];
-  maxConcurrentJobs?: number;
-  labels?: Record<string, string>;
-  version?: { sdk?: string; runtime?: string };
-}
+import { openStreams, type Streams } from "./streams.ts";
 
 export interface AckInput {
   job_id: string;
@@ -49,6 +40,13 @@ export interface ExchangeAnswer {
 }
 
 export interface Workers {
+  /** Pull workers over one stream in both directions. */
+  connect: Streams["connect"];
+  cancelled: Streams["cancelled"];
+  /** The tick of loop `workers.streams`. */
+  lookOnce: Streams["lookOnce"];
+  /** Tells workers on streams that this server goes; resolves once their unstarted jobs are given back. */
+  drain(): Promise<void>;
   register(environmentId: string, input: RegisterWorkerInput): Promise<void>;
   heartbeat(
     environmentId: string,
@@ -87,7 +85,13 @@ export interface WorkersDeps {
   clock: Clock;
   dispatcher: Dispatcher;
   runs: Runs;
+  log: Log;
   leaseMs: number;
+  /** How long workers on streams are given to finish when the server goes. */
+  drainMs: number;
+  /** Which of these are functions of the environment; answers the others. */
+  unknownFunctions: (environmentId: string, ids: readonly string[]) => Promise<string[]>;
+  onQueued: GiveBackDeps["onQueued"];
   /** How long a poll without work is held; 0 answers at once. */
   holdMs: number;
   /** `SVC_CAPACITY_ADMISSION`: without it there is no `progress`. */
@@ -129,11 +133,19 @@ export function openWorkers(deps: WorkersDeps): Workers {
   }
 
   async function report(worker: rows.WorkerRecord, jobId: string, body: Report): Promise<void> {
-    const { environmentId } = worker;
     if (body.status === "progress" && !deps.admission)
       throw new Fault("not_found", "progress reports need capacity admission, which is off");
+    await submit(worker, jobId, body);
+  }
+
+  async function submit(
+    worker: Pick<rows.WorkerRecord, "environmentId" | "sdk">,
+    jobId: string,
+    body: Report,
+  ): Promise<void> {
+    const { environmentId } = worker;
     const report = readReport(body, { environmentId, jobId, now: clock.now(), leaseMs });
-    await sendable(runs.report({ ...report, failuresTold: tellsFailures(worker.sdk) }));
+    await sendable(runs.report({ ...report, failuresTold: knowsFailedSteps(worker.sdk) }));
   }
 
   const ack = (environmentId: string, sent: AckInput) =>
@@ -159,13 +171,80 @@ export function openWorkers(deps: WorkersDeps): Workers {
   };
 
   /** A lease that ended on the way here has no worker to go to: its run goes back by itself. */
-  const handed = (jobs: readonly Job[]): HandedJob[] => {
+  const handed = ({ sdk }: rows.WorkerRecord, jobs: readonly Job[]): HandedJob[] => {
     const now = clock.now();
     return jobs.flatMap((job) => {
       const left = job.leaseExpiresAt - now;
-      return left > 0 ? { ...job, leaseMs: left } : [];
+      if (left <= 0) return [];
+      return { ...job, leaseMs: left, completedSteps: stepsFor(sdk, job.completedSteps) };
     });
   };
+
+  async function register(
+    environmentId: string,
+    input: RegisterWorkerInput,
+    transport: rows.WorkerRecord["transport"],
+  ): Promise<rows.WorkerRecord> {
+    const now = clock.now();
+    const registration = readRegistration(input, transport);
+    if (transport === "stream") await requireFunctions(environmentId, registration.functionIds);
+    const record = { ...registration, environmentId, registeredAt: now, lastHeartbeatAt: now };
+    await store.write((session) => rows.upsertWorker(session, record));
+    known.set(keyOf(environmentId, record.id), { record, readAt: now });
+    return record;
+  }
+
+  async function requireFunctions(environmentId: string, ids: readonly string[]): Promise<void> {
+    const [unknown] = await deps.unknownFunctions(environmentId, ids);
+    if (unknown !== undefined)
+      throw new Fault("failed_precondition", `function_ids: function ${unknown} is not registered`, {
+        field: "function_ids",
+      });
+  }
+
+  /** One transaction: leases of those jobs, and the sign of life. */
+  async function beat(
+    { environmentId, id: workerId }: Pick<rows.WorkerRecord, "environmentId" | "id">,
+    activeJobs: number,
+    jobs: readonly { runId: string; executionSeq: number }[],
+  ): Promise<void> {
+    const now = clock.now();
+    await store.write(async (session) => {
+      if (jobs.length > 0)
+        await runs.renew(session, { environmentId, workerId, leaseUntil: now + leaseMs, jobs });
+      await rows.touchWorkers(session, [{ environmentId, id: workerId, at: now, activeJobs }]);
+    });
+    signs.delete(keyOf(environmentId, workerId));
+    const entry = known.get(keyOf(environmentId, workerId));
+    if (entry) entry.record.lastHeartbeatAt = now;
+  }
+
+  const { giveBack, underWay } = openGiveBack(deps);
+  const streams = openStreams({
+    clock,
+    log: deps.log,
+    leaseMs,
+    drainMs: deps.drainMs,
+    dispatcher,
+    disconnects,
+    handed,
+    giveBack,
+    register: (environmentId, { worker_id, function_ids, max_concurrent_jobs, ...rest }) =>
+      register(
+        environmentId,
+        { ...rest, workerId: worker_id, functionIds: function_ids, maxConcurrentJobs: max_concurrent_jobs },
+        "stream",
+      ),
+    async forget(worker) {
+      await store.write((session) => rows.forgetWorker(session, worker));
+      known.delete(keyOf(worker.environmentId, worker.id));
+    },
+    submit: (worker, jobId, body) => submit(worker, jobId, body),
+    async beat(worker, activeJobs, leases) {
+      await beat(worker, activeJobs, leases);
+      return runs.leaseStates({ environmentId: worker.environmentId, workerId: worker.id, leases });
+    },
+  });
 
   const outcome = async (jobId: string, work: Promise<void>): Promise<ExchangeResult> => {
     try {
@@ -178,31 +257,23 @@ export function openWorkers(deps: WorkersDeps): Workers {
   };
 
   return {
+    connect: streams.connect,
+    cancelled: streams.cancelled,
+    lookOnce: streams.lookOnce,
+    async drain() {
+      streams.shutdown("the server is shutting down");
+      while (underWay.size > 0) await Promise.all(underWay);
+      await streams.settled();
+    },
+
     async register(environmentId, input) {
-      const now = clock.now();
-      const record: rows.WorkerRecord = {
-        ...readRegistration(input),
-        environmentId,
-        registeredAt: now,
-        lastHeartbeatAt: now,
-      };
-      await store.write((session) => rows.upsertWorker(session, record));
-      known.set(keyOf(environmentId, record.id), { record, readAt: now });
+      await register(environmentId, input, "rest");
     },
 
     async heartbeat(environmentId, workerId, input) {
       await registered(environmentId, workerId);
-      const now = clock.now();
       const jobs = input.jobIds.flatMap((id) => runOfJob(id) ?? []);
-      await store.write(async (session) => {
-        if (jobs.length > 0)
-          await runs.renew(session, { environmentId, workerId, leaseUntil: now + leaseMs, jobs });
-        await rows.touchWorkers(session, [
-          { environmentId, id: workerId, at: now, activeJobs: input.activeJobs ?? jobs.length },
-        ]);
-      });
-      signs.delete(keyOf(environmentId, workerId));
-      known.get(keyOf(environmentId, workerId))!.record.lastHeartbeatAt = now;
+      await beat({ environmentId, id: workerId }, input.activeJobs ?? jobs.length, jobs);
     },
 
     async list(environmentId) {
@@ -214,7 +285,7 @@ export function openWorkers(deps: WorkersDeps): Workers {
 
     async poll(environmentId, workerId, available, signal) {
       const worker = await registered(environmentId, workerId);
-      return handed(await take(worker, available ?? worker.maxConcurrent, holdMs, false, signal));
+      return handed(worker, await take(worker, available ?? worker.maxConcurrent, holdMs, false, signal));
     },
 
     async ack(environmentId, workerId, input) {
@@ -239,7 +310,7 @@ export function openWorkers(deps: WorkersDeps): Workers {
         Promise.all(input.acks.map((sent) => outcome(sent.job_id, ack(environmentId, sent)))),
         take(worker, input.available, hold, busy, signal),
       ]);
-      return { results, acked, jobs: handed(jobs) };
+      return { results, acked, jobs: handed(worker, jobs) };
     },
 
     async signOnce() {
@@ -279,7 +350,7 @@ function watchWorkers({ store, clock, metrics }: WorkersDeps): Counter {
   metrics.beforeReading(async () => connected.set(await countAlive()));
   return metrics.counter({
     name: "svc_worker_disconnects_total",
-    help: "Workers forgotten after ten minutes without a sign of life; counted by the node that forgot them.",
+    help: "Streams of workers that ended, and workers forgotten after ten minutes without a sign of life; counted by the node that saw it.",
   })();
 }
 
@@ -295,31 +366,6 @@ async function sendable(work: Promise<void>): Promise<void> {
     const again = { headers: { "Retry-After": "1" }, cause: error };
     throw new Fault("unavailable", "the database cannot take this now, send it again", again);
   }
-}
-
-function readRegistration(
-  input: RegisterWorkerInput,
-): Omit<rows.WorkerRecord, "environmentId" | "registeredAt" | "lastHeartbeatAt"> {
-  if (input.functionIds.length === 0) throw invalid("function_ids", "at least one function");
-  if (input.functionIds.length > workerFunctionsMax)
-    throw invalid("function_ids", `at most ${workerFunctionsMax}`);
-  for (const [at, id] of input.functionIds.entries()) workerToken(`function_ids[${at}]`, id);
-  const labels = Object.entries(input.labels ?? {});
-  if (labels.length > workerLabelsMax) throw invalid("labels", `at most ${workerLabelsMax}`);
-  const maxConcurrent = input.maxConcurrentJobs ?? 10;
-  if (maxConcurrent < 1 || maxConcurrent > workerJobsMax)
-    throw invalid("max_concurrent_jobs", `must be from 1 to ${workerJobsMax}`);
-  return {
-    id: workerToken("worker_id", input.workerId),
-    hostname: input.hostname ?? "",
-    functionIds: [...new Set(input.functionIds)],
-    labels: Object.fromEntries(labels),
-    sdk: input.version?.sdk ?? "",
-    runtime: input.version?.runtime ?? "",
-    transport: "rest",
-    maxConcurrent,
-    activeJobs: 0,
-  };
 }
 
 /** A worker as `GET /workers` shows it (contract.md 1.11). */

@@ -133,7 +133,7 @@ function readInvoke(asked: Yield, now: number) {
 }
 
 /** `{run}:{name}:{n}` is the SDKs' form; workers leave the name out of a yield. */
-function nameOfStepId(stepId: string): string {
+export function nameOfStepId(stepId: string): string {
   const parts = stepId.split(/(?<!\\):/);
   const name = parts.length >= 3 ? parts.at(-2)! : stepId;
   return name.replace(/\\(.)/g, "$1");

@@ -34,8 +34,10 @@ export const waits = {
         PRIMARY KEY (run_id, kind, step_id))${hot}`,
       "CREATE INDEX waits_by_event ON waits (environment_id, event_name, match_path, value_hash, run_id, step_id)",
       "CREATE INDEX waits_fresh ON waits (environment_id, fresh_at, run_id) WHERE fresh_at IS NOT NULL",
-      // How far the matcher has come in each log that ever had a wait; deleted with the environment.
-      `CREATE TABLE matchers (environment_id TEXT PRIMARY KEY, position BIGINT NOT NULL)${hot}`,
+      // How far the matcher has come in each log that ever had a wait; deleted with the environment. `generation` grows
+      // whenever waits cease to be fresh: who read the waits before may not move the position past what they wait for.
+      `CREATE TABLE matchers (
+        environment_id TEXT PRIMARY KEY, position BIGINT NOT NULL, generation BIGINT NOT NULL DEFAULT 0)${hot}`,
 
       // Children that are still to be started, and ends that parents are still to be told; leave within moments.
       `CREATE TABLE invocations (

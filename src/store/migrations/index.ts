@@ -4,8 +4,21 @@ import { roomForEnds } from "./0003_room_for_ends.ts";
 import { waits } from "./0004_waits.ts";
 import { steering } from "./0005_steering.ts";
 import { starts } from "./0006_starts.ts";
+import { lanes } from "./0009_lanes.ts";
+import { explain } from "./0010_explain.ts";
 import { access } from "./0011_access.ts";
 import { sessions } from "./0012_sessions.ts";
 
 /** In order; a landed one is never edited. */
-export const migrations = [first, cluster, roomForEnds, waits, steering, starts, access, sessions];
+export const migrations = [
+  first,
+  cluster,
+  roomForEnds,
+  waits,
+  steering,
+  starts,
+  lanes,
+  explain,
+  access,
+  sessions,
+];

@@ -14,7 +14,7 @@ import type { JsonObject, Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file svc/v1/worker.proto.
  */
 export const file_svc_v1_worker: GenFile = /*@__PURE__*/
-  fileDesc("ChNzdmMvdjEvd29ya2VyLnByb3RvEgZzdmMudjEiygMKDVdvcmtlck1lc3NhZ2USKgoIcmVnaXN0ZXIYASABKAsyFi5zdmMudjEuV29ya2VyUmVnaXN0ZXJIABIsCgloZWFydGJlYXQYAiABKAsyFy5zdmMudjEuV29ya2VySGVhcnRiZWF0SAASKwoMc3RlcF9zdGFydGVkGAMgASgLMhMuc3ZjLnYxLlN0ZXBTdGFydGVkSAASLwoOc3RlcF9jb21wbGV0ZWQYBCABKAsyFS5zdmMudjEuU3RlcENvbXBsZXRlZEgAEikKC3N0ZXBfZmFpbGVkGAUgASgLMhIuc3ZjLnYxLlN0ZXBGYWlsZWRIABIrCgxzdGVwX3lpZWxkZWQYBiABKAsyEy5zdmMudjEuU3RlcFlpZWxkZWRIABItCg1qb2JfY29tcGxldGVkGAcgASgLMhQuc3ZjLnYxLkpvYkNvbXBsZXRlZEgAEicKCmpvYl9mYWlsZWQYCCABKAsyES5zdmMudjEuSm9iRmFpbGVkSAASIQoHam9iX2FjaxgJIAEoCzIOLnN2Yy52MS5Kb2JBY2tIABIjCghqb2JfbmFjaxgKIAEoCzIPLnN2Yy52MS5Kb2JOYWNrSABCCQoHcGF5bG9hZCLzAQoOV29ya2VyUmVnaXN0ZXISEQoJd29ya2VyX2lkGAEgASgJEhAKCGhvc3RuYW1lGAIgASgJEhQKDGZ1bmN0aW9uX2lkcxgDIAMoCRIbChNtYXhfY29uY3VycmVudF9qb2JzGAQgASgFEjIKBmxhYmVscxgFIAMoCzIiLnN2Yy52MS5Xb3JrZXJSZWdpc3Rlci5MYWJlbHNFbnRyeRImCgd2ZXJzaW9uGAYgASgLMhUuc3ZjLnYxLldvcmtlclZlcnNpb24aLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASItCg1Xb3JrZXJWZXJzaW9uEgsKA3NkaxgBIAEoCRIPCgdydW50aW1lGAIgASgJIoIBCg9Xb3JrZXJIZWFydGJlYXQSEQoJd29ya2VyX2lkGAEgASgJEhMKC2FjdGl2ZV9qb2JzGAIgASgFEh8KBGpvYnMYAyADKAsyES5zdmMudjEuQWN0aXZlSm9iEiYKB21ldHJpY3MYBCABKAsyFS5zdmMudjEuV29ya2VyTWV0cmljcyKHAQoJQWN0aXZlSm9iEg4KBmpvYl9pZBgBIAEoCRIuCgpzdGFydGVkX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZydW5faWQYAyABKAkSFQoNZXhlY3V0aW9uX3NlcRgEIAEoAxITCgtsZWFzZV90b2tlbhgFIAEoCSJpCg1Xb3JrZXJNZXRyaWNzEhMKC2NwdV9wZXJjZW50GAEgASgBEhYKDm1lbW9yeV9wZXJjZW50GAIgASgBEhYKDmpvYnNfY29tcGxldGVkGAMgASgDEhMKC2pvYnNfZmFpbGVkGAQgASgDIo0BCgtTdGVwU3RhcnRlZBIOCgZqb2JfaWQYASABKAkSDwoHc3RlcF9pZBgCIAEoCRIMCgRuYW1lGAMgASgJEiMKCXN0ZXBfdHlwZRgEIAEoDjIQLnN2Yy52MS5TdGVwVHlwZRIVCg1leGVjdXRpb25fc2VxGAUgASgDEhMKC2xlYXNlX3Rva2VuGAYgASgJIsgBCg1TdGVwQ29tcGxldGVkEg4KBmpvYl9pZBgBIAEoCRIPCgdzdGVwX2lkGAIgASgJEicKBm91dHB1dBgDIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSEwoLZHVyYXRpb25fbXMYBCABKAUSFQoNZXhlY3V0aW9uX3NlcRgFIAEoAxITCgtsZWFzZV90b2tlbhgGIAEoCRIsCgxvdXRwdXRfdmFsdWUYByABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUijAEKClN0ZXBGYWlsZWQSDgoGam9iX2lkGAEgASgJEg8KB3N0ZXBfaWQYAiABKAkSHAoFZXJyb3IYAyABKAsyDS5zdmMudjEuRXJyb3ISEwoLZHVyYXRpb25fbXMYBCABKAUSFQoNZXhlY3V0aW9uX3NlcRgFIAEoAxITCgtsZWFzZV90b2tlbhgGIAEoCSK2AgoLU3RlcFlpZWxkZWQSDgoGam9iX2lkGAEgASgJEg8KB3N0ZXBfaWQYAiABKAkSIwoFc2xlZXAYAyABKAsyEi5zdmMudjEuU2xlZXBZaWVsZEgAEiwKCndhaXRfZXZlbnQYBCABKAsyFi5zdmMudjEuV2FpdEV2ZW50WWllbGRIABI2Cg9pbnZva2VfZnVuY3Rpb24YByABKAsyGy5zdmMudjEuSW52b2tlRnVuY3Rpb25ZaWVsZEgAEkEKFWludm9rZV9mdW5jdGlvbl9hc3luYxgIIAEoCzIgLnN2Yy52MS5JbnZva2VGdW5jdGlvbkFzeW5jWWllbGRIABIVCg1leGVjdXRpb25fc2VxGAUgASgDEhMKC2xlYXNlX3Rva2VuGAYgASgJQgwKCnlpZWxkX2luZm8iNwoKU2xlZXBZaWVsZBIpCgV1bnRpbBgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAilgEKDldhaXRFdmVudFlpZWxkEhIKCmV2ZW50X25hbWUYASABKAkSGAoQbWF0Y2hfZXhwcmVzc2lvbhgCIAEoCRITCgttYXRjaF92YWx1ZRgDIAEoCRIrCgd0aW1lb3V0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIUCgxwYXlsb2FkX2pzb24YBSABKAwiWQoTSW52b2tlRnVuY3Rpb25ZaWVsZBITCgtmdW5jdGlvbl9pZBgBIAEoCRISCgppbnB1dF9qc29uGAIgASgMEhkKEWludm9rZV90aW1lb3V0X21zGAMgASgDIkMKGEludm9rZUZ1bmN0aW9uQXN5bmNZaWVsZBITCgtmdW5jdGlvbl9pZBgBIAEoCRISCgppbnB1dF9qc29uGAIgASgMIrYBCgxKb2JDb21wbGV0ZWQSDgoGam9iX2lkGAEgASgJEicKBm91dHB1dBgCIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSEwoLZHVyYXRpb25fbXMYAyABKAUSFQoNZXhlY3V0aW9uX3NlcRgEIAEoAxITCgtsZWFzZV90b2tlbhgFIAEoCRIsCgxvdXRwdXRfdmFsdWUYBiABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUinwEKCUpvYkZhaWxlZBIOCgZqb2JfaWQYASABKAkSHAoFZXJyb3IYAiABKAsyDS5zdmMudjEuRXJyb3ISEwoLZHVyYXRpb25fbXMYAyABKAUSIwoFc3RlcHMYBCADKAsyFC5zdmMudjEuRXhlY3V0ZWRTdGVwEhUKDWV4ZWN1dGlvbl9zZXEYBSABKAMSEwoLbGVhc2VfdG9rZW4YBiABKAki6gEKDEV4ZWN1dGVkU3RlcBIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEgwKBHR5cGUYAyABKAkSDgoGc3RhdHVzGAQgASgJEicKBm91dHB1dBgFIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSHAoFZXJyb3IYBiABKAsyDS5zdmMudjEuRXJyb3ISGAoQY29tcGVuc2F0aW9uX2ZvchgHIAEoCRITCgtkdXJhdGlvbl9tcxgIIAEoBRIsCgxvdXRwdXRfdmFsdWUYCSABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUiVAoGSm9iQWNrEg4KBmpvYl9pZBgBIAEoCRIOCgZydW5faWQYAiABKAkSFQoNZXhlY3V0aW9uX3NlcRgDIAEoAxITCgtsZWFzZV90b2tlbhgEIAEoCSJ8CgdKb2JOYWNrEg4KBmpvYl9pZBgBIAEoCRIOCgZydW5faWQYAiABKAkSFQoNZXhlY3V0aW9uX3NlcRgDIAEoAxITCgtsZWFzZV90b2tlbhgEIAEoCRIlCgZyZWFzb24YBSABKA4yFS5zdmMudjEuSm9iTmFja1JlYXNvbiK6AgoNRW5naW5lTWVzc2FnZRIuCgpyZWdpc3RlcmVkGAEgASgLMhguc3ZjLnYxLldvcmtlclJlZ2lzdGVyZWRIABIkCgNqb2IYAiABKAsyFS5zdmMudjEuSm9iQXNzaWdubWVudEgAEiMKCHN0ZXBfYWNrGAMgASgLMg8uc3ZjLnYxLlN0ZXBBY2tIABIjCgZyZXN1bWUYBCABKAsyES5zdmMudjEuUmVzdW1lSm9iSAASIwoGY2FuY2VsGAUgASgLMhEuc3ZjLnYxLkNhbmNlbEpvYkgAEiQKCHNodXRkb3duGAYgASgLMhAuc3ZjLnYxLlNodXRkb3duSAASMwoNbGVhc2VfcmVmcmVzaBgHIAEoCzIaLnN2Yy52MS5MZWFzZVJlZnJlc2hSZXN1bHRIAEIJCgdwYXlsb2FkIkIKEkxlYXNlUmVmcmVzaFJlc3VsdBIsCghzZWdtZW50cxgBIAMoCzIaLnN2Yy52MS5TZWdtZW50TGVhc2VTdGF0dXMiXgoSU2VnbWVudExlYXNlU3RhdHVzEg4KBnJ1bl9pZBgBIAEoCRIVCg1leGVjdXRpb25fc2VxGAIgASgDEiEKBXN0YXRlGAMgASgOMhIuc3ZjLnYxLkxlYXNlU3RhdGUiRAoQV29ya2VyUmVnaXN0ZXJlZBIRCgl3b3JrZXJfaWQYASABKAkSHQoVaGVhcnRiZWF0X2ludGVydmFsX21zGAIgASgFItICCg1Kb2JBc3NpZ25tZW50Eg4KBmpvYl9pZBgBIAEoCRIOCgZydW5faWQYAiABKAkSEwoLZnVuY3Rpb25faWQYAyABKAkSHAoFZXZlbnQYBCABKAsyDS5zdmMudjEuRXZlbnQSLgoPY29tcGxldGVkX3N0ZXBzGAUgAygLMhUuc3ZjLnYxLkNvbXBsZXRlZFN0ZXASEAoIYWN0b3JfaWQYBiABKAkSDwoHYXR0ZW1wdBgHIAEoBRIjCgdjb250ZXh0GAggASgLMhIuc3ZjLnYxLkpvYkNvbnRleHQSFQoNZXhlY3V0aW9uX3NlcRgJIAEoAxITCgtsZWFzZV90b2tlbhgKIAEoCRI0ChBsZWFzZV9leHBpcmVzX2F0GAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIUCgxtYXhfYXR0ZW1wdHMYDCABKAUiqQEKDUNvbXBsZXRlZFN0ZXASDwoHc3RlcF9pZBgBIAEoCRIMCgRuYW1lGAIgASgJEicKBm91dHB1dBgDIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSLAoMb3V0cHV0X3ZhbHVlGAQgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEg4KBnN0YXR1cxgFIAEoCRISCgplcnJvcl9qc29uGAYgASgMIuUBCgpKb2JDb250ZXh0EhAKCHRyYWNlX2lkGAEgASgJEjIKCG1ldGFkYXRhGAIgAygLMiAuc3ZjLnYxLkpvYkNvbnRleHQuTWV0YWRhdGFFbnRyeRIwCgdzZWNyZXRzGAMgAygLMh8uc3ZjLnYxLkpvYkNvbnRleHQuU2VjcmV0c0VudHJ5Gi8KDU1ldGFkYXRhRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARouCgxTZWNyZXRzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASI7CgdTdGVwQWNrEg8KB3N0ZXBfaWQYASABKAkSEAoIYWNjZXB0ZWQYAiABKAgSDQoFZXJyb3IYAyABKAkiogEKCVJlc3VtZUpvYhIOCgZqb2JfaWQYASABKAkSDwoHc3RlcF9pZBgCIAEoCRITCgtyZXN1bWVfdHlwZRgDIAEoCRIsCgtyZXN1bWVfZGF0YRgEIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSMQoRcmVzdW1lX2RhdGFfdmFsdWUYBSABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUiKwoJQ2FuY2VsSm9iEg4KBmpvYl9pZBgBIAEoCRIOCgZyZWFzb24YAiABKAkiNAoIU2h1dGRvd24SDgoGcmVhc29uGAEgASgJEhgKEGRyYWluX3RpbWVvdXRfbXMYAiABKAUqdAoKTGVhc2VTdGF0ZRIbChdMRUFTRV9TVEFURV9VTlNQRUNJRklFRBAAEhkKFUxFQVNFX1NUQVRFX1JFRlJFU0hFRBABEhUKEUxFQVNFX1NUQVRFX1NUQUxFEAISFwoTTEVBU0VfU1RBVEVfVU5LTk9XThADKm8KDUpvYk5hY2tSZWFzb24SHwobSk9CX05BQ0tfUkVBU09OX1VOU1BFQ0lGSUVEEAASHwobSk9CX05BQ0tfUkVBU09OX0FUX0NBUEFDSVRZEAESHAoYSk9CX05BQ0tfUkVBU09OX0RSQUlOSU5HEAIyTAoNV29ya2VyU2VydmljZRI7CgdDb25uZWN0EhUuc3ZjLnYxLldvcmtlck1lc3NhZ2UaFS5zdmMudjEuRW5naW5lTWVzc2FnZSgBMAFiBnByb3RvMw", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_svc_v1_types]);
+  fileDesc("ChNzdmMvdjEvd29ya2VyLnByb3RvEgZzdmMudjEi7wMKDVdvcmtlck1lc3NhZ2USKgoIcmVnaXN0ZXIYASABKAsyFi5zdmMudjEuV29ya2VyUmVnaXN0ZXJIABIsCgloZWFydGJlYXQYAiABKAsyFy5zdmMudjEuV29ya2VySGVhcnRiZWF0SAASKwoMc3RlcF9zdGFydGVkGAMgASgLMhMuc3ZjLnYxLlN0ZXBTdGFydGVkSAASLwoOc3RlcF9jb21wbGV0ZWQYBCABKAsyFS5zdmMudjEuU3RlcENvbXBsZXRlZEgAEikKC3N0ZXBfZmFpbGVkGAUgASgLMhIuc3ZjLnYxLlN0ZXBGYWlsZWRIABIrCgxzdGVwX3lpZWxkZWQYBiABKAsyEy5zdmMudjEuU3RlcFlpZWxkZWRIABItCg1qb2JfY29tcGxldGVkGAcgASgLMhQuc3ZjLnYxLkpvYkNvbXBsZXRlZEgAEicKCmpvYl9mYWlsZWQYCCABKAsyES5zdmMudjEuSm9iRmFpbGVkSAASIQoHam9iX2FjaxgJIAEoCzIOLnN2Yy52MS5Kb2JBY2tIABIjCghqb2JfbmFjaxgKIAEoCzIPLnN2Yy52MS5Kb2JOYWNrSAASIwoGcmVwb3J0GCggASgLMhEuc3ZjLnYxLkpvYlJlcG9ydEgAQgkKB3BheWxvYWQi8wEKDldvcmtlclJlZ2lzdGVyEhEKCXdvcmtlcl9pZBgBIAEoCRIQCghob3N0bmFtZRgCIAEoCRIUCgxmdW5jdGlvbl9pZHMYAyADKAkSGwoTbWF4X2NvbmN1cnJlbnRfam9icxgEIAEoBRIyCgZsYWJlbHMYBSADKAsyIi5zdmMudjEuV29ya2VyUmVnaXN0ZXIuTGFiZWxzRW50cnkSJgoHdmVyc2lvbhgGIAEoCzIVLnN2Yy52MS5Xb3JrZXJWZXJzaW9uGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiLQoNV29ya2VyVmVyc2lvbhILCgNzZGsYASABKAkSDwoHcnVudGltZRgCIAEoCSKCAQoPV29ya2VySGVhcnRiZWF0EhEKCXdvcmtlcl9pZBgBIAEoCRITCgthY3RpdmVfam9icxgCIAEoBRIfCgRqb2JzGAMgAygLMhEuc3ZjLnYxLkFjdGl2ZUpvYhImCgdtZXRyaWNzGAQgASgLMhUuc3ZjLnYxLldvcmtlck1ldHJpY3MihwEKCUFjdGl2ZUpvYhIOCgZqb2JfaWQYASABKAkSLgoKc3RhcnRlZF9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGcnVuX2lkGAMgASgJEhUKDWV4ZWN1dGlvbl9zZXEYBCABKAMSEwoLbGVhc2VfdG9rZW4YBSABKAkiaQoNV29ya2VyTWV0cmljcxITCgtjcHVfcGVyY2VudBgBIAEoARIWCg5tZW1vcnlfcGVyY2VudBgCIAEoARIWCg5qb2JzX2NvbXBsZXRlZBgDIAEoAxITCgtqb2JzX2ZhaWxlZBgEIAEoAyKNAQoLU3RlcFN0YXJ0ZWQSDgoGam9iX2lkGAEgASgJEg8KB3N0ZXBfaWQYAiABKAkSDAoEbmFtZRgDIAEoCRIjCglzdGVwX3R5cGUYBCABKA4yEC5zdmMudjEuU3RlcFR5cGUSFQoNZXhlY3V0aW9uX3NlcRgFIAEoAxITCgtsZWFzZV90b2tlbhgGIAEoCSLIAQoNU3RlcENvbXBsZXRlZBIOCgZqb2JfaWQYASABKAkSDwoHc3RlcF9pZBgCIAEoCRInCgZvdXRwdXQYAyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhMKC2R1cmF0aW9uX21zGAQgASgFEhUKDWV4ZWN1dGlvbl9zZXEYBSABKAMSEwoLbGVhc2VfdG9rZW4YBiABKAkSLAoMb3V0cHV0X3ZhbHVlGAcgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlIowBCgpTdGVwRmFpbGVkEg4KBmpvYl9pZBgBIAEoCRIPCgdzdGVwX2lkGAIgASgJEhwKBWVycm9yGAMgASgLMg0uc3ZjLnYxLkVycm9yEhMKC2R1cmF0aW9uX21zGAQgASgFEhUKDWV4ZWN1dGlvbl9zZXEYBSABKAMSEwoLbGVhc2VfdG9rZW4YBiABKAkitgIKC1N0ZXBZaWVsZGVkEg4KBmpvYl9pZBgBIAEoCRIPCgdzdGVwX2lkGAIgASgJEiMKBXNsZWVwGAMgASgLMhIuc3ZjLnYxLlNsZWVwWWllbGRIABIsCgp3YWl0X2V2ZW50GAQgASgLMhYuc3ZjLnYxLldhaXRFdmVudFlpZWxkSAASNgoPaW52b2tlX2Z1bmN0aW9uGAcgASgLMhsuc3ZjLnYxLkludm9rZUZ1bmN0aW9uWWllbGRIABJBChVpbnZva2VfZnVuY3Rpb25fYXN5bmMYCCABKAsyIC5zdmMudjEuSW52b2tlRnVuY3Rpb25Bc3luY1lpZWxkSAASFQoNZXhlY3V0aW9uX3NlcRgFIAEoAxITCgtsZWFzZV90b2tlbhgGIAEoCUIMCgp5aWVsZF9pbmZvIjcKClNsZWVwWWllbGQSKQoFdW50aWwYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIpYBCg5XYWl0RXZlbnRZaWVsZBISCgpldmVudF9uYW1lGAEgASgJEhgKEG1hdGNoX2V4cHJlc3Npb24YAiABKAkSEwoLbWF0Y2hfdmFsdWUYAyABKAkSKwoHdGltZW91dBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFAoMcGF5bG9hZF9qc29uGAUgASgMIlkKE0ludm9rZUZ1bmN0aW9uWWllbGQSEwoLZnVuY3Rpb25faWQYASABKAkSEgoKaW5wdXRfanNvbhgCIAEoDBIZChFpbnZva2VfdGltZW91dF9tcxgDIAEoAyJDChhJbnZva2VGdW5jdGlvbkFzeW5jWWllbGQSEwoLZnVuY3Rpb25faWQYASABKAkSEgoKaW5wdXRfanNvbhgCIAEoDCK2AQoMSm9iQ29tcGxldGVkEg4KBmpvYl9pZBgBIAEoCRInCgZvdXRwdXQYAiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhMKC2R1cmF0aW9uX21zGAMgASgFEhUKDWV4ZWN1dGlvbl9zZXEYBCABKAMSEwoLbGVhc2VfdG9rZW4YBSABKAkSLAoMb3V0cHV0X3ZhbHVlGAYgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlIp8BCglKb2JGYWlsZWQSDgoGam9iX2lkGAEgASgJEhwKBWVycm9yGAIgASgLMg0uc3ZjLnYxLkVycm9yEhMKC2R1cmF0aW9uX21zGAMgASgFEiMKBXN0ZXBzGAQgAygLMhQuc3ZjLnYxLkV4ZWN1dGVkU3RlcBIVCg1leGVjdXRpb25fc2VxGAUgASgDEhMKC2xlYXNlX3Rva2VuGAYgASgJIuoBCgxFeGVjdXRlZFN0ZXASCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRIMCgR0eXBlGAMgASgJEg4KBnN0YXR1cxgEIAEoCRInCgZvdXRwdXQYBSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhwKBWVycm9yGAYgASgLMg0uc3ZjLnYxLkVycm9yEhgKEGNvbXBlbnNhdGlvbl9mb3IYByABKAkSEwoLZHVyYXRpb25fbXMYCCABKAUSLAoMb3V0cHV0X3ZhbHVlGAkgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlIlQKBkpvYkFjaxIOCgZqb2JfaWQYASABKAkSDgoGcnVuX2lkGAIgASgJEhUKDWV4ZWN1dGlvbl9zZXEYAyABKAMSEwoLbGVhc2VfdG9rZW4YBCABKAkifAoHSm9iTmFjaxIOCgZqb2JfaWQYASABKAkSDgoGcnVuX2lkGAIgASgJEhUKDWV4ZWN1dGlvbl9zZXEYAyABKAMSEwoLbGVhc2VfdG9rZW4YBCABKAkSJQoGcmVhc29uGAUgASgOMhUuc3ZjLnYxLkpvYk5hY2tSZWFzb24iOQoJSm9iUmVwb3J0Eg4KBm51bWJlchgBIAEoAxIOCgZqb2JfaWQYAiABKAkSDAoEYm9keRgDIAEoCSLjAgoNRW5naW5lTWVzc2FnZRIuCgpyZWdpc3RlcmVkGAEgASgLMhguc3ZjLnYxLldvcmtlclJlZ2lzdGVyZWRIABIkCgNqb2IYAiABKAsyFS5zdmMudjEuSm9iQXNzaWdubWVudEgAEiMKCHN0ZXBfYWNrGAMgASgLMg8uc3ZjLnYxLlN0ZXBBY2tIABIjCgZyZXN1bWUYBCABKAsyES5zdmMudjEuUmVzdW1lSm9iSAASIwoGY2FuY2VsGAUgASgLMhEuc3ZjLnYxLkNhbmNlbEpvYkgAEiQKCHNodXRkb3duGAYgASgLMhAuc3ZjLnYxLlNodXRkb3duSAASMwoNbGVhc2VfcmVmcmVzaBgHIAEoCzIaLnN2Yy52MS5MZWFzZVJlZnJlc2hSZXN1bHRIABInCghyZXBvcnRlZBgoIAEoCzITLnN2Yy52MS5Kb2JSZXBvcnRlZEgAQgkKB3BheWxvYWQiTQoLSm9iUmVwb3J0ZWQSDgoGbnVtYmVyGAEgASgDEg4KBnN0YXR1cxgCIAEoBRINCgVlcnJvchgDIAEoCRIPCgdtZXNzYWdlGAQgASgJIkIKEkxlYXNlUmVmcmVzaFJlc3VsdBIsCghzZWdtZW50cxgBIAMoCzIaLnN2Yy52MS5TZWdtZW50TGVhc2VTdGF0dXMiXgoSU2VnbWVudExlYXNlU3RhdHVzEg4KBnJ1bl9pZBgBIAEoCRIVCg1leGVjdXRpb25fc2VxGAIgASgDEiEKBXN0YXRlGAMgASgOMhIuc3ZjLnYxLkxlYXNlU3RhdGUiRAoQV29ya2VyUmVnaXN0ZXJlZBIRCgl3b3JrZXJfaWQYASABKAkSHQoVaGVhcnRiZWF0X2ludGVydmFsX21zGAIgASgFIoADCg1Kb2JBc3NpZ25tZW50Eg4KBmpvYl9pZBgBIAEoCRIOCgZydW5faWQYAiABKAkSEwoLZnVuY3Rpb25faWQYAyABKAkSHAoFZXZlbnQYBCABKAsyDS5zdmMudjEuRXZlbnQSLgoPY29tcGxldGVkX3N0ZXBzGAUgAygLMhUuc3ZjLnYxLkNvbXBsZXRlZFN0ZXASEAoIYWN0b3JfaWQYBiABKAkSDwoHYXR0ZW1wdBgHIAEoBRIjCgdjb250ZXh0GAggASgLMhIuc3ZjLnYxLkpvYkNvbnRleHQSFQoNZXhlY3V0aW9uX3NlcRgJIAEoAxITCgtsZWFzZV90b2tlbhgKIAEoCRI0ChBsZWFzZV9leHBpcmVzX2F0GAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIUCgxtYXhfYXR0ZW1wdHMYDCABKAUSGgoSc3RlcF9zZXF1ZW5jZV9iYXNlGCggASgFEhAKCGxlYXNlX21zGCkgASgFIqkBCg1Db21wbGV0ZWRTdGVwEg8KB3N0ZXBfaWQYASABKAkSDAoEbmFtZRgCIAEoCRInCgZvdXRwdXQYAyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EiwKDG91dHB1dF92YWx1ZRgEIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIOCgZzdGF0dXMYBSABKAkSEgoKZXJyb3JfanNvbhgGIAEoDCLlAQoKSm9iQ29udGV4dBIQCgh0cmFjZV9pZBgBIAEoCRIyCghtZXRhZGF0YRgCIAMoCzIgLnN2Yy52MS5Kb2JDb250ZXh0Lk1ldGFkYXRhRW50cnkSMAoHc2VjcmV0cxgDIAMoCzIfLnN2Yy52MS5Kb2JDb250ZXh0LlNlY3JldHNFbnRyeRovCg1NZXRhZGF0YUVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEaLgoMU2VjcmV0c0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiOwoHU3RlcEFjaxIPCgdzdGVwX2lkGAEgASgJEhAKCGFjY2VwdGVkGAIgASgIEg0KBWVycm9yGAMgASgJIqIBCglSZXN1bWVKb2ISDgoGam9iX2lkGAEgASgJEg8KB3N0ZXBfaWQYAiABKAkSEwoLcmVzdW1lX3R5cGUYAyABKAkSLAoLcmVzdW1lX2RhdGEYBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EjEKEXJlc3VtZV9kYXRhX3ZhbHVlGAUgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlIisKCUNhbmNlbEpvYhIOCgZqb2JfaWQYASABKAkSDgoGcmVhc29uGAIgASgJIjQKCFNodXRkb3duEg4KBnJlYXNvbhgBIAEoCRIYChBkcmFpbl90aW1lb3V0X21zGAIgASgFKnQKCkxlYXNlU3RhdGUSGwoXTEVBU0VfU1RBVEVfVU5TUEVDSUZJRUQQABIZChVMRUFTRV9TVEFURV9SRUZSRVNIRUQQARIVChFMRUFTRV9TVEFURV9TVEFMRRACEhcKE0xFQVNFX1NUQVRFX1VOS05PV04QAypvCg1Kb2JOYWNrUmVhc29uEh8KG0pPQl9OQUNLX1JFQVNPTl9VTlNQRUNJRklFRBAAEh8KG0pPQl9OQUNLX1JFQVNPTl9BVF9DQVBBQ0lUWRABEhwKGEpPQl9OQUNLX1JFQVNPTl9EUkFJTklORxACMkwKDVdvcmtlclNlcnZpY2USOwoHQ29ubmVjdBIVLnN2Yy52MS5Xb3JrZXJNZXNzYWdlGhUuc3ZjLnYxLkVuZ2luZU1lc3NhZ2UoATABYgZwcm90bzM", [file_google_protobuf_struct, file_google_protobuf_timestamp, file_svc_v1_types]);
 
 /**
  * @generated from message svc.v1.WorkerMessage
@@ -83,6 +83,12 @@ export type WorkerMessage = Message<"svc.v1.WorkerMessage"> & {
      */
     value: JobNack;
     case: "jobNack";
+  } | {
+    /**
+     * @generated from field: svc.v1.JobReport report = 40;
+     */
+    value: JobReport;
+    case: "report";
   } | { case: undefined; value?: undefined };
 };
 
@@ -139,6 +145,11 @@ export type WorkerMessageJson = {
    * @generated from field: svc.v1.JobNack job_nack = 10;
    */
   jobNack?: JobNackJson;
+
+  /**
+   * @generated from field: svc.v1.JobReport report = 40;
+   */
+  report?: JobReportJson;
 };
 
 /**
@@ -1406,6 +1417,65 @@ export const JobNackSchema: GenMessage<JobNack, {jsonType: JobNackJson}> = /*@__
   messageDesc(file_svc_v1_worker, 18);
 
 /**
+ * The whole report of a job in one message, answered by reported: for workers that send again what was not stored.
+ *
+ * @generated from message svc.v1.JobReport
+ */
+export type JobReport = Message<"svc.v1.JobReport"> & {
+  /**
+   * Given by the worker, to know the answer by.
+   *
+   * @generated from field: int64 number = 1;
+   */
+  number: bigint;
+
+  /**
+   * @generated from field: string job_id = 2;
+   */
+  jobId: string;
+
+  /**
+   * JSON text: the body of PUT /api/v1/workers/{id}/jobs/{jobId}.
+   *
+   * @generated from field: string body = 3;
+   */
+  body: string;
+};
+
+/**
+ * The whole report of a job in one message, answered by reported: for workers that send again what was not stored.
+ *
+ * @generated from message svc.v1.JobReport
+ */
+export type JobReportJson = {
+  /**
+   * Given by the worker, to know the answer by.
+   *
+   * @generated from field: int64 number = 1;
+   */
+  number?: string;
+
+  /**
+   * @generated from field: string job_id = 2;
+   */
+  jobId?: string;
+
+  /**
+   * JSON text: the body of PUT /api/v1/workers/{id}/jobs/{jobId}.
+   *
+   * @generated from field: string body = 3;
+   */
+  body?: string;
+};
+
+/**
+ * Describes the message svc.v1.JobReport.
+ * Use `create(JobReportSchema)` to create a new message.
+ */
+export const JobReportSchema: GenMessage<JobReport, {jsonType: JobReportJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_worker, 19);
+
+/**
  * @generated from message svc.v1.EngineMessage
  */
 export type EngineMessage = Message<"svc.v1.EngineMessage"> & {
@@ -1454,6 +1524,12 @@ export type EngineMessage = Message<"svc.v1.EngineMessage"> & {
      */
     value: LeaseRefreshResult;
     case: "leaseRefresh";
+  } | {
+    /**
+     * @generated from field: svc.v1.JobReported reported = 40;
+     */
+    value: JobReported;
+    case: "reported";
   } | { case: undefined; value?: undefined };
 };
 
@@ -1495,6 +1571,11 @@ export type EngineMessageJson = {
    * @generated from field: svc.v1.LeaseRefreshResult lease_refresh = 7;
    */
   leaseRefresh?: LeaseRefreshResultJson;
+
+  /**
+   * @generated from field: svc.v1.JobReported reported = 40;
+   */
+  reported?: JobReportedJson;
 };
 
 /**
@@ -1502,7 +1583,72 @@ export type EngineMessageJson = {
  * Use `create(EngineMessageSchema)` to create a new message.
  */
 export const EngineMessageSchema: GenMessage<EngineMessage, {jsonType: EngineMessageJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_worker, 19);
+  messageDesc(file_svc_v1_worker, 20);
+
+/**
+ * Answers the report of the same number.
+ *
+ * @generated from message svc.v1.JobReported
+ */
+export type JobReported = Message<"svc.v1.JobReported"> & {
+  /**
+   * @generated from field: int64 number = 1;
+   */
+  number: bigint;
+
+  /**
+   * 0 when it is stored; otherwise what the REST route would have answered.
+   *
+   * @generated from field: int32 status = 2;
+   */
+  status: number;
+
+  /**
+   * @generated from field: string error = 3;
+   */
+  error: string;
+
+  /**
+   * @generated from field: string message = 4;
+   */
+  message: string;
+};
+
+/**
+ * Answers the report of the same number.
+ *
+ * @generated from message svc.v1.JobReported
+ */
+export type JobReportedJson = {
+  /**
+   * @generated from field: int64 number = 1;
+   */
+  number?: string;
+
+  /**
+   * 0 when it is stored; otherwise what the REST route would have answered.
+   *
+   * @generated from field: int32 status = 2;
+   */
+  status?: number;
+
+  /**
+   * @generated from field: string error = 3;
+   */
+  error?: string;
+
+  /**
+   * @generated from field: string message = 4;
+   */
+  message?: string;
+};
+
+/**
+ * Describes the message svc.v1.JobReported.
+ * Use `create(JobReportedSchema)` to create a new message.
+ */
+export const JobReportedSchema: GenMessage<JobReported, {jsonType: JobReportedJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_worker, 21);
 
 /**
  * @generated from message svc.v1.LeaseRefreshResult
@@ -1529,7 +1675,7 @@ export type LeaseRefreshResultJson = {
  * Use `create(LeaseRefreshResultSchema)` to create a new message.
  */
 export const LeaseRefreshResultSchema: GenMessage<LeaseRefreshResult, {jsonType: LeaseRefreshResultJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_worker, 20);
+  messageDesc(file_svc_v1_worker, 22);
 
 /**
  * @generated from message svc.v1.SegmentLeaseStatus
@@ -1576,7 +1722,7 @@ export type SegmentLeaseStatusJson = {
  * Use `create(SegmentLeaseStatusSchema)` to create a new message.
  */
 export const SegmentLeaseStatusSchema: GenMessage<SegmentLeaseStatus, {jsonType: SegmentLeaseStatusJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_worker, 21);
+  messageDesc(file_svc_v1_worker, 23);
 
 /**
  * @generated from message svc.v1.WorkerRegistered
@@ -1617,7 +1763,7 @@ export type WorkerRegisteredJson = {
  * Use `create(WorkerRegisteredSchema)` to create a new message.
  */
 export const WorkerRegisteredSchema: GenMessage<WorkerRegistered, {jsonType: WorkerRegisteredJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_worker, 22);
+  messageDesc(file_svc_v1_worker, 24);
 
 /**
  * @generated from message svc.v1.JobAssignment
@@ -1686,6 +1832,20 @@ export type JobAssignment = Message<"svc.v1.JobAssignment"> & {
    * @generated from field: int32 max_attempts = 12;
    */
   maxAttempts: number;
+
+  /**
+   * Highest stored sequence + 1.
+   *
+   * @generated from field: int32 step_sequence_base = 40;
+   */
+  stepSequenceBase: number;
+
+  /**
+   * What is left of the lease when this is sent: clocks of workers may differ.
+   *
+   * @generated from field: int32 lease_ms = 41;
+   */
+  leaseMs: number;
 };
 
 /**
@@ -1755,6 +1915,20 @@ export type JobAssignmentJson = {
    * @generated from field: int32 max_attempts = 12;
    */
   maxAttempts?: number;
+
+  /**
+   * Highest stored sequence + 1.
+   *
+   * @generated from field: int32 step_sequence_base = 40;
+   */
+  stepSequenceBase?: number;
+
+  /**
+   * What is left of the lease when this is sent: clocks of workers may differ.
+   *
+   * @generated from field: int32 lease_ms = 41;
+   */
+  leaseMs?: number;
 };
 
 /**
@@ -1762,7 +1936,7 @@ export type JobAssignmentJson = {
  * Use `create(JobAssignmentSchema)` to create a new message.
  */
 export const JobAssignmentSchema: GenMessage<JobAssignment, {jsonType: JobAssignmentJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_worker, 23);
+  messageDesc(file_svc_v1_worker, 25);
 
 /**
  * @generated from message svc.v1.CompletedStep
@@ -1847,7 +2021,7 @@ export type CompletedStepJson = {
  * Use `create(CompletedStepSchema)` to create a new message.
  */
 export const CompletedStepSchema: GenMessage<CompletedStep, {jsonType: CompletedStepJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_worker, 24);
+  messageDesc(file_svc_v1_worker, 26);
 
 /**
  * @generated from message svc.v1.JobContext
@@ -1898,7 +2072,7 @@ export type JobContextJson = {
  * Use `create(JobContextSchema)` to create a new message.
  */
 export const JobContextSchema: GenMessage<JobContext, {jsonType: JobContextJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_worker, 25);
+  messageDesc(file_svc_v1_worker, 27);
 
 /**
  * Informational.
@@ -1949,7 +2123,7 @@ export type StepAckJson = {
  * Use `create(StepAckSchema)` to create a new message.
  */
 export const StepAckSchema: GenMessage<StepAck, {jsonType: StepAckJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_worker, 26);
+  messageDesc(file_svc_v1_worker, 28);
 
 /**
  * Informational: a run resumes by a new job.
@@ -2024,7 +2198,7 @@ export type ResumeJobJson = {
  * Use `create(ResumeJobSchema)` to create a new message.
  */
 export const ResumeJobSchema: GenMessage<ResumeJob, {jsonType: ResumeJobJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_worker, 27);
+  messageDesc(file_svc_v1_worker, 29);
 
 /**
  * @generated from message svc.v1.CancelJob
@@ -2061,7 +2235,7 @@ export type CancelJobJson = {
  * Use `create(CancelJobSchema)` to create a new message.
  */
 export const CancelJobSchema: GenMessage<CancelJob, {jsonType: CancelJobJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_worker, 28);
+  messageDesc(file_svc_v1_worker, 30);
 
 /**
  * @generated from message svc.v1.Shutdown
@@ -2098,7 +2272,7 @@ export type ShutdownJson = {
  * Use `create(ShutdownSchema)` to create a new message.
  */
 export const ShutdownSchema: GenMessage<Shutdown, {jsonType: ShutdownJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_worker, 29);
+  messageDesc(file_svc_v1_worker, 31);
 
 /**
  * @generated from enum svc.v1.LeaseState

@@ -1,0 +1,140 @@
+import type { Clock } from "../../kit/clock.ts";
+import { expireSliceMax, expireSlicesMax } from "../../kit/limits.ts";
+import type { Log } from "../../kit/log.ts";
+import type { Metrics } from "../../kit/metrics.ts";
+import type { Cursor } from "../../kit/page.ts";
+import type { Session, Store } from "../../store/store.ts";
+import type { FunctionDefinition } from "../functions/definition.ts";
+import * as rows from "./rows.ts";
+import { cutoff, recordedDaysMin, runDays } from "./rules.ts";
+
+type Write = <T>(work: (session: Session) => Promise<T>) => Promise<T>;
+
+/** The lowest position of an environment's log that somebody still needs; undefined when nobody does. */
+export type FloorGuard = (environmentId: string) => Promise<number | undefined>;
+
+export interface Retention {
+  /** Days that an environment's runs are kept; 0: for ever. */
+  runDaysOf(environmentId: string): Promise<number>;
+  /** The tick of `events.expire`, on the node that leads `retention`. */
+  expireEvents(write: Write): Promise<{ againInMs?: number }>;
+  /** The tick of `runs.expire`. */
+  expireRuns(write: Write): Promise<{ againInMs?: number }>;
+}
+
+export interface RetentionDeps {
+  store: Store;
+  clock: Clock;
+  log: Log;
+  metrics: Metrics;
+  config: { eventRetentionDays: number; runRetentionDays: number };
+  definitionOf: (environmentId: string, functionId: string, version: number) => Promise<FunctionDefinition>;
+  /** Of matchers, groups, projections and whatever else reads a log behind its end. */
+  floorGuards?: readonly FloorGuard[];
+}
+
+const environmentsAtOnce = 100;
+/** So many rows gone at once are worth new statistics. */
+const analyzeFrom = 10_000;
+/** Between slices, so that whoever waits for the writer comes first. */
+const breathMs = 1;
+
+export function openRetention(deps: RetentionDeps): Retention {
+  const { store, clock, log, config, definitionOf, floorGuards = [] } = deps;
+  const expired = deps.metrics.counter({
+    name: "svc_expired_rows_total",
+    help: "Events and runs that retention deleted.",
+    labels: ["what"],
+  });
+  /** Where the walk over an environment's runs stands: those before are younger than they look, and come again next time round. */
+  const places = new Map<string, Cursor>();
+
+  async function* environments() {
+    for (let after = ""; ; ) {
+      const slice = await rows.keepings(store, after, environmentsAtOnce);
+      yield* slice;
+      if (slice.length < environmentsAtOnce) return;
+      after = slice.at(-1)!.id;
+    }
+  }
+
+  async function expireEventsOf(write: Write, environmentId: string, days: number, slices: number) {
+    const before = cutoff(days, clock.now());
+    if (before === undefined) return { gone: 0, slices: 0 };
+    let below = await rows.positionAt(store, environmentId, before);
+    for (const guard of floorGuards) below = Math.min(below, (await guard(environmentId)) ?? below);
+    let gone = 0;
+    let used = 0;
+    for (; used < slices; used++) {
+      const found = await rows.expirable(store, environmentId, { below, limit: expireSliceMax });
+      if (found.last === null) break;
+      const last = found.needed === null ? found.last : found.needed - 1;
+      // With nothing left below the horizon the floor is the horizon itself, whatever stands right before it.
+      const isLast = found.needed === null && found.count < expireSliceMax;
+      const floor = found.needed ?? (isLast ? below : last + 1);
+      await write((session) => rows.raiseFloor(session, environmentId, floor));
+      gone += await write((session) => rows.deleteEvents(session, environmentId, last, expireSliceMax));
+      if (found.needed !== null || isLast) break;
+      await clock.sleep(breathMs);
+    }
+    return { gone, slices: used + 1 };
+  }
+
+  async function expireRunsOf(write: Write, environmentId: string, days: number, slices: number) {
+    const now = clock.now();
+    // A recording may ask for less than the environment, and never for less than this.
+    const before = now - (days === 0 ? recordedDaysMin : Math.min(days, recordedDaysMin)) * 86_400_000;
+    let gone = 0;
+    let used = 0;
+    for (; used < slices; used++) {
+      const after = places.get(environmentId);
+      const found = await rows.oldRuns(store, environmentId, { after, before, limit: expireSliceMax });
+      const old: string[] = [];
+      for (const run of found) {
+        if (run.status === "active" || run.ended_at === null) continue;
+        const definition = await definitionOf(environmentId, run.function_id, run.function_version);
+        const horizon = cutoff(runDays(definition, days), now);
+        if (horizon !== undefined && run.ended_at < horizon) old.push(run.id);
+      }
+      if (old.length > 0) gone += await write((session) => rows.deleteRuns(session, old));
+      const last = found.at(-1);
+      if (found.length < expireSliceMax || !last) {
+        places.delete(environmentId);
+        break;
+      }
+      places.set(environmentId, { at: last.created_at, id: last.id });
+      await clock.sleep(breathMs);
+    }
+    return { gone, slices: used + 1 };
+  }
+
+  async function round(
+    what: "events" | "runs",
+    write: Write,
+    one: typeof expireEventsOf,
+    fallback: number,
+    tables: readonly string[],
+  ): Promise<{ againInMs?: number }> {
+    let left = expireSlicesMax;
+    let gone = 0;
+    for await (const { id, retention_days: own } of environments()) {
+      const done = await one(write, id, own ?? fallback, left);
+      gone += done.gone;
+      left -= done.slices;
+      if (left <= 0) break;
+    }
+    expired(what).add(gone);
+    if (gone > 0) log.info("retention.expired", { what, gone });
+    if (gone >= analyzeFrom) await write((session) => rows.analyze(session, tables));
+    // There is more: soon again, with others in between.
+    return left <= 0 ? { againInMs: 1_000 } : {};
+  }
+
+  return {
+    runDaysOf: async (environmentId) =>
+      (await rows.keepingOf(store, environmentId))?.retention_days ?? config.runRetentionDays,
+    expireEvents: (write) => round("events", write, expireEventsOf, config.eventRetentionDays, ["events"]),
+    expireRuns: (write) =>
+      round("runs", write, expireRunsOf, config.runRetentionDays, ["runs", "steps", "run_history"]),
+  };
+}

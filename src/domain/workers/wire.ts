@@ -1,0 +1,279 @@
+import type { JsonObject, MessageInitShape } from "@bufbuild/protobuf";
+import { toJson } from "@bufbuild/protobuf";
+import { type Value, ValueSchema } from "@bufbuild/protobuf/wkt";
+import { type Error as ErrorMessage, StepType } from "../../gen/svc/v1/types_pb.ts";
+import {
+  type EngineMessageSchema,
+  type ExecutedStep,
+  JobNackReason,
+  LeaseState as LeaseStateWire,
+  type StepYielded,
+  type WorkerMessage,
+} from "../../gen/svc/v1/worker_pb.ts";
+import { rfc3339 } from "../../kit/clock.ts";
+import { type Fault, invalid, unreachable } from "../../kit/fault.ts";
+import { instantOf, timestampOf } from "../../kit/wkt.ts";
+import type { LeaseState } from "../runs/leases.ts";
+import { payload } from "../runs/wire.ts";
+import type { HandedJob } from "./job.ts";
+import type { StreamAnswer } from "./stream-messages.ts";
+
+const leaseStateWire: Record<LeaseState, LeaseStateWire> = {
+  refreshed: LeaseStateWire.REFRESHED,
+  stale: LeaseStateWire.STALE,
+  unknown: LeaseStateWire.UNKNOWN,
+};
+
+/** A field that proto3 leaves at its zero was not sent. */
+const fence = ({
+  jobId,
+  executionSeq,
+  leaseToken,
+}: {
+  jobId: string;
+  executionSeq: bigint;
+  leaseToken: string;
+}) => ({
+  job_id: jobId,
+  ...(executionSeq !== 0n && { execution_seq: Number(executionSeq) }),
+  ...(leaseToken !== "" && { lease_token: leaseToken }),
+});
+
+/** `*_value` when it was sent, else the plain field (contract.md 0.3). */
+const sentValue = (plain: JsonObject | undefined, twin: Value | undefined): unknown =>
+  twin ? toJson(ValueSchema, twin) : plain;
+
+const errorOf = (error: ErrorMessage | undefined) =>
+  error && {
+    error: {
+      message: error.message,
+      ...(error.code && { code: error.code }),
+      ...(error.stack && { stack: error.stack }),
+      retryable: error.retryable,
+    },
+  };
+
+function jsonOf(field: string, bytes: Uint8Array): unknown {
+  if (bytes.length === 0) return undefined;
+  try {
+    return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
+  } catch {
+    throw invalid(field, "must be JSON text");
+  }
+}
+
+function bodyOf(text: string): Record<string, unknown> {
+  try {
+    const body: unknown = JSON.parse(text);
+    if (typeof body === "object" && body !== null && !Array.isArray(body))
+      return body as Record<string, unknown>;
+  } catch {
+    // Said below.
+  }
+  throw invalid("report.body", "must be the JSON text of an object");
+}
+
+const executedStep = (step: ExecutedStep) => ({
+  id: step.id,
+  name: step.name,
+  type: step.type || "compensate",
+  status: step.status || "completed",
+  output: sentValue(step.output, step.outputValue),
+  ...errorOf(step.error),
+  ...(step.compensationFor && { compensation_for: step.compensationFor }),
+  duration_ms: step.durationMs,
+});
+
+/** A yield in the words of contract.md 1.9. */
+function yieldOf({ stepId, yieldInfo }: StepYielded): Record<string, unknown> {
+  const { case: kind, value } = yieldInfo;
+  switch (kind) {
+    case "sleep":
+      return {
+        step_id: stepId,
+        type: "sleep",
+        ...(value.until && { until: rfc3339(instantOf(value.until)) }),
+      };
+    case "waitEvent":
+      return {
+        step_id: stepId,
+        type: "wait_for_event",
+        event_filter: {
+          event: value.eventName,
+          ...(value.matchExpression && { match: value.matchExpression }),
+          ...(value.matchValue && { match_value: value.matchValue }),
+          ...(value.timeout && { timeout_at: rfc3339(instantOf(value.timeout)) }),
+          payload: jsonOf("wait_event.payload_json", value.payloadJson),
+        },
+      };
+    case "invokeFunction":
+      return {
+        step_id: stepId,
+        type: "invoke_function",
+        function_id: value.functionId,
+        input: jsonOf("invoke_function.input_json", value.inputJson),
+        invoke_timeout_ms: Number(value.invokeTimeoutMs),
+      };
+    case "invokeFunctionAsync":
+      return {
+        step_id: stepId,
+        type: "invoke_function_async",
+        function_id: value.functionId,
+        input: jsonOf("invoke_function_async.input_json", value.inputJson),
+      };
+    case undefined:
+      throw invalid("step_yielded", "must say what the step waits for");
+  }
+}
+
+/** A worker's message in the words of the REST routes; that it is one is checked afterwards. */
+export function fromWorkerMessage({ payload: sent }: WorkerMessage): unknown {
+  switch (sent.case) {
+    case "register": {
+      const { workerId, functionIds, hostname, labels, version, maxConcurrentJobs } = sent.value;
+      return {
+        register: {
+          worker_id: workerId,
+          hostname,
+          function_ids: functionIds,
+          max_concurrent_jobs: maxConcurrentJobs || 10,
+          labels,
+          version: { sdk: version?.sdk ?? "", runtime: version?.runtime ?? "" },
+        },
+      };
+    }
+    case "heartbeat":
+      return {
+        heartbeat: {
+          active_jobs: sent.value.activeJobs,
+          jobs: sent.value.jobs.map((job) => ({
+            job_id: job.jobId,
+            execution_seq: Number(job.executionSeq),
+            lease_token: job.leaseToken,
+          })),
+        },
+      };
+    case "stepStarted": {
+      const { stepId, name, stepType } = sent.value;
+      const type = stepType === StepType.COMPENSATE ? "compensate" : "invoke";
+      return { started: { ...fence(sent.value), id: stepId, name, type } };
+    }
+    case "stepCompleted": {
+      const { stepId, output, outputValue, durationMs } = sent.value;
+      const done = { id: stepId, status: "completed", output: sentValue(output, outputValue) };
+      return { step: { ...fence(sent.value), ...done, duration_ms: durationMs } };
+    }
+    case "stepFailed": {
+      const { stepId, error, durationMs } = sent.value;
+      const done = { id: stepId, status: "failed", ...errorOf(error) };
+      return { step: { ...fence(sent.value), ...done, duration_ms: durationMs } };
+    }
+    case "stepYielded":
+      return { report: { ...fence(sent.value), status: "yielded", yield: yieldOf(sent.value) } };
+    case "jobCompleted": {
+      const output = sentValue(sent.value.output, sent.value.outputValue);
+      return { report: { ...fence(sent.value), status: "completed", output } };
+    }
+    case "jobFailed": {
+      const steps = sent.value.steps.map(executedStep);
+      return { report: { ...fence(sent.value), status: "failed", ...errorOf(sent.value.error), steps } };
+    }
+    case "jobAck":
+      return { ack: { ...fence(sent.value), run_id: sent.value.runId } };
+    case "jobNack": {
+      const reason = sent.value.reason === JobNackReason.DRAINING ? "draining" : "at_capacity";
+      return { nack: { ...fence(sent.value), run_id: sent.value.runId, reason } };
+    }
+    case "report": {
+      const { jobId, number, body } = sent.value;
+      return { report: { ...bodyOf(body), job_id: jobId, number: Number(number) } };
+    }
+    default:
+      // A message of a later generation, or none: nothing this server could act on.
+      return {};
+  }
+}
+
+/** The HTTP status that a single report would have been answered. */
+const statusOf: Partial<Record<Fault["kind"], number>> = {
+  not_found: 404,
+  aborted: 409,
+  resource_exhausted: 429,
+  unavailable: 503,
+  internal: 500,
+};
+
+const jobMessage = (job: HandedJob) => ({
+  jobId: job.jobId,
+  runId: job.runId,
+  functionId: job.functionId,
+  event: {
+    id: job.event.id,
+    name: job.event.name,
+    ...payload("data", "dataValue", job.event.data),
+    idempotencyKey: job.event.idempotencyKey ?? "",
+    source: job.event.source,
+    timestamp: timestampOf(job.event.at),
+    ...(job.event.metadata && { metadata: JSON.parse(job.event.metadata) as JsonObject }),
+    version: job.event.version,
+  },
+  completedSteps: job.completedSteps.map((step) => ({
+    stepId: step.step_id,
+    name: step.name,
+    ...payload("output", "outputValue", step.output ?? "null"),
+    status: step.status ?? "completed",
+    ...(step.error && { errorJson: new TextEncoder().encode(step.error) }),
+  })),
+  actorId: job.actorId ?? "",
+  attempt: job.attempt,
+  maxAttempts: job.maxAttempts,
+  executionSeq: BigInt(job.executionSeq),
+  leaseToken: job.leaseToken,
+  leaseExpiresAt: timestampOf(job.leaseExpiresAt),
+  stepSequenceBase: job.stepSequenceBase,
+  leaseMs: job.leaseMs,
+});
+
+type Payload = MessageInitShape<typeof EngineMessageSchema>["payload"];
+
+function payloadOf(answer: StreamAnswer): NonNullable<Payload> {
+  switch (answer.kind) {
+    case "registered": {
+      const { workerId, heartbeatIntervalMs } = answer;
+      return { case: "registered", value: { workerId, heartbeatIntervalMs } };
+    }
+    case "job":
+      return { case: "job", value: jobMessage(answer.job) };
+    case "step_ack": {
+      const { stepId, fault } = answer;
+      return { case: "stepAck", value: { stepId, accepted: !fault, error: fault?.message ?? "" } };
+    }
+    case "cancel":
+      return { case: "cancel", value: { jobId: answer.jobId, reason: answer.reason } };
+    case "shutdown":
+      return { case: "shutdown", value: { reason: answer.reason, drainTimeoutMs: answer.drainTimeoutMs } };
+    case "leases": {
+      const segments = answer.segments.map(({ runId, executionSeq, state }) => ({
+        runId,
+        executionSeq: BigInt(executionSeq),
+        state: leaseStateWire[state],
+      }));
+      return { case: "leaseRefresh", value: { segments } };
+    }
+    case "reported": {
+      const { number, fault } = answer;
+      const refused = fault && {
+        status: statusOf[fault.kind] ?? 400,
+        error: fault.code ?? fault.message,
+        message: fault.message,
+      };
+      return { case: "reported", value: { number: BigInt(number), ...refused } };
+    }
+    default:
+      return unreachable(answer);
+  }
+}
+
+export const toEngineMessage = (answer: StreamAnswer): MessageInitShape<typeof EngineMessageSchema> => ({
+  payload: payloadOf(answer),
+});

@@ -1,0 +1,18 @@
+/** A definition's path into an event's data, by its parts: `customer.id`, also written `data.…`, `event.data.…`, `$.data.…`. */
+export function dataPath(path: string): readonly string[] {
+  const parts = path.split(".");
+  if (parts[0] === "$") parts.shift();
+  else if (parts[0] === "event" && parts[1] === "data") parts.shift();
+  if (parts[0] === "data" && parts.length > 1) parts.shift();
+  return parts;
+}
+
+/** What stands there; undefined when there is nothing, or null. Lists are walked by number. */
+export function valueAt(data: unknown, path: string): unknown {
+  let value = data;
+  for (const part of dataPath(path)) {
+    if (typeof value !== "object" || value === null || !Object.hasOwn(value, part)) return undefined;
+    value = (value as Record<string, unknown>)[part];
+  }
+  return value ?? undefined;
+}

@@ -1,0 +1,97 @@
+import type { EventCalls } from "./client-types.ts";
+import type { EventRegistry } from "./events.ts";
+import { dataFields } from "./payload.ts";
+import { instant, type Message, query, readEmitted, readResult } from "./read.ts";
+import { safe } from "./retry.ts";
+import type { Transport } from "./transport.ts";
+import type { EmitOptions, EventMap, EventRecord } from "./types.ts";
+
+const emitBatchMax = 100;
+/** How much longer than the server a call waits for a synchronous answer. */
+export const syncSlackMs = 5_000;
+export const syncMsDefault = 30_000;
+
+export function eventCalls<Events extends EventMap>(
+  transport: Transport,
+  registry: EventRegistry<Events> | undefined,
+): EventCalls<Events> {
+  const get = <Answer>(path: string) => transport.call<Answer>({ method: "GET", path }, safe);
+
+  async function message(event: string, data: unknown, options: EmitOptions): Promise<Message> {
+    const checked = registry ? await registry.check(event, data) : data;
+    const version = options.version ?? registry?.version(event);
+    return {
+      event,
+      ...dataFields(checked),
+      ...(options.idempotencyKey !== undefined && { idempotencyKey: options.idempotencyKey }),
+      ...(options.metadata !== undefined && { metadata: options.metadata }),
+      ...(version !== undefined && { version }),
+    };
+  }
+
+  return {
+    async emit(event, data, given = {}) {
+      const repeatable = given.idempotencyKey !== undefined;
+      return readEmitted(
+        await transport.rpc("SvcService/Emit", await message(event, data, given), { repeatable }),
+      );
+    },
+
+    async emitMany(events) {
+      // Checked as a whole before anything is sent.
+      const messages = await Promise.all(events.map((one) => message(one.event, one.data, one)));
+      const emitted = [];
+      for (let at = 0; at < events.length; at += emitBatchMax) {
+        const batch = events.slice(at, at + emitBatchMax);
+        const repeatable = batch.every((one) => one.idempotencyKey !== undefined);
+        const answer = await transport.rpc<{ results?: Message[] }>(
+          "SvcService/TriggerBatch",
+          { events: messages.slice(at, at + emitBatchMax) },
+          { repeatable },
+        );
+        for (const result of answer.results ?? []) emitted.push(readEmitted(result));
+      }
+      return emitted;
+    },
+
+    async triggerSync(event, data, { timeoutMs = syncMsDefault, signal, ...given } = {}) {
+      const body = { ...(await message(event, data, given)), timeoutMs };
+      const repeatable = given.idempotencyKey !== undefined;
+      const answer = await transport.rpc<{ eventId?: string; results?: Message[] }>(
+        "SvcService/TriggerSync",
+        body,
+        { repeatable, timeoutMs: timeoutMs + syncSlackMs, signal },
+      );
+      return { eventId: answer.eventId ?? "", results: (answer.results ?? []).map(readResult) };
+    },
+
+    async publish(topic, data, { idempotencyKey } = {}) {
+      const body = { topic, ...dataFields(data), ...(idempotencyKey !== undefined && { idempotencyKey }) };
+      const repeatable = idempotencyKey !== undefined;
+      const { eventId, sequence } = await transport.rpc<Message>("PubSubService/Publish", body, {
+        repeatable,
+      });
+      return { eventId: String(eventId), sequence: Number(sequence ?? 0) };
+    },
+
+    events: {
+      async list({ since, until, ...given } = {}) {
+        const page = await get<{
+          events: EventRecord[];
+          next_cursor?: string | null;
+          prev_cursor?: string | null;
+        }>(
+          `/api/v1/events${query({ ...given, since: since && instant(since), until: until && instant(until) })}`,
+        );
+        return {
+          events: page.events,
+          ...(page.next_cursor && { nextCursor: page.next_cursor }),
+          ...(page.prev_cursor && { prevCursor: page.prev_cursor }),
+        };
+      },
+      get: (id) => get(`/api/v1/events/${encodeURIComponent(id)}`),
+      names: async () =>
+        (await get<{ names: { name: string; count: number }[] }>("/api/v1/events/names")).names,
+    },
+  };
+}

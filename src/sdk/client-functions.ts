@@ -1,0 +1,113 @@
+import { syncMsDefault, syncSlackMs } from "./client-events.ts";
+import type { FunctionCalls } from "./client-types.ts";
+import type { EventRegistry } from "./events.ts";
+import { createFunction, type SvcFunction } from "./function.ts";
+import { dataFields } from "./payload.ts";
+import { type Message, readFunction, readHistory, readResult } from "./read.ts";
+import { once, safe } from "./retry.ts";
+import type { Transport } from "./transport.ts";
+import type { EventMap } from "./types.ts";
+
+const idOf = (target: SvcFunction<never> | string): string =>
+  typeof target === "string" ? target : target.id;
+
+export function functionCalls<Events extends EventMap>(
+  transport: Transport,
+  registry: EventRegistry<Events> | undefined,
+): FunctionCalls<Events> {
+  const rpc = <Answer>(method: string, message: unknown, options: { repeatable: boolean }) =>
+    transport.rpc<Answer>(`SvcService/${method}`, message, options);
+
+  return {
+    createFunction: (given, handler) =>
+      registry ? registry.createFunction(given, handler) : (createFunction(given, handler as never) as never),
+
+    async registerFunction({ mode, ...definition }) {
+      const pushes = mode === undefined ? definition.endpointUrl !== undefined : mode === "push";
+      const preferredMode = pushes ? "EXECUTION_MODE_PUSH" : "EXECUTION_MODE_PULL";
+      // Registering the same definition twice changes nothing, so the call may be repeated.
+      const answer = await rpc<{ function?: Message; created?: boolean }>(
+        "RegisterFunction",
+        { preferredMode, ...definition },
+        safe,
+      );
+      return { function: readFunction(answer.function ?? {}), created: answer.created === true };
+    },
+
+    getFunction: async (id) => readFunction(await rpc("GetFunction", { id }, safe)),
+
+    async listFunctions({ status, limit } = {}) {
+      const message = {
+        ...(status && { status: `FUNCTION_STATUS_${status.toUpperCase()}` }),
+        ...(limit !== undefined && { limit }),
+      };
+      const answer = await rpc<{ functions?: Message[] }>("ListFunctions", message, safe);
+      return (answer.functions ?? []).map(readFunction);
+    },
+
+    async updateFunctionStatus(id, status) {
+      const message = { id, status: `FUNCTION_STATUS_${status.toUpperCase()}` };
+      return readFunction(await rpc("UpdateFunctionStatus", message, once));
+    },
+
+    async deleteFunction(id) {
+      await rpc("DeleteFunction", { id }, once);
+    },
+
+    async listFunctionHistory(functionId, { limit, fromVersion } = {}) {
+      const message = {
+        functionId,
+        ...(limit !== undefined && { limit }),
+        ...(fromVersion !== undefined && { fromVersion: String(fromVersion) }),
+      };
+      const answer = await rpc<{ entries?: Message[]; hasMore?: boolean }>(
+        "ListFunctionHistory",
+        message,
+        safe,
+      );
+      return { entries: (answer.entries ?? []).map(readHistory), hasMore: answer.hasMore === true };
+    },
+
+    async getFunctionAtVersion(functionId, version) {
+      const message = { functionId, version: String(version) };
+      const answer = await rpc<{ entry?: Message }>("GetFunctionAtVersion", message, safe);
+      return readHistory(answer.entry ?? {});
+    },
+
+    async rollbackFunction(functionId, version, { changeReason } = {}) {
+      const message = {
+        functionId,
+        version: String(version),
+        ...(changeReason !== undefined && { changeReason }),
+      };
+      const answer = await rpc<{ function?: Message }>("RollbackFunction", message, once);
+      return readFunction(answer.function ?? {});
+    },
+
+    async invokeFunction(target, data, { idempotencyKey } = {}) {
+      const answer = await rpc<Message>(
+        "InvokeFunction",
+        {
+          functionId: idOf(target as string),
+          ...dataFields(data),
+          ...(idempotencyKey !== undefined && { idempotencyKey }),
+        },
+        { repeatable: idempotencyKey !== undefined },
+      );
+      return { runId: String(answer.runId), eventId: String(answer.eventId ?? "") };
+    },
+
+    async invokeFunctionSync(target, data, { timeoutMs = syncMsDefault, signal, ...given } = {}) {
+      const answer = await transport.rpc<{ result?: Message }>(
+        "SvcService/InvokeFunctionSync",
+        { functionId: idOf(target as string), ...dataFields(data), timeoutMs, ...given },
+        {
+          repeatable: given.idempotencyKey !== undefined,
+          timeoutMs: timeoutMs + syncSlackMs,
+          signal,
+        },
+      );
+      return readResult(answer.result ?? {}) as never;
+    },
+  };
+}

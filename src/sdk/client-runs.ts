@@ -1,0 +1,88 @@
+import type { RunCalls } from "./client-types.ts";
+import { SvcError } from "./errors.ts";
+import { outputText } from "./payload.ts";
+import { instant, type Message, parsed, readPausedState, readRun, readStep } from "./read.ts";
+import { once, pause, safe } from "./retry.ts";
+import type { Transport } from "./transport.ts";
+import type { RunStatus } from "./types.ts";
+
+const waitFirstMs = 25;
+const waitMsMax = 1_000;
+const ended = new Set<RunStatus>(["completed", "failed", "cancelled"]);
+
+const isObject = (value: unknown) => typeof value === "object" && value !== null && !Array.isArray(value);
+
+export function runCalls(transport: Transport): RunCalls {
+  const rpc = <Answer>(method: string, message: unknown, options: { repeatable: boolean }) =>
+    transport.rpc<Answer>(`SvcService/${method}`, message, options);
+
+  const calls: RunCalls = {
+    getRun: async (id) => readRun(await rpc("GetRun", { id }, safe)),
+
+    async listRuns({ statuses, since, until, ...given } = {}) {
+      const message = {
+        ...given,
+        ...(statuses && { statuses: statuses.map((status) => `RUN_STATUS_${status.toUpperCase()}`) }),
+        ...(since !== undefined && { since: instant(since) }),
+        ...(until !== undefined && { until: instant(until) }),
+      };
+      const answer = await rpc<{ runs?: Message[]; nextCursor?: string; totalCount?: number }>(
+        "ListRuns",
+        message,
+        safe,
+      );
+      return {
+        runs: (answer.runs ?? []).map(readRun),
+        totalCount: answer.totalCount ?? 0,
+        ...(answer.nextCursor && { nextCursor: answer.nextCursor }),
+      };
+    },
+
+    async getRunSteps(runId) {
+      const answer = await rpc<{ steps?: Message[] }>("GetRunSteps", { runId }, safe);
+      return (answer.steps ?? []).map(readStep);
+    },
+
+    async waitForRun(runId, { timeoutMs = 30_000, signal } = {}) {
+      const deadline = Date.now() + timeoutMs;
+      for (let waitMs = waitFirstMs; ; waitMs = Math.min(waitMs * 1.5, waitMsMax)) {
+        const run = await calls.getRun(runId);
+        if (ended.has(run.status)) return run;
+        const leftMs = deadline - Date.now();
+        if (signal?.aborted) throw new SvcError("aborted_by_caller", `waiting for run ${runId} was given up`);
+        if (leftMs <= 0) {
+          throw new SvcError("deadline_exceeded", `run ${runId} is ${run.status} after ${timeoutMs} ms`);
+        }
+        await pause(Math.min(waitMs, leftMs), signal);
+      }
+    },
+
+    cancelRun: async (id, { reason = "" } = {}) => readRun(await rpc("CancelRun", { id, reason }, once)),
+
+    async pauseRun(runId) {
+      const answer = await rpc<{ status?: string }>("PauseRun", { runId }, once);
+      return answer.status === "paused" ? "paused" : "pause_requested";
+    },
+
+    getPausedState: async (runId) => readPausedState(await rpc("GetPausedState", { runId }, safe)),
+
+    async injectStepOutput(runId, stepId, output, { reason = "" } = {}) {
+      const newOutput = outputText("the new output", output) ?? "null";
+      const answer = await rpc<{ stepId?: string; previousOutput?: string }>(
+        "InjectStepOutput",
+        { runId, stepId, newOutput, reason },
+        once,
+      );
+      return { stepId: answer.stepId ?? stepId, previousOutput: parsed(answer.previousOutput) };
+    },
+
+    async patchStep(stepId, output, { reason = "" } = {}) {
+      const own = isObject(output) ? { output } : { outputValue: output ?? null };
+      return readStep(await rpc("PatchStep", { stepId, ...own, reason }, once));
+    },
+
+    resumeRun: async (runId, { fromStep } = {}) =>
+      readRun(await rpc("ResumeRun", { runId, ...(fromStep !== undefined && { fromStep }) }, once)),
+  };
+  return calls;
+}

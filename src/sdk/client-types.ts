@@ -1,0 +1,188 @@
+import type { FunctionOptions, Handler, SvcFunction } from "./function.ts";
+import type { HistoryEntry, PausedState, RunResult, Secret } from "./read.ts";
+import type { Transport } from "./transport.ts";
+import type {
+  EmitOptions,
+  Emitted,
+  EventMap,
+  EventRecord,
+  FunctionDefinition,
+  FunctionStatus,
+  Published,
+  RegisteredFunction,
+  Run,
+  RunStatus,
+  Step,
+} from "./types.ts";
+
+export interface ListRunsOptions {
+  functionId?: string;
+  eventId?: string;
+  statuses?: RunStatus[];
+  search?: string;
+  since?: Date | string;
+  until?: Date | string;
+  /** Default 20, at most 200. */
+  limit?: number;
+  /** `nextCursor` of the page before. */
+  cursor?: string;
+}
+
+export interface EventToEmit<Events extends EventMap = EventMap> extends EmitOptions {
+  event: keyof Events & string;
+  data: Events[keyof Events];
+}
+
+export interface ListEventsOptions {
+  /** Part of a name. */
+  name?: string;
+  /** Exact names, at most 200. */
+  names?: string[];
+  source?: string[];
+  since?: Date | string;
+  until?: Date | string;
+  /** Default 20, at most 200. */
+  limit?: number;
+  cursor?: string;
+  before?: string;
+}
+
+export interface EventPage {
+  events: EventRecord[];
+  nextCursor?: string;
+  prevCursor?: string;
+}
+
+export interface InvokeFunctionOptions {
+  /** The same key within 24 hours answers the first run again. */
+  idempotencyKey?: string;
+}
+
+export interface SyncOptions {
+  /** How long the server waits for the runs to end, in milliseconds. Default 30,000. */
+  timeoutMs?: number;
+  idempotencyKey?: string;
+  metadata?: Record<string, unknown>;
+  /** Giving the call up cancels what it started. */
+  signal?: AbortSignal;
+}
+
+/** Events and the runs they start. */
+export interface EventCalls<Events extends EventMap = EventMap> {
+  /** Stores an event and starts the runs of the functions it triggers; once this resolves both are durable. */
+  emit<Name extends keyof Events & string>(
+    event: Name,
+    data: Events[Name],
+    options?: EmitOptions,
+  ): Promise<Emitted>;
+  /** Hundreds at a time: batches of 100 in order, each all or nothing. Answers in the order given. */
+  emitMany(events: readonly EventToEmit<Events>[]): Promise<Emitted[]>;
+  /** Emits and waits until the runs it started have ended, or `timeoutMs`; those still going say `waitTimedOut`. */
+  triggerSync<Name extends keyof Events & string>(
+    event: Name,
+    data: Events[Name],
+    options?: SyncOptions,
+  ): Promise<{ eventId: string; results: RunResult[] }>;
+  /** Puts a message on a topic; it starts nothing. */
+  publish(topic: string, data: unknown, options?: { idempotencyKey?: string }): Promise<Published>;
+  readonly events: {
+    list(options?: ListEventsOptions): Promise<EventPage>;
+    get(id: string): Promise<EventRecord>;
+    /** Names with how often they occur among the newest 10,000 events. */
+    names(): Promise<{ name: string; count: number }[]>;
+  };
+}
+
+/** Functions: their definitions, their history, and starting them directly. */
+export interface FunctionCalls<Events extends EventMap = EventMap> {
+  /** `createFunction` with this client's event types. */
+  createFunction<Name extends keyof Events & string, Output = unknown>(
+    options: FunctionOptions<Name>,
+    handler: Handler<Events[Name], Name, Events, Output>,
+  ): SvcFunction<Events[Name], Output>;
+  registerFunction(
+    definition: FunctionDefinition,
+  ): Promise<{ function: RegisteredFunction; created: boolean }>;
+  /** By id or slug. */
+  getFunction(id: string): Promise<RegisteredFunction>;
+  listFunctions(options?: { status?: FunctionStatus; limit?: number }): Promise<RegisteredFunction[]>;
+  updateFunctionStatus(id: string, status: FunctionStatus): Promise<RegisteredFunction>;
+  deleteFunction(id: string): Promise<void>;
+  /** What became of a definition, newest first; `fromVersion` is the last `entityVersion` of the page before. */
+  listFunctionHistory(
+    functionId: string,
+    options?: { limit?: number; fromVersion?: number },
+  ): Promise<{ entries: HistoryEntry[]; hasMore: boolean }>;
+  /** By `entityVersion` of the history. */
+  getFunctionAtVersion(functionId: string, version: number): Promise<HistoryEntry>;
+  rollbackFunction(
+    functionId: string,
+    version: number,
+    options?: { changeReason?: string },
+  ): Promise<RegisteredFunction>;
+  /** Starts a function without event triggers. */
+  invokeFunction<Input>(
+    target: SvcFunction<Input> | string,
+    data: NoInfer<Input>,
+    options?: InvokeFunctionOptions,
+  ): Promise<{ runId: string; eventId: string }>;
+  /** The same, and waits for its end, or `timeoutMs`: then `waitTimedOut` is true and the run goes on. */
+  invokeFunctionSync<Input, Output = unknown>(
+    target: SvcFunction<Input, Output> | string,
+    data: NoInfer<Input>,
+    options?: SyncOptions,
+  ): Promise<RunResult<Output>>;
+}
+
+/** Runs: reading and steering them. */
+export interface RunCalls {
+  getRun(id: string): Promise<Run>;
+  /** Newest first. `totalCount` is capped at 10,000. */
+  listRuns(options?: ListRunsOptions): Promise<{ runs: Run[]; nextCursor?: string; totalCount: number }>;
+  getRunSteps(runId: string): Promise<Step[]>;
+  /** The run once it has ended. SvcError `deadline_exceeded` after `timeoutMs` (default 30,000). */
+  waitForRun(runId: string, options?: { timeoutMs?: number; signal?: AbortSignal }): Promise<Run>;
+  /** Ends a run. Its handler, if it is under way, sees `signal` raised; nothing is compensated. */
+  cancelRun(id: string, options?: { reason?: string }): Promise<Run>;
+  /** Holds a run: at once when nothing executes it, otherwise (`pause_requested`) when its worker reports next. */
+  pauseRun(runId: string): Promise<"paused" | "pause_requested">;
+  getPausedState(runId: string): Promise<PausedState>;
+  /** Gives a step of a held run another output. Step: the row's id or the SDK's. */
+  injectStepOutput(
+    runId: string,
+    stepId: string,
+    output: unknown,
+    options?: { reason?: string },
+  ): Promise<{ stepId: string; previousOutput: unknown }>;
+  /** Gives a completed or failed step another output; the first one stays on record. */
+  patchStep(stepId: string, output: unknown, options?: { reason?: string }): Promise<Step>;
+  /** Lets a held or failed run go on; with `fromStep` that step and all later ones are executed again. */
+  resumeRun(runId: string, options?: { fromStep?: string }): Promise<Run>;
+}
+
+/** Secrets of the environment. Values go in and are never answered; functions that name them get them. */
+export interface SecretCalls {
+  list(): Promise<Secret[]>;
+  get(name: string): Promise<Secret>;
+  create(name: string, value: string, options?: { description?: string }): Promise<Secret>;
+  /** A new value. */
+  set(name: string, value: string, options?: { description?: string }): Promise<Secret>;
+  update(name: string, change: { name?: string; description?: string }): Promise<Secret>;
+  delete(name: string): Promise<void>;
+}
+
+/**
+ * Calls to one server. Every method throws SvcError; reads and calls with an idempotency key are tried three times (100 ms,
+ * doubling), others only when the server certainly did not do them. See retry.ts.
+ */
+export interface Client<Events extends EventMap = EventMap>
+  extends EventCalls<Events>,
+    FunctionCalls<Events>,
+    RunCalls {
+  readonly transport: Transport;
+  readonly secrets: SecretCalls;
+  /** Needs no key. Throws when the server is not well. */
+  health(): Promise<{ status: string; [field: string]: unknown }>;
+  /** The server's version and what it is doing. */
+  info(): Promise<{ version: string; [field: string]: unknown }>;
+}

@@ -1,0 +1,98 @@
+import { NonRetryableError } from "./errors.ts";
+import {
+  createFunction,
+  type FunctionOptions,
+  type Handler,
+  type HandlerEvent,
+  type SvcFunction,
+} from "./function.ts";
+import type { EventMap } from "./types.ts";
+
+/** The part of Standard Schema v1 (standardschema.dev) that is used: zod, valibot, arktype and others fit it. */
+export interface StandardSchema<Output = unknown> {
+  readonly "~standard": {
+    readonly version: 1;
+    readonly vendor: string;
+    readonly validate: (value: unknown) => SchemaResult<Output> | Promise<SchemaResult<Output>>;
+    readonly types?: { readonly input: unknown; readonly output: Output } | undefined;
+  };
+}
+
+type SchemaResult<Output> =
+  | { readonly value: Output; readonly issues?: undefined }
+  | { readonly issues: readonly SchemaIssue[] };
+
+interface SchemaIssue {
+  readonly message: string;
+  readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
+}
+
+/** What is known of an event besides its type. */
+export interface EventRule<Data = unknown> {
+  /** Checks data where it is emitted and again where it is handled; what it answers takes the data's place. */
+  schema?: StandardSchema<Data>;
+  /** The version that is emitted and handled. Default 1. */
+  version?: number;
+  /** By version: how data of that version becomes data of the next one. Older events are brought up before a handler sees them. */
+  upcast?: Readonly<Record<number, (data: never) => unknown>>;
+}
+
+export type EventRules<Events> = { readonly [Name in keyof Events]?: EventRule<Events[Name]> };
+
+/** The events of an application: their types and, where wanted, how they are checked and brought up to date. */
+export interface EventRegistry<Events extends EventMap = EventMap> {
+  /** `createFunction` with these events. */
+  createFunction<Name extends keyof Events & string, Output = unknown>(
+    options: FunctionOptions<Name>,
+    handler: Handler<Events[Name], Name, Events, Output>,
+  ): SvcFunction<Events[Name], Output>;
+  /** The version that is emitted; undefined when no rule names one. */
+  version(name: string): number | undefined;
+  /** The data as its schema has it. NonRetryableError with code VALIDATION_ERROR for what does not fit. */
+  check(name: string, data: unknown): Promise<unknown>;
+  /** An event as a handler is to see it: brought up to the present version, and checked. */
+  read<Event extends HandlerEvent>(event: Event): Promise<Event>;
+}
+
+/**
+ * Types for emitting, triggers and waits: `defineEvents<{ "order.placed": { orderId: string } }>()`. With rules, data is
+ * checked by a schema and older versions are brought up to date; types then follow from the schemas.
+ */
+export function defineEvents<Events extends EventMap = EventMap>(
+  rules: EventRules<Events> = {},
+): EventRegistry<Events> {
+  const byName = new Map(Object.entries(rules as Record<string, EventRule>));
+
+  async function check(name: string, data: unknown): Promise<unknown> {
+    const schema = byName.get(name)?.schema;
+    if (!schema) return data;
+    const result = await schema["~standard"].validate(data);
+    if (result.issues === undefined) return result.value;
+    const issues = result.issues.slice(0, 5).map(({ message, path = [] }) => {
+      const place = path.map((part) => String(typeof part === "object" ? part.key : part)).join(".");
+      return place === "" ? message : `${place}: ${message}`;
+    });
+    throw new NonRetryableError(`the data of ${name} is not what its schema asks for: ${issues.join("; ")}`, {
+      code: "VALIDATION_ERROR",
+    });
+  }
+
+  const registry: EventRegistry<Events> = {
+    createFunction: (options, handler) =>
+      ({ ...createFunction(options, handler as never), events: registry }) as never,
+    version: (name) => byName.get(name)?.version,
+    check,
+    async read(event) {
+      const rule = byName.get(event.name);
+      if (!rule) return event;
+      let { data, version } = event;
+      for (const latest = rule.version ?? 1; version < latest; version++) {
+        const upcast = rule.upcast?.[version];
+        // A version without a step of its own has the form of the next one.
+        if (upcast) data = upcast(data as never);
+      }
+      return { ...event, data: await check(event.name, data), version };
+    },
+  };
+  return registry;
+}

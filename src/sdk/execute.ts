@@ -1,0 +1,82 @@
+import { createCompensations } from "./compensations.ts";
+import { type ReportedError, reportedError } from "./errors.ts";
+import type { HandlerContext, HandlerEvent, SvcFunction } from "./function.ts";
+import { withFields } from "./log.ts";
+import { outputText } from "./payload.ts";
+import { createExecution, type ExecutionHost } from "./step.ts";
+import { createSteps } from "./step-api.ts";
+import type { Logger } from "./types.ts";
+import type { Assignment, Yield } from "./wire.ts";
+
+/** How an execution ended. Of one that is no longer held it says nothing. */
+export type ExecutionEnd =
+  | { status: "completed"; outputText: string }
+  | { status: "yielded"; yield: Yield }
+  | { status: "failed"; error: ReportedError & { step_id?: string } };
+
+/** What is known of the run when its handler is entered. */
+export type Entry = Pick<
+  Assignment,
+  "run_id" | "attempt" | "max_attempts" | "event" | "actor_id" | "context"
+>;
+
+/**
+ * Enters the handler and follows it to its end or its next yield, by the same rules wherever it runs: in a worker, behind
+ * an endpoint, in a test. Finished steps are told to the host as they finish. Never throws.
+ */
+export async function execute(
+  target: SvcFunction,
+  entry: Entry,
+  host: ExecutionHost,
+  log: Logger,
+): Promise<ExecutionEnd> {
+  const execution = createExecution(entry.run_id, host);
+  const compensations = createCompensations(execution);
+
+  async function context(): Promise<HandlerContext> {
+    const { idempotency_key, ...event } = entry.event;
+    const given: HandlerEvent =
+      idempotency_key === undefined ? event : { ...event, idempotencyKey: idempotency_key };
+    let bound: Logger | undefined;
+    return {
+      event: target.events ? await target.events.read(given) : given,
+      step: createSteps(execution, compensations, target.events),
+      run: {
+        id: entry.run_id,
+        functionId: target.id,
+        attempt: entry.attempt,
+        maxAttempts: entry.max_attempts ?? 0,
+        ...(entry.actor_id !== undefined && { actorId: entry.actor_id }),
+      },
+      // Most handlers look at neither.
+      get signal() {
+        return host.signal();
+      },
+      get log() {
+        bound ??= withFields(log, { runId: entry.run_id, functionId: target.id, attempt: entry.attempt });
+        return bound;
+      },
+      secrets: entry.context?.secrets ?? {},
+    };
+  }
+
+  let end: ExecutionEnd;
+  try {
+    await host.sure();
+    const output = await target.handler((await context()) as never);
+    await execution.still();
+    end = {
+      status: "completed",
+      outputText: outputText(`the result of function ${target.id}`, output) ?? "null",
+    };
+  } catch (error) {
+    await execution.still();
+    const stepId = execution.stepOf(error);
+    end = { status: "failed", error: { ...reportedError(error), ...(stepId && { step_id: stepId }) } };
+  }
+  // A handler that swallowed the suspension and went on is asleep all the same.
+  const suspended = execution.suspended();
+  if (suspended) return { status: "yielded", yield: suspended.yielded };
+  if (end.status === "failed" && !end.error.retryable) await compensations.run();
+  return end;
+}

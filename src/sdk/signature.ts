@@ -1,0 +1,68 @@
+/** How far the clocks of server and endpoint may be apart, and how long a captured request could be used again. */
+export const signatureSkewSecondsMax = 300;
+
+export type Verdict = "valid" | "missing" | "invalid";
+
+interface Parts {
+  t?: string;
+  v1?: string;
+  sha256?: string;
+}
+
+const encoder = new TextEncoder();
+
+function partsOf(header: string): Parts {
+  const parts: Parts = {};
+  for (const part of header.split(",")) {
+    const [, name, value] = /^\s*(t|v1|sha256)=([0-9a-fA-F]+)\s*$/.exec(part) ?? [];
+    if (name !== undefined && value !== undefined) parts[name as keyof Parts] ??= value;
+  }
+  return parts;
+}
+
+function bytesOf(hex: string): Uint8Array<ArrayBuffer> {
+  const bytes = new Uint8Array(Math.floor(hex.length / 2));
+  for (let at = 0; at < bytes.length; at++) bytes[at] = Number.parseInt(hex.slice(2 * at, 2 * at + 2), 16);
+  return bytes;
+}
+
+async function isSigned(key: string, hex: string, ...texts: Uint8Array[]): Promise<boolean> {
+  const size = texts.reduce((sum, text) => sum + text.length, 0);
+  const signed = new Uint8Array(size);
+  let at = 0;
+  for (const text of texts) {
+    signed.set(text, at);
+    at += text.length;
+  }
+  const algorithm = { name: "HMAC", hash: "SHA-256" };
+  const imported = await crypto.subtle.importKey("raw", encoder.encode(key), algorithm, false, ["verify"]);
+  // Compares in constant time.
+  return hex.length === 64 && crypto.subtle.verify("HMAC", imported, bytesOf(hex), signed);
+}
+
+/**
+ * Whether the server signed this body with one of the keys: `t=<seconds>,v1=<hex>`, the HMAC-SHA256 of `{t}.{body}`, not
+ * older than five minutes; or the old form alone, `sha256=<hex>` of the body. A request with both must have both a present
+ * time and a right `v1`.
+ */
+export async function verifySignature(
+  keys: readonly string[],
+  header: string | null,
+  body: Uint8Array,
+  nowMs: number,
+): Promise<Verdict> {
+  if (header === null || header.trim() === "") return "missing";
+  const { t, v1, sha256 } = partsOf(header);
+  const isCurrent = t !== undefined || v1 !== undefined;
+  if (isCurrent) {
+    if (t === undefined || v1 === undefined || !/^\d{1,12}$/.test(t)) return "invalid";
+    if (Math.abs(nowMs / 1_000 - Number(t)) > signatureSkewSecondsMax) return "invalid";
+  }
+  for (const key of keys) {
+    const isValid = isCurrent
+      ? await isSigned(key, v1!, encoder.encode(`${t}.`), body)
+      : sha256 !== undefined && (await isSigned(key, sha256, body));
+    if (isValid) return "valid";
+  }
+  return "invalid";
+}

@@ -1,0 +1,150 @@
+import type { Duration } from "./duration.ts";
+import type { HandlerEvent, SvcFunction } from "./function.ts";
+import type { EmitOptions, Emitted, EventMap, Published } from "./types.ts";
+
+/** What the code of a step may look at. */
+export interface StepContext {
+  /** The step's id, the same in every attempt: a good idempotency key for calls to others. */
+  readonly id: string;
+  /** Raised when the step's time is over or the execution is no longer ours. */
+  readonly signal: AbortSignal;
+}
+
+export interface RunOptions<Output = unknown> {
+  /** Longer, and the step fails with code STEP_TIMEOUT, which is retried; `signal` is raised, the code is not waited for. */
+  timeout?: Duration;
+  /** Registers `compensate(name, …)` once the step has its result. */
+  compensate?: (output: Output) => unknown;
+}
+
+export interface WaitOptions {
+  /** The step's name; default: the event's. */
+  name?: string;
+  /** A path inside the data that must be equal in the awaited and the triggering event; or CEL over `event` and `data`. */
+  match?: string;
+  /** With it, what stands at `match` in the awaited event must equal this instead. */
+  matchValue?: unknown;
+  /** Default 7 days. When it is over the run fails. */
+  timeout?: Duration;
+  /** Kept as the waiting step's input, for people who look at it. */
+  payload?: unknown;
+}
+
+export interface InvokeOptions<Input = unknown> {
+  /** The data of the child's event. */
+  input?: Input;
+  /** How long the child may take, in milliseconds. Default 30,000. */
+  timeoutMs?: number;
+}
+
+export interface PublishOptions {
+  /** Default: made of run and step, so that a repeated step publishes once. */
+  idempotencyKey?: string;
+}
+
+export interface ParallelOptions {
+  /** Waits for all branches and answers, in place of results, what `Promise.allSettled` would. */
+  allSettled?: boolean;
+}
+
+export interface MapOptions extends ParallelOptions {
+  /** Items at a time; default: all. */
+  concurrency?: number;
+}
+
+export type Branch = (steps: Steps) => unknown;
+export type Branches = readonly Branch[] | Readonly<Record<string, Branch>>;
+
+/** The results of branches, in the shape the branches were given. */
+export type BranchResults<Given extends Branches> = {
+  -readonly [Key in keyof Given]: Given[Key] extends (...given: never) => infer Result
+    ? Awaited<Result>
+    : never;
+};
+export type BranchesSettled<Given extends Branches> = {
+  -readonly [Key in keyof Given]: Given[Key] extends (...given: never) => infer Result
+    ? PromiseSettledResult<Awaited<Result>>
+    : never;
+};
+
+/**
+ * The durable pieces of a handler. Names may repeat; the n-th use of a name is its own step, so a handler must reach the
+ * same steps in the same order each time it is entered. What a step returns is stored as JSON and given back as such:
+ * a Date comes back as text, undefined as null.
+ */
+export interface Steps<Events extends EventMap = EventMap> {
+  /**
+   * Runs `work` once and for all: its result (at most 4 MiB of JSON) is stored, and given back instead of running it again.
+   * What it throws is recorded and thrown on; the next attempt runs it again, unless it was a NonRetryableError that ended
+   * the run. A crash between the end of `work` and its storing runs it again.
+   */
+  run<Output>(
+    name: string,
+    work: (context: StepContext) => Output | Promise<Output>,
+    options?: RunOptions<Output>,
+  ): Promise<Output>;
+  /** Gives the worker free for that long (`250`, `"10s"`, `"7d"`); the handler is entered again afterwards. */
+  sleep(name: string, duration: Duration): Promise<void>;
+  /** The same until an instant: Date, RFC 3339 text or milliseconds since 1970. */
+  sleepUntil(name: string, at: Date | string | number): Promise<void>;
+  /** Gives the worker free until such an event is emitted, and answers it. When none comes in time the run fails. */
+  waitForEvent<Name extends keyof Events & string>(
+    event: Name,
+    options?: WaitOptions,
+  ): Promise<HandlerEvent<Events[Name], Name>>;
+  /**
+   * Starts another function (one without event triggers) and answers its output; the worker is free meanwhile. A child that
+   * failed or took too long throws NonRetryableError, with the code of its error or INVOKE_FAILED.
+   */
+  invoke<Input, Output>(
+    target: SvcFunction<Input, Output>,
+    options?: InvokeOptions<NoInfer<Input>>,
+  ): Promise<Output>;
+  invoke<Output = unknown>(target: string, options?: InvokeOptions): Promise<Output>;
+  /** Starts another function and goes on without it. */
+  invokeAsync<Input>(
+    target: SvcFunction<Input> | string,
+    options?: Pick<InvokeOptions<NoInfer<Input>>, "input">,
+  ): Promise<{ runId: string }>;
+  /** Puts a message on a topic, once; it starts nothing. */
+  publish(topic: string, data: unknown, options?: PublishOptions): Promise<Published>;
+  /** Emits an event, once, whatever happens to the run. Without a key one is made of run and step. */
+  emit<Name extends keyof Events & string>(
+    event: Name,
+    data: Events[Name],
+    options?: EmitOptions,
+  ): Promise<Emitted>;
+  /**
+   * Runs branches side by side, given as a list or by name. All of them run until they end or yield; the first error then
+   * fails the whole (with `allSettled` none does). Branches that sleep or wait do so one after the other.
+   */
+  parallel<const Given extends Branches>(
+    name: string,
+    branches: Given,
+    options: ParallelOptions & { allSettled: true },
+  ): Promise<BranchesSettled<Given>>;
+  parallel<const Given extends Branches>(
+    name: string,
+    branches: Given,
+    options?: ParallelOptions,
+  ): Promise<BranchResults<Given>>;
+  /** A branch for every item, `concurrency` at a time; no further ones begin after an error. */
+  map<Item, Output>(
+    name: string,
+    items: readonly Item[],
+    work: (item: Item, index: number) => Output | Promise<Output>,
+    options: MapOptions & { allSettled: true },
+  ): Promise<PromiseSettledResult<Output>[]>;
+  map<Item, Output>(
+    name: string,
+    items: readonly Item[],
+    work: (item: Item, index: number) => Output | Promise<Output>,
+    options?: MapOptions,
+  ): Promise<Output[]>;
+  /**
+   * How to undo what `name` did. Should the run fail for good by an error that is not retried, these run in reverse order,
+   * each recorded as a step `compensate:{name}`; one that fails does not stop the others. A run that merely ran out of
+   * attempts, timed out or was cancelled is not compensated.
+   */
+  compensate(name: string, undo: () => unknown): void;
+}

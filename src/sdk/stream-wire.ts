@@ -1,0 +1,81 @@
+import type { Assignment, CompletedStep } from "./wire.ts";
+
+/** A job as the stream brings it: protobuf's JSON, zero values left out, 64-bit numbers as text. */
+export interface JobMessage {
+  jobId?: string;
+  runId?: string;
+  functionId?: string;
+  event?: {
+    id?: string;
+    name?: string;
+    data?: unknown;
+    dataValue?: unknown;
+    idempotencyKey?: string;
+    source?: string;
+    timestamp?: string;
+    metadata?: Record<string, unknown>;
+    version?: number;
+  };
+  completedSteps?: {
+    stepId?: string;
+    name?: string;
+    output?: unknown;
+    outputValue?: unknown;
+    status?: string;
+    /** Base64 of JSON text. */
+    errorJson?: string;
+  }[];
+  actorId?: string;
+  attempt?: number;
+  maxAttempts?: number;
+  context?: { traceId?: string; metadata?: Record<string, string>; secrets?: Record<string, string> };
+  executionSeq?: string;
+  leaseToken?: string;
+  leaseExpiresAt?: string;
+  stepSequenceBase?: number;
+  leaseMs?: number;
+}
+
+/** The same job in the words of the REST routes. */
+export function assignmentOf(job: JobMessage): Assignment {
+  const { event = {}, context } = job;
+  return {
+    job_id: job.jobId ?? "",
+    run_id: job.runId ?? "",
+    function_id: job.functionId ?? "",
+    attempt: job.attempt ?? 1,
+    max_attempts: job.maxAttempts ?? 0,
+    event: {
+      id: event.id ?? "",
+      name: event.name ?? "",
+      data: event.data ?? event.dataValue ?? null,
+      timestamp: event.timestamp ?? "",
+      version: event.version ?? 1,
+      source: event.source ?? "",
+      metadata: event.metadata ?? null,
+      ...(event.idempotencyKey && { idempotency_key: event.idempotencyKey }),
+    } as Assignment["event"],
+    completed_steps: (job.completedSteps ?? []).map((step) => ({
+      step_id: step.stepId ?? "",
+      name: step.name ?? "",
+      output: step.output ?? step.outputValue ?? null,
+      ...(step.status && { status: step.status as NonNullable<CompletedStep["status"]> }),
+      ...(step.errorJson && { error: JSON.parse(new TextDecoder().decode(base64(step.errorJson))) }),
+    })),
+    step_sequence_base: job.stepSequenceBase ?? 0,
+    ...(job.actorId && { actor_id: job.actorId }),
+    ...(context && {
+      context: {
+        ...(context.traceId && { trace_id: context.traceId }),
+        ...(context.metadata && { metadata: context.metadata }),
+        ...(context.secrets && { secrets: context.secrets }),
+      },
+    }),
+    execution_seq: Number(job.executionSeq ?? 0),
+    lease_token: job.leaseToken ?? "",
+    ...(job.leaseExpiresAt && { lease_expires_at: job.leaseExpiresAt }),
+    ...(job.leaseMs && { lease_ms: job.leaseMs }),
+  };
+}
+
+const base64 = (text: string): Uint8Array => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));

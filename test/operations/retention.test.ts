@@ -1,0 +1,94 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import type { FunctionDefinition } from "../../src/domain/functions/definition.ts";
+import { openRetention } from "../../src/domain/retention/service.ts";
+import { testClock } from "../../src/kit/clock.ts";
+import { silentLog } from "../../src/kit/log.ts";
+import { noMetrics } from "../../src/kit/metrics.ts";
+import { sql } from "../../src/kit/sql.ts";
+import { engines, startTestServer, type TestServer } from "../support/server.ts";
+
+const day = 86_400_000;
+
+describe.each(engines)("retention on %s", (engine) => {
+  let server: TestServer;
+  const count = async (from: string) =>
+    (await server.running.domain.store.one<{ n: number }>(sql`SELECT count(*) AS n FROM ${sql.raw(from)}`))!
+      .n;
+  const floorOf = async () =>
+    (await server.running.domain.store.one<{ f: number }>(sql`SELECT retention_floor AS f FROM heads
+      WHERE environment_id = 'env_default'`))!.f;
+  const emit = async (event: string, times: number) => {
+    for (let left = times; left > 0; left -= 100)
+      await server.rpc("SvcService", "TriggerBatch", {
+        events: Array.from({ length: Math.min(100, left) }, () => ({ event })),
+      });
+  };
+  /** As it would be `days` from now. */
+  const later = (days: number, more: { recordingRetention?: string; needed?: number } = {}) => {
+    const { store } = server.running.domain;
+    const recording = more.recordingRetention !== undefined;
+    const retention = openRetention({
+      store,
+      clock: { ...testClock(Date.now() + days * day), sleep: async () => {} },
+      log: silentLog,
+      metrics: noMetrics,
+      config: { eventRetentionDays: 30, runRetentionDays: 90 },
+      definitionOf: async () => ({ ...more, recording }) as unknown as FunctionDefinition,
+      floorGuards: [async () => more.needed],
+    });
+    return {
+      events: () => retention.expireEvents(store.write),
+      runs: () => retention.expireRuns(store.write),
+    };
+  };
+
+  beforeAll(async () => {
+    server = await startTestServer({ engine, settings: { pollHoldMs: 0 } });
+    await emit("plain", 1_500);
+  });
+  afterAll(() => server.stop());
+
+  test("events go once they are old, and never past what somebody needs", async () => {
+    await later(29).events();
+    expect(await count("events")).toBe(1_500);
+    await later(31, { needed: 101 }).events();
+    expect(await count("events")).toBe(1_400);
+    expect(await floorOf()).toBe(101);
+    await server.rpc("SvcService", "RegisterFunction", { id: "live", triggers: [{ event: "live" }] });
+    await emit("live", 1);
+    await emit("plain", 10);
+    await later(31).events();
+    expect(await count("events")).toBe(11);
+    expect(await floorOf()).toBe(1_501);
+    const { feeds } = server.running.domain;
+    const below = feeds.follow("env_default", { onEvents: () => {} }, 5);
+    await expect(below).rejects.toThrow("positions below 1501 have expired");
+    const { body } = await server.api("/api/v1/integrity");
+    expect(body.checks.find((one: { name: string }) => one.name === "events.head").count).toBe(0);
+  });
+
+  test("runs go with steps and history once they are over for so long; live ones stay", async () => {
+    await server.rpc("SvcService", "DeleteFunction", { id: "live" });
+    await server.rpc("SvcService", "RegisterFunction", { id: "old", triggers: [{ event: "old" }] });
+    await emit("old", 450);
+    await server.rpc("SvcService", "DeleteFunction", { id: "old" });
+    await server.rpc("SvcService", "RegisterFunction", { id: "young", triggers: [{ event: "young" }] });
+    await emit("young", 1);
+    expect(await count("runs")).toBe(452);
+    await later(89).runs();
+    await later(400, { recordingRetention: "forever" }).runs();
+    expect(await count("runs")).toBe(452);
+    await later(8, { recordingRetention: "7d" }).runs();
+    expect(await count("runs")).toBe(1);
+    expect(await count("run_history")).toBe(1);
+    expect(await count("executions")).toBe(1);
+  });
+
+  test("an environment's own days go before the installation's", async () => {
+    const { store } = server.running.domain;
+    await store.write((session) => session.run(sql`UPDATE environments SET retention_days = 0`));
+    const before = await count("events");
+    await later(4_000).events();
+    expect(await count("events")).toBe(before);
+  });
+});

@@ -1,0 +1,60 @@
+import { expect, test } from "bun:test";
+import { actorOf } from "../../src/domain/events/actor.ts";
+import type { ClaimedRow } from "../../src/domain/runs/claim.ts";
+import { nearest, openSeating } from "../../src/domain/workers/actors.ts";
+import type { Slot } from "../../src/domain/workers/lanes.ts";
+import { silentLog } from "../../src/kit/log.ts";
+
+const workers = (...ids: string[]) => ids.map((workerId) => ({ workerId }));
+
+test("an actor's worker stays the same, and only a lost worker's actors move", () => {
+  const all = workers("a", "b", "c", "d");
+  const chosen = Array.from({ length: 1_000 }, (_, actor) => nearest(`actor-${actor}`, all)!.workerId);
+  for (const worker of ["a", "b", "c", "d"])
+    expect(chosen.filter((one) => one === worker).length).toBeGreaterThan(150);
+  const without = workers("d", "a", "c");
+  for (const [actor, before] of chosen.entries())
+    if (before !== "b") expect(nearest(`actor-${actor}`, without)!.workerId).toBe(before);
+  expect(nearest("x", [])).toBeUndefined();
+});
+
+test("an actor is a plain value of the event's data, by any spelling of its path", () => {
+  const data = { user: { id: "u1" }, count: 3, list: [1], text: "\0", long: "x".repeat(500) };
+  for (const path of ["user.id", "data.user.id", "event.data.user.id", "$.data.user.id"])
+    expect(actorOf(path, data)).toBe("u1");
+  expect(actorOf("count", data)).toBe("3");
+  for (const path of ["user", "list", "text", "none.at.all", undefined])
+    expect(actorOf(path, data)).toBeNull();
+  expect(actorOf("long", data)?.length).toBe(200);
+});
+
+const slot = (workerId: string, name: string) =>
+  ({ waiter: undefined, desk: { workerId }, token: name, hash: name }) as unknown as Slot;
+const row = (rank: number, actor_id: string | null) =>
+  ({ lane: 1, rank, actor_id, run_id: `run_${rank}`, execution_seq: 1 }) as ClaimedRow;
+
+test("a claim's rows are seated by actor, each worker within its slots, and their executions say so", async () => {
+  const moved: unknown[] = [];
+  const seat = openSeating({ runs: { handOver: async (list) => void moved.push(...list) }, log: silentLog });
+  const slots = [[slot("a", "1"), slot("a", "2"), slot("b", "3"), slot("b", "4")]];
+  const actor = ["k1", "k2", "k3", "k4"].find((id) => nearest(id, workers("a", "b"))!.workerId === "b")!;
+  const rows = [row(1, actor), row(2, actor), row(3, actor), row(4, null)];
+  const seatOf = await seat(rows, slots);
+  expect(rows.map((one) => seatOf(one).desk.workerId)).toEqual(["b", "b", "a", "a"]);
+  expect(moved).toEqual([
+    { runId: "run_1", executionSeq: 1, leaseHash: "1", workerId: "b" },
+    { runId: "run_2", executionSeq: 1, leaseHash: "2", workerId: "b" },
+    { runId: "run_3", executionSeq: 1, leaseHash: "3", workerId: "a" },
+    { runId: "run_4", executionSeq: 1, leaseHash: "4", workerId: "a" },
+  ]);
+});
+
+test("rows without actors, and rows that could not be handed over, stay where they were claimed", async () => {
+  const slots = [[slot("a", "1"), slot("b", "2")]];
+  const none = openSeating({ runs: { handOver: () => Promise.reject(new Error("down")) }, log: silentLog });
+  const seatOf = await none([row(1, null), row(2, null)], slots);
+  expect(seatOf(row(2, null)).token).toBe("2");
+  const actor = ["k1", "k2", "k3", "k4"].find((id) => nearest(id, workers("a", "b"))!.workerId === "b")!;
+  const rows = [row(1, actor)];
+  expect((await none(rows, slots))(rows[0]!).token).toBe("1");
+});

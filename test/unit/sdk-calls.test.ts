@@ -1,0 +1,233 @@
+import { afterEach, beforeEach, expect, test } from "bun:test";
+import { type Client, createClient, createFunction } from "../../src/sdk/index.ts";
+import { type FakeServer, startFakeServer } from "../support/fake-server.ts";
+
+let server: FakeServer;
+let client: Client;
+beforeEach(() => {
+  server = startFakeServer();
+  client = createClient({ url: server.url, apiKey: "ifkey_test" });
+});
+afterEach(() => server.stop());
+
+interface Case {
+  call: () => Promise<unknown>;
+  method?: string;
+  path: string;
+  sent?: unknown;
+  answer?: unknown;
+  read?: unknown;
+}
+
+const run = { id: "run_1", status: "RUN_STATUS_PAUSED", pauseReason: "injection", parentRunId: "run_0" };
+const entry = {
+  eventId: "evt_1",
+  functionId: "f",
+  entityVersion: "3",
+  changeType: "update",
+  functionSnapshot: {
+    id: "f",
+    status: "FUNCTION_STATUS_ACTIVE",
+    preferredMode: "EXECUTION_MODE_PUSH",
+    version: 2,
+  },
+};
+const secret = {
+  name: "TOKEN",
+  revision: 2,
+  created_at: "2026-01-01T00:00:00.000Z",
+  updated_at: "2026-01-02T00:00:00.000Z",
+};
+const secretRead = { name: "TOKEN", revision: 2, createdAt: secret.created_at, updatedAt: secret.updated_at };
+const child = createFunction<{ c: { n: number } }, "c", number>({ id: "child" }, ({ event }) => event.data.n);
+
+const cases: Record<string, Case> = {
+  invokeFunction: {
+    call: () => client.invokeFunction(child, { n: 1 }, { idempotencyKey: "k" }),
+    path: "/svc.v1.SvcService/InvokeFunction",
+    sent: { functionId: "child", data: { n: 1 }, idempotencyKey: "k" },
+    answer: { runId: "run_1", eventId: "evt_1" },
+    read: { runId: "run_1", eventId: "evt_1" },
+  },
+  invokeFunctionSync: {
+    call: () => client.invokeFunctionSync("child", [1], { timeoutMs: 50 }),
+    path: "/svc.v1.SvcService/InvokeFunctionSync",
+    sent: { functionId: "child", dataValue: [1], timeoutMs: 50 },
+    answer: {
+      result: { runId: "run_1", functionId: "child", status: "RUN_STATUS_COMPLETED", outputValue: 5 },
+    },
+    read: {
+      runId: "run_1",
+      functionId: "child",
+      status: "completed",
+      output: 5,
+      durationMs: 0,
+      waitTimedOut: false,
+    },
+  },
+  triggerSync: {
+    call: () => client.triggerSync("e", { a: 1 }),
+    path: "/svc.v1.SvcService/TriggerSync",
+    sent: { event: "e", data: { a: 1 }, timeoutMs: 30_000 },
+    answer: { eventId: "evt_1", results: [{ runId: "r", status: "RUN_STATUS_RUNNING", waitTimedOut: true }] },
+    read: {
+      eventId: "evt_1",
+      results: [{ runId: "r", status: "running", waitTimedOut: true, output: null }],
+    },
+  },
+  publish: {
+    call: () => client.publish("news", "x"),
+    path: "/svc.v1.PubSubService/Publish",
+    sent: { topic: "news", dataValue: "x" },
+    answer: { eventId: "evt_1", sequence: "7" },
+    read: { eventId: "evt_1", sequence: 7 },
+  },
+  cancelRun: {
+    call: () => client.cancelRun("run_1", { reason: "why" }),
+    path: "/svc.v1.SvcService/CancelRun",
+    sent: { id: "run_1", reason: "why" },
+    answer: run,
+    read: { id: "run_1", status: "paused", pauseReason: "injection", parentRunId: "run_0" },
+  },
+  pauseRun: {
+    call: () => client.pauseRun("run_1"),
+    path: "/svc.v1.SvcService/PauseRun",
+    sent: { runId: "run_1" },
+    answer: { status: "pause_requested" },
+    read: "pause_requested",
+  },
+  getPausedState: {
+    call: () => client.getPausedState("run_1"),
+    path: "/svc.v1.SvcService/GetPausedState",
+    sent: { runId: "run_1" },
+    answer: {
+      steps: [{ id: "step_1", name: "a", output: `{"n":1}`, injected: true }],
+      nextStepHint: "b",
+      next_step_hint: "b",
+      pauseReason: "injection",
+    },
+    read: {
+      steps: [{ id: "step_1", name: "a", output: { n: 1 }, injected: true }],
+      nextStepHint: "b",
+      pauseReason: "injection",
+    },
+  },
+  injectStepOutput: {
+    call: () => client.injectStepOutput("run_1", "step_1", { n: 2 }, { reason: "why" }),
+    path: "/svc.v1.SvcService/InjectStepOutput",
+    sent: { runId: "run_1", stepId: "step_1", newOutput: `{"n":2}`, reason: "why" },
+    answer: { stepId: "step_1", previousOutput: "5" },
+    read: { stepId: "step_1", previousOutput: 5 },
+  },
+  patchStep: {
+    call: () => client.patchStep("step_1", [1]),
+    path: "/svc.v1.SvcService/PatchStep",
+    sent: { stepId: "step_1", outputValue: [1], reason: "" },
+    answer: { id: "step_1", stepType: "STEP_TYPE_INVOKE", status: "STEP_STATUS_COMPLETED", patchedBy: "ada" },
+    read: { id: "step_1", type: "invoke", status: "completed", patchedBy: "ada" },
+  },
+  resumeRun: {
+    call: () => client.resumeRun("run_1", { fromStep: "step_1" }),
+    path: "/svc.v1.SvcService/ResumeRun",
+    sent: { runId: "run_1", fromStep: "step_1" },
+    answer: run,
+    read: { id: "run_1" },
+  },
+  listFunctionHistory: {
+    call: () => client.listFunctionHistory("f", { limit: 5, fromVersion: 4 }),
+    path: "/svc.v1.SvcService/ListFunctionHistory",
+    sent: { functionId: "f", limit: 5, fromVersion: "4" },
+    answer: { entries: [entry], hasMore: true },
+    read: {
+      hasMore: true,
+      entries: [
+        { entityVersion: 3, changeType: "update", function: { id: "f", mode: "push", status: "active" } },
+      ],
+    },
+  },
+  getFunctionAtVersion: {
+    call: () => client.getFunctionAtVersion("f", 3),
+    path: "/svc.v1.SvcService/GetFunctionAtVersion",
+    sent: { functionId: "f", version: "3" },
+    answer: { entry },
+    read: { eventId: "evt_1", function: { version: 2 } },
+  },
+  rollbackFunction: {
+    call: () => client.rollbackFunction("f", 3, { changeReason: "oops" }),
+    path: "/svc.v1.SvcService/RollbackFunction",
+    sent: { functionId: "f", version: "3", changeReason: "oops" },
+    answer: { function: { id: "f", version: 5, status: "FUNCTION_STATUS_PAUSED" } },
+    read: { id: "f", version: 5, status: "paused" },
+  },
+  info: { call: () => client.info(), path: "/svc.v1.SvcService/Info", sent: {}, answer: { version: "1" } },
+  "secrets.list": {
+    call: () => client.secrets.list(),
+    method: "GET",
+    path: "/api/v1/secrets",
+    answer: [secret],
+    read: [secretRead],
+  },
+  "secrets.get": {
+    call: () => client.secrets.get("A B"),
+    method: "GET",
+    path: "/api/v1/secrets/A%20B",
+    answer: secret,
+    read: secretRead,
+  },
+  "secrets.create": {
+    call: () => client.secrets.create("TOKEN", "v", { description: "d" }),
+    path: "/api/v1/secrets",
+    sent: { name: "TOKEN", value: "v", description: "d" },
+    answer: { ...secret, description: "d" },
+    read: { ...secretRead, description: "d" },
+  },
+  "secrets.set": {
+    call: () => client.secrets.set("TOKEN", "v"),
+    method: "PUT",
+    path: "/api/v1/secrets/TOKEN",
+    sent: { value: "v" },
+    answer: secret,
+    read: secretRead,
+  },
+  "secrets.update": {
+    call: () => client.secrets.update("TOKEN", { name: "OTHER" }),
+    method: "PATCH",
+    path: "/api/v1/secrets/TOKEN",
+    sent: { name: "OTHER" },
+    answer: secret,
+  },
+  "secrets.delete": {
+    call: () => client.secrets.delete("TOKEN"),
+    method: "DELETE",
+    path: "/api/v1/secrets/TOKEN",
+  },
+};
+
+test.each(Object.entries(cases))(
+  "%s",
+  async (_, { call, method = "POST", path, sent, answer = {}, read }) => {
+    server.fail(path, { status: 200, body: answer });
+    const answered = await call();
+    expect(server.requests).toHaveLength(1);
+    expect(server.requests[0]).toMatchObject({ method, path, ...(sent !== undefined && { body: sent }) });
+    if (typeof read === "object") expect(answered).toMatchObject(read as object);
+    else if (read !== undefined) expect(answered).toBe(read);
+  },
+);
+
+test("what changes something is repeated only when the server certainly did not do it", async () => {
+  server.fail("CancelRun", { status: 500 }, 3);
+  await expect(client.cancelRun("run_1")).rejects.toMatchObject({ status: 500 });
+  expect(server.requests).toHaveLength(1);
+  server.fail("PauseRun", { status: 503 }, 2);
+  server.fail("PauseRun", { status: 200, body: { status: "paused" } });
+  expect(await client.pauseRun("run_1")).toBe("paused");
+  expect(server.requests).toHaveLength(4);
+});
+
+test("a synchronous call can be given up", async () => {
+  const stop = new AbortController();
+  const call = client.invokeFunctionSync("child", {}, { signal: stop.signal });
+  stop.abort();
+  await expect(call).rejects.toMatchObject({ code: "aborted_by_caller" });
+});

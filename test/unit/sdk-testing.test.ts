@@ -1,0 +1,96 @@
+import { expect, test } from "bun:test";
+import { createFunction, type Handler, testFunction } from "../../src/sdk/index.ts";
+
+const make = <Output>(handler: Handler<{ n: number }, "go", { go: { n: number } }, Output>) =>
+  createFunction<{ go: { n: number } }, "go", Output>({ id: "f", event: "go" }, handler);
+
+test("mocks and failures by attempt; crashes cost no attempt", async () => {
+  let ran = 0;
+  const flow = make(async ({ step }) => {
+    const a = await step.run("a", () => ++ran);
+    const b = await step.run("b", () => "real");
+    return [a, b];
+  });
+  const result = await testFunction(flow)
+    .mockStep("b", "mocked")
+    .failStep("a", { attempt: 1 })
+    .crashAfter(2)
+    .run({ n: 1 });
+  expect(result).toMatchObject({ status: "completed", attempts: 2, executions: 3, output: [1, "mocked"] });
+  expect(ran).toBe(1);
+});
+
+test("publish and emit happen once, though the step runs again", async () => {
+  const result = await testFunction(
+    make(async ({ step }) => {
+      const { sequence } = await step.publish("news", "plain");
+      const { eventId } = await step.emit("go", { n: 2 });
+      return { sequence, eventId };
+    }),
+  )
+    .crashAfter("publish:news", { stored: false })
+    .crashAfter("emit.go", { stored: false })
+    .run({ n: 1 });
+  expect(result.executions).toBe(3);
+  expect(result.output).toEqual({ sequence: 1, eventId: "evt_emitted1" });
+  expect(result.published).toEqual([
+    { topic: "news", data: "plain", idempotencyKey: expect.stringMatching(/:publish:news:0$/) },
+  ]);
+  expect(result.emitted).toHaveLength(1);
+});
+
+test("wherever the worker dies, the result is the same and no stored step runs twice", async () => {
+  const ran = new Map<string, number>();
+  const flow = make(async ({ step, event }) => {
+    const counted = (what: string, value: number) => {
+      ran.set(what, (ran.get(what) ?? 0) + 1);
+      return value;
+    };
+    let sum = await step.run("first", () => counted("first", event.data.n));
+    const each = await step.map("m", [1, 2, 3], async (n) => {
+      const one = await step.run("a", () => counted(`a${n}`, n));
+      await step.sleep("nap", n * 1_000);
+      return step.run("b", () => counted(`b${n}`, one * 10));
+    });
+    for (const n of each) sum += n;
+    const { n } = (await step.waitForEvent("go")).data;
+    await step.emit("go", { n: sum });
+    return step.run("last", () => counted("last", sum + n));
+  });
+  const run = (crash?: number, stored = true) => {
+    ran.clear();
+    const plan = testFunction(flow).deliver("go", { n: 1_000 });
+    return (crash === undefined ? plan : plan.crashAfter(crash, { stored })).run({ n: 5 });
+  };
+  const plain = await run();
+  expect(plain.output).toBe(1_065);
+  const stepCount = plain.steps.filter((step) => step.type === "invoke").length;
+  for (let crash = 1; crash <= stepCount; crash++) {
+    for (const stored of [true, false]) {
+      const result = await run(crash, stored);
+      expect(result).toMatchObject({ output: 1_065, attempts: 1, executions: plain.executions + 1 });
+      expect(result.emitted).toHaveLength(1);
+      const twice = [...ran.values()].filter((times) => times > 1).length;
+      // Steps under way beside the one that died are lost with the worker.
+      if (stored) expect(twice).toBeLessThanOrEqual(2);
+    }
+  }
+  await testFunction(flow).deliver("go", { n: 1_000 }).crashAfter("every").run({ n: 5 });
+});
+
+test("what the test lacks is said, and what the function looks at is there", async () => {
+  const lines: unknown[][] = [];
+  const line = (...said: unknown[]) => void lines.push(said);
+  const result = await testFunction(
+    make(({ event, secrets, run, log, signal }) => {
+      log.info("looked", { a: 1 });
+      return [event.name, event.idempotencyKey, event.version, secrets.TOKEN, run.attempt, signal.aborted];
+    }),
+  )
+    .secrets({ TOKEN: "t" })
+    .log({ debug: line, info: line, warn: line, error: line })
+    .run({ n: 1 }, { idempotencyKey: "k", version: 2 });
+  expect(result.output).toEqual(["go", "k", 2, "t", 1, false]);
+  expect(lines).toEqual([["looked", { runId: expect.any(String), functionId: "f", attempt: 1, a: 1 }]]);
+  await expect(testFunction(make(({ step }) => step.invoke("nobody"))).run()).rejects.toThrow("mockInvoke");
+});
