@@ -167,7 +167,10 @@ export function openPubSub({ store, clock, log, feeds, past, frames }: PubSubDep
   }
 
   function join({ hub, spec, outlet, member, channel }: Following, after: number): void {
-    if (hub.isOver()) return member.ended();
+    if (hub.isOver()) {
+      member.ended();
+      return;
+    }
     channel.value = hub.channelOf(spec, outlet);
     if (after > hub.position()) {
       hub.addLate(channel.value, member, { after, reading: false, again: false, isLone: false });
