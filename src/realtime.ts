@@ -3,13 +3,14 @@ import { openPast } from "./domain/log/past.ts";
 import type { Frames } from "./domain/pubsub/frames.ts";
 import { subscribeOperation } from "./domain/pubsub/operations.ts";
 import { openPubSub, type PubSub } from "./domain/pubsub/service.ts";
-import { openSessions } from "./domain/pubsub/sessions.ts";
 import { openStreams } from "./domain/pubsub/stream.ts";
+import { openTalks } from "./domain/pubsub/talk.ts";
 import type { Edge } from "./edge/perform.ts";
 import { openSockets, type Sockets } from "./edge/sockets.ts";
 import type { Clock } from "./kit/clock.ts";
 import type { Log } from "./kit/log.ts";
 import type { LoopOptions } from "./kit/loop.ts";
+import type { Metrics } from "./kit/metrics.ts";
 import type { Operation } from "./kit/operation.ts";
 import type { Store } from "./store/store.ts";
 
@@ -29,6 +30,7 @@ export interface RealtimeDeps {
   log: Log;
   feeds: Feeds;
   frames: Frames;
+  metrics: Metrics;
   /** Everybody is let in: a page of any site may open a socket. */
   isOpenToAll: boolean;
 }
@@ -40,7 +42,10 @@ export function openRealtime(deps: RealtimeDeps): Realtime {
   const streams = openStreams(pubsub);
   const operation = subscribeOperation(streams);
   let sockets: Sockets | undefined;
-  const connect = openSessions({
+  const help = "Open WebSockets at this node.";
+  const open = deps.metrics.gauge({ name: "svc_websockets_open", help })();
+  deps.metrics.beforeReading(async () => open.set(sockets?.size() ?? 0));
+  const connect = openTalks({
     pubsub,
     log,
     publish: (channelId, text) => sockets?.publish(channelId, text),

@@ -227,6 +227,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       log,
       feeds: engine.feeds,
       frames,
+      metrics,
       isOpenToAll: config.dev,
     });
     for (const options of realtime.loops) background(options);

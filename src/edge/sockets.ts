@@ -13,7 +13,7 @@ export interface SocketLine {
   end(): void;
 }
 
-export interface SocketSession {
+export interface SocketTalk {
   /** Undefined for a binary frame. */
   onMessage(text: string | undefined): void;
   onClose(): void;
@@ -28,7 +28,7 @@ export interface SocketsDeps {
     line: SocketLine;
     permit: (pattern: string) => Promise<void>;
     isLegacy: boolean;
-  }) => SocketSession;
+  }) => SocketTalk;
   /** A session cookie is only taken from pages of this site. False where everybody is let in anyway. */
   checksOrigin: boolean;
 }
@@ -141,7 +141,7 @@ export function openSockets(deps: SocketsDeps): Sockets {
   };
 
   function dataOf(credentials: Request, call: RequestCall, isLegacy: boolean) {
-    let session: SocketSession | undefined;
+    let talk: SocketTalk | undefined;
     let open: Open | undefined;
     let drained: (() => void) | undefined;
     let room: Promise<void> | undefined;
@@ -169,7 +169,7 @@ export function openSockets(deps: SocketsDeps): Sockets {
         open = { raw, request: credentials };
         all.add(open);
         if (draining) return raw.close(closes.restart, "the server is going away");
-        session = connect({
+        talk = connect({
           environmentId: call.environmentId,
           line: line(raw),
           permit: permitAs(credentials, call.requestId),
@@ -177,11 +177,11 @@ export function openSockets(deps: SocketsDeps): Sockets {
         });
       },
       message: (_raw: RawSocket, message: string | Uint8Array) =>
-        session?.onMessage(typeof message === "string" ? message : undefined),
+        talk?.onMessage(typeof message === "string" ? message : undefined),
       drain: release,
       close() {
         if (open) all.delete(open);
-        session?.onClose();
+        talk?.onClose();
         release();
       },
     };

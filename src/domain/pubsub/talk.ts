@@ -25,7 +25,7 @@ export interface Line {
   end(): void;
 }
 
-export interface SessionOptions {
+export interface TalkOptions {
   environmentId: string;
   line: Line;
   /** Throws unless the caller may subscribe to the pattern. */
@@ -35,13 +35,13 @@ export interface SessionOptions {
 }
 
 /** What a client says on one connection, and what became of it. */
-export interface Session {
+export interface Talk {
   /** A text frame; a binary one is malformed. */
   onMessage(text: string | undefined): void;
   onClose(): void;
 }
 
-export interface SessionsDeps {
+export interface TalksDeps {
   pubsub: PubSub;
   log: Log;
   /** To every connection that has joined the channel; one text for all. */
@@ -55,7 +55,7 @@ interface Mine {
   subscription?: Subscription;
 }
 
-export function openSessions({ pubsub, log, publish }: SessionsDeps): (options: SessionOptions) => Session {
+export function openTalks({ pubsub, log, publish }: TalksDeps): (options: TalkOptions) => Talk {
   const outlet: Outlet = { publish: (spec, delivery) => publish(spec.id, eventFrame(spec, delivery)) };
 
   return ({ environmentId, line, permit, isLegacy }) => {
