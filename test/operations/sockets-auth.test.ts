@@ -68,6 +68,11 @@ describe.each(engines)("who may open a socket, on %s", (engine) => {
     }
     const { key: none } = await newKey(["role_none"]);
     expect((await ask({ authorization: `Bearer ${none}` })).status).toBe(403);
+    // A session cookie that another site's page sends along is not even looked at.
+    const cookie = { cookie: "svc_dashboard_token=a.b.c" };
+    const { host } = new URL(server.url);
+    expect((await ask({ ...cookie, origin: "https://elsewhere.example" })).status).toBe(403);
+    expect((await ask({ ...cookie, origin: `http://${host}` })).status).toBe(401);
     const plain = await fetch(`${server.url}/ws`, { headers: { authorization: `Bearer ${key}` } });
     expect(plain.status).toBe(426);
   });

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { Code, ConnectError, createClient } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcWebTransport } from "@connectrpc/connect-web";
 import { PubSubService, type SubscriptionEvent } from "../../src/gen/svc/v1/pubsub_pb.ts";
+import { runOnce } from "../support/one-run.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
 
@@ -69,6 +70,18 @@ describe.each(engines)("PubSubService.Subscribe on %s", (engine) => {
     expect(resumed.got[0]).toMatchObject({ topic: `events:${kind}.b`, subscriptionId: expect.any(String) });
     expect(resumed.got[0]!.metadata).toBeUndefined();
     resumed.leave();
+  });
+
+  test("an agent that comes after its run's end gets it", async () => {
+    const { runId } = await runOnce(server, "asked", { status: "completed", output: { answer: 42 } });
+    const stream = follow({ pattern: `system.run.${runId}.>`, options: { replay: 1_000 } });
+    await until(() => stream.got.length === 2, { about: "both frames", deadlineMs: 5_000 });
+    stream.leave();
+    expect(stream.got.map(({ topic }) => topic)).toEqual([
+      `system.run.${runId}.created`,
+      `system.run.${runId}.completed`,
+    ]);
+    expect(stream.got[1]!.data).toMatchObject({ status: "completed", output: { answer: 42 } });
   });
 
   test("refusals have the codes of the spec", async () => {
