@@ -1,5 +1,7 @@
 import type { Bus } from "./bus/bus.ts";
 import type { DutyLoop } from "./cluster/duties.ts";
+import { breakersOperations } from "./domain/breakers/operations.ts";
+import { openBreakers } from "./domain/breakers/service.ts";
 import { openAskNodes } from "./domain/capacity/nodes.ts";
 import { capacityOperations } from "./domain/capacity/operations.ts";
 import { openCapacity } from "./domain/capacity/service.ts";
@@ -16,11 +18,14 @@ import { historyOperations } from "./domain/history/operations.ts";
 import { openHistory } from "./domain/history/service.ts";
 import { integrityOperations } from "./domain/integrity/operations.ts";
 import { type IntegrityCheck, logCheck, openIntegrity } from "./domain/integrity/service.ts";
+import type { Keyring } from "./domain/keyring/service.ts";
 import { type Feeds, openFeeds } from "./domain/log/feed.ts";
 import { openEventLog } from "./domain/log/service.ts";
 import type { Frames } from "./domain/pubsub/frames.ts";
 import { cronFrames, functionFrames, patchedFrames } from "./domain/pubsub/lifecycle-frames.ts";
 import { openRunFrames } from "./domain/pubsub/run-frames.ts";
+import { openCaller } from "./domain/push/call.ts";
+import { openPush } from "./domain/push/service.ts";
 import { type FloorGuard, openRetention } from "./domain/retention/service.ts";
 import { runChecks } from "./domain/runs/balance.ts";
 import { openEnds } from "./domain/runs/ends.ts";
@@ -29,16 +34,22 @@ import { openRuns, type Runs } from "./domain/runs/service.ts";
 import { openSweep } from "./domain/runs/sweep.ts";
 import type { Lane } from "./domain/runs/wake.ts";
 import { openSchedules } from "./domain/schedules/service.ts";
+import { secretsOperations } from "./domain/secrets/operations.ts";
+import { openSecrets, type Secrets } from "./domain/secrets/service.ts";
 import { startsOperations } from "./domain/starts/operations.ts";
 import { openStarts } from "./domain/starts/service.ts";
 import { openControls } from "./domain/steering/controls.ts";
 import { steeringOperations } from "./domain/steering/operations.ts";
 import { openSteering } from "./domain/steering/service.ts";
 import { openDispatcher } from "./domain/workers/dispatcher.ts";
+import { openGiveBack } from "./domain/workers/give-back.ts";
+import { openHanding } from "./domain/workers/handing.ts";
 import { workersOperations } from "./domain/workers/operations.ts";
 import { openWorkers, type Workers } from "./domain/workers/service.ts";
+import { addressGuard } from "./kit/addresses.ts";
 import type { Clock, Instant } from "./kit/clock.ts";
 import type { Ids } from "./kit/ids.ts";
+import { pushAnswerBytesMax } from "./kit/limits.ts";
 import type { Log } from "./kit/log.ts";
 import type { LoopOptions } from "./kit/loop.ts";
 import type { Operation } from "./kit/operation.ts";
@@ -60,6 +71,7 @@ export interface Engine {
   queuedElsewhere(lanes: readonly Lane[]): void;
   /** Held polls are answered; no more work is handed out. */
   drain(): Promise<void>;
+  secrets: Secrets;
   /** What is out of balance, as far as this node has looked. */
   warnings(): string[];
   /** Resolves once nothing that was asked for is on its way to the store. */
@@ -69,8 +81,17 @@ export interface Engine {
 export interface EngineDeps {
   config: Pick<
     Config,
-    "leaseMs" | "pollHoldMs" | "drainMs" | "capacityAdmission" | "eventRetentionDays" | "runRetentionDays"
+    | "leaseMs"
+    | "pollHoldMs"
+    | "drainMs"
+    | "capacityAdmission"
+    | "eventRetentionDays"
+    | "runRetentionDays"
+    | "pushTimeoutMs"
+    | "pushAllowPrivate"
+    | "dev"
   >;
+  keyring: Pick<Keyring, "seal" | "unseal" | "isCurrent" | "refresh" | "current">;
   store: Store;
   /** Tells subscribers what happens to functions and runs. */
   frames: Frames;
@@ -144,10 +165,21 @@ export function openEngine(deps: EngineDeps): Engine {
     mayClaim: deps.knowsTime,
     tracer: watch.tracer,
   });
+  const definitions = openDefinitions(store);
+  const secrets = openSecrets({ store, clock, ids, keyring: deps.keyring });
+  const { giveBack } = openGiveBack({ runs, log, onQueued });
+  const handing = openHanding({
+    dispatcher,
+    definitions,
+    definitionAt: functions.definitionAt,
+    secrets,
+    giveBack,
+    log,
+  });
   const workers = openWorkers({
     store,
     clock,
-    dispatcher,
+    dispatcher: { ...dispatcher, take: handing.toWorker },
     runs,
     log,
     leaseMs,
@@ -158,7 +190,28 @@ export function openEngine(deps: EngineDeps): Engine {
     admission: config.capacityAdmission,
     metrics: watch.metrics,
   });
-  const definitions = openDefinitions(store);
+  const breakers = openBreakers({ store, clock, log });
+  const push = openPush({
+    store,
+    clock,
+    log,
+    metrics: watch.metrics,
+    nodeId: deps.nodeId,
+    handing,
+    breakers,
+    definitionAt: functions.definitionAt,
+    call: openCaller({
+      clock,
+      guard: addressGuard(config.pushAllowPrivate ?? (config.dev ? ["127.0.0.0/8", "::1"] : [])),
+      answerBytesMax: pushAnswerBytesMax,
+    }),
+    signingKey: () => deps.keyring.current("signing_key").secret,
+    giveBack,
+    report: (job, report) => workers.reportOf(job, report),
+    holdMs: config.pollHoldMs,
+    // The lease must not end while somebody still waits for the answer.
+    timeoutMs: Math.min(config.pushTimeoutMs, Math.floor(leaseMs * 0.8)),
+  });
   const debounce = openDebounce({
     store,
     clock,
@@ -254,6 +307,7 @@ export function openEngine(deps: EngineDeps): Engine {
   return {
     functions,
     runs,
+    secrets,
     workers,
     events,
     feeds,
@@ -264,6 +318,8 @@ export function openEngine(deps: EngineDeps): Engine {
       ...functionsOperations(functions),
       ...runsOperations(runs),
       ...steeringOperations(steering),
+      ...secretsOperations(secrets),
+      ...breakersOperations(breakers),
       ...workersOperations(workers),
       ...capacityOperations(capacity),
       ...historyOperations(history),
@@ -275,6 +331,8 @@ export function openEngine(deps: EngineDeps): Engine {
       { name: "runs.ends", everyMs: 250, tick: ends.lookOnce },
       { name: "runs.matcher", everyMs: 1_000, tick: runs.matcher.matchOnce },
       { name: "runs.children", everyMs: 1_000, tick: runs.childrenOnce },
+      { name: "push.look", everyMs: 1_000, tick: push.lookOnce },
+      { name: "breakers.look", everyMs: 1_000, tick: async () => void (await breakers.lookOnce()) },
       { name: "workers.dispatch", everyMs: 1_000, tick: dispatcher.lookOnce },
       { name: "log.feeds", everyMs: 1_000, tick: feeds.compareOnce },
       { name: "workers.streams", everyMs: 1_000, tick: workers.lookOnce },
@@ -284,6 +342,7 @@ export function openEngine(deps: EngineDeps): Engine {
     duties: [
       { duty: "cron", name: "schedules.tick", everyMs: 1_000, tick: schedules.tickOnce },
       { duty: "retention", name: "workers.forget", everyMs: 60_000, tick: workers.forgetOnce },
+      { duty: "retention", name: "breakers.forget", everyMs: 10 * 60_000, tick: breakers.forgetOnce },
       { duty: "retention", name: "runs.resumes", everyMs: 60_000, tick: steering.forgetOnce },
       { duty: "retention", name: "runs.lanes", everyMs: 30_000, tick: runs.tidyLanes },
       { duty: "retention", name: "events.keys", everyMs: 10 * 60_000, tick: events.purgeOnce },
@@ -294,7 +353,7 @@ export function openEngine(deps: EngineDeps): Engine {
     queuedElsewhere: dispatcher.queued,
     async drain() {
       ends.drain();
-      await Promise.all([workers.drain(), dispatcher.drain()]);
+      await Promise.all([push.drain(), workers.drain(), dispatcher.drain()]);
     },
     warnings: integrity.warnings,
     async settled() {

@@ -6,6 +6,7 @@ import { clusterOperations } from "./domain/cluster/operations.ts";
 import { openCluster, type Rotated } from "./domain/cluster/service.ts";
 import type { Keyring } from "./domain/keyring/service.ts";
 import type { Keys } from "./domain/keys/service.ts";
+import type { PlatformAudit } from "./domain/platform/audit.ts";
 import type { SystemClock } from "./kit/clock.ts";
 import type { Ids } from "./kit/ids.ts";
 import { confirmMs, keyLeaseMs, nodesMax } from "./kit/limits.ts";
@@ -36,6 +37,7 @@ export interface MembersDeps {
   url: () => string;
   keys: Keys;
   keyring: Keyring;
+  platformAudit: Pick<PlatformAudit, "record">;
   /** What one node does for all, besides what the cluster itself needs. */
   duties: readonly DutyLoop[];
   uncertaintyMs: () => number;
@@ -94,6 +96,12 @@ export function openMembers(deps: MembersDeps): Members {
     keys,
     leaders: lead.leaders,
     announce: (rotated) => announce(rotated, confirmMs),
+    recordRotated: (session, keyId, by) =>
+      deps.platformAudit.record(session, {
+        type: "platform.key.revoked",
+        by,
+        payload: { change: "rotated", key_id: keyId },
+      }),
   });
 
   // By the register: a node that has just come has not heard everybody yet.

@@ -5,8 +5,9 @@ import { subscribeOperation } from "./domain/pubsub/operations.ts";
 import { openPubSub, type PubSub } from "./domain/pubsub/service.ts";
 import { openStreams } from "./domain/pubsub/stream.ts";
 import { openTalks } from "./domain/pubsub/talk.ts";
+import type { Upgrade } from "./edge/http.ts";
 import type { Edge } from "./edge/perform.ts";
-import { openSockets, type Sockets } from "./edge/sockets.ts";
+import { openSockets, type Sockets, socketOptions } from "./edge/sockets.ts";
 import type { Clock } from "./kit/clock.ts";
 import type { Log } from "./kit/log.ts";
 import type { LoopOptions } from "./kit/loop.ts";
@@ -18,8 +19,8 @@ export interface Realtime {
   pubsub: PubSub;
   operations: readonly Operation[];
   loops: readonly LoopOptions[];
-  /** `/ws`, once the edge that it stands at is known. */
-  socketsAt(edge: Edge): Sockets;
+  /** `/ws`, for the listener of the edge that it stands at. */
+  standAt(edge: Edge): { upgrades: readonly Upgrade[]; websocket: object };
   /** Sockets and streams are let go at once: their clients find another node. */
   drain(): void;
 }
@@ -58,9 +59,9 @@ export function openRealtime(deps: RealtimeDeps): Realtime {
       { name: "pubsub.runs", everyMs: 1_000, tick: pubsub.lookOnce },
       { name: "pubsub.sockets", everyMs: 1_000, tick: async () => sockets?.checkOnce() },
     ],
-    socketsAt(edge) {
+    standAt(edge) {
       sockets = openSockets({ edge, operation, connect, checksOrigin: !deps.isOpenToAll });
-      return sockets;
+      return { upgrades: [sockets.upgrade], websocket: socketOptions };
     },
     drain() {
       sockets?.drain();

@@ -9,6 +9,7 @@ import { type Keyring, openKeyring } from "./domain/keyring/service.ts";
 import { type Bootstrapped, bootstrap, dashboardEmail } from "./domain/keys/bootstrap.ts";
 import { type Keys, keys as openKeys } from "./domain/keys/service.ts";
 import type { Feeds } from "./domain/log/feed.ts";
+import { openPlatformAudit } from "./domain/platform/audit.ts";
 import { type Frames, openFrames } from "./domain/pubsub/frames.ts";
 import { defaultOrgId } from "./domain/tenancy/rules.ts";
 import { tenancy as openTenancy, type Tenancy } from "./domain/tenancy/service.ts";
@@ -22,7 +23,6 @@ import { listenEdge } from "./edge/http.ts";
 import type { Edge } from "./edge/perform.ts";
 import { probes } from "./edge/probes.ts";
 import { services } from "./edge/services.ts";
-import { socketOptions } from "./edge/sockets.ts";
 import { listenApart, openWatch } from "./edge/watch.ts";
 import { openEngine } from "./engine.ts";
 import { type SystemClock, systemClock } from "./kit/clock.ts";
@@ -98,7 +98,7 @@ const developer: Caller = {
   kind: "dev",
   id: "dev",
   orgId: defaultOrgId,
-  roles: [roleIdOf("admin")],
+  roles: [roleIdOf("admin"), roleIdOf("platform_admin")],
 };
 
 function explained(error: unknown, config: Pick<Config, "host" | "port">, setting = "--port"): unknown {
@@ -182,7 +182,10 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     const { masterKey, jwtSecret, signingKey } = config;
     const given = { jwt_secret: jwtSecret, signing_key: signingKey };
     const masterFile = masterKeyFileOf(config);
-    const keyring = await openKeyring({ store, clock, ids, log, masterKey, masterFile, given });
+    const keyring = await openKeyring({
+      ...{ store, clock, ids, log, masterKey, masterFile, given },
+      reseal: (session, again) => engine.secrets.reseal(session, again),
+    });
     background({ name: "keyring.follow", everyMs: 30_000, tick: keyring.refresh });
 
     // Bus: the server may be away; nothing waits for it.
@@ -204,6 +207,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     const engine = openEngine({
       frames,
       config,
+      keyring,
       store,
       clock,
       ids,
@@ -221,16 +225,14 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       wakeBy: (at) => loops.get("runs.wake")?.running.wakeIn(at - clock.now()),
     });
     for (const options of engine.loops) background(options);
-    const realtime = openRealtime({
-      store,
-      clock,
-      log,
-      feeds: engine.feeds,
-      frames,
-      metrics,
-      isOpenToAll: config.dev,
-    });
+    const followed = { feeds: engine.feeds, frames, metrics, isOpenToAll: config.dev };
+    const realtime = openRealtime({ store, clock, log, ...followed });
     for (const options of realtime.loops) background(options);
+    const platformAudit = openPlatformAudit({ store, clock, ids, log });
+    background({ name: "platform.audit", everyMs: 1_000, tick: platformAudit.writeOnce });
+    closers.push(() =>
+      platformAudit.writeOnce().catch((error) => log.warn("platform.audit_lost", { error })),
+    );
     const members = openMembers({
       store,
       bus,
@@ -242,7 +244,8 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       url: () => url,
       keys,
       keyring,
-      duties: engine.duties,
+      platformAudit,
+      duties: [...engine.duties, platformAudit.duty],
       uncertaintyMs: time.uncertaintyMs,
       loopFacts: () =>
         [...loops].map(([name, { running }]) => ({
@@ -252,7 +255,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
         })),
     });
     for (const options of members.loops) background(options);
-    const people = { tenancy, keys, users, keyring, forgetKey: members.forgetKey };
+    const people = { tenancy, keys, users, keyring, platformAudit, forgetKey: members.forgetKey };
     const tenants = openTenants({ store, clock, ids, ...people });
     // Others hear of it with the next sign of life: let that be now.
     bus.onConnection(() => loops.get("cluster.nodes")?.running.wake());
@@ -310,7 +313,11 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       everyone,
     });
     const requests = followRequests({ clock, log, ...watch, everyRequest: config.logLevel === "debug" });
-    const edge: Edge = { clock, ids, log, authenticate, ...tenants.gate, ...requests };
+    const observe: Edge["observe"] = (seen) => {
+      requests.observe(seen);
+      if (seen.caller.impersonates) platformAudit.impersonated({ ...seen, operation: seen.operation.name });
+    };
+    const edge: Edge = { clock, ids, log, authenticate, ...tenants.gate, ...requests, observe };
     const { host: hostname, metricsPort, grpcPort } = config;
     const apart =
       watch.pages.length === 0 || metricsPort === undefined
@@ -319,19 +326,11 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
             throw explained(error, { host: hostname, port: metricsPort }, "SVC_METRICS_PORT");
           });
     if (apart) closers.push(() => apart.stop(0));
-    const upgrades = [realtime.socketsAt(edge).upgrade];
     const offered = { edge, registry, services, bodyBytesMax: config.requestBodyBytesMax, tls, hostname };
     const pages = apart ? docsPages : [...docsPages, ...watch.pages];
     const { trustProxy, port: wanted } = config;
-    const listening = await listenEdge({
-      ...offered,
-      pages,
-      upgrades,
-      websocket: socketOptions,
-      draining,
-      trustProxy,
-      port: wanted,
-    });
+    const sockets = realtime.standAt(edge);
+    const listening = await listenEdge({ ...offered, ...sockets, pages, draining, trustProxy, port: wanted });
     const stops = [listening.stop];
     closers.push(async () => void (await Promise.all(stops.map((stop) => stop(config.drainMs)))));
     let grpcUrl: string | undefined;

@@ -2,7 +2,17 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { requestBodyBytesMax } from "./kit/limits.ts";
 import { readSettings, setting, settingsHelp, settingsTable, type Values } from "./kit/setting.ts";
-import { boolean, choice, fraction, integer, line, matching, oneUrl, url } from "./kit/setting-kinds.ts";
+import {
+  boolean,
+  choice,
+  fraction,
+  integer,
+  line,
+  matching,
+  networks,
+  oneUrl,
+  url,
+} from "./kit/setting-kinds.ts";
 
 const hour = 60 * 60 * 1000;
 
@@ -182,6 +192,19 @@ export const settings = {
     parse: boolean,
     fallback: false,
     about: "Refuse an unknown environment name instead of falling back to env_default.",
+  }),
+  pushTimeoutMs: setting({
+    env: "SVC_PUSH_TIMEOUT_MS",
+    parse: integer(100, hour, "milliseconds"),
+    fallback: 10_000,
+    about: "How long a call to a push endpoint may take, whatever the function's own limits are.",
+  }),
+  pushAllowPrivate: setting({
+    env: "SVC_PUSH_ALLOW_PRIVATE",
+    parse: networks,
+    fallback: undefined as readonly string[] | "all" | undefined,
+    about:
+      "Private networks in which push endpoints may be called, or true for all; without it only public addresses are. --dev allows loopback.",
   }),
   leaseMs: setting({
     env: "SVC_LEASE_MS",

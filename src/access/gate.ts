@@ -1,7 +1,7 @@
 import type { Instant } from "../kit/clock.ts";
 import { Fault } from "../kit/fault.ts";
 import type { Caller, Operation } from "../kit/operation.ts";
-import { isAction, roleGrants } from "./actions.ts";
+import { type Action, isAction, roleGrants } from "./actions.ts";
 import { firstDenial } from "./policy.ts";
 import type { Resource } from "./resource.ts";
 import type { AccessSnapshot } from "./snapshot.ts";
@@ -59,9 +59,8 @@ export function openGate({ snapshots, placeOf, now }: GateDeps): Gate {
     snapshot: AccessSnapshot,
     call: GatedCall,
     operation: Operation,
-    input: unknown,
+    { input, action }: { input: unknown; action: string },
   ): Promise<void> {
-    const action = operation.action as string;
     const policies = snapshot.policiesOf(call.caller.roles, action);
     if (policies.length === 0) return;
     const { caller, environmentId } = call;
@@ -92,36 +91,47 @@ export function openGate({ snapshots, placeOf, now }: GateDeps): Gate {
     }
   }
 
+  async function denyAny(
+    snapshot: AccessSnapshot,
+    call: GatedCall,
+    operation: Operation,
+    { input, actions }: { input: unknown; actions: readonly string[] },
+  ): Promise<void> {
+    for (const action of actions) await deny(snapshot, call, operation, { input, action });
+  }
+
   /**
-   * A platform credential acts for itself where the operation says what that takes, and for a tenant where it may impersonate:
-   * reads by their action's word take the lesser right (spec.md 'Impersonation actions').
+   * What a platform credential must hold: for itself what the operation says that takes, for a tenant the right to
+   * impersonate, where reads by their action's word take the lesser one (spec.md 'Impersonation actions').
    */
-  function gatePlatform(call: GatedCall, operation: Operation): void {
+  function platformNeed(call: GatedCall, operation: Operation): Action {
     const { caller, method } = call;
     const { action, platformAction } = operation;
-    const requires = (needed: string) => {
-      if (isAction(needed) && roleGrants(caller.roles, needed)) return;
-      call.refusedBy = "role";
-      throw refusal(caller, `no role grants ${needed}`);
-    };
     if (caller.impersonates) {
-      requireEnvironment(call, operation);
       const isRead =
         action === null || action === "authenticated"
           ? method === undefined || ["GET", "HEAD", "OPTIONS"].includes(method)
           : method !== "HEAD" && /:(read|list|subscribe)$/.test(action);
-      requires(isRead ? "platform:impersonate:read" : "platform:impersonate");
-      return;
+      return isRead ? "platform:impersonate:read" : "platform:impersonate";
     }
-    if (platformAction !== undefined) requires(platformAction);
-    else if (action?.startsWith("platform:")) {
-      // Asking for the head of what one may read counts as a write (spec.md).
-      const written = action.replace(/:read$/, ":manage");
-      requires(method === "HEAD" && isAction(written) ? written : action);
-    } else {
+    const own = platformAction ?? action;
+    if (own === null || !isAction(own) || !own.startsWith("platform:")) {
       call.refusedBy = "role";
       throw new Fault("permission_denied", "a platform credential must name an org: X-Svc-Org");
     }
+    // Asking for the head of what one may read counts as a write (spec.md), where the path has a write.
+    const written = own.replace(/:read$/, ":manage");
+    const isMapped = platformAction === undefined || own.startsWith("platform:keys:");
+    return method === "HEAD" && isMapped && isAction(written) ? written : own;
+  }
+
+  function gatePlatform(call: GatedCall, operation: Operation): void | Promise<void> {
+    const needed = platformNeed(call, operation);
+    if (call.caller.impersonates) requireEnvironment(call, operation);
+    if (roleGrants(call.caller.roles, needed)) return undefined;
+    const snapshot = snapshots.known(platformOrgId);
+    if (snapshot) return check(snapshot, call, needed);
+    return snapshots.of(platformOrgId).then((read) => check(read, call, needed));
   }
 
   return {
@@ -131,6 +141,11 @@ export function openGate({ snapshots, placeOf, now }: GateDeps): Gate {
       const { action } = operation;
       if (action === null || action === "authenticated") return undefined;
       if (!isAction(action)) throw new Error(`unknown action ${action}`);
+      // Whatever roles a tenant's credential carries, it is none of the platform's.
+      if (action.startsWith("platform:") && call.caller.kind !== "dev") {
+        call.refusedBy = "role";
+        throw new Fault("permission_denied", "platform credential required");
+      }
       // Built-in roles need nothing from the store.
       if (roleGrants(call.caller.roles, action)) return undefined;
       const snapshot = snapshots.known(call.caller.orgId);
@@ -139,14 +154,20 @@ export function openGate({ snapshots, placeOf, now }: GateDeps): Gate {
     },
 
     guard(call, operation, input) {
-      if (operation.action === null || operation.action === "authenticated") return undefined;
+      if (operation.action === null) return undefined;
+      if (operation.action === "authenticated" && call.caller.kind !== "platform") return undefined;
       // Tenants' policies bind tenants; the platform's bind its credentials, wherever they act.
       const { roles, kind } = call.caller;
-      const orgId = kind === "platform" ? platformOrgId : call.caller.orgId;
+      const isPlatform = kind === "platform";
+      const orgId = isPlatform ? platformOrgId : call.caller.orgId;
+      // They may be named by what they do, and by the platform action that this takes.
+      const needed = isPlatform ? platformNeed(call, operation) : operation.action;
+      const actions = needed === operation.action ? [needed] : [operation.action, needed];
       const snapshot = snapshots.known(orgId);
-      if (!snapshot) return snapshots.of(orgId).then((read) => deny(read, call, operation, input));
-      if (snapshot.policiesOf(roles, operation.action).length === 0) return undefined;
-      return deny(snapshot, call, operation, input);
+      if (!snapshot)
+        return snapshots.of(orgId).then((read) => denyAny(read, call, operation, { input, actions }));
+      if (actions.every((action) => snapshot.policiesOf(roles, action).length === 0)) return undefined;
+      return denyAny(snapshot, call, operation, { input, actions });
     },
   };
 }

@@ -15,6 +15,7 @@ export type IdKind =
   | "usr"
   | "puser"
   | "prole"
+  | "paud"
   | "whs"
   | "sub"
   | "ob"

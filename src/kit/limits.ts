@@ -165,6 +165,12 @@ export const keyNameCharsMax = 200;
 export const keyRolesMax = 50;
 export const keysMax = 10_000;
 
+export const platformUsersMax = 1_000;
+export const orgNameCharsMax = 200;
+/** Lines of the platform's audit: how long they are kept, and how many may wait at a node to be written. */
+export const platformAuditKeptMs = 366 * 24 * 60 * 60 * 1000;
+export const platformAuditWaitingMax = 10_000;
+
 /** A second resume of a run is refused for so long (spec.md 'Limits'). */
 export const resumeWindowMs = 2 * 60 * 1000;
 /** A resume that nobody finished is finished by the wake loop after this. */
@@ -211,3 +217,19 @@ export const integrityEnvironmentsMax = 1_000;
 /** Rows that a round of retention deletes in one transaction, and slices in one round. */
 export const expireSliceMax = 200;
 export const expireSlicesMax = 500;
+
+export const secretsMax = 1_000;
+export const secretNameCharsMax = 200;
+export const secretBytesMax = 64 * 1024;
+/** Values of secrets are believed for so long. */
+export const secretsKeptMs = 1_000;
+/** Transport failures in a row that open a breaker, and how long it is open before one call is tried. */
+export const breakerFailsMax = 5;
+export const breakerOpenMs = 30_000;
+export const breakerForgottenMs = 24 * 60 * 60 * 1000;
+/** Calls of one node to endpoints at once, in all and to one. */
+export const pushCallsMax = 200;
+export const pushCallsEndpointMax = 50;
+/** Push functions that one node serves. */
+export const pushFunctionsMax = 10_000;
+export const pushAnswerBytesMax = 8 * 1024 * 1024;

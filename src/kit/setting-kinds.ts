@@ -1,3 +1,5 @@
+import { parseNetwork } from "./addresses.ts";
+
 /** How the text of a setting becomes its value. `read` answers undefined when the text breaks the rule. */
 export interface Kind<Value> {
   /** Completes "must be …". */
@@ -68,4 +70,15 @@ export const url = (...schemes: string[]): Kind<string> => ({
 export const oneUrl = (...schemes: string[]): Kind<string> => {
   const { rule, shown, read } = url(...schemes);
   return { rule, shown, read: (text) => (text.includes(",") ? undefined : read(text)) };
+};
+
+/** `10.0.0.0/8,fd00::/8`, single addresses, or `true` for all. */
+export const networks: Kind<readonly string[] | "all"> = {
+  rule: "true, or networks such as 10.0.0.0/8 with commas between",
+  shown: "CIDR",
+  read(text) {
+    if (text.toLowerCase() === "true") return "all";
+    const list = text.split(",").map((one) => one.trim());
+    return list.every((one) => parseNetwork(one) !== undefined) ? list : undefined;
+  },
 };

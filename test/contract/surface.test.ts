@@ -8,6 +8,7 @@ const publicPaths = [
   "/api/v1/auth/login",
   "/api/v1/auth/validate",
   "/api/v1/capabilities",
+  "/api/v1/platform/auth/login",
   "/health",
   "/ready",
   "/svc.v1.SvcService/GetCapabilities",

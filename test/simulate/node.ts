@@ -26,6 +26,15 @@ export interface NodeOptions {
   log?: Log;
 }
 
+/** No simulated function has secrets or an endpoint. */
+const noKeyring = {
+  seal: (_place: string, text: string) => text,
+  unseal: async (_place: string, sealed: string) => sealed,
+  isCurrent: async () => true,
+  refresh: async () => {},
+  current: () => ({ id: "none", secret: "none" }),
+};
+
 /** One node of the product, put together as `server.ts` does it, without the edge. */
 export function startNode(options: NodeOptions): SimulatedNode {
   const { id, process, store, bus, ids } = options;
@@ -40,7 +49,11 @@ export function startNode(options: NodeOptions): SimulatedNode {
       capacityAdmission: true,
       eventRetentionDays: 0,
       runRetentionDays: 0,
+      pushTimeoutMs: 10_000,
+      pushAllowPrivate: [],
+      dev: false,
     },
+    keyring: noKeyring,
     store,
     clock,
     ids,

@@ -45,6 +45,8 @@ export const clusterOperations = (cluster: Cluster) => [
   unary({
     name: "cluster.health",
     action: "authenticated",
+    // Every role of the platform holds it.
+    platformAction: "platform:tenants:read",
     scope: "none",
     reads: true,
     summary: "Nodes, leaders, database and message bus, as this node sees them.",
@@ -56,6 +58,7 @@ export const clusterOperations = (cluster: Cluster) => [
   unary({
     name: "cluster.rotateToken",
     action: "cluster:rotate-token",
+    platformAction: "platform:keys:manage",
     scope: "none",
     summary:
       "Replaces a secret on every node: `jwt_secret`, `signing_key`, `master_key` (all that is sealed is sealed again) or the `api_key` that `remote_key_id` names.",

@@ -41,6 +41,8 @@ export interface ClusterDeps extends HealthDeps {
   keys: Pick<Keys, "rekey" | "forget">;
   /** Asks every node, this one included, to use what was rotated; answers who did. */
   announce: (rotated: Rotated) => Promise<string[]>;
+  /** Told of a platform key's rotation in its own transaction. */
+  recordRotated: (session: Session, keyId: string, caller: Caller) => Promise<void>;
 }
 
 /** What nodes are told of a rotation: never a secret. */
@@ -58,7 +60,9 @@ export function openCluster(deps: ClusterDeps): Cluster {
   function requireRight({ kind }: RotateInput, caller: Caller): void {
     if (!isInstallationKind(kind) && kind !== "api_key")
       throw invalid("kind", `must be one of ${[...installationKinds, "api_key"].join(", ")}`);
-    const operator = caller.kind === "platform" || caller.kind === "dev" || caller.orgId === defaultOrgId;
+    // Who acts for a tenant has the tenant's rights.
+    const isPlatform = caller.kind === "platform" && caller.impersonates !== true;
+    const operator = isPlatform || caller.kind === "dev" || caller.orgId === defaultOrgId;
     if (kind !== "api_key" && !operator)
       throw new Fault("permission_denied", `only an admin of the installation may rotate its ${kind}`);
   }
@@ -71,6 +75,8 @@ export function openCluster(deps: ClusterDeps): Cluster {
     }
     if (!input.remote_key_id) throw invalid("remote_key_id", "required with kind api_key");
     const before = await keys.rekey(session, input.remote_key_id, caller.orgId, input.new_value);
+    if (caller.kind === "platform" && caller.impersonates !== true)
+      await deps.recordRotated(session, input.remote_key_id, caller);
     return { kind: "api_key", hash: before };
   }
 

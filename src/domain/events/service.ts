@@ -134,7 +134,7 @@ export function openEvents(deps: EventsDeps): Events {
         }
         const run = newRun(record, { id, name: draft.name, value: draft.value }, { ids, now });
         if (target?.parent) run.parent = target.parent;
-        const place = run.mode === "pull" && record.status === "active" ? dispatcher.reserve(run) : undefined;
+        const place = record.status === "active" ? dispatcher.reserve(run) : undefined;
         if (place) kept.set(run.id, place);
         const laneLimit = record.definition.concurrency?.limit;
         return place

@@ -10,7 +10,7 @@ export interface FunctionDefinition {
   timeoutMs?: number;
   concurrency?: { limit: number; key?: string };
   debounce?: { periodMs: number; key?: string; maxWaitMs?: number };
-  /** As registered. Runs wait for workers that poll, whatever it says: the server calls no endpoint. */
+  /** Whether workers pull its runs, or the server calls `endpointUrl` for each. */
   mode: "pull" | "push";
   endpointUrl?: string;
   actorKey?: string;

@@ -216,6 +216,8 @@ function readEndpoint(mode: "pull" | "push", endpointUrl: string | undefined) {
   const url = URL.canParse(endpointUrl) ? new URL(endpointUrl) : undefined;
   if (!url || (url.protocol !== "https:" && url.protocol !== "http:"))
     throw invalid("endpointUrl", "must be an absolute http or https URL");
+  if (url.username !== "" || url.password !== "")
+    throw invalid("endpointUrl", "must not contain credentials");
   return { endpointUrl };
 }
 

@@ -45,3 +45,10 @@ export const resealRow = (session: Session, row: Pick<RingRow, "kind" | "version
 /** Ways from an old master key to its successor, and secrets that nothing trusts any more. */
 export const purgeRetired = (session: Session, retiredBefore: Instant): Promise<number> =>
   session.run(sql`DELETE FROM keyring WHERE retired_at IS NOT NULL AND retired_at < ${retiredBefore}`);
+
+/** The newest master key; a rotation waits until the transaction has ended. */
+export async function masterVersion(session: Session): Promise<number | undefined> {
+  const row = await session.one<{ version: number }>(sql`SELECT version FROM keyring
+    WHERE kind = 'master' ORDER BY version DESC LIMIT 1 ${session.seams.shareRow}`);
+  return row?.version;
+}

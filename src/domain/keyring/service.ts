@@ -24,6 +24,8 @@ export interface Keyring {
   /** `place` names the row and column: a sealed value opens nowhere else. */
   seal(place: string, text: string): string;
   unseal(place: string, sealed: string): Promise<string>;
+  /** Whether a value is sealed under the master key in force, which stays so until the transaction ends. */
+  isCurrent(session: Session, sealed: string): Promise<boolean>;
   /** Follows what other nodes rotated; the tick of loop `keyring.follow`. */
   refresh(): Promise<void>;
   /** Part of a rotation's transaction; `refresh` makes it true for this node. */
@@ -41,6 +43,8 @@ export interface KeyringDeps {
   masterFile: string;
   /** Secrets that settings bring along; one that the ring does not know becomes the current one. */
   given: Partial<Record<RingKind, string | undefined>>;
+  /** Seals again whatever else is sealed, in the transaction of a new master key. */
+  reseal?: (session: Session, again: (place: string, sealed: string) => string) => Promise<void>;
 }
 
 interface Loaded {
@@ -176,6 +180,13 @@ export async function openKeyring(deps: KeyringDeps): Promise<Keyring> {
           rules.seal(key, version, ringPlace(kind, own), secret, nonce()),
         );
     }
+    await deps.reseal?.(session, (place, sealed) => {
+      const master =
+        before.masters.get(rules.sealVersion(sealed)) ?? loaded.masters.get(rules.sealVersion(sealed));
+      const text = master && rules.unseal(master, place, sealed);
+      if (text === undefined) throw rules.sealedElsewhere();
+      return rules.seal(key, version, place, text, nonce());
+    });
   }
 
   /** What settings bring counts when the ring does not know it; what it knows as older does not. */
@@ -239,6 +250,9 @@ export async function openKeyring(deps: KeyringDeps): Promise<Keyring> {
       const text = master && rules.unseal(master, place, sealed);
       if (text === undefined) throw rules.sealedElsewhere();
       return text;
+    },
+    async isCurrent(session, sealed) {
+      return (await rows.masterVersion(session)) === rules.sealVersion(sealed);
     },
     refresh,
     rotate: (session, kind, secret, createdBy) =>

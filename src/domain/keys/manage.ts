@@ -2,7 +2,7 @@ import type { Clock } from "../../kit/clock.ts";
 import { Fault, invalid, missing } from "../../kit/fault.ts";
 import { keyNameCharsMax, keyRolesMax, keysMax } from "../../kit/limits.ts";
 import type { Call } from "../../kit/operation.ts";
-import type { Store } from "../../store/store.ts";
+import type { Session, Store } from "../../store/store.ts";
 import type { RoleScope, Roles } from "../roles/service.ts";
 import type { Tenancy } from "../tenancy/service.ts";
 import { keysOf, type ListedKey, listedKey, setRoleIds } from "./rows.ts";
@@ -32,6 +32,14 @@ export interface KeyManagement {
   setRoles(scope: RoleScope, id: string, roleIds: readonly string[]): Promise<ListedKey>;
 }
 
+/** What a change did to a key. */
+export interface KeyChange {
+  change: "created" | "deleted" | "rotated" | "roles_replaced";
+  key_id: string;
+  name?: string;
+  role_ids?: readonly string[];
+}
+
 export interface KeyManagementDeps {
   store: Store;
   clock: Clock;
@@ -40,10 +48,12 @@ export interface KeyManagementDeps {
   tenancy: Pick<Tenancy, "placeOf">;
   /** Makes every node forget what it believed of the key with this hash, within `limits.keyLeaseMs`. */
   forgetEverywhere: (hash: string) => Promise<void>;
+  /** Told of each change in its own transaction. */
+  record?: (session: Session, scope: RoleScope, change: KeyChange) => Promise<void>;
 }
 
 export function openKeyManagement(deps: KeyManagementDeps): KeyManagement {
-  const { store, clock, keys, roles, tenancy, forgetEverywhere } = deps;
+  const { store, clock, keys, roles, tenancy, forgetEverywhere, record } = deps;
 
   async function find(scope: RoleScope, id: string): Promise<ListedKey> {
     const key = await listedKey(store, id);
@@ -85,13 +95,15 @@ export function openKeyManagement(deps: KeyManagementDeps): KeyManagement {
       const expiresIn =
         input.expiresIn === undefined ? undefined : rules.readDuration("expires_in", input.expiresIn);
       const environmentId = await readEnvironment(scope, input, call);
+      if (input.roleIds === undefined && scope.kind === "tenant" && call.caller.kind === "platform")
+        throw invalid("role_ids", "must be given: the caller's own are the platform's");
       const roleIds =
         input.roleIds === undefined
           ? call.caller.roles.map((role) => (role.includes("_") ? role : `role_${role}`))
           : await readRoles(scope, input.roleIds);
       if ((await keysOf(store, scope.orgId)).length >= keysMax)
         throw new Fault("resource_exhausted", `at most ${keysMax} keys`);
-      const { id, key } = await keys.create({
+      const { key, row } = keys.make({
         orgId: scope.orgId,
         environmentId,
         name,
@@ -99,7 +111,12 @@ export function openKeyManagement(deps: KeyManagementDeps): KeyManagement {
         isPlatform: scope.kind === "platform",
         ...(expiresIn !== undefined && { expiresAt: clock.now() + expiresIn }),
       });
-      return { key, row: await find(scope, id) };
+      await store.write(async (session) => {
+        await keys.insert(session, row);
+        await record?.(session, scope, { change: "created", key_id: row.id, name, role_ids: roleIds });
+      });
+      keys.forget(row.hash);
+      return { key, row: await find(scope, row.id) };
     },
 
     list: async (scope) =>
@@ -107,14 +124,19 @@ export function openKeyManagement(deps: KeyManagementDeps): KeyManagement {
     get: find,
 
     async remove(scope, id) {
-      await find(scope, id);
+      const { name } = await find(scope, id);
       const hash = await keys.hashOf(id);
-      if (hash === undefined || !(await keys.remove(id))) throw missing("api key", id);
+      if (hash === undefined) throw missing("api key", id);
+      await store.write(async (session) => {
+        if (!(await keys.removeExactly(session, id, hash))) throw missing("api key", id);
+        await record?.(session, scope, { change: "deleted", key_id: id, name });
+      });
+      keys.forget(hash);
       await forgetEverywhere(hash);
     },
 
     async rotate(scope, id) {
-      await find(scope, id);
+      const { name } = await find(scope, id);
       const { key } = keys.make({
         orgId: scope.orgId,
         environmentId: null,
@@ -122,7 +144,11 @@ export function openKeyManagement(deps: KeyManagementDeps): KeyManagement {
         roleIds: [],
         isPlatform: scope.kind === "platform",
       });
-      const before = await store.write((session) => keys.rekey(session, id, scope.orgId, key));
+      const before = await store.write(async (session) => {
+        const old = await keys.rekey(session, id, scope.orgId, key);
+        await record?.(session, scope, { change: "rotated", key_id: id, name });
+        return old;
+      });
       keys.forget(before);
       await forgetEverywhere(before);
       return { key, row: await find(scope, id) };
@@ -131,7 +157,10 @@ export function openKeyManagement(deps: KeyManagementDeps): KeyManagement {
     async setRoles(scope, id, wanted) {
       await find(scope, id);
       const roleIds = await readRoles(scope, wanted);
-      await store.write((session) => setRoleIds(session, id, roleIds));
+      await store.write(async (session) => {
+        await setRoleIds(session, id, roleIds);
+        await record?.(session, scope, { change: "roles_replaced", key_id: id, role_ids: roleIds });
+      });
       const hash = await keys.hashOf(id);
       if (hash !== undefined) {
         keys.forget(hash);

@@ -39,7 +39,7 @@ const newKeyJson = ({ key, row }: Made) => ({ ...keyJson(row), key });
 export interface KeysSurface {
   manage: KeyManagement;
   /** Whose keys a call is about; throws unless the caller may have to do with the platform's. */
-  scopeOf: (call: Call, platform: boolean, action: string) => RoleScope;
+  scopeOf: (call: Call, platform: boolean) => RoleScope;
 }
 
 const read = { action: "apikeys:read", platformAction: "platform:keys:read", scope: "none" as const };
@@ -47,8 +47,8 @@ const change = { action: "apikeys:manage", platformAction: "platform:keys:manage
 
 export const keysOperations = ({ manage, scopeOf }: KeysSurface): Operation[] => {
   /** By its id alone a key is the platform's when a platform credential asks. */
-  const own = (call: Call, action: string) =>
-    scopeOf(call, call.caller.kind === "platform" && call.caller.impersonates !== true, action);
+  const own = (call: Call) =>
+    scopeOf(call, call.caller.kind === "platform" && call.caller.impersonates !== true);
   return [
     unary({
       ...change,
@@ -69,7 +69,7 @@ export const keysOperations = ({ manage, scopeOf }: KeysSurface): Operation[] =>
       },
       handle: ({ name, env_id, role_ids, expires_in, platform = false }, call) =>
         manage.create(
-          scopeOf(call, platform, change.platformAction),
+          scopeOf(call, platform),
           {
             name,
             ...(env_id !== undefined && { environmentId: env_id }),
@@ -88,8 +88,7 @@ export const keysOperations = ({ manage, scopeOf }: KeysSurface): Operation[] =>
       input: Type.Object({ platform: Type.Optional(Type.Boolean()) }),
       output: Type.Array(KeyShape),
       rest: "GET /api/v1/apikeys",
-      handle: async ({ platform = false }, call) =>
-        (await manage.list(scopeOf(call, platform, read.platformAction))).map(keyJson),
+      handle: async ({ platform = false }, call) => (await manage.list(scopeOf(call, platform))).map(keyJson),
     }),
     unary({
       ...read,
@@ -102,7 +101,7 @@ export const keysOperations = ({ manage, scopeOf }: KeysSurface): Operation[] =>
         route: "GET /api/v1/apikeys/{id}",
         give: (row: ListedKey) => ({ status: 200, body: keyJson(row) }),
       },
-      handle: ({ id }, call) => manage.get(own(call, read.platformAction), id),
+      handle: ({ id }, call) => manage.get(own(call), id),
     }),
     unary({
       ...change,
@@ -110,7 +109,7 @@ export const keysOperations = ({ manage, scopeOf }: KeysSurface): Operation[] =>
       summary: "Revokes a key: refused by every node once this is answered.",
       input: Type.Object(byId),
       rest: "DELETE /api/v1/apikeys/{id}",
-      handle: ({ id }, call) => manage.remove(own(call, change.platformAction), id),
+      handle: ({ id }, call) => manage.remove(own(call), id),
     }),
     unary({
       ...change,
@@ -126,7 +125,7 @@ export const keysOperations = ({ manage, scopeOf }: KeysSurface): Operation[] =>
           headers: { "Cache-Control": "no-store" },
         }),
       },
-      handle: ({ id }, call) => manage.rotate(own(call, change.platformAction), id),
+      handle: ({ id }, call) => manage.rotate(own(call), id),
     }),
     unary({
       ...change,
@@ -138,7 +137,7 @@ export const keysOperations = ({ manage, scopeOf }: KeysSurface): Operation[] =>
         route: "PUT /api/v1/apikeys/{id}/roles",
         give: (row: ListedKey) => ({ status: 200, body: keyJson(row) }),
       },
-      handle: ({ id, role_ids }, call) => manage.setRoles(own(call, change.platformAction), id, role_ids),
+      handle: ({ id, role_ids }, call) => manage.setRoles(own(call), id, role_ids),
     }),
   ];
 };

@@ -1,4 +1,5 @@
 import { type Static, Type } from "@sinclair/typebox";
+import { platformOrgId } from "../../access/gate.ts";
 import { rfc3339 } from "../../kit/clock.ts";
 import { invalid, missing } from "../../kit/fault.ts";
 import { dryRunDecisionsMax, policyTextCharsMax } from "../../kit/limits.ts";
@@ -64,6 +65,9 @@ export interface PoliciesPlace {
   rolesPath: string;
   read: string;
   manage: string;
+  /** Of the sub-routes under `rolesPath`. */
+  rolesRead: string;
+  rolesManage: string;
   scopeOf: (call: Call) => RoleScope;
 }
 
@@ -73,14 +77,28 @@ export const tenantPolicies: PoliciesPlace = {
   rolesPath: "/api/v1/roles",
   read: "orgs:read",
   manage: "orgs:manage",
+  rolesRead: "orgs:read",
+  rolesManage: "orgs:manage",
   scopeOf: (call) => ({ orgId: call.caller.orgId, kind: "tenant" }),
+};
+
+/** Which roles have which is a matter of roles: `platform:policies:*` alone gives a role nothing. */
+export const platformPolicies: PoliciesPlace = {
+  name: "platform.policies",
+  path: "/api/v1/platform/policies",
+  rolesPath: "/api/v1/platform/roles",
+  read: "platform:policies:read",
+  manage: "platform:policies:manage",
+  rolesRead: "platform:roles:read",
+  rolesManage: "platform:roles:manage",
+  scopeOf: (call) => ({ orgId: platformOrgId, kind: "platform", by: call.caller }),
 };
 
 const give = (policy: Policy) => ({ status: 200, body: policyJson(policy) });
 
 /** List, get, create, update, delete, and which roles have which. */
 export function policiesOperations(policies: Policies, roles: Roles, place: PoliciesPlace): Operation[] {
-  const { name, path, rolesPath, read, manage, scopeOf } = place;
+  const { name, path, rolesPath, read, manage, rolesRead, rolesManage, scopeOf } = place;
   const scopeFor = (call: Call, orgId: string | undefined): RoleScope => {
     const scope = scopeOf(call);
     if (orgId !== undefined && orgId !== scope.orgId) throw missing("org", orgId);
@@ -170,7 +188,7 @@ export function policiesOperations(policies: Policies, roles: Roles, place: Poli
     }),
     unary({
       name: `${name}.ofRole`,
-      action: read,
+      action: rolesRead,
       scope: "none",
       reads: true,
       summary: "Deny policies of a role.",
@@ -183,7 +201,7 @@ export function policiesOperations(policies: Policies, roles: Roles, place: Poli
     }),
     unary({
       name: `${name}.assign`,
-      action: manage,
+      action: rolesManage,
       scope: "none",
       summary: "Gives a role a deny policy.",
       input: Type.Object({ ...byId, policy_id: Type.String({ minLength: 1 }) }),
@@ -192,7 +210,7 @@ export function policiesOperations(policies: Policies, roles: Roles, place: Poli
     }),
     unary({
       name: `${name}.unassign`,
-      action: manage,
+      action: rolesManage,
       scope: "none",
       summary: "Takes a deny policy from a role.",
       input: Type.Object({ ...byId, policy_id: Type.String({ minLength: 1 }) }),

@@ -1,4 +1,5 @@
 import { Type } from "@sinclair/typebox";
+import { platformOrgId } from "../../access/gate.ts";
 import { rfc3339 } from "../../kit/clock.ts";
 import { missing } from "../../kit/fault.ts";
 import { type Call, type Operation, unary } from "../../kit/operation.ts";
@@ -51,6 +52,14 @@ export const tenantRoles: RolesPlace = {
   read: "orgs:read",
   manage: "orgs:manage",
   scopeOf: (call) => ({ orgId: call.caller.orgId, kind: "tenant" }),
+};
+
+export const platformRoles: RolesPlace = {
+  name: "platform.roles",
+  path: "/api/v1/platform/roles",
+  read: "platform:roles:read",
+  manage: "platform:roles:manage",
+  scopeOf: (call) => ({ orgId: platformOrgId, kind: "platform", by: call.caller }),
 };
 
 export function rolesOperations({ roles, keyCounts }: RolesSurface, place: RolesPlace): Operation[] {

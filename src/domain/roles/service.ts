@@ -1,8 +1,10 @@
 import { type BuiltInRole, builtInRoles, roleIdOf } from "../../access/actions.ts";
+import { platformOrgId } from "../../access/gate.ts";
 import type { Clock } from "../../kit/clock.ts";
 import { Fault, invalid, missing } from "../../kit/fault.ts";
 import type { Ids } from "../../kit/ids.ts";
 import { roleNameCharsMax, rolesMax } from "../../kit/limits.ts";
+import type { Caller } from "../../kit/operation.ts";
 import { type Session, type Store, StoreError } from "../../store/store.ts";
 import * as rows from "./rows.ts";
 
@@ -19,7 +21,27 @@ export interface Role {
 }
 
 /** Tenants' roles and the platform's are two sets of the same kind. */
-export type RoleScope = { orgId: string; kind: "tenant" | "platform" };
+export type RoleScope = {
+  orgId: string;
+  kind: "tenant" | "platform";
+  /** Who changes something, for the audit. */
+  by?: Pick<Caller, "kind" | "id">;
+};
+
+export const platformScope = (by?: Pick<Caller, "kind" | "id">): RoleScope => ({
+  orgId: platformOrgId,
+  kind: "platform",
+  ...(by && { by }),
+});
+
+/** What a change did to a role. */
+export interface RoleChange {
+  change: "created" | "updated" | "deleted" | "policy_assigned" | "policy_unassigned";
+  role_id: string;
+  name?: string;
+  base?: string;
+  policy_id?: string;
+}
 
 export interface NewRole {
   name: string;
@@ -49,6 +71,8 @@ export interface RolesDeps {
   ids: Ids;
   /** This node forgets what it believed of the org. */
   changed: (orgId: string) => void;
+  /** Told of each change in its own transaction. */
+  record?: (session: Session, scope: RoleScope, change: RoleChange) => Promise<void>;
 }
 
 const isPlatform = (role: string) => role.startsWith("platform_");
@@ -56,7 +80,7 @@ const isPlatform = (role: string) => role.startsWith("platform_");
 const builtInOf = (scope: RoleScope): BuiltInRole[] =>
   builtInRoles.filter((role) => isPlatform(role) === (scope.kind === "platform"));
 
-export function openRoles({ store, clock, ids, changed }: RolesDeps): Roles {
+export function openRoles({ store, clock, ids, changed, record }: RolesDeps): Roles {
   const builtIn = (scope: RoleScope, id: string): BuiltInRole | undefined =>
     builtInOf(scope).find((role) => roleIdOf(role) === id);
 
@@ -95,13 +119,13 @@ export function openRoles({ store, clock, ids, changed }: RolesDeps): Roles {
     if (!(await rows.raiseAccess(session, orgId))) throw missing("org", orgId);
   }
 
-  async function change<T>(orgId: string, work: (session: Session) => Promise<T>): Promise<T> {
-    const result = await store.write(async (session) => {
-      await raiseAccess(session, orgId);
-      return work(session);
+  async function change(scope: RoleScope, work: (session: Session) => Promise<RoleChange>): Promise<void> {
+    await store.write(async (session) => {
+      await raiseAccess(session, scope.orgId);
+      const done = await work(session);
+      await record?.(session, scope, done);
     });
-    changed(orgId);
-    return result;
+    changed(scope.orgId);
   }
 
   function readBase(scope: RoleScope, base: string | undefined): string {
@@ -157,7 +181,7 @@ export function openRoles({ store, clock, ids, changed }: RolesDeps): Roles {
         updatedAt: at,
       };
       const policyIds = [...new Set(wanted.policyIds ?? [])];
-      await change(scope.orgId, async (session) => {
+      await change(scope, async (session) => {
         if ((await rows.rolesOf(session, scope.orgId)).length >= rolesMax)
           throw new Fault("resource_exhausted", `at most ${rolesMax} roles`);
         for (const policyId of policyIds)
@@ -166,6 +190,7 @@ export function openRoles({ store, clock, ids, changed }: RolesDeps): Roles {
         if ((await rows.insertRole(session, row)) === 0) throw nameTaken(name);
         for (const policyId of policyIds)
           await rows.assignPolicy(session, { orgId: scope.orgId, roleId: row.id, policyId, at });
+        return { change: "created", role_id: row.id, name, base: row.base };
       });
       return ownRole(row, policyIds.length);
     },
@@ -173,13 +198,14 @@ export function openRoles({ store, clock, ids, changed }: RolesDeps): Roles {
     async update(scope, id, wanted) {
       if (builtIn(scope, id)) throw new Fault("invalid_argument", "cannot update built-in role");
       try {
-        await change(scope.orgId, async (session) => {
+        await change(scope, async (session) => {
           const row = await rows.roleById(session, scope.orgId, id);
           if (!row) throw missing("role", id);
           const name = wanted.name === undefined ? row.name : readName(wanted.name);
           if (name !== row.name) requireFree(name);
           const base = wanted.base === undefined ? row.base : readBase(scope, wanted.base);
           await rows.updateRole(session, { ...row, name, base, updatedAt: clock.now() });
+          return { change: "updated", role_id: id, name, base };
         });
       } catch (error) {
         if (error instanceof StoreError && error.trouble === "unique") throw nameTaken(wanted.name ?? "");
@@ -190,25 +216,29 @@ export function openRoles({ store, clock, ids, changed }: RolesDeps): Roles {
 
     async remove(scope, id) {
       if (builtIn(scope, id)) throw new Fault("invalid_argument", "cannot delete built-in role");
-      await change(scope.orgId, async (session) => {
-        if (!(await rows.roleById(session, scope.orgId, id))) throw missing("role", id);
+      await change(scope, async (session) => {
+        const row = await rows.roleById(session, scope.orgId, id);
+        if (!row) throw missing("role", id);
         await rows.deleteRole(session, scope.orgId, id);
+        return { change: "deleted", role_id: id, name: row.name };
       });
     },
 
     async assign(scope, roleId, policyId) {
-      await change(scope.orgId, async (session) => {
+      await change(scope, async (session) => {
         if (!builtIn(scope, roleId) && !(await rows.roleById(session, scope.orgId, roleId)))
           throw missing("role", roleId);
         if (!(await rows.policyExists(session, scope.orgId, policyId))) throw missing("policy", policyId);
         await rows.assignPolicy(session, { orgId: scope.orgId, roleId, policyId, at: clock.now() });
+        return { change: "policy_assigned", role_id: roleId, policy_id: policyId };
       });
     },
 
     async unassign(scope, roleId, policyId) {
-      await change(scope.orgId, async (session) => {
+      await change(scope, async (session) => {
         if ((await rows.unassignPolicy(session, { orgId: scope.orgId, roleId, policyId })) === 0)
           throw missing("policy", policyId);
+        return { change: "policy_unassigned", role_id: roleId, policy_id: policyId };
       });
     },
 

@@ -2,9 +2,10 @@ import { Type } from "@sinclair/typebox";
 import { Fault } from "../../kit/fault.ts";
 import { sessionMs } from "../../kit/limits.ts";
 import { type Operation, unary } from "../../kit/operation.ts";
-import type { KnownSession, Sessions } from "./service.ts";
+import type { KnownSession, PlatformLogin, Sessions } from "./service.ts";
 
 const text = Type.String({ maxLength: 2_000 });
+const given = Type.String({ minLength: 1, maxLength: 2_000 });
 
 export const sessionCookie = "svc_dashboard_token";
 
@@ -31,6 +32,31 @@ export const sessionsOperations = (sessions: Sessions): Operation[] => [
     async handle({ email, password }, call) {
       const { token } = await sessions.login(email, password, call.address);
       return { token, isSecure: call.isSecure };
+    },
+  }),
+  unary({
+    name: "platform.auth.login",
+    action: null,
+    scope: "none",
+    summary: "A session of a platform user of 24 hours, as a token and as a cookie; 403 for an inactive one.",
+    input: Type.Object({ email: given, password: given }),
+    output: Type.Object({
+      token: Type.String(),
+      user: Type.Object({ id: text, email: text, name: text, roles: Type.Array(text) }),
+    }),
+    rest: {
+      route: "POST /api/v1/platform/auth/login",
+      give: ({ isSecure, ...body }: PlatformLogin & { isSecure: boolean }) => ({
+        status: 200,
+        body,
+        headers: { "Set-Cookie": cookieOf(body.token, isSecure), "Cache-Control": "no-store" },
+      }),
+    },
+    async handle({ email, password }, call) {
+      return {
+        ...(await sessions.loginToPlatform(email, password, call.address)),
+        isSecure: call.isSecure,
+      };
     },
   }),
   unary({

@@ -17,14 +17,28 @@ export interface KnownSession {
   readonly expiresAt: number;
 }
 
+export interface PlatformAccount {
+  id: string;
+  email: string;
+  name: string;
+  passwordHash: string;
+  roles: readonly string[];
+  tokensAfter: number;
+  isActive: boolean;
+}
+
 /** Users of the platform, as sessions need them. */
 export interface PlatformUsers {
-  find(
-    id: string,
-  ): Promise<
-    | { id: string; email: string; roles: readonly string[]; tokensAfter: number; isActive: boolean }
-    | undefined
-  >;
+  find(id: string): Promise<PlatformAccount | undefined>;
+  findByEmail(email: string): Promise<PlatformAccount | undefined>;
+  /** False when the account was changed since this was its password's hash. */
+  noteLogin(id: string, passwordHash: string): Promise<boolean>;
+  roleNamesOf(roleIds: readonly string[]): Promise<string[]>;
+}
+
+export interface PlatformLogin {
+  token: string;
+  user: { id: string; email: string; name: string; roles: string[] };
 }
 
 export interface Sessions {
@@ -32,6 +46,8 @@ export interface Sessions {
   find(token: string): KnownSession | undefined | Promise<KnownSession | undefined>;
   /** `unauthenticated` in the same words and time whether the account exists or not. */
   login(email: string, password: string, address: string): Promise<{ token: string; expiresAt: number }>;
+  /** The same for a user of the platform; `permission_denied` for an inactive one who knows the password. */
+  loginToPlatform(email: string, password: string, address: string): Promise<PlatformLogin>;
   /** For a caller who came with an API key. */
   desktop(caller: Caller): Promise<{ token: string; expiresAt: number }>;
 }
@@ -42,7 +58,7 @@ export interface SessionsDeps {
   throttle: Throttle;
   users: Users;
   keys: Pick<Keys, "byId">;
-  platformUsers?: PlatformUsers;
+  platformUsers: PlatformUsers;
 }
 
 const sessionsRemembered = 10_000;
@@ -62,7 +78,7 @@ export function openSessions(deps: SessionsDeps): Sessions {
       return { caller: { ...key.caller, kind: "user" }, environmentId: key.environmentId, expiresAt };
     }
     if (claims.kind === "platform") {
-      const user = await platformUsers?.find(subject);
+      const user = await platformUsers.find(subject);
       if (!user?.isActive || issuedAt < user.tokensAfter) return undefined;
       const caller: Caller = {
         kind: "platform",
@@ -89,19 +105,43 @@ export function openSessions(deps: SessionsDeps): Sessions {
   /** What a password is compared with when there is no such account: the answer takes as long. */
   let nobody: Promise<string> | undefined;
 
+  /** The account whose password this is. */
+  async function identify<Account extends { passwordHash: string }>(
+    login: { email: string; password: string; address: string; realm: string },
+    findByEmail: (email: string) => Promise<Account | undefined>,
+  ): Promise<Account> {
+    const { password, address, realm } = login;
+    const email = login.email.trim().toLowerCase();
+    const account = `${realm}\n${email}`;
+    throttle.attempt(account, address);
+    nobody ??= hashPassword("nobody has this password");
+    const user = await findByEmail(email);
+    const matches = await verifyPassword(password, user?.passwordHash ?? (await nobody));
+    if (!user || !matches) throw badLogin();
+    throttle.succeeded(account, address);
+    return user;
+  }
+
   return {
     find: (token) => remembered.known(token) ?? remembered.of(token),
 
     async login(email, password, address) {
-      const account = email.trim().toLowerCase();
-      throttle.attempt(account, address);
-      nobody ??= hashPassword("nobody has this password");
-      const user = await users.findByEmail(account);
-      const matches = await verifyPassword(password, user?.passwordHash ?? (await nobody));
-      if (!user || !matches) throw badLogin();
-      throttle.succeeded(account, address);
+      const user = await identify({ email, password, address, realm: "tenant" }, users.findByEmail);
       await users.noteLogin(user.id);
       return tokens.issue("user", user.id);
+    },
+
+    async loginToPlatform(email, password, address) {
+      const login = { email, password, address, realm: "platform" };
+      const { id, name, ...user } = await identify(login, platformUsers.findByEmail);
+      if (!user.isActive) throw new Fault("permission_denied", "the platform user is inactive");
+      // Changed while the password was compared: it may be the old one.
+      if (!(await platformUsers.noteLogin(id, user.passwordHash))) throw badLogin();
+      const [{ token }, roles] = await Promise.all([
+        tokens.issue("platform", id),
+        platformUsers.roleNamesOf(user.roles),
+      ]);
+      return { token, user: { id, email: user.email, name, roles } };
     },
 
     async desktop(caller) {

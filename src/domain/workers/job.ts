@@ -19,6 +19,9 @@ export interface Job {
   leaseExpiresAt: number;
   event: JobEvent;
   completedSteps: readonly CompletedStep[];
+  functionVersion: number;
+  /** Values of the secrets that its function declares; attached at the last moment (handing.ts). */
+  secrets?: Readonly<Record<string, string>>;
 }
 
 /** On its way to the worker. */
@@ -91,6 +94,7 @@ export function jobOfClaim(
       idempotencyKey: row.event_idempotency_key,
     },
     completedSteps: steps,
+    functionVersion: row.function_version,
   };
 }
 
@@ -113,6 +117,7 @@ export const jobOfBirth = (
   leaseExpiresAt: lease.expiresAt,
   event,
   completedSteps: [],
+  functionVersion: run.functionVersion,
 });
 
 /**
@@ -137,6 +142,7 @@ export function assignmentJson(job: HandedJob): string {
     lease_token: job.leaseToken,
     lease_expires_at: rfc3339(job.leaseExpiresAt),
     lease_ms: job.leaseMs,
+    ...(job.secrets && { context: { secrets: job.secrets } }),
   };
   const eventHead = {
     id: event.id,

@@ -43,6 +43,8 @@ export interface Workers {
   /** Pull workers over one stream in both directions. */
   connect: Streams["connect"];
   cancelled: Streams["cancelled"];
+  /** What an endpoint answered, or why it could not, taken as a worker's report. */
+  reportOf(job: Pick<Job, "environmentId" | "jobId">, report: Report): Promise<void>;
   /** The tick of loop `workers.streams`. */
   lookOnce: Streams["lookOnce"];
   /** Tells workers on streams that this server goes; resolves once their unstarted jobs are given back. */
@@ -99,6 +101,8 @@ export interface WorkersDeps {
   metrics: Metrics;
 }
 
+/** Endpoints understand failed steps (contract.md 3.1). */
+const endpointGeneration = "1.0.0";
 /** A worker that polls is alive; that is written at most this often. */
 const signEveryMs = 10_000;
 /** Another node may have heard of a worker anew: a known one is read again after this. */
@@ -259,6 +263,8 @@ export function openWorkers(deps: WorkersDeps): Workers {
   return {
     connect: streams.connect,
     cancelled: streams.cancelled,
+    reportOf: ({ environmentId, jobId }, body) =>
+      submit({ environmentId, sdk: endpointGeneration }, jobId, body),
     lookOnce: streams.lookOnce,
     async drain() {
       streams.shutdown("the server is shutting down");

@@ -232,6 +232,7 @@ const jobMessage = (job: HandedJob) => ({
   leaseExpiresAt: timestampOf(job.leaseExpiresAt),
   stepSequenceBase: job.stepSequenceBase,
   leaseMs: job.leaseMs,
+  ...(job.secrets && { context: { secrets: job.secrets } }),
 });
 
 type Payload = MessageInitShape<typeof EngineMessageSchema>["payload"];

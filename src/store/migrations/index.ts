@@ -4,10 +4,12 @@ import { roomForEnds } from "./0003_room_for_ends.ts";
 import { waits } from "./0004_waits.ts";
 import { steering } from "./0005_steering.ts";
 import { starts } from "./0006_starts.ts";
+import { push } from "./0008_push.ts";
 import { lanes } from "./0009_lanes.ts";
 import { explain } from "./0010_explain.ts";
 import { access } from "./0011_access.ts";
 import { sessions } from "./0012_sessions.ts";
+import { platform } from "./0014_platform.ts";
 
 /** In order; a landed one is never edited. */
 export const migrations = [
@@ -17,8 +19,10 @@ export const migrations = [
   waits,
   steering,
   starts,
+  push,
   lanes,
   explain,
   access,
   sessions,
+  platform,
 ];

@@ -1,0 +1,131 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { createHmac } from "node:crypto";
+import { openCaller, signatureOf, TransportFailure } from "../../src/domain/push/call.ts";
+import { addressGuard, parseNetwork } from "../../src/kit/addresses.ts";
+import { systemClock } from "../../src/kit/clock.ts";
+
+describe("addresses that may be called", () => {
+  const guard = addressGuard([]);
+  for (const address of [
+    "127.0.0.1",
+    "10.1.2.3",
+    "172.16.0.1",
+    "172.31.255.255",
+    "192.168.1.1",
+    "169.254.169.254",
+    "100.64.0.1",
+    "0.0.0.0",
+    "224.0.0.1",
+    "255.255.255.255",
+    "::1",
+    "::",
+    "fd00::1",
+    "fe80::1",
+    "ff02::1",
+    "::ffff:127.0.0.1",
+    "::ffff:a9fe:a9fe",
+    "::127.0.0.1",
+    "64:ff9b::10.0.0.1",
+    "2002:7f00:1::",
+  ])
+    test(`${address} may not`, () => expect(guard.allows(address)).toBe(false));
+  for (const address of ["1.1.1.1", "172.32.0.1", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::8.8.8.8"])
+    test(`${address} may`, () => expect(guard.allows(address)).toBe(true));
+
+  test("exceptions are networks, or all", () => {
+    const some = addressGuard(["10.0.0.0/8", "::1"]);
+    expect(some.allows("10.9.9.9")).toBe(true);
+    expect(some.allows("::1")).toBe(true);
+    expect(some.allows("127.0.0.1")).toBe(false);
+    expect(addressGuard("all").allows("127.0.0.1")).toBe(true);
+    for (const text of ["", "10.0.0.0/33", "host", "10.0.0.0/", "::/129", "1.2.3"])
+      expect(parseNetwork(text)).toBeUndefined();
+  });
+});
+
+test("one header satisfies both kinds of verifier", () => {
+  const header = signatureOf("key", '{"a":1}', 1_700_000_000);
+  const hmac = (text: string) => createHmac("sha256", "key").update(text).digest("hex");
+  // The old one decodes hex up to whatever is none.
+  const old = Buffer.from(header.slice("sha256=".length), "hex");
+  expect(old.toString("hex")).toBe(hmac('{"a":1}'));
+  const parts = new Map(header.split(",").map((part) => part.split("=", 2) as [string, string]));
+  expect(parts.get("v1")).toBe(hmac(`${parts.get("t")}.{"a":1}`));
+});
+
+describe("calls", () => {
+  const clock = systemClock();
+  let server: ReturnType<typeof Bun.serve>;
+  const asked: { host: string | null; path: string }[] = [];
+  beforeAll(() => {
+    server = Bun.serve({
+      port: 0,
+      hostname: "127.0.0.1",
+      async fetch(request) {
+        const { pathname } = new URL(request.url);
+        asked.push({ host: request.headers.get("host"), path: pathname });
+        if (pathname === "/away") return Response.redirect("http://127.0.0.1:1/", 302);
+        if (pathname === "/huge") return new Response("x".repeat(5_000));
+        if (pathname === "/text") return new Response("not json");
+        if (pathname === "/slow") await clock.sleep(2_000, request.signal);
+        return Response.json({ ok: true });
+      },
+    });
+  });
+  afterAll(() => server.stop(true));
+
+  const call = (
+    path: string,
+    options: { allowed?: string[]; resolve?: () => Promise<string[]>; host?: string } = {},
+  ) =>
+    openCaller({
+      clock,
+      guard: addressGuard(options.allowed ?? ["127.0.0.0/8"]),
+      answerBytesMax: 1_000,
+      ...(options.resolve && { resolve: options.resolve }),
+    })({
+      url: `http://${options.host ?? "127.0.0.1"}:${server.port}${path}`,
+      body: "{}",
+      signingKey: undefined,
+      timeoutMs: 300,
+    });
+  const failure = (promise: Promise<unknown>) =>
+    promise.then(
+      () => "answered",
+      (error: unknown) => (error instanceof TransportFailure ? error.message : String(error)),
+    );
+
+  test("go to the address that was checked, under the name that was written", async () => {
+    const names = ["127.0.0.1", "10.0.0.1"];
+    const resolve = async () => [names.shift()!];
+    expect(await call("/x", { host: "svc-endpoint.test", resolve })).toEqual({ ok: true });
+    expect(asked.at(-1)).toEqual({ host: `svc-endpoint.test:${server.port}`, path: "/x" });
+    // The name leads elsewhere now: it is checked again, and refused.
+    expect(await failure(call("/x", { host: "svc-endpoint.test", resolve }))).toContain("must not be called");
+  });
+
+  test("are refused when any of the name's addresses is private", async () => {
+    const resolve = async () => ["127.0.0.1", "169.254.169.254"];
+    const before = asked.length;
+    expect(await failure(call("/x", { host: "mixed.test", resolve }))).toContain("must not be called");
+    expect(await failure(call("/x", { allowed: [] }))).toContain("must not be called");
+    expect(asked.length).toBe(before);
+  });
+
+  test("follow no redirect, and bound size and time", async () => {
+    expect(await failure(call("/away"))).toBe("the endpoint answered 302");
+    expect(await failure(call("/huge"))).toBe("the answer is larger than 1000 bytes");
+    expect(await failure(call("/text"))).toBe("the endpoint's answer is no JSON");
+    expect(await failure(call("/slow"))).toBe("no answer within 300 ms");
+    const gone = openCaller({ clock, guard: addressGuard("all"), answerBytesMax: 10 });
+    const nobody = gone({ url: "http://127.0.0.1:1/", body: "{}", signingKey: undefined, timeoutMs: 500 });
+    expect(await failure(nobody)).toStartWith("the endpoint cannot be reached");
+    const unknown = gone({
+      url: "http://nowhere.invalid/",
+      body: "{}",
+      signingKey: undefined,
+      timeoutMs: 5_000,
+    });
+    expect(await failure(unknown)).toBe("the host's name cannot be resolved");
+  });
+});
