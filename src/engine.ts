@@ -22,6 +22,9 @@ import { type IntegrityCheck, logCheck, openIntegrity } from "./domain/integrity
 import type { Keyring } from "./domain/keyring/service.ts";
 import { type Feeds, openFeeds } from "./domain/log/feed.ts";
 import { openEventLog } from "./domain/log/service.ts";
+import type { Frames } from "./domain/pubsub/frames.ts";
+import { cronFrames, functionFrames, patchedFrames } from "./domain/pubsub/lifecycle-frames.ts";
+import { openRunFrames } from "./domain/pubsub/run-frames.ts";
 import { openCaller } from "./domain/push/call.ts";
 import { openPush } from "./domain/push/service.ts";
 import { type FloorGuard, openRetention } from "./domain/retention/service.ts";
@@ -93,6 +96,8 @@ export interface EngineDeps {
   >;
   keyring: Pick<Keyring, "seal" | "unseal" | "isCurrent" | "refresh" | "current">;
   store: Store;
+  /** Tells subscribers what happens to functions and runs. */
+  frames: Frames;
   clock: Clock;
   ids: Ids;
   log: Log;
@@ -122,6 +127,7 @@ export function openEngine(deps: EngineDeps): Engine {
     deps.tellOthers(lanes);
   };
   const ends = openEnds({ store, clock, bus: deps.bus, self: ids.uuid() });
+  const runFrames = openRunFrames({ store, log, frames: deps.frames });
   const runs = openRuns({
     store,
     clock,
@@ -131,7 +137,10 @@ export function openEngine(deps: EngineDeps): Engine {
       functions.definitionAt(environmentId, functionId, version),
     onQueued,
     onSilent: (worker) => dispatcher.distrust(worker),
-    onEnded: ends.ended,
+    onEnded(runIds) {
+      ends.ended(runIds);
+      runFrames.ended(runIds);
+    },
     onWakePlanned: deps.wakeBy,
     invoke: (draft, origin) => events.invoke(draft, origin),
     wakeLoop: deps.wake,
@@ -144,6 +153,7 @@ export function openEngine(deps: EngineDeps): Engine {
     cancelQueued: runs.cancelQueued,
     cancelled: runs.cancelled,
     onDelete: (session, target) => debounce.dropFunction(session, target),
+    announce: functionFrames(deps.frames),
     async limitChanged(target, before) {
       if (before === undefined) await runs.adopt(target);
       onQueued([target]);
@@ -214,6 +224,7 @@ export function openEngine(deps: EngineDeps): Engine {
     definitionOf: functions.definitionAt,
     newRun,
     onQueued,
+    onCreated: runFrames.created,
     fireIn: (ms) => deps.wakeLoop("debounce.fire", ms),
     knowsTime: deps.knowsTime,
   });
@@ -229,6 +240,7 @@ export function openEngine(deps: EngineDeps): Engine {
     log,
     controls,
     runs,
+    onPatched: patchedFrames(deps.frames),
     definitionOf: functions.definitionAt,
     onQueued,
   });
@@ -248,11 +260,13 @@ export function openEngine(deps: EngineDeps): Engine {
     dispatcher,
     onQueued,
     onArmed: debounce.armed,
+    onCreated: runFrames.created,
     feeds,
     matcher: runs.matcher,
     watch,
   });
   const eventLog = openEventLog(store);
+  const tellCron = cronFrames(deps.frames);
   const schedules = openSchedules({
     store,
     clock,
@@ -260,7 +274,10 @@ export function openEngine(deps: EngineDeps): Engine {
     definitions,
     events,
     self: ids.uuid(),
-    onFrame: ({ leaf, ...frame }) => log.info(`cron.${leaf}`, frame),
+    onFrame(frame) {
+      log.info(`cron.${frame.leaf}`, { ...frame });
+      tellCron(frame);
+    },
   });
   const starts = openStarts({
     events,

@@ -1,9 +1,7 @@
 import { roleIdOf } from "./access/actions.ts";
 import { requireKnownActions } from "./access/gate.ts";
 import { openAudit } from "./audit.ts";
-import type { Bus } from "./bus/bus.ts";
-import { localHub } from "./bus/local.ts";
-import { openNatsBus } from "./bus/nats.ts";
+import { openBus } from "./bus/open.ts";
 import { timeBase } from "./cluster/time-base.ts";
 import type { AuthAudit } from "./domain/audit/service.ts";
 import type { Events } from "./domain/events/service.ts";
@@ -12,6 +10,7 @@ import { type Bootstrapped, bootstrap, dashboardEmail } from "./domain/keys/boot
 import { type Keys, keys as openKeys } from "./domain/keys/service.ts";
 import type { Feeds } from "./domain/log/feed.ts";
 import { openPlatformAudit } from "./domain/platform/audit.ts";
+import { type Frames, openFrames } from "./domain/pubsub/frames.ts";
 import { openPurge } from "./domain/tenancy/purge.ts";
 import { defaultOrgId } from "./domain/tenancy/rules.ts";
 import { tenancy as openTenancy, type Tenancy } from "./domain/tenancy/service.ts";
@@ -41,6 +40,7 @@ import { FileProblem } from "./kit/tls-files.ts";
 import { version } from "./kit/version.ts";
 import { watchLoop } from "./kit/watch.ts";
 import { openMembers } from "./members.ts";
+import { openRealtime } from "./realtime.ts";
 import { bootstrapKeyFileOf, type Config, masterKeyFileOf } from "./settings.ts";
 import type { Migration } from "./store/migrate.ts";
 import { openStore } from "./store/open.ts";
@@ -77,6 +77,7 @@ export interface RunningServer {
     keyring: Keyring;
     feeds: Feeds;
     events: Events;
+    frames: Frames;
     workers: Workers;
     audit: AuthAudit;
   };
@@ -192,23 +193,16 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     background(audited.loop);
     closers.push("audit", audited.audit.close);
 
-    // Bus: the server may be away; nothing waits for it.
+    // Bus.
     const facts = () => ({ version, startedAt });
-    const bus: Bus =
-      config.natsUrl === undefined
-        ? localHub()({
-            clock,
-            nodeId,
-            facts,
-            metrics,
-            onError: (subject, error) => log.warn("bus.handler_failed", { subject, error }),
-          })
-        : openNatsBus({ clock, log, nodeId, url: config.natsUrl, facts, metrics, ...natsAccess });
+    const bus = openBus({ clock, log, nodeId, url: config.natsUrl, facts, metrics, ...natsAccess });
     closers.push("bus", () => bus.close());
 
     const knowsTime = () => time.uncertaintyMs() <= clockUncertaintyMsMax;
+    const frames = openFrames({ bus, clock, log, self: ids.uuid() });
     const engine = openEngine({
       callTrail: audited.callTrail((call) => tenants.grants(call, "orgs:read")),
+      frames,
       config,
       keyring,
       store,
@@ -228,6 +222,9 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       wakeBy: (at) => loops.get("runs.wake")?.running.wakeIn(at - clock.now()),
     });
     for (const options of engine.loops) background(options);
+    const followed = { feeds: engine.feeds, frames, metrics, isOpenToAll: config.dev };
+    const realtime = openRealtime({ store, clock, log, ...followed });
+    for (const options of realtime.loops) background(options);
     const platformAudit = openPlatformAudit({ store, clock, ids, log });
     background({ name: "platform.audit", everyMs: 1_000, tick: platformAudit.writeOnce });
     closers.push("platform.audit", () =>
@@ -246,12 +243,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       keys,
       keyring,
       platformAudit,
-      duties: [
-        ...engine.duties,
-        platformAudit.duty,
-        audited.duty,
-        { duty: "retention", name: "tenancy.purge", everyMs: 5_000, tick: purge.purgeOnce },
-      ],
+      duties: [...engine.duties, platformAudit.duty, audited.duty, purge.duty],
       uncertaintyMs: time.uncertaintyMs,
       loopFacts: () =>
         [...loops].map(([name, { running }]) => ({
@@ -264,8 +256,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     const { pastDecisions } = audited.audit;
     const { forgetKey } = members;
     const people = { tenancy, keys, users, keyring, platformAudit, forgetKey, pastDecisions };
-    const { letGo } = engine;
-    const tenants = openTenants({ store, clock, ids, log, bus, letGo, ...people });
+    const tenants = openTenants({ store, clock, ids, bus, frames, letGo: engine.letGo, ...people });
     for (const options of tenants.loops) background(options);
     // Others hear of it with the next sign of life: let that be now.
     bus.onConnection(() => loops.get("cluster.nodes")?.running.wake());
@@ -277,11 +268,19 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
 
     const capabilities = {
       authRequired: !config.dev,
-      transports: ["rest", "connect", "grpc-web", ...(config.grpcPort === 0 ? [] : ["grpc"])],
-      features: metrics.on ? ["prometheus-metrics"] : [],
+      transports: [
+        "rest",
+        "connect",
+        "grpc-web",
+        "websocket",
+        "grpc-sse",
+        ...(config.grpcPort === 0 ? [] : ["grpc"]),
+      ],
+      features: ["replay", "wildcard-patterns", "cel-filter", ...(metrics.on ? ["prometheus-metrics"] : [])],
     };
     const registry: Operation[] = [
       ...engine.operations,
+      ...realtime.operations,
       ...members.operations,
       ...tenants.operations,
       ...audited.operations,
@@ -332,7 +331,8 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     const offered = { edge, registry, services, bodyBytesMax: config.requestBodyBytesMax, tls, hostname };
     const pages = apart ? docsPages : [...docsPages, ...watch.pages];
     const { trustProxy, port: wanted } = config;
-    const listening = await listenEdge({ ...offered, pages, draining, trustProxy, port: wanted });
+    const sockets = realtime.standAt(edge);
+    const listening = await listenEdge({ ...offered, ...sockets, pages, draining, trustProxy, port: wanted });
     const stops = [listening.stop];
     closers.push(
       "edge",
@@ -354,6 +354,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       await within(clock, drainToldMsMax, told);
       // Held polls are let go at once: their workers find another node.
       await Promise.all([engine.drain(), clock.sleep(config.drainNoticeMs)]);
+      realtime.drain();
     };
     closers.push("drain", drain, config.drainNoticeMs);
 
@@ -379,6 +380,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
         events: engine.events,
         workers: engine.workers,
         audit: audited.audit,
+        frames,
       },
       registry,
       async tick(name) {

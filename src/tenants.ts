@@ -21,6 +21,7 @@ import {
 } from "./domain/policies/operations.ts";
 import { openPolicies, type PastDecision } from "./domain/policies/service.ts";
 import { openSnapshots } from "./domain/policies/snapshots.ts";
+import type { Frames } from "./domain/pubsub/frames.ts";
 import { platformRoles, rolesOperations, tenantRoles } from "./domain/roles/operations.ts";
 import { openRoles, platformScope, type RoleChange, type RoleScope } from "./domain/roles/service.ts";
 import { cookieValue, sessionsOperations } from "./domain/sessions/operations.ts";
@@ -39,7 +40,6 @@ import type { Clock } from "./kit/clock.ts";
 import { Fault } from "./kit/fault.ts";
 import type { Ids } from "./kit/ids.ts";
 import { loginAddressAttemptsMax, loginAttemptsMax, sessionMs } from "./kit/limits.ts";
-import type { Log } from "./kit/log.ts";
 import type { LoopOptions } from "./kit/loop.ts";
 import type { Call, Operation } from "./kit/operation.ts";
 import type { Session, Store } from "./store/store.ts";
@@ -61,8 +61,8 @@ export interface Tenants {
 }
 
 export interface TenantsDeps {
-  log: Log;
   bus: Bus;
+  frames: Frames;
   /** Nobody is handed work of this environment any more. */
   letGo: (environmentId: string) => void;
   store: Store;
@@ -123,7 +123,7 @@ export function openTenants(deps: TenantsDeps): Tenants {
     audit: platformAudit,
     scope: platformScope(),
   });
-  const { bus, log, forgetKey } = deps;
+  const { bus, frames, forgetKey } = deps;
   const deletion = openDeletion({
     store,
     clock,
@@ -132,7 +132,7 @@ export function openTenants(deps: TenantsDeps): Tenants {
       for (const { id } of environments) deps.letGo(id);
     },
     tell: (environments) => bus.hint("tenancy.deleted", JSON.stringify(environments)),
-    onFrame: ({ subject, value }) => log.info("tenancy.frame", { subject, ...value }),
+    onFrame: ({ environmentId, topic, payload }) => frames.publish(environmentId, topic, payload),
     forgetKeys: (hashes) => hashes.forEach(keys.forget),
     forgetEverywhere: forgetKey,
   });

@@ -182,13 +182,35 @@ export const environmentsMax = 1_000;
 export const projectsMax = 1_000;
 export const orgNameCharsMax = 200;
 export const projectNameCharsMax = 200;
-/** An id of more bytes is no subject token, so its deletion publishes no frame (spec.md 'Limits'). */
-export const frameEnvironmentIdBytesMax = 110;
 /** A deleted environment counts as purged no earlier than this after its deletion: whoever was let in before has written by then. */
 export const purgeSettleMs = 60_000;
 /** What one slice of a purge aims at, and how long one round of slices takes. */
 export const purgeSliceMs = 5;
 export const purgeRoundMs = 250;
+/** Subscriptions of one connection, and how many past events one may ask for (design: rulings). */
+export const subscriptionsMax = 100;
+export const replayMax = 1_000;
+/** Newest events that are looked through for those a replay with wildcards or a filter asks for. */
+export const replayScanMax = 10_000;
+export const patternBytesMax = 1_024;
+/** What a client may send in one WebSocket frame. */
+export const socketFrameBytesMax = 1024 * 1024;
+/** A socket that has not taken so much is closed; what is read from the store for it waits at the lesser mark. */
+export const socketBufferBytesMax = 8 * 1024 * 1024;
+export const socketWaitBytes = 1024 * 1024;
+/** Events, and characters of them, that wait for the reader of one stream before it is told to come back. */
+export const deliveriesWaitingMax = 10_000;
+export const deliveriesCharsMax = 16 * 1024 * 1024;
+/** Larger system frames stay on the node on which they come up: the bus does not carry them. */
+export const frameBytesMax = 512 * 1024;
+/** A node's word that it has readers of run frames is believed so long. */
+export const frameInterestMs = 5_000;
+/** An environment id of more bytes is no subject token, so it has no frames (spec.md 'Limits'). */
+export const frameEnvironmentBytesMax = 110;
+/** Environments named in one word about interest, and runs looked up at once for their frames. */
+export const frameSliceMax = 500;
+/** Ended runs that wait to be looked up for their frames; more are not told of. */
+export const endsWaitingMax = 20_000;
 /** Runs whose history is read for one page of an environment's audit trail. */
 export const auditRunsMax = 500;
 /** A wake that nobody moved for so long is overdue. */

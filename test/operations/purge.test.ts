@@ -57,7 +57,7 @@ describe.each(engines)("the purge of deleted environments on %s", (engine) => {
         return result;
       });
     let rounds = 1;
-    while ((await purge.purgeOnce(write)).againInMs !== undefined) rounds++;
+    while ((await purge.duty.tick(write)).againInMs !== undefined) rounds++;
     // The usual slice: the longest one is the machine's business.
     expect(tookMs.toSorted((one, other) => one - other)[tookMs.length >> 1]).toBeLessThan(20);
     expect(rounds).toBeGreaterThan(1);
@@ -81,7 +81,7 @@ describe.each(engines)("the purge of deleted environments on %s", (engine) => {
     const clock = { ...systemClock(), now: () => now };
     let now = deleted_at + 1_000;
     const purge = openPurge({ store, clock, metrics: noMetrics });
-    await purge.purgeOnce(store.write);
+    await purge.duty.tick(store.write);
     expect(await purgedAt()).toBeNull();
     await store.write((session) =>
       session.run(sql`INSERT INTO workers (environment_id, id, hostname, function_ids, labels, sdk, runtime,
@@ -89,9 +89,9 @@ describe.each(engines)("the purge of deleted environments on %s", (engine) => {
         VALUES (${id}, 'late', '', '[]', '{}', '', '', 'rest', 1, 0, 1, 1)`),
     );
     now = deleted_at + 60_001;
-    await purge.purgeOnce(store.write);
+    await purge.duty.tick(store.write);
     expect(await rowsOf(id)).toBe(0);
-    await purge.purgeOnce(store.write);
+    await purge.duty.tick(store.write);
     expect(await purgedAt()).toBe(now);
   });
 

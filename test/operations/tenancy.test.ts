@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import type { Frame } from "../../src/domain/pubsub/frames.ts";
 import { type Answer, engines, startTestServer, type TestServer } from "../support/server.ts";
-import { keptLog } from "../support/who.ts";
 
 /** Foreign things must look like missing ones to the last byte. */
 const same = (foreign: Answer, missing: Answer, foreignId: string, missingId: string) => {
@@ -9,7 +9,6 @@ const same = (foreign: Answer, missing: Answer, foreignId: string, missingId: st
 };
 
 describe.each(engines)("environments, projects and orgs on %s", (engine) => {
-  const kept = keptLog();
   let server: TestServer;
   let platform: string;
   /** Of another org. */
@@ -23,7 +22,7 @@ describe.each(engines)("environments, projects and orgs on %s", (engine) => {
     });
 
   beforeAll(async () => {
-    server = await startTestServer({ engine, log: kept.log });
+    server = await startTestServer({ engine });
     platform = (
       await server.running.domain.keys.create({
         orgId: "org_platform",
@@ -186,10 +185,18 @@ describe.each(engines)("environments, projects and orgs on %s", (engine) => {
   });
 
   describe("deletion", () => {
-    const frames = (id: string) => kept.of("tenancy.frame").filter((line) => line.fields.id === id);
+    /** Frames of the environment's readers from now on. */
+    const framesIn = (id: string) => {
+      const frames: Frame[] = [];
+      server.running.domain.frames.listen(id, (frame) => frames.push(frame));
+      return frames;
+    };
+    const payloads = (frames: readonly Frame[]) => frames.map(({ data }) => JSON.parse(data));
 
     test("ends everything at once and says so once", async () => {
       const { id } = (await create("doomed")).body;
+      const frames = framesIn(id);
+      const others = framesIn("env_default");
       const key = await keyIn(id);
       expect((await emit(key)).status).toBe(200);
       const poll = server.api("/api/v1/workers/w1/jobs?available=1", { key });
@@ -197,21 +204,14 @@ describe.each(engines)("environments, projects and orgs on %s", (engine) => {
       expect((await remove(`/api/v1/environments/${id}`)).status).toBe(200);
       expect((await emit(key)).status).toBe(401);
       expect((await server.api("/api/v1/workers/w1/jobs?available=1", { key })).status).toBe(401);
-      expect(frames(id)).toMatchObject([
-        {
-          fields: {
-            subject: `system.environment.${id}.deleted`,
-            id,
-            name: "doomed",
-            projectId: "proj_default",
-            timestamp: expect.any(String),
-          },
-        },
+      expect(frames).toMatchObject([{ topic: `system.environment.${id}.deleted` }]);
+      expect(payloads(frames)).toEqual([
+        { id, name: "doomed", projectId: "proj_default", timestamp: expect.any(String) },
       ]);
       expect((await remove(`/api/v1/environments/${id}`)).status).toBe(404);
       expect((await remove("/api/v1/environments/env_default")).status).toBe(400);
-      expect(frames(id).length).toBe(1);
-      expect(frames("env_default")).toEqual([]);
+      expect(frames.length).toBe(1);
+      expect(others).toEqual([]);
     });
 
     test("of a project takes its environments along, one frame each", async () => {
@@ -219,6 +219,7 @@ describe.each(engines)("environments, projects and orgs on %s", (engine) => {
       const envs = [];
       for (const name of ["one", "two", "three"])
         envs.push((await create(name, { project_id: project.id })).body.id as string);
+      const frames = new Map(envs.map((id) => [id, framesIn(id)]));
       const key = await keyIn(envs[0]!);
       expect(await remove(`/api/v1/projects/${project.id}`)).toMatchObject({
         status: 200,
@@ -226,7 +227,7 @@ describe.each(engines)("environments, projects and orgs on %s", (engine) => {
       });
       for (const id of envs) {
         expect((await server.api(`/api/v1/environments/${id}`)).status).toBe(404);
-        expect(frames(id)).toMatchObject([{ fields: { projectId: project.id } }]);
+        expect(payloads(frames.get(id) ?? [])).toMatchObject([{ id, projectId: project.id }]);
       }
       expect((await emit(key)).status).toBe(401);
       expect((await remove(`/api/v1/projects/${project.id}`)).status).toBe(404);
@@ -236,6 +237,7 @@ describe.each(engines)("environments, projects and orgs on %s", (engine) => {
     test("of an org takes everything along", async () => {
       const { org, environment, api_key } = (await provision("Doomed org", "live")).body;
       const as = { key: api_key.key as string };
+      const frames = framesIn(environment.id);
       await server.api("/api/v1/users", {
         ...as,
         body: { email: `doomed-${engine}@example.com`, password: "correct horse battery", roles: ["admin"] },
@@ -250,7 +252,7 @@ describe.each(engines)("environments, projects and orgs on %s", (engine) => {
       await server.api("/api/v1/roles", { ...as, body: { name: "own" } });
       expect((await remove(`/api/v1/orgs/${org.id}`, as.key)).status).toBe(204);
       expect((await emit(as.key)).status).toBe(401);
-      expect(frames(environment.id).length).toBe(1);
+      expect(frames.length).toBe(1);
       expect((await server.api("/api/v1/environments", impersonating(org.id))).status).toBe(404);
       expect((await remove("/api/v1/orgs/org_default")).status).toBe(400);
     });

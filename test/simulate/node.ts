@@ -1,4 +1,5 @@
 import type { Bus } from "../../src/bus/bus.ts";
+import { openFrames } from "../../src/domain/pubsub/frames.ts";
 import { type Engine, openEngine } from "../../src/engine.ts";
 import type { Ids } from "../../src/kit/ids.ts";
 import { type Log, silentLog } from "../../src/kit/log.ts";
@@ -57,6 +58,7 @@ export function startNode(options: NodeOptions): SimulatedNode {
     clock,
     ids,
     log,
+    frames: openFrames({ bus, clock, log, self: id }),
     watch: noWatch,
     bus,
     tellOthers: (lanes) => bus.hint("dispatch", JSON.stringify({ from: id, lanes })),

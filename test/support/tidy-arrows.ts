@@ -8,6 +8,7 @@ type Room =
   | "members"
   | "tenants"
   | "audit"
+  | "realtime"
   | "backup"
   | "settings"
   | "kit"
@@ -53,6 +54,7 @@ const arrows: Record<Room, Partial<Record<Room, When>> | "all"> = {
   members: "all",
   tenants: "all",
   audit: "all",
+  realtime: "all",
   // Works on a database while there is no server, or beside one.
   backup: { settings: "yes", kit: "yes", store: "yes", "store port": "yes" },
   settings: { settings: "yes", kit: "yes" },
@@ -130,9 +132,9 @@ export function roomOf(path: string): Room | undefined {
   // Settings of one part stand in a file of their own.
   if (/^settings-\w+\.ts$/.test(folder)) return "settings";
   if (rest.length > 0) return topRooms.find((room) => room === folder);
-  return (["main", "server", "engine", "members", "tenants", "audit", "backup", "settings"] as const).find(
-    (room) => folder === `${room}.ts`,
-  );
+  return (
+    ["main", "server", "engine", "members", "tenants", "audit", "realtime", "backup", "settings"] as const
+  ).find((room) => folder === `${room}.ts`);
 }
 
 /**

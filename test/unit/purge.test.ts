@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
+import { isFrameToken } from "../../src/domain/pubsub/frames.ts";
 import { ownedTables } from "../../src/domain/tenancy/purge-rows.ts";
-import { isFrameToken } from "../../src/domain/tenancy/rules.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { startTestServer } from "../support/server.ts";
 

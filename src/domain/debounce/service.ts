@@ -47,6 +47,8 @@ export interface DebounceDeps {
   ) => NewRun;
   /** Lanes that have got work. */
   onQueued: (lanes: readonly Lane[]) => void;
+  /** Told after the commit of runs that entries started. */
+  onCreated?: (runs: readonly NewRun[], at: number) => void;
   /** Asks the loop `debounce.fire` to look in so many milliseconds at the latest. */
   fireIn: (ms: number) => void;
   /** A node that is not sure of the time fires nothing. */
@@ -115,6 +117,10 @@ export function openDebounce(deps: DebounceDeps): Debounce {
           return run ? { environmentId: run.environmentId, functionId: run.functionId } : [];
         });
         if (lanes.length > 0) onQueued(lanes);
+        deps.onCreated?.(
+          fired.flatMap(({ ord }) => fires[ord - 1]!.run ?? []),
+          now,
+        );
         if (due.length < debounceSliceMax || fired.length === 0) break;
       }
       const next = await rows.nextFireAt(store);

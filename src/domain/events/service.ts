@@ -78,6 +78,8 @@ export interface EventsDeps {
   onQueued: (lanes: readonly Lane[]) => void;
   /** Told after the commit of starts that wait for repetitions to cease. */
   onArmed: (arms: readonly NewArm[]) => void;
+  /** Told after the commit of runs that events started. */
+  onCreated?: (runs: readonly NewRun[], at: Instant) => void;
   feeds: Pick<Feeds, "wanted" | "committed">;
   /** Whether the environment has waits: the matcher shall look at what was logged. */
   matcher: Pick<Matcher, "wanted" | "wake">;
@@ -247,8 +249,9 @@ export function openEvents(deps: EventsDeps): Events {
 
   /** Readers of the log hear of it, here and elsewhere. */
   function feed(events: readonly Prepared[], logged: readonly Logged[]): void {
-    for (const { ord } of logged) {
+    for (const { ord, at } of logged) {
       const { environmentId, runs } = events[ord - 1]!;
+      if (runs.length > 0) deps.onCreated?.(runs, at);
       if (matcher.wanted(environmentId) || runs.some((run) => run.cancels)) matcher.wake(environmentId);
     }
     const rows = logged.filter(({ ord }) => feeds.wanted(events[ord - 1]!.environmentId));

@@ -19,12 +19,19 @@ export interface LogHint {
   events?: LoggedEvent[];
 }
 
+/** A reader's place at a feed. */
+export interface Following {
+  stop(): void;
+  /** Readers that have caught up have everything up to here; it moves right before they are called. */
+  position(): number;
+}
+
 export interface Feeds {
   /**
    * Follows the log from behind `after`, or from its end. Resolves when the reader has caught up; what comes after that it
    * gets as it is committed, on whichever node. Rejects when `after` is above the head or below the retention floor.
    */
-  follow(environmentId: string, reader: Reader, after?: number): Promise<{ stop(): void }>;
+  follow(environmentId: string, reader: Reader, after?: number): Promise<Following>;
   /** Whether anyone here or elsewhere would want to hear of a commit in this environment. */
   wanted(environmentId: string): boolean;
   /** A commit of this node; the events of one environment in order. */
@@ -201,6 +208,7 @@ export function openFeeds({ store, log, tell, listen, hasOthers }: FeedsDeps): F
           feed.readers.delete(reader);
           closeIfIdle(feed);
         },
+        position: () => feed.position,
       };
     },
 

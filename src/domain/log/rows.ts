@@ -127,3 +127,22 @@ export interface Head {
 export const headsOf = (store: Pick<Store, "all">, environmentIds: readonly string[]): Promise<Head[]> =>
   store.all(sql`SELECT environment_id, position, retention_floor, epoch FROM heads
     WHERE environment_id IN ${sql.list(environmentIds)}`);
+
+/** Newest first, up to and with position `last`; of one name when that is given. */
+export function newestEvents(
+  store: Pick<Store, "all">,
+  environmentId: string,
+  { last, name }: { last: number; name: string | undefined },
+  limit: number,
+): Promise<LoggedEvent[]> {
+  const where = [sql`environment_id = ${environmentId}`, sql`position <= ${last}`];
+  if (name === undefined)
+    return store.all(
+      sql`SELECT ${columns} FROM events ${sql.where(where)} ORDER BY position DESC LIMIT ${limit}`,
+    );
+  where.push(sql`name = ${name}`);
+  // Time order is position order: the index over names serves both.
+  return store.all(
+    sql`SELECT ${columns} FROM events ${sql.where(where)} ORDER BY at DESC, position DESC LIMIT ${limit}`,
+  );
+}

@@ -48,6 +48,14 @@ export interface SteeringDeps {
   log: Log;
   controls: Controls;
   runs: Pick<Runs, "get" | "steps" | "endHeld" | "cancelled" | "finishResumes" | "neverWakesAt">;
+  /** Told after the commit that gave a step another output; a hint that may be lost. */
+  onPatched?: (step: {
+    environmentId: string;
+    runId: string;
+    id: string;
+    stepId: string;
+    at: number;
+  }) => void;
   definitionOf: (environmentId: string, functionId: string, version: number) => Promise<FunctionDefinition>;
   /** Lanes that have got work, or room for it. */
   onQueued: (lanes: readonly Lane[]) => void;
@@ -55,6 +63,9 @@ export interface SteeringDeps {
 
 export function openSteering(deps: SteeringDeps): Steering {
   const { store, clock, log, controls, runs, onQueued } = deps;
+
+  const tellPatched = (environmentId: string, { run_id: runId, step_id: stepId }: rows.StepRow): void =>
+    deps.onPatched?.({ environmentId, runId, id: stepRowId(runId, stepId), stepId, at: clock.now() });
 
   async function requireRun(
     reader: Store | Session,
@@ -213,6 +224,7 @@ export function openSteering(deps: SteeringDeps): Steering {
       if (step.status !== "completed")
         throw new Fault("failed_precondition", `the step is ${step.status}, not completed`);
       await write(environmentId, step, { output, reason, actorId, isInjected: true });
+      tellPatched(environmentId, step);
       return { stepId: stepRowId(runId, step.step_id), previousOutput: step.output ?? "null" };
     },
 
@@ -221,6 +233,7 @@ export function openSteering(deps: SteeringDeps): Steering {
       if (step.status !== "completed" && step.status !== "failed")
         throw new Fault("failed_precondition", `the step is ${step.status}, neither completed nor failed`);
       await write(environmentId, step, { output, reason, actorId, isInjected: false });
+      tellPatched(environmentId, step);
       return shown(environmentId, step.run_id, step.step_id);
     },
 

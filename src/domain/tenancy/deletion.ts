@@ -10,9 +10,10 @@ import * as rules from "./rules.ts";
 
 /** A lifecycle frame (spec.md 'Lifecycle events'). */
 export interface EnvironmentFrame {
+  environmentId: string;
   /** `system.environment.{id}.deleted`. */
-  subject: string;
-  value: { id: string; name: string; projectId: string | null; timestamp: string };
+  topic: string;
+  payload: { id: string; name: string; projectId: string | null; timestamp: string };
 }
 
 export interface Deletion {
@@ -82,9 +83,8 @@ export function openDeletion(deps: DeletionDeps): Deletion {
     for (let from = 0; from < environments.length; from += hintedMax)
       deps.tell(environments.slice(from, from + hintedMax));
     for (const { id, name, projectId } of environments) {
-      if (!rules.isFrameToken(id)) continue;
-      const value = { id, name, projectId, timestamp: rfc3339(at) };
-      deps.onFrame({ subject: `system.environment.${id}.deleted`, value });
+      const payload = { id, name, projectId, timestamp: rfc3339(at) };
+      deps.onFrame({ environmentId: id, topic: `system.environment.${id}.deleted`, payload });
     }
     await forgetKeys(keyHashes);
   }

@@ -15,8 +15,13 @@ import * as rows from "./purge-rows.ts";
 type Write = <T>(work: (session: Session) => Promise<T>) => Promise<T>;
 
 export interface Purge {
-  /** The tick of loop `tenancy.purge`: removes rows of deleted environments for a while, a slice a transaction. */
-  purgeOnce(write: Write): Promise<{ againInMs?: number }>;
+  /** Removes rows of deleted environments for a while, a slice a transaction. */
+  duty: {
+    duty: "retention";
+    name: string;
+    everyMs: number;
+    tick(write: Write): Promise<{ againInMs?: number }>;
+  };
   /** Deleted environments of which rows may be left. */
   backlog(): Promise<number>;
 }
@@ -121,22 +126,21 @@ export function openPurge({ store, clock, metrics }: PurgeDeps): Purge {
     return true;
   }
 
-  return {
-    backlog,
-    async purgeOnce(write) {
-      const until = clock.elapsed() + purgeRoundMs;
-      for (const { id, deletedAt } of await rows.unpurged(store, environmentsAtOnce)) {
-        if (emptied.has(id) && clock.now() < deletedAt + purgeSettleMs) continue;
-        const pass = passes.get(id) ?? { place: 0, removed: 0, beganAt: clock.now() };
-        passes.set(id, pass);
-        if (!(await goOn(id, pass, until, write))) return { againInMs: 20 };
-        passes.delete(id);
-        emptied.add(id);
-        if (pass.removed > 0 || pass.beganAt < deletedAt + purgeSettleMs) continue;
-        await write((session) => rows.markPurged(session, id, clock.now()));
-        emptied.delete(id);
-      }
-      return {};
-    },
-  };
+  async function purgeOnce(write: Write) {
+    const until = clock.elapsed() + purgeRoundMs;
+    for (const { id, deletedAt } of await rows.unpurged(store, environmentsAtOnce)) {
+      if (emptied.has(id) && clock.now() < deletedAt + purgeSettleMs) continue;
+      const pass = passes.get(id) ?? { place: 0, removed: 0, beganAt: clock.now() };
+      passes.set(id, pass);
+      if (!(await goOn(id, pass, until, write))) return { againInMs: 20 };
+      passes.delete(id);
+      emptied.add(id);
+      if (pass.removed > 0 || pass.beganAt < deletedAt + purgeSettleMs) continue;
+      await write((session) => rows.markPurged(session, id, clock.now()));
+      emptied.delete(id);
+    }
+    return {};
+  }
+
+  return { backlog, duty: { duty: "retention", name: "tenancy.purge", everyMs: 5_000, tick: purgeOnce } };
 }

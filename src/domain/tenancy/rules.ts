@@ -1,5 +1,5 @@
 import { Fault, invalid } from "../../kit/fault.ts";
-import { environmentNameBytesMax, frameEnvironmentIdBytesMax } from "../../kit/limits.ts";
+import { environmentNameBytesMax } from "../../kit/limits.ts";
 
 /** What every installation has from its first boot on (spec.md 'Bootstrap', 'Environment and project'). */
 export const defaultOrgId = "org_default";
@@ -51,9 +51,3 @@ export function requireTimezone(field: string, name: string): void {
     throw invalid(field, "must be a time zone such as Europe/Berlin");
   }
 }
-
-/** Whether the id is one literal token of a subject; of any other no frame is published (spec.md 'Delivery rules'). */
-export const isFrameToken = (environmentId: string): boolean =>
-  environmentId !== "" &&
-  !/[.*>\s\p{Cc}]/u.test(environmentId) &&
-  Buffer.byteLength(environmentId) <= frameEnvironmentIdBytesMax;

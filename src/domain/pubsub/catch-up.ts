@@ -1,0 +1,102 @@
+import { feedSliceMax, replayMax, replayScanMax } from "../../kit/limits.ts";
+import type { Store } from "../../store/store.ts";
+import type { Past } from "../log/past.ts";
+import type { LoggedEvent } from "../log/service.ts";
+import { Delivery, deliveriesOf } from "./delivery.ts";
+import type { ChannelSpec } from "./hub.ts";
+import { notesOf } from "./rows.ts";
+import { literalName, matchesTokens, tokensOf } from "./rules.ts";
+import { frameOfNote } from "./run-frames.ts";
+
+/** What of an event belongs on the channel. */
+function wantedOf(spec: ChannelSpec, event: LoggedEvent): Delivery[] {
+  return deliveriesOf(event).flatMap(({ delivery, tokens }) =>
+    matchesTokens(spec.pattern.tokens, tokens) && (!spec.filter || delivery.passes(spec.filter))
+      ? delivery
+      : [],
+  );
+}
+
+/** The newest `count` of the channel up to and with position `last`, in order. Looks through `limits.replayScanMax` events. */
+export async function newestOf(
+  past: Past,
+  spec: ChannelSpec,
+  last: number,
+  count: number,
+): Promise<Delivery[]> {
+  const name = literalName(spec.pattern);
+  const found: Delivery[] = [];
+  let below = last;
+  for (let scanned = 0; scanned < replayScanMax && found.length < count; ) {
+    // What has neither wildcards nor a filter is found at once.
+    const isExact = name !== undefined && !spec.filter;
+    const limit = Math.min(isExact ? count : feedSliceMax, replayScanMax - scanned);
+    const events = await past.newest(spec.environmentId, { last: below, name }, limit);
+    for (const event of events) {
+      if (found.length >= count) break;
+      found.push(...wantedOf(spec, event).reverse());
+    }
+    scanned += events.length;
+    if (events.length < limit) break;
+    below = events.at(-1)!.position - 1;
+  }
+  return found.slice(0, count).reverse();
+}
+
+export interface CatchUp {
+  past: Past;
+  spec: ChannelSpec;
+  give: (delivery: Delivery) => void | Promise<void>;
+  /** Where the channel is now; it moves meanwhile. */
+  position: () => number;
+  isOver: () => boolean;
+}
+
+/** From behind `after` up to the channel's own place; answers the place that was reached, with nothing awaited since. */
+export async function catchUp({ past, spec, give, position, isOver }: CatchUp, after: number) {
+  let reached = after;
+  while (reached < position() && !isOver()) {
+    const last = position();
+    const events = await past.between(spec.environmentId, { after: reached, last }, feedSliceMax);
+    for (const event of events) {
+      for (const delivery of wantedOf(spec, event)) {
+        if (isOver()) return reached;
+        const full = give(delivery);
+        if (full) await full;
+      }
+      reached = event.position;
+    }
+    if (events.length < feedSliceMax) reached = last;
+  }
+  return reached;
+}
+
+/** What has been told of a run behind place `after` of its history, the newest `count` of it, in order. */
+export async function runFramesAfter(
+  store: Store,
+  spec: ChannelSpec,
+  runId: string,
+  { after, count }: { after: number; count: number },
+): Promise<{ deliveries: Delivery[]; last: number; isOver: boolean }> {
+  const notes = await notesOf(store, [runId], replayMax);
+  const frames = notes
+    .filter((note) => note.environment_id === spec.environmentId)
+    .map(frameOfNote)
+    .reverse();
+  const fresh = frames.filter(({ sequence }) => sequence > after);
+  const deliveries = fresh
+    .map(
+      ({ topic, data, at, sequence }) =>
+        new Delivery({ topic, data, at, sequence, eventId: undefined, custom: null, source: "system" }),
+    )
+    .filter(
+      (delivery) =>
+        matchesTokens(spec.pattern.tokens, tokensOf(delivery.topic)) &&
+        (!spec.filter || delivery.passes(spec.filter)),
+    );
+  return {
+    deliveries: deliveries.slice(-count),
+    last: Math.max(after, frames.at(-1)?.sequence ?? 0),
+    isOver: frames.at(-1)?.isEnd ?? false,
+  };
+}

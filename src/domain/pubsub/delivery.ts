@@ -1,0 +1,93 @@
+import type { CelProgram } from "../../kit/cel.ts";
+import type { Instant } from "../../kit/clock.ts";
+import { rfc3339 } from "../../kit/clock.ts";
+import type { LoggedEvent } from "../log/service.ts";
+import { tokensOf } from "./rules.ts";
+
+export interface DeliveryFacts {
+  /** In its public form. */
+  topic: string;
+  /** Undefined for system frames. */
+  eventId: string | undefined;
+  /** JSON text. */
+  data: string;
+  /** JSON text of what was attached when it was emitted. */
+  custom: string | null;
+  at: Instant;
+  /** What a subscription can go on from: the position in the log, or the place in a run's history. */
+  sequence: number | undefined;
+  source: "user" | "system";
+}
+
+/** What happened on one topic, as every subscriber of it gets it. */
+export class Delivery implements DeliveryFacts {
+  readonly topic: string;
+  readonly eventId: string | undefined;
+  readonly data: string;
+  readonly custom: string | null;
+  readonly at: Instant;
+  readonly sequence: number | undefined;
+  readonly source: "user" | "system";
+  #seen: Record<string, unknown> | undefined;
+
+  constructor(facts: DeliveryFacts) {
+    this.topic = facts.topic;
+    this.eventId = facts.eventId;
+    this.data = facts.data;
+    this.custom = facts.custom;
+    this.at = facts.at;
+    this.sequence = facts.sequence;
+    this.source = facts.source;
+  }
+
+  /** Whether the filter holds; one that does not apply to this data does not hold. */
+  passes(filter: CelProgram): boolean {
+    this.#seen ??= {
+      data: JSON.parse(this.data),
+      metadata: this.custom === null ? {} : JSON.parse(this.custom),
+      topic: this.topic,
+    };
+    try {
+      return filter.run(this.#seen) === true;
+    } catch {
+      return false;
+    }
+  }
+}
+
+export interface Placed {
+  delivery: Delivery;
+  tokens: readonly string[];
+}
+
+/** The topics of an event: its name, and the stream it was appended to. */
+export function deliveriesOf(event: LoggedEvent): Placed[] {
+  const facts = {
+    eventId: event.id,
+    custom: event.metadata,
+    at: event.at,
+    sequence: event.position,
+    source: "user",
+  } as const;
+  const named = placed(new Delivery({ ...facts, topic: `events:${event.name}`, data: event.data }));
+  if (event.entity_type === null || event.entity_id === null) return [named];
+  const topic = `entity:${event.entity_type}.${event.entity_id}.${event.name}`;
+  return [named, placed(new Delivery({ ...facts, topic, data: wholeEvent(event) }))];
+}
+
+const placed = (delivery: Delivery): Placed => ({ delivery, tokens: tokensOf(delivery.topic) });
+
+/** The full event, as entity subscribers get it (contract.md 6.5). Payloads are JSON texts already. */
+function wholeEvent(event: LoggedEvent): string {
+  const head = JSON.stringify({
+    id: event.id,
+    name: event.name,
+    entityId: event.entity_id,
+    entityType: event.entity_type,
+    entityVersion: event.entity_version,
+    version: event.version,
+    timestamp: rfc3339(event.at),
+    source: event.source,
+  });
+  return `${head.slice(0, -1)},"data":${event.data},"metadata":${event.metadata ?? "null"}}`;
+}

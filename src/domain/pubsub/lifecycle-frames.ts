@@ -1,0 +1,60 @@
+import { type Instant, rfc3339 } from "../../kit/clock.ts";
+import type { FunctionFrame } from "../functions/definition.ts";
+import type { CronFrame } from "../schedules/rules.ts";
+import type { Frames } from "./frames.ts";
+
+type Publisher = Pick<Frames, "publish">;
+
+/** `system.function.{id}.{registered|updated|deleted}`. */
+export const functionFrames =
+  (frames: Publisher) =>
+  ({ change, record, at }: FunctionFrame): void => {
+    const { definition, environmentId, status } = record;
+    frames.publish(environmentId, `system.function.${definition.id}.${change}`, {
+      id: definition.id,
+      name: definition.name,
+      status,
+      preferredMode: definition.mode,
+      createdAt: rfc3339(record.createdAt),
+      updatedAt: rfc3339(record.updatedAt),
+      timestamp: rfc3339(at),
+    });
+  };
+
+const instants = new Set(["nextRun", "windowStart", "windowEnd"]);
+
+/** `system.cron.{functionId}.{registered|removed|invalid|missed}`. */
+export const cronFrames =
+  (frames: Publisher) =>
+  ({ environmentId, functionId, at, leaf, ...extra }: CronFrame): void => {
+    const told = Object.entries(extra).map(([name, value]) => [
+      name,
+      instants.has(name) ? rfc3339(value as Instant) : value,
+    ]);
+    frames.publish(environmentId, `system.cron.${functionId}.${leaf}`, {
+      functionId,
+      environmentId,
+      timestamp: rfc3339(at),
+      ...Object.fromEntries(told),
+    });
+  };
+
+export interface PatchedStep {
+  environmentId: string;
+  runId: string;
+  /** Row id, `step_…`; `stepId` is the SDK's. */
+  id: string;
+  stepId: string;
+  at: Instant;
+}
+
+/** `system.run.{runId}.step.{id}.patched`. */
+export const patchedFrames =
+  (frames: Publisher) =>
+  ({ environmentId, runId, id, stepId, at }: PatchedStep): void =>
+    frames.publish(environmentId, `system.run.${runId}.step.${id}.patched`, {
+      id,
+      runId,
+      stepId,
+      timestamp: rfc3339(at),
+    });

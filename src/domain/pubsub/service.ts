@@ -1,0 +1,310 @@
+import type { Clock } from "../../kit/clock.ts";
+import { Fault, missing } from "../../kit/fault.ts";
+import { frameSliceMax, replayMax } from "../../kit/limits.ts";
+import type { Log } from "../../kit/log.ts";
+import type { Store } from "../../store/store.ts";
+import type { Feeds } from "../log/feed.ts";
+import type { Past } from "../log/past.ts";
+import { catchUp, newestOf, runFramesAfter } from "./catch-up.ts";
+import type { Delivery } from "./delivery.ts";
+import type { Frames } from "./frames.ts";
+import {
+  type Channel,
+  type ChannelSpec,
+  type Hub,
+  type Late,
+  type Member,
+  type Outlet,
+  openHub,
+} from "./hub.ts";
+import { readWanted, type SubscribeInput, type Wanted } from "./options.ts";
+import { endsOf } from "./rows.ts";
+import { literalRun, refusal, subscriptionIdOf } from "./rules.ts";
+
+export type { Delivery } from "./delivery.ts";
+export type { Channel, ChannelSpec, Member, Outlet } from "./hub.ts";
+export type { Wanted } from "./options.ts";
+
+export interface Subscription {
+  readonly id: string;
+  stop(): void;
+}
+
+export interface SubscribeRequest {
+  environmentId: string;
+  wanted: Wanted;
+  /** How many alike the connection has. */
+  ordinal: number;
+}
+
+export interface PubSub {
+  /** Throws the refusal that names pattern or option. */
+  read(input: SubscribeInput): Wanted;
+  specOf(request: SubscribeRequest): ChannelSpec;
+  /** Rejects when the start is above the log's end or has expired; else the member is accepted and then given what it asked for. */
+  subscribe(spec: ChannelSpec, wanted: Wanted, outlet: Outlet, member: Member): Promise<Subscription>;
+  /** The tick of loop `pubsub.runs`: ends of runs that are awaited here and that no frame told of. */
+  lookOnce(): Promise<void>;
+  /** Environments with subscribers on this node. */
+  size(): number;
+}
+
+export interface PubSubDeps {
+  store: Store;
+  clock: Clock;
+  log: Log;
+  feeds: Pick<Feeds, "follow">;
+  past: Past;
+  frames: Frames;
+}
+
+/** The hub of an environment that has subscribers here, open or about to be. */
+interface Held {
+  count: number;
+  hub: Promise<Hub & { close(): void }>;
+}
+
+/** A subscription on its way to its channel. */
+interface Following {
+  spec: ChannelSpec;
+  wanted: Wanted;
+  outlet: Outlet;
+  member: Member;
+  hub: Hub;
+  state: { over: boolean };
+  channel: { value: Channel | undefined };
+}
+
+const isLogged = ({ pattern: { namespace } }: ChannelSpec): boolean =>
+  namespace === "events" || namespace === "entity";
+
+/** A subscription to one run. */
+interface Watched {
+  runId: string;
+  /** Gives what the run's history has that was not given. */
+  look: () => Promise<void>;
+}
+
+/** Pauses before a failed read of the store is tried again. */
+const retryMsMin = 100;
+const retryMsMax = 5_000;
+
+export function openPubSub({ store, clock, log, feeds, past, frames }: PubSubDeps): PubSub {
+  const hubs = new Map<string, Held>();
+  /** Subscriptions to one run each, that is not over. */
+  const watched = new Set<Watched>();
+
+  async function open(environmentId: string): Promise<Hub & { close(): void }> {
+    let position = () => 0;
+    const hub = openHub(environmentId, frames, () => position());
+    const feed = await feeds.follow(environmentId, {
+      onEvents: hub.onEvents,
+      onEnd() {
+        hubs.delete(environmentId);
+        hub.end();
+      },
+    });
+    position = feed.position;
+    const unlisten = frames.listen(environmentId, hub.onFrame);
+    return {
+      ...hub,
+      close() {
+        unlisten();
+        feed.stop();
+      },
+    };
+  }
+
+  /** Every holder gives it back, once. */
+  function hold(environmentId: string): { hub: Held["hub"]; letGo: () => void } {
+    let held = hubs.get(environmentId);
+    if (!held) {
+      held = { count: 0, hub: open(environmentId) };
+      hubs.set(environmentId, held);
+    }
+    const mine = held;
+    mine.count++;
+    return {
+      hub: mine.hub,
+      letGo() {
+        if (--mine.count > 0) return;
+        if (hubs.get(environmentId) === mine) hubs.delete(environmentId);
+        mine.hub.then(
+          (hub) => hub.close(),
+          () => {},
+        );
+      },
+    };
+  }
+
+  /** Where a subscription begins in the log; undefined: with what comes next. */
+  async function startOf(spec: ChannelSpec, { startAfter }: Wanted): Promise<number | undefined> {
+    if (startAfter === undefined || !isLogged(spec)) return undefined;
+    const head = await past.head(spec.environmentId);
+    if (!head) throw missing("environment", spec.environmentId);
+    const field = "startAfterSequence";
+    if (startAfter > BigInt(head.position))
+      throw refusal(
+        "INVALID_ARGUMENT",
+        `${field}: ${startAfter} is above the end of the log, ${head.position}`,
+        {
+          field,
+        },
+      );
+    // Zero means the beginning of what is there; events of streams do not expire.
+    if (startAfter === 0n)
+      return spec.pattern.namespace === "entity" ? 0 : Math.max(0, head.retention_floor - 1);
+    if (startAfter < BigInt(head.retention_floor - 1))
+      throw new Fault(
+        "failed_precondition",
+        `${field}: positions below ${head.retention_floor} have expired`,
+        {
+          field,
+          code: "INVALID_ARGUMENT",
+        },
+      );
+    return Number(startAfter);
+  }
+
+  function join({ hub, spec, outlet, member, channel }: Following, after: number): void {
+    if (hub.isOver()) {
+      member.ended();
+      return;
+    }
+    channel.value = hub.channelOf(spec, outlet);
+    if (after > hub.position()) {
+      hub.addLate(channel.value, member, { after, reading: false, again: false, isLone: false });
+      return;
+    }
+    channel.value.joined.add(member);
+    member.joined(spec);
+  }
+
+  /** What it asked for of the past, then up to the channel's place, and on with it. Troubles of the store are waited out. */
+  async function followLog(following: Following, start: number | undefined): Promise<void> {
+    const { spec, wanted, member, hub, state } = following;
+    let after = start;
+    const give = (delivery: Delivery) => {
+      after = delivery.sequence ?? after;
+      return member.give(spec, delivery);
+    };
+    for (let pauseMs = retryMsMin; !state.over; pauseMs = Math.min(retryMsMax, pauseMs * 2)) {
+      try {
+        if (after === undefined) {
+          const last = hub.position();
+          for (const delivery of await newestOf(past, spec, last, wanted.replay)) {
+            if (state.over) return;
+            const full = give(delivery);
+            if (full) await full;
+          }
+          after = last;
+        }
+        const from = { past, spec, give, position: hub.position, isOver: () => state.over };
+        const reached = await catchUp(from, after);
+        if (!state.over) join(following, reached);
+        return;
+      } catch (error) {
+        log.warn("pubsub.read_failed", { subscriptionId: spec.id, error });
+        if (!state.over) member.troubled();
+        await clock.sleep(pauseMs);
+      }
+    }
+  }
+
+  /** The run's history is its log; frames that arrive while it is read are found there. */
+  function followRun(
+    { spec, wanted, outlet, member, hub, state, channel }: Following,
+    runId: string,
+  ): Watched {
+    const after = Number(wanted.startAfter ?? 0n);
+    const late: Late = { after, reading: false, again: false, isLone: true };
+    channel.value = hub.channelOf(spec, outlet);
+    hub.addLate(channel.value, member, late);
+    let count = wanted.replay > 0 ? wanted.replay : replayMax;
+    async function read(): Promise<void> {
+      late.again = false;
+      const found = await runFramesAfter(store, spec, runId, { after: late.after, count });
+      count = replayMax;
+      for (const delivery of found.deliveries) {
+        if (state.over) return;
+        const full = member.give(spec, delivery);
+        if (full) await full;
+      }
+      late.after = found.last;
+      if (found.isOver) watched.delete(watching);
+      if (late.again && !state.over) await read();
+    }
+    const watching: Watched = {
+      runId,
+      async look() {
+        if (late.reading || state.over) return;
+        late.reading = true;
+        try {
+          await read();
+        } catch (error) {
+          log.warn("pubsub.read_failed", { subscriptionId: spec.id, error });
+        } finally {
+          late.reading = false;
+        }
+      },
+    };
+    watched.add(watching);
+    void watching.look();
+    return watching;
+  }
+
+  return {
+    read: readWanted,
+
+    specOf({ environmentId, wanted, ordinal }) {
+      const { pattern, filterText: filter, includeMetadata, topicOnly } = wanted;
+      return {
+        id: subscriptionIdOf({ environmentId, pattern, filter, includeMetadata, topicOnly, ordinal }),
+        environmentId,
+        pattern,
+        filter: wanted.filter,
+        includeMetadata,
+        topicOnly,
+      };
+    },
+
+    async subscribe(spec, wanted, outlet, member) {
+      const start = await startOf(spec, wanted);
+      const { hub: opening, letGo } = hold(spec.environmentId);
+      const hub = await opening.catch((error) => {
+        letGo();
+        throw error;
+      });
+      const runId = literalRun(spec.pattern);
+      const state = { over: false };
+      const channel = { value: undefined as Channel | undefined };
+      const following: Following = { spec, wanted, outlet, member, hub, state, channel };
+      member.accepted();
+      let watching: Watched | undefined;
+      if (runId !== undefined && (wanted.replay > 0 || wanted.startAfter !== undefined))
+        watching = followRun(following, runId);
+      else if (start !== undefined || (wanted.replay > 0 && isLogged(spec))) void followLog(following, start);
+      else join(following, hub.position());
+      return {
+        id: spec.id,
+        stop() {
+          if (state.over) return;
+          state.over = true;
+          if (watching) watched.delete(watching);
+          if (channel.value) hub.leave(channel.value, member);
+          letGo();
+        },
+      };
+    },
+
+    async lookOnce() {
+      const byRun = Map.groupBy(watched, ({ runId }) => runId);
+      const runIds = [...byRun.keys()];
+      for (let from = 0; from < runIds.length; from += frameSliceMax)
+        for (const { run_id } of await endsOf(store, runIds.slice(from, from + frameSliceMax)))
+          for (const one of byRun.get(run_id) ?? []) await one.look();
+    },
+
+    size: () => hubs.size,
+  };
+}

@@ -1,0 +1,164 @@
+import { Fault } from "../../kit/fault.ts";
+import { subscriptionsMax } from "../../kit/limits.ts";
+import type { Log } from "../../kit/log.ts";
+import { refusal } from "./rules.ts";
+import type { ChannelSpec, Delivery, Member, Outlet, PubSub, Subscription, Wanted } from "./service.ts";
+import {
+  errorFrame,
+  eventFrame,
+  okFrame,
+  patternOf,
+  readClientFrame,
+  refusedFrame,
+  subscribedFrame,
+  troubleFrame,
+} from "./socket-frames.ts";
+
+/** One connection, as the edge has it. */
+export interface Line {
+  /** A promise when it is full: resolves once it has drained, or is gone. */
+  send(text: string): void | Promise<void>;
+  /** From now on it has what is published on the channel. */
+  join(channelId: string): void;
+  leave(channelId: string): void;
+  /** The environment is gone. */
+  end(): void;
+}
+
+export interface TalkOptions {
+  environmentId: string;
+  line: Line;
+  /** Throws unless the caller may subscribe to the pattern. */
+  permit: (pattern: string) => Promise<void>;
+  /** Before subprotocols, clients waited for `subscribed`. */
+  isLegacy: boolean;
+}
+
+/** What a client says on one connection, and what became of it. */
+export interface Talk {
+  /** A text frame; a binary one is malformed. */
+  onMessage(text: string | undefined): void;
+  onClose(): void;
+}
+
+export interface TalksDeps {
+  pubsub: PubSub;
+  log: Log;
+  /** To every connection that has joined the channel; one text for all. */
+  publish: (channelId: string, text: string) => void;
+}
+
+interface Mine {
+  id: string;
+  /** Pattern and options of before: others alike are told apart by their ordinal. */
+  isOver: boolean;
+  subscription?: Subscription;
+}
+
+export function openTalks({ pubsub, log, publish }: TalksDeps): (options: TalkOptions) => Talk {
+  const outlet: Outlet = { publish: (spec, delivery) => publish(spec.id, eventFrame(spec, delivery)) };
+
+  return ({ environmentId, line, permit, isLegacy }) => {
+    const all = new Map<string, Mine>();
+    let closed = false;
+
+    /** The first id that no subscription alike has on this connection. */
+    function specOf(wanted: Wanted): ChannelSpec {
+      for (let ordinal = 0; ; ordinal++) {
+        const spec = pubsub.specOf({ environmentId, wanted, ordinal });
+        if (!all.has(spec.id)) return spec;
+      }
+    }
+
+    function drop(mine: Mine): void {
+      mine.isOver = true;
+      if (all.get(mine.id) === mine) all.delete(mine.id);
+      mine.subscription?.stop();
+    }
+
+    async function subscribe(wanted: Wanted, pattern: string): Promise<void> {
+      if (all.size >= subscriptionsMax)
+        throw refusal("LIMIT_EXCEEDED", `at most ${subscriptionsMax} subscriptions on one connection`);
+      const spec = specOf(wanted);
+      const mine: Mine = { id: spec.id, isOver: false };
+      all.set(spec.id, mine);
+      const member: Member = {
+        accepted() {
+          void line.send(okFrame(pattern, spec.id));
+          if (isLegacy) void line.send(subscribedFrame(pattern, spec.id));
+        },
+        give: (_spec: ChannelSpec, delivery: Delivery) => {
+          if (!mine.isOver) return line.send(eventFrame(spec, delivery));
+        },
+        joined: () => {
+          if (!mine.isOver) line.join(spec.id);
+        },
+        troubled() {
+          const message = "the store cannot be read now";
+          void line.send(troubleFrame(spec.id, { code: "INTERNAL_ERROR", message, retrying: true }));
+        },
+        ended: () => line.end(),
+      };
+      try {
+        await permit(wanted.pattern.text);
+        if (mine.isOver) return;
+        mine.subscription = await pubsub.subscribe(spec, wanted, outlet, member);
+        if (mine.isOver) mine.subscription.stop();
+      } catch (error) {
+        drop(mine);
+        throw error;
+      }
+    }
+
+    function unsubscribe(subscriptionId: string): void {
+      const mine = all.get(subscriptionId);
+      if (!mine) return;
+      line.leave(subscriptionId);
+      drop(mine);
+    }
+
+    function refuse(error: unknown, pattern: string | undefined): void {
+      if (closed) return;
+      const known = error instanceof Fault;
+      if (!known) log.error("pubsub.defect", { environmentId, error });
+      const code = codeOf(error);
+      const message = known ? error.message : "internal error";
+      void line.send(
+        pattern === undefined ? errorFrame(code, message) : refusedFrame(pattern, code, message),
+      );
+    }
+
+    function take(text: string): void {
+      const frame = readClientFrame(text);
+      if (frame.type === "unsubscribe") unsubscribe(frame.subscriptionId);
+      else if (frame.type === "ack") log.info("pubsub.ack", { environmentId, ...frame });
+      else {
+        const { pattern } = frame.input;
+        subscribe(pubsub.read(frame.input), pattern).catch((error) => refuse(error, pattern));
+      }
+    }
+
+    return {
+      onMessage(text) {
+        try {
+          if (text === undefined) throw refusal("INVALID_PATTERN", "frames are text");
+          take(text);
+        } catch (error) {
+          refuse(error, text === undefined ? undefined : patternOf(text));
+        }
+      },
+      onClose() {
+        closed = true;
+        for (const mine of [...all.values()]) drop(mine);
+      },
+    };
+  };
+}
+
+/** The words of spec.md 'WebSocket codes', and one for what policies deny. */
+function codeOf(error: unknown): string {
+  if (!(error instanceof Fault)) return "INTERNAL_ERROR";
+  if (error.kind === "permission_denied") return "PERMISSION_DENIED";
+  if (error.code !== undefined) return error.code;
+  return error.kind === "invalid_argument" ? "INVALID_ARGUMENT" : "INTERNAL_ERROR";
+}

@@ -1,0 +1,76 @@
+/** Values by pattern: a topic finds its own without looking at the others. */
+export interface Trie<Value> {
+  /** `*` stands for one token, a last `>` for one or more. */
+  add(pattern: readonly string[], value: Value): void;
+  remove(pattern: readonly string[], value: Value): void;
+  /** In no promised order; a value that was added under several patterns comes once for each. */
+  match(tokens: readonly string[]): Value[];
+  isEmpty(): boolean;
+}
+
+interface Place<Value> {
+  next: Map<string, Place<Value>>;
+  /** Patterns that end here. */
+  values: Set<Value>;
+  /** Patterns that end with `>` here. */
+  rest: Set<Value>;
+}
+
+const newPlace = <Value>(): Place<Value> => ({ next: new Map(), values: new Set(), rest: new Set() });
+
+const isEmpty = <Value>({ next, values, rest }: Place<Value>): boolean =>
+  next.size === 0 && values.size === 0 && rest.size === 0;
+
+export function openTrie<Value>(): Trie<Value> {
+  const root = newPlace<Value>();
+
+  function collect(place: Place<Value>, tokens: readonly string[], at: number, found: Value[]): void {
+    if (at === tokens.length) {
+      found.push(...place.values);
+      return;
+    }
+    found.push(...place.rest);
+    const named = place.next.get(tokens[at]!);
+    if (named) collect(named, tokens, at + 1, found);
+    const any = place.next.get("*");
+    if (any) collect(any, tokens, at + 1, found);
+  }
+
+  function prune(place: Place<Value>, pattern: readonly string[], at: number, value: Value): void {
+    const token = pattern[at];
+    if (token === undefined) place.values.delete(value);
+    else if (token === ">" && at === pattern.length - 1) place.rest.delete(value);
+    else {
+      const next = place.next.get(token);
+      if (!next) return;
+      prune(next, pattern, at + 1, value);
+      if (isEmpty(next)) place.next.delete(token);
+    }
+  }
+
+  return {
+    add(pattern, value) {
+      let place = root;
+      for (const [at, token] of pattern.entries()) {
+        if (token === ">" && at === pattern.length - 1) {
+          place.rest.add(value);
+          return;
+        }
+        let next = place.next.get(token);
+        if (!next) {
+          next = newPlace();
+          place.next.set(token, next);
+        }
+        place = next;
+      }
+      place.values.add(value);
+    },
+    remove: (pattern, value) => prune(root, pattern, 0, value),
+    match(tokens) {
+      const found: Value[] = [];
+      collect(root, tokens, 0, found);
+      return found;
+    },
+    isEmpty: () => isEmpty(root),
+  };
+}

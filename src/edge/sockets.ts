@@ -1,0 +1,255 @@
+import { Fault } from "../kit/fault.ts";
+import { socketBufferBytesMax, socketFrameBytesMax, socketWaitBytes } from "../kit/limits.ts";
+import type { Operation } from "../kit/operation.ts";
+import { requestIdOf } from "./headers.ts";
+import type { EdgeServer, Upgrade } from "./http.ts";
+import { admit, type Edge, faultOf, passGate, prepare, type RequestCall } from "./perform.ts";
+
+/** One connection, as whoever speaks on it needs it. */
+export interface SocketLine {
+  send(text: string): void | Promise<void>;
+  join(channelId: string): void;
+  leave(channelId: string): void;
+  end(): void;
+}
+
+export interface SocketTalk {
+  /** Undefined for a binary frame. */
+  onMessage(text: string | undefined): void;
+  onClose(): void;
+}
+
+export interface SocketsDeps {
+  edge: Edge;
+  /** What the upgrade and each subscription are asked for at the gate. */
+  operation: Operation;
+  connect: (options: {
+    environmentId: string;
+    line: SocketLine;
+    permit: (pattern: string) => Promise<void>;
+    isLegacy: boolean;
+  }) => SocketTalk;
+  /** A session cookie is only taken from pages of this site. False where everybody is let in anyway. */
+  checksOrigin: boolean;
+}
+
+export interface Sockets {
+  upgrade: Upgrade;
+  /** To every connection that has joined the channel. */
+  publish(channelId: string, text: string): void;
+  /** The tick of loop `pubsub.sockets`: closes the sockets of callers who may not subscribe any more. */
+  checkOnce(): Promise<void>;
+  /** Closes all with 1012: their clients find another node. */
+  drain(): void;
+  size(): number;
+}
+
+/** Bun's own limits on every socket; a slow reader is closed, and goes on by sequence. */
+export const socketOptions = {
+  maxPayloadLength: socketFrameBytesMax,
+  backpressureLimit: socketBufferBytesMax,
+  closeOnBackpressureLimit: true,
+  idleTimeout: 60,
+  sendPings: true,
+};
+
+/** Bun's socket. */
+interface RawSocket {
+  readonly readyState: number;
+  send(text: string): number;
+  subscribe(channelId: string): void;
+  unsubscribe(channelId: string): void;
+  getBufferedAmount(): number;
+  close(code: number, reason: string): void;
+}
+
+interface Open {
+  raw: RawSocket;
+  /** What it was let in with. */
+  request: Request;
+}
+
+const protocol = "svc.v1";
+const credentialPrefix = "svc.auth.bearer.";
+const isOpen = 1;
+/** RFC 6455 close codes; any but 1000 lets clients come back. */
+const closes = { restart: 1012, refused: 1008, gone: 1001 } as const;
+
+const offeredBy = (request: Request): string[] =>
+  (request.headers.get("sec-websocket-protocol") ?? "")
+    .split(",")
+    .map((one) => one.trim())
+    .filter((one) => one !== "");
+
+/** The credential that was offered as a subprotocol, as the header that others send. */
+function authorizationOf(request: Request, offered: readonly string[]): string | undefined {
+  const sent = request.headers.get("authorization");
+  if (sent) return sent;
+  const encoded = offered.find((one) => one.startsWith(credentialPrefix))?.slice(credentialPrefix.length);
+  if (encoded === undefined) return undefined;
+  const text = Buffer.from(encoded, "base64url").toString();
+  // Anything that no key looks like is refused as one that is not known.
+  return `Bearer ${/^[\x21-\x7e]+$/.test(text) ? text : "-"}`;
+}
+
+const kept = ["x-svc-environment", "x-svc-org", "x-request-id", "cookie", "user-agent"];
+
+/** What the caller is known by, apart from the request, which ends with the upgrade. */
+function credentialsOf(request: Request, offered: readonly string[]): Request {
+  const headers = new Headers();
+  for (const name of kept) {
+    const value = request.headers.get(name);
+    if (value !== null) headers.set(name, value);
+  }
+  const authorization = authorizationOf(request, offered);
+  if (authorization !== undefined) headers.set("authorization", authorization);
+  return new Request(request.url, { headers });
+}
+
+/** A page of another site may open a socket, and the browser would send our cookie with it. */
+function requireOwnPage(request: Request, credentials: Request): void {
+  const { headers } = credentials;
+  if (headers.has("authorization") || !headers.has("cookie")) return;
+  if (new URL(request.url).searchParams.has("token")) return;
+  const origin = request.headers.get("origin");
+  const host = request.headers.get("host");
+  if (origin !== null && host !== null && origin.replace(/^https?:\/\//, "") !== host)
+    throw new Fault("permission_denied", "a session cookie is good for this site's own pages only");
+}
+
+export function openSockets(deps: SocketsDeps): Sockets {
+  const { edge, operation, connect, checksOrigin } = deps;
+  const prepared = prepare(operation);
+  const all = new Set<Open>();
+  let publishing: EdgeServer | undefined;
+  let draining = false;
+
+  async function letIn(credentials: Request, requestId: string): Promise<RequestCall> {
+    const call = await admit(edge, prepared, credentials, requestId);
+    await passGate(edge, prepared, call);
+    return call;
+  }
+
+  /** The policies that hold now, as of a caller who may have changed since the upgrade. */
+  const permitAs = (credentials: Request, requestId: string) => async (pattern: string) => {
+    try {
+      const call = await letIn(credentials, requestId);
+      await edge.guard?.(call, operation, { pattern });
+    } catch (error) {
+      throw faultOf(edge, error, operation, requestId);
+    }
+  };
+
+  function dataOf(credentials: Request, call: RequestCall, isLegacy: boolean) {
+    let talk: SocketTalk | undefined;
+    let open: Open | undefined;
+    let drained: (() => void) | undefined;
+    let room: Promise<void> | undefined;
+    const release = () => {
+      drained?.();
+      drained = undefined;
+      room = undefined;
+    };
+    const line = (raw: RawSocket): SocketLine => ({
+      send(text) {
+        if (raw.readyState !== isOpen) return;
+        raw.send(text);
+        if (raw.readyState !== isOpen || raw.getBufferedAmount() < socketWaitBytes) return;
+        room ??= new Promise((resolve) => {
+          drained = resolve;
+        });
+        return room;
+      },
+      join: (channelId) => void (raw.readyState === isOpen && raw.subscribe(channelId)),
+      leave: (channelId) => void (raw.readyState === isOpen && raw.unsubscribe(channelId)),
+      end: () => raw.close(closes.refused, "the environment is gone"),
+    });
+    return {
+      open(raw: RawSocket) {
+        open = { raw, request: credentials };
+        all.add(open);
+        if (draining) return raw.close(closes.restart, "the server is going away");
+        talk = connect({
+          environmentId: call.environmentId,
+          line: line(raw),
+          permit: permitAs(credentials, call.requestId),
+          isLegacy,
+        });
+      },
+      message: (_raw: RawSocket, message: string | Uint8Array) =>
+        talk?.onMessage(typeof message === "string" ? message : undefined),
+      drain: release,
+      close() {
+        if (open) all.delete(open);
+        talk?.onClose();
+        release();
+      },
+    };
+  }
+
+  async function stillMay({ request }: Open): Promise<boolean> {
+    try {
+      await edge.gate(await callOf(request), operation);
+      return true;
+    } catch (error) {
+      // A database that is away is no reason to send anybody away.
+      return !(
+        error instanceof Fault && ["unauthenticated", "permission_denied", "not_found"].includes(error.kind)
+      );
+    }
+  }
+
+  const callOf = async (request: Request) => {
+    const who = await edge.authenticate(request);
+    return { ...who, method: "GET" } as RequestCall;
+  };
+
+  return {
+    upgrade: {
+      path: "/ws",
+      async handle(request, server) {
+        if (request.headers.get("upgrade")?.toLowerCase() !== "websocket")
+          return new Response('{"error":"a WebSocket upgrade is wanted","code":"upgrade_required"}', {
+            status: 426,
+            headers: { upgrade: "websocket", "content-type": "application/json" },
+          });
+        const requestId = requestIdOf(request, edge.ids);
+        const offered = offeredBy(request);
+        const credentials = credentialsOf(request, offered);
+        let call: RequestCall;
+        try {
+          if (checksOrigin) requireOwnPage(request, credentials);
+          if (draining) throw new Fault("unavailable", "the server is going away");
+          call = await letIn(credentials, requestId);
+        } catch (error) {
+          throw faultOf(edge, error, operation, requestId);
+        }
+        const speaks = offered.includes(protocol);
+        // The runtime would echo the first that was offered, which may be the credential.
+        if (offered.length > 0 && !speaks)
+          throw new Fault("invalid_argument", `offer the subprotocol ${protocol}`);
+        publishing = server;
+        const options = {
+          data: dataOf(credentials, call, !speaks),
+          ...(speaks && { headers: { "Sec-WebSocket-Protocol": protocol } }),
+        };
+        if (server.upgrade(request, options)) return undefined;
+        throw new Fault("invalid_argument", "the upgrade is malformed");
+      },
+    },
+
+    publish: (channelId, text) => void publishing?.publish(channelId, text),
+
+    async checkOnce() {
+      for (const open of [...all])
+        if (!(await stillMay(open))) open.raw.close(closes.refused, "the credential is not good any more");
+    },
+
+    drain() {
+      draining = true;
+      for (const { raw } of [...all]) raw.close(closes.restart, "the server is going away");
+    },
+
+    size: () => all.size,
+  };
+}

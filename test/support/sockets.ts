@@ -1,0 +1,88 @@
+import { until } from "./until.ts";
+
+// biome-ignore lint/suspicious/noExplicitAny: tests state the shape they expect
+export type SocketFrame = any;
+
+export interface TestSocket {
+  raw: WebSocket;
+  /** All frames that have come, in order. */
+  frames: SocketFrame[];
+  /** Their texts. */
+  texts: string[];
+  closed: { code: number; reason: string } | undefined;
+  send(frame: unknown): void;
+  sendText(text: string): void;
+  /** Waits for so many frames of this type in all. */
+  wait(type: string, count?: number): Promise<SocketFrame[]>;
+  of(type: string): SocketFrame[];
+  /** Subscribes and waits for the answer. */
+  subscribe(pattern: string, options?: Record<string, unknown>): Promise<SocketFrame>;
+  whenClosed(): Promise<{ code: number; reason: string }>;
+  close(): void;
+}
+
+export interface SocketOptions {
+  key?: string | undefined;
+  /** Query, with the question mark. */
+  query?: string;
+  protocols?: string[];
+  headers?: Record<string, string>;
+}
+
+export const bearerProtocol = (key: string): string =>
+  `svc.auth.bearer.${Buffer.from(key).toString("base64url")}`;
+
+/** A socket at `/ws` of the server at `url`; with a key it offers it as browsers do. Rejects when it is refused. */
+export async function openSocket(url: string, options: SocketOptions = {}): Promise<TestSocket> {
+  const { key, query = "", headers } = options;
+  const protocols = options.protocols ?? (key === undefined ? [] : ["svc.v1", bearerProtocol(key)]);
+  const raw = new WebSocket(`${url.replace("http", "ws")}/ws${query}`, {
+    protocols,
+    ...(headers && { headers }),
+  } as unknown as string[]);
+  const frames: SocketFrame[] = [];
+  const texts: string[] = [];
+  let closed: TestSocket["closed"];
+  raw.addEventListener("message", ({ data }) => {
+    texts.push(String(data));
+    frames.push(JSON.parse(String(data)));
+  });
+  raw.addEventListener("close", ({ code, reason }) => {
+    closed = { code, reason };
+  });
+  await new Promise<void>((resolve, reject) => {
+    raw.addEventListener("open", () => resolve());
+    raw.addEventListener("close", ({ code, reason }) => reject(new Error(`closed ${code} ${reason}`)));
+    raw.addEventListener("error", () => {});
+  });
+  const of = (type: string) => frames.filter((frame) => frame.type === type);
+  const socket: TestSocket = {
+    raw,
+    frames,
+    texts,
+    get closed() {
+      return closed;
+    },
+    send: (frame) => raw.send(JSON.stringify(frame)),
+    sendText: (text) => raw.send(text),
+    of,
+    wait: (type, count = 1) =>
+      until(
+        () => {
+          const found = of(type);
+          return found.length >= count && found;
+        },
+        { about: `${count} frames ${type}`, deadlineMs: 15_000, everyMs: 5 },
+      ),
+    async subscribe(pattern, options) {
+      const count = of("subscription_result").length;
+      socket.send({ type: "subscribe", subscription: { pattern, ...(options && { options }) } });
+      const found = await socket.wait("subscription_result", count + 1);
+      return found[count].results[0];
+    },
+    whenClosed: () =>
+      until(() => closed, { about: "the socket to be closed", deadlineMs: 10_000, everyMs: 5 }),
+    close: () => raw.close(),
+  };
+  return socket;
+}
