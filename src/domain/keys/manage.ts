@@ -103,13 +103,15 @@ export function openKeyManagement(deps: KeyManagementDeps): KeyManagement {
           : await readRoles(scope, input.roleIds);
       if ((await keysOf(store, scope.orgId)).length >= keysMax)
         throw new Fault("resource_exhausted", `at most ${keysMax} keys`);
+      const createdAt = clock.now();
       const { key, row } = keys.make({
         orgId: scope.orgId,
         environmentId,
         name,
         roleIds,
+        createdAt,
         isPlatform: scope.kind === "platform",
-        ...(expiresIn !== undefined && { expiresAt: clock.now() + expiresIn }),
+        ...(expiresIn !== undefined && { expiresAt: createdAt + expiresIn }),
       });
       await store.write(async (session) => {
         await keys.insert(session, row);

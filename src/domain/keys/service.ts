@@ -23,6 +23,8 @@ export interface CreateKey {
   environmentId: string | null;
   name: string;
   roleIds: readonly string[];
+  /** Now, when not given. */
+  createdAt?: Instant;
   expiresAt?: Instant;
   /** A key of the platform. */
   isPlatform?: boolean;
@@ -84,6 +86,7 @@ export function keys({ store, clock, ids }: { store: Store; clock: Clock; ids: I
     environmentId,
     name,
     roleIds,
+    createdAt = clock.now(),
     expiresAt,
     isPlatform = false,
     key,
@@ -100,7 +103,7 @@ export function keys({ store, clock, ids }: { store: Store; clock: Clock; ids: I
         hash: rules.keyHash(text),
         prefix: rules.keyPrefixOf(text),
         roleIds,
-        createdAt: clock.now(),
+        createdAt,
         expiresAt: expiresAt ?? null,
         isPlatform,
       },
