@@ -33,6 +33,7 @@ import { openEnds } from "./domain/runs/ends.ts";
 import { runsOperations } from "./domain/runs/operations.ts";
 import { openRuns, type Runs } from "./domain/runs/service.ts";
 import { openSweep } from "./domain/runs/sweep.ts";
+import { leastUnmatched } from "./domain/runs/waits.ts";
 import type { Lane } from "./domain/runs/wake.ts";
 import { openSchedules } from "./domain/schedules/service.ts";
 import { secretsOperations } from "./domain/secrets/operations.ts";
@@ -291,7 +292,10 @@ export function openEngine(deps: EngineDeps): Engine {
 
   const { metrics } = watch;
   const definitionOf = functions.definitionAt;
-  const floorGuards: FloorGuard[] = [(environmentId) => leastPosition(store, environmentId)];
+  const floorGuards: FloorGuard[] = [
+    (environmentId) => leastPosition(store, environmentId),
+    (environmentId) => leastUnmatched(store, environmentId),
+  ];
   const retention = openRetention({ store, clock, log, metrics, config, definitionOf, floorGuards });
   const history = openHistory({ store, clock, runs, definitionOf, retentionDaysOf: retention.runDaysOf });
   const checks: IntegrityCheck[] = [logCheck(store), ...runChecks(store, clock)];

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { FunctionDefinition } from "../../src/domain/functions/definition.ts";
 import { openRetention } from "../../src/domain/retention/service.ts";
+import { leastUnmatched } from "../../src/domain/runs/waits.ts";
 import { testClock } from "../../src/kit/clock.ts";
 import { silentLog } from "../../src/kit/log.ts";
 import { noMetrics } from "../../src/kit/metrics.ts";
@@ -65,6 +66,52 @@ describe.each(engines)("retention on %s", (engine) => {
     await expect(below).rejects.toThrow("positions below 1501 have expired");
     const { body } = await server.api("/api/v1/integrity");
     expect(body.checks.find((one: { name: string }) => one.name === "events.head").count).toBe(0);
+  });
+
+  test("events stay that a matcher has still to compare with what waits", async () => {
+    const { store } = server.running.domain;
+    const wait = (runId: string, from: number, freshAt: number | null) =>
+      store.write((session) =>
+        session.run(sql`INSERT INTO waits (run_id, kind, step_id, environment_id, event_name, match_path, value_hash,
+            expression, from_position, fresh_at)
+          VALUES (${runId}, 'wait', 'w', 'env_default', 'never', '', '', '', ${from}, ${freshAt})`),
+      );
+    expect(await leastUnmatched(store, "env_default")).toBeUndefined();
+    await store.write((session) =>
+      session.run(sql`INSERT INTO matchers (environment_id, position) VALUES ('env_default', 1505)`),
+    );
+    expect(await leastUnmatched(store, "env_default")).toBeUndefined();
+    await wait("run_settled", 3, null);
+    expect(await leastUnmatched(store, "env_default")).toBe(1506);
+    await wait("run_fresh", 1502, 1);
+    expect(await leastUnmatched(store, "env_default")).toBe(1503);
+    expect(await leastUnmatched(store, "env_other")).toBeUndefined();
+    await store.write((session) => session.run(sql`DELETE FROM waits WHERE event_name = 'never'`));
+    await store.write((session) => session.run(sql`DELETE FROM matchers`));
+  });
+
+  test("an environment whose runs cannot be judged keeps no other from expiring", async () => {
+    const { store, tenancy } = server.running.domain;
+    const { id } = await tenancy.createEnvironment({ orgId: "org_default", name: "broken" });
+    await store.write((session) =>
+      session.run(sql`UPDATE environments SET retention_days = 1 WHERE id IN (${id}, 'env_default')`),
+    );
+    const asked: string[] = [];
+    const retention = openRetention({
+      ...{ store, log: silentLog, metrics: noMetrics, clock: testClock(Date.now()) },
+      config: { eventRetentionDays: 30, runRetentionDays: 90 },
+      definitionOf: () => Promise.reject(new Error("not asked")),
+      floorGuards: [
+        async (environmentId) => {
+          asked.push(environmentId);
+          if (environmentId === "env_default") throw new Error("cannot say");
+          return undefined;
+        },
+      ],
+    });
+    await expect(retention.expireEvents(store.write)).rejects.toThrow("events of some environments stay");
+    expect(asked.sort()).toEqual(["env_default", id].sort());
+    await store.write((session) => session.run(sql`UPDATE environments SET retention_days = NULL`));
   });
 
   test("runs go with steps and history once they are over for so long; live ones stay", async () => {

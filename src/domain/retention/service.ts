@@ -117,14 +117,23 @@ export function openRetention(deps: RetentionDeps): Retention {
   ): Promise<{ againInMs?: number }> {
     let left = expireSlicesMax;
     let gone = 0;
+    const troubles: unknown[] = [];
     for await (const { id, retention_days: own } of environments()) {
-      const done = await one(write, id, own ?? fallback, left);
-      gone += done.gone;
-      left -= done.slices;
+      try {
+        const done = await one(write, id, own ?? fallback, left);
+        gone += done.gone;
+        left -= done.slices;
+      } catch (error) {
+        // What stands in one environment must not fill the disk with the others'.
+        log.warn("retention.environment_failed", { what, environmentId: id, error });
+        troubles.push(error);
+        left--;
+      }
       if (left <= 0) break;
     }
     expired(what).add(gone);
     if (gone > 0) log.info("retention.expired", { what, gone });
+    if (troubles.length > 0) throw new AggregateError(troubles, `${what} of some environments stay`);
     if (gone >= analyzeFrom) await write((session) => rows.analyze(session, tables));
     // There is more: soon again, with others in between.
     return left <= 0 ? { againInMs: 1_000 } : {};

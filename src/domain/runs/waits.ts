@@ -70,6 +70,17 @@ export const readCursor = (store: Store, environmentId: string): Promise<CursorR
       SELECT 1 FROM waits w WHERE w.environment_id = m.environment_id AND w.fresh_at IS NULL LIMIT 1) AS settled
     FROM matchers m JOIN heads h ON h.environment_id = m.environment_id WHERE m.environment_id = ${environmentId}`);
 
+/** The lowest position of the log that a matcher has not compared yet with what waits there; undefined when nothing waits. */
+export async function leastUnmatched(store: Store, environmentId: string): Promise<number | undefined> {
+  const row = await store.one<{ settled: number | null; fresh: number | null }>(sql`SELECT
+      (SELECT m.position FROM matchers m WHERE m.environment_id = ${environmentId} AND EXISTS (
+        SELECT 1 FROM waits w WHERE w.environment_id = ${environmentId} AND w.fresh_at IS NULL)) AS settled,
+      (SELECT min(w.from_position) FROM waits w WHERE w.environment_id = ${environmentId} AND w.fresh_at IS NOT NULL)
+        AS fresh`);
+  const seen = [row?.settled, row?.fresh].filter((position) => position != null);
+  return seen.length === 0 ? undefined : Math.min(...seen) + 1;
+}
+
 /** Waits that were not yet compared with what was logged before the cursor. */
 export const freshWaits = (store: Store, environmentId: string, limit: number): Promise<WaitRow[]> =>
   store.all<WaitRow>(sql`SELECT ${waitColumns} FROM waits w
