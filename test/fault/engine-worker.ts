@@ -7,7 +7,7 @@ import {
   type Line,
   type Program,
   signalKey,
-} from "../simulate/program.ts";
+} from "../support/run-program.ts";
 import { debounceMs, programs, startOf } from "./programs.ts";
 
 // A worker process that runs programs.ts: `engine-worker.ts NAME JOURNAL rest|stream`, as test/cluster/worker-program.ts.

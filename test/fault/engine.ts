@@ -1,9 +1,9 @@
 import { resolve } from "node:path";
 import { emitUntilAcked, type Tenant } from "../cluster/load.ts";
 import { type Journal, spawnWorker, type WorkerProcess } from "../cluster/workers.ts";
-import { answerOf, type Program } from "../simulate/program.ts";
 import type { AckedEmit } from "../support/checkers.ts";
 import type { Steered } from "../support/engine-checkers.ts";
+import { answerOf, type Program } from "../support/run-program.ts";
 import { callerOf } from "../support/server.ts";
 import { patchOf, programs, startOf } from "./programs.ts";
 

@@ -1,4 +1,4 @@
-import type { Program } from "../simulate/program.ts";
+import type { Program } from "../support/run-program.ts";
 
 /** What the engine's workers run besides `steps`; what a run of each comes to is computed by `resultOf`. */
 export const programs: readonly Program[] = [

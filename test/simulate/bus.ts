@@ -1,6 +1,6 @@
 import type { Bus } from "../../src/bus/bus.ts";
 import { localHub } from "../../src/bus/local.ts";
-import type { Chance } from "./chance.ts";
+import type { Chance } from "../support/chance.ts";
 import type { ProcessTime } from "./time.ts";
 
 /** The in-process bus, losing hints by chance and doing nothing for the dead. */

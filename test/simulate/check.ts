@@ -1,22 +1,13 @@
 import { sql } from "../../src/kit/sql.ts";
 import type { Store } from "../../src/store/store.ts";
-import { type Program, resultOf } from "./program.ts";
+import type { RunRow } from "../support/engine-checkers.ts";
+import { type Program, resultOf } from "../support/run-program.ts";
 
 /** A start that a node said yes to. */
 export interface Started {
   program: Program;
   input: string;
   runIds: readonly string[];
-}
-
-interface RunRow {
-  id: string;
-  function_id: string;
-  status: string;
-  output: string | null;
-  error: string | null;
-  data: string;
-  parent_run_id: string | null;
 }
 
 /** Every promise that can be read from the rows once all is over; answers what does not hold. */

@@ -7,7 +7,7 @@ import { libsqlSeams } from "../../src/store/libsql-text.ts";
 import { migrate } from "../../src/store/migrate.ts";
 import { migrations } from "../../src/store/migrations/index.ts";
 import { type Session, type Store, StoreError, type SyncSession } from "../../src/store/store.ts";
-import type { Chance } from "./chance.ts";
+import type { Chance } from "../support/chance.ts";
 import type { ProcessTime, Time } from "./time.ts";
 
 export interface Troubles {

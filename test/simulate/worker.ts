@@ -1,9 +1,16 @@
 import type { HandedJob } from "../../src/domain/workers/job.ts";
 import type { Report } from "../../src/domain/workers/report.ts";
 import { Fault } from "../../src/kit/fault.ts";
-import type { Chance } from "./chance.ts";
+import type { Chance } from "../support/chance.ts";
+import {
+  answerOf,
+  childInput,
+  failuresUpTo,
+  type Line,
+  type Program,
+  signalKey,
+} from "../support/run-program.ts";
 import type { SimulatedNode } from "./node.ts";
-import { answerOf, childInput, failuresUpTo, type Line, type Program, signalKey } from "./program.ts";
 import type { ProcessTime, Time } from "./time.ts";
 import { processTime } from "./time.ts";
 

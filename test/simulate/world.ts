@@ -6,12 +6,18 @@ import type { Ids } from "../../src/kit/ids.ts";
 import { silentLog } from "../../src/kit/log.ts";
 import { sql } from "../../src/kit/sql.ts";
 import type { Store } from "../../src/store/store.ts";
+import { type Chance, chanceOf } from "../support/chance.ts";
 import { overfullLanes } from "../support/engine-checkers.ts";
+import {
+  childInput,
+  type Features,
+  type Program,
+  randomPrograms,
+  signalKey,
+} from "../support/run-program.ts";
 import { simulatedHub } from "./bus.ts";
-import { type Chance, chanceOf } from "./chance.ts";
 import { check, type Started } from "./check.ts";
 import { type SimulatedNode, startNode } from "./node.ts";
-import { childInput, type Features, type Program, randomPrograms, signalKey } from "./program.ts";
 import { simulatedDatabase } from "./store.ts";
 import { type ProcessTime, processTime, simulatedTime, type Time } from "./time.ts";
 import { startWorker, type WorkerWorld } from "./worker.ts";

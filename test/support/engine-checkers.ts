@@ -1,6 +1,6 @@
 import { sql } from "../../src/kit/sql.ts";
 import type { Store } from "../../src/store/store.ts";
-import { type Program, resultOf } from "../simulate/program.ts";
+import { type Program, resultOf } from "./run-program.ts";
 
 type Read = Pick<Store, "all">;
 
@@ -11,7 +11,8 @@ export interface Steered {
   patched: { own: string; instead: string }[];
 }
 
-interface RunRow {
+/** A run with its event's data, as checkers read it. */
+export interface RunRow {
   id: string;
   function_id: string;
   status: string;
