@@ -37,7 +37,7 @@ export interface AuthenticateHost<Key extends Credential> {
     find(token: string): Credential | undefined | Promise<Credential | undefined>;
   };
   environments: {
-    /** What the selector names, whoever may use it. */
+    /** What the selector names, whoever may use it; of any org where the org is empty. */
     environmentMeant(selector: string, orgId: string): Promise<{ id: string }>;
     /** The id of what it names within the org; the default when nothing is selected. */
     resolveEnvironment(selector: string | undefined, orgId: string): Promise<string>;

@@ -35,8 +35,8 @@ export interface Tenancy {
   createDefaults(): Promise<void>;
   createEnvironment(wanted: NewEnvironment): Promise<Environment>;
   /**
-   * The environment that `X-Svc-Environment` or `env` names (spec.md 'Environment selection'), for a caller of this org;
-   * whether the caller may use it is not asked here.
+   * The environment that `X-Svc-Environment` or `env` names (spec.md 'Environment selection'), for a caller of this org,
+   * empty for the platform's, to whom no id is foreign; whether the caller may use it is not asked here.
    */
   environmentMeant(selector: string, orgId: string): Promise<Environment>;
   /** What is believed of these environments is looked up anew. */
@@ -94,8 +94,9 @@ export function tenancy({ store, clock, ids, log, strictEnvironment }: TenancyOp
     if (rules.isEnvironmentId(selector)) {
       const environment = await lookUp(byId.of(selector));
       // Another org's looks like none; the default one is no secret.
-      const isKnown = environment?.orgId === orgId || environment?.id === rules.defaultEnvironmentId;
-      if (!environment || !isKnown) throw rules.unknownEnvironment();
+      const isShown =
+        orgId === "" || environment?.orgId === orgId || environment?.id === rules.defaultEnvironmentId;
+      if (!environment || !isShown) throw rules.unknownEnvironment();
       return environment;
     }
     const named = rules.isEnvironmentName(selector)
