@@ -1,6 +1,6 @@
 /**
- * Functions that park: asleep for days, waiting for days, and asleep for a few seconds. On SIGUSR2 prints how many runs
- * have parked since the last time, and how late (ms) the short sleeps went on since then.
+ * Functions that park: asleep for days, waiting for days, asleep for a few seconds, and asleep until one moment together.
+ * On SIGUSR2 prints how many runs have parked since the last time, and how late (ms) the short sleeps went on since then.
  */
 import { createClient, createFunction, createWorker } from "../../src/sdk/index.ts";
 
@@ -16,8 +16,18 @@ const sleeping = createFunction({ id: "bench-sleeping", event: "bench.sleep" }, 
 });
 const waiting = createFunction({ id: "bench-waiting", event: "bench.wait" }, async ({ step }) => {
   parked++;
-  await step.waitForEvent("bench.signal", { timeout: "3d" });
+  await step.waitForEvent("bench.signal", { match: "data.at", timeout: "3d" });
 });
+/** All that are sent within a span of 20 s sleep until the end of the next. */
+const together = createFunction(
+  { id: "bench-together", event: "bench.together" },
+  async ({ event, step }) => {
+    const spanMs = 20_000;
+    const dueAt = (Math.floor((event.data as { at: number }).at / spanMs) + 2) * spanMs;
+    await step.sleepUntil("moment", dueAt);
+    lateness.push(Date.now() - dueAt);
+  },
+);
 /** Counted from the first execution in the worker: its report and the second claim are part of the lateness. */
 const nap = createFunction({ id: "bench-nap", event: "bench.nap" }, async ({ step, run }) => {
   if (!napping.has(run.id)) napping.set(run.id, performance.now());
@@ -33,7 +43,7 @@ process.on("SIGUSR2", () => {
 });
 const worker = createWorker({
   client: createClient({ url, apiKey: key }),
-  functions: [sleeping, waiting, nap],
+  functions: [sleeping, waiting, nap, together],
   maxConcurrentJobs: 200,
   handleSignals: false,
 });
