@@ -13,7 +13,7 @@ import {
 import { type AckedEmit, checkAll } from "../support/checkers.ts";
 import {
   checkDebounced,
-  checkEverySecond,
+  checkEverySlot,
   checkLedgers,
   checkResults,
   overfullLanes,
@@ -207,7 +207,7 @@ export async function startWorld({
         ...(await checkAll(store, { acked: emitted, now: clock.now() })),
         ...(await checkResults(store, { programs: programsById, steered: people.steered })),
         ...(await checkLedgers(store)),
-        ...(await checkEverySecond(store, "ticker")),
+        ...(await checkEverySlot(store, "ticker")),
         ...(await checkDebounced(store, {
           functionId: "debounced",
           event: "burst",
