@@ -213,6 +213,8 @@ export const frameSliceMax = 500;
 export const endsWaitingMax = 20_000;
 /** Runs whose history is read for one page of an environment's audit trail. */
 export const auditRunsMax = 500;
+/** Outputs that the history of a resume keeps of the steps that it discards. */
+export const discardedBytesMax = 256 * 1024;
 /** A wake that nobody moved for so long is overdue. */
 export const overdueMs = 15_000;
 /** Runs and executions that the sweeper compares in one round. */
