@@ -21,6 +21,7 @@ import { integrityOperations } from "./domain/integrity/operations.ts";
 import { type IntegrityCheck, logCheck, openIntegrity } from "./domain/integrity/service.ts";
 import type { Keyring } from "./domain/keyring/service.ts";
 import { type Feeds, openFeeds } from "./domain/log/feed.ts";
+import { eventReads } from "./domain/log/past.ts";
 import { openEventLog } from "./domain/log/service.ts";
 import type { Frames } from "./domain/pubsub/frames.ts";
 import { cronFrames, functionFrames, patchedFrames } from "./domain/pubsub/lifecycle-frames.ts";
@@ -246,7 +247,7 @@ export function openEngine(deps: EngineDeps): Engine {
     onQueued,
   });
   const feeds = openFeeds({
-    store,
+    reads: eventReads(store),
     log,
     hasOthers: () => bus.kind === "nats" && bus.present().length > 1,
     tell: (hint) => bus.hint(`log.${hint.environmentId}`, JSON.stringify(hint)),

@@ -136,6 +136,9 @@ export const definitionsKeptMax = 5_000;
 export const laneLookMax = 1_000;
 /** A lane of a function with a limit is forgotten so long after the last claim from it. */
 export const laneIdleMsMax = 10 * 60 * 1000;
+/** Topics in one answer. */
+export const topicsListMax = 1_000;
+export const publishBatchMax = 100;
 /** Rows of the capacity endpoints (spec.md 'REST: capacity'). */
 export const capacityRowsDefault = 100;
 export const capacityRowsMax = 1_000;

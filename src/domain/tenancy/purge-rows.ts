@@ -17,6 +17,7 @@ export interface OwnedTable {
  */
 export const ownedTables: readonly OwnedTable[] = [
   { name: "heads", key: ["environment_id"] },
+  { name: "topic_heads", key: ["environment_id"] },
   { name: "api_keys", key: ["id"] },
   { name: "functions", key: ["environment_id", "id"] },
   { name: "executions", key: ["run_id"] },
@@ -36,6 +37,8 @@ export const ownedTables: readonly OwnedTable[] = [
   { name: "run_history", key: ["run_id", "sequence"], ofRun: "run_id" },
   { name: "runs", key: ["id"] },
   { name: "events", key: ["environment_id", "position"] },
+  { name: "topic_messages", key: ["environment_id", "position"] },
+  { name: "topics", key: ["environment_id", "name"] },
   { name: "healings", key: ["environment_id", "name"] },
   { name: "function_versions", key: ["environment_id", "function_id", "version"] },
   { name: "function_history", key: ["environment_id", "function_id", "entity_version"] },
