@@ -8,7 +8,9 @@ import { openTalks } from "./domain/pubsub/talk.ts";
 import type { Upgrade } from "./edge/http.ts";
 import type { Edge } from "./edge/perform.ts";
 import { openSockets, type Sockets, socketOptions } from "./edge/sockets.ts";
+import { openStanding, type Standing } from "./edge/standing.ts";
 import type { Clock } from "./kit/clock.ts";
+import { standingLookMs } from "./kit/limits.ts";
 import type { Log } from "./kit/log.ts";
 import type { LoopOptions } from "./kit/loop.ts";
 import type { Metrics } from "./kit/metrics.ts";
@@ -17,6 +19,8 @@ import type { Store } from "./store/store.ts";
 
 export interface Realtime {
   pubsub: PubSub;
+  /** Sockets, streams and held polls, asked again and again whether their callers may go on. */
+  standing: Standing;
   operations: readonly Operation[];
   loops: readonly LoopOptions[];
   /** `/ws`, for the listener of the edge that it stands at. */
@@ -42,6 +46,7 @@ export function openRealtime(deps: RealtimeDeps): Realtime {
   const pubsub = openPubSub({ ...deps, past: openPast(deps.store) });
   const streams = openStreams(pubsub);
   const operation = subscribeOperation(streams);
+  const standing = openStanding(deps);
   let sockets: Sockets | undefined;
   const help = "Open WebSockets at this node.";
   const open = deps.metrics.gauge({ name: "svc_websockets_open", help })();
@@ -53,11 +58,12 @@ export function openRealtime(deps: RealtimeDeps): Realtime {
   });
   return {
     pubsub,
+    standing,
     operations: [operation],
     loops: [
       { name: "pubsub.interest", everyMs: 1_000, tick: frames.tellOnce },
       { name: "pubsub.runs", everyMs: 1_000, tick: pubsub.lookOnce },
-      { name: "pubsub.sockets", everyMs: 1_000, tick: async () => sockets?.checkOnce() },
+      { name: "edge.standing", everyMs: standingLookMs, tick: standing.lookOnce },
     ],
     standAt(edge) {
       sockets = openSockets({ edge, operation, connect, checksOrigin: !deps.isOpenToAll });

@@ -1,0 +1,166 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { Code } from "@connectrpc/connect";
+import { engines, startTestServer, type TestServer } from "../support/server.ts";
+import { openSocket } from "../support/sockets.ts";
+import { openSubscriber } from "../support/stream-subscriber.ts";
+import { openStreamWorker, transportOf } from "../support/stream-worker.ts";
+import { until } from "../support/until.ts";
+
+describe.each(engines)("what goes on for long, on %s", (engine) => {
+  let server: TestServer;
+  let at: { url: string; grpcUrl: string | undefined };
+
+  beforeAll(async () => {
+    server = await startTestServer({ engine, settings: { pollHoldMs: 30_000 } });
+    at = { url: server.url, grpcUrl: undefined };
+    for (const id of ["f", "other"])
+      expect((await server.rpc("SvcService", "RegisterFunction", { id })).status).toBe(200);
+    await server.rpc("SvcService", "Emit", { event: "a.b" });
+  }, 30_000);
+  afterAll(() => server.stop());
+
+  const newKey = (roleId = "role_developer", expiresAt?: number) =>
+    server.running.domain.keys.create({
+      orgId: "org_default",
+      environmentId: "env_default",
+      name: "test",
+      roleIds: [roleId],
+      ...(expiresAt !== undefined && { expiresAt }),
+    });
+  const json = () => transportOf("connect json", at);
+  const look = () => server.running.tick("edge.standing");
+
+  /** One of each, all at work. */
+  async function open(key: string, id: string) {
+    const socket = await openSocket(server.url, { key });
+    expect((await socket.subscribe("a.>")).status).toBe("ok");
+    const stream = openSubscriber(json(), { key, pattern: "a.>", replay: 1 });
+    await until(() => stream.heard.length > 0, { about: "the stream's first event" });
+    const worker = openStreamWorker(json(), { key, id });
+    await worker.register(["other"]);
+    let workerEnd: unknown = "open";
+    void worker.ended.then((error) => {
+      workerEnd = error;
+    });
+    const held = { status: 0 };
+    const polling = `/api/v1/workers/${id}-poll`;
+    await server.api(`${polling}/register`, { key, body: { function_ids: ["other"] } });
+    void server.api(`${polling}/jobs?available=1`, { key }).then(({ status }) => {
+      held.status = status;
+    });
+    const started = { status: 0 };
+    const sync = { functionId: "f", data: {} };
+    void server.rpc("SvcService", "InvokeFunctionSync", sync, { key }).then(({ status }) => {
+      started.status = status;
+    });
+    await server.api("/api/v1/workers", { key });
+    return { socket, stream, workerEnd: () => workerEnd, held, started };
+  }
+
+  const ended = (opened: Awaited<ReturnType<typeof open>>) =>
+    until(
+      () =>
+        opened.socket.closed !== undefined &&
+        opened.stream.over() !== undefined &&
+        opened.workerEnd() !== "open" &&
+        opened.held.status !== 0 &&
+        opened.started.status !== 0,
+      { about: "the end of all", deadlineMs: 10_000 },
+    );
+
+  test("ends with its key, and nobody else's does", async () => {
+    const { id, key } = await newKey();
+    const mine = await open(key, "mine");
+    const other = await open(server.adminKey, "other");
+    expect((await server.api(`/api/v1/apikeys/${id}`, { method: "DELETE" })).status).toBe(204);
+    await look();
+    await ended(mine);
+    expect(mine.socket.closed?.code).toBe(1008);
+    expect(mine.stream.over()?.code).toBe(Code.Unauthenticated);
+    expect((mine.workerEnd() as { code: Code }).code).toBe(Code.Unauthenticated);
+    expect([mine.held.status, mine.started.status]).toEqual([401, 401]);
+    expect((await other.socket.subscribe("b.>")).status).toBe("ok");
+    expect(other.stream.over()).toBeUndefined();
+    expect(other.workerEnd()).toBe("open");
+    expect([other.held.status, other.started.status]).toEqual([0, 0]);
+    other.stream.cut();
+    other.socket.close();
+  }, 30_000);
+
+  test("ends when its key expires", async () => {
+    const expiring = await newKey("role_developer", Date.now() + 1_500);
+    const mine = await open(expiring.key, "expires");
+    await until(
+      async () => {
+        await look();
+        return mine.socket.closed;
+      },
+      { about: "the key to expire", deadlineMs: 10_000, everyMs: 20 },
+    );
+    await ended(mine);
+    expect(mine.stream.over()?.rawMessage).toBe("API key expired");
+    expect(mine.held.status).toBe(401);
+  }, 30_000);
+
+  test("ends when the roles of its key allow it no longer", async () => {
+    const { id, key } = await newKey();
+    const mine = await open(key, "roles");
+    const put = { method: "PUT", body: { role_ids: ["role_viewer"] } };
+    expect((await server.api(`/api/v1/apikeys/${id}/roles`, put)).status).toBe(200);
+    await look();
+    // A viewer may listen, and may not work.
+    await until(() => mine.workerEnd() !== "open" && mine.held.status !== 0 && mine.started.status !== 0, {
+      about: "the end of work",
+    });
+    expect((mine.workerEnd() as { code: Code }).code).toBe(Code.PermissionDenied);
+    expect([mine.held.status, mine.started.status]).toEqual([403, 403]);
+    expect(mine.stream.over()).toBeUndefined();
+    expect((await mine.socket.subscribe("b.>")).status).toBe("ok");
+    mine.stream.cut();
+    mine.socket.close();
+  }, 30_000);
+
+  test("ends where a later policy denies it: that subscription, not its neighbour", async () => {
+    const { key } = await newKey("role_viewer");
+    const socket = await openSocket(server.url, { key });
+    const denied = await socket.subscribe("salary.paid");
+    const allowed = await socket.subscribe("wage.paid");
+    await server.rpc("SvcService", "Emit", { event: "salary.paid" });
+    const streams = ["salary.paid", "a.>"].map((pattern) =>
+      openSubscriber(json(), { key, pattern, replay: 1 }),
+    );
+    await until(() => streams.every(({ heard }) => heard.length > 0), { about: "both streams" });
+    await socket.wait("event");
+    const { body: policy } = await server.api("/api/v1/policies", {
+      body: {
+        name: "no salaries",
+        effect: "deny",
+        actions: "events:subscribe",
+        resources: "irn:svc:*:*:event:*:events%3Asalary.*",
+      },
+    });
+    const assign = { body: { policy_id: policy.id } };
+    expect((await server.api("/api/v1/roles/role_viewer/policies", assign)).status).toBeLessThan(300);
+    await look();
+    const [told] = await socket.wait("subscription_error");
+    expect(told).toMatchObject({
+      subscriptionId: denied.subscriptionId,
+      code: "PERMISSION_DENIED",
+      retrying: false,
+    });
+    await until(() => streams[0]!.over(), { about: "the denied stream's end" });
+    expect(streams[0]!.over()!.code).toBe(Code.PermissionDenied);
+    await server.rpc("SvcService", "Emit", { event: "salary.paid" });
+    await server.rpc("SvcService", "Emit", { event: "wage.paid" });
+    await socket.wait("event", 2);
+    expect(socket.of("event").map(({ topic }) => topic)).toEqual(["events:salary.paid", "events:wage.paid"]);
+    expect(socket.of("event")[1].subscriptionId).toBe(allowed.subscriptionId);
+    expect(streams[1]!.over()).toBeUndefined();
+    streams[1]!.cut();
+    socket.close();
+    // The denial at the stream's end is in the audit, by the policy's id.
+    await server.running.tick("audit.flush");
+    const trail = await server.rpc("AuditService", "GetAuthAuditTrail", { limit: 50 });
+    expect(JSON.stringify(trail.body)).toContain(policy.id);
+  }, 30_000);
+});
