@@ -1,21 +1,18 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { Code } from "@connectrpc/connect";
+import { type LongCalls, longCalls, openLongCalls, prepareLongCalls } from "../support/long-calls.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 import { openSocket } from "../support/sockets.ts";
 import { openSubscriber } from "../support/stream-subscriber.ts";
-import { openStreamWorker, transportOf } from "../support/stream-worker.ts";
+import { transportOf } from "../support/stream-worker.ts";
 import { until } from "../support/until.ts";
 
 describe.each(engines)("what goes on for long, on %s", (engine) => {
   let server: TestServer;
-  let at: { url: string; grpcUrl: string | undefined };
 
   beforeAll(async () => {
     server = await startTestServer({ engine, settings: { pollHoldMs: 30_000 } });
-    at = { url: server.url, grpcUrl: undefined };
-    for (const id of ["f", "other"])
-      expect((await server.rpc("SvcService", "RegisterFunction", { id })).status).toBe(200);
-    await server.rpc("SvcService", "Emit", { event: "a.b" });
+    await prepareLongCalls(server);
   }, 30_000);
   afterAll(() => server.stop());
 
@@ -27,69 +24,31 @@ describe.each(engines)("what goes on for long, on %s", (engine) => {
       roleIds: [roleId],
       ...(expiresAt !== undefined && { expiresAt }),
     });
-  const json = () => transportOf("connect json", at);
+  const json = () => transportOf("connect json", { url: server.url, grpcUrl: undefined });
   const look = () => server.running.tick("edge.standing");
 
-  /** One of each, all at work. */
-  async function open(key: string, id: string) {
-    const socket = await openSocket(server.url, { key });
-    expect((await socket.subscribe("a.>")).status).toBe("ok");
-    const stream = openSubscriber(json(), { key, pattern: "a.>", replay: 1 });
-    await until(() => stream.heard.length > 0, { about: "the stream's first event" });
-    const worker = openStreamWorker(json(), { key, id });
-    await worker.register(["other"]);
-    let workerEnd: unknown = "open";
-    void worker.ended.then((error) => {
-      workerEnd = error;
-    });
-    const held = { status: 0 };
-    const polling = `/api/v1/workers/${id}-poll`;
-    await server.api(`${polling}/register`, { key, body: { function_ids: ["other"] } });
-    void server.api(`${polling}/jobs?available=1`, { key }).then(({ status }) => {
-      held.status = status;
-    });
-    const started = { status: 0 };
-    const sync = { functionId: "f", data: {} };
-    void server.rpc("SvcService", "InvokeFunctionSync", sync, { key }).then(({ status }) => {
-      started.status = status;
-    });
-    await server.api("/api/v1/workers", { key });
-    return { socket, stream, workerEnd: () => workerEnd, held, started };
-  }
-
-  const ended = (opened: Awaited<ReturnType<typeof open>>) =>
-    until(
-      () =>
-        opened.socket.closed !== undefined &&
-        opened.stream.over() !== undefined &&
-        opened.workerEnd() !== "open" &&
-        opened.held.status !== 0 &&
-        opened.started.status !== 0,
-      { about: "the end of all", deadlineMs: 10_000 },
-    );
+  const ended = (calls: LongCalls) =>
+    until(() => calls.ended().length === longCalls.length, { about: "the end of all", deadlineMs: 10_000 });
 
   test("ends with its key, and nobody else's does", async () => {
     const { id, key } = await newKey();
-    const mine = await open(key, "mine");
-    const other = await open(server.adminKey, "other");
+    const mine = await openLongCalls(server, key, "mine");
+    const other = await openLongCalls(server, server.adminKey, "other");
     expect((await server.api(`/api/v1/apikeys/${id}`, { method: "DELETE" })).status).toBe(204);
     await look();
     await ended(mine);
     expect(mine.socket.closed?.code).toBe(1008);
     expect(mine.stream.over()?.code).toBe(Code.Unauthenticated);
-    expect((mine.workerEnd() as { code: Code }).code).toBe(Code.Unauthenticated);
-    expect([mine.held.status, mine.started.status]).toEqual([401, 401]);
+    expect(mine.worker.over()?.code).toBe(Code.Unauthenticated);
+    expect([mine.poll.status, mine.invoke.status]).toEqual([401, 401]);
     expect((await other.socket.subscribe("b.>")).status).toBe("ok");
-    expect(other.stream.over()).toBeUndefined();
-    expect(other.workerEnd()).toBe("open");
-    expect([other.held.status, other.started.status]).toEqual([0, 0]);
-    other.stream.cut();
-    other.socket.close();
+    expect(other.ended()).toEqual([]);
+    other.close();
   }, 30_000);
 
   test("ends when its key expires", async () => {
     const expiring = await newKey("role_developer", Date.now() + 1_500);
-    const mine = await open(expiring.key, "expires");
+    const mine = await openLongCalls(server, expiring.key, "expires");
     await until(
       async () => {
         await look();
@@ -99,25 +58,22 @@ describe.each(engines)("what goes on for long, on %s", (engine) => {
     );
     await ended(mine);
     expect(mine.stream.over()?.rawMessage).toBe("API key expired");
-    expect(mine.held.status).toBe(401);
+    expect(mine.poll.status).toBe(401);
   }, 30_000);
 
   test("ends when the roles of its key allow it no longer", async () => {
     const { id, key } = await newKey();
-    const mine = await open(key, "roles");
+    const mine = await openLongCalls(server, key, "roles");
     const put = { method: "PUT", body: { role_ids: ["role_viewer"] } };
     expect((await server.api(`/api/v1/apikeys/${id}/roles`, put)).status).toBe(200);
     await look();
     // A viewer may listen, and may not work.
-    await until(() => mine.workerEnd() !== "open" && mine.held.status !== 0 && mine.started.status !== 0, {
-      about: "the end of work",
-    });
-    expect((mine.workerEnd() as { code: Code }).code).toBe(Code.PermissionDenied);
-    expect([mine.held.status, mine.started.status]).toEqual([403, 403]);
+    await until(() => mine.ended().length === 3, { about: "the end of work" });
+    expect(mine.worker.over()?.code).toBe(Code.PermissionDenied);
+    expect([mine.poll.status, mine.invoke.status]).toEqual([403, 403]);
     expect(mine.stream.over()).toBeUndefined();
     expect((await mine.socket.subscribe("b.>")).status).toBe("ok");
-    mine.stream.cut();
-    mine.socket.close();
+    mine.close();
   }, 30_000);
 
   test("ends where a later policy denies it: that subscription, not its neighbour", async () => {
