@@ -51,7 +51,7 @@ export interface Visited {
 /** The answer to an upgrade, which no `fetch` shows; 101 is where the socket would begin. */
 function upgrade(url: string, path: string, { headers }: Visitor): Promise<Visited> {
   const { hostname, port, host } = new URL(url);
-  const told = {
+  const sent = {
     host,
     connection: "Upgrade",
     upgrade: "websocket",
@@ -59,7 +59,7 @@ function upgrade(url: string, path: string, { headers }: Visitor): Promise<Visit
     "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==",
     ...headers,
   };
-  const lines = Object.entries(told).map(([name, value]) => `${name}: ${value}\r\n`);
+  const lines = Object.entries(sent).map(([name, value]) => `${name}: ${value}\r\n`);
   return new Promise((answered, failed) => {
     const socket = connect(Number(port), hostname, () =>
       socket.write(`GET ${path} HTTP/1.1\r\n${lines.join("")}\r\n`),
@@ -76,7 +76,14 @@ function upgrade(url: string, path: string, { headers }: Visitor): Promise<Visit
       if (status !== 101 && Buffer.byteLength(text) < Number(/content-length: (\d+)/i.exec(head)?.[1]))
         return;
       socket.destroy();
-      answered({ status, text: status === 101 ? "" : text, headers: new Headers() });
+      const told = head
+        .split("\r\n")
+        .slice(1)
+        .map((line): [string, string] => {
+          const colon = line.indexOf(":");
+          return [line.slice(0, colon), line.slice(colon + 1).trim()];
+        });
+      answered({ status, text: status === 101 ? "" : text, headers: new Headers(told) });
     });
   });
 }
