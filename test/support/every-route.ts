@@ -39,6 +39,8 @@ export function everyWay(registry: readonly Operation[]): Way[] {
 
 export interface Visitor {
   headers: Record<string, string>;
+  /** With the question mark. */
+  query?: string;
 }
 
 export interface Visited {
@@ -112,10 +114,10 @@ export async function go(
   visitor: Visitor,
   { param = () => "none", body = {} }: { param?: (name: string) => string; body?: object } = {},
 ): Promise<Visited> {
-  if (way.protocol === "socket") return upgrade(url, way.path, visitor);
-  const path = way.path.replace(/\{(\w+)(?:\.\.\.)?\}/g, (_, name: string) =>
-    encodeURIComponent(param(name)),
-  );
+  const path =
+    way.path.replace(/\{(\w+)(?:\.\.\.)?\}/g, (_, name: string) => encodeURIComponent(param(name))) +
+    (visitor.query ?? "");
+  if (way.protocol === "socket") return upgrade(url, path, visitor);
   const isStream = way.protocol === "stream";
   const sends = way.method !== "GET" && way.method !== "HEAD";
   const asked = fetch(`${url}${path}`, {
