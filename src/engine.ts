@@ -44,6 +44,7 @@ import { openStarts } from "./domain/starts/service.ts";
 import { openControls } from "./domain/steering/controls.ts";
 import { steeringOperations } from "./domain/steering/operations.ts";
 import { openSteering } from "./domain/steering/service.ts";
+import { purgeBacklogOf } from "./domain/tenancy/purge.ts";
 import { openDispatcher } from "./domain/workers/dispatcher.ts";
 import { openGiveBack } from "./domain/workers/give-back.ts";
 import { openHanding } from "./domain/workers/handing.ts";
@@ -332,7 +333,7 @@ export function openEngine(deps: EngineDeps): Engine {
       ...workersOperations(workers),
       ...capacityOperations(capacity),
       ...historyOperations(history, deps.callTrail),
-      ...integrityOperations(integrity),
+      ...integrityOperations(integrity, purgeBacklogOf(store)),
     ],
     loops: [
       { name: "runs.wake", everyMs: 1_000, tick: runs.wakeOnce },

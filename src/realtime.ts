@@ -15,8 +15,10 @@ import { openTopics, type Topics } from "./domain/topics/service.ts";
 import type { Upgrade } from "./edge/http.ts";
 import type { Edge } from "./edge/perform.ts";
 import { openSockets, type Sockets, socketOptions } from "./edge/sockets.ts";
+import { openStanding, type Standing } from "./edge/standing.ts";
 import type { Clock } from "./kit/clock.ts";
 import type { Ids } from "./kit/ids.ts";
+import { standingLookMs } from "./kit/limits.ts";
 import type { Log } from "./kit/log.ts";
 import type { LoopOptions } from "./kit/loop.ts";
 import type { Operation } from "./kit/operation.ts";
@@ -27,6 +29,8 @@ import type { Store } from "./store/store.ts";
 export interface Realtime {
   pubsub: PubSub;
   topics: Topics;
+  /** Sockets, streams and held polls, asked again and again whether their callers may go on. */
+  standing: Standing;
   operations: readonly Operation[];
   loops: readonly LoopOptions[];
   /** What one node does for all. */
@@ -71,6 +75,7 @@ export function openRealtime(deps: RealtimeDeps): Realtime {
   const pubsub = openPubSub({ store, clock, log, sources, frames });
   const streams = openStreams(pubsub);
   const operation = subscribeOperation(streams);
+  const standing = openStanding(deps);
   let sockets: Sockets | undefined;
   const { metrics } = deps.watch;
   const help = "Open WebSockets at this node.";
@@ -86,12 +91,13 @@ export function openRealtime(deps: RealtimeDeps): Realtime {
   return {
     pubsub,
     topics,
+    standing,
     operations: [operation, ...topicsOperations(topics)],
     loops: [
       { name: "topics.feeds", everyMs: 1_000, tick: topicFeeds.compareOnce },
       { name: "pubsub.interest", everyMs: 1_000, tick: frames.tellOnce },
       { name: "pubsub.runs", everyMs: 1_000, tick: pubsub.lookOnce },
-      { name: "pubsub.sockets", everyMs: 1_000, tick: async () => sockets?.checkOnce() },
+      { name: "edge.standing", everyMs: standingLookMs, tick: standing.lookOnce },
     ],
     duties: [{ duty: "retention", name: "topics.expire", everyMs: 10 * 60_000, tick: expireOnce }],
     standAt(edge) {
