@@ -12,6 +12,7 @@ import { sessions } from "./0012_sessions.ts";
 import { tenancy } from "./0013_tenancy.ts";
 import { platform } from "./0014_platform.ts";
 import { audit } from "./0015_audit.ts";
+import { outbox } from "./0020_outbox.ts";
 
 /** In order; a landed one is never edited. */
 export const migrations = [
@@ -29,4 +30,5 @@ export const migrations = [
   tenancy,
   platform,
   audit,
+  outbox,
 ];
