@@ -146,6 +146,8 @@ export function openEngine(deps: EngineDeps): Engine {
       ends.ended(runIds);
       runFrames.ended(runIds);
     },
+    onClaimed: runFrames.claimed,
+    onMoved: runFrames.moved,
     onWakePlanned: deps.wakeBy,
     invoke: (draft, origin) => events.invoke(draft, origin),
     wakeLoop: deps.wake,
@@ -248,6 +250,8 @@ export function openEngine(deps: EngineDeps): Engine {
     promise: promises.control,
     runs,
     onPatched: patchedFrames(deps.frames),
+    onResumed: runFrames.resumed,
+    onMoved: runFrames.moved,
     definitionOf: functions.definitionAt,
     onQueued,
   });

@@ -58,6 +58,9 @@ export interface SteeringDeps {
     stepId: string;
     at: number;
   }) => void;
+  /** Told after the commit, likewise. */
+  onResumed?: (environmentId: string, runId: string) => void;
+  onMoved?: (runs: readonly { runId: string; environmentId: string }[]) => void;
   definitionOf: (environmentId: string, functionId: string, version: number) => Promise<FunctionDefinition>;
   /** Lanes that have got work, or room for it. */
   onQueued: (lanes: readonly Lane[]) => void;
@@ -181,7 +184,7 @@ export function openSteering(deps: SteeringDeps): Steering {
 
     async pause(environmentId, runId, actorId) {
       const run = await requireRun(store, environmentId, runId);
-      return store.write(async (session) => {
+      const paused = await store.write(async (session) => {
         const execution = await rows.lockExecution(session, environmentId, runId);
         if (!execution) {
           const { status } = await requireRun(session, environmentId, run.id);
@@ -208,6 +211,8 @@ export function openSteering(deps: SteeringDeps): Steering {
         });
         return "paused";
       });
+      if (paused === "paused") deps.onMoved?.([{ runId, environmentId }]);
+      return paused;
     },
 
     async pausedState(environmentId, runId) {
@@ -305,6 +310,7 @@ export function openSteering(deps: SteeringDeps): Steering {
         await rows.lockExecution(session, environmentId, runId);
         return runs.finishResumes(session, [runId]);
       });
+      deps.onResumed?.(environmentId, runId);
       if (lanes.length > 0) onQueued(lanes);
       return runs.get(environmentId, runId);
     },
