@@ -58,6 +58,7 @@ import type { Log } from "./kit/log.ts";
 import type { LoopOptions } from "./kit/loop.ts";
 import type { Operation } from "./kit/operation.ts";
 import type { Watch } from "./kit/watch.ts";
+import { openPromises } from "./outbox.ts";
 import type { Config } from "./settings.ts";
 import type { Store } from "./store/store.ts";
 
@@ -96,6 +97,9 @@ export interface EngineDeps {
     | "pushTimeoutMs"
     | "pushAllowPrivate"
     | "dev"
+    | "natsMirror"
+    | "busPayloadMax"
+    | "outboxAttempts"
   >;
   keyring: Pick<Keyring, "seal" | "unseal" | "isCurrent" | "refresh" | "current">;
   store: Store;
@@ -144,6 +148,8 @@ export function openEngine(deps: EngineDeps): Engine {
       ends.ended(runIds);
       runFrames.ended(runIds);
     },
+    onClaimed: runFrames.claimed,
+    onMoved: runFrames.moved,
     onWakePlanned: deps.wakeBy,
     invoke: (draft, origin) => events.invoke(draft, origin),
     wakeLoop: deps.wake,
@@ -237,13 +243,17 @@ export function openEngine(deps: EngineDeps): Engine {
   controls.onControl(({ kind, workerId, ...message }) => {
     if (kind === "cancel" && workerId !== null) workers.cancelled({ ...message, workerId });
   });
+  const promises = openPromises(deps);
   const steering = openSteering({
     store,
     clock,
     log,
     controls,
+    promise: promises.control,
     runs,
     onPatched: patchedFrames(deps.frames),
+    onResumed: runFrames.resumed,
+    onMoved: runFrames.moved,
     definitionOf: functions.definitionAt,
     onQueued,
   });
@@ -297,10 +307,11 @@ export function openEngine(deps: EngineDeps): Engine {
   const floorGuards: FloorGuard[] = [
     (environmentId) => leastPosition(store, environmentId),
     (environmentId) => leastUnmatched(store, environmentId),
+    ...promises.floorGuards,
   ];
   const retention = openRetention({ store, clock, log, metrics, config, definitionOf, floorGuards });
   const history = openHistory({ store, clock, runs, definitionOf, retentionDaysOf: retention.runDaysOf });
-  const checks: IntegrityCheck[] = [logCheck(store), ...runChecks(store, clock)];
+  const checks: IntegrityCheck[] = [logCheck(store), ...runChecks(store, clock), ...promises.checks];
   const integrity = openIntegrity({ store, clock, log, metrics, checks });
   const sweepOnce = openSweep({
     store,
@@ -334,6 +345,7 @@ export function openEngine(deps: EngineDeps): Engine {
       ...capacityOperations(capacity),
       ...historyOperations(history, deps.callTrail),
       ...integrityOperations(integrity, purgeBacklogOf(store)),
+      ...promises.operations,
     ],
     loops: [
       { name: "runs.wake", everyMs: 1_000, tick: runs.wakeOnce },
@@ -359,6 +371,7 @@ export function openEngine(deps: EngineDeps): Engine {
       { duty: "retention", name: "events.expire", everyMs: 10 * 60_000, tick: retention.expireEvents },
       { duty: "retention", name: "runs.expire", everyMs: 10 * 60_000, tick: retention.expireRuns },
       { duty: "retention", name: "runs.sweep", everyMs: 5_000, tick: sweepOnce },
+      ...promises.duties,
     ],
     queuedElsewhere: dispatcher.queued,
     letGo(environmentId) {
@@ -371,7 +384,13 @@ export function openEngine(deps: EngineDeps): Engine {
     },
     warnings: integrity.warnings,
     async settled() {
-      await Promise.all([events.drain(), runs.drain(), workers.drain(), dispatcher.drain()]);
+      await Promise.all([
+        events.drain(),
+        runs.drain(),
+        workers.drain(),
+        dispatcher.drain(),
+        promises.settled(),
+      ]);
     },
   };
 }

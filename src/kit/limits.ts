@@ -254,6 +254,34 @@ export const pushHoldMs = 2_000;
 export const pushFunctionsMax = 10_000;
 export const pushAnswerBytesMax = 8 * 1024 * 1024;
 
+/** A message of the bus, and how often an outbox entry is tried (spec.md 'Outbox retry budget'); both by setting. */
+export const busPayloadBytesMax = 1024 * 1024;
+export const outboxAttemptsMax = 10;
+/** Between two tries of a refused entry: from, and at most. */
+export const outboxRetryMsMin = 250;
+export const outboxRetryMsMax = 5_000;
+/** Handing one message to the bus takes at most this; whoever wrote an entry has so long before the leader tries. */
+export const outboxSendMs = 2_000;
+/** Entries of one kind that are tried in one round. */
+export const outboxSliceMax = 50;
+export const outboxErrorCharsMax = 500;
+/** An entry that nobody tried for so long, and an event that was not mirrored for so long, are overdue. */
+export const outboxOverdueMs = 60_000;
+/** Dead letters that nobody requeued or discarded are forgotten after this. */
+export const deadLetterKeptMs = 90 * 24 * 60 * 60 * 1000;
+/** The list of dead letters (spec.md 'Outbox dead-letter list'). */
+export const deadLettersDefault = 50;
+export const deadLettersMax = 500;
+export const deadLettersOffsetMax = 10_000;
+/** Events mirrored in one transaction, logs compared in one query, and how long one round goes on. */
+export const mirrorSliceMax = 100;
+export const mirrorLogsMax = 500;
+export const mirrorRoundMs = 1_000;
+/** JetStream answers within this; keeps the mirror's messages, and knows their ids again, for so long. */
+export const mirrorAnswerMs = 5_000;
+export const mirrorKeptMs = 7 * 24 * 60 * 60 * 1000;
+export const mirrorRepeatMs = 10 * 60 * 1000;
+
 /** Audit rows that wait in memory; what comes beyond stays in the spool file alone, up to its size. */
 export const auditWaitingMax = 20_000;
 export const auditSpoolBytesMax = 256 * 1024 * 1024;

@@ -29,6 +29,8 @@ export const ownedTables: readonly OwnedTable[] = [
   { name: "workers", key: ["environment_id", "id"] },
   { name: "lanes", key: ["id"] },
   { name: "matchers", key: ["environment_id"] },
+  { name: "mirrors", key: ["environment_id"] },
+  { name: "outbox", key: ["id"] },
   { name: "idempotency_keys", key: ["environment_id", "key"] },
   { name: "invocations", key: ["parent_run_id", "step_id"], ofRun: "parent_run_id" },
   { name: "child_ends", key: ["child_run_id"], ofRun: "child_run_id" },
