@@ -88,7 +88,8 @@ export function openHub(environmentId: string, frames: Frames, position: () => n
     for (const channel of trie.match(tokens)) {
       if (channel.spec.filter && !delivery.passes(channel.spec.filter)) continue;
       if (channel.joined.size > 0) channel.outlet.publish(channel.spec, delivery);
-      for (const [member, late] of channel.late) giveLate(channel, member, late, delivery);
+      if (channel.late.size > 0)
+        for (const [member, late] of channel.late) giveLate(channel, member, late, delivery);
     }
   }
 

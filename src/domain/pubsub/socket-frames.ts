@@ -123,14 +123,21 @@ export function readClientFrame(text: string): ClientFrame {
   }
 }
 
-/** Payloads are JSON texts already and go as they are. */
-export function eventFrame(spec: ChannelSpec, delivery: Delivery): string {
+/** What the frames of all subscriptions with the same options have in common. Payloads are JSON texts already and go as they are. */
+function commonOf({ topicOnly, includeMetadata }: ChannelSpec, delivery: Delivery): string {
   const { eventId, topic, sequence } = delivery;
-  const head = `{"type":"event","subscriptionId":"${spec.id}"${eventId === undefined ? "" : `,"eventId":"${eventId}"`},"topic":${JSON.stringify(topic)},"data":${spec.topicOnly ? "null" : delivery.data}`;
-  if (!spec.includeMetadata) return `${head}}`;
+  const event = eventId === undefined ? "" : `,"eventId":"${eventId}"`;
+  const head = `"${event},"topic":${JSON.stringify(topic)},"data":${topicOnly ? "null" : delivery.data}`;
+  if (!includeMetadata) return `${head}}`;
   const place = sequence === undefined ? "" : `,"sequence":${sequence},"sequenceExact":"${sequence}"`;
   const custom = delivery.custom === null ? "" : `,"custom":${delivery.custom}`;
   return `${head},"meta":{"timestamp":"${rfc3339(delivery.at)}"${place}${custom}}}`;
+}
+
+export function eventFrame(spec: ChannelSpec, delivery: Delivery): string {
+  const form = (spec.topicOnly ? 1 : 0) + (spec.includeMetadata ? 2 : 0);
+  delivery.texts[form] ??= commonOf(spec, delivery);
+  return `{"type":"event","subscriptionId":"${spec.id}${delivery.texts[form]}`;
 }
 
 /** The start only for who asked for it: digits, as positions may be larger than what a JSON number keeps apart. */
