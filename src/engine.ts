@@ -5,6 +5,7 @@ import { openBreakers } from "./domain/breakers/service.ts";
 import { openAskNodes } from "./domain/capacity/nodes.ts";
 import { capacityOperations } from "./domain/capacity/operations.ts";
 import { openCapacity } from "./domain/capacity/service.ts";
+import { debounceCheck } from "./domain/debounce/balance.ts";
 import { debounceOperations } from "./domain/debounce/operations.ts";
 import { leastPosition } from "./domain/debounce/rows.ts";
 import { openDebounce } from "./domain/debounce/service.ts";
@@ -35,6 +36,7 @@ import { openRuns, type Runs } from "./domain/runs/service.ts";
 import { openSweep } from "./domain/runs/sweep.ts";
 import { leastUnmatched } from "./domain/runs/waits.ts";
 import type { Lane } from "./domain/runs/wake.ts";
+import { scheduleChecks } from "./domain/schedules/balance.ts";
 import { openSchedules } from "./domain/schedules/service.ts";
 import { secretsOperations } from "./domain/secrets/operations.ts";
 import { openSecrets, type Secrets } from "./domain/secrets/service.ts";
@@ -118,6 +120,8 @@ export interface EngineDeps {
   isDraining: () => boolean;
   /** What callers did, for the trail. */
   callTrail?: CallTrail;
+  /** Balances of parts that are not the engine's, for the same report. */
+  checks?: readonly IntegrityCheck[];
 }
 
 /** What turns events into finished runs, put together: functions, runs, workers, events, low to high. */
@@ -298,7 +302,13 @@ export function openEngine(deps: EngineDeps): Engine {
   ];
   const retention = openRetention({ store, clock, log, metrics, config, definitionOf, floorGuards });
   const history = openHistory({ store, clock, runs, definitionOf, retentionDaysOf: retention.runDaysOf });
-  const checks: IntegrityCheck[] = [logCheck(store), ...runChecks(store, clock)];
+  const checks: IntegrityCheck[] = [
+    logCheck(store),
+    ...runChecks(store, clock),
+    debounceCheck(store, clock),
+    ...scheduleChecks(store, clock),
+    ...(deps.checks ?? []),
+  ];
   const integrity = openIntegrity({ store, clock, log, metrics, checks });
   const sweepOnce = openSweep({
     store,
@@ -306,10 +316,7 @@ export function openEngine(deps: EngineDeps): Engine {
     wakeOnce: runs.wakeOnce,
     healed: integrity.healed,
     onQueued,
-    laneOf: async (environmentId, runId) => {
-      const { functionId } = await runs.get(environmentId, runId);
-      return { environmentId, functionId };
-    },
+    definitionOf,
   });
 
   return {

@@ -1,15 +1,11 @@
 import type { Clock } from "../../kit/clock.ts";
+import { Fault } from "../../kit/fault.ts";
 import type { Store } from "../../store/store.ts";
+import type { FunctionDefinition } from "../functions/definition.ts";
+import { laneOf } from "../functions/rules.ts";
 import type { Healed, LeaderWriter } from "../integrity/service.ts";
-import {
-  dropOrphans,
-  type Found,
-  lostRuns,
-  orphans,
-  overdue,
-  restoreExecution,
-  stillOverdue,
-} from "./balance.ts";
+import { dropOrphans, type Found, lostRuns, orphans, overdue, stillOverdue } from "./balance.ts";
+import { lostRun, restoreExecution } from "./restore.ts";
 import type { Lane } from "./wake.ts";
 
 export interface SweepDeps {
@@ -20,11 +16,11 @@ export interface SweepDeps {
   /** Noted, counted, logged. */
   healed: (write: LeaderWriter, list: readonly Healed[]) => Promise<void>;
   onQueued: (lanes: readonly Lane[]) => void;
-  laneOf: (environmentId: string, runId: string) => Promise<Lane>;
+  definitionOf: (environmentId: string, functionId: string, version: number) => Promise<FunctionDefinition>;
 }
 
 /** The tick of `runs.sweep`: overdue timers at once; all runs and executions one slice a tick, round and round. */
-export function openSweep({ store, clock, wakeOnce, healed, onQueued, laneOf }: SweepDeps) {
+export function openSweep({ store, clock, wakeOnce, healed, onQueued, definitionOf }: SweepDeps) {
   let runsAfter = "";
   let executionsAfter = "";
 
@@ -49,11 +45,28 @@ export function openSweep({ store, clock, wakeOnce, healed, onQueued, laneOf }: 
     const lost = await lostRuns(store, runsAfter);
     runsAfter = lost.last ?? "";
     const restored: Found[] = [];
-    for (const one of lost.found)
-      if (await write((session) => restoreExecution(session, one.id, clock.now()))) restored.push(one);
+    const lanes: Lane[] = [];
+    for (const one of lost.found) {
+      const run = await lostRun(store, one.id);
+      if (!run) continue;
+      const { environment_id: environmentId, function_id: functionId, data } = run;
+      // Of a definition that is no more nothing is limited any more either.
+      const definition = await definitionOf(environmentId, functionId, run.function_version).catch(
+        (error: unknown) => {
+          if (error instanceof Fault && error.kind === "not_found") return undefined;
+          throw error;
+        },
+      );
+      const laneId =
+        definition && data !== null ? laneOf({ environmentId, definition }, JSON.parse(data)) : null;
+      const now = clock.now();
+      const state = await write((session) => restoreExecution(session, one.id, { now, laneId }));
+      if (state === undefined) continue;
+      restored.push(one);
+      if (state === "queued") lanes.push({ environmentId, functionId });
+    }
     await healed(write, named("runs.without_execution", restored));
-    if (restored.length > 0)
-      onQueued(await Promise.all(restored.map((one) => laneOf(one.environment_id, one.id))));
+    if (lanes.length > 0) onQueued(lanes);
 
     const stray = await orphans(store, executionsAfter);
     executionsAfter = stray.last ?? "";
