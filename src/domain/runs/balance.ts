@@ -10,6 +10,9 @@ interface Lost {
   at: Instant;
 }
 
+/** No such row. The limit keeps it a lookup for each row outside: a join would read every run or execution that there is. */
+const none = (row: Sql): Sql => sql`(SELECT 1 ${row} LIMIT 1) IS NULL`;
+
 /**
  * The balances of runs: those that were created are over, or have an execution with a wake that will come or a person who
  * holds them; every execution has an active run; no lane is overfull; nothing that is due is late.
@@ -23,7 +26,7 @@ export const runChecks = (store: Store, clock: { now(): Instant }): IntegrityChe
         await store.all<Lost>(sql`SELECT r.id, r.created_at AS at FROM (
           SELECT id, status, created_at FROM runs WHERE environment_id = ${environmentId}
           ORDER BY created_at DESC, id DESC LIMIT ${integrityRowsMax}) r
-        WHERE r.status = 'active' AND NOT EXISTS (SELECT 1 FROM executions e WHERE e.run_id = r.id)`),
+        WHERE r.status = 'active' AND ${none(sql`FROM executions e WHERE e.run_id = r.id`)}`),
       ),
   },
   {
@@ -34,7 +37,7 @@ export const runChecks = (store: Store, clock: { now(): Instant }): IntegrityChe
         await store.all<Lost>(sql`SELECT e.run_id AS id, COALESCE(e.claimed_at, e.started_at, 0) AS at FROM (
           SELECT run_id, claimed_at, started_at FROM executions WHERE environment_id = ${environmentId}
           LIMIT ${integrityRowsMax}) e
-        WHERE NOT EXISTS (SELECT 1 FROM runs r WHERE r.id = e.run_id AND r.status = 'active')`),
+        WHERE ${none(sql`FROM runs r WHERE r.id = e.run_id AND r.status = 'active'`)}`),
       ),
   },
   {
@@ -61,13 +64,13 @@ export const runChecks = (store: Store, clock: { now(): Instant }): IntegrityChe
         await store.all<Lost>(sql`SELECT e.run_id AS id, COALESCE(e.claimed_at, e.started_at, 0) AS at FROM (
           SELECT run_id, state, waiting_step_id, claimed_at, started_at FROM executions
           WHERE environment_id = ${environmentId} LIMIT ${integrityRowsMax}) e
-        WHERE (e.state = 'waiting' AND NOT EXISTS (SELECT 1 FROM waits w
-            WHERE w.run_id = e.run_id AND w.kind = 'wait' AND w.step_id = e.waiting_step_id))
-          OR (e.state = 'invoking' AND NOT EXISTS (SELECT 1 FROM invocations i
-              WHERE i.parent_run_id = e.run_id AND i.step_id = e.waiting_step_id)
-            AND NOT EXISTS (SELECT 1 FROM steps s JOIN runs c ON c.id = s.child_run_id
+        WHERE (e.state = 'waiting' AND ${none(sql`FROM waits w
+            WHERE w.run_id = e.run_id AND w.kind = 'wait' AND w.step_id = e.waiting_step_id`)})
+          OR (e.state = 'invoking' AND ${none(sql`FROM invocations i
+              WHERE i.parent_run_id = e.run_id AND i.step_id = e.waiting_step_id`)}
+            AND ${none(sql`FROM steps s JOIN runs c ON c.id = s.child_run_id
               WHERE s.run_id = e.run_id AND s.step_id = e.waiting_step_id AND (c.status = 'active'
-                OR EXISTS (SELECT 1 FROM child_ends d WHERE d.child_run_id = c.id))))`),
+                OR (SELECT 1 FROM child_ends d WHERE d.child_run_id = c.id LIMIT 1) IS NOT NULL)`)})`),
       ),
   },
   {
@@ -91,11 +94,12 @@ export const runChecks = (store: Store, clock: { now(): Instant }): IntegrityChe
       const late = clock.now() - overdueMs;
       return offence(
         await store.all<Lost>(sql`SELECT id, at FROM (
-          SELECT v.id, v.at, v.name FROM matchers m JOIN events v ON v.environment_id = m.environment_id
-            AND v.position > m.position WHERE m.environment_id = ${environmentId} AND v.at <= ${late}
+          SELECT v.id, v.at, v.name FROM events v WHERE v.environment_id = ${environmentId}
+            AND v.position > (SELECT m.position FROM matchers m WHERE m.environment_id = ${environmentId})
+            AND v.at + 0 <= ${late}
           ORDER BY v.position LIMIT ${integrityRowsMax}) v
-        WHERE EXISTS (SELECT 1 FROM waits w WHERE w.environment_id = ${environmentId} AND w.event_name = v.name
-          AND w.fresh_at IS NULL)
+        WHERE (SELECT 1 FROM waits w WHERE w.environment_id = ${environmentId} AND w.event_name = v.name
+          AND w.fresh_at IS NULL LIMIT 1) IS NOT NULL
         UNION ALL SELECT run_id, fresh_at FROM (SELECT run_id, fresh_at FROM waits
           WHERE environment_id = ${environmentId} AND fresh_at IS NOT NULL AND fresh_at <= ${late}
           ORDER BY fresh_at LIMIT ${integrityRowsMax}) w`),
@@ -138,8 +142,8 @@ export async function lostRuns(
   );
   const found = await store.all<Found>(sql`SELECT r.id, r.environment_id FROM (
       SELECT id, environment_id, status FROM runs WHERE id > ${after} ORDER BY id LIMIT ${sweepSliceMax}) r
-    WHERE r.status = 'active' AND NOT EXISTS (SELECT 1 FROM executions e WHERE e.run_id = r.id)
-      AND EXISTS (SELECT 1 FROM heads h WHERE h.environment_id = r.environment_id)`);
+    WHERE r.status = 'active' AND ${none(sql`FROM executions e WHERE e.run_id = r.id`)}
+      AND (SELECT 1 FROM heads h WHERE h.environment_id = r.environment_id LIMIT 1) IS NOT NULL`);
   return { found, last: end };
 }
 
@@ -154,7 +158,7 @@ export async function orphans(
   );
   const found = await store.all<Found>(sql`SELECT e.run_id AS id, e.environment_id FROM (
       SELECT run_id, environment_id FROM executions WHERE run_id > ${after} ORDER BY run_id LIMIT ${sweepSliceMax}) e
-    WHERE NOT EXISTS (SELECT 1 FROM runs r WHERE r.id = e.run_id AND r.status = 'active')`);
+    WHERE ${none(sql`FROM runs r WHERE r.id = e.run_id AND r.status = 'active'`)}`);
   return { found, last: end };
 }
 
