@@ -1,3 +1,4 @@
+import { Fault } from "../../kit/fault.ts";
 import { feedSliceMax, replayMax, replayScanMax } from "../../kit/limits.ts";
 import type { Store } from "../../store/store.ts";
 import type { Past } from "../log/past.ts";
@@ -52,12 +53,18 @@ export interface CatchUp {
   isOver: () => boolean;
 }
 
-/** From behind `after` up to the channel's own place; answers the place that was reached, with nothing awaited since. */
+/**
+ * From behind `after` up to the channel's own place; answers the place that was reached, with nothing awaited since. Throws
+ * `failed_precondition` when retention took what comes next before it was read: nothing is left out in silence.
+ */
 export async function catchUp({ past, spec, give, position, isOver }: CatchUp, after: number) {
   let reached = after;
   while (reached < position() && !isOver()) {
     const last = position();
     const events = await past.between(spec.environmentId, { after: reached, last }, feedSliceMax);
+    // Looked at behind the read: the floor is raised before anything goes. Events of streams stay.
+    const floor = (await past.head(spec.environmentId))?.retention_floor ?? 0;
+    if (reached < floor - 1 && spec.pattern.namespace !== "entity") throw expired(floor);
     for (const event of events) {
       for (const delivery of wantedOf(spec, event)) {
         if (isOver()) return reached;
@@ -70,6 +77,9 @@ export async function catchUp({ past, spec, give, position, isOver }: CatchUp, a
   }
   return reached;
 }
+
+const expired = (floor: number): Fault =>
+  new Fault("failed_precondition", `positions below ${floor} have expired before they were read`);
 
 /** What has been told of a run behind place `after` of its history, the newest `count` of it, in order. */
 export async function runFramesAfter(

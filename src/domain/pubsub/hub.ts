@@ -1,4 +1,5 @@
 import type { CelProgram } from "../../kit/cel.ts";
+import type { Fault } from "../../kit/fault.ts";
 import type { LoggedEvent } from "../log/service.ts";
 import { Delivery, deliveriesOf, type Placed } from "./delivery.ts";
 import type { Frame, Frames } from "./frames.ts";
@@ -25,8 +26,8 @@ export interface Member {
   joined(spec: ChannelSpec): void;
   /** It cannot go on for now, and will. */
   troubled(): void;
-  /** Nothing follows: the environment is gone. */
-  ended(): void;
+  /** Nothing follows: for this reason, or because the environment is gone. */
+  ended(refused?: Fault): void;
 }
 
 /** A way to many connections at once. */

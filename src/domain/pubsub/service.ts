@@ -204,6 +204,10 @@ export function openPubSub({ store, clock, log, feeds, past, frames }: PubSubDep
         if (!state.over) join(following, reached);
         return;
       } catch (error) {
+        if (error instanceof Fault && error.kind === "failed_precondition") {
+          if (!state.over) member.ended(error);
+          return;
+        }
         log.warn("pubsub.read_failed", { subscriptionId: spec.id, error });
         if (!state.over) member.troubled();
         await clock.sleep(pauseMs);
