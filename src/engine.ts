@@ -28,6 +28,7 @@ import { cronFrames, functionFrames, patchedFrames } from "./domain/pubsub/lifec
 import { openRunFrames } from "./domain/pubsub/run-frames.ts";
 import { openCaller } from "./domain/push/call.ts";
 import { openPush } from "./domain/push/service.ts";
+import { retentionOperations } from "./domain/retention/operations.ts";
 import { type FloorGuard, openRetention } from "./domain/retention/service.ts";
 import { runChecks } from "./domain/runs/balance.ts";
 import { openEnds } from "./domain/runs/ends.ts";
@@ -339,6 +340,7 @@ export function openEngine(deps: EngineDeps): Engine {
       ...capacityOperations(capacity),
       ...historyOperations(history, deps.callTrail),
       ...integrityOperations(integrity),
+      ...retentionOperations(retention),
     ],
     loops: [
       { name: "runs.wake", everyMs: 1_000, tick: runs.wakeOnce },
