@@ -178,7 +178,7 @@ export function openEngine(deps: EngineDeps): Engine {
   });
   const definitions = openDefinitions(store);
   const secrets = openSecrets({ store, clock, ids, keyring: deps.keyring });
-  const { giveBack } = openGiveBack({ runs, log, onQueued });
+  const { giveBack, underWay: givenBack } = openGiveBack({ runs, log, onQueued });
   const handing = openHanding({
     dispatcher,
     definitions,
@@ -375,6 +375,7 @@ export function openEngine(deps: EngineDeps): Engine {
     async drain() {
       ends.drain();
       await Promise.all([push.drain(), workers.drain(), dispatcher.drain()]);
+      await Promise.all(givenBack);
     },
     warnings: integrity.warnings,
     async settled() {

@@ -1,5 +1,4 @@
 import type { Clock } from "../../kit/clock.ts";
-import { Fault } from "../../kit/fault.ts";
 import type { Store } from "../../store/store.ts";
 import type { FunctionDefinition } from "../functions/definition.ts";
 import { laneOf } from "../functions/rules.ts";
@@ -27,6 +26,19 @@ export function openSweep({ store, clock, wakeOnce, healed, onQueued, definition
   const named = (name: string, list: readonly Found[]): Healed[] =>
     list.map(({ id, environment_id }) => ({ name, environmentId: environment_id, id }));
 
+  /** Answers the lane that got work, null for a run that does not go on by itself, undefined for one that is well. */
+  async function restore(write: LeaderWriter, { id }: Found): Promise<Lane | null | undefined> {
+    const run = await lostRun(store, id);
+    if (!run) return undefined;
+    const { environment_id: environmentId, function_id: functionId, function_version, data } = run;
+    const definition = await definitionOf(environmentId, functionId, function_version);
+    const laneId = data === null ? null : laneOf({ environmentId, definition }, JSON.parse(data));
+    const now = clock.now();
+    const state = await write((session) => restoreExecution(session, id, { now, laneId }));
+    if (state === undefined) return undefined;
+    return state === "queued" ? { environmentId, functionId } : null;
+  }
+
   return async (write: LeaderWriter): Promise<void> => {
     const late = await overdue(store, clock.now());
     if (late.length > 0) {
@@ -46,25 +58,17 @@ export function openSweep({ store, clock, wakeOnce, healed, onQueued, definition
     runsAfter = lost.last ?? "";
     const restored: Found[] = [];
     const lanes: Lane[] = [];
-    for (const one of lost.found) {
-      const run = await lostRun(store, one.id);
-      if (!run) continue;
-      const { environment_id: environmentId, function_id: functionId, data } = run;
-      // Of a definition that is no more nothing is limited any more either.
-      const definition = await definitionOf(environmentId, functionId, run.function_version).catch(
-        (error: unknown) => {
-          if (error instanceof Fault && error.kind === "not_found") return undefined;
-          throw error;
-        },
-      );
-      const laneId =
-        definition && data !== null ? laneOf({ environmentId, definition }, JSON.parse(data)) : null;
-      const now = clock.now();
-      const state = await write((session) => restoreExecution(session, one.id, { now, laneId }));
-      if (state === undefined) continue;
-      restored.push(one);
-      if (state === "queued") lanes.push({ environmentId, functionId });
-    }
+    const troubles: unknown[] = [];
+    for (const one of lost.found)
+      try {
+        const lane = await restore(write, one);
+        if (lane === undefined) continue;
+        restored.push(one);
+        if (lane !== null) lanes.push(lane);
+      } catch (error) {
+        // What cannot be put right in one run keeps no other from it.
+        troubles.push(error);
+      }
     await healed(write, named("runs.without_execution", restored));
     if (lanes.length > 0) onQueued(lanes);
 
@@ -74,5 +78,6 @@ export function openSweep({ store, clock, wakeOnce, healed, onQueued, definition
     for (const one of stray.found)
       if ((await write((session) => dropOrphans(session, [one.id]))) > 0) dropped.push(one);
     await healed(write, named("executions.without_run", dropped));
+    if (troubles.length > 0) throw new AggregateError(troubles, "some runs stay without an execution");
   };
 }
