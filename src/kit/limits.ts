@@ -235,6 +235,11 @@ export const integrityEnvironmentsMax = 1_000;
 /** Rows that a round of retention deletes in one transaction, and slices in one round. */
 export const expireSliceMax = 200;
 export const expireSlicesMax = 500;
+/** Days that an environment may keep its past, where it does not keep it for ever. */
+export const retentionDaysMax = 36_500;
+/** So long one such transaction may keep others from writing: the next slice is made to fit. */
+export const expireSliceMs = 10;
+export const expireSliceMin = 10;
 
 export const secretsMax = 1_000;
 export const secretNameCharsMax = 200;

@@ -59,7 +59,7 @@ export function openStreams(pubsub: PubSub): Streams {
         },
         joined() {},
         troubled() {},
-        ended: () => end(new Fault("not_found", `environment ${environmentId} not found`)),
+        ended: (refused) => end(refused ?? new Fault("not_found", `environment ${environmentId} not found`)),
       };
       const onAbort = () => wake();
       signal.addEventListener("abort", onAbort, { once: true });
