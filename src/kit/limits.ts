@@ -154,6 +154,9 @@ export const policyNameCharsMax = 100;
 export const policyTextCharsMax = 8 * 1024;
 export const accessKeptMs = 500;
 export const accessOrgsMax = 5_000;
+/** Judging one call by its policies gives the event loop back this often, and takes no longer than this: else it is refused. */
+export const decisionBurstMs = 4;
+export const decisionMsMax = 250;
 export const dryRunDecisionsMax = 10_000;
 
 export const emailCharsMax = 254;
