@@ -4,6 +4,7 @@
  * seconds before and after.
  */
 import { setTimeout as pause } from "node:timers/promises";
+import { type Held, watchHeld } from "../support/held.ts";
 import { startPostgres } from "../support/postgres.ts";
 import {
   type EngineName,
@@ -13,7 +14,6 @@ import {
   type TestServer,
 } from "../support/server.ts";
 import { median, percentile } from "./figures.ts";
-import { type Held, watchHeld } from "./held.ts";
 import { anyRow, countRows, multiply, rowsOf, type Template } from "./purge-rows.ts";
 
 const stepsEach = 3;
