@@ -32,7 +32,7 @@ function payload(text: string) {
 }
 
 export const toEventMessage = (
-  spec: ChannelSpec,
+  spec: Pick<ChannelSpec, "id" | "includeMetadata" | "pattern">,
   delivery: Delivery,
 ): MessageInitShape<typeof SubscriptionEventSchema> => ({
   subscriptionId: spec.id,
@@ -40,7 +40,7 @@ export const toEventMessage = (
   topic: delivery.topic,
   ...payload(delivery.data),
   sequence: BigInt(delivery.sequence ?? 0),
-  deliveryAttempt: 1,
+  deliveryAttempt: delivery.attempt,
   ...(spec.includeMetadata && {
     metadata: {
       timestamp: timestampOf(delivery.at),

@@ -13,6 +13,7 @@ import { tenancy } from "./0013_tenancy.ts";
 import { platform } from "./0014_platform.ts";
 import { audit } from "./0015_audit.ts";
 import { topics } from "./0018_topics.ts";
+import { groups } from "./0019_groups.ts";
 
 /** In order; a landed one is never edited. */
 export const migrations = [
@@ -31,4 +32,5 @@ export const migrations = [
   platform,
   audit,
   topics,
+  groups,
 ];
