@@ -45,6 +45,7 @@ import { openStarts } from "./domain/starts/service.ts";
 import { openControls } from "./domain/steering/controls.ts";
 import { steeringOperations } from "./domain/steering/operations.ts";
 import { openSteering } from "./domain/steering/service.ts";
+import { purgeBacklogOf } from "./domain/tenancy/purge.ts";
 import { openDispatcher } from "./domain/workers/dispatcher.ts";
 import { openGiveBack } from "./domain/workers/give-back.ts";
 import { openHanding } from "./domain/workers/handing.ts";
@@ -58,6 +59,7 @@ import type { Log } from "./kit/log.ts";
 import type { LoopOptions } from "./kit/loop.ts";
 import type { Operation } from "./kit/operation.ts";
 import type { Watch } from "./kit/watch.ts";
+import { openPromises } from "./outbox.ts";
 import type { Config } from "./settings.ts";
 import type { Store } from "./store/store.ts";
 
@@ -96,6 +98,9 @@ export interface EngineDeps {
     | "pushTimeoutMs"
     | "pushAllowPrivate"
     | "dev"
+    | "natsMirror"
+    | "busPayloadMax"
+    | "outboxAttempts"
   >;
   keyring: Pick<Keyring, "seal" | "unseal" | "isCurrent" | "refresh" | "current">;
   store: Store;
@@ -144,6 +149,8 @@ export function openEngine(deps: EngineDeps): Engine {
       ends.ended(runIds);
       runFrames.ended(runIds);
     },
+    onClaimed: runFrames.claimed,
+    onMoved: runFrames.moved,
     onWakePlanned: deps.wakeBy,
     invoke: (draft, origin) => events.invoke(draft, origin),
     wakeLoop: deps.wake,
@@ -237,13 +244,17 @@ export function openEngine(deps: EngineDeps): Engine {
   controls.onControl(({ kind, workerId, ...message }) => {
     if (kind === "cancel" && workerId !== null) workers.cancelled({ ...message, workerId });
   });
+  const promises = openPromises(deps);
   const steering = openSteering({
     store,
     clock,
     log,
     controls,
+    promise: promises.control,
     runs,
     onPatched: patchedFrames(deps.frames),
+    onResumed: runFrames.resumed,
+    onMoved: runFrames.moved,
     definitionOf: functions.definitionAt,
     onQueued,
   });
@@ -298,10 +309,11 @@ export function openEngine(deps: EngineDeps): Engine {
     (environmentId) => leastPosition(store, environmentId),
     (environmentId) => leastUnmatched(store, environmentId),
     (environmentId) => leastUnhandled(store, environmentId, "events"),
+    ...promises.floorGuards,
   ];
   const retention = openRetention({ store, clock, log, metrics, config, definitionOf, floorGuards });
   const history = openHistory({ store, clock, runs, definitionOf, retentionDaysOf: retention.runDaysOf });
-  const checks: IntegrityCheck[] = [logCheck(store), ...runChecks(store, clock)];
+  const checks: IntegrityCheck[] = [logCheck(store), ...runChecks(store, clock), ...promises.checks];
   const integrity = openIntegrity({ store, clock, log, metrics, checks });
   const sweepOnce = openSweep({
     store,
@@ -334,7 +346,8 @@ export function openEngine(deps: EngineDeps): Engine {
       ...workersOperations(workers),
       ...capacityOperations(capacity),
       ...historyOperations(history, deps.callTrail),
-      ...integrityOperations(integrity),
+      ...integrityOperations(integrity, purgeBacklogOf(store)),
+      ...promises.operations,
     ],
     loops: [
       { name: "runs.wake", everyMs: 1_000, tick: runs.wakeOnce },
@@ -360,6 +373,7 @@ export function openEngine(deps: EngineDeps): Engine {
       { duty: "retention", name: "events.expire", everyMs: 10 * 60_000, tick: retention.expireEvents },
       { duty: "retention", name: "runs.expire", everyMs: 10 * 60_000, tick: retention.expireRuns },
       { duty: "retention", name: "runs.sweep", everyMs: 5_000, tick: sweepOnce },
+      ...promises.duties,
     ],
     queuedElsewhere: dispatcher.queued,
     letGo(environmentId) {
@@ -372,7 +386,13 @@ export function openEngine(deps: EngineDeps): Engine {
     },
     warnings: integrity.warnings,
     async settled() {
-      await Promise.all([events.drain(), runs.drain(), workers.drain(), dispatcher.drain()]);
+      await Promise.all([
+        events.drain(),
+        runs.drain(),
+        workers.drain(),
+        dispatcher.drain(),
+        promises.settled(),
+      ]);
     },
   };
 }

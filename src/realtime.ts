@@ -19,8 +19,10 @@ import { openTopics, type Topics } from "./domain/topics/service.ts";
 import type { Upgrade } from "./edge/http.ts";
 import type { Edge } from "./edge/perform.ts";
 import { openSockets, type Sockets, socketOptions } from "./edge/sockets.ts";
+import { openStanding, type Standing } from "./edge/standing.ts";
 import type { Clock } from "./kit/clock.ts";
 import type { Ids } from "./kit/ids.ts";
+import { standingLookMs } from "./kit/limits.ts";
 import type { Log } from "./kit/log.ts";
 import type { LoopOptions } from "./kit/loop.ts";
 import type { Operation } from "./kit/operation.ts";
@@ -32,6 +34,8 @@ export interface Realtime {
   pubsub: PubSub;
   topics: Topics;
   groups: Groups;
+  /** Sockets, streams and held polls, asked again and again whether their callers may go on. */
+  standing: Standing;
   operations: readonly Operation[];
   loops: readonly LoopOptions[];
   /** What one node does for all. */
@@ -94,6 +98,7 @@ export function openRealtime(deps: RealtimeDeps): Realtime {
   });
   const streams = openStreams(pubsub);
   const operation = subscribeOperation(streams);
+  const standing = openStanding(deps);
   let sockets: Sockets | undefined;
   const { metrics } = deps.watch;
   const help = "Open WebSockets at this node.";
@@ -116,13 +121,14 @@ export function openRealtime(deps: RealtimeDeps): Realtime {
     pubsub,
     topics,
     groups,
+    standing,
     operations: [operation, ...topicsOperations(topics), ...groupsOperations(groups, streams)],
     loops: [
       { name: "topics.feeds", everyMs: 1_000, tick: topicFeeds.compareOnce },
       { name: "groups.look", everyMs: 1_000, tick: groups.lookOnce },
       { name: "pubsub.interest", everyMs: 1_000, tick: frames.tellOnce },
       { name: "pubsub.runs", everyMs: 1_000, tick: pubsub.lookOnce },
-      { name: "pubsub.sockets", everyMs: 1_000, tick: async () => sockets?.checkOnce() },
+      { name: "edge.standing", everyMs: standingLookMs, tick: standing.lookOnce },
     ],
     duties: [
       { duty: "retention", name: "topics.expire", everyMs: 10 * 60_000, tick: expireOnce },

@@ -321,7 +321,8 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       requests.observe(seen);
       if (seen.caller.impersonates) platformAudit.impersonated({ ...seen, operation: seen.operation.name });
     });
-    const edge: Edge = { clock, ids, log, authenticate, ...tenants.gate, ...requests, ...watching };
+    const asked = { authenticate, ...tenants.gate, standing: realtime.standing };
+    const edge: Edge = { clock, ids, log, ...asked, ...requests, ...watching };
     const { host: hostname, metricsPort, grpcPort } = config;
     const apart =
       watch.pages.length === 0 || metricsPort === undefined

@@ -187,7 +187,7 @@ export const groupsOperations = (groups: Groups, streams: Pick<Streams, "carry">
         return seat;
       });
       for await (const delivery of deliveries)
-        yield { subscriptionId: seat!.consumerId, pattern: seat!.group.pattern, delivery };
+        if (delivery) yield { subscriptionId: seat!.consumerId, pattern: seat!.group.pattern, delivery };
     },
   }),
 ];

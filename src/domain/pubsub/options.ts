@@ -12,6 +12,10 @@ export interface SubscribeInput {
   filter?: string | undefined;
   consumerGroup?: string | undefined;
   startAfterSequence?: bigint | undefined;
+  /** To be told, before anything else, where it begins. */
+  withStart?: boolean | undefined;
+  /** Of the log that `startAfterSequence` was seen in. */
+  epoch?: bigint | undefined;
 }
 
 /** The same, checked. */
@@ -25,6 +29,8 @@ export interface Wanted {
   startAfter: bigint | undefined;
   /** Shares what comes with the other members of this group. */
   group: string | undefined;
+  withStart: boolean;
+  epoch: bigint | undefined;
 }
 
 /** Throws the refusal that names the option. */
@@ -52,5 +58,7 @@ export function readWanted(input: SubscribeInput): Wanted {
     filter: readFilter(input.filter),
     startAfter,
     group: consumerGroup || undefined,
+    withStart: input.withStart ?? false,
+    epoch: input.epoch,
   };
 }

@@ -137,3 +137,22 @@ export function subscriptionIdOf(one: SubscriptionIdentity): string {
   const told = JSON.stringify(group === undefined ? facts : [...facts, group]);
   return `sub_${new Bun.CryptoHasher("sha256").update(told).digest("hex").slice(0, 26)}`;
 }
+
+/** What subscribers hear of a run besides its creation and its end, by type of its history: the status it has then. */
+export const runMoves: ReadonlyMap<string, string> = new Map([
+  ["run.started", "running"],
+  ["run.slept", "paused"],
+  ["run.waiting", "paused"],
+  ["run.invoking", "paused"],
+  ["run.paused", "paused"],
+  ["run.retrying", "waiting"],
+]);
+
+export const historyTypesTold: readonly string[] = [
+  "run.created",
+  "run.resumed",
+  "run.completed",
+  "run.failed",
+  "run.cancelled",
+  ...runMoves.keys(),
+];

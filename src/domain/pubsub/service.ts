@@ -1,5 +1,5 @@
 import type { Clock } from "../../kit/clock.ts";
-import { Fault, missing } from "../../kit/fault.ts";
+import { type Fault, missing } from "../../kit/fault.ts";
 import { frameSliceMax, replayMax } from "../../kit/limits.ts";
 import type { Log } from "../../kit/log.ts";
 import type { Store } from "../../store/store.ts";
@@ -17,11 +17,12 @@ import {
 } from "./hub.ts";
 import { readWanted, type SubscribeInput, type Wanted } from "./options.ts";
 import { endsOf } from "./rows.ts";
-import { literalRun, logOf, refusal, subscriptionIdOf } from "./rules.ts";
+import { literalRun, logOf, subscriptionIdOf } from "./rules.ts";
 import type { LogName, Sources } from "./source.ts";
+import { placeAfter, requireEpoch } from "./start.ts";
 
 export type { Delivery } from "./delivery.ts";
-export type { Channel, ChannelSpec, Member, Outlet } from "./hub.ts";
+export type { Channel, ChannelSpec, Member, Outlet, Start } from "./hub.ts";
 export type { Wanted } from "./options.ts";
 
 export interface Subscription {
@@ -157,33 +158,15 @@ export function openPubSub({ store, clock, log, sources, frames, joinGroup }: Pu
     };
   }
 
-  /** Where a subscription begins in the log; undefined: with what comes next. */
-  async function startOf(spec: ChannelSpec, { startAfter }: Wanted): Promise<number | undefined> {
-    if (startAfter === undefined || !isLogged(spec)) return undefined;
+  /** The log as it is, and where a subscription begins in it; `after` undefined: with what comes next. */
+  async function startOf(spec: ChannelSpec, wanted: Wanted): Promise<{ after?: number; epoch?: number }> {
+    const { startAfter, epoch, withStart } = wanted;
+    if (!isLogged(spec) || (startAfter === undefined && epoch === undefined && !withStart)) return {};
     const head = await sources[logIn(spec)].head(spec.environmentId);
     if (!head) throw missing("environment", spec.environmentId);
-    const field = "startAfterSequence";
-    if (startAfter > BigInt(head.position))
-      throw refusal(
-        "INVALID_ARGUMENT",
-        `${field}: ${startAfter} is above the end of the log, ${head.position}`,
-        {
-          field,
-        },
-      );
-    // Zero means the beginning of what is there; events of streams do not expire.
-    if (startAfter === 0n)
-      return spec.pattern.namespace === "entity" ? 0 : Math.max(0, head.retention_floor - 1);
-    if (startAfter < BigInt(head.retention_floor - 1))
-      throw new Fault(
-        "failed_precondition",
-        `${field}: positions below ${head.retention_floor} have expired`,
-        {
-          field,
-          code: "INVALID_ARGUMENT",
-        },
-      );
-    return Number(startAfter);
+    requireEpoch(head, epoch);
+    const after = startAfter === undefined ? undefined : placeAfter(spec.pattern, head, startAfter);
+    return { epoch: head.epoch, ...(after !== undefined && { after }) };
   }
 
   function join({ hub, spec, outlet, member, channel }: Following, after: number): void {
@@ -299,7 +282,8 @@ export function openPubSub({ store, clock, log, sources, frames, joinGroup }: Pu
       give: (delivery) => accepted.then(() => member.give(spec, delivery)),
       ended: member.ended,
     });
-    member.accepted();
+    // A group has a place of its own: its members begin nowhere.
+    member.accepted(undefined);
     accept();
     return { id: spec.id, stop: seat.stop };
   }
@@ -322,7 +306,7 @@ export function openPubSub({ store, clock, log, sources, frames, joinGroup }: Pu
     async subscribe(spec, wanted, outlet, member) {
       const { group } = wanted;
       if (group !== undefined) return shareInGroup(spec, { ...wanted, group }, member);
-      const start = await startOf(spec, wanted);
+      const { after: start, epoch } = await startOf(spec, wanted);
       const { hub: opening, letGo } = hold(spec);
       const hub = await opening.catch((error) => {
         letGo();
@@ -332,7 +316,8 @@ export function openPubSub({ store, clock, log, sources, frames, joinGroup }: Pu
       const state = { over: false };
       const channel = { value: undefined as Channel | undefined };
       const following: Following = { spec, wanted, outlet, member, hub, state, channel };
-      member.accepted();
+      const sequence = start ?? hub.position();
+      member.accepted(wanted.withStart && epoch !== undefined ? { sequence, epoch } : undefined);
       let watching: Watched | undefined;
       if (runId !== undefined && (wanted.replay > 0 || wanted.startAfter !== undefined))
         watching = followRun(following, runId);

@@ -1,12 +1,12 @@
 import { Fault } from "../../kit/fault.ts";
 import { deliveriesCharsMax, deliveriesWaitingMax } from "../../kit/limits.ts";
 import type { SubscribeInput } from "./options.ts";
-import type { ChannelSpec, Delivery, Member, Outlet, PubSub } from "./service.ts";
+import type { ChannelSpec, Delivery, Member, Outlet, PubSub, Start } from "./service.ts";
 
-export interface Streamed {
-  spec: ChannelSpec;
-  delivery: Delivery;
-}
+/** A delivery, or, first of all and when it was asked for, where the stream begins, if there is such a place. */
+export type Streamed =
+  | { spec: ChannelSpec; delivery: Delivery }
+  | { spec: ChannelSpec; start: Start | undefined };
 
 /** Where a stream's deliveries are put. */
 export interface Sink {
@@ -22,8 +22,11 @@ export interface Sink {
 export interface Streams {
   /** Deliveries until the signal aborts; ends with a fault when the reader is too slow or the server drains. */
   subscribe(environmentId: string, input: SubscribeInput, signal: AbortSignal): AsyncIterable<Streamed>;
-  /** The same of whatever `begin` puts into the sink, until it is stopped. */
-  carry(signal: AbortSignal, begin: (sink: Sink) => Promise<{ stop(): void }>): AsyncIterable<Delivery>;
+  /** The same of whatever `begin` puts into the sink; undefined comes first of all, once it has begun. */
+  carry(
+    signal: AbortSignal,
+    begin: (sink: Sink) => Promise<{ stop(): void }>,
+  ): AsyncIterable<Delivery | undefined>;
   /** Ends every stream; its reader finds another node. */
   drain(): void;
 }
@@ -36,7 +39,7 @@ export function openStreams(pubsub: PubSub): Streams {
   async function* carry(
     signal: AbortSignal,
     begin: (sink: Sink) => Promise<{ stop(): void }>,
-  ): AsyncGenerator<Delivery> {
+  ): AsyncGenerator<Delivery | undefined> {
     const waiting: Delivery[] = [];
     let chars = 0;
     let fault: Fault | undefined;
@@ -80,6 +83,7 @@ export function openStreams(pubsub: PubSub): Streams {
       throw error;
     });
     try {
+      yield undefined;
       while (!signal.aborted) {
         const batch = waiting.splice(0);
         chars = 0;
@@ -110,10 +114,13 @@ export function openStreams(pubsub: PubSub): Streams {
     async *subscribe(environmentId, input, signal) {
       const wanted = pubsub.read(input);
       const spec = pubsub.specOf({ environmentId, wanted, ordinal: 0 });
+      let start: Start | undefined;
       const deliveries = carry(signal, (sink) => {
         const outlet: Outlet = { publish: (_spec, delivery) => sink.push(delivery) };
         const member: Member = {
-          accepted() {},
+          accepted(told) {
+            start = told;
+          },
           give(_spec, delivery) {
             // A group's delivery counts as sent once it was taken; what is read from the store waits only when there is much.
             if (wanted.group !== undefined) return sink.give(delivery);
@@ -127,7 +134,11 @@ export function openStreams(pubsub: PubSub): Streams {
         };
         return pubsub.subscribe(spec, wanted, outlet, member);
       });
-      for await (const delivery of deliveries) yield { spec, delivery };
+      for await (const delivery of deliveries) {
+        if (delivery) yield { spec, delivery };
+        // Also the first bytes of the answer: neither the runtime nor Connect sends headers before.
+        else if (wanted.withStart) yield { spec, start };
+      }
     },
 
     drain() {

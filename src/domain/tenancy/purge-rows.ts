@@ -32,6 +32,8 @@ export const ownedTables: readonly OwnedTable[] = [
   { name: "workers", key: ["environment_id", "id"] },
   { name: "lanes", key: ["id"] },
   { name: "matchers", key: ["environment_id"] },
+  { name: "mirrors", key: ["environment_id"] },
+  { name: "outbox", key: ["id"] },
   { name: "idempotency_keys", key: ["environment_id", "key"] },
   { name: "invocations", key: ["parent_run_id", "step_id"], ofRun: "parent_run_id" },
   { name: "child_ends", key: ["child_run_id"], ofRun: "child_run_id" },
@@ -108,10 +110,26 @@ export const unpurged = async (store: Pick<Store, "all">, limit: number): Promis
       WHERE purged_at IS NULL ORDER BY deleted_at LIMIT ${limit}`)
   ).map((row) => ({ id: row.id, deletedAt: row.deleted_at }));
 
-export const countUnpurged = async (store: Pick<Store, "one">, limit: number): Promise<number> => {
+/** The first deleted of the org's, of those of which rows may be left. */
+export const oldestUnpurged = async (
+  store: Pick<Store, "one">,
+  orgId: string,
+): Promise<Tombstone | undefined> => {
+  const row = await store.one<{ id: string; deleted_at: number }>(sql`SELECT id, deleted_at
+    FROM deleted_environments WHERE org_id = ${orgId} AND purged_at IS NULL ORDER BY deleted_at LIMIT 1`);
+  return row && { id: row.id, deletedAt: row.deleted_at };
+};
+
+/** At most `limit`; of one org, or of all. */
+export const countUnpurged = async (
+  store: Pick<Store, "one">,
+  limit: number,
+  orgId?: string,
+): Promise<number> => {
+  const ofOrg = orgId === undefined ? sql`` : sql`AND org_id = ${orgId}`;
   const row = await store.one<{ count: number }>(sql`SELECT count(*) AS count FROM (
-    SELECT 1 FROM deleted_environments WHERE purged_at IS NULL LIMIT ${limit}) counted`);
-  return row?.count ?? 0;
+    SELECT 1 FROM deleted_environments WHERE purged_at IS NULL ${ofOrg} LIMIT ${limit}) counted`);
+  return Number(row?.count ?? 0);
 };
 
 export const markPurged = (session: Session, id: string, at: Instant): Promise<number> =>
