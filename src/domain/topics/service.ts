@@ -5,9 +5,9 @@ import type { Ids } from "../../kit/ids.ts";
 import { laneOfEnvironment } from "../../kit/lanes.ts";
 import {
   combineLanes,
-  combinePaceMs,
   combineWaitingMax,
-  flushItemsMax,
+  publishFlushMax,
+  publishPaceMs,
   topicsListMax,
 } from "../../kit/limits.ts";
 import { requireEventName } from "../../kit/names.ts";
@@ -176,9 +176,9 @@ export function openTopics({ store, clock, ids, feeds, watch, readersOf }: Topic
         (sum, draft) => sum + 1 + (draft.data.length + (draft.metadata?.length ?? 0)) / weightChars,
         0,
       ),
-    itemsMax: flushItemsMax,
+    itemsMax: publishFlushMax,
     waitingMax: combineWaitingMax,
-    pace: { clock, ms: combinePaceMs },
+    pace: { clock, ms: publishPaceMs },
     flush,
     watch: watchFlushes(watch, clock, "topics.publish"),
     // A value the store refuses must cost its own message only.
