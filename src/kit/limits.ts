@@ -164,6 +164,8 @@ export const groupDelayMsMax = 24 * 60 * 60 * 1000;
 export const groupHoldMs = 60_000;
 /** Deliveries that wait to be sent to one member, unless its group buffers. */
 export const groupWindow = 64;
+/** What waits longer for a member that does not read goes to the others. */
+export const groupStuckMs = 1_000;
 /** Deliveries that a group has looked up ahead at one node. */
 export const groupAheadMax = 2_000;
 /** A member without a sign of life is no longer believed to be there; it is forgotten a little later. */
