@@ -2,6 +2,7 @@ import type { DutyLoop } from "./cluster/duties.ts";
 import { debounceCheck } from "./domain/debounce/balance.ts";
 import { leastPosition } from "./domain/debounce/rows.ts";
 import type { Functions } from "./domain/functions/service.ts";
+import { leastUnhandled } from "./domain/groups/rows.ts";
 import { type CallTrail, historyOperations } from "./domain/history/operations.ts";
 import { openHistory } from "./domain/history/service.ts";
 import { integrityOperations } from "./domain/integrity/operations.ts";
@@ -56,6 +57,7 @@ export function openUpkeep(deps: UpkeepDeps): Upkeep {
   const floorGuards: FloorGuard[] = [
     (environmentId) => leastPosition(store, environmentId),
     (environmentId) => leastUnmatched(store, environmentId),
+    (environmentId) => leastUnhandled(store, environmentId, "events"),
     ...deps.floorGuards,
   ];
   const checks: IntegrityCheck[] = [
