@@ -21,6 +21,7 @@ import { integrityOperations } from "./domain/integrity/operations.ts";
 import { type IntegrityCheck, logCheck, openIntegrity } from "./domain/integrity/service.ts";
 import type { Keyring } from "./domain/keyring/service.ts";
 import { type Feeds, openFeeds } from "./domain/log/feed.ts";
+import { eventReads } from "./domain/log/past.ts";
 import { openEventLog } from "./domain/log/service.ts";
 import type { Frames } from "./domain/pubsub/frames.ts";
 import { cronFrames, functionFrames, patchedFrames } from "./domain/pubsub/lifecycle-frames.ts";
@@ -43,6 +44,7 @@ import { openStarts } from "./domain/starts/service.ts";
 import { openControls } from "./domain/steering/controls.ts";
 import { steeringOperations } from "./domain/steering/operations.ts";
 import { openSteering } from "./domain/steering/service.ts";
+import { purgeBacklogOf } from "./domain/tenancy/purge.ts";
 import { openDispatcher } from "./domain/workers/dispatcher.ts";
 import { openGiveBack } from "./domain/workers/give-back.ts";
 import { openHanding } from "./domain/workers/handing.ts";
@@ -256,7 +258,7 @@ export function openEngine(deps: EngineDeps): Engine {
     onQueued,
   });
   const feeds = openFeeds({
-    store,
+    reads: eventReads(store),
     log,
     hasOthers: () => bus.kind === "nats" && bus.present().length > 1,
     tell: (hint) => bus.hint(`log.${hint.environmentId}`, JSON.stringify(hint)),
@@ -342,7 +344,7 @@ export function openEngine(deps: EngineDeps): Engine {
       ...workersOperations(workers),
       ...capacityOperations(capacity),
       ...historyOperations(history, deps.callTrail),
-      ...integrityOperations(integrity),
+      ...integrityOperations(integrity, purgeBacklogOf(store)),
       ...promises.operations,
     ],
     loops: [

@@ -234,6 +234,12 @@ export const settings = {
     fallback: 0,
     about: "How long events are kept; 0 keeps them for ever.",
   }),
+  topicRetentionHours: setting({
+    env: "SVC_TOPIC_RETENTION_HOURS",
+    parse: integer(0, 876_000, "hours"),
+    fallback: 72,
+    about: "How long messages of developer topics are kept; 0 keeps them for ever.",
+  }),
   runRetentionDays: setting({
     env: "SVC_RUN_RETENTION_DAYS",
     parse: integer(0, 36_500, "days"),

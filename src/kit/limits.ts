@@ -101,8 +101,13 @@ export const combineLanes = 4;
 export const combinePaceMs = 16;
 export const flushItemsMax = 128;
 
-/** An authenticated key is believed for this long without asking the store again (design: key deletion). */
-export const keyLeaseMs = 1_000;
+/** An authenticated key or session is believed for this long without asking the store again (design: key deletion). */
+export const keyLeaseMs = 500;
+/** Sockets, streams and held polls are asked so often whether they may go on: with what is believed, within a second. */
+export const standingLookMs = 250;
+/** Credentials of standing calls that are looked up at once, and how long looking may hold the event loop. */
+export const standingAtOnce = 8;
+export const standingBurstMs = 4;
 /** Leases of one run that may end without any report in a row, before the run fails as `WORKER_LOST`. */
 export const leasesLostMax = 10;
 /** Callers of one node that wait for the ends of runs; runs looked after in one query. */
@@ -136,6 +141,9 @@ export const definitionsKeptMax = 5_000;
 export const laneLookMax = 1_000;
 /** A lane of a function with a limit is forgotten so long after the last claim from it. */
 export const laneIdleMsMax = 10 * 60 * 1000;
+/** Topics in one answer. */
+export const topicsListMax = 1_000;
+export const publishBatchMax = 100;
 /** Rows of the capacity endpoints (spec.md 'REST: capacity'). */
 export const capacityRowsDefault = 100;
 export const capacityRowsMax = 1_000;
@@ -147,7 +155,7 @@ export const policyVersionsMax = 10_000;
 export const roleNameCharsMax = 100;
 export const policyNameCharsMax = 100;
 export const policyTextCharsMax = 8 * 1024;
-export const accessKeptMs = 1_000;
+export const accessKeptMs = 500;
 export const accessOrgsMax = 5_000;
 export const dryRunDecisionsMax = 10_000;
 
@@ -213,6 +221,8 @@ export const frameSliceMax = 500;
 export const endsWaitingMax = 20_000;
 /** Runs whose history is read for one page of an environment's audit trail. */
 export const auditRunsMax = 500;
+/** Outputs that the history of a resume keeps of the steps that it discards. */
+export const discardedBytesMax = 256 * 1024;
 /** A wake that nobody moved for so long is overdue. */
 export const overdueMs = 15_000;
 /** Runs and executions that the sweeper compares in one round. */

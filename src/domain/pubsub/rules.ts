@@ -76,10 +76,10 @@ export function matchesTokens(pattern: readonly string[], tokens: readonly strin
   return pattern.length === tokens.length;
 }
 
-/** The event name that a pattern stands for alone; undefined when it may stand for several. */
+/** The event, or the developer topic, that a pattern stands for alone; undefined when it may stand for several. */
 export const literalName = ({ namespace, text, tokens }: Pattern): string | undefined =>
-  namespace === "events" && !tokens.some((token) => token === "*" || token === ">")
-    ? text.slice("events:".length)
+  (namespace === "events" || namespace === "topic") && !tokens.some((token) => token === "*" || token === ">")
+    ? text.slice(namespace.length + 1)
     : undefined;
 
 /** The run whose frames the pattern is about; undefined when it may be about several. */

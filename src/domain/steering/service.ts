@@ -103,7 +103,10 @@ export function openSteering(deps: SteeringDeps): Steering {
     const { output, reason, actorId } = change;
     await store.write(async (session) => {
       const execution = await rows.lockExecution(session, environmentId, seen.run_id);
-      if (!execution) await rows.lockRun(session, environmentId, seen.run_id);
+      if (!execution) {
+        await rows.lockRun(session, environmentId, seen.run_id);
+        await rows.touchRun(session, seen.run_id, at);
+      }
       if (change.isInjected && execution?.state !== "held") throw notHeld();
       if ((await rows.patchStep(session, seen, { output, at, by: actorId })) === 0) throw rules.contended();
       if (execution) await rows.countNote(session, seen.run_id);
@@ -115,6 +118,8 @@ export function openSteering(deps: SteeringDeps): Steering {
         detail: {
           step_id: seen.step_id,
           previous_output: seen.output === null ? null : JSON.parse(seen.output),
+          // Null is an output too.
+          had_output: seen.output !== null,
           output: JSON.parse(output),
           reason,
           actor_id: actorId,
@@ -256,12 +261,12 @@ export function openSteering(deps: SteeringDeps): Steering {
         const isPaused = execution !== undefined && pausedStates.includes(execution.state);
         if (!isPaused && run.status !== "failed")
           throw new Fault("failed_precondition", "only a paused or failed run can be resumed");
-        const fromSequence =
-          fromStep === undefined ? null : await sequenceOf(session, environmentId, runId, fromStep);
+        const discarded =
+          fromStep === undefined ? undefined : await stepsFrom(session, environmentId, runId, fromStep);
         const was = execution?.state === "held" ? execution.held_from : execution?.state;
         const plan: ResumePlan = {
           from: execution?.state ?? "failed",
-          fromSequence,
+          fromSequence: discarded?.[0]?.sequence ?? null,
           sleptStepId: was === "sleeping" ? (execution?.waiting_step_id ?? null) : null,
           nextAttempt: was === "retrying",
         };
@@ -287,7 +292,12 @@ export function openSteering(deps: SteeringDeps): Steering {
           environmentId,
           type: "run.resumed",
           at,
-          detail: { from: plan.from, from_step: fromStep ?? null, actor_id: actorId },
+          detail: {
+            from: plan.from,
+            from_step: fromStep ?? null,
+            actor_id: actorId,
+            ...(discarded && { discarded: rules.recordOf(discarded) }),
+          },
           ...(execution && { sequence: execution.history_count + 1 }),
         });
         return { execution, run };
@@ -351,15 +361,16 @@ export function openSteering(deps: SteeringDeps): Steering {
 const notHeld = (): Fault =>
   new Fault("failed_precondition", "the run is not paused for injection: pause it first");
 
-/** By the SDK's id, the row's id or, where one step bears it, the name. */
-async function sequenceOf(
+/** The step, named by the SDK's id, the row's id or, where one step bears it, the name, and all behind it; never empty. */
+async function stepsFrom(
   session: Session,
   environmentId: string,
   runId: string,
   fromStep: string,
-): Promise<number> {
+): Promise<rows.StepRow[]> {
   const steps = await rows.stepsOf(session, environmentId, runId);
-  const step = steps.find((one) => rules.isStep(one, fromStep)) ?? steps.find((one) => one.name === fromStep);
-  if (!step) throw missing("step", fromStep);
-  return step.sequence;
+  const first =
+    steps.find((one) => rules.isStep(one, fromStep)) ?? steps.find((one) => one.name === fromStep);
+  if (!first) throw missing("step", fromStep);
+  return steps.filter((one) => one.sequence >= first.sequence);
 }
