@@ -59,9 +59,13 @@ export interface Program {
   stop(): Promise<void>;
 }
 
-function start(script: string[], stream: "stdout" | "stderr", env: Record<string, string> = {}) {
-  const preload = `--preload=${join(here, "ends-with-parent.ts")}`;
-  const child = Bun.spawn([process.execPath, "run", preload, ...script], {
+function start(
+  script: string[],
+  stream: "stdout" | "stderr",
+  env: Record<string, string> = {},
+  runtime = [process.execPath, "run", `--preload=${join(here, "ends-with-parent.ts")}`],
+) {
+  const child = Bun.spawn([...runtime, ...script], {
     // Never written to: it ends with this process.
     stdin: "pipe",
     stdout: stream === "stdout" ? "pipe" : "ignore",
@@ -110,6 +114,25 @@ export async function runToEnd(script: string, options: object): Promise<Record<
   const answer = lines.findLast((line) => line.startsWith("{"));
   if (answer === undefined) throw new Error(`${script} printed nothing`);
   return JSON.parse(answer);
+}
+
+/** Starts a program of this folder and waits for a line that begins like this; it ends with the bench. */
+export async function startProgram(
+  script: string,
+  options: object,
+  { first, runtime }: { first: string; runtime?: string[] },
+): Promise<Program & { line: string }> {
+  const { child, lines, program } = start(
+    [join(here, script), JSON.stringify(options)],
+    "stdout",
+    {},
+    ...(runtime ? [runtime] : []),
+  );
+  const said = () =>
+    lines.find((line) => line.startsWith(first)) ?? (child.exitCode === null ? undefined : "");
+  const line = await until(said, { deadlineMs: 60_000, everyMs: 10, about: `${script} to be ready` });
+  if (line === "") throw new Error(`${script} ended`);
+  return { ...program, line };
 }
 
 export interface Bench {

@@ -1,10 +1,10 @@
 import type { Store } from "../../store/store.ts";
 import type { LogReads } from "./feed.ts";
-import { eventsAfter, eventsAt, headsOf, type LoggedEvent, type LogPlace, newestEvents } from "./rows.ts";
+import { eventsAfter, eventsAt, type Head, headsOf, type LoggedEvent, newestEvents } from "./rows.ts";
 
 /** What stands in logs already, for those who read it before they follow. */
 export interface Past<Event = LoggedEvent> {
-  head(environmentId: string): Promise<LogPlace | undefined>;
+  head(environmentId: string): Promise<Head | undefined>;
   /** Behind `after`, up to and with `last`, in order. */
   between(environmentId: string, range: { after: number; last: number }, limit: number): Promise<Event[]>;
   /** Newest first, up to and with `last`; of one name when that is given. */

@@ -29,6 +29,8 @@ export class Delivery implements DeliveryFacts {
   readonly at: Instant;
   readonly sequence: number | undefined;
   readonly source: "user" | "system";
+  /** Kept by whoever writes frames: by their form, what all of that form have in common. */
+  readonly texts: (string | undefined)[] = [];
   #seen: Record<string, unknown> | undefined;
 
   constructor(facts: DeliveryFacts) {

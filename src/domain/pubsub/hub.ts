@@ -15,10 +15,16 @@ export interface ChannelSpec {
   readonly topicOnly: boolean;
 }
 
+/** Where a subscription begins: it gets everything behind this place of this log. */
+export interface Start {
+  readonly sequence: number;
+  readonly epoch: number;
+}
+
 /** One subscription on one connection. */
 export interface Member {
-  /** Confirms the subscription, before anything is delivered. */
-  accepted(): void;
+  /** Confirms the subscription, before anything is delivered; with its start when it asked for that and there is one. */
+  accepted(start: Start | undefined): void;
   /** A delivery for this one alone. A promise asks whoever reads from the store to wait for it. */
   give(spec: ChannelSpec, delivery: Delivery): void | Promise<void>;
   /** From now on it has what its outlet publishes on the channel. */
@@ -82,7 +88,8 @@ export function openHub(environmentId: string, frames: Frames, position: () => n
     for (const channel of trie.match(tokens)) {
       if (channel.spec.filter && !delivery.passes(channel.spec.filter)) continue;
       if (channel.joined.size > 0) channel.outlet.publish(channel.spec, delivery);
-      for (const [member, late] of channel.late) giveLate(channel, member, late, delivery);
+      if (channel.late.size > 0)
+        for (const [member, late] of channel.late) giveLate(channel, member, late, delivery);
     }
   }
 

@@ -1,5 +1,5 @@
 import type { Clock } from "../../kit/clock.ts";
-import { Fault, missing } from "../../kit/fault.ts";
+import { missing } from "../../kit/fault.ts";
 import { frameSliceMax, replayMax } from "../../kit/limits.ts";
 import type { Log } from "../../kit/log.ts";
 import type { Store } from "../../store/store.ts";
@@ -17,11 +17,12 @@ import {
 } from "./hub.ts";
 import { readWanted, type SubscribeInput, type Wanted } from "./options.ts";
 import { endsOf } from "./rows.ts";
-import { literalRun, refusal, subscriptionIdOf } from "./rules.ts";
+import { literalRun, subscriptionIdOf } from "./rules.ts";
 import { type LogName, logOf, type Sources } from "./source.ts";
+import { placeAfter, requireEpoch } from "./start.ts";
 
 export type { Delivery } from "./delivery.ts";
-export type { Channel, ChannelSpec, Member, Outlet } from "./hub.ts";
+export type { Channel, ChannelSpec, Member, Outlet, Start } from "./hub.ts";
 export type { Wanted } from "./options.ts";
 
 export interface Subscription {
@@ -142,33 +143,15 @@ export function openPubSub({ store, clock, log, sources, frames }: PubSubDeps): 
     };
   }
 
-  /** Where a subscription begins in the log; undefined: with what comes next. */
-  async function startOf(spec: ChannelSpec, { startAfter }: Wanted): Promise<number | undefined> {
-    if (startAfter === undefined || !isLogged(spec)) return undefined;
+  /** The log as it is, and where a subscription begins in it; `after` undefined: with what comes next. */
+  async function startOf(spec: ChannelSpec, wanted: Wanted): Promise<{ after?: number; epoch?: number }> {
+    const { startAfter, epoch, withStart } = wanted;
+    if (!isLogged(spec) || (startAfter === undefined && epoch === undefined && !withStart)) return {};
     const head = await sources[logIn(spec)].head(spec.environmentId);
     if (!head) throw missing("environment", spec.environmentId);
-    const field = "startAfterSequence";
-    if (startAfter > BigInt(head.position))
-      throw refusal(
-        "INVALID_ARGUMENT",
-        `${field}: ${startAfter} is above the end of the log, ${head.position}`,
-        {
-          field,
-        },
-      );
-    // Zero means the beginning of what is there; events of streams do not expire.
-    if (startAfter === 0n)
-      return spec.pattern.namespace === "entity" ? 0 : Math.max(0, head.retention_floor - 1);
-    if (startAfter < BigInt(head.retention_floor - 1))
-      throw new Fault(
-        "failed_precondition",
-        `${field}: positions below ${head.retention_floor} have expired`,
-        {
-          field,
-          code: "INVALID_ARGUMENT",
-        },
-      );
-    return Number(startAfter);
+    requireEpoch(head, epoch);
+    const after = startAfter === undefined ? undefined : placeAfter(spec.pattern, head, startAfter);
+    return { epoch: head.epoch, ...(after !== undefined && { after }) };
   }
 
   function join({ hub, spec, outlet, member, channel }: Following, after: number): void {
@@ -275,7 +258,7 @@ export function openPubSub({ store, clock, log, sources, frames }: PubSubDeps): 
     },
 
     async subscribe(spec, wanted, outlet, member) {
-      const start = await startOf(spec, wanted);
+      const { after: start, epoch } = await startOf(spec, wanted);
       const { hub: opening, letGo } = hold(spec);
       const hub = await opening.catch((error) => {
         letGo();
@@ -285,7 +268,8 @@ export function openPubSub({ store, clock, log, sources, frames }: PubSubDeps): 
       const state = { over: false };
       const channel = { value: undefined as Channel | undefined };
       const following: Following = { spec, wanted, outlet, member, hub, state, channel };
-      member.accepted();
+      const sequence = start ?? hub.position();
+      member.accepted(wanted.withStart && epoch !== undefined ? { sequence, epoch } : undefined);
       let watching: Watched | undefined;
       if (runId !== undefined && (wanted.replay > 0 || wanted.startAfter !== undefined))
         watching = followRun(following, runId);

@@ -89,8 +89,8 @@ export function openTalks({ pubsub, log, publish }: TalksDeps): (options: TalkOp
       const mine: Mine = { id: spec.id, pattern: wanted.pattern.text, isOver: false };
       all.set(spec.id, mine);
       const member: Member = {
-        accepted() {
-          void line.send(okFrame(pattern, spec.id));
+        accepted(start) {
+          void line.send(okFrame(pattern, spec.id, start));
           if (isLegacy) void line.send(subscribedFrame(pattern, spec.id));
         },
         give: (_spec: ChannelSpec, delivery: Delivery) => {
@@ -129,8 +129,9 @@ export function openTalks({ pubsub, log, publish }: TalksDeps): (options: TalkOp
       if (!known) log.error("pubsub.defect", { environmentId, error });
       const code = codeOf(error);
       const message = known ? error.message : "internal error";
+      const reason = known ? error.headers?.["Svc-Error-Reason"] : undefined;
       void line.send(
-        pattern === undefined ? errorFrame(code, message) : refusedFrame(pattern, code, message),
+        pattern === undefined ? errorFrame(code, message) : refusedFrame(pattern, { code, message, reason }),
       );
     }
 
