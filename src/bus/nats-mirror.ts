@@ -53,13 +53,9 @@ export function natsMirror({ connection, prefix, stream, log }: NatsMirrorOption
       max_age: nanos(mirrorKeptMs),
       duplicate_window: nanos(mirrorRepeatMs),
     };
-    try {
-      await manager.streams.add({ ...wanted, num_replicas: 3 });
-    } catch (error) {
-      // A server that stands alone keeps one copy; a cluster in trouble is tried again with the next messages.
-      log.debug("bus.mirror_alone", { error });
-      await manager.streams.add({ ...wanted, num_replicas: 1 });
-    }
+    // A cluster that has not three servers now is waited for: fewer copies would stay fewer.
+    await manager.streams.add({ ...wanted, num_replicas: current.info?.cluster ? 3 : 1 });
+    log.info("bus.mirror_made", { stream });
   }
 
   const ready = (current: NatsConnection): Promise<void> => {
