@@ -1,9 +1,10 @@
 import { expect, test } from "bun:test";
 import { jetstreamManager } from "@nats-io/jetstream";
 import { connect } from "@nats-io/transport-node";
-import { startNatsCluster } from "../support/nats.ts";
-import { startTestServer } from "../support/server.ts";
+import { startNats, startNatsCluster } from "../support/nats.ts";
+import { engines, spawnServer, startTestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
+import { concurrently } from "./load.ts";
 
 test("three NATS servers keep three copies, and one of them may go", async () => {
   const nats = await startNatsCluster();
@@ -20,7 +21,11 @@ test("three NATS servers keep three copies, and one of them may go", async () =>
   };
   const outside = await connect({ servers: nats.url.split(",") });
   try {
-    const manager = await jetstreamManager(outside);
+    const manager = await until(() => jetstreamManager(outside), {
+      about: "NATS to agree on a leader",
+      deadlineMs: 30_000,
+      everyMs: 100,
+    });
     const kept = (count: number) =>
       until(
         async () => {
@@ -40,3 +45,54 @@ test("three NATS servers keep three copies, and one of them may go", async () =>
     await nats.stop();
   }
 }, 120_000);
+
+test.each(engines)(
+  "a server on %s that is killed while it mirrors tells every event once",
+  async (engine) => {
+    const nats = await startNats();
+    const server = await spawnServer({ engine, nats: nats.url, settings: { natsMirror: true } });
+    const outside = await connect({ servers: nats.url });
+    const acked = new Set<string>();
+    try {
+      for (let round = 0; round < 3; round++) {
+        const loading = concurrently(400, 8, async (number) => {
+          const answer = await server
+            .rpc("SvcService", "Emit", { event: `killed.r${round}`, data: { number } })
+            .catch(() => undefined);
+          if (answer?.status === 200) acked.add(answer.body.eventId);
+        });
+        await until(() => acked.size > round * 300 + 100, {
+          about: "some load",
+          deadlineMs: 20_000,
+          everyMs: 5,
+        });
+        await server.kill9();
+        await loading;
+        await server.restart();
+      }
+      const head = Number((await server.rpc("SvcService", "Emit", { event: "last" })).body.sequence);
+      const manager = await jetstreamManager(outside);
+      await until(async () => (await manager.streams.info("svc_mirror")).state.messages >= head, {
+        about: "every event",
+        deadlineMs: 40_000,
+        everyMs: 100,
+      });
+      const { state } = await manager.streams.info("svc_mirror");
+      expect(state.messages).toBe(head);
+      const sequences: number[] = [];
+      for (let seq = 1; seq <= head; seq++) {
+        const message = await manager.streams.getMessage("svc_mirror", { seq });
+        const { id, sequence } = message!.json<{ id: string; sequence: number }>();
+        acked.delete(id);
+        sequences.push(sequence);
+      }
+      expect(acked.size).toBe(0);
+      expect(sequences).toEqual(Array.from({ length: head }, (_, at) => at + 1));
+    } finally {
+      await outside.close();
+      await server.stop();
+      await nats.stop();
+    }
+  },
+  180_000,
+);

@@ -4,7 +4,7 @@ import { connect } from "@nats-io/transport-node";
 import { sql } from "../../src/kit/sql.ts";
 import { samplesOf } from "../support/metrics.ts";
 import { type NatsServer, startNats } from "../support/nats.ts";
-import { engines, startTestServer, type TestServer } from "../support/server.ts";
+import { engines, type Home, makeHome, startTestServer, type TestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
 
 const day = 86_400_000;
@@ -83,4 +83,65 @@ describe.each(engines)("mirror on %s", (engine) => {
       everyMs: 100,
     });
   }, 60_000);
+});
+
+describe.each(engines)("an event that the bus did not take, on %s", (engine) => {
+  let nats: NatsServer;
+  let home: Home;
+  const start = (busPayloadMax: number) =>
+    startTestServer({
+      ...{ engine, home, nats: nats.url },
+      settings: { natsMirror: true, busPayloadMax, metricsEnabled: true },
+    });
+
+  beforeAll(async () => {
+    nats = await startNats();
+    home = await makeHome(engine);
+  }, 30_000);
+  afterAll(async () => {
+    await nats.stop();
+    await home.remove();
+  });
+
+  test("is requeued once the bus takes more, and arrives under the id that it always had", async () => {
+    const small = await start(2_048);
+    const data = { text: "x".repeat(3_000) };
+    const { body: emitted } = await small.rpc("SvcService", "Emit", { event: "large", data });
+    const list = "/api/v1/outbox/dead-letter?env=env_default";
+    const letter = await until(
+      async () => {
+        await small.running.domain.store.write((session) => session.run(sql`UPDATE outbox SET due_at = 0`));
+        await small.running.tick("outbox.relay");
+        return (await small.api(list)).body.items[0];
+      },
+      { about: "the dead letter", deadlineMs: 30_000, everyMs: 20 },
+    );
+    expect(letter).toMatchObject({ event_id: emitted.eventId, kind: "mirror", topic: "events:large" });
+    const samples = samplesOf((await small.api("/metrics", { key: null })).body);
+    expect(samples).toMatchObject({
+      'svc_outbox_refused_total{kind="mirror"}': 10,
+      'svc_outbox_dead_lettered_total{kind="mirror"}': 1,
+    });
+    await small.stop();
+
+    const large = await start(64 * 1_024);
+    const path = `/api/v1/outbox/dead-letter/${emitted.eventId}/requeue`;
+    expect((await large.api(path, { method: "POST" })).status).toBe(200);
+    const outside = await connect({ servers: nats.url });
+    const manager = await jetstreamManager(outside);
+    const message = await until(() => manager.streams.getMessage("svc_mirror", { seq: 1 }), {
+      about: "the message",
+      deadlineMs: 20_000,
+      everyMs: 50,
+    });
+    expect(message?.header.get("Nats-Msg-Id")).toBe(`${emitted.eventId}/events:large`);
+    expect(message?.json()).toMatchObject({ id: emitted.eventId, sequence: 1, data });
+    await outside.close();
+    await until(async () => (await large.running.domain.store.all(sql`SELECT id FROM outbox`)).length === 0, {
+      about: "the entry to leave",
+      deadlineMs: 10_000,
+      everyMs: 20,
+    });
+    await large.stop();
+  }, 90_000);
 });
