@@ -69,11 +69,20 @@ describe.each(engines)("mirror on %s", (engine) => {
     const { state, config } = await manager.streams.info("svc_mirror");
     expect(state.messages).toBe(2);
     expect(config.subjects).toEqual(["svc.mirror.>"]);
+    const named = await emit("größe.日本");
+    const message = await until(() => manager.streams.getMessage("svc_mirror", { seq: 3 }), {
+      about: "an event with a name beyond ASCII",
+      deadlineMs: 10_000,
+      everyMs: 50,
+    });
+    expect(message).toMatchObject({ subject: "svc.mirror.env_default.events.größe.日本" });
+    expect(message?.header.get("Nats-Msg-Id")).toBe(`${named}/events:größe.日本`);
+    expect(message?.header.get("Svc-Topic")).toBe("events:größe.日本");
     await outside.close();
     await until(
       async () => {
         await server.running.tick("events.expire");
-        return (await server.api("/api/v1/events")).body.count === 0;
+        return (await server.api("/api/v1/events")).body.count === 1;
       },
       { about: "the old events to go", deadlineMs: 10_000, everyMs: 100 },
     );
