@@ -1,5 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { createClient, type Delivery, type SubscriptionNotice, SvcError } from "../../src/sdk/index.ts";
+import { openSubscription } from "../../src/sdk/subscription.ts";
+import { socketWay } from "../../src/sdk/subscription-socket.ts";
+import { createTransport } from "../../src/sdk/transport.ts";
 import { openProxy, type TcpProxy } from "../support/proxy.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
@@ -173,8 +176,8 @@ describe.each(engines)("client.subscribe on %s", (engine) => {
         expect(await one.ready.catch((same) => same)).toBe(error);
         return [error.code, error.status];
       };
-      expect((await codeOf("a..b", {}))[1]).toBe(400);
-      expect((await codeOf("a", { filter: "1 +" }))[1]).toBe(400);
+      expect(await codeOf("a..b", {})).toEqual(["invalid_argument", 400]);
+      expect(await codeOf("a", { filter: "1 +" })).toEqual(["invalid_argument", 400]);
       expect(await codeOf("a", {}, clientAt(server.url, "ifkey_nobody"))).toEqual(["unauthenticated", 401]);
       const last = await emit(named("gone"), 1);
       expect((await codeOf("a", { after: last + 1_000 }))[0]).toBe("position_ahead");
@@ -248,6 +251,26 @@ describe.each(engines)("client.subscribe on %s", (engine) => {
       await front.stop(true);
     }
   });
+
+  test("a connection on which nothing comes any more is left for another", async () => {
+    const transport = createTransport({ url: `http://127.0.0.1:${proxy.port}`, apiKey: server.adminKey });
+    const way = socketWay(transport, 200);
+    const one = openSubscription({ way, pattern: "deaf.a" }, {});
+    await one.ready;
+    // A live connection stays, however long nothing happens: the server gives signs of life.
+    const before = proxy.connections();
+    const lookedAt = performance.now();
+    await until(() => performance.now() - lookedAt > 700, { about: "some silence" });
+    expect([one.state, proxy.connections()]).toEqual(["live", before]);
+    proxy.deaf.down = true;
+    await emit("deaf.a", 1);
+    await until(() => one.state !== "live", { about: "the silence to be noticed", deadlineMs: 10_000 });
+    proxy.deaf.down = false;
+    for await (const { data } of one) {
+      expect(data).toBe(1);
+      break;
+    }
+  }, 20_000);
 
   test("more subscriptions than one socket takes, alike or not", async () => {
     const client = direct();
