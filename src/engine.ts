@@ -21,6 +21,7 @@ import { integrityOperations } from "./domain/integrity/operations.ts";
 import { type IntegrityCheck, logCheck, openIntegrity } from "./domain/integrity/service.ts";
 import type { Keyring } from "./domain/keyring/service.ts";
 import { type Feeds, openFeeds } from "./domain/log/feed.ts";
+import { eventReads } from "./domain/log/past.ts";
 import { openEventLog } from "./domain/log/service.ts";
 import type { Frames } from "./domain/pubsub/frames.ts";
 import { cronFrames, functionFrames, patchedFrames } from "./domain/pubsub/lifecycle-frames.ts";
@@ -43,6 +44,7 @@ import { openStarts } from "./domain/starts/service.ts";
 import { openControls } from "./domain/steering/controls.ts";
 import { steeringOperations } from "./domain/steering/operations.ts";
 import { openSteering } from "./domain/steering/service.ts";
+import { purgeBacklogOf } from "./domain/tenancy/purge.ts";
 import { openDispatcher } from "./domain/workers/dispatcher.ts";
 import { openGiveBack } from "./domain/workers/give-back.ts";
 import { openHanding } from "./domain/workers/handing.ts";
@@ -56,6 +58,7 @@ import type { Log } from "./kit/log.ts";
 import type { LoopOptions } from "./kit/loop.ts";
 import type { Operation } from "./kit/operation.ts";
 import type { Watch } from "./kit/watch.ts";
+import { openPromises } from "./outbox.ts";
 import type { Config } from "./settings.ts";
 import type { Store } from "./store/store.ts";
 
@@ -94,6 +97,9 @@ export interface EngineDeps {
     | "pushTimeoutMs"
     | "pushAllowPrivate"
     | "dev"
+    | "natsMirror"
+    | "busPayloadMax"
+    | "outboxAttempts"
   >;
   keyring: Pick<Keyring, "seal" | "unseal" | "isCurrent" | "refresh" | "current">;
   store: Store;
@@ -142,6 +148,8 @@ export function openEngine(deps: EngineDeps): Engine {
       ends.ended(runIds);
       runFrames.ended(runIds);
     },
+    onClaimed: runFrames.claimed,
+    onMoved: runFrames.moved,
     onWakePlanned: deps.wakeBy,
     invoke: (draft, origin) => events.invoke(draft, origin),
     wakeLoop: deps.wake,
@@ -235,18 +243,22 @@ export function openEngine(deps: EngineDeps): Engine {
   controls.onControl(({ kind, workerId, ...message }) => {
     if (kind === "cancel" && workerId !== null) workers.cancelled({ ...message, workerId });
   });
+  const promises = openPromises(deps);
   const steering = openSteering({
     store,
     clock,
     log,
     controls,
+    promise: promises.control,
     runs,
     onPatched: patchedFrames(deps.frames),
+    onResumed: runFrames.resumed,
+    onMoved: runFrames.moved,
     definitionOf: functions.definitionAt,
     onQueued,
   });
   const feeds = openFeeds({
-    store,
+    reads: eventReads(store),
     log,
     hasOthers: () => bus.kind === "nats" && bus.present().length > 1,
     tell: (hint) => bus.hint(`log.${hint.environmentId}`, JSON.stringify(hint)),
@@ -295,10 +307,11 @@ export function openEngine(deps: EngineDeps): Engine {
   const floorGuards: FloorGuard[] = [
     (environmentId) => leastPosition(store, environmentId),
     (environmentId) => leastUnmatched(store, environmentId),
+    ...promises.floorGuards,
   ];
   const retention = openRetention({ store, clock, log, metrics, config, definitionOf, floorGuards });
   const history = openHistory({ store, clock, runs, definitionOf, retentionDaysOf: retention.runDaysOf });
-  const checks: IntegrityCheck[] = [logCheck(store), ...runChecks(store, clock)];
+  const checks: IntegrityCheck[] = [logCheck(store), ...runChecks(store, clock), ...promises.checks];
   const integrity = openIntegrity({ store, clock, log, metrics, checks });
   const sweepOnce = openSweep({
     store,
@@ -331,7 +344,8 @@ export function openEngine(deps: EngineDeps): Engine {
       ...workersOperations(workers),
       ...capacityOperations(capacity),
       ...historyOperations(history, deps.callTrail),
-      ...integrityOperations(integrity),
+      ...integrityOperations(integrity, purgeBacklogOf(store)),
+      ...promises.operations,
     ],
     loops: [
       { name: "runs.wake", everyMs: 1_000, tick: runs.wakeOnce },
@@ -357,6 +371,7 @@ export function openEngine(deps: EngineDeps): Engine {
       { duty: "retention", name: "events.expire", everyMs: 10 * 60_000, tick: retention.expireEvents },
       { duty: "retention", name: "runs.expire", everyMs: 10 * 60_000, tick: retention.expireRuns },
       { duty: "retention", name: "runs.sweep", everyMs: 5_000, tick: sweepOnce },
+      ...promises.duties,
     ],
     queuedElsewhere: dispatcher.queued,
     letGo(environmentId) {
@@ -369,7 +384,13 @@ export function openEngine(deps: EngineDeps): Engine {
     },
     warnings: integrity.warnings,
     async settled() {
-      await Promise.all([events.drain(), runs.drain(), workers.drain(), dispatcher.drain()]);
+      await Promise.all([
+        events.drain(),
+        runs.drain(),
+        workers.drain(),
+        dispatcher.drain(),
+        promises.settled(),
+      ]);
     },
   };
 }

@@ -150,6 +150,8 @@ export interface BenchOptions {
   natsUrl?: string;
   /** No worker of its own. */
   alone?: boolean;
+  /** The program of this folder that works, instead of `worker.ts`. */
+  worker?: string;
 }
 
 /** A server as a user starts it, and a worker, each a process of its own. */
@@ -184,7 +186,7 @@ export async function startBench(
     });
     const { key } = JSON.parse(await readFile(keyFile, "utf8")) as { key: string };
     if (options.alone) return { url, key, keyFile, server, worker: server, stop };
-    const worker = start([join(here, "worker.ts"), JSON.stringify({ url, key })], "stdout");
+    const worker = start([join(here, options.worker ?? "worker.ts"), JSON.stringify({ url, key })], "stdout");
     stops.unshift(worker.program.stop);
     const ready = () => worker.lines.includes("ready");
     await until(ready, { deadlineMs: 20_000, everyMs: 50, about: "the worker" });

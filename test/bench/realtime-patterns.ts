@@ -1,4 +1,5 @@
 import type { LoggedEvent } from "../../src/domain/log/service.ts";
+import { deliveriesOf } from "../../src/domain/pubsub/delivery.ts";
 import type { Frames } from "../../src/domain/pubsub/frames.ts";
 import { openHub } from "../../src/domain/pubsub/hub.ts";
 import { readWanted } from "../../src/domain/pubsub/options.ts";
@@ -47,7 +48,7 @@ function costOf(matching: number, others: number): number {
   const run = () => {
     frames = 0;
     const from = process.cpuUsage();
-    for (const event of events) hub.onEvents([event]);
+    for (const event of events) hub.onTold([{ position: event.position, placed: deliveriesOf(event) }]);
     const { user, system } = process.cpuUsage(from);
     if (frames !== events.length * matching) throw new Error(`${frames} frames instead`);
     return (user + system) / frames;

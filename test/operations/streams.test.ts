@@ -130,13 +130,14 @@ describe.each(engines)("PubSubService.Subscribe on %s", (engine) => {
   test("an agent that comes after its run's end gets it", async () => {
     const { runId } = await runOnce(server, "asked", { status: "completed", output: { answer: 42 } });
     const stream = follow({ pattern: `system.run.${runId}.>`, options: { replay: 1_000 } });
-    await until(() => stream.got.length === 2, { about: "both frames", deadlineMs: 5_000 });
+    await until(() => stream.got.length === 3, { about: "all frames", deadlineMs: 5_000 });
     stream.leave();
     expect(stream.got.map(({ topic }) => topic)).toEqual([
       `system.run.${runId}.created`,
+      `system.run.${runId}.updated`,
       `system.run.${runId}.completed`,
     ]);
-    expect(stream.got[1]!.data).toMatchObject({ status: "completed", output: { answer: 42 } });
+    expect(stream.got[2]!.data).toMatchObject({ status: "completed", output: { answer: 42 } });
   });
 
   test("refusals have the codes of the spec", async () => {

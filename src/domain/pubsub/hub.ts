@@ -1,8 +1,8 @@
 import type { CelProgram } from "../../kit/cel.ts";
-import type { LoggedEvent } from "../log/service.ts";
-import { Delivery, deliveriesOf, type Placed } from "./delivery.ts";
+import { Delivery, type Placed } from "./delivery.ts";
 import type { Frame, Frames } from "./frames.ts";
 import { type Pattern, tokensOf, wantsRuns } from "./rules.ts";
+import type { Told } from "./source.ts";
 import { openTrie } from "./trie.ts";
 
 /** What all subscriptions of one id have in common: the same deliveries, in the same bytes. */
@@ -59,7 +59,7 @@ export interface Late {
   isLone: boolean;
 }
 
-/** All subscriptions of one environment on one node. */
+/** All subscriptions of one log of an environment on one node. */
 export interface Hub {
   readonly environmentId: string;
   /** The channel of this id and outlet, made when there is none. */
@@ -72,7 +72,7 @@ export interface Hub {
   position(): number;
   /** The environment is gone: nothing will come any more. */
   isOver(): boolean;
-  onEvents(events: readonly LoggedEvent[]): void;
+  onTold(list: readonly Told[]): void;
   onFrame(frame: Frame): void;
   /** Every member is told, once. */
   end(): void;
@@ -160,8 +160,8 @@ export function openHub(environmentId: string, frames: Frames, position: () => n
 
     isOver: () => over,
 
-    onEvents(events) {
-      for (const event of events) for (const placed of deliveriesOf(event)) deliver(placed);
+    onTold(list) {
+      for (const { placed } of list) for (const one of placed) deliver(one);
       for (const channel of [...lateChannels]) joinLate(channel);
     },
 

@@ -3,8 +3,6 @@ import { missing } from "../../kit/fault.ts";
 import { frameSliceMax, replayMax } from "../../kit/limits.ts";
 import type { Log } from "../../kit/log.ts";
 import type { Store } from "../../store/store.ts";
-import type { Feeds } from "../log/feed.ts";
-import type { Past } from "../log/past.ts";
 import { catchUp, newestOf, runFramesAfter } from "./catch-up.ts";
 import type { Delivery } from "./delivery.ts";
 import type { Frames } from "./frames.ts";
@@ -20,6 +18,7 @@ import {
 import { readWanted, type SubscribeInput, type Wanted } from "./options.ts";
 import { endsOf } from "./rows.ts";
 import { literalRun, subscriptionIdOf } from "./rules.ts";
+import { type LogName, logOf, type Sources } from "./source.ts";
 import { placeAfter, requireEpoch } from "./start.ts";
 
 export type { Delivery } from "./delivery.ts";
@@ -46,7 +45,7 @@ export interface PubSub {
   subscribe(spec: ChannelSpec, wanted: Wanted, outlet: Outlet, member: Member): Promise<Subscription>;
   /** The tick of loop `pubsub.runs`: ends of runs that are awaited here and that no frame told of. */
   lookOnce(): Promise<void>;
-  /** Environments with subscribers on this node. */
+  /** Logs with subscribers on this node. */
   size(): number;
 }
 
@@ -54,12 +53,11 @@ export interface PubSubDeps {
   store: Store;
   clock: Clock;
   log: Log;
-  feeds: Pick<Feeds, "follow">;
-  past: Past;
+  sources: Sources;
   frames: Frames;
 }
 
-/** The hub of an environment that has subscribers here, open or about to be. */
+/** The hub of a log that has subscribers here, open or about to be. */
 interface Held {
   count: number;
   hub: Promise<Hub & { close(): void }>;
@@ -76,8 +74,9 @@ interface Following {
   channel: { value: Channel | undefined };
 }
 
-const isLogged = ({ pattern: { namespace } }: ChannelSpec): boolean =>
-  namespace === "events" || namespace === "entity";
+const isLogged = ({ pattern: { namespace } }: ChannelSpec): boolean => namespace !== "system";
+
+const logIn = ({ pattern }: ChannelSpec): LogName => logOf(pattern.namespace);
 
 /** A subscription to one run. */
 interface Watched {
@@ -90,23 +89,28 @@ interface Watched {
 const retryMsMin = 100;
 const retryMsMax = 5_000;
 
-export function openPubSub({ store, clock, log, feeds, past, frames }: PubSubDeps): PubSub {
+export function openPubSub({ store, clock, log, sources, frames }: PubSubDeps): PubSub {
   const hubs = new Map<string, Held>();
   /** Subscriptions to one run each, that is not over. */
   const watched = new Set<Watched>();
 
-  async function open(environmentId: string): Promise<Hub & { close(): void }> {
+  const hubKey = (spec: ChannelSpec) => `${logIn(spec)}\n${spec.environmentId}`;
+
+  async function open(spec: ChannelSpec): Promise<Hub & { close(): void }> {
+    const { environmentId } = spec;
+    const name = logIn(spec);
     let position = () => 0;
     const hub = openHub(environmentId, frames, () => position());
-    const feed = await feeds.follow(environmentId, {
-      onEvents: hub.onEvents,
+    const feed = await sources[name].follow(environmentId, {
+      onTold: hub.onTold,
       onEnd() {
-        hubs.delete(environmentId);
+        hubs.delete(hubKey(spec));
         hub.end();
       },
     });
     position = feed.position;
-    const unlisten = frames.listen(environmentId, hub.onFrame);
+    // Frames belong to no log: the hub of the events tells them.
+    const unlisten = name === "events" ? frames.listen(environmentId, hub.onFrame) : () => {};
     return {
       ...hub,
       close() {
@@ -117,11 +121,12 @@ export function openPubSub({ store, clock, log, feeds, past, frames }: PubSubDep
   }
 
   /** Every holder gives it back, once. */
-  function hold(environmentId: string): { hub: Held["hub"]; letGo: () => void } {
-    let held = hubs.get(environmentId);
+  function hold(spec: ChannelSpec): { hub: Held["hub"]; letGo: () => void } {
+    const key = hubKey(spec);
+    let held = hubs.get(key);
     if (!held) {
-      held = { count: 0, hub: open(environmentId) };
-      hubs.set(environmentId, held);
+      held = { count: 0, hub: open(spec) };
+      hubs.set(key, held);
     }
     const mine = held;
     mine.count++;
@@ -129,7 +134,7 @@ export function openPubSub({ store, clock, log, feeds, past, frames }: PubSubDep
       hub: mine.hub,
       letGo() {
         if (--mine.count > 0) return;
-        if (hubs.get(environmentId) === mine) hubs.delete(environmentId);
+        if (hubs.get(key) === mine) hubs.delete(key);
         mine.hub.then(
           (hub) => hub.close(),
           () => {},
@@ -142,7 +147,7 @@ export function openPubSub({ store, clock, log, feeds, past, frames }: PubSubDep
   async function startOf(spec: ChannelSpec, wanted: Wanted): Promise<{ after?: number; epoch?: number }> {
     const { startAfter, epoch, withStart } = wanted;
     if (!isLogged(spec) || (startAfter === undefined && epoch === undefined && !withStart)) return {};
-    const head = await past.head(spec.environmentId);
+    const head = await sources[logIn(spec)].head(spec.environmentId);
     if (!head) throw missing("environment", spec.environmentId);
     requireEpoch(head, epoch);
     const after = startAfter === undefined ? undefined : placeAfter(spec.pattern, head, startAfter);
@@ -166,6 +171,7 @@ export function openPubSub({ store, clock, log, feeds, past, frames }: PubSubDep
   /** What it asked for of the past, then up to the channel's place, and on with it. Troubles of the store are waited out. */
   async function followLog(following: Following, start: number | undefined): Promise<void> {
     const { spec, wanted, member, hub, state } = following;
+    const source = sources[logIn(spec)];
     let after = start;
     const give = (delivery: Delivery) => {
       after = delivery.sequence ?? after;
@@ -175,14 +181,14 @@ export function openPubSub({ store, clock, log, feeds, past, frames }: PubSubDep
       try {
         if (after === undefined) {
           const last = hub.position();
-          for (const delivery of await newestOf(past, spec, last, wanted.replay)) {
+          for (const delivery of await newestOf(source, spec, last, wanted.replay)) {
             if (state.over) return;
             const full = give(delivery);
             if (full) await full;
           }
           after = last;
         }
-        const from = { past, spec, give, position: hub.position, isOver: () => state.over };
+        const from = { source, spec, give, position: hub.position, isOver: () => state.over };
         const reached = await catchUp(from, after);
         if (!state.over) join(following, reached);
         return;
@@ -253,7 +259,7 @@ export function openPubSub({ store, clock, log, feeds, past, frames }: PubSubDep
 
     async subscribe(spec, wanted, outlet, member) {
       const { after: start, epoch } = await startOf(spec, wanted);
-      const { hub: opening, letGo } = hold(spec.environmentId);
+      const { hub: opening, letGo } = hold(spec);
       const hub = await opening.catch((error) => {
         letGo();
         throw error;

@@ -163,7 +163,11 @@ export const subscribedFrame = (pattern: string, subscriptionId: string): string
 
 export const troubleFrame = (
   subscriptionId: string,
-  { code, message, retrying }: { code: RefusalCode; message: string; retrying: boolean },
+  {
+    code,
+    message,
+    retrying,
+  }: { code: RefusalCode | "PERMISSION_DENIED"; message: string; retrying: boolean },
 ): string => JSON.stringify({ type: "subscription_error", subscriptionId, code, message, retrying });
 
 export const errorFrame = (code: string, message: string): string =>
