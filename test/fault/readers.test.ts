@@ -15,7 +15,12 @@ test("fifty readers that turn from node to node have the log, whatever becomes o
 }, 120_000);
 
 test("a gap, a repeat, a wrong order and an end too early are each seen", () => {
-  const log = [1, 2, 3, 4, 5].map((position) => ({ position, name: "chaos.a.x", n: position }));
+  const log = [1, 2, 3, 4, 5].map((position) => ({
+    log: "events" as const,
+    position,
+    name: "chaos.a.x",
+    n: position,
+  }));
   const interest = { pattern: "chaos.>", wants: ({ n }: { n: number }) => n !== 4 };
   const seen = (got: number[]) => breachOf({ about: "one", interest, got }, log);
   expect(seen([1, 2, 3, 5])).toBeUndefined();

@@ -5,13 +5,15 @@ import { openStore } from "../../src/store/open.ts";
 import { clock, emitUntilAcked } from "../cluster/load.ts";
 import { startNatsCluster } from "../support/nats.ts";
 import { startPostgres } from "../support/postgres.ts";
-import { makeHomeAt, type SpawnedServer, spawnServer } from "../support/server.ts";
+import { callerOf, makeHomeAt, type SpawnedServer, spawnServer } from "../support/server.ts";
 import { bearerProtocol } from "../support/sockets.ts";
 import { until } from "../support/until.ts";
 import { type Chance, chanceOf } from "./faults.ts";
 
 /** What one event of the chaos is. */
 interface Logged {
+  /** Positions are of one of the two. */
+  log: "events" | "topics";
   position: number;
   name: string;
   n: number;
@@ -20,9 +22,14 @@ interface Logged {
 interface Interest {
   pattern: string;
   filter?: string;
+  /** Topics instead of events. */
+  log?: "topics";
   /** The same, by other means. */
   wants: (event: Logged) => boolean;
 }
+
+const isWanted = (interest: Interest, one: Logged) =>
+  one.log === (interest.log ?? "events") && interest.wants(one);
 
 const interests: readonly Interest[] = [
   { pattern: "chaos.>", wants: () => true },
@@ -34,6 +41,13 @@ const interests: readonly Interest[] = [
     pattern: "events:chaos.*.*",
     filter: 'topic != "events:chaos.c.x" && data.n > 100',
     wants: ({ name, n }) => name !== "chaos.c.x" && n > 100,
+  },
+  { pattern: "topic:chaos.>", log: "topics", wants: () => true },
+  {
+    pattern: "topic:chaos.*.y",
+    filter: "data.n % 2 == 0",
+    log: "topics",
+    wants: ({ name, n }) => name.endsWith(".y") && n % 2 === 0,
   },
 ];
 
@@ -76,20 +90,25 @@ function bareReader(nodes: Nodes, interest: Interest): Reader {
     async stop() {
       over = true;
       raw?.close();
-      await going;
+      await Promise.race([going, Bun.sleep(5_000)]);
     },
   };
 
   /** One connection, until it is closed. */
   const connect = () =>
     new Promise<void>((closed) => {
+      // A socket that never opened may close without a word.
+      const leave = () => {
+        socket.close();
+        setTimeout(closed, 1_000);
+      };
       const socket = new WebSocket(`${pickOf(nodes).replace("http", "ws")}/ws`, [
         "svc.v1",
         bearerProtocol(key),
       ]);
       raw = socket;
       // A node that is killed in the middle of a handshake answers nothing any more.
-      let leaving = setTimeout(() => socket.close(), 3_000);
+      let leaving = setTimeout(leave, 3_000);
       socket.onopen = () => {
         const options = {
           includeMetadata: true,
@@ -106,11 +125,11 @@ function bareReader(nodes: Nodes, interest: Interest): Reader {
         const frame = JSON.parse(String(data));
         if (frame.type === "subscription_result") {
           const [{ status, startSequence }] = frame.results;
-          if (status !== "ok") return socket.close();
+          if (status !== "ok") return leave();
           last ??= startSequence as string;
           started.resolve();
           clearTimeout(leaving);
-          leaving = setTimeout(() => socket.close(), stayMs(chance));
+          leaving = setTimeout(leave, stayMs(chance));
         } else if (frame.type === "event") {
           const sequence = Number(frame.meta.sequence);
           // Only the frame that was under way may come again: the last one.
@@ -199,14 +218,16 @@ export function breachOf(
   { about, interest, got }: Pick<Reader, "about" | "interest" | "got">,
   log: readonly Logged[],
 ): string | undefined {
-  const wanted = log.filter(interest.wants).map(({ position }) => position);
+  const wanted = log.filter((one) => isWanted(interest, one)).map(({ position }) => position);
   const at = wanted.findIndex((position, place) => got[place] !== position);
   if (at < 0 && got.length === wanted.length) return undefined;
   const place = at < 0 ? wanted.length : at;
   return `${about}: ${got.length} of ${wanted.length}, at ${place} got ${got.slice(place, place + 3)} and not ${wanted.slice(place, place + 3)}`;
 }
 
-const callers = 6;
+const callers = 12;
+/** Every fault once while so many events flow, or so. */
+const eventsARound = 3_000;
 /** The last events must have come so long after everything is well again. */
 const settleMs = 30_000;
 
@@ -278,31 +299,48 @@ export async function runReaders({
           await server.terminate();
           await server.restart();
         });
-      } while (sent < events);
+      } while (sent < events - eventsARound);
       isBroken = false;
     };
     let sent = 0;
     const tenant = { environmentId: "env_default", key };
+    const { rpc } = callerOf(
+      () => pickOf(nodes),
+      () => key,
+    );
+    const publishUntilAcked = (message: object) =>
+      until(async () => (await rpc("PubSubService", "Publish", message)).status === 200, {
+        about: "a publish to be acked",
+        deadlineMs: 60_000,
+        everyMs: 50,
+      });
     const caller = async () => {
       // Also when there are more faults than events: something must flow while they happen.
       while (sent < events || isBroken) {
         const n = sent++;
-        const event = `chaos.${"abc"[n % 3]}.${"xy"[Math.floor(n / 3) % 2]}`;
-        const emission = { event, data: { n }, idempotencyKey: `chaos-${n}` };
-        await emitUntilAcked(emission, { url: () => pickOf(nodes), tenant, triesMax: 2_000 });
+        const name = `chaos.${"abc"[n % 3]}.${"xy"[Math.floor(n / 3) % 2]}`;
+        const told = { data: { n }, idempotencyKey: `chaos-${n}` };
+        if (n % 4 === 3) await publishUntilAcked({ topic: name, ...told });
+        else
+          await emitUntilAcked(
+            { event: name, ...told },
+            { url: () => pickOf(nodes), tenant, triesMax: 2_000 },
+          );
         await Bun.sleep(10);
       }
     };
     await Promise.all([shake(), ...Array.from({ length: callers }, caller)]);
     say(`${sent} events emitted`);
 
-    const rows = await store.all<{ position: number; name: string; data: string }>(
-      sql`SELECT position, name, data FROM events WHERE environment_id = 'env_default' AND position > 0 ORDER BY position`,
+    const rows = await store.all<{ log: Logged["log"]; position: number; name: string; data: string }>(
+      sql`SELECT 'events' AS log, position, name, data FROM events WHERE environment_id = 'env_default'
+        UNION ALL SELECT 'topics' AS log, position, topic AS name, data FROM topic_messages
+        WHERE environment_id = 'env_default' ORDER BY 1, 2`,
     );
     const log = rows
       .filter(({ name }) => name.startsWith("chaos."))
-      .map(({ position, name, data }) => ({ position, name, n: (JSON.parse(data) as { n: number }).n }));
-    const last = (reader: Reader) => log.findLast(reader.interest.wants)?.position;
+      .map(({ data, ...one }) => ({ ...one, n: (JSON.parse(data) as { n: number }).n }));
+    const last = (reader: Reader) => log.findLast((one) => isWanted(reader.interest, one))?.position;
     const behind = () => readers.filter((reader) => reader.got.at(-1) !== last(reader));
     await until(() => behind().length === 0, { about: "all readers", deadlineMs: settleMs }).catch(() => {});
     const lost =

@@ -202,6 +202,32 @@ describe.each(engines)("client.subscribe on %s", (engine) => {
       expect(() => direct().subscribe("a", { after: "x" })).toThrow("place");
     });
 
+    test("a topic, from its beginning and through lost connections", async () => {
+      const client = proxied();
+      const topic = named("news").replace(".", "-");
+      await client.publish(`${topic}.a`, { n: 1 });
+      const all = client.subscribe(`topic:${topic}.*`, { over, after: 0 });
+      const live = client.subscribe(`topic:${topic}.>`, { over, filter: "data.n > 2" });
+      const got: unknown[] = [];
+      await Promise.all([all.ready, live.ready]);
+      const read = (async () => {
+        for await (const { topic: name, data } of all) {
+          got.push([name, data]);
+          if (got.length === 4) break;
+        }
+      })();
+      for (const n of [2, 3]) await direct().publish(`${topic}.a`, { n });
+      proxy.cut();
+      await direct().publish(`${topic}.b`, [4]);
+      await read;
+      const wanted = [1, 2, 3].map((n) => [`topic:${topic}.a`, { n }]);
+      expect(got).toEqual([...wanted, [`topic:${topic}.b`, [4]]]);
+      for await (const { data } of live) {
+        expect(data).toEqual({ n: 3 });
+        break;
+      }
+    }, 15_000);
+
     test("frames of a run, of before and of after a lost connection", async () => {
       const client = proxied();
       const functionId = named("watched").replace(".", "-");
