@@ -57,11 +57,19 @@ export function messagesAt(
     AND position ${among} ORDER BY position`);
 }
 
+interface TopicHead {
+  environment_id: string;
+  position: number;
+  retention_floor: number;
+  /** The environment's: a restore brings back both logs. */
+  epoch: number;
+}
+
 /** Where the logs of topics stand: at zero in an environment that nobody has published in. */
 export const topicHeads = (
   store: Pick<Store, "all">,
   environmentIds: readonly string[],
-): Promise<{ environment_id: string; position: number; retention_floor: number; epoch: number }[]> =>
+): Promise<TopicHead[]> =>
   store.all(sql`SELECT h.environment_id, COALESCE(t.position, 0) AS position,
       COALESCE(t.retention_floor, 0) AS retention_floor, h.epoch
     FROM heads h LEFT JOIN topic_heads t ON t.environment_id = h.environment_id
