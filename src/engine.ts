@@ -15,6 +15,7 @@ import { openDefinitions } from "./domain/functions/definitions.ts";
 import { unknownFunctions } from "./domain/functions/known.ts";
 import { functionsOperations } from "./domain/functions/operations.ts";
 import { type Functions, openFunctions } from "./domain/functions/service.ts";
+import { leastUnhandled } from "./domain/groups/rows.ts";
 import { type CallTrail, historyOperations } from "./domain/history/operations.ts";
 import { openHistory } from "./domain/history/service.ts";
 import { integrityOperations } from "./domain/integrity/operations.ts";
@@ -308,6 +309,7 @@ export function openEngine(deps: EngineDeps): Engine {
     (environmentId) => leastPosition(store, environmentId),
     (environmentId) => leastUnmatched(store, environmentId),
     ...promises.floorGuards,
+    (environmentId) => leastUnhandled(store, environmentId, "events"),
   ];
   const retention = openRetention({ store, clock, log, metrics, config, definitionOf, floorGuards });
   const history = openHistory({ store, clock, runs, definitionOf, retentionDaysOf: retention.runDaysOf });

@@ -144,6 +144,34 @@ export const laneIdleMsMax = 10 * 60 * 1000;
 /** Topics in one answer. */
 export const topicsListMax = 1_000;
 export const publishBatchMax = 100;
+/** Consumer groups of an environment, and who is in one at a time. */
+export const groupsMax = 1_000;
+export const groupMembersMax = 1_000;
+export const groupNameBytesMax = 128;
+export const groupMetadataBytesMax = 16 * 1024;
+/** Deliveries of one group that are not acknowledged (contract.md 6.8). */
+export const groupInflightDefault = 100;
+export const groupInflightMax = 1_000;
+export const groupRedeliveriesDefault = 3;
+export const groupRedeliveriesMax = 1_000;
+/** Also how long a member may take to acknowledge. */
+export const groupDelayMsDefault = 5_000;
+export const groupDelayMsMax = 24 * 60 * 60 * 1000;
+/** Where sending acknowledges, a delivery that was not sent in this time goes to another member. */
+export const groupHoldMs = 60_000;
+/** Deliveries that wait to be sent to one member, unless its group buffers. */
+export const groupWindow = 64;
+/** Deliveries that a group has looked up ahead at one node. */
+export const groupAheadMax = 2_000;
+/** A member without a sign of life is no longer believed to be there; it is forgotten a little later. */
+export const groupFreshMs = 3_000;
+export const groupSilenceMs = 5_000;
+/** A delivery that so many members took with them when they went is given up: it may be what kills them. */
+export const groupLossesMax = 25;
+/** A group that was made by a subscription is kept so long after its last member. */
+export const groupKeptMs = 24 * 60 * 60 * 1000;
+/** Members and groups looked after in one query. */
+export const groupSliceMax = 500;
 /** Rows of the capacity endpoints (spec.md 'REST: capacity'). */
 export const capacityRowsDefault = 100;
 export const capacityRowsMax = 1_000;

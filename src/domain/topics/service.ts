@@ -18,7 +18,15 @@ import type { Feeds } from "../log/feed.ts";
 import { type PublishDraft, topicName } from "./draft.ts";
 import { type NewMessage, type Placed, publishFlush } from "./flush.ts";
 import type { TopicMessage } from "./log.ts";
-import { findUsed, getTopic, listTopics, makeHeads, type TopicRow, type UsedKey } from "./rows.ts";
+import {
+  countBehind,
+  findUsed,
+  getTopic,
+  listTopics,
+  makeHeads,
+  type TopicRow,
+  type UsedKey,
+} from "./rows.ts";
 
 export interface Published {
   eventId: string;
@@ -26,7 +34,23 @@ export interface Published {
   position: number | undefined;
 }
 
-export type { TopicRow } from "./rows.ts";
+/** A consumer group that reads a topic: how far it has come, and who is in it. */
+export interface TopicReader {
+  position: number;
+  memberCount: number;
+}
+
+export type ReadersOf = (environmentId: string) => Promise<(topic: string) => TopicReader[]>;
+
+export interface TopicInfo extends TopicRow {
+  /** Members of the groups that read it. */
+  consumerCount: number;
+}
+
+export interface TopicStats extends TopicInfo {
+  /** Messages that the slowest of these groups has not been handed, counted up to `limits.countCap`. */
+  lag: number;
+}
 
 export interface Topics {
   /** Commits the messages in order, as one unit; resolves when they are durable. A repeated key answers the first. */
@@ -35,9 +59,9 @@ export interface Topics {
   list(
     environmentId: string,
     page: { limit: number | undefined; cursor: string | undefined },
-  ): Promise<{ topics: TopicRow[]; nextCursor: string | undefined }>;
+  ): Promise<{ topics: TopicInfo[]; nextCursor: string | undefined }>;
   /** `not_found` when no message of the topic is kept. */
-  get(environmentId: string, topic: string): Promise<TopicRow>;
+  get(environmentId: string, topic: string): Promise<TopicStats>;
   /** Resolves once nothing is on its way to the store. */
   drain(): Promise<void>;
 }
@@ -48,6 +72,7 @@ export interface TopicsDeps {
   ids: Ids;
   feeds: Pick<Feeds<TopicMessage>, "wanted" | "committed">;
   watch: Watch;
+  readersOf: ReadersOf;
 }
 
 interface Unit {
@@ -58,7 +83,7 @@ interface Unit {
 /** So many characters of data weigh as much as one small message: a flush stays small in bytes too. */
 const weightChars = 16_384;
 
-export function openTopics({ store, clock, ids, feeds, watch }: TopicsDeps): Topics {
+export function openTopics({ store, clock, ids, feeds, watch, readersOf }: TopicsDeps): Topics {
   const published = watch.metrics.counter({
     name: "svc_topic_messages_published_total",
     help: "Messages that this node committed to topics; repeats of a key are none.",
@@ -170,7 +195,10 @@ export function openTopics({ store, clock, ids, feeds, watch }: TopicsDeps): Top
       const most = limit > 0 ? Math.min(limit, topicsListMax) : topicsListMax;
       const after = cursor ? readName(cursor) : "";
       const found = await listTopics(store, environmentId, { after, limit: most + 1 });
-      const topics = found.slice(0, most);
+      const read = await readersOf(environmentId);
+      const topics = found
+        .slice(0, most)
+        .map((topic): TopicInfo => ({ ...topic, consumerCount: membersOf(read(topic.name)) }));
       return {
         topics,
         nextCursor: found.length > most ? writeName(topics.at(-1)!.name) : undefined,
@@ -182,12 +210,18 @@ export function openTopics({ store, clock, ids, feeds, watch }: TopicsDeps): Top
       requireEventName("topic", name);
       const topic = await getTopic(store, environmentId, name);
       if (!topic) throw missing("topic", name);
-      return topic;
+      const readers = (await readersOf(environmentId))(name);
+      const slowest = Math.min(...readers.map(({ position }) => position));
+      const lag = slowest < topic.last_position ? await countBehind(store, environmentId, name, slowest) : 0;
+      return { ...topic, consumerCount: membersOf(readers), lag };
     },
 
     drain: combiner.drain,
   };
 }
+
+const membersOf = (readers: readonly TopicReader[]): number =>
+  readers.reduce((sum, { memberCount }) => sum + memberCount, 0);
 
 const writeName = (name: string): string => Buffer.from(name).toString("base64url");
 
