@@ -90,6 +90,7 @@ export function openAttendance(deps: AttendanceDeps): Attendance {
         ...deps,
         source,
         onGone: () => end(desk, missing("consumer group", group.name)),
+        gaveBack: (dueAt) => onMoved([{ environmentId: group.environment_id, groupId: group.id, dueAt }]),
         counters: {
           delivered: (count) => delivered.add(count),
           redelivered: (count) => redelivered.add(count),

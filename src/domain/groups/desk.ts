@@ -8,7 +8,7 @@ import type { Following } from "../log/feed.ts";
 import type { Delivery } from "../pubsub/delivery.ts";
 import { type Pattern, parsePattern, readFilter, wantedOf } from "../pubsub/rules.ts";
 import type { Source, Told } from "../pubsub/source.ts";
-import type { MemberRow } from "./members.ts";
+import { type MemberRow, removeMember } from "./members.ts";
 import { type GroupRow, getGroup } from "./rows.ts";
 import type { Settler } from "./settle.ts";
 import { type Given, type Slot, type Taken, take } from "./take.ts";
@@ -68,6 +68,8 @@ export interface DeskDeps {
   knowsTime: () => boolean;
   /** The group is not there any more. */
   onGone: () => void;
+  /** Something was made due for others, here or elsewhere. */
+  gaveBack: (dueAt: Instant) => void;
   counters: { delivered: (count: number) => void; redelivered: (count: number) => void };
 }
 
@@ -195,6 +197,7 @@ export function openDesk(deps: DeskDeps, group: GroupRow): Desk {
       }
     }
     for (const one of given) handOut(one, payloads.get(one.position), heldUntil);
+    await giveBack(given.filter(({ slot }) => !seats.has(slot.memberId)));
     if (ahead === looked) ahead.found = ahead.found.filter((one) => one.position > position);
     desk.group = { ...desk.group, position };
     if (givenUp.length > 0)
@@ -223,10 +226,21 @@ export function openDesk(deps: DeskDeps, group: GroupRow): Desk {
       void sent(slot.memberId, position, attempt);
       return;
     }
-    // Gone since: its leaving has made the delivery due again.
     if (!seat || seat.over) return;
     seat.queue.push({ delivery: delivery.again(attempt), position, heldUntil });
     if (!seat.giving) void giveAll(seat);
+  }
+
+  /** Taken for members that have left meanwhile: their leaving may have come too early to see it. */
+  async function giveBack(orphans: readonly Given[]): Promise<void> {
+    const { environment_id, id: group_id } = desk.group;
+    for (const [id, list] of Map.groupBy(orphans, ({ slot }) => slot.memberId)) {
+      const now = clock.now();
+      const unsent = list.map(({ position }) => position);
+      const member = { environment_id, group_id, id };
+      await store.write((session) => removeMember(session, { member, now, unsent }));
+      deps.gaveBack(now);
+    }
   }
 
   const sent = (memberId: string, position: number, attempt: number): Promise<void> =>
