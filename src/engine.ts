@@ -308,8 +308,8 @@ export function openEngine(deps: EngineDeps): Engine {
   const floorGuards: FloorGuard[] = [
     (environmentId) => leastPosition(store, environmentId),
     (environmentId) => leastUnmatched(store, environmentId),
-    ...promises.floorGuards,
     (environmentId) => leastUnhandled(store, environmentId, "events"),
+    ...promises.floorGuards,
   ];
   const retention = openRetention({ store, clock, log, metrics, config, definitionOf, floorGuards });
   const history = openHistory({ store, clock, runs, definitionOf, retentionDaysOf: retention.runDaysOf });

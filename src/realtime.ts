@@ -33,9 +33,9 @@ import type { Store } from "./store/store.ts";
 export interface Realtime {
   pubsub: PubSub;
   topics: Topics;
+  groups: Groups;
   /** Sockets, streams and held polls, asked again and again whether their callers may go on. */
   standing: Standing;
-  groups: Groups;
   operations: readonly Operation[];
   loops: readonly LoopOptions[];
   /** What one node does for all. */
@@ -120,8 +120,8 @@ export function openRealtime(deps: RealtimeDeps): Realtime {
   return {
     pubsub,
     topics,
-    standing,
     groups,
+    standing,
     operations: [operation, ...topicsOperations(topics), ...groupsOperations(groups, streams)],
     loops: [
       { name: "topics.feeds", everyMs: 1_000, tick: topicFeeds.compareOnce },

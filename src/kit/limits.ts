@@ -144,6 +144,9 @@ export const laneIdleMsMax = 10 * 60 * 1000;
 /** Topics in one answer. */
 export const topicsListMax = 1_000;
 export const publishBatchMax = 100;
+/** Messages of one flush: they start nothing, so more of them go together than events. */
+export const publishFlushMax = 512;
+export const publishPaceMs = 4;
 /** Consumer groups of an environment, and who is in one at a time. */
 export const groupsMax = 1_000;
 export const groupMembersMax = 1_000;

@@ -3,7 +3,7 @@ import { PubSubService } from "../../gen/svc/v1/pubsub_pb.ts";
 import { type Operation, rpc, rpcStream, stream, unary } from "../../kit/operation.ts";
 import { namesOf, parsePattern } from "../pubsub/rules.ts";
 import type { Delivery } from "../pubsub/service.ts";
-import type { Sink, Streams } from "../pubsub/stream.ts";
+import type { Streams } from "../pubsub/stream.ts";
 import { toEventMessage } from "../pubsub/wire.ts";
 import type { Groups, ListedGroup } from "./service.ts";
 import { fromAckType, fromGroup, fromStatus, toGroup } from "./wire.ts";
@@ -187,13 +187,13 @@ export const groupsOperations = (groups: Groups, streams: Pick<Streams, "carry">
     ),
     async *handle(request, call) {
       let seat: Awaited<ReturnType<Groups["join"]>>;
-      const begin = async (sink: Sink) => {
+      const deliveries = streams.carry(call.signal, async (sink) => {
         seat = await groups.join(call.environmentId, request, { give: sink.give, ended: sink.end });
         return seat;
-      };
-      const deliveries = streams.carry(call.signal, begin, request);
+      });
       for await (const delivery of deliveries)
-        yield { subscriptionId: seat!.consumerId, pattern: seat!.group.pattern, delivery };
+        if (delivery || request.withStart)
+          yield { subscriptionId: seat!.consumerId, pattern: seat!.group.pattern, delivery };
     },
   }),
 ];

@@ -27,10 +27,10 @@ export interface Wanted {
   filterText: string | undefined;
   filter: CelProgram | undefined;
   startAfter: bigint | undefined;
-  withStart: boolean;
-  epoch: bigint | undefined;
   /** Shares what comes with the other members of this group. */
   group: string | undefined;
+  withStart: boolean;
+  epoch: bigint | undefined;
 }
 
 /** Throws the refusal that names the option. */
@@ -57,8 +57,8 @@ export function readWanted(input: SubscribeInput): Wanted {
     filterText: input.filter || undefined,
     filter: readFilter(input.filter),
     startAfter,
+    group: consumerGroup || undefined,
     withStart: input.withStart ?? false,
     epoch: input.epoch,
-    group: consumerGroup || undefined,
   };
 }

@@ -282,6 +282,7 @@ export function openPubSub({ store, clock, log, sources, frames, joinGroup }: Pu
       give: (delivery) => accepted.then(() => member.give(spec, delivery)),
       ended: member.ended,
     });
+    // A group has a place of its own: its members begin nowhere.
     member.accepted(undefined);
     accept();
     return { id: spec.id, stop: seat.stop };

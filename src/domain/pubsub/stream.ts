@@ -22,14 +22,10 @@ export interface Sink {
 export interface Streams {
   /** Deliveries until the signal aborts; ends with a fault when the reader is too slow or the server drains. */
   subscribe(environmentId: string, input: SubscribeInput, signal: AbortSignal): AsyncIterable<Streamed>;
-  /**
-   * The same of whatever `begin` puts into the sink, until it is stopped. Undefined comes first, for who wants to be told, once
-   * it has begun: also the first bytes of the answer, as neither the runtime nor Connect sends headers before.
-   */
+  /** The same of whatever `begin` puts into the sink; undefined comes first of all, once it has begun. */
   carry(
     signal: AbortSignal,
     begin: (sink: Sink) => Promise<{ stop(): void }>,
-    options: { withStart: boolean },
   ): AsyncIterable<Delivery | undefined>;
   /** Ends every stream; its reader finds another node. */
   drain(): void;
@@ -43,7 +39,6 @@ export function openStreams(pubsub: PubSub): Streams {
   async function* carry(
     signal: AbortSignal,
     begin: (sink: Sink) => Promise<{ stop(): void }>,
-    { withStart }: { withStart: boolean },
   ): AsyncGenerator<Delivery | undefined> {
     const waiting: Delivery[] = [];
     let chars = 0;
@@ -88,7 +83,7 @@ export function openStreams(pubsub: PubSub): Streams {
       throw error;
     });
     try {
-      if (withStart) yield undefined;
+      yield undefined;
       while (!signal.aborted) {
         const batch = waiting.splice(0);
         chars = 0;
@@ -120,7 +115,7 @@ export function openStreams(pubsub: PubSub): Streams {
       const wanted = pubsub.read(input);
       const spec = pubsub.specOf({ environmentId, wanted, ordinal: 0 });
       let start: Start | undefined;
-      const begin = (sink: Sink) => {
+      const deliveries = carry(signal, (sink) => {
         const outlet: Outlet = { publish: (_spec, delivery) => sink.push(delivery) };
         const member: Member = {
           accepted(told) {
@@ -138,9 +133,12 @@ export function openStreams(pubsub: PubSub): Streams {
             sink.end(fault ?? new Fault("not_found", `environment ${environmentId} not found`)),
         };
         return pubsub.subscribe(spec, wanted, outlet, member);
-      };
-      for await (const delivery of carry(signal, begin, { withStart: wanted.withStart }))
-        yield delivery ? { spec, delivery } : { spec, start };
+      });
+      for await (const delivery of deliveries) {
+        if (delivery) yield { spec, delivery };
+        // Also the first bytes of the answer: neither the runtime nor Connect sends headers before.
+        else if (wanted.withStart) yield { spec, start };
+      }
     },
 
     drain() {
