@@ -1,17 +1,12 @@
+import { Fault } from "../../kit/fault.ts";
 import { feedSliceMax, replayMax, replayScanMax } from "../../kit/limits.ts";
 import type { Store } from "../../store/store.ts";
 import { Delivery } from "./delivery.ts";
 import type { ChannelSpec } from "./hub.ts";
 import { notesOf } from "./rows.ts";
-import { literalName, matchesTokens, tokensOf } from "./rules.ts";
+import { literalName, matchesTokens, tokensOf, wantedOf } from "./rules.ts";
 import { frameOfNote } from "./run-frames.ts";
-import type { Source, Told } from "./source.ts";
-
-/** What of it belongs on the channel. */
-export const wantedOf = ({ pattern, filter }: Pick<ChannelSpec, "pattern" | "filter">, { placed }: Told) =>
-  placed.flatMap(({ delivery, tokens }) =>
-    matchesTokens(pattern.tokens, tokens) && (!filter || delivery.passes(filter)) ? delivery : [],
-  );
+import type { Source } from "./source.ts";
 
 /** The newest `count` of the channel up to and with position `last`, in order. Looks through `limits.replayScanMax` events. */
 export async function newestOf(
@@ -40,7 +35,7 @@ export async function newestOf(
 }
 
 export interface CatchUp {
-  source: Pick<Source, "between">;
+  source: Pick<Source, "between" | "head">;
   spec: ChannelSpec;
   give: (delivery: Delivery) => void | Promise<void>;
   /** Where the channel is now; it moves meanwhile. */
@@ -48,12 +43,18 @@ export interface CatchUp {
   isOver: () => boolean;
 }
 
-/** From behind `after` up to the channel's own place; answers the place that was reached, with nothing awaited since. */
+/**
+ * From behind `after` up to the channel's own place; answers the place that was reached, with nothing awaited since. Throws
+ * `failed_precondition` when retention took what comes next before it was read: nothing is left out in silence.
+ */
 export async function catchUp({ source, spec, give, position, isOver }: CatchUp, after: number) {
   let reached = after;
   while (reached < position() && !isOver()) {
     const last = position();
     const events = await source.between(spec.environmentId, { after: reached, last }, feedSliceMax);
+    // Looked at behind the read: the floor is raised before anything goes. Events of streams stay.
+    const floor = (await source.head(spec.environmentId))?.retention_floor ?? 0;
+    if (reached < floor - 1 && spec.pattern.namespace !== "entity") throw expired(floor);
     for (const event of events) {
       for (const delivery of wantedOf(spec, event)) {
         if (isOver()) return reached;
@@ -66,6 +67,9 @@ export async function catchUp({ source, spec, give, position, isOver }: CatchUp,
   }
   return reached;
 }
+
+const expired = (floor: number): Fault =>
+  new Fault("failed_precondition", `positions below ${floor} have expired before they were read`);
 
 /** What has been told of a run behind place `after` of its history, the newest `count` of it, in order. */
 export async function runFramesAfter(

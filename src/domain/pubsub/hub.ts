@@ -1,4 +1,5 @@
 import type { CelProgram } from "../../kit/cel.ts";
+import type { Fault } from "../../kit/fault.ts";
 import { Delivery, type Placed } from "./delivery.ts";
 import type { Frame, Frames } from "./frames.ts";
 import { type Pattern, tokensOf, wantsRuns } from "./rules.ts";
@@ -31,8 +32,8 @@ export interface Member {
   joined(spec: ChannelSpec): void;
   /** It cannot go on for now, and will. */
   troubled(): void;
-  /** Nothing follows: the environment is gone. */
-  ended(): void;
+  /** Nothing follows: the environment is gone, or what the fault says. */
+  ended(fault?: Fault): void;
 }
 
 /** A way to many connections at once. */

@@ -103,7 +103,12 @@ export function openTalks({ pubsub, log, publish }: TalksDeps): (options: TalkOp
           const message = "the store cannot be read now";
           void line.send(troubleFrame(spec.id, { code: "INTERNAL_ERROR", message, retrying: true }));
         },
-        ended: () => line.end(),
+        ended(fault) {
+          if (!fault) return line.end();
+          const { message } = fault;
+          void line.send(troubleFrame(spec.id, { code: "INVALID_ARGUMENT", message, retrying: false }));
+          drop(mine);
+        },
       };
       try {
         await permit(wanted.pattern.text);

@@ -2,6 +2,7 @@ import type { Clock, Instant } from "../../kit/clock.ts";
 import { Fault, invalid, missing } from "../../kit/fault.ts";
 import type { Ids } from "../../kit/ids.ts";
 import { secretBytesMax, secretNameCharsMax, secretsKeptMs, secretsMax } from "../../kit/limits.ts";
+import { requireStorable } from "../../kit/names.ts";
 import { remember } from "../../kit/remember.ts";
 import { type Session, type Store, StoreError } from "../../store/store.ts";
 import type { Keyring } from "../keyring/service.ts";
@@ -115,6 +116,7 @@ export function openSecrets({ store, clock, ids, keyring, announce }: SecretsDep
     },
 
     async create(environmentId, { name, value, description }) {
+      requireStorable("description", description);
       requireName(name);
       requireValue(value);
       const created = await write(environmentId, async (session, seal) => {
@@ -140,6 +142,7 @@ export function openSecrets({ store, clock, ids, keyring, announce }: SecretsDep
     },
 
     async put(environmentId, name, { value, description }) {
+      requireStorable("description", description);
       requireValue(value);
       const updated = await write(environmentId, async (session, seal) => {
         const before = await find(session, environmentId, name);
@@ -158,6 +161,7 @@ export function openSecrets({ store, clock, ids, keyring, announce }: SecretsDep
     },
 
     async patch(environmentId, name, { name: wanted, description }) {
+      requireStorable("description", description);
       if (wanted !== undefined) requireName(wanted);
       const row = await store
         .write(async (session) => {
