@@ -1,3 +1,4 @@
+import { balances } from "./balances.ts";
 import type { Bus } from "./bus/bus.ts";
 import type { DutyLoop } from "./cluster/duties.ts";
 import { breakersOperations } from "./domain/breakers/operations.ts";
@@ -5,7 +6,6 @@ import { openBreakers } from "./domain/breakers/service.ts";
 import { openAskNodes } from "./domain/capacity/nodes.ts";
 import { capacityOperations } from "./domain/capacity/operations.ts";
 import { openCapacity } from "./domain/capacity/service.ts";
-import { debounceCheck } from "./domain/debounce/balance.ts";
 import { debounceOperations } from "./domain/debounce/operations.ts";
 import { leastPosition } from "./domain/debounce/rows.ts";
 import { openDebounce } from "./domain/debounce/service.ts";
@@ -19,9 +19,10 @@ import { type Functions, openFunctions } from "./domain/functions/service.ts";
 import { type CallTrail, historyOperations } from "./domain/history/operations.ts";
 import { openHistory } from "./domain/history/service.ts";
 import { integrityOperations } from "./domain/integrity/operations.ts";
-import { type IntegrityCheck, logCheck, openIntegrity } from "./domain/integrity/service.ts";
+import { openIntegrity } from "./domain/integrity/service.ts";
 import type { Keyring } from "./domain/keyring/service.ts";
 import { type Feeds, openFeeds } from "./domain/log/feed.ts";
+import { eventReads } from "./domain/log/past.ts";
 import { openEventLog } from "./domain/log/service.ts";
 import type { Frames } from "./domain/pubsub/frames.ts";
 import { cronFrames, functionFrames, patchedFrames } from "./domain/pubsub/lifecycle-frames.ts";
@@ -30,14 +31,12 @@ import { openCaller } from "./domain/push/call.ts";
 import { openPush } from "./domain/push/service.ts";
 import { retentionOperations } from "./domain/retention/operations.ts";
 import { type FloorGuard, openRetention } from "./domain/retention/service.ts";
-import { runChecks } from "./domain/runs/balance.ts";
 import { openEnds } from "./domain/runs/ends.ts";
 import { runsOperations } from "./domain/runs/operations.ts";
 import { openRuns, type Runs } from "./domain/runs/service.ts";
 import { openSweep } from "./domain/runs/sweep.ts";
 import { leastUnmatched } from "./domain/runs/waits.ts";
 import type { Lane } from "./domain/runs/wake.ts";
-import { scheduleChecks } from "./domain/schedules/balance.ts";
 import { openSchedules } from "./domain/schedules/service.ts";
 import { secretsOperations } from "./domain/secrets/operations.ts";
 import { openSecrets, type Secrets } from "./domain/secrets/service.ts";
@@ -46,6 +45,7 @@ import { openStarts } from "./domain/starts/service.ts";
 import { openControls } from "./domain/steering/controls.ts";
 import { steeringOperations } from "./domain/steering/operations.ts";
 import { openSteering } from "./domain/steering/service.ts";
+import { purgeBacklogOf } from "./domain/tenancy/purge.ts";
 import { openDispatcher } from "./domain/workers/dispatcher.ts";
 import { openGiveBack } from "./domain/workers/give-back.ts";
 import { openHanding } from "./domain/workers/handing.ts";
@@ -59,6 +59,7 @@ import type { Log } from "./kit/log.ts";
 import type { LoopOptions } from "./kit/loop.ts";
 import type { Operation } from "./kit/operation.ts";
 import type { Watch } from "./kit/watch.ts";
+import { openPromises } from "./outbox.ts";
 import type { Config } from "./settings.ts";
 import type { Store } from "./store/store.ts";
 
@@ -97,6 +98,9 @@ export interface EngineDeps {
     | "pushTimeoutMs"
     | "pushAllowPrivate"
     | "dev"
+    | "natsMirror"
+    | "busPayloadMax"
+    | "outboxAttempts"
   >;
   keyring: Pick<Keyring, "seal" | "unseal" | "isCurrent" | "refresh" | "current">;
   store: Store;
@@ -121,8 +125,6 @@ export interface EngineDeps {
   isDraining: () => boolean;
   /** What callers did, for the trail. */
   callTrail?: CallTrail;
-  /** Balances of parts that are not the engine's, for the same report. */
-  checks?: readonly IntegrityCheck[];
 }
 
 /** What turns events into finished runs, put together: functions, runs, workers, events, low to high. */
@@ -147,6 +149,8 @@ export function openEngine(deps: EngineDeps): Engine {
       ends.ended(runIds);
       runFrames.ended(runIds);
     },
+    onClaimed: runFrames.claimed,
+    onMoved: runFrames.moved,
     onWakePlanned: deps.wakeBy,
     invoke: (draft, origin) => events.invoke(draft, origin),
     wakeLoop: deps.wake,
@@ -240,18 +244,22 @@ export function openEngine(deps: EngineDeps): Engine {
   controls.onControl(({ kind, workerId, ...message }) => {
     if (kind === "cancel" && workerId !== null) workers.cancelled({ ...message, workerId });
   });
+  const promises = openPromises(deps);
   const steering = openSteering({
     store,
     clock,
     log,
     controls,
+    promise: promises.control,
     runs,
     onPatched: patchedFrames(deps.frames),
+    onResumed: runFrames.resumed,
+    onMoved: runFrames.moved,
     definitionOf: functions.definitionAt,
     onQueued,
   });
   const feeds = openFeeds({
-    store,
+    reads: eventReads(store),
     log,
     hasOthers: () => bus.kind === "nats" && bus.present().length > 1,
     tell: (hint) => bus.hint(`log.${hint.environmentId}`, JSON.stringify(hint)),
@@ -300,16 +308,11 @@ export function openEngine(deps: EngineDeps): Engine {
   const floorGuards: FloorGuard[] = [
     (environmentId) => leastPosition(store, environmentId),
     (environmentId) => leastUnmatched(store, environmentId),
+    ...promises.floorGuards,
   ];
   const retention = openRetention({ store, clock, log, metrics, config, definitionOf, floorGuards });
   const history = openHistory({ store, clock, runs, definitionOf, retentionDaysOf: retention.runDaysOf });
-  const checks: IntegrityCheck[] = [
-    logCheck(store),
-    ...runChecks(store, clock),
-    debounceCheck(store, clock),
-    ...scheduleChecks(store, clock),
-    ...(deps.checks ?? []),
-  ];
+  const checks = [...balances(store, clock), ...promises.checks];
   const integrity = openIntegrity({ store, clock, log, metrics, checks });
   const sweepOnce = openSweep({
     store,
@@ -339,7 +342,8 @@ export function openEngine(deps: EngineDeps): Engine {
       ...workersOperations(workers),
       ...capacityOperations(capacity),
       ...historyOperations(history, deps.callTrail),
-      ...integrityOperations(integrity),
+      ...integrityOperations(integrity, purgeBacklogOf(store)),
+      ...promises.operations,
       ...retentionOperations(retention),
     ],
     loops: [
@@ -366,6 +370,7 @@ export function openEngine(deps: EngineDeps): Engine {
       { duty: "retention", name: "events.expire", everyMs: 10 * 60_000, tick: retention.expireEvents },
       { duty: "retention", name: "runs.expire", everyMs: 10 * 60_000, tick: retention.expireRuns },
       { duty: "retention", name: "runs.sweep", everyMs: 5_000, tick: sweepOnce },
+      ...promises.duties,
     ],
     queuedElsewhere: dispatcher.queued,
     letGo(environmentId) {
@@ -379,7 +384,13 @@ export function openEngine(deps: EngineDeps): Engine {
     },
     warnings: integrity.warnings,
     async settled() {
-      await Promise.all([events.drain(), runs.drain(), workers.drain(), dispatcher.drain()]);
+      await Promise.all([
+        events.drain(),
+        runs.drain(),
+        workers.drain(),
+        dispatcher.drain(),
+        promises.settled(),
+      ]);
     },
   };
 }

@@ -222,8 +222,8 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       wakeBy: (at) => loops.get("runs.wake")?.running.wakeIn(at - clock.now()),
     });
     for (const options of engine.loops) background(options);
-    const followed = { feeds: engine.feeds, frames, metrics, isOpenToAll: config.dev };
-    const realtime = openRealtime({ store, clock, log, ...followed });
+    const { feeds } = engine;
+    const realtime = openRealtime({ config, store, clock, ids, log, watch, bus, feeds, frames });
     for (const options of realtime.loops) background(options);
     const platformAudit = openPlatformAudit({ store, clock, ids, log });
     background({ name: "platform.audit", everyMs: 1_000, tick: platformAudit.writeOnce });
@@ -243,7 +243,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       keys,
       keyring,
       platformAudit,
-      duties: [...engine.duties, platformAudit.duty, audited.duty, purge.duty],
+      duties: [...engine.duties, ...realtime.duties, platformAudit.duty, audited.duty, purge.duty],
       uncertaintyMs: time.uncertaintyMs,
       loopFacts: () =>
         [...loops].map(([name, { running }]) => ({
@@ -306,6 +306,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
 
     // Edge.
     closers.push("engine", engine.settled);
+    closers.push("topics", realtime.settled);
     const everyone = config.dev ? developer : undefined;
     const authenticate = authenticator({
       clock,
@@ -319,7 +320,8 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       requests.observe(seen);
       if (seen.caller.impersonates) platformAudit.impersonated({ ...seen, operation: seen.operation.name });
     });
-    const edge: Edge = { clock, ids, log, authenticate, ...tenants.gate, ...requests, ...watching };
+    const asked = { authenticate, ...tenants.gate, standing: realtime.standing };
+    const edge: Edge = { clock, ids, log, ...asked, ...requests, ...watching };
     const { host: hostname, metricsPort, grpcPort } = config;
     const apart =
       watch.pages.length === 0 || metricsPort === undefined
@@ -376,7 +378,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
         keys,
         tenancy,
         keyring,
-        feeds: engine.feeds,
+        feeds,
         events: engine.events,
         workers: engine.workers,
         audit: audited.audit,

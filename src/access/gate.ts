@@ -7,7 +7,7 @@ import type { Resource } from "./resource.ts";
 import type { AccessSnapshot } from "./snapshot.ts";
 import { subjectOf } from "./subject.ts";
 
-/** What decides over calls in an org; believed for a second at most. */
+/** What decides over calls in an org; believed for half a second at most. */
 export interface Snapshots {
   /** Without waiting, when it is in memory and still believed. */
   known(orgId: string): AccessSnapshot | undefined;

@@ -1,9 +1,9 @@
 import type { Message } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { Fault } from "../kit/fault.ts";
-import { keyLeaseMs } from "../kit/limits.ts";
 import type { DuplexOperation } from "../kit/operation.ts";
-import { type Edge, faultOf, type Prepared, passGate, RequestCall, tell } from "./perform.ts";
+import { type Edge, faultOf, type Prepared, type RequestCall, tell } from "./perform.ts";
+import { standBy } from "./standing.ts";
 
 /** What Connect says of bytes that are no message, in our words; anything else is a caller that has left. */
 function unread(error: unknown): Fault {
@@ -41,42 +41,9 @@ async function* parsed(
   }
 }
 
-/** Asks every `keyLeaseMs` whether the caller may still do what it does; aborts with the fault when it may not. */
-function recheck(
-  edge: Edge,
-  prepared: Prepared,
-  call: RequestCall,
-  revoked: AbortController,
-  first: () => unknown,
-): () => void {
-  let cancel = () => {};
-  let over = false;
-  const check = async () => {
-    try {
-      const who = await edge.authenticate(call.request);
-      const fresh = new RequestCall(call.request, call.requestId, edge.clock.now(), who);
-      fresh.address = call.address;
-      fresh.isSecure = call.isSecure;
-      await passGate(edge, prepared, fresh);
-      if (first() !== undefined) await edge.guard?.(fresh, prepared.operation, first());
-    } catch (error) {
-      const gone =
-        error instanceof Fault && (error.kind === "unauthenticated" || error.kind === "permission_denied");
-      // A store that does not answer is no reason to send anybody away.
-      if (gone) return revoked.abort(error);
-    }
-    if (!over) cancel = edge.clock.after(keyLeaseMs, () => void check());
-  };
-  cancel = edge.clock.after(keyLeaseMs, () => void check());
-  return () => {
-    over = true;
-    cancel();
-  };
-}
-
 /**
  * Runs a conversation with a caller who has been admitted: every message is parsed as it comes, and a credential that is
- * revoked ends it within about `keyLeaseMs`. Throws Faults only.
+ * revoked ends it. Throws Faults only.
  */
 export async function* performDuplex(
   edge: Edge,
@@ -87,22 +54,21 @@ export async function* performDuplex(
 ): AsyncGenerator<unknown> {
   const operation = prepared.operation as DuplexOperation;
   const startedAt = edge.clock.elapsed();
-  const revoked = new AbortController();
-  call.endWith(AbortSignal.any([call.signal, revoked.signal]));
   let first: unknown;
-  const forget = recheck(edge, prepared, call, revoked, () => first);
+  const standing = standBy(edge, operation, call, () => (first === undefined ? [] : [first]));
   const heard = (input: unknown) => {
     first ??= input;
   };
   let fault: Fault | undefined;
   try {
     yield* operation.handle(parsed(edge, prepared, call, messages, take, heard), call);
-    if (revoked.signal.aborted) throw revoked.signal.reason;
+    const refused = standing.refused();
+    if (refused) throw refused;
   } catch (error) {
     fault = faultOf(edge, error, operation, call.requestId);
     throw fault;
   } finally {
-    forget();
+    standing.leave();
     tell(edge, operation, call, { fault, input: first, startedAt });
   }
 }

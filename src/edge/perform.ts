@@ -8,6 +8,7 @@ import type { Call, Caller, Operation, StreamOperation, UnaryOperation } from ".
 import { explain } from "./explain.ts";
 import type { Follow } from "./follow.ts";
 import { troubleOf } from "./spell.ts";
+import { type Standing, standBy } from "./standing.ts";
 
 export interface Authenticated {
   caller: Caller;
@@ -45,6 +46,8 @@ export interface Edge {
   gate: (call: RequestCall, operation: Operation) => void | Promise<void>;
   /** Throws `resource_exhausted` when this caller asks too often. */
   limit?: ((caller: Caller) => void) | undefined;
+  /** Where calls that go on for long are asked again whether they may. */
+  standing?: Standing;
   /** Throws when a deny policy holds for what the parsed input is about. */
   guard?: (call: RequestCall, operation: Operation, input: unknown) => void | Promise<void>;
   observe: (observation: Observation) => void;
@@ -220,7 +223,9 @@ export async function perform(
     input = prepared.parse(raw instanceof Promise ? await raw : raw);
     const guarded = edge.guard?.(call, operation, input);
     if (guarded) await guarded;
-    return { input, output: await (operation as UnaryOperation).handle(input, call) };
+    const unary = operation as UnaryOperation;
+    const handled = unary.held ? handleHeld(edge, unary, call, input) : unary.handle(input, call);
+    return { input, output: await handled };
   } catch (error) {
     fault = faultOf(edge, error, operation, call.requestId);
     throw fault;
@@ -229,7 +234,22 @@ export async function perform(
   }
 }
 
-/** The same for a stream; observed when it ends, whoever ends it. */
+/** An answer that may take long ends early, as a refusal, when its caller may not have it any more. */
+async function handleHeld(edge: Edge, operation: UnaryOperation, call: RequestCall, input: unknown) {
+  const { leave, refused } = standBy(edge, operation, call, () => [input]);
+  try {
+    const output = await operation.handle(input, call);
+    const fault = refused();
+    if (fault) throw fault;
+    return output;
+  } catch (error) {
+    throw refused() ?? error;
+  } finally {
+    leave();
+  }
+}
+
+/** The same for a stream, which ends when its caller may not go on; observed when it ends, whoever ends it. */
 export async function* performStream(
   edge: Edge,
   prepared: Prepared,
@@ -240,17 +260,23 @@ export async function* performStream(
   const startedAt = edge.clock.elapsed();
   let fault: Fault | undefined;
   let input: unknown;
+  let leave = () => {};
   try {
     const gated = passGate(edge, prepared, call);
     if (gated) await gated;
     input = prepared.parse(take());
     const guarded = edge.guard?.(call, operation, input);
     if (guarded) await guarded;
+    const standing = standBy(edge, operation, call, () => [input]);
+    leave = standing.leave;
     yield* (operation as StreamOperation).handle(input, call) as AsyncIterable<unknown>;
+    const refused = standing.refused();
+    if (refused) throw refused;
   } catch (error) {
     fault = faultOf(edge, error, operation, call.requestId);
     throw fault;
   } finally {
+    leave();
     tell(edge, operation, call, { fault, input, startedAt });
   }
 }

@@ -3,7 +3,7 @@ import { socketBufferBytesMax, socketFrameBytesMax, socketWaitBytes } from "../k
 import type { Operation } from "../kit/operation.ts";
 import { requestIdOf } from "./headers.ts";
 import type { EdgeServer, Upgrade } from "./http.ts";
-import { admit, type Edge, faultOf, passGate, prepare, type RequestCall } from "./perform.ts";
+import { admit, type Edge, enter, faultOf, prepare, type RequestCall, tell } from "./perform.ts";
 
 /** One connection, as whoever speaks on it needs it. */
 export interface SocketLine {
@@ -16,6 +16,10 @@ export interface SocketLine {
 export interface SocketTalk {
   /** Undefined for a binary frame. */
   onMessage(text: string | undefined): void;
+  /** Of its subscriptions. */
+  patterns(): Iterable<string>;
+  /** Ends the subscriptions to this pattern: the caller may not have them any more. */
+  deny(pattern: string, fault: Fault): void;
   onClose(): void;
 }
 
@@ -37,8 +41,6 @@ export interface Sockets {
   upgrade: Upgrade;
   /** To every connection that has joined the channel. */
   publish(channelId: string, text: string): void;
-  /** The tick of loop `pubsub.sockets`: closes the sockets of callers who may not subscribe any more. */
-  checkOnce(): Promise<void>;
   /** Closes all with 1012: their clients find another node. */
   drain(): void;
   size(): number;
@@ -61,12 +63,6 @@ interface RawSocket {
   unsubscribe(channelId: string): void;
   getBufferedAmount(): number;
   close(code: number, reason: string): void;
-}
-
-interface Open {
-  raw: RawSocket;
-  /** What it was let in with. */
-  request: Request;
 }
 
 const protocol = "svc.v1";
@@ -120,29 +116,48 @@ function requireOwnPage(request: Request, credentials: Request): void {
 export function openSockets(deps: SocketsDeps): Sockets {
   const { edge, operation, connect, checksOrigin } = deps;
   const prepared = prepare(operation);
-  const all = new Set<Open>();
+  const all = new Set<RawSocket>();
   let publishing: EdgeServer | undefined;
   let draining = false;
 
   async function letIn(credentials: Request, requestId: string): Promise<RequestCall> {
     const call = await admit(edge, prepared, credentials, requestId);
-    await passGate(edge, prepared, call);
+    await enter(edge, prepared, call);
     return call;
   }
 
   /** The policies that hold now, as of a caller who may have changed since the upgrade. */
   const permitAs = (credentials: Request, requestId: string) => async (pattern: string) => {
+    const call = await letIn(credentials, requestId);
+    const startedAt = edge.clock.elapsed();
+    const input = { pattern };
+    let fault: Fault | undefined;
     try {
-      const call = await letIn(credentials, requestId);
-      await edge.guard?.(call, operation, { pattern });
+      await edge.guard?.(call, operation, input);
     } catch (error) {
-      throw faultOf(edge, error, operation, requestId);
+      fault = faultOf(edge, error, operation, requestId);
+      throw fault;
+    } finally {
+      tell(edge, operation, call, { fault, input, startedAt });
     }
   };
 
+  /** Asked again and again whether its caller may still listen, to each of its patterns. */
+  const stand = (raw: RawSocket, call: RequestCall, talk: SocketTalk) =>
+    edge.standing?.add({
+      edge,
+      operation,
+      call,
+      inputs: () => Array.from(new Set(talk.patterns()), (pattern) => ({ pattern })),
+      refuse(fault, input) {
+        if (input === undefined) raw.close(closes.refused, "the credential is not good any more");
+        else talk.deny((input as { pattern: string }).pattern, fault);
+      },
+    });
+
   function dataOf(credentials: Request, call: RequestCall, isLegacy: boolean) {
     let talk: SocketTalk | undefined;
-    let open: Open | undefined;
+    let leave: (() => void) | undefined;
     let drained: (() => void) | undefined;
     let room: Promise<void> | undefined;
     const release = () => {
@@ -166,8 +181,7 @@ export function openSockets(deps: SocketsDeps): Sockets {
     });
     return {
       open(raw: RawSocket) {
-        open = { raw, request: credentials };
-        all.add(open);
+        all.add(raw);
         if (draining) return raw.close(closes.restart, "the server is going away");
         talk = connect({
           environmentId: call.environmentId,
@@ -175,34 +189,19 @@ export function openSockets(deps: SocketsDeps): Sockets {
           permit: permitAs(credentials, call.requestId),
           isLegacy,
         });
+        leave = stand(raw, call, talk);
       },
       message: (_raw: RawSocket, message: string | Uint8Array) =>
         talk?.onMessage(typeof message === "string" ? message : undefined),
       drain: release,
-      close() {
-        if (open) all.delete(open);
+      close(raw: RawSocket) {
+        all.delete(raw);
+        leave?.();
         talk?.onClose();
         release();
       },
     };
   }
-
-  async function stillMay({ request }: Open): Promise<boolean> {
-    try {
-      await edge.gate(await callOf(request), operation);
-      return true;
-    } catch (error) {
-      // A database that is away is no reason to send anybody away.
-      return !(
-        error instanceof Fault && ["unauthenticated", "permission_denied", "not_found"].includes(error.kind)
-      );
-    }
-  }
-
-  const callOf = async (request: Request) => {
-    const who = await edge.authenticate(request);
-    return { ...who, method: "GET" } as RequestCall;
-  };
 
   return {
     upgrade: {
@@ -240,14 +239,9 @@ export function openSockets(deps: SocketsDeps): Sockets {
 
     publish: (channelId, text) => void publishing?.publish(channelId, text),
 
-    async checkOnce() {
-      for (const open of [...all])
-        if (!(await stillMay(open))) open.raw.close(closes.refused, "the credential is not good any more");
-    },
-
     drain() {
       draining = true;
-      for (const { raw } of [...all]) raw.close(closes.restart, "the server is going away");
+      for (const raw of [...all]) raw.close(closes.restart, "the server is going away");
     },
 
     size: () => all.size,

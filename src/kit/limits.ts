@@ -101,8 +101,13 @@ export const combineLanes = 4;
 export const combinePaceMs = 16;
 export const flushItemsMax = 128;
 
-/** An authenticated key is believed for this long without asking the store again (design: key deletion). */
-export const keyLeaseMs = 1_000;
+/** An authenticated key or session is believed for this long without asking the store again (design: key deletion). */
+export const keyLeaseMs = 500;
+/** Sockets, streams and held polls are asked so often whether they may go on: with what is believed, within a second. */
+export const standingLookMs = 250;
+/** Credentials of standing calls that are looked up at once, and how long looking may hold the event loop. */
+export const standingAtOnce = 8;
+export const standingBurstMs = 4;
 /** Leases of one run that may end without any report in a row, before the run fails as `WORKER_LOST`. */
 export const leasesLostMax = 10;
 /** Callers of one node that wait for the ends of runs; runs looked after in one query. */
@@ -136,6 +141,9 @@ export const definitionsKeptMax = 5_000;
 export const laneLookMax = 1_000;
 /** A lane of a function with a limit is forgotten so long after the last claim from it. */
 export const laneIdleMsMax = 10 * 60 * 1000;
+/** Topics in one answer. */
+export const topicsListMax = 1_000;
+export const publishBatchMax = 100;
 /** Rows of the capacity endpoints (spec.md 'REST: capacity'). */
 export const capacityRowsDefault = 100;
 export const capacityRowsMax = 1_000;
@@ -147,7 +155,7 @@ export const policyVersionsMax = 10_000;
 export const roleNameCharsMax = 100;
 export const policyNameCharsMax = 100;
 export const policyTextCharsMax = 8 * 1024;
-export const accessKeptMs = 1_000;
+export const accessKeptMs = 500;
 export const accessOrgsMax = 5_000;
 export const dryRunDecisionsMax = 10_000;
 
@@ -250,6 +258,34 @@ export const pushHoldMs = 2_000;
 /** Push functions that one node serves. */
 export const pushFunctionsMax = 10_000;
 export const pushAnswerBytesMax = 8 * 1024 * 1024;
+
+/** A message of the bus, and how often an outbox entry is tried (spec.md 'Outbox retry budget'); both by setting. */
+export const busPayloadBytesMax = 1024 * 1024;
+export const outboxAttemptsMax = 10;
+/** Between two tries of a refused entry: from, and at most. */
+export const outboxRetryMsMin = 250;
+export const outboxRetryMsMax = 5_000;
+/** Handing one message to the bus takes at most this; whoever wrote an entry has so long before the leader tries. */
+export const outboxSendMs = 2_000;
+/** Entries of one kind that are tried in one round. */
+export const outboxSliceMax = 50;
+export const outboxErrorCharsMax = 500;
+/** An entry that nobody tried for so long, and an event that was not mirrored for so long, are overdue. */
+export const outboxOverdueMs = 60_000;
+/** Dead letters that nobody requeued or discarded are forgotten after this. */
+export const deadLetterKeptMs = 90 * 24 * 60 * 60 * 1000;
+/** The list of dead letters (spec.md 'Outbox dead-letter list'). */
+export const deadLettersDefault = 50;
+export const deadLettersMax = 500;
+export const deadLettersOffsetMax = 10_000;
+/** Events mirrored in one transaction, logs compared in one query, and how long one round goes on. */
+export const mirrorSliceMax = 100;
+export const mirrorLogsMax = 500;
+export const mirrorRoundMs = 1_000;
+/** JetStream answers within this; keeps the mirror's messages, and knows their ids again, for so long. */
+export const mirrorAnswerMs = 5_000;
+export const mirrorKeptMs = 7 * 24 * 60 * 60 * 1000;
+export const mirrorRepeatMs = 10 * 60 * 1000;
 
 /** Audit rows that wait in memory; what comes beyond stays in the spool file alone, up to its size. */
 export const auditWaitingMax = 20_000;

@@ -1,5 +1,6 @@
 import type { FunctionOptions, Handler, SvcFunction } from "./function.ts";
 import type { HistoryEntry, PausedState, RunResult, Secret } from "./read.ts";
+import type { SubscribeCalls } from "./subscription-types.ts";
 import type { Transport } from "./transport.ts";
 import type {
   EmitOptions,
@@ -178,7 +179,8 @@ export interface SecretCalls {
 export interface Client<Events extends EventMap = EventMap>
   extends EventCalls<Events>,
     FunctionCalls<Events>,
-    RunCalls {
+    RunCalls,
+    SubscribeCalls<Events> {
   readonly transport: Transport;
   readonly secrets: SecretCalls;
   /** Needs no key. Throws when the server is not well. */

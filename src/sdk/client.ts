@@ -2,6 +2,7 @@ import { eventCalls } from "./client-events.ts";
 import { functionCalls } from "./client-functions.ts";
 import { runCalls } from "./client-runs.ts";
 import { secretCalls } from "./client-secrets.ts";
+import { subscribeCalls } from "./client-subscriptions.ts";
 import type { Client } from "./client-types.ts";
 import type { EventRegistry } from "./events.ts";
 import { safe } from "./retry.ts";
@@ -25,6 +26,7 @@ export function createClient<Events extends EventMap = EventMap>(
     ...eventCalls(transport, options.events),
     ...functionCalls(transport, options.events),
     ...runCalls(transport),
+    ...subscribeCalls<Events>(transport),
     secrets: secretCalls(transport),
     health: () => transport.call({ method: "GET", path: "/health" }, safe),
     info: () => transport.rpc("SvcService/Info", {}, safe),

@@ -23,6 +23,7 @@ export type { HistoryEntry, PausedState, RunResult, Secret } from "./read.ts";
 export { type ServeHandler, type ServeOptions, serve } from "./serve.ts";
 export { StepTimeoutError } from "./step.ts";
 export type * from "./steps.ts";
+export type * from "./subscription-types.ts";
 export {
   type FunctionTest,
   type TestCall,

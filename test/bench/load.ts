@@ -15,6 +15,9 @@ const options = JSON.parse(process.argv[2]!) as {
   event: string;
   /** Events a request; 1 is `Emit`, more is `TriggerBatch`. */
   batch: number;
+  /** So many customers take turns, from this number on; without them all events are of `c-1042`. */
+  customers?: number;
+  firstCustomer?: number;
 };
 /** Several, with commas between, share the callers. */
 const targets = options.url.split(",").map((one) => new URL(one));
@@ -23,9 +26,13 @@ const head = `POST /svc.v1.SvcService/${method} HTTP/1.1\r\nHost: bench\r\nAutho
 const name = JSON.stringify(options.event);
 const epoch = performance.timeOrigin;
 
+const { customers = 1, firstCustomer = 1042 } = options;
+let made = 0;
+
 function request(): string {
   const at = (epoch + performance.now()).toFixed(2);
-  const one = `{"event":${name},"data":{"at":${at},"customer":"c-1042","total":42.5,"note":"bench"}}`;
+  const customer = firstCustomer + (made++ % customers);
+  const one = `{"event":${name},"data":{"at":${at},"customer":"c-${customer}","total":42.5,"note":"bench"}}`;
   const body = options.batch > 1 ? `{"events":[${Array(options.batch).fill(one).join(",")}]}` : one;
   return `${head}${body.length}\r\n\r\n${body}`;
 }

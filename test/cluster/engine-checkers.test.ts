@@ -164,7 +164,10 @@ describe.each(engines)("the engine's checkers on %s", (engine) => {
       "more leases than the limit",
       () => [sql`UPDATE executions SET state = 'leased' WHERE function_id = 'limited' AND state = 'queued'`],
     ],
-    ["a limit lower than what is leased", () => [sql`UPDATE functions SET lane_limit = 0 WHERE id = 'limited'`]],
+    [
+      "a limit lower than what is leased",
+      () => [sql`UPDATE functions SET lane_limit = 0 WHERE id = 'limited'`],
+    ],
   ])("limits: %s", async (_what, statements) => {
     expect((await doctored(statements(), overfullLanes)).join()).toContain("hold lane");
   });

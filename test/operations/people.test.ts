@@ -28,6 +28,7 @@ describe.each(engines)("keys, users and sessions on %s", (engine) => {
       expect(key.key_prefix).toBe(key.key.slice(0, 14));
       expect(key.environment_id).toBe("env_default");
       expect(Date.parse(key.expires_at) - Date.parse(key.created_at)).toBe(720 * 3_600_000);
+      expect(key.expires).toBe(key.expires_at);
       const one = await server.api(`/api/v1/apikeys/${key.id}`);
       expect(one.body.key).toBeUndefined();
       const { body: list } = await server.api("/api/v1/apikeys");

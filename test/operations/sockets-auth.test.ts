@@ -83,7 +83,7 @@ describe.each(engines)("who may open a socket, on %s", (engine) => {
     const other = await openSocket(server.url, { key: server.adminKey });
     await mine.subscribe("a.>");
     expect((await server.api(`/api/v1/apikeys/${id}`, { method: "DELETE" })).status).toBe(204);
-    await server.running.tick("pubsub.sockets");
+    await server.running.tick("edge.standing");
     expect((await mine.whenClosed()).code).toBe(1008);
     expect((await other.subscribe("a.>")).status).toBe("ok");
     other.close();

@@ -1,24 +1,49 @@
 import { type Action, actions, type BuiltInRole, isAction } from "../../src/access/actions.ts";
 import type { Operation } from "../../src/kit/operation.ts";
-import { everyWay, go, isLetIn, type Way } from "./every-route.ts";
+import { sql } from "../../src/kit/sql.ts";
+import { everyWay, go, isLetIn, type Visited, type Visitor, type Way } from "./every-route.ts";
 import { startTestServer, type TestServer } from "./server.ts";
 
-/** Who asks, in the order of the columns; the letter stands where they are let in. */
-export const askers = [
-  { name: "admin", letter: "a", group: "tenant" },
-  { name: "developer", letter: "d", group: "tenant" },
-  { name: "viewer", letter: "v", group: "tenant" },
-  { name: "platform_admin", letter: "a", group: "platform" },
-  { name: "platform_operator", letter: "o", group: "platform" },
-  { name: "platform_viewer", letter: "v", group: "platform" },
-  { name: "platform_admin", letter: "a", group: "as tenant" },
-  { name: "platform_operator", letter: "o", group: "as tenant" },
-  { name: "platform_viewer", letter: "v", group: "as tenant" },
-  { name: "admin", letter: "e", group: "elsewhere" },
-  { name: "nobody", letter: "n", group: "nobody" },
-] as const;
+/**
+ * Where a caller wants to act. Tenants come with a key of an environment of `org_default`, or with a session; platform
+ * credentials for themselves, or in a tenant's org by `X-Svc-Org`.
+ */
+const places = {
+  own: { roles: "tenant", about: "with a key, in its environment" },
+  other: { roles: "tenant", about: "with a key, another environment of its org selected" },
+  foreign: { roles: "tenant", about: "with a key, another org's environment selected" },
+  session: { roles: "tenant", about: "with a session, in an environment of the org" },
+  "session foreign": { roles: "tenant", about: "with a session, another org's environment selected" },
+  "session org": { roles: "tenant", about: "with a session, another org named by X-Svc-Org" },
+  platform: { roles: "platform", about: "for themselves" },
+  "as tenant": { roles: "platform", about: "in a tenant's org by X-Svc-Org, in its environment" },
+  "as tenant foreign": { roles: "platform", about: "in a tenant's org, another org's environment selected" },
+  "no org": { roles: "platform", about: "by X-Svc-Org in an org that is not there" },
+  nobody: { roles: "nobody", about: "no credential" },
+} as const satisfies Record<string, { roles: keyof typeof rolesOf; about: string }>;
 
-export type Asker = (typeof askers)[number];
+const rolesOf = {
+  tenant: { admin: "a", developer: "d", viewer: "v" },
+  platform: { platform_admin: "a", platform_operator: "o", platform_viewer: "v" },
+  nobody: { nobody: "n" },
+} as const;
+
+export type Place = keyof typeof places;
+
+export interface Asker {
+  role: string;
+  /** Stands where it is let in. */
+  letter: string;
+  place: Place;
+}
+
+/** Who asks, in the order of the columns. */
+export const askers: readonly Asker[] = (Object.keys(places) as Place[]).flatMap((place) =>
+  Object.entries(rolesOf[places[place].roles]).map(([role, letter]) => ({ role, letter, place })),
+);
+
+/** `unknown`: what is named is not there, as far as this caller is told. */
+export type Entry = "in" | "refused" | "unknown";
 
 const holds = (role: string, action: Action): boolean =>
   (actions[action] as readonly BuiltInRole[]).includes(role as BuiltInRole);
@@ -31,42 +56,57 @@ function impersonationNeeds({ operation, method }: Way): Action {
   return reads ? "platform:impersonate:read" : "platform:impersonate";
 }
 
+const isSession = (place: Place) => place.startsWith("session");
+const isTenant = ({ place }: Asker) => places[place].roles === "tenant";
+
 /** By an operation's name, or the group of it: where a handler asks for more than its action says, when asked as here: with no input, about nothing that is there. */
 const handlersAsk: Record<string, { why: string; enters: (asker: Asker) => boolean }> = {
-  "capacity.": { why: "of platform credentials", enters: ({ group }) => group !== "tenant" },
-  "tenants.list": { why: "of platform credentials", enters: ({ group }) => group === "as tenant" },
-  "auth.validate": { why: "answers 401 about whatever is no session", enters: () => false },
-  "auth.desktopSession": { why: "of a tenant's key", enters: ({ group }) => group === "tenant" },
-  "keys.list": { why: "the platform's with platform=true", enters: ({ group }) => group !== "platform" },
+  "capacity.": { why: "of platform credentials", enters: (asker) => !isTenant(asker) },
+  "tenants.list": { why: "of platform credentials", enters: ({ place }) => place === "as tenant" },
+  "auth.validate": {
+    why: "answers 401 about whatever is no session",
+    enters: ({ place }) => isSession(place),
+  },
+  "auth.desktopSession": { why: "of a tenant's key", enters: ({ place }) => place === "own" },
+  "keys.list": { why: "the platform's with platform=true", enters: ({ place }) => place !== "platform" },
   "users.get": {
     why: "others than oneself with users:read",
-    enters: ({ group, name }) => group !== "tenant" || name === "admin",
+    enters: (asker) => !isTenant(asker) || asker.role === "admin",
   },
 };
 
 const askedBy = ({ operation: { name } }: Way) =>
   handlersAsk[name] ?? handlersAsk[name.slice(0, name.indexOf(".") + 1)];
 
-/** Whether the specification lets this asker in; written from it, not from the gate. */
-export function mayEnter(way: Way, asker: Asker): boolean {
-  return passes(way, asker) && (askedBy(way)?.enters(asker) ?? true);
+/** What the specification says of this asker; written from it, not from the gate. */
+export function entryOf(way: Way, asker: Asker): Entry {
+  const passes = passesAt(way, asker);
+  if (passes === "unknown") return passes;
+  return passes && (askedBy(way)?.enters(asker) ?? true) ? "in" : "refused";
 }
 
-function passes(way: Way, { name: role, group }: Asker): boolean {
+function passesAt(way: Way, { role, place }: Asker): boolean | "unknown" {
   const { action, platformAction } = way.operation;
   if (action === null) return true;
-  switch (group) {
+  switch (place) {
     case "nobody":
-    case "elsewhere":
+    case "other":
       return false;
-    case "tenant":
-      // No tenant's credential is the platform's, whatever its roles grant.
+    case "foreign":
+    case "session foreign":
+      return "unknown";
+    case "own":
+    case "session":
+    case "session org":
+      // No tenant's credential is the platform's, whatever its roles grant; nor does X-Svc-Org mean anything with it.
       if (action.startsWith("platform:")) return false;
       return action === "authenticated" || (isAction(action) && holds(role, action));
     case "as tenant":
+    case "as tenant foreign":
+    case "no org":
       // `X-Svc-Org` means nothing to the platform's own routes.
-      if (!way.path.startsWith("/api/v1/platform/")) return holds(role, impersonationNeeds(way));
-      break;
+      if (way.path.startsWith("/api/v1/platform/")) break;
+      return place === "as tenant" ? holds(role, impersonationNeeds(way)) : "unknown";
     case "platform":
       break;
   }
@@ -74,21 +114,24 @@ function passes(way: Way, { name: role, group }: Asker): boolean {
   return isAction(needed) && holds(role, needed);
 }
 
-const groups = [...new Set(askers.map(({ group }) => group))];
+const marks = { refused: "-", unknown: "0" } as const;
 
-/** One way in a line: who is let in, a letter each. */
-export function matrixText(registry: readonly Operation[], enters = mayEnter): string {
+/** One way in a line: of every asker its letter, `-` or `0`. */
+export function matrixText(registry: readonly Operation[], enters = entryOf): string {
   const lines = everyWay(registry).map((way) => {
-    const marks = groups.map((group) =>
+    const cells = (Object.keys(places) as Place[]).map((place) =>
       askers
-        .filter((asker) => asker.group === group)
-        .map((asker) => (enters(way, asker) ? asker.letter : "-"))
+        .filter((asker) => asker.place === place)
+        .map((asker) => {
+          const entry = enters(way, asker);
+          return entry === "in" ? asker.letter : marks[entry];
+        })
         .join(""),
     );
     const { name, action } = way.operation;
     const asks = askedBy(way);
     return [
-      marks.join(" "),
+      cells.join(" "),
       name,
       action ?? "public",
       `${way.method} ${way.path}`,
@@ -98,47 +141,128 @@ export function matrixText(registry: readonly Operation[], enters = mayEnter): s
   return `${heading}${lines.join("\n")}\n`;
 }
 
-const heading = `# Who is let in where; - is refused with 401 or 403. Columns, left to right:
-# adv  admin, developer, viewer, with a key of the environment
-# aov  platform admin, operator, viewer, for themselves
-# aov  the same in a tenant's org, by X-Svc-Org
-# e    admin, with another environment selected than the key's
-# n    nobody: no credential
+const headed = (Object.keys(places) as Place[]).map((place) => {
+  const { roles, about } = places[place];
+  const letters = Object.values(rolesOf[roles]).join("");
+  return `# ${letters.padEnd(3)}  ${Object.keys(rolesOf[roles]).join(", ")}: ${about}`;
+});
+
+const heading = `# Who is let in where: a letter is let in, - is refused with 401 or 403, 0 is told that what it names is not there, byte for
+# byte as with an id that nobody has. Columns, left to right:
+${headed.join("\n")}
 `;
 
-/** The same text, from what a server does. */
-export async function askEverywhere(server: TestServer): Promise<string> {
-  const { keys, tenancy } = server.running.domain;
-  const { registry } = server.running;
-  const other = await tenancy.createEnvironment({ orgId: "org_default", name: "elsewhere" });
-  const headersOf = async ({ name, group }: Asker): Promise<Record<string, string>> => {
-    if (group === "nobody") return {};
-    const isPlatform = name.startsWith("platform_");
+const nobodysEnvironment = "env_00000000000000000000000000";
+const nobodysOrg = "org_00000000000000000000000000";
+
+/** An asker's headers, and the same with what it names exchanged for what nobody has. */
+interface Asking {
+  visitor: Visitor;
+  nobodys?: { visitor: Visitor; named: string; instead: string };
+}
+
+/** Two orgs, and every asker's credential of the first one. */
+async function furnish(server: TestServer): Promise<(asker: Asker) => Promise<Asking>> {
+  const { keys, tenancy, store } = server.running.domain;
+  const { id: otherEnvironment } = await tenancy.createEnvironment({ orgId: "org_default", name: "other" });
+  const farOrg = "org_far";
+  await store.write(async (session) => {
+    await session.run(
+      sql`INSERT INTO orgs (id, name, created_at, updated_at) VALUES (${farOrg}, ${"far"}, 1, 1)`,
+    );
+    await session.run(
+      sql`INSERT INTO projects (id, org_id, name, created_at, updated_at) VALUES ('proj_far', ${farOrg}, ${"far"}, 1, 1)`,
+    );
+  });
+  const far = { orgId: farOrg, projectId: "proj_far", name: "far" };
+  const { id: farEnvironment } = await tenancy.createEnvironment(far);
+  const keyOf = async (role: string) => {
+    const isPlatform = role.startsWith("platform_");
     const { key } = await keys.create({
       orgId: isPlatform ? "org_platform" : "org_default",
       environmentId: isPlatform ? null : "env_default",
-      name,
-      roleIds: [`role_${name}`],
+      name: role,
+      roleIds: [`role_${role}`],
       isPlatform,
     });
-    return {
-      authorization: `Bearer ${key}`,
-      ...(group === "as tenant" && { "x-svc-org": "org_default" }),
-      ...(group === "elsewhere" && { "x-svc-environment": other.id }),
-    };
+    return key;
   };
+  const sessions = new Map<string, string>();
+  for (const role of Object.keys(rolesOf.tenant)) {
+    const login = { email: `${role}@example.test`, password: "correct horse battery" };
+    await server.api("/api/v1/users", { body: { ...login, roles: [role] } });
+    sessions.set(role, (await server.api("/api/v1/auth/login", { key: null, body: login })).body.token);
+  }
+  return async ({ role, place }) => {
+    if (place === "nobody") return { visitor: { headers: {} } };
+    const credential = isSession(place) ? sessions.get(role)! : await keyOf(role);
+    const as = (headers: Record<string, string>) => ({
+      headers: { authorization: `Bearer ${credential}`, ...headers },
+    });
+    const selecting = (named: string, headers = {}) => ({
+      visitor: as({ ...headers, "x-svc-environment": named }),
+      nobodys: {
+        visitor: as({ ...headers, "x-svc-environment": nobodysEnvironment }),
+        named,
+        instead: nobodysEnvironment,
+      },
+    });
+    switch (place) {
+      case "other":
+        return { visitor: as({ "x-svc-environment": otherEnvironment }) };
+      case "foreign":
+      case "session foreign":
+        return selecting(farEnvironment);
+      case "session":
+        return { visitor: as({ "x-svc-environment": otherEnvironment }) };
+      case "session org":
+        return { visitor: as({ "x-svc-org": farOrg }) };
+      case "as tenant":
+        return { visitor: as({ "x-svc-org": "org_default" }) };
+      case "as tenant foreign":
+        return selecting(farEnvironment, { "x-svc-org": "org_default" });
+      case "no org":
+        return { visitor: as({ "x-svc-org": nobodysOrg }) };
+      default:
+        return { visitor: as({}) };
+    }
+  };
+}
+
+/** What differs from call to call. */
+const bare = ({ status, text }: Visited, named: string): string =>
+  `${status} ${text.replaceAll(named, "NAMED")}`;
+
+const entryBy = (answer: Visited): Entry => {
+  if (!isLetIn(answer)) return "refused";
+  return /unknown environment|org org_\w+ not found/.test(answer.text) ? "unknown" : "in";
+};
+
+/** The same text, from what a server does, and where a foreign id was answered otherwise than one that nobody has. */
+export async function askEverywhere(server: TestServer): Promise<{ text: string; differences: string[] }> {
+  const { registry } = server.running;
+  const asking = await furnish(server);
   const param = (name: string) => (/^env/i.test(name) ? "env_default" : "none");
-  const entered = new Map<Asker, Map<string, boolean>>();
+  const entered = new Map<Asker, Map<string, Entry>>();
+  const differences: string[] = [];
   const ways = everyWay(registry);
   await Promise.all(
     askers.map(async (asker) => {
-      const headers = await headersOf(asker);
-      const own = new Map<string, boolean>();
-      for (const way of ways) own.set(keyOf(way), isLetIn(await go(server.url, way, { headers }, { param })));
+      const { visitor, nobodys } = await asking(asker);
+      const own = new Map<string, Entry>();
+      for (const way of ways) {
+        const answer = await go(server.url, way, visitor, { param });
+        own.set(keyOf(way), entryBy(answer));
+        if (!nobodys || entryBy(answer) !== "unknown") continue;
+        const none = await go(server.url, way, nobodys.visitor, { param });
+        const [theirs, nothing] = [bare(answer, nobodys.named), bare(none, nobodys.instead)];
+        if (theirs !== nothing) differences.push(`${keyOf(way)}: ${theirs} instead of ${nothing}`);
+      }
       entered.set(asker, own);
     }),
   );
-  return matrixText(registry, (way, asker) => entered.get(asker)?.get(keyOf(way)) === true);
+  const text = matrixText(registry, (way, asker) => entered.get(asker)!.get(keyOf(way))!);
+  return { text, differences };
 }
 
 const keyOf = (way: Way): string => `${way.method} ${way.path}`;

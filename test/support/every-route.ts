@@ -1,11 +1,12 @@
+import { connect } from "node:net";
 import { parseRoute, restBindings } from "../../src/edge/rest.ts";
 import { rpcBindings } from "../../src/edge/rpc.ts";
 import type { Operation } from "../../src/kit/operation.ts";
 
-/** One way in: a REST route, a unary method, or a stream. */
+/** One way in: a REST route, a unary method, a stream, or the socket. */
 export interface Way {
   operation: Operation;
-  protocol: "rest" | "connect" | "stream";
+  protocol: "rest" | "connect" | "stream" | "socket";
   method: string;
   /** With `{id}` in place of what it names. */
   path: string;
@@ -16,7 +17,10 @@ export function everyWay(registry: readonly Operation[]): Way[] {
   const ways = registry.flatMap((operation): Way[] => {
     if (operation.mode !== "unary") {
       const { parent, name } = operation.rpc.method;
-      return [{ operation, protocol: "stream", method: "POST", path: `/${parent.typeName}/${name}` }];
+      const path = `/${parent.typeName}/${name}`;
+      const stream: Way = { operation, protocol: "stream", method: "POST", path };
+      if (operation.name !== "pubsub.subscribe") return [stream];
+      return [stream, { operation, protocol: "socket", method: "GET", path: "/ws" }];
     }
     const rest = restBindings(operation).map(({ route }) => ({
       protocol: "rest" as const,
@@ -35,6 +39,8 @@ export function everyWay(registry: readonly Operation[]): Way[] {
 
 export interface Visitor {
   headers: Record<string, string>;
+  /** With the question mark. */
+  query?: string;
 }
 
 export interface Visited {
@@ -42,6 +48,46 @@ export interface Visited {
   /** As it came. */
   text: string;
   headers: Headers;
+}
+
+/** The answer to an upgrade, which no `fetch` shows; 101 is where the socket would begin. */
+function upgrade(url: string, path: string, { headers }: Visitor): Promise<Visited> {
+  const { hostname, port, host } = new URL(url);
+  const sent = {
+    host,
+    connection: "Upgrade",
+    upgrade: "websocket",
+    "sec-websocket-version": "13",
+    "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==",
+    ...headers,
+  };
+  const lines = Object.entries(sent).map(([name, value]) => `${name}: ${value}\r\n`);
+  return new Promise((answered, failed) => {
+    const socket = connect(Number(port), hostname, () =>
+      socket.write(`GET ${path} HTTP/1.1\r\n${lines.join("")}\r\n`),
+    );
+    let said = "";
+    socket.once("error", failed);
+    socket.on("data", (bytes) => {
+      said += bytes;
+      const end = said.indexOf("\r\n\r\n");
+      if (end < 0) return;
+      const head = said.slice(0, end);
+      const text = said.slice(end + 4);
+      const status = Number(head.split(" ", 2)[1]);
+      if (status !== 101 && Buffer.byteLength(text) < Number(/content-length: (\d+)/i.exec(head)?.[1]))
+        return;
+      socket.destroy();
+      const told = head
+        .split("\r\n")
+        .slice(1)
+        .map((line): [string, string] => {
+          const colon = line.indexOf(":");
+          return [line.slice(0, colon), line.slice(colon + 1).trim()];
+        });
+      answered({ status, text: status === 101 ? "" : text, headers: new Headers(told) });
+    });
+  });
 }
 
 const envelope = (text: string): Uint8Array => {
@@ -68,9 +114,10 @@ export async function go(
   visitor: Visitor,
   { param = () => "none", body = {} }: { param?: (name: string) => string; body?: object } = {},
 ): Promise<Visited> {
-  const path = way.path.replace(/\{(\w+)(?:\.\.\.)?\}/g, (_, name: string) =>
-    encodeURIComponent(param(name)),
-  );
+  const path =
+    way.path.replace(/\{(\w+)(?:\.\.\.)?\}/g, (_, name: string) => encodeURIComponent(param(name))) +
+    (visitor.query ?? "");
+  if (way.protocol === "socket") return upgrade(url, path, visitor);
   const isStream = way.protocol === "stream";
   const sends = way.method !== "GET" && way.method !== "HEAD";
   const asked = fetch(`${url}${path}`, {

@@ -72,7 +72,9 @@ export async function idsOf(
 ): Promise<Map<string, string>> {
   const { store } = server.running.domain;
   const tables = await store.all<{ name: string }>(
-    sql`SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%' AND name NOT LIKE 'auth_audit%'`,
+    store.engine === "postgres"
+      ? sql`SELECT tablename AS name FROM pg_tables WHERE schemaname = current_schema() AND tablename NOT LIKE 'auth_audit%'`
+      : sql`SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%' AND name NOT LIKE 'auth_audit%'`,
   );
   const lines: string[] = [];
   for (const { name } of tables)

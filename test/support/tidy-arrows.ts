@@ -9,6 +9,8 @@ type Room =
   | "tenants"
   | "audit"
   | "realtime"
+  | "outbox"
+  | "balances"
   | "backup"
   | "settings"
   | "kit"
@@ -55,6 +57,8 @@ const arrows: Record<Room, Partial<Record<Room, When>> | "all"> = {
   tenants: "all",
   audit: "all",
   realtime: "all",
+  outbox: "all",
+  balances: "all",
   // Works on a database while there is no server, or beside one.
   backup: { settings: "yes", kit: "yes", store: "yes", "store port": "yes" },
   settings: { settings: "yes", kit: "yes" },
@@ -133,7 +137,19 @@ export function roomOf(path: string): Room | undefined {
   if (/^settings-\w+\.ts$/.test(folder)) return "settings";
   if (rest.length > 0) return topRooms.find((room) => room === folder);
   return (
-    ["main", "server", "engine", "members", "tenants", "audit", "realtime", "backup", "settings"] as const
+    [
+      "main",
+      "server",
+      "engine",
+      "members",
+      "tenants",
+      "audit",
+      "realtime",
+      "outbox",
+      "balances",
+      "backup",
+      "settings",
+    ] as const
   ).find((room) => folder === `${room}.ts`);
 }
 

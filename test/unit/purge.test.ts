@@ -1,5 +1,6 @@
 import { expect, test } from "bun:test";
 import { isFrameToken } from "../../src/domain/pubsub/frames.ts";
+import { orgOutlivedBy, tablesOfOrg } from "../../src/domain/tenancy/delete-rows.ts";
 import { ownedTables } from "../../src/domain/tenancy/purge-rows.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { startTestServer } from "../support/server.ts";
@@ -27,6 +28,19 @@ test("every table with an environment_id is purged with its environment, by an i
       const ways = [key[0], ...first.map((column) => column.name)];
       expect({ name, ways }).toEqual({ name, ways: expect.arrayContaining([ofRun ?? "environment_id"]) });
     }
+  } finally {
+    await server.stop();
+  }
+});
+
+test("every table with an org_id goes with its org, or is said to outlive it", async () => {
+  const server = await startTestServer({ engine: "libsql" });
+  try {
+    const tables = await server.running.domain.store.all<{
+      name: string;
+    }>(sql`SELECT m.name FROM sqlite_schema m
+      JOIN pragma_table_info(m.name) c WHERE m.type = 'table' AND c.name = 'org_id' ORDER BY m.name`);
+    expect([...tablesOfOrg, ...Object.keys(orgOutlivedBy)].sort()).toEqual(tables.map(({ name }) => name));
   } finally {
     await server.stop();
   }

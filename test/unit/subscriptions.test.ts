@@ -3,12 +3,14 @@ import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { localHub } from "../../src/bus/local.ts";
-import { openFeeds } from "../../src/domain/log/feed.ts";
-import { openPast, type Past } from "../../src/domain/log/past.ts";
+import { type Feeds, openFeeds } from "../../src/domain/log/feed.ts";
+import { eventReads, openPast, type Past } from "../../src/domain/log/past.ts";
 import type { LoggedEvent } from "../../src/domain/log/service.ts";
 import { type Frames, openFrames } from "../../src/domain/pubsub/frames.ts";
 import type { SubscribeInput } from "../../src/domain/pubsub/options.ts";
 import { type Member, openPubSub, type PubSub } from "../../src/domain/pubsub/service.ts";
+import { sourcesOf } from "../../src/domain/pubsub/source.ts";
+import { openTopicsPast, topicReads } from "../../src/domain/topics/log.ts";
 import { type TestClock, testClock } from "../../src/kit/clock.ts";
 import { silentLog } from "../../src/kit/log.ts";
 import { sql } from "../../src/kit/sql.ts";
@@ -26,7 +28,7 @@ describe("subscriptions", () => {
   let store: Store;
   let clock: TestClock;
   let frames: Frames;
-  let feeds: ReturnType<typeof openFeeds>;
+  let feeds: Feeds;
   let pubsub: PubSub;
   /** Reads of the past that fail. */
   let failures = 0;
@@ -44,13 +46,13 @@ describe("subscriptions", () => {
       session.run(sql`INSERT INTO heads (environment_id, position, last_at, definitions_version, retention_floor, epoch)
         VALUES (${env}, 0, 0, 0, 0, 1)`),
     );
-    feeds = openFeeds({
-      store,
+    const alone = {
       log: silentLog,
       hasOthers: () => false,
       tell: () => {},
       listen: () => () => {},
-    });
+    };
+    feeds = openFeeds({ ...alone, reads: eventReads(store) });
     const bus = localHub()({ clock, nodeId: "a", onError: () => {} });
     frames = openFrames({ bus, clock, log: silentLog, self: "a" });
     const past = openPast(store);
@@ -67,7 +69,13 @@ describe("subscriptions", () => {
         return past.newest(...args);
       },
     };
-    pubsub = openPubSub({ store, clock, log: silentLog, feeds, past: troubled, frames });
+    const sources = sourcesOf({
+      feeds,
+      past: troubled,
+      topicFeeds: openFeeds({ ...alone, reads: topicReads(store) }),
+      topicsPast: openTopicsPast(store),
+    });
+    pubsub = openPubSub({ store, clock, log: silentLog, sources, frames });
   });
 
   /** Commits events as an emit would, and tells the feed of this node unless another node did it. */

@@ -17,6 +17,8 @@ const KeyShape = Type.Object({
   environment_id: Type.Optional(text),
   role_ids: Type.Array(text),
   created_at: instant,
+  /** spec.md's word; `expires_at` is that of clients. */
+  expires: Type.Optional(instant),
   expires_at: Type.Optional(instant),
   last_used_at: Type.Optional(instant),
 });
@@ -29,7 +31,7 @@ const keyJson = (row: ListedKey) => ({
   ...(row.environmentId !== null && { environment_id: row.environmentId }),
   role_ids: row.roleIds,
   created_at: rfc3339(row.createdAt),
-  ...(row.expiresAt !== null && { expires_at: rfc3339(row.expiresAt) }),
+  ...(row.expiresAt !== null && { expires: rfc3339(row.expiresAt), expires_at: rfc3339(row.expiresAt) }),
   ...(row.lastUsedAt !== null && { last_used_at: rfc3339(row.lastUsedAt) }),
 });
 

@@ -33,7 +33,7 @@ export interface CreateKey {
 }
 
 export interface Keys {
-  /** The key of this text; from memory, without a promise, when it was asked for within the last second. */
+  /** The key of this text; from memory, without a promise, when it was asked for within the last half second. */
   find(text: string): KnownKey | undefined | Promise<KnownKey | undefined>;
   /** The same by its id; for sessions that were made with a key. */
   byId(id: string): Promise<KnownKey | undefined>;

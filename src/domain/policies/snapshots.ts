@@ -12,7 +12,7 @@ export interface OrgSnapshots extends Snapshots {
 }
 
 /**
- * What decides over calls, per org: believed for a second, then its version is looked up, and all of it read again when that
+ * What decides over calls, per org: believed for half a second, then its version is looked up, and all of it read again when that
  * has grown. A change is obeyed on every node within that second, bus or no bus.
  */
 export function openSnapshots({ store, clock }: { store: Store; clock: Clock }): OrgSnapshots {

@@ -1,26 +1,22 @@
 import { Fault } from "../../kit/fault.ts";
 import { feedSliceMax, replayMax, replayScanMax } from "../../kit/limits.ts";
 import type { Store } from "../../store/store.ts";
-import type { Past } from "../log/past.ts";
-import type { LoggedEvent } from "../log/service.ts";
-import { Delivery, deliveriesOf } from "./delivery.ts";
+import { Delivery } from "./delivery.ts";
 import type { ChannelSpec } from "./hub.ts";
 import { notesOf } from "./rows.ts";
 import { literalName, matchesTokens, tokensOf } from "./rules.ts";
 import { frameOfNote } from "./run-frames.ts";
+import type { Source, Told } from "./source.ts";
 
-/** What of an event belongs on the channel. */
-function wantedOf(spec: ChannelSpec, event: LoggedEvent): Delivery[] {
-  return deliveriesOf(event).flatMap(({ delivery, tokens }) =>
-    matchesTokens(spec.pattern.tokens, tokens) && (!spec.filter || delivery.passes(spec.filter))
-      ? delivery
-      : [],
+/** What of it belongs on the channel. */
+export const wantedOf = ({ pattern, filter }: Pick<ChannelSpec, "pattern" | "filter">, { placed }: Told) =>
+  placed.flatMap(({ delivery, tokens }) =>
+    matchesTokens(pattern.tokens, tokens) && (!filter || delivery.passes(filter)) ? delivery : [],
   );
-}
 
 /** The newest `count` of the channel up to and with position `last`, in order. Looks through `limits.replayScanMax` events. */
 export async function newestOf(
-  past: Past,
+  source: Pick<Source, "newest">,
   spec: ChannelSpec,
   last: number,
   count: number,
@@ -32,7 +28,7 @@ export async function newestOf(
     // What has neither wildcards nor a filter is found at once.
     const isExact = name !== undefined && !spec.filter;
     const limit = Math.min(isExact ? count : feedSliceMax, replayScanMax - scanned);
-    const events = await past.newest(spec.environmentId, { last: below, name }, limit);
+    const events = await source.newest(spec.environmentId, { last: below, name }, limit);
     for (const event of events) {
       if (found.length >= count) break;
       found.push(...wantedOf(spec, event).reverse());
@@ -45,7 +41,7 @@ export async function newestOf(
 }
 
 export interface CatchUp {
-  past: Past;
+  source: Pick<Source, "between" | "head">;
   spec: ChannelSpec;
   give: (delivery: Delivery) => void | Promise<void>;
   /** Where the channel is now; it moves meanwhile. */
@@ -57,13 +53,13 @@ export interface CatchUp {
  * From behind `after` up to the channel's own place; answers the place that was reached, with nothing awaited since. Throws
  * `failed_precondition` when retention took what comes next before it was read: nothing is left out in silence.
  */
-export async function catchUp({ past, spec, give, position, isOver }: CatchUp, after: number) {
+export async function catchUp({ source, spec, give, position, isOver }: CatchUp, after: number) {
   let reached = after;
   while (reached < position() && !isOver()) {
     const last = position();
-    const events = await past.between(spec.environmentId, { after: reached, last }, feedSliceMax);
+    const events = await source.between(spec.environmentId, { after: reached, last }, feedSliceMax);
     // Looked at behind the read: the floor is raised before anything goes. Events of streams stay.
-    const floor = (await past.head(spec.environmentId))?.retention_floor ?? 0;
+    const floor = (await source.head(spec.environmentId))?.retention_floor ?? 0;
     if (reached < floor - 1 && spec.pattern.namespace !== "entity") throw expired(floor);
     for (const event of events) {
       for (const delivery of wantedOf(spec, event)) {

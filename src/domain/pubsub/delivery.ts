@@ -2,6 +2,7 @@ import type { CelProgram } from "../../kit/cel.ts";
 import type { Instant } from "../../kit/clock.ts";
 import { rfc3339 } from "../../kit/clock.ts";
 import type { LoggedEvent } from "../log/service.ts";
+import type { TopicMessage } from "../topics/log.ts";
 import { tokensOf } from "./rules.ts";
 
 export interface DeliveryFacts {
@@ -28,6 +29,8 @@ export class Delivery implements DeliveryFacts {
   readonly at: Instant;
   readonly sequence: number | undefined;
   readonly source: "user" | "system";
+  /** Kept by whoever writes frames: by their form, what all of that form have in common. */
+  readonly texts: (string | undefined)[] = [];
   #seen: Record<string, unknown> | undefined;
 
   constructor(facts: DeliveryFacts) {
@@ -74,6 +77,20 @@ export function deliveriesOf(event: LoggedEvent): Placed[] {
   const topic = `entity:${event.entity_type}.${event.entity_id}.${event.name}`;
   return [named, placed(new Delivery({ ...facts, topic, data: wholeEvent(event) }))];
 }
+
+/** A message of a developer topic. */
+export const messageDelivery = ({ id, position, topic, data, metadata, at }: TopicMessage): Placed =>
+  placed(
+    new Delivery({
+      topic: `topic:${topic}`,
+      eventId: id,
+      data,
+      custom: metadata,
+      at,
+      sequence: position,
+      source: "user",
+    }),
+  );
 
 const placed = (delivery: Delivery): Placed => ({ delivery, tokens: tokensOf(delivery.topic) });
 

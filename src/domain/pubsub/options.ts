@@ -13,6 +13,10 @@ export interface SubscribeInput {
   filter?: string | undefined;
   consumerGroup?: string | undefined;
   startAfterSequence?: bigint | undefined;
+  /** To be told, before anything else, where it begins. */
+  withStart?: boolean | undefined;
+  /** Of the log that `startAfterSequence` was seen in. */
+  epoch?: bigint | undefined;
 }
 
 /** The same, checked. */
@@ -24,6 +28,8 @@ export interface Wanted {
   filterText: string | undefined;
   filter: CelProgram | undefined;
   startAfter: bigint | undefined;
+  withStart: boolean;
+  epoch: bigint | undefined;
 }
 
 function readFilter(text: string | undefined): CelProgram | undefined {
@@ -58,5 +64,7 @@ export function readWanted(input: SubscribeInput): Wanted {
     filterText: input.filter || undefined,
     filter: readFilter(input.filter),
     startAfter,
+    withStart: input.withStart ?? false,
+    epoch: input.epoch,
   };
 }

@@ -76,10 +76,10 @@ export function matchesTokens(pattern: readonly string[], tokens: readonly strin
   return pattern.length === tokens.length;
 }
 
-/** The event name that a pattern stands for alone; undefined when it may stand for several. */
+/** The event, or the developer topic, that a pattern stands for alone; undefined when it may stand for several. */
 export const literalName = ({ namespace, text, tokens }: Pattern): string | undefined =>
-  namespace === "events" && !tokens.some((token) => token === "*" || token === ">")
-    ? text.slice("events:".length)
+  (namespace === "events" || namespace === "topic") && !tokens.some((token) => token === "*" || token === ">")
+    ? text.slice(namespace.length + 1)
     : undefined;
 
 /** The run whose frames the pattern is about; undefined when it may be about several. */
@@ -109,3 +109,22 @@ export function subscriptionIdOf(one: SubscriptionIdentity): string {
   const told = JSON.stringify([environmentId, pattern.text, includeMetadata, topicOnly, filter, ordinal]);
   return `sub_${new Bun.CryptoHasher("sha256").update(told).digest("hex").slice(0, 26)}`;
 }
+
+/** What subscribers hear of a run besides its creation and its end, by type of its history: the status it has then. */
+export const runMoves: ReadonlyMap<string, string> = new Map([
+  ["run.started", "running"],
+  ["run.slept", "paused"],
+  ["run.waiting", "paused"],
+  ["run.invoking", "paused"],
+  ["run.paused", "paused"],
+  ["run.retrying", "waiting"],
+]);
+
+export const historyTypesTold: readonly string[] = [
+  "run.created",
+  "run.resumed",
+  "run.completed",
+  "run.failed",
+  "run.cancelled",
+  ...runMoves.keys(),
+];

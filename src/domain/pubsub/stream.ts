@@ -1,12 +1,12 @@
 import { Fault } from "../../kit/fault.ts";
 import { deliveriesCharsMax, deliveriesWaitingMax } from "../../kit/limits.ts";
 import type { SubscribeInput } from "./options.ts";
-import type { ChannelSpec, Delivery, Member, Outlet, PubSub } from "./service.ts";
+import type { ChannelSpec, Delivery, Member, Outlet, PubSub, Start } from "./service.ts";
 
-export interface Streamed {
-  spec: ChannelSpec;
-  delivery: Delivery;
-}
+/** A delivery, or, first of all and when it was asked for, where the stream begins, if there is such a place. */
+export type Streamed =
+  | { spec: ChannelSpec; delivery: Delivery }
+  | { spec: ChannelSpec; start: Start | undefined };
 
 export interface Streams {
   /** Deliveries until the signal aborts; ends with a fault when the reader is too slow or the server drains. */
@@ -26,6 +26,7 @@ export function openStreams(pubsub: PubSub): Streams {
       const waiting: Delivery[] = [];
       let chars = 0;
       let fault: Fault | undefined;
+      let start: Start | undefined;
       let wake = () => {};
       /** Resolved whenever the reader has taken all that waited. */
       let taken: (() => void) | undefined;
@@ -44,7 +45,9 @@ export function openStreams(pubsub: PubSub): Streams {
       };
       const outlet: Outlet = { publish: (_spec, delivery) => push(delivery) };
       const member: Member = {
-        accepted() {},
+        accepted(told) {
+          start = told;
+        },
         give(_spec, delivery) {
           push(delivery);
           // What is read from the store waits until the reader has taken it.
@@ -66,6 +69,8 @@ export function openStreams(pubsub: PubSub): Streams {
         throw error;
       });
       try {
+        // Also the first bytes of the answer: neither the runtime nor Connect sends headers before.
+        if (wanted.withStart) yield { spec, start };
         while (!signal.aborted) {
           const batch = waiting.splice(0);
           chars = 0;

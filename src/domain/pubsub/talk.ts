@@ -38,6 +38,10 @@ export interface TalkOptions {
 export interface Talk {
   /** A text frame; a binary one is malformed. */
   onMessage(text: string | undefined): void;
+  /** Of its subscriptions. */
+  patterns(): Iterable<string>;
+  /** Ends the subscriptions to this pattern: the caller may not have them any more. */
+  deny(pattern: string, fault: Fault): void;
   onClose(): void;
 }
 
@@ -50,6 +54,8 @@ export interface TalksDeps {
 
 interface Mine {
   id: string;
+  /** As it was asked for. */
+  pattern: string;
   /** Pattern and options of before: others alike are told apart by their ordinal. */
   isOver: boolean;
   subscription?: Subscription;
@@ -80,11 +86,11 @@ export function openTalks({ pubsub, log, publish }: TalksDeps): (options: TalkOp
       if (all.size >= subscriptionsMax)
         throw refusal("LIMIT_EXCEEDED", `at most ${subscriptionsMax} subscriptions on one connection`);
       const spec = specOf(wanted);
-      const mine: Mine = { id: spec.id, isOver: false };
+      const mine: Mine = { id: spec.id, pattern: wanted.pattern.text, isOver: false };
       all.set(spec.id, mine);
       const member: Member = {
-        accepted() {
-          void line.send(okFrame(pattern, spec.id));
+        accepted(start) {
+          void line.send(okFrame(pattern, spec.id, start));
           if (isLegacy) void line.send(subscribedFrame(pattern, spec.id));
         },
         give: (_spec: ChannelSpec, delivery: Delivery) => {
@@ -128,8 +134,9 @@ export function openTalks({ pubsub, log, publish }: TalksDeps): (options: TalkOp
       if (!known) log.error("pubsub.defect", { environmentId, error });
       const code = codeOf(error);
       const message = known ? error.message : "internal error";
+      const reason = known ? error.headers?.["Svc-Error-Reason"] : undefined;
       void line.send(
-        pattern === undefined ? errorFrame(code, message) : refusedFrame(pattern, code, message),
+        pattern === undefined ? errorFrame(code, message) : refusedFrame(pattern, { code, message, reason }),
       );
     }
 
@@ -144,6 +151,17 @@ export function openTalks({ pubsub, log, publish }: TalksDeps): (options: TalkOp
     }
 
     return {
+      *patterns() {
+        for (const { pattern } of all.values()) yield pattern;
+      },
+      deny(pattern, { message }) {
+        for (const mine of [...all.values()]) {
+          if (mine.pattern !== pattern) continue;
+          unsubscribe(mine.id);
+          const code = "PERMISSION_DENIED";
+          void line.send(troubleFrame(mine.id, { code, message, retrying: false }));
+        }
+      },
       onMessage(text) {
         try {
           if (text === undefined) throw refusal("INVALID_PATTERN", "frames are text");

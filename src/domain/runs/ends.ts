@@ -176,7 +176,11 @@ export function openEnds({ store, clock, bus, self }: EndsDeps): Ends {
 }
 
 /** Whatever counts ends also tells those who wait for them. */
-export const tellingEnds = (tally: Tally | undefined, ended: Ends["ended"]): Tally => ({
+export const tellingEnds = (
+  tally: Tally | undefined,
+  ended: Ends["ended"],
+  moved: (runs: readonly { runId: string; environmentId: string }[]) => void = () => {},
+): Tally => ({
   ended(status, runIds, now) {
     tally?.ended(status, runIds, now);
     if (runIds.length > 0) ended(runIds);
@@ -185,5 +189,6 @@ export const tellingEnds = (tally: Tally | undefined, ended: Ends["ended"]): Tal
     tally?.settled(settlements, now);
     const over = settlements.flatMap(({ ends, runId }) => (ends === null ? [] : runId));
     if (over.length > 0) ended(over);
+    if (over.length < settlements.length) moved(settlements);
   },
 });

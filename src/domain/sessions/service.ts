@@ -42,7 +42,7 @@ export interface PlatformLogin {
 }
 
 export interface Sessions {
-  /** Whose token this is; undefined for one that is not valid, or not any more. Believed for a second. */
+  /** Whose token this is; undefined for one that is not valid, or not any more. Believed for half a second. */
   find(token: string): KnownSession | undefined | Promise<KnownSession | undefined>;
   /** `unauthenticated` in the same words and time whether the account exists or not. */
   login(email: string, password: string, address: string): Promise<{ token: string; expiresAt: number }>;

@@ -27,7 +27,7 @@ const toDeleted = (row: DeletedRow): Deleted => ({
 /**
  * Takes the environments away, for whoever asks after the commit: heads (nothing can be emitted or registered any more),
  * keys, the environments themselves; leaves a tombstone of each. Everything else is removed by and by. Locks:
- * environments, then heads, both by id.
+ * environments, then heads, then heads of topics, all by id.
  */
 export async function deleteEnvironments(
   session: Session,
@@ -44,6 +44,10 @@ export async function deleteEnvironments(
     sql`SELECT environment_id FROM heads WHERE environment_id IN ${ids} ORDER BY environment_id ${holdRow}`,
   );
   await session.run(sql`DELETE FROM heads WHERE environment_id IN ${ids}`);
+  await session.all(
+    sql`SELECT environment_id FROM topic_heads WHERE environment_id IN ${ids} ORDER BY environment_id ${holdRow}`,
+  );
+  await session.run(sql`DELETE FROM topic_heads WHERE environment_id IN ${ids}`);
   const keys = await session.all<{ key_hash: string }>(
     sql`DELETE FROM api_keys WHERE environment_id IN ${ids} RETURNING key_hash`,
   );
@@ -56,15 +60,43 @@ export async function deleteEnvironments(
 export const deleteProject = (session: Session, id: string): Promise<number> =>
   session.run(sql`DELETE FROM projects WHERE id = ${id}`);
 
+/**
+ * Every table with an `org_id` whose rows go with the org, in the order in which they go; environments have gone before. A
+ * unit test compares this and `orgOutlivedBy` with the schema.
+ */
+export const tablesOfOrg = [
+  "api_keys",
+  "policy_versions",
+  "role_policies",
+  "policies",
+  "roles",
+  "users",
+  "projects",
+  "environments",
+] as const;
+
+/** What stays of an org, and why. */
+export const orgOutlivedBy = {
+  /** Evidence: the platform reads and verifies it, retention cuts it like any other. */
+  auth_audit: "its audit",
+  auth_audit_heads: "the signed end of its audit",
+  /** Ids are never reused. */
+  deleted_environments: "tombstones",
+  /** A day at most. */
+  rotations: "answers that may be asked for again",
+} as const;
+
 /** Everything that an org has besides its environments. Answers the hashes of keys outside any environment. */
 export async function deleteOrg(session: Session, id: string): Promise<string[]> {
   const keys = await session.all<{ key_hash: string }>(
-    sql`DELETE FROM api_keys WHERE org_id = ${id} RETURNING key_hash`,
+    sql`SELECT key_hash FROM api_keys WHERE org_id = ${id}`,
   );
-  await session.run(sql`DELETE FROM policy_versions WHERE policy_id IN
-    (SELECT id FROM policies WHERE org_id = ${id})`);
-  for (const table of ["role_policies", "policies", "roles", "users", "projects"])
-    await session.run(sql`DELETE FROM ${sql.raw(table)} WHERE org_id = ${id}`);
+  for (const table of tablesOfOrg)
+    await session.run(
+      table === "policy_versions"
+        ? sql`DELETE FROM policy_versions WHERE policy_id IN (SELECT id FROM policies WHERE org_id = ${id})`
+        : sql`DELETE FROM ${sql.raw(table)} WHERE org_id = ${id}`,
+    );
   await session.run(sql`DELETE FROM orgs WHERE id = ${id}`);
   return keys.map((key) => key.key_hash);
 }

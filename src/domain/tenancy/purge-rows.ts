@@ -17,6 +17,7 @@ export interface OwnedTable {
  */
 export const ownedTables: readonly OwnedTable[] = [
   { name: "heads", key: ["environment_id"] },
+  { name: "topic_heads", key: ["environment_id"] },
   { name: "api_keys", key: ["id"] },
   { name: "functions", key: ["environment_id", "id"] },
   { name: "executions", key: ["run_id"] },
@@ -28,6 +29,8 @@ export const ownedTables: readonly OwnedTable[] = [
   { name: "workers", key: ["environment_id", "id"] },
   { name: "lanes", key: ["id"] },
   { name: "matchers", key: ["environment_id"] },
+  { name: "mirrors", key: ["environment_id"] },
+  { name: "outbox", key: ["id"] },
   { name: "idempotency_keys", key: ["environment_id", "key"] },
   { name: "invocations", key: ["parent_run_id", "step_id"], ofRun: "parent_run_id" },
   { name: "child_ends", key: ["child_run_id"], ofRun: "child_run_id" },
@@ -36,6 +39,8 @@ export const ownedTables: readonly OwnedTable[] = [
   { name: "run_history", key: ["run_id", "sequence"], ofRun: "run_id" },
   { name: "runs", key: ["id"] },
   { name: "events", key: ["environment_id", "position"] },
+  { name: "topic_messages", key: ["environment_id", "position"] },
+  { name: "topics", key: ["environment_id", "name"] },
   { name: "healings", key: ["environment_id", "name"] },
   { name: "function_versions", key: ["environment_id", "function_id", "version"] },
   { name: "function_history", key: ["environment_id", "function_id", "entity_version"] },
@@ -102,10 +107,26 @@ export const unpurged = async (store: Pick<Store, "all">, limit: number): Promis
       WHERE purged_at IS NULL ORDER BY deleted_at LIMIT ${limit}`)
   ).map((row) => ({ id: row.id, deletedAt: row.deleted_at }));
 
-export const countUnpurged = async (store: Pick<Store, "one">, limit: number): Promise<number> => {
+/** The first deleted of the org's, of those of which rows may be left. */
+export const oldestUnpurged = async (
+  store: Pick<Store, "one">,
+  orgId: string,
+): Promise<Tombstone | undefined> => {
+  const row = await store.one<{ id: string; deleted_at: number }>(sql`SELECT id, deleted_at
+    FROM deleted_environments WHERE org_id = ${orgId} AND purged_at IS NULL ORDER BY deleted_at LIMIT 1`);
+  return row && { id: row.id, deletedAt: row.deleted_at };
+};
+
+/** At most `limit`; of one org, or of all. */
+export const countUnpurged = async (
+  store: Pick<Store, "one">,
+  limit: number,
+  orgId?: string,
+): Promise<number> => {
+  const ofOrg = orgId === undefined ? sql`` : sql`AND org_id = ${orgId}`;
   const row = await store.one<{ count: number }>(sql`SELECT count(*) AS count FROM (
-    SELECT 1 FROM deleted_environments WHERE purged_at IS NULL LIMIT ${limit}) counted`);
-  return row?.count ?? 0;
+    SELECT 1 FROM deleted_environments WHERE purged_at IS NULL ${ofOrg} LIMIT ${limit}) counted`);
+  return Number(row?.count ?? 0);
 };
 
 export const markPurged = (session: Session, id: string, at: Instant): Promise<number> =>

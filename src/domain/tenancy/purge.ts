@@ -51,6 +51,15 @@ interface Pass {
   beganAt: Instant;
 }
 
+/** What is left of an org's deleted environments. */
+export const purgeBacklogOf = (store: Store) => async (orgId: string) => {
+  const [found, environments] = await Promise.all([
+    rows.oldestUnpurged(store, orgId),
+    rows.countUnpurged(store, gaugeCountMax, orgId),
+  ]);
+  return { environments, oldest: found ? { id: found.id, at: found.deletedAt } : null };
+};
+
 export function openPurge({ store, clock, metrics }: PurgeDeps): Purge {
   const backlog = () => rows.countUnpurged(store, gaugeCountMax);
   const purging = metrics.gauge({

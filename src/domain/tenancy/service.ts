@@ -29,7 +29,7 @@ export interface NewEnvironment {
 export interface Tenancy {
   /** Like `resolveEnvironment`; without a selector, an org other than the default gets its oldest, or empty. */
   homeEnvironment(selector: string | undefined, orgId: string): Promise<string>;
-  /** Believed for a second. */
+  /** Believed for half a second. */
   orgExists(orgId: string): Promise<boolean>;
   /** The default org, project and environment, unless they are there. Any number of nodes may do this at once. */
   createDefaults(): Promise<void>;
@@ -50,7 +50,7 @@ export interface Tenancy {
 }
 
 /** A changed or deleted environment is noticed after this at the latest. */
-const environmentLeaseMs = 1_000;
+const environmentLeaseMs = 500;
 const environmentsRemembered = 10_000;
 /** Names that fell back are logged once each; after so many different ones, no more. */
 const fallbackNamesLogged = 1_000;

@@ -12,6 +12,9 @@ import { sessions } from "./0012_sessions.ts";
 import { tenancy } from "./0013_tenancy.ts";
 import { platform } from "./0014_platform.ts";
 import { audit } from "./0015_audit.ts";
+import { purging } from "./0017_purging.ts";
+import { topics } from "./0018_topics.ts";
+import { outbox } from "./0020_outbox.ts";
 
 /** In order; a landed one is never edited. */
 export const migrations = [
@@ -29,4 +32,7 @@ export const migrations = [
   tenancy,
   platform,
   audit,
+  purging,
+  topics,
+  outbox,
 ];

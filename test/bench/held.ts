@@ -1,0 +1,55 @@
+import { closeSync, openSync, readSync } from "node:fs";
+import { setTimeout as pause } from "node:timers/promises";
+import { percentile } from "./figures.ts";
+
+/** How long this thread was ready to run and had no processor, in milliseconds; 0 where the kernel does not tell. */
+function waitedOf(): () => number {
+  try {
+    const file = openSync(`/proc/self/task/${process.pid}/schedstat`, "r");
+    const bytes = Buffer.alloc(128);
+    process.once("exit", () => closeSync(file));
+    return () => Number(bytes.toString("latin1", 0, readSync(file, bytes, 0, 128, 0)).split(" ", 2)[1]) / 1e6;
+  } catch {
+    return () => 0;
+  }
+}
+
+export interface Held {
+  p50: number;
+  p99: number;
+  max: number;
+  /** How often a minute longer than `longMs`. */
+  longPerMinute: number;
+}
+
+/**
+ * How long this process holds its own event loop, a look every millisecond: how late a timer is, less the time for which
+ * other processes had the processor. The answered function ends it, and tells milliseconds.
+ */
+export function watchHeld(longMs: number): () => Promise<Held> {
+  const waited = waitedOf();
+  const held: number[] = [];
+  const startedAt = performance.now();
+  let on = true;
+  const watching = (async () => {
+    while (on) {
+      const waitedBefore = waited();
+      const due = performance.now() + 1;
+      await pause(1);
+      held.push(Math.max(0, performance.now() - due - (waited() - waitedBefore)));
+    }
+  })();
+  return async () => {
+    on = false;
+    await watching;
+    const minutes = (performance.now() - startedAt) / 60_000;
+    const sorted = held.sort((one, other) => one - other);
+    const round = (value: number) => Math.round(value * 100) / 100;
+    return {
+      p50: round(percentile(sorted, 0.5)),
+      p99: round(percentile(sorted, 0.99)),
+      max: round(sorted.at(-1) ?? 0),
+      longPerMinute: round(sorted.filter((ms) => ms > longMs).length / minutes),
+    };
+  };
+}

@@ -1,0 +1,169 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { longCalls, openLongCalls, prepareLongCalls } from "../support/long-calls.ts";
+import { type NatsServer, startNats } from "../support/nats.ts";
+import {
+  type CallOptions,
+  type Home,
+  makeHome,
+  startTestServer,
+  type TestServer,
+} from "../support/server.ts";
+import { until } from "../support/until.ts";
+
+/** What is promised, counted from the answer to the change. */
+const promisedMs = 1_000;
+
+describe.each(["the bus up", "the bus down"])("what one node of two takes away, with %s,", (bus) => {
+  let nats: NatsServer;
+  let home: Home;
+  let here: TestServer;
+  let there: TestServer;
+
+  beforeAll(async () => {
+    nats = await startNats();
+    home = await makeHome("postgres");
+    const node = (nodeId: string) =>
+      startTestServer({
+        engine: "postgres",
+        home,
+        nats: nats.url,
+        settings: { nodeId, pollHoldMs: 30_000 },
+      });
+    here = await node("here");
+    there = await node("there");
+    for (const { api } of [here, there])
+      await until(async () => (await api("/ready")).status === 200, { about: "the bus", deadlineMs: 10_000 });
+    await prepareLongCalls(here);
+    if (bus === "the bus down") await nats.kill9();
+  }, 60_000);
+  afterAll(async () => {
+    await there?.stop();
+    await here?.stop();
+    await home?.remove();
+    await nats?.stop();
+  });
+
+  const change = async (path: string, options: CallOptions = {}) => {
+    const answer = await here.api(path, options);
+    expect(answer.status, `${path}: ${JSON.stringify(answer.body)}`).toBeLessThan(300);
+    return answer.body;
+  };
+  const newKey = (body: object = {}) =>
+    change("/api/v1/apikeys", { body: { name: "k", role_ids: ["role_developer"], ...body } });
+  const emit = async (by: string, event = "a.b", headers: Record<string, string> = {}) =>
+    (await there.rpc("SvcService", "Emit", { event }, { key: by, headers })).status;
+
+  /** Waits for it, and holds it against the promise. */
+  async function soon(about: string, condition: () => unknown): Promise<void> {
+    const since = performance.now();
+    await until(condition, { about, deadlineMs: 10_000, everyMs: 10 });
+    expect(performance.now() - since, about).toBeLessThan(promisedMs);
+  }
+
+  let opened = 0;
+  /** All of a caller's at the other node: refused and ended in time. */
+  async function endsThere(key: string, take: () => Promise<unknown>, status = 401): Promise<void> {
+    await soon("a good call", async () => (await emit(key)) === 200);
+    const calls = await openLongCalls(there, key, `w${opened++}`);
+    await take();
+    await Promise.all([
+      soon(`a call's ${status}`, async () => (await emit(key)) === status),
+      soon("the end of all that was open", () => calls.ended().length === longCalls.length),
+    ]);
+    expect(calls.socket.closed?.code).toBe(1008);
+    calls.close();
+  }
+
+  test("a deleted key", async () => {
+    const { id, key } = await newKey();
+    await endsThere(key, () => change(`/api/v1/apikeys/${id}`, { method: "DELETE" }));
+  }, 30_000);
+
+  test("a rotated key", async () => {
+    const { id, key } = await newKey();
+    let next = "";
+    await endsThere(key, async () => {
+      next = (await change(`/api/v1/apikeys/${id}/rotate`, { method: "POST" })).key;
+    });
+    expect(await emit(next)).toBe(200);
+  }, 30_000);
+
+  test("a key whose time is over", async () => {
+    const { key, expires } = await newKey({ expires_in: "3s" });
+    await endsThere(key, () =>
+      until(() => Date.now() >= Date.parse(expires), { about: "its end", deadlineMs: 10_000 }),
+    );
+  }, 30_000);
+
+  test("a deleted role", async () => {
+    const role = await change("/api/v1/roles", { body: { name: "doomed", base: "developer" } });
+    const { key } = await newKey({ role_ids: [role.id] });
+    await endsThere(key, () => change(`/api/v1/roles/${role.id}`, { method: "DELETE" }), 403);
+  }, 30_000);
+
+  test("roles that a key has no more", async () => {
+    const { id, key } = await newKey();
+    expect(await emit(key)).toBe(200);
+    const calls = await openLongCalls(there, key, "roles");
+    await change(`/api/v1/apikeys/${id}/roles`, { method: "PUT", body: { role_ids: ["role_viewer"] } });
+    await Promise.all([
+      soon("a call's 403", async () => (await emit(key)) === 403),
+      soon("the end of work", () => calls.ended().length === 3),
+    ]);
+    expect(calls.ended()).toEqual(["worker", "poll", "invoke"]);
+    calls.close();
+  }, 30_000);
+
+  test("what a changed policy denies, listening included", async () => {
+    const role = await change("/api/v1/roles", { body: { name: "bound", base: "developer" } });
+    const policy = await change("/api/v1/policies", {
+      body: { name: "later", effect: "deny", actions: "runs:cancel", resources: "irn:svc:*:*:*:*:a*" },
+    });
+    await change(`/api/v1/roles/${role.id}/policies`, { body: { policy_id: policy.id } });
+    const { key } = await newKey({ role_ids: [role.id] });
+    await soon("a good call", async () => (await emit(key)) === 200);
+    const calls = await openLongCalls(there, key, "policy");
+    const patch = (body: object) => change(`/api/v1/policies/${policy.id}`, { method: "PATCH", body });
+    await patch({ actions: "events:*", resources: "irn:svc:*:*:event:*:*a*" });
+    await Promise.all([
+      soon("a call's 403", async () => (await emit(key)) === 403),
+      soon("the end of the subscription", () => calls.socket.of("subscription_error").length === 1),
+      soon("the end of the stream", () => calls.stream.over()),
+    ]);
+    // Only what is denied: the socket itself, work and other events go on.
+    expect(calls.ended()).toEqual(["stream"]);
+    expect(await emit(key, "b")).toBe(200);
+    expect((await calls.socket.subscribe("b.>")).status).toBe("ok");
+    await patch({ actions: "functions:invoke", resources: "*" });
+    await soon("the end of work", () => calls.ended().length === 4);
+    expect(calls.socket.closed).toBeUndefined();
+    calls.close();
+  }, 30_000);
+
+  test("a deleted environment", async () => {
+    const { id } = await change("/api/v1/environments", { body: { name: "doomed" } });
+    const { key } = await newKey({ env_id: id });
+    await prepareLongCalls(here, key);
+    await endsThere(key, () => change(`/api/v1/environments/${id}`, { method: "DELETE" }));
+  }, 30_000);
+
+  test("a user's session: by a new password, and with the user", async () => {
+    const password = "correct horse battery";
+    const login = async (email: string) =>
+      (await change("/api/v1/auth/login", { key: null, body: { email, password } })).token as string;
+    const add = async (email: string) =>
+      (await change("/api/v1/users", { body: { email, password, roles: ["developer"] } })).id as string;
+    const changing = await add(`changing-${opened}@example.test`);
+    const token = await login(`changing-${opened}@example.test`);
+    await endsThere(token, () =>
+      change(`/api/v1/users/${changing}/password`, {
+        method: "PATCH",
+        key: token,
+        body: { current_password: password, new_password: "another horse battery" },
+      }),
+    );
+    const leaving = await add("leaving@example.test");
+    const last = await login("leaving@example.test");
+    await endsThere(last, () => change(`/api/v1/users/${leaving}`, { method: "DELETE" }));
+  }, 30_000);
+});

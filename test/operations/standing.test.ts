@@ -1,0 +1,122 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { Code } from "@connectrpc/connect";
+import { type LongCalls, longCalls, openLongCalls, prepareLongCalls } from "../support/long-calls.ts";
+import { engines, startTestServer, type TestServer } from "../support/server.ts";
+import { openSocket } from "../support/sockets.ts";
+import { openSubscriber } from "../support/stream-subscriber.ts";
+import { transportOf } from "../support/stream-worker.ts";
+import { until } from "../support/until.ts";
+
+describe.each(engines)("what goes on for long, on %s", (engine) => {
+  let server: TestServer;
+
+  beforeAll(async () => {
+    server = await startTestServer({ engine, settings: { pollHoldMs: 30_000 } });
+    await prepareLongCalls(server);
+  }, 30_000);
+  afterAll(() => server.stop());
+
+  const newKey = (roleId = "role_developer", expiresAt?: number) =>
+    server.running.domain.keys.create({
+      orgId: "org_default",
+      environmentId: "env_default",
+      name: "test",
+      roleIds: [roleId],
+      ...(expiresAt !== undefined && { expiresAt }),
+    });
+  const json = () => transportOf("connect json", { url: server.url, grpcUrl: undefined });
+  const look = () => server.running.tick("edge.standing");
+
+  const ended = (calls: LongCalls) =>
+    until(() => calls.ended().length === longCalls.length, { about: "the end of all", deadlineMs: 10_000 });
+
+  test("ends with its key, and nobody else's does", async () => {
+    const { id, key } = await newKey();
+    const mine = await openLongCalls(server, key, "mine");
+    const other = await openLongCalls(server, server.adminKey, "other");
+    expect((await server.api(`/api/v1/apikeys/${id}`, { method: "DELETE" })).status).toBe(204);
+    await look();
+    await ended(mine);
+    expect(mine.socket.closed?.code).toBe(1008);
+    expect(mine.stream.over()?.code).toBe(Code.Unauthenticated);
+    expect(mine.worker.over()?.code).toBe(Code.Unauthenticated);
+    expect([mine.poll.status, mine.invoke.status]).toEqual([401, 401]);
+    expect((await other.socket.subscribe("b.>")).status).toBe("ok");
+    expect(other.ended()).toEqual([]);
+    other.close();
+  }, 30_000);
+
+  test("ends when its key expires", async () => {
+    const expiring = await newKey("role_developer", Date.now() + 1_500);
+    const mine = await openLongCalls(server, expiring.key, "expires");
+    await until(
+      async () => {
+        await look();
+        return mine.socket.closed;
+      },
+      { about: "the key to expire", deadlineMs: 10_000, everyMs: 20 },
+    );
+    await ended(mine);
+    expect(mine.stream.over()?.rawMessage).toBe("API key expired");
+    expect(mine.poll.status).toBe(401);
+  }, 30_000);
+
+  test("ends when the roles of its key allow it no longer", async () => {
+    const { id, key } = await newKey();
+    const mine = await openLongCalls(server, key, "roles");
+    const put = { method: "PUT", body: { role_ids: ["role_viewer"] } };
+    expect((await server.api(`/api/v1/apikeys/${id}/roles`, put)).status).toBe(200);
+    await look();
+    // A viewer may listen, and may not work.
+    await until(() => mine.ended().length === 3, { about: "the end of work" });
+    expect(mine.worker.over()?.code).toBe(Code.PermissionDenied);
+    expect([mine.poll.status, mine.invoke.status]).toEqual([403, 403]);
+    expect(mine.stream.over()).toBeUndefined();
+    expect((await mine.socket.subscribe("b.>")).status).toBe("ok");
+    mine.close();
+  }, 30_000);
+
+  test("ends where a later policy denies it: that subscription, not its neighbour", async () => {
+    const { key } = await newKey("role_viewer");
+    const socket = await openSocket(server.url, { key });
+    const denied = await socket.subscribe("salary.paid");
+    const allowed = await socket.subscribe("wage.paid");
+    await server.rpc("SvcService", "Emit", { event: "salary.paid" });
+    const streams = ["salary.paid", "a.>"].map((pattern) =>
+      openSubscriber(json(), { key, pattern, replay: 1 }),
+    );
+    await until(() => streams.every(({ heard }) => heard.length > 0), { about: "both streams" });
+    await socket.wait("event");
+    const { body: policy } = await server.api("/api/v1/policies", {
+      body: {
+        name: "no salaries",
+        effect: "deny",
+        actions: "events:subscribe",
+        resources: "irn:svc:*:*:event:*:events%3Asalary.*",
+      },
+    });
+    const assign = { body: { policy_id: policy.id } };
+    expect((await server.api("/api/v1/roles/role_viewer/policies", assign)).status).toBeLessThan(300);
+    await look();
+    const [told] = await socket.wait("subscription_error");
+    expect(told).toMatchObject({
+      subscriptionId: denied.subscriptionId,
+      code: "PERMISSION_DENIED",
+      retrying: false,
+    });
+    await until(() => streams[0]!.over(), { about: "the denied stream's end" });
+    expect(streams[0]!.over()!.code).toBe(Code.PermissionDenied);
+    await server.rpc("SvcService", "Emit", { event: "salary.paid" });
+    await server.rpc("SvcService", "Emit", { event: "wage.paid" });
+    await socket.wait("event", 2);
+    expect(socket.of("event").map(({ topic }) => topic)).toEqual(["events:salary.paid", "events:wage.paid"]);
+    expect(socket.of("event")[1].subscriptionId).toBe(allowed.subscriptionId);
+    expect(streams[1]!.over()).toBeUndefined();
+    streams[1]!.cut();
+    socket.close();
+    // The denial at the stream's end is in the audit, by the policy's id.
+    await server.running.tick("audit.flush");
+    const trail = await server.rpc("AuditService", "GetAuthAuditTrail", { limit: 50 });
+    expect(JSON.stringify(trail.body)).toContain(policy.id);
+  }, 30_000);
+});

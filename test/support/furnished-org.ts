@@ -1,0 +1,82 @@
+import { expect } from "bun:test";
+import { sql } from "../../src/kit/sql.ts";
+import type { Visitor } from "./every-route.ts";
+import type { CallOptions, TestServer } from "./server.ts";
+
+export type FurnishedOrg = Awaited<ReturnType<typeof furnishOrg>>;
+
+/** One org with the same names as every other, and a marker in all that can hold text. */
+export async function furnishOrg(server: TestServer, org: string) {
+  const { store, tenancy, keys } = server.running.domain;
+  const orgId = `org_${org}`;
+  const marker = `MARKER-OF-${org.toUpperCase()}`;
+  await store.write((session) =>
+    session.run(
+      sql`INSERT INTO orgs (id, name, created_at, updated_at) VALUES (${orgId}, ${`same ${marker}`}, 1, 1)`,
+    ),
+  );
+  const projectId = `proj_${org}`;
+  await store.write((session) =>
+    session.run(
+      sql`INSERT INTO projects (id, org_id, name, created_at, updated_at) VALUES (${projectId}, ${orgId}, ${"same"}, 1, 1)`,
+    ),
+  );
+  // Without a project it would be anybody's (spec.md 'REST: environments, projects').
+  const { id: environmentId } = await tenancy.createEnvironment({ orgId, projectId, name: "same" });
+  const make = (name: string, roleIds: string[]) => keys.create({ orgId, environmentId, name, roleIds });
+  const { key } = await make("same", ["role_admin"]);
+  const api = async (path: string, options: CallOptions = {}) => {
+    const answer = await server.api(path, { key, ...options });
+    expect(answer.status, `${path} ${JSON.stringify(answer.body)}`).toBeLessThan(300);
+    return answer.body;
+  };
+  const rpc = (method: string, body: object) => api(`/svc.v1.SvcService/${method}`, { body });
+  await rpc("RegisterFunction", { id: "same", name: marker, triggers: [{ event: "same.event" }] });
+  await rpc("Emit", { event: "same.event", data: { marker } });
+  const worker = "/api/v1/workers/same";
+  await api(`${worker}/register`, { body: { function_ids: ["same"] } });
+  const [job] = (await api(`${worker}/jobs?available=1`)).jobs;
+  const { execution_seq, lease_token } = job;
+  await api(`${worker}/jobs/${job.job_id}`, {
+    method: "PUT",
+    body: { execution_seq, lease_token, status: "completed", output: { marker } },
+  });
+  await rpc("Emit", { event: "same.event", data: { marker } });
+  const role = await api("/api/v1/roles", { body: { name: "same" } });
+  const policy = await api("/api/v1/policies", {
+    body: { name: "same", effect: "deny", actions: "*", resources: `irn:svc:*:*:event:*:${marker}` },
+  });
+  await api(`/api/v1/roles/${role.id}/policies`, { body: { policy_id: policy.id } });
+  await api("/api/v1/secrets", { body: { name: "same", value: `${marker}-SECRET` } });
+  const email = `${org}@example.test`;
+  const password = `correct horse ${org}`;
+  await api("/api/v1/users", { body: { email, name: marker, password, roles: ["admin"] } });
+  await server.running.tick("audit.flush");
+  const session = (await api("/api/v1/auth/login", { body: { email, password }, key: null })).token;
+  const desktop = (await api("/api/v1/auth/desktop-session", { method: "POST" })).token;
+  const { key: developer } = await make("same", ["role_developer"]);
+  const { key: viewer } = await make("same", ["role_viewer"]);
+  const bearer = (text: string): Visitor => ({ headers: { authorization: `Bearer ${text}` } });
+  /** Every kind of credential that a tenant can have. */
+  const visitors: Record<string, Visitor> = {
+    admin: bearer(key),
+    developer: bearer(developer),
+    viewer: bearer(viewer),
+    "key in the query": { headers: {}, query: `?token=${key}` },
+    session: bearer(session),
+    cookie: { headers: { cookie: `svc_dashboard_token=${session}` } },
+    desktop: bearer(desktop),
+  };
+  return {
+    orgId,
+    environmentId,
+    marker,
+    projectId,
+    key,
+    visitors,
+    /** Of the run that is over. */
+    runId: job.run_id as string,
+    api,
+    rpc,
+  };
+}
