@@ -119,6 +119,18 @@ describe("a consumer group over three nodes", () => {
       await first!.restart();
       await nats.restart({ wipe: true });
       await send(100);
+      // A frozen node is taken for dead; when it wakes, what it was to send is none of its business any more.
+      const frozen = nodes[2]!.pid();
+      process.kill(frozen, "SIGSTOP");
+      await send(30);
+      await until(async () => ((await call("GetConsumerGroup", { name })).body.memberCount ?? 0) < 3, {
+        about: "the frozen member to be dismissed",
+        deadlineMs: 15_000,
+        everyMs: 100,
+      });
+      await send(30);
+      process.kill(frozen, "SIGCONT");
+      await send(40);
       const numbers = () => new Set(book.seen.values());
       await until(
         async () =>
