@@ -2,6 +2,7 @@ import type { Clock } from "../../kit/clock.ts";
 import { Fault, invalid, missing } from "../../kit/fault.ts";
 import type { Ids } from "../../kit/ids.ts";
 import { secretBytesMax, secretNameCharsMax, secretsKeptMs, secretsMax } from "../../kit/limits.ts";
+import { requireStorable } from "../../kit/names.ts";
 import { remember } from "../../kit/remember.ts";
 import { type Session, type Store, StoreError } from "../../store/store.ts";
 import type { Keyring } from "../keyring/service.ts";
@@ -102,6 +103,7 @@ export function openSecrets({ store, clock, ids, keyring }: SecretsDeps): Secret
     },
 
     create(environmentId, { name, value, description }) {
+      requireStorable("description", description);
       requireName(name);
       requireValue(value);
       return write(environmentId, async (session, seal) => {
@@ -125,6 +127,7 @@ export function openSecrets({ store, clock, ids, keyring }: SecretsDeps): Secret
     },
 
     put(environmentId, name, { value, description }) {
+      requireStorable("description", description);
       requireValue(value);
       return write(environmentId, async (session, seal) => {
         const before = await find(session, environmentId, name);
@@ -141,6 +144,7 @@ export function openSecrets({ store, clock, ids, keyring }: SecretsDeps): Secret
     },
 
     async patch(environmentId, name, { name: wanted, description }) {
+      requireStorable("description", description);
       if (wanted !== undefined) requireName(wanted);
       const row = await store
         .write(async (session) => {
