@@ -164,6 +164,8 @@ export const groupDelayMsMax = 24 * 60 * 60 * 1000;
 export const groupHoldMs = 60_000;
 /** Deliveries that wait to be sent to one member, unless its group buffers. */
 export const groupWindow = 64;
+/** What waits longer for a member that does not read goes to the others. */
+export const groupStuckMs = 1_000;
 /** Deliveries that a group has looked up ahead at one node. */
 export const groupAheadMax = 2_000;
 /** A member without a sign of life is no longer believed to be there; it is forgotten a little later. */
@@ -188,6 +190,9 @@ export const policyNameCharsMax = 100;
 export const policyTextCharsMax = 8 * 1024;
 export const accessKeptMs = 500;
 export const accessOrgsMax = 5_000;
+/** Judging one call by its policies gives the event loop back this often, and takes no longer than this: else it is refused. */
+export const decisionBurstMs = 4;
+export const decisionMsMax = 250;
 export const dryRunDecisionsMax = 10_000;
 
 export const emailCharsMax = 254;
@@ -223,8 +228,9 @@ export const orgNameCharsMax = 200;
 export const projectNameCharsMax = 200;
 /** A deleted environment counts as purged no earlier than this after its deletion: whoever was let in before has written by then. */
 export const purgeSettleMs = 60_000;
-/** What one slice of a purge aims at, and how long one round of slices takes. */
+/** What one slice of a purge aims at, in this process and in a server of its own; and how long one round of slices takes. */
 export const purgeSliceMs = 5;
+export const purgeRemoteSliceMs = 50;
 export const purgeRoundMs = 250;
 /** Subscriptions of one connection, and how many past events one may ask for (design: rulings). */
 export const subscriptionsMax = 100;
@@ -266,6 +272,11 @@ export const integrityEnvironmentsMax = 1_000;
 /** Rows that a round of retention deletes in one transaction, and slices in one round. */
 export const expireSliceMax = 200;
 export const expireSlicesMax = 500;
+/** Days that an environment may keep its past, where it does not keep it for ever. */
+export const retentionDaysMax = 36_500;
+/** So long one such transaction may keep others from writing: the next slice is made to fit. */
+export const expireSliceMs = 10;
+export const expireSliceMin = 10;
 
 export const secretsMax = 1_000;
 export const secretNameCharsMax = 200;

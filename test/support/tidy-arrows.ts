@@ -5,6 +5,7 @@ type Room =
   | "main"
   | "server"
   | "engine"
+  | "upkeep"
   | "members"
   | "tenants"
   | "audit"
@@ -52,6 +53,7 @@ const arrows: Record<Room, Partial<Record<Room, When>> | "all"> = {
   server: "all",
   // The parts of the composition root that put the engine, and this node's place in the cluster, together.
   engine: "all",
+  upkeep: "all",
   members: "all",
   tenants: "all",
   audit: "all",
@@ -139,6 +141,7 @@ export function roomOf(path: string): Room | undefined {
       "main",
       "server",
       "engine",
+      "upkeep",
       "members",
       "tenants",
       "audit",

@@ -121,7 +121,7 @@ describe("subscriptions", () => {
       },
       joined: () => void said.push("joined"),
       troubled: () => void said.push("troubled"),
-      ended: () => void said.push("ended"),
+      ended: (refused) => void said.push(refused ? `ended: ${refused.message}` : "ended"),
     };
     const outlet = {
       publish: (_: unknown, delivery: { sequence: number | undefined }) => got.push(delivery.sequence!),
@@ -131,6 +131,30 @@ describe("subscriptions", () => {
     return { got, said, joined, stop: subscription.stop };
   }
   const range = (from: number, to: number) => Array.from({ length: to - from + 1 }, (_, at) => from + at);
+
+  test("a catch-up that retention overtakes ends and says so, rather than leave something out", async () => {
+    await emit(1_200);
+    let rounds = 0;
+    onRead = async () => {
+      if (rounds++ !== 0) return;
+      // Behind the first slice, as retention does it: the floor first, then what lies below.
+      await store.write((session) =>
+        session.run(sql`UPDATE heads SET retention_floor = 900 WHERE environment_id = ${env}`),
+      );
+      await store.write((session) => session.run(sql`DELETE FROM events WHERE position < 900`));
+    };
+    const one = await subscribe({ pattern: "a", startAfterSequence: 5n });
+    await until(() => one.said.some((what) => what.startsWith("ended")), { about: "the refusal" });
+    expect(one.said).toEqual(["accepted", "ended: positions below 900 have expired before they were read"]);
+    const untouched = one.got.length;
+    await emit(1);
+    expect(one.got).toHaveLength(untouched);
+    expect(one.got).toEqual(range(6, 5 + untouched));
+    // From the floor on it can begin anew.
+    const again = await subscribe({ pattern: "a", startAfterSequence: 899n });
+    await again.joined();
+    expect(again.got).toEqual(range(900, 1_201));
+  });
 
   test("what is committed during the catch-up comes once, in its place", async () => {
     await emit(1_200);

@@ -42,7 +42,7 @@ export interface AttendanceDeps {
   watch: Watch;
   nodeId: string;
   sources: Sources;
-  settler: Pick<Settler, "sent">;
+  settler: Pick<Settler, "sent" | "unsent">;
   /** Tells every node of groups in which something is due. */
   onMoved: (moved: readonly Moved[]) => void;
   knowsTime: () => boolean;
@@ -90,7 +90,6 @@ export function openAttendance(deps: AttendanceDeps): Attendance {
         ...deps,
         source,
         onGone: () => end(desk, missing("consumer group", group.name)),
-        gaveBack: (dueAt) => onMoved([{ environmentId: group.environment_id, groupId: group.id, dueAt }]),
         counters: {
           delivered: (count) => delivered.add(count),
           redelivered: (count) => redelivered.add(count),
@@ -133,12 +132,14 @@ export function openAttendance(deps: AttendanceDeps): Attendance {
 
   async function sign(): Promise<void> {
     const now = clock.now();
-    const mine = [...desks.values()].flatMap((desk) =>
-      [...desk.seats.values()].map((seat): MemberRow => ({ ...seat.row, seen_at: now })),
-    );
-    mine.sort((a, b) => (memberText(a) < memberText(b) ? -1 : 1));
-    for (let from = 0; from < mine.length; from += groupSliceMax)
-      await store.write((session) => signMembers(session, mine.slice(from, from + groupSliceMax)));
+    const mine = [...desks.values()].flatMap((desk) => [...desk.seats.values()]);
+    mine.sort((a, b) => (memberText(a.row) < memberText(b.row) ? -1 : 1));
+    for (let from = 0; from < mine.length; from += groupSliceMax) {
+      const slice = mine.slice(from, from + groupSliceMax);
+      const rows = slice.map(({ row }): MemberRow => ({ ...row, seen_at: now }));
+      await store.write((session) => signMembers(session, rows));
+      for (const seat of slice) seat.signedAt = now;
+    }
     const kept = [...desks.values()].flatMap(({ group }) => (group.kept_until === null ? [] : group));
     const until = keptUntil();
     for (let from = 0; from < kept.length; from += groupSliceMax)
@@ -206,7 +207,15 @@ export function openAttendance(deps: AttendanceDeps): Attendance {
           throw new Fault("resource_exhausted", `at most ${groupMembersMax} members of one group`);
         if ((await signMembers(session, [row])) === 0) throw missing("consumer group", group.name);
       });
-      const seat: Seat = { row, reader, queue: [], giving: false, over: false };
+      const seat: Seat = {
+        row,
+        reader,
+        queue: [],
+        giving: false,
+        givingSince: now,
+        over: false,
+        signedAt: now,
+      };
       let desk: Desk;
       try {
         // The last member may have closed it in between.

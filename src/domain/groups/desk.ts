@@ -1,14 +1,21 @@
 import type { CelProgram } from "../../kit/cel.ts";
 import type { Clock, Instant } from "../../kit/clock.ts";
 import type { Fault } from "../../kit/fault.ts";
-import { feedSliceMax, groupAheadMax, groupFreshMs, groupHoldMs, groupWindow } from "../../kit/limits.ts";
+import {
+  feedSliceMax,
+  groupAheadMax,
+  groupFreshMs,
+  groupHoldMs,
+  groupStuckMs,
+  groupWindow,
+} from "../../kit/limits.ts";
 import type { Log } from "../../kit/log.ts";
 import type { Store } from "../../store/store.ts";
 import type { Following } from "../log/feed.ts";
 import type { Delivery } from "../pubsub/delivery.ts";
 import { type Pattern, parsePattern, readFilter, wantedOf } from "../pubsub/rules.ts";
 import type { Source, Told } from "../pubsub/source.ts";
-import { type MemberRow, removeMember } from "./members.ts";
+import type { MemberRow } from "./members.ts";
 import { type GroupRow, getGroup } from "./rows.ts";
 import type { Settler } from "./settle.ts";
 import { type Given, type Slot, type Taken, take } from "./take.ts";
@@ -32,7 +39,11 @@ export interface Seat {
   reader: GroupReader;
   queue: Waiting[];
   giving: boolean;
+  /** Of what it is being given now. */
+  givingSince: Instant;
   over: boolean;
+  /** When its last sign of life was written. Without a fresh one it may have been taken for dead: nothing is sent to it. */
+  signedAt: Instant;
 }
 
 /** What the group's log has for it, looked up ahead. */
@@ -64,12 +75,10 @@ export interface DeskDeps {
   clock: Clock;
   log: Log;
   source: Source;
-  settler: Pick<Settler, "sent">;
+  settler: Pick<Settler, "sent" | "unsent">;
   knowsTime: () => boolean;
   /** The group is not there any more. */
   onGone: () => void;
-  /** Something was made due for others, here or elsewhere. */
-  gaveBack: (dueAt: Instant) => void;
   counters: { delivered: (count: number) => void; redelivered: (count: number) => void };
 }
 
@@ -91,12 +100,16 @@ export function openDesk(deps: DeskDeps, group: GroupRow): Desk {
   let again = false;
   let closed = false;
 
-  const roomAt = ({ over, queue, giving }: Seat): number =>
-    over
-      ? 0
-      : (desk.group.backpressure === "buffer" ? desk.group.max_inflight : groupWindow) -
-        queue.length -
-        (giving ? 1 : 0);
+  const isFresh = ({ signedAt }: Seat): boolean => clock.now() - signedAt <= groupFreshMs;
+
+  const isStuck = ({ giving, givingSince }: Seat): boolean =>
+    giving && clock.now() - givingSince > groupStuckMs;
+
+  function roomAt(seat: Seat): number {
+    if (seat.over || !isFresh(seat) || isStuck(seat)) return 0;
+    const most = desk.group.backpressure === "buffer" ? desk.group.max_inflight : groupWindow;
+    return most - seat.queue.length - (seat.giving ? 1 : 0);
+  }
 
   /** Free places, members in turn. */
   function slots(): Slot[] {
@@ -187,6 +200,7 @@ export function openDesk(deps: DeskDeps, group: GroupRow): Desk {
       return taken.state === "stale" && now !== undefined;
     }
     const { position, given, givenUp } = taken;
+    const before = desk.group.position;
     const payloads = new Map(looked.found.map((one) => [one.position, one.delivery]));
     const missing = given.filter((one) => !payloads.has(one.position));
     if (missing.length > 0) {
@@ -197,7 +211,6 @@ export function openDesk(deps: DeskDeps, group: GroupRow): Desk {
       }
     }
     for (const one of given) handOut(one, payloads.get(one.position), heldUntil);
-    await giveBack(given.filter(({ slot }) => !seats.has(slot.memberId)));
     if (ahead === looked) ahead.found = ahead.found.filter((one) => one.position > position);
     desk.group = { ...desk.group, position };
     if (givenUp.length > 0)
@@ -211,7 +224,7 @@ export function openDesk(deps: DeskDeps, group: GroupRow): Desk {
     deps.counters.redelivered(redelivered);
     dueAt = Number.POSITIVE_INFINITY;
     noteDue(taken.nextDueAt ?? dueAt);
-    return given.length + givenUp.length > 0;
+    return given.length + givenUp.length > 0 || position > before;
   }
 
   function handOut(
@@ -223,35 +236,30 @@ export function openDesk(deps: DeskDeps, group: GroupRow): Desk {
     if (!delivery) {
       // What has expired, or is no longer of the pattern, cannot be given to anybody.
       log.warn("groups.unreadable", { environmentId: desk.group.environment_id, position });
-      void sent(slot.memberId, position, attempt);
+      void settle("sent", slot.memberId, { position, attempt });
       return;
     }
-    if (!seat || seat.over) return;
+    // Gone since: its leaving may have come too early to see what was taken for it.
+    if (!seat || seat.over) {
+      void settle("unsent", slot.memberId, { position, attempt });
+      return;
+    }
     seat.queue.push({ delivery: delivery.again(attempt), position, heldUntil });
     if (!seat.giving) void giveAll(seat);
   }
 
-  /** Taken for members that have left meanwhile: their leaving may have come too early to see it. */
-  async function giveBack(orphans: readonly Given[]): Promise<void> {
-    const { environment_id, id: group_id } = desk.group;
-    for (const [id, list] of Map.groupBy(orphans, ({ slot }) => slot.memberId)) {
-      const now = clock.now();
-      const unsent = list.map(({ position }) => position);
-      const member = { environment_id, group_id, id };
-      await store.write((session) => removeMember(session, { member, now, unsent }));
-      deps.gaveBack(now);
-    }
-  }
-
-  const sent = (memberId: string, position: number, attempt: number): Promise<void> =>
-    settler
-      .sent({
-        environment_id: desk.group.environment_id,
-        groupId: desk.group.id,
-        position,
-        memberId,
-        attempt,
-      })
+  const settle = (
+    how: "sent" | "unsent",
+    memberId: string,
+    { position, attempt }: { position: number; attempt: number },
+  ): Promise<void> =>
+    settler[how]({
+      environment_id: desk.group.environment_id,
+      groupId: desk.group.id,
+      position,
+      memberId,
+      attempt,
+    })
       // Then the hold ends, and it comes again.
       .catch((error) => log.warn("groups.unsettled", { groupId: desk.group.id, position, error }));
 
@@ -259,17 +267,32 @@ export function openDesk(deps: DeskDeps, group: GroupRow): Desk {
     seat.giving = true;
     try {
       for (let next = seat.queue.shift(); next && !seat.over; next = seat.queue.shift()) {
+        const { position, delivery } = next;
         if (next.heldUntil <= clock.now()) continue;
-        const full = seat.reader.give(next.delivery);
+        if (!isFresh(seat)) {
+          void settle("unsent", seat.row.id, { position, attempt: delivery.attempt });
+          continue;
+        }
+        seat.givingSince = clock.now();
+        const full = seat.reader.give(delivery);
         if (full) await full;
         if (seat.over) return;
-        if (desk.group.ack_mode === "auto") void sent(seat.row.id, next.position, next.delivery.attempt);
+        if (desk.group.ack_mode === "auto")
+          void settle("sent", seat.row.id, { position, attempt: delivery.attempt });
         if (roomAt(seat) * 2 >= groupWindow && ahead.found.length > 0) desk.look();
       }
     } finally {
       seat.giving = false;
     }
     if (!seat.over) desk.look();
+  }
+
+  /** What a member does not come to read is for the others. */
+  function giveBackStuck(): void {
+    for (const seat of seats.values())
+      if (isStuck(seat))
+        for (const { position, delivery } of seat.queue.splice(0))
+          void settle("unsent", seat.row.id, { position, attempt: delivery.attempt });
   }
 
   async function lookAll(): Promise<void> {
@@ -299,6 +322,7 @@ export function openDesk(deps: DeskDeps, group: GroupRow): Desk {
       if (now.version !== desk.group.version) startOver(now);
       dueAt = Number.POSITIVE_INFINITY;
       if (due !== null) noteDue(due);
+      giveBackStuck();
       desk.look();
     },
     onTold(list) {

@@ -20,8 +20,8 @@ export interface Said extends GroupKey {
   delayMs: number | undefined;
 }
 
-/** A delivery that this node has sent for a group that asks for no more. */
-export interface Sent {
+/** A delivery that this node was to send: it did, for a group that asks for no more, or it could not. */
+export interface Held {
   environment_id: string;
   groupId: string;
   position: number;
@@ -29,7 +29,7 @@ export interface Sent {
   attempt: number;
 }
 
-type Item = { said: Said } | { sent: Sent };
+type Item = { said: Said } | { sent: Held } | { unsent: Held };
 
 /** A group in which something was settled: there may be room, or something due. */
 export interface Moved {
@@ -43,7 +43,9 @@ export interface Settler {
   /** `not_found` for a delivery that is not held (any more), `failed_precondition` when another consumer holds it. */
   say(said: Said): Promise<void>;
   /** What was taken away meanwhile stays as it is. */
-  sent(sent: Sent): Promise<void>;
+  sent(held: Held): Promise<void>;
+  /** It is due for the others at once, and nothing of it is spent. */
+  unsent(held: Held): Promise<void>;
   drain(): Promise<void>;
 }
 
@@ -65,7 +67,7 @@ interface Found extends Place {
   redeliver_delay_ms: number;
 }
 
-interface Held extends Place {
+interface HeldRow extends Place {
   attempt: number;
   spent_count: number;
   member_id: string | null;
@@ -88,18 +90,20 @@ export function openSettler({ store, clock, watch, onMoved }: SettlerDeps): Sett
     const found = await findSaid(session, said);
     const places = new Map<Item, Place>();
     for (const item of items) {
-      const place = "said" in item ? found.get(item.said) : { ...item.sent, group_id: item.sent.groupId };
+      const place = "said" in item ? found.get(item.said) : placeOf(ownOf(item));
       if (place && !(place instanceof Fault)) places.set(item, place);
     }
     const held = await holdAll(session, [...places.values()]);
-    const gone = new Map<string, Held>();
-    const later = new Map<string, Held & { due_at: Instant }>();
+    const gone = new Map<string, HeldRow>();
+    const later = new Map<string, HeldRow & { due_at: Instant }>();
     const outcomes = items.map((item): Outcome<void> => {
       const place = places.get(item);
       const row = place && held.get(placeText(place));
-      if ("sent" in item) {
-        if (row?.member_id === item.sent.memberId && row.attempt === item.sent.attempt)
-          gone.set(placeText(row), row);
+      if (!("said" in item)) {
+        const { memberId, attempt } = ownOf(item);
+        if (row?.member_id !== memberId || row.attempt !== attempt) return { value: undefined };
+        if ("sent" in item) gone.set(placeText(row), row);
+        else later.set(placeText(row), { ...row, due_at: now });
         return { value: undefined };
       }
       const { eventId, consumerId, verdict, delayMs } = item.said;
@@ -132,7 +136,7 @@ export function openSettler({ store, clock, watch, onMoved }: SettlerDeps): Sett
   const combiner = combine<Item, void>({
     name: "groups.settle",
     lanes: combineLanes,
-    laneOf: (item) => laneOfEnvironment(("said" in item ? item.said : item.sent).environment_id),
+    laneOf: (item) => laneOfEnvironment(("said" in item ? item.said : ownOf(item)).environment_id),
     itemsMax: flushItemsMax,
     waitingMax: combineWaitingMax,
     pace: { clock, ms: combinePaceMs },
@@ -148,10 +152,19 @@ export function openSettler({ store, clock, watch, onMoved }: SettlerDeps): Sett
 
   return {
     say: (said) => combiner.submit({ said }),
-    sent: (sent) => combiner.submit({ sent }),
+    sent: (held) => combiner.submit({ sent: held }),
+    unsent: (held) => combiner.submit({ unsent: held }),
     drain: combiner.drain,
   };
 }
+
+const ownOf = (item: { sent: Held } | { unsent: Held }): Held => ("sent" in item ? item.sent : item.unsent);
+
+const placeOf = ({ environment_id, groupId, position }: Held): Place => ({
+  environment_id,
+  group_id: groupId,
+  position,
+});
 
 /** Which rows are meant; not locked yet. */
 async function findSaid(session: Session, said: readonly Said[]): Promise<Map<Said, Found | Fault>> {
@@ -180,10 +193,10 @@ async function findSaid(session: Session, said: readonly Said[]): Promise<Map<Sa
   return found;
 }
 
-async function holdAll(session: Session, places: readonly Place[]): Promise<Map<string, Held>> {
+async function holdAll(session: Session, places: readonly Place[]): Promise<Map<string, HeldRow>> {
   if (places.length === 0) return new Map();
   const rows =
-    await session.all<Held>(sql`SELECT d.environment_id, d.group_id, d.position, d.attempt, d.spent_count,
+    await session.all<HeldRow>(sql`SELECT d.environment_id, d.group_id, d.position, d.attempt, d.spent_count,
       d.member_id, d.consumer_id
     FROM ${session.seams.rowsFrom("i", placeColumns(places))}
       JOIN group_deliveries d ON d.environment_id = i.environment_id AND d.group_id = i.group_id

@@ -200,6 +200,10 @@ export function openFeeds<Event extends Logged>(deps: FeedsDeps<Event>): Feeds<E
     for (let reached = after; reached < feed.position; ) {
       const target = feed.position;
       const events = await reads.after(environmentId, reached, feedSliceMax, target);
+      // Behind the read, since the floor is raised before anything goes.
+      const now = await headOf(environmentId);
+      if (reached < now.retention_floor - 1)
+        throw new Fault("failed_precondition", `positions below ${now.retention_floor} have expired`);
       reached = events.length < feedSliceMax ? target : events.at(-1)!.position;
       if (events.length > 0) reader.onEvents(events);
     }

@@ -1,3 +1,4 @@
+import { Fault } from "../../kit/fault.ts";
 import { feedSliceMax, replayMax, replayScanMax } from "../../kit/limits.ts";
 import type { Store } from "../../store/store.ts";
 import { Delivery } from "./delivery.ts";
@@ -34,7 +35,7 @@ export async function newestOf(
 }
 
 export interface CatchUp {
-  source: Pick<Source, "between">;
+  source: Pick<Source, "between" | "head">;
   spec: ChannelSpec;
   give: (delivery: Delivery) => void | Promise<void>;
   /** Where the channel is now; it moves meanwhile. */
@@ -42,12 +43,18 @@ export interface CatchUp {
   isOver: () => boolean;
 }
 
-/** From behind `after` up to the channel's own place; answers the place that was reached, with nothing awaited since. */
+/**
+ * From behind `after` up to the channel's own place; answers the place that was reached, with nothing awaited since. Throws
+ * `failed_precondition` when retention took what comes next before it was read: nothing is left out in silence.
+ */
 export async function catchUp({ source, spec, give, position, isOver }: CatchUp, after: number) {
   let reached = after;
   while (reached < position() && !isOver()) {
     const last = position();
     const events = await source.between(spec.environmentId, { after: reached, last }, feedSliceMax);
+    // Looked at behind the read: the floor is raised before anything goes. Events of streams stay.
+    const floor = (await source.head(spec.environmentId))?.retention_floor ?? 0;
+    if (reached < floor - 1 && spec.pattern.namespace !== "entity") throw expired(floor);
     for (const event of events) {
       for (const delivery of wantedOf(spec, event)) {
         if (isOver()) return reached;
@@ -60,6 +67,9 @@ export async function catchUp({ source, spec, give, position, isOver }: CatchUp,
   }
   return reached;
 }
+
+const expired = (floor: number): Fault =>
+  new Fault("failed_precondition", `positions below ${floor} have expired before they were read`);
 
 /** What has been told of a run behind place `after` of its history, the newest `count` of it, in order. */
 export async function runFramesAfter(

@@ -1,5 +1,5 @@
 import type { Clock } from "../../kit/clock.ts";
-import { type Fault, missing } from "../../kit/fault.ts";
+import { Fault, missing } from "../../kit/fault.ts";
 import { frameSliceMax, replayMax } from "../../kit/limits.ts";
 import type { Log } from "../../kit/log.ts";
 import type { Store } from "../../store/store.ts";
@@ -208,6 +208,10 @@ export function openPubSub({ store, clock, log, sources, frames, joinGroup }: Pu
         if (!state.over) join(following, reached);
         return;
       } catch (error) {
+        if (error instanceof Fault && error.kind === "failed_precondition") {
+          if (!state.over) member.ended(error);
+          return;
+        }
         log.warn("pubsub.read_failed", { subscriptionId: spec.id, error });
         if (!state.over) member.troubled();
         await clock.sleep(pauseMs);

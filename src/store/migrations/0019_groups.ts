@@ -20,6 +20,7 @@ export const groups = {
         status TEXT NOT NULL, version BIGINT NOT NULL, position BIGINT NOT NULL, dropped_count BIGINT NOT NULL,
         given_up_count BIGINT NOT NULL, kept_until BIGINT, created_at BIGINT NOT NULL, updated_at BIGINT NOT NULL,
         PRIMARY KEY (environment_id, namespace, name))${hot}`,
+      "CREATE UNIQUE INDEX consumer_groups_by_id ON consumer_groups (environment_id, id)",
       "CREATE INDEX consumer_groups_kept ON consumer_groups (kept_until) WHERE kept_until IS NOT NULL",
       // Who is there now; forgotten after limits.groupSilenceMs without a sign of life.
       `CREATE TABLE group_members (
