@@ -8,7 +8,7 @@ import { type AuthAudit, auditSettingsOf, openAuthAudit } from "./domain/audit/s
 import type { CallTrail } from "./domain/history/operations.ts";
 import type { Keyring } from "./domain/keyring/service.ts";
 import type { Tenancy } from "./domain/tenancy/service.ts";
-import type { Edge } from "./edge/perform.ts";
+import type { Edge } from "./edge/call.ts";
 import { rateLimit } from "./edge/rate-limit.ts";
 import type { Clock } from "./kit/clock.ts";
 import { Fault } from "./kit/fault.ts";

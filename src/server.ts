@@ -17,11 +17,11 @@ import { tenancy as openTenancy, type Tenancy } from "./domain/tenancy/service.t
 import { users as openUsers } from "./domain/users/service.ts";
 import type { Workers } from "./domain/workers/service.ts";
 import { authenticator } from "./edge/authenticate.ts";
+import type { Edge } from "./edge/call.ts";
 import { docsPages } from "./edge/docs-page.ts";
 import { followRequests } from "./edge/follow.ts";
 import { listenGrpc } from "./edge/grpc.ts";
 import { listenEdge } from "./edge/http.ts";
-import type { Edge } from "./edge/perform.ts";
 import { probes } from "./edge/probes.ts";
 import { services } from "./edge/services.ts";
 import { listenApart, openWatch } from "./edge/watch.ts";

@@ -2,7 +2,7 @@ import { platformOrgId } from "../access/gate.ts";
 import type { Instant } from "../kit/clock.ts";
 import { Fault, missing } from "../kit/fault.ts";
 import type { Caller } from "../kit/operation.ts";
-import { type Authenticate, type Authenticated, RefusedCaller } from "./perform.ts";
+import { type Authenticate, type Authenticated, RefusedCaller } from "./call.ts";
 
 /** A key that was found, whatever keeps it. */
 export interface Credential {

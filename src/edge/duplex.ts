@@ -2,7 +2,8 @@ import type { Message } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { Fault } from "../kit/fault.ts";
 import type { DuplexOperation } from "../kit/operation.ts";
-import { type Edge, faultOf, type Prepared, type RequestCall, tell } from "./perform.ts";
+import { type Edge, faultOf, type RequestCall } from "./call.ts";
+import { type Prepared, tell } from "./perform.ts";
 import { standBy } from "./standing.ts";
 
 /** What Connect says of bytes that are no message, in our words; anything else is a caller that has left. */

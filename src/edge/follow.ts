@@ -2,10 +2,7 @@ import type { Clock } from "../kit/clock.ts";
 import type { Log } from "../kit/log.ts";
 import { type Counter, type Histogram, secondsBuckets } from "../kit/metrics.ts";
 import type { Watch } from "../kit/watch.ts";
-import type { Edge, Observation } from "./perform.ts";
-
-/** A request is followed from its arrival; what `Follow` answers is told what it came to. */
-export type Follow = (request: Request) => (answer: Response | "upgraded" | "failed") => void;
+import type { Edge, Observation } from "./call.ts";
 
 /** How a request came in, as the log says it. */
 function protocolOf(request: Request, path: string): string {

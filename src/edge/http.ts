@@ -3,8 +3,9 @@ import { Elysia } from "elysia";
 import type { Draining } from "../kit/draining.ts";
 import { Fault } from "../kit/fault.ts";
 import type { Operation } from "../kit/operation.ts";
+import type { Edge } from "./call.ts";
 import { baseHeaders, type Origins, preflight, requestIdOf } from "./headers.ts";
-import { type Edge, prepare } from "./perform.ts";
+import { prepare } from "./perform.ts";
 import {
   type Handler,
   type IdleTimer,

@@ -1,69 +1,10 @@
 import { KindGuard, type TObject, type TSchema } from "@sinclair/typebox";
 import { TypeCompiler } from "@sinclair/typebox/compiler";
-import type { Clock, Instant } from "../kit/clock.ts";
-import { Fault, type FaultKind } from "../kit/fault.ts";
-import type { Ids } from "../kit/ids.ts";
-import type { Log } from "../kit/log.ts";
-import type { Call, Caller, Operation, StreamOperation, UnaryOperation } from "../kit/operation.ts";
+import type { Fault } from "../kit/fault.ts";
+import type { Caller, Operation, StreamOperation, UnaryOperation } from "../kit/operation.ts";
+import { type Authenticated, type Edge, faultOf, RefusedCaller, RequestCall } from "./call.ts";
 import { explain } from "./explain.ts";
-import type { Follow } from "./follow.ts";
-import { troubleOf } from "./spell.ts";
-import { type Standing, standBy } from "./standing.ts";
-
-export interface Authenticated {
-  caller: Caller;
-  environmentId: string;
-}
-
-/** Who sends this request; throws Fault("unauthenticated", …) and the 400 and 403 of environment selection. */
-export type Authenticate = (request: Request) => Promise<Authenticated>;
-
-/** What is told of every operation that was asked for, whatever became of it; for metrics and audit. */
-export interface Observation {
-  /** The very request, to know it again; its content is nobody's business here. */
-  request: Request;
-  operation: Operation;
-  caller: Caller;
-  environmentId: string;
-  requestId: string;
-  outcome: "ok" | FaultKind;
-  ms: number;
-  /** What a refused caller is told. */
-  message?: string | undefined;
-  /** Which rule refused it: `role`, `credential`, or a policy's id. */
-  refusedBy?: string | undefined;
-  /** As parsed; undefined when it was refused before. For the audit alone. */
-  input?: unknown;
-}
-
-/** What the edge needs of the rest of the house. */
-export interface Edge {
-  clock: Clock;
-  ids: Ids;
-  log: Log;
-  authenticate: Authenticate;
-  /** Throws Fault("permission_denied", "Insufficient permissions") unless the caller's roles grant the action. */
-  gate: (call: RequestCall, operation: Operation) => void | Promise<void>;
-  /** Throws `resource_exhausted` when this caller asks too often. */
-  limit?: ((caller: Caller) => void) | undefined;
-  /** Where calls that go on for long are asked again whether they may. */
-  standing?: Standing;
-  /** Throws when a deny policy holds for what the parsed input is about. */
-  guard?: (call: RequestCall, operation: Operation, input: unknown) => void | Promise<void>;
-  observe: (observation: Observation) => void;
-  /** Asked once for each route, named by its pattern: who wants to know when its requests come and are answered. */
-  follow?: (route: { method: string; path: string }) => Follow;
-}
-
-/** A caller who is known, and may not come in this way. */
-export class RefusedCaller extends Fault {
-  readonly caller: Caller;
-
-  constructor(caller: Caller, message: string) {
-    super("permission_denied", message);
-    this.caller = caller;
-  }
-}
+import { standBy } from "./standing.ts";
 
 /** An operation with its input check compiled, once. */
 export interface Prepared {
@@ -100,51 +41,6 @@ export function prepare(operation: Operation): Prepared {
   };
 }
 
-/** One request on its way: `Call` for the handler. The signal is made only when somebody asks for it. */
-export class RequestCall implements Call {
-  readonly caller: Caller;
-  readonly environmentId: string;
-  readonly requestId: string;
-  readonly receivedAt: Instant;
-  readonly request: Request;
-  /** Which rule refused it: `role`, or a policy's id. */
-  refusedBy: string | undefined;
-  address = "";
-  isSecure = false;
-  #signal: AbortSignal | undefined;
-
-  constructor(request: Request, requestId: string, receivedAt: Instant, who: Authenticated) {
-    this.caller = who.caller;
-    this.environmentId = who.environmentId;
-    this.requestId = requestId;
-    this.receivedAt = receivedAt;
-    this.request = request;
-  }
-
-  get signal(): AbortSignal {
-    this.#signal ??= this.request.signal;
-    return this.#signal;
-  }
-
-  /** Ends the call earlier than its request: a deadline, a protocol's own cancellation. */
-  endWith(signal: AbortSignal): this {
-    this.#signal = signal;
-    return this;
-  }
-
-  get method(): string {
-    return this.request.method;
-  }
-
-  get idempotencyKey(): string | undefined {
-    return this.request.headers.get("idempotency-key") ?? undefined;
-  }
-
-  get runId(): string | undefined {
-    return this.request.headers.get("x-svc-run-id") ?? undefined;
-  }
-}
-
 /** Authentication and the start of a call. Runs before the body is read. */
 export async function admit(edge: Edge, { operation }: Prepared, request: Request, requestId: string) {
   const receivedAt = edge.clock.now();
@@ -177,27 +73,6 @@ export async function enter(edge: Edge, prepared: Prepared, call: RequestCall): 
     tell(edge, prepared.operation, call, { fault, input: undefined, startedAt });
     throw fault;
   }
-}
-
-/**
- * Anything thrown, as something a caller may be shown. What is not a caller's mistake is a defect: the log has it with an
- * id, the caller only the id.
- */
-export function faultOf(
-  edge: Edge,
-  error: unknown,
-  operation: Operation | undefined,
-  requestId: string,
-): Fault {
-  if (error instanceof Fault) return error;
-  const trouble = troubleOf(error);
-  if (trouble) {
-    edge.log.warn("request.trouble", { operation: operation?.name, requestId, error: trouble.cause });
-    return trouble;
-  }
-  const id = edge.ids.next("req");
-  edge.log.error("request.defect", { id, operation: operation?.name, requestId, error });
-  return new Fault("internal", `internal error (id ${id})`, { cause: error });
 }
 
 export interface Performed {

@@ -2,8 +2,9 @@ import { KindGuard, type TSchema } from "@sinclair/typebox";
 import { Fault, invalid } from "../kit/fault.ts";
 import type { RestReply, RestRequest, UnaryOperation } from "../kit/operation.ts";
 import { isJson, readBytes, readJson } from "./body.ts";
+import { type Edge, faultOf, type RequestCall } from "./call.ts";
 import { type BaseHeaders, requestIdOf, withHeaders } from "./headers.ts";
-import { admit, type Edge, faultOf, type Prepared, perform, type RequestCall } from "./perform.ts";
+import { admit, type Prepared, perform } from "./perform.ts";
 import { restForm } from "./spell.ts";
 
 /** What an HTTP handler gets from the router: the path's parameters, decoded except the last of a `{key...}` route. */

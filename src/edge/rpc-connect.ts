@@ -22,8 +22,9 @@ import {
 import { Fault } from "../kit/fault.ts";
 import type { RpcBinding, RpcDuplexBinding, RpcStreamBinding } from "../kit/operation.ts";
 import { readSent } from "./body.ts";
+import { faultOf, type RequestCall } from "./call.ts";
 import { performDuplex } from "./duplex.ts";
-import { admit, enter, faultOf, type Prepared, perform, performStream, type RequestCall } from "./perform.ts";
+import { admit, enter, type Prepared, perform, performStream } from "./perform.ts";
 import type { IdleTimer, Surface } from "./rest.ts";
 import { connectForm } from "./spell.ts";
 

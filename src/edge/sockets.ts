@@ -1,9 +1,10 @@
 import { Fault } from "../kit/fault.ts";
 import { socketBufferBytesMax, socketFrameBytesMax, socketWaitBytes } from "../kit/limits.ts";
 import type { Operation } from "../kit/operation.ts";
+import { type Edge, faultOf, type RequestCall } from "./call.ts";
 import { requestIdOf } from "./headers.ts";
 import type { EdgeServer, Upgrade } from "./http.ts";
-import { admit, type Edge, enter, faultOf, prepare, type RequestCall, tell } from "./perform.ts";
+import { admit, enter, prepare, tell } from "./perform.ts";
 
 /** One connection, as whoever speaks on it needs it. */
 export interface SocketLine {

@@ -2,28 +2,7 @@ import type { Clock } from "../kit/clock.ts";
 import type { Fault } from "../kit/fault.ts";
 import { standingAtOnce, standingBurstMs } from "../kit/limits.ts";
 import type { Operation } from "../kit/operation.ts";
-import { type Authenticated, type Edge, faultOf, RequestCall } from "./perform.ts";
-
-/** A call that goes on after its caller was let in: a socket, a stream, a held poll. */
-export interface Stand {
-  edge: Edge;
-  operation: Operation;
-  /** As it was let in. */
-  call: RequestCall;
-  /** Parsed inputs that deny policies are asked about, as they are now. */
-  inputs: () => Iterable<unknown>;
-  /** The caller may not go on: not at all when `input` is undefined, else with this one of its inputs. */
-  refuse: (fault: Fault, input: unknown) => void;
-}
-
-/** All standing calls of a node. */
-export interface Standing {
-  /** It is over when the answered function is called. */
-  add(stand: Stand): () => void;
-  /** The tick of loop `edge.standing`: asks again whether each caller may still do what it does. */
-  lookOnce(): Promise<void>;
-  size(): number;
-}
+import { type Authenticated, type Edge, faultOf, RequestCall, type Stand, type Standing } from "./call.ts";
 
 const speaking = ["authorization", "cookie", "x-svc-environment", "x-svc-org"];
 

@@ -3,8 +3,8 @@ import type { Log } from "../kit/log.ts";
 import { noMetrics } from "../kit/metrics.ts";
 import { noTracer } from "../kit/trace.ts";
 import type { Watch } from "../kit/watch.ts";
+import type { Edge } from "./call.ts";
 import { type ListeningEdge, listenEdge, type Page } from "./http.ts";
-import type { Edge } from "./perform.ts";
 
 export interface WatchHost {
   clock: Clock;

@@ -1,7 +1,7 @@
 import { Type } from "@sinclair/typebox";
+import type { Edge, Observation } from "../../src/edge/call.ts";
 import { type ListeningGrpc, listenGrpc } from "../../src/edge/grpc.ts";
 import { type ListeningEdge, listenEdge } from "../../src/edge/http.ts";
-import type { Edge, Observation } from "../../src/edge/perform.ts";
 import { services } from "../../src/edge/services.ts";
 import { PubSubService } from "../../src/gen/svc/v1/pubsub_pb.ts";
 import { SvcService } from "../../src/gen/svc/v1/svc_pb.ts";

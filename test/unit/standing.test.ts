@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { Type } from "@sinclair/typebox";
-import { type Edge, RequestCall } from "../../src/edge/perform.ts";
+import { type Edge, RequestCall } from "../../src/edge/call.ts";
 import { openStanding, standBy } from "../../src/edge/standing.ts";
 import { systemClock } from "../../src/kit/clock.ts";
 import { Fault } from "../../src/kit/fault.ts";

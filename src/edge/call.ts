@@ -1,0 +1,151 @@
+import type { Clock, Instant } from "../kit/clock.ts";
+import { Fault, type FaultKind } from "../kit/fault.ts";
+import type { Ids } from "../kit/ids.ts";
+import type { Log } from "../kit/log.ts";
+import type { Call, Caller, Operation } from "../kit/operation.ts";
+import { troubleOf } from "./spell.ts";
+
+export interface Authenticated {
+  caller: Caller;
+  environmentId: string;
+}
+
+/** Who sends this request; throws Fault("unauthenticated", …) and the 400 and 403 of environment selection. */
+export type Authenticate = (request: Request) => Promise<Authenticated>;
+
+/** What is told of every operation that was asked for, whatever became of it; for metrics and audit. */
+export interface Observation {
+  /** The very request, to know it again; its content is nobody's business here. */
+  request: Request;
+  operation: Operation;
+  caller: Caller;
+  environmentId: string;
+  requestId: string;
+  outcome: "ok" | FaultKind;
+  ms: number;
+  /** What a refused caller is told. */
+  message?: string | undefined;
+  /** Which rule refused it: `role`, `credential`, or a policy's id. */
+  refusedBy?: string | undefined;
+  /** As parsed; undefined when it was refused before. For the audit alone. */
+  input?: unknown;
+}
+
+/** A request is followed from its arrival; what `Follow` answers is told what it came to. */
+export type Follow = (request: Request) => (answer: Response | "upgraded" | "failed") => void;
+
+/** A call that goes on after its caller was let in: a socket, a stream, a held poll. */
+export interface Stand {
+  edge: Edge;
+  operation: Operation;
+  /** As it was let in. */
+  call: RequestCall;
+  /** Parsed inputs that deny policies are asked about, as they are now. */
+  inputs: () => Iterable<unknown>;
+  /** The caller may not go on: not at all when `input` is undefined, else with this one of its inputs. */
+  refuse: (fault: Fault, input: unknown) => void;
+}
+
+/** All standing calls of a node. */
+export interface Standing {
+  /** It is over when the answered function is called. */
+  add(stand: Stand): () => void;
+  /** The tick of loop `edge.standing`: asks again whether each caller may still do what it does. */
+  lookOnce(): Promise<void>;
+  size(): number;
+}
+
+/** What the edge needs of the rest of the house. */
+export interface Edge {
+  clock: Clock;
+  ids: Ids;
+  log: Log;
+  authenticate: Authenticate;
+  /** Throws Fault("permission_denied", "Insufficient permissions") unless the caller's roles grant the action. */
+  gate: (call: RequestCall, operation: Operation) => void | Promise<void>;
+  /** Throws `resource_exhausted` when this caller asks too often. */
+  limit?: ((caller: Caller) => void) | undefined;
+  /** Where calls that go on for long are asked again whether they may. */
+  standing?: Standing;
+  /** Throws when a deny policy holds for what the parsed input is about. */
+  guard?: (call: RequestCall, operation: Operation, input: unknown) => void | Promise<void>;
+  observe: (observation: Observation) => void;
+  /** Asked once for each route, named by its pattern: who wants to know when its requests come and are answered. */
+  follow?: (route: { method: string; path: string }) => Follow;
+}
+
+/** A caller who is known, and may not come in this way. */
+export class RefusedCaller extends Fault {
+  readonly caller: Caller;
+
+  constructor(caller: Caller, message: string) {
+    super("permission_denied", message);
+    this.caller = caller;
+  }
+}
+
+/** One request on its way: `Call` for the handler. The signal is made only when somebody asks for it. */
+export class RequestCall implements Call {
+  readonly caller: Caller;
+  readonly environmentId: string;
+  readonly requestId: string;
+  readonly receivedAt: Instant;
+  readonly request: Request;
+  /** Which rule refused it: `role`, or a policy's id. */
+  refusedBy: string | undefined;
+  address = "";
+  isSecure = false;
+  #signal: AbortSignal | undefined;
+
+  constructor(request: Request, requestId: string, receivedAt: Instant, who: Authenticated) {
+    this.caller = who.caller;
+    this.environmentId = who.environmentId;
+    this.requestId = requestId;
+    this.receivedAt = receivedAt;
+    this.request = request;
+  }
+
+  get signal(): AbortSignal {
+    this.#signal ??= this.request.signal;
+    return this.#signal;
+  }
+
+  /** Ends the call earlier than its request: a deadline, a protocol's own cancellation. */
+  endWith(signal: AbortSignal): this {
+    this.#signal = signal;
+    return this;
+  }
+
+  get method(): string {
+    return this.request.method;
+  }
+
+  get idempotencyKey(): string | undefined {
+    return this.request.headers.get("idempotency-key") ?? undefined;
+  }
+
+  get runId(): string | undefined {
+    return this.request.headers.get("x-svc-run-id") ?? undefined;
+  }
+}
+
+/**
+ * Anything thrown, as something a caller may be shown. What is not a caller's mistake is a defect: the log has it with an
+ * id, the caller only the id.
+ */
+export function faultOf(
+  edge: Edge,
+  error: unknown,
+  operation: Operation | undefined,
+  requestId: string,
+): Fault {
+  if (error instanceof Fault) return error;
+  const trouble = troubleOf(error);
+  if (trouble) {
+    edge.log.warn("request.trouble", { operation: operation?.name, requestId, error: trouble.cause });
+    return trouble;
+  }
+  const id = edge.ids.next("req");
+  edge.log.error("request.defect", { id, operation: operation?.name, requestId, error });
+  return new Fault("internal", `internal error (id ${id})`, { cause: error });
+}
