@@ -6,7 +6,7 @@ import { type Program, startBench, startProgram } from "./processes.ts";
 
 /** 200 bytes of JSON. */
 const data = { order: "o-1042", total: 42.5, note: "n".repeat(156) };
-const burst = 20;
+const burst = 100;
 
 interface Readers {
   program: Program;
