@@ -20,7 +20,7 @@ import { type Feeds, openFeeds } from "./domain/log/feed.ts";
 import { eventReads } from "./domain/log/past.ts";
 import { openEventLog } from "./domain/log/service.ts";
 import type { Frames } from "./domain/pubsub/frames.ts";
-import { cronFrames, functionFrames, patchedFrames } from "./domain/pubsub/lifecycle-frames.ts";
+import { cronFrames, functionFrames, patchedFrames, secretFrames } from "./domain/pubsub/lifecycle-frames.ts";
 import { openRunFrames } from "./domain/pubsub/run-frames.ts";
 import { openCaller } from "./domain/push/call.ts";
 import { openPush } from "./domain/push/service.ts";
@@ -172,7 +172,7 @@ export function openEngine(deps: EngineDeps): Engine {
     tracer: watch.tracer,
   });
   const definitions = openDefinitions(store);
-  const secrets = openSecrets({ store, clock, ids, keyring: deps.keyring });
+  const secrets = openSecrets({ ...deps, announce: secretFrames(deps.frames) });
   const { giveBack, underWay: givenBack } = openGiveBack({ runs, log, onQueued });
   const handing = openHanding({
     dispatcher,

@@ -1,5 +1,5 @@
 /**
- * `bun run bench:access purge [libsql|postgres] [rows]`: an environment of a million rows is deleted, cold: how long the answer
+ * `bun run bench:access purge [libsql|postgres] [rows] [quiet seconds]`: an environment of a million rows is deleted, cold: how long the answer
  * takes, how long the event loop is held while its rows go, and what callers in another environment notice, compared with the
  * seconds before and after.
  */
@@ -17,7 +17,6 @@ import { median, percentile } from "./figures.ts";
 import { anyRow, countRows, multiply, rowsOf, type Template } from "./purge-rows.ts";
 
 const stepsEach = 3;
-const quietMs = 5_000;
 /** No hold of the event loop may last longer. */
 const heldMsMax = 20;
 
@@ -87,7 +86,7 @@ function watch(server: TestServer) {
   };
 }
 
-export async function benchPurge(engine: EngineName, rows: number): Promise<void> {
+export async function benchPurge(engine: EngineName, rows: number, quietMs: number): Promise<void> {
   const postgres = engine === "postgres" ? await startPostgres() : undefined;
   const home = postgres ? await makeHomeAt(await postgres.createDatabase()) : await makeHome(engine);
   let server = await startTestServer({ engine, home, settings: { pollHoldMs: 1 } });

@@ -239,8 +239,11 @@ export function openDesk(deps: DeskDeps, group: GroupRow): Desk {
       void settle("sent", slot.memberId, { position, attempt });
       return;
     }
-    // Gone since: its leaving has made the delivery due again.
-    if (!seat || seat.over) return;
+    // Gone since: its leaving may have come too early to see what was taken for it.
+    if (!seat || seat.over) {
+      void settle("unsent", slot.memberId, { position, attempt });
+      return;
+    }
     seat.queue.push({ delivery: delivery.again(attempt), position, heldUntil });
     if (!seat.giving) void giveAll(seat);
   }

@@ -43,7 +43,8 @@ const about = (name: string, pattern?: string) => [
 interface Shared {
   subscriptionId: string;
   pattern: string;
-  delivery: Delivery;
+  /** Undefined for the message that says that the consumer has joined. */
+  delivery: Delivery | undefined;
 }
 
 export const groupsOperations = (groups: Groups, streams: Pick<Streams, "carry">): Operation[] => [
@@ -164,6 +165,7 @@ export const groupsOperations = (groups: Groups, streams: Pick<Streams, "carry">
       name: Type.String(),
       consumerId: Type.String(),
       clientId: Type.String(),
+      withStart: Type.Boolean(),
     }),
     about: ({ name }: { name: string }) => about(name),
     rpc: rpcStream(
@@ -173,12 +175,15 @@ export const groupsOperations = (groups: Groups, streams: Pick<Streams, "carry">
         name: m.groupName,
         consumerId: m.consumerId,
         clientId: m.clientId,
+        withStart: m.withStart,
       }),
       ({ subscriptionId, pattern, delivery }: Shared) =>
-        toEventMessage(
-          { id: subscriptionId, includeMetadata: true, pattern: parsePattern(pattern) },
-          delivery,
-        ),
+        delivery
+          ? toEventMessage(
+              { id: subscriptionId, includeMetadata: true, pattern: parsePattern(pattern) },
+              delivery,
+            )
+          : { subscriptionId },
     ),
     async *handle(request, call) {
       let seat: Awaited<ReturnType<Groups["join"]>>;
@@ -187,7 +192,8 @@ export const groupsOperations = (groups: Groups, streams: Pick<Streams, "carry">
         return seat;
       });
       for await (const delivery of deliveries)
-        if (delivery) yield { subscriptionId: seat!.consumerId, pattern: seat!.group.pattern, delivery };
+        if (delivery || request.withStart)
+          yield { subscriptionId: seat!.consumerId, pattern: seat!.group.pattern, delivery };
     },
   }),
 ];
