@@ -1,5 +1,9 @@
 import type { Bus } from "./bus/bus.ts";
 import type { DutyLoop } from "./cluster/duties.ts";
+import { groupsOperations } from "./domain/groups/operations.ts";
+import { openTopicReaders } from "./domain/groups/readers.ts";
+import { leastUnhandled } from "./domain/groups/rows.ts";
+import { type Groups, openGroups } from "./domain/groups/service.ts";
 import { type Feeds, openFeeds } from "./domain/log/feed.ts";
 import { openPast } from "./domain/log/past.ts";
 import type { Frames } from "./domain/pubsub/frames.ts";
@@ -29,6 +33,7 @@ import type { Store } from "./store/store.ts";
 export interface Realtime {
   pubsub: PubSub;
   topics: Topics;
+  groups: Groups;
   /** Sockets, streams and held polls, asked again and again whether their callers may go on. */
   standing: Standing;
   operations: readonly Operation[];
@@ -39,7 +44,7 @@ export interface Realtime {
   standAt(edge: Edge): { upgrades: readonly Upgrade[]; websocket: object };
   /** Sockets and streams are let go at once: their clients find another node. */
   drain(): void;
-  /** Resolves once nothing that was published is on its way to the store. */
+  /** Resolves once nothing that was published or acknowledged is on its way to the store. */
   settled(): Promise<void>;
 }
 
@@ -53,12 +58,18 @@ export interface RealtimeDeps {
   feeds: Feeds;
   frames: Frames;
   watch: Watch;
+  nodeId: string;
+  /** False while this node is not sure of the time: it hands out nothing to groups then. */
+  knowsTime: () => boolean;
 }
+
+/** Of `/api/v1/capabilities`. */
+export const realtimeFeatures = ["replay", "wildcard-patterns", "cel-filter", "consumer-groups"] as const;
 
 /** What one node tells the others about messages of topics. */
 const subjectOf = (environmentId: string) => `topics.${environmentId}`;
 
-/** Topics and subscriptions put together: one core, sockets and streams before it. */
+/** Topics, subscriptions and consumer groups put together: one core, sockets and streams before it. */
 export function openRealtime(deps: RealtimeDeps): Realtime {
   const { config, store, clock, log, bus, feeds, frames } = deps;
   const topicFeeds = openFeeds<TopicMessage>({
@@ -69,10 +80,22 @@ export function openRealtime(deps: RealtimeDeps): Realtime {
     listen: (environmentId, heard) =>
       bus.onHint(subjectOf(environmentId), (payload) => heard(JSON.parse(new TextDecoder().decode(payload)))),
   });
-  const topics = openTopics({ ...deps, feeds: topicFeeds });
+  const topics = openTopics({ ...deps, feeds: topicFeeds, readersOf: openTopicReaders(store) });
   const past = openPast(store);
   const sources = sourcesOf({ feeds, past, topicFeeds, topicsPast: openTopicsPast(store) });
-  const pubsub = openPubSub({ store, clock, log, sources, frames });
+  const groups = openGroups({ ...deps, sources });
+  const pubsub = openPubSub({
+    store,
+    clock,
+    log,
+    sources,
+    frames,
+    async joinGroup({ environmentId, wanted, startAfter, consumerId, ...reader }) {
+      const { group: name, pattern, filterText: filterExpr = "" } = wanted;
+      await groups.forSubscription(environmentId, name, { pattern: pattern.text, filterExpr }, startAfter);
+      return groups.join(environmentId, { name, consumerId, clientId: "" }, reader);
+    },
+  });
   const streams = openStreams(pubsub);
   const operation = subscribeOperation(streams);
   const standing = openStanding(deps);
@@ -87,19 +110,30 @@ export function openRealtime(deps: RealtimeDeps): Realtime {
     publish: (channelId, text) => sockets?.publish(channelId, text),
   });
   const { topicRetentionHours: retentionHours } = config;
-  const expireOnce = openExpiry({ store, clock, log, retentionHours, floorGuards: [] });
+  const expireOnce = openExpiry({
+    store,
+    clock,
+    log,
+    retentionHours,
+    floorGuards: [(environmentId) => leastUnhandled(store, environmentId, "topics")],
+  });
   return {
     pubsub,
     topics,
+    groups,
     standing,
-    operations: [operation, ...topicsOperations(topics)],
+    operations: [operation, ...topicsOperations(topics), ...groupsOperations(groups, streams)],
     loops: [
       { name: "topics.feeds", everyMs: 1_000, tick: topicFeeds.compareOnce },
+      { name: "groups.look", everyMs: 1_000, tick: groups.lookOnce },
       { name: "pubsub.interest", everyMs: 1_000, tick: frames.tellOnce },
       { name: "pubsub.runs", everyMs: 1_000, tick: pubsub.lookOnce },
       { name: "edge.standing", everyMs: standingLookMs, tick: standing.lookOnce },
     ],
-    duties: [{ duty: "retention", name: "topics.expire", everyMs: 10 * 60_000, tick: expireOnce }],
+    duties: [
+      { duty: "retention", name: "topics.expire", everyMs: 10 * 60_000, tick: expireOnce },
+      { duty: "retention", name: "groups.forget", everyMs: 10 * 60_000, tick: groups.forgetOnce },
+    ],
     standAt(edge) {
       // Where everybody is let in, a page of any site may open a socket.
       sockets = openSockets({ edge, operation, connect, checksOrigin: !config.dev });
@@ -109,6 +143,8 @@ export function openRealtime(deps: RealtimeDeps): Realtime {
       sockets?.drain();
       streams.drain();
     },
-    settled: topics.drain,
+    async settled() {
+      await Promise.all([topics.drain(), groups.settled()]);
+    },
   };
 }

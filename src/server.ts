@@ -40,7 +40,7 @@ import { FileProblem } from "./kit/tls-files.ts";
 import { version } from "./kit/version.ts";
 import { watchLoop } from "./kit/watch.ts";
 import { openMembers } from "./members.ts";
-import { openRealtime } from "./realtime.ts";
+import { openRealtime, realtimeFeatures } from "./realtime.ts";
 import { bootstrapKeyFileOf, type Config, masterKeyFileOf } from "./settings.ts";
 import type { Migration } from "./store/migrate.ts";
 import { openStore } from "./store/open.ts";
@@ -223,7 +223,8 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     });
     for (const options of engine.loops) background(options);
     const { feeds } = engine;
-    const realtime = openRealtime({ config, store, clock, ids, log, watch, bus, feeds, frames });
+    const heard = { bus, feeds, frames, nodeId, knowsTime };
+    const realtime = openRealtime({ config, store, clock, ids, log, watch, ...heard });
     for (const options of realtime.loops) background(options);
     const platformAudit = openPlatformAudit({ store, clock, ids, log });
     background({ name: "platform.audit", everyMs: 1_000, tick: platformAudit.writeOnce });
@@ -276,7 +277,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
         "grpc-sse",
         ...(config.grpcPort === 0 ? [] : ["grpc"]),
       ],
-      features: ["replay", "wildcard-patterns", "cel-filter", ...(metrics.on ? ["prometheus-metrics"] : [])],
+      features: [...realtimeFeatures, ...(metrics.on ? ["prometheus-metrics"] : [])],
     };
     const registry: Operation[] = [
       ...engine.operations,

@@ -170,7 +170,7 @@ export function openTenants(deps: TenantsDeps): Tenants {
     grants,
     roleNames: async (orgId) =>
       (await roles.list({ orgId, kind: "tenant" })).flatMap((role) => (role.isDefault ? [] : role.name)),
-    gate: openGate({ snapshots, placeOf: tenancy.placeOf, now: clock.now }),
+    gate: openGate({ snapshots, placeOf: tenancy.placeOf, clock }),
     operations: [
       ...rolesOperations({ roles, keyCounts: keys.roleCounts }, tenantRoles),
       ...policiesOperations(policies, roles, tenantPolicies),

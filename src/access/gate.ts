@@ -1,8 +1,9 @@
-import type { Instant } from "../kit/clock.ts";
+import type { Clock } from "../kit/clock.ts";
 import { Fault } from "../kit/fault.ts";
+import { decisionBurstMs, decisionMsMax } from "../kit/limits.ts";
 import type { Caller, Operation } from "../kit/operation.ts";
 import { type Action, isAction, roleGrants } from "./actions.ts";
-import { firstDenial } from "./policy.ts";
+import { denials } from "./policy.ts";
 import type { Resource } from "./resource.ts";
 import type { AccessSnapshot } from "./snapshot.ts";
 import { subjectOf } from "./subject.ts";
@@ -27,7 +28,7 @@ export interface GateDeps {
   snapshots: Snapshots;
   /** Undefined for an environment that is gone. */
   placeOf: (environmentId: string) => Promise<Place | undefined>;
-  now: () => Instant;
+  clock: Pick<Clock, "now" | "elapsed" | "sleep">;
 }
 
 /** A call as the gate sees it. */
@@ -48,7 +49,7 @@ export interface Gate {
   guard(call: GatedCall, operation: Operation, input: unknown): void | Promise<void>;
 }
 
-export function openGate({ snapshots, placeOf, now }: GateDeps): Gate {
+export function openGate({ snapshots, placeOf, clock }: GateDeps): Gate {
   const check = (snapshot: AccessSnapshot, call: GatedCall, action: string): void => {
     if (isAction(action) && snapshot.grants(call.caller.roles, action)) return;
     call.refusedBy = "role";
@@ -66,6 +67,9 @@ export function openGate({ snapshots, placeOf, now }: GateDeps): Gate {
     const { caller, environmentId } = call;
     const place = environmentId === "" ? undefined : await placeOf(environmentId);
     const { type, idsOf } = subjectOf(operation);
+    const { name, reads = false } = operation;
+    let since = clock.elapsed();
+    let spentMs = 0;
     for (const id of idsOf(input)) {
       const resource: Resource = {
         orgId: caller.orgId,
@@ -75,19 +79,24 @@ export function openGate({ snapshots, placeOf, now }: GateDeps): Gate {
         environmentName: place?.name ?? "*",
         id,
       };
-      const { name, reads = false } = operation;
-      const denial = firstDenial(policies, {
-        subject: caller,
-        action,
-        operation: name,
-        reads,
-        resource,
-        at: now(),
-      });
-      if (!denial) continue;
-      call.refusedBy = denial.policy.id;
-      const why = denial.error === undefined ? "" : `, whose condition ${denial.error}`;
-      throw refusal(caller, `denied by policy "${denial.policy.name}" (${denial.policy.id})${why}`);
+      const facts = { subject: caller, action, operation: name, reads, resource, at: clock.now() };
+      for (const denial of denials(policies, facts)) {
+        if (denial) {
+          call.refusedBy = denial.policy.id;
+          const why = denial.error === undefined ? "" : `, whose condition ${denial.error}`;
+          throw refusal(caller, `denied by policy "${denial.policy.name}" (${denial.policy.id})${why}`);
+        }
+        const burstMs = clock.elapsed() - since;
+        if (burstMs < decisionBurstMs) continue;
+        spentMs += burstMs;
+        if (spentMs > decisionMsMax) {
+          call.refusedBy = "policies";
+          throw refusal(caller, `the policies that name ${action} take longer than ${decisionMsMax} ms`);
+        }
+        // Others' turn.
+        await clock.sleep(0);
+        since = clock.elapsed();
+      }
     }
   }
 

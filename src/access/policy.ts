@@ -1,7 +1,7 @@
 import type { CelProgram } from "../kit/cel.ts";
 import { type Action, actions } from "./actions.ts";
 import { type ConditionFacts, compileCondition, conditionContext, evaluateCondition } from "./condition.ts";
-import { parsePattern, type ResourcePattern } from "./resource.ts";
+import { parsePattern, part, type ResourcePattern } from "./resource.ts";
 
 /** A deny policy as it is stored. */
 export interface PolicyText {
@@ -42,11 +42,14 @@ export const splitList = (text: string): string[] =>
     .map((one) => one.trim())
     .filter((one) => one !== "");
 
+/** No pattern of use is longer, and every star may cost a look at every letter behind it. */
+const actionPatternCharsMax = 64;
+
 /** The actions that a pattern names; `*` stands for any run of characters. */
 export function actionsMatching(pattern: string): Action[] {
-  if (!/^[a-z*:_-]+$/.test(pattern)) return [];
-  const form = new RegExp(`^${pattern.split("*").join("[a-z:_-]*")}$`);
-  return allActions.filter((action) => form.test(action));
+  if (pattern.length > actionPatternCharsMax || !/^[a-z*:_-]+$/.test(pattern)) return [];
+  const matches = part(pattern);
+  return allActions.filter(matches);
 }
 
 /** Throws PolicyError that names the field and what is wrong with it. */
@@ -97,11 +100,17 @@ function patternsOf(text: string): ResourcePattern[] {
   });
 }
 
-/** The first policy that denies. A policy that cannot be compiled any more denies all it might mean: everything. */
-export function firstDenial(
+export interface Denial {
+  policy: CompiledPolicy;
+  /** Why the condition could not be judged. */
+  error?: string;
+}
+
+/** The first policy that denies, of those that are looked at; answers after each whether it was one. */
+export function* denials(
   policies: readonly CompiledPolicy[],
   facts: ConditionFacts,
-): { policy: CompiledPolicy; error?: string } | undefined {
+): Generator<Denial | undefined> {
   let context: Record<string, unknown> | undefined;
   const lazily = () => {
     context ??= conditionContext(facts);
@@ -109,7 +118,6 @@ export function firstDenial(
   };
   for (const policy of policies) {
     const { denied, error } = policy.denies(facts, lazily);
-    if (denied) return error === undefined ? { policy } : { policy, error };
+    yield denied ? (error === undefined ? { policy } : { policy, error }) : undefined;
   }
-  return undefined;
 }

@@ -50,8 +50,36 @@ const segmentCount = 7;
 /** A colon inside a name would make two segments of it, and no pattern would match: it is written `%3A`. */
 const segment = (text: string): string => text.replaceAll("%", "%25").replaceAll(":", "%3A");
 
-export const irnOf = (resource: Resource): string =>
-  `irn:svc:${segment(resource.orgId)}:${segment(resource.projectId)}:${segment(resource.type)}:${segment(resource.environmentId)}:${segment(resource.id)}`;
+const noResource: Resource = {
+  orgId: "",
+  projectId: "",
+  type: "",
+  environmentId: "",
+  environmentName: "",
+  id: "",
+};
+/** One resource is held against many patterns in a row: its names are written once. */
+let last = { resource: noResource, written: noResource };
+
+function written(resource: Resource): Resource {
+  if (last.resource === resource) return last.written;
+  const { orgId, projectId, type, environmentId, environmentName, id } = resource;
+  const names: Resource = {
+    orgId: segment(orgId),
+    projectId: segment(projectId),
+    type: segment(type),
+    environmentId: segment(environmentId),
+    environmentName: segment(environmentName),
+    id: segment(id),
+  };
+  last = { resource, written: names };
+  return names;
+}
+
+export function irnOf(resource: Resource): string {
+  const { orgId, projectId, type, environmentId, id } = written(resource);
+  return `irn:svc:${orgId}:${projectId}:${type}:${environmentId}:${id}`;
+}
 
 export interface ResourcePattern {
   readonly text: string;
@@ -60,13 +88,12 @@ export interface ResourcePattern {
 
 type Part = (text: string) => boolean;
 
-/** `*` stands for any run of characters inside one segment. */
-function part(pattern: string): Part {
+/** `*` stands for any run of characters. Takes the first place where each piece fits: no way back, so no blow-up. */
+export function part(pattern: string): Part {
   if (pattern === "*") return () => true;
-  if (!pattern.includes("*")) return (text) => segment(text) === pattern;
+  if (!pattern.includes("*")) return (written) => written === pattern;
   const pieces = pattern.split("*");
-  return (text) => {
-    const written = segment(text);
+  return (written) => {
     if (!written.startsWith(pieces[0]!)) return false;
     let from = pieces[0]!.length;
     for (const piece of pieces.slice(1, -1)) {
@@ -88,11 +115,15 @@ export function parsePattern(text: string): ResourcePattern | undefined {
   const [org, project, type, environment, id] = segments.slice(2).map(part) as [Part, Part, Part, Part, Part];
   return {
     text,
-    matches: (resource) =>
-      org(resource.orgId) &&
-      project(resource.projectId) &&
-      type(resource.type) &&
-      (environment(resource.environmentId) || environment(resource.environmentName)) &&
-      id(resource.id),
+    matches(resource) {
+      const names = written(resource);
+      return (
+        type(names.type) &&
+        id(names.id) &&
+        (environment(names.environmentId) || environment(names.environmentName)) &&
+        project(names.projectId) &&
+        org(names.orgId)
+      );
+    },
   };
 }

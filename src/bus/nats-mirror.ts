@@ -1,6 +1,7 @@
 import {
   DiscardPolicy,
   JetStreamApiError,
+  type JetStreamClient,
   jetstream,
   jetstreamManager,
   RetentionPolicy,
@@ -52,13 +53,9 @@ export function natsMirror({ connection, prefix, stream, log }: NatsMirrorOption
       max_age: nanos(mirrorKeptMs),
       duplicate_window: nanos(mirrorRepeatMs),
     };
-    try {
-      await manager.streams.add({ ...wanted, num_replicas: 3 });
-    } catch (error) {
-      // A server that stands alone keeps one copy; a cluster in trouble is tried again with the next messages.
-      log.debug("bus.mirror_alone", { error });
-      await manager.streams.add({ ...wanted, num_replicas: 1 });
-    }
+    // A cluster that has not three servers now is waited for: fewer copies would stay fewer.
+    await manager.streams.add({ ...wanted, num_replicas: current.info?.cluster ? 3 : 1 });
+    log.info("bus.mirror_made", { stream });
   }
 
   const ready = (current: NatsConnection): Promise<void> => {
@@ -67,7 +64,8 @@ export function natsMirror({ connection, prefix, stream, log }: NatsMirrorOption
   };
 
   async function publishOne(
-    current: NatsConnection,
+    client: JetStreamClient,
+    most: number,
     { subject, id, payload, headers: told }: Mirrored,
   ): Promise<BusError | undefined> {
     if (!isSubject(subject)) return new BusError("refused", `${subject} is no subject`);
@@ -78,11 +76,9 @@ export function natsMirror({ connection, prefix, stream, log }: NatsMirrorOption
       head.set(name, value);
       size += Buffer.byteLength(`${name}: ${value}\r\n`);
     }
-    const most = current.info?.max_payload ?? Number.POSITIVE_INFINITY;
     if (size > most)
       return new BusError("refused", `the message has ${bytes.length} bytes, the bus takes ${most}`);
     try {
-      const client = jetstream(current, { timeout: mirrorAnswerMs });
       await client.publish(prefix + subject, bytes, { msgID: id, headers: head });
       return undefined;
     } catch (error) {
@@ -100,8 +96,10 @@ export function natsMirror({ connection, prefix, stream, log }: NatsMirrorOption
       if (!current) throw new BusError("disconnected", "the bus cannot be reached");
       try {
         await ready(current);
+        const client = jetstream(current, { timeout: mirrorAnswerMs });
+        const most = current.info?.max_payload ?? Number.POSITIVE_INFINITY;
         // Sent in this order; the answers may come in any.
-        const answers = await Promise.allSettled(messages.map((message) => publishOne(current, message)));
+        const answers = await Promise.allSettled(messages.map((one) => publishOne(client, most, one)));
         return answers.map((answer) => {
           if (answer.status === "rejected") throw answer.reason;
           return answer.value;

@@ -34,9 +34,30 @@ const credentialOf = ({ url, headers }: Request): string =>
 /** Of faults, those that are about the caller; a store that does not answer is no reason to send anybody away. */
 const final = new Set(["unauthenticated", "permission_denied", "not_found", "invalid_argument"]);
 
+interface Standee {
+  stand: Stand;
+  isOver: boolean;
+  /** Those of its credential, once it has been looked at. */
+  alike: Set<Standee> | undefined;
+}
+
 export function openStanding({ clock }: { clock: Clock }): Standing {
   /** By credential: who stands here in numbers mostly comes with one key. */
-  const all = new Map<string, Set<Stand>>();
+  const all = new Map<string, Set<Standee>>();
+  /** Since the last look. Most polls are over before the next one, and should cost next to nothing. */
+  let newcomers: Standee[] = [];
+
+  function takeIn(): void {
+    const came = newcomers;
+    newcomers = [];
+    for (const standee of came) {
+      if (standee.isOver) continue;
+      const credential = credentialOf(standee.stand.call.request);
+      standee.alike = all.get(credential) ?? new Set();
+      all.set(credential, standee.alike);
+      standee.alike.add(standee);
+    }
+  }
 
   const faultIfFinal = ({ edge, operation, call }: Stand, error: unknown): Fault | undefined => {
     const fault = faultOf(edge, error, operation, call.requestId);
@@ -78,50 +99,58 @@ export function openStanding({ clock }: { clock: Clock }): Standing {
   }
 
   /** Those of one credential, which is looked up once. Gives the event loop back after every burst. */
-  async function lookAtAll(stands: ReadonlySet<Stand>, breathe: () => Promise<void>): Promise<void> {
-    const [first] = stands;
-    if (!first) return;
-    let who: Authenticated;
-    try {
-      who = await first.edge.authenticate(first.call.request);
-    } catch (error) {
-      const fault = faultIfFinal(first, error);
-      if (fault) for (const stand of [...stands]) stand.refuse(fault, undefined);
+  async function lookAtAll(
+    credential: string,
+    alike: ReadonlySet<Standee>,
+    breathe: () => Promise<void>,
+  ): Promise<void> {
+    const [first] = alike;
+    if (!first) {
+      all.delete(credential);
       return;
     }
-    for (const stand of [...stands]) {
-      if (stands.has(stand)) await lookAt(stand, who);
+    let who: Authenticated;
+    try {
+      who = await first.stand.edge.authenticate(first.stand.call.request);
+    } catch (error) {
+      const fault = faultIfFinal(first.stand, error);
+      if (fault) for (const { stand } of [...alike]) stand.refuse(fault, undefined);
+      return;
+    }
+    for (const { stand, isOver } of [...alike]) {
+      if (!isOver) await lookAt(stand, who);
       await breathe();
     }
   }
 
   return {
     add(stand) {
-      const credential = credentialOf(stand.call.request);
-      const alike = all.get(credential) ?? new Set();
-      all.set(credential, alike);
-      alike.add(stand);
+      const standee: Standee = { stand, isOver: false, alike: undefined };
+      newcomers.push(standee);
       return () => {
-        alike.delete(stand);
-        if (alike.size === 0 && all.get(credential) === alike) all.delete(credential);
+        standee.isOver = true;
+        standee.alike?.delete(standee);
       };
     },
 
     async lookOnce() {
+      takeIn();
       let since = clock.elapsed();
       const breathe = async () => {
         if (clock.elapsed() - since < standingBurstMs) return;
         await clock.sleep(0);
         since = clock.elapsed();
       };
-      const waiting = [...all.values()];
+      const waiting = [...all];
       const few = async () => {
-        for (let stands = waiting.pop(); stands; stands = waiting.pop()) await lookAtAll(stands, breathe);
+        for (let next = waiting.pop(); next; next = waiting.pop()) await lookAtAll(next[0], next[1], breathe);
       };
       await Promise.all(Array.from({ length: standingAtOnce }, few));
     },
 
-    size: () => [...all.values()].reduce((sum, { size }) => sum + size, 0),
+    size: () =>
+      [...all.values()].reduce((sum, { size }) => sum + size, 0) +
+      newcomers.filter(({ isOver }) => !isOver).length,
   };
 }
 
@@ -136,9 +165,13 @@ export function standBy(
   inputs: Stand["inputs"],
 ): { leave: () => void; refused: () => Fault | undefined } {
   if (!edge.standing || operation.action === null) return { leave() {}, refused: () => undefined };
-  const revoked = new AbortController();
+  const { signal } = call;
+  const ends = new AbortController();
   let refused: Fault | undefined;
-  call.endWith(AbortSignal.any([call.signal, revoked.signal]));
+  // Half the price of AbortSignal.any, for every poll of every worker.
+  if (signal.aborted) ends.abort(signal.reason);
+  else signal.addEventListener("abort", () => ends.abort(signal.reason), { once: true });
+  call.endWith(ends.signal);
   const leave = edge.standing.add({
     edge,
     operation,
@@ -146,7 +179,7 @@ export function standBy(
     inputs,
     refuse(fault) {
       refused ??= fault;
-      revoked.abort(fault);
+      ends.abort(fault);
     },
   });
   return { leave, refused: () => refused };

@@ -1,5 +1,6 @@
 import { RE2JS } from "@bufbuild/re2";
 import type { ASTNode, Environment } from "@marcbachmann/cel-js";
+import { patternSize } from "./pattern-size.ts";
 
 /** The reason an expression was refused or failed; never holds the data it ran on. */
 export class CelError extends Error {
@@ -11,21 +12,46 @@ export class CelError extends Error {
 
 /** What one evaluation may look at: list items and map entries, each one as often as it is looked at. */
 export const celItemsMax = 10_000;
-/** So many letters count as one item; a search by pattern is slower by the second number. */
+/** So many letters count as one item. A search by pattern takes every letter through every part of the pattern at worst. */
 const lettersAnItem = 1_000;
-const patternLettersAnItem = 50;
+const patternPartsAnItem = 40;
+/** The parts of a pattern, and its letters: RE2 is linear in their product with the text, and that is not little. */
+const patternSizeMax = 500;
+const patternCharsMax = 500;
+/** Telling the time in another zone, as items. */
+const zoneItems = 200;
 
 /** Nested macros cost the product of their lists: two deep is the most. */
 const macroDepthMax = 2;
 const macros = new Set(["all", "exists", "exists_one", "filter", "map"]);
 
-const patternsMax = 500;
-const patterns = new Map<string, RE2JS>();
+interface Pattern {
+  re2: RE2JS;
+  size: number;
+}
 
-function compilePattern(pattern: string): RE2JS {
+const patternsMax = 500;
+// The first one builds the library's tables: at the start, and not in somebody's call.
+const patterns = new Map<string, Pattern>([["", { re2: RE2JS.compile("a"), size: 1 }]]);
+
+/** Throws CelError for a pattern that takes long to build or to search with. */
+function compilePattern(pattern: string): Pattern {
   let compiled = patterns.get(pattern);
   if (!compiled) {
-    compiled = RE2JS.compile(pattern);
+    if (pattern.length > patternCharsMax)
+      throw new CelError(`matches(): a pattern has at most ${patternCharsMax} characters`);
+    // Their tables take a tenth of a second to unfold.
+    if (/\\[pP]/.test(pattern)) throw new CelError("matches(): \\p and \\P are not offered");
+    const size = patternSize(pattern);
+    if (size > patternSizeMax)
+      throw new CelError(
+        `matches(): the pattern has more than ${patternSizeMax} parts, repeated ones counted`,
+      );
+    try {
+      compiled = { re2: RE2JS.compile(pattern), size };
+    } catch {
+      throw new CelError("matches(): the pattern is no RE2 expression");
+    }
     if (patterns.size >= patternsMax) patterns.delete(patterns.keys().next().value!);
     patterns.set(pattern, compiled);
   }
@@ -41,18 +67,18 @@ function spend(items: number): void {
 }
 
 /** Thrown often inside a macro that goes on after errors: made once. */
-const tooMuch = new CelError(`looks at more than ${celItemsMax} items`);
+const tooMuch = new CelError("looks at too much");
 
 /** Runs a rewritten program. Macros absorb errors, so what counts is whether the budget was kept. */
-export function withinBudget<T>(run: () => T): T {
-  itemsLeft = celItemsMax;
+export function withinBudget<T>(itemsMax: number, run: () => T): T {
+  itemsLeft = itemsMax;
   try {
     const result = run();
-    if (itemsLeft < 0) throw tooMuch;
-    return result;
+    if (itemsLeft >= 0) return result;
   } catch (error) {
-    throw itemsLeft < 0 ? tooMuch : error;
+    if (itemsLeft >= 0) throw error;
   }
+  throw new CelError(`looks at more than ${itemsMax} items`);
 }
 
 const isList = (value: unknown): value is readonly unknown[] => Array.isArray(value);
@@ -82,6 +108,7 @@ const meters: Record<string, (value: unknown) => void> = {
   svc_search: (value) => {
     if (isList(value)) spendDeep(value);
   },
+  svc_zone: () => spend(zoneItems),
 };
 
 const operandMeters: Record<string, string> = {
@@ -102,8 +129,9 @@ export function registerBounds(environment: Environment): void {
       return value;
     });
   environment.registerFunction("svc_matches(string, string): bool", (text: string, pattern: string) => {
-    spend(Math.floor(text.length / patternLettersAnItem));
-    return compilePattern(pattern).test(text);
+    const { re2, size } = compilePattern(pattern);
+    spend(Math.floor((text.length * size) / patternPartsAnItem));
+    return re2.test(text);
   });
 }
 
@@ -124,11 +152,7 @@ export function rewrite(ast: ASTNode): { text: string; changed: boolean } {
   const matches = (text: ASTNode, pattern: ASTNode | undefined, depth: number): string => {
     if (pattern?.op !== "value" || typeof pattern.args !== "string")
       throw new CelError("matches() wants its pattern as a literal text");
-    try {
-      compilePattern(pattern.args);
-    } catch {
-      throw new CelError("matches(): the pattern is no RE2 expression");
-    }
+    compilePattern(pattern.args);
     changed = true;
     return `svc_matches(${write(text, depth)}, ${write(pattern, depth)})`;
   };
@@ -143,7 +167,16 @@ export function rewrite(ast: ASTNode): { text: string; changed: boolean } {
     if (depth > macroDepthMax) throw new CelError(`macros may be nested ${macroDepthMax} deep at most`);
     // The arguments of a macro, of `has` and of `cel.bind` are names and expressions, not values.
     const plain = isMacro || name === "has" || name === "bind";
-    const given = args.map((arg) => (plain ? write(arg, depth) : meter("svc_read", arg, depth))).join(", ");
+    // Of the functions that begin so, those with an argument tell the time in a zone.
+    const isZoned = receiver !== undefined && name.startsWith("get") && args.length === 1;
+    const given = args
+      .map((arg) => {
+        if (plain) return write(arg, depth);
+        if (!isZoned) return meter("svc_read", arg, depth);
+        changed = true;
+        return `svc_zone(${write(arg, depth)})`;
+      })
+      .join(", ");
     if (!receiver) return `${name}(${given})`;
     // Chained macros walk one after the other, so a receiver is as deep as the macro that it feeds.
     const on =

@@ -1,5 +1,5 @@
 import { Environment } from "@marcbachmann/cel-js";
-import { CelError, registerBounds, rewrite, withinBudget } from "./cel-bounds.ts";
+import { CelError, celItemsMax, registerBounds, rewrite, withinBudget } from "./cel-bounds.ts";
 import { expressionBytesMax } from "./limits.ts";
 
 export { CelError } from "./cel-bounds.ts";
@@ -14,6 +14,8 @@ export interface CelOptions {
   /** Names the expression may use; their types are not known before it runs. */
   variables: readonly string[];
   result: "bool" | "any";
+  /** What one evaluation may look at; `celItemsMax` when left out. */
+  itemsMax?: number;
 }
 
 /** What an expression may be; what it may do is bounded in cel-bounds.ts. */
@@ -100,7 +102,7 @@ function failure(error: unknown): CelError {
   return new CelError(namesTypes.has(code) ? String(summary) : code.replaceAll("_", " "));
 }
 
-function compile(text: string, { variables, result }: CelOptions): CelProgram {
+function compile(text: string, { variables, result, itemsMax = celItemsMax }: CelOptions): CelProgram {
   const { outer, inner } = environmentsOf(variables);
   const parsed = outer.parse(text);
   const checked = parsed.check();
@@ -112,7 +114,7 @@ function compile(text: string, { variables, result }: CelOptions): CelProgram {
   const bounded = inner.parse(rewritten.text);
   const rechecked = bounded.check();
   if (!rechecked.valid) throw rechecked.error;
-  return { text, run: guarded((context) => withinBudget(() => bounded(context) as unknown)) };
+  return { text, run: guarded((context) => withinBudget(itemsMax, () => bounded(context) as unknown)) };
 }
 
 function guarded(run: (context: Record<string, unknown>) => unknown): CelProgram["run"] {
@@ -128,7 +130,7 @@ function guarded(run: (context: Record<string, unknown>) => unknown): CelProgram
 /** Throws CelError that says why the text is refused. Programs are kept by their text. */
 export function compileCel(text: string, options: CelOptions): CelProgram {
   if (Buffer.byteLength(text) > expressionBytesMax) throw new CelError(`at most ${expressionBytesMax} bytes`);
-  const key = `${options.result}\n${options.variables.join(",")}\n${text}`;
+  const key = `${options.result}\n${options.variables.join(",")}\n${options.itemsMax}\n${text}`;
   const known = programs.get(key);
   if (known) return known;
   let program: CelProgram;

@@ -52,8 +52,11 @@ export function invalid(field: string, rule: string): Fault {
   return new Fault("invalid_argument", `${field}: ${rule}`, { field });
 }
 
+/** No id is longer; what is sent instead of one is not sent back whole. */
+const idCharsShown = 255;
+
 export function missing(kind: string, id: string): Fault {
-  return new Fault("not_found", `${kind} ${id} not found`);
+  return new Fault("not_found", `${kind} ${id.slice(0, idCharsShown)} not found`);
 }
 
 /** For the arm of a switch that the types say cannot be reached. */

@@ -144,6 +144,39 @@ export const laneIdleMsMax = 10 * 60 * 1000;
 /** Topics in one answer. */
 export const topicsListMax = 1_000;
 export const publishBatchMax = 100;
+/** Messages of one flush: they start nothing, so more of them go together than events. */
+export const publishFlushMax = 512;
+export const publishPaceMs = 4;
+/** Consumer groups of an environment, and who is in one at a time. */
+export const groupsMax = 1_000;
+export const groupMembersMax = 1_000;
+export const groupNameBytesMax = 128;
+export const groupMetadataBytesMax = 16 * 1024;
+/** Deliveries of one group that are not acknowledged (contract.md 6.8). */
+export const groupInflightDefault = 100;
+export const groupInflightMax = 1_000;
+export const groupRedeliveriesDefault = 3;
+export const groupRedeliveriesMax = 1_000;
+/** Also how long a member may take to acknowledge. */
+export const groupDelayMsDefault = 5_000;
+export const groupDelayMsMax = 24 * 60 * 60 * 1000;
+/** Where sending acknowledges, a delivery that was not sent in this time goes to another member. */
+export const groupHoldMs = 60_000;
+/** Deliveries that wait to be sent to one member, unless its group buffers. */
+export const groupWindow = 64;
+/** What waits longer for a member that does not read goes to the others. */
+export const groupStuckMs = 1_000;
+/** Deliveries that a group has looked up ahead at one node. */
+export const groupAheadMax = 2_000;
+/** A member without a sign of life is no longer believed to be there; it is forgotten a little later. */
+export const groupFreshMs = 3_000;
+export const groupSilenceMs = 5_000;
+/** A delivery that so many members took with them when they went is given up: it may be what kills them. */
+export const groupLossesMax = 25;
+/** A group that was made by a subscription is kept so long after its last member. */
+export const groupKeptMs = 24 * 60 * 60 * 1000;
+/** Members and groups looked after in one query. */
+export const groupSliceMax = 500;
 /** Rows of the capacity endpoints (spec.md 'REST: capacity'). */
 export const capacityRowsDefault = 100;
 export const capacityRowsMax = 1_000;
@@ -157,6 +190,9 @@ export const policyNameCharsMax = 100;
 export const policyTextCharsMax = 8 * 1024;
 export const accessKeptMs = 500;
 export const accessOrgsMax = 5_000;
+/** Judging one call by its policies gives the event loop back this often, and takes no longer than this: else it is refused. */
+export const decisionBurstMs = 4;
+export const decisionMsMax = 250;
 export const dryRunDecisionsMax = 10_000;
 
 export const emailCharsMax = 254;
@@ -192,8 +228,9 @@ export const orgNameCharsMax = 200;
 export const projectNameCharsMax = 200;
 /** A deleted environment counts as purged no earlier than this after its deletion: whoever was let in before has written by then. */
 export const purgeSettleMs = 60_000;
-/** What one slice of a purge aims at, and how long one round of slices takes. */
+/** What one slice of a purge aims at, in this process and in a server of its own; and how long one round of slices takes. */
 export const purgeSliceMs = 5;
+export const purgeRemoteSliceMs = 50;
 export const purgeRoundMs = 250;
 /** Subscriptions of one connection, and how many past events one may ask for (design: rulings). */
 export const subscriptionsMax = 100;

@@ -10,3 +10,9 @@ export function requireEventName(field: string, name: string): void {
   if (/[\s\p{Cc}]/u.test(name)) throw invalid(field, "must not contain whitespace or control characters");
   if (name.split(".").includes("")) throw invalid(field, "must not contain an empty segment between dots");
 }
+
+/** Throws for a free text that no database keeps as it is: half of a letter, or a zero byte. */
+export function requireStorable(field: string, text: string | undefined): void {
+  if (text === undefined || (text.isWellFormed() && !text.includes("\0"))) return;
+  throw invalid(field, "must be well-formed Unicode without zero bytes");
+}

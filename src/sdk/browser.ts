@@ -3,6 +3,7 @@ export { type ClientOptions, createClient } from "./client.ts";
 export type * from "./client-types.ts";
 export { NonRetryableError, SvcError } from "./errors.ts";
 export { defineEvents, type EventRegistry, type EventRule, type EventRules } from "./events.ts";
+export type * from "./group-types.ts";
 export type * from "./subscription-types.ts";
 export type { ConnectionOptions, Transport } from "./transport.ts";
 export type * from "./types.ts";

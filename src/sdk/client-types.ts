@@ -1,4 +1,5 @@
 import type { FunctionOptions, Handler, SvcFunction } from "./function.ts";
+import type { GroupCalls } from "./group-types.ts";
 import type { HistoryEntry, PausedState, RunResult, Secret } from "./read.ts";
 import type { SubscribeCalls } from "./subscription-types.ts";
 import type { Transport } from "./transport.ts";
@@ -182,6 +183,7 @@ export interface Client<Events extends EventMap = EventMap>
     RunCalls,
     SubscribeCalls<Events> {
   readonly transport: Transport;
+  readonly groups: GroupCalls;
   readonly secrets: SecretCalls;
   /** Needs no key. Throws when the server is not well. */
   health(): Promise<{ status: string; [field: string]: unknown }>;

@@ -1,5 +1,6 @@
 import { eventCalls } from "./client-events.ts";
 import { functionCalls } from "./client-functions.ts";
+import { groupCalls } from "./client-groups.ts";
 import { runCalls } from "./client-runs.ts";
 import { secretCalls } from "./client-secrets.ts";
 import { subscribeCalls } from "./client-subscriptions.ts";
@@ -27,6 +28,7 @@ export function createClient<Events extends EventMap = EventMap>(
     ...functionCalls(transport, options.events),
     ...runCalls(transport),
     ...subscribeCalls<Events>(transport),
+    groups: groupCalls(transport),
     secrets: secretCalls(transport),
     health: () => transport.call({ method: "GET", path: "/health" }, safe),
     info: () => transport.rpc("SvcService/Info", {}, safe),

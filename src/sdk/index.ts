@@ -18,6 +18,7 @@ export {
   type HandlerEvent,
   type SvcFunction,
 } from "./function.ts";
+export type * from "./group-types.ts";
 export { toNodeHandler } from "./node.ts";
 export type { HistoryEntry, PausedState, RunResult, Secret } from "./read.ts";
 export { type ServeHandler, type ServeOptions, serve } from "./serve.ts";

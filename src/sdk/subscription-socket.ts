@@ -1,3 +1,4 @@
+import { errorOfCode } from "./envelopes.ts";
 import { SvcError } from "./errors.ts";
 import { type Ask, type Asker, digits, type Way } from "./subscription-ways.ts";
 import type { Transport } from "./transport.ts";
@@ -6,7 +7,7 @@ import type { Transport } from "./transport.ts";
 const subscriptionsMax = 90;
 const connectMs = 10_000;
 /** After so long without a frame the server is asked for a sign of life, and after so long again it is taken for gone. */
-const silenceMs = 20_000;
+const silenceMsDefault = 20_000;
 const lingerMs = 500;
 
 interface Entry {
@@ -61,13 +62,13 @@ function subscribeFrame({ pattern, replay, filter, topicOnly, startAfter, epoch 
   return JSON.stringify({ type: "subscribe", subscription: { pattern, options } });
 }
 
-function refusal({ code = "INTERNAL_ERROR", message = code, reason }: Partial<ResultEntry>): SvcError {
-  const retryable = code === "INTERNAL_ERROR";
-  const status = code === "PERMISSION_DENIED" ? 403 : retryable ? 500 : 400;
-  return new SvcError(reason ?? code, message, { status, retryable });
-}
+/** The words of sockets in those of all other calls; what is not here is the asker's mistake. */
+const codes: Record<string, string> = { PERMISSION_DENIED: "permission_denied", INTERNAL_ERROR: "internal" };
 
-function openLine(transport: Transport): Line {
+const refusal = ({ code = "INTERNAL_ERROR", message = code, reason }: Partial<ResultEntry>): SvcError =>
+  errorOfCode(codes[code] ?? "invalid_argument", message, reason);
+
+function openLine(transport: Transport, silenceMs: number): Line {
   const entries = new Set<Entry>();
   const byId = new Map<string, Entry>();
   /** By pattern, the one that was asked for first. */
@@ -219,13 +220,13 @@ function openLine(transport: Transport): Line {
 }
 
 /** Subscriptions on WebSockets, many on one. Ends with code `not_opened` when the socket did not come about. */
-export function socketWay(transport: Transport): Way {
+export function socketWay(transport: Transport, silenceMs = silenceMsDefault): Way {
   const lines = new Set<Line>();
   return (ask, to) => {
     for (const line of lines) if (line.isOver) lines.delete(line);
     let line = [...lines].find((one) => one.entries.size < subscriptionsMax);
     if (!line) {
-      line = openLine(transport);
+      line = openLine(transport, silenceMs);
       lines.add(line);
     }
     const entry: Entry = { ask, to, stopped: false };
@@ -246,11 +247,12 @@ export const eitherWay = (socket: Way, stream: Way, onlySocket: boolean): Way =>
         if (error?.code !== "not_opened") return to.ended(error);
         if (!onlySocket) stop = stream(ask, to);
         else {
-          const end = (why: SvcError) => {
+          const unopened = new SvcError("unreachable", error.message, { retryable: true });
+          const end = (why = unopened) => {
             stop();
             to.ended(why);
           };
-          stop = stream(ask, { started: () => end(error), arrived() {}, ended: (why) => end(why ?? error) });
+          stop = stream(ask, { started: () => end(), arrived() {}, ended: end });
         }
       },
     });

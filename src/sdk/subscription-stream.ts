@@ -38,10 +38,19 @@ const messageOf = ({ pattern, replay, filter, startAfter, epoch }: Ask) => ({
   },
 });
 
-/** A server stream of JSON messages over fetch; rejects with SvcError, and with none when the server ended it in peace. */
+export interface StreamRequest {
+  /** `PubSubService/Subscribe` */
+  method: string;
+  message: unknown;
+  signal: AbortSignal;
+  /** A promise while the reader wants no more: the server is then held up by the connection itself. */
+  room?: () => Promise<void> | undefined;
+}
+
+/** A server stream of JSON messages over fetch. Resolves when the server ended it in peace, rejects with SvcError. */
 export async function readStream(
   transport: Transport,
-  { method, message, signal }: { method: string; message: unknown; signal: AbortSignal },
+  { method, message, signal, room }: StreamRequest,
   onMessage: (message: Record<string, unknown>) => void,
 ): Promise<void> {
   const path = `/svc.v1.${method}`;
@@ -81,6 +90,8 @@ export async function readStream(
         throw new SvcError("bad_answer", said, { retryable: true, cause });
       }
     }
+    const full = room?.();
+    if (full) await full;
     if (end?.error) throw end.error;
     if (end) return;
     if (piece.done) throw cut();

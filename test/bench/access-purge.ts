@@ -4,6 +4,7 @@
  * seconds before and after.
  */
 import { setTimeout as pause } from "node:timers/promises";
+import { type Held, longestHold, watchHeld } from "../support/held.ts";
 import { startPostgres } from "../support/postgres.ts";
 import {
   type EngineName,
@@ -13,7 +14,6 @@ import {
   type TestServer,
 } from "../support/server.ts";
 import { median, percentile } from "./figures.ts";
-import { type Held, watchHeld } from "./held.ts";
 import { anyRow, countRows, multiply, rowsOf, type Template } from "./purge-rows.ts";
 
 const stepsEach = 3;
@@ -111,10 +111,13 @@ export async function benchPurge(engine: EngineName, rows: number): Promise<void
     const quiet = watch(server);
     await pause(quietMs);
     const first = await quiet();
-    const purging = watch(server);
     const asked = performance.now();
-    const answer = await server.api(`/api/v1/environments/${id}`, { method: "DELETE" });
+    let status = 0;
+    const answerHeldMs = await longestHold(async () => {
+      ({ status } = await server.api(`/api/v1/environments/${id}`, { method: "DELETE" }));
+    });
     const answeredMs = performance.now() - asked;
+    const purging = watch(server);
     const backlogs: number[] = [];
     while (await anyRow(server.running.domain.store, id)) {
       const { body } = await server.api("/api/v1/integrity");
@@ -131,8 +134,9 @@ export async function benchPurge(engine: EngineName, rows: number): Promise<void
         {
           engine,
           rows: before,
-          status: answer.status,
+          status,
           answeredMs: Math.round(answeredMs),
+          answerHeldMs: Math.round(answerHeldMs * 10) / 10,
           purgedS: Math.round(purgedS),
           rowsPerS: Math.round(before / purgedS),
           integrityShowedIt: backlogs.filter((count) => count > 0).length,

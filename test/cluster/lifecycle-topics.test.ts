@@ -1,9 +1,12 @@
+import { socketConformance } from "../conformance/sockets.ts";
 import { topicConformance } from "../conformance/topics.ts";
+import type { TopicHouse } from "../conformance/topics-bench.ts";
 import { startNats } from "../support/nats.ts";
 import { makeHome, startTestServer, type TestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
 
-topicConformance("three nodes", async () => {
+/** Three nodes over one PostgreSQL, with a bus. */
+async function threeNodes(): Promise<TopicHouse> {
   const nats = await startNats();
   const home = await makeHome("postgres");
   const nodes: TestServer[] = [];
@@ -29,4 +32,7 @@ topicConformance("three nodes", async () => {
       await home.remove();
     },
   };
-});
+}
+
+topicConformance("three nodes", threeNodes);
+socketConformance("three nodes", threeNodes);

@@ -84,6 +84,30 @@ export function topicConformance(name: string, open: () => Promise<TopicHouse>):
       });
     });
 
+    test("system.secret.{name}.{created|updated|deleted}, without its value", async () => {
+      const value = "never-told-7f3a";
+      const expected = (secret: string, leaf: string) =>
+        heard({
+          topic: `system.secret.${secret}.${leaf}`,
+          fields: ["name", "timestamp"],
+          data: { name: secret },
+        });
+      const secrets = "/api/v1/secrets";
+      expect((await bench.server().api(secrets, { body: { name: "TOKEN", value } })).status).toBe(201);
+      await expected("TOKEN", "created");
+      await bench.server().api(`${secrets}/TOKEN`, { method: "PUT", body: { value: `${value}-2` } });
+      await expected("TOKEN", "updated");
+      await bench.server().api(`${secrets}/TOKEN`, { method: "PATCH", body: { name: "KEY" } });
+      await expected("TOKEN", "deleted");
+      await expected("KEY", "created");
+      await bench.server().api(`${secrets}/KEY`, { method: "DELETE" });
+      await expected("KEY", "deleted");
+      expect((await bench.server().api(`${secrets}/KEY`, { method: "DELETE" })).status).toBe(404);
+      expect(await countHeard("system.secret.KEY.deleted")).toEqual(bench.sockets().map(() => 1));
+      for (const socket of bench.sockets())
+        expect(socket.texts.some((text) => text.includes(value))).toBe(false);
+    });
+
     describe("system.outbox.{event_id}", () => {
       /** A cancel whose message no bus of this house takes. */
       test("dead_lettered, requeued, discarded", async () => {

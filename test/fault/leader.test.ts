@@ -101,6 +101,7 @@ describe("leadership of three nodes", () => {
       // One a duty.
       expect(healthy.leaders.map((leader: { duty: string }) => leader.duty).sort()).toEqual([
         "cron",
+        "outbox",
         "retention",
       ]);
     },

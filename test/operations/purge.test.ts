@@ -59,7 +59,8 @@ describe.each(engines)("the purge of deleted environments on %s", (engine) => {
     let rounds = 1;
     while ((await purge.duty.tick(write)).againInMs !== undefined) rounds++;
     // The usual slice: the longest one is the machine's business.
-    expect(tookMs.toSorted((one, other) => one - other)[tookMs.length >> 1]).toBeLessThan(20);
+    const usual = tookMs.toSorted((one, other) => one - other)[tookMs.length >> 1];
+    expect(usual).toBeLessThan(engine === "libsql" ? 20 : 100);
     expect(rounds).toBeGreaterThan(1);
     // The server's own loop may have taken a part of them.
     await until(async () => (await rowsOf(id)) === 0, { about: "the last rows", deadlineMs: 5_000 });

@@ -137,7 +137,7 @@ describe.each(engines)("a socket on %s", (engine) => {
       ["a", { startAfterSequence: 1, consumerGroup: "g" }, "INVALID_ARGUMENT", /consumerGroup/],
       ["a", { startAfterSequence: sequence + 1 }, "INVALID_ARGUMENT", /above the end/],
       ["a", { startAfterSequence: -1 }, "INVALID_PATTERN", /startAfterSequence/],
-      ["a", { consumerGroup: "g" }, "INTERNAL_ERROR", /consumer groups/],
+      ["system.run.>", { consumerGroup: "g" }, "INVALID_ARGUMENT", /consumerGroup/],
     ];
     for (const [pattern, options, code, message] of cases) {
       const { reason, ...result } = await socket.subscribe(pattern, options);

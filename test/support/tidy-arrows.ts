@@ -5,12 +5,12 @@ type Room =
   | "main"
   | "server"
   | "engine"
+  | "upkeep"
   | "members"
   | "tenants"
   | "audit"
   | "realtime"
   | "outbox"
-  | "balances"
   | "backup"
   | "settings"
   | "kit"
@@ -53,12 +53,12 @@ const arrows: Record<Room, Partial<Record<Room, When>> | "all"> = {
   server: "all",
   // The parts of the composition root that put the engine, and this node's place in the cluster, together.
   engine: "all",
+  upkeep: "all",
   members: "all",
   tenants: "all",
   audit: "all",
   realtime: "all",
   outbox: "all",
-  balances: "all",
   // Works on a database while there is no server, or beside one.
   backup: { settings: "yes", kit: "yes", store: "yes", "store port": "yes" },
   settings: { settings: "yes", kit: "yes" },
@@ -141,12 +141,12 @@ export function roomOf(path: string): Room | undefined {
       "main",
       "server",
       "engine",
+      "upkeep",
       "members",
       "tenants",
       "audit",
       "realtime",
       "outbox",
-      "balances",
       "backup",
       "settings",
     ] as const

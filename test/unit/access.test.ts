@@ -6,6 +6,7 @@ import { openGate, requireKnownActions } from "../../src/access/gate.ts";
 import { compilePolicy, type PolicyError, type PolicyText } from "../../src/access/policy.ts";
 import { irnOf, parsePattern, type Resource, typeOfAction, typeOfPath } from "../../src/access/resource.ts";
 import { type AccessSnapshot, type SnapshotRows, snapshotOf } from "../../src/access/snapshot.ts";
+import { testClock } from "../../src/kit/clock.ts";
 import { Fault } from "../../src/kit/fault.ts";
 import { type Caller, unary } from "../../src/kit/operation.ts";
 
@@ -61,7 +62,7 @@ function gateFor(snapshot: AccessSnapshot, at = Date.UTC(2026, 0, 5, 12)) {
       asked.push(id);
       return { name: "production", projectId: "proj_1" };
     },
-    now: () => at,
+    clock: testClock(at),
   });
   return { ...gate, asked };
 }

@@ -20,6 +20,7 @@ import { removeFolder } from "../support/process.ts";
 import { until } from "../support/until.ts";
 
 const env = "env_a";
+const noGroups = () => Promise.reject(new Error("no groups here"));
 const folder = await mkdtemp(join(tmpdir(), "svc-pubsub-"));
 afterAll(() => removeFolder(folder));
 let files = 0;
@@ -75,7 +76,7 @@ describe("subscriptions", () => {
       topicFeeds: openFeeds({ ...alone, reads: topicReads(store) }),
       topicsPast: openTopicsPast(store),
     });
-    pubsub = openPubSub({ store, clock, log: silentLog, sources, frames });
+    pubsub = openPubSub({ store, clock, log: silentLog, sources, frames, joinGroup: noGroups });
   });
 
   /** Commits events as an emit would, and tells the feed of this node unless another node did it. */

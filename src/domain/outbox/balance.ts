@@ -34,7 +34,7 @@ export function outboxChecks({
     async run(environmentId) {
       const before = clock.now() - outboxOverdueMs;
       const found = await rows.overdue(store, environmentId, before, integrityRowsMax);
-      const [oldest] = found;
+      const oldest = found.toSorted((one, other) => one.due_at - other.due_at).at(0);
       return { count: found.length, oldest: oldest ? { id: oldest.id, at: oldest.due_at } : null };
     },
   };

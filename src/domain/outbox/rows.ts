@@ -91,15 +91,18 @@ export interface Counts {
 }
 
 /** Of all environments, counted up to a bound; `oldest` is the longest due of those that wait. */
-export const counts = async (reader: Reader): Promise<Counts> => {
+export const counts = async (reader: Reader, kinds: readonly string[]): Promise<Counts> => {
+  const oldest = kinds.map(
+    (kind) => sql`SELECT min(due_at) AS due_at FROM outbox WHERE kind = ${kind} AND dead_at IS NULL`,
+  );
   const row = await reader.one<Counts>(sql`SELECT
     (SELECT count(*) FROM (SELECT 1 FROM outbox WHERE dead_at IS NULL LIMIT ${gaugeCountMax}) w) AS waiting,
     (SELECT count(*) FROM (SELECT 1 FROM outbox WHERE dead_at IS NOT NULL LIMIT ${gaugeCountMax}) d) AS dead,
-    (SELECT min(due_at) FROM outbox WHERE dead_at IS NULL) AS oldest`);
+    (SELECT min(o.due_at) FROM (${sql.join(oldest, " UNION ALL ")}) o) AS oldest`);
   return row ?? { waiting: 0, dead: 0, oldest: null };
 };
 
-/** Entries of the environment that were due before, longest due first. */
+/** Entries of the environment that were due before, in no order. */
 export const overdue = (
   reader: Reader,
   environmentId: string,
@@ -107,7 +110,7 @@ export const overdue = (
   limit: number,
 ): Promise<{ id: string; due_at: number }[]> =>
   reader.all(sql`SELECT id, due_at FROM outbox
-    WHERE environment_id = ${environmentId} AND due_at < ${before} AND dead_at IS NULL ORDER BY due_at LIMIT ${limit}`);
+    WHERE environment_id = ${environmentId} AND due_at < ${before} AND dead_at IS NULL LIMIT ${limit}`);
 
 /** A log whose end the mirror has not reached. */
 export interface LogPlace {

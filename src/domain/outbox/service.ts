@@ -125,7 +125,7 @@ export function openOutbox(deps: OutboxDeps): Outbox {
     name: "svc_outbox_dead_letters",
     help: "Dead letters of all environments.",
   })();
-  const ask = () => rows.counts(store);
+  const ask = () => rows.counts(store, entryKinds);
   const counted = lately({ clock, keptMs: gaugeKeptMs, waitMsMax: gaugeWaitMsMax, ask });
   metrics.beforeReading(async () => {
     const found = await counted();

@@ -1,7 +1,7 @@
 import type { Snapshots } from "../../access/gate.ts";
-import { type AccessSnapshot, snapshotOf } from "../../access/snapshot.ts";
+import { type AccessSnapshot, type Compiled, compilePolicies, snapshotOf } from "../../access/snapshot.ts";
 import type { Clock } from "../../kit/clock.ts";
-import { accessKeptMs, accessOrgsMax } from "../../kit/limits.ts";
+import { accessKeptMs, accessOrgsMax, decisionBurstMs } from "../../kit/limits.ts";
 import { remember } from "../../kit/remember.ts";
 import type { Store } from "../../store/store.ts";
 import * as rows from "./rows.ts";
@@ -16,7 +16,19 @@ export interface OrgSnapshots extends Snapshots {
  * has grown. A change is obeyed on every node within that second, bus or no bus.
  */
 export function openSnapshots({ store, clock }: { store: Store; clock: Clock }): OrgSnapshots {
-  const last = new Map<string, AccessSnapshot>();
+  const last = new Map<string, { snapshot: AccessSnapshot; compiled: Compiled }>();
+  const nothingCompiled: Compiled = new Map();
+
+  /** Gives the event loop back after every burst. */
+  function breather() {
+    let since = clock.elapsed();
+    return async () => {
+      if (clock.elapsed() - since < decisionBurstMs) return;
+      await clock.sleep(0);
+      since = clock.elapsed();
+    };
+  }
+
   const kept = remember<AccessSnapshot>({
     clock,
     keptMs: accessKeptMs,
@@ -24,13 +36,14 @@ export function openSnapshots({ store, clock }: { store: Store; clock: Clock }):
     async read(orgId) {
       const version = await rows.accessVersion(store, orgId);
       const before = last.get(orgId);
-      if (before && before.version === version) return before;
+      if (before && before.snapshot.version === version) return before.snapshot;
       const read = version === undefined ? undefined : await rows.readSnapshot(store, orgId);
       last.delete(orgId);
       if (!read) return undefined;
-      const snapshot = snapshotOf(read);
+      const compiled = await compilePolicies(read.policies, before?.compiled ?? nothingCompiled, breather());
+      const snapshot = snapshotOf(read, compiled);
       if (last.size >= accessOrgsMax) last.delete(last.keys().next().value!);
-      last.set(orgId, snapshot);
+      last.set(orgId, { snapshot, compiled });
       return snapshot;
     },
   });

@@ -4,15 +4,9 @@ import type { Store } from "../../store/store.ts";
 import { Delivery } from "./delivery.ts";
 import type { ChannelSpec } from "./hub.ts";
 import { notesOf } from "./rows.ts";
-import { literalName, matchesTokens, tokensOf } from "./rules.ts";
+import { literalName, matchesTokens, tokensOf, wantedOf } from "./rules.ts";
 import { frameOfNote } from "./run-frames.ts";
-import type { Source, Told } from "./source.ts";
-
-/** What of it belongs on the channel. */
-export const wantedOf = ({ pattern, filter }: Pick<ChannelSpec, "pattern" | "filter">, { placed }: Told) =>
-  placed.flatMap(({ delivery, tokens }) =>
-    matchesTokens(pattern.tokens, tokens) && (!filter || delivery.passes(filter)) ? delivery : [],
-  );
+import type { Source } from "./source.ts";
 
 /** The newest `count` of the channel up to and with position `last`, in order. Looks through `limits.replayScanMax` events. */
 export async function newestOf(

@@ -18,6 +18,8 @@ export interface DeliveryFacts {
   /** What a subscription can go on from: the position in the log, or the place in a run's history. */
   sequence: number | undefined;
   source: "user" | "system";
+  /** Which time it is given to a member of its group; others are given it once. */
+  attempt?: number;
 }
 
 /** What happened on one topic, as every subscriber of it gets it. */
@@ -29,6 +31,7 @@ export class Delivery implements DeliveryFacts {
   readonly at: Instant;
   readonly sequence: number | undefined;
   readonly source: "user" | "system";
+  readonly attempt: number;
   /** Kept by whoever writes frames: by their form, what all of that form have in common. */
   readonly texts: (string | undefined)[] = [];
   #seen: Record<string, unknown> | undefined;
@@ -41,6 +44,12 @@ export class Delivery implements DeliveryFacts {
     this.at = facts.at;
     this.sequence = facts.sequence;
     this.source = facts.source;
+    this.attempt = facts.attempt ?? 1;
+  }
+
+  /** The same, as it is given for the so-manieth time. */
+  again(attempt: number): Delivery {
+    return attempt === this.attempt ? this : new Delivery({ ...this, attempt });
   }
 
   /** Whether the filter holds; one that does not apply to this data does not hold. */

@@ -32,8 +32,8 @@ export interface Member {
   joined(spec: ChannelSpec): void;
   /** It cannot go on for now, and will. */
   troubled(): void;
-  /** Nothing follows: for this reason, or because the environment is gone. */
-  ended(refused?: Fault): void;
+  /** Nothing follows: the environment is gone, or what the fault says. */
+  ended(fault?: Fault): void;
 }
 
 /** A way to many connections at once. */

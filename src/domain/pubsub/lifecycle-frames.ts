@@ -2,6 +2,7 @@ import { type Instant, rfc3339 } from "../../kit/clock.ts";
 import type { FunctionFrame } from "../functions/definition.ts";
 import type { OutboxFrame } from "../outbox/service.ts";
 import type { CronFrame } from "../schedules/rules.ts";
+import type { SecretFrame } from "../secrets/service.ts";
 import type { Frames } from "./frames.ts";
 
 type Publisher = Pick<Frames, "publish">;
@@ -83,3 +84,9 @@ export const outboxFrames =
       timestamp: rfc3339(frame.at),
     });
   };
+
+/** `system.secret.{name}.{created|updated|deleted}`; a secret with another name is one that went and one that came. */
+export const secretFrames =
+  (frames: Publisher) =>
+  ({ change, environmentId, name, at }: SecretFrame): void =>
+    frames.publish(environmentId, `system.secret.${name}.${change}`, { name, timestamp: rfc3339(at) });

@@ -1,5 +1,8 @@
+import { CelError, type CelProgram, compileCel } from "../../kit/cel.ts";
 import { Fault, type FaultDetail } from "../../kit/fault.ts";
 import { patternBytesMax } from "../../kit/limits.ts";
+import type { Delivery } from "./delivery.ts";
+import type { LogName, Told } from "./source.ts";
 
 /** Where a topic belongs: the log's events by name and by entity, developer topics, what happens to the product's own things. */
 export type Namespace = "events" | "entity" | "topic" | "system";
@@ -93,20 +96,45 @@ export function literalRun({ namespace, tokens }: Pattern): string | undefined {
 export const wantsRuns = ({ namespace, tokens: [, kind] }: Pattern): boolean =>
   namespace === "system" && (kind === "run" || kind === "*" || kind === ">");
 
+/** A CEL expression on `data`, `metadata` and `topic`; throws the refusal that names the option. */
+export function readFilter(text: string | undefined, field = "filter"): CelProgram | undefined {
+  if (!text) return undefined;
+  try {
+    return compileCel(text, { variables: ["data", "metadata", "topic"], result: "bool" });
+  } catch (error) {
+    if (!(error instanceof CelError)) throw error;
+    throw refusal("INVALID_ARGUMENT", `${field}: ${error.message}`, { field });
+  }
+}
+
+/** What of it belongs to the pattern and passes the filter. */
+export const wantedOf = (
+  { pattern, filter }: { pattern: Pattern; filter: CelProgram | undefined },
+  { placed }: Told,
+): Delivery[] =>
+  placed.flatMap(({ delivery, tokens }) =>
+    matchesTokens(pattern.tokens, tokens) && (!filter || delivery.passes(filter)) ? delivery : [],
+  );
+
+/** Frames have no log; who reads them follows the one of events. */
+export const logOf = (namespace: Namespace): LogName => (namespace === "topic" ? "topics" : "events");
+
 export interface SubscriptionIdentity {
   environmentId: string;
   pattern: Pattern;
   includeMetadata: boolean;
   topicOnly: boolean;
   filter: string | undefined;
+  group?: string | undefined;
   /** How many alike the connection had before it. */
   ordinal: number;
 }
 
 /** The same on every connection and every node: clients go on by it after a reconnect. */
 export function subscriptionIdOf(one: SubscriptionIdentity): string {
-  const { environmentId, pattern, includeMetadata, topicOnly, filter = "", ordinal } = one;
-  const told = JSON.stringify([environmentId, pattern.text, includeMetadata, topicOnly, filter, ordinal]);
+  const { environmentId, pattern, includeMetadata, topicOnly, filter = "", group, ordinal } = one;
+  const facts = [environmentId, pattern.text, includeMetadata, topicOnly, filter, ordinal];
+  const told = JSON.stringify(group === undefined ? facts : [...facts, group]);
   return `sub_${new Bun.CryptoHasher("sha256").update(told).digest("hex").slice(0, 26)}`;
 }
 

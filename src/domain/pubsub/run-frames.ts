@@ -54,8 +54,9 @@ export interface RunFrames {
   created(runs: readonly NewRun[], at: Instant): void;
   /** Of any environments. */
   ended(runIds: readonly string[]): void;
-  /** Runs that began, or stopped without being over. */
-  moved(runs: readonly { runId: string; environmentId: string }[]): void;
+  /** Runs that stopped, and are over (`ends`) or not. */
+  moved(runs: readonly { runId: string; environmentId: string; ends?: string | null }[]): void;
+  /** Runs that began. */
   claimed(runs: readonly { run_id: string; environment_id: string }[]): void;
   resumed(environmentId: string, runId: string): void;
 }
@@ -136,7 +137,11 @@ export function openRunFrames({ store, log, frames }: RunFramesDeps): RunFrames 
 
     moved(runs) {
       if (!frames.wantsRuns()) return;
-      moves(runs.flatMap((run) => (frames.wantsRuns(run.environmentId) ? run.runId : [])));
+      moves(
+        runs.flatMap(({ runId, environmentId, ends: end }) =>
+          (end ?? null) === null && frames.wantsRuns(environmentId) ? runId : [],
+        ),
+      );
     },
 
     claimed(runs) {

@@ -17,8 +17,8 @@ import {
 } from "./hub.ts";
 import { readWanted, type SubscribeInput, type Wanted } from "./options.ts";
 import { endsOf } from "./rows.ts";
-import { literalRun, subscriptionIdOf } from "./rules.ts";
-import { type LogName, logOf, type Sources } from "./source.ts";
+import { literalRun, logOf, subscriptionIdOf } from "./rules.ts";
+import type { LogName, Sources } from "./source.ts";
 import { placeAfter, requireEpoch } from "./start.ts";
 
 export type { Delivery } from "./delivery.ts";
@@ -49,12 +49,27 @@ export interface PubSub {
   size(): number;
 }
 
+/** A subscription that shares what comes with the other members of a group. */
+export interface GroupRequest {
+  environmentId: string;
+  wanted: Wanted & { group: string };
+  /** Who acknowledges, to the group. */
+  consumerId: string;
+  /** Where a group that is made now begins; undefined: with what comes next. */
+  startAfter: () => Promise<number | undefined>;
+  give: (delivery: Delivery) => void | Promise<void>;
+  ended: (fault: Fault) => void;
+}
+
+export type JoinGroup = (request: GroupRequest) => Promise<{ stop(): void }>;
+
 export interface PubSubDeps {
   store: Store;
   clock: Clock;
   log: Log;
   sources: Sources;
   frames: Frames;
+  joinGroup: JoinGroup;
 }
 
 /** The hub of a log that has subscribers here, open or about to be. */
@@ -89,7 +104,7 @@ interface Watched {
 const retryMsMin = 100;
 const retryMsMax = 5_000;
 
-export function openPubSub({ store, clock, log, sources, frames }: PubSubDeps): PubSub {
+export function openPubSub({ store, clock, log, sources, frames, joinGroup }: PubSubDeps): PubSub {
   const hubs = new Map<string, Held>();
   /** Subscriptions to one run each, that is not over. */
   const watched = new Set<Watched>();
@@ -246,13 +261,44 @@ export function openPubSub({ store, clock, log, sources, frames }: PubSubDeps): 
     return watching;
   }
 
+  async function shareInGroup(
+    spec: ChannelSpec,
+    wanted: Wanted & { group: string },
+    member: Member,
+  ): Promise<Subscription> {
+    const source = sources[logIn(spec)];
+    const { environmentId } = spec;
+    let accept = () => {};
+    const accepted = new Promise<void>((resolve) => {
+      accept = resolve;
+    });
+    const seat = await joinGroup({
+      environmentId,
+      wanted,
+      consumerId: spec.id,
+      async startAfter() {
+        const head = await source.head(environmentId);
+        if (!head || wanted.replay === 0) return undefined;
+        const [first] = await newestOf(source, spec, head.position, wanted.replay);
+        return first?.sequence === undefined ? head.position : first.sequence - 1;
+      },
+      // Nothing comes before the confirmation.
+      give: (delivery) => accepted.then(() => member.give(spec, delivery)),
+      ended: member.ended,
+    });
+    // A group has a place of its own: its members begin nowhere.
+    member.accepted(undefined);
+    accept();
+    return { id: spec.id, stop: seat.stop };
+  }
+
   return {
     read: readWanted,
 
     specOf({ environmentId, wanted, ordinal }) {
-      const { pattern, filterText: filter, includeMetadata, topicOnly } = wanted;
+      const { pattern, filterText: filter, includeMetadata, topicOnly, group } = wanted;
       return {
-        id: subscriptionIdOf({ environmentId, pattern, filter, includeMetadata, topicOnly, ordinal }),
+        id: subscriptionIdOf({ environmentId, pattern, filter, includeMetadata, topicOnly, group, ordinal }),
         environmentId,
         pattern,
         filter: wanted.filter,
@@ -262,6 +308,8 @@ export function openPubSub({ store, clock, log, sources, frames }: PubSubDeps): 
     },
 
     async subscribe(spec, wanted, outlet, member) {
+      const { group } = wanted;
+      if (group !== undefined) return shareInGroup(spec, { ...wanted, group }, member);
       const { after: start, epoch } = await startOf(spec, wanted);
       const { hub: opening, letGo } = hold(spec);
       const hub = await opening.catch((error) => {

@@ -3,7 +3,6 @@ import type { Past } from "../log/past.ts";
 import type { LoggedEvent } from "../log/service.ts";
 import type { TopicMessage } from "../topics/log.ts";
 import { deliveriesOf, messageDelivery, type Placed } from "./delivery.ts";
-import type { Namespace } from "./rules.ts";
 
 /** What stands at one position of a log, under every topic that subscribers know it by. */
 export interface Told {
@@ -23,9 +22,6 @@ export interface Source extends Past<Told> {
 export type LogName = "events" | "topics";
 
 export type Sources = Readonly<Record<LogName, Source>>;
-
-/** Frames have no log; who reads them follows the one of events. */
-export const logOf = (namespace: Namespace): LogName => (namespace === "topic" ? "topics" : "events");
 
 function sourceOf<Event extends Logged>(
   feeds: Pick<Feeds<Event>, "follow">,

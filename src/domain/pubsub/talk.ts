@@ -103,9 +103,9 @@ export function openTalks({ pubsub, log, publish }: TalksDeps): (options: TalkOp
           const message = "the store cannot be read now";
           void line.send(troubleFrame(spec.id, { code: "INTERNAL_ERROR", message, retrying: true }));
         },
-        ended(refused) {
-          if (!refused) return line.end();
-          const { message } = refused;
+        ended(fault) {
+          if (!fault) return line.end();
+          const { message } = fault;
           void line.send(troubleFrame(spec.id, { code: "INVALID_ARGUMENT", message, retrying: false }));
           drop(mine);
         },

@@ -43,7 +43,7 @@ const toStartMessage = (spec: ChannelSpec, start: Start | undefined) => ({
 });
 
 export const toEventMessage = (
-  spec: ChannelSpec,
+  spec: Pick<ChannelSpec, "id" | "includeMetadata" | "pattern">,
   delivery: Delivery,
 ): MessageInitShape<typeof SubscriptionEventSchema> => ({
   subscriptionId: spec.id,
@@ -51,7 +51,7 @@ export const toEventMessage = (
   topic: delivery.topic,
   ...payload(delivery.data),
   sequence: BigInt(delivery.sequence ?? 0),
-  deliveryAttempt: 1,
+  deliveryAttempt: delivery.attempt,
   ...(spec.includeMetadata && {
     metadata: {
       timestamp: timestampOf(delivery.at),

@@ -186,7 +186,7 @@ export function openRoles({ store, clock, ids, changed, record }: RolesDeps): Ro
           throw new Fault("resource_exhausted", `at most ${rolesMax} roles`);
         for (const policyId of policyIds)
           if (!(await rows.policyExists(session, scope.orgId, policyId)))
-            throw invalid("policy_ids", `policy ${policyId} not found`);
+            throw invalid("policy_ids", `policy ${policyId.slice(0, 80)} not found`);
         if ((await rows.insertRole(session, row)) === 0) throw nameTaken(name);
         for (const policyId of policyIds)
           await rows.assignPolicy(session, { orgId: scope.orgId, roleId: row.id, policyId, at });

@@ -5,6 +5,7 @@ import { endLookSlice, endWaitsMax } from "../../kit/limits.ts";
 import type { Store } from "../../store/store.ts";
 import { endedOf, resultsOf } from "./results.ts";
 import type { RunResult } from "./run.ts";
+import type { Settlement } from "./settle.ts";
 import type { Tally } from "./tally.ts";
 
 /** Callers that wait for the ends of runs, on this node. */
@@ -179,7 +180,7 @@ export function openEnds({ store, clock, bus, self }: EndsDeps): Ends {
 export const tellingEnds = (
   tally: Tally | undefined,
   ended: Ends["ended"],
-  moved: (runs: readonly { runId: string; environmentId: string }[]) => void = () => {},
+  moved: (settlements: readonly Settlement[]) => void = () => {},
 ): Tally => ({
   ended(status, runIds, now) {
     tally?.ended(status, runIds, now);

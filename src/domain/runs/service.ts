@@ -30,7 +30,7 @@ import { finishResumes } from "./resumed.ts";
 import * as rows from "./rows.ts";
 import { parseRunStatus } from "./rules.ts";
 import type { CompletedStep, Fence, Run, Step } from "./run.ts";
-import { neverWakesAt } from "./settle.ts";
+import { neverWakesAt, type Settlement } from "./settle.ts";
 import { openTally } from "./tally.ts";
 import { cancelQueued, endRuns, endTimedOut, type Lane, type RunEnd, wakeDue } from "./wake.ts";
 
@@ -116,9 +116,9 @@ export interface RunsDeps {
   onSilent: (worker: { environmentId: string; workerId: string }) => void;
   /** Told after the commit of runs that ended on this node. */
   onEnded: (runIds: readonly string[]) => void;
-  /** The same of runs that began, and of those that were reported, over or not. */
+  /** The same of runs that began, and of all that was reported. */
   onClaimed?: (runs: readonly ClaimedRow[]) => void;
-  onMoved?: (runs: readonly { runId: string; environmentId: string }[]) => void;
+  onMoved?: (settlements: readonly Settlement[]) => void;
   /** An execution's next wake was planned for then: the wake loop shall look by that time. */
   onWakePlanned: (at: Instant) => void;
   /** Starts a child (see `Children`). */

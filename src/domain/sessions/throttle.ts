@@ -8,6 +8,22 @@ export interface Throttle {
   succeeded(account: string, address: string): void;
 }
 
+/** Whoever has an IPv6 address mostly has 2^64 of them: they count as one. */
+function placeOf(address: string): string {
+  if (!address.includes(":") || address.toLowerCase().startsWith("::ffff:")) return address;
+  const [head = "", tail] = address.split("::");
+  const groups = head === "" ? [] : head.split(":");
+  if (tail !== undefined) {
+    const last = tail === "" ? [] : tail.split(":");
+    while (groups.length + last.length < 8) groups.push("0");
+    groups.push(...last);
+  }
+  return groups
+    .slice(0, 4)
+    .map((group) => Number.parseInt(group, 16).toString(16))
+    .join(":");
+}
+
 const windowMs = 60_000;
 const pairsMax = 100_000;
 
@@ -41,11 +57,13 @@ export function openThrottle(deps: {
   };
 
   return {
-    attempt(account, address) {
+    attempt(account, from) {
+      const address = placeOf(from);
       bump(`address\n${address}`, addressAttemptsMax);
       bump(`${account}\n${address}`, attemptsMax);
     },
-    succeeded(account, address) {
+    succeeded(account, from) {
+      const address = placeOf(from);
       counts.delete(`${account}\n${address}`);
       const whole = counts.get(`address\n${address}`);
       if (whole) whole.count--;

@@ -4,6 +4,7 @@ import type { Clock } from "../../kit/clock.ts";
 import { Fault, missing } from "../../kit/fault.ts";
 import type { Ids } from "../../kit/ids.ts";
 import { orgNameCharsMax, projectNameCharsMax, projectsMax } from "../../kit/limits.ts";
+import { requireStorable } from "../../kit/names.ts";
 import type { Store } from "../../store/store.ts";
 import type { Deletion } from "./deletion.ts";
 import { addEnvironment, type KeyMaker } from "./environments.ts";
@@ -132,6 +133,7 @@ export function openOrgs<Row extends { id: string }>(deps: OrgsDeps<Row>): Orgs 
     projects: (orgId) => rows.projectsOf(store, orgId),
 
     async createProject(orgId, { name, description }) {
+      requireStorable("description", description);
       const at = clock.now();
       const label = rules.readLabel("name", name, projectNameCharsMax);
       const id = ids.next("proj");
@@ -146,6 +148,7 @@ export function openOrgs<Row extends { id: string }>(deps: OrgsDeps<Row>): Orgs 
     },
 
     async updateProject(orgId, id, { name, description }) {
+      requireStorable("description", description);
       const before = await findProject(orgId, id);
       const after: Project = {
         ...before,

@@ -4,8 +4,10 @@ import {
   gaugeCountMax,
   gaugeKeptMs,
   gaugeWaitMsMax,
+  purgeRemoteSliceMs,
   purgeRoundMs,
   purgeSettleMs,
+  purgeSliceMax,
   purgeSliceMs,
 } from "../../kit/limits.ts";
 import type { Metrics } from "../../kit/metrics.ts";
@@ -34,10 +36,24 @@ export interface PurgeDeps {
 
 const environmentsAtOnce = 1_000;
 const sliceMin = 8;
-/** Also of the cheapest rows: a commit has its price too. */
-const sliceMax = 250;
-/** Runs whose rows are removed together. */
-const runsAtOnce = 50;
+
+interface Pace {
+  /** What a slice aims at. */
+  sliceMs: number;
+  /** Also of the cheapest rows: a commit has its price too. */
+  sliceMax: number;
+  /** Runs whose rows are removed together. */
+  runsAtOnce: number;
+}
+
+/**
+ * On libSQL a slice is work of this very thread. On Postgres most of its time is spent on the way there and back, and it
+ * holds up nobody: slices that aim at a few milliseconds would end as single rows wherever the database is not next door.
+ */
+const paces: Record<Store["engine"], Pace> = {
+  libsql: { sliceMs: purgeSliceMs, sliceMax: 250, runsAtOnce: 50 },
+  postgres: { sliceMs: purgeRemoteSliceMs, sliceMax: purgeSliceMax, runsAtOnce: 250 },
+};
 
 const runs = rows.ownedTables.find((table) => table.name === "runs")!;
 const tablesOfRuns = rows.ownedTables.filter((table) => table.ofRun !== undefined);
@@ -61,6 +77,7 @@ export const purgeBacklogOf = (store: Store) => async (orgId: string) => {
 };
 
 export function openPurge({ store, clock, metrics }: PurgeDeps): Purge {
+  const { sliceMs, sliceMax, runsAtOnce } = paces[store.engine];
   const backlog = () => rows.countUnpurged(store, gaugeCountMax);
   const purging = metrics.gauge({
     name: "svc_environments_purging",
@@ -94,9 +111,9 @@ export function openPurge({ store, clock, metrics }: PurgeDeps): Purge {
       const tookMs = clock.elapsed() - beganAt;
       removed += gone;
       isShort = gone < limit;
-      if (tookMs > purgeSliceMs) sliceOf.set(table.name, Math.max(1, Math.floor(limit / 2)));
-      else if (!isShort && tookMs < purgeSliceMs / 2) sliceOf.set(table.name, Math.min(sliceMax, limit * 2));
-      // Others' turn: on libSQL a slice is work of this very thread.
+      if (tookMs > sliceMs) sliceOf.set(table.name, Math.max(1, Math.floor(limit / 2)));
+      else if (!isShort && tookMs < sliceMs / 2) sliceOf.set(table.name, Math.min(sliceMax, limit * 2));
+      // Others' turn.
       await clock.sleep(1);
     } while (clock.elapsed() < until);
     return { done: false, removed };

@@ -1,4 +1,5 @@
 import type { Instant } from "../../kit/clock.ts";
+import { countCap } from "../../kit/limits.ts";
 import { column, type Sql, sql } from "../../kit/sql.ts";
 import type { Session, Store } from "../../store/store.ts";
 
@@ -134,6 +135,20 @@ export const getTopic = (store: Reads, environmentId: string, name: string): Pro
   store.one(
     sql`SELECT ${topicColumns} FROM topics t WHERE t.environment_id = ${environmentId} AND t.name = ${name}`,
   );
+
+/** Messages of the topic behind a position, counted up to the cap. */
+export async function countBehind(
+  store: Reads,
+  environmentId: string,
+  topic: string,
+  after: number,
+): Promise<number> {
+  const row = await store.one<{
+    count: number;
+  }>(sql`SELECT count(*) AS count FROM (SELECT 1 FROM topic_messages
+    WHERE environment_id = ${environmentId} AND topic = ${topic} AND position > ${after} LIMIT ${countCap}) counted`);
+  return row?.count ?? 0;
+}
 
 /** Environments with messages, by id. */
 export const environmentsWithTopics = (

@@ -5,9 +5,9 @@ import type { Ids } from "../../kit/ids.ts";
 import { laneOfEnvironment } from "../../kit/lanes.ts";
 import {
   combineLanes,
-  combinePaceMs,
   combineWaitingMax,
-  flushItemsMax,
+  publishFlushMax,
+  publishPaceMs,
   topicsListMax,
 } from "../../kit/limits.ts";
 import { requireEventName } from "../../kit/names.ts";
@@ -18,7 +18,15 @@ import type { Feeds } from "../log/feed.ts";
 import { type PublishDraft, topicName } from "./draft.ts";
 import { type NewMessage, type Placed, publishFlush } from "./flush.ts";
 import type { TopicMessage } from "./log.ts";
-import { findUsed, getTopic, listTopics, makeHeads, type TopicRow, type UsedKey } from "./rows.ts";
+import {
+  countBehind,
+  findUsed,
+  getTopic,
+  listTopics,
+  makeHeads,
+  type TopicRow,
+  type UsedKey,
+} from "./rows.ts";
 
 export interface Published {
   eventId: string;
@@ -26,7 +34,23 @@ export interface Published {
   position: number | undefined;
 }
 
-export type { TopicRow } from "./rows.ts";
+/** A consumer group that reads a topic: how far it has come, and who is in it. */
+export interface TopicReader {
+  position: number;
+  memberCount: number;
+}
+
+export type ReadersOf = (environmentId: string) => Promise<(topic: string) => TopicReader[]>;
+
+export interface TopicInfo extends TopicRow {
+  /** Members of the groups that read it. */
+  consumerCount: number;
+}
+
+export interface TopicStats extends TopicInfo {
+  /** Messages that the slowest of these groups has not been handed, counted up to `limits.countCap`. */
+  lag: number;
+}
 
 export interface Topics {
   /** Commits the messages in order, as one unit; resolves when they are durable. A repeated key answers the first. */
@@ -35,9 +59,9 @@ export interface Topics {
   list(
     environmentId: string,
     page: { limit: number | undefined; cursor: string | undefined },
-  ): Promise<{ topics: TopicRow[]; nextCursor: string | undefined }>;
+  ): Promise<{ topics: TopicInfo[]; nextCursor: string | undefined }>;
   /** `not_found` when no message of the topic is kept. */
-  get(environmentId: string, topic: string): Promise<TopicRow>;
+  get(environmentId: string, topic: string): Promise<TopicStats>;
   /** Resolves once nothing is on its way to the store. */
   drain(): Promise<void>;
 }
@@ -48,6 +72,7 @@ export interface TopicsDeps {
   ids: Ids;
   feeds: Pick<Feeds<TopicMessage>, "wanted" | "committed">;
   watch: Watch;
+  readersOf: ReadersOf;
 }
 
 interface Unit {
@@ -58,7 +83,7 @@ interface Unit {
 /** So many characters of data weigh as much as one small message: a flush stays small in bytes too. */
 const weightChars = 16_384;
 
-export function openTopics({ store, clock, ids, feeds, watch }: TopicsDeps): Topics {
+export function openTopics({ store, clock, ids, feeds, watch, readersOf }: TopicsDeps): Topics {
   const published = watch.metrics.counter({
     name: "svc_topic_messages_published_total",
     help: "Messages that this node committed to topics; repeats of a key are none.",
@@ -69,31 +94,36 @@ export function openTopics({ store, clock, ids, feeds, watch }: TopicsDeps): Top
     return new Map(placed.map((one) => [messages[one.ord - 1]!, one]));
   };
 
-  /** The first publish of an environment finds no head, writes nothing, and comes again. */
-  async function flushAll(messages: readonly NewMessage[]): Promise<Map<NewMessage, Placed>> {
-    const placed = await write(messages);
-    const rest = messages.filter((message) => !placed.has(message));
-    if (rest.length === 0) return placed;
-    const environmentIds = [...new Set(rest.map(({ environmentId }) => environmentId))].sort();
-    const made = await store.write((session) => makeHeads(session, environmentIds));
-    if (made > 0) for (const [message, place] of await write(rest)) placed.set(message, place);
-    return placed;
+  /** What keys came to that were used before. A failed read costs only the repeats their answer: the flush is committed. */
+  async function firstUses(messages: readonly NewMessage[]): Promise<Map<NewMessage, Published | Fault>> {
+    const keyed = messages.filter((message) => message.idempotencyKey !== null);
+    if (keyed.length === 0) return new Map();
+    const keys = keyed.map(({ environmentId, idempotencyKey }) => ({ environmentId, key: idempotencyKey! }));
+    const rows = await findUsed(store, keys).catch(() => undefined);
+    if (!rows) return new Map(keyed.map((message) => [message, unread()]));
+    const used = new Map(rows.map((row) => [`${row.environment_id}\n${row.key}`, row]));
+    return new Map(
+      keyed.flatMap((message) => {
+        const row = used.get(`${message.environmentId}\n${message.idempotencyKey}`);
+        return row ? [[message, firstUse(row, message.topic)] as const] : [];
+      }),
+    );
   }
 
-  /** Of messages that were not written: what their keys came to before. */
-  async function answersTo(rest: readonly NewMessage[]): Promise<(message: NewMessage) => Published | Fault> {
-    const keys = rest.flatMap(({ environmentId, idempotencyKey: key }) =>
-      key === null ? [] : { environmentId, key },
-    );
-    const used = new Map<string, UsedKey>();
-    if (keys.length > 0)
-      for (const row of await findUsed(store, keys)) used.set(`${row.environment_id}\n${row.key}`, row);
-    return ({ environmentId, idempotencyKey: key, topic }) => {
-      const row = key === null ? undefined : used.get(`${environmentId}\n${key}`);
-      if (!row) return missing("environment", environmentId);
-      if (row.function_id !== `topic:${topic}`) return keyReused(row.key);
-      return { eventId: row.event_id, position: row.position ?? undefined };
-    };
+  /** What each message came to. The first publish of an environment finds no head, writes nothing, and comes again. */
+  async function writeAll(messages: readonly NewMessage[]) {
+    const placed = await write(messages);
+    const rest = messages.filter((message) => !placed.has(message));
+    const repeats = await firstUses(rest);
+    const headless = rest.filter((message) => !repeats.has(message));
+    if (headless.length > 0) {
+      const environmentIds = [...new Set(headless.map(({ environmentId }) => environmentId))].sort();
+      await store.write((session) => makeHeads(session, environmentIds));
+      for (const [message, place] of await write(headless)) placed.set(message, place);
+      const twins = await firstUses(headless.filter((message) => !placed.has(message)));
+      for (const [message, answer] of twins) repeats.set(message, answer);
+    }
+    return { placed, repeats };
   }
 
   function feed(placed: ReadonlyMap<NewMessage, Placed>): void {
@@ -122,15 +152,13 @@ export function openTopics({ store, clock, ids, feeds, watch }: TopicsDeps): Top
       drafts.map((draft): NewMessage => ({ id: ids.next("evt"), environmentId, ...draft })),
     );
     const messages = ofUnit.flat();
-    const placed = await flushAll(messages);
+    const { placed, repeats } = await writeAll(messages);
     published.add(placed.size);
     feed(placed);
-    const rest = messages.filter((message) => !placed.has(message));
-    // The flush is committed: a failed read here costs only the repeats their answer, never the others theirs.
-    const answer = rest.length === 0 ? undefined : await answersTo(rest).catch(() => () => unread());
     const answerOf = (message: NewMessage): Published | Fault => {
       const place = placed.get(message);
-      return place ? { eventId: message.id, position: place.position } : answer!(message);
+      if (place) return { eventId: message.id, position: place.position };
+      return repeats.get(message) ?? missing("environment", message.environmentId);
     };
     return ofUnit.map((mine): Outcome<Published[]> => {
       const answers = mine.map(answerOf);
@@ -148,9 +176,9 @@ export function openTopics({ store, clock, ids, feeds, watch }: TopicsDeps): Top
         (sum, draft) => sum + 1 + (draft.data.length + (draft.metadata?.length ?? 0)) / weightChars,
         0,
       ),
-    itemsMax: flushItemsMax,
+    itemsMax: publishFlushMax,
     waitingMax: combineWaitingMax,
-    pace: { clock, ms: combinePaceMs },
+    pace: { clock, ms: publishPaceMs },
     flush,
     watch: watchFlushes(watch, clock, "topics.publish"),
     // A value the store refuses must cost its own message only.
@@ -170,7 +198,10 @@ export function openTopics({ store, clock, ids, feeds, watch }: TopicsDeps): Top
       const most = limit > 0 ? Math.min(limit, topicsListMax) : topicsListMax;
       const after = cursor ? readName(cursor) : "";
       const found = await listTopics(store, environmentId, { after, limit: most + 1 });
-      const topics = found.slice(0, most);
+      const read = await readersOf(environmentId);
+      const topics = found
+        .slice(0, most)
+        .map((topic): TopicInfo => ({ ...topic, consumerCount: membersOf(read(topic.name)) }));
       return {
         topics,
         nextCursor: found.length > most ? writeName(topics.at(-1)!.name) : undefined,
@@ -182,12 +213,18 @@ export function openTopics({ store, clock, ids, feeds, watch }: TopicsDeps): Top
       requireEventName("topic", name);
       const topic = await getTopic(store, environmentId, name);
       if (!topic) throw missing("topic", name);
-      return topic;
+      const readers = (await readersOf(environmentId))(name);
+      const slowest = Math.min(...readers.map(({ position }) => position));
+      const lag = slowest < topic.last_position ? await countBehind(store, environmentId, name, slowest) : 0;
+      return { ...topic, consumerCount: membersOf(readers), lag };
     },
 
     drain: combiner.drain,
   };
 }
+
+const membersOf = (readers: readonly TopicReader[]): number =>
+  readers.reduce((sum, { memberCount }) => sum + memberCount, 0);
 
 const writeName = (name: string): string => Buffer.from(name).toString("base64url");
 
@@ -196,6 +233,12 @@ function readName(cursor: string): string {
   if (name === "" || writeName(name) !== cursor) throw invalid("cursor", "is not a cursor of this list");
   return name;
 }
+
+/** A key means one fact: it cannot name an emit and a message, or two topics. */
+const firstUse = (row: UsedKey, topic: string): Published | Fault =>
+  row.function_id === `topic:${topic}`
+    ? { eventId: row.event_id, position: row.position ?? undefined }
+    : keyReused(row.key);
 
 const unread = (): Fault =>
   new Fault("unavailable", "the answer to a repeated key cannot be read, try again", {

@@ -1,7 +1,7 @@
 import { timestampOf } from "../../kit/wkt.ts";
 import { type DataMessage, dataOf } from "../events/wire.ts";
 import type { PublishInput } from "./draft.ts";
-import type { Published, TopicRow } from "./service.ts";
+import type { Published, TopicInfo, TopicStats } from "./service.ts";
 
 interface PublishMessage extends DataMessage {
   topic: string;
@@ -32,16 +32,19 @@ export const toPublishedBody = ({ eventId, position }: Published) => ({
   ...(position !== undefined && { sequence: `${position}` }),
 });
 
-export const toTopicInfo = (topic: TopicRow) => ({
+export const toTopicInfo = (topic: TopicInfo) => ({
   name: topic.name,
   messageCount: BigInt(topic.message_count),
+  consumerCount: topic.consumerCount,
   ...(topic.first_at !== null && { firstMessageAt: timestampOf(topic.first_at) }),
   lastMessageAt: timestampOf(topic.last_at),
 });
 
-export const toTopicStats = (topic: TopicRow) => ({
+export const toTopicStats = (topic: TopicStats) => ({
   name: topic.name,
   messageCount: BigInt(topic.message_count),
+  consumerCount: topic.consumerCount,
+  lag: BigInt(topic.lag),
   firstSeq: BigInt(topic.first_position ?? topic.last_position),
   lastSeq: BigInt(topic.last_position),
 });

@@ -128,7 +128,7 @@ export function openWorkers(deps: WorkersDeps): Workers {
       const record = await rows.getWorker(store, environmentId, workerId);
       if (!record) {
         known.delete(key);
-        throw new Fault("not_found", `worker ${workerId} is not registered`);
+        throw new Fault("not_found", `worker ${workerId.slice(0, 100)} is not registered`);
       }
       entry = { record, readAt: now };
       known.set(key, entry);

@@ -14,6 +14,7 @@ import { platform } from "./0014_platform.ts";
 import { audit } from "./0015_audit.ts";
 import { purging } from "./0017_purging.ts";
 import { topics } from "./0018_topics.ts";
+import { groups } from "./0019_groups.ts";
 import { outbox } from "./0020_outbox.ts";
 
 /** In order; a landed one is never edited. */
@@ -34,5 +35,6 @@ export const migrations = [
   audit,
   purging,
   topics,
+  groups,
   outbox,
 ];

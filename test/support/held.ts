@@ -1,6 +1,6 @@
 import { closeSync, openSync, readSync } from "node:fs";
 import { setTimeout as pause } from "node:timers/promises";
-import { percentile } from "./figures.ts";
+import { percentile } from "../bench/figures.ts";
 
 /** How long this thread was ready to run and had no processor, in milliseconds; 0 where the kernel does not tell. */
 function waitedOf(): () => number {
@@ -12,6 +12,25 @@ function waitedOf(): () => number {
   } catch {
     return () => 0;
   }
+}
+
+const waited = waitedOf();
+
+/** The longest time for which this process held its event loop while the work went on, in milliseconds. */
+export async function longestHold(work: () => Promise<unknown>): Promise<number> {
+  let longest = 0;
+  let on = true;
+  const watching = (async () => {
+    while (on) {
+      const [since, waitedBefore] = [performance.now(), waited()];
+      await new Promise((done) => setImmediate(done));
+      longest = Math.max(longest, performance.now() - since - (waited() - waitedBefore));
+    }
+  })();
+  await work();
+  on = false;
+  await watching;
+  return longest;
 }
 
 export interface Held {
@@ -27,7 +46,6 @@ export interface Held {
  * other processes had the processor. The answered function ends it, and tells milliseconds.
  */
 export function watchHeld(longMs: number): () => Promise<Held> {
-  const waited = waitedOf();
   const held: number[] = [];
   const startedAt = performance.now();
   let on = true;

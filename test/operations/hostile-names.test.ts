@@ -1,0 +1,140 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { sql } from "../../src/kit/sql.ts";
+import { holdsVerbatim, hostile, type Sent, walk } from "../support/hostile-names.ts";
+import { engines, startTestServer, type TestServer } from "../support/server.ts";
+
+/** Fields that must be right for the one under test to be reached. */
+const samples: Record<string, (count: number) => unknown> = {
+  email: (count) => `user-${count}@example.test`,
+  password: () => "correct horse battery",
+  base: () => "viewer",
+  effect: () => "deny",
+  actions: () => "runs:cancel",
+  resources: () => "*",
+  condition: () => "",
+  name: (count) => `benign-${count}`,
+  org_name: (count) => `benign-${count}`,
+  env_name: (count) => `benign-${count}`,
+  event: () => "benign.event",
+  events: () => [{ event: "benign.event" }],
+  function_ids: () => ["benign"],
+  functionIds: () => ["benign"],
+  functionId: () => "benign",
+  workerId: () => "benign",
+  value: () => "benign",
+};
+/** Of operations where a field of that name means another thing. */
+const ids: Record<string, (count: number) => unknown> = {
+  "functions.register": (count) => `benign-${count}`,
+};
+
+describe.each(engines)("hostile names on %s", (engine) => {
+  let server: TestServer;
+  let platformKey: string;
+  let count = 0;
+
+  const sample = (field: string, operation: string): unknown => {
+    if (field === "id") return ids[operation]?.(count++);
+    return samples[field]?.(count++);
+  };
+  const go = (texts: Readonly<Record<string, string>>) =>
+    walk({
+      server,
+      texts,
+      sample,
+      headers: ({ path }) => {
+        const isPlatform = path.startsWith("/api/v1/platform/");
+        const isAcrossOrgs = /^\/api\/v1\/(orgs|tenants)/.test(path);
+        return {
+          authorization: `Bearer ${isPlatform || isAcrossOrgs ? platformKey : server.adminKey}`,
+          ...(isAcrossOrgs && { "x-svc-org": "org_default" }),
+        };
+      },
+      // Those that wait for the end of a run take the same input as those that do not.
+      skips: ({ operation, path }) =>
+        (operation.mode === "unary" && operation.held === true) ||
+        path === "/api/v1/auth/login" ||
+        path === "/api/v1/platform/auth/login" ||
+        path === "/api/v1/cluster/rotate-token",
+    });
+
+  beforeAll(async () => {
+    server = await startTestServer({ engine });
+    const platform = { orgId: "org_platform", environmentId: null, isPlatform: true, name: "p" };
+    const roleIds = ["role_platform_admin"];
+    platformKey = (await server.running.domain.keys.create({ ...platform, roleIds })).key;
+    await server.rpc("SvcService", "RegisterFunction", {
+      id: "benign",
+      triggers: [{ event: "benign.event" }],
+    });
+  }, 60_000);
+  afterAll(() => server.stop());
+
+  /** Every text in the store, with its table and column. */
+  async function* texts(): AsyncGenerator<{ place: string; text: string }> {
+    const { store } = server.running.domain;
+    const tables = await store.all<{ name: string }>(
+      engine === "postgres"
+        ? sql`SELECT tablename AS name FROM pg_tables WHERE schemaname = current_schema()`
+        : sql`SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'`,
+    );
+    for (const { name } of tables)
+      for (const row of await store.all<Record<string, unknown>>(sql`SELECT * FROM ${sql.raw(name)}`))
+        for (const [column, text] of Object.entries(row))
+          if (typeof text === "string") yield { place: `${name}.${column}`, text };
+  }
+
+  test("are refused, or kept as they are: in every text of every operation that changes something", async () => {
+    const sent = await go(hostile);
+    const about = ({ way, field, what, status, text }: Sent) =>
+      `${way} ${field}: ${what}: ${status} ${text.slice(0, 200)}`;
+    expect(sent.filter(({ status }) => status >= 500).map(about)).toEqual([]);
+    // Who is refused is told in so many words.
+    expect(sent.filter(({ status, text }) => status >= 400 && text.length > 4_096).map(about)).toEqual([]);
+    const byMarker = new Map(sent.map((one) => [one.marker, one]));
+    const wrong: string[] = [];
+    for await (const { place, text } of texts()) {
+      // A slug is made from a name and never is the name; the audit may shorten what it was told.
+      if (place.endsWith(".slug") || place.startsWith("auth_audit")) continue;
+      for (const [marker] of text.matchAll(/mk\d{6}/g)) {
+        const one = byMarker.get(marker)!;
+        const cut = place === "functions.definition" || place.includes("snapshot") ? withoutSlug(text) : text;
+        if (!cut.includes(marker)) continue;
+        if (one.status >= 400) wrong.push(`refused, and in ${place}: ${about(one)}`);
+        else if (!holdsVerbatim(text, one.value)) wrong.push(`changed in ${place}: ${about(one)}`);
+      }
+    }
+    expect(wrong).toEqual([]);
+  }, 240_000);
+
+  test("were tried where good ones are taken", async () => {
+    const taken = new Set(
+      (await go({ good: "good" }))
+        .filter(({ status }) => status < 300)
+        .map(({ way, field }) => `${way} ${field}`),
+    );
+    for (const one of [
+      "POST /api/v1/apikeys name",
+      "POST /api/v1/roles name",
+      "POST /api/v1/policies name",
+      "POST /api/v1/users name",
+      "POST /api/v1/environments name",
+      "POST /api/v1/projects name",
+      "POST /api/v1/orgs name",
+      "POST /api/v1/tenants/provision org_name",
+      "POST /api/v1/secrets name",
+      "POST /api/v1/secrets value",
+      "POST /api/v1/platform/users name",
+      "POST /api/v1/platform/roles name",
+      "POST /api/v1/platform/policies name",
+      "POST /api/v1/platform/tenants name",
+      "POST /svc.v1.SvcService/RegisterFunction id",
+      "POST /svc.v1.SvcService/RegisterFunction name",
+      "POST /svc.v1.SvcService/Emit event",
+      "POST /api/v1/workers/{workerId}/register workerId",
+    ])
+      expect([...taken]).toContain(one);
+  }, 60_000);
+});
+
+const withoutSlug = (text: string): string => text.replace(/"slug":"[^"]*"/g, "");

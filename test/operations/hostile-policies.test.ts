@@ -1,0 +1,151 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { median } from "../bench/figures.ts";
+import { longestHold } from "../support/held.ts";
+import { startTestServer, type TestServer } from "../support/server.ts";
+
+/** No decision may hold the event loop longer. */
+const heldMsMax = 10;
+const turns = 9;
+
+const any = (text: string, count: number) => Array.from({ length: count }, () => text).join(" || ");
+const name = "resource.id";
+
+/** Conditions that are refused when they are written. */
+const refused: Record<string, string> = {
+  "a megabyte": `${name} == '${"x".repeat(1_000_000)}'`,
+  "just too long": `${name} == '${"x".repeat(5_000)}'`,
+  "deep parentheses": `${"(".repeat(200)}true${")".repeat(200)}`,
+  "many terms": any("true", 600),
+  "macros three deep": "subject.roles.all(a, subject.roles.all(b, subject.roles.all(c, a + b + c != '')))",
+  "a pattern from the data": `${name}.matches(${name})`,
+  "a pattern that backtracks": `${name}.matches('(?=a)')`,
+  "a pattern as large as a program": `${name}.matches('${"a{1,1000}".repeat(50)}')`,
+  "repeated repetitions": `${name}.matches('((a{1,100}){1,100}){1,100}')`,
+  "three hundred choices": `${name}.matches('(x?a?b?){300}$')`,
+  "unicode tables": `${name}.matches('\\\\pL+')`,
+  "no condition": "'text'",
+  "unknown names": "process.env.SECRET == 'x'",
+  "zero bytes": "true\u0000",
+};
+
+/** Conditions that may stand, whatever they are asked about. */
+const bounded: Record<string, string> = {
+  "nested macros": "subject.roles.all(a, subject.roles.all(b, a + b != 'x'))",
+  "nested filters": "subject.roles.map(a, subject.roles.filter(b, b > a)).size() < 0",
+  "growing lists": "cel.bind(a, subject.roles + subject.roles, cel.bind(b, a + a + a + a, b.all(x, x in b)))",
+  "growing texts": `cel.bind(a, ${name} + ${name}, cel.bind(b, a + a + a + a, cel.bind(c, b + b + b, c + c == ${name})))`,
+  "searching again and again": any(`${name}.contains('aaab')`, 60),
+  "a pattern that backtracks elsewhere": `${name}.matches('^(a+)+$') && ${name}.matches('(a|a)*b')`,
+  "a slow pattern": `${name}.matches('(x?a?b?){40}$')`,
+  "deep negations": `${"!".repeat(400)}false`,
+  "many patterns": any(`${name}.matches('(a|b|c|d){1,20}x')`, 40),
+  "the time in many zones": any("time.now.getHours('America/New_York') == 30", 50),
+};
+
+describe("hostile conditions", () => {
+  let server: TestServer;
+  beforeAll(async () => {
+    server = await startTestServer({ engine: "libsql" });
+  });
+  afterAll(() => server.stop());
+
+  const create = (policy: object) =>
+    server.api("/api/v1/policies", { body: { effect: "deny", actions: "*", resources: "*", ...policy } });
+
+  test("are refused when they are written, by name of the field, and nothing is held up", async () => {
+    for (const [what, condition] of Object.entries(refused)) {
+      const holds: number[] = [];
+      for (let turn = 0; turn < 3; turn++) {
+        let status = 0;
+        let body: { error?: string; field?: string } = {};
+        const ask = async () => {
+          ({ status, body } = await create({ name: `${what} ${turn}`, condition }));
+        };
+        holds.push(await longestHold(ask));
+        expect([what, status, body.field]).toEqual([what, 400, "condition"]);
+        // No echo of a megabyte.
+        expect(JSON.stringify(body).length).toBeLessThan(1_000);
+      }
+      expect([what, median(holds) < heldMsMax]).toEqual([what, true]);
+    }
+    expect((await server.api("/api/v1/policies")).body.policies ?? []).toEqual([]);
+  }, 60_000);
+
+  test("are bounded when they are asked: a decision holds the event loop for milliseconds", async () => {
+    const roleIds: string[] = [];
+    for (let number = 0; number < 100; number++) {
+      const { body } = await server.api("/api/v1/roles", {
+        body: { name: `role ${number}`, base: "developer" },
+      });
+      roleIds.push(body.id);
+    }
+    const { key } = await server.running.domain.keys.create({
+      orgId: "org_default",
+      environmentId: "env_default",
+      name: "hostile",
+      roleIds,
+    });
+    const texts = ["a", "a".repeat(200), "a".repeat(100_000), "a".repeat(2_000_000)];
+    for (const [what, condition] of Object.entries(bounded)) {
+      const { status, body: policy } = await create({ name: what, condition });
+      expect([what, status]).toEqual([what, 201]);
+      await server.api(`/api/v1/roles/${roleIds[0]}/policies`, { body: { policy_id: policy.id } });
+      for (const event of texts) {
+        // What a request of this size costs with no policy is the edge's business, and no decision.
+        const ask = (by: string) => () => server.rpc("SvcService", "Emit", { event }, { key: by });
+        const holds: number[] = [];
+        const without: number[] = [];
+        for (let turn = 0; turn < turns; turn++) {
+          without.push(await longestHold(ask(server.adminKey)));
+          holds.push(await longestHold(ask(key)));
+        }
+        const decisionMs = median(holds) - median(without);
+        expect([what, event.length, decisionMs < heldMsMax, decisionMs]).toEqual([
+          what,
+          event.length,
+          true,
+          decisionMs,
+        ]);
+      }
+      await server.api(`/api/v1/policies/${policy.id}`, { method: "DELETE" });
+    }
+  }, 120_000);
+
+  test("are bounded in number: hundreds of them about a hundred events are given up, and let others have their turn", async () => {
+    const role = (await server.api("/api/v1/roles", { body: { name: "many", base: "developer" } })).body;
+    for (let number = 0; number < 120; number++) {
+      const condition = `subject.roles.exists(a, a == '${number}') && ${any(`${name}.contains('aaab')`, 20)}`;
+      const { body: policy } = await create({ name: `many ${number}`, condition });
+      await server.api(`/api/v1/roles/${role.id}/policies`, { body: { policy_id: policy.id } });
+    }
+    const { key } = await server.running.domain.keys.create({
+      orgId: "org_default",
+      environmentId: "env_default",
+      name: "many",
+      roleIds: [role.id],
+    });
+    const events = Array.from({ length: 100 }, (_, number) => ({ event: `${"a".repeat(200)}${number}` }));
+    const statuses = new Set<number>();
+    const holds: number[] = [];
+    let answered = 0;
+    for (let turn = 0; turn < turns; turn++) {
+      const ask = async () => {
+        let isOver = false;
+        const asked = server.rpc("SvcService", "TriggerBatch", { events }, { key }).then(({ status }) => {
+          isOver = true;
+          statuses.add(status);
+        });
+        // Somebody else is served meanwhile.
+        while (!isOver) {
+          await server.api("/api/v1/capabilities");
+          if (!isOver) answered++;
+        }
+        await asked;
+      };
+      holds.push(await longestHold(ask));
+    }
+    expect(median(holds)).toBeLessThan(heldMsMax);
+    expect(answered).toBeGreaterThan(turns);
+    for (const status of statuses) expect([200, 403]).toContain(status);
+  }, 60_000);
+});
