@@ -1,12 +1,13 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { debounceCheck } from "../../src/domain/debounce/balance.ts";
 import { type IntegrityCheck, logCheck } from "../../src/domain/integrity/service.ts";
-import { lostRuns, orphans, runChecks } from "../../src/domain/runs/balance.ts";
+import { asleep, lostRuns, orphans, runChecks } from "../../src/domain/runs/balance.ts";
 import { scheduleChecks } from "../../src/domain/schedules/balance.ts";
 import { testClock } from "../../src/kit/clock.ts";
 import { type Sql, sql } from "../../src/kit/sql.ts";
 import type { Store } from "../../src/store/store.ts";
-import { startTestServer, type TestServer } from "../support/server.ts";
+import { storeOf } from "../cluster/load.ts";
+import { type Home, makeHome } from "../support/server.ts";
 
 interface Node {
   "Node Type": string;
@@ -27,7 +28,9 @@ const now = 1_700_000_000_000;
 
 // A report of a small environment must not cost what its neighbours have, whatever the statistics say.
 describe("plans of the integrity checks beside 200,000 runs", () => {
-  let server: TestServer;
+  // No server: its sweep would set to work.
+  let home: Home;
+  let store: Store;
   let checks: IntegrityCheck[];
   let slices: Record<string, () => Promise<unknown>>;
   let read = 0;
@@ -55,8 +58,8 @@ describe("plans of the integrity checks beside 200,000 runs", () => {
   ];
 
   beforeAll(async () => {
-    server = await startTestServer({ engine: "postgres" });
-    const { store } = server.running.domain;
+    home = await makeHome("postgres");
+    store = await storeOf(home);
     await store.write(async (session) => {
       for (const [environmentId, count] of [
         ["env_large", rowsMax],
@@ -90,9 +93,16 @@ describe("plans of the integrity checks beside 200,000 runs", () => {
       debounceCheck(reader, clock),
       ...scheduleChecks(reader, clock),
     ];
-    slices = { lostRuns: () => lostRuns(reader, ""), orphans: () => orphans(reader, "") };
+    slices = {
+      lostRuns: () => lostRuns(reader, ""),
+      orphans: () => orphans(reader, ""),
+      asleep: () => asleep(reader, ""),
+    };
   }, 120_000);
-  afterAll(() => server.stop());
+  afterAll(async () => {
+    await store.close();
+    await home.remove();
+  });
 
   const costs = async (environmentId: string) => {
     const costs: Record<string, number> = {};
@@ -117,8 +127,7 @@ describe("plans of the integrity checks beside 200,000 runs", () => {
   test.each(["never analysed", "analysed"])(
     "read little where there is little: %s",
     async (state) => {
-      if (state === "analysed")
-        await server.running.domain.store.write((session) => session.run(sql`ANALYZE`));
+      if (state === "analysed") await store.write((session) => session.run(sql`ANALYZE`));
       for (const [name, cost] of Object.entries(await costs("env_small")))
         expect(`${name} ${cost <= 1_000 ? "is" : `reads ${cost} rows, is not`} cheap`).toBe(
           `${name} is cheap`,

@@ -4,14 +4,14 @@ import { everything, simulate } from "./world.ts";
 
 const seeds = (count: number) => Array.from({ length: count }, (_, place) => String(place + 1));
 
-test("every promise holds in 150 worlds", async () => {
+test("every promise holds in 100 worlds", async () => {
   const wrong: string[] = [];
-  for (const seed of seeds(150)) {
+  for (const seed of seeds(100)) {
     const { faults } = await simulate({ seed, features: everything });
     wrong.push(...faults.map((fault) => `seed ${seed}: ${fault}`));
   }
   expect(wrong).toEqual([]);
-}, 120_000);
+}, 300_000);
 
 test("a seed replays exactly", async () => {
   for (const seed of seeds(5)) {
@@ -31,4 +31,4 @@ for (const [name, plant] of Object.entries(plants))
       if (faults.length > 0) return;
     }
     throw new Error("not found");
-  }, 120_000);
+  }, 300_000);

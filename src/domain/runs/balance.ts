@@ -13,6 +13,15 @@ interface Lost {
 /** No such row. The limit keeps it a lookup for each row outside: a join would read every run or execution that there is. */
 const none = (row: Sql): Sql => sql`(SELECT 1 ${row} LIMIT 1) IS NULL`;
 
+/** Of execution `e`: it waits for an event or a child, and nothing but its deadline would wake it. */
+export const withoutWake = sql`((e.state = 'waiting' AND ${none(sql`FROM waits w
+    WHERE w.run_id = e.run_id AND w.kind = 'wait' AND w.step_id = e.waiting_step_id`)})
+  OR (e.state = 'invoking' AND ${none(sql`FROM invocations i
+      WHERE i.parent_run_id = e.run_id AND i.step_id = e.waiting_step_id`)}
+    AND ${none(sql`FROM steps s JOIN runs c ON c.id = s.child_run_id
+      WHERE s.run_id = e.run_id AND s.step_id = e.waiting_step_id AND (c.status = 'active'
+        OR (SELECT 1 FROM child_ends d WHERE d.child_run_id = c.id LIMIT 1) IS NOT NULL)`)}))`;
+
 /**
  * The balances of runs: those that were created are over, or have an execution with a wake that will come or a person who
  * holds them; every execution has an active run; no lane is overfull; nothing that is due is late.
@@ -64,13 +73,7 @@ export const runChecks = (store: Store, clock: { now(): Instant }): IntegrityChe
         await store.all<Lost>(sql`SELECT e.run_id AS id, COALESCE(e.claimed_at, e.started_at, 0) AS at FROM (
           SELECT run_id, state, waiting_step_id, claimed_at, started_at FROM executions
           WHERE environment_id = ${environmentId} LIMIT ${integrityRowsMax}) e
-        WHERE (e.state = 'waiting' AND ${none(sql`FROM waits w
-            WHERE w.run_id = e.run_id AND w.kind = 'wait' AND w.step_id = e.waiting_step_id`)})
-          OR (e.state = 'invoking' AND ${none(sql`FROM invocations i
-              WHERE i.parent_run_id = e.run_id AND i.step_id = e.waiting_step_id`)}
-            AND ${none(sql`FROM steps s JOIN runs c ON c.id = s.child_run_id
-              WHERE s.run_id = e.run_id AND s.step_id = e.waiting_step_id AND (c.status = 'active'
-                OR (SELECT 1 FROM child_ends d WHERE d.child_run_id = c.id LIMIT 1) IS NOT NULL)`)})`),
+        WHERE ${withoutWake}`),
       ),
   },
   {
@@ -161,6 +164,13 @@ export async function orphans(
     WHERE ${none(sql`FROM runs r WHERE r.id = e.run_id AND r.status = 'active'`)}`);
   return { found, last: end };
 }
+
+/** In the slice of executions from behind `after`: those that nothing would wake. */
+export const asleep = (store: Store, after: string): Promise<Found[]> =>
+  store.all<Found>(sql`SELECT e.run_id AS id, e.environment_id FROM (
+      SELECT run_id, environment_id, state, waiting_step_id FROM executions WHERE run_id > ${after}
+      ORDER BY run_id LIMIT ${sweepSliceMax}) e
+    WHERE ${withoutWake}`);
 
 /** Undefined when the slice was the last. */
 async function endOf(store: Store, slice: Sql): Promise<string | undefined> {

@@ -1,6 +1,7 @@
 import type { Instant } from "../../kit/clock.ts";
 import { sql } from "../../kit/sql.ts";
 import type { Session, Store } from "../../store/store.ts";
+import { withoutWake } from "./balance.ts";
 import { dropWaits } from "./drop-waits.ts";
 import { neverWakesAt } from "./settle.ts";
 
@@ -142,6 +143,30 @@ export async function restoreExecution(
     SELECT r.id, ${sql.bigint(sequence)}, r.environment_id, ${type}, ${sql.bigint(now)}, ${JSON.stringify(detail)}
     FROM runs r WHERE r.id = ${runId}`);
   return state;
+}
+
+/**
+ * A run whose wait or invocation is gone is queued: its handler asks for the same again. Answers where, undefined when the run
+ * is well meanwhile. Locks: the execution.
+ */
+export async function requeueAsleep(
+  session: Session,
+  runId: string,
+  now: Instant,
+): Promise<{ environmentId: string; functionId: string } | undefined> {
+  await session.one(sql`SELECT run_id FROM executions WHERE run_id = ${runId} ${session.seams.holdRow}`);
+  // A statement of its own, which sees what was committed while the lock was waited for.
+  const row = await session.one<{ environment_id: string; function_id: string; history_count: number }>(
+    sql`SELECT e.environment_id, e.function_id, e.history_count FROM executions e
+      WHERE e.run_id = ${runId} AND ${withoutWake}`,
+  );
+  if (!row) return undefined;
+  const { environment_id: environmentId, function_id: functionId } = row;
+  await session.run(sql`UPDATE executions SET state = 'queued', wake_at = ${sql.bigint(now)}, lease_hash = NULL,
+      worker_id = NULL, waiting_step_id = NULL, history_count = history_count + 1 WHERE run_id = ${runId}`);
+  await session.run(sql`INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
+    VALUES (${runId}, ${row.history_count + 1}, ${environmentId}, 'run.restored', ${now}, '{}')`);
+  return { environmentId, functionId };
 }
 
 const text = (value: string | null | undefined) => sql`CAST(${value ?? null} AS TEXT)`;

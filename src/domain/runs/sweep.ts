@@ -3,8 +3,8 @@ import type { Store } from "../../store/store.ts";
 import type { FunctionDefinition } from "../functions/definition.ts";
 import { laneOf } from "../functions/rules.ts";
 import type { Healed, LeaderWriter } from "../integrity/service.ts";
-import { dropOrphans, type Found, lostRuns, orphans, overdue, stillOverdue } from "./balance.ts";
-import { lostRun, restoreExecution } from "./restore.ts";
+import { asleep, dropOrphans, type Found, lostRuns, orphans, overdue, stillOverdue } from "./balance.ts";
+import { lostRun, requeueAsleep, restoreExecution } from "./restore.ts";
 import type { Lane } from "./wake.ts";
 
 export interface SweepDeps {
@@ -71,6 +71,17 @@ export function openSweep({ store, clock, wakeOnce, healed, onQueued, definition
       }
     await healed(write, named("runs.without_execution", restored));
     if (lanes.length > 0) onQueued(lanes);
+
+    const woken: Found[] = [];
+    const wokenLanes: Lane[] = [];
+    for (const one of await asleep(store, executionsAfter)) {
+      const lane = await write((session) => requeueAsleep(session, one.id, clock.now()));
+      if (!lane) continue;
+      woken.push(one);
+      wokenLanes.push(lane);
+    }
+    await healed(write, named("runs.without_wake", woken));
+    if (wokenLanes.length > 0) onQueued(wokenLanes);
 
     const stray = await orphans(store, executionsAfter);
     executionsAfter = stray.last ?? "";
