@@ -6,7 +6,6 @@ import { openAskNodes } from "./domain/capacity/nodes.ts";
 import { capacityOperations } from "./domain/capacity/operations.ts";
 import { openCapacity } from "./domain/capacity/service.ts";
 import { debounceOperations } from "./domain/debounce/operations.ts";
-import { leastPosition } from "./domain/debounce/rows.ts";
 import { openDebounce } from "./domain/debounce/service.ts";
 import { newRun } from "./domain/events/matching.ts";
 import { eventsOperations } from "./domain/events/operations.ts";
@@ -15,25 +14,19 @@ import { openDefinitions } from "./domain/functions/definitions.ts";
 import { unknownFunctions } from "./domain/functions/known.ts";
 import { functionsOperations } from "./domain/functions/operations.ts";
 import { type Functions, openFunctions } from "./domain/functions/service.ts";
-import { type CallTrail, historyOperations } from "./domain/history/operations.ts";
-import { openHistory } from "./domain/history/service.ts";
-import { integrityOperations } from "./domain/integrity/operations.ts";
-import { type IntegrityCheck, logCheck, openIntegrity } from "./domain/integrity/service.ts";
+import type { CallTrail } from "./domain/history/operations.ts";
 import type { Keyring } from "./domain/keyring/service.ts";
 import { type Feeds, openFeeds } from "./domain/log/feed.ts";
+import { eventReads } from "./domain/log/past.ts";
 import { openEventLog } from "./domain/log/service.ts";
 import type { Frames } from "./domain/pubsub/frames.ts";
-import { cronFrames, functionFrames, patchedFrames } from "./domain/pubsub/lifecycle-frames.ts";
+import { cronFrames, functionFrames, patchedFrames, secretFrames } from "./domain/pubsub/lifecycle-frames.ts";
 import { openRunFrames } from "./domain/pubsub/run-frames.ts";
 import { openCaller } from "./domain/push/call.ts";
 import { openPush } from "./domain/push/service.ts";
-import { type FloorGuard, openRetention } from "./domain/retention/service.ts";
-import { runChecks } from "./domain/runs/balance.ts";
 import { openEnds } from "./domain/runs/ends.ts";
 import { runsOperations } from "./domain/runs/operations.ts";
 import { openRuns, type Runs } from "./domain/runs/service.ts";
-import { openSweep } from "./domain/runs/sweep.ts";
-import { leastUnmatched } from "./domain/runs/waits.ts";
 import type { Lane } from "./domain/runs/wake.ts";
 import { openSchedules } from "./domain/schedules/service.ts";
 import { secretsOperations } from "./domain/secrets/operations.ts";
@@ -43,7 +36,6 @@ import { openStarts } from "./domain/starts/service.ts";
 import { openControls } from "./domain/steering/controls.ts";
 import { steeringOperations } from "./domain/steering/operations.ts";
 import { openSteering } from "./domain/steering/service.ts";
-import { purgeBacklogOf } from "./domain/tenancy/purge.ts";
 import { openDispatcher } from "./domain/workers/dispatcher.ts";
 import { openGiveBack } from "./domain/workers/give-back.ts";
 import { openHanding } from "./domain/workers/handing.ts";
@@ -57,8 +49,10 @@ import type { Log } from "./kit/log.ts";
 import type { LoopOptions } from "./kit/loop.ts";
 import type { Operation } from "./kit/operation.ts";
 import type { Watch } from "./kit/watch.ts";
+import { openPromises } from "./outbox.ts";
 import type { Config } from "./settings.ts";
 import type { Store } from "./store/store.ts";
+import { openUpkeep } from "./upkeep.ts";
 
 export interface Engine {
   functions: Functions;
@@ -95,6 +89,9 @@ export interface EngineDeps {
     | "pushTimeoutMs"
     | "pushAllowPrivate"
     | "dev"
+    | "natsMirror"
+    | "busPayloadMax"
+    | "outboxAttempts"
   >;
   keyring: Pick<Keyring, "seal" | "unseal" | "isCurrent" | "refresh" | "current">;
   store: Store;
@@ -143,6 +140,8 @@ export function openEngine(deps: EngineDeps): Engine {
       ends.ended(runIds);
       runFrames.ended(runIds);
     },
+    onClaimed: runFrames.claimed,
+    onMoved: runFrames.moved,
     onWakePlanned: deps.wakeBy,
     invoke: (draft, origin) => events.invoke(draft, origin),
     wakeLoop: deps.wake,
@@ -173,8 +172,8 @@ export function openEngine(deps: EngineDeps): Engine {
     tracer: watch.tracer,
   });
   const definitions = openDefinitions(store);
-  const secrets = openSecrets({ store, clock, ids, keyring: deps.keyring });
-  const { giveBack } = openGiveBack({ runs, log, onQueued });
+  const secrets = openSecrets({ ...deps, announce: secretFrames(deps.frames) });
+  const { giveBack, underWay: givenBack } = openGiveBack({ runs, log, onQueued });
   const handing = openHanding({
     dispatcher,
     definitions,
@@ -236,18 +235,22 @@ export function openEngine(deps: EngineDeps): Engine {
   controls.onControl(({ kind, workerId, ...message }) => {
     if (kind === "cancel" && workerId !== null) workers.cancelled({ ...message, workerId });
   });
+  const promises = openPromises(deps);
   const steering = openSteering({
     store,
     clock,
     log,
     controls,
+    promise: promises.control,
     runs,
     onPatched: patchedFrames(deps.frames),
+    onResumed: runFrames.resumed,
+    onMoved: runFrames.moved,
     definitionOf: functions.definitionAt,
     onQueued,
   });
   const feeds = openFeeds({
-    store,
+    reads: eventReads(store),
     log,
     hasOthers: () => bus.kind === "nats" && bus.present().length > 1,
     tell: (hint) => bus.hint(`log.${hint.environmentId}`, JSON.stringify(hint)),
@@ -291,26 +294,10 @@ export function openEngine(deps: EngineDeps): Engine {
   const askNodes = openAskNodes({ bus, log, nodeId, isDraining, facts: dispatcher.facts });
   const capacity = openCapacity({ store, askNodes });
 
-  const { metrics } = watch;
-  const definitionOf = functions.definitionAt;
-  const floorGuards: FloorGuard[] = [
-    (environmentId) => leastPosition(store, environmentId),
-    (environmentId) => leastUnmatched(store, environmentId),
-  ];
-  const retention = openRetention({ store, clock, log, metrics, config, definitionOf, floorGuards });
-  const history = openHistory({ store, clock, runs, definitionOf, retentionDaysOf: retention.runDaysOf });
-  const checks: IntegrityCheck[] = [logCheck(store), ...runChecks(store, clock)];
-  const integrity = openIntegrity({ store, clock, log, metrics, checks });
-  const sweepOnce = openSweep({
-    store,
-    clock,
-    wakeOnce: runs.wakeOnce,
-    healed: integrity.healed,
-    onQueued,
-    laneOf: async (environmentId, runId) => {
-      const { functionId } = await runs.get(environmentId, runId);
-      return { environmentId, functionId };
-    },
+  const { floorGuards, checks } = promises;
+  const upkeep = openUpkeep({
+    ...{ config, store, clock, log, watch, functions, runs, onQueued, floorGuards, checks },
+    callTrail: deps.callTrail,
   });
 
   return {
@@ -331,8 +318,8 @@ export function openEngine(deps: EngineDeps): Engine {
       ...breakersOperations(breakers),
       ...workersOperations(workers),
       ...capacityOperations(capacity),
-      ...historyOperations(history, deps.callTrail),
-      ...integrityOperations(integrity, purgeBacklogOf(store)),
+      ...upkeep.operations,
+      ...promises.operations,
     ],
     loops: [
       { name: "runs.wake", everyMs: 1_000, tick: runs.wakeOnce },
@@ -346,7 +333,7 @@ export function openEngine(deps: EngineDeps): Engine {
       { name: "log.feeds", everyMs: 1_000, tick: feeds.compareOnce },
       { name: "workers.streams", everyMs: 1_000, tick: workers.lookOnce },
       { name: "workers.signs", everyMs: 5_000, tick: workers.signOnce },
-      { name: "integrity.look", everyMs: 30_000, tick: integrity.lookOnce },
+      ...upkeep.loops,
     ],
     duties: [
       { duty: "cron", name: "schedules.tick", everyMs: 1_000, tick: schedules.tickOnce },
@@ -355,9 +342,8 @@ export function openEngine(deps: EngineDeps): Engine {
       { duty: "retention", name: "runs.resumes", everyMs: 60_000, tick: steering.forgetOnce },
       { duty: "retention", name: "runs.lanes", everyMs: 30_000, tick: runs.tidyLanes },
       { duty: "retention", name: "events.keys", everyMs: 10 * 60_000, tick: events.purgeOnce },
-      { duty: "retention", name: "events.expire", everyMs: 10 * 60_000, tick: retention.expireEvents },
-      { duty: "retention", name: "runs.expire", everyMs: 10 * 60_000, tick: retention.expireRuns },
-      { duty: "retention", name: "runs.sweep", everyMs: 5_000, tick: sweepOnce },
+      ...upkeep.duties,
+      ...promises.duties,
     ],
     queuedElsewhere: dispatcher.queued,
     letGo(environmentId) {
@@ -367,10 +353,17 @@ export function openEngine(deps: EngineDeps): Engine {
     async drain() {
       ends.drain();
       await Promise.all([push.drain(), workers.drain(), dispatcher.drain()]);
+      await Promise.all(givenBack);
     },
-    warnings: integrity.warnings,
+    warnings: upkeep.warnings,
     async settled() {
-      await Promise.all([events.drain(), runs.drain(), workers.drain(), dispatcher.drain()]);
+      await Promise.all([
+        events.drain(),
+        runs.drain(),
+        workers.drain(),
+        dispatcher.drain(),
+        promises.settled(),
+      ]);
     },
   };
 }

@@ -1,6 +1,8 @@
+#!/usr/bin/env bun
 import { existsSync } from "node:fs";
 import { resolve } from "node:path";
 import { databaseCommands } from "./backup.ts";
+import { tail, tailHelp } from "./cli/tail.ts";
 import { systemClock } from "./kit/clock.ts";
 import { systemIds } from "./kit/ids.ts";
 import { logLines } from "./kit/log-lines.ts";
@@ -74,20 +76,41 @@ async function serve(config: Config): Promise<void> {
   (format === "text" ? process.stdout : process.stderr).write(banner(server));
 }
 
-const commands = ["serve", ...Object.keys(databaseCommands), "help", "version"];
+async function runTail(argv: readonly string[]): Promise<never> {
+  const over = new AbortController();
+  for (const signal of ["SIGTERM", "SIGINT"]) process.on(signal, () => over.abort());
+  // Whoever read has enough: `svc tail ... | head`.
+  process.stdout.on("error", () => process.exit(0));
+  const { code, reasons } = await tail({
+    argv,
+    environment: process.env,
+    out: (text) =>
+      process.stdout.write(text) ? undefined : new Promise((done) => process.stdout.once("drain", done)),
+    note: (text) => void process.stderr.write(`${text}\n`),
+    signal: over.signal,
+    isTerminal: process.stdout.isTTY === true,
+  });
+  await new Promise<void>((done) => process.stdout.write("", () => done()));
+  if (code === 0) process.exit(0);
+  fail(code, code === exit.badSettings ? [...reasons, "see: svc tail --help"] : reasons.map(redactText));
+}
+
+const commands = ["serve", ...Object.keys(databaseCommands), "tail", "help", "version"];
 
 async function main(argv: readonly string[]): Promise<void> {
   const named = argv[0] !== undefined && !argv[0].startsWith("-");
   const command = named ? argv[0]! : "serve";
   const rest = named ? argv.slice(1) : argv;
   if (command === "help" || rest.includes("--help") || rest.includes("-h")) {
-    process.stdout.write(help());
+    process.stdout.write(command === "tail" || rest[0] === "tail" ? tailHelp() : help());
   } else if (command === "version" || rest.includes("--version")) {
     process.stdout.write(`${version}\n`);
   } else if (command === "serve") {
     const parsed = parseSettings(rest, process.env);
     if (!parsed.ok) fail(exit.badSettings, [...parsed.errors, "see: svc help"]);
     await serve(parsed.config);
+  } else if (command === "tail") {
+    await runTail(rest);
   } else if (command === "backup" || command === "restore") {
     const say = (line: string) => void process.stdout.write(`${line}\n`);
     const context = { argv: rest, environment: process.env, clock: systemClock(), say };

@@ -1,77 +1,150 @@
-import type { Feeds } from "./domain/log/feed.ts";
+import type { Bus } from "./bus/bus.ts";
+import type { DutyLoop } from "./cluster/duties.ts";
+import { groupsOperations } from "./domain/groups/operations.ts";
+import { openTopicReaders } from "./domain/groups/readers.ts";
+import { leastUnhandled } from "./domain/groups/rows.ts";
+import { type Groups, openGroups } from "./domain/groups/service.ts";
+import { type Feeds, openFeeds } from "./domain/log/feed.ts";
 import { openPast } from "./domain/log/past.ts";
 import type { Frames } from "./domain/pubsub/frames.ts";
 import { subscribeOperation } from "./domain/pubsub/operations.ts";
 import { openPubSub, type PubSub } from "./domain/pubsub/service.ts";
+import { sourcesOf } from "./domain/pubsub/source.ts";
 import { openStreams } from "./domain/pubsub/stream.ts";
 import { openTalks } from "./domain/pubsub/talk.ts";
+import { openExpiry } from "./domain/topics/expire.ts";
+import { openTopicsPast, type TopicMessage, topicReads } from "./domain/topics/log.ts";
+import { topicsOperations } from "./domain/topics/operations.ts";
+import { openTopics, type Topics } from "./domain/topics/service.ts";
 import type { Upgrade } from "./edge/http.ts";
 import type { Edge } from "./edge/perform.ts";
 import { openSockets, type Sockets, socketOptions } from "./edge/sockets.ts";
 import { openStanding, type Standing } from "./edge/standing.ts";
 import type { Clock } from "./kit/clock.ts";
+import type { Ids } from "./kit/ids.ts";
 import { standingLookMs } from "./kit/limits.ts";
 import type { Log } from "./kit/log.ts";
 import type { LoopOptions } from "./kit/loop.ts";
-import type { Metrics } from "./kit/metrics.ts";
 import type { Operation } from "./kit/operation.ts";
+import type { Watch } from "./kit/watch.ts";
+import type { Config } from "./settings.ts";
 import type { Store } from "./store/store.ts";
 
 export interface Realtime {
   pubsub: PubSub;
+  topics: Topics;
+  groups: Groups;
   /** Sockets, streams and held polls, asked again and again whether their callers may go on. */
   standing: Standing;
   operations: readonly Operation[];
   loops: readonly LoopOptions[];
+  /** What one node does for all. */
+  duties: readonly DutyLoop[];
   /** `/ws`, for the listener of the edge that it stands at. */
   standAt(edge: Edge): { upgrades: readonly Upgrade[]; websocket: object };
   /** Sockets and streams are let go at once: their clients find another node. */
   drain(): void;
+  /** Resolves once nothing that was published or acknowledged is on its way to the store. */
+  settled(): Promise<void>;
 }
 
 export interface RealtimeDeps {
+  config: Pick<Config, "dev" | "topicRetentionHours">;
   store: Store;
   clock: Clock;
+  ids: Ids;
   log: Log;
+  bus: Bus;
   feeds: Feeds;
   frames: Frames;
-  metrics: Metrics;
-  /** Everybody is let in: a page of any site may open a socket. */
-  isOpenToAll: boolean;
+  watch: Watch;
+  nodeId: string;
+  /** False while this node is not sure of the time: it hands out nothing to groups then. */
+  knowsTime: () => boolean;
 }
 
-/** Subscriptions put together: one core, sockets and streams before it. */
+/** Of `/api/v1/capabilities`. */
+export const realtimeFeatures = ["replay", "wildcard-patterns", "cel-filter", "consumer-groups"] as const;
+
+/** What one node tells the others about messages of topics. */
+const subjectOf = (environmentId: string) => `topics.${environmentId}`;
+
+/** Topics, subscriptions and consumer groups put together: one core, sockets and streams before it. */
 export function openRealtime(deps: RealtimeDeps): Realtime {
-  const { log, frames } = deps;
-  const pubsub = openPubSub({ ...deps, past: openPast(deps.store) });
+  const { config, store, clock, log, bus, feeds, frames } = deps;
+  const topicFeeds = openFeeds<TopicMessage>({
+    reads: topicReads(store),
+    log,
+    hasOthers: () => bus.kind === "nats" && bus.present().length > 1,
+    tell: (hint) => bus.hint(subjectOf(hint.environmentId), JSON.stringify(hint)),
+    listen: (environmentId, heard) =>
+      bus.onHint(subjectOf(environmentId), (payload) => heard(JSON.parse(new TextDecoder().decode(payload)))),
+  });
+  const topics = openTopics({ ...deps, feeds: topicFeeds, readersOf: openTopicReaders(store) });
+  const past = openPast(store);
+  const sources = sourcesOf({ feeds, past, topicFeeds, topicsPast: openTopicsPast(store) });
+  const groups = openGroups({ ...deps, sources });
+  const pubsub = openPubSub({
+    store,
+    clock,
+    log,
+    sources,
+    frames,
+    async joinGroup({ environmentId, wanted, startAfter, consumerId, ...reader }) {
+      const { group: name, pattern, filterText: filterExpr = "" } = wanted;
+      await groups.forSubscription(environmentId, name, { pattern: pattern.text, filterExpr }, startAfter);
+      return groups.join(environmentId, { name, consumerId, clientId: "" }, reader);
+    },
+  });
   const streams = openStreams(pubsub);
   const operation = subscribeOperation(streams);
   const standing = openStanding(deps);
   let sockets: Sockets | undefined;
+  const { metrics } = deps.watch;
   const help = "Open WebSockets at this node.";
-  const open = deps.metrics.gauge({ name: "svc_websockets_open", help })();
-  deps.metrics.beforeReading(async () => open.set(sockets?.size() ?? 0));
+  const open = metrics.gauge({ name: "svc_websockets_open", help })();
+  metrics.beforeReading(async () => open.set(sockets?.size() ?? 0));
   const connect = openTalks({
     pubsub,
     log,
     publish: (channelId, text) => sockets?.publish(channelId, text),
   });
+  const { topicRetentionHours: retentionHours } = config;
+  const expireOnce = openExpiry({
+    store,
+    clock,
+    log,
+    retentionHours,
+    floorGuards: [(environmentId) => leastUnhandled(store, environmentId, "topics")],
+  });
   return {
     pubsub,
+    topics,
+    groups,
     standing,
-    operations: [operation],
+    operations: [operation, ...topicsOperations(topics), ...groupsOperations(groups, streams)],
     loops: [
+      { name: "topics.feeds", everyMs: 1_000, tick: topicFeeds.compareOnce },
+      { name: "groups.look", everyMs: 1_000, tick: groups.lookOnce },
       { name: "pubsub.interest", everyMs: 1_000, tick: frames.tellOnce },
       { name: "pubsub.runs", everyMs: 1_000, tick: pubsub.lookOnce },
       { name: "edge.standing", everyMs: standingLookMs, tick: standing.lookOnce },
     ],
+    duties: [
+      { duty: "retention", name: "topics.expire", everyMs: 10 * 60_000, tick: expireOnce },
+      { duty: "retention", name: "groups.forget", everyMs: 10 * 60_000, tick: groups.forgetOnce },
+    ],
     standAt(edge) {
-      sockets = openSockets({ edge, operation, connect, checksOrigin: !deps.isOpenToAll });
+      // Where everybody is let in, a page of any site may open a socket.
+      sockets = openSockets({ edge, operation, connect, checksOrigin: !config.dev });
       return { upgrades: [sockets.upgrade], websocket: socketOptions };
     },
     drain() {
       sockets?.drain();
       streams.drain();
+    },
+    async settled() {
+      await Promise.all([topics.drain(), groups.settled()]);
     },
   };
 }

@@ -40,7 +40,7 @@ import { FileProblem } from "./kit/tls-files.ts";
 import { version } from "./kit/version.ts";
 import { watchLoop } from "./kit/watch.ts";
 import { openMembers } from "./members.ts";
-import { openRealtime } from "./realtime.ts";
+import { openRealtime, realtimeFeatures } from "./realtime.ts";
 import { bootstrapKeyFileOf, type Config, masterKeyFileOf } from "./settings.ts";
 import type { Migration } from "./store/migrate.ts";
 import { openStore } from "./store/open.ts";
@@ -222,8 +222,9 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       wakeBy: (at) => loops.get("runs.wake")?.running.wakeIn(at - clock.now()),
     });
     for (const options of engine.loops) background(options);
-    const followed = { feeds: engine.feeds, frames, metrics, isOpenToAll: config.dev };
-    const realtime = openRealtime({ store, clock, log, ...followed });
+    const { feeds } = engine;
+    const heard = { bus, feeds, frames, nodeId, knowsTime };
+    const realtime = openRealtime({ config, store, clock, ids, log, watch, ...heard });
     for (const options of realtime.loops) background(options);
     const platformAudit = openPlatformAudit({ store, clock, ids, log });
     background({ name: "platform.audit", everyMs: 1_000, tick: platformAudit.writeOnce });
@@ -243,7 +244,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       keys,
       keyring,
       platformAudit,
-      duties: [...engine.duties, platformAudit.duty, audited.duty, purge.duty],
+      duties: [...engine.duties, ...realtime.duties, platformAudit.duty, audited.duty, purge.duty],
       uncertaintyMs: time.uncertaintyMs,
       loopFacts: () =>
         [...loops].map(([name, { running }]) => ({
@@ -276,7 +277,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
         "grpc-sse",
         ...(config.grpcPort === 0 ? [] : ["grpc"]),
       ],
-      features: ["replay", "wildcard-patterns", "cel-filter", ...(metrics.on ? ["prometheus-metrics"] : [])],
+      features: [...realtimeFeatures, ...(metrics.on ? ["prometheus-metrics"] : [])],
     };
     const registry: Operation[] = [
       ...engine.operations,
@@ -306,6 +307,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
 
     // Edge.
     closers.push("engine", engine.settled);
+    closers.push("topics", realtime.settled);
     const everyone = config.dev ? developer : undefined;
     const authenticate = authenticator({
       clock,
@@ -377,7 +379,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
         keys,
         tenancy,
         keyring,
-        feeds: engine.feeds,
+        feeds,
         events: engine.events,
         workers: engine.workers,
         audit: audited.audit,

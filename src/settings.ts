@@ -14,6 +14,7 @@ import {
   url,
 } from "./kit/setting-kinds.ts";
 import { auditSettings } from "./settings-audit.ts";
+import { outboxSettings } from "./settings-outbox.ts";
 
 const hour = 60 * 60 * 1000;
 
@@ -124,6 +125,7 @@ export const settings = {
     fallback: undefined,
     about: "Private key (PEM) of NATS_TLS_CERT_FILE.",
   }),
+  ...outboxSettings,
   nodeId: setting({
     flag: "--node-id",
     env: "SVC_NODE_ID",
@@ -232,6 +234,12 @@ export const settings = {
     fallback: 0,
     about: "How long events are kept; 0 keeps them for ever.",
   }),
+  topicRetentionHours: setting({
+    env: "SVC_TOPIC_RETENTION_HOURS",
+    parse: integer(0, 876_000, "hours"),
+    fallback: 72,
+    about: "How long messages of developer topics are kept; 0 keeps them for ever.",
+  }),
   runRetentionDays: setting({
     env: "SVC_RUN_RETENTION_DAYS",
     parse: integer(0, 36_500, "days"),
@@ -336,6 +344,9 @@ export function parseSettings(
   if ((values.natsTlsCertFile === undefined) !== (values.natsTlsKeyFile === undefined)) {
     errors.push("NATS_TLS_CERT_FILE and NATS_TLS_KEY_FILE: set both or neither");
   }
+  if (values.natsMirror && values.natsUrl === undefined) {
+    errors.push("SVC_NATS_MIRROR: needs NATS_URL, there is nothing to mirror to");
+  }
   if (values.grpcPort !== 0 && values.grpcPort === values.port) {
     errors.push("--port and --grpc-port: must differ");
   }
@@ -361,6 +372,7 @@ export const help = (): string => `svc: events become durable runs.
   serve     start the server (what happens without a command)
   backup    copy the database file, also while its server runs: --db FILE --to FILE [--force]
   restore   put a backup in place: --from FILE --db FILE [--force]; after pg_restore: --epoch --database-url URL
+  tail      follow what happens on a server: PATTERN... (svc tail --help)
   help      show this
   version   show the version
 

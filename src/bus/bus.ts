@@ -7,6 +7,12 @@ export interface Bus {
   readonly kind: "in-process" | "nats";
   /** Best effort, fire and forget; never throws, never blocks. Also delivered to this node's own listeners. */
   hint(subject: string, payload: Uint8Array | string): void;
+  /**
+   * A hint whose sender wants to know: resolves once the bus has it, which says nothing of who hears it. Rejects with a
+   * BusError: `refused` when the bus will never take it, as it is too large or its subject illegal, else when it could not
+   * be reached within `timeoutMs`.
+   */
+  send(subject: string, payload: Uint8Array | string, timeoutMs: number): Promise<void>;
   /** `subject` may use `*` and a trailing `>`. Handlers are called in order of arrival for one subject and sender. */
   onHint(subject: string, handler: (payload: Uint8Array, subject: string) => void): Unlisten;
   /** One reply from one of the nodes that answer this subject; rejects with BusError after `timeoutMs`, or at once when nobody answers. */
@@ -32,7 +38,27 @@ export interface Bus {
   hold(name: string): Promise<Hold>;
   /** Frees the name at once when this node has it. */
   letGo(name: string): Promise<void>;
+  /** Where the bus keeps what users outside may read; undefined where it keeps nothing. */
+  readonly mirror?: Mirror;
   close(): Promise<void>;
+}
+
+/** A message for users of the bus outside. */
+export interface Mirrored {
+  /** Behind the mirror's own prefix; of tokens as subjects have them, without wildcards. */
+  subject: string;
+  /** Stable: the bus keeps one of several with the same id, when they come within some minutes. */
+  id: string;
+  payload: string;
+  headers: Readonly<Record<string, string>>;
+}
+
+export interface Mirror {
+  /**
+   * Hands messages over in their order. Answers for each undefined once it is kept, or why it never will be (`refused`).
+   * Rejects with another BusError when the bus cannot keep anything right now; some may have been kept then.
+   */
+  publish(messages: readonly Mirrored[]): Promise<(BusError | undefined)[]>;
 }
 
 export type Hold = "mine" | "theirs" | "unreachable";
@@ -47,7 +73,7 @@ export interface Presence {
 }
 
 export class BusError extends Error {
-  readonly trouble: "no_responders" | "timeout" | "disconnected" | "remote";
+  readonly trouble: "no_responders" | "timeout" | "disconnected" | "remote" | "refused";
   constructor(trouble: BusError["trouble"], message: string) {
     super(message);
     this.name = "BusError";

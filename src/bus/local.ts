@@ -2,6 +2,7 @@ import type { Clock } from "../kit/clock.ts";
 import { type Metrics, noMetrics } from "../kit/metrics.ts";
 import { matchesPattern } from "../kit/pattern.ts";
 import { type Bus, BusError, type Unlisten } from "./bus.ts";
+import { isSubject } from "./subject.ts";
 import { watchBus } from "./watch.ts";
 
 interface Hub {
@@ -55,24 +56,31 @@ function join(hub: Hub, options: LocalBusOptions): Bus {
   const answering = (subject: string) =>
     [...hub.answers].filter((entry) => matchesPattern(entry.pattern, subject));
 
+  const hint = (subject: string, payload: Uint8Array | string) => {
+    if (!open) return;
+    count.sent.add();
+    const bytes = bytesOf(payload);
+    for (const entry of [...hub.hints]) {
+      if (!matchesPattern(entry.pattern, subject)) continue;
+      // After the caller's own work, as over a network; in order, because microtasks are.
+      queueMicrotask(() => {
+        if (!hub.hints.has(entry)) return;
+        try {
+          entry.handler(bytes, subject);
+        } catch (error) {
+          onError(subject, error);
+        }
+      });
+    }
+  };
+
   return {
     kind: "in-process",
-    hint(subject, payload) {
-      if (!open) return;
-      count.sent.add();
-      const bytes = bytesOf(payload);
-      for (const entry of [...hub.hints]) {
-        if (!matchesPattern(entry.pattern, subject)) continue;
-        // After the caller's own work, as over a network; in order, because microtasks are.
-        queueMicrotask(() => {
-          if (!hub.hints.has(entry)) return;
-          try {
-            entry.handler(bytes, subject);
-          } catch (error) {
-            onError(subject, error);
-          }
-        });
-      }
+    hint,
+    async send(subject, payload) {
+      if (!open) throw new BusError("disconnected", "the bus is closed");
+      if (!isSubject(subject)) throw new BusError("refused", `${subject} is no subject`);
+      hint(subject, payload);
     },
     onHint: (pattern, handler) =>
       listen(hub.hints, {

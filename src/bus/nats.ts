@@ -20,7 +20,9 @@ import { loop } from "../kit/loop.ts";
 import { type Metrics, noMetrics } from "../kit/metrics.ts";
 import { watchLoop } from "../kit/watch.ts";
 import { type Bus, BusError, type Presence, type Unlisten } from "./bus.ts";
+import { natsMirror } from "./nats-mirror.ts";
 import { natsNames } from "./nats-names.ts";
+import { isSubject } from "./subject.ts";
 import { watchBus } from "./watch.ts";
 
 export interface NatsBusOptions {
@@ -227,11 +229,19 @@ export function openNatsBus(options: NatsBusOptions): Bus & { dropped(): number 
   signs.start();
   void open();
 
+  const reached = () => (connected ? connection : undefined);
+  const namePrefix = prefix.replaceAll(/[^A-Za-z0-9_-]+/g, "_");
   const names = natsNames({
-    connection: () => (connected ? connection : undefined),
+    connection: reached,
     nodeId,
-    bucket: `${prefix.replaceAll(/[^A-Za-z0-9_-]+/g, "_")}names`,
+    bucket: `${namePrefix}names`,
     keptMs: nameKeptMs,
+    log,
+  });
+  const mirror = natsMirror({
+    connection: reached,
+    prefix: `${prefix}mirror.`,
+    stream: `${namePrefix}mirror`,
     log,
   });
 
@@ -242,7 +252,29 @@ export function openNatsBus(options: NatsBusOptions): Bus & { dropped(): number 
 
   return {
     kind: "nats",
+    mirror,
     hint: (subject, payload) => publish(subject, payload, count.sent),
+    async send(subject, payload, timeoutMs) {
+      const current = requireConnection();
+      const bytes = bytesOf(payload);
+      const most = current.info?.max_payload ?? Number.POSITIVE_INFINITY;
+      if (!isSubject(subject)) throw new BusError("refused", `${subject} is no subject`);
+      if (bytes.length > most)
+        throw new BusError("refused", `the message has ${bytes.length} bytes, the bus takes ${most}`);
+      let cancel = () => {};
+      const late = new Promise<never>((_, reject) => {
+        cancel = clock.after(timeoutMs, () => reject(new BusError("timeout", `${subject} was not taken`)));
+      });
+      try {
+        current.publish(prefix + subject, bytes);
+        await Promise.race([current.flush(), late]);
+        count.sent.add();
+      } catch (error) {
+        throw toBusError(subject, error);
+      } finally {
+        cancel();
+      }
+    },
     onHint: (pattern, handler) =>
       listen({
         pattern,

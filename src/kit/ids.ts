@@ -18,6 +18,7 @@ export type IdKind =
   | "paud"
   | "whs"
   | "sub"
+  | "group"
   | "ob"
   | "wrk"
   | "node"

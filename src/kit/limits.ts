@@ -141,6 +141,42 @@ export const definitionsKeptMax = 5_000;
 export const laneLookMax = 1_000;
 /** A lane of a function with a limit is forgotten so long after the last claim from it. */
 export const laneIdleMsMax = 10 * 60 * 1000;
+/** Topics in one answer. */
+export const topicsListMax = 1_000;
+export const publishBatchMax = 100;
+/** Messages of one flush: they start nothing, so more of them go together than events. */
+export const publishFlushMax = 512;
+export const publishPaceMs = 4;
+/** Consumer groups of an environment, and who is in one at a time. */
+export const groupsMax = 1_000;
+export const groupMembersMax = 1_000;
+export const groupNameBytesMax = 128;
+export const groupMetadataBytesMax = 16 * 1024;
+/** Deliveries of one group that are not acknowledged (contract.md 6.8). */
+export const groupInflightDefault = 100;
+export const groupInflightMax = 1_000;
+export const groupRedeliveriesDefault = 3;
+export const groupRedeliveriesMax = 1_000;
+/** Also how long a member may take to acknowledge. */
+export const groupDelayMsDefault = 5_000;
+export const groupDelayMsMax = 24 * 60 * 60 * 1000;
+/** Where sending acknowledges, a delivery that was not sent in this time goes to another member. */
+export const groupHoldMs = 60_000;
+/** Deliveries that wait to be sent to one member, unless its group buffers. */
+export const groupWindow = 64;
+/** What waits longer for a member that does not read goes to the others. */
+export const groupStuckMs = 1_000;
+/** Deliveries that a group has looked up ahead at one node. */
+export const groupAheadMax = 2_000;
+/** A member without a sign of life is no longer believed to be there; it is forgotten a little later. */
+export const groupFreshMs = 3_000;
+export const groupSilenceMs = 5_000;
+/** A delivery that so many members took with them when they went is given up: it may be what kills them. */
+export const groupLossesMax = 25;
+/** A group that was made by a subscription is kept so long after its last member. */
+export const groupKeptMs = 24 * 60 * 60 * 1000;
+/** Members and groups looked after in one query. */
+export const groupSliceMax = 500;
 /** Rows of the capacity endpoints (spec.md 'REST: capacity'). */
 export const capacityRowsDefault = 100;
 export const capacityRowsMax = 1_000;
@@ -222,6 +258,8 @@ export const frameSliceMax = 500;
 export const endsWaitingMax = 20_000;
 /** Runs whose history is read for one page of an environment's audit trail. */
 export const auditRunsMax = 500;
+/** Outputs that the history of a resume keeps of the steps that it discards. */
+export const discardedBytesMax = 256 * 1024;
 /** A wake that nobody moved for so long is overdue. */
 export const overdueMs = 15_000;
 /** Runs and executions that the sweeper compares in one round. */
@@ -234,6 +272,11 @@ export const integrityEnvironmentsMax = 1_000;
 /** Rows that a round of retention deletes in one transaction, and slices in one round. */
 export const expireSliceMax = 200;
 export const expireSlicesMax = 500;
+/** Days that an environment may keep its past, where it does not keep it for ever. */
+export const retentionDaysMax = 36_500;
+/** So long one such transaction may keep others from writing: the next slice is made to fit. */
+export const expireSliceMs = 10;
+export const expireSliceMin = 10;
 
 export const secretsMax = 1_000;
 export const secretNameCharsMax = 200;
@@ -252,6 +295,34 @@ export const pushHoldMs = 2_000;
 /** Push functions that one node serves. */
 export const pushFunctionsMax = 10_000;
 export const pushAnswerBytesMax = 8 * 1024 * 1024;
+
+/** A message of the bus, and how often an outbox entry is tried (spec.md 'Outbox retry budget'); both by setting. */
+export const busPayloadBytesMax = 1024 * 1024;
+export const outboxAttemptsMax = 10;
+/** Between two tries of a refused entry: from, and at most. */
+export const outboxRetryMsMin = 250;
+export const outboxRetryMsMax = 5_000;
+/** Handing one message to the bus takes at most this; whoever wrote an entry has so long before the leader tries. */
+export const outboxSendMs = 2_000;
+/** Entries of one kind that are tried in one round. */
+export const outboxSliceMax = 50;
+export const outboxErrorCharsMax = 500;
+/** An entry that nobody tried for so long, and an event that was not mirrored for so long, are overdue. */
+export const outboxOverdueMs = 60_000;
+/** Dead letters that nobody requeued or discarded are forgotten after this. */
+export const deadLetterKeptMs = 90 * 24 * 60 * 60 * 1000;
+/** The list of dead letters (spec.md 'Outbox dead-letter list'). */
+export const deadLettersDefault = 50;
+export const deadLettersMax = 500;
+export const deadLettersOffsetMax = 10_000;
+/** Events mirrored in one transaction, logs compared in one query, and how long one round goes on. */
+export const mirrorSliceMax = 100;
+export const mirrorLogsMax = 500;
+export const mirrorRoundMs = 1_000;
+/** JetStream answers within this; keeps the mirror's messages, and knows their ids again, for so long. */
+export const mirrorAnswerMs = 5_000;
+export const mirrorKeptMs = 7 * 24 * 60 * 60 * 1000;
+export const mirrorRepeatMs = 10 * 60 * 1000;
 
 /** Audit rows that wait in memory; what comes beyond stays in the spool file alone, up to its size. */
 export const auditWaitingMax = 20_000;

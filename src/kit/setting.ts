@@ -40,6 +40,8 @@ export interface SettingsSource {
   environment: Readonly<Record<string, string | undefined>>;
   /** Variables of ours that other programs read: known, and left alone. */
   elsewhere: (name: string) => boolean;
+  /** Takes the arguments that belong to no flag; without it they are errors. */
+  words?: string[];
 }
 
 /** How many letters must change to get from one word to the other. */
@@ -73,14 +75,19 @@ interface Given {
   name: string;
 }
 
-function readFlags(rows: Settings, argv: readonly string[], errors: string[]): Map<string, Given> {
+function readFlags(
+  rows: Settings,
+  { argv, words }: Pick<SettingsSource, "argv" | "words">,
+  errors: string[],
+): Map<string, Given> {
   const byFlag = new Map(Object.entries(rows).flatMap(([name, row]) => (row.flag ? [[row.flag, name]] : [])));
   const given = new Map<string, Given>();
   for (let place = 0; place < argv.length; place++) {
     const argument = argv[place]!;
     // Not repeated in the error: it may be a secret that lost its flag.
     if (!argument.startsWith("--")) {
-      errors.push(`argument ${place + 1} belongs to no flag`);
+      if (words) words.push(argument);
+      else errors.push(`argument ${place + 1} belongs to no flag`);
       continue;
     }
     const equals = argument.indexOf("=");
@@ -126,7 +133,7 @@ function readEnvironment(rows: Settings, source: SettingsSource, errors: string[
 /** A flag beats a variable, a variable the default; an empty variable counts as not set. All errors at once. */
 export function readSettings<Rows extends Settings>(rows: Rows, source: SettingsSource): Outcome<Rows> {
   const errors: string[] = [];
-  const flags = readFlags(rows, source.argv, errors);
+  const flags = readFlags(rows, source, errors);
   const variables = readEnvironment(rows, source, errors);
   const values: Record<string, unknown> = {};
   const origins: Record<string, Origin> = {};

@@ -1,5 +1,7 @@
 import type { FunctionOptions, Handler, SvcFunction } from "./function.ts";
+import type { GroupCalls } from "./group-types.ts";
 import type { HistoryEntry, PausedState, RunResult, Secret } from "./read.ts";
+import type { SubscribeCalls } from "./subscription-types.ts";
 import type { Transport } from "./transport.ts";
 import type {
   EmitOptions,
@@ -178,8 +180,10 @@ export interface SecretCalls {
 export interface Client<Events extends EventMap = EventMap>
   extends EventCalls<Events>,
     FunctionCalls<Events>,
-    RunCalls {
+    RunCalls,
+    SubscribeCalls<Events> {
   readonly transport: Transport;
+  readonly groups: GroupCalls;
   readonly secrets: SecretCalls;
   /** Needs no key. Throws when the server is not well. */
   health(): Promise<{ status: string; [field: string]: unknown }>;

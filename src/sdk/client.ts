@@ -1,7 +1,9 @@
 import { eventCalls } from "./client-events.ts";
 import { functionCalls } from "./client-functions.ts";
+import { groupCalls } from "./client-groups.ts";
 import { runCalls } from "./client-runs.ts";
 import { secretCalls } from "./client-secrets.ts";
+import { subscribeCalls } from "./client-subscriptions.ts";
 import type { Client } from "./client-types.ts";
 import type { EventRegistry } from "./events.ts";
 import { safe } from "./retry.ts";
@@ -25,6 +27,8 @@ export function createClient<Events extends EventMap = EventMap>(
     ...eventCalls(transport, options.events),
     ...functionCalls(transport, options.events),
     ...runCalls(transport),
+    ...subscribeCalls<Events>(transport),
+    groups: groupCalls(transport),
     secrets: secretCalls(transport),
     health: () => transport.call({ method: "GET", path: "/health" }, safe),
     info: () => transport.rpc("SvcService/Info", {}, safe),

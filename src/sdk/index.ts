@@ -18,11 +18,13 @@ export {
   type HandlerEvent,
   type SvcFunction,
 } from "./function.ts";
+export type * from "./group-types.ts";
 export { toNodeHandler } from "./node.ts";
 export type { HistoryEntry, PausedState, RunResult, Secret } from "./read.ts";
 export { type ServeHandler, type ServeOptions, serve } from "./serve.ts";
 export { StepTimeoutError } from "./step.ts";
 export type * from "./steps.ts";
+export type * from "./subscription-types.ts";
 export {
   type FunctionTest,
   type TestCall,

@@ -1,4 +1,5 @@
 import type { ClientHttp2Session, ClientHttp2Stream } from "node:http2";
+import { envelope, readEnvelopes } from "./envelopes.ts";
 import { SvcError } from "./errors.ts";
 
 /** One conversation over HTTP/2: JSON messages in the envelopes of the Connect protocol. */
@@ -18,41 +19,11 @@ export interface StreamSocketOptions {
   onEnd: (error: SvcError | undefined) => void;
 }
 
-const headBytes = 5;
-const lastEnvelope = 0b10;
-const statusOfCode: Record<string, number> = {
-  unauthenticated: 401,
-  permission_denied: 403,
-  failed_precondition: 400,
-  invalid_argument: 400,
-  not_found: 404,
-  unimplemented: 501,
-  unavailable: 503,
-  resource_exhausted: 429,
-};
-
-function envelope(text: string): Uint8Array {
-  const body = new TextEncoder().encode(text);
-  const bytes = new Uint8Array(headBytes + body.length);
-  new DataView(bytes.buffer).setUint32(1, body.length);
-  bytes.set(body, headBytes);
-  return bytes;
-}
-
-function endOf(text: string): SvcError | undefined {
-  const { error } = JSON.parse(text) as { error?: { code?: string; message?: string } };
-  if (!error) return undefined;
-  const code = error.code ?? "unknown";
-  const status = statusOfCode[code] ?? 500;
-  return new SvcError(code, error.message ?? code, { status, retryable: status >= 429 && status !== 501 });
-}
-
 export async function openStreamSocket(options: StreamSocketOptions): Promise<StreamSocket> {
   // Only workers on streams need it.
   const { connect } = await import("node:http2");
   const session: ClientHttp2Session = connect(new URL(options.url).origin);
   let over = false;
-  let unread: Buffer = Buffer.alloc(0);
   let status = 0;
 
   const end = (error: SvcError | undefined) => {
@@ -66,6 +37,9 @@ export async function openStreamSocket(options: StreamSocketOptions): Promise<St
     end(new SvcError("unreachable", `${options.url}: ${why}`, { retryable: true, cause }));
   };
 
+  const envelopes = readEnvelopes((message) => {
+    if (!over) options.onMessage(message);
+  }, end);
   const base = new URL(options.url).pathname.replace(/\/+$/, "");
   const stream: ClientHttp2Stream = session.request({
     ":method": "POST",
@@ -90,17 +64,8 @@ export async function openStreamSocket(options: StreamSocketOptions): Promise<St
   });
   stream.on("data", (bytes: Buffer) => {
     if (status !== 200) return;
-    unread = unread.length === 0 ? bytes : Buffer.concat([unread, bytes]);
     try {
-      while (!over && unread.length >= headBytes) {
-        const length = unread.readUInt32BE(1);
-        if (unread.length < headBytes + length) return;
-        const flags = unread[0]!;
-        const text = unread.toString("utf8", headBytes, headBytes + length);
-        unread = unread.subarray(headBytes + length);
-        if (flags & lastEnvelope) end(endOf(text));
-        else options.onMessage(JSON.parse(text) as Record<string, unknown>);
-      }
+      envelopes.take(bytes);
     } catch (cause) {
       end(
         new SvcError("bad_answer", "the stream brought something that is no message", {

@@ -13,20 +13,33 @@ const options = JSON.parse(process.argv[2]!) as {
   /** Requests a second in all; 0 sends the next as soon as the last is answered. */
   rate: number;
   event: string;
-  /** Events a request; 1 is `Emit`, more is `TriggerBatch`. */
+  /** Instead of an event: messages of this topic. */
+  topic?: string;
+  /** Events a request; 1 is `Emit`, more is `TriggerBatch`. Of messages: `Publish` and `PublishBatch`. */
   batch: number;
+  /** So many customers take turns, from this number on; without them all events are of `c-1042`. */
+  customers?: number;
+  firstCustomer?: number;
 };
 /** Several, with commas between, share the callers. */
 const targets = options.url.split(",").map((one) => new URL(one));
-const method = options.batch > 1 ? "TriggerBatch" : "Emit";
-const head = `POST /svc.v1.SvcService/${method} HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer ${options.key}\r\nContent-Type: application/json\r\nContent-Length: `;
-const name = JSON.stringify(options.event);
+const { topic } = options;
+const [one, many] = topic === undefined ? ["Emit", "TriggerBatch"] : ["Publish", "PublishBatch"];
+const method = `${topic === undefined ? "SvcService" : "PubSubService"}/${options.batch > 1 ? many : one}`;
+const head = `POST /svc.v1.${method} HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer ${options.key}\r\nContent-Type: application/json\r\nContent-Length: `;
+const name =
+  topic === undefined ? `"event":${JSON.stringify(options.event)}` : `"topic":${JSON.stringify(topic)}`;
+const list = topic === undefined ? "events" : "messages";
 const epoch = performance.timeOrigin;
+
+const { customers = 1, firstCustomer = 1042 } = options;
+let made = 0;
 
 function request(): string {
   const at = (epoch + performance.now()).toFixed(2);
-  const one = `{"event":${name},"data":{"at":${at},"customer":"c-1042","total":42.5,"note":"bench"}}`;
-  const body = options.batch > 1 ? `{"events":[${Array(options.batch).fill(one).join(",")}]}` : one;
+  const customer = firstCustomer + (made++ % customers);
+  const one = `{${name},"data":{"at":${at},"customer":"c-${customer}","total":42.5,"note":"bench"}}`;
+  const body = options.batch > 1 ? `{"${list}":[${Array(options.batch).fill(one).join(",")}]}` : one;
   return `${head}${body.length}\r\n\r\n${body}`;
 }
 

@@ -59,9 +59,13 @@ export interface Program {
   stop(): Promise<void>;
 }
 
-function start(script: string[], stream: "stdout" | "stderr", env: Record<string, string> = {}) {
-  const preload = `--preload=${join(here, "ends-with-parent.ts")}`;
-  const child = Bun.spawn([process.execPath, "run", preload, ...script], {
+function start(
+  script: string[],
+  stream: "stdout" | "stderr",
+  env: Record<string, string> = {},
+  runtime = [process.execPath, "run", `--preload=${join(here, "ends-with-parent.ts")}`],
+) {
+  const child = Bun.spawn([...runtime, ...script], {
     // Never written to: it ends with this process.
     stdin: "pipe",
     stdout: stream === "stdout" ? "pipe" : "ignore",
@@ -112,6 +116,25 @@ export async function runToEnd(script: string, options: object): Promise<Record<
   return JSON.parse(answer);
 }
 
+/** Starts a program of this folder and waits for a line that begins like this; it ends with the bench. */
+export async function startProgram(
+  script: string,
+  options: object,
+  { first, runtime }: { first: string; runtime?: string[] },
+): Promise<Program & { line: string }> {
+  const { child, lines, program } = start(
+    [join(here, script), JSON.stringify(options)],
+    "stdout",
+    {},
+    ...(runtime ? [runtime] : []),
+  );
+  const said = () =>
+    lines.find((line) => line.startsWith(first)) ?? (child.exitCode === null ? undefined : "");
+  const line = await until(said, { deadlineMs: 60_000, everyMs: 10, about: `${script} to be ready` });
+  if (line === "") throw new Error(`${script} ended`);
+  return { ...program, line };
+}
+
 export interface Bench {
   url: string;
   key: string;
@@ -127,6 +150,8 @@ export interface BenchOptions {
   natsUrl?: string;
   /** No worker of its own. */
   alone?: boolean;
+  /** The program of this folder that works, instead of `worker.ts`. */
+  worker?: string;
 }
 
 /** A server as a user starts it, and a worker, each a process of its own. */
@@ -161,7 +186,7 @@ export async function startBench(
     });
     const { key } = JSON.parse(await readFile(keyFile, "utf8")) as { key: string };
     if (options.alone) return { url, key, keyFile, server, worker: server, stop };
-    const worker = start([join(here, "worker.ts"), JSON.stringify({ url, key })], "stdout");
+    const worker = start([join(here, options.worker ?? "worker.ts"), JSON.stringify({ url, key })], "stdout");
     stops.unshift(worker.program.stop);
     const ready = () => worker.lines.includes("ready");
     await until(ready, { deadlineMs: 20_000, everyMs: 50, about: "the worker" });

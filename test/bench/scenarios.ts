@@ -25,6 +25,7 @@ interface Load {
   seconds: number;
   rate?: number;
   batch?: number;
+  customers?: number;
   event: string;
 }
 

@@ -1,5 +1,5 @@
 /**
- * The worker of the bench: a function of three trivial steps. A run counts once the server has acknowledged its last
+ * The worker of the bench: a function of three trivial steps, once without and once with a limit for each customer. A run counts once the server has acknowledged its last
  * report; how long that took since its emit was sent is kept, and printed on SIGUSR2 for the runs since the last time.
  */
 import { createClient, createFunction, createWorker } from "../../src/sdk/index.ts";
@@ -13,15 +13,19 @@ let latencies: number[] = [];
 let lastAt = 0;
 const now = () => performance.timeOrigin + performance.now();
 
-const three = createFunction(
-  { id: "bench-three-steps", event: "bench.run" },
-  async ({ event, step, run }) => {
-    const one = await step.run("one", () => 1);
-    const two = await step.run("two", () => one + 1);
-    const result = await step.run("three", () => two + 1);
-    sentAt.set(run.id, (event.data as { at: number }).at);
-    return { result };
-  },
+type Handler = Parameters<typeof createFunction>[1];
+
+const threeSteps: Handler = async ({ event, step, run }) => {
+  const one = await step.run("one", () => 1);
+  const two = await step.run("two", () => one + 1);
+  const result = await step.run("three", () => two + 1);
+  sentAt.set(run.id, (event.data as { at: number }).at);
+  return { result };
+};
+const three = createFunction({ id: "bench-three-steps", event: "bench.run" }, threeSteps);
+const keyed = createFunction(
+  { id: "bench-keyed", event: "bench.keyed", concurrency: { limit: 10, key: "customer" } },
+  threeSteps,
 );
 
 interface Exchanged {
@@ -64,7 +68,7 @@ process.on("SIGUSR2", () => {
 });
 const worker = createWorker({
   client: watched,
-  functions: [three],
+  functions: [three, keyed],
   maxConcurrentJobs: 200,
   handleSignals: false,
 });

@@ -1,4 +1,6 @@
 import { describe, expect, test } from "bun:test";
+import { jetstreamManager } from "@nats-io/jetstream";
+import { connect } from "@nats-io/transport-node";
 import type { Bus } from "../../src/bus/bus.ts";
 import { localHub } from "../../src/bus/local.ts";
 import { openNatsBus } from "../../src/bus/nats.ts";
@@ -68,6 +70,69 @@ describe("bus: core NATS that comes and goes", () => {
       await server.restart({ wipe: true });
       await holds(b, "mine");
       await holds(a, "theirs");
+    } finally {
+      await closeAll([a!, b!]);
+      await server.stop();
+    }
+  });
+
+  test("what NATS would not carry is refused, and what it cannot keep waits", async () => {
+    const server = await startNats({ config: "max_payload: 2048", jetstream: false });
+    const [a, b] = pair(server.url);
+    const trouble = (sent: Promise<unknown>) =>
+      sent.then(
+        () => "none",
+        (error: { trouble: string }) => error.trouble,
+      );
+    const message = { subject: "env.events.a", id: "evt_1/events:a", payload: "{}", headers: {} };
+    try {
+      await until(() => a!.connected(), { deadlineMs: 5_000, everyMs: 10, about: "a connection" });
+      expect(await trouble(a!.send("x", "x".repeat(2_049), 2_000))).toBe("refused");
+      expect(await trouble(a!.send("x", "x".repeat(2_048), 2_000))).toBe("none");
+      // No JetStream: nothing is refused for good.
+      expect(await trouble(a!.mirror!.publish([message]))).toBe("disconnected");
+      await server.kill9();
+      await until(() => !a!.connected(), { deadlineMs: 10_000, everyMs: 20, about: "the loss to be seen" });
+      expect(await trouble(a!.send("x", "x", 2_000))).toBe("disconnected");
+      expect(await trouble(a!.mirror!.publish([message]))).toBe("disconnected");
+    } finally {
+      await closeAll([a!, b!]);
+      await server.stop();
+    }
+  });
+
+  test("the mirror keeps each message once, in order, and refuses what is too large or has no subject", async () => {
+    const server = await startNats({ config: "max_payload: 4096" });
+    const [a, b] = pair(server.url);
+    const message = (id: string, more: object = {}) => ({
+      ...{ subject: `env.events.${id}`, id, payload: JSON.stringify({ id }), headers: { "Svc-Topic": id } },
+      ...more,
+    });
+    try {
+      await until(() => a!.connected(), { deadlineMs: 5_000, everyMs: 10, about: "a connection" });
+      const publish = () =>
+        a!.mirror!.publish([
+          message("1"),
+          message("2", { payload: "x".repeat(4_090) }),
+          message("3", { subject: "env.*" }),
+          message("4"),
+        ]);
+      for (let times = 0; times < 2; times++)
+        expect((await publish()).map((error) => error?.trouble)).toEqual([
+          undefined,
+          "refused",
+          "refused",
+          undefined,
+        ]);
+      const outside = await connect({ servers: server.url });
+      const manager = await jetstreamManager(outside);
+      const { state } = await manager.streams.info("svc_mirror");
+      expect(state.messages).toBe(2);
+      const kept = [1, 2].map(
+        async (seq) => (await manager.streams.getMessage("svc_mirror", { seq }))?.subject,
+      );
+      expect(await Promise.all(kept)).toEqual(["svc.mirror.env.events.1", "svc.mirror.env.events.4"]);
+      await outside.close();
     } finally {
       await closeAll([a!, b!]);
       await server.stop();

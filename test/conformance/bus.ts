@@ -98,6 +98,23 @@ export function busConformance(name: string, start: () => Promise<BusCase>): voi
         expect(failure).toMatchObject({ trouble: "remote", message: "no such thing" });
       }));
 
+    test("what is sent is taken, or the sender is told why not", () =>
+      nodes(2, async (a, b) => {
+        const got: string[] = [];
+        b!.onHint("runs.control", (payload) => got.push(text(payload)));
+        await hears(a!, b!);
+        await a!.send("runs.control", "stop", 2_000);
+        await until(() => got.length === 1, { deadlineMs: 5_000, everyMs: 5, about: "what was sent" });
+        expect(got).toEqual(["stop"]);
+        for (const subject of ["runs.*", "runs.>", "runs..control", "runs control", ""]) {
+          const refused = await a!.send(subject, "", 2_000).catch((error: unknown) => error);
+          expect(refused).toMatchObject({ trouble: "refused" });
+        }
+        await a!.close();
+        const closed = await a!.send("runs.control", "late", 2_000).catch((error: unknown) => error);
+        expect(closed).toMatchObject({ trouble: "disconnected" });
+      }));
+
     test("nobody there is told at once, a late answer after the time", () =>
       nodes(2, async (a, b) => {
         await hears(a!, b!);

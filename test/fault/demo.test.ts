@@ -3,6 +3,7 @@ import { resolve } from "node:path";
 import { sql } from "../../src/kit/sql.ts";
 import { storeOf } from "../cluster/load.ts";
 import { until } from "../support/until.ts";
+import { chanceOf } from "./faults.ts";
 import { makeRepository } from "./repository.ts";
 import { startWorld, type World } from "./world.ts";
 
@@ -94,7 +95,7 @@ describe("the demo against a cluster behind a load balancer", () => {
       deadlineMs: 20_000,
       everyMs: 50,
     });
-    const { acked, refused } = await world.load(async () => {
+    const { acked, refused } = await world.load(chanceOf(1), async () => {
       for (const { server } of nodes) {
         await server.terminate();
         await server.restart();

@@ -5,6 +5,7 @@ import type { AckedEmit } from "../support/checkers.ts";
 import type { Steered } from "../support/engine-checkers.ts";
 import { answerOf, type Program } from "../support/run-program.ts";
 import { callerOf } from "../support/server.ts";
+import type { Chance } from "./faults.ts";
 import { patchOf, programs, startOf } from "./programs.ts";
 
 const program = resolve(import.meta.dir, "engine-worker.ts");
@@ -23,8 +24,8 @@ export interface EnginePeople {
   /** Acked events of debounced bursts. */
   bursts: Map<string, string[]>;
   steered: Map<string, Steered>;
-  /** Starts, bursts and steering until `over`; resolves when every answer is in. */
-  work(over: () => boolean): Promise<void>;
+  /** Starts, bursts and steering, as chance wants it, until `over`; resolves when every answer is in. */
+  work(chance: Chance, over: () => boolean): Promise<void>;
   /** Lets a run go on that somebody paused. */
   resume(runId: string): Promise<void>;
   /** No more signals. */
@@ -90,22 +91,22 @@ export function openEnginePeople(url: string, tenant: Tenant, journal: Journal):
     await ask("ResumeRun", { run_id: runId });
   };
 
-  async function steer(over: () => boolean): Promise<void> {
+  async function steer(chance: Chance, over: () => boolean): Promise<void> {
     while (!over()) {
       await Bun.sleep(250);
-      const place = Math.floor(Math.random() * mayBeSteered.length);
+      const place = Math.floor(chance() * mayBeSteered.length);
       const [chosen] = mayBeSteered.splice(place, 1);
       if (!chosen) continue;
       const { runId, input } = chosen;
       const mark: Steered = { cancelled: false, patched: [] };
       steered.set(runId, mark);
-      const what = Math.random();
+      const what = chance();
       if (what < 0.3) {
         const { ok, body } = await ask("CancelRun", { id: runId, reason: "enough" });
         mark.cancelled = ok && body.status === "RUN_STATUS_CANCELLED";
       } else if (what < 0.7) {
         await ask("PauseRun", { run_id: runId });
-        await Bun.sleep(Math.random() * 1_000);
+        await Bun.sleep(chance() * 1_000);
         await resume(runId);
       } else {
         const own = answerOf(input, "line-0");
@@ -134,9 +135,13 @@ export function openEnginePeople(url: string, tenant: Tenant, journal: Journal):
     bursts,
     steered,
     resume,
-    async work(over) {
+    async work(chance, over) {
       const starters = programs.filter(({ id }) => id in startEveryMs);
-      await Promise.all([...starters.map((one) => startRuns(one, over)), startBursts(over), steer(over)]);
+      await Promise.all([
+        ...starters.map((one) => startRuns(one, over)),
+        startBursts(over),
+        steer(chance, over),
+      ]);
     },
     async stop() {
       stopped = true;

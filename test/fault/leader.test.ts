@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { until } from "../support/until.ts";
+import { chanceOf } from "./faults.ts";
 import { startWorld, type World, type WorldNode } from "./world.ts";
 
 interface Lead {
@@ -83,7 +84,7 @@ describe("leadership of three nodes", () => {
     async () => {
       const { lead } = await led();
       await Promise.all(world.nats.servers.map((server) => server.shutDown()));
-      const { acked } = await world.load(() => Bun.sleep(awayMs));
+      const { acked } = await world.load(chanceOf(1), () => Bun.sleep(awayMs));
       expect(acked).toBeGreaterThan(100);
       expect(await world.check()).toEqual([]);
       expect(await leadSeenBy(world.nodes[0]!)).toMatchObject({ epoch: lead.epoch, node_id: lead.node_id });
@@ -100,6 +101,7 @@ describe("leadership of three nodes", () => {
       // One a duty.
       expect(healthy.leaders.map((leader: { duty: string }) => leader.duty).sort()).toEqual([
         "cron",
+        "outbox",
         "retention",
       ]);
     },

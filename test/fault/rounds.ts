@@ -20,7 +20,7 @@ export async function runRound(
   atOnce: boolean,
 ): Promise<Round> {
   const startedAt = performance.now();
-  const { acked, refused } = await world.load(async () => {
+  const { acked, refused } = await world.load(chanceOf(Math.floor(chance() * 2 ** 32)), async () => {
     await Bun.sleep(calmMs);
     if (atOnce) await Promise.all(chosen.map((fault) => fault.run(world, chance)));
     else for (const fault of chosen) await fault.run(world, chance);

@@ -122,6 +122,29 @@ describe.each(engines)("children on %s", (engine) => {
     await worker.complete(again);
   });
 
+  test("a child that ends before its start was noted does not end the step that only started it", async () => {
+    const { worker, child, job, runId } = await begin("hasty");
+    await worker.leave(job, "call", invoke("hasty"));
+    const childJob = await next(child);
+    // As if the step had asked for the start alone, and who started the child had died before it said so.
+    await server.running.domain.store.write((session) =>
+      session.run(sql`INSERT INTO invocations (parent_run_id, step_id, environment_id, function_id, kind, due_at, created_at)
+        VALUES (${runId}, ${stepIdOf(job, "call")}, 'env_default', 'hasty-child', 'invoke_async', ${4e15}, 1)`),
+    );
+    await child.report(childJob, { status: "failed", error: { message: "boom", retryable: false } });
+    await move();
+    expect(await run(runId)).toMatchObject({ status: "RUN_STATUS_PAUSED", pauseReason: "invoke" });
+    await server.running.domain.store.write((session) =>
+      session.run(sql`UPDATE invocations SET due_at = 1 WHERE parent_run_id = ${runId}`),
+    );
+    await move();
+    const again = await next(worker);
+    expect(again.completed_steps).toMatchObject([
+      { status: "completed", output: { run_id: childJob.run_id } },
+    ]);
+    await worker.complete(again);
+  });
+
   test("an asynchronous invoke goes on as soon as its child is started", async () => {
     const { worker, child, job, runId } = await begin("fork");
     await worker.leave(job, "call", invoke("fork", { type: "invoke_function_async" }));

@@ -24,7 +24,10 @@ describe.each(engines)("system frames on %s", (engine) => {
     const all = await socket.subscribe("system.run.>", { includeMetadata: true });
     const done = await socket.subscribe("system.run.*.completed");
     const { runId } = await runOnce(server, "told", { status: "completed", output: { sum: 3 } });
-    const [created, completed] = await of(all.subscriptionId, 2);
+    await of(done.subscriptionId, 1);
+    const frames = socket.of("event").filter((frame) => frame.subscriptionId === all.subscriptionId);
+    // A run that is over at once may not be told of in between.
+    const [created, completed] = frames.filter(({ topic }) => !topic.endsWith(".updated"));
     expect(created).toMatchObject({
       topic: `system.run.${runId}.created`,
       data: { runId, functionId: "told", status: "waiting_for_capacity", eventName: "told.asked" },
@@ -50,18 +53,20 @@ describe.each(engines)("system frames on %s", (engine) => {
       replay: 1_000,
       includeMetadata: true,
     });
-    const frames = await of(subscriptionId, 2);
+    const frames = await of(subscriptionId, 3);
     expect(frames.map((frame) => frame.topic)).toEqual([
       `system.run.${runId}.created`,
+      `system.run.${runId}.updated`,
       `system.run.${runId}.failed`,
     ]);
-    expect(frames[1].data).toMatchObject({ status: "failed", error: { message: "no luck", code: "LUCK" } });
+    expect(frames[1].data).toMatchObject({ status: "running" });
+    expect(frames[2].data).toMatchObject({ status: "failed", error: { message: "no luck", code: "LUCK" } });
     await server.running.tick("pubsub.runs");
     const again = await socket.subscribe(`system.run.${runId}.>`, {
-      startAfterSequence: frames[0].meta.sequence,
+      startAfterSequence: frames[1].meta.sequence,
     });
     expect((await of(again.subscriptionId, 1))[0].topic).toEndWith(".failed");
-    expect(await of(subscriptionId, 2)).toHaveLength(2);
+    expect(await of(subscriptionId, 3)).toHaveLength(3);
   });
 
   test("who comes before the end of a run gets it, also when the frame was lost", async () => {

@@ -113,4 +113,47 @@ describe.each(engines)("history on %s", (engine) => {
     expect(body.events).toEqual(all.events);
     expect(body.entries).toHaveLength(4);
   });
+
+  test("a page goes on where the last one ended, whatever happened meanwhile", async () => {
+    const first = await run("paged", { recording: true });
+    await run("paged", { recording: true });
+    const [newest] = (await trail("function_id=paged&limit=1")).events;
+    const page = await trail("function_id=paged&limit=6");
+    expect(page.total_count).toBe(8);
+    const seen = page.events.map((event: { id: string }) => event.id);
+    expect(seen[0]).toBe(newest.id);
+    // A run that is over gets another event, in front of the place where the page ended.
+    const step_id = `step_${first.slice("run_".length)}_`;
+    const { steps } = (await server.rpc("SvcService", "GetRunSteps", { runId: first })).body;
+    expect(steps[0].id).toStartWith(step_id);
+    const since = new Date().toISOString();
+    const patch = { step_id: steps[0].id, output: { got: 2 } };
+    expect((await server.rpc("SvcService", "PatchStep", patch)).status).toBe(200);
+    const rest = await trail(`function_id=paged&limit=6&cursor=${page.next_cursor}`);
+    expect(rest).toMatchObject({ total_count: 8, next_cursor: "" });
+    const all = [...seen, ...rest.events.map((event: { id: string }) => event.id)];
+    expect(new Set(all).size).toBe(8);
+    const query = { runId: first, limit: 2, fromTimestamp: since };
+    const { body } = await server.rpc("AuditService", "GetAuditTrail", query);
+    expect(body).toMatchObject({ total_count: 1, totalCount: 1 });
+    expect(body.events[0]).toMatchObject({ event_type: "step.patched", run_id: first });
+    expect((await trail(`run_id=${first}&limit=2&from=${since}`)).events).toEqual(body.events);
+    // By environment too: what happens to a run after its end is no less found.
+    expect((await trail(`function_id=paged&from=${since}`)).events).toEqual(body.events);
+  });
+
+  test("REST and RPC answer the same, page by page", async () => {
+    let cursor = "";
+    let pages = 0;
+    do {
+      const rest = await trail(`run_id=${runId}&limit=3&cursor=${cursor}`);
+      const { body } = await server.rpc("AuditService", "GetAuditTrail", { runId, limit: 3, cursor });
+      for (const key of ["events", "next_cursor", "total_count", "retention_days"])
+        expect({ [key]: body[key] }).toEqual({ [key]: rest[key] });
+      expect(rest.total_count).toBe(4);
+      cursor = rest.next_cursor;
+      pages++;
+    } while (cursor);
+    expect(pages).toBe(2);
+  });
 });

@@ -74,6 +74,48 @@ describe.each(engines)("push mode while things change on %s", (engine) => {
     }
   }, 30_000);
 
+  test("the endpoint of a version that is no more is spared by a breaker of its own", async () => {
+    const server = await startTestServer({ engine, settings: { pushAllowPrivate: "all" } });
+    try {
+      answer = ({ path }) =>
+        path === "/old"
+          ? new Response("no", { status: 502 })
+          : Response.json({ status: "completed", result: 1 });
+      const triggers = [{ event: "go" }];
+      const retry = { maxAttempts: 100, initialDelayMs: 20, maxDelayMs: 20 };
+      const register = (path: string) =>
+        rpc(server, "RegisterFunction", { id: "moved", endpointUrl: endpointUrl(path), triggers, retry });
+      await register("/old");
+      await server.running.tick("push.look");
+      const { runIds } = await rpc(server, "Emit", { event: "go" });
+      const breaker = async () => (await server.api("/api/v1/circuit-breakers")).body[0];
+      await until(async () => (await breaker())?.state === "open", {
+        about: "an open breaker",
+        deadlineMs: 20_000,
+      });
+      await register("/new");
+      await server.running.tick("push.look");
+      const calls = asked.filter(({ path }) => path === "/old").length;
+      const attempts = async () => (await rpc(server, "GetRun", { id: runIds[0] })).attempt;
+      // The new endpoint is served meanwhile, and the old run neither called nor charged.
+      for (let number = 0; number < 5; number++) {
+        const one = await rpc(server, "Emit", { event: "go" });
+        await completed(server, one.runIds[0]);
+      }
+      await until(
+        async () => (await rpc(server, "GetRun", { id: runIds[0] })).status === "RUN_STATUS_RUNNING",
+        { about: "the old run to be handed out", deadlineMs: 20_000, everyMs: 5 },
+      );
+      await server.running.tick("push.look");
+      expect(asked.filter(({ path }) => path === "/old")).toHaveLength(calls);
+      // Five failed; whatever happens to the sixth, it is not spent.
+      expect(await attempts()).toBe(6);
+      expect(await breaker()).toMatchObject({ state: "open", consecutive_fails: 5 });
+    } finally {
+      await server.stop();
+    }
+  }, 60_000);
+
   test("a call that its node did not survive is made again when the lease ends, on the same attempt", async () => {
     const home = await makeHome(engine);
     const settings = { leaseMs: 2_000, pushAllowPrivate: "true" };

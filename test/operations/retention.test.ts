@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { FunctionDefinition } from "../../src/domain/functions/definition.ts";
+import { nextSlice } from "../../src/domain/retention/rules.ts";
 import { openRetention } from "../../src/domain/retention/service.ts";
 import { leastUnmatched } from "../../src/domain/runs/waits.ts";
 import { testClock } from "../../src/kit/clock.ts";
@@ -137,5 +138,44 @@ describe.each(engines)("retention on %s", (engine) => {
     const before = await count("events");
     await later(4_000).events();
     expect(await count("events")).toBe(before);
+  });
+
+  test("an environment's days are read and set, and others' stay", async () => {
+    const days = async (options = {}) => (await server.api("/api/v1/retention", options)).body;
+    const set = (body: object) => server.api("/api/v1/retention", { method: "PUT", body });
+    expect((await set({ days: null })).status).toBe(200);
+    expect(await days()).toEqual({
+      event_days: 0,
+      run_days: 90,
+      own_days: null,
+      retention_floor: await floorOf(),
+    });
+    const made = (await server.api("/api/v1/environments", { body: { name: "kept" } })).body;
+    const { key } = (await server.api("/api/v1/apikeys", { body: { name: "kept", env_id: made.id } })).body;
+    expect((await set({ days: 14 })).body).toMatchObject({ event_days: 14, run_days: 14, own_days: 14 });
+    expect(await days()).toMatchObject({ own_days: 14 });
+    expect(await days({ key })).toMatchObject({ own_days: null, run_days: 90 });
+    expect((await server.api("/api/v1/audit")).body.retention_days).toBe(14);
+    for (const wrong of [-1, 1.5, "7", 36_501, undefined]) {
+      const { status, body } = await set({ days: wrong });
+      expect({ wrong, status }).toEqual({ wrong, status: 400 });
+      expect(JSON.stringify(body)).toContain("days");
+    }
+    expect(await days()).toMatchObject({ own_days: 14 });
+    const viewer = await server.running.domain.keys.create({
+      orgId: "org_default",
+      environmentId: "env_default",
+      name: "viewer",
+      roleIds: ["role_viewer"],
+    });
+    const refused = { method: "PUT", body: { days: 1 }, key: viewer.key };
+    expect((await server.api("/api/v1/retention", refused)).status).toBe(403);
+    expect((await days({ key: viewer.key })).own_days).toBe(14);
+    expect((await set({ days: null })).body.own_days).toBe(null);
+  });
+
+  test("a slice is made to fit the time that one may take", () => {
+    expect([nextSlice(200, 30), nextSlice(100, 5), nextSlice(100, 1)]).toEqual([100, 100, 200]);
+    expect([nextSlice(10, 500), nextSlice(200, 0)]).toEqual([10, 200]);
   });
 });

@@ -112,6 +112,27 @@ describe.each(engines)("cron on %s", (engine) => {
     expect(ledger!.next_at! % 3_600_000).toBe(0);
   });
 
+  test("a slot that was fired unheard is no missed one, and a missed one is never fired again", async () => {
+    await register("unheard", [{ cron: "0 * * * *" }]);
+    await miss("unheard", 3 * 3_600_000, "another");
+    const { store } = server.running.domain;
+    const [before] = await ledgers("unheard");
+    const key = (slot: number) => `cron:unheard:0:${slot}`;
+    await store.write((session) =>
+      session.run(sql`INSERT INTO idempotency_keys (environment_id, key, kind, function_id, event_id, run_ids, created_at)
+        VALUES ('env_default', ${key(before!.next_at!)}, 'invoke', 'unheard', 'evt_first', '[]', ${Date.now()})`),
+    );
+    await tick();
+    const [after] = await ledgers("unheard");
+    expect(after!.expected_count).toBe(after!.fired_count + after!.missed_count);
+    expect(after!.fired_count).toBe(1 + (await runs("unheard")).length);
+    const taken = await store.all<{ key: string }>(
+      sql`SELECT key FROM idempotency_keys WHERE function_id = 'unheard'`,
+    );
+    for (let slot = before!.next_at!; slot < after!.next_at!; slot += 3_600_000)
+      expect(taken.map((row) => row.key)).toContain(key(slot));
+  });
+
   test("registering again, invalid expressions, pauses", async () => {
     await register("steady", [{ cron: "0 6 * * *" }]);
     await register("steady", [{ cron: "0 6 * * *" }]);

@@ -101,6 +101,23 @@ describe.each(engines)("a socket on %s", (engine) => {
     }
   });
 
+  test("who asks is told where the subscription begins, and goes on only in the same log", async () => {
+    const socket = await connect();
+    const { sequence } = await emit("begun.a");
+    const begun = await socket.subscribe("begun.>", { withStart: true });
+    expect(begun).toMatchObject({ status: "ok", startSequence: `${sequence}` });
+    const { epoch } = begun;
+    expect(epoch).toMatch(/^\d+$/);
+    const again = await socket.subscribe("begun.>", { withStart: true, startAfterSequence: 0, epoch });
+    expect(again).toMatchObject({ status: "ok", startSequence: "0", epoch });
+    expect(await socket.subscribe("system.run.>", { withStart: true })).not.toHaveProperty("startSequence");
+    for (const other of ["999", 999, `${2n ** 64n - 1n}`])
+      expect(await socket.subscribe("begun.>", { startAfterSequence: sequence, epoch: other })).toMatchObject(
+        { status: "error", code: "INVALID_ARGUMENT", reason: "epoch_changed" },
+      );
+    expect(await socket.subscribe("begun.>", { epoch: "-1" })).toMatchObject({ code: "INVALID_PATTERN" });
+  });
+
   test("what is refused says which rule it was, by the code", async () => {
     const socket = await connect();
     const { sequence } = await emit("refused.a");
@@ -120,11 +137,12 @@ describe.each(engines)("a socket on %s", (engine) => {
       ["a", { startAfterSequence: 1, consumerGroup: "g" }, "INVALID_ARGUMENT", /consumerGroup/],
       ["a", { startAfterSequence: sequence + 1 }, "INVALID_ARGUMENT", /above the end/],
       ["a", { startAfterSequence: -1 }, "INVALID_PATTERN", /startAfterSequence/],
-      ["a", { consumerGroup: "g" }, "INTERNAL_ERROR", /consumer groups/],
+      ["system.run.>", { consumerGroup: "g" }, "INVALID_ARGUMENT", /consumerGroup/],
     ];
     for (const [pattern, options, code, message] of cases) {
-      const result = await socket.subscribe(pattern, options);
+      const { reason, ...result } = await socket.subscribe(pattern, options);
       expect(result).toEqual({ pattern, status: "error", code, message: expect.stringMatching(message) });
+      expect(reason).toBe(String(message).includes("above the end") ? "position_ahead" : undefined);
     }
     socket.sendText(
       '{"type":"subscribe","subscription":{"pattern":"a","options":{"startAfterSequence":9007199254740993}}}',

@@ -195,6 +195,7 @@ describe.each(engines)("steering on %s", (engine) => {
       expect(JSON.parse(patches[0]!.detail)).toEqual({
         step_id: stepIdOf(job, "one"),
         previous_output: { n: 1 },
+        had_output: true,
         output: { n: 5 },
         reason: "test",
         actor_id: "ak_admin_bootstrap",
@@ -288,6 +289,11 @@ describe.each(engines)("steering on %s", (engine) => {
       const [next] = await worker.poll();
       expect(next!.completed_steps.map((step: { name: string }) => step.name)).toEqual(["one"]);
       expect((await steps(runId)).map((step: { name: string }) => step.name)).toEqual(["one"]);
+      const resumed = (await history(runId)).find((row) => row.type === "run.resumed");
+      expect(JSON.parse(resumed!.detail).discarded).toMatchObject([
+        { name: "two", status: "completed", output: "2" },
+        { name: "three", status: "completed", output: "3" },
+      ]);
     });
 
     test("a sleep is over early", async () => {

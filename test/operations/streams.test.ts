@@ -1,27 +1,31 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { Code, ConnectError, createClient } from "@connectrpc/connect";
+import { createGrpcTransport } from "@connectrpc/connect-node";
 import { createConnectTransport, createGrpcWebTransport } from "@connectrpc/connect-web";
 import { PubSubService, type SubscriptionEvent } from "../../src/gen/svc/v1/pubsub_pb.ts";
 import { runOnce } from "../support/one-run.ts";
+import { freePort } from "../support/process.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
 
 describe.each(engines)("PubSubService.Subscribe on %s", (engine) => {
   let server: TestServer;
   beforeAll(async () => {
-    server = await startTestServer({ engine });
+    server = await startTestServer({ engine, settings: { grpcPort: await freePort() } });
   }, 30_000);
   afterAll(() => server.stop());
 
   const transports = {
     connect: createConnectTransport,
     "grpc-web": createGrpcWebTransport,
+    // HTTP/2, on a port of its own.
+    grpc: createGrpcTransport,
   } as const;
   const clientOf = (kind: keyof typeof transports) =>
     createClient(
       PubSubService,
       transports[kind]({
-        baseUrl: server.url,
+        baseUrl: kind === "grpc" ? server.running.grpcUrl! : server.url,
         interceptors: [
           (next) => (request) => {
             request.header.set("authorization", `Bearer ${server.adminKey}`);
@@ -44,7 +48,7 @@ describe.each(engines)("PubSubService.Subscribe on %s", (engine) => {
   const emit = async (event: string, data: unknown, metadata?: object) =>
     Number((await server.rpc("SvcService", "Emit", { event, data, metadata })).body.sequence);
 
-  test.each(["connect", "grpc-web"] as const)("past and present over %s", async (kind) => {
+  test.each(["connect", "grpc-web", "grpc"] as const)("past and present over %s", async (kind) => {
     const first = await emit(`${kind}.a`, { number: 1 }, { tenant: "t" });
     const stream = follow({ pattern: `${kind}.*`, options: { replay: 1, includeMetadata: true } }, kind);
     await until(() => stream.got.length === 1, { about: "the replay", deadlineMs: 5_000 });
@@ -72,16 +76,68 @@ describe.each(engines)("PubSubService.Subscribe on %s", (engine) => {
     resumed.leave();
   });
 
+  test.each(["connect", "grpc-web", "grpc"] as const)(
+    "who asks is told first where it begins, over %s",
+    async (kind) => {
+      const place = await emit(`first.${kind}`, {});
+      const stream = follow({ pattern: `first.${kind}`, options: { withStart: true } }, kind);
+      await until(() => stream.got.length === 1, {
+        about: "the start, with nothing happening",
+        deadlineMs: 5_000,
+      });
+      const { epoch, sequence, topic, subscriptionId } = stream.got[0]!;
+      expect([sequence, topic, subscriptionId.slice(0, 4)]).toEqual([BigInt(place), "", "sub_"]);
+      expect(epoch).toBeGreaterThan(0n);
+      await emit(`first.${kind}`, { n: 1 });
+      await until(() => stream.got.length === 2, { about: "the event", deadlineMs: 5_000 });
+      expect(stream.got[1]).toMatchObject({ topic: `events:first.${kind}`, epoch: 0n });
+      stream.leave();
+      await stream.over;
+      const frames = follow({ pattern: "system.run.>", options: { withStart: true } }, kind);
+      await until(() => frames.got.length === 1, {
+        about: "the start of what has no log",
+        deadlineMs: 5_000,
+      });
+      expect(frames.got[0]).toMatchObject({ topic: "", sequence: 0n, epoch: 0n });
+      frames.leave();
+      const restored = { startAfterSequence: BigInt(place), epoch: epoch + 1n };
+      const error = await follow({ pattern: `first.${kind}`, options: restored }, kind).over;
+      expect(error).toMatchObject({ code: Code.FailedPrecondition });
+      expect((error as ConnectError).metadata.get("svc-error-reason")).toBe("epoch_changed");
+    },
+  );
+
+  test("over gRPC a reader that is slow gets all and holds nobody up, and one that leaves is let go", async () => {
+    const slow = clientOf("grpc").subscribe({ pattern: "slow.>", options: { withStart: true } });
+    const reader = slow[Symbol.asyncIterator]();
+    await reader.next();
+    const quick = follow({ pattern: "slow.>", options: { withStart: true } }, "grpc");
+    await until(() => quick.got.length === 1, { about: "the quick one to be there", deadlineMs: 5_000 });
+    const large = "x".repeat(50_000);
+    for (let number = 0; number < 40; number++) await emit("slow.a", { number, large });
+    await until(() => quick.got.length === 41, { about: "the quick one to have all", deadlineMs: 10_000 });
+    const seen: unknown[] = [];
+    for (let number = 0; number < 40; number++) {
+      const { value } = await reader.next();
+      seen.push((value as SubscriptionEvent).data?.number);
+    }
+    expect(seen).toEqual(Array.from({ length: 40 }, (_, number) => number));
+    quick.leave();
+    await reader.return?.();
+    expect(await quick.over).toMatchObject({ code: Code.Canceled });
+  }, 20_000);
+
   test("an agent that comes after its run's end gets it", async () => {
     const { runId } = await runOnce(server, "asked", { status: "completed", output: { answer: 42 } });
     const stream = follow({ pattern: `system.run.${runId}.>`, options: { replay: 1_000 } });
-    await until(() => stream.got.length === 2, { about: "both frames", deadlineMs: 5_000 });
+    await until(() => stream.got.length === 3, { about: "all frames", deadlineMs: 5_000 });
     stream.leave();
     expect(stream.got.map(({ topic }) => topic)).toEqual([
       `system.run.${runId}.created`,
+      `system.run.${runId}.updated`,
       `system.run.${runId}.completed`,
     ]);
-    expect(stream.got[1]!.data).toMatchObject({ status: "completed", output: { answer: 42 } });
+    expect(stream.got[2]!.data).toMatchObject({ status: "completed", output: { answer: 42 } });
   });
 
   test("refusals have the codes of the spec", async () => {
@@ -111,7 +167,8 @@ describe.each(engines)("PubSubService.Subscribe on %s", (engine) => {
   test("what works is announced", async () => {
     const { body } = await server.api("/api/v1/capabilities");
     expect(body.transports).toEqual(expect.arrayContaining(["websocket", "grpc-sse"]));
-    expect(body.features).toEqual(expect.arrayContaining(["replay", "wildcard-patterns", "cel-filter"]));
-    expect(body.features).not.toContain("consumer-groups");
+    expect(body.features).toEqual(
+      expect.arrayContaining(["replay", "wildcard-patterns", "cel-filter", "consumer-groups"]),
+    );
   });
 });

@@ -21,8 +21,8 @@ export interface NodeOptions {
   bus: Bus;
   ids: Ids;
   leaseMs: number;
-  /** Whether this node does what one node does for all. */
-  leads: () => boolean;
+  /** Whether this node does what one node does for all; `still` as the row says it that a leader's transaction reads. */
+  leads: (still: boolean) => boolean;
   log?: Log;
 }
 
@@ -52,6 +52,9 @@ export function startNode(options: NodeOptions): SimulatedNode {
       pushTimeoutMs: 10_000,
       pushAllowPrivate: [],
       dev: false,
+      natsMirror: false,
+      busPayloadMax: 1024 * 1024,
+      outboxAttempts: 10,
     },
     keyring: noKeyring,
     store,
@@ -81,7 +84,13 @@ export function startNode(options: NodeOptions): SimulatedNode {
   for (const duty of engine.duties) {
     const { name, everyMs } = duty;
     const tick = async () => {
-      if (options.leads()) await duty.tick((work) => store.write(work));
+      if (!options.leads(false)) return;
+      return duty.tick((work) =>
+        store.write((session) => {
+          if (!options.leads(true)) throw new Error(`${id} no longer leads`);
+          return work(session);
+        }),
+      );
     };
     loops.set(name, loop(host, { name, everyMs, tick }));
   }

@@ -86,7 +86,8 @@ export interface ProcessTime {
   setAhead(ms: number): void;
 }
 
-const startAt = 1_700_000_000_000;
+/** When every simulation begins, for clocks that are right. */
+export const startAt = 1_700_000_000_000;
 
 export function processTime(time: Time): ProcessTime {
   let alive = true;

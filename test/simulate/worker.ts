@@ -6,6 +6,7 @@ import {
   answerOf,
   childInput,
   failuresUpTo,
+  inputOf,
   type Line,
   type Program,
   signalKey,
@@ -22,6 +23,8 @@ export interface WorkerWorld {
   node(chance: Chance): SimulatedNode;
   /** The body of a step runs: whoever looks on judges whether it may. */
   effect(runId: string, stepId: string): void;
+  /** Runs that a person let go on from one of their steps: what is behind it runs again. */
+  mayRepeat: Set<string>;
   /** The server said that it has the step. */
   stored(runId: string, stepId: string): void;
 }
@@ -156,7 +159,7 @@ export function startWorker(id: string, world: WorkerWorld, chance: Chance, leas
 
   async function handle(job: HandedJob): Promise<void> {
     const program = world.programs.get(job.functionId)!;
-    const { input } = JSON.parse(job.event.data) as { input: string };
+    const input = inputOf(job.event.data);
     if (chance.happens(0.5) && !(await confirm(job))) return;
     const known = new Map(job.completedSteps.map((step) => [step.step_id, step]));
     const outputs: unknown[] = [];

@@ -1,25 +1,20 @@
-import { draftOf } from "../../src/domain/events/rules.ts";
 import { defaultEnvironmentId } from "../../src/domain/tenancy/rules.ts";
 import { tenancy as openTenancy } from "../../src/domain/tenancy/service.ts";
-import { Fault } from "../../src/kit/fault.ts";
 import type { Ids } from "../../src/kit/ids.ts";
 import { silentLog } from "../../src/kit/log.ts";
 import { sql } from "../../src/kit/sql.ts";
 import type { Store } from "../../src/store/store.ts";
 import { type Chance, chanceOf } from "../support/chance.ts";
 import { overfullLanes } from "../support/engine-checkers.ts";
-import {
-  childInput,
-  type Features,
-  type Program,
-  randomPrograms,
-  signalKey,
-} from "../support/run-program.ts";
+import { type Features, type Program, randomPrograms } from "../support/run-program.ts";
 import { simulatedHub } from "./bus.ts";
+import { type Burst, burst, emitSurely, signal } from "./callers.ts";
 import { check, type Started } from "./check.ts";
 import { type SimulatedNode, startNode } from "./node.ts";
+import { letGoOn, type SteeredRun, steer } from "./people.ts";
 import { simulatedDatabase } from "./store.ts";
 import { type ProcessTime, processTime, simulatedTime, type Time } from "./time.ts";
+import { leaseMs, strike } from "./troubles.ts";
 import { startWorker, type WorkerWorld } from "./worker.ts";
 
 /** A bug put in on purpose, to see that the simulator finds it. */
@@ -44,9 +39,18 @@ export interface SimulationResult {
 }
 
 /** All that programs may do. */
-export const everything: Features = { waits: true, invokes: true, concurrency: true };
+export const everything: Features = {
+  waits: true,
+  invokes: true,
+  concurrency: true,
+  debounce: true,
+  cron: true,
+  people: true,
+};
 
-const leaseMs = 4_000;
+/** Who leads gives a sign of life so often, and is followed by another after the second. */
+const signEveryMs = 500;
+const signLateMs = 3_000;
 /** After the troubles are over, everything must end within this. */
 const healMs = 20 * 60_000;
 
@@ -55,7 +59,14 @@ export async function simulate({ seed, features, plant, say }: SimulationOptions
   const chance = chanceOf(seed);
   const time = simulatedTime();
   const database = await simulatedDatabase(time);
-  const programs = randomPrograms(chance.branch("programs"), features);
+  // What only some worlds have, so that the others stay small.
+  const has = (feature: keyof Features) => features[feature] && chance.branch(feature).happens(0.5);
+  const hasPeople = has("people");
+  const programs = randomPrograms(chance.branch("programs"), {
+    ...features,
+    debounce: has("debounce"),
+    cron: has("cron"),
+  });
   const environmentId = defaultEnvironmentId;
   const faults: string[] = [];
   const troubles = { before: 0, after: 0, hintLoss: 0 };
@@ -74,6 +85,14 @@ export async function simulate({ seed, features, plant, say }: SimulationOptions
   // Nodes.
   const join = simulatedHub();
   const nodes: SimulatedNode[] = [];
+  const signs = new Map<SimulatedNode, number>();
+  let leader: SimulatedNode | undefined;
+  const showsLife = (node: SimulatedNode) =>
+    node.process.alive() && time.elapsed() - (signs.get(node) ?? 0) <= signLateMs;
+  const sign = (node: SimulatedNode) => {
+    signs.set(node, time.elapsed());
+    node.process.clock.after(signEveryMs, () => sign(node));
+  };
   let born = 0;
   const addNode = () => {
     const id = `node_${born++}`;
@@ -87,12 +106,16 @@ export async function simulate({ seed, features, plant, say }: SimulationOptions
       bus: join(id, process, own.branch("bus"), () => troubles.hintLoss),
       ids,
       leaseMs,
-      leads: () => nodes.find((one) => one.process.alive()) === node,
+      leads(still) {
+        if (!still && !(leader && showsLife(leader))) leader = nodes.find(showsLife);
+        return leader === node;
+      },
       ...(say && {
         log: { ...silentLog, warn: (event, fields) => note(`${id} ${event} ${JSON.stringify(fields)}`) },
       }),
     });
     nodes.push(node);
+    sign(node);
   };
   const alive = () => nodes.filter((node) => node.process.alive());
   addNode();
@@ -107,9 +130,11 @@ export async function simulate({ seed, features, plant, say }: SimulationOptions
     environmentId,
     programs: new Map(programs.map((program) => [program.id, program])),
     node: (own) => own.oneOf(alive()),
+    mayRepeat: new Set(),
     effect(runId, stepId) {
       const key = `${runId} ${stepId}`;
-      if (done.get(key)) faults.push(`step ran again after the server had it: ${key}`);
+      if (done.get(key) && !world.mayRepeat.has(runId))
+        faults.push(`step ran again after the server had it: ${key}`);
       done.set(key, false);
     },
     stored(runId, stepId) {
@@ -124,30 +149,42 @@ export async function simulate({ seed, features, plant, say }: SimulationOptions
   };
   for (let count = chance.between(1, 3); count > 0; count--) addWorker();
 
-  // Callers.
+  // Callers, and people who steer what they started.
   const started: Started[] = [];
+  const bursts: Burst[] = [];
+  const steered = new Map<string, SteeredRun>();
   let calling = 0;
   const caller = chance.branch("callers");
+  const busy = (ms: number, work: () => Promise<void>) => {
+    calling++;
+    time.after(ms, () => void work().finally(() => calling--));
+  };
   const mains = programs.filter((program) => program.id.startsWith("main"));
   for (let count = caller.between(3, 12), place = 0; place < count; place++) {
-    calling++;
     const program = caller.oneOf(mains);
     const own = chance.branch(`caller-${place}`);
-    time.after(caller.between(0, 20_000), async () => {
+    const isSteered = hasPeople && own.branch("steered").happens(0.5);
+    busy(caller.between(0, 20_000), async () => {
       const input = `input-${place}`;
-      const runIds = await emitSurely(
-        world,
-        own,
-        `go.${program.id}`,
-        { input, group: own.between(0, 2) },
-        `start-${place}`,
-      );
+      const data = { input, group: own.between(0, 2) };
+      const { runIds } = await emitSurely(world, own, `go.${program.id}`, data, `start-${place}`);
       note(`${program.id} started for ${input}: ${runIds}`);
       started.push({ program, input, runIds });
-      calling--;
-      signal(world, own, program, input, () => over);
+      signal(world, own, program, input, () => over, isSteered);
+      const [runId] = runIds;
+      if (!isSteered || runId === undefined) return;
+      const mark: SteeredRun = { cancelled: false, patched: [], begunAgain: false, given: new Map() };
+      steered.set(runId, mark);
+      await steer(world, own.branch("person"), { program, input, runId }, mark);
     });
   }
+  for (const program of programs.filter((one) => one.debounce !== undefined))
+    for (let count = caller.between(1, 4), place = 0; place < count; place++) {
+      const own = chance.branch(`burst-${place}`);
+      busy(caller.between(0, 20_000), async () => {
+        bursts.push(await burst(world, own, program, `burst-${place}`));
+      });
+    }
 
   // Troubles.
   let over = false;
@@ -165,9 +202,12 @@ export async function simulate({ seed, features, plant, say }: SimulationOptions
   // The end: all that was begun is over, or it never will be.
   let ended = false;
   let watching = false;
+  const helper = chance.branch("helper");
   const look = async () => {
     if (time.elapsed() > troubleMs) Object.assign(troubles, { before: 0, after: 0, hintLoss: 0 });
-    const [open] = await database.plain.all<{ count: number }>(sql`SELECT count(*) AS count FROM executions`);
+    const [open] = await database.plain.all<{ count: number }>(sql`SELECT (SELECT count(*) FROM debounces)
+      + (SELECT count(*) FROM executions WHERE function_id NOT LIKE 'cron-%') AS count`);
+    if (calling === 0 && hasPeople) await letGoOn(world, helper, database.plain);
     if (calling === 0 && open!.count === 0 && time.elapsed() > troubleMs) {
       // Children of detached invocations may be about to start.
       if (watching) ended = true;
@@ -184,11 +224,14 @@ export async function simulate({ seed, features, plant, say }: SimulationOptions
   const finished = await time.run(() => ended || faults.length > 0, troubleMs + healMs);
   over = true;
   if (!finished) faults.push(`not everything ended within ${healMs} ms after the last trouble`);
-  faults.push(...(await check({ store: database.plain, started, programs: world.programs, environmentId })));
+  const lived = { started, bursts, steered, programs: world.programs, environmentId };
+  faults.push(...(await check({ ...lived, store: database.plain, now: setup.clock.now() })));
   if (faults.length > 0 && say) {
     note(JSON.stringify(programs));
     for (const table of [
       "executions",
+      "debounces",
+      "schedules",
       "waits",
       "matchers",
       "invocations",
@@ -228,13 +271,25 @@ async function register(
   time: Time,
 ): Promise<void> {
   let left = programs.length;
-  for (const { id, maxAttempts, concurrency } of programs)
+  for (const { id, maxAttempts, concurrency, debounce, everySeconds } of programs)
     void node.engine.functions
       .register(
         environmentId,
         {
           id,
-          triggers: id.startsWith("main") ? [{ event: `go.${id}` }] : [],
+          triggers:
+            everySeconds !== undefined
+              ? [{ cron: `*/${everySeconds} * * * * *` }]
+              : id.startsWith("child")
+                ? []
+                : [{ event: `go.${id}` }],
+          ...(debounce && {
+            debounce: {
+              periodMs: debounce.periodMs,
+              key: "burst",
+              ...(debounce.maxWaitMs !== undefined && { maxWaitMs: debounce.maxWaitMs }),
+            },
+          }),
           retry: { maxAttempts, initialDelayMs: 200, backoffFactor: 2, maxDelayMs: 2_000 },
           ...(concurrency && { concurrency: { limit: concurrency.limit, key: "group" } }),
         },
@@ -242,137 +297,4 @@ async function register(
       )
       .then(() => left--);
   await time.run(() => left === 0, 60_000);
-}
-
-/** Emits until a node has said yes, under one idempotency key; answers the runs. */
-async function emitSurely(
-  { time, environmentId, node }: WorkerWorld,
-  chance: Chance,
-  name: string,
-  data: Record<string, unknown>,
-  key: string,
-): Promise<string[]> {
-  const draft = draftOf({ event: name, data, idempotencyKey: key }, undefined);
-  const origin = { environmentId, source: "api", runId: undefined };
-  for (;;) {
-    const answer = node(chance)
-      .engine.events.emit([draft], origin)
-      .catch((error: unknown) => {
-        if (error instanceof Fault && error.kind !== "unavailable") throw error;
-        return undefined;
-      });
-    const [emitted] = (await Promise.race([answer, time.sleep(5_000)])) ?? [];
-    if (emitted) return emitted.runIds;
-    await time.sleep(chance.between(50, 500));
-  }
-}
-
-/**
- * Sends what the run's waits wait for. The first wait of a run that has not yielded before gets its signal exactly once, at
- * any time after the run was accepted: it must be found whether it came before the wait or after. Later waits are sent
- * theirs until the end, since a signal from before the handler last began is not theirs.
- */
-function signal(
-  world: WorkerWorld,
-  chance: Chance,
-  program: Program,
-  input: string,
-  over: () => boolean,
-  isChild = false,
-): void {
-  const first = isChild ? undefined : program.lines.find((line) => line.kind !== "step");
-  for (const line of program.lines) {
-    if (line.kind === "invoke")
-      signal(
-        world,
-        chance.branch(line.name),
-        world.programs.get(line.child)!,
-        childInput(input, line.name),
-        over,
-        true,
-      );
-    if (line.kind !== "wait") continue;
-    const data = { k: signalKey(input, line.name) };
-    const own = chance.branch(data.k);
-    if (line === first) void once(world, own, data);
-    else void again(world, own, data, over);
-  }
-}
-
-async function once(world: WorkerWorld, chance: Chance, data: { k: string }): Promise<void> {
-  await world.time.sleep(chance.oneOf([0, 0, 50, 500, 5_000]));
-  await emitSurely(world, chance, "signal", data, `signal-${data.k}`);
-}
-
-async function again(
-  world: WorkerWorld,
-  chance: Chance,
-  data: { k: string },
-  over: () => boolean,
-): Promise<void> {
-  for (let count = 0; !over(); count++) {
-    await world.time.sleep(chance.between(2_000, 8_000));
-    await emitSurely(world, chance, "signal", data, `signal-${data.k}-${count}`);
-  }
-}
-
-interface Targets {
-  trouble: Chance;
-  nodes: SimulatedNode[];
-  workers: ProcessTime[];
-  troubles: { before: number; after: number; hintLoss: number };
-  addNode: () => void;
-  addWorker: () => void;
-  time: Time;
-}
-
-/** Does something bad; answers what. */
-function strike(targets: Targets): [string, (() => void)?] {
-  const { trouble, nodes, workers, troubles, addNode, addWorker, time } = targets;
-  const living = workers.filter((worker) => worker.alive());
-  switch (trouble.between(0, 7)) {
-    case 0: {
-      if (living.length === 0) return ["nobody to kill"];
-      trouble.oneOf(living).kill();
-      time.after(trouble.between(0, 3_000), addWorker);
-      return ["a worker dies"];
-    }
-    case 1: {
-      if (living.length === 0) return ["nobody to freeze"];
-      const ms = trouble.between(100, 3 * leaseMs);
-      trouble.oneOf(living).freeze(ms);
-      return [`a worker stands still for ${ms} ms`];
-    }
-    case 2: {
-      if (nodes.length < 2) return ["the last node stays"];
-      const node = trouble.oneOf(nodes);
-      node.process.kill();
-      time.after(trouble.between(0, 3_000), addNode);
-      return [`${node.id} dies`];
-    }
-    case 3: {
-      const ms = trouble.between(100, 3 * leaseMs);
-      const node = trouble.oneOf(nodes);
-      node.process.freeze(ms);
-      return [`${node.id} stands still for ${ms} ms`];
-    }
-    case 4: {
-      const node = trouble.oneOf(nodes);
-      const ms = trouble.between(-200, 200);
-      node.process.setAhead(ms);
-      return [`${node.id}'s clock is ${ms} ms ahead`];
-    }
-    case 5: {
-      troubles.before = trouble.oneOf([0, 0.05, 0.3]);
-      troubles.after = trouble.oneOf([0, 0.05, 0.2]);
-      time.after(trouble.between(200, 4_000), () => Object.assign(troubles, { before: 0, after: 0 }));
-      return [`the store fails before ${troubles.before} and after ${troubles.after}`];
-    }
-    case 6: {
-      troubles.hintLoss = trouble.oneOf([0, 0.5, 1]);
-      return [`hints get lost: ${troubles.hintLoss}`];
-    }
-    default:
-      return ["nothing"];
-  }
 }

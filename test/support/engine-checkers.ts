@@ -1,6 +1,6 @@
 import { sql } from "../../src/kit/sql.ts";
 import type { Store } from "../../src/store/store.ts";
-import { type Program, resultOf } from "./run-program.ts";
+import { inputOf, type Program, resultOf } from "./run-program.ts";
 
 type Read = Pick<Store, "all">;
 
@@ -20,6 +20,8 @@ export interface RunRow {
   error: string | null;
   data: string;
   parent_run_id: string | null;
+  /** How often somebody let it go on after it had failed. */
+  revived?: number;
 }
 
 /** Runs that are over have their program's result, or were cancelled by the person who did so; no input runs twice. */
@@ -28,20 +30,22 @@ export async function checkResults(
   { programs, steered }: { programs: ReadonlyMap<string, Program>; steered: ReadonlyMap<string, Steered> },
 ): Promise<string[]> {
   const runs = await store.all<RunRow>(sql`SELECT r.id, r.function_id, r.status, r.output, r.error,
-      r.parent_run_id, e.data FROM runs r JOIN events e ON e.id = r.event_id ORDER BY r.id`);
+      r.parent_run_id, e.data, (SELECT COUNT(*) FROM run_history h WHERE h.run_id = r.id
+        AND h.type = 'run.resumed' AND h.detail LIKE '{"from":"failed"%') AS revived
+    FROM runs r JOIN events e ON e.id = r.event_id ORDER BY r.id`);
   const breaches: string[] = [];
   const inputs = new Map<string, string>();
   for (const run of runs) {
     const program = programs.get(run.function_id);
     if (!program) continue;
-    const { input } = JSON.parse(run.data) as { input: string };
+    const input = inputOf(run.data);
     const key = `${run.function_id} ${input}`;
     const twin = inputs.get(key);
     if (twin) breaches.push(`${key} runs twice: ${twin} and ${run.id}`);
     inputs.set(key, run.id);
     const { cancelled = false, patched = [] } = steered.get(run.id) ?? {};
     const byParent = run.parent_run_id !== null && steered.get(run.parent_run_id)?.cancelled === true;
-    const wanted = resultOf(program, input, programs);
+    const wanted = resultOf(program, input, programs, run.revived);
     if (cancelled || (byParent && run.status === "cancelled")) {
       if (run.status !== "cancelled") breaches.push(`${run.id} (${key}) was cancelled and is ${run.status}`);
       continue;
@@ -93,14 +97,15 @@ export async function checkLedgers(store: Read): Promise<string[]> {
   ]);
 }
 
-/** How far the ledger of a function that is due every second is behind or before the time that has passed. */
-export async function checkEverySecond(store: Read, functionId: string): Promise<string[]> {
+/** How far the ledger of a function that is due every so many seconds is behind or before the time that has passed. */
+export async function checkEverySlot(store: Read, functionId: string, seconds = 1): Promise<string[]> {
   const rows = await store.all<{ created_at: number; next_at: number; expected: number }>(
     sql`SELECT created_at, next_at, expected_count AS expected FROM schedules WHERE function_id = ${functionId}`,
   );
   return rows.flatMap(({ created_at, next_at, expected }) => {
-    const first = (Math.floor(created_at / 1_000) + 1) * 1_000;
-    const slots = (next_at - first) / 1_000;
+    const everyMs = seconds * 1_000;
+    const first = (Math.floor(created_at / everyMs) + 1) * everyMs;
+    const slots = (next_at - first) / everyMs;
     return Math.abs(slots - expected) <= 1
       ? []
       : [`cron of ${functionId}: ${slots} slots, ${expected} counted`];

@@ -79,6 +79,8 @@ async function runAll(extra: string[]): Promise<boolean> {
       [
         process.execPath,
         "test",
+        // Of tests and hooks that set none: what a loaded machine may need to make a database.
+        "--timeout=30000",
         "--reporter=junit",
         `--reporter-outfile=${report}`,
         ...extra,

@@ -17,6 +17,10 @@ export interface Program {
   maxAttempts: number;
   /** Values of its concurrency key and how many of one may run; undefined without limit. */
   concurrency: { limit: number; keys: number } | undefined;
+  /** Started by events that came in bursts, each once it was quiet for the period; by other events where this is missing. */
+  debounce?: { periodMs: number; maxWaitMs: number | undefined };
+  /** Started by the clock, every so many seconds. */
+  everySeconds?: number;
 }
 
 export interface Result {
@@ -29,6 +33,10 @@ export interface Features {
   waits: boolean;
   invokes: boolean;
   concurrency: boolean;
+  debounce: boolean;
+  cron: boolean;
+  /** People cancel, pause, inject, patch and resume. */
+  people: boolean;
 }
 
 /** Children come before their parents, so that no program can call itself. */
@@ -37,7 +45,27 @@ export function randomPrograms(chance: Chance, features: Features): Program[] {
     ? [0, 1].map((place) => randomProgram(`child-${place}`, chance, [], features))
     : [];
   const parents = [0, 1, 2].map((place) => randomProgram(`main-${place}`, chance, children, features));
-  return [...children, ...parents];
+  const programs = [...children, ...parents];
+  // Nobody could signal what starts by itself.
+  const alone = { ...features, waits: false, invokes: false };
+  if (features.debounce) {
+    const periodMs = 1_000 * chance.between(1, 4);
+    const maxWaitMs = chance.happens(0.5) ? chance.between(periodMs, 2 * periodMs) : undefined;
+    programs.push({ ...randomProgram("burst-0", chance, [], alone), debounce: { periodMs, maxWaitMs } });
+  }
+  if (features.cron) {
+    const step: Line = { kind: "step", name: "line-0", failures: 0 };
+    const everySeconds = chance.oneOf([2, 3, 5, 10]);
+    programs.push({
+      id: "cron-0",
+      lines: [step],
+      endsBadly: false,
+      maxAttempts: 2,
+      concurrency: undefined,
+      everySeconds,
+    });
+  }
+  return programs;
 }
 
 function randomProgram(
@@ -79,15 +107,26 @@ export const answerOf = (input: string, name: string): string => `${name} of ${i
 
 export const childInput = (input: string, name: string): string => `${input}>${name}`;
 
-/** What a run of the program comes to, computed without running it. */
-export function resultOf(program: Program, input: string, programs: ReadonlyMap<string, Program>): Result {
+/** What tells the runs of a program apart: given by whoever started it, or the slot of its schedule. */
+export const inputOf = (data: string): string => {
+  const { input, scheduledAt } = JSON.parse(data) as { input?: string; scheduledAt?: string };
+  return input ?? scheduledAt ?? "";
+};
+
+/** What a run of the program comes to, computed without running it; `revived` is how often it went on after it had failed. */
+export function resultOf(
+  program: Program,
+  input: string,
+  programs: ReadonlyMap<string, Program>,
+  revived = 0,
+): Result {
   const failed: Result = { status: "failed", output: null };
   const outputs: unknown[] = [];
   let failures = 0;
   for (const line of program.lines) {
     if (line.kind === "step") {
       failures += line.failures;
-      if (failures >= program.maxAttempts) return failed;
+      if (failures >= program.maxAttempts + revived) return failed;
       outputs.push(answerOf(input, line.name));
     } else if (line.kind === "invoke" && !line.detached) {
       const child = resultOf(programs.get(line.child)!, childInput(input, line.name), programs);

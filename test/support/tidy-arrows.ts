@@ -5,10 +5,12 @@ type Room =
   | "main"
   | "server"
   | "engine"
+  | "upkeep"
   | "members"
   | "tenants"
   | "audit"
   | "realtime"
+  | "outbox"
   | "backup"
   | "settings"
   | "kit"
@@ -51,10 +53,12 @@ const arrows: Record<Room, Partial<Record<Room, When>> | "all"> = {
   server: "all",
   // The parts of the composition root that put the engine, and this node's place in the cluster, together.
   engine: "all",
+  upkeep: "all",
   members: "all",
   tenants: "all",
   audit: "all",
   realtime: "all",
+  outbox: "all",
   // Works on a database while there is no server, or beside one.
   backup: { settings: "yes", kit: "yes", store: "yes", "store port": "yes" },
   settings: { settings: "yes", kit: "yes" },
@@ -133,7 +137,19 @@ export function roomOf(path: string): Room | undefined {
   if (/^settings-\w+\.ts$/.test(folder)) return "settings";
   if (rest.length > 0) return topRooms.find((room) => room === folder);
   return (
-    ["main", "server", "engine", "members", "tenants", "audit", "realtime", "backup", "settings"] as const
+    [
+      "main",
+      "server",
+      "engine",
+      "upkeep",
+      "members",
+      "tenants",
+      "audit",
+      "realtime",
+      "outbox",
+      "backup",
+      "settings",
+    ] as const
   ).find((room) => folder === `${room}.ts`);
 }
 

@@ -52,10 +52,10 @@ const failures = async (breakers: Breakers, count: number) => {
 
 test("a success where nothing failed writes nothing; one among failures begins their count anew", async () => {
   const breakers = node();
-  await breakers.succeeded(endpoint);
+  await breakers.succeeded(endpoint, clock.now());
   expect(writes).toBe(0);
   await failures(breakers, 4);
-  await breakers.succeeded(endpoint);
+  await breakers.succeeded(endpoint, clock.now());
   await failures(breakers, 4);
   expect(await breakers.admits(endpoint)).toBe("closed");
   await failures(breakers, 1);
@@ -77,9 +77,24 @@ test("after half a minute one node tries, and a trial that fails opens it for as
   await clock.advance(1);
   await second.lookOnce();
   expect(await second.admits(endpoint)).toBe("trial");
-  await second.succeeded(endpoint);
+  await second.succeeded(endpoint, clock.now());
   await first.lookOnce();
   expect(await first.admits(endpoint)).toBe("closed");
+});
+
+test("a call that began before the breaker opened does not close it", async () => {
+  const breakers = node();
+  const begunAt = clock.now();
+  await clock.advance(1_000);
+  await failures(breakers, 5);
+  await breakers.succeeded(endpoint, begunAt);
+  expect(breakers.isOpen(endpoint)).toBe(true);
+  await breakers.lookOnce();
+  expect(await breakers.admits(endpoint)).toBe("open");
+  await clock.advance(30_000);
+  expect(await breakers.admits(endpoint)).toBe("trial");
+  await breakers.succeeded(endpoint, clock.now());
+  expect(await breakers.admits(endpoint)).toBe("closed");
 });
 
 test("what this node saw while it looked is not forgotten for what the look has read", async () => {
@@ -98,7 +113,7 @@ test("what this node saw while it looked is not forgotten for what the look has 
     open = resolve;
   });
   const next = breakers.lookOnce();
-  await breakers.succeeded(endpoint);
+  await breakers.succeeded(endpoint, clock.now() + 1);
   open();
   await next;
   expect(breakers.isOpen(endpoint)).toBe(false);

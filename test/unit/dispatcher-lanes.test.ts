@@ -203,6 +203,19 @@ describe("lanes of a limited function", () => {
     expect(keysOf(await answer)).toEqual(["a"]);
   });
 
+  test("are looked at once a second, however often they are asked for", async () => {
+    const { clock, ask, enqueue, looks } = house({ limited: 2 });
+    // The first claim finds the limit, the second looks.
+    for (let round = 0; round < 2; round++) await ask("w", ["limited", "busy"], { holdMs: 0 });
+    expect(looks()).toBe(1);
+    await clock.advance(1_001);
+    for (let round = 0; round < 50; round++) {
+      enqueue("busy");
+      await ask("w", ["limited", "busy"]);
+    }
+    expect(looks()).toBe(2);
+  });
+
   test("that another claim was at are tried again in a moment", async () => {
     const { ask, enqueue, busy, clock } = house({ f: 1 });
     busy.add("f:a");

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import {
   checkDebounced,
-  checkEverySecond,
+  checkEverySlot,
   checkLedgers,
   checkResults,
   overfullLanes,
@@ -41,8 +41,8 @@ test("each checker of the engine is seen to fail, and leaves alone what is right
   expect(await checkLedgers(rows(ledger))).toEqual([]);
   expect(await checkLedgers(rows({ ...ledger, expected: 4 }))).toHaveLength(1);
   expect(await checkLedgers(rows({ ...ledger, runs: 3 }))).toHaveLength(1);
-  expect(await checkEverySecond(rows({ created_at: 500, next_at: 4_000, expected: 3 }), "t")).toEqual([]);
-  expect(await checkEverySecond(rows({ created_at: 500, next_at: 9_000, expected: 3 }), "t")).toHaveLength(1);
+  expect(await checkEverySlot(rows({ created_at: 500, next_at: 4_000, expected: 3 }), "t")).toEqual([]);
+  expect(await checkEverySlot(rows({ created_at: 500, next_at: 9_000, expected: 3 }), "t")).toHaveLength(1);
   expect(await overfullLanes(rows({ lane_id: "l", count: 3, lane_limit: 2 }))).toHaveLength(1);
 
   const event = (id: string, at: number, fired: string | null) => ({ id, at, fired, data: '{"burst":"b"}' });

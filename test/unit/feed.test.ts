@@ -3,6 +3,7 @@ import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Feeds, type LogHint, openFeeds } from "../../src/domain/log/feed.ts";
+import { eventReads } from "../../src/domain/log/past.ts";
 import type { LoggedEvent } from "../../src/domain/log/service.ts";
 import { testClock } from "../../src/kit/clock.ts";
 import { feedHintBytesMax } from "../../src/kit/limits.ts";
@@ -43,7 +44,7 @@ describe("feed", () => {
         deaf: false,
         listeners,
         feeds: openFeeds({
-          store: counted,
+          reads: eventReads(counted),
           log: silentLog,
           hasOthers: () => true,
           tell(hint) {

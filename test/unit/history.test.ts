@@ -1,5 +1,12 @@
 import { describe, expect, test } from "bun:test";
-import { eventsOf, type HistoryRow, isShown, statusAt, stepAt } from "../../src/domain/history/rules.ts";
+import {
+  eventsOf,
+  formerSteps,
+  type HistoryRow,
+  isShown,
+  statusAt,
+  stepAt,
+} from "../../src/domain/history/rules.ts";
 
 const row = (sequence: number, type: string, at: number, detail: object = {}): HistoryRow => ({
   run_id: "run_1",
@@ -60,6 +67,55 @@ describe("the past of a run", () => {
     ];
     expect(stepAt(rows, step("a", "2"), 2)).toMatchObject({ output: null });
     expect(stepAt(rows, step("a", "2"), 3)).toMatchObject({ output: "1" });
+  });
+
+  test("null that stood before a patch is told from nothing", () => {
+    const rows = (had: boolean | undefined) => [
+      row(1, "run.progress", 2, { steps: [{ step_id: "a", status: "completed" }] }),
+      row(2, "step.patched", 3, {
+        step_id: "a",
+        previous_output: null,
+        ...(had !== undefined && { had_output: had }),
+        output: 1,
+      }),
+    ];
+    const before = (had: boolean | undefined) => stepAt(rows(had), step("a", "1"), 2)?.output;
+    expect([before(true), before(false), before(undefined)]).toEqual(["null", null, null]);
+  });
+
+  const discarded = (stepId: string, output: string) => ({
+    step_id: stepId,
+    name: stepId,
+    type: "run",
+    sequence: 1,
+    status: "completed",
+    output,
+    started_at: 1,
+    ended_at: 2,
+    duration_ms: 1,
+  });
+  const done = (sequence: number, at: number, ...ids: string[]) =>
+    row(sequence, "run.progress", at, { steps: ids.map((id) => ({ step_id: id, status: "completed" })) });
+
+  test("steps that a resume discarded stand until then, and as they were", () => {
+    const rows = [
+      row(1, "run.created", 1),
+      done(2, 2, "a", "b", "c"),
+      row(3, "run.resumed", 5, { discarded: [discarded("b", "2"), discarded("c", "3")] }),
+      done(4, 8, "b"),
+    ];
+    const at = (instant: number, stepId: string, output: string) =>
+      stepAt(rows, formerSteps(rows, instant).get(stepId) ?? step(stepId, output), instant)?.output;
+    expect([at(2, "b", "20"), at(5, "b", "20"), at(8, "b", "20")]).toEqual(["2", undefined, "20"]);
+    expect([at(4, "c", ""), at(5, "c", "")]).toEqual(["3", undefined]);
+    expect([at(2, "a", "1"), at(9, "a", "1")]).toEqual(["1", "1"]);
+    expect(rows.flatMap(eventsOf).find(({ type }) => type === "run.resumed")?.payload).toEqual({
+      discarded: ["b", "c"],
+    });
+    // A resume that was undone left the steps where they were.
+    const undone = [...rows.slice(0, 3), row(4, "run.resume_undone", 6)];
+    expect(formerSteps(undone, 2).size).toBe(0);
+    expect(stepAt(undone, step("b", "2"), 7)).toMatchObject({ status: "completed", output: "2" });
   });
 
   test("a step that failed first keeps no error of another attempt", () => {

@@ -2,7 +2,7 @@ import { describe, expect, test } from "bun:test";
 import type { FunctionRecord, FunctionStatus } from "../../src/domain/functions/definition.ts";
 import { definitionOf, type RegisterInput } from "../../src/domain/functions/rules.ts";
 import type { Schedule } from "../../src/domain/schedules/rows.ts";
-import { dueSlots, planOf, scheduleChanges } from "../../src/domain/schedules/rules.ts";
+import { dueSlots, planOf, scheduleChanges, withoutFired } from "../../src/domain/schedules/rules.ts";
 
 const at = (text: string) => Date.parse(`2026-01-01T${text}Z`);
 const now = at("12:00:00");
@@ -100,7 +100,13 @@ describe("due slots", () => {
   test("the last of several is fired, the others are missed", () => {
     expect(dueSlots(plan("* * * * * *"), at("12:00:00"), at("12:00:04"))).toEqual({
       fires: at("12:00:04"),
-      missed: { count: 4, verified: true, windowStart: at("12:00:00"), windowEnd: at("12:00:03") },
+      missed: {
+        count: 4,
+        verified: true,
+        windowStart: at("12:00:00"),
+        windowEnd: at("12:00:03"),
+        slots: [0, 1, 2, 3].map((second) => at(`12:00:0${second}`)),
+      },
       nextAt: at("12:00:05"),
     });
   });
@@ -108,9 +114,24 @@ describe("due slots", () => {
   test("nothing is backfilled", () => {
     expect(dueSlots(plan("0 * * * *"), at("03:00:00"), at("06:30:00"))).toEqual({
       fires: undefined,
-      missed: { count: 4, verified: true, windowStart: at("03:00:00"), windowEnd: at("06:00:00") },
+      missed: {
+        count: 4,
+        verified: true,
+        windowStart: at("03:00:00"),
+        windowEnd: at("06:00:00"),
+        slots: [3, 4, 5, 6].map((hour) => at(`0${hour}:00:00`)),
+      },
       nextAt: at("07:00:00"),
     });
+  });
+
+  test("those that were fired unheard are not missed", () => {
+    const { missed } = dueSlots(plan("0 * * * *"), at("03:00:00"), at("06:30:00"));
+    expect(withoutFired(missed!, new Set([at("04:00:00"), at("06:00:00")]))).toMatchObject({
+      missed: { count: 2, windowStart: at("04:00:00"), windowEnd: at("06:00:00") },
+      fired: 2,
+    });
+    expect(withoutFired(missed!, new Set())).toEqual({ missed: undefined, fired: 4 });
   });
 
   test("more than are counted are a floor", () => {

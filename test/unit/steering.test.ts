@@ -33,14 +33,16 @@ const row = (query: ReturnType<typeof sql>) => store.one<Record<string, unknown>
 test("a resume that cannot be told leaves the run as it was", async () => {
   const controls = {
     publish: () => Promise.reject(new Error("nobody hears")),
+    tellHere: () => {},
     onControl: () => {},
   };
+  const promise = async () => () => {};
   const runs = {
     neverWakesAt,
     finishResumes: (session: Session, ids: readonly string[]) => finishResumes(session, ids, clock.now()),
   } as unknown as Runs;
   const definitionOf = async () => ({ id: "fn" }) as unknown as FunctionDefinition;
-  const deps = { store, clock, log: silentLog, controls, runs, definitionOf };
+  const deps = { store, clock, log: silentLog, controls, promise, runs, definitionOf };
   const steering = openSteering({ ...deps, onQueued: () => {} });
   for (const [id, status] of [
     ["run_failed", "failed"],

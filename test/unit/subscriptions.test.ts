@@ -3,12 +3,14 @@ import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { localHub } from "../../src/bus/local.ts";
-import { openFeeds } from "../../src/domain/log/feed.ts";
-import { openPast, type Past } from "../../src/domain/log/past.ts";
+import { type Feeds, openFeeds } from "../../src/domain/log/feed.ts";
+import { eventReads, openPast, type Past } from "../../src/domain/log/past.ts";
 import type { LoggedEvent } from "../../src/domain/log/service.ts";
 import { type Frames, openFrames } from "../../src/domain/pubsub/frames.ts";
 import type { SubscribeInput } from "../../src/domain/pubsub/options.ts";
 import { type Member, openPubSub, type PubSub } from "../../src/domain/pubsub/service.ts";
+import { sourcesOf } from "../../src/domain/pubsub/source.ts";
+import { openTopicsPast, topicReads } from "../../src/domain/topics/log.ts";
 import { type TestClock, testClock } from "../../src/kit/clock.ts";
 import { silentLog } from "../../src/kit/log.ts";
 import { sql } from "../../src/kit/sql.ts";
@@ -18,6 +20,7 @@ import { removeFolder } from "../support/process.ts";
 import { until } from "../support/until.ts";
 
 const env = "env_a";
+const noGroups = () => Promise.reject(new Error("no groups here"));
 const folder = await mkdtemp(join(tmpdir(), "svc-pubsub-"));
 afterAll(() => removeFolder(folder));
 let files = 0;
@@ -26,7 +29,7 @@ describe("subscriptions", () => {
   let store: Store;
   let clock: TestClock;
   let frames: Frames;
-  let feeds: ReturnType<typeof openFeeds>;
+  let feeds: Feeds;
   let pubsub: PubSub;
   /** Reads of the past that fail. */
   let failures = 0;
@@ -44,13 +47,13 @@ describe("subscriptions", () => {
       session.run(sql`INSERT INTO heads (environment_id, position, last_at, definitions_version, retention_floor, epoch)
         VALUES (${env}, 0, 0, 0, 0, 1)`),
     );
-    feeds = openFeeds({
-      store,
+    const alone = {
       log: silentLog,
       hasOthers: () => false,
       tell: () => {},
       listen: () => () => {},
-    });
+    };
+    feeds = openFeeds({ ...alone, reads: eventReads(store) });
     const bus = localHub()({ clock, nodeId: "a", onError: () => {} });
     frames = openFrames({ bus, clock, log: silentLog, self: "a" });
     const past = openPast(store);
@@ -67,7 +70,13 @@ describe("subscriptions", () => {
         return past.newest(...args);
       },
     };
-    pubsub = openPubSub({ store, clock, log: silentLog, feeds, past: troubled, frames });
+    const sources = sourcesOf({
+      feeds,
+      past: troubled,
+      topicFeeds: openFeeds({ ...alone, reads: topicReads(store) }),
+      topicsPast: openTopicsPast(store),
+    });
+    pubsub = openPubSub({ store, clock, log: silentLog, sources, frames, joinGroup: noGroups });
   });
 
   /** Commits events as an emit would, and tells the feed of this node unless another node did it. */
@@ -112,7 +121,7 @@ describe("subscriptions", () => {
       },
       joined: () => void said.push("joined"),
       troubled: () => void said.push("troubled"),
-      ended: () => void said.push("ended"),
+      ended: (refused) => void said.push(refused ? `ended: ${refused.message}` : "ended"),
     };
     const outlet = {
       publish: (_: unknown, delivery: { sequence: number | undefined }) => got.push(delivery.sequence!),
@@ -122,6 +131,30 @@ describe("subscriptions", () => {
     return { got, said, joined, stop: subscription.stop };
   }
   const range = (from: number, to: number) => Array.from({ length: to - from + 1 }, (_, at) => from + at);
+
+  test("a catch-up that retention overtakes ends and says so, rather than leave something out", async () => {
+    await emit(1_200);
+    let rounds = 0;
+    onRead = async () => {
+      if (rounds++ !== 0) return;
+      // Behind the first slice, as retention does it: the floor first, then what lies below.
+      await store.write((session) =>
+        session.run(sql`UPDATE heads SET retention_floor = 900 WHERE environment_id = ${env}`),
+      );
+      await store.write((session) => session.run(sql`DELETE FROM events WHERE position < 900`));
+    };
+    const one = await subscribe({ pattern: "a", startAfterSequence: 5n });
+    await until(() => one.said.some((what) => what.startsWith("ended")), { about: "the refusal" });
+    expect(one.said).toEqual(["accepted", "ended: positions below 900 have expired before they were read"]);
+    const untouched = one.got.length;
+    await emit(1);
+    expect(one.got).toHaveLength(untouched);
+    expect(one.got).toEqual(range(6, 5 + untouched));
+    // From the floor on it can begin anew.
+    const again = await subscribe({ pattern: "a", startAfterSequence: 899n });
+    await again.joined();
+    expect(again.got).toEqual(range(900, 1_201));
+  });
 
   test("what is committed during the catch-up comes once, in its place", async () => {
     await emit(1_200);

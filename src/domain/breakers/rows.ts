@@ -52,7 +52,13 @@ export async function noteFailure(
   return row!;
 }
 
-export const noteSuccess = (session: Session, endpoint: Endpoint): Promise<number> =>
+/** Forgets the endpoint's trouble; an open breaker only by a call that began after it opened. Answers how many rows went. */
+export const noteSuccess = (session: Session, endpoint: Endpoint, begunAt: Instant): Promise<number> =>
+  session.run(
+    sql`DELETE FROM breakers WHERE ${its(endpoint)} AND (opened_at IS NULL OR opened_at < ${begunAt})`,
+  );
+
+export const forget = (session: Session, endpoint: Endpoint): Promise<number> =>
   session.run(sql`DELETE FROM breakers WHERE ${its(endpoint)}`);
 
 /** One node at a time tries an endpoint whose breaker has been open for long enough. */

@@ -29,8 +29,8 @@ export interface Breakers {
   /** The trial found nothing to try it with. */
   untried(endpoint: Endpoint): Promise<void>;
   failed(endpoint: Endpoint): Promise<void>;
-  /** Writes only where there was trouble. */
-  succeeded(endpoint: Endpoint): Promise<void>;
+  /** Writes only where there was trouble. A call that began before the breaker opened says nothing about the endpoint of now. */
+  succeeded(endpoint: Endpoint, begunAt: Instant): Promise<void>;
   /** The tick of loop `breakers.look`: takes up what other nodes have seen; true when something changed. */
   lookOnce(): Promise<boolean>;
   /** Part of the duty `retention`. */
@@ -72,7 +72,7 @@ export function openBreakers({ store, clock, log }: { store: Store; clock: Clock
       const bar = text.indexOf("|");
       const [functionId, endpointUrl] = [text.slice(0, bar), text.slice(bar + 1)];
       const endpoint = { environmentId, functionId, endpointUrl };
-      await store.write((session) => rows.noteSuccess(session, endpoint));
+      await store.write((session) => rows.forget(session, endpoint));
       learn(keyOf(endpoint), undefined);
       return {
         key: text,
@@ -120,11 +120,12 @@ export function openBreakers({ store, clock, log }: { store: Store; clock: Clock
       learn(keyOf(endpoint), row);
     },
 
-    async succeeded(endpoint) {
+    async succeeded(endpoint, begunAt) {
       const key = keyOf(endpoint);
       if (!known.has(key)) return;
-      await store.write((session) => rows.noteSuccess(session, endpoint));
-      learn(key, undefined);
+      const gone = await store.write((session) => rows.noteSuccess(session, endpoint, begunAt));
+      // None went: it is open, or was forgotten elsewhere, which the next look tells.
+      if (gone > 0) learn(key, undefined);
     },
 
     async lookOnce() {

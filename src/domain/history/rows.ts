@@ -30,9 +30,9 @@ export function trailRuns(
 ): Promise<TrailRun[]> {
   const where = [sql`environment_id = ${environmentId}`];
   if (functionId !== undefined) where.push(sql`function_id = ${functionId}`);
-  // A run has no history before it was created, nor after it ended.
+  // A run has no history before it was created; behind its end only what also moves `updated_at`.
   if (to !== undefined) where.push(sql`created_at <= ${to}`);
-  if (from !== undefined) where.push(sql`(ended_at IS NULL OR ended_at >= ${from})`);
+  if (from !== undefined) where.push(sql`(ended_at IS NULL OR ended_at >= ${from} OR updated_at >= ${from})`);
   if (start) where.push(sql`(created_at < ${start.at} OR (created_at = ${start.at} AND id <= ${start.id}))`);
   return store.all(sql`SELECT id, function_id, created_at FROM runs ${sql.where(where)}
     ORDER BY created_at DESC, id DESC LIMIT ${limit}`);

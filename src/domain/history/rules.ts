@@ -25,6 +25,23 @@ export interface HistoryEvent {
 interface Detail extends Record<string, unknown> {
   steps?: { step_id: string; status: string }[];
   step_id?: string;
+  /** Of a resume from a step (`steering/rules.ts`). */
+  discarded?: Discarded[];
+}
+
+/** A step that a resume discarded, as it stood then. Texts are missing where there was too much of them. */
+interface Discarded {
+  step_id: string;
+  name: string;
+  type: string;
+  sequence: number;
+  status: string;
+  output?: string | null;
+  original_output?: string | null;
+  error?: string | null;
+  started_at: number | null;
+  ended_at: number | null;
+  duration_ms: number | null;
 }
 
 const detailOf = (row: HistoryRow): Detail => JSON.parse(row.detail) as Detail;
@@ -45,7 +62,8 @@ const stepWords: Record<string, string> = {
 
 /** The row as events: first the steps it brought, then what became of the run. A report of steps alone is no event of the run. */
 export function eventsOf(row: HistoryRow): HistoryEvent[] {
-  const { steps: _steps, ...payload } = detailOf(row);
+  const { steps: _steps, discarded, ...rest } = detailOf(row);
+  const payload = { ...rest, ...(discarded && { discarded: discarded.map(({ step_id }) => step_id) }) };
   const base = `hist_${row.run_id.slice("run_".length)}_${row.sequence}`;
   const { run_id: runId, at } = row;
   const steps = stepsOf(row, detailOf(row)).map(
@@ -90,13 +108,69 @@ export function statusAt(rows: readonly HistoryRow[], at: Instant): string | und
   return status;
 }
 
-/** A step as it stands now. Outputs are JSON texts. */
+/** A step as it stands now, or stood when a resume discarded it. Outputs and errors are JSON texts. */
 export interface PresentStep {
   stepId: string;
   status: string;
   output: string | null;
   error: string | null;
   originalOutput: string | null;
+}
+
+/** A step that is no more, with what is told of it besides. */
+export interface FormerStep extends PresentStep {
+  name: string;
+  type: string;
+  sequence: number;
+  startedAt: Instant | null;
+  endedAt: Instant | null;
+  durationMs: number | null;
+}
+
+/** Resumes that discarded steps, in order; what was undone again discarded nothing. */
+function discardsOf(rows: readonly HistoryRow[]): { row: HistoryRow; steps: Discarded[] }[] {
+  const made: { row: HistoryRow; steps: Discarded[] }[] = [];
+  for (const row of rows) {
+    if (row.type === "run.resume_undone" && lastResume(rows, row) === made.at(-1)?.row) made.pop();
+    const { discarded } = row.type === "run.resumed" ? detailOf(row) : {};
+    if (discarded) made.push({ row, steps: discarded });
+  }
+  return made;
+}
+
+const lastResume = (rows: readonly HistoryRow[], before: HistoryRow) =>
+  rows.findLast((row) => row.type === "run.resumed" && row.sequence < before.sequence);
+
+/** Steps that the run had at an instant and that the first resume after it discarded, by id. */
+export function formerSteps(rows: readonly HistoryRow[], at: Instant): Map<string, FormerStep> {
+  const former = new Map<string, FormerStep>();
+  for (const { row, steps } of discardsOf(rows)) {
+    if (row.at <= at) continue;
+    for (const step of steps)
+      if (!former.has(step.step_id))
+        former.set(step.step_id, {
+          stepId: step.step_id,
+          name: step.name,
+          type: step.type,
+          sequence: step.sequence,
+          status: step.status,
+          output: step.output ?? null,
+          error: step.error ?? null,
+          originalOutput: step.original_output ?? null,
+          startedAt: step.started_at,
+          endedAt: step.ended_at,
+          durationMs: step.duration_ms,
+        });
+  }
+  return former;
+}
+
+/** The part of history in which a step was the one that it was at an instant: since it was last discarded, until it is again. */
+function lifeOf(rows: readonly HistoryRow[], stepId: string, at: Instant): HistoryRow[] {
+  const ends = discardsOf(rows).filter(({ steps }) => steps.some((step) => step.step_id === stepId));
+  const begins = ends.findLast(({ row }) => row.at <= at)?.row.sequence ?? 0;
+  const until = ends.find(({ row }) => row.at > at)?.row.sequence ?? Number.POSITIVE_INFINITY;
+  return rows.filter((row) => row.sequence > begins && row.sequence < until);
 }
 
 /** What of a step was otherwise at an instant. */
@@ -110,10 +184,11 @@ export interface PastStep {
 }
 
 /**
- * A step at an instant; undefined when the run did not have it yet. Its output stands in the step's row; where it was
- * patched later, in what the first later patch replaced.
+ * A step at an instant; undefined when the run did not have it then. Its output stands in the step's row, or where a resume
+ * discarded it later (`formerSteps`) in that; where it was patched later, in what the first later patch replaced.
  */
-export function stepAt(rows: readonly HistoryRow[], step: PresentStep, at: Instant): PastStep | undefined {
+export function stepAt(history: readonly HistoryRow[], step: PresentStep, at: Instant): PastStep | undefined {
+  const rows = lifeOf(history, step.stepId, at);
   let status: string | undefined;
   let patched = false;
   let injected = false;
@@ -123,7 +198,7 @@ export function stepAt(rows: readonly HistoryRow[], step: PresentStep, at: Insta
     if (row.type === "step.patched") {
       if (detail.step_id !== step.stepId) continue;
       if (row.at > at) {
-        if (replacedLater === undefined) replacedLater = textOf(detail.previous_output);
+        if (replacedLater === undefined) replacedLater = textOf(detail);
         continue;
       }
       status = "completed";
@@ -146,8 +221,9 @@ export function stepAt(rows: readonly HistoryRow[], step: PresentStep, at: Insta
   };
 }
 
-const textOf = (value: unknown): string | null =>
-  value === undefined || value === null ? null : JSON.stringify(value);
+/** What a patch replaced. Rows of before `had_output` do not tell null from nothing. */
+const textOf = ({ previous_output: previous, had_output: had }: Detail): string | null =>
+  had === true || (previous !== undefined && previous !== null) ? JSON.stringify(previous) : null;
 
 /** Which events a recording shows. */
 export const isShown = (profile: string | undefined, type: string): boolean =>

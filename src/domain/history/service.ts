@@ -2,16 +2,27 @@ import { type Clock, type Instant, parseRfc3339 } from "../../kit/clock.ts";
 import { Fault, invalid, missing } from "../../kit/fault.ts";
 import { auditRunsMax } from "../../kit/limits.ts";
 import { pageSize, readCursor, writeCursor } from "../../kit/page.ts";
+import { stepRowId } from "../../kit/step-id.ts";
 import type { Store } from "../../store/store.ts";
 import type { FunctionDefinition } from "../functions/definition.ts";
 import type { Run, Step } from "../runs/run.ts";
 import * as rows from "./rows.ts";
-import { eventsOf, type HistoryEvent, isShown, type PastStep, statusAt, stepAt } from "./rules.ts";
+import {
+  eventsOf,
+  type FormerStep,
+  formerSteps,
+  type HistoryEvent,
+  isShown,
+  type PastStep,
+  statusAt,
+  stepAt,
+} from "./rules.ts";
 
 export interface RunState {
   run: Run;
   status: string;
-  steps: (PastStep & { step: Step })[];
+  /** By sequence. */
+  steps: (PastStep & { step: Omit<FormerStep, keyof PastStep> })[];
   at: Instant;
 }
 
@@ -41,7 +52,10 @@ export interface Trail {
     more?: Record<string, unknown>;
   })[];
   nextCursor: string | undefined;
-  /** Of a run's trail all that match; of an environment's, those of this page. */
+  /**
+   * All that match; at least so many where more runs match than are looked at for one page (`limits.auditRunsMax`) and the
+   * last page is not reached.
+   */
   totalCount: number;
   /** Zero: kept without end. */
   retentionDays: number;
@@ -86,11 +100,20 @@ export function openHistory({ store, clock, runs, definitionOf, retentionDaysOf 
     ]);
     const status = statusAt(history, at);
     if (status === undefined) throw new Fault("not_found", `run ${runId} was not there yet at that time`);
-    const past = steps.flatMap((step) => {
-      const error = step.error === null ? null : JSON.stringify(step.error);
-      const found = stepAt(history, { ...step, error }, at);
-      return found ? [{ ...found, step }] : [];
-    });
+    const former = definition.recordingProfile === "run_lifecycle" ? [] : formerSteps(history, at).values();
+    const byId = new Map([
+      ...steps.map((step) => {
+        const error = step.error === null ? null : JSON.stringify(step.error);
+        return [step.stepId, { ...step, error }] as const;
+      }),
+      ...[...former].map((step) => [step.stepId, step] as const),
+    ]);
+    const past = [...byId.values()]
+      .sort((a, b) => a.sequence - b.sequence)
+      .flatMap((step) => {
+        const found = stepAt(history, step, at);
+        return found ? [{ ...found, step }] : [];
+      });
     return { run, status, steps: past, at };
   }
 
@@ -104,7 +127,8 @@ export function openHistory({ store, clock, runs, definitionOf, retentionDaysOf 
         rows.historyOf(store, environmentId, runId),
         runs.steps(environmentId, runId),
       ]);
-      const names = new Map(steps.map((step) => [step.stepId, step.name]));
+      const former = [...formerSteps(history, 0).values()];
+      const names = new Map([...former, ...steps].map((step) => [step.stepId, step.name]));
       return history
         .flatMap(eventsOf)
         .filter((event) => isShown(definition.recordingProfile, event.type))
@@ -116,7 +140,9 @@ export function openHistory({ store, clock, runs, definitionOf, retentionDaysOf 
 
     async stepAt(environmentId, runId, stepId, at) {
       const { steps } = await stateAt(environmentId, runId, at);
-      const found = steps.find(({ step }) => step.stepId === stepId || step.id === stepId);
+      const found = steps.find(
+        ({ step }) => step.stepId === stepId || stepRowId(runId, step.stepId) === stepId,
+      );
       if (!found) throw missing("step", stepId);
       return found;
     },
@@ -153,23 +179,27 @@ export function openHistory({ store, clock, runs, definitionOf, retentionDaysOf 
       );
       const all = found.flatMap((run) =>
         (history.get(run.id) ?? [])
-          .flatMap(eventsOf)
-          .reverse()
-          .map((event, skip) => ({ event, run, skip }))
-          .filter(({ event, skip }) => wanted(event) && !(place?.id === run.id && skip < place.skip)),
+          .flatMap((row) =>
+            eventsOf(row).map((event, place) => ({ event, run, sequence: row.sequence, place })),
+          )
+          .filter(({ event }) => wanted(event))
+          .reverse(),
       );
-      const page = all.slice(0, limit);
-      const next = all[limit];
+      const rest = place ? all.filter((one) => one.run.id !== place.id || isFrom(one, place)) : all;
+      const page = rest.slice(0, limit);
+      const next = rest[limit];
       const last = found.at(-1);
-      // A page may end short of its limit: so many runs were looked at without a match. The cursor goes on from there.
+      // Of one run, whatever the cursor says of those before, everything is here.
+      const before = query.run_id ? all.length - rest.length : (place?.before ?? 0);
+      const seen = before + page.length;
+      // A page may end short of its limit: so many runs were looked at without a match. The cursor goes on behind them.
       const nextCursor = next
-        ? cursorOf(next.run, next.skip)
+        ? cursorOf({ ...next, before: seen })
         : !query.run_id && found.length === auditRunsMax && last
-          ? cursorOf(last, Number.MAX_SAFE_INTEGER)
+          ? cursorOf({ run: last, sequence: 0, place: 0, before: seen })
           : undefined;
       const events = page.map(({ event, run }) => ({ ...event, functionId: run.function_id, environmentId }));
-      const earlier = query.run_id ? all.length : page.length;
-      return { events, nextCursor, totalCount: earlier, retentionDays };
+      return { events, nextCursor, totalCount: before + rest.length, retentionDays };
     },
   };
 
@@ -181,15 +211,27 @@ export function openHistory({ store, clock, runs, definitionOf, retentionDaysOf 
   }
 }
 
-/** A place in the trail: a run, and how many of its events, newest first, came before. */
-const cursorOf = (run: rows.TrailRun, skip: number): string =>
-  writeCursor({ at: run.created_at, id: `${run.id}-${skip}` });
+/** A place in the trail: the row of history of a run, and which of its events. Rows that are added later are not behind it. */
+interface TrailPlace {
+  sequence: number;
+  place: number;
+  /** Events that were shown before it. */
+  before: number;
+}
 
-function placeOf(text: string): { at: number; id: string; skip: number } {
+/** Whether an event is the one at the place, or behind it: the newest come first. */
+const isFrom = (one: { sequence: number; place: number }, from: TrailPlace): boolean =>
+  one.sequence < from.sequence || (one.sequence === from.sequence && one.place <= from.place);
+
+const cursorOf = ({ run, sequence, place, before }: TrailPlace & { run: rows.TrailRun }): string =>
+  writeCursor({ at: run.created_at, id: `${run.id}-${sequence}-${place}-${before}` });
+
+function placeOf(text: string): TrailPlace & { at: number; id: string } {
   const { at, id } = readCursor("cursor", text);
-  const [, runId, skip] = /^(.+)-(\d{1,16})$/.exec(id) ?? [];
+  const [, runId, ...numbers] = /^(.+)-(\d{1,15})-(\d{1,15})-(\d{1,15})$/.exec(id) ?? [];
   if (runId === undefined) throw invalid("cursor", "is not a cursor of this list");
-  return { at, id: runId, skip: Number(skip) };
+  const [sequence = 0, place = 0, before = 0] = numbers.map(Number);
+  return { at, id: runId, sequence, place, before };
 }
 
 function instant(field: string, text: string | undefined): Instant | undefined {

@@ -5,12 +5,7 @@ import type { Log } from "../../kit/log.ts";
 import type { Metrics } from "../../kit/metrics.ts";
 import type { Session, Store } from "../../store/store.ts";
 import * as rows from "./rows.ts";
-
-/** What a check found wrong; `count` is bounded. */
-export interface Offence {
-  count: number;
-  oldest: { id: string; at: Instant } | null;
-}
+import type { Offence } from "./rules.ts";
 
 /** One balance that must hold in every environment. Contributed by the capability whose rows it reads; cheap, bounded. */
 export interface IntegrityCheck {

@@ -1,22 +1,28 @@
 import { Fault } from "../../kit/fault.ts";
 import { feedHintBytesMax, feedSliceMax } from "../../kit/limits.ts";
 import type { Log } from "../../kit/log.ts";
-import type { Store } from "../../store/store.ts";
-import { eventsAfter, type Head, headsOf, type LoggedEvent } from "./rows.ts";
+import type { LoggedEvent, LogPlace } from "./rows.ts";
+
+/** What any log is made of. Payloads are JSON texts. */
+export interface Logged {
+  position: number;
+  data: string;
+  metadata: string | null;
+}
 
 /** Someone who follows a log. Called with events in order of position, each once, none missing. */
-export interface Reader {
-  onEvents: (events: readonly LoggedEvent[]) => void;
+export interface Reader<Event = LoggedEvent> {
+  onEvents: (events: readonly Event[]) => void;
   /** The log is gone, with its environment; nothing follows. */
   onEnd?: () => void;
 }
 
 /** What one node tells the others after a commit: never the only copy of anything. */
-export interface LogHint {
+export interface LogHint<Event = LoggedEvent> {
   environmentId: string;
   head: number;
   /** The events up to `head`, when they are small: a feed that stands right before them need not read. */
-  events?: LoggedEvent[];
+  events?: Event[];
 }
 
 /** A reader's place at a feed. */
@@ -26,61 +32,70 @@ export interface Following {
   position(): number;
 }
 
-export interface Feeds {
+export interface Feeds<Event = LoggedEvent> {
   /**
    * Follows the log from behind `after`, or from its end. Resolves when the reader has caught up; what comes after that it
    * gets as it is committed, on whichever node. Rejects when `after` is above the head or below the retention floor.
    */
-  follow(environmentId: string, reader: Reader, after?: number): Promise<Following>;
+  follow(environmentId: string, reader: Reader<Event>, after?: number): Promise<Following>;
   /** Whether anyone here or elsewhere would want to hear of a commit in this environment. */
   wanted(environmentId: string): boolean;
   /** A commit of this node; the events of one environment in order. */
-  committed(environmentId: string, events: readonly LoggedEvent[]): void;
+  committed(environmentId: string, events: readonly Event[]): void;
   /** The tick of loop `log.feeds`: finds what no hint told of. */
   compareOnce(): Promise<void>;
   /** Environments followed at this node. */
   size(): number;
 }
 
-export interface FeedsDeps {
-  store: Pick<Store, "all">;
+/** A log as the store has it. */
+export interface LogReads<Event> {
+  /** Behind a position, in order; up to and with `last` when that is given. */
+  after(environmentId: string, after: number, limit: number, last?: number): Promise<Event[]>;
+  /** Where the logs stand; one that is gone is missing. */
+  heads(environmentIds: readonly string[]): Promise<LogPlace[]>;
+}
+
+export interface FeedsDeps<Event> {
+  reads: LogReads<Event>;
   log: Log;
   /** Tells the other nodes; best effort. */
-  tell: (hint: LogHint) => void;
+  tell: (hint: LogHint<Event>) => void;
   /** Calls back with what other nodes tell of this environment, until the answer is called. */
-  listen: (environmentId: string, heard: (hint: LogHint) => void) => () => void;
+  listen: (environmentId: string, heard: (hint: LogHint<Event>) => void) => () => void;
   /** Whether there are other nodes to tell. */
   hasOthers: () => boolean;
 }
 
-interface Feed {
+interface Feed<Event> {
   environmentId: string;
   /** Readers have everything up to here. */
   position: number;
   /** The highest head that anyone told of. */
   head: number;
   reading: Promise<void> | undefined;
-  readers: Set<Reader>;
+  readers: Set<Reader<Event>>;
   /** Readers that are still catching up. */
   joining: number;
   unlisten: () => void;
 }
 
 /** One feed an environment that has readers here: readers of any number share its reads and its place. */
-export function openFeeds({ store, log, tell, listen, hasOthers }: FeedsDeps): Feeds {
-  const feeds = new Map<string, Feed>();
-  const opening = new Map<string, Promise<Feed>>();
+export function openFeeds<Event extends Logged>(deps: FeedsDeps<Event>): Feeds<Event> {
+  const { reads, log, tell, listen, hasOthers } = deps;
+  const feeds = new Map<string, Feed<Event>>();
+  const opening = new Map<string, Promise<Feed<Event>>>();
 
-  async function headOf(environmentId: string): Promise<Head> {
-    const [head] = await headsOf(store, [environmentId]);
+  async function headOf(environmentId: string): Promise<LogPlace> {
+    const [head] = await reads.heads([environmentId]);
     if (!head) throw new Fault("not_found", `environment ${environmentId} not found`);
     return head;
   }
 
-  async function open(environmentId: string): Promise<Feed> {
+  async function open(environmentId: string): Promise<Feed<Event>> {
     // Listens before it looks, so that nothing falls between.
     let heard = 0;
-    let feed: Feed | undefined;
+    let feed: Feed<Event> | undefined;
     const unlisten = listen(environmentId, (hint) => {
       if (feed) take(feed, hint);
       else heard = Math.max(heard, hint.head);
@@ -105,7 +120,7 @@ export function openFeeds({ store, log, tell, listen, hasOthers }: FeedsDeps): F
     }
   }
 
-  const feedOf = (environmentId: string): Promise<Feed> => {
+  const feedOf = (environmentId: string): Promise<Feed<Event>> => {
     const found = feeds.get(environmentId);
     if (found) return Promise.resolve(found);
     let made = opening.get(environmentId);
@@ -116,7 +131,7 @@ export function openFeeds({ store, log, tell, listen, hasOthers }: FeedsDeps): F
     return made;
   };
 
-  function give(feed: Feed, events: readonly LoggedEvent[], position: number): void {
+  function give(feed: Feed<Event>, events: readonly Event[], position: number): void {
     feed.position = position;
     if (events.length === 0) return;
     for (const reader of [...feed.readers]) {
@@ -128,7 +143,7 @@ export function openFeeds({ store, log, tell, listen, hasOthers }: FeedsDeps): F
     }
   }
 
-  function take(feed: Feed, { head, events }: LogHint): void {
+  function take(feed: Feed<Event>, { head, events }: LogHint<Event>): void {
     feed.head = Math.max(feed.head, head);
     if (feed.head <= feed.position) return;
     const first = events?.[0];
@@ -144,12 +159,12 @@ export function openFeeds({ store, log, tell, listen, hasOthers }: FeedsDeps): F
   }
 
   /** Reads up to the highest head known, in slices. Positions that are not there any more are passed by. */
-  function read(feed: Feed): Promise<void> {
+  function read(feed: Feed<Event>): Promise<void> {
     feed.reading ??= (async () => {
       try {
         while (feed.head > feed.position && feeds.get(feed.environmentId) === feed) {
           const { head, position } = feed;
-          const events = await eventsAfter(store, feed.environmentId, position, feedSliceMax);
+          const events = await reads.after(feed.environmentId, position, feedSliceMax);
           const isWhole = events.length < feedSliceMax;
           give(
             feed,
@@ -166,17 +181,17 @@ export function openFeeds({ store, log, tell, listen, hasOthers }: FeedsDeps): F
     return feed.reading;
   }
 
-  function close(feed: Feed): void {
+  function close(feed: Feed<Event>): void {
     if (feeds.get(feed.environmentId) === feed) feeds.delete(feed.environmentId);
     feed.unlisten();
   }
 
-  function closeIfIdle(feed: Feed): void {
+  function closeIfIdle(feed: Feed<Event>): void {
     if (feed.readers.size === 0 && feed.joining === 0) close(feed);
   }
 
   /** Up to the feed's own place, which may move meanwhile, and then with it. */
-  async function catchUpAndJoin(feed: Feed, reader: Reader, after: number): Promise<void> {
+  async function catchUpAndJoin(feed: Feed<Event>, reader: Reader<Event>, after: number): Promise<void> {
     const { environmentId } = feed;
     const { position, retention_floor: floor } = await headOf(environmentId);
     if (after > position)
@@ -184,7 +199,11 @@ export function openFeeds({ store, log, tell, listen, hasOthers }: FeedsDeps): F
     if (after < floor - 1) throw new Fault("failed_precondition", `positions below ${floor} have expired`);
     for (let reached = after; reached < feed.position; ) {
       const target = feed.position;
-      const events = await eventsAfter(store, environmentId, reached, feedSliceMax, target);
+      const events = await reads.after(environmentId, reached, feedSliceMax, target);
+      // Behind the read, since the floor is raised before anything goes.
+      const now = await headOf(environmentId);
+      if (reached < now.retention_floor - 1)
+        throw new Fault("failed_precondition", `positions below ${now.retention_floor} have expired`);
       reached = events.length < feedSliceMax ? target : events.at(-1)!.position;
       if (events.length > 0) reader.onEvents(events);
     }
@@ -231,9 +250,7 @@ export function openFeeds({ store, log, tell, listen, hasOthers }: FeedsDeps): F
       const ids = [...feeds.keys()];
       for (let from = 0; from < ids.length; from += feedSliceMax) {
         const slice = ids.slice(from, from + feedSliceMax);
-        const heads = new Map(
-          (await headsOf(store, slice)).map((head) => [head.environment_id, head.position]),
-        );
+        const heads = new Map((await reads.heads(slice)).map((head) => [head.environment_id, head.position]));
         for (const id of slice) {
           const feed = feeds.get(id);
           const head = heads.get(id);

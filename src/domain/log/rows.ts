@@ -1,7 +1,7 @@
 import type { Instant } from "../../kit/clock.ts";
 import { countCap, namesMax, namesScanCap } from "../../kit/limits.ts";
 import { type Cursor, contains } from "../../kit/page.ts";
-import { type Sql, sql } from "../../kit/sql.ts";
+import { column, type Sql, sql } from "../../kit/sql.ts";
 import type { Store } from "../../store/store.ts";
 
 /** An event as it stands in the log. `data` and `metadata` are JSON text. */
@@ -116,11 +116,14 @@ export const eventsAfter = (
   return store.all(sql`SELECT ${columns} FROM events ${sql.where(where)} ORDER BY position LIMIT ${limit}`);
 };
 
-/** Where a log ends. */
-export interface Head {
+/** Where a log ends, and where it begins. */
+export interface LogPlace {
   environment_id: string;
   position: number;
   retention_floor: number;
+}
+
+export interface Head extends LogPlace {
   epoch: number;
 }
 
@@ -145,4 +148,18 @@ export function newestEvents(
   return store.all(
     sql`SELECT ${columns} FROM events ${sql.where(where)} ORDER BY at DESC, position DESC LIMIT ${limit}`,
   );
+}
+
+/** Of these positions those that are there. */
+export const eventsAt = (
+  store: Pick<Store, "all" | "seams">,
+  environmentId: string,
+  positions: readonly number[],
+): Promise<LoggedEvent[]> =>
+  store.all(sql`SELECT ${columns} FROM events WHERE environment_id = ${environmentId}
+    AND position ${positionsAmong(store, positions)} ORDER BY position`);
+
+function positionsAmong({ seams }: Pick<Store, "seams">, positions: readonly number[]): Sql {
+  const wanted = sql`SELECT i.position FROM ${seams.rowsFrom("i", { position: column.bigint(positions) })}`;
+  return seams.engine === "postgres" ? sql`= ANY (ARRAY(${wanted}))` : sql`IN (${wanted})`;
 }

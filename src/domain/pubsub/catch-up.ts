@@ -1,25 +1,16 @@
+import { Fault } from "../../kit/fault.ts";
 import { feedSliceMax, replayMax, replayScanMax } from "../../kit/limits.ts";
 import type { Store } from "../../store/store.ts";
-import type { Past } from "../log/past.ts";
-import type { LoggedEvent } from "../log/service.ts";
-import { Delivery, deliveriesOf } from "./delivery.ts";
+import { Delivery } from "./delivery.ts";
 import type { ChannelSpec } from "./hub.ts";
 import { notesOf } from "./rows.ts";
-import { literalName, matchesTokens, tokensOf } from "./rules.ts";
+import { literalName, matchesTokens, tokensOf, wantedOf } from "./rules.ts";
 import { frameOfNote } from "./run-frames.ts";
-
-/** What of an event belongs on the channel. */
-function wantedOf(spec: ChannelSpec, event: LoggedEvent): Delivery[] {
-  return deliveriesOf(event).flatMap(({ delivery, tokens }) =>
-    matchesTokens(spec.pattern.tokens, tokens) && (!spec.filter || delivery.passes(spec.filter))
-      ? delivery
-      : [],
-  );
-}
+import type { Source } from "./source.ts";
 
 /** The newest `count` of the channel up to and with position `last`, in order. Looks through `limits.replayScanMax` events. */
 export async function newestOf(
-  past: Past,
+  source: Pick<Source, "newest">,
   spec: ChannelSpec,
   last: number,
   count: number,
@@ -31,7 +22,7 @@ export async function newestOf(
     // What has neither wildcards nor a filter is found at once.
     const isExact = name !== undefined && !spec.filter;
     const limit = Math.min(isExact ? count : feedSliceMax, replayScanMax - scanned);
-    const events = await past.newest(spec.environmentId, { last: below, name }, limit);
+    const events = await source.newest(spec.environmentId, { last: below, name }, limit);
     for (const event of events) {
       if (found.length >= count) break;
       found.push(...wantedOf(spec, event).reverse());
@@ -44,7 +35,7 @@ export async function newestOf(
 }
 
 export interface CatchUp {
-  past: Past;
+  source: Pick<Source, "between" | "head">;
   spec: ChannelSpec;
   give: (delivery: Delivery) => void | Promise<void>;
   /** Where the channel is now; it moves meanwhile. */
@@ -52,12 +43,18 @@ export interface CatchUp {
   isOver: () => boolean;
 }
 
-/** From behind `after` up to the channel's own place; answers the place that was reached, with nothing awaited since. */
-export async function catchUp({ past, spec, give, position, isOver }: CatchUp, after: number) {
+/**
+ * From behind `after` up to the channel's own place; answers the place that was reached, with nothing awaited since. Throws
+ * `failed_precondition` when retention took what comes next before it was read: nothing is left out in silence.
+ */
+export async function catchUp({ source, spec, give, position, isOver }: CatchUp, after: number) {
   let reached = after;
   while (reached < position() && !isOver()) {
     const last = position();
-    const events = await past.between(spec.environmentId, { after: reached, last }, feedSliceMax);
+    const events = await source.between(spec.environmentId, { after: reached, last }, feedSliceMax);
+    // Looked at behind the read: the floor is raised before anything goes. Events of streams stay.
+    const floor = (await source.head(spec.environmentId))?.retention_floor ?? 0;
+    if (reached < floor - 1 && spec.pattern.namespace !== "entity") throw expired(floor);
     for (const event of events) {
       for (const delivery of wantedOf(spec, event)) {
         if (isOver()) return reached;
@@ -70,6 +67,9 @@ export async function catchUp({ past, spec, give, position, isOver }: CatchUp, a
   }
   return reached;
 }
+
+const expired = (floor: number): Fault =>
+  new Fault("failed_precondition", `positions below ${floor} have expired before they were read`);
 
 /** What has been told of a run behind place `after` of its history, the newest `count` of it, in order. */
 export async function runFramesAfter(

@@ -2,6 +2,7 @@ import type { CelProgram } from "../../kit/cel.ts";
 import type { Instant } from "../../kit/clock.ts";
 import { rfc3339 } from "../../kit/clock.ts";
 import type { LoggedEvent } from "../log/service.ts";
+import type { TopicMessage } from "../topics/log.ts";
 import { tokensOf } from "./rules.ts";
 
 export interface DeliveryFacts {
@@ -17,6 +18,8 @@ export interface DeliveryFacts {
   /** What a subscription can go on from: the position in the log, or the place in a run's history. */
   sequence: number | undefined;
   source: "user" | "system";
+  /** Which time it is given to a member of its group; others are given it once. */
+  attempt?: number;
 }
 
 /** What happened on one topic, as every subscriber of it gets it. */
@@ -28,6 +31,9 @@ export class Delivery implements DeliveryFacts {
   readonly at: Instant;
   readonly sequence: number | undefined;
   readonly source: "user" | "system";
+  readonly attempt: number;
+  /** Kept by whoever writes frames: by their form, what all of that form have in common. */
+  readonly texts: (string | undefined)[] = [];
   #seen: Record<string, unknown> | undefined;
 
   constructor(facts: DeliveryFacts) {
@@ -38,6 +44,12 @@ export class Delivery implements DeliveryFacts {
     this.at = facts.at;
     this.sequence = facts.sequence;
     this.source = facts.source;
+    this.attempt = facts.attempt ?? 1;
+  }
+
+  /** The same, as it is given for the so-manieth time. */
+  again(attempt: number): Delivery {
+    return attempt === this.attempt ? this : new Delivery({ ...this, attempt });
   }
 
   /** Whether the filter holds; one that does not apply to this data does not hold. */
@@ -74,6 +86,20 @@ export function deliveriesOf(event: LoggedEvent): Placed[] {
   const topic = `entity:${event.entity_type}.${event.entity_id}.${event.name}`;
   return [named, placed(new Delivery({ ...facts, topic, data: wholeEvent(event) }))];
 }
+
+/** A message of a developer topic. */
+export const messageDelivery = ({ id, position, topic, data, metadata, at }: TopicMessage): Placed =>
+  placed(
+    new Delivery({
+      topic: `topic:${topic}`,
+      eventId: id,
+      data,
+      custom: metadata,
+      at,
+      sequence: position,
+      source: "user",
+    }),
+  );
 
 const placed = (delivery: Delivery): Placed => ({ delivery, tokens: tokensOf(delivery.topic) });
 

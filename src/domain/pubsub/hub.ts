@@ -1,8 +1,9 @@
 import type { CelProgram } from "../../kit/cel.ts";
-import type { LoggedEvent } from "../log/service.ts";
-import { Delivery, deliveriesOf, type Placed } from "./delivery.ts";
+import type { Fault } from "../../kit/fault.ts";
+import { Delivery, type Placed } from "./delivery.ts";
 import type { Frame, Frames } from "./frames.ts";
 import { type Pattern, tokensOf, wantsRuns } from "./rules.ts";
+import type { Told } from "./source.ts";
 import { openTrie } from "./trie.ts";
 
 /** What all subscriptions of one id have in common: the same deliveries, in the same bytes. */
@@ -15,18 +16,24 @@ export interface ChannelSpec {
   readonly topicOnly: boolean;
 }
 
+/** Where a subscription begins: it gets everything behind this place of this log. */
+export interface Start {
+  readonly sequence: number;
+  readonly epoch: number;
+}
+
 /** One subscription on one connection. */
 export interface Member {
-  /** Confirms the subscription, before anything is delivered. */
-  accepted(): void;
+  /** Confirms the subscription, before anything is delivered; with its start when it asked for that and there is one. */
+  accepted(start: Start | undefined): void;
   /** A delivery for this one alone. A promise asks whoever reads from the store to wait for it. */
   give(spec: ChannelSpec, delivery: Delivery): void | Promise<void>;
   /** From now on it has what its outlet publishes on the channel. */
   joined(spec: ChannelSpec): void;
   /** It cannot go on for now, and will. */
   troubled(): void;
-  /** Nothing follows: the environment is gone. */
-  ended(): void;
+  /** Nothing follows: the environment is gone, or what the fault says. */
+  ended(fault?: Fault): void;
 }
 
 /** A way to many connections at once. */
@@ -53,7 +60,7 @@ export interface Late {
   isLone: boolean;
 }
 
-/** All subscriptions of one environment on one node. */
+/** All subscriptions of one log of an environment on one node. */
 export interface Hub {
   readonly environmentId: string;
   /** The channel of this id and outlet, made when there is none. */
@@ -66,7 +73,7 @@ export interface Hub {
   position(): number;
   /** The environment is gone: nothing will come any more. */
   isOver(): boolean;
-  onEvents(events: readonly LoggedEvent[]): void;
+  onTold(list: readonly Told[]): void;
   onFrame(frame: Frame): void;
   /** Every member is told, once. */
   end(): void;
@@ -82,7 +89,8 @@ export function openHub(environmentId: string, frames: Frames, position: () => n
     for (const channel of trie.match(tokens)) {
       if (channel.spec.filter && !delivery.passes(channel.spec.filter)) continue;
       if (channel.joined.size > 0) channel.outlet.publish(channel.spec, delivery);
-      for (const [member, late] of channel.late) giveLate(channel, member, late, delivery);
+      if (channel.late.size > 0)
+        for (const [member, late] of channel.late) giveLate(channel, member, late, delivery);
     }
   }
 
@@ -153,8 +161,8 @@ export function openHub(environmentId: string, frames: Frames, position: () => n
 
     isOver: () => over,
 
-    onEvents(events) {
-      for (const event of events) for (const placed of deliveriesOf(event)) deliver(placed);
+    onTold(list) {
+      for (const { placed } of list) for (const one of placed) deliver(one);
       for (const channel of [...lateChannels]) joinLate(channel);
     },
 

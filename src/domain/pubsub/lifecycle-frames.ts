@@ -1,6 +1,8 @@
 import { type Instant, rfc3339 } from "../../kit/clock.ts";
 import type { FunctionFrame } from "../functions/definition.ts";
+import type { OutboxFrame } from "../outbox/service.ts";
 import type { CronFrame } from "../schedules/rules.ts";
+import type { SecretFrame } from "../secrets/service.ts";
 import type { Frames } from "./frames.ts";
 
 type Publisher = Pick<Frames, "publish">;
@@ -58,3 +60,33 @@ export const patchedFrames =
       stepId,
       timestamp: rfc3339(at),
     });
+
+/** `system.outbox.{event_id}.{dead_lettered|requeued|discarded}`. */
+export const outboxFrames =
+  (frames: Publisher) =>
+  (frame: OutboxFrame): void => {
+    const { change, environmentId, eventId } = frame;
+    const told =
+      frame.change === "dead_lettered"
+        ? {
+            outbox_id: frame.outboxId,
+            entity_id: frame.entityId,
+            topic: frame.topic,
+            kind: frame.kind,
+            attempts: frame.attempts,
+            last_error: frame.lastError,
+          }
+        : { result: change };
+    frames.publish(environmentId, `system.outbox.${eventId}.${change}`, {
+      event_id: eventId,
+      environment_id: environmentId,
+      ...told,
+      timestamp: rfc3339(frame.at),
+    });
+  };
+
+/** `system.secret.{name}.{created|updated|deleted}`; a secret with another name is one that went and one that came. */
+export const secretFrames =
+  (frames: Publisher) =>
+  ({ change, environmentId, name, at }: SecretFrame): void =>
+    frames.publish(environmentId, `system.secret.${name}.${change}`, { name, timestamp: rfc3339(at) });

@@ -3,7 +3,10 @@ import { PubSubService } from "../../gen/svc/v1/pubsub_pb.ts";
 import { rpcStream, stream } from "../../kit/operation.ts";
 import { namesOf, parsePattern } from "./rules.ts";
 import type { Streamed, Streams } from "./stream.ts";
-import { fromOptions, toEventMessage } from "./wire.ts";
+import { fromOptions, toStreamMessage } from "./wire.ts";
+
+/** Decimal digits: it may be larger than a JSON number holds. */
+const Digits = Type.String({ pattern: "^[0-9]{1,20}$" });
 
 const Subscribe = Type.Object({
   pattern: Type.String(),
@@ -11,8 +14,9 @@ const Subscribe = Type.Object({
   includeMetadata: Type.Optional(Type.Boolean()),
   filter: Type.Optional(Type.String()),
   consumerGroup: Type.Optional(Type.String()),
-  /** Decimal digits: it may be larger than a JSON number holds. */
-  startAfterSequence: Type.Optional(Type.String({ pattern: "^[0-9]{1,20}$" })),
+  startAfterSequence: Type.Optional(Digits),
+  withStart: Type.Optional(Type.Boolean()),
+  epoch: Type.Optional(Digits),
 });
 
 /** Also what the gate asks of a WebSocket and of each of its subscriptions. */
@@ -27,14 +31,15 @@ export const subscribeOperation = (streams: Streams) =>
     rpc: rpcStream(
       PubSubService.method.subscribe,
       (m) => fromOptions(m.pattern, m.options),
-      ({ spec, delivery }: Streamed) => toEventMessage(spec, delivery),
+      (one: Streamed) => toStreamMessage(one),
     ),
-    handle: ({ startAfterSequence, ...input }, call) =>
+    handle: ({ startAfterSequence, epoch, ...input }, call) =>
       streams.subscribe(
         call.environmentId,
         {
           ...input,
           ...(startAfterSequence !== undefined && { startAfterSequence: BigInt(startAfterSequence) }),
+          ...(epoch !== undefined && { epoch: BigInt(epoch) }),
         },
         call.signal,
       ),

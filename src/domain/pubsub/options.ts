@@ -1,7 +1,6 @@
-import { CelError, type CelProgram, compileCel } from "../../kit/cel.ts";
-import { Fault } from "../../kit/fault.ts";
+import type { CelProgram } from "../../kit/cel.ts";
 import { replayMax } from "../../kit/limits.ts";
-import { type Pattern, parsePattern, refusal } from "./rules.ts";
+import { type Pattern, parsePattern, readFilter, refusal } from "./rules.ts";
 
 /** What a subscriber asks for, on any transport. */
 export interface SubscribeInput {
@@ -13,6 +12,10 @@ export interface SubscribeInput {
   filter?: string | undefined;
   consumerGroup?: string | undefined;
   startAfterSequence?: bigint | undefined;
+  /** To be told, before anything else, where it begins. */
+  withStart?: boolean | undefined;
+  /** Of the log that `startAfterSequence` was seen in. */
+  epoch?: bigint | undefined;
 }
 
 /** The same, checked. */
@@ -24,16 +27,10 @@ export interface Wanted {
   filterText: string | undefined;
   filter: CelProgram | undefined;
   startAfter: bigint | undefined;
-}
-
-function readFilter(text: string | undefined): CelProgram | undefined {
-  if (!text) return undefined;
-  try {
-    return compileCel(text, { variables: ["data", "metadata", "topic"], result: "bool" });
-  } catch (error) {
-    if (!(error instanceof CelError)) throw error;
-    throw refusal("INVALID_ARGUMENT", `filter: ${error.message}`, { field: "filter" });
-  }
+  /** Shares what comes with the other members of this group. */
+  group: string | undefined;
+  withStart: boolean;
+  epoch: bigint | undefined;
 }
 
 /** Throws the refusal that names the option. */
@@ -48,8 +45,10 @@ export function readWanted(input: SubscribeInput): Wanted {
   if (replay < 0) throw refusal("INVALID_ARGUMENT", "replay: must not be negative", { field: "replay" });
   if (replay > replayMax)
     throw refusal("LIMIT_EXCEEDED", `replay: at most ${replayMax}`, { field: "replay" });
-  if (consumerGroup)
-    throw new Fault("unimplemented", "consumer groups are not served", { code: "INTERNAL_ERROR" });
+  if (consumerGroup && pattern.namespace === "system")
+    throw refusal("INVALID_ARGUMENT", "consumerGroup: frames of system.* have no groups", {
+      field: "consumerGroup",
+    });
   return {
     pattern,
     replay,
@@ -58,5 +57,8 @@ export function readWanted(input: SubscribeInput): Wanted {
     filterText: input.filter || undefined,
     filter: readFilter(input.filter),
     startAfter,
+    group: consumerGroup || undefined,
+    withStart: input.withStart ?? false,
+    epoch: input.epoch,
   };
 }

@@ -1,6 +1,7 @@
 import type { Instant } from "../../kit/clock.ts";
-import { column, sql } from "../../kit/sql.ts";
+import { column, type Sql, sql } from "../../kit/sql.ts";
 import type { Seams, Store } from "../../store/store.ts";
+import { historyTypesTold } from "./rules.ts";
 
 /** A row of a run's history that subscribers hear of, beside the run as it is. */
 export interface RunNote {
@@ -28,7 +29,7 @@ const noteColumns =
   sql.raw(`h.run_id, h.environment_id, r.function_id, r.event_id, r.event_name, h.type, h.sequence,
   h.at, h.detail, CASE WHEN h.type = 'run.completed' THEN r.output END AS output`);
 
-const toldTypes = sql.raw(`('run.created', 'run.resumed', 'run.completed', 'run.failed', 'run.cancelled')`);
+const toldTypes = sql.list(historyTypesTold);
 
 /** What subscribers hear of these runs, newest first: of each at most `limit` all together. */
 export const notesOf = (store: Store, runIds: readonly string[], limit: number): Promise<RunNote[]> =>
@@ -36,9 +37,17 @@ export const notesOf = (store: Store, runIds: readonly string[], limit: number):
     WHERE h.run_id ${among(store.seams, runIds)} AND r.id ${among(store.seams, runIds)} AND h.type IN ${toldTypes}
     ORDER BY h.sequence DESC LIMIT ${limit}`);
 
+/** The last row of each run's history, of some types or of all. It is found backwards from the end, once a run. */
+function lastNotes(store: Store, runIds: readonly string[], types: Sql, only: Sql): Promise<RunNote[]> {
+  return store.all(sql`SELECT ${noteColumns} FROM runs r JOIN run_history h ON h.run_id = r.id
+      AND h.sequence = (SELECT max(m.sequence) FROM run_history m WHERE m.run_id = r.id ${types})
+    WHERE r.id ${among(store.seams, runIds)} ${only}`);
+}
+
+/** The last that subscribers hear of each of these runs. */
+export const lastNotesOf = (store: Store, runIds: readonly string[]): Promise<RunNote[]> =>
+  lastNotes(store, runIds, sql`AND m.type IN ${toldTypes}`, sql.empty);
+
 /** How runs ended, of those that are over. */
 export const endsOf = (store: Store, runIds: readonly string[]): Promise<RunNote[]> =>
-  store.all(sql`SELECT ${noteColumns} FROM run_history h JOIN runs r ON r.id = h.run_id
-    WHERE h.run_id ${among(store.seams, runIds)} AND r.id ${among(store.seams, runIds)}
-      AND h.sequence = (SELECT max(m.sequence) FROM run_history m WHERE m.run_id = h.run_id)
-      AND h.type IN ('run.completed', 'run.failed', 'run.cancelled')`);
+  lastNotes(store, runIds, sql.empty, sql`AND h.type IN ('run.completed', 'run.failed', 'run.cancelled')`);

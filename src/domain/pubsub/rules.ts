@@ -1,5 +1,8 @@
+import { CelError, type CelProgram, compileCel } from "../../kit/cel.ts";
 import { Fault, type FaultDetail } from "../../kit/fault.ts";
 import { patternBytesMax } from "../../kit/limits.ts";
+import type { Delivery } from "./delivery.ts";
+import type { LogName, Told } from "./source.ts";
 
 /** Where a topic belongs: the log's events by name and by entity, developer topics, what happens to the product's own things. */
 export type Namespace = "events" | "entity" | "topic" | "system";
@@ -76,10 +79,10 @@ export function matchesTokens(pattern: readonly string[], tokens: readonly strin
   return pattern.length === tokens.length;
 }
 
-/** The event name that a pattern stands for alone; undefined when it may stand for several. */
+/** The event, or the developer topic, that a pattern stands for alone; undefined when it may stand for several. */
 export const literalName = ({ namespace, text, tokens }: Pattern): string | undefined =>
-  namespace === "events" && !tokens.some((token) => token === "*" || token === ">")
-    ? text.slice("events:".length)
+  (namespace === "events" || namespace === "topic") && !tokens.some((token) => token === "*" || token === ">")
+    ? text.slice(namespace.length + 1)
     : undefined;
 
 /** The run whose frames the pattern is about; undefined when it may be about several. */
@@ -93,19 +96,63 @@ export function literalRun({ namespace, tokens }: Pattern): string | undefined {
 export const wantsRuns = ({ namespace, tokens: [, kind] }: Pattern): boolean =>
   namespace === "system" && (kind === "run" || kind === "*" || kind === ">");
 
+/** A CEL expression on `data`, `metadata` and `topic`; throws the refusal that names the option. */
+export function readFilter(text: string | undefined, field = "filter"): CelProgram | undefined {
+  if (!text) return undefined;
+  try {
+    return compileCel(text, { variables: ["data", "metadata", "topic"], result: "bool" });
+  } catch (error) {
+    if (!(error instanceof CelError)) throw error;
+    throw refusal("INVALID_ARGUMENT", `${field}: ${error.message}`, { field });
+  }
+}
+
+/** What of it belongs to the pattern and passes the filter. */
+export const wantedOf = (
+  { pattern, filter }: { pattern: Pattern; filter: CelProgram | undefined },
+  { placed }: Told,
+): Delivery[] =>
+  placed.flatMap(({ delivery, tokens }) =>
+    matchesTokens(pattern.tokens, tokens) && (!filter || delivery.passes(filter)) ? delivery : [],
+  );
+
+/** Frames have no log; who reads them follows the one of events. */
+export const logOf = (namespace: Namespace): LogName => (namespace === "topic" ? "topics" : "events");
+
 export interface SubscriptionIdentity {
   environmentId: string;
   pattern: Pattern;
   includeMetadata: boolean;
   topicOnly: boolean;
   filter: string | undefined;
+  group?: string | undefined;
   /** How many alike the connection had before it. */
   ordinal: number;
 }
 
 /** The same on every connection and every node: clients go on by it after a reconnect. */
 export function subscriptionIdOf(one: SubscriptionIdentity): string {
-  const { environmentId, pattern, includeMetadata, topicOnly, filter = "", ordinal } = one;
-  const told = JSON.stringify([environmentId, pattern.text, includeMetadata, topicOnly, filter, ordinal]);
+  const { environmentId, pattern, includeMetadata, topicOnly, filter = "", group, ordinal } = one;
+  const facts = [environmentId, pattern.text, includeMetadata, topicOnly, filter, ordinal];
+  const told = JSON.stringify(group === undefined ? facts : [...facts, group]);
   return `sub_${new Bun.CryptoHasher("sha256").update(told).digest("hex").slice(0, 26)}`;
 }
+
+/** What subscribers hear of a run besides its creation and its end, by type of its history: the status it has then. */
+export const runMoves: ReadonlyMap<string, string> = new Map([
+  ["run.started", "running"],
+  ["run.slept", "paused"],
+  ["run.waiting", "paused"],
+  ["run.invoking", "paused"],
+  ["run.paused", "paused"],
+  ["run.retrying", "waiting"],
+]);
+
+export const historyTypesTold: readonly string[] = [
+  "run.created",
+  "run.resumed",
+  "run.completed",
+  "run.failed",
+  "run.cancelled",
+  ...runMoves.keys(),
+];

@@ -1,10 +1,11 @@
 import { type Instant, rfc3339 } from "../../kit/clock.ts";
-import { endsWaitingMax, frameSliceMax } from "../../kit/limits.ts";
+import { endsWaitingMax, frameSliceMax, replayMax } from "../../kit/limits.ts";
 import type { Log } from "../../kit/log.ts";
 import type { Store } from "../../store/store.ts";
 import type { NewRun, RunError } from "../runs/run.ts";
 import type { Frames } from "./frames.ts";
-import { endsOf, type RunNote } from "./rows.ts";
+import { endsOf, lastNotesOf, notesOf, type RunNote } from "./rows.ts";
+import { runMoves } from "./rules.ts";
 
 /** What a run frame says. Clients take `output` or `error` of the frame that ends a run for its result. */
 export interface RunFrame {
@@ -23,13 +24,14 @@ const ends = new Set(["completed", "failed", "cancelled"]);
 const statusWords: Record<string, string> = { created: "waiting_for_capacity", resumed: "running" };
 
 export function frameOfNote(note: RunNote): RunFrame {
-  const word = note.type.slice("run.".length);
+  const moved = runMoves.get(note.type);
+  const word = moved === undefined ? note.type.slice("run.".length) : "updated";
   const detail = JSON.parse(note.detail) as { error?: RunError | null; cause?: string | null };
   const isEnd = ends.has(word);
   const head = JSON.stringify({
     runId: note.run_id,
     functionId: note.function_id,
-    status: statusWords[word] ?? word,
+    status: moved ?? statusWords[word] ?? word,
     eventId: note.event_id,
     eventName: note.event_name,
     timestamp: rfc3339(note.at),
@@ -52,6 +54,11 @@ export interface RunFrames {
   created(runs: readonly NewRun[], at: Instant): void;
   /** Of any environments. */
   ended(runIds: readonly string[]): void;
+  /** Runs that stopped, and are over (`ends`) or not. */
+  moved(runs: readonly { runId: string; environmentId: string; ends?: string | null }[]): void;
+  /** Runs that began. */
+  claimed(runs: readonly { run_id: string; environment_id: string }[]): void;
+  resumed(environmentId: string, runId: string): void;
 }
 
 export interface RunFramesDeps {
@@ -61,50 +68,96 @@ export interface RunFramesDeps {
 }
 
 export function openRunFrames({ store, log, frames }: RunFramesDeps): RunFrames {
-  /** Ended, and not yet looked up; one look at a time takes all that gathered. */
-  const waiting: string[] = [];
-  let looking = false;
+  const ends = openLook((ids) => endsOf(store, ids), send);
+  const moves = openLook((ids) => lastNotesOf(store, ids), sendMove);
+  /** The last place in its history that was told of a run: a look may find what another look has told, or come late. */
+  const told = new Map<string, number>();
 
   function send(note: RunNote): void {
     if (!frames.wantsRuns(note.environment_id)) return;
+    const last = told.get(note.run_id) ?? 0;
+    if (told.size >= endsWaitingMax) told.delete(told.keys().next().value!);
+    told.set(note.run_id, Math.max(last, note.sequence));
     const { environmentId, topic, data, at, sequence } = frameOfNote(note);
     frames.send(environmentId, { topic, data, at, sequence });
   }
 
-  async function look(): Promise<void> {
-    looking = true;
-    try {
-      while (waiting.length > 0)
-        for (const note of await endsOf(store, waiting.splice(0, frameSliceMax))) send(note);
-    } catch (error) {
-      log.debug("frames.ends_unread", { error });
-    } finally {
-      looking = false;
+  function sendMove(note: RunNote): void {
+    // Its creation, its end and its resume are told by who made them.
+    if (!runMoves.has(note.type) || (told.get(note.run_id) ?? 0) >= note.sequence) return;
+    send(note);
+  }
+
+  /** One look at a time takes all that gathered. */
+  function openLook(look: (runIds: readonly string[]) => Promise<RunNote[]>, tell: (note: RunNote) => void) {
+    const waiting = new Set<string>();
+    let looking = false;
+    async function lookAll(): Promise<void> {
+      looking = true;
+      try {
+        while (waiting.size > 0) {
+          const runIds = [...waiting].slice(0, frameSliceMax);
+          for (const runId of runIds) waiting.delete(runId);
+          for (const note of await look(runIds)) tell(note);
+        }
+      } catch (error) {
+        log.debug("frames.runs_unread", { error });
+      } finally {
+        looking = false;
+      }
     }
+    return (runIds: Iterable<string>): void => {
+      for (const runId of runIds) if (waiting.size < endsWaitingMax) waiting.add(runId);
+      if (!looking && waiting.size > 0) void lookAll();
+    };
   }
 
   return {
     created(runs, at) {
       if (!frames.wantsRuns()) return;
-      for (const { id, environmentId, functionId, eventId, eventName } of runs)
-        send({
+      for (const { id, environmentId, functionId, eventId, eventName, lease } of runs) {
+        const note = {
           run_id: id,
           environment_id: environmentId,
           function_id: functionId,
           event_id: eventId,
           event_name: eventName,
-          type: "run.created",
-          sequence: 1,
           at,
           detail: "{}",
           output: null,
-        });
+        };
+        send({ ...note, type: "run.created", sequence: 1 });
+        if (lease) sendMove({ ...note, type: "run.started", sequence: 2 });
+      }
     },
 
     ended(runIds) {
+      if (frames.wantsRuns()) ends(runIds);
+    },
+
+    moved(runs) {
       if (!frames.wantsRuns()) return;
-      if (waiting.length < endsWaitingMax) waiting.push(...runIds);
-      if (!looking) void look();
+      moves(
+        runs.flatMap(({ runId, environmentId, ends: end }) =>
+          (end ?? null) === null && frames.wantsRuns(environmentId) ? runId : [],
+        ),
+      );
+    },
+
+    claimed(runs) {
+      if (!frames.wantsRuns()) return;
+      moves(runs.flatMap((run) => (frames.wantsRuns(run.environment_id) ? run.run_id : [])));
+    },
+
+    resumed(environmentId, runId) {
+      if (!frames.wantsRuns(environmentId)) return;
+      void notesOf(store, [runId], replayMax).then(
+        (notes) => {
+          const note = notes.find(({ type }) => type === "run.resumed");
+          if (note) send(note);
+        },
+        (error) => log.debug("frames.runs_unread", { error }),
+      );
     },
   };
 }

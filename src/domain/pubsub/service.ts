@@ -3,8 +3,6 @@ import { Fault, missing } from "../../kit/fault.ts";
 import { frameSliceMax, replayMax } from "../../kit/limits.ts";
 import type { Log } from "../../kit/log.ts";
 import type { Store } from "../../store/store.ts";
-import type { Feeds } from "../log/feed.ts";
-import type { Past } from "../log/past.ts";
 import { catchUp, newestOf, runFramesAfter } from "./catch-up.ts";
 import type { Delivery } from "./delivery.ts";
 import type { Frames } from "./frames.ts";
@@ -19,10 +17,12 @@ import {
 } from "./hub.ts";
 import { readWanted, type SubscribeInput, type Wanted } from "./options.ts";
 import { endsOf } from "./rows.ts";
-import { literalRun, refusal, subscriptionIdOf } from "./rules.ts";
+import { literalRun, logOf, subscriptionIdOf } from "./rules.ts";
+import type { LogName, Sources } from "./source.ts";
+import { placeAfter, requireEpoch } from "./start.ts";
 
 export type { Delivery } from "./delivery.ts";
-export type { Channel, ChannelSpec, Member, Outlet } from "./hub.ts";
+export type { Channel, ChannelSpec, Member, Outlet, Start } from "./hub.ts";
 export type { Wanted } from "./options.ts";
 
 export interface Subscription {
@@ -45,20 +45,34 @@ export interface PubSub {
   subscribe(spec: ChannelSpec, wanted: Wanted, outlet: Outlet, member: Member): Promise<Subscription>;
   /** The tick of loop `pubsub.runs`: ends of runs that are awaited here and that no frame told of. */
   lookOnce(): Promise<void>;
-  /** Environments with subscribers on this node. */
+  /** Logs with subscribers on this node. */
   size(): number;
 }
+
+/** A subscription that shares what comes with the other members of a group. */
+export interface GroupRequest {
+  environmentId: string;
+  wanted: Wanted & { group: string };
+  /** Who acknowledges, to the group. */
+  consumerId: string;
+  /** Where a group that is made now begins; undefined: with what comes next. */
+  startAfter: () => Promise<number | undefined>;
+  give: (delivery: Delivery) => void | Promise<void>;
+  ended: (fault: Fault) => void;
+}
+
+export type JoinGroup = (request: GroupRequest) => Promise<{ stop(): void }>;
 
 export interface PubSubDeps {
   store: Store;
   clock: Clock;
   log: Log;
-  feeds: Pick<Feeds, "follow">;
-  past: Past;
+  sources: Sources;
   frames: Frames;
+  joinGroup: JoinGroup;
 }
 
-/** The hub of an environment that has subscribers here, open or about to be. */
+/** The hub of a log that has subscribers here, open or about to be. */
 interface Held {
   count: number;
   hub: Promise<Hub & { close(): void }>;
@@ -75,8 +89,9 @@ interface Following {
   channel: { value: Channel | undefined };
 }
 
-const isLogged = ({ pattern: { namespace } }: ChannelSpec): boolean =>
-  namespace === "events" || namespace === "entity";
+const isLogged = ({ pattern: { namespace } }: ChannelSpec): boolean => namespace !== "system";
+
+const logIn = ({ pattern }: ChannelSpec): LogName => logOf(pattern.namespace);
 
 /** A subscription to one run. */
 interface Watched {
@@ -89,23 +104,28 @@ interface Watched {
 const retryMsMin = 100;
 const retryMsMax = 5_000;
 
-export function openPubSub({ store, clock, log, feeds, past, frames }: PubSubDeps): PubSub {
+export function openPubSub({ store, clock, log, sources, frames, joinGroup }: PubSubDeps): PubSub {
   const hubs = new Map<string, Held>();
   /** Subscriptions to one run each, that is not over. */
   const watched = new Set<Watched>();
 
-  async function open(environmentId: string): Promise<Hub & { close(): void }> {
+  const hubKey = (spec: ChannelSpec) => `${logIn(spec)}\n${spec.environmentId}`;
+
+  async function open(spec: ChannelSpec): Promise<Hub & { close(): void }> {
+    const { environmentId } = spec;
+    const name = logIn(spec);
     let position = () => 0;
     const hub = openHub(environmentId, frames, () => position());
-    const feed = await feeds.follow(environmentId, {
-      onEvents: hub.onEvents,
+    const feed = await sources[name].follow(environmentId, {
+      onTold: hub.onTold,
       onEnd() {
-        hubs.delete(environmentId);
+        hubs.delete(hubKey(spec));
         hub.end();
       },
     });
     position = feed.position;
-    const unlisten = frames.listen(environmentId, hub.onFrame);
+    // Frames belong to no log: the hub of the events tells them.
+    const unlisten = name === "events" ? frames.listen(environmentId, hub.onFrame) : () => {};
     return {
       ...hub,
       close() {
@@ -116,11 +136,12 @@ export function openPubSub({ store, clock, log, feeds, past, frames }: PubSubDep
   }
 
   /** Every holder gives it back, once. */
-  function hold(environmentId: string): { hub: Held["hub"]; letGo: () => void } {
-    let held = hubs.get(environmentId);
+  function hold(spec: ChannelSpec): { hub: Held["hub"]; letGo: () => void } {
+    const key = hubKey(spec);
+    let held = hubs.get(key);
     if (!held) {
-      held = { count: 0, hub: open(environmentId) };
-      hubs.set(environmentId, held);
+      held = { count: 0, hub: open(spec) };
+      hubs.set(key, held);
     }
     const mine = held;
     mine.count++;
@@ -128,7 +149,7 @@ export function openPubSub({ store, clock, log, feeds, past, frames }: PubSubDep
       hub: mine.hub,
       letGo() {
         if (--mine.count > 0) return;
-        if (hubs.get(environmentId) === mine) hubs.delete(environmentId);
+        if (hubs.get(key) === mine) hubs.delete(key);
         mine.hub.then(
           (hub) => hub.close(),
           () => {},
@@ -137,33 +158,15 @@ export function openPubSub({ store, clock, log, feeds, past, frames }: PubSubDep
     };
   }
 
-  /** Where a subscription begins in the log; undefined: with what comes next. */
-  async function startOf(spec: ChannelSpec, { startAfter }: Wanted): Promise<number | undefined> {
-    if (startAfter === undefined || !isLogged(spec)) return undefined;
-    const head = await past.head(spec.environmentId);
+  /** The log as it is, and where a subscription begins in it; `after` undefined: with what comes next. */
+  async function startOf(spec: ChannelSpec, wanted: Wanted): Promise<{ after?: number; epoch?: number }> {
+    const { startAfter, epoch, withStart } = wanted;
+    if (!isLogged(spec) || (startAfter === undefined && epoch === undefined && !withStart)) return {};
+    const head = await sources[logIn(spec)].head(spec.environmentId);
     if (!head) throw missing("environment", spec.environmentId);
-    const field = "startAfterSequence";
-    if (startAfter > BigInt(head.position))
-      throw refusal(
-        "INVALID_ARGUMENT",
-        `${field}: ${startAfter} is above the end of the log, ${head.position}`,
-        {
-          field,
-        },
-      );
-    // Zero means the beginning of what is there; events of streams do not expire.
-    if (startAfter === 0n)
-      return spec.pattern.namespace === "entity" ? 0 : Math.max(0, head.retention_floor - 1);
-    if (startAfter < BigInt(head.retention_floor - 1))
-      throw new Fault(
-        "failed_precondition",
-        `${field}: positions below ${head.retention_floor} have expired`,
-        {
-          field,
-          code: "INVALID_ARGUMENT",
-        },
-      );
-    return Number(startAfter);
+    requireEpoch(head, epoch);
+    const after = startAfter === undefined ? undefined : placeAfter(spec.pattern, head, startAfter);
+    return { epoch: head.epoch, ...(after !== undefined && { after }) };
   }
 
   function join({ hub, spec, outlet, member, channel }: Following, after: number): void {
@@ -183,6 +186,7 @@ export function openPubSub({ store, clock, log, feeds, past, frames }: PubSubDep
   /** What it asked for of the past, then up to the channel's place, and on with it. Troubles of the store are waited out. */
   async function followLog(following: Following, start: number | undefined): Promise<void> {
     const { spec, wanted, member, hub, state } = following;
+    const source = sources[logIn(spec)];
     let after = start;
     const give = (delivery: Delivery) => {
       after = delivery.sequence ?? after;
@@ -192,18 +196,22 @@ export function openPubSub({ store, clock, log, feeds, past, frames }: PubSubDep
       try {
         if (after === undefined) {
           const last = hub.position();
-          for (const delivery of await newestOf(past, spec, last, wanted.replay)) {
+          for (const delivery of await newestOf(source, spec, last, wanted.replay)) {
             if (state.over) return;
             const full = give(delivery);
             if (full) await full;
           }
           after = last;
         }
-        const from = { past, spec, give, position: hub.position, isOver: () => state.over };
+        const from = { source, spec, give, position: hub.position, isOver: () => state.over };
         const reached = await catchUp(from, after);
         if (!state.over) join(following, reached);
         return;
       } catch (error) {
+        if (error instanceof Fault && error.kind === "failed_precondition") {
+          if (!state.over) member.ended(error);
+          return;
+        }
         log.warn("pubsub.read_failed", { subscriptionId: spec.id, error });
         if (!state.over) member.troubled();
         await clock.sleep(pauseMs);
@@ -253,13 +261,44 @@ export function openPubSub({ store, clock, log, feeds, past, frames }: PubSubDep
     return watching;
   }
 
+  async function shareInGroup(
+    spec: ChannelSpec,
+    wanted: Wanted & { group: string },
+    member: Member,
+  ): Promise<Subscription> {
+    const source = sources[logIn(spec)];
+    const { environmentId } = spec;
+    let accept = () => {};
+    const accepted = new Promise<void>((resolve) => {
+      accept = resolve;
+    });
+    const seat = await joinGroup({
+      environmentId,
+      wanted,
+      consumerId: spec.id,
+      async startAfter() {
+        const head = await source.head(environmentId);
+        if (!head || wanted.replay === 0) return undefined;
+        const [first] = await newestOf(source, spec, head.position, wanted.replay);
+        return first?.sequence === undefined ? head.position : first.sequence - 1;
+      },
+      // Nothing comes before the confirmation.
+      give: (delivery) => accepted.then(() => member.give(spec, delivery)),
+      ended: member.ended,
+    });
+    // A group has a place of its own: its members begin nowhere.
+    member.accepted(undefined);
+    accept();
+    return { id: spec.id, stop: seat.stop };
+  }
+
   return {
     read: readWanted,
 
     specOf({ environmentId, wanted, ordinal }) {
-      const { pattern, filterText: filter, includeMetadata, topicOnly } = wanted;
+      const { pattern, filterText: filter, includeMetadata, topicOnly, group } = wanted;
       return {
-        id: subscriptionIdOf({ environmentId, pattern, filter, includeMetadata, topicOnly, ordinal }),
+        id: subscriptionIdOf({ environmentId, pattern, filter, includeMetadata, topicOnly, group, ordinal }),
         environmentId,
         pattern,
         filter: wanted.filter,
@@ -269,8 +308,10 @@ export function openPubSub({ store, clock, log, feeds, past, frames }: PubSubDep
     },
 
     async subscribe(spec, wanted, outlet, member) {
-      const start = await startOf(spec, wanted);
-      const { hub: opening, letGo } = hold(spec.environmentId);
+      const { group } = wanted;
+      if (group !== undefined) return shareInGroup(spec, { ...wanted, group }, member);
+      const { after: start, epoch } = await startOf(spec, wanted);
+      const { hub: opening, letGo } = hold(spec);
       const hub = await opening.catch((error) => {
         letGo();
         throw error;
@@ -279,7 +320,8 @@ export function openPubSub({ store, clock, log, feeds, past, frames }: PubSubDep
       const state = { over: false };
       const channel = { value: undefined as Channel | undefined };
       const following: Following = { spec, wanted, outlet, member, hub, state, channel };
-      member.accepted();
+      const sequence = start ?? hub.position();
+      member.accepted(wanted.withStart && epoch !== undefined ? { sequence, epoch } : undefined);
       let watching: Watched | undefined;
       if (runId !== undefined && (wanted.replay > 0 || wanted.startAfter !== undefined))
         watching = followRun(following, runId);

@@ -1,6 +1,6 @@
 import { rfc3339 } from "../../kit/clock.ts";
 import type { Delivery } from "./delivery.ts";
-import type { ChannelSpec } from "./hub.ts";
+import type { ChannelSpec, Start } from "./hub.ts";
 import type { SubscribeInput } from "./options.ts";
 import { type RefusalCode, refusal } from "./rules.ts";
 
@@ -30,7 +30,7 @@ type Reviver = (key: string, value: unknown, context?: { source?: string }) => u
 /** Positions may be larger than what a JSON number of JavaScript keeps apart. */
 const withWhole: Reviver = (key, value, context) =>
   typeof value === "number" &&
-  key === "startAfterSequence" &&
+  (key === "startAfterSequence" || key === "epoch") &&
   context?.source !== undefined &&
   /^\d+$/.test(context.source)
     ? new Whole(context.source)
@@ -61,13 +61,13 @@ const isInteger = (value: unknown): value is number => Number.isInteger(value);
 
 const sequenceMax = 2n ** 64n - 1n;
 
-function startOf(options: Fields): bigint | undefined {
-  const value = options.startAfterSequence;
+function wholeOf(options: Fields, name: string): bigint | undefined {
+  const value = options[name];
   if (value === undefined || value === null) return undefined;
   const digits = value instanceof Whole ? value.digits : value;
   const read = typeof digits === "string" && /^\d{1,20}$/.test(digits) ? BigInt(digits) : undefined;
   if (read === undefined || read > sequenceMax)
-    throw malformed("startAfterSequence: must be an unsigned 64-bit integer");
+    throw malformed(`${name}: must be an unsigned 64-bit integer`);
   return read;
 }
 
@@ -85,7 +85,9 @@ function subscribeOf(frame: Fields): SubscribeInput {
     topicOnly: option(given, "topicOnly", isFlag, "true or false"),
     filter: option(given, "filter", isText, "text"),
     consumerGroup: option(given, "consumerGroup", isText, "text"),
-    startAfterSequence: startOf(given),
+    startAfterSequence: wholeOf(given, "startAfterSequence"),
+    withStart: option(given, "withStart", isFlag, "true or false"),
+    epoch: wholeOf(given, "epoch"),
   };
 }
 
@@ -121,21 +123,39 @@ export function readClientFrame(text: string): ClientFrame {
   }
 }
 
-/** Payloads are JSON texts already and go as they are. */
-export function eventFrame(spec: ChannelSpec, delivery: Delivery): string {
+/** What the frames of all subscriptions with the same options have in common. Payloads are JSON texts already and go as they are. */
+function commonOf({ topicOnly, includeMetadata }: ChannelSpec, delivery: Delivery): string {
   const { eventId, topic, sequence } = delivery;
-  const head = `{"type":"event","subscriptionId":"${spec.id}"${eventId === undefined ? "" : `,"eventId":"${eventId}"`},"topic":${JSON.stringify(topic)},"data":${spec.topicOnly ? "null" : delivery.data}`;
-  if (!spec.includeMetadata) return `${head}}`;
+  const event = eventId === undefined ? "" : `,"eventId":"${eventId}"`;
+  const head = `"${event},"topic":${JSON.stringify(topic)},"data":${topicOnly ? "null" : delivery.data}`;
+  if (!includeMetadata) return `${head}}`;
   const place = sequence === undefined ? "" : `,"sequence":${sequence},"sequenceExact":"${sequence}"`;
   const custom = delivery.custom === null ? "" : `,"custom":${delivery.custom}`;
   return `${head},"meta":{"timestamp":"${rfc3339(delivery.at)}"${place}${custom}}}`;
 }
 
-export const okFrame = (pattern: string, subscriptionId: string): string =>
-  JSON.stringify({ type: "subscription_result", results: [{ pattern, status: "ok", subscriptionId }] });
+export function eventFrame(spec: ChannelSpec, delivery: Delivery): string {
+  const form = (spec.topicOnly ? 1 : 0) + (spec.includeMetadata ? 2 : 0);
+  delivery.texts[form] ??= commonOf(spec, delivery);
+  return `{"type":"event","subscriptionId":"${spec.id}${delivery.texts[form]}`;
+}
 
-export const refusedFrame = (pattern: string, code: string, message: string): string =>
-  JSON.stringify({ type: "subscription_result", results: [{ pattern, status: "error", code, message }] });
+/** The start only for who asked for it: digits, as positions may be larger than what a JSON number keeps apart. */
+export const okFrame = (pattern: string, subscriptionId: string, start: Start | undefined): string => {
+  const told = start && { startSequence: `${start.sequence}`, epoch: `${start.epoch}` };
+  const result = { pattern, status: "ok", subscriptionId, ...told };
+  return JSON.stringify({ type: "subscription_result", results: [result] });
+};
+
+/** `reason`: what a refused place means for a client that goes on by itself. */
+export const refusedFrame = (
+  pattern: string,
+  { code, message, reason }: { code: string; message: string; reason: string | undefined },
+): string =>
+  JSON.stringify({
+    type: "subscription_result",
+    results: [{ pattern, status: "error", code, message, ...(reason !== undefined && { reason }) }],
+  });
 
 /** For clients of before subprotocols. */
 export const subscribedFrame = (pattern: string, subscriptionId: string): string =>

@@ -1,16 +1,32 @@
 import { Fault } from "../../kit/fault.ts";
 import { deliveriesCharsMax, deliveriesWaitingMax } from "../../kit/limits.ts";
 import type { SubscribeInput } from "./options.ts";
-import type { ChannelSpec, Delivery, Member, Outlet, PubSub } from "./service.ts";
+import type { ChannelSpec, Delivery, Member, Outlet, PubSub, Start } from "./service.ts";
 
-export interface Streamed {
-  spec: ChannelSpec;
-  delivery: Delivery;
+/** A delivery, or, first of all and when it was asked for, where the stream begins, if there is such a place. */
+export type Streamed =
+  | { spec: ChannelSpec; delivery: Delivery }
+  | { spec: ChannelSpec; start: Start | undefined };
+
+/** Where a stream's deliveries are put. */
+export interface Sink {
+  /** A reader that does not keep up is sent away. */
+  push(delivery: Delivery): void;
+  /** The same, and resolves once everything was taken. */
+  give(delivery: Delivery): Promise<void>;
+  /** Resolves when there is room again; undefined while there is. */
+  full(): Promise<void> | undefined;
+  end(fault: Fault): void;
 }
 
 export interface Streams {
   /** Deliveries until the signal aborts; ends with a fault when the reader is too slow or the server drains. */
   subscribe(environmentId: string, input: SubscribeInput, signal: AbortSignal): AsyncIterable<Streamed>;
+  /** The same of whatever `begin` puts into the sink; undefined comes first of all, once it has begun. */
+  carry(
+    signal: AbortSignal,
+    begin: (sink: Sink) => Promise<{ stop(): void }>,
+  ): AsyncIterable<Delivery | undefined>;
   /** Ends every stream; its reader finds another node. */
   drain(): void;
 }
@@ -19,74 +35,109 @@ const later = (message: string) => new Fault("unavailable", message, { headers: 
 
 export function openStreams(pubsub: PubSub): Streams {
   const open = new Set<(fault: Fault) => void>();
+
+  async function* carry(
+    signal: AbortSignal,
+    begin: (sink: Sink) => Promise<{ stop(): void }>,
+  ): AsyncGenerator<Delivery | undefined> {
+    const waiting: Delivery[] = [];
+    let chars = 0;
+    let fault: Fault | undefined;
+    let wake = () => {};
+    /** Resolved whenever the reader has taken all that waited. */
+    let taken: (() => void) | undefined;
+    let room: Promise<void> | undefined;
+
+    const end = (why: Fault) => {
+      fault ??= why;
+      wake();
+    };
+    const emptied = (): Promise<void> => {
+      room ??= new Promise((resolve) => {
+        taken = resolve;
+      });
+      return room;
+    };
+    const push = (delivery: Delivery): void => {
+      waiting.push(delivery);
+      chars += delivery.data.length;
+      if (waiting.length > deliveriesWaitingMax || chars > deliveriesCharsMax)
+        end(later("the reader is too slow: subscribe again with start_after_sequence"));
+      wake();
+    };
+    const sink: Sink = {
+      push,
+      give(delivery) {
+        push(delivery);
+        return emptied();
+      },
+      full: () =>
+        waiting.length < deliveriesWaitingMax / 10 && chars < deliveriesCharsMax / 4 ? undefined : emptied(),
+      end,
+    };
+    const onAbort = () => wake();
+    signal.addEventListener("abort", onAbort, { once: true });
+    open.add(end);
+    const subscription = await begin(sink).catch((error) => {
+      open.delete(end);
+      throw error;
+    });
+    try {
+      yield undefined;
+      while (!signal.aborted) {
+        const batch = waiting.splice(0);
+        chars = 0;
+        for (const delivery of batch) {
+          if (signal.aborted) return;
+          yield delivery;
+        }
+        if (waiting.length > 0) continue;
+        taken?.();
+        taken = undefined;
+        room = undefined;
+        if (fault) throw fault;
+        await new Promise<void>((resolve) => {
+          wake = resolve;
+          if (waiting.length > 0 || fault || signal.aborted) resolve();
+        });
+      }
+    } finally {
+      open.delete(end);
+      signal.removeEventListener("abort", onAbort);
+      subscription.stop();
+    }
+  }
+
   return {
+    carry,
+
     async *subscribe(environmentId, input, signal) {
       const wanted = pubsub.read(input);
       const spec = pubsub.specOf({ environmentId, wanted, ordinal: 0 });
-      const waiting: Delivery[] = [];
-      let chars = 0;
-      let fault: Fault | undefined;
-      let wake = () => {};
-      /** Resolved whenever the reader has taken all that waited. */
-      let taken: (() => void) | undefined;
-      let room: Promise<void> | undefined;
-
-      const end = (why: Fault) => {
-        fault ??= why;
-        wake();
-      };
-      const push = (delivery: Delivery): void => {
-        waiting.push(delivery);
-        chars += delivery.data.length;
-        if (waiting.length > deliveriesWaitingMax || chars > deliveriesCharsMax)
-          end(later("the reader is too slow: subscribe again with start_after_sequence"));
-        wake();
-      };
-      const outlet: Outlet = { publish: (_spec, delivery) => push(delivery) };
-      const member: Member = {
-        accepted() {},
-        give(_spec, delivery) {
-          push(delivery);
-          // What is read from the store waits until the reader has taken it.
-          if (waiting.length < deliveriesWaitingMax / 10 && chars < deliveriesCharsMax / 4) return;
-          room ??= new Promise((resolve) => {
-            taken = resolve;
-          });
-          return room;
-        },
-        joined() {},
-        troubled() {},
-        ended: () => end(new Fault("not_found", `environment ${environmentId} not found`)),
-      };
-      const onAbort = () => wake();
-      signal.addEventListener("abort", onAbort, { once: true });
-      open.add(end);
-      const subscription = await pubsub.subscribe(spec, wanted, outlet, member).catch((error) => {
-        open.delete(end);
-        throw error;
+      let start: Start | undefined;
+      const deliveries = carry(signal, (sink) => {
+        const outlet: Outlet = { publish: (_spec, delivery) => sink.push(delivery) };
+        const member: Member = {
+          accepted(told) {
+            start = told;
+          },
+          give(_spec, delivery) {
+            // A group's delivery counts as sent once it was taken; what is read from the store waits only when there is much.
+            if (wanted.group !== undefined) return sink.give(delivery);
+            sink.push(delivery);
+            return sink.full();
+          },
+          joined() {},
+          troubled() {},
+          ended: (fault) =>
+            sink.end(fault ?? new Fault("not_found", `environment ${environmentId} not found`)),
+        };
+        return pubsub.subscribe(spec, wanted, outlet, member);
       });
-      try {
-        while (!signal.aborted) {
-          const batch = waiting.splice(0);
-          chars = 0;
-          for (const delivery of batch) {
-            if (signal.aborted) return;
-            yield { spec, delivery };
-          }
-          taken?.();
-          taken = undefined;
-          room = undefined;
-          if (waiting.length > 0) continue;
-          if (fault) throw fault;
-          await new Promise<void>((resolve) => {
-            wake = resolve;
-            if (waiting.length > 0 || fault || signal.aborted) resolve();
-          });
-        }
-      } finally {
-        open.delete(end);
-        signal.removeEventListener("abort", onAbort);
-        subscription.stop();
+      for await (const delivery of deliveries) {
+        if (delivery) yield { spec, delivery };
+        // Also the first bytes of the answer: neither the runtime nor Connect sends headers before.
+        else if (wanted.withStart) yield { spec, start };
       }
     },
 

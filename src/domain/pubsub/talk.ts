@@ -89,8 +89,8 @@ export function openTalks({ pubsub, log, publish }: TalksDeps): (options: TalkOp
       const mine: Mine = { id: spec.id, pattern: wanted.pattern.text, isOver: false };
       all.set(spec.id, mine);
       const member: Member = {
-        accepted() {
-          void line.send(okFrame(pattern, spec.id));
+        accepted(start) {
+          void line.send(okFrame(pattern, spec.id, start));
           if (isLegacy) void line.send(subscribedFrame(pattern, spec.id));
         },
         give: (_spec: ChannelSpec, delivery: Delivery) => {
@@ -103,7 +103,12 @@ export function openTalks({ pubsub, log, publish }: TalksDeps): (options: TalkOp
           const message = "the store cannot be read now";
           void line.send(troubleFrame(spec.id, { code: "INTERNAL_ERROR", message, retrying: true }));
         },
-        ended: () => line.end(),
+        ended(fault) {
+          if (!fault) return line.end();
+          const { message } = fault;
+          void line.send(troubleFrame(spec.id, { code: "INVALID_ARGUMENT", message, retrying: false }));
+          drop(mine);
+        },
       };
       try {
         await permit(wanted.pattern.text);
@@ -129,8 +134,9 @@ export function openTalks({ pubsub, log, publish }: TalksDeps): (options: TalkOp
       if (!known) log.error("pubsub.defect", { environmentId, error });
       const code = codeOf(error);
       const message = known ? error.message : "internal error";
+      const reason = known ? error.headers?.["Svc-Error-Reason"] : undefined;
       void line.send(
-        pattern === undefined ? errorFrame(code, message) : refusedFrame(pattern, code, message),
+        pattern === undefined ? errorFrame(code, message) : refusedFrame(pattern, { code, message, reason }),
       );
     }
 

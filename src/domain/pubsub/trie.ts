@@ -26,10 +26,10 @@ export function openTrie<Value>(): Trie<Value> {
 
   function collect(place: Place<Value>, tokens: readonly string[], at: number, found: Value[]): void {
     if (at === tokens.length) {
-      found.push(...place.values);
+      for (const value of place.values) found.push(value);
       return;
     }
-    found.push(...place.rest);
+    for (const value of place.rest) found.push(value);
     const named = place.next.get(tokens[at]!);
     if (named) collect(named, tokens, at + 1, found);
     const any = place.next.get("*");

@@ -4,7 +4,8 @@ import { ValueSchema } from "@bufbuild/protobuf/wkt";
 import type { SubscribeOptions, SubscriptionEventSchema } from "../../gen/svc/v1/pubsub_pb.ts";
 import { timestampOf } from "../../kit/wkt.ts";
 import type { Delivery } from "./delivery.ts";
-import type { ChannelSpec } from "./hub.ts";
+import type { ChannelSpec, Start } from "./hub.ts";
+import type { Streamed } from "./stream.ts";
 
 export const fromOptions = (
   pattern: string,
@@ -19,6 +20,8 @@ export const fromOptions = (
     ...(options.startAfterSequence !== undefined && {
       startAfterSequence: `${options.startAfterSequence}`,
     }),
+    withStart: options.withStart,
+    ...(options.epoch !== undefined && { epoch: `${options.epoch}` }),
   }),
 });
 
@@ -31,8 +34,16 @@ function payload(text: string) {
   return isObject(value) ? { data: value } : { dataValue: fromJson(ValueSchema, value) };
 }
 
+export const toStreamMessage = (one: Streamed): MessageInitShape<typeof SubscriptionEventSchema> =>
+  "start" in one ? toStartMessage(one.spec, one.start) : toEventMessage(one.spec, one.delivery);
+
+const toStartMessage = (spec: ChannelSpec, start: Start | undefined) => ({
+  subscriptionId: spec.id,
+  ...(start && { sequence: BigInt(start.sequence), epoch: BigInt(start.epoch) }),
+});
+
 export const toEventMessage = (
-  spec: ChannelSpec,
+  spec: Pick<ChannelSpec, "id" | "includeMetadata" | "pattern">,
   delivery: Delivery,
 ): MessageInitShape<typeof SubscriptionEventSchema> => ({
   subscriptionId: spec.id,
@@ -40,7 +51,7 @@ export const toEventMessage = (
   topic: delivery.topic,
   ...payload(delivery.data),
   sequence: BigInt(delivery.sequence ?? 0),
-  deliveryAttempt: 1,
+  deliveryAttempt: delivery.attempt,
   ...(spec.includeMetadata && {
     metadata: {
       timestamp: timestampOf(delivery.at),

@@ -48,6 +48,8 @@ const reportTriesMax = 5;
 interface Served {
   environmentId: string;
   functionId: string;
+  /** Of the definition that names the endpoint. */
+  version: number;
   endpointUrl: string;
   stop: AbortController;
   /** Ends the poll that is held now. */
@@ -144,6 +146,13 @@ export function openPush(deps: PushDeps): Push {
       job.functionVersion,
     );
     const endpoint: Endpoint = { environmentId, functionId, endpointUrl };
+    // Another version's endpoint has a breaker of its own. The job waits here for a moment, so that it does not come right back.
+    if (endpointUrl !== one.endpointUrl && (await breakers.admits(endpoint)) === "open") {
+      await clock.sleep(sparedMs, one.stop.signal);
+      deps.giveBack([job]);
+      return;
+    }
+    const begunAt = clock.now();
     let report: Record<string, unknown> | undefined;
     try {
       const answer = await call({
@@ -156,7 +165,7 @@ export function openPush(deps: PushDeps): Push {
       if (!report)
         throw new TransportFailure("the endpoint's answer says neither completed, yielded nor failed");
       calls("answered").add(1);
-      await breakers.succeeded(endpoint);
+      await breakers.succeeded(endpoint, begunAt);
     } catch (error) {
       if (!(error instanceof TransportFailure)) throw error;
       calls("failed").add(1);
@@ -196,26 +205,38 @@ export function openPush(deps: PushDeps): Push {
   return {
     async lookOnce() {
       if (draining) return;
-      const rows = await store.all<{ environment_id: string; id: string; definition: string }>(
-        sql`SELECT environment_id, id, definition FROM functions WHERE mode = 'push' AND status = 'active'
+      const rows = await store.all<{ environment_id: string; id: string; version: number }>(
+        sql`SELECT environment_id, id, version FROM functions WHERE mode = 'push' AND status = 'active'
           AND EXISTS (SELECT 1 FROM heads h WHERE h.environment_id = functions.environment_id)
           ORDER BY environment_id, id LIMIT ${pushFunctionsMax}`,
       );
       const wanted = new Map(rows.map((row) => [`${row.environment_id}\n${row.id}`, row]));
+      // Definitions are read and parsed when they are new, not every second.
+      const endpointOf = ({ environment_id, id, version }: (typeof rows)[number]) =>
+        definitionAt(environment_id, id, version).then(
+          ({ endpointUrl = "" }) => endpointUrl,
+          // Deleted since it was listed: the next look does not see it.
+          (error) => void log.warn("push.unread", { functionId: id, error: String(error) }),
+        );
       for (const [key, one] of served) {
         const row = wanted.get(key);
-        if (row && (JSON.parse(row.definition) as FunctionDefinition).endpointUrl === one.endpointUrl)
+        if (row && (row.version === one.version || (await endpointOf(row)) === one.endpointUrl)) {
+          one.version = row.version;
           continue;
+        }
         one.stop.abort();
         served.delete(key);
         freed();
       }
       for (const [key, row] of wanted) {
         if (served.has(key)) continue;
-        const { endpointUrl = "" } = JSON.parse(row.definition) as FunctionDefinition;
+        const endpointUrl = await endpointOf(row);
+        if (draining) return;
+        if (endpointUrl === undefined) continue;
         const one: Served = {
           environmentId: row.environment_id,
           functionId: row.id,
+          version: row.version,
           endpointUrl,
           stop: new AbortController(),
           poll: new AbortController(),

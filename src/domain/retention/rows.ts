@@ -14,6 +14,22 @@ export const keepings = (store: Store, after: string, limit: number): Promise<Ke
 export const keepingOf = (store: Store, environmentId: string): Promise<Keeping | undefined> =>
   store.one(sql`SELECT id, retention_days FROM environments WHERE id = ${environmentId}`);
 
+export const keepingWithFloor = (
+  store: Store,
+  environmentId: string,
+): Promise<(Keeping & { retention_floor: number }) | undefined> =>
+  store.one(sql`SELECT e.id, e.retention_days, h.retention_floor FROM environments e
+    JOIN heads h ON h.environment_id = e.id WHERE e.id = ${environmentId}`);
+
+export const setDays = (
+  session: Session,
+  environmentId: string,
+  days: number | null,
+  now: Instant,
+): Promise<number> =>
+  session.run(sql`UPDATE environments SET retention_days = CAST(${days} AS BIGINT), updated_at = ${now}
+    WHERE id = ${environmentId}`);
+
 /** The lowest position of the first instant at or behind `at`; the place behind the end when there is none. */
 export async function positionAt(store: Store, environmentId: string, at: Instant): Promise<number> {
   const first = await store.one<{ at: number }>(sql`SELECT at FROM events

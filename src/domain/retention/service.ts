@@ -1,4 +1,5 @@
 import type { Clock } from "../../kit/clock.ts";
+import { missing } from "../../kit/fault.ts";
 import { expireSliceMax, expireSlicesMax } from "../../kit/limits.ts";
 import type { Log } from "../../kit/log.ts";
 import type { Metrics } from "../../kit/metrics.ts";
@@ -6,14 +7,27 @@ import type { Cursor } from "../../kit/page.ts";
 import type { Session, Store } from "../../store/store.ts";
 import type { FunctionDefinition } from "../functions/definition.ts";
 import * as rows from "./rows.ts";
-import { cutoff, recordedDaysMin, runDays } from "./rules.ts";
+import { cutoff, nextSlice, recordedDaysMin, runDays } from "./rules.ts";
 
 type Write = <T>(work: (session: Session) => Promise<T>) => Promise<T>;
 
 /** The lowest position of an environment's log that somebody still needs; undefined when nobody does. */
 export type FloorGuard = (environmentId: string) => Promise<number | undefined>;
 
+/** How long an environment's past is kept, in days; 0: for ever. */
+export interface KeptDays {
+  events: number;
+  runs: number;
+  /** Its own word on both; null: as the installation says. */
+  own: number | null;
+  /** Positions of its log below this one have expired. */
+  floor: number;
+}
+
 export interface Retention {
+  /** `not_found` when the environment is gone. */
+  daysOf(environmentId: string): Promise<KeptDays>;
+  setDays(environmentId: string, days: number | null): Promise<KeptDays>;
   /** Days that an environment's runs are kept; 0: for ever. */
   runDaysOf(environmentId: string): Promise<number>;
   /** The tick of `events.expire`, on the node that leads `retention`. */
@@ -49,6 +63,15 @@ export function openRetention(deps: RetentionDeps): Retention {
   /** Where the walk over an environment's runs stands: those before are younger than they look, and come again next time round. */
   const places = new Map<string, Cursor>();
 
+  /** Rows that fit into one transaction, as the last ones took: a run may have one step or ten thousand. */
+  const fits = { events: expireSliceMax, runs: expireSliceMax };
+  async function timed(what: keyof typeof fits, work: () => Promise<number>): Promise<number> {
+    const from = clock.elapsed();
+    const gone = await work();
+    fits[what] = nextSlice(fits[what], clock.elapsed() - from);
+    return gone;
+  }
+
   async function* environments() {
     for (let after = ""; ; ) {
       const slice = await rows.keepings(store, after, environmentsAtOnce);
@@ -66,14 +89,17 @@ export function openRetention(deps: RetentionDeps): Retention {
     let gone = 0;
     let used = 0;
     for (; used < slices; used++) {
-      const found = await rows.expirable(store, environmentId, { below, limit: expireSliceMax });
+      const limit = fits.events;
+      const found = await rows.expirable(store, environmentId, { below, limit });
       if (found.last === null) break;
       const last = found.needed === null ? found.last : found.needed - 1;
       // With nothing left below the horizon the floor is the horizon itself, whatever stands right before it.
-      const isLast = found.needed === null && found.count < expireSliceMax;
+      const isLast = found.needed === null && found.count < limit;
       const floor = found.needed ?? (isLast ? below : last + 1);
       await write((session) => rows.raiseFloor(session, environmentId, floor));
-      gone += await write((session) => rows.deleteEvents(session, environmentId, last, expireSliceMax));
+      gone += await timed("events", () =>
+        write((session) => rows.deleteEvents(session, environmentId, last, limit)),
+      );
       if (found.needed !== null || isLast) break;
       await clock.sleep(breathMs);
     }
@@ -88,7 +114,8 @@ export function openRetention(deps: RetentionDeps): Retention {
     let used = 0;
     for (; used < slices; used++) {
       const after = places.get(environmentId);
-      const found = await rows.oldRuns(store, environmentId, { after, before, limit: expireSliceMax });
+      const limit = fits.runs;
+      const found = await rows.oldRuns(store, environmentId, { after, before, limit });
       const old: string[] = [];
       for (const run of found) {
         if (run.status === "active" || run.ended_at === null) continue;
@@ -96,9 +123,10 @@ export function openRetention(deps: RetentionDeps): Retention {
         const horizon = cutoff(runDays(definition, days), now);
         if (horizon !== undefined && run.ended_at < horizon) old.push(run.id);
       }
-      if (old.length > 0) gone += await write((session) => rows.deleteRuns(session, old));
+      if (old.length > 0)
+        gone += await timed("runs", () => write((session) => rows.deleteRuns(session, old)));
       const last = found.at(-1);
-      if (found.length < expireSliceMax || !last) {
+      if (found.length < limit || !last) {
         places.delete(environmentId);
         break;
       }
@@ -139,7 +167,23 @@ export function openRetention(deps: RetentionDeps): Retention {
     return left <= 0 ? { againInMs: 1_000 } : {};
   }
 
+  async function daysOf(environmentId: string): Promise<KeptDays> {
+    const found = await rows.keepingWithFloor(store, environmentId);
+    if (!found) throw missing("environment", environmentId);
+    const { retention_days: own, retention_floor: floor } = found;
+    const { eventRetentionDays, runRetentionDays } = config;
+    return { events: own ?? eventRetentionDays, runs: own ?? runRetentionDays, own, floor };
+  }
+
   return {
+    daysOf,
+
+    async setDays(environmentId, days) {
+      await store.write((session) => rows.setDays(session, environmentId, days, clock.now()));
+      log.info("retention.set", { environmentId, days });
+      return daysOf(environmentId);
+    },
+
     runDaysOf: async (environmentId) =>
       (await rows.keepingOf(store, environmentId))?.retention_days ?? config.runRetentionDays,
     expireEvents: (write) => round("events", write, expireEventsOf, config.eventRetentionDays, ["events"]),

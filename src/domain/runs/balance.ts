@@ -2,19 +2,21 @@ import type { Instant } from "../../kit/clock.ts";
 import { integrityRowsMax, overdueMs, sweepSliceMax } from "../../kit/limits.ts";
 import { column, type Sql, sql } from "../../kit/sql.ts";
 import type { Session, Store } from "../../store/store.ts";
-import type { IntegrityCheck, Offence } from "../integrity/service.ts";
+import { offence } from "../integrity/rules.ts";
+import type { IntegrityCheck } from "../integrity/service.ts";
 
 interface Lost {
   id: string;
   at: Instant;
 }
 
-const offence = (rows: readonly Lost[]): Offence => {
-  const [oldest] = [...rows].sort((a, b) => a.at - b.at);
-  return { count: rows.length, oldest: oldest ?? null };
-};
+/** No such row. The limit keeps it a lookup for each row outside: a join would read every run or execution that there is. */
+const none = (row: Sql): Sql => sql`(SELECT 1 ${row} LIMIT 1) IS NULL`;
 
-/** The balances of runs: every active run has an execution, every execution an active run, and no wake is late. */
+/**
+ * The balances of runs: those that were created are over, or have an execution with a wake that will come or a person who
+ * holds them; every execution has an active run; no lane is overfull; nothing that is due is late.
+ */
 export const runChecks = (store: Store, clock: { now(): Instant }): IntegrityCheck[] => [
   {
     name: "runs.without_execution",
@@ -24,7 +26,7 @@ export const runChecks = (store: Store, clock: { now(): Instant }): IntegrityChe
         await store.all<Lost>(sql`SELECT r.id, r.created_at AS at FROM (
           SELECT id, status, created_at FROM runs WHERE environment_id = ${environmentId}
           ORDER BY created_at DESC, id DESC LIMIT ${integrityRowsMax}) r
-        WHERE r.status = 'active' AND NOT EXISTS (SELECT 1 FROM executions e WHERE e.run_id = r.id)`),
+        WHERE r.status = 'active' AND ${none(sql`FROM executions e WHERE e.run_id = r.id`)}`),
       ),
   },
   {
@@ -35,7 +37,7 @@ export const runChecks = (store: Store, clock: { now(): Instant }): IntegrityChe
         await store.all<Lost>(sql`SELECT e.run_id AS id, COALESCE(e.claimed_at, e.started_at, 0) AS at FROM (
           SELECT run_id, claimed_at, started_at FROM executions WHERE environment_id = ${environmentId}
           LIMIT ${integrityRowsMax}) e
-        WHERE NOT EXISTS (SELECT 1 FROM runs r WHERE r.id = e.run_id AND r.status = 'active')`),
+        WHERE ${none(sql`FROM runs r WHERE r.id = e.run_id AND r.status = 'active'`)}`),
       ),
   },
   {
@@ -51,6 +53,71 @@ export const runChecks = (store: Store, clock: { now(): Instant }): IntegrityChe
           SELECT run_id, environment_id, timeout_at FROM executions
           WHERE timeout_at IS NOT NULL AND timeout_at <= ${late}
           ORDER BY timeout_at LIMIT ${integrityRowsMax}) ended WHERE environment_id = ${environmentId}`),
+      );
+    },
+  },
+  {
+    name: "runs.without_wake",
+    about: "Runs that wait for an event or a child, and nothing but their deadline would wake them.",
+    run: async (environmentId) =>
+      offence(
+        await store.all<Lost>(sql`SELECT e.run_id AS id, COALESCE(e.claimed_at, e.started_at, 0) AS at FROM (
+          SELECT run_id, state, waiting_step_id, claimed_at, started_at FROM executions
+          WHERE environment_id = ${environmentId} LIMIT ${integrityRowsMax}) e
+        WHERE (e.state = 'waiting' AND ${none(sql`FROM waits w
+            WHERE w.run_id = e.run_id AND w.kind = 'wait' AND w.step_id = e.waiting_step_id`)})
+          OR (e.state = 'invoking' AND ${none(sql`FROM invocations i
+              WHERE i.parent_run_id = e.run_id AND i.step_id = e.waiting_step_id`)}
+            AND ${none(sql`FROM steps s JOIN runs c ON c.id = s.child_run_id
+              WHERE s.run_id = e.run_id AND s.step_id = e.waiting_step_id AND (c.status = 'active'
+                OR (SELECT 1 FROM child_ends d WHERE d.child_run_id = c.id LIMIT 1) IS NOT NULL)`)})`),
+      ),
+  },
+  {
+    name: "lanes.overfull",
+    about: "Leases in lanes that were handed more than their function's limit since it was last changed.",
+    run: async (environmentId) =>
+      offence(
+        await store.all<Lost>(sql`SELECT e.lane_id AS id, max(e.claimed_at) AS at FROM (
+            SELECT id, lane_limit, updated_at FROM functions WHERE environment_id = ${environmentId}
+              AND lane_limit IS NOT NULL ORDER BY id LIMIT ${integrityRowsMax}) f
+          JOIN executions e ON e.environment_id = ${environmentId} AND e.function_id = f.id AND e.state = 'leased'
+        WHERE e.lane_id IS NOT NULL AND e.claimed_at > f.updated_at
+        GROUP BY e.lane_id HAVING count(*) > max(f.lane_limit)`),
+      ),
+  },
+  {
+    name: "events.unmatched",
+    about:
+      "Events that nobody compared in time with what waits for their name, and waits that nobody compared with the past.",
+    run: async (environmentId) => {
+      const late = clock.now() - overdueMs;
+      return offence(
+        await store.all<Lost>(sql`SELECT id, at FROM (
+          SELECT v.id, v.at, v.name FROM events v WHERE v.environment_id = ${environmentId}
+            AND v.position > (SELECT m.position FROM matchers m WHERE m.environment_id = ${environmentId})
+            AND v.at + 0 <= ${late}
+          ORDER BY v.position LIMIT ${integrityRowsMax}) v
+        WHERE (SELECT 1 FROM waits w WHERE w.environment_id = ${environmentId} AND w.event_name = v.name
+          AND w.fresh_at IS NULL LIMIT 1) IS NOT NULL
+        UNION ALL SELECT run_id, fresh_at FROM (SELECT run_id, fresh_at FROM waits
+          WHERE environment_id = ${environmentId} AND fresh_at IS NOT NULL AND fresh_at <= ${late}
+          ORDER BY fresh_at LIMIT ${integrityRowsMax}) w`),
+      );
+    },
+  },
+  {
+    name: "children.overdue",
+    about: "Children that nobody started in time, and ends of children that nobody told their parents.",
+    run: async (environmentId) => {
+      const late = clock.now() - overdueMs;
+      return offence(
+        await store.all<Lost>(sql`SELECT parent_run_id AS id, due_at AS at FROM (
+          SELECT parent_run_id, environment_id, due_at FROM invocations WHERE due_at <= ${late}
+          ORDER BY due_at LIMIT ${integrityRowsMax}) i WHERE environment_id = ${environmentId}
+        UNION ALL SELECT child_run_id, ended_at FROM (
+          SELECT child_run_id, environment_id, ended_at FROM child_ends WHERE ended_at <= ${late}
+          ORDER BY ended_at LIMIT ${integrityRowsMax}) d WHERE environment_id = ${environmentId}`),
       );
     },
   },
@@ -75,8 +142,8 @@ export async function lostRuns(
   );
   const found = await store.all<Found>(sql`SELECT r.id, r.environment_id FROM (
       SELECT id, environment_id, status FROM runs WHERE id > ${after} ORDER BY id LIMIT ${sweepSliceMax}) r
-    WHERE r.status = 'active' AND NOT EXISTS (SELECT 1 FROM executions e WHERE e.run_id = r.id)
-      AND EXISTS (SELECT 1 FROM heads h WHERE h.environment_id = r.environment_id)`);
+    WHERE r.status = 'active' AND ${none(sql`FROM executions e WHERE e.run_id = r.id`)}
+      AND (SELECT 1 FROM heads h WHERE h.environment_id = r.environment_id LIMIT 1) IS NOT NULL`);
   return { found, last: end };
 }
 
@@ -91,7 +158,7 @@ export async function orphans(
   );
   const found = await store.all<Found>(sql`SELECT e.run_id AS id, e.environment_id FROM (
       SELECT run_id, environment_id FROM executions WHERE run_id > ${after} ORDER BY run_id LIMIT ${sweepSliceMax}) e
-    WHERE NOT EXISTS (SELECT 1 FROM runs r WHERE r.id = e.run_id AND r.status = 'active')`);
+    WHERE ${none(sql`FROM runs r WHERE r.id = e.run_id AND r.status = 'active'`)}`);
   return { found, last: end };
 }
 
@@ -103,49 +170,17 @@ async function endOf(store: Store, slice: Sql): Promise<string | undefined> {
   return row && row.count === sweepSliceMax ? (row.last ?? undefined) : undefined;
 }
 
-/** Rows of history after which a run stands still because a person wants it to. */
-const heldTypes: readonly string[] = ["run.paused", "run.held"];
-
-/**
- * Gives a run its execution back, queued, behind every fence that it ever had: whoever still holds the old lease is stale.
- * Answers false when the run is well meanwhile, or is held by a person. Locks: the run's row; there is no execution to lock.
- */
-export async function restoreExecution(session: Session, runId: string, now: Instant): Promise<boolean> {
-  const run = await session.one(sql`SELECT id FROM runs WHERE id = ${runId} AND status = 'active'
-    AND NOT EXISTS (SELECT 1 FROM executions WHERE run_id = ${runId})
-    AND EXISTS (SELECT 1 FROM heads h WHERE h.environment_id = runs.environment_id) ORDER BY id ${session.seams.holdRow}`);
-  if (!run) return false;
-  const history = await session.all<{ sequence: number; type: string; detail: string }>(
-    sql`SELECT sequence, type, detail FROM run_history WHERE run_id = ${runId} ORDER BY sequence`,
-  );
-  if (heldTypes.includes(history.at(-1)?.type ?? "")) return false;
-  let attempt = 1;
-  let seq = 0;
-  for (const row of history) {
-    const detail = JSON.parse(row.detail) as { attempt?: number; execution_seq?: number };
-    if (row.type !== "run.lease_expired") attempt = Math.max(attempt, detail.attempt ?? 1);
-    seq = Math.max(seq, detail.execution_seq ?? 0);
-  }
-  const sequence = (history.at(-1)?.sequence ?? 0) + 1;
-  const inserted = await session.run(sql`INSERT INTO executions
-      (run_id, environment_id, function_id, function_version, state, wake_at, execution_seq, attempt, max_attempts,
-       step_count, history_count, lost_count, timeout_at)
-    SELECT r.id, r.environment_id, r.function_id, r.function_version, 'queued', ${sql.bigint(now)}, ${sql.bigint(seq + 1)},
-      ${sql.bigint(attempt)}, r.max_attempts,
-      COALESCE((SELECT max(s.sequence) + 1 FROM steps s WHERE s.run_id = r.id), 0), ${sql.bigint(sequence)}, 0, r.timeout_at
-    FROM runs r WHERE r.id = ${runId} ON CONFLICT (run_id) DO NOTHING`);
-  if (inserted === 0) return false;
-  await session.run(sql`INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
-    SELECT r.id, ${sql.bigint(sequence)}, r.environment_id, 'run.restored', ${sql.bigint(now)}, '{}'
-    FROM runs r WHERE r.id = ${runId}`);
-  return true;
+/** Executions that belong to no active run lead nowhere: they go, and what they waited for. Locks: executions, sorted. */
+export async function dropOrphans(session: Session, runIds: readonly string[]): Promise<number> {
+  const gone = await session.all<{ run_id: string }>(sql`DELETE FROM executions WHERE run_id IN (
+      SELECT run_id FROM ${session.seams.rowsFrom("v", { run_id: column.text([...runIds].sort()) })})
+    AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.id = executions.run_id AND r.status = 'active') RETURNING run_id`);
+  if (gone.length === 0) return 0;
+  const ids = sql.list(gone.map((row) => row.run_id));
+  await session.run(sql`DELETE FROM waits WHERE run_id IN ${ids}`);
+  await session.run(sql`DELETE FROM invocations WHERE parent_run_id IN ${ids}`);
+  return gone.length;
 }
-
-/** Executions that belong to no active run lead nowhere: they go. */
-export const dropOrphans = (session: Session, runIds: readonly string[]): Promise<number> =>
-  session.run(sql`DELETE FROM executions WHERE run_id IN (
-      SELECT run_id FROM ${session.seams.rowsFrom("v", { run_id: column.text(runIds) })})
-    AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.id = executions.run_id AND r.status = 'active')`);
 
 /** Environments of what is overdue; a slice. */
 export const overdue = (store: Store, now: Instant): Promise<Found[]> => {

@@ -160,7 +160,9 @@ interface EndRow {
   parent_step_id: string;
 }
 
-/** Parents that wait for a child that has ended go on. Locks: child_ends (never waited for), then executions sorted by run. */
+/**
+ * Parents that wait for a child that has ended go on; one that wanted no more than its start goes on with that, by its
+ * invocation, which is still there when whoever started the child could not say so. Locks: child_ends (never waited for), then executions sorted by run. */
 export async function tellParents(
   session: Session,
   limit: number,
@@ -173,7 +175,9 @@ export async function tellParents(
   const ids = rowsFrom("v", { id: column.text(ended.map((row) => row.child_run_id)) });
   const children = await session.all<EndRow>(sql`SELECT r.id AS child_run_id, r.status, r.output, r.error,
       r.cancellation_cause, r.function_id, r.parent_run_id, r.parent_step_id
-    FROM ${ids} JOIN runs r ON r.id = v.id WHERE r.parent_run_id IS NOT NULL AND r.parent_step_id IS NOT NULL`);
+    FROM ${ids} JOIN runs r ON r.id = v.id WHERE r.parent_run_id IS NOT NULL AND r.parent_step_id IS NOT NULL
+      AND NOT EXISTS (SELECT 1 FROM invocations i WHERE i.parent_run_id = r.parent_run_id
+        AND i.step_id = r.parent_step_id AND i.kind = 'invoke_async')`);
   const held = await lockWaiting(
     session,
     children.map((child) => child.parent_run_id),

@@ -5,6 +5,7 @@ import { endLookSlice, endWaitsMax } from "../../kit/limits.ts";
 import type { Store } from "../../store/store.ts";
 import { endedOf, resultsOf } from "./results.ts";
 import type { RunResult } from "./run.ts";
+import type { Settlement } from "./settle.ts";
 import type { Tally } from "./tally.ts";
 
 /** Callers that wait for the ends of runs, on this node. */
@@ -176,7 +177,11 @@ export function openEnds({ store, clock, bus, self }: EndsDeps): Ends {
 }
 
 /** Whatever counts ends also tells those who wait for them. */
-export const tellingEnds = (tally: Tally | undefined, ended: Ends["ended"]): Tally => ({
+export const tellingEnds = (
+  tally: Tally | undefined,
+  ended: Ends["ended"],
+  moved: (settlements: readonly Settlement[]) => void = () => {},
+): Tally => ({
   ended(status, runIds, now) {
     tally?.ended(status, runIds, now);
     if (runIds.length > 0) ended(runIds);
@@ -185,5 +190,6 @@ export const tellingEnds = (tally: Tally | undefined, ended: Ends["ended"]): Tal
     tally?.settled(settlements, now);
     const over = settlements.flatMap(({ ends, runId }) => (ends === null ? [] : runId));
     if (over.length > 0) ended(over);
+    if (over.length < settlements.length) moved(settlements);
   },
 });

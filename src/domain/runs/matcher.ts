@@ -37,17 +37,23 @@ const racesMax = 5;
 const expressionsPageMax = 500;
 const pathsOfManyEventsMax = 1_000;
 const eventsOfManyMax = 10;
-/** Events that nobody waits for move the cursor only in such steps. */
-const idleStepMin = 200;
+/** Events that nothing came of move the cursor only in such steps; it would be a commit for each flush of emits. */
+const idleStepMin = 1_000;
 
 type Pass = "done" | "more" | "lost";
+
+/** This node looked as far as `to`, and nothing came of it; good while the cursor and its generation are as they were. */
+interface Seen {
+  from: number;
+  generation: number;
+  to: number;
+}
 
 export function openMatcher(deps: MatcherDeps): Matcher {
   const { store, clock } = deps;
   let known = new Set<string>();
   const dirty = new Set<string>();
-  /** Heads at which nobody waited for what lay between them and the cursor, by environment. */
-  const calm = new Map<string, number>();
+  const seen = new Map<string, Seen>();
   let lookedAt = Number.NEGATIVE_INFINITY;
   let running: Promise<void> = Promise.resolve();
 
@@ -69,6 +75,14 @@ export function openMatcher(deps: MatcherDeps): Matcher {
     return true;
   }
 
+  /** Where to look on from: the cursor, or what lies behind it that nobody waited for. */
+  function seenTo(environmentId: string, cursor: { position: number; generation: number }): number {
+    const last = seen.get(environmentId);
+    return last?.from === cursor.position && last.generation === cursor.generation
+      ? last.to
+      : cursor.position;
+  }
+
   /**
    * Reads a piece of the log and what waits for it, compares, and commits. Comparing needs no lock: the commit checks that
    * the cursor and each wait are as they were read.
@@ -77,22 +91,21 @@ export function openMatcher(deps: MatcherDeps): Matcher {
     const at = await rows.readCursor(store, environmentId);
     if (!at) return "done";
     const fresh = await rows.freshWaits(store, environmentId, matcherSliceMax);
-    const isCalm = at.position >= at.head || calm.get(environmentId) === at.head;
-    if (isCalm && fresh.length === 0) return "done";
+    const from = seenTo(environmentId, at);
+    if (from >= at.head && fresh.length === 0) return "done";
     const back = await lookBack(environmentId, fresh, at.head);
     // What fresh waits did not come to the end of is committed by itself; they stay fresh, a part of the way further.
     if (back.unfinished.length > 0)
       await apply({ environmentId, cursor: null, found: [], compared: back.unfinished });
-    const ahead =
-      at.settled === null
-        ? { found: [], to: at.head, isIdle: false }
-        : await lookAhead(environmentId, at.position, at.head);
-    if (ahead.isIdle && fresh.length === 0 && ahead.to === at.head && ahead.to - at.position < idleStepMin) {
-      calm.set(environmentId, at.head);
-      return "done";
-    }
+    // After a time without waits the log is long; otherwise reading it costs no more than the question.
+    const skips = at.head - from > matcherSliceMax && !(await rows.anySettled(store, environmentId));
+    const ahead = skips ? { found: [], to: at.head } : await lookAhead(environmentId, from, at.head);
     const found = [...back.found, ...ahead.found];
     const { generation } = at;
+    if (fresh.length === 0 && found.length === 0 && ahead.to - at.position < idleStepMin) {
+      seen.set(environmentId, { from: at.position, generation, to: ahead.to });
+      return ahead.to < at.head ? "more" : "done";
+    }
     const cursor = { from: at.position, to: ahead.to, generation };
     // The cursor moves with the last slice: a crash before it only means to look again for what is already gone.
     for (let done = 0; ; done += matcherMovesMax) {
@@ -145,10 +158,10 @@ export function openMatcher(deps: MatcherDeps): Matcher {
     environmentId: string,
     from: number,
     head: number,
-  ): Promise<{ found: Found[]; to: number; isIdle: boolean }> {
+  ): Promise<{ found: Found[]; to: number }> {
     let to = Math.min(head, from + matcherSliceMax);
     const names = await rows.namesWaitedFor(store, environmentId, { from, to });
-    if (names.length === 0) return { found: [], to, isIdle: true };
+    if (names.length === 0) return { found: [], to };
     const paths = new Map<string, string[]>();
     for (const name of names) paths.set(name, await rows.pathsOf(store, environmentId, name));
     const expressions = new Map<string, WaitRow[]>();
@@ -185,9 +198,9 @@ export function openMatcher(deps: MatcherDeps): Matcher {
       }
       // More runs wait for this event than are taken at once: it is looked at again when these are gone.
       if (event.position === cutAt || found.length >= matcherMatchesMax)
-        return { found, to: event.position === cutAt ? event.position - 1 : event.position, isIdle: false };
+        return { found, to: event.position === cutAt ? event.position - 1 : event.position };
     }
-    return { found, to, isIdle: false };
+    return { found, to };
   }
 
   const expressionPage = (environmentId: string, name: string, last: WaitRow | undefined) =>
@@ -259,10 +272,11 @@ export function openMatcher(deps: MatcherDeps): Matcher {
     dirty.clear();
     const waiting = await rows.environmentsWaiting(store);
     known = new Set([...waiting.map(({ id }) => id), ...dirty]);
-    for (const id of calm.keys()) if (!known.has(id)) calm.delete(id);
-    return waiting.flatMap(({ id, position, head, fresh }) =>
-      fresh !== null || (position !== head && calm.get(id) !== head) ? id : [],
-    );
+    for (const id of seen.keys()) if (!known.has(id)) seen.delete(id);
+    return waiting.flatMap(({ id, position, generation, head, fresh }) => {
+      if (position === null || generation === null || head === null) return [];
+      return fresh !== null || seenTo(id, { position, generation }) < head ? id : [];
+    });
   }
 
   async function round(): Promise<void> {

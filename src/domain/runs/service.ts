@@ -30,7 +30,7 @@ import { finishResumes } from "./resumed.ts";
 import * as rows from "./rows.ts";
 import { parseRunStatus } from "./rules.ts";
 import type { CompletedStep, Fence, Run, Step } from "./run.ts";
-import { neverWakesAt } from "./settle.ts";
+import { neverWakesAt, type Settlement } from "./settle.ts";
 import { openTally } from "./tally.ts";
 import { cancelQueued, endRuns, endTimedOut, type Lane, type RunEnd, wakeDue } from "./wake.ts";
 
@@ -116,6 +116,9 @@ export interface RunsDeps {
   onSilent: (worker: { environmentId: string; workerId: string }) => void;
   /** Told after the commit of runs that ended on this node. */
   onEnded: (runIds: readonly string[]) => void;
+  /** The same of runs that began, and of all that was reported. */
+  onClaimed?: (runs: readonly ClaimedRow[]) => void;
+  onMoved?: (settlements: readonly Settlement[]) => void;
   /** An execution's next wake was planned for then: the wake loop shall look by that time. */
   onWakePlanned: (at: Instant) => void;
   /** Starts a child (see `Children`). */
@@ -130,7 +133,7 @@ const wakeEveryMsMin = 20;
 export function openRuns(deps: RunsDeps): Runs {
   const { store, clock, log, onQueued } = deps;
   const { metrics } = deps.watch;
-  const tally = tellingEnds(openTally(metrics), deps.onEnded);
+  const tally = tellingEnds(openTally(metrics), deps.onEnded, deps.onMoved);
   const onChildren = () => deps.wakeLoop("runs.children");
   const matcher = openMatcher({
     store,
@@ -178,12 +181,16 @@ export function openRuns(deps: RunsDeps): Runs {
     childrenOnce: children.moveOnce,
     async claim(input) {
       const rows = await store.flush(claimFlush, input);
-      return { runs: rows.filter(isRun), limited: rows.flatMap((row) => (row.rank === 0 ? row.lane : [])) };
+      const runs = rows.filter(isRun);
+      deps.onClaimed?.(runs);
+      return { runs, limited: rows.flatMap((row) => (row.rank === 0 ? row.lane : [])) };
     },
     async claimLimited(input) {
       const rows = await store.flush(claimLimitedFlush, input);
+      const runs = rows.filter(isRun);
+      deps.onClaimed?.(runs);
       return {
-        runs: rows.filter(isRun),
+        runs,
         lanes: rows.filter((row): row is LaneFound & { rank: 0 } => row.rank === 0),
       };
     },

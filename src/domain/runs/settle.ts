@@ -148,6 +148,44 @@ export const settleFlush: Flush<SettleInput, Settled> = {
       FROM ${seams.rowsFrom("s", stepColumns(steps))} JOIN valid v ON v.ord = s.report
       ORDER BY s.run_id, s.step_id
       ${stepConflict})`;
+    // What no settlement asks for is left out: it would still join all of them.
+    const ending = settlements.every(({ ends }) => ends === null)
+      ? sql.empty
+      : sql`closed AS (
+      DELETE FROM executions WHERE run_id = ANY (ARRAY(SELECT v.run_id FROM valid v WHERE v.ends IS NOT NULL))),
+    unwatched AS (
+      DELETE FROM waits WHERE run_id = ANY (ARRAY(
+        SELECT v.run_id FROM valid v WHERE v.ends IS NOT NULL AND v.watched_at IS NOT NULL))),
+    parted AS (
+      INSERT INTO child_ends (child_run_id, environment_id, ended_at)
+      SELECT v.run_id, v.environment_id, ${now}::bigint FROM valid v
+      WHERE v.ends IS NOT NULL AND v.parent_run_id IS NOT NULL
+      ON CONFLICT DO NOTHING),
+    ended AS (
+      UPDATE runs r SET status = v.ends, trouble = CASE WHEN v.ends <> 'completed' THEN v.ends END, output = v.output, error = v.error, attempt = v.attempt,
+        worker_id = v.worker_id, started_at = v.started_at, ended_at = ${now}::bigint, updated_at = ${now}::bigint,
+        execution_seq = v.execution_seq, lease_hash = v.lease_hash
+      FROM valid v WHERE r.id || '' = v.run_id AND r.id = ANY (ARRAY(
+        SELECT v.run_id FROM valid v WHERE v.ends IS NOT NULL))),
+    `;
+    const staying = settlements.every(({ ends }) => ends !== null)
+      ? sql.empty
+      : sql`moved AS (
+      UPDATE executions e SET state = CASE WHEN v.paused_at IS NULL THEN v.next ELSE 'held' END,
+        wake_at = CASE WHEN v.paused_at IS NULL THEN COALESCE(v.wake_at, e.wake_at) ELSE ${neverWakes} END,
+        held_from = CASE WHEN v.paused_at IS NOT NULL THEN v.next END,
+        held_wake_at = CASE WHEN v.paused_at IS NOT NULL THEN COALESCE(v.wake_at, e.wake_at) END,
+        held_at = CASE WHEN v.paused_at IS NOT NULL THEN ${now}::bigint END,
+        pause_requested_at = CASE WHEN v.paused_at IS NULL THEN e.pause_requested_at END,
+        lease_hash = CASE WHEN v.next <> 'queued' THEN e.lease_hash END,
+        worker_id = CASE WHEN v.next = 'leased' AND v.paused_at IS NULL THEN e.worker_id END,
+        step_count = GREATEST(e.step_count, v.steps_top) + v.appended, waiting_step_id = v.waiting_step_id,
+        lost_count = CASE WHEN v.next = 'queued' THEN e.lost_count ELSE 0 END,
+        started_at = CASE WHEN v.next = 'queued' AND e.started_at = e.claimed_at THEN NULL ELSE e.started_at END,
+        history_count = e.history_count + CASE WHEN v.history_type IS NULL THEN 0 ELSE 1 END
+      FROM valid v WHERE e.run_id || '' = v.run_id AND e.run_id = ANY (ARRAY(
+        SELECT v.run_id FROM valid v WHERE v.ends IS NULL))),
+    `;
     // Through the primary key, whatever the statistics say: see src/README.md, 'Plans go by the primary key'. Sorted first,
     // so that the locks are.
     return sql`WITH report AS MATERIALIZED (
@@ -165,38 +203,7 @@ export const settleFlush: Flush<SettleInput, Settled> = {
     valid AS MATERIALIZED (
       SELECT * FROM held WHERE state = 'leased' AND held_seq = execution_seq AND held_hash = lease_hash)
     ${stored}${pendingParts(settlements, now, seams)},
-    closed AS (
-      DELETE FROM executions WHERE run_id = ANY (ARRAY(SELECT v.run_id FROM valid v WHERE v.ends IS NOT NULL))),
-    unwatched AS (
-      DELETE FROM waits WHERE run_id = ANY (ARRAY(
-        SELECT v.run_id FROM valid v WHERE v.ends IS NOT NULL AND v.watched_at IS NOT NULL))),
-    parted AS (
-      INSERT INTO child_ends (child_run_id, environment_id, ended_at)
-      SELECT v.run_id, v.environment_id, ${now}::bigint FROM valid v
-      WHERE v.ends IS NOT NULL AND v.parent_run_id IS NOT NULL
-      ON CONFLICT DO NOTHING),
-    moved AS (
-      UPDATE executions e SET state = CASE WHEN v.paused_at IS NULL THEN v.next ELSE 'held' END,
-        wake_at = CASE WHEN v.paused_at IS NULL THEN COALESCE(v.wake_at, e.wake_at) ELSE ${neverWakes} END,
-        held_from = CASE WHEN v.paused_at IS NOT NULL THEN v.next END,
-        held_wake_at = CASE WHEN v.paused_at IS NOT NULL THEN COALESCE(v.wake_at, e.wake_at) END,
-        held_at = CASE WHEN v.paused_at IS NOT NULL THEN ${now}::bigint END,
-        pause_requested_at = CASE WHEN v.paused_at IS NULL THEN e.pause_requested_at END,
-        lease_hash = CASE WHEN v.next <> 'queued' THEN e.lease_hash END,
-        worker_id = CASE WHEN v.next = 'leased' AND v.paused_at IS NULL THEN e.worker_id END,
-        step_count = GREATEST(e.step_count, v.steps_top) + v.appended, waiting_step_id = v.waiting_step_id,
-        lost_count = CASE WHEN v.next = 'queued' THEN e.lost_count ELSE 0 END,
-        started_at = CASE WHEN v.next = 'queued' AND e.started_at = e.claimed_at THEN NULL ELSE e.started_at END,
-        history_count = e.history_count + CASE WHEN v.history_type IS NULL THEN 0 ELSE 1 END
-      FROM valid v WHERE e.run_id || '' = v.run_id AND e.run_id = ANY (ARRAY(
-        SELECT v.run_id FROM valid v WHERE v.ends IS NULL))),
-    ended AS (
-      UPDATE runs r SET status = v.ends, trouble = CASE WHEN v.ends <> 'completed' THEN v.ends END, output = v.output, error = v.error, attempt = v.attempt,
-        worker_id = v.worker_id, started_at = v.started_at, ended_at = ${now}::bigint, updated_at = ${now}::bigint,
-        execution_seq = v.execution_seq, lease_hash = v.lease_hash
-      FROM valid v WHERE r.id || '' = v.run_id AND r.id = ANY (ARRAY(
-        SELECT v.run_id FROM valid v WHERE v.ends IS NOT NULL))),
-    noted AS (
+    ${ending}${staying}noted AS (
       INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
       SELECT v.run_id, v.history_count + 1, v.environment_id, CASE WHEN v.paused_at IS NULL THEN v.history_type
         ELSE 'run.paused' END, ${now}::bigint, v.history_detail

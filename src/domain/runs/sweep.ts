@@ -1,15 +1,10 @@
 import type { Clock } from "../../kit/clock.ts";
 import type { Store } from "../../store/store.ts";
+import type { FunctionDefinition } from "../functions/definition.ts";
+import { laneOf } from "../functions/rules.ts";
 import type { Healed, LeaderWriter } from "../integrity/service.ts";
-import {
-  dropOrphans,
-  type Found,
-  lostRuns,
-  orphans,
-  overdue,
-  restoreExecution,
-  stillOverdue,
-} from "./balance.ts";
+import { dropOrphans, type Found, lostRuns, orphans, overdue, stillOverdue } from "./balance.ts";
+import { lostRun, restoreExecution } from "./restore.ts";
 import type { Lane } from "./wake.ts";
 
 export interface SweepDeps {
@@ -20,16 +15,29 @@ export interface SweepDeps {
   /** Noted, counted, logged. */
   healed: (write: LeaderWriter, list: readonly Healed[]) => Promise<void>;
   onQueued: (lanes: readonly Lane[]) => void;
-  laneOf: (environmentId: string, runId: string) => Promise<Lane>;
+  definitionOf: (environmentId: string, functionId: string, version: number) => Promise<FunctionDefinition>;
 }
 
 /** The tick of `runs.sweep`: overdue timers at once; all runs and executions one slice a tick, round and round. */
-export function openSweep({ store, clock, wakeOnce, healed, onQueued, laneOf }: SweepDeps) {
+export function openSweep({ store, clock, wakeOnce, healed, onQueued, definitionOf }: SweepDeps) {
   let runsAfter = "";
   let executionsAfter = "";
 
   const named = (name: string, list: readonly Found[]): Healed[] =>
     list.map(({ id, environment_id }) => ({ name, environmentId: environment_id, id }));
+
+  /** Answers the lane that got work, null for a run that does not go on by itself, undefined for one that is well. */
+  async function restore(write: LeaderWriter, { id }: Found): Promise<Lane | null | undefined> {
+    const run = await lostRun(store, id);
+    if (!run) return undefined;
+    const { environment_id: environmentId, function_id: functionId, function_version, data } = run;
+    const definition = await definitionOf(environmentId, functionId, function_version);
+    const laneId = data === null ? null : laneOf({ environmentId, definition }, JSON.parse(data));
+    const now = clock.now();
+    const state = await write((session) => restoreExecution(session, id, { now, laneId }));
+    if (state === undefined) return undefined;
+    return state === "queued" ? { environmentId, functionId } : null;
+  }
 
   return async (write: LeaderWriter): Promise<void> => {
     const late = await overdue(store, clock.now());
@@ -49,11 +57,20 @@ export function openSweep({ store, clock, wakeOnce, healed, onQueued, laneOf }: 
     const lost = await lostRuns(store, runsAfter);
     runsAfter = lost.last ?? "";
     const restored: Found[] = [];
+    const lanes: Lane[] = [];
+    const troubles: unknown[] = [];
     for (const one of lost.found)
-      if (await write((session) => restoreExecution(session, one.id, clock.now()))) restored.push(one);
+      try {
+        const lane = await restore(write, one);
+        if (lane === undefined) continue;
+        restored.push(one);
+        if (lane !== null) lanes.push(lane);
+      } catch (error) {
+        // What cannot be put right in one run keeps no other from it.
+        troubles.push(error);
+      }
     await healed(write, named("runs.without_execution", restored));
-    if (restored.length > 0)
-      onQueued(await Promise.all(restored.map((one) => laneOf(one.environment_id, one.id))));
+    if (lanes.length > 0) onQueued(lanes);
 
     const stray = await orphans(store, executionsAfter);
     executionsAfter = stray.last ?? "";
@@ -61,5 +78,6 @@ export function openSweep({ store, clock, wakeOnce, healed, onQueued, laneOf }: 
     for (const one of stray.found)
       if ((await write((session) => dropOrphans(session, [one.id]))) > 0) dropped.push(one);
     await healed(write, named("executions.without_run", dropped));
+    if (troubles.length > 0) throw new AggregateError(troubles, "some runs stay without an execution");
   };
 }

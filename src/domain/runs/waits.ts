@@ -38,6 +38,7 @@ const waitColumns =
 export interface WaitingEnvironment {
   id: string;
   position: number | null;
+  generation: number | null;
   head: number | null;
   /** Not null when it has fresh waits. */
   fresh: string | null;
@@ -51,8 +52,10 @@ export function environmentsWaiting(store: Store): Promise<WaitingEnvironment[]>
       SELECT (SELECT min(w.environment_id) FROM waits w WHERE w.environment_id > found.id) FROM found
       WHERE found.id IS NOT NULL)
     SELECT id, (SELECT m.position FROM matchers m WHERE m.environment_id = id) AS position,
+      (SELECT m.generation FROM matchers m WHERE m.environment_id = id) AS generation,
       (SELECT h.position FROM heads h WHERE h.environment_id = id) AS head,
-      (SELECT w.run_id FROM waits w WHERE w.environment_id = id AND w.fresh_at IS NOT NULL LIMIT 1) AS fresh
+      (SELECT w.run_id FROM waits w WHERE w.environment_id = id AND w.fresh_at IS NOT NULL
+        ORDER BY w.environment_id, w.fresh_at LIMIT 1) AS fresh
     FROM found WHERE id IS NOT NULL`);
 }
 
@@ -61,14 +64,16 @@ export interface CursorRow {
   /** As of the read; see `matchers.generation`. */
   generation: number;
   head: number;
-  /** Null when every wait of the environment is fresh: nothing before the head concerns the others. */
-  settled: number | null;
 }
 
 export const readCursor = (store: Store, environmentId: string): Promise<CursorRow | undefined> =>
-  store.one<CursorRow>(sql`SELECT m.position, m.generation, h.position AS head, (
-      SELECT 1 FROM waits w WHERE w.environment_id = m.environment_id AND w.fresh_at IS NULL LIMIT 1) AS settled
+  store.one<CursorRow>(sql`SELECT m.position, m.generation, h.position AS head
     FROM matchers m JOIN heads h ON h.environment_id = m.environment_id WHERE m.environment_id = ${environmentId}`);
+
+/** Whether any wait was compared up to the cursor; where all are fresh, nothing before the head concerns the others. */
+export const anySettled = async (store: Store, environmentId: string): Promise<boolean> =>
+  (await store.one(sql`SELECT w.run_id FROM waits w WHERE w.environment_id = ${environmentId} AND w.fresh_at IS NULL
+    LIMIT 1`)) !== undefined;
 
 /** The lowest position of the log that a matcher has not compared yet with what waits there; undefined when nothing waits. */
 export async function leastUnmatched(store: Store, environmentId: string): Promise<number | undefined> {
@@ -94,8 +99,8 @@ export async function namesWaitedFor(
 ): Promise<string[]> {
   const rows = await store.all<{ name: string }>(sql`SELECT DISTINCT v.name FROM events v
     WHERE v.environment_id = ${environmentId} AND v.position > ${from} AND v.position <= ${to}
-      AND (SELECT w.run_id FROM waits w WHERE w.environment_id = ${environmentId} AND w.event_name = v.name LIMIT 1)
-        IS NOT NULL`);
+      AND (SELECT w.run_id FROM waits w WHERE w.environment_id = ${environmentId} AND w.event_name = v.name
+        ORDER BY w.environment_id, w.event_name, w.match_path LIMIT 1) IS NOT NULL`);
   return rows.map((row) => row.name);
 }
 

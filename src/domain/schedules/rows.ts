@@ -95,13 +95,13 @@ export interface Moved {
   missedCount: number;
 }
 
-/** Keeps the ledger; a schedule that somebody else has moved stays as it is. */
-export async function moveSchedules(
+/** Keeps the ledger; a schedule that somebody else has moved stays as it is. Answers how many were moved. */
+export function moveSchedules(
   session: Session,
   moved: readonly Moved[],
   { now, self }: { now: Instant; self: string },
-): Promise<void> {
-  await session.run(sql`UPDATE schedules SET next_at = v.next_at, moved_by = ${self}, updated_at = ${now},
+): Promise<number> {
+  return session.run(sql`UPDATE schedules SET next_at = v.next_at, moved_by = ${self}, updated_at = ${now},
       fired_count = fired_count + v.fired, missed_count = missed_count + v.missed,
       expected_count = expected_count + v.fired + v.missed
     FROM ${session.seams.rowsFrom("v", {
@@ -112,6 +112,34 @@ export async function moveSchedules(
       missed: column.bigint(moved.map(({ missedCount }) => missedCount)),
     })} WHERE schedules.environment_id = v.environment_id AND schedules.function_id = v.function_id
       AND schedules.place = v.place AND schedules.next_at + 0 = v.was_at`);
+}
+
+/** One key a slot: whoever fires it again, a new leader or a repeat, starts nothing twice. */
+export const keyOfSlot = (
+  { functionId, place }: Pick<Schedule, "functionId" | "place">,
+  slot: Instant,
+): string => `cron:${functionId}:${place}:${slot}`;
+
+/**
+ * Slots that nobody has fired, and from now on nobody can: their keys are taken. A slot that was fired without anyone
+ * having heard of it has its key already. Locks: the keys, in their order.
+ */
+export async function giveUpSlots(
+  session: Session,
+  schedule: Schedule,
+  slots: readonly Instant[],
+  now: Instant,
+): Promise<Set<Instant>> {
+  const { environmentId, functionId, eventName } = schedule;
+  const bySlot = new Map(slots.map((slot) => [keyOfSlot(schedule, slot), slot]));
+  const invokes = eventName === "";
+  const taken = await session.all<{ key: string }>(sql`INSERT INTO idempotency_keys
+      (environment_id, key, kind, function_id, event_id, run_ids, created_at)
+    SELECT ${environmentId}, v.key, ${invokes ? "invoke" : "emit"}, ${sql`CAST(${invokes ? functionId : null} AS TEXT)`},
+      '', '[]', ${sql.bigint(now)}
+    FROM ${session.seams.rowsFrom("v", { key: column.text([...bySlot.keys()].sort()) })} WHERE true
+    ON CONFLICT (environment_id, key) DO NOTHING RETURNING key`);
+  return new Set(taken.map(({ key }) => bySlot.get(key)!));
 }
 
 const keyColumns = (list: readonly Schedule[]) => ({

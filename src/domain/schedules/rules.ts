@@ -125,10 +125,30 @@ export function scheduleChanges(
   return changes;
 }
 
+export interface MissedSlots extends Omit<Missed, "cause"> {
+  /** Those that are known one by one, in order. */
+  slots: readonly Instant[];
+}
+
+/** What is left of missed slots when those alone are that nobody fired; the others are `fired` after all. */
+export function withoutFired(
+  missed: MissedSlots,
+  unfired: ReadonlySet<Instant>,
+): { missed: MissedSlots | undefined; fired: number } {
+  const slots = missed.slots.filter((slot) => unfired.has(slot));
+  const fired = missed.slots.length - slots.length;
+  const [windowStart] = slots;
+  if (windowStart === undefined) return { missed: undefined, fired };
+  return {
+    missed: { ...missed, slots, count: missed.count - fired, windowStart, windowEnd: slots.at(-1)! },
+    fired,
+  };
+}
+
 export interface DueSlots {
   /** The slot to fire; undefined when the last one is too long ago. */
   fires: Instant | undefined;
-  missed: Omit<Missed, "cause"> | undefined;
+  missed: MissedSlots | undefined;
   nextAt: Instant | null;
 }
 
@@ -156,6 +176,6 @@ export function dueSlots(plan: CronPlan, firstAt: Instant, now: Instant): DueSlo
   const missed =
     slots.length === 0
       ? undefined
-      : { count: slots.length, verified, windowStart: slots[0]!, windowEnd: slots.at(-1)! };
+      : { count: slots.length, verified, windowStart: slots[0]!, windowEnd: slots.at(-1)!, slots };
   return { fires, missed, nextAt: next ?? null };
 }

@@ -10,8 +10,10 @@ import {
   type DueSlots,
   dueSlots,
   type MissedCause,
+  type MissedSlots,
   planOf,
   scheduleChanges,
+  withoutFired,
 } from "./rules.ts";
 
 export interface Schedules {
@@ -60,15 +62,15 @@ export function openSchedules(deps: SchedulesDeps): Schedules {
     }
   }
 
-  /** One key a slot: whoever fires it again, a new leader or a repeat, starts nothing twice. */
-  function fire({ environmentId, functionId, expression, eventName, place }: rows.Schedule, slot: Instant) {
+  function fire(schedule: rows.Schedule, slot: Instant) {
+    const { environmentId, functionId, expression, eventName } = schedule;
     const origin = { environmentId, source: "cron", runId: undefined };
     const value = { scheduledAt: rfc3339(slot), expression };
     const payload = {
       value,
       data: JSON.stringify(value),
       metadata: null,
-      idempotencyKey: `cron:${functionId}:${place}:${slot}`,
+      idempotencyKey: rows.keyOfSlot(schedule, slot),
     };
     return eventName === ""
       ? events.invoke({ functionId, ...payload }, origin)
@@ -117,14 +119,36 @@ export function openSchedules(deps: SchedulesDeps): Schedules {
       (one) => one !== undefined,
     );
     if (moved.length === 0) return due.length === 0;
-    await write((session) => rows.moveSchedules(session, moved, { now, self }));
-    for (const { schedule, missed } of moved) {
+    const plain = moved.filter(({ missed }) => missed === undefined);
+    if (plain.length > 0) await write((session) => rows.moveSchedules(session, plain, { now, self }));
+    for (const one of moved) {
+      const { schedule } = one;
+      const missed = one.missed && (await moveMissed(write, one, one.missed, now));
       const { environmentId, functionId } = schedule;
-      if (missed)
-        onFrame({ environmentId, functionId, at: now, leaf: "missed", ...missed, cause: causeOf(schedule) });
+      if (missed) {
+        const { slots: _, ...said } = missed;
+        onFrame({ environmentId, functionId, at: now, leaf: "missed", ...said, cause: causeOf(schedule) });
+      }
       failing.delete(nameOf(schedule));
     }
     return moved.length === due.length && due.length < scheduleSliceMax;
+  }
+
+  /** Each in a transaction of its own, since they may be many; answers what turned out to be missed. */
+  async function moveMissed(
+    write: Write,
+    moved: rows.Moved,
+    missed: MissedSlots,
+    now: Instant,
+  ): Promise<MissedSlots | undefined> {
+    return write(async (session) => {
+      const { schedule, nextAt } = moved;
+      const left = withoutFired(missed, await rows.giveUpSlots(session, schedule, missed.slots, now));
+      const firedCount = moved.firedCount + left.fired;
+      const counted = { schedule, nextAt, firedCount, missedCount: left.missed?.count ?? 0 };
+      const count = await rows.moveSchedules(session, [counted], { now, self });
+      return count === 0 ? undefined : left.missed;
+    });
   }
 
   return {

@@ -1,4 +1,4 @@
-import type { Clock } from "../../kit/clock.ts";
+import type { Clock, Instant } from "../../kit/clock.ts";
 import { Fault, invalid, missing } from "../../kit/fault.ts";
 import type { Ids } from "../../kit/ids.ts";
 import { secretBytesMax, secretNameCharsMax, secretsKeptMs, secretsMax } from "../../kit/limits.ts";
@@ -37,18 +37,28 @@ export interface Secrets {
   reseal(session: Session, again: (place: string, sealed: string) => string): Promise<void>;
 }
 
+/** Never a value. */
+export interface SecretFrame {
+  change: "created" | "updated" | "deleted";
+  environmentId: string;
+  name: string;
+  at: Instant;
+}
+
 export interface SecretsDeps {
   store: Store;
   clock: Clock;
   ids: Ids;
   keyring: Pick<Keyring, "seal" | "unseal" | "isCurrent" | "refresh">;
+  /** Told after the commit; a hint that may be lost. */
+  announce?: (frame: SecretFrame) => void;
 }
 
 const placeOf = (environmentId: string, id: string) => `secret/${environmentId}/${id}`;
 const environmentsRemembered = 1_000;
 const sealTriesMax = 5;
 
-export function openSecrets({ store, clock, ids, keyring }: SecretsDeps): Secrets {
+export function openSecrets({ store, clock, ids, keyring, announce }: SecretsDeps): Secrets {
   const kept = remember<{ values: ReadonlyMap<string, string> }>({
     clock,
     keptMs: secretsKeptMs,
@@ -60,6 +70,9 @@ export function openSecrets({ store, clock, ids, keyring }: SecretsDeps): Secret
       return { values };
     },
   });
+
+  const tell = (change: SecretFrame["change"], environmentId: string, name: string) =>
+    announce?.({ change, environmentId, name, at: clock.now() });
 
   async function find(
     reader: Pick<Store, "one" | "all">,
@@ -102,11 +115,11 @@ export function openSecrets({ store, clock, ids, keyring }: SecretsDeps): Secret
       return shown;
     },
 
-    create(environmentId, { name, value, description }) {
+    async create(environmentId, { name, value, description }) {
       requireStorable("description", description);
       requireName(name);
       requireValue(value);
-      return write(environmentId, async (session, seal) => {
+      const created = await write(environmentId, async (session, seal) => {
         if ((await rows.secretsOf(session, environmentId)).length >= secretsMax)
           throw new Fault("resource_exhausted", `at most ${secretsMax} secrets`);
         const at = clock.now();
@@ -124,12 +137,14 @@ export function openSecrets({ store, clock, ids, keyring }: SecretsDeps): Secret
         if ((await rows.insertSecret(session, row)) === 0) throw taken(name);
         return row;
       });
+      tell("created", environmentId, name);
+      return created;
     },
 
-    put(environmentId, name, { value, description }) {
+    async put(environmentId, name, { value, description }) {
       requireStorable("description", description);
       requireValue(value);
-      return write(environmentId, async (session, seal) => {
+      const updated = await write(environmentId, async (session, seal) => {
         const before = await find(session, environmentId, name);
         const row: SealedRow = {
           ...before,
@@ -141,6 +156,8 @@ export function openSecrets({ store, clock, ids, keyring }: SecretsDeps): Secret
         await rows.updateSecret(session, row);
         return row;
       });
+      tell("updated", environmentId, name);
+      return updated;
     },
 
     async patch(environmentId, name, { name: wanted, description }) {
@@ -163,6 +180,11 @@ export function openSecrets({ store, clock, ids, keyring }: SecretsDeps): Secret
         });
       kept.forget(environmentId);
       const { sealed: _, ...shown } = row;
+      if (shown.name === name) tell("updated", environmentId, name);
+      else {
+        tell("deleted", environmentId, name);
+        tell("created", environmentId, shown.name);
+      }
       return shown;
     },
 
@@ -170,6 +192,7 @@ export function openSecrets({ store, clock, ids, keyring }: SecretsDeps): Secret
       const removed = await store.write((session) => rows.deleteSecret(session, environmentId, name));
       if (removed === 0) throw missing("secret", name);
       kept.forget(environmentId);
+      tell("deleted", environmentId, name);
     },
 
     async valuesOf(environmentId, names) {

@@ -18,6 +18,8 @@ export interface ControlMessage {
 export interface Controls {
   /** Resolves once it was handed on; rejects when that took longer than `limits.controlMs`. */
   publish(message: ControlMessage): Promise<void>;
+  /** Tells those who hold runs through this node. */
+  tellHere(message: ControlMessage): void;
   /** Told of every message, this node's own too. */
   onControl(listener: (message: ControlMessage) => void): void;
 }
@@ -51,6 +53,7 @@ export function openControls({ clock, tell }: ControlsDeps): OpenControls {
       }
       told(message);
     },
+    tellHere: told,
     onControl: (listener) => void listeners.push(listener),
     heard: (payload) => told(JSON.parse(payload) as ControlMessage),
   };

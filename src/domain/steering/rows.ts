@@ -59,7 +59,9 @@ export interface StepRow {
   error: string | null;
   original_output: string | null;
   patched_at: number | null;
+  started_at: number | null;
   ended_at: number | null;
+  duration_ms: number | null;
   updated_at: number;
 }
 
@@ -90,7 +92,7 @@ export const lockRun = (
 
 export const stepsOf = (reader: Reader, environmentId: string, runId: string): Promise<StepRow[]> =>
   reader.all(sql`SELECT run_id, step_id, name, type, sequence, status, output, error, original_output, patched_at,
-      ended_at, updated_at
+      started_at, ended_at, duration_ms, updated_at
     FROM steps WHERE run_id = ${runId} AND environment_id = ${environmentId} ORDER BY sequence, step_id`);
 
 export const requestPause = (session: Session, runId: string, at: Instant, by: string): Promise<number> =>
@@ -133,6 +135,10 @@ export async function lastSequence(reader: Reader, runId: string): Promise<numbe
 
 export const countNote = (session: Session, runId: string): Promise<number> =>
   session.run(sql`UPDATE executions SET history_count = history_count + 1 WHERE run_id = ${runId}`);
+
+/** Something happened to a run after its end: whoever looks for what happened since then finds it. Locks: none, the run's is held. */
+export const touchRun = (session: Session, runId: string, at: Instant): Promise<number> =>
+  session.run(sql`UPDATE runs SET updated_at = ${at} WHERE id = ${runId} AND updated_at < ${at}`);
 
 /** Rows changed: 0 when somebody else was first. */
 export const patchStep = (

@@ -1,5 +1,5 @@
 import { Fault, invalid } from "../../kit/fault.ts";
-import { cancelReasonRunes, stepOutputBytesMax } from "../../kit/limits.ts";
+import { cancelReasonRunes, discardedBytesMax, stepOutputBytesMax } from "../../kit/limits.ts";
 import { stepRowId } from "../../kit/step-id.ts";
 import type { StepRow } from "./rows.ts";
 
@@ -49,3 +49,32 @@ export const contended = (): Fault =>
 
 export const resumedAlready = (): Fault =>
   new Fault("already_exists", "the run was resumed within the last two minutes");
+
+/** What history keeps of a step that a resume discards; read by `history/rules.ts`. */
+export interface DiscardedStep {
+  step_id: string;
+  name: string;
+  type: string;
+  sequence: number;
+  status: string;
+  /** JSON texts; left out of those behind the first `limits.discardedBytesMax` bytes. */
+  output?: string | null;
+  original_output?: string | null;
+  error?: string | null;
+  started_at: number | null;
+  ended_at: number | null;
+  duration_ms: number | null;
+}
+
+/** As much as one row of history may hold. */
+export function recordOf(steps: readonly StepRow[]): DiscardedStep[] {
+  let left = discardedBytesMax;
+  return steps.map((step) => {
+    const { step_id, name, type, sequence, status, output, error, original_output } = step;
+    const { started_at, ended_at, duration_ms } = step;
+    const times = { started_at, ended_at, duration_ms };
+    left -= [output, error, original_output].reduce((sum, text) => sum + Buffer.byteLength(text ?? ""), 0);
+    const texts = left >= 0 ? { output, error, original_output } : {};
+    return { step_id, name, type, sequence, status, ...texts, ...times };
+  });
+}

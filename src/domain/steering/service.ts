@@ -10,7 +10,7 @@ import type { ResumePlan } from "../runs/resumed.ts";
 import type { Run, Step } from "../runs/run.ts";
 import type { Runs } from "../runs/service.ts";
 import type { Lane } from "../runs/wake.ts";
-import type { Controls } from "./controls.ts";
+import type { ControlMessage, Controls } from "./controls.ts";
 import * as rows from "./rows.ts";
 import * as rules from "./rules.ts";
 
@@ -47,6 +47,8 @@ export interface SteeringDeps {
   clock: Clock;
   log: Log;
   controls: Controls;
+  /** Promises to tell the other nodes, with the fact; what it answers is called after the commit (outbox). */
+  promise: (session: Session, message: ControlMessage) => Promise<() => void>;
   runs: Pick<Runs, "get" | "steps" | "endHeld" | "cancelled" | "finishResumes" | "neverWakesAt">;
   /** Told after the commit that gave a step another output; a hint that may be lost. */
   onPatched?: (step: {
@@ -56,6 +58,9 @@ export interface SteeringDeps {
     stepId: string;
     at: number;
   }) => void;
+  /** Told after the commit, likewise. */
+  onResumed?: (environmentId: string, runId: string) => void;
+  onMoved?: (runs: readonly { runId: string; environmentId: string }[]) => void;
   definitionOf: (environmentId: string, functionId: string, version: number) => Promise<FunctionDefinition>;
   /** Lanes that have got work, or room for it. */
   onQueued: (lanes: readonly Lane[]) => void;
@@ -98,7 +103,10 @@ export function openSteering(deps: SteeringDeps): Steering {
     const { output, reason, actorId } = change;
     await store.write(async (session) => {
       const execution = await rows.lockExecution(session, environmentId, seen.run_id);
-      if (!execution) await rows.lockRun(session, environmentId, seen.run_id);
+      if (!execution) {
+        await rows.lockRun(session, environmentId, seen.run_id);
+        await rows.touchRun(session, seen.run_id, at);
+      }
       if (change.isInjected && execution?.state !== "held") throw notHeld();
       if ((await rows.patchStep(session, seen, { output, at, by: actorId })) === 0) throw rules.contended();
       if (execution) await rows.countNote(session, seen.run_id);
@@ -110,6 +118,8 @@ export function openSteering(deps: SteeringDeps): Steering {
         detail: {
           step_id: seen.step_id,
           previous_output: seen.output === null ? null : JSON.parse(seen.output),
+          // Null is an output too.
+          had_output: seen.output !== null,
           output: JSON.parse(output),
           reason,
           actor_id: actorId,
@@ -152,35 +162,34 @@ export function openSteering(deps: SteeringDeps): Steering {
           throw rules.endedOtherwise(now.status);
         }
         await runs.endHeld(session, [{ runId, status: "cancelled", error: null, cause: "user" }]);
-        return execution;
+        const message: ControlMessage = {
+          messageId: `cancel-${runId}`,
+          kind: "cancel",
+          environmentId,
+          runId,
+          workerId: execution.worker_id,
+          executionSeq: execution.execution_seq,
+          reason: rules.cutReason(reason),
+        };
+        return { execution, message, keep: await deps.promise(session, message) };
       });
       if (ended) {
+        const { execution, message } = ended;
         runs.cancelled([runId]);
-        if (ended.state === "leased" && ended.lane_id !== null) {
-          const { function_id: functionId, lane_id: laneId } = ended;
+        if (execution.state === "leased" && execution.lane_id !== null) {
+          const { function_id: functionId, lane_id: laneId } = execution;
           onQueued([{ environmentId, functionId, laneId, freed: true, queued: false }]);
         }
-        const why = rules.cutReason(reason);
-        log.info("run.cancelled", { runId, environmentId, reason: why });
-        await controls
-          .publish({
-            messageId: `cancel-${runId}`,
-            kind: "cancel",
-            environmentId,
-            runId,
-            workerId: ended.worker_id,
-            executionSeq: ended.execution_seq,
-            reason: why,
-          })
-          // It is cancelled: a worker that does not hear of it is refused with its next report.
-          .catch((error) => log.warn("run.cancel_untold", { runId, error: String(error) }));
+        log.info("run.cancelled", { runId, environmentId, reason: message.reason });
+        controls.tellHere(message);
+        ended.keep();
       }
       return runs.get(environmentId, runId);
     },
 
     async pause(environmentId, runId, actorId) {
       const run = await requireRun(store, environmentId, runId);
-      return store.write(async (session) => {
+      const paused = await store.write(async (session) => {
         const execution = await rows.lockExecution(session, environmentId, runId);
         if (!execution) {
           const { status } = await requireRun(session, environmentId, run.id);
@@ -207,6 +216,8 @@ export function openSteering(deps: SteeringDeps): Steering {
         });
         return "paused";
       });
+      if (paused === "paused") deps.onMoved?.([{ runId, environmentId }]);
+      return paused;
     },
 
     async pausedState(environmentId, runId) {
@@ -250,12 +261,12 @@ export function openSteering(deps: SteeringDeps): Steering {
         const isPaused = execution !== undefined && pausedStates.includes(execution.state);
         if (!isPaused && run.status !== "failed")
           throw new Fault("failed_precondition", "only a paused or failed run can be resumed");
-        const fromSequence =
-          fromStep === undefined ? null : await sequenceOf(session, environmentId, runId, fromStep);
+        const discarded =
+          fromStep === undefined ? undefined : await stepsFrom(session, environmentId, runId, fromStep);
         const was = execution?.state === "held" ? execution.held_from : execution?.state;
         const plan: ResumePlan = {
           from: execution?.state ?? "failed",
-          fromSequence,
+          fromSequence: discarded?.[0]?.sequence ?? null,
           sleptStepId: was === "sleeping" ? (execution?.waiting_step_id ?? null) : null,
           nextAttempt: was === "retrying",
         };
@@ -281,7 +292,12 @@ export function openSteering(deps: SteeringDeps): Steering {
           environmentId,
           type: "run.resumed",
           at,
-          detail: { from: plan.from, from_step: fromStep ?? null, actor_id: actorId },
+          detail: {
+            from: plan.from,
+            from_step: fromStep ?? null,
+            actor_id: actorId,
+            ...(discarded && { discarded: rules.recordOf(discarded) }),
+          },
           ...(execution && { sequence: execution.history_count + 1 }),
         });
         return { execution, run };
@@ -304,6 +320,7 @@ export function openSteering(deps: SteeringDeps): Steering {
         await rows.lockExecution(session, environmentId, runId);
         return runs.finishResumes(session, [runId]);
       });
+      deps.onResumed?.(environmentId, runId);
       if (lanes.length > 0) onQueued(lanes);
       return runs.get(environmentId, runId);
     },
@@ -344,15 +361,16 @@ export function openSteering(deps: SteeringDeps): Steering {
 const notHeld = (): Fault =>
   new Fault("failed_precondition", "the run is not paused for injection: pause it first");
 
-/** By the SDK's id, the row's id or, where one step bears it, the name. */
-async function sequenceOf(
+/** The step, named by the SDK's id, the row's id or, where one step bears it, the name, and all behind it; never empty. */
+async function stepsFrom(
   session: Session,
   environmentId: string,
   runId: string,
   fromStep: string,
-): Promise<number> {
+): Promise<rows.StepRow[]> {
   const steps = await rows.stepsOf(session, environmentId, runId);
-  const step = steps.find((one) => rules.isStep(one, fromStep)) ?? steps.find((one) => one.name === fromStep);
-  if (!step) throw missing("step", fromStep);
-  return step.sequence;
+  const first =
+    steps.find((one) => rules.isStep(one, fromStep)) ?? steps.find((one) => one.name === fromStep);
+  if (!first) throw missing("step", fromStep);
+  return steps.filter((one) => one.sequence >= first.sequence);
 }

@@ -27,7 +27,7 @@ const toDeleted = (row: DeletedRow): Deleted => ({
 /**
  * Takes the environments away, for whoever asks after the commit: heads (nothing can be emitted or registered any more),
  * keys, the environments themselves; leaves a tombstone of each. Everything else is removed by and by. Locks:
- * environments, then heads, both by id.
+ * environments, then heads, then heads of topics, all by id.
  */
 export async function deleteEnvironments(
   session: Session,
@@ -44,6 +44,10 @@ export async function deleteEnvironments(
     sql`SELECT environment_id FROM heads WHERE environment_id IN ${ids} ORDER BY environment_id ${holdRow}`,
   );
   await session.run(sql`DELETE FROM heads WHERE environment_id IN ${ids}`);
+  await session.all(
+    sql`SELECT environment_id FROM topic_heads WHERE environment_id IN ${ids} ORDER BY environment_id ${holdRow}`,
+  );
+  await session.run(sql`DELETE FROM topic_heads WHERE environment_id IN ${ids}`);
   const keys = await session.all<{ key_hash: string }>(
     sql`DELETE FROM api_keys WHERE environment_id IN ${ids} RETURNING key_hash`,
   );

@@ -41,6 +41,7 @@ export function openClaims(deps: ClaimsDeps) {
 
   async function look(lane: Lane, state: Limited): Promise<void> {
     state.stale = false;
+    lane.lookedAt = clock.now();
     try {
       const found = await runs.lookAtLanes(lane, state.after);
       if (found.limit === undefined) {

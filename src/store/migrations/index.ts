@@ -13,6 +13,9 @@ import { tenancy } from "./0013_tenancy.ts";
 import { platform } from "./0014_platform.ts";
 import { audit } from "./0015_audit.ts";
 import { purging } from "./0017_purging.ts";
+import { topics } from "./0018_topics.ts";
+import { groups } from "./0019_groups.ts";
+import { outbox } from "./0020_outbox.ts";
 
 /** In order; a landed one is never edited. */
 export const migrations = [
@@ -31,4 +34,7 @@ export const migrations = [
   platform,
   audit,
   purging,
+  topics,
+  groups,
+  outbox,
 ];

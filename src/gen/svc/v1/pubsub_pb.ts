@@ -12,7 +12,7 @@ import type { JsonObject, Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file svc/v1/pubsub.proto.
  */
 export const file_svc_v1_pubsub: GenFile = /*@__PURE__*/
-  fileDesc("ChNzdmMvdjEvcHVic3ViLnByb3RvEgZzdmMudjEi1wEKC0VtaXRSZXF1ZXN0Eg0KBWV2ZW50GAEgASgJEiUKBGRhdGEYAiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhcKD2lkZW1wb3RlbmN5X2tleRgDIAEoCRIpCghtZXRhZGF0YRgEIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSEQoJbmFtZXNwYWNlGAUgASgJEg8KB3ZlcnNpb24YBiABKAUSKgoKZGF0YV92YWx1ZRgHIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZSJDCgxFbWl0UmVzcG9uc2USDwoHcnVuX2lkcxgBIAMoCRIQCghldmVudF9pZBgCIAEoCRIQCghzZXF1ZW5jZRgoIAEoBCJOChBTdWJzY3JpYmVSZXF1ZXN0Eg8KB3BhdHRlcm4YASABKAkSKQoHb3B0aW9ucxgCIAEoCzIYLnN2Yy52MS5TdWJzY3JpYmVPcHRpb25zIoYCChBTdWJzY3JpYmVPcHRpb25zEg4KBnJlcGxheRgBIAEoBRIYChBpbmNsdWRlX21ldGFkYXRhGAIgASgIEg4KBmZpbHRlchgDIAEoCRIRCgluYW1lc3BhY2UYBCABKAkSFgoOY29uc3VtZXJfZ3JvdXAYBSABKAkSIQoIYWNrX21vZGUYBiABKA4yDy5zdmMudjEuQWNrTW9kZRIuCgxiYWNrcHJlc3N1cmUYByABKA4yGC5zdmMudjEuQmFja3ByZXNzdXJlTW9kZRIhChRzdGFydF9hZnRlcl9zZXF1ZW5jZRgIIAEoBEgAiAEBQhcKFV9zdGFydF9hZnRlcl9zZXF1ZW5jZSL1AQoRU3Vic2NyaXB0aW9uRXZlbnQSFwoPc3Vic2NyaXB0aW9uX2lkGAEgASgJEhAKCGV2ZW50X2lkGAIgASgJEg0KBXRvcGljGAMgASgJEiUKBGRhdGEYBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EicKCG1ldGFkYXRhGAUgASgLMhUuc3ZjLnYxLkV2ZW50TWV0YWRhdGESEAoIc2VxdWVuY2UYBiABKAQSGAoQZGVsaXZlcnlfYXR0ZW1wdBgHIAEoBRIqCgpkYXRhX3ZhbHVlGAggASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlIooBCg1FdmVudE1ldGFkYXRhEi0KCXRpbWVzdGFtcBgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGc291cmNlGAIgASgJEhEKCW5hbWVzcGFjZRgDIAEoCRInCgZjdXN0b20YBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0ImIKD1N1YnNjcmlwdGlvbkFjaxIQCghldmVudF9pZBgBIAEoCRIhCghhY2tfdHlwZRgCIAEoDjIPLnN2Yy52MS5BY2tUeXBlEhoKEnJlZGVsaXZlcl9kZWxheV9tcxgDIAEoBSLPAwoNQ29uc3VtZXJHcm91cBIKCgJpZBgBIAEoCRIRCgluYW1lc3BhY2UYAiABKAkSDAoEbmFtZRgDIAEoCRIPCgdwYXR0ZXJuGAQgASgJEhMKC2ZpbHRlcl9leHByGAUgASgJEiEKCGFja19tb2RlGAYgASgOMg8uc3ZjLnYxLkFja01vZGUSLgoMYmFja3ByZXNzdXJlGAcgASgOMhguc3ZjLnYxLkJhY2twcmVzc3VyZU1vZGUSFAoMbWF4X2luZmxpZ2h0GAggASgFEhgKEG1heF9yZWRlbGl2ZXJpZXMYCSABKAUSGgoScmVkZWxpdmVyX2RlbGF5X21zGAogASgFEikKCG1ldGFkYXRhGAsgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIrCgZzdGF0dXMYDCABKA4yGy5zdmMudjEuQ29uc3VtZXJHcm91cFN0YXR1cxIUCgxtZW1iZXJfY291bnQYDSABKAUSLgoKY3JlYXRlZF9hdBgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdXBkYXRlZF9hdBgPIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAirQIKGkNyZWF0ZUNvbnN1bWVyR3JvdXBSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIMCgRuYW1lGAIgASgJEg8KB3BhdHRlcm4YAyABKAkSEwoLZmlsdGVyX2V4cHIYBCABKAkSIQoIYWNrX21vZGUYBSABKA4yDy5zdmMudjEuQWNrTW9kZRIuCgxiYWNrcHJlc3N1cmUYBiABKA4yGC5zdmMudjEuQmFja3ByZXNzdXJlTW9kZRIUCgxtYXhfaW5mbGlnaHQYByABKAUSGAoQbWF4X3JlZGVsaXZlcmllcxgIIAEoBRIaChJyZWRlbGl2ZXJfZGVsYXlfbXMYCSABKAUSKQoIbWV0YWRhdGEYCiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0IjoKF0dldENvbnN1bWVyR3JvdXBSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIMCgRuYW1lGAIgASgJInoKGUxpc3RDb25zdW1lckdyb3Vwc1JlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEisKBnN0YXR1cxgCIAEoDjIbLnN2Yy52MS5Db25zdW1lckdyb3VwU3RhdHVzEg0KBWxpbWl0GAMgASgFEg4KBmN1cnNvchgEIAEoCSJtChpMaXN0Q29uc3VtZXJHcm91cHNSZXNwb25zZRIlCgZncm91cHMYASADKAsyFS5zdmMudjEuQ29uc3VtZXJHcm91cBITCgtuZXh0X2N1cnNvchgCIAEoCRITCgt0b3RhbF9jb3VudBgDIAEoBSJzChpVcGRhdGVDb25zdW1lckdyb3VwUmVxdWVzdBIkCgVncm91cBgBIAEoCzIVLnN2Yy52MS5Db25zdW1lckdyb3VwEi8KC3VwZGF0ZV9tYXNrGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLkZpZWxkTWFzayI9ChpEZWxldGVDb25zdW1lckdyb3VwUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSDAoEbmFtZRgCIAEoCSJpChhKb2luQ29uc3VtZXJHcm91cFJlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEhIKCmdyb3VwX25hbWUYAiABKAkSEwoLY29uc3VtZXJfaWQYAyABKAkSEQoJY2xpZW50X2lkGAQgASgJIp4BCg9BY2tFdmVudFJlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEhIKCmdyb3VwX25hbWUYAiABKAkSEwoLY29uc3VtZXJfaWQYAyABKAkSEAoIZXZlbnRfaWQYBCABKAkSIQoIYWNrX3R5cGUYBSABKA4yDy5zdmMudjEuQWNrVHlwZRIaChJyZWRlbGl2ZXJfZGVsYXlfbXMYBiABKAUiEgoQQWNrRXZlbnRSZXNwb25zZSJLChJTZXJ2ZXJDYXBhYmlsaXRpZXMSEgoKdHJhbnNwb3J0cxgBIAMoCRIQCghmZWF0dXJlcxgCIAMoCRIPCgd2ZXJzaW9uGAMgASgJIosBCg5QdWJsaXNoUmVxdWVzdBINCgV0b3BpYxgBIAEoCRIlCgRkYXRhGAIgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIXCg9pZGVtcG90ZW5jeV9rZXkYAyABKAkSKgoKZGF0YV92YWx1ZRgEIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZSI1Cg9QdWJsaXNoUmVzcG9uc2USEAoIZXZlbnRfaWQYASABKAkSEAoIc2VxdWVuY2UYAiABKAQiEwoRTGlzdFRvcGljc1JlcXVlc3QiNwoSTGlzdFRvcGljc1Jlc3BvbnNlEiEKBnRvcGljcxgBIAMoCzIRLnN2Yy52MS5Ub3BpY0luZm8iswEKCVRvcGljSW5mbxIMCgRuYW1lGAEgASgJEhUKDW1lc3NhZ2VfY291bnQYAiABKAMSFgoOY29uc3VtZXJfY291bnQYAyABKAUSNAoQZmlyc3RfbWVzc2FnZV9hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMwoPbGFzdF9tZXNzYWdlX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCIlChRHZXRUb3BpY1N0YXRzUmVxdWVzdBINCgV0b3BpYxgBIAEoCSKGAQoVR2V0VG9waWNTdGF0c1Jlc3BvbnNlEgwKBG5hbWUYASABKAkSFQoNbWVzc2FnZV9jb3VudBgCIAEoAxIWCg5jb25zdW1lcl9jb3VudBgDIAEoBRILCgNsYWcYBCABKAMSEQoJZmlyc3Rfc2VxGAUgASgEEhAKCGxhc3Rfc2VxGAYgASgEKksKB0Fja01vZGUSGAoUQUNLX01PREVfVU5TUEVDSUZJRUQQABIRCg1BQ0tfTU9ERV9BVVRPEAESEwoPQUNLX01PREVfTUFOVUFMEAIqjAEKEEJhY2twcmVzc3VyZU1vZGUSIQodQkFDS1BSRVNTVVJFX01PREVfVU5TUEVDSUZJRUQQABIaChZCQUNLUFJFU1NVUkVfTU9ERV9EUk9QEAESGwoXQkFDS1BSRVNTVVJFX01PREVfQkxPQ0sQAhIcChhCQUNLUFJFU1NVUkVfTU9ERV9CVUZGRVIQAyqjAQoTQ29uc3VtZXJHcm91cFN0YXR1cxIlCiFDT05TVU1FUl9HUk9VUF9TVEFUVVNfVU5TUEVDSUZJRUQQABIgChxDT05TVU1FUl9HUk9VUF9TVEFUVVNfQUNUSVZFEAESIAocQ09OU1VNRVJfR1JPVVBfU1RBVFVTX1BBVVNFRBACEiEKHUNPTlNVTUVSX0dST1VQX1NUQVRVU19ERUxFVEVEEAMqWgoHQWNrVHlwZRIYChRBQ0tfVFlQRV9VTlNQRUNJRklFRBAAEhAKDEFDS19UWVBFX0FDSxABEhAKDEFDS19UWVBFX05BSxACEhEKDUFDS19UWVBFX1RFUk0QAzLuBwoNUHViU3ViU2VydmljZRIxCgRFbWl0EhMuc3ZjLnYxLkVtaXRSZXF1ZXN0GhQuc3ZjLnYxLkVtaXRSZXNwb25zZRJCCglTdWJzY3JpYmUSGC5zdmMudjEuU3Vic2NyaWJlUmVxdWVzdBoZLnN2Yy52MS5TdWJzY3JpcHRpb25FdmVudDABElAKFlN1YnNjcmliZUJpZGlyZWN0aW9uYWwSFy5zdmMudjEuU3Vic2NyaXB0aW9uQWNrGhkuc3ZjLnYxLlN1YnNjcmlwdGlvbkV2ZW50KAEwARJQChNDcmVhdGVDb25zdW1lckdyb3VwEiIuc3ZjLnYxLkNyZWF0ZUNvbnN1bWVyR3JvdXBSZXF1ZXN0GhUuc3ZjLnYxLkNvbnN1bWVyR3JvdXASTwoQR2V0Q29uc3VtZXJHcm91cBIfLnN2Yy52MS5HZXRDb25zdW1lckdyb3VwUmVxdWVzdBoVLnN2Yy52MS5Db25zdW1lckdyb3VwIgOQAgESYAoSTGlzdENvbnN1bWVyR3JvdXBzEiEuc3ZjLnYxLkxpc3RDb25zdW1lckdyb3Vwc1JlcXVlc3QaIi5zdmMudjEuTGlzdENvbnN1bWVyR3JvdXBzUmVzcG9uc2UiA5ACARJQChNVcGRhdGVDb25zdW1lckdyb3VwEiIuc3ZjLnYxLlVwZGF0ZUNvbnN1bWVyR3JvdXBSZXF1ZXN0GhUuc3ZjLnYxLkNvbnN1bWVyR3JvdXASUQoTRGVsZXRlQ29uc3VtZXJHcm91cBIiLnN2Yy52MS5EZWxldGVDb25zdW1lckdyb3VwUmVxdWVzdBoWLmdvb2dsZS5wcm90b2J1Zi5FbXB0eRJSChFKb2luQ29uc3VtZXJHcm91cBIgLnN2Yy52MS5Kb2luQ29uc3VtZXJHcm91cFJlcXVlc3QaGS5zdmMudjEuU3Vic2NyaXB0aW9uRXZlbnQwARI9CghBY2tFdmVudBIXLnN2Yy52MS5BY2tFdmVudFJlcXVlc3QaGC5zdmMudjEuQWNrRXZlbnRSZXNwb25zZRI6CgdQdWJsaXNoEhYuc3ZjLnYxLlB1Ymxpc2hSZXF1ZXN0Ghcuc3ZjLnYxLlB1Ymxpc2hSZXNwb25zZRJICgpMaXN0VG9waWNzEhkuc3ZjLnYxLkxpc3RUb3BpY3NSZXF1ZXN0Ghouc3ZjLnYxLkxpc3RUb3BpY3NSZXNwb25zZSIDkAIBElEKDUdldFRvcGljU3RhdHMSHC5zdmMudjEuR2V0VG9waWNTdGF0c1JlcXVlc3QaHS5zdmMudjEuR2V0VG9waWNTdGF0c1Jlc3BvbnNlIgOQAgFiBnByb3RvMw", [file_google_protobuf_empty, file_google_protobuf_field_mask, file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("ChNzdmMvdjEvcHVic3ViLnByb3RvEgZzdmMudjEi1wEKC0VtaXRSZXF1ZXN0Eg0KBWV2ZW50GAEgASgJEiUKBGRhdGEYAiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhcKD2lkZW1wb3RlbmN5X2tleRgDIAEoCRIpCghtZXRhZGF0YRgEIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSEQoJbmFtZXNwYWNlGAUgASgJEg8KB3ZlcnNpb24YBiABKAUSKgoKZGF0YV92YWx1ZRgHIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZSJDCgxFbWl0UmVzcG9uc2USDwoHcnVuX2lkcxgBIAMoCRIQCghldmVudF9pZBgCIAEoCRIQCghzZXF1ZW5jZRgoIAEoBCJOChBTdWJzY3JpYmVSZXF1ZXN0Eg8KB3BhdHRlcm4YASABKAkSKQoHb3B0aW9ucxgCIAEoCzIYLnN2Yy52MS5TdWJzY3JpYmVPcHRpb25zIrgCChBTdWJzY3JpYmVPcHRpb25zEg4KBnJlcGxheRgBIAEoBRIYChBpbmNsdWRlX21ldGFkYXRhGAIgASgIEg4KBmZpbHRlchgDIAEoCRIRCgluYW1lc3BhY2UYBCABKAkSFgoOY29uc3VtZXJfZ3JvdXAYBSABKAkSIQoIYWNrX21vZGUYBiABKA4yDy5zdmMudjEuQWNrTW9kZRIuCgxiYWNrcHJlc3N1cmUYByABKA4yGC5zdmMudjEuQmFja3ByZXNzdXJlTW9kZRIhChRzdGFydF9hZnRlcl9zZXF1ZW5jZRgIIAEoBEgAiAEBEhIKCndpdGhfc3RhcnQYKCABKAgSEgoFZXBvY2gYKSABKARIAYgBAUIXChVfc3RhcnRfYWZ0ZXJfc2VxdWVuY2VCCAoGX2Vwb2NoIoQCChFTdWJzY3JpcHRpb25FdmVudBIXCg9zdWJzY3JpcHRpb25faWQYASABKAkSEAoIZXZlbnRfaWQYAiABKAkSDQoFdG9waWMYAyABKAkSJQoEZGF0YRgEIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSJwoIbWV0YWRhdGEYBSABKAsyFS5zdmMudjEuRXZlbnRNZXRhZGF0YRIQCghzZXF1ZW5jZRgGIAEoBBIYChBkZWxpdmVyeV9hdHRlbXB0GAcgASgFEioKCmRhdGFfdmFsdWUYCCABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUSDQoFZXBvY2gYKCABKAQiigEKDUV2ZW50TWV0YWRhdGESLQoJdGltZXN0YW1wGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZzb3VyY2UYAiABKAkSEQoJbmFtZXNwYWNlGAMgASgJEicKBmN1c3RvbRgEIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QiYgoPU3Vic2NyaXB0aW9uQWNrEhAKCGV2ZW50X2lkGAEgASgJEiEKCGFja190eXBlGAIgASgOMg8uc3ZjLnYxLkFja1R5cGUSGgoScmVkZWxpdmVyX2RlbGF5X21zGAMgASgFIqgECg1Db25zdW1lckdyb3VwEgoKAmlkGAEgASgJEhEKCW5hbWVzcGFjZRgCIAEoCRIMCgRuYW1lGAMgASgJEg8KB3BhdHRlcm4YBCABKAkSEwoLZmlsdGVyX2V4cHIYBSABKAkSIQoIYWNrX21vZGUYBiABKA4yDy5zdmMudjEuQWNrTW9kZRIuCgxiYWNrcHJlc3N1cmUYByABKA4yGC5zdmMudjEuQmFja3ByZXNzdXJlTW9kZRIUCgxtYXhfaW5mbGlnaHQYCCABKAUSGAoQbWF4X3JlZGVsaXZlcmllcxgJIAEoBRIaChJyZWRlbGl2ZXJfZGVsYXlfbXMYCiABKAUSKQoIbWV0YWRhdGEYCyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EisKBnN0YXR1cxgMIAEoDjIbLnN2Yy52MS5Db25zdW1lckdyb3VwU3RhdHVzEhQKDG1lbWJlcl9jb3VudBgNIAEoBRIuCgpjcmVhdGVkX2F0GA4gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1cGRhdGVkX2F0GA8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIQCghwb3NpdGlvbhgoIAEoBBIWCg5pbmZsaWdodF9jb3VudBgpIAEoBRIVCg1kcm9wcGVkX2NvdW50GCogASgDEhYKDmdpdmVuX3VwX2NvdW50GCsgASgDIq0CChpDcmVhdGVDb25zdW1lckdyb3VwUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSDAoEbmFtZRgCIAEoCRIPCgdwYXR0ZXJuGAMgASgJEhMKC2ZpbHRlcl9leHByGAQgASgJEiEKCGFja19tb2RlGAUgASgOMg8uc3ZjLnYxLkFja01vZGUSLgoMYmFja3ByZXNzdXJlGAYgASgOMhguc3ZjLnYxLkJhY2twcmVzc3VyZU1vZGUSFAoMbWF4X2luZmxpZ2h0GAcgASgFEhgKEG1heF9yZWRlbGl2ZXJpZXMYCCABKAUSGgoScmVkZWxpdmVyX2RlbGF5X21zGAkgASgFEikKCG1ldGFkYXRhGAogASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdCI6ChdHZXRDb25zdW1lckdyb3VwUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSDAoEbmFtZRgCIAEoCSJ6ChlMaXN0Q29uc3VtZXJHcm91cHNSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIrCgZzdGF0dXMYAiABKA4yGy5zdmMudjEuQ29uc3VtZXJHcm91cFN0YXR1cxINCgVsaW1pdBgDIAEoBRIOCgZjdXJzb3IYBCABKAkibQoaTGlzdENvbnN1bWVyR3JvdXBzUmVzcG9uc2USJQoGZ3JvdXBzGAEgAygLMhUuc3ZjLnYxLkNvbnN1bWVyR3JvdXASEwoLbmV4dF9jdXJzb3IYAiABKAkSEwoLdG90YWxfY291bnQYAyABKAUicwoaVXBkYXRlQ29uc3VtZXJHcm91cFJlcXVlc3QSJAoFZ3JvdXAYASABKAsyFS5zdmMudjEuQ29uc3VtZXJHcm91cBIvCgt1cGRhdGVfbWFzaxgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE1hc2siPQoaRGVsZXRlQ29uc3VtZXJHcm91cFJlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEgwKBG5hbWUYAiABKAkifQoYSm9pbkNvbnN1bWVyR3JvdXBSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRISCgpncm91cF9uYW1lGAIgASgJEhMKC2NvbnN1bWVyX2lkGAMgASgJEhEKCWNsaWVudF9pZBgEIAEoCRISCgp3aXRoX3N0YXJ0GCggASgIIp4BCg9BY2tFdmVudFJlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEhIKCmdyb3VwX25hbWUYAiABKAkSEwoLY29uc3VtZXJfaWQYAyABKAkSEAoIZXZlbnRfaWQYBCABKAkSIQoIYWNrX3R5cGUYBSABKA4yDy5zdmMudjEuQWNrVHlwZRIaChJyZWRlbGl2ZXJfZGVsYXlfbXMYBiABKAUiEgoQQWNrRXZlbnRSZXNwb25zZSJLChJTZXJ2ZXJDYXBhYmlsaXRpZXMSEgoKdHJhbnNwb3J0cxgBIAMoCRIQCghmZWF0dXJlcxgCIAMoCRIPCgd2ZXJzaW9uGAMgASgJIrYBCg5QdWJsaXNoUmVxdWVzdBINCgV0b3BpYxgBIAEoCRIlCgRkYXRhGAIgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIXCg9pZGVtcG90ZW5jeV9rZXkYAyABKAkSKgoKZGF0YV92YWx1ZRgEIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIpCghtZXRhZGF0YRgoIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QiPwoTUHVibGlzaEJhdGNoUmVxdWVzdBIoCghtZXNzYWdlcxgoIAMoCzIWLnN2Yy52MS5QdWJsaXNoUmVxdWVzdCJAChRQdWJsaXNoQmF0Y2hSZXNwb25zZRIoCgdyZXN1bHRzGCggAygLMhcuc3ZjLnYxLlB1Ymxpc2hSZXNwb25zZSI1Cg9QdWJsaXNoUmVzcG9uc2USEAoIZXZlbnRfaWQYASABKAkSEAoIc2VxdWVuY2UYAiABKAQiMgoRTGlzdFRvcGljc1JlcXVlc3QSDQoFbGltaXQYKCABKAUSDgoGY3Vyc29yGCkgASgJIkwKEkxpc3RUb3BpY3NSZXNwb25zZRIhCgZ0b3BpY3MYASADKAsyES5zdmMudjEuVG9waWNJbmZvEhMKC25leHRfY3Vyc29yGCggASgJIrMBCglUb3BpY0luZm8SDAoEbmFtZRgBIAEoCRIVCg1tZXNzYWdlX2NvdW50GAIgASgDEhYKDmNvbnN1bWVyX2NvdW50GAMgASgFEjQKEGZpcnN0X21lc3NhZ2VfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjMKD2xhc3RfbWVzc2FnZV9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiJQoUR2V0VG9waWNTdGF0c1JlcXVlc3QSDQoFdG9waWMYASABKAkihgEKFUdldFRvcGljU3RhdHNSZXNwb25zZRIMCgRuYW1lGAEgASgJEhUKDW1lc3NhZ2VfY291bnQYAiABKAMSFgoOY29uc3VtZXJfY291bnQYAyABKAUSCwoDbGFnGAQgASgDEhEKCWZpcnN0X3NlcRgFIAEoBBIQCghsYXN0X3NlcRgGIAEoBCpLCgdBY2tNb2RlEhgKFEFDS19NT0RFX1VOU1BFQ0lGSUVEEAASEQoNQUNLX01PREVfQVVUTxABEhMKD0FDS19NT0RFX01BTlVBTBACKowBChBCYWNrcHJlc3N1cmVNb2RlEiEKHUJBQ0tQUkVTU1VSRV9NT0RFX1VOU1BFQ0lGSUVEEAASGgoWQkFDS1BSRVNTVVJFX01PREVfRFJPUBABEhsKF0JBQ0tQUkVTU1VSRV9NT0RFX0JMT0NLEAISHAoYQkFDS1BSRVNTVVJFX01PREVfQlVGRkVSEAMqowEKE0NvbnN1bWVyR3JvdXBTdGF0dXMSJQohQ09OU1VNRVJfR1JPVVBfU1RBVFVTX1VOU1BFQ0lGSUVEEAASIAocQ09OU1VNRVJfR1JPVVBfU1RBVFVTX0FDVElWRRABEiAKHENPTlNVTUVSX0dST1VQX1NUQVRVU19QQVVTRUQQAhIhCh1DT05TVU1FUl9HUk9VUF9TVEFUVVNfREVMRVRFRBADKloKB0Fja1R5cGUSGAoUQUNLX1RZUEVfVU5TUEVDSUZJRUQQABIQCgxBQ0tfVFlQRV9BQ0sQARIQCgxBQ0tfVFlQRV9OQUsQAhIRCg1BQ0tfVFlQRV9URVJNEAMyuQgKDVB1YlN1YlNlcnZpY2USMQoERW1pdBITLnN2Yy52MS5FbWl0UmVxdWVzdBoULnN2Yy52MS5FbWl0UmVzcG9uc2USQgoJU3Vic2NyaWJlEhguc3ZjLnYxLlN1YnNjcmliZVJlcXVlc3QaGS5zdmMudjEuU3Vic2NyaXB0aW9uRXZlbnQwARJQChZTdWJzY3JpYmVCaWRpcmVjdGlvbmFsEhcuc3ZjLnYxLlN1YnNjcmlwdGlvbkFjaxoZLnN2Yy52MS5TdWJzY3JpcHRpb25FdmVudCgBMAESUAoTQ3JlYXRlQ29uc3VtZXJHcm91cBIiLnN2Yy52MS5DcmVhdGVDb25zdW1lckdyb3VwUmVxdWVzdBoVLnN2Yy52MS5Db25zdW1lckdyb3VwEk8KEEdldENvbnN1bWVyR3JvdXASHy5zdmMudjEuR2V0Q29uc3VtZXJHcm91cFJlcXVlc3QaFS5zdmMudjEuQ29uc3VtZXJHcm91cCIDkAIBEmAKEkxpc3RDb25zdW1lckdyb3VwcxIhLnN2Yy52MS5MaXN0Q29uc3VtZXJHcm91cHNSZXF1ZXN0GiIuc3ZjLnYxLkxpc3RDb25zdW1lckdyb3Vwc1Jlc3BvbnNlIgOQAgESUAoTVXBkYXRlQ29uc3VtZXJHcm91cBIiLnN2Yy52MS5VcGRhdGVDb25zdW1lckdyb3VwUmVxdWVzdBoVLnN2Yy52MS5Db25zdW1lckdyb3VwElEKE0RlbGV0ZUNvbnN1bWVyR3JvdXASIi5zdmMudjEuRGVsZXRlQ29uc3VtZXJHcm91cFJlcXVlc3QaFi5nb29nbGUucHJvdG9idWYuRW1wdHkSUgoRSm9pbkNvbnN1bWVyR3JvdXASIC5zdmMudjEuSm9pbkNvbnN1bWVyR3JvdXBSZXF1ZXN0Ghkuc3ZjLnYxLlN1YnNjcmlwdGlvbkV2ZW50MAESPQoIQWNrRXZlbnQSFy5zdmMudjEuQWNrRXZlbnRSZXF1ZXN0Ghguc3ZjLnYxLkFja0V2ZW50UmVzcG9uc2USOgoHUHVibGlzaBIWLnN2Yy52MS5QdWJsaXNoUmVxdWVzdBoXLnN2Yy52MS5QdWJsaXNoUmVzcG9uc2USSQoMUHVibGlzaEJhdGNoEhsuc3ZjLnYxLlB1Ymxpc2hCYXRjaFJlcXVlc3QaHC5zdmMudjEuUHVibGlzaEJhdGNoUmVzcG9uc2USSAoKTGlzdFRvcGljcxIZLnN2Yy52MS5MaXN0VG9waWNzUmVxdWVzdBoaLnN2Yy52MS5MaXN0VG9waWNzUmVzcG9uc2UiA5ACARJRCg1HZXRUb3BpY1N0YXRzEhwuc3ZjLnYxLkdldFRvcGljU3RhdHNSZXF1ZXN0Gh0uc3ZjLnYxLkdldFRvcGljU3RhdHNSZXNwb25zZSIDkAIBYgZwcm90bzM", [file_google_protobuf_empty, file_google_protobuf_field_mask, file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message svc.v1.EmitRequest
@@ -252,6 +252,21 @@ export type SubscribeOptions = Message<"svc.v1.SubscribeOptions"> & {
    * @generated from field: optional uint64 start_after_sequence = 8;
    */
   startAfterSequence?: bigint | undefined;
+
+  /**
+   * First a message without a topic: everything behind its sequence follows, and its epoch says which log that is. Both are
+   * zero for what has no log.
+   *
+   * @generated from field: bool with_start = 40;
+   */
+  withStart: boolean;
+
+  /**
+   * Refused when the log has another epoch: it was restored since, and its positions are others.
+   *
+   * @generated from field: optional uint64 epoch = 41;
+   */
+  epoch?: bigint | undefined;
 };
 
 /**
@@ -305,6 +320,21 @@ export type SubscribeOptionsJson = {
    * @generated from field: optional uint64 start_after_sequence = 8;
    */
   startAfterSequence?: string;
+
+  /**
+   * First a message without a topic: everything behind its sequence follows, and its epoch says which log that is. Both are
+   * zero for what has no log.
+   *
+   * @generated from field: bool with_start = 40;
+   */
+  withStart?: boolean;
+
+  /**
+   * Refused when the log has another epoch: it was restored since, and its positions are others.
+   *
+   * @generated from field: optional uint64 epoch = 41;
+   */
+  epoch?: string;
 };
 
 /**
@@ -361,6 +391,13 @@ export type SubscriptionEvent = Message<"svc.v1.SubscriptionEvent"> & {
    * @generated from field: google.protobuf.Value data_value = 8;
    */
   dataValue?: Value | undefined;
+
+  /**
+   * Of the first message of a stream that asked for it.
+   *
+   * @generated from field: uint64 epoch = 40;
+   */
+  epoch: bigint;
 };
 
 /**
@@ -410,6 +447,13 @@ export type SubscriptionEventJson = {
    * @generated from field: google.protobuf.Value data_value = 8;
    */
   dataValue?: ValueJson;
+
+  /**
+   * Of the first message of a stream that asked for it.
+   *
+   * @generated from field: uint64 epoch = 40;
+   */
+  epoch?: string;
 };
 
 /**
@@ -611,6 +655,32 @@ export type ConsumerGroup = Message<"svc.v1.ConsumerGroup"> & {
    * @generated from field: google.protobuf.Timestamp updated_at = 15;
    */
   updatedAt?: Timestamp | undefined;
+
+  /**
+   * Everything of the log up to here was handed out, or is none of the group's.
+   *
+   * @generated from field: uint64 position = 40;
+   */
+  position: bigint;
+
+  /**
+   * Handed out and not acknowledged, and waiting for another attempt.
+   *
+   * @generated from field: int32 inflight_count = 41;
+   */
+  inflightCount: number;
+
+  /**
+   * Passed over since the group was made: by backpressure drop, and after too many redeliveries.
+   *
+   * @generated from field: int64 dropped_count = 42;
+   */
+  droppedCount: bigint;
+
+  /**
+   * @generated from field: int64 given_up_count = 43;
+   */
+  givenUpCount: bigint;
 };
 
 /**
@@ -693,6 +763,32 @@ export type ConsumerGroupJson = {
    * @generated from field: google.protobuf.Timestamp updated_at = 15;
    */
   updatedAt?: TimestampJson;
+
+  /**
+   * Everything of the log up to here was handed out, or is none of the group's.
+   *
+   * @generated from field: uint64 position = 40;
+   */
+  position?: string;
+
+  /**
+   * Handed out and not acknowledged, and waiting for another attempt.
+   *
+   * @generated from field: int32 inflight_count = 41;
+   */
+  inflightCount?: number;
+
+  /**
+   * Passed over since the group was made: by backpressure drop, and after too many redeliveries.
+   *
+   * @generated from field: int64 dropped_count = 42;
+   */
+  droppedCount?: string;
+
+  /**
+   * @generated from field: int64 given_up_count = 43;
+   */
+  givenUpCount?: string;
 };
 
 /**
@@ -1057,6 +1153,13 @@ export type JoinConsumerGroupRequest = Message<"svc.v1.JoinConsumerGroupRequest"
    * @generated from field: string client_id = 4;
    */
   clientId: string;
+
+  /**
+   * First a message without a topic: the consumer has joined.
+   *
+   * @generated from field: bool with_start = 40;
+   */
+  withStart: boolean;
 };
 
 /**
@@ -1082,6 +1185,13 @@ export type JoinConsumerGroupRequestJson = {
    * @generated from field: string client_id = 4;
    */
   clientId?: string;
+
+  /**
+   * First a message without a topic: the consumer has joined.
+   *
+   * @generated from field: bool with_start = 40;
+   */
+  withStart?: boolean;
 };
 
 /**
@@ -1259,6 +1369,13 @@ export type PublishRequest = Message<"svc.v1.PublishRequest"> & {
    * @generated from field: google.protobuf.Value data_value = 4;
    */
   dataValue?: Value | undefined;
+
+  /**
+   * Subscribers get it as the metadata's custom.
+   *
+   * @generated from field: google.protobuf.Struct metadata = 40;
+   */
+  metadata?: JsonObject | undefined;
 };
 
 /**
@@ -1286,6 +1403,13 @@ export type PublishRequestJson = {
    * @generated from field: google.protobuf.Value data_value = 4;
    */
   dataValue?: ValueJson;
+
+  /**
+   * Subscribers get it as the metadata's custom.
+   *
+   * @generated from field: google.protobuf.Struct metadata = 40;
+   */
+  metadata?: StructJson;
 };
 
 /**
@@ -1294,6 +1418,64 @@ export type PublishRequestJson = {
  */
 export const PublishRequestSchema: GenMessage<PublishRequest, {jsonType: PublishRequestJson}> = /*@__PURE__*/
   messageDesc(file_svc_v1_pubsub, 18);
+
+/**
+ * @generated from message svc.v1.PublishBatchRequest
+ */
+export type PublishBatchRequest = Message<"svc.v1.PublishBatchRequest"> & {
+  /**
+   * @generated from field: repeated svc.v1.PublishRequest messages = 40;
+   */
+  messages: PublishRequest[];
+};
+
+/**
+ * @generated from message svc.v1.PublishBatchRequest
+ */
+export type PublishBatchRequestJson = {
+  /**
+   * @generated from field: repeated svc.v1.PublishRequest messages = 40;
+   */
+  messages?: PublishRequestJson[];
+};
+
+/**
+ * Describes the message svc.v1.PublishBatchRequest.
+ * Use `create(PublishBatchRequestSchema)` to create a new message.
+ */
+export const PublishBatchRequestSchema: GenMessage<PublishBatchRequest, {jsonType: PublishBatchRequestJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_pubsub, 19);
+
+/**
+ * @generated from message svc.v1.PublishBatchResponse
+ */
+export type PublishBatchResponse = Message<"svc.v1.PublishBatchResponse"> & {
+  /**
+   * One for each message, in order.
+   *
+   * @generated from field: repeated svc.v1.PublishResponse results = 40;
+   */
+  results: PublishResponse[];
+};
+
+/**
+ * @generated from message svc.v1.PublishBatchResponse
+ */
+export type PublishBatchResponseJson = {
+  /**
+   * One for each message, in order.
+   *
+   * @generated from field: repeated svc.v1.PublishResponse results = 40;
+   */
+  results?: PublishResponseJson[];
+};
+
+/**
+ * Describes the message svc.v1.PublishBatchResponse.
+ * Use `create(PublishBatchResponseSchema)` to create a new message.
+ */
+export const PublishBatchResponseSchema: GenMessage<PublishBatchResponse, {jsonType: PublishBatchResponseJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_pubsub, 20);
 
 /**
  * @generated from message svc.v1.PublishResponse
@@ -1334,18 +1516,44 @@ export type PublishResponseJson = {
  * Use `create(PublishResponseSchema)` to create a new message.
  */
 export const PublishResponseSchema: GenMessage<PublishResponse, {jsonType: PublishResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_pubsub, 19);
+  messageDesc(file_svc_v1_pubsub, 21);
 
 /**
  * @generated from message svc.v1.ListTopicsRequest
  */
 export type ListTopicsRequest = Message<"svc.v1.ListTopicsRequest"> & {
+  /**
+   * At most so many, by name; zero means as many as one answer holds.
+   *
+   * @generated from field: int32 limit = 40;
+   */
+  limit: number;
+
+  /**
+   * next_cursor of the answer before.
+   *
+   * @generated from field: string cursor = 41;
+   */
+  cursor: string;
 };
 
 /**
  * @generated from message svc.v1.ListTopicsRequest
  */
 export type ListTopicsRequestJson = {
+  /**
+   * At most so many, by name; zero means as many as one answer holds.
+   *
+   * @generated from field: int32 limit = 40;
+   */
+  limit?: number;
+
+  /**
+   * next_cursor of the answer before.
+   *
+   * @generated from field: string cursor = 41;
+   */
+  cursor?: string;
 };
 
 /**
@@ -1353,7 +1561,7 @@ export type ListTopicsRequestJson = {
  * Use `create(ListTopicsRequestSchema)` to create a new message.
  */
 export const ListTopicsRequestSchema: GenMessage<ListTopicsRequest, {jsonType: ListTopicsRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_pubsub, 20);
+  messageDesc(file_svc_v1_pubsub, 22);
 
 /**
  * @generated from message svc.v1.ListTopicsResponse
@@ -1363,6 +1571,11 @@ export type ListTopicsResponse = Message<"svc.v1.ListTopicsResponse"> & {
    * @generated from field: repeated svc.v1.TopicInfo topics = 1;
    */
   topics: TopicInfo[];
+
+  /**
+   * @generated from field: string next_cursor = 40;
+   */
+  nextCursor: string;
 };
 
 /**
@@ -1373,6 +1586,11 @@ export type ListTopicsResponseJson = {
    * @generated from field: repeated svc.v1.TopicInfo topics = 1;
    */
   topics?: TopicInfoJson[];
+
+  /**
+   * @generated from field: string next_cursor = 40;
+   */
+  nextCursor?: string;
 };
 
 /**
@@ -1380,7 +1598,7 @@ export type ListTopicsResponseJson = {
  * Use `create(ListTopicsResponseSchema)` to create a new message.
  */
 export const ListTopicsResponseSchema: GenMessage<ListTopicsResponse, {jsonType: ListTopicsResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_pubsub, 21);
+  messageDesc(file_svc_v1_pubsub, 23);
 
 /**
  * @generated from message svc.v1.TopicInfo
@@ -1447,7 +1665,7 @@ export type TopicInfoJson = {
  * Use `create(TopicInfoSchema)` to create a new message.
  */
 export const TopicInfoSchema: GenMessage<TopicInfo, {jsonType: TopicInfoJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_pubsub, 22);
+  messageDesc(file_svc_v1_pubsub, 24);
 
 /**
  * @generated from message svc.v1.GetTopicStatsRequest
@@ -1474,7 +1692,7 @@ export type GetTopicStatsRequestJson = {
  * Use `create(GetTopicStatsRequestSchema)` to create a new message.
  */
 export const GetTopicStatsRequestSchema: GenMessage<GetTopicStatsRequest, {jsonType: GetTopicStatsRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_pubsub, 23);
+  messageDesc(file_svc_v1_pubsub, 25);
 
 /**
  * @generated from message svc.v1.GetTopicStatsResponse
@@ -1551,7 +1769,7 @@ export type GetTopicStatsResponseJson = {
  * Use `create(GetTopicStatsResponseSchema)` to create a new message.
  */
 export const GetTopicStatsResponseSchema: GenMessage<GetTopicStatsResponse, {jsonType: GetTopicStatsResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_pubsub, 24);
+  messageDesc(file_svc_v1_pubsub, 26);
 
 /**
  * @generated from enum svc.v1.AckMode
@@ -1819,6 +2037,16 @@ export const PubSubService: GenService<{
     methodKind: "unary";
     input: typeof PublishRequestSchema;
     output: typeof PublishResponseSchema;
+  },
+  /**
+   * Messages in order, all or none; one that is illegal refuses all. Our own addition.
+   *
+   * @generated from rpc svc.v1.PubSubService.PublishBatch
+   */
+  publishBatch: {
+    methodKind: "unary";
+    input: typeof PublishBatchRequestSchema;
+    output: typeof PublishBatchResponseSchema;
   },
   /**
    * @generated from rpc svc.v1.PubSubService.ListTopics

@@ -1,0 +1,189 @@
+import { readFile } from "node:fs/promises";
+import { readSettings, setting, settingsHelp, type Values } from "../kit/setting.ts";
+import { boolean, integer, line, matching, oneUrl } from "../kit/setting-kinds.ts";
+import { createClient, type Subscription, SvcError } from "../sdk/index.ts";
+import { jsonLine, prettyLine } from "./tail-lines.ts";
+
+const tailSettings = {
+  url: setting({
+    flag: "--url",
+    env: "SVC_SERVER_URL",
+    parse: oneUrl("http", "https"),
+    fallback: "http://127.0.0.1:9123",
+    about: "The server.",
+  }),
+  environment: setting({
+    flag: "--env",
+    env: "SVC_ENV",
+    parse: line("NAME"),
+    fallback: undefined,
+    otherwise: "the key's own",
+    about: "Name or id of the environment.",
+  }),
+  apiKey: setting({
+    env: "SVC_API_KEY",
+    parse: line("KEY"),
+    fallback: undefined,
+    secret: true,
+    about: "The key; not a flag, as others on the machine could read it.",
+  }),
+  keyFile: setting({
+    flag: "--key-file",
+    parse: line("FILE"),
+    fallback: undefined,
+    about: "A file with the key instead: alone, or as the server's first start writes it.",
+  }),
+  filter: setting({
+    flag: "--filter",
+    parse: line("CEL"),
+    fallback: undefined,
+    about: "Only what this holds for, of data, metadata and topic: 'data.total > 10'.",
+  }),
+  replay: setting({
+    flag: "--replay",
+    parse: integer(0, 1_000),
+    fallback: 0,
+    about: "So many past ones of each pattern first.",
+  }),
+  after: setting({
+    flag: "--after",
+    parse: matching(/^\d{1,20}$/, "a sequence", "SEQUENCE"),
+    fallback: undefined,
+    about: "Begin behind this place of the log; 0 is the beginning of what is kept.",
+  }),
+  count: setting({
+    flag: "--count",
+    parse: integer(1, 1_000_000_000),
+    fallback: undefined,
+    about: "End after so many.",
+  }),
+  topicOnly: setting({ flag: "--topic-only", parse: boolean, fallback: false, about: "Without data." }),
+  json: setting({ flag: "--json", parse: boolean, fallback: false, about: "One JSON object a line." }),
+};
+
+type TailValues = Values<typeof tailSettings>;
+
+export const tailHelp = (): string => `svc tail PATTERN...: follow what happens, until ^C.
+
+  svc tail 'order.>'                     events by name; * is one segment, a last > one or more
+  svc tail 'entity:order.>' --replay 5   events of streams
+  svc tail topic:news 'system.run.>'     developer topics; what happens to runs, functions, crons, ...
+
+It reconnects by itself and goes on where it was. Ends with 0 when it is told to or has its --count, 2 when it was badly
+asked, 1 when the server does not let it or does not answer at the start.
+
+${settingsHelp(tailSettings)}`;
+
+export interface TailCommand {
+  argv: readonly string[];
+  environment: Readonly<Record<string, string | undefined>>;
+  /** A promise while whoever reads is behind. */
+  out: (text: string) => void | Promise<void>;
+  /** For people: troubles and notices. */
+  note: (text: string) => void;
+  /** Ends it in peace. */
+  signal: AbortSignal;
+  /** Times and topics in colours. */
+  isTerminal: boolean;
+}
+
+export interface TailOutcome {
+  code: 0 | 1 | 2;
+  reasons: readonly string[];
+}
+
+async function keyOf({ keyFile, apiKey }: TailValues): Promise<string | undefined> {
+  if (keyFile === undefined) return apiKey;
+  const text = (await readFile(keyFile, "utf8")).trim();
+  if (!text.startsWith("{")) return text;
+  const { key } = JSON.parse(text) as { key?: unknown };
+  if (typeof key !== "string") throw new Error(`${keyFile}: there is no "key" in it`);
+  return key;
+}
+
+/** The server's words for what it was asked in vain; with them the command was badly asked. */
+const isBadlyAsked = ({ status, code }: SvcError): boolean =>
+  status === 400 || code === "invalid_argument" || code === "failed_precondition";
+
+export async function tail(command: TailCommand): Promise<TailOutcome> {
+  const { argv, environment, signal, note } = command;
+  const patterns: string[] = [];
+  const outcome = readSettings(tailSettings, { argv, environment, elsewhere: () => true, words: patterns });
+  const errors = outcome.ok ? [] : outcome.errors;
+  if (patterns.length === 0) errors.push("PATTERN is needed: what to follow, such as 'order.>'");
+  if (!outcome.ok || errors.length > 0) return { code: 2, reasons: errors };
+  const { values } = outcome;
+  if (values.after !== undefined && values.replay > 0)
+    return { code: 2, reasons: ["--after and --replay: choose one"] };
+  const over = new AbortController();
+  const end = () => over.abort();
+  if (signal.aborted) end();
+  signal.addEventListener("abort", end, { once: true });
+  try {
+    const apiKey = await keyOf(values);
+    return await follow(patterns, values, apiKey, { ...command, signal: over.signal }, end);
+  } catch (error) {
+    note(`svc tail: ${error instanceof Error ? error.message : String(error)}`);
+    return { code: 1, reasons: [] };
+  } finally {
+    signal.removeEventListener("abort", end);
+    end();
+  }
+}
+
+async function follow(
+  patterns: readonly string[],
+  values: TailValues,
+  apiKey: string | undefined,
+  { out, note, signal, isTerminal }: TailCommand,
+  end: () => void,
+): Promise<TailOutcome> {
+  const client = createClient({
+    url: values.url,
+    ...(apiKey !== undefined && { apiKey }),
+    ...(values.environment !== undefined && { environment: values.environment }),
+  });
+  let left = values.count ?? Number.POSITIVE_INFINITY;
+  let failed: SvcError | undefined;
+  const lineOf = values.json ? jsonLine : prettyLine(isTerminal);
+  const subscriptions: Subscription[] = [];
+  const fail = (error: SvcError) => {
+    failed ??= error;
+    end();
+  };
+  for (const pattern of patterns) {
+    let wasLive = false;
+    const options = {
+      replay: values.replay,
+      topicOnly: values.topicOnly,
+      after: values.after,
+      signal,
+      ...(values.filter !== undefined && { filter: values.filter }),
+    };
+    const onNotice: NonNullable<Parameters<typeof client.subscribe>[1]>["onNotice"] = (notice) => {
+      if (notice.type === "live") wasLive = true;
+      else if (notice.type === "dropped")
+        note(`svc tail: ${notice.count} frames were left out: too many at once`);
+      else if (notice.type === "waiting") {
+        const { error = new SvcError("unreachable", "the server has ended it") } = notice;
+        if (wasLive)
+          note(`svc tail: ${error.message}; going on in ${Math.ceil(notice.delayMs / 100) / 10} s`);
+        // At the start a person waits, and rather hears that nobody answers.
+        else fail(error);
+      }
+    };
+    const subscription = client.subscribe(pattern, { ...options, onNotice }, async (one) => {
+      if (left <= 0 || signal.aborted) return;
+      left--;
+      await out(`${lineOf(one)}\n`);
+      if (left <= 0) end();
+    });
+    subscriptions.push(subscription as Subscription);
+    subscription.done.catch((error) =>
+      fail(error instanceof SvcError ? error : new SvcError("failed", String(error))),
+    );
+  }
+  await Promise.allSettled(subscriptions.map(({ done }) => done));
+  if (!failed) return { code: 0, reasons: [] };
+  return { code: isBadlyAsked(failed) ? 2 : 1, reasons: [failed.message] };
+}

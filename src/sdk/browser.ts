@@ -1,0 +1,9 @@
+/** The client alone, for pages: nothing of it needs more than a browser has. */
+export { type ClientOptions, createClient } from "./client.ts";
+export type * from "./client-types.ts";
+export { NonRetryableError, SvcError } from "./errors.ts";
+export { defineEvents, type EventRegistry, type EventRule, type EventRules } from "./events.ts";
+export type * from "./group-types.ts";
+export type * from "./subscription-types.ts";
+export type { ConnectionOptions, Transport } from "./transport.ts";
+export type * from "./types.ts";

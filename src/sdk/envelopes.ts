@@ -1,0 +1,78 @@
+import { SvcError } from "./errors.ts";
+
+/** Messages of a stream in the Connect protocol: a byte of flags, four of length, JSON. */
+const headBytes = 5;
+const lastEnvelope = 0b10;
+
+const statusOfCode: Record<string, number> = {
+  unauthenticated: 401,
+  permission_denied: 403,
+  failed_precondition: 400,
+  invalid_argument: 400,
+  not_found: 404,
+  unimplemented: 501,
+  unavailable: 503,
+  resource_exhausted: 429,
+};
+
+export function envelope(text: string): Uint8Array<ArrayBuffer> {
+  const body = new TextEncoder().encode(text);
+  const bytes = new Uint8Array(headBytes + body.length);
+  new DataView(bytes.buffer).setUint32(1, body.length);
+  bytes.set(body, headBytes);
+  return bytes;
+}
+
+/** A code of the Connect protocol, or the server's word for why (`position_expired`), as what calls throw. */
+export function errorOfCode(code: string, message: string, reason?: string): SvcError {
+  const status = statusOfCode[code] ?? 500;
+  return new SvcError(reason ?? code, message, { status, retryable: status >= 429 && status !== 501 });
+}
+
+function endOf(text: string): SvcError | undefined {
+  const { error, metadata } = JSON.parse(text) as {
+    error?: { code?: string; message?: string };
+    metadata?: Record<string, string[]>;
+  };
+  if (!error) return undefined;
+  const code = error.code ?? "unknown";
+  return errorOfCode(code, error.message ?? code, metadata?.["svc-error-reason"]?.[0]);
+}
+
+export interface EnvelopeReader {
+  /** Whatever arrived; calls back for what is whole by now. Throws on what is no message. */
+  take(bytes: Uint8Array): void;
+}
+
+/** `onEnd` is called for the envelope that ends a stream; nothing is read behind it. */
+export function readEnvelopes(
+  onMessage: (message: Record<string, unknown>) => void,
+  onEnd: (error: SvcError | undefined) => void,
+): EnvelopeReader {
+  const decoder = new TextDecoder();
+  let unread = new Uint8Array(0);
+  let over = false;
+  return {
+    take(bytes) {
+      let all: Uint8Array = bytes;
+      if (unread.length > 0) {
+        all = new Uint8Array(unread.length + bytes.length);
+        all.set(unread);
+        all.set(bytes, unread.length);
+      }
+      let at = 0;
+      while (!over && all.length - at >= headBytes) {
+        const length = new DataView(all.buffer, all.byteOffset + at).getUint32(1);
+        if (all.length - at < headBytes + length) break;
+        const text = decoder.decode(all.subarray(at + headBytes, at + headBytes + length));
+        const flags = all[at]!;
+        at += headBytes + length;
+        if (flags & lastEnvelope) {
+          over = true;
+          onEnd(endOf(text));
+        } else onMessage(JSON.parse(text) as Record<string, unknown>);
+      }
+      unread = all.slice(at);
+    },
+  };
+}

@@ -1,0 +1,95 @@
+import type { DutyLoop } from "./cluster/duties.ts";
+import { debounceCheck } from "./domain/debounce/balance.ts";
+import { leastPosition } from "./domain/debounce/rows.ts";
+import type { Functions } from "./domain/functions/service.ts";
+import { leastUnhandled } from "./domain/groups/rows.ts";
+import { type CallTrail, historyOperations } from "./domain/history/operations.ts";
+import { openHistory } from "./domain/history/service.ts";
+import { integrityOperations } from "./domain/integrity/operations.ts";
+import { type IntegrityCheck, logCheck, openIntegrity } from "./domain/integrity/service.ts";
+import { retentionOperations } from "./domain/retention/operations.ts";
+import { type FloorGuard, openRetention } from "./domain/retention/service.ts";
+import { runChecks } from "./domain/runs/balance.ts";
+import type { Runs } from "./domain/runs/service.ts";
+import { openSweep } from "./domain/runs/sweep.ts";
+import { leastUnmatched } from "./domain/runs/waits.ts";
+import type { Lane } from "./domain/runs/wake.ts";
+import { scheduleChecks } from "./domain/schedules/balance.ts";
+import { purgeBacklogOf } from "./domain/tenancy/purge.ts";
+import type { Clock } from "./kit/clock.ts";
+import type { Log } from "./kit/log.ts";
+import type { LoopOptions } from "./kit/loop.ts";
+import type { Operation } from "./kit/operation.ts";
+import type { Watch } from "./kit/watch.ts";
+import type { Config } from "./settings.ts";
+import type { Store } from "./store/store.ts";
+
+export interface Upkeep {
+  operations: readonly Operation[];
+  loops: readonly LoopOptions[];
+  duties: readonly DutyLoop[];
+  /** What `/health` says of balances that do not add up. */
+  warnings: () => string[];
+}
+
+export interface UpkeepDeps {
+  config: Pick<Config, "eventRetentionDays" | "runRetentionDays">;
+  store: Store;
+  clock: Clock;
+  log: Log;
+  watch: Watch;
+  functions: Pick<Functions, "definitionAt">;
+  runs: Runs;
+  onQueued: (lanes: readonly Lane[]) => void;
+  /** Of parts that are not the engine's: whoever reads a log behind its end, and what must add up there. */
+  floorGuards: readonly FloorGuard[];
+  checks: readonly IntegrityCheck[];
+  callTrail: CallTrail | undefined;
+}
+
+const expireEveryMs = 10 * 60_000;
+
+/** What keeps runs whole and explains them put together: history, retention, integrity and the sweeper. */
+export function openUpkeep(deps: UpkeepDeps): Upkeep {
+  const { config, store, clock, log, runs } = deps;
+  const { metrics } = deps.watch;
+  const definitionOf = deps.functions.definitionAt;
+  const floorGuards: FloorGuard[] = [
+    (environmentId) => leastPosition(store, environmentId),
+    (environmentId) => leastUnmatched(store, environmentId),
+    (environmentId) => leastUnhandled(store, environmentId, "events"),
+    ...deps.floorGuards,
+  ];
+  const checks: IntegrityCheck[] = [
+    logCheck(store),
+    ...runChecks(store, clock),
+    debounceCheck(store, clock),
+    ...scheduleChecks(store, clock),
+    ...deps.checks,
+  ];
+  const retention = openRetention({ store, clock, log, metrics, config, definitionOf, floorGuards });
+  const history = openHistory({ store, clock, runs, definitionOf, retentionDaysOf: retention.runDaysOf });
+  const integrity = openIntegrity({ store, clock, log, metrics, checks });
+  const sweepOnce = openSweep({
+    store,
+    clock,
+    wakeOnce: runs.wakeOnce,
+    healed: integrity.healed,
+    onQueued: deps.onQueued,
+    definitionOf,
+  });
+  return {
+    operations: [
+      ...historyOperations(history, deps.callTrail),
+      ...integrityOperations(integrity, purgeBacklogOf(store)),
+      ...retentionOperations(retention),
+    ],
+    loops: [{ name: "integrity.look", everyMs: 30_000, tick: integrity.lookOnce }],
+    duties: [
+      { duty: "retention", name: "events.expire", everyMs: expireEveryMs, tick: retention.expireEvents },
+      { duty: "retention", name: "runs.expire", everyMs: expireEveryMs, tick: retention.expireRuns },
+      { duty: "retention", name: "runs.sweep", everyMs: 5_000, tick: sweepOnce },
+    ],
+    warnings: integrity.warnings,
+  };
+}

@@ -1,0 +1,88 @@
+/**
+ * Many WebSocket clients in one process, each a raw socket whose bytes are counted and hardly looked at. Says `ready` once
+ * all have been answered; on SIGUSR2 how many bytes and which frame size they have got since the last time.
+ */
+const options = JSON.parse(process.argv[2]!) as {
+  url: string;
+  count: number;
+  key?: string;
+  /** Sent by each once it is open; its answer is waited for. */
+  hello?: string;
+  /** So many of them never read again. */
+  deaf?: number;
+};
+const { hostname, port } = new URL(options.url);
+const protocols =
+  options.key === undefined
+    ? ""
+    : `Sec-WebSocket-Protocol: svc.v1, svc.auth.bearer.${Buffer.from(options.key).toString("base64url")}\r\n`;
+const upgrade = `GET /ws HTTP/1.1\r\nHost: bench\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n${protocols}\r\n`;
+
+/** A masked text frame, with a mask of zeros. */
+function frameOf(text: string): Uint8Array {
+  const body = Buffer.from(text);
+  const head =
+    body.length < 126
+      ? Buffer.from([0x81, 0x80 | body.length, 0, 0, 0, 0])
+      : Buffer.from([0x81, 0xfe, body.length >> 8, body.length & 255, 0, 0, 0, 0]);
+  return Buffer.concat([head, body]);
+}
+
+let bytes = 0;
+let frameBytes = 0;
+let answered = 0;
+let closed = 0;
+
+const sizeOf = (data: Uint8Array) => {
+  const short = data[1]! & 127;
+  return short < 126 ? 2 + short : 4 + ((data[2]! << 8) | data[3]!);
+};
+
+async function open(deaf: boolean): Promise<void> {
+  await new Promise<void>((ready, failed) => {
+    let state: "upgrading" | "greeting" | "reading" = "upgrading";
+    Bun.connect({
+      hostname,
+      port: Number(port),
+      socket: {
+        open: (socket) => void socket.write(upgrade),
+        data(socket, data) {
+          if (state === "reading") {
+            if (frameBytes === 0) frameBytes = sizeOf(data);
+            bytes += data.length;
+            return;
+          }
+          if (state === "upgrading") {
+            if (!data.toString("latin1").startsWith("HTTP/1.1 101")) failed(new Error(data.toString()));
+            state = options.hello === undefined ? "reading" : "greeting";
+            if (options.hello !== undefined) socket.write(frameOf(options.hello));
+          } else {
+            if (!data.includes('"ok"')) failed(new Error(data.toString()));
+            state = "reading";
+          }
+          if (state === "reading") {
+            answered++;
+            if (deaf) socket.pause();
+            ready();
+          }
+        },
+        close: () => void closed++,
+        error: () => {},
+      },
+    }).catch(failed);
+  });
+}
+
+process.on("SIGUSR2", () => {
+  console.log(JSON.stringify({ bytes, frameBytes, answered, closed }));
+});
+
+const deaf = options.deaf ?? 0;
+const atOnce = 50;
+for (let begun = 0; begun < options.count; begun += atOnce)
+  await Promise.all(
+    Array.from({ length: Math.min(atOnce, options.count - begun) }, (_, at) => open(begun + at < deaf)),
+  );
+console.log("ready");
+
+export {};

@@ -1,0 +1,71 @@
+import type { LoggedEvent } from "../../src/domain/log/service.ts";
+import { deliveriesOf } from "../../src/domain/pubsub/delivery.ts";
+import type { Frames } from "../../src/domain/pubsub/frames.ts";
+import { openHub } from "../../src/domain/pubsub/hub.ts";
+import { readWanted } from "../../src/domain/pubsub/options.ts";
+import { eventFrame } from "../../src/domain/pubsub/socket-frames.ts";
+import { median } from "./figures.ts";
+
+const noFrames = { wantRuns() {}, wantsRuns: () => false } as unknown as Frames;
+
+const eventOf = (name: string, number: number): LoggedEvent =>
+  ({
+    id: "evt_01J0000000000000000000000",
+    environment_id: "env",
+    position: number,
+    name,
+    data: JSON.stringify({ n: number, customer: "c-1042", note: "n".repeat(150) }),
+    metadata: null,
+    at: 1_700_000_000_000,
+    version: 1,
+    source: "api",
+    entity_id: null,
+    entity_type: null,
+    entity_version: null,
+  }) as unknown as LoggedEvent;
+
+/** CPU microseconds a message and matching pattern, from the log's event to the bytes of its frames. */
+function costOf(matching: number, others: number): number {
+  const hub = openHub("env", noFrames, () => 0);
+  let frames = 0;
+  const outlet = {
+    publish: (spec: Parameters<typeof eventFrame>[0], delivery: Parameters<typeof eventFrame>[1]) => {
+      if (eventFrame(spec, delivery).length > 0) frames++;
+    },
+  };
+  const add = (pattern: string, place: number) => {
+    const wanted = readWanted({
+      pattern,
+      filter: `data.n >= -${place} && data.customer == "c-1042"`,
+    });
+    const spec = { ...wanted, id: `sub_${place}`, environmentId: "env" };
+    const channel = hub.channelOf(spec, outlet);
+    channel.joined.add({} as never);
+  };
+  for (let place = 0; place < matching; place++) add(place % 2 === 0 ? "load.*.hit" : "load.>", place);
+  for (let place = 0; place < others; place++) add(`load${place}.*.miss`, matching + place);
+  const events = Array.from({ length: 100_000 / matching }, (_, number) => eventOf("load.k1.hit", number));
+  const run = () => {
+    frames = 0;
+    const from = process.cpuUsage();
+    for (const event of events) hub.onTold([{ position: event.position, placed: deliveriesOf(event) }]);
+    const { user, system } = process.cpuUsage(from);
+    if (frames !== events.length * matching) throw new Error(`${frames} frames instead`);
+    return (user + system) / frames;
+  };
+  run();
+  return median([run(), run(), run(), run(), run()]);
+}
+
+export function patterns(): void {
+  console.log("1,000 patterns with filters, CPU microseconds a message and matching pattern (target < 5):");
+  for (const [matching, others] of [
+    [1_000, 0],
+    [100, 900],
+    [10, 990],
+    [10, 0],
+    [1, 999],
+    [1, 0],
+  ] as const)
+    console.log(`  ${matching} match, ${others} do not: ${costOf(matching, others).toFixed(2)}`);
+}

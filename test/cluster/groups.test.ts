@@ -1,0 +1,137 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { AckType } from "../../src/gen/svc/v1/pubsub_pb.ts";
+import { joinGroup, pubsubClient, type TestMember } from "../support/group-member.ts";
+import { type NatsServer, startNats } from "../support/nats.ts";
+import { type Home, makeHome, type SpawnedServer, spawnServer } from "../support/server.ts";
+import { until } from "../support/until.ts";
+
+/** How often each message was given after somebody was told that it is acknowledged, and who got it at all. */
+interface Book {
+  seen: Map<string, number>;
+  acked: Set<string>;
+  again: string[];
+}
+
+describe("a consumer group over three nodes", () => {
+  let home: Home;
+  let nats: NatsServer;
+  let nodes: SpawnedServer[];
+  const members: TestMember[] = [];
+
+  beforeAll(async () => {
+    nats = await startNats();
+    home = await makeHome("postgres");
+    nodes = [];
+    for (const nodeId of ["a", "b", "c"])
+      nodes.push(await spawnServer({ engine: "postgres", nats: nats.url, home, settings: { nodeId } }));
+  }, 90_000);
+  afterAll(async () => {
+    await Promise.all(members.map((member) => member.leave()));
+    await Promise.all(nodes.map((node) => node.stop()));
+    await nats.stop();
+    await home.remove();
+  }, 60_000);
+
+  const key = () => nodes[1]!.adminKey;
+  const call = (method: string, body: object) => nodes[1]!.rpc("PubSubService", method, body);
+
+  /** A consumer that acknowledges what it gets over any node that answers, and joins again wherever it can. */
+  function consumer(book: Book, name: string, group: string, at: number): { stop(): Promise<void> } {
+    let stopped = false;
+    let member: TestMember | undefined;
+    const acks = new Set<Promise<void>>();
+    const ack = async (eventId: string, wait: number) => {
+      for (let tries = wait; !stopped; tries++) {
+        const client = pubsubClient(nodes[tries % 3]!.url, key());
+        const request = { groupName: group, consumerId: name, eventId, ackType: AckType.ACK };
+        const refused = await client.ackEvent(request, { timeoutMs: 2_000 }).then(
+          () => undefined,
+          (error) => error as { code: number },
+        );
+        if (!refused) book.acked.add(eventId);
+        // Not held any more (5), or by another consumer (9): somebody else's, or an earlier try has done it.
+        if (!refused || refused.code === 5 || refused.code === 9) return;
+        await Bun.sleep(50);
+      }
+    };
+    const running = (async () => {
+      for (let place = at; !stopped; place++) {
+        const { url } = nodes[place % 3]!;
+        // Reads at once: what waits unread in a connection has been given already.
+        member = joinGroup({ url, key: key() }, { groupName: group, consumerId: name }, (event) => {
+          if (book.acked.has(event.eventId)) book.again.push(event.eventId);
+          const { n } = event.data as { n: number };
+          book.seen.set(event.eventId, n);
+          acks.add(ack(event.eventId, n));
+        });
+        members.push(member);
+        await member.over;
+        await Bun.sleep(100);
+      }
+    })();
+    return {
+      async stop() {
+        stopped = true;
+        await member?.leave();
+        await running;
+        await Promise.all(acks);
+      },
+    };
+  }
+
+  test.each([
+    ["topic:work.>", "topics"],
+    ["events:work.>", "events"],
+  ])(
+    "%s: every message is handled, acknowledged ones never again, whatever dies",
+    async (pattern, name) => {
+      const made = await call("CreateConsumerGroup", {
+        name,
+        pattern,
+        ackMode: "ACK_MODE_MANUAL",
+        redeliverDelayMs: 2_000,
+        maxRedeliveries: 1_000,
+        maxInflight: 50,
+      });
+      expect(made.status).toBe(200);
+      const book: Book = { seen: new Map(), acked: new Set(), again: [] };
+      const consumers = [0, 1, 2].map((at) => consumer(book, `${name}-${at}`, name, at));
+      await until(async () => (await call("GetConsumerGroup", { name })).body.memberCount === 3, {
+        about: "three members",
+        deadlineMs: 10_000,
+      });
+      let sent = 0;
+      const send = async (count: number) => {
+        for (let left = count; left > 0; left--) {
+          const n = ++sent;
+          const answer =
+            name === "topics"
+              ? await call("Publish", { topic: `work.t${n % 3}`, data: { n } })
+              : await nodes[1]!.rpc("SvcService", "Emit", { event: `work.t${n % 3}`, data: { n } });
+          expect(answer.status).toBe(200);
+        }
+      };
+      await send(100);
+      const [first] = nodes;
+      await Promise.all([send(100), Bun.sleep(100).then(() => first!.kill9())]);
+      await nats.kill9();
+      await send(100);
+      await first!.restart();
+      await nats.restart({ wipe: true });
+      await send(100);
+      const numbers = () => new Set(book.seen.values());
+      await until(
+        async () =>
+          numbers().size === sent &&
+          (await call("GetConsumerGroup", { name })).body.inflightCount === undefined,
+        { about: "everything to be handled", deadlineMs: 40_000, everyMs: 100 },
+      );
+      expect([...numbers()].sort((a, b) => a - b)).toEqual(Array.from({ length: sent }, (_, at) => at + 1));
+      expect(book.again).toEqual([]);
+      const { body } = await call("GetConsumerGroup", { name });
+      expect([body.givenUpCount, body.droppedCount]).toEqual([undefined, undefined]);
+      await Promise.all(consumers.map((one) => one.stop()));
+    },
+    90_000,
+  );
+});

@@ -1,0 +1,133 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { mkdtemp } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { startChrome } from "../support/chrome.ts";
+import { findProgram, removeFolder } from "../support/process.ts";
+import { startTestServer, type TestServer } from "../support/server.ts";
+import { until } from "../support/until.ts";
+
+/** The same everywhere: reads three events, of which one is replayed, and says what it got and how. */
+const program = (library: string) => `
+import { createClient } from ${JSON.stringify(library)};
+globalThis.follow = async (options, over, say) => {
+  const client = createClient(options);
+  const orders = client.subscribe("order.*", { replay: 1, over });
+  await orders.ready;
+  say("ready");
+  const got = [];
+  for await (const { topic, data } of orders) {
+    got.push([topic, data.n]);
+    if (data.n === 3) break;
+  }
+  return { got, sockets: typeof WebSocket, place: orders.place };
+};
+`;
+
+describe("client.subscribe, built, on other runtimes", () => {
+  let server: TestServer;
+  let folder: string;
+  beforeAll(async () => {
+    server = await startTestServer({ engine: "libsql" });
+    folder = await mkdtemp(join(tmpdir(), "svc-runtimes-"));
+  }, 30_000);
+  afterAll(async () => {
+    await server.stop();
+    await removeFolder(folder);
+  });
+
+  const emit = async (n: number) => {
+    const answer = await server.rpc("SvcService", "Emit", { event: `order.e${n}`, data: { n } });
+    expect(answer.status).toBe(200);
+  };
+  const wanted = [
+    ["events:order.e1", 1],
+    ["events:order.e2", 2],
+    ["events:order.e3", 3],
+  ];
+
+  async function build(entry: string, target: "node" | "browser"): Promise<string> {
+    const built = await Bun.build({
+      entrypoints: [resolve(import.meta.dir, "../../src/sdk", entry)],
+      target,
+    });
+    const text = await built.outputs[0]!.text();
+    expect(text).not.toMatch(/\bBun\.|\brequire\(/);
+    return text;
+  }
+
+  test.each([
+    ["connect", []],
+    ["websocket", ["--experimental-websocket"]],
+    ["auto", []],
+  ] as const)(
+    "Node over %s",
+    async (over, flags) => {
+      await Bun.write(join(folder, "index.mjs"), await build("index.ts", "node"));
+      const options = { url: server.url, apiKey: server.adminKey };
+      await Bun.write(
+        join(folder, "program.mjs"),
+        `${program("./index.mjs")}
+       const say = (text) => console.log(text);
+       console.log(JSON.stringify(await follow(${JSON.stringify(options)}, ${JSON.stringify(over)}, say)));`,
+      );
+      await emit(1);
+      const node = findProgram(["node"], "nodejs");
+      const child = Bun.spawn([node, ...flags, join(folder, "program.mjs")], {
+        env: { PATH: process.env.PATH },
+        stdout: "pipe",
+        stderr: "inherit",
+      });
+      let said = "";
+      const reading = (async () => {
+        const decoder = new TextDecoder();
+        for await (const bytes of child.stdout) said += decoder.decode(bytes, { stream: true });
+      })();
+      try {
+        await until(() => said.includes("ready"), { about: "the subscription", deadlineMs: 10_000 });
+        await emit(2);
+        await emit(3);
+        expect(await child.exited).toBe(0);
+        await reading;
+        const { got } = JSON.parse(said.trim().split("\n").at(-1)!);
+        expect(got).toEqual(wanted);
+      } finally {
+        child.kill("SIGKILL");
+        await child.exited;
+      }
+    },
+    30_000,
+  );
+
+  test("a browser, over both", async () => {
+    const library = await build("browser.ts", "browser");
+    expect(library).not.toContain("node:");
+    await Bun.write(join(folder, "library.js"), library);
+    await Bun.write(join(folder, "page.js"), program("./library.js"));
+    const built = await Bun.build({
+      entrypoints: [join(folder, "page.js")],
+      target: "browser",
+      format: "iife",
+    });
+    const script = await built.outputs[0]!.text();
+    const chrome = await startChrome();
+    try {
+      const page = await chrome.newPage();
+      await page.goto(`${server.url}/health`);
+      await page.evaluate(script);
+      for (const over of ["websocket", "connect"]) {
+        await emit(1);
+        const options = { url: server.url, apiKey: server.adminKey };
+        const following = page.evaluate(
+          `(globalThis.said = undefined, follow(${JSON.stringify(options)}, "${over}", (text) => { globalThis.said = text; }))`,
+        );
+        await page.waitForFunction("globalThis.said === 'ready'");
+        await emit(2);
+        await emit(3);
+        expect(((await following) as { got: unknown }).got).toEqual(wanted);
+      }
+    } finally {
+      await chrome.close();
+    }
+  }, 60_000);
+});

@@ -1,0 +1,220 @@
+import { afterAll, afterEach, beforeEach, describe, expect, test } from "bun:test";
+import { mkdtemp } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { localHub } from "../../src/bus/local.ts";
+import { changed, changesOf, settingsOf } from "../../src/domain/groups/draft.ts";
+import type { GroupRow } from "../../src/domain/groups/rows.ts";
+import { type Groups, openGroups, type Seated } from "../../src/domain/groups/service.ts";
+import { openFeeds } from "../../src/domain/log/feed.ts";
+import { eventReads, openPast } from "../../src/domain/log/past.ts";
+import type { Delivery } from "../../src/domain/pubsub/service.ts";
+import { sourcesOf } from "../../src/domain/pubsub/source.ts";
+import { openTopicsPast, topicReads } from "../../src/domain/topics/log.ts";
+import { openTopics, type Topics } from "../../src/domain/topics/service.ts";
+import { type TestClock, testClock } from "../../src/kit/clock.ts";
+import { systemIds } from "../../src/kit/ids.ts";
+import { groupFreshMs, groupSilenceMs, groupStuckMs } from "../../src/kit/limits.ts";
+import { silentLog } from "../../src/kit/log.ts";
+import { sql } from "../../src/kit/sql.ts";
+import { noWatch } from "../../src/kit/watch.ts";
+import { openStore } from "../../src/store/open.ts";
+import type { Store } from "../../src/store/store.ts";
+import { removeFolder } from "../support/process.ts";
+import { until } from "../support/until.ts";
+
+const env = "env_a";
+const folder = await mkdtemp(join(tmpdir(), "svc-groups-"));
+afterAll(() => removeFolder(folder));
+let files = 0;
+
+describe("members of a group", () => {
+  let store: Store;
+  let clock: TestClock;
+  let topics: Topics;
+  /** Of two nodes over one store. */
+  let nodes: [Groups, Groups];
+  const seats: Seated[] = [];
+
+  beforeEach(async () => {
+    clock = testClock(1_700_000_000_000);
+    const ids = systemIds(clock);
+    store = await openStore({ clock, log: silentLog, file: join(folder, `${++files}.db`) });
+    await store.write((session) =>
+      session.run(sql`INSERT INTO heads (environment_id, position, last_at, definitions_version, retention_floor, epoch)
+        VALUES (${env}, 0, 0, 0, 0, 1)`),
+    );
+    const alone = { log: silentLog, hasOthers: () => false, tell: () => {}, listen: () => () => {} };
+    const topicFeeds = openFeeds({ ...alone, reads: topicReads(store) });
+    const sources = sourcesOf({
+      feeds: openFeeds({ ...alone, reads: eventReads(store) }),
+      past: openPast(store),
+      topicFeeds,
+      topicsPast: openTopicsPast(store),
+    });
+    const readersOf = async () => () => [];
+    topics = openTopics({ store, clock, ids, feeds: topicFeeds, watch: noWatch, readersOf });
+    const hub = localHub();
+    const open = (nodeId: string) =>
+      openGroups({
+        ...{ store, clock, ids, log: silentLog, watch: noWatch, nodeId, sources },
+        bus: hub({ clock, nodeId, onError: () => {} }),
+        knowsTime: () => true,
+      });
+    nodes = [open("a"), open("b")];
+  });
+  afterEach(async () => {
+    for (const seat of seats.splice(0)) seat.stop();
+    await Promise.all(nodes.map((node) => node.settled()));
+    await store.close();
+  });
+
+  const create = (input: object) => nodes[0].create(env, { name: "g" }, { pattern: "topic:t", ...input });
+  const publish = (count: number) =>
+    topics.publish(
+      Array.from({ length: count }, (_, n) => ({
+        topic: "t",
+        data: JSON.stringify({ n }),
+        metadata: null,
+        idempotencyKey: null,
+      })),
+      env,
+    );
+  async function joinAt(node: Groups, give: (delivery: Delivery) => void | Promise<void> = () => {}) {
+    const got: Delivery[] = [];
+    const request = { name: "g", consumerId: "", clientId: "" };
+    const seat = await node.join(env, request, {
+      give(delivery) {
+        got.push(delivery);
+        return give(delivery);
+      },
+      ended() {},
+    });
+    seats.push(seat);
+    return { got, seat };
+  }
+  const come = (got: readonly unknown[], count: number) =>
+    until(() => got.length >= count, { about: `${count} deliveries`, deadlineMs: 5_000, everyMs: 2 });
+  const settled = (node: Groups) =>
+    until(
+      async () => {
+        await node.settled();
+        return (await node.get(env, { name: "g" })).inflight_count === 0;
+      },
+      { about: "all to be settled", deadlineMs: 5_000, everyMs: 2 },
+    );
+
+  test("without a fresh sign of life it is sent nothing: others may have been given what it held", async () => {
+    await create({});
+    const { got } = await joinAt(nodes[0]);
+    await publish(1);
+    await come(got, 1);
+    clock.advance(groupFreshMs + 1);
+    await publish(2);
+    await nodes[0].settled();
+    expect(got).toHaveLength(1);
+    await nodes[0].lookOnce();
+    await come(got, 3);
+    expect(got.map((delivery) => delivery.attempt)).toEqual([1, 1, 1]);
+  });
+
+  test("one that falls silent is dismissed by any node, and what it held is given to others", async () => {
+    await create({ ackMode: "manual", redeliverDelayMs: 3_600_000 });
+    const silent = await joinAt(nodes[0]);
+    await publish(3);
+    await come(silent.got, 3);
+    const other = await joinAt(nodes[1]);
+    clock.advance(groupSilenceMs - 1);
+    await nodes[1].lookOnce();
+    expect(other.got).toEqual([]);
+    clock.advance(2);
+    await nodes[1].lookOnce();
+    await come(other.got, 3);
+    expect(other.got.map((delivery) => delivery.attempt)).toEqual([2, 2, 2]);
+    // Back from wherever it was, it is a member again.
+    await nodes[0].lookOnce();
+    expect((await nodes[0].get(env, { name: "g" })).member_count).toBe(2);
+  });
+
+  test("what one does not come to read goes to the others, and nothing of it is spent", async () => {
+    await create({ maxRedeliveries: 1 });
+    let release = () => {};
+    const busy = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    const stuck = await joinAt(nodes[0], () => busy);
+    await publish(5);
+    await come(stuck.got, 1);
+    for (let times = 0; times < 3; times++) {
+      clock.advance(groupStuckMs + 1);
+      await nodes[0].lookOnce();
+      await nodes[0].settled();
+    }
+    const other = await joinAt(nodes[1]);
+    await nodes[1].lookOnce();
+    await come(other.got, 4);
+    release();
+    await settled(nodes[0]);
+    expect(stuck.got).toHaveLength(1);
+    const { given_up_count, dropped_count } = await nodes[0].get(env, { name: "g" });
+    expect([given_up_count, dropped_count]).toEqual([0, 0]);
+  });
+
+  test("a delivery that takes every member with it when it goes is given up at last", async () => {
+    await create({ ackMode: "manual", redeliverDelayMs: 3_600_000 });
+    await publish(1);
+    await store.write((session) => session.run(sql`UPDATE consumer_groups SET position = 0`));
+    let times = 0;
+    while ((await nodes[0].get(env, { name: "g" })).given_up_count === 0) {
+      const { got, seat } = await joinAt(nodes[times % 2]!);
+      await until(async () => got.length > 0 || (await nodes[0].get(env, { name: "g" })).given_up_count > 0, {
+        about: "the delivery, or that there is none",
+        deadlineMs: 5_000,
+        everyMs: 2,
+      });
+      seat.stop();
+      await nodes[times % 2]!.settled();
+      times++;
+    }
+    expect(times).toBe(26);
+  });
+});
+
+describe("settings of a group", () => {
+  const group: GroupRow = {
+    environment_id: env,
+    namespace: "default",
+    name: "g",
+    id: "group_1",
+    ...settingsOf({ pattern: "order.*", filterExpr: "data.a == 1", metadata: { a: 1 } }),
+    version: 3,
+    position: 9,
+    dropped_count: 0,
+    given_up_count: 0,
+    kept_until: 5,
+    created_at: 1,
+    updated_at: 1,
+  };
+
+  test("only those named change; without names, those that say something", () => {
+    const input = { maxInflight: 5, filterExpr: "" };
+    const named = changed(group, input, changesOf(["filter_expr"], input), 7);
+    expect(named).toEqual({ ...group, filter_expr: null, version: 4, kept_until: null, updated_at: 7 });
+    const said = changed(group, input, changesOf(undefined, input), 7);
+    expect(said).toMatchObject({ max_inflight: 5, filter_expr: "data.a == 1", metadata: '{"a":1}' });
+    expect(() => changesOf(["name"], {})).toThrow("cannot be changed");
+    expect(() => changed(group, { pattern: "topic:a" }, { pattern: true }, 7)).toThrow("stays with events");
+  });
+
+  test("every number has its bounds, and zero means the default", () => {
+    expect(settingsOf({ pattern: "a", maxInflight: 0 })).toMatchObject({
+      log: "events",
+      max_inflight: 100,
+      max_redeliveries: 3,
+      redeliver_delay_ms: 5_000,
+    });
+    for (const input of [{ maxInflight: 1_001 }, { maxRedeliveries: 1.5 }, { redeliverDelayMs: -1 }])
+      expect(() => settingsOf({ pattern: "a", ...input })).toThrow("from 1 to");
+    expect(() => settingsOf({ pattern: "a", metadata: { a: "x".repeat(20_000) } })).toThrow("metadata");
+  });
+});
