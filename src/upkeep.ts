@@ -60,7 +60,7 @@ export function openUpkeep(deps: UpkeepDeps): Upkeep {
     (environmentId) => leastUnhandled(store, environmentId, "events"),
     ...deps.floorGuards,
   ];
-  const checks: IntegrityCheck[] = [
+  const checks = [
     logCheck(store),
     ...runChecks(store, clock),
     debounceCheck(store, clock),

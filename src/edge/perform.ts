@@ -225,7 +225,10 @@ export async function perform(
     if (guarded) await guarded;
     const unary = operation as UnaryOperation;
     const handled = unary.held ? handleHeld(edge, unary, call, input) : unary.handle(input, call);
-    return { input, output: await handled };
+    const output = await handled;
+    const found = unary.finds?.(output, input);
+    if (found !== undefined) await edge.guard?.(call, operation, found);
+    return { input, output };
   } catch (error) {
     fault = faultOf(edge, error, operation, call.requestId);
     throw fault;

@@ -166,6 +166,11 @@ export interface UnaryOperation<S extends TSchema = TSchema, O = unknown> extend
   /** One operation may answer several methods (Emit and Trigger). */
   rpc?: RpcBinding<Static<S>, O> | readonly RpcBinding<Static<S>, O>[];
   handle: (input: Static<S>, call: Call) => Promise<O> | O;
+  /**
+   * Of a read: the input that names what was found by its own name, where the caller's was another; deny policies are asked
+   * about that too, before it is answered.
+   */
+  finds?: (output: O, input: Static<S>) => Static<S> | undefined;
 }
 
 export interface StreamOperation<S extends TSchema = TSchema, O = unknown> extends OperationHead {

@@ -33,6 +33,8 @@ const limitsDefault: Limits = {
   idleInTransactionMs: 1_000,
   connectMs: 3_000,
 };
+/** A flush takes milliseconds and waits for no lock longer than `lockMs`: one that has no answer by then has lost its connection. */
+const flushStatementMs = 10_000;
 const poolSizeDefault = 8;
 const poolWaitMsMax = 5_000;
 const attemptsMax = 6;
@@ -55,7 +57,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Store> {
       log,
       applicationName,
       ...(options.tls !== undefined && { tls: options.tls }),
-      limits,
+      limits: hot ? { ...limits, statementMs: Math.min(limits.statementMs, flushStatementMs) } : limits,
       hot,
       may,
     });

@@ -78,7 +78,7 @@ describe.each(["with a bus", "without a bus"])("an environment deleted on one no
       deadlineMs,
     });
     await until(async () => polled !== undefined, { about: "the held poll's answer", deadlineMs });
-    // Whichever is noticed first: that there is nothing to wait for, or that its key is gone.
+    // By whichever notices first: that the environment is gone, or that the key is.
     expect([204, 401]).toContain(polled!);
   }, 30_000);
 });

@@ -5,10 +5,16 @@ import { type NatsServer, startNats } from "../support/nats.ts";
 import { type Home, makeHome, type SpawnedServer, spawnServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
 
-/** How often each message was given after somebody was told that it is acknowledged, and who got it at all. */
+/**
+ * What was given, and acknowledged. A delivery that lay in the buffers of a frozen node may arrive after another was
+ * acknowledged; each attempt arrives once, and none is begun after the acknowledgement.
+ */
 interface Book {
+  /** Numbers of messages, by the ids of their events. */
   seen: Map<string, number>;
-  acked: Set<string>;
+  attempts: Set<string>;
+  /** The attempt that was acknowledged, by the event's id. */
+  acked: Map<string, number>;
   again: string[];
 }
 
@@ -40,7 +46,9 @@ describe("a consumer group over three nodes", () => {
     let stopped = false;
     let member: TestMember | undefined;
     const acks = new Set<Promise<void>>();
-    const ack = async (eventId: string, wait: number) => {
+    /** The last attempt that came here, by the event's id. */
+    const own = new Map<string, number>();
+    const ack = async (eventId: string, wait: number, attempts: Map<string, number>) => {
       for (let tries = wait; !stopped; tries++) {
         const client = pubsubClient(nodes[tries % 3]!.url, key());
         const request = { groupName: group, consumerId: name, eventId, ackType: AckType.ACK };
@@ -48,7 +56,7 @@ describe("a consumer group over three nodes", () => {
           () => undefined,
           (error) => error as { code: number },
         );
-        if (!refused) book.acked.add(eventId);
+        if (!refused) book.acked.set(eventId, attempts.get(eventId)!);
         // Not held any more (5), or by another consumer (9): somebody else's, or an earlier try has done it.
         if (!refused || refused.code === 5 || refused.code === 9) return;
         await Bun.sleep(50);
@@ -59,10 +67,16 @@ describe("a consumer group over three nodes", () => {
         const { url } = nodes[place % 3]!;
         // Reads at once: what waits unread in a connection has been given already.
         member = joinGroup({ url, key: key() }, { groupName: group, consumerId: name }, (event) => {
-          if (book.acked.has(event.eventId)) book.again.push(event.eventId);
+          const { eventId, deliveryAttempt } = event;
+          const attempt = `${eventId} ${deliveryAttempt}`;
+          const acked = book.acked.get(eventId);
+          if (book.attempts.has(attempt)) book.again.push(`${attempt} twice`);
+          if (acked !== undefined && deliveryAttempt > acked) book.again.push(`${attempt} after ${acked}`);
+          book.attempts.add(attempt);
           const { n } = event.data as { n: number };
-          book.seen.set(event.eventId, n);
-          acks.add(ack(event.eventId, n));
+          book.seen.set(eventId, n);
+          own.set(eventId, deliveryAttempt);
+          acks.add(ack(eventId, n, own));
         });
         members.push(member);
         await member.over;
@@ -94,7 +108,7 @@ describe("a consumer group over three nodes", () => {
         maxInflight: 50,
       });
       expect(made.status).toBe(200);
-      const book: Book = { seen: new Map(), acked: new Set(), again: [] };
+      const book: Book = { seen: new Map(), attempts: new Set(), acked: new Map(), again: [] };
       const consumers = [0, 1, 2].map((at) => consumer(book, `${name}-${at}`, name, at));
       await until(async () => (await call("GetConsumerGroup", { name })).body.memberCount === 3, {
         about: "three members",
@@ -119,6 +133,18 @@ describe("a consumer group over three nodes", () => {
       await first!.restart();
       await nats.restart({ wipe: true });
       await send(100);
+      // A frozen node is taken for dead; when it wakes, what it was to send is none of its business any more.
+      const frozen = nodes[2]!.pid();
+      process.kill(frozen, "SIGSTOP");
+      await send(30);
+      await until(async () => ((await call("GetConsumerGroup", { name })).body.memberCount ?? 0) < 3, {
+        about: "the frozen member to be dismissed",
+        deadlineMs: 15_000,
+        everyMs: 100,
+      });
+      await send(30);
+      process.kill(frozen, "SIGCONT");
+      await send(40);
       const numbers = () => new Set(book.seen.values());
       await until(
         async () =>

@@ -281,4 +281,17 @@ describe("Postgres when things go wrong", () => {
     expect(row?.count).toBeLessThan(410);
     await one.close();
   });
+
+  test("a flush gives its connection up long before a report would", async () => {
+    const asked = sql`SELECT current_setting('statement_timeout') AS allowed`;
+    const hello: Flush<null, { allowed: string }> = {
+      name: "hello",
+      postgres: () => asked,
+      libsql: () => [],
+    };
+    expect([...(await store.flush(hello, null)), await store.one(asked)]).toEqual([
+      { allowed: "10s" },
+      { allowed: "30s" },
+    ]);
+  });
 });

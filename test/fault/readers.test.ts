@@ -7,11 +7,12 @@ const seed = Number(process.env.SVC_TEST_SEED ?? Math.floor(Math.random() * 1e9)
 // The short mode of `bun run faults:readers`.
 test("fifty readers that turn from node to node have the log, whatever becomes of nodes and NATS", async () => {
   console.log(`SVC_TEST_SEED=${seed}`);
-  const { breaches, events, moves, faults } = await runReaders({ events: 2_000, readers: 50, seed });
+  const { breaches, events, moves, faults, acked } = await runReaders({ events: 2_000, readers: 50, seed });
   expect(breaches).toEqual([]);
   expect(events).toBeGreaterThanOrEqual(2_000);
   expect(faults).toBeGreaterThanOrEqual(8);
   expect(moves).toBeGreaterThan(100);
+  expect(acked).toBeGreaterThan(events / 5);
 }, 120_000);
 
 test("a gap, a repeat, a wrong order and an end too early are each seen", () => {

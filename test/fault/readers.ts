@@ -1,201 +1,23 @@
 import { silentLog } from "../../src/kit/log.ts";
 import { sql } from "../../src/kit/sql.ts";
-import { createClient, type Place, type Subscription } from "../../src/sdk/index.ts";
 import { openStore } from "../../src/store/open.ts";
 import { clock, emitUntilAcked } from "../cluster/load.ts";
 import { startNatsCluster } from "../support/nats.ts";
 import { startPostgres } from "../support/postgres.ts";
 import { callerOf, makeHomeAt, type SpawnedServer, spawnServer } from "../support/server.ts";
-import { bearerProtocol } from "../support/sockets.ts";
 import { until } from "../support/until.ts";
-import { type Chance, chanceOf } from "./faults.ts";
-
-/** What one event of the chaos is. */
-interface Logged {
-  /** Positions are of one of the two. */
-  log: "events" | "topics";
-  position: number;
-  name: string;
-  n: number;
-}
-
-interface Interest {
-  pattern: string;
-  filter?: string;
-  /** Topics instead of events. */
-  log?: "topics";
-  /** The same, by other means. */
-  wants: (event: Logged) => boolean;
-}
-
-const isWanted = (interest: Interest, one: Logged) =>
-  one.log === (interest.log ?? "events") && interest.wants(one);
-
-const interests: readonly Interest[] = [
-  { pattern: "chaos.>", wants: () => true },
-  { pattern: "events:chaos.*.x", wants: ({ name }) => name.endsWith(".x") },
-  { pattern: "chaos.a.*", wants: ({ name }) => name.startsWith("chaos.a.") },
-  { pattern: "chaos.b.y", wants: ({ name }) => name === "chaos.b.y" },
-  { pattern: "chaos.>", filter: "data.n % 3 == 0", wants: ({ n }) => n % 3 === 0 },
-  {
-    pattern: "events:chaos.*.*",
-    filter: 'topic != "events:chaos.c.x" && data.n > 100',
-    wants: ({ name, n }) => name !== "chaos.c.x" && n > 100,
-  },
-  { pattern: "topic:chaos.>", log: "topics", wants: () => true },
-  {
-    pattern: "topic:chaos.*.y",
-    filter: "data.n % 2 == 0",
-    log: "topics",
-    wants: ({ name, n }) => name.endsWith(".y") && n % 2 === 0,
-  },
-];
-
-interface Reader {
-  about: string;
-  interest: Interest;
-  /** Positions as they came, after what the reader itself leaves out. */
-  got: number[];
-  /** Frames that came again, of all that came. */
-  repeats: number;
-  moves: number;
-  ready: Promise<void>;
-  stop(): Promise<void>;
-}
-
-interface Nodes {
-  urls: readonly string[];
-  key: string;
-  chance: Chance;
-}
-
-const pickOf = ({ urls, chance }: Nodes) => urls[Math.floor(chance() * urls.length)]!;
-/** Until a reader turns to another node of its own accord. */
-const stayMs = (chance: Chance) => 300 + chance() * 2_500;
-
-/** A bare socket that knows its last sequence, and nothing else of what the SDK does. */
-function bareReader(nodes: Nodes, interest: Interest): Reader {
-  const { chance, key } = nodes;
-  let last: string | undefined;
-  let raw: WebSocket | undefined;
-  let over = false;
-  const started = Promise.withResolvers<void>();
-  const reader: Reader = {
-    about: `bare socket, ${interest.pattern} ${interest.filter ?? ""}`,
-    interest,
-    got: [],
-    repeats: 0,
-    moves: 0,
-    ready: started.promise,
-    async stop() {
-      over = true;
-      raw?.close();
-      await Promise.race([going, Bun.sleep(5_000)]);
-    },
-  };
-
-  /** One connection, until it is closed. */
-  const connect = () =>
-    new Promise<void>((closed) => {
-      // A socket that never opened may close without a word.
-      const leave = () => {
-        socket.close();
-        setTimeout(closed, 1_000);
-      };
-      const socket = new WebSocket(`${pickOf(nodes).replace("http", "ws")}/ws`, [
-        "svc.v1",
-        bearerProtocol(key),
-      ]);
-      raw = socket;
-      // A node that is killed in the middle of a handshake answers nothing any more.
-      let leaving = setTimeout(leave, 3_000);
-      socket.onopen = () => {
-        const options = {
-          includeMetadata: true,
-          withStart: true,
-          ...(interest.filter !== undefined && { filter: interest.filter }),
-          ...(last !== undefined && { startAfterSequence: last }),
-        };
-        socket.send(
-          JSON.stringify({ type: "subscribe", subscription: { pattern: interest.pattern, options } }),
-        );
-      };
-      socket.onmessage = ({ data }) => {
-        if (raw !== socket) return;
-        const frame = JSON.parse(String(data));
-        if (frame.type === "subscription_result") {
-          const [{ status, startSequence }] = frame.results;
-          if (status !== "ok") return leave();
-          last ??= startSequence as string;
-          started.resolve();
-          clearTimeout(leaving);
-          leaving = setTimeout(leave, stayMs(chance));
-        } else if (frame.type === "event") {
-          const sequence = Number(frame.meta.sequence);
-          // Only the frame that was under way may come again: the last one.
-          if (last === `${sequence}`) reader.repeats++;
-          else {
-            reader.got.push(sequence);
-            last = `${sequence}`;
-          }
-        }
-      };
-      socket.onclose = () => {
-        clearTimeout(leaving);
-        closed();
-      };
-    });
-  const going = (async () => {
-    while (!over) {
-      await connect();
-      reader.moves++;
-      await Bun.sleep(20 + chance() * 200);
-    }
-  })();
-  return reader;
-}
-
-/** The SDK's subscription, which finds its way back by itself, and a person who takes it elsewhere. */
-function sdkReader(nodes: Nodes, interest: Interest, over: "websocket" | "connect"): Reader {
-  const { chance, key } = nodes;
-  let place: Place | undefined;
-  let isOver = false;
-  let now: Subscription | undefined;
-  const started = Promise.withResolvers<void>();
-  const reader: Reader = {
-    about: `SDK over ${over}, ${interest.pattern} ${interest.filter ?? ""}`,
-    interest,
-    got: [],
-    repeats: 0,
-    moves: 0,
-    ready: started.promise,
-    async stop() {
-      isOver = true;
-      now?.close();
-      await going;
-    },
-  };
-  const follow = async () => {
-    const client = createClient({ url: pickOf(nodes), apiKey: key });
-    const bufferMax = chance() < 0.3 ? 5 : 1_000;
-    const options = { over, after: place, bufferMax, ...(interest.filter && { filter: interest.filter }) };
-    const subscription = client.subscribe<string>(interest.pattern, options);
-    now = subscription;
-    subscription.ready.then(started.resolve, () => {});
-    // Before there is a place the first node must be waited for.
-    const leaving = setTimeout(() => (place ?? subscription.place) && subscription.close(), stayMs(chance));
-    for await (const { sequence } of subscription) {
-      reader.got.push(sequence!);
-      if (isOver) break;
-    }
-    clearTimeout(leaving);
-    place = subscription.place ?? place;
-  };
-  const going = (async () => {
-    for (; !isOver; reader.moves++) await follow();
-  })();
-  return reader;
-}
+import { chanceOf } from "./faults.ts";
+import { openGroupReaders } from "./group-readers.ts";
+import {
+  bareReader,
+  interests,
+  isWanted,
+  type Logged,
+  type Nodes,
+  pickOf,
+  type Reader,
+  sdkReader,
+} from "./lone-readers.ts";
 
 export interface ReadersOptions {
   events: number;
@@ -210,6 +32,9 @@ export interface ReadersOutcome {
   moves: number;
   repeats: number;
   faults: number;
+  /** Deliveries to members of the group, and positions whose acknowledgement was answered. */
+  given: number;
+  acked: number;
   breaches: string[];
 }
 
@@ -226,6 +51,7 @@ export function breachOf(
 }
 
 const callers = 12;
+const membersOfGroup = 6;
 /** Every fault once while so many events flow, or so. */
 const eventsARound = 3_000;
 /** The last events must have come so long after everything is well again. */
@@ -247,6 +73,7 @@ export async function runReaders({
   const home = await makeHomeAt(databaseUrl);
   const servers: SpawnedServer[] = [];
   const readers: Reader[] = [];
+  let endGroup = async () => {};
   const store = await openStore({ clock, log: silentLog, databaseUrl, file: "", poolSize: 2 });
   try {
     for (let place = 1; place <= 3; place++)
@@ -265,8 +92,16 @@ export async function runReaders({
       if (place % 2 === 0) readers.push(bareReader(nodes, interest));
       else readers.push(sdkReader(nodes, interest, place % 4 === 1 ? "websocket" : "connect"));
     }
-    await Promise.all(readers.map(({ ready }) => ready));
-    say(`${count} readers at three nodes`);
+    const group = await openGroupReaders({
+      pick: () => pickOf(nodes),
+      key,
+      chance,
+      count: membersOfGroup,
+      pattern: "chaos.*.x",
+    });
+    endGroup = group.stop;
+    await Promise.all([...readers.map(({ ready }) => ready), group.ready]);
+    say(`${count} readers at three nodes, ${membersOfGroup} members of a group`);
 
     let isBroken = true;
     let faults = 0;
@@ -343,6 +178,20 @@ export async function runReaders({
     const last = (reader: Reader) => log.findLast((one) => isWanted(reader.interest, one))?.position;
     const behind = () => readers.filter((reader) => reader.got.at(-1) !== last(reader));
     await until(() => behind().length === 0, { about: "all readers", deadlineMs: settleMs }).catch(() => {});
+    const shared = log.filter((one) => one.log === "events" && one.name.endsWith(".x"));
+    const pending = async () =>
+      (await store.all<{ position: number }>(sql`SELECT position FROM group_deliveries LIMIT 20`)).map(
+        ({ position }) => position,
+      );
+    const handedOut = async () =>
+      (await store.all<{ position: number }>(sql`SELECT position FROM consumer_groups`))[0]?.position ?? 0;
+    // An acknowledgement whose answer was lost counts when the delivery is not held any more.
+    const isShared = async () =>
+      (await handedOut()) >= (shared.at(-1)?.position ?? 0) && (await pending()).length === 0;
+    const unshared = await until(isShared, { about: "the group", deadlineMs: settleMs, everyMs: 100 }).then(
+      () => [],
+      async () => [`the group stands at ${await handedOut()} and waits for ${await pending()}`],
+    );
     const lost =
       new Set(log.map(({ n }) => n)).size === sent ? [] : [`${log.length} logged of ${sent} acked`];
     return {
@@ -351,10 +200,22 @@ export async function runReaders({
       moves: readers.reduce((sum, { moves }) => sum + moves, 0),
       repeats: readers.reduce((sum, { repeats }) => sum + repeats, 0),
       faults,
-      breaches: [...lost, ...readers.flatMap((reader) => breachOf(reader, log) ?? [])],
+      given: [...group.given.values()].reduce((sum, times) => sum + times, 0),
+      acked: group.acked.size,
+      breaches: [
+        ...lost,
+        ...unshared,
+        ...group.breaches,
+        ...[
+          ...new Set(shared.map(({ position }) => position)).symmetricDifference(new Set(group.given.keys())),
+        ]
+          .slice(0, 20)
+          .map((position) => `position ${position}: the group got it and should not, or the other way round`),
+        ...readers.flatMap((reader) => breachOf(reader, log) ?? []),
+      ],
     };
   } finally {
-    await Promise.all(readers.map((reader) => reader.stop()));
+    await Promise.all([endGroup(), ...readers.map((reader) => reader.stop())]);
     await store.close();
     await Promise.all(servers.map((server) => server.stop()));
     await Promise.all([postgres.stop(), nats.stop()]);

@@ -127,6 +127,24 @@ describe.each(engines)("roles and policies on %s", (engine) => {
       await until(async () => (await emit(key, "order.placed", other)).status === 200, { about: "its end" });
   });
 
+  test("a function that may not be read by its id may not by its slug", async () => {
+    const register = (id: string, slug: string) =>
+      server.rpc("SvcService", "RegisterFunction", { id, slug, triggers: [] });
+    await register("hidden-function", "hidden-slug");
+    await register("open-function", "open-slug");
+    const { id } = await policy("no-hidden", {
+      actions: "functions:read",
+      resources: "irn:svc:*:*:function:*:hidden-function",
+    });
+    const role = await create("/api/v1/roles", { name: "curious", base: "developer" });
+    await server.api(`/api/v1/roles/${role.id}/policies`, { body: { policy_id: id } });
+    const key = await keyWith([role.id]);
+    const read = async (name: string) =>
+      (await server.rpc("SvcService", "GetFunction", { id: name }, { key })).status;
+    await until(async () => (await read("hidden-function")) === 403, { about: "the denial" });
+    expect([await read("hidden-slug"), await read("open-slug"), await read("none")]).toEqual([403, 200, 404]);
+  });
+
   test("an admin's 403 says which policy it was", async () => {
     const { id } = await policy("not-even-admins", { resources: "irn:svc:*:*:event:*:forbidden" });
     await server.api("/api/v1/roles/role_admin/policies", { body: { policy_id: id } });

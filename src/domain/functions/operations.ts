@@ -76,6 +76,7 @@ export const functionsOperations = (functions: Functions) => [
       (record: FunctionRecord) => toFunctionMessage(record),
     ),
     handle: (input, call) => functions.get(call.environmentId, input.id),
+    finds: ({ definition: { id } }, input) => (id === input.id ? undefined : { id }),
   }),
   unary({
     name: "functions.list",

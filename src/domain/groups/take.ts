@@ -67,8 +67,10 @@ export async function take(session: Session, input: TakeInput): Promise<Taken> {
   if (group.status === "paused") return { state: "paused" };
   if (group.version !== input.version) return { state: "stale" };
 
-  const { given, givenUp } = await takeDue(session, input, group);
-  const held = await heldNow(session, group);
+  let held = await heldNow(session, group);
+  const isDue = held.due_at !== null && held.due_at <= input.now;
+  const { given, givenUp } = isDue ? await takeDue(session, input, group) : { given: [], givenUp: [] };
+  if (given.length + givenUp.length > 0) held = await heldNow(session, group);
   const free = group.max_inflight - held.count;
   const news = input.candidates.filter(({ position }) => position > group.position);
   const count = Math.max(0, Math.min(slots.length - given.length, free, news.length));
