@@ -58,7 +58,15 @@ describe.each(engines)("an intruder who listens and works, on %s", (engine) => {
 
   /** Everything that both could see, if it were theirs. */
   const patterns = () => {
-    const own = ["events:>", "same.>", "entity:>", "system.>", "system.run.>", "system.function.same.>"];
+    const own = [
+      "events:>",
+      "same.>",
+      "topic:>",
+      "entity:>",
+      "system.>",
+      "system.run.>",
+      "system.function.same.>",
+    ];
     const named = [...ids.values()].flatMap((id) => [`system.*.${id}.>`, `system.run.${id}.>`]);
     return [...own, ...named, `system.environment.${victim.environmentId}.deleted`];
   };
@@ -78,7 +86,9 @@ describe.each(engines)("an intruder who listens and works, on %s", (engine) => {
         });
         for (let number = 0; number < 3; number++)
           await rpc("Emit", { event: "same.event", data: { marker } });
-        const { jobs } = await api("/api/v1/workers/same/jobs?available=1");
+        await api("/svc.v1.PubSubService/Publish", { body: { topic: "same.topic", data: { marker } } });
+        // Nothing is answered as nothing when the job is not there yet.
+        const { jobs } = await until(() => api("/api/v1/workers/same/jobs?available=1"), { about: "a job" });
         const [{ job_id, execution_seq, lease_token }] = jobs;
         await api(`/api/v1/workers/same/jobs/${job_id}`, {
           method: "PUT",
@@ -102,6 +112,7 @@ describe.each(engines)("an intruder who listens and works, on %s", (engine) => {
     const theirs = await openSocket(server.url, { key: victim.key });
     await theirs.subscribe("events:>", { startAfterSequence: 0 });
     await theirs.subscribe("system.>");
+    await theirs.subscribe("topic:>");
     await theirs.subscribe(`system.run.${victim.runId}.>`, { replay: 100 });
     for (const { socket } of sockets) {
       // Another org's subscription is nobody's here.
@@ -120,6 +131,9 @@ describe.each(engines)("an intruder who listens and works, on %s", (engine) => {
     await until(() => theirs.texts.filter((text) => text.includes(victim.marker)).length >= 8, {
       about: "the victim's events",
       deadlineMs: 15_000,
+    });
+    await until(() => theirs.texts.some((text) => text.includes('"topic":"topic:same.topic"')), {
+      about: "what the victim published",
     });
     const heard = theirs.texts.join("\n");
     expect(heard).toContain(victim.runId);

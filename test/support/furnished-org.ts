@@ -2,6 +2,7 @@ import { expect } from "bun:test";
 import { sql } from "../../src/kit/sql.ts";
 import type { Visitor } from "./every-route.ts";
 import type { CallOptions, TestServer } from "./server.ts";
+import { until } from "./until.ts";
 
 export type FurnishedOrg = Awaited<ReturnType<typeof furnishOrg>>;
 
@@ -35,7 +36,8 @@ export async function furnishOrg(server: TestServer, org: string) {
   await rpc("Emit", { event: "same.event", data: { marker } });
   const worker = "/api/v1/workers/same";
   await api(`${worker}/register`, { body: { function_ids: ["same"] } });
-  const [job] = (await api(`${worker}/jobs?available=1`)).jobs;
+  const { jobs } = await until(() => api(`${worker}/jobs?available=1`), { about: "a job" });
+  const [job] = jobs;
   const { execution_seq, lease_token } = job;
   await api(`${worker}/jobs/${job.job_id}`, {
     method: "PUT",
