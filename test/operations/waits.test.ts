@@ -322,6 +322,11 @@ describe.each(engines)("waits on %s", (engine) => {
       });
       const copies: [string, string, string][] = [
         [
+          "runs",
+          "id",
+          "environment_id, function_id, function_version, event_id, event_name, mode, status, attempt, max_attempts, created_at, updated_at, execution_seq",
+        ],
+        [
           "waits",
           "run_id",
           "kind, step_id, environment_id, event_name, match_path, value_hash, expression, from_position, fresh_at",
