@@ -318,7 +318,7 @@ describe.each(engines)("waits on %s", (engine) => {
     const { store } = server.running.domain;
     await store.write(async (session) => {
       const numbers = session.seams.rowsFrom("n", {
-        id: { type: "text", array: Array.from({ length: many - 1 }, (_, at) => `run_crowd${at}`) },
+        copy: { type: "text", array: Array.from({ length: many - 1 }, (_, at) => `run_crowd${at}`) },
       });
       const copies: [string, string, string][] = [
         [
@@ -344,7 +344,7 @@ describe.each(engines)("waits on %s", (engine) => {
       ];
       for (const [table, key, columns] of copies)
         await session.run(sql`INSERT INTO ${sql.raw(table)} (${sql.raw(key)}, ${sql.raw(columns)})
-          SELECT n.id, ${sql.raw(columns)} FROM ${sql.raw(table)} CROSS JOIN ${numbers} WHERE ${sql.raw(key)} = ${runId}`);
+          SELECT n.copy, ${sql.raw(columns)} FROM ${sql.raw(table)} CROSS JOIN ${numbers} WHERE ${sql.raw(key)} = ${runId}`);
     });
     await emit("crowd.paid", { go: "now" });
     await match();
