@@ -93,9 +93,9 @@ export function openJobReports(options: JobReportsOptions): JobReports {
       if (!last) await clock.sleep(stepGatherMs);
       while (await sendOnce());
     } catch (error) {
-      const refused = error instanceof Fault && error.kind === "invalid_argument";
-      for (const step of unsent) options.onStored(step.id, refused ? error : undefined);
-      if (refused) {
+      const fault = error instanceof Fault ? error : new Fault("unavailable", "the step was not stored");
+      for (const step of unsent) options.onStored(step.id, fault);
+      if (error instanceof Fault && error.kind === "invalid_argument") {
         log.warn("worker.report_refused", { jobId, reason: error.message });
         await persist(refusal(error)).catch(() => {});
         options.onLost(error);
