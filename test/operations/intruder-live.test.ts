@@ -240,7 +240,9 @@ describe.each(engines)("an intruder who listens and works, on %s", (engine) => {
         .replaceAll(nobodys(job.runId), "RUN")
         .replaceAll(job.runId, "RUN");
     };
-    expect(await heardOf(fence)).toBe(await heardOf(nobodysFence));
+    const ofNobodys = await heardOf(nobodysFence);
+    expect(await heardOf(fence)).toBe(ofNobodys);
+    expect(ofNobodys).not.toContain('"accepted"');
     const worker = "/api/v1/workers/same-stream";
     for (const path of [`${worker}/jobs/${job.jobId}`, `${worker}/jobs/${nobodysFence.jobId}`]) {
       const { executionSeq, leaseToken } = fence;
