@@ -145,9 +145,15 @@ export async function* performStream(
     input = prepared.parse(take());
     const guarded = edge.guard?.(call, operation, input);
     if (guarded) await guarded;
-    const standing = standBy(edge, operation, call, () => [input]);
+    const stream = operation as StreamOperation;
+    const inputs = [input];
+    if (stream.leadsTo) {
+      inputs.push(await stream.leadsTo(input, call));
+      await edge.guard?.(call, operation, inputs[1]);
+    }
+    const standing = standBy(edge, operation, call, () => inputs);
     leave = standing.leave;
-    yield* (operation as StreamOperation).handle(input, call) as AsyncIterable<unknown>;
+    yield* stream.handle(input, call) as AsyncIterable<unknown>;
     const refused = standing.refused();
     if (refused) throw refused;
   } catch (error) {

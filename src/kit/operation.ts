@@ -178,6 +178,8 @@ export interface StreamOperation<S extends TSchema = TSchema, O = unknown> exten
   input: S;
   rpc: RpcStreamBinding<Static<S>, O>;
   handle: (input: Static<S>, call: Call) => AsyncIterable<O>;
+  /** What the input leads to, in the words of `about`: deny policies are asked about that too, as long as it lasts. */
+  leadsTo?: (input: Static<S>, call: Call) => Promise<unknown>;
 }
 
 /** A conversation: `input` is what each of the caller's messages must be. */

@@ -336,4 +336,34 @@ describe.each(engines)("consumer groups on %s", (engine) => {
       .catch((error) => error);
     expect(refused.code).toBe(Code.NotFound);
   });
+
+  test("whose pattern a deny policy forbids cannot be joined by their names", async () => {
+    await create("payroll", { pattern: "topic:salaries.>" });
+    await create("weather", { pattern: "topic:weather.>" });
+    const made = await server.api("/api/v1/apikeys", { body: { name: "reader", role_ids: ["role_viewer"] } });
+    const policy = await server.api("/api/v1/policies", {
+      body: {
+        name: "no salaries",
+        effect: "deny",
+        actions: "events:subscribe",
+        resources: "irn:svc:*:*:event:*:topic%3Asalaries.*",
+      },
+    });
+    const assigned = await server.api("/api/v1/roles/role_viewer/policies", {
+      body: { policy_id: policy.body.id },
+    });
+    expect(assigned.status).toBeLessThan(300);
+    const joined = (groupName: string) => {
+      const member = joinGroup({ url: server.url, key: made.body.key }, { groupName, consumerId: groupName });
+      members.push(member);
+      return member;
+    };
+    expect((await joined("payroll").over)?.code).toBe(Code.PermissionDenied);
+    const allowed = joined("weather");
+    await until(async () => ((await get("weather")).memberCount ?? 0) === 1, {
+      about: "the member to be seated",
+      deadlineMs: 5_000,
+    });
+    await allowed.leave();
+  });
 });

@@ -167,7 +167,11 @@ export const groupsOperations = (groups: Groups, streams: Pick<Streams, "carry">
       clientId: Type.String(),
       withStart: Type.Boolean(),
     }),
-    about: ({ name }: { name: string }) => about(name),
+    about: ({ name, pattern }: { name: string; pattern?: string }) => about(name, pattern),
+    leadsTo: async ({ namespace, name }, call) => ({
+      name,
+      pattern: (await groups.get(call.environmentId, { namespace, name })).pattern,
+    }),
     rpc: rpcStream(
       PubSubService.method.joinConsumerGroup,
       (m) => ({
