@@ -1,4 +1,5 @@
 import type { Instant } from "../../kit/clock.ts";
+import type { DiscardedStep } from "../steering/service.ts";
 
 /** One thing that happened to a run, in the order of `sequence`. */
 export interface HistoryRow {
@@ -25,23 +26,8 @@ export interface HistoryEvent {
 interface Detail extends Record<string, unknown> {
   steps?: { step_id: string; status: string }[];
   step_id?: string;
-  /** Of a resume from a step (`steering/rules.ts`). */
-  discarded?: Discarded[];
-}
-
-/** A step that a resume discarded, as it stood then. Texts are missing where there was too much of them. */
-interface Discarded {
-  step_id: string;
-  name: string;
-  type: string;
-  sequence: number;
-  status: string;
-  output?: string | null;
-  original_output?: string | null;
-  error?: string | null;
-  started_at: number | null;
-  ended_at: number | null;
-  duration_ms: number | null;
+  /** Of a resume from a step, as they stood then. */
+  discarded?: DiscardedStep[];
 }
 
 const detailOf = (row: HistoryRow): Detail => JSON.parse(row.detail) as Detail;
@@ -128,8 +114,8 @@ export interface FormerStep extends PresentStep {
 }
 
 /** Resumes that discarded steps, in order; what was undone again discarded nothing. */
-function discardsOf(rows: readonly HistoryRow[]): { row: HistoryRow; steps: Discarded[] }[] {
-  const made: { row: HistoryRow; steps: Discarded[] }[] = [];
+function discardsOf(rows: readonly HistoryRow[]): { row: HistoryRow; steps: DiscardedStep[] }[] {
+  const made: { row: HistoryRow; steps: DiscardedStep[] }[] = [];
   for (const row of rows) {
     if (row.type === "run.resume_undone" && lastResume(rows, row) === made.at(-1)?.row) made.pop();
     const { discarded } = row.type === "run.resumed" ? detailOf(row) : {};

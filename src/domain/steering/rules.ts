@@ -50,7 +50,7 @@ export const contended = (): Fault =>
 export const resumedAlready = (): Fault =>
   new Fault("already_exists", "the run was resumed within the last two minutes");
 
-/** What history keeps of a step that a resume discards; read by `history/rules.ts`. */
+/** What history keeps of a step that a resume discards; read by history. */
 export interface DiscardedStep {
   step_id: string;
   name: string;

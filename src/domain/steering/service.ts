@@ -14,6 +14,8 @@ import type { ControlMessage, Controls } from "./controls.ts";
 import * as rows from "./rows.ts";
 import * as rules from "./rules.ts";
 
+export type { DiscardedStep } from "./rules.ts";
+
 export interface PausedState {
   steps: Step[];
   /** Name of the step that the run stands before; empty when that cannot be told. */
