@@ -53,9 +53,9 @@ export async function verify(
   const handled: HandledCommit[] = [];
   const runs = await runsByEvent(client, new Set(events.values()));
 
-  const todo = [...events];
+  const unasked = [...events];
   const asker = async () => {
-    for (let next = todo.pop(); next !== undefined; next = todo.pop()) {
+    for (let next = unasked.pop(); next !== undefined; next = unasked.pop()) {
       const [hash, eventId] = next;
       const [run, ...others] = runs.get(eventId) ?? [];
       if (run === undefined) {
