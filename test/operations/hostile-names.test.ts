@@ -96,10 +96,8 @@ describe.each(engines)("hostile names on %s", (engine) => {
     for await (const { place, text } of texts()) {
       // A slug is made from a name and never is the name; the audit may shorten what it was told.
       if (place.endsWith(".slug") || place.startsWith("auth_audit")) continue;
-      for (const [marker] of text.matchAll(/mk\d{6}/g)) {
-        const one = byMarker.get(marker);
-        // An id or a hash may look like a marker by chance.
-        if (!one) continue;
+      for (const [marker] of text.matchAll(/mk\d{12}/g)) {
+        const one = byMarker.get(marker)!;
         const cut = place === "functions.definition" || place.includes("snapshot") ? withoutSlug(text) : text;
         if (!cut.includes(marker)) continue;
         if (one.status >= 400) wrong.push(`refused, and in ${place}: ${about(one)}`);

@@ -119,7 +119,8 @@ export async function walk({ server, headers, sample, texts, skips }: Walk): Pro
     const places = message ? textsOfMessage(message) : textsOf(operation.input);
     for (const place of places)
       for (const [what, text] of Object.entries(texts)) {
-        const marker = `mk${String(sent.length).padStart(6, "0")}`;
+        // So long that no id or hash looks like one by chance.
+        const marker = `mk${String(sent.length).padStart(12, "0")}`;
         const inPath = path.includes(`{${place[0]}`);
         // Half a letter cannot be written in a path.
         const value = inPath ? `${marker}${text}z`.toWellFormed() : `${marker}${text}z`;
