@@ -3,11 +3,8 @@ import { median } from "../bench/figures.ts";
 import { longestHold } from "../support/held.ts";
 import { startTestServer, type TestServer } from "../support/server.ts";
 
-/**
- * No decision may hold the event loop for 10 ms. Here it may be more: what the collector takes in a process that has run a
- * thousand tests comes on top; without bounds it was seconds.
- */
-const heldMsMax = 30;
+/** No decision may hold the event loop longer. */
+const heldMsMax = 10;
 const turns = 9;
 
 const any = (text: string, count: number) => Array.from({ length: count }, () => text).join(" || ");
@@ -130,24 +127,27 @@ describe("hostile conditions", () => {
     const events = Array.from({ length: 100 }, (_, number) => ({ event: `${"a".repeat(200)}${number}` }));
     const statuses = new Set<number>();
     const holds: number[] = [];
+    // The same by a key that no policy is for: what requests of this size hold anyway.
+    const without: number[] = [];
     let answered = 0;
+    const crowd = (by: string) => async () => {
+      let isOver = false;
+      const asked = server.rpc("SvcService", "TriggerBatch", { events }, { key: by }).then(({ status }) => {
+        isOver = true;
+        if (by === key) statuses.add(status);
+      });
+      // Somebody else is served meanwhile.
+      while (!isOver) {
+        await server.api("/api/v1/capabilities");
+        if (!isOver && by === key) answered++;
+      }
+      await asked;
+    };
     for (let turn = 0; turn < turns; turn++) {
-      const ask = async () => {
-        let isOver = false;
-        const asked = server.rpc("SvcService", "TriggerBatch", { events }, { key }).then(({ status }) => {
-          isOver = true;
-          statuses.add(status);
-        });
-        // Somebody else is served meanwhile.
-        while (!isOver) {
-          await server.api("/api/v1/capabilities");
-          if (!isOver) answered++;
-        }
-        await asked;
-      };
-      holds.push(await longestHold(ask));
+      without.push(await longestHold(crowd(server.adminKey)));
+      holds.push(await longestHold(crowd(key)));
     }
-    expect(median(holds)).toBeLessThan(heldMsMax);
+    expect(median(holds) - median(without)).toBeLessThan(heldMsMax);
     expect(answered).toBeGreaterThan(turns);
     for (const status of statuses) expect([200, 403]).toContain(status);
   }, 60_000);
