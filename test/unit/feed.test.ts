@@ -11,6 +11,7 @@ import { silentLog } from "../../src/kit/log.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { openStore } from "../../src/store/open.ts";
 import type { Store } from "../../src/store/store.ts";
+import { commitEvents, loggedEvent } from "../support/logged-events.ts";
 import { removeFolder } from "../support/process.ts";
 
 const env = "env_a";
@@ -71,30 +72,14 @@ describe("feed", () => {
     const events = Array.from({ length: count }, (_, at): LoggedEvent => {
       const position = head!.position + at + 1;
       const data = JSON.stringify("x".repeat(size));
-      return {
+      return loggedEvent({
         id: `evt_${++next}`,
         position,
         name: "n",
-        version: 1,
         data,
-        metadata: null,
-        source: "api",
-        at: position,
-        idempotency_key: null,
-        entity_id: null,
-        entity_type: null,
-        entity_version: null,
-        run_id: null,
-      };
+      });
     });
-    await store.write(async (session) => {
-      for (const event of events)
-        await session.run(sql`INSERT INTO events (environment_id, position, id, name, version, data, source, at)
-          VALUES (${env}, ${event.position}, ${event.id}, 'n', 1, ${event.data}, 'api', ${event.at})`);
-      await session.run(
-        sql`UPDATE heads SET position = ${events.at(-1)!.position} WHERE environment_id = ${env}`,
-      );
-    });
+    await commitEvents(store, env, events);
     if (!silent) nodes[0]!.feeds.committed(env, events);
     return events;
   };

@@ -16,6 +16,7 @@ import { silentLog } from "../../src/kit/log.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { openStore } from "../../src/store/open.ts";
 import type { Store } from "../../src/store/store.ts";
+import { commitEvents, loggedEvent } from "../support/logged-events.ts";
 import { removeFolder } from "../support/process.ts";
 import { until } from "../support/until.ts";
 
@@ -83,28 +84,14 @@ describe("subscriptions", () => {
   async function emit(count: number, { name = "a", elsewhere = false } = {}): Promise<void> {
     const events = Array.from({ length: count }, (): LoggedEvent => {
       position++;
-      return {
+      return loggedEvent({
         id: `evt_${position}`,
         position,
         name,
-        version: 1,
         data: `{"n":${position}}`,
-        metadata: null,
-        source: "api",
-        at: position,
-        idempotency_key: null,
-        entity_id: null,
-        entity_type: null,
-        entity_version: null,
-        run_id: null,
-      };
+      });
     });
-    await store.write(async (session) => {
-      for (const event of events)
-        await session.run(sql`INSERT INTO events (environment_id, position, id, name, version, data, source, at)
-          VALUES (${env}, ${event.position}, ${event.id}, ${name}, 1, ${event.data}, 'api', ${event.at})`);
-      await session.run(sql`UPDATE heads SET position = ${position} WHERE environment_id = ${env}`);
-    });
+    await commitEvents(store, env, events);
     if (!elsewhere) feeds.committed(env, events);
   }
 
