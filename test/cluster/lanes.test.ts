@@ -120,21 +120,28 @@ describe.each([true, false])("two nodes on one database (bus: %p)", (withBus) =>
       isPlatform: true,
       roleIds: ["role_platform_viewer"],
     });
-    for (const node of nodes) {
-      const name = node === first ? "here" : "there";
+    // A node forgets a worker that stays away: both keep asking for as long as they are looked for.
+    let looking = true;
+    const work = async (node: TestServer, name: string) => {
       await node.api(`/api/v1/workers/${name}/register`, { body: { function_ids: ["shown"] } });
-      await node.api(`/api/v1/workers/${name}/jobs?available=2`);
+      while (looking) await node.api(`/api/v1/workers/${name}/jobs?available=2`);
+    };
+    const workers = [work(first, "here"), work(second, "there")];
+    try {
+      const sessions = async (): Promise<{ worker_id: string; engine_node_id: string }[]> =>
+        (await first.api("/api/v1/capacity/sessions?function=shown", { key })).body;
+      const wanted = withBus ? 2 : 1;
+      await until(async () => (await sessions()).length === wanted, {
+        deadlineMs: 5_000,
+        everyMs: 50,
+        about: `${wanted} sessions`,
+      });
+      const found = (await sessions()).map(({ worker_id, engine_node_id }) => [worker_id, engine_node_id]);
+      expect(found).toContainEqual(["here", first.running.nodeId]);
+      if (withBus) expect(found).toContainEqual(["there", second.running.nodeId]);
+    } finally {
+      looking = false;
+      await Promise.all(workers);
     }
-    const sessions = async (): Promise<{ worker_id: string; engine_node_id: string }[]> =>
-      (await first.api("/api/v1/capacity/sessions?function=shown", { key })).body;
-    const wanted = withBus ? 2 : 1;
-    await until(async () => (await sessions()).length === wanted, {
-      deadlineMs: 5_000,
-      everyMs: 50,
-      about: `${wanted} sessions`,
-    });
-    const found = (await sessions()).map(({ worker_id, engine_node_id }) => [worker_id, engine_node_id]);
-    expect(found).toContainEqual(["here", first.running.nodeId]);
-    if (withBus) expect(found).toContainEqual(["there", second.running.nodeId]);
   });
 });
