@@ -44,18 +44,21 @@ export function giveToServerUser(path: string, debianPackage = "postgresql"): vo
   chownSync(path, Number(account[1]), Number(account[2]));
 }
 
-/** A port of the loopback address that was free a moment ago. */
-export function freePort(): Promise<number> {
-  return new Promise((done, failed) => {
-    const probe = createServer();
-    probe.once("error", failed);
-    probe.listen(0, "127.0.0.1", () => {
-      const address = probe.address();
-      probe.close(() =>
-        typeof address === "object" && address ? done(address.port) : failed(new Error("no port")),
-      );
-    });
-  });
+/** Below those that connections going out take by themselves, and above what is in use on most machines. */
+const portMin = 20_000;
+const portsCount = 10_000;
+const portTries = 100;
+const portsGiven = new Set<number>();
+
+/** A port of the loopback address that was free a moment ago, and is given to nobody else by this process. */
+export async function freePort(): Promise<number> {
+  for (let tries = 0; tries < portTries; tries++) {
+    const port = portMin + Math.floor(Math.random() * portsCount);
+    if (portsGiven.has(port)) continue;
+    portsGiven.add(port);
+    if (await isFree(port)) return port;
+  }
+  throw new Error(`no free port was found between ${portMin} and ${portMin + portsCount}`);
 }
 
 export function isFree(port: number): Promise<boolean> {

@@ -11,7 +11,7 @@ export interface UntilOptions {
  */
 export async function until<Value>(
   condition: () => Value | Promise<Value>,
-  { about, deadlineMs = 5_000, everyMs = 10 }: UntilOptions,
+  { about, deadlineMs = 20_000, everyMs = 10 }: UntilOptions,
 ): Promise<Exclude<Awaited<Value>, false | 0 | "" | null | undefined>> {
   const startedAt = performance.now();
   let cause: unknown;

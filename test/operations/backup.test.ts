@@ -201,7 +201,7 @@ describe("a database file", () => {
       });
     }
     expect(pictureOf(target)).toEqual(picture);
-  }, 30_000);
+  }, 120_000);
 
   test("what a restore replaces is kept, and every restore has an epoch of its own", async () => {
     const db = join(folder, "twice", "svc.db");
@@ -257,4 +257,4 @@ test("a PostgreSQL database that was dumped and restored goes on in a new epoch"
     await databases.dropDatabase(copy);
     await home.remove();
   }
-}, 30_000);
+}, 120_000);

@@ -48,14 +48,16 @@ export async function openLongCalls(server: TestServer, key: string, id: string)
   expect((await server.api(`${path}/register`, { key, body: { function_ids: ["polled"] } })).status).toBe(
     200,
   );
+  // A connection that is cut, as by the end of the server, answers nothing.
+  const cut = () => {};
   void server.api(`${path}/jobs?available=1`, { key }).then(({ status }) => {
     poll.status = status;
-  });
+  }, cut);
   const invoke = { status: 0 };
   const sync = { functionId: "asked", data: {} };
   void server.rpc("SvcService", "InvokeFunctionSync", sync, { key }).then(({ status }) => {
     invoke.status = status;
-  });
+  }, cut);
   // What came later has been answered: both are held.
   expect((await server.api("/api/v1/workers", { key })).status).toBe(200);
   const over = {

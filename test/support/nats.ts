@@ -68,7 +68,7 @@ export async function startNats(options: NatsOptions = {}): Promise<NatsServer> 
       if (!server.running()) return "gone";
       return (await greeting(port)).startsWith("INFO ") ? "ready" : undefined;
     };
-    const state = await until(answers, { about: "NATS to answer", deadlineMs: 10_000, everyMs: 20 });
+    const state = await until(answers, { about: "NATS to answer", everyMs: 20 });
     if (state === "gone") server.release();
     return state === "ready";
   };

@@ -67,7 +67,7 @@ let databasesMade = 0;
 
 export function databasesAt(url: string): Databases {
   const admin = async (statement: string) => {
-    const sql = new Bun.SQL(url, { max: 1, connectionTimeout: 5 });
+    const sql = new Bun.SQL(url, { max: 1, connectionTimeout: 20 });
     try {
       await sql.unsafe(statement);
     } finally {
