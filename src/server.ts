@@ -144,7 +144,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     const onError = (name: string, error: unknown) => log.warn("loop.failed", { loop: name, error });
     const running = loop({ clock, onError }, options);
     watchLoop(metrics, running);
-    loops.set(options.name, { running, tick: options.tick });
+    loops.set(options.name, { running, tick: running.tickApart });
   };
 
   const draining: Draining = { active: false };
@@ -166,7 +166,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     build(version, store.engine).set(1);
     const time = timeBase(store, clock, metrics);
     await time.sample();
-    background({ name: "cluster.time", everyMs: 5_000, tick: async () => void (await time.sample()) });
+    background({ name: "cluster.time", everyMs: 5_000, tick: time.sampleOnce });
 
     // Domain, low to high.
     const tenancy = openTenancy({ store, clock, ids, log, strictEnvironment: config.strictEnvironment });

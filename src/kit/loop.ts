@@ -17,6 +17,11 @@ export interface Loop {
   /** When the last tick ended without an error; undefined before the first. */
   progressAt(): Instant | undefined;
   failures(): number;
+  /**
+   * A tick besides the loop's own: begins when the one under way is over, and none of the loop's runs beside it. So whoever
+   * waited for it finds done what was there to do. Rejects with what the tick throws.
+   */
+  tickApart(): Promise<void>;
   start(): void;
   stop(): Promise<void>;
 }
@@ -35,6 +40,8 @@ export function loop(host: LoopHost, options: LoopOptions): Loop {
   let running = false;
   let ticking: Promise<void> | undefined;
   let wanted = false;
+  /** Ticks besides the loop's own. */
+  let apart = 0;
   let cancelTimer: (() => void) | undefined;
   /** Of `clock.elapsed()`: when the next tick is planned, and by when one was asked for during a tick. */
   let plannedAt = Number.POSITIVE_INFINITY;
@@ -74,7 +81,7 @@ export function loop(host: LoopHost, options: LoopOptions): Loop {
     cancelTimer?.();
     cancelTimer = undefined;
     if (!running) return;
-    if (ticking) {
+    if (ticking || apart > 0) {
       wanted = true;
       return;
     }
@@ -95,6 +102,19 @@ export function loop(host: LoopHost, options: LoopOptions): Loop {
     },
     progressAt: () => progressAt,
     failures: () => failures,
+    async tickApart() {
+      apart++;
+      try {
+        await ticking;
+        await options.tick();
+      } finally {
+        apart--;
+        if (apart === 0 && wanted && !ticking) {
+          wanted = false;
+          run();
+        }
+      }
+    },
     start() {
       if (running) return;
       running = true;

@@ -51,6 +51,59 @@ describe("loop", () => {
     await l.stop();
   });
 
+  test("a tick besides the loop's own waits for the one under way, and keeps the next away", async () => {
+    let ticks = 0;
+    let finish = () => {};
+    const { clock, loop: l } = started(() => {
+      ticks++;
+      return new Promise<void>((resolve) => {
+        finish = resolve;
+      });
+    });
+    await clock.advance(0);
+    let done = false;
+    const apart = l.tickApart().then(() => {
+      done = true;
+    });
+    await settle();
+    expect([ticks, done]).toEqual([1, false]);
+    finish();
+    await settle();
+    expect([ticks, done]).toEqual([2, false]);
+    await clock.advance(60_000);
+    l.wake();
+    await settle();
+    expect(ticks).toBe(2);
+    finish();
+    await apart;
+    await settle();
+    expect(ticks).toBe(3);
+    finish();
+    await l.stop();
+  });
+
+  test("what a tick besides the loop's own throws is its asker's, and the loop goes on", async () => {
+    let broken = false;
+    let ticks = 0;
+    const {
+      clock,
+      loop: l,
+      errors,
+    } = started(async () => {
+      ticks++;
+      if (broken) throw new Error("down");
+    });
+    await clock.advance(0);
+    await settle();
+    broken = true;
+    await expect(l.tickApart()).rejects.toThrow("down");
+    broken = false;
+    await clock.advance(1_000);
+    await settle();
+    expect([ticks, errors]).toEqual([3, []]);
+    await l.stop();
+  });
+
   test("an error is survived, counted, and tried again ever later; asks do not hurry it", async () => {
     let broken = true;
     let ticks = 0;
