@@ -34,3 +34,19 @@ test("a file has this machine's time", async () => {
   expect(await base.sample()).toBe(0);
   expect(clock.offset()).toBe(0);
 });
+
+test("a sample that was held up is taken again soon, one in time at the usual time", async () => {
+  let elapsed = 0;
+  let tripMs = 600;
+  const clock = { ...systemClock(), elapsed: () => elapsed };
+  const now = async () => {
+    elapsed += tripMs;
+    return clock.local();
+  };
+  const base = timeBase({ engine: "postgres", now }, clock);
+  expect(await base.sampleOnce()).toEqual({ againInMs: 100 });
+  expect(base.uncertaintyMs()).toBe(300);
+  tripMs = 10;
+  expect(await base.sampleOnce()).toEqual({});
+  expect(base.uncertaintyMs()).toBe(5);
+});
