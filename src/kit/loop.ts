@@ -14,14 +14,14 @@ export interface Loop {
   wake(): void;
   /** Asks for a tick in `ms` at the latest. */
   wakeIn(ms: number): void;
+  /**
+   * A tick now, beside the plan, after the one under way and before the next: what was due at the call is done when it
+   * resolves. Rejects with what the tick throws.
+   */
+  tick(): Promise<void>;
   /** When the last tick ended without an error; undefined before the first. */
   progressAt(): Instant | undefined;
   failures(): number;
-  /**
-   * A tick besides the loop's own: begins when the one under way is over, and none of the loop's runs beside it. So whoever
-   * waited for it finds done what was there to do. Rejects with what the tick throws.
-   */
-  tickApart(): Promise<void>;
   start(): void;
   stop(): Promise<void>;
 }
@@ -40,8 +40,8 @@ export function loop(host: LoopHost, options: LoopOptions): Loop {
   let running = false;
   let ticking: Promise<void> | undefined;
   let wanted = false;
-  /** Ticks besides the loop's own. */
-  let apart = 0;
+  /** Ticks beside the plan that are under way. */
+  let beside = 0;
   let cancelTimer: (() => void) | undefined;
   /** Of `clock.elapsed()`: when the next tick is planned, and by when one was asked for during a tick. */
   let plannedAt = Number.POSITIVE_INFINITY;
@@ -81,7 +81,7 @@ export function loop(host: LoopHost, options: LoopOptions): Loop {
     cancelTimer?.();
     cancelTimer = undefined;
     if (!running) return;
-    if (ticking || apart > 0) {
+    if (ticking || beside > 0) {
       wanted = true;
       return;
     }
@@ -100,21 +100,20 @@ export function loop(host: LoopHost, options: LoopOptions): Loop {
       if (ticking) wishedAt = Math.min(wishedAt, at);
       else if (running && at < plannedAt) plan(ms);
     },
-    progressAt: () => progressAt,
-    failures: () => failures,
-    async tickApart() {
-      apart++;
+    async tick() {
+      beside++;
       try {
-        await ticking;
+        while (ticking) await ticking;
         await options.tick();
       } finally {
-        apart--;
-        if (apart === 0 && wanted && !ticking) {
+        if (--beside === 0 && wanted) {
           wanted = false;
           run();
         }
       }
     },
+    progressAt: () => progressAt,
+    failures: () => failures,
     start() {
       if (running) return;
       running = true;

@@ -26,11 +26,10 @@ export async function runOnce(
   const worker = `/api/v1/workers/worker-of-${name}`;
   await server.api(`${worker}/register`, { body: { function_ids: [name] } });
   await server.rpc("SvcService", "Emit", { event: `${name}.asked`, data: {} });
-  const jobs = await until(
-    async () => (await server.api(`${worker}/jobs?available=1`)).body?.jobs as Assignment[] | undefined,
-    { about: `a job of ${name}` },
+  const { job_id, run_id, execution_seq, lease_token } = await until(
+    async () => (await server.api(`${worker}/jobs?available=1`)).body?.jobs[0] as Assignment | undefined,
+    { about: "the job" },
   );
-  const { job_id, run_id, execution_seq, lease_token } = jobs[0]!;
   const send = () =>
     server.api(`${worker}/jobs/${job_id}`, {
       method: "PUT",
