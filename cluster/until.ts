@@ -1,6 +1,7 @@
 export interface UntilOptions {
   /** What is waited for, as it should read after "gave up waiting for". */
   about: string;
+  /** Only ends what will never come; 20 seconds when left out, that no pause of a busy machine is taken for it. */
   deadlineMs?: number;
   everyMs?: number;
 }

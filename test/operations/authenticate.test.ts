@@ -3,7 +3,7 @@ import { systemClock } from "../../src/kit/clock.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 import { whoOperations } from "../support/who.ts";
-import { seenWithin } from "../support/within.ts";
+import { holdsWithin } from "../support/within.ts";
 
 describe.each(engines)("on %s", (engine) => {
   let server: TestServer;
@@ -139,7 +139,7 @@ describe.each(engines)("on %s", (engine) => {
       expect((await server.api("/test/who", { key })).body).toEqual(invalid);
       if (!other) return;
       const gone = async () => (await other.api("/test/who", { key })).status === 401;
-      await seenWithin(1_000, gone, "that the key is gone, at the other node");
+      await holdsWithin(1_000, gone, "that the key is gone, at the other node");
     } finally {
       await other?.stop();
     }

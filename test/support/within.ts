@@ -1,13 +1,17 @@
 /**
- * Looks until it is so; whoever begins to look later than `ms` from now must find it so. However slow the machine is, and
- * however long it pauses: nobody looks in a pause, so none is held against what is tested.
+ * Polls `condition`, which must hold for whoever asks more than `withinMs` from now. What was asked before may be answered
+ * as late as it may: a pause between question and answer says nothing about what is promised.
  */
-export async function seenWithin(ms: number, look: () => Promise<boolean>, about: string): Promise<void> {
+export async function holdsWithin(
+  withinMs: number,
+  condition: () => Promise<boolean>,
+  about: string,
+): Promise<void> {
   const since = performance.now();
   for (;;) {
-    const afterMs = performance.now() - since;
-    if (await look()) return;
-    if (afterMs > ms) throw new Error(`who looked after ${Math.round(afterMs)} ms did not see ${about}`);
+    const askedAfterMs = Math.round(performance.now() - since);
+    if (await condition()) return;
+    if (askedAfterMs > withinMs) throw new Error(`${about}: not yet for a question ${askedAfterMs} ms later`);
     await Bun.sleep(10);
   }
 }
