@@ -27,6 +27,7 @@ export interface World {
   balancer: Balancer;
   workers: WorkerProcess[];
   home: Home;
+  leaseMs: number;
   /** A worker in place of one that was killed. */
   addWorker(): Promise<void>;
   /**
@@ -49,7 +50,7 @@ export interface WorldOptions {
 
 export async function startWorld({
   nodes: count = 3,
-  leaseMs = 10_000,
+  leaseMs = 5_000,
   callers = 4,
   drainNoticeMs = 700,
 }: WorldOptions = {}): Promise<World> {
@@ -105,6 +106,7 @@ export async function startWorld({
     balancer,
     workers,
     home,
+    leaseMs,
     addWorker: async () => void workers.push(await newWorker()),
 
     async load(chance, during) {
