@@ -1,8 +1,8 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { defaultPorts, Refused, type UpOptions } from "./options.ts";
+import { freePort } from "./ports.ts";
 import { makePostgresFolder, newPostgresUrls } from "./postgres.ts";
-import { freePort } from "./programs.ts";
 import { type PartState, type Ports, partsOf, type State } from "./state.ts";
 
 const natsCount = 3;
