@@ -31,10 +31,13 @@ export interface World {
   /** A worker in place of one that was killed. */
   addWorker(): Promise<void>;
   /**
-   * Callers emit and people steer, as chance wants it, until `during` is done; every ack is kept for `check`. Answers how
-   * many were acked, and how often one was refused.
+   * Callers emit and people steer, as chance wants it, until `during` is done, which is told how many emits were acked so
+   * far; every ack is kept for `check`. Answers how many were acked, and how often one was refused.
    */
-  load(chance: Chance, during: () => Promise<unknown>): Promise<{ acked: number; refused: number }>;
+  load(
+    chance: Chance,
+    during: (acked: () => number) => Promise<unknown>,
+  ): Promise<{ acked: number; refused: number }>;
   /** Waits until every run is over, then answers the breaches that the checkers find and had not found before. */
   check(): Promise<string[]>;
   stop(): Promise<void>;
@@ -130,7 +133,7 @@ export async function startWorld({
         people.work(chance, () => over),
       ]);
       try {
-        await during();
+        await during(() => acked.length - before);
       } finally {
         over = true;
         await calling;
