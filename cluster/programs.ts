@@ -1,3 +1,4 @@
+import { randomInt } from "node:crypto";
 import { chownSync, readFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { dirname, join } from "node:path";
@@ -44,18 +45,31 @@ export function giveToServerUser(path: string, debianPackage = "postgresql"): vo
   chownSync(path, Number(account[1]), Number(account[2]));
 }
 
-/** A port of the loopback address that was free a moment ago. */
-export function freePort(): Promise<number> {
-  return new Promise((done, failed) => {
-    const probe = createServer();
-    probe.once("error", failed);
-    probe.listen(0, "127.0.0.1", () => {
-      const address = probe.address();
-      probe.close(() =>
-        typeof address === "object" && address ? done(address.port) : failed(new Error("no port")),
-      );
-    });
-  });
+/** Ports from here up belong to connections and to whoever asks for any port. */
+function portsGivenOutFrom(): number {
+  try {
+    return Number(readFileSync("/proc/sys/net/ipv4/ip_local_port_range", "utf8").split(/\s+/)[0]);
+  } catch {
+    return 32_768;
+  }
+}
+
+const portsTaken = new Set<number>();
+
+/**
+ * A port of the loopback address that was free a moment ago. It is none that the system gives to connections, which could
+ * take it before it is listened on, or while its server is being started again.
+ */
+export async function freePort(): Promise<number> {
+  const lowest = 10_000;
+  const end = Math.max(portsGivenOutFrom(), lowest + 1_000);
+  for (let tries = 0; tries < 1_000; tries++) {
+    const port = randomInt(lowest, end);
+    if (portsTaken.has(port) || !(await isFree(port))) continue;
+    portsTaken.add(port);
+    return port;
+  }
+  throw new Error(`no free port from ${lowest} to ${end - 1}`);
 }
 
 export function isFree(port: number): Promise<boolean> {

@@ -8,7 +8,7 @@ import { type RunningServer, startServer } from "../../src/server.ts";
 import { type Config, parseSettings, settings } from "../../src/settings.ts";
 import type { Migration } from "../../src/store/migrate.ts";
 import { sharedPostgres } from "./postgres.ts";
-import { outputOf, type RunningProgram, removeFolder, startProgram } from "./process.ts";
+import { freePort, type RunningProgram, removeFolder, startProgram } from "./process.ts";
 import { until } from "./until.ts";
 
 /** `describe.each(engines)`: what is promised is promised on both. */
@@ -237,12 +237,13 @@ export async function spawnServer(options: SpawnOptions): Promise<SpawnedServer>
   const { db, databaseUrl } = home.place;
   // Its own folder: the guard of a program removes that, not the database.
   const folder = await mkdtemp(join(tmpdir(), "svc-process-"));
-  let port = Number(options.settings?.port ?? 0);
+  // Its own for good: `restart` finds it free.
+  let port = Number(options.settings?.port ?? 0) || (await freePort());
   let program: RunningProgram;
   let url = "";
   let adminKey = "";
 
-  const output = () => outputOf(folder);
+  const output = () => readFile(join(folder, "output.log"), "utf8");
   const listening = async () => {
     const lines = (await output()).split("\n").filter((line) => line.includes('"server.listening"'));
     if (!program.running()) return "gone";
