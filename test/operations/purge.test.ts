@@ -63,10 +63,10 @@ describe.each(engines)("the purge of deleted environments on %s", (engine) => {
     expect(usual).toBeLessThan(engine === "libsql" ? 20 : 100);
     expect(rounds).toBeGreaterThan(1);
     // The server's own loop may have taken a part of them.
-    await until(async () => (await rowsOf(id)) === 0, { about: "the last rows", deadlineMs: 5_000 });
+    await until(async () => (await rowsOf(id)) === 0, { about: "the last rows" });
     expect(await rowsOf("env_default")).toBe(others);
     expect((await server.rpc("SvcService", "Emit", { event: "a" })).status).toBe(200);
-  }, 60_000);
+  }, 120_000);
 
   test("counts as purged only after stragglers had their time; what they wrote goes too", async () => {
     const { store } = server.running.domain;
@@ -106,7 +106,7 @@ describe.each(engines)("the purge of deleted environments on %s", (engine) => {
         await server.running.tick("tenancy.purge");
         return (await rowsOf(id)) === 0;
       },
-      { about: "the purge", deadlineMs: 10_000 },
+      { about: "the purge" },
     );
   });
 

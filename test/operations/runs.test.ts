@@ -101,7 +101,7 @@ describe.each(engines)("held polls on %s", (engine) => {
         jobs = body.jobs;
       });
       await server.rpc("SvcService", "Emit", { event: "held" });
-      await until(() => jobs.length > 0, { deadlineMs: 5_000, everyMs: 5, about: "the held poll" });
+      await until(() => jobs.length > 0, { everyMs: 5, about: "the held poll" });
       const { job_id, execution_seq, lease_token } = jobs[0]!;
       const body = { status: "progress", execution_seq, lease_token };
       expect((await server.api(`/api/v1/workers/w/jobs/${job_id}`, { method: "PUT", body })).status).toBe(

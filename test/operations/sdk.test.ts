@@ -12,7 +12,7 @@ describe.each(engines)("the SDK against a real server on %s", (engine) => {
   const handled: string[] = [];
 
   beforeAll(async () => {
-    server = await startTestServer({ engine, settings: { leaseMs: 3_000 } });
+    server = await startTestServer({ engine });
     client = createClient<Events>({ url: server.url, apiKey: server.adminKey });
     const ship = client.createFunction(
       { id: "ship", event: "order.placed" },

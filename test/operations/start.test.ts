@@ -74,7 +74,7 @@ describe("the command line", () => {
       await server.stop();
       await other.remove();
     }
-  });
+  }, 90_000);
 });
 
 describe.each(engines)("a process on %s", (engine) => {
@@ -107,7 +107,7 @@ describe.each(engines)("a process on %s", (engine) => {
     } finally {
       await server.stop();
     }
-  });
+  }, 90_000);
 });
 
 test("two processes that start at once on one empty database issue one key", async () => {
@@ -122,4 +122,4 @@ test("two processes that start at once on one empty database issue one key", asy
     await Promise.all(both.map((server) => server.stop()));
     await home.remove();
   }
-});
+}, 90_000);
