@@ -1,5 +1,6 @@
 import { createClient } from "../../src/sdk/index.ts";
 import { readStream } from "../../src/sdk/subscription-stream.ts";
+import { livedTime } from "../support/lived.ts";
 import { until } from "../support/until.ts";
 import type { Chance } from "./faults.ts";
 
@@ -23,7 +24,7 @@ export interface GroupReadersOptions {
 }
 
 const name = "chaos";
-/** What was under way when its acknowledgement was answered has come by then. */
+/** What was under way when its acknowledgement was answered has come by then, unless this process stood still. */
 const underWayMs = 2_000;
 
 /**
@@ -43,6 +44,7 @@ export async function openGroupReaders(options: GroupReadersOptions): Promise<Gr
   const breaches: string[] = [];
   const stopping = new AbortController();
   const settling = new Set<Promise<void>>();
+  const time = await livedTime();
   const given = new Map<number, number>();
   let joined = 0;
 
@@ -53,7 +55,7 @@ export async function openGroupReaders(options: GroupReadersOptions): Promise<Gr
     const message = { groupName: name, consumerId, eventId, ackType, redeliverDelayMs: 100 };
     try {
       await clientAt(pick()).transport.rpc("PubSubService/AckEvent", message, { repeatable: false });
-      if (ackType === "ACK_TYPE_ACK") acked.set(position, performance.now());
+      if (ackType === "ACK_TYPE_ACK") acked.set(position, time.now());
     } catch {
       // Then it comes again, or it was stored all the same: the end tells.
     }
@@ -73,7 +75,7 @@ export async function openGroupReaders(options: GroupReadersOptions): Promise<Gr
         const position = Number(one.sequence);
         given.set(position, (given.get(position) ?? 0) + 1);
         const at = acked.get(position);
-        if (at !== undefined && performance.now() - at > underWayMs)
+        if (at !== undefined && time.now() - at > underWayMs)
           breaches.push(`position ${position} came to ${consumerId} after it was acknowledged`);
         const work = settle(consumerId, position, String(one.eventId)).finally(() => settling.delete(work));
         settling.add(work);
@@ -82,7 +84,7 @@ export async function openGroupReaders(options: GroupReadersOptions): Promise<Gr
     }
   }
   const going = Promise.all(Array.from({ length: count }, (_, number) => member(number)));
-  const ready = until(() => joined >= count, { about: "the members", deadlineMs: 30_000 }).then(() => {});
+  const ready = until(() => joined >= count, { about: "the members", deadlineMs: 60_000 }).then(() => {});
   return {
     ready,
     acked,
@@ -92,6 +94,7 @@ export async function openGroupReaders(options: GroupReadersOptions): Promise<Gr
       stopping.abort();
       await going;
       await Promise.all(settling);
+      await time.stop();
     },
   };
 }

@@ -8,7 +8,14 @@ import { type RunningServer, startServer } from "../../src/server.ts";
 import { type Config, parseSettings, settings } from "../../src/settings.ts";
 import type { Migration } from "../../src/store/migrate.ts";
 import { sharedPostgres } from "./postgres.ts";
-import { freePort, type RunningProgram, removeFolder, startProgram } from "./process.ts";
+import {
+  freePort,
+  lastWordsOf,
+  outputOf,
+  type RunningProgram,
+  removeFolder,
+  startProgram,
+} from "./process.ts";
 import { until } from "./until.ts";
 
 /** `describe.each(engines)`: what is promised is promised on both. */
@@ -175,8 +182,11 @@ export async function startTestServer(options: TestServerOptions): Promise<TestS
     home,
     running,
     async stop() {
-      await running.stop();
-      if (!options.home) await home.remove();
+      try {
+        await running.stop();
+      } finally {
+        if (!options.home) await home.remove();
+      }
     },
   };
 }
@@ -237,13 +247,13 @@ export async function spawnServer(options: SpawnOptions): Promise<SpawnedServer>
   const { db, databaseUrl } = home.place;
   // Its own folder: the guard of a program removes that, not the database.
   const folder = await mkdtemp(join(tmpdir(), "svc-process-"));
-  // Its own for good: `restart` finds it free.
+  // Not one of the kernel's, which somebody else could get while the server is away.
   let port = Number(options.settings?.port ?? 0) || (await freePort());
   let program: RunningProgram;
   let url = "";
   let adminKey = "";
 
-  const output = () => readFile(join(folder, "output.log"), "utf8");
+  const output = () => outputOf(folder);
   const listening = async () => {
     const lines = (await output()).split("\n").filter((line) => line.includes('"server.listening"'));
     if (!program.running()) return "gone";
@@ -268,10 +278,10 @@ export async function spawnServer(options: SpawnOptions): Promise<SpawnedServer>
     ];
     program = startProgram(command, folder);
     if (options.waits === false) return;
-    const state = await until(listening, { about: "the server to listen", deadlineMs: 20_000, everyMs: 20 });
+    const state = await until(listening, { about: "the server to listen", deadlineMs: 60_000, everyMs: 20 });
     if (state === "gone") {
       program.release();
-      const said = await output();
+      const said = await lastWordsOf(folder);
       await removeFolder(folder);
       if (!options.home) await home.remove();
       throw new Error(`the server does not start:\n${said}`);
@@ -306,6 +316,8 @@ export async function spawnServer(options: SpawnOptions): Promise<SpawnedServer>
     terminate: () => end("SIGTERM"),
     exited: () => program.exited,
     async stop() {
+      // One that a test left frozen could not end.
+      if (program.running()) program.signal("SIGCONT");
       await end("SIGTERM");
       await removeFolder(folder);
       if (!options.home) await home.remove();

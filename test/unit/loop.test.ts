@@ -51,6 +51,28 @@ describe("loop", () => {
     await l.stop();
   });
 
+  test("what a tick besides the loop's own throws is its asker's, and the loop goes on", async () => {
+    let broken = false;
+    let ticks = 0;
+    const {
+      clock,
+      loop: l,
+      errors,
+    } = started(async () => {
+      ticks++;
+      if (broken) throw new Error("down");
+    });
+    await clock.advance(0);
+    await settle();
+    broken = true;
+    await expect(l.tick()).rejects.toThrow("down");
+    broken = false;
+    await clock.advance(1_000);
+    await settle();
+    expect([ticks, errors]).toEqual([3, []]);
+    await l.stop();
+  });
+
   test("an error is survived, counted, and tried again ever later; asks do not hurry it", async () => {
     let broken = true;
     let ticks = 0;
