@@ -42,8 +42,7 @@ import { watchLoop } from "./kit/watch.ts";
 import { openMembers } from "./members.ts";
 import { openRealtime, realtimeFeatures } from "./realtime.ts";
 import { bootstrapKeyFileOf, type Config, masterKeyFileOf } from "./settings.ts";
-import type { Migration } from "./store/migrate.ts";
-import { openStore } from "./store/open.ts";
+import { type OpenStoreOptions, openStore } from "./store/open.ts";
 import { type Store, StoreError } from "./store/store.ts";
 import { openTenants } from "./tenants.ts";
 
@@ -51,8 +50,8 @@ export interface ServerOptions {
   clock?: SystemClock;
   ids?: Ids;
   log?: Log;
-  /** Instead of the product's own, for tests of upgrades. */
-  migrations?: readonly Migration[];
+  /** Migrations and limits instead of the product's own: for tests of upgrades, and for machines that stand still at times. */
+  store?: Pick<OpenStoreOptions, "migrations" | "limits">;
   /** Operations besides the product's own, for tests of the edge. */
   operations?: readonly Operation[];
 }
@@ -157,8 +156,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     const driver = config.libsqlDriver === "bun" ? "bun:sqlite" : "libsql";
     // Half of the connections are for flushes, so that slow writes cannot keep them waiting.
     const pools = { hotPoolSize: Math.ceil(poolSize / 2), poolSize: Math.max(1, Math.floor(poolSize / 2)) };
-    const schema = options.migrations && { migrations: options.migrations };
-    const open = { clock, log, metrics, tls: databaseTls, ...pools, ...schema };
+    const open = { clock, log, metrics, tls: databaseTls, ...pools, ...options.store };
     const store = await openStore({ databaseUrl, file, driver, ...open });
     closers.push("store", () => store.close());
     const labels = ["version", "engine"] as const;

@@ -133,6 +133,9 @@ export const testConfig = (home: Home, changes: Partial<Config> = {}): Config =>
   ...changes,
 });
 
+/** The database would end, after a second, what this process left open while it stood still. */
+const limits = { idleInTransactionMs: 30_000 };
+
 export interface TestServerOptions {
   engine: EngineName;
   /** URL of a NATS server. */
@@ -164,7 +167,7 @@ export async function startTestServer(options: TestServerOptions): Promise<TestS
   const running = await startServer(config, {
     ...(options.log && { log: options.log }),
     ...(options.clock && { clock: options.clock }),
-    ...(options.migrations && { migrations: options.migrations }),
+    store: { limits, ...(options.migrations && { migrations: options.migrations }) },
     ...(options.operations && { operations: options.operations }),
   }).catch(async (error) => {
     if (!options.home) await home.remove();
