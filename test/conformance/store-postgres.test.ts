@@ -3,7 +3,7 @@ import { silentLog } from "../../src/kit/log.ts";
 import { column, type Sql, sql } from "../../src/kit/sql.ts";
 import { openPostgres, type PostgresOptions } from "../../src/store/postgres.ts";
 import type { Flush, Session, Store } from "../../src/store/store.ts";
-import { watchPauses } from "../support/pauses.ts";
+import { livedTime } from "../support/lived.ts";
 import { type PostgresServer, startPostgres } from "../support/postgres.ts";
 import { until } from "../support/until.ts";
 import { clock, troubleOf } from "./store.ts";
@@ -124,11 +124,11 @@ describe("Postgres when things go wrong", () => {
       await held.promise;
     });
     await holding.promise;
-    const pausesMs = watchPauses();
-    const startedAt = clock.elapsed();
+    const lived = await livedTime();
     const trouble = await troubleOf(store.write((session) => lock(session, "locked")));
     expect(trouble.trouble).toBe("lock_timeout");
-    expect(clock.elapsed() - startedAt - pausesMs()).toBeLessThan(3_500);
+    expect(lived.now()).toBeLessThan(3_500);
+    await lived.stop();
     held.open();
     await holder;
     await slow.close();
@@ -191,17 +191,17 @@ describe("Postgres when things go wrong", () => {
   test("after a restart of the server calls are answered again; during the outage they are refused soon", async () => {
     await Promise.all(Array.from({ length: 4 }, (_, place) => store.flush(add, [`before-${place}`])));
     const restart = server.restart();
+    const lived = await livedTime();
     let slowestMs = 0;
     let refused = 0;
     let calls = 0;
     const call = async () => {
-      const pausesMs = watchPauses();
-      const startedAt = clock.elapsed();
+      const startedAt = lived.now();
       const trouble = await store.flush(add, [`during-${++calls}`]).then(
         () => undefined,
         (error) => troubleOf(Promise.reject(error)),
       );
-      slowestMs = Math.max(slowestMs, clock.elapsed() - startedAt - pausesMs());
+      slowestMs = Math.max(slowestMs, lived.now() - startedAt);
       if (trouble) expect(trouble.trouble).toBe("unavailable");
       if (trouble) refused++;
       return trouble === undefined;
@@ -210,6 +210,7 @@ describe("Postgres when things go wrong", () => {
     await until(call, { about: "a flush after the restart" });
     await restart;
     expect(slowestMs).toBeLessThan(5_000);
+    await lived.stop();
     await Promise.all(Array.from({ length: 12 }, () => store.ping()));
     await store.write((session) => session.run(sql`SELECT 1`));
     expect(refused).toBeGreaterThan(0);
@@ -241,8 +242,7 @@ describe("Postgres when things go wrong", () => {
   }, 90_000);
 
   test("a server that is not there is unavailable, soon", async () => {
-    const pausesMs = watchPauses();
-    const startedAt = clock.elapsed();
+    const lived = await livedTime();
     const nowhere = open({ url: "postgres://postgres@127.0.0.1:1/none" });
     expect((await troubleOf(nowhere)).trouble).toBe("unavailable");
     const silent = Bun.listen({ hostname: "127.0.0.1", port: 0, socket: { data() {} } });
@@ -263,7 +263,8 @@ describe("Postgres when things go wrong", () => {
     });
     expect((await troubleOf(hungUp)).trouble).toBe("unavailable");
     rude.stop(true);
-    expect(clock.elapsed() - startedAt - pausesMs()).toBeLessThan(4_000);
+    expect(lived.now()).toBeLessThan(4_000);
+    await lived.stop();
   });
 
   test("a server that acknowledges before it writes is refused, unless that is asked for", async () => {

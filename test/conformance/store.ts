@@ -3,7 +3,7 @@ import { systemClock } from "../../src/kit/clock.ts";
 import { Fault } from "../../src/kit/fault.ts";
 import { column, type Sql, sql } from "../../src/kit/sql.ts";
 import { type Flush, type Session, type Store, StoreError } from "../../src/store/store.ts";
-import { watchPauses } from "../support/pauses.ts";
+import { livedTime } from "../support/lived.ts";
 
 export interface StoreUnderTest {
   name: string;
@@ -340,8 +340,7 @@ export function storeConformance(subject: StoreUnderTest): void {
     });
 
     test("a write that idles is cut, and those behind it go on", async () => {
-      const pausesMs = watchPauses();
-      const startedAt = clock.elapsed();
+      const lived = await livedTime();
       const idle = store.write(async (session) => {
         await insert(session, "idle");
         await new Promise(() => {});
@@ -350,7 +349,8 @@ export function storeConformance(subject: StoreUnderTest): void {
       const trouble = await troubleOf(idle);
       expect(trouble.trouble).toBe("unavailable");
       await behind;
-      expect(clock.elapsed() - startedAt - pausesMs()).toBeLessThan(2_500);
+      expect(lived.now()).toBeLessThan(2_500);
+      await lived.stop();
       expect(await thing("idle")).toBeUndefined();
       expect(await thing("behind-idle")).toBeDefined();
     });
