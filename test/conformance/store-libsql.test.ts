@@ -145,6 +145,6 @@ for (const driver of ["libsql", "bun:sqlite"] as const) {
       }
       expect(await store.all(sql`SELECT id FROM rows WHERE id IN ${sql.list(["a"])}`)).toEqual([]);
       await store.close();
-    });
+    }, 90_000);
   });
 }

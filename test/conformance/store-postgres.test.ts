@@ -311,7 +311,7 @@ describe("Postgres when things go wrong", () => {
     expect(row?.count).toBeGreaterThan(200);
     expect(row?.count).toBeLessThan(410);
     await one.close();
-  });
+  }, 90_000);
 
   test("a flush gives its connection up long before a report would", async () => {
     const asked = sql`SELECT current_setting('statement_timeout') AS allowed`;

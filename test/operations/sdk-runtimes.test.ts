@@ -129,5 +129,5 @@ describe("client.subscribe, built, on other runtimes", () => {
     } finally {
       await chrome.close();
     }
-  }, 90_000);
+  }, 120_000);
 });

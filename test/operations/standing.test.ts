@@ -12,7 +12,7 @@ describe.each(engines)("what goes on for long, on %s", (engine) => {
   let server: TestServer;
 
   beforeAll(async () => {
-    server = await startTestServer({ engine, settings: { pollHoldMs: 30_000 } });
+    server = await startTestServer({ engine, settings: { pollHoldMs: 120_000 } });
     await prepareLongCalls(server);
   }, 60_000);
   afterAll(() => server.stop());

@@ -166,5 +166,5 @@ describe.each(engines)("worker streams, roughly handled, on %s", (engine) => {
     expect((body.run ?? body).status).toBe("RUN_STATUS_COMPLETED");
     await later.stop();
     await home.remove();
-  }, 60_000);
+  }, 90_000);
 });
