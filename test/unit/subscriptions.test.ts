@@ -114,7 +114,7 @@ describe("subscriptions", () => {
       publish: (_: unknown, delivery: { sequence: number | undefined }) => got.push(delivery.sequence!),
     };
     const subscription = await pubsub.subscribe(spec, wanted, outlet as never, member);
-    const joined = () => until(() => said.includes("joined"), { about: "the join", deadlineMs: 5_000 });
+    const joined = () => until(() => said.includes("joined"), { about: "the join" });
     return { got, said, joined, stop: subscription.stop };
   }
   const range = (from: number, to: number) => Array.from({ length: to - from + 1 }, (_, at) => from + at);
