@@ -189,6 +189,8 @@ export const policiesMax = 500;
 export const policyVersionsMax = 10_000;
 export const roleNameCharsMax = 100;
 export const policyNameCharsMax = 100;
+/** No resource has a longer name; policies are not asked about one, as every pattern may cost a look at every letter. */
+export const resourceNameCharsMax = 4 * 1024;
 export const policyTextCharsMax = 8 * 1024;
 export const accessKeptMs = 500;
 export const accessOrgsMax = 5_000;

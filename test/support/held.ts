@@ -33,6 +33,35 @@ export async function longestHold(work: () => Promise<unknown>): Promise<number>
   return longest;
 }
 
+// DEBUG
+import { appendFileSync as app } from "node:fs";
+
+const dbg = process.env.HOLDS_LOG;
+const statFile = dbg ? openSync(`/proc/self/task/${process.pid}/stat`, "r") : 0;
+const schedFile = dbg ? openSync(`/proc/self/task/${process.pid}/schedstat`, "r") : 0;
+const b1 = Buffer.alloc(1024);
+const snap = () => {
+  const st = b1.toString("latin1", 0, readSync(statFile, b1, 0, 1024, 0));
+  const f = st.slice(st.lastIndexOf(")") + 2).split(" ");
+  const sc = b1.toString("latin1", 0, readSync(schedFile, b1, 0, 1024, 0)).split(" ");
+  const cpu = process.cpuUsage();
+  const ru = process.resourceUsage();
+  return {
+    min: Number(f[7]),
+    maj: Number(f[9]),
+    blk: Number(f[39]),
+    ran: Number(sc[0]) / 1e6,
+    waited: Number(sc[1]) / 1e6,
+    slices: Number(sc[2]),
+    pu: cpu.user / 1e3,
+    ps: cpu.system / 1e3,
+    allmin: ru.minorPageFault,
+    allmaj: ru.majorPageFault,
+    vol: ru.voluntaryContextSwitches,
+    invol: ru.involuntaryContextSwitches,
+  };
+};
+
 export interface Held {
   p50: number;
   p99: number;
@@ -51,9 +80,21 @@ export function watchHeld(longMs: number): () => Promise<Held> {
   let on = true;
   const watching = (async () => {
     while (on) {
+      const sn = dbg ? snap() : undefined;
       const waitedBefore = waited();
       const due = performance.now() + 1;
       await pause(1);
+      if (sn && performance.now() - due > 8) {
+        const late = performance.now() - due;
+        const after = snap() as Record<string, number>;
+        const diff = Object.fromEntries(
+          Object.entries(sn).map(([k, v]) => [k, Math.round((after[k]! - v) * 100) / 100]),
+        );
+        app(
+          dbg!,
+          `${new Date().toISOString()} late ${late.toFixed(1)} ${JSON.stringify(diff)} rss ${(process.memoryUsage.rss() / 1e6).toFixed(0)}\n`,
+        );
+      }
       held.push(Math.max(0, performance.now() - due - (waited() - waitedBefore)));
     }
   })();
