@@ -33,34 +33,11 @@ export async function longestHold(work: () => Promise<unknown>): Promise<number>
   return longest;
 }
 
-// DEBUG
-import { appendFileSync as app } from "node:fs";
-
-const dbg = process.env.HOLDS_LOG;
-const statFile = dbg ? openSync(`/proc/self/task/${process.pid}/stat`, "r") : 0;
-const schedFile = dbg ? openSync(`/proc/self/task/${process.pid}/schedstat`, "r") : 0;
-const b1 = Buffer.alloc(1024);
-const snap = () => {
-  const st = b1.toString("latin1", 0, readSync(statFile, b1, 0, 1024, 0));
-  const f = st.slice(st.lastIndexOf(")") + 2).split(" ");
-  const sc = b1.toString("latin1", 0, readSync(schedFile, b1, 0, 1024, 0)).split(" ");
-  const cpu = process.cpuUsage();
-  const ru = process.resourceUsage();
-  return {
-    min: Number(f[7]),
-    maj: Number(f[9]),
-    blk: Number(f[39]),
-    ran: Number(sc[0]) / 1e6,
-    waited: Number(sc[1]) / 1e6,
-    slices: Number(sc[2]),
-    pu: cpu.user / 1e3,
-    ps: cpu.system / 1e3,
-    allmin: ru.minorPageFault,
-    allmaj: ru.majorPageFault,
-    vol: ru.voluntaryContextSwitches,
-    invol: ru.involuntaryContextSwitches,
-  };
-};
+/** What this process, all its threads together, has computed, in milliseconds. */
+function computed(): number {
+  const { user, system } = process.cpuUsage();
+  return (user + system) / 1_000;
+}
 
 export interface Held {
   p50: number;
@@ -68,7 +45,14 @@ export interface Held {
   max: number;
   /** How often a minute longer than `longMs`. */
   longPerMinute: number;
+  /**
+   * The longest, and what the whole process computed in each. Where that is little, this thread slept: for the disk, or for a
+   * thread of the collector's that others kept off the processor. A control without the work in question tells whose it is.
+   */
+  longest: { ms: number; computedMs: number }[];
 }
+
+const longestTold = 5;
 
 /**
  * How long this process holds its own event loop, a look every millisecond: how late a timer is, less the time for which
@@ -76,26 +60,20 @@ export interface Held {
  */
 export function watchHeld(longMs: number): () => Promise<Held> {
   const held: number[] = [];
+  let longest: Held["longest"] = [];
   const startedAt = performance.now();
   let on = true;
   const watching = (async () => {
     while (on) {
-      const sn = dbg ? snap() : undefined;
       const waitedBefore = waited();
+      const computedBefore = computed();
       const due = performance.now() + 1;
       await pause(1);
-      if (sn && performance.now() - due > 8) {
-        const late = performance.now() - due;
-        const after = snap() as Record<string, number>;
-        const diff = Object.fromEntries(
-          Object.entries(sn).map(([k, v]) => [k, Math.round((after[k]! - v) * 100) / 100]),
-        );
-        app(
-          dbg!,
-          `${new Date().toISOString()} late ${late.toFixed(1)} ${JSON.stringify(diff)} rss ${(process.memoryUsage.rss() / 1e6).toFixed(0)}\n`,
-        );
-      }
-      held.push(Math.max(0, performance.now() - due - (waited() - waitedBefore)));
+      const ms = Math.max(0, performance.now() - due - (waited() - waitedBefore));
+      held.push(ms);
+      if (longest.length === longestTold && ms <= longest.at(-1)!.ms) continue;
+      longest.push({ ms, computedMs: computed() - computedBefore });
+      longest = longest.sort((one, other) => other.ms - one.ms).slice(0, longestTold);
     }
   })();
   return async () => {
@@ -109,6 +87,7 @@ export function watchHeld(longMs: number): () => Promise<Held> {
       p99: round(percentile(sorted, 0.99)),
       max: round(sorted.at(-1) ?? 0),
       longPerMinute: round(sorted.filter((ms) => ms > longMs).length / minutes),
+      longest: longest.map(({ ms, computedMs }) => ({ ms: round(ms), computedMs: round(computedMs) })),
     };
   };
 }
