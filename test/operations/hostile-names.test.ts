@@ -37,10 +37,11 @@ describe.each(engines)("hostile names on %s", (engine) => {
     if (field === "id") return ids[operation]?.(count++);
     return samples[field]?.(count++);
   };
-  const go = (texts: Readonly<Record<string, string>>) =>
+  const go = (texts: Readonly<Record<string, string>>, reads = false) =>
     walk({
       server,
       texts,
+      reads,
       sample,
       headers: ({ path }) => {
         const isPlatform = path.startsWith("/api/v1/platform/");
@@ -105,6 +106,17 @@ describe.each(engines)("hostile names on %s", (engine) => {
       }
     }
     expect(wrong).toEqual([]);
+  }, 240_000);
+
+  test("are looked for like any that nothing has", async () => {
+    const sent = await go(hostile, true);
+    expect(new Set(sent.map(({ way }) => way)).size).toBeGreaterThan(50);
+    const wrong = sent.filter(({ status, text }) => status >= 500 || (status >= 400 && text.length > 4_096));
+    expect(
+      wrong.map(
+        ({ way, field, what, status, text }) => `${way} ${field}: ${what}: ${status} ${text.slice(0, 200)}`,
+      ),
+    ).toEqual([]);
   }, 240_000);
 
   test("were tried where good ones are taken", async () => {
