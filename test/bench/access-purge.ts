@@ -96,11 +96,12 @@ function watch(server: TestServer) {
 /** The same, and the same calls to the server, while another process removes rows. */
 async function watchRival(server: TestServer, databaseUrl: string, environmentId: string) {
   const program = join(import.meta.dir, "purge-rival.ts");
-  const purging = watch(server);
   const begun = performance.now();
+  // Starting a process holds this one, so that comes first.
   const child = Bun.spawn([process.execPath, "run", program, databaseUrl, environmentId], {
     stdio: ["ignore", "inherit", "inherit"],
   });
+  const purging = watch(server);
   while (child.exitCode === null) {
     await server.api("/api/v1/integrity");
     await pause(500);
