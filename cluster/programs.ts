@@ -1,6 +1,4 @@
-import { randomInt } from "node:crypto";
 import { chownSync, readFileSync } from "node:fs";
-import { createServer } from "node:net";
 import { dirname, join } from "node:path";
 
 /** Where a program is, by its first name found: on the PATH, or as a pattern over versions. */
@@ -43,41 +41,6 @@ export function giveToServerUser(path: string, debianPackage = "postgresql"): vo
   const account = readFileSync("/etc/passwd", "utf8").match(/^postgres:[^:]*:(\d+):(\d+):/m);
   if (!account) throw new Error(`There is no user postgres. Install it: apt-get install ${debianPackage}`);
   chownSync(path, Number(account[1]), Number(account[2]));
-}
-
-/** Ports from here up belong to connections and to whoever asks for any port. */
-function portsGivenOutFrom(): number {
-  try {
-    return Number(readFileSync("/proc/sys/net/ipv4/ip_local_port_range", "utf8").split(/\s+/)[0]);
-  } catch {
-    return 32_768;
-  }
-}
-
-const portsTaken = new Set<number>();
-
-/**
- * A port of the loopback address that was free a moment ago. It is none that the system gives to connections, which could
- * take it before it is listened on, or while its server is being started again.
- */
-export async function freePort(): Promise<number> {
-  const lowest = 10_000;
-  const end = Math.max(portsGivenOutFrom(), lowest + 1_000);
-  for (let tries = 0; tries < 1_000; tries++) {
-    const port = randomInt(lowest, end);
-    if (portsTaken.has(port) || !(await isFree(port))) continue;
-    portsTaken.add(port);
-    return port;
-  }
-  throw new Error(`no free port from ${lowest} to ${end - 1}`);
-}
-
-export function isFree(port: number): Promise<boolean> {
-  return new Promise((done) => {
-    const probe = createServer();
-    probe.once("error", () => done(false));
-    probe.listen(port, "127.0.0.1", () => probe.close(() => done(true)));
-  });
 }
 
 /** Runs a program to its end; throws with its output when it fails. */

@@ -50,7 +50,7 @@ export interface ServerOptions {
   clock?: SystemClock;
   ids?: Ids;
   log?: Log;
-  /** Migrations and limits instead of the product's own: for tests of upgrades, and for machines that stand still at times. */
+  /** Instead of the product's own: other migrations for tests of upgrades, limits for tests that stand still. */
   store?: Pick<OpenStoreOptions, "migrations" | "limits">;
   /** Operations besides the product's own, for tests of the edge. */
   operations?: readonly Operation[];

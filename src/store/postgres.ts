@@ -98,18 +98,14 @@ export async function openPostgres(options: PostgresOptions): Promise<Store> {
     return client.ask(text, values, values.length > 0 && worthPreparing(text));
   };
 
-  /**
-   * Runs again what the server undid on its own account: a deadlock's victim, a serialization failure, a transaction that
-   * seemed to idle because this process stood still.
-   */
+  /** Runs again what the server undid on its own account: a deadlock's victim, a serialization failure. */
   const untilSettled = async <T>(attempt: () => Promise<T>): Promise<T> => {
     for (let failures = 1; ; failures++) {
       try {
         return await attempt();
       } catch (error) {
         countConflict(error);
-        const isUndone = isConflict(error) || error instanceof StoodStill;
-        if (!isUndone || failures >= attemptsMax) throw toPostgresTrouble(error);
+        if (!isConflict(error) || failures >= attemptsMax) throw toPostgresTrouble(error);
         log.debug("store.retry", { failures, reason: (error as Error).message });
         await clock.sleep(pause(failures));
       }
@@ -136,7 +132,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Store> {
       untilSettled(async () => {
         const client = await general.take();
         try {
-          return await transaction(client, ask, work, { clock, ...limits });
+          return await transaction(client, ask, work);
         } finally {
           general.give(client);
         }
@@ -199,53 +195,23 @@ async function requireDurableCommits(
   options.log.warn("store.async_commit", { about });
 }
 
-/** For work whose transaction was ended to notice it. */
-const workOverMs = 100;
-const nothing = () => "over" as const;
-
-/** The server ended a transaction, nothing of which was committed, while what it had answered lay here unread. */
-class StoodStill extends StoreError {}
-
 /** BEGIN .. COMMIT around `work`. Whatever fails leaves either a clean connection or a broken one. */
 async function transaction<T>(
   client: Client,
   ask: (client: Client, query: Sql) => Promise<Answer>,
   work: (session: Session) => Promise<T>,
-  { clock, idleInTransactionMs: idleMs, statementMs }: { clock: Clock } & Limits,
 ): Promise<T> {
   let over = false;
-  /** Of `clock.elapsed()`: since when an answer is waited for, and when the last one came; the longest such wait. */
-  let askedAt: number | undefined;
-  let answeredAt = clock.elapsed();
-  let longestMs = 0;
-  let working: Promise<T> | undefined;
-  let committing = false;
   let failed: { error: unknown } | undefined;
   let last: Promise<unknown> = Promise.resolve();
 
-  const answered = async (answer: Promise<Answer>): Promise<Answer> => {
-    askedAt = clock.elapsed();
-    const got = await answer;
-    answeredAt = clock.elapsed();
-    longestMs = Math.max(longestMs, answeredAt - askedAt);
-    askedAt = undefined;
-    return got;
-  };
-  /** Whether the server may have taken for idling what it was this process that did not get on with. */
-  const stoodStill = () => {
-    const now = clock.elapsed();
-    const waitedMs = now - (askedAt ?? now);
-    // The work's own fault, or a server that does not answer.
-    if (waitedMs >= statementMs || (askedAt === undefined && now - answeredAt >= idleMs / 2)) return false;
-    return Math.max(longestMs, waitedMs) >= idleMs;
-  };
   const statement = (query: Sql): Promise<Answer> => {
     // One after the other, whatever the caller awaits: the driver's own queue would outlive the connection.
     const answer = last.then(async () => {
       if (failed) throw failed.error;
       if (over) throw new Error("a session was used after its transaction had ended");
       try {
-        return await answered(ask(client, query));
+        return await ask(client, query);
       } catch (error) {
         failed ??= { error };
         throw error;
@@ -272,30 +238,18 @@ async function transaction<T>(
   });
   cut.catch(() => {});
   try {
-    await answered(client.ask("BEGIN", [], false));
-    working = work(session);
-    const result = await Promise.race([working, cut]);
+    await client.ask("BEGIN", [], false);
+    const result = await Promise.race([work(session), cut]);
     await last;
     // A statement that failed undoes the transaction on this engine, also when `work` went on regardless.
     if (failed) throw failed.error;
     over = true;
-    committing = true;
     const answer = await client.ask("COMMIT", [], false);
     if (answer.command !== "COMMIT") throw new Error(`the server answered ${answer.command} to COMMIT`);
     return result;
   } catch (error) {
     over = true;
     await last;
-    if (!client.usable() && !committing && stoodStill()) {
-      // It is not begun again beside itself: its next statement fails.
-      const isOver = Promise.resolve(working).then(nothing, nothing);
-      if ((await Promise.race([isOver, clock.sleep(workOverMs)])) !== undefined)
-        throw new StoodStill(
-          "unavailable",
-          "the transaction was ended while this process stood still",
-          error,
-        );
-    }
     if (client.usable()) await client.ask("ROLLBACK", [], false).catch(() => client.destroy());
     // The driver's own error decides about a retry, not what `work` may have made of it.
     throw failed && isConflict(failed.error) ? failed.error : error;

@@ -117,7 +117,7 @@ describe("outbox and mirror of three nodes", () => {
   }, 60_000);
 
   test("with the bus gone for a minute under load nothing is dead-lettered, and all arrives afterwards, once", async () => {
-    const goneMs = Number(process.env.SVC_TEST_BUS_GONE_MS ?? 10_000);
+    const goneMs = Number(process.env.SVC_TEST_BUS_GONE_MS ?? 6_000);
     await nats.kill9();
     const cancelled: string[] = [];
     const node = nodes[1]!;

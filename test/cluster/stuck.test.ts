@@ -11,8 +11,8 @@ import { clock, emitUntilAcked, holdIn, makeTenants, storeOf, type Tenant } from
 
 /** A lock that is not had within this is given up (store settings). */
 const lockMs = 2_000;
-/** What a flush may take on a busy machine that is held up by nothing. */
-const flushMs = 600;
+/** What a flush may take on a busy machine; with this, none, one and two locks that are not had are told apart. */
+const flushMs = lockMs / 2;
 
 let server: TestServer;
 let store: Store;
@@ -89,8 +89,9 @@ test("a stuck head stalls its neighbours of the lane for one lock timeout, and n
 
   const longest = (list: { tookMs: number[] }[]) => Math.max(...list.flatMap(({ tookMs }) => tookMs));
   expect(stuckAcks).toBe(0);
-  expect(longest(mates)).toBeLessThan(lockMs + flushMs);
   expect(longest(free)).toBeLessThan(flushMs);
+  // Beside what the same machine took at the same time.
+  expect(longest(mates) - longest(free)).toBeLessThan(lockMs + flushMs);
   expect(await checkAll(store, { acked, now: clock.now() })).toEqual([]);
 }, 60_000);
 

@@ -155,26 +155,6 @@ describe("Postgres when things go wrong", () => {
     expect(await store.all(sql`SELECT n FROM rows WHERE id LIKE ${"dead-%"}`)).toEqual([{ n: 2 }, { n: 2 }]);
   });
 
-  test("a transaction that seemed to idle while this process stood still is run again", async () => {
-    let attempts = 0;
-    const add = (session: Session, id: string) =>
-      session.run(sql`INSERT INTO rows (id, n) VALUES (${id}, ${attempts})`);
-    await store.write(async (session) => {
-      attempts++;
-      const first = add(session, "stood-a");
-      if (attempts === 1) setImmediate(() => Bun.sleepSync(1_500));
-      await first;
-      await add(session, "stood-b");
-      await add(session, "stood-c");
-    });
-    expect(attempts).toBe(2);
-    expect(await store.all(sql`SELECT n FROM rows WHERE id LIKE ${"stood-%"}`)).toEqual([
-      { n: 2 },
-      { n: 2 },
-      { n: 2 },
-    ]);
-  });
-
   test("interactive writes that are stuck do not stop flushes", async () => {
     const held = deferred();
     const slow = await patient();

@@ -65,11 +65,11 @@ describe("leadership of three nodes", () => {
       expect(time.now() - harmedAt).toBeLessThan(takeoverMs);
       expect(next.node_id).not.toBe(lead.node_id);
       await undo(node);
-      await until(async () => (await leadSeenBy(node).catch(() => undefined)) !== undefined, {
-        about: "the node to be back",
-        everyMs: 50,
-      });
-      expect(await leadSeenBy(node)).toMatchObject({ node_id: next.node_id, epoch: next.epoch });
+      const back = await until(() => leadSeenBy(node), { about: "the node to be back", everyMs: 50 });
+      expect(back.node_id).not.toBe(lead.node_id);
+      // Unless its successor was held up in turn, and the third leads.
+      if (back.epoch === next.epoch) expect(back.node_id).toBe(next.node_id);
+      expect(back.epoch).toBeGreaterThanOrEqual(next.epoch);
     },
     90_000,
   );
@@ -89,8 +89,9 @@ describe("leadership of three nodes", () => {
     async () => {
       const { lead } = await led();
       await Promise.all(world.nats.servers.map((server) => server.shutDown()));
-      const { acked } = await world.load(chanceOf(1), () => Bun.sleep(awayMs));
-      expect(acked).toBeGreaterThan(100);
+      await world.load(chanceOf(1), (acked) =>
+        Promise.all([Bun.sleep(awayMs), until(() => acked() > 100, { about: "accepting to go on" })]),
+      );
       expect(await world.check()).toEqual([]);
       expect(await leadSeenBy(world.nodes[0]!)).toMatchObject({ epoch: lead.epoch, node_id: lead.node_id });
       await Promise.all(world.nats.servers.map((server) => server.restart()));

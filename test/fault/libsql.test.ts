@@ -10,7 +10,7 @@ import { startLibsqlWorld } from "./libsql-world.ts";
 /** Another one each time, so that months of runs try many; said, so that each can be had again. */
 const seed = Number(process.env.SVC_TEST_SEED ?? Math.floor(Math.random() * 1e9));
 
-const leaseMs = 10_000;
+const leaseMs = 5_000;
 const settings = { leaseMs, drainNoticeMs: 0, drainMs: 2_000 };
 
 /** As much as there is room for: the file system says no at its end. */

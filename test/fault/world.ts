@@ -27,13 +27,17 @@ export interface World {
   balancer: Balancer;
   workers: WorkerProcess[];
   home: Home;
+  leaseMs: number;
   /** A worker in place of one that was killed. */
   addWorker(): Promise<void>;
   /**
-   * Callers emit and people steer, as chance wants it, until `during` is done; every ack is kept for `check`. Answers how
-   * many were acked, and how often one was refused.
+   * Callers emit and people steer, as chance wants it, until `during` is done, which is told how many emits were acked so
+   * far; every ack is kept for `check`. Answers how many were acked, and how often one was refused.
    */
-  load(chance: Chance, during: () => Promise<unknown>): Promise<{ acked: number; refused: number }>;
+  load(
+    chance: Chance,
+    during: (acked: () => number) => Promise<unknown>,
+  ): Promise<{ acked: number; refused: number }>;
   /** Waits until every run is over, then answers the breaches that the checkers find and had not found before. */
   check(): Promise<string[]>;
   stop(): Promise<void>;
@@ -49,7 +53,7 @@ export interface WorldOptions {
 
 export async function startWorld({
   nodes: count = 3,
-  leaseMs = 10_000,
+  leaseMs = 5_000,
   callers = 4,
   drainNoticeMs = 700,
 }: WorldOptions = {}): Promise<World> {
@@ -105,6 +109,7 @@ export async function startWorld({
     balancer,
     workers,
     home,
+    leaseMs,
     addWorker: async () => void workers.push(await newWorker()),
 
     async load(chance, during) {
@@ -128,7 +133,7 @@ export async function startWorld({
         people.work(chance, () => over),
       ]);
       try {
-        await during();
+        await during(() => acked.length - before);
       } finally {
         over = true;
         await calling;

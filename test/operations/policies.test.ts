@@ -220,6 +220,8 @@ describe.each(engines)("roles and policies on %s", (engine) => {
     });
     expect((await run({ policy_id: "pol_none" })).status).toBe(404);
     expect((await run({})).status).toBe(400);
+    const long = { condition: "double(resource.id) > 1.0", request: { resource: "1".repeat(5_000) } };
+    expect(await run(long)).toMatchObject({ status: 400, body: { field: "request.resource" } });
   });
 
   test("a template is installed, again without doubling, and holds", async () => {

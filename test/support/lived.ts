@@ -14,7 +14,7 @@ export interface LivedTime {
 }
 
 /** A look takes less than this on a machine that gets on; of a longer one only so much counts, or what this thread computed. */
-const lookMsMax = 50;
+const lookMsMax = 20;
 const everyMs = 5;
 
 /** With a database's URL each look is also a commit there, which waits for its disk as those of the product do. */

@@ -2,8 +2,8 @@ import { closeSync, existsSync, openSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 
+export { freePort } from "../../cluster/ports.ts";
 export { findProgram, run } from "../../cluster/programs.ts";
-export { freePort } from "./ports.ts";
 
 export interface RunningProgram {
   pid: number;

@@ -22,11 +22,11 @@ const [first, count] =
 
 const given = new Set<number>();
 
-const isFree = (port: number) =>
-  new Promise<boolean>((done) => {
+export const isFree = (port: number, host?: string): Promise<boolean> =>
+  new Promise((done) => {
     const probe = createServer();
     probe.once("error", () => done(false));
-    probe.listen(port, () => probe.close(() => done(true)));
+    probe.listen(port, host, () => probe.close(() => done(true)));
   });
 
 /**
