@@ -11,7 +11,7 @@ test("every promise holds in 100 worlds", async () => {
     wrong.push(...faults.map((fault) => `seed ${seed}: ${fault}`));
   }
   expect(wrong).toEqual([]);
-}, 300_000);
+}, 1_200_000);
 
 test("a seed replays exactly", async () => {
   for (const seed of seeds(5)) {
@@ -22,7 +22,7 @@ test("a seed replays exactly", async () => {
     expect(results[0]).toEqual(results[1]!);
     expect(said[0]).toEqual(said[1]!);
   }
-}, 60_000);
+}, 600_000);
 
 for (const [name, plant] of Object.entries(plants))
   test(`the planted bug "${name}" is found within 500 seeds`, async () => {
@@ -31,4 +31,4 @@ for (const [name, plant] of Object.entries(plants))
       if (faults.length > 0) return;
     }
     throw new Error("not found");
-  }, 300_000);
+  }, 1_200_000);

@@ -1,3 +1,5 @@
+import { until } from "./until.ts";
+
 /**
  * Polls `condition`, which must hold for whoever asks more than `withinMs` from now. What was asked before may be answered
  * as late as it may: a pause between question and answer says nothing about what is promised.
@@ -8,10 +10,13 @@ export async function holdsWithin(
   about: string,
 ): Promise<void> {
   const since = performance.now();
-  for (;;) {
-    const askedAfterMs = Math.round(performance.now() - since);
-    if (await condition()) return;
-    if (askedAfterMs > withinMs) throw new Error(`${about}: not yet for a question ${askedAfterMs} ms later`);
-    await Bun.sleep(10);
-  }
+  const found = await until(
+    async () => {
+      const askedAfterMs = Math.round(performance.now() - since);
+      if (await condition()) return "it holds";
+      return askedAfterMs > withinMs && `not for a question ${askedAfterMs} ms later`;
+    },
+    { about },
+  );
+  if (found !== "it holds") throw new Error(`${about}: ${found}`);
 }
