@@ -50,8 +50,8 @@ export interface ServerOptions {
   clock?: SystemClock;
   ids?: Ids;
   log?: Log;
-  /** For tests: of upgrades, and that a pause of their process ends no transaction. */
-  schema?: Pick<OpenStoreOptions, "migrations" | "limits">;
+  /** Instead of the product's own: other migrations for tests of upgrades, limits for tests that stand still. */
+  store?: Pick<OpenStoreOptions, "migrations" | "limits">;
   /** Operations besides the product's own, for tests of the edge. */
   operations?: readonly Operation[];
 }
@@ -156,7 +156,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     const driver = config.libsqlDriver === "bun" ? "bun:sqlite" : "libsql";
     // Half of the connections are for flushes, so that slow writes cannot keep them waiting.
     const pools = { hotPoolSize: Math.ceil(poolSize / 2), poolSize: Math.max(1, Math.floor(poolSize / 2)) };
-    const open = { clock, log, metrics, tls: databaseTls, ...pools, ...options.schema };
+    const open = { clock, log, metrics, tls: databaseTls, ...pools, ...options.store };
     const store = await openStore({ databaseUrl, file, driver, ...open });
     closers.push("store", () => store.close());
     const labels = ["version", "engine"] as const;

@@ -133,9 +133,6 @@ export const testConfig = (home: Home, changes: Partial<Config> = {}): Config =>
   ...changes,
 });
 
-/** A server that stands still in this process keeps its transactions: the database would end them after a second. */
-const patient = { idleInTransactionMs: 30_000 };
-
 export interface TestServerOptions {
   engine: EngineName;
   /** URL of a NATS server. */
@@ -160,6 +157,9 @@ export interface TestServer extends Caller {
   stop(): Promise<void>;
 }
 
+/** A pause of the process that tests and server share must not end a transaction: as it ships, it may last a second. */
+const patience = { idleInTransactionMs: 20_000 };
+
 /** A server in this process, on a free port, with a database of its own. */
 export async function startTestServer(options: TestServerOptions): Promise<TestServer> {
   const home = options.home ?? (await makeHome(options.engine));
@@ -167,7 +167,7 @@ export async function startTestServer(options: TestServerOptions): Promise<TestS
   const running = await startServer(config, {
     ...(options.log && { log: options.log }),
     ...(options.clock && { clock: options.clock }),
-    schema: { ...(options.migrations && { migrations: options.migrations }), limits: patient },
+    store: { limits: patience, ...(options.migrations && { migrations: options.migrations }) },
     ...(options.operations && { operations: options.operations }),
   }).catch(async (error) => {
     if (!options.home) await home.remove();
