@@ -64,8 +64,9 @@ describe.each(["the bus up", "the bus down"])("what one node of two takes away, 
     await until(
       async () => {
         const afterMs = time.now() - since;
-        if (await condition()) return true;
-        inVainMs = afterMs;
+        const isSo = await condition();
+        if (!isSo) inVainMs = afterMs;
+        return isSo;
       },
       { about, everyMs: 10 },
     );
