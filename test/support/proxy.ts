@@ -95,6 +95,7 @@ export async function openBalancer(ports: () => readonly number[]): Promise<Bala
   let turn = 0;
   let stopped = false;
   const proxy = await openProxy(() => ready[turn++ % Math.max(1, ready.length)]);
+  const { stop } = proxy;
 
   const isReady = async (port: number) => {
     try {
@@ -123,7 +124,7 @@ export async function openBalancer(ports: () => readonly number[]): Promise<Bala
     stop: async () => {
       stopped = true;
       await probing;
-      proxy.cut();
+      await stop();
     },
   });
 }
