@@ -88,6 +88,7 @@ describe("members of a group", () => {
         got.push(delivery);
         return give(delivery);
       },
+      async permit() {},
       ended() {},
     });
     seats.push(seat);

@@ -6,12 +6,13 @@ import type { Log } from "../../kit/log.ts";
 import type { Watch } from "../../kit/watch.ts";
 import type { Store } from "../../store/store.ts";
 import type { Sources } from "../pubsub/source.ts";
-import { type Desk, type GroupReader, openDesk, type Seat } from "./desk.ts";
+import { type Desk, openDesk } from "./desk.ts";
 import { countMembers, keepOn, type MemberRow, removeMember, signMembers, silentMembers } from "./members.ts";
 import { type GroupKey, type GroupRow, groupsNow } from "./rows.ts";
+import type { GroupReader, Seat } from "./seats.ts";
 import type { Moved, Settler } from "./settle.ts";
 
-export type { GroupReader } from "./desk.ts";
+export type { GroupReader } from "./seats.ts";
 
 /** A member's place in its group, at this node. */
 export interface Seated {
@@ -23,11 +24,14 @@ export interface Seated {
 
 /** The members at this node, and the desks that they sit at. */
 export interface Attendance {
+  /** The group must have been permitted to the reader as it is given here. */
   join(group: GroupRow, who: { consumerId: string; clientId: string }, reader: GroupReader): Promise<Seated>;
   /** There may be room in these groups, or something due. */
   moved(list: readonly Moved[]): void;
   /** Takes up what became of the group, when it has members here. */
   lookAt(key: GroupKey): Promise<void>;
+  /** The same of all that have. */
+  refreshOnce(): Promise<void>;
   lookOnce(): Promise<void>;
   /** Until when a group that a subscription made is kept from now on. */
   keptUntil(): number;
@@ -90,6 +94,10 @@ export function openAttendance(deps: AttendanceDeps): Attendance {
         ...deps,
         source,
         onGone: () => end(desk, missing("consumer group", group.name)),
+        onDenied(seat, fault) {
+          leave(desk, seat);
+          seat.reader.ended(fault);
+        },
         counters: {
           delivered: (count) => delivered.add(count),
           redelivered: (count) => redelivered.add(count),
@@ -214,6 +222,8 @@ export function openAttendance(deps: AttendanceDeps): Attendance {
         giving: false,
         givingSince: now,
         over: false,
+        permitted: group.pattern,
+        asking: false,
         signedAt: now,
       };
       let desk: Desk;
@@ -228,8 +238,7 @@ export function openAttendance(deps: AttendanceDeps): Attendance {
           .catch(() => {});
         throw error;
       }
-      desk.seats.set(id, seat);
-      desk.look();
+      desk.sit(seat);
       return { group, consumerId: row.consumer_id, stop: () => leave(desk, seat) };
     },
 
@@ -248,6 +257,8 @@ export function openAttendance(deps: AttendanceDeps): Attendance {
       );
       await refresh(mine);
     },
+
+    refreshOnce: () => refresh([...desks.values()]),
 
     async lookOnce() {
       await sign();

@@ -15,36 +15,10 @@ import type { Following } from "../log/feed.ts";
 import type { Delivery } from "../pubsub/delivery.ts";
 import { type Pattern, parsePattern, readFilter, wantedOf } from "../pubsub/rules.ts";
 import type { Source, Told } from "../pubsub/source.ts";
-import type { MemberRow } from "./members.ts";
 import { type GroupRow, getGroup } from "./rows.ts";
+import { openAsking, type Seat } from "./seats.ts";
 import type { Settler } from "./settle.ts";
 import { type Given, type Slot, type Taken, take } from "./take.ts";
-
-/** Who sits at a desk. */
-export interface GroupReader {
-  /** A promise resolves once the delivery has left for the consumer. */
-  give(delivery: Delivery): void | Promise<void>;
-  /** Nothing follows. */
-  ended(fault: Fault): void;
-}
-
-interface Waiting {
-  delivery: Delivery;
-  position: number;
-  heldUntil: Instant;
-}
-
-export interface Seat {
-  row: MemberRow;
-  reader: GroupReader;
-  queue: Waiting[];
-  giving: boolean;
-  /** Of what it is being given now. */
-  givingSince: Instant;
-  over: boolean;
-  /** When its last sign of life was written. Without a fresh one it may have been taken for dead: nothing is sent to it. */
-  signedAt: Instant;
-}
 
 /** What the group's log has for it, looked up ahead. */
 interface Ahead {
@@ -57,6 +31,7 @@ interface Ahead {
 export interface Desk {
   group: GroupRow;
   readonly seats: Map<string, Seat>;
+  sit(seat: Seat): void;
   /** Looks for work now; asked during a look, it looks once more. */
   look(): void;
   /** The group as it is now; takes up changes of its settings. */
@@ -79,6 +54,8 @@ export interface DeskDeps {
   knowsTime: () => boolean;
   /** The group is not there any more. */
   onGone: () => void;
+  /** It may not have what the group reads now. */
+  onDenied: (seat: Seat, fault: Fault) => void;
   counters: { delivered: (count: number) => void; redelivered: (count: number) => void };
 }
 
@@ -100,13 +77,19 @@ export function openDesk(deps: DeskDeps, group: GroupRow): Desk {
   let again = false;
   let closed = false;
 
+  const asking = openAsking(deps, {
+    seats,
+    group: () => desk.group,
+    onPermitted: () => desk.look(),
+  });
+
   const isFresh = ({ signedAt }: Seat): boolean => clock.now() - signedAt <= groupFreshMs;
 
   const isStuck = ({ giving, givingSince }: Seat): boolean =>
     giving && clock.now() - givingSince > groupStuckMs;
 
   function roomAt(seat: Seat): number {
-    if (seat.over || !isFresh(seat) || isStuck(seat)) return 0;
+    if (seat.over || !asking.isPermitted(seat) || !isFresh(seat) || isStuck(seat)) return 0;
     const most = desk.group.backpressure === "buffer" ? desk.group.max_inflight : groupWindow;
     return most - seat.queue.length - (seat.giving ? 1 : 0);
   }
@@ -156,13 +139,16 @@ export function openDesk(deps: DeskDeps, group: GroupRow): Desk {
     read = readOf(now);
     ahead = { found: [], reached: now.position };
     dueAt = 0;
+    asking.askAll();
   }
 
   /** One claim; whether another may bring more. */
   async function takeOnce(): Promise<boolean> {
     const free = slots();
     const { group: mine } = desk;
-    if (mine.status === "paused" || (free.length === 0 && mine.backpressure !== "drop")) return false;
+    // What nobody has room for is dropped, not what nobody was permitted yet.
+    const drops = mine.backpressure === "drop" && [...seats.values()].some(asking.isPermitted);
+    if (mine.status === "paused" || (free.length === 0 && !drops)) return false;
     await lookAhead();
     if (closed || seats.size === 0) return false;
     const now = clock.now();
@@ -239,8 +225,8 @@ export function openDesk(deps: DeskDeps, group: GroupRow): Desk {
       void settle("sent", slot.memberId, { position, attempt });
       return;
     }
-    // Gone since: its leaving may have come too early to see what was taken for it.
-    if (!seat || seat.over) {
+    // Gone since, where its leaving may have come too early to see what was taken for it; or the group reads something else.
+    if (!seat || seat.over || !asking.isPermitted(seat)) {
       void settle("unsent", slot.memberId, { position, attempt });
       return;
     }
@@ -313,6 +299,11 @@ export function openDesk(deps: DeskDeps, group: GroupRow): Desk {
   const desk: Desk = {
     group,
     seats,
+    sit(seat) {
+      seats.set(seat.row.id, seat);
+      asking.askAll();
+      desk.look();
+    },
     look() {
       if (closed || seats.size === 0) return;
       if (looking) again = true;
@@ -323,6 +314,7 @@ export function openDesk(deps: DeskDeps, group: GroupRow): Desk {
       dueAt = Number.POSITIVE_INFINITY;
       if (due !== null) noteDue(due);
       giveBackStuck();
+      asking.askAll();
       desk.look();
     },
     onTold(list) {

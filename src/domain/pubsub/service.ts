@@ -58,6 +58,7 @@ export interface GroupRequest {
   /** Where a group that is made now begins; undefined: with what comes next. */
   startAfter: () => Promise<number | undefined>;
   give: (delivery: Delivery) => void | Promise<void>;
+  permit: (pattern: string) => Promise<void>;
   ended: (fault: Fault) => void;
 }
 
@@ -284,6 +285,7 @@ export function openPubSub({ store, clock, log, sources, frames, joinGroup }: Pu
       },
       // Nothing comes before the confirmation.
       give: (delivery) => accepted.then(() => member.give(spec, delivery)),
+      permit: member.permit,
       ended: member.ended,
     });
     // A group has a place of its own: its members begin nowhere.
