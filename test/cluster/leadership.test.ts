@@ -3,7 +3,7 @@ import type { Bus, Hold } from "../../src/bus/bus.ts";
 import { localHub } from "../../src/bus/local.ts";
 import { dutyLoop } from "../../src/cluster/duties.ts";
 import { Deposed, type Leadership, leadership, writeAsLeader } from "../../src/cluster/leader.ts";
-import { type TestClock, testClock } from "../../src/kit/clock.ts";
+import { systemClock, type TestClock, testClock } from "../../src/kit/clock.ts";
 import { silentLog } from "../../src/kit/log.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { openStore } from "../../src/store/open.ts";
@@ -29,9 +29,11 @@ describe("leadership", () => {
     const postgres = await sharedPostgres();
     clock = testClock();
     store = await openStore({
-      clock: (await import("../../src/kit/clock.ts")).systemClock(),
+      clock: systemClock(),
       log: silentLog,
       databaseUrl: await postgres.createDatabase(),
+      // A pause of this process shall end no transaction.
+      limits: { idleInTransactionMs: 60_000 },
     });
     await store.write((session) => session.run(sql`CREATE TABLE written (epoch BIGINT NOT NULL)`));
   });

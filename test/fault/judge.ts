@@ -45,13 +45,16 @@ export function openJudge({ store, server, journal, people }: JudgeOptions): Jud
 
   /** Reads once; a fault may just have taken the connection. */
   const rowsNow = (query: Parameters<Checked["all"]>[0]) =>
-    store.all<{ run_id: string; state: string }>(query).catch(() => undefined);
+    store.all<{ run_id: string; function_id: string; state: string }>(query).catch(() => undefined);
 
   async function untilOver(): Promise<string[]> {
     const left = () =>
-      rowsNow(sql`SELECT run_id, state FROM executions WHERE function_id <> 'ticker' LIMIT 1000`);
-    const armed = () => rowsNow(sql`SELECT id AS run_id, function_id AS state FROM debounces LIMIT 1`);
-    let last: { run_id: string; state: string }[] = [];
+      rowsNow(
+        sql`SELECT run_id, function_id, state FROM executions WHERE function_id <> 'ticker' LIMIT 1000`,
+      );
+    const armed = () =>
+      rowsNow(sql`SELECT id AS run_id, function_id, 'armed' AS state FROM debounces LIMIT 1`);
+    let last: { run_id: string; function_id: string; state: string }[] = [];
     try {
       await until(
         async () => {
@@ -64,7 +67,14 @@ export function openJudge({ store, server, journal, people }: JudgeOptions): Jud
       );
       return [];
     } catch {
-      return last.slice(0, 20).map(({ run_id, state }) => `run ${run_id} is ${state} for ever`);
+      // What its workers had to say may tell why.
+      const said = (await journal.lines()).filter(([, what]) => what === "warn" || what === "error");
+      return [
+        ...last
+          .slice(0, 20)
+          .map(({ run_id, function_id, state }) => `run ${run_id} of ${function_id} is ${state} for ever`),
+        ...said.slice(-20).map((words) => `said: ${words.join(" ")}`),
+      ];
     }
   }
 

@@ -89,26 +89,35 @@ export interface Balancer extends TcpProxy {
 const probeEveryMs = 150;
 const probeMs = 1_000;
 
-/** A load balancer as an operator would put before the nodes: `/ready` decides who gets new connections, in turn. */
+/**
+ * A load balancer as an operator would put before the nodes (cluster/haproxy.cfg): `/ready` decides who gets new
+ * connections, in turn. While nobody is ready, as without a bus, whoever has a database does.
+ */
 export async function openBalancer(ports: () => readonly number[]): Promise<Balancer> {
   let ready: number[] = [];
+  let serving: number[] = [];
   let turn = 0;
   let stopped = false;
-  const proxy = await openProxy(() => ready[turn++ % Math.max(1, ready.length)]);
+  const proxy = await openProxy(() => serving[turn++ % Math.max(1, serving.length)]);
+  const { stop } = proxy;
 
-  const isReady = async (port: number) => {
+  const isGood = async (port: number, path: "/ready" | "/health") => {
     try {
-      const answer = await fetch(`http://127.0.0.1:${port}/ready`, { signal: AbortSignal.timeout(probeMs) });
+      const answer = await fetch(`http://127.0.0.1:${port}${path}`, { signal: AbortSignal.timeout(probeMs) });
       await answer.body?.cancel();
       return answer.ok;
     } catch {
       return false;
     }
   };
-  const probe = async () => {
+  const goodOnes = async (path: "/ready" | "/health") => {
     const asked = ports();
-    const answers = await Promise.all(asked.map(isReady));
-    ready = asked.filter((_, place) => answers[place]);
+    const answers = await Promise.all(asked.map((port) => isGood(port, path)));
+    return asked.filter((_, place) => answers[place]);
+  };
+  const probe = async () => {
+    ready = await goodOnes("/ready");
+    serving = ready.length > 0 ? ready : await goodOnes("/health");
   };
   await probe();
   const probing = (async () => {
@@ -123,7 +132,7 @@ export async function openBalancer(ports: () => readonly number[]): Promise<Bala
     stop: async () => {
       stopped = true;
       await probing;
-      proxy.cut();
+      await stop();
     },
   });
 }
