@@ -1,5 +1,7 @@
 import { gunzipSync } from "node:zlib";
 import { Fault } from "../kit/fault.ts";
+import { nestingMax } from "../kit/limits.ts";
+import { isTooDeep } from "../kit/nesting.ts";
 
 const tooLarge = (bytesMax: number) =>
   new Fault("payload_too_large", `request body is larger than ${bytesMax} bytes`);
@@ -65,13 +67,19 @@ export async function readBytes(request: Request, bytesMax: number): Promise<Uin
 
 const text = new TextDecoder();
 
+/** A level takes two bytes, so that most bodies need no look. */
+function shallow(value: unknown, length: number): unknown {
+  if (length > 2 * nestingMax && isTooDeep(value)) throw new Error(`nested deeper than ${nestingMax} levels`);
+  return value;
+}
+
 /** The body as JSON; undefined when there is none. */
 export async function readJson(request: Request, bytesMax: number): Promise<unknown> {
   const length = promisedLength(request, bytesMax);
   if (length === 0) return undefined;
   if (length !== undefined && encodingOf(request) === undefined) {
     try {
-      return await request.json();
+      return shallow(await request.json(), length);
     } catch (error) {
       throw malformed(error);
     }
@@ -79,7 +87,7 @@ export async function readJson(request: Request, bytesMax: number): Promise<unkn
   const bytes = await readBytes(request, bytesMax);
   if (bytes.byteLength === 0) return undefined;
   try {
-    return JSON.parse(text.decode(bytes));
+    return shallow(JSON.parse(text.decode(bytes)), bytes.byteLength);
   } catch (error) {
     throw malformed(error);
   }

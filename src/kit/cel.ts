@@ -1,5 +1,6 @@
 import { Environment } from "@marcbachmann/cel-js";
 import { CelError, celItemsMax, registerBounds, rewrite, withinBudget } from "./cel-bounds.ts";
+import { boundTypes } from "./cel-types.ts";
 import { expressionBytesMax } from "./limits.ts";
 
 export { CelError } from "./cel-bounds.ts";
@@ -75,6 +76,8 @@ function environmentsOf(variables: readonly string[]): Environments {
     }
     outer.registerFunction("matches(string, string): bool", () => false);
     registerBounds(inner);
+    boundTypes(outer);
+    boundTypes(inner);
     known = { outer, inner };
     environments.set(key, known);
   }

@@ -178,6 +178,34 @@ describe("what one evaluation may look at", () => {
     expect(program.run({ event: {}, data: { text: "90m" } })).toBe(true);
   });
 
+  test("data may be as deep as it likes", () => {
+    const deep = (depth: number, around: (inner: unknown) => unknown) => {
+      let value: unknown = 1;
+      for (let at = 0; at < depth; at++) value = around(value);
+      return value;
+    };
+    const program = compileCel("data.one == data.other && size(data.one) == 1", bool);
+    const shapes = [
+      (inner: unknown) => [inner],
+      (inner: unknown) => ({ inner }),
+      (inner: unknown) => [{ inner }],
+    ];
+    for (const around of shapes) {
+      const given = (depth: number) => ({
+        event: {},
+        data: { one: deep(depth, around), other: deep(depth, around) },
+      });
+      expect(program.run(given(9))).toBe(true);
+      expect(program.run(given(500))).toBe(true);
+      const other = { event: {}, data: { ...given(20).data, other: deep(21, around) } };
+      expect(program.run(other)).toBe(false);
+      // 10 s where the types of all levels were told apart.
+      const begun = performance.now();
+      expect(() => program.run(given(10_000))).toThrow(tooMuch);
+      expect(performance.now() - begun).toBeLessThan(2_000);
+    }
+  });
+
   test("names that the meters use cannot be taken", () => {
     expect(refusal("data.some.all(svc_argument_0, true)")).toBe("names that begin with svc_ are taken");
   });

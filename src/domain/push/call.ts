@@ -3,6 +3,7 @@ import { lookup } from "node:dns/promises";
 import { isIP } from "node:net";
 import type { AddressGuard } from "../../kit/addresses.ts";
 import type { Clock } from "../../kit/clock.ts";
+import { isTooDeep } from "../../kit/nesting.ts";
 
 /** Why an endpoint could not be talked to; such failures count toward its breaker. */
 export class TransportFailure extends Error {
@@ -97,11 +98,14 @@ export function openCaller({ clock, guard, answerBytesMax, resolve = resolveAll 
         throw new TransportFailure(`the endpoint answered ${response.status}`);
       }
       const text = await textOf(response);
+      let answer: unknown;
       try {
-        return JSON.parse(text) as unknown;
+        answer = JSON.parse(text);
       } catch {
         throw new TransportFailure("the endpoint's answer is no JSON");
       }
+      if (isTooDeep(answer)) throw new TransportFailure("the endpoint's answer is nested too deeply");
+      return answer;
     } catch (error) {
       if (error instanceof TransportFailure) throw error;
       if (over.signal.aborted) throw new TransportFailure(`no answer within ${timeoutMs} ms`);
