@@ -6,12 +6,13 @@ import type { Log } from "../../kit/log.ts";
 import type { Watch } from "../../kit/watch.ts";
 import type { Store } from "../../store/store.ts";
 import type { Sources } from "../pubsub/source.ts";
-import { type Desk, type GroupReader, openDesk, type Seat } from "./desk.ts";
+import { type Desk, openDesk } from "./desk.ts";
 import { countMembers, keepOn, type MemberRow, removeMember, signMembers, silentMembers } from "./members.ts";
 import { type GroupKey, type GroupRow, groupsNow } from "./rows.ts";
+import { type GroupReader, newSeat, noteSign, type Seat } from "./seat.ts";
 import type { Moved, Settler } from "./settle.ts";
 
-export type { GroupReader } from "./desk.ts";
+export type { GroupReader } from "./seat.ts";
 
 /** A member's place in its group, at this node. */
 export interface Seated {
@@ -131,14 +132,17 @@ export function openAttendance(deps: AttendanceDeps): Attendance {
   }
 
   async function sign(): Promise<void> {
+    const began = clock.elapsed();
     const now = clock.now();
+    const knowsTime = deps.knowsTime();
     const mine = [...desks.values()].flatMap((desk) => [...desk.seats.values()]);
     mine.sort((a, b) => (memberText(a.row) < memberText(b.row) ? -1 : 1));
     for (let from = 0; from < mine.length; from += groupSliceMax) {
       const slice = mine.slice(from, from + groupSliceMax);
       const rows = slice.map(({ row }): MemberRow => ({ ...row, seen_at: now }));
       await store.write((session) => signMembers(session, rows));
-      for (const seat of slice) seat.signedAt = now;
+      // Signed with a wrong time it may look silent to others before it does here.
+      if (knowsTime) for (const seat of slice) noteSign(seat, { from: began, to: clock.elapsed() });
     }
     const kept = [...desks.values()].flatMap(({ group }) => (group.kept_until === null ? [] : group));
     const until = keptUntil();
@@ -191,6 +195,7 @@ export function openAttendance(deps: AttendanceDeps): Attendance {
   return {
     async join(group, { consumerId, clientId }, reader) {
       const id = ids.next("sub");
+      const began = clock.elapsed();
       const now = clock.now();
       const row: MemberRow = {
         environment_id: group.environment_id,
@@ -207,15 +212,7 @@ export function openAttendance(deps: AttendanceDeps): Attendance {
           throw new Fault("resource_exhausted", `at most ${groupMembersMax} members of one group`);
         if ((await signMembers(session, [row])) === 0) throw missing("consumer group", group.name);
       });
-      const seat: Seat = {
-        row,
-        reader,
-        queue: [],
-        giving: false,
-        givingSince: now,
-        over: false,
-        signedAt: now,
-      };
+      const seat = newSeat(row, reader, deps.knowsTime() ? began : Number.NEGATIVE_INFINITY);
       let desk: Desk;
       try {
         // The last member may have closed it in between.

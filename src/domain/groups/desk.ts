@@ -1,11 +1,11 @@
 import type { CelProgram } from "../../kit/cel.ts";
 import type { Clock, Instant } from "../../kit/clock.ts";
-import type { Fault } from "../../kit/fault.ts";
 import {
   feedSliceMax,
   groupAheadMax,
   groupFreshMs,
   groupHoldMs,
+  groupHoldMsMin,
   groupStuckMs,
   groupWindow,
 } from "../../kit/limits.ts";
@@ -15,36 +15,10 @@ import type { Following } from "../log/feed.ts";
 import type { Delivery } from "../pubsub/delivery.ts";
 import { type Pattern, parsePattern, readFilter, wantedOf } from "../pubsub/rules.ts";
 import type { Source, Told } from "../pubsub/source.ts";
-import type { MemberRow } from "./members.ts";
 import { type GroupRow, getGroup } from "./rows.ts";
+import { isFresh, isItsOwn, type Seat, type Waiting } from "./seat.ts";
 import type { Settler } from "./settle.ts";
 import { type Given, type Slot, type Taken, take } from "./take.ts";
-
-/** Who sits at a desk. */
-export interface GroupReader {
-  /** A promise resolves once the delivery has left for the consumer. */
-  give(delivery: Delivery): void | Promise<void>;
-  /** Nothing follows. */
-  ended(fault: Fault): void;
-}
-
-interface Waiting {
-  delivery: Delivery;
-  position: number;
-  heldUntil: Instant;
-}
-
-export interface Seat {
-  row: MemberRow;
-  reader: GroupReader;
-  queue: Waiting[];
-  giving: boolean;
-  /** Of what it is being given now. */
-  givingSince: Instant;
-  over: boolean;
-  /** When its last sign of life was written. Without a fresh one it may have been taken for dead: nothing is sent to it. */
-  signedAt: Instant;
-}
 
 /** What the group's log has for it, looked up ahead. */
 interface Ahead {
@@ -100,13 +74,11 @@ export function openDesk(deps: DeskDeps, group: GroupRow): Desk {
   let again = false;
   let closed = false;
 
-  const isFresh = ({ signedAt }: Seat): boolean => clock.now() - signedAt <= groupFreshMs;
-
   const isStuck = ({ giving, givingSince }: Seat): boolean =>
-    giving && clock.now() - givingSince > groupStuckMs;
+    giving && clock.elapsed() - givingSince > groupStuckMs;
 
   function roomAt(seat: Seat): number {
-    if (seat.over || !isFresh(seat) || isStuck(seat)) return 0;
+    if (seat.over || !isFresh(seat, clock.elapsed()) || isStuck(seat)) return 0;
     const most = desk.group.backpressure === "buffer" ? desk.group.max_inflight : groupWindow;
     return most - seat.queue.length - (seat.giving ? 1 : 0);
   }
@@ -165,11 +137,14 @@ export function openDesk(deps: DeskDeps, group: GroupRow): Desk {
     if (mine.status === "paused" || (free.length === 0 && mine.backpressure !== "drop")) return false;
     await lookAhead();
     if (closed || seats.size === 0) return false;
+    // In this order: what is held by the database's time ends no earlier than what is measured here.
+    const takenAt = clock.elapsed();
     const now = clock.now();
     const looked = ahead;
     const isBehind = looked.reached > mine.position && looked.found.length === 0;
     if (looked.found.length === 0 && dueAt > now && !isBehind) return false;
-    const heldUntil = now + (mine.ack_mode === "manual" ? mine.redeliver_delay_ms : groupHoldMs);
+    const holdMs =
+      mine.ack_mode === "manual" ? Math.max(mine.redeliver_delay_ms, groupHoldMsMin) : groupHoldMs;
     const taken = await store.write((session) =>
       take(session, {
         key: mine,
@@ -182,14 +157,18 @@ export function openDesk(deps: DeskDeps, group: GroupRow): Desk {
         reached: looked.reached,
         slots: free,
         now,
-        heldUntil,
+        heldUntil: now + holdMs,
         freshSince: now - groupFreshMs,
       }),
     );
-    return accept(taken, looked, heldUntil);
+    return accept(taken, looked, { takenAt, holdMs });
   }
 
-  async function accept(taken: Taken, looked: Ahead, heldUntil: Instant): Promise<boolean> {
+  async function accept(
+    taken: Taken,
+    looked: Ahead,
+    hold: Pick<Waiting, "takenAt" | "holdMs">,
+  ): Promise<boolean> {
     if (taken.state === "gone") {
       deps.onGone();
       return false;
@@ -210,7 +189,7 @@ export function openDesk(deps: DeskDeps, group: GroupRow): Desk {
         if (delivery) payloads.set(told.position, delivery);
       }
     }
-    for (const one of given) handOut(one, payloads.get(one.position), heldUntil);
+    for (const one of given) handOut(one, payloads.get(one.position), hold);
     if (ahead === looked) ahead.found = ahead.found.filter((one) => one.position > position);
     desk.group = { ...desk.group, position };
     if (givenUp.length > 0)
@@ -230,7 +209,7 @@ export function openDesk(deps: DeskDeps, group: GroupRow): Desk {
   function handOut(
     { position, attempt, slot }: Given,
     delivery: Delivery | undefined,
-    heldUntil: Instant,
+    hold: Pick<Waiting, "takenAt" | "holdMs">,
   ): void {
     const seat = seats.get(slot.memberId);
     if (!delivery) {
@@ -244,7 +223,7 @@ export function openDesk(deps: DeskDeps, group: GroupRow): Desk {
       void settle("unsent", slot.memberId, { position, attempt });
       return;
     }
-    seat.queue.push({ delivery: delivery.again(attempt), position, heldUntil });
+    seat.queue.push({ delivery: delivery.again(attempt), position, ...hold });
     if (!seat.giving) void giveAll(seat);
   }
 
@@ -267,17 +246,21 @@ export function openDesk(deps: DeskDeps, group: GroupRow): Desk {
     seat.giving = true;
     try {
       for (let next = seat.queue.shift(); next && !seat.over; next = seat.queue.shift()) {
-        const { position, delivery } = next;
-        if (next.heldUntil <= clock.now()) continue;
-        if (!isFresh(seat)) {
-          void settle("unsent", seat.row.id, { position, attempt: delivery.attempt });
-          continue;
+        const mine = next;
+        let lapsed = false;
+        const stands = () => {
+          lapsed ||= !isItsOwn(seat, mine, clock.elapsed());
+          return !lapsed;
+        };
+        if (stands()) {
+          seat.givingSince = clock.elapsed();
+          const full = seat.reader.give(mine.delivery, stands);
+          if (full) await full;
+          if (seat.over) return;
         }
-        seat.givingSince = clock.now();
-        const full = seat.reader.give(delivery);
-        if (full) await full;
-        if (seat.over) return;
-        if (desk.group.ack_mode === "auto")
+        const { position, delivery } = mine;
+        if (lapsed) void settle("unsent", seat.row.id, { position, attempt: delivery.attempt });
+        else if (desk.group.ack_mode === "auto")
           void settle("sent", seat.row.id, { position, attempt: delivery.attempt });
         if (roomAt(seat) * 2 >= groupWindow && ahead.found.length > 0) desk.look();
       }
