@@ -2,41 +2,54 @@ import { createClient } from "../../src/sdk/index.ts";
 import { readStream } from "../../src/sdk/subscription-stream.ts";
 import { until } from "../support/until.ts";
 import type { Chance } from "./faults.ts";
+import type { Interest } from "./lone-readers.ts";
 
 export interface GroupReaders {
+  name: string;
+  interest: Interest;
   ready: Promise<void>;
-  /** Positions whose acknowledgement was answered. */
+  /** Positions whose acknowledgement was answered, and when. */
   acked: Map<number, number>;
   /** Deliveries that came after their acknowledgement. */
   breaches: string[];
   /** By position, how often it was given. */
   given: Map<number, number>;
+  joins(): number;
+  /** How long after its acknowledgement a delivery came at the latest; 0 when none did. */
+  lateMs(): number;
   stop(): Promise<void>;
 }
 
 export interface GroupReadersOptions {
+  name: string;
+  interest: Interest;
+  count: number;
   pick: () => string;
   key: string;
   chance: Chance;
-  count: number;
-  pattern: string;
 }
 
-const name = "chaos";
-/** What was under way when its acknowledgement was answered has come by then. */
-const underWayMs = 2_000;
+/**
+ * Longer than an acknowledgement may take, so that nothing goes again while one of it is under way; and how long that is.
+ */
+const holdMs = 5_000;
+const ackMs = 2_000;
+/** Answers and deliveries come over connections of their own: what left a node first may be read a little later. */
+const readMs = 250;
 
 /**
  * Members of one group that turn from node to node, acknowledge most, give some back and forget others: each delivery is
  * acknowledged once, whoever had it, and never comes again then.
  */
 export async function openGroupReaders(options: GroupReadersOptions): Promise<GroupReaders> {
-  const { pick, key, chance, count, pattern } = options;
-  const clientAt = (url: string) => createClient({ url, apiKey: key, timeoutMs: 5_000 });
+  const { name, interest, count, pick, key, chance } = options;
+  const { pattern, filter } = interest;
+  const clientAt = (url: string) => createClient({ url, apiKey: key, timeoutMs: ackMs });
   await clientAt(pick()).groups.create(name, {
     pattern,
+    ...(filter !== undefined && { filter }),
     ackMode: "manual",
-    redeliverDelayMs: 1_500,
+    redeliverDelayMs: holdMs,
     maxRedeliveries: 1_000,
   });
   const acked = new Map<number, number>();
@@ -45,11 +58,12 @@ export async function openGroupReaders(options: GroupReadersOptions): Promise<Gr
   const settling = new Set<Promise<void>>();
   const given = new Map<number, number>();
   let joined = 0;
+  let lateMs = 0;
 
   async function settle(consumerId: string, position: number, eventId: string): Promise<void> {
     const draw = chance();
-    if (draw < 0.05) return;
-    const ackType = draw < 0.15 ? "ACK_TYPE_NAK" : "ACK_TYPE_ACK";
+    if (draw < 0.02) return;
+    const ackType = draw < 0.1 ? "ACK_TYPE_NAK" : "ACK_TYPE_ACK";
     const message = { groupName: name, consumerId, eventId, ackType, redeliverDelayMs: 100 };
     try {
       await clientAt(pick()).transport.rpc("PubSubService/AckEvent", message, { repeatable: false });
@@ -73,8 +87,12 @@ export async function openGroupReaders(options: GroupReadersOptions): Promise<Gr
         const position = Number(one.sequence);
         given.set(position, (given.get(position) ?? 0) + 1);
         const at = acked.get(position);
-        if (at !== undefined && performance.now() - at > underWayMs)
-          breaches.push(`position ${position} came to ${consumerId} after it was acknowledged`);
+        const sinceMs = at === undefined ? 0 : performance.now() - at;
+        lateMs = Math.max(lateMs, sinceMs);
+        if (sinceMs > readMs)
+          breaches.push(
+            `group ${name}: ${position} came to ${consumerId} ${Math.round(sinceMs)} ms after it was acknowledged, attempt ${one.deliveryAttempt}`,
+          );
         const work = settle(consumerId, position, String(one.eventId)).finally(() => settling.delete(work));
         settling.add(work);
       }).catch(() => {});
@@ -84,10 +102,14 @@ export async function openGroupReaders(options: GroupReadersOptions): Promise<Gr
   const going = Promise.all(Array.from({ length: count }, (_, number) => member(number)));
   const ready = until(() => joined >= count, { about: "the members", deadlineMs: 30_000 }).then(() => {});
   return {
+    name,
+    interest,
     ready,
     acked,
     breaches,
     given,
+    joins: () => joined,
+    lateMs: () => Math.round(lateMs),
     async stop() {
       stopping.abort();
       await going;
