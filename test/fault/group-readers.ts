@@ -1,8 +1,7 @@
 import { createClient } from "../../src/sdk/index.ts";
 import { readStream } from "../../src/sdk/subscription-stream.ts";
 import { until } from "../support/until.ts";
-import type { Chance } from "./faults.ts";
-import type { Interest } from "./lone-readers.ts";
+import { type Interest, type Nodes, pickOf, stayMs } from "./lone-readers.ts";
 
 export interface GroupReaders {
   name: string;
@@ -24,16 +23,14 @@ export interface GroupReadersOptions {
   name: string;
   interest: Interest;
   count: number;
-  pick: () => string;
-  key: string;
-  chance: Chance;
+  nodes: Nodes;
 }
 
 /**
  * Longer than an acknowledgement may take, so that nothing goes again while one of it is under way; and how long that is.
  */
-const holdMs = 5_000;
-const ackMs = 2_000;
+const holdMs = 10_000;
+const ackMs = 4_000;
 /** Answers and deliveries come over connections of their own: what left a node first may be read a little later. */
 const readMs = 250;
 
@@ -42,10 +39,12 @@ const readMs = 250;
  * acknowledged once, whoever had it, and never comes again then.
  */
 export async function openGroupReaders(options: GroupReadersOptions): Promise<GroupReaders> {
-  const { name, interest, count, pick, key, chance } = options;
+  const { name, interest, count, nodes } = options;
+  const { key, chance } = nodes;
   const { pattern, filter } = interest;
+  const pick = () => pickOf(nodes);
   const clientAt = (url: string) => createClient({ url, apiKey: key, timeoutMs: ackMs });
-  await clientAt(pick()).groups.create(name, {
+  await createClient({ url: pick(), apiKey: key }).groups.create(name, {
     pattern,
     ...(filter !== undefined && { filter }),
     ackMode: "manual",
@@ -76,7 +75,7 @@ export async function openGroupReaders(options: GroupReadersOptions): Promise<Gr
   async function member(number: number): Promise<void> {
     for (let turn = 0; !stopping.signal.aborted; turn++) {
       const consumerId = `member-${number}-${turn}`;
-      const leave = AbortSignal.any([stopping.signal, AbortSignal.timeout(500 + chance() * 4_000)]);
+      const leave = AbortSignal.any([stopping.signal, AbortSignal.timeout(stayMs(nodes))]);
       const message = { groupName: name, consumerId, withStart: true };
       const request = { method: "PubSubService/JoinConsumerGroup", message, signal: leave };
       await readStream(clientAt(pick()).transport, request, (one) => {

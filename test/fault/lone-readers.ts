@@ -62,11 +62,14 @@ export interface Nodes {
   urls: readonly string[];
   key: string;
   chance: Chance;
+  /** How long a reader stays at a node, at the most. */
+  stayMsMax: number;
 }
 
 export const pickOf = ({ urls, chance }: Nodes) => urls[Math.floor(chance() * urls.length)]!;
 /** Until a reader turns to another node of its own accord. */
-const stayMs = (chance: Chance) => 300 + chance() * 2_500;
+export const stayMs = ({ chance, stayMsMax }: Pick<Nodes, "chance" | "stayMsMax">) =>
+  300 + chance() * (stayMsMax - 300);
 
 /** A bare socket that knows its last sequence, and nothing else of what the SDK does. */
 export function bareReader(nodes: Nodes, interest: Interest): Reader {
@@ -129,7 +132,7 @@ export function bareReader(nodes: Nodes, interest: Interest): Reader {
           last ??= startSequence as string;
           started.resolve();
           clearTimeout(leaving);
-          leaving = setTimeout(leave, stayMs(chance));
+          leaving = setTimeout(leave, stayMs(nodes));
         } else if (frame.type === "event") {
           const sequence = Number(frame.meta.sequence);
           // Only the frame that was under way may come again: the last one.
@@ -194,7 +197,7 @@ export function sdkReader(nodes: Nodes, interest: Interest, over: "websocket" | 
       () => {},
     );
     // Before there is a place the first node must be waited for.
-    const leaving = setTimeout(() => (place ?? subscription.place) && subscription.close(), stayMs(chance));
+    const leaving = setTimeout(() => (place ?? subscription.place) && subscription.close(), stayMs(nodes));
     for await (const { sequence, timestamp } of subscription) {
       if (isResumed && Date.parse(timestamp!) < openedAt) reader.missed++;
       reader.got.push(sequence!);

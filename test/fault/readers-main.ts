@@ -25,6 +25,7 @@ const outcome = await runReaders({
   seed: Number(values.seed),
   harm: values.long ? "long" : "short",
   plants,
+  settleMs: 90_000,
   say: console.log,
 });
 const { breaches, groups, ...figures } = outcome;

@@ -20,7 +20,7 @@ test("fifty readers that turn from node to node have the log, whatever becomes o
 }, 120_000);
 
 test("planted defects are seen: a lost frame, a repeated one, a forgotten acknowledgement, a message passed over", async () => {
-  const calm = { events: 800, topics: 200, readers: 16, seed, harm: "none" } as const;
+  const calm = { events: 800, topics: 200, readers: 16, seed, harm: "none", settleMs: 8_000 } as const;
   const lost = await runReaders({ ...calm, plants: ["gap", "forgotten"] });
   expect(lost.breaches).toContainEqual(expect.stringMatching(/^(bare socket|SDK).*: \d+ of \d+, at/));
   expect(lost.breaches).toContainEqual(expect.stringContaining("after it was acknowledged"));

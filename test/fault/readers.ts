@@ -3,10 +3,10 @@ import { silentLog } from "../../src/kit/log.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { openStore } from "../../src/store/open.ts";
 import type { Store } from "../../src/store/store.ts";
-import { clock, emitUntilAcked } from "../cluster/load.ts";
+import { clock } from "../cluster/load.ts";
 import { startNatsCluster } from "../support/nats.ts";
 import { startPostgres } from "../support/postgres.ts";
-import { callerOf, makeHomeAt, type SpawnedServer, spawnServer } from "../support/server.ts";
+import { makeHomeAt, type SpawnedServer, spawnServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
 import { chanceOf } from "./faults.ts";
 import { type GroupReaders, openGroupReaders } from "./group-readers.ts";
@@ -37,6 +37,8 @@ export interface ReadersOptions {
   harm: "none" | "short" | "long";
   /** Defects of the servers. */
   plants?: readonly ReaderPlant[];
+  /** When the last events must have come, behind everything. */
+  settleMs?: number;
   say?: (line: string) => void;
 }
 
@@ -79,7 +81,16 @@ export function breachOf(
   return `${about}: ${got.length} of ${wanted.length}, at ${place} got ${got.slice(place, place + 3)} and not ${wanted.slice(place, place + 3)}`;
 }
 
+/** What a caller sends at once, and its pause then; for how long readers stay at a node at the most. */
+const paces = {
+  none: { atOnce: 1, pauseMs: 10, stayMsMax: 3_000 },
+  short: { atOnce: 1, pauseMs: 10, stayMsMax: 3_000 },
+  // Slow enough to last for some rounds of harm.
+  long: { atOnce: 10, pauseMs: 300, stayMsMax: 10_000 },
+};
 const callers = 12;
+/** A caller waits for an answer so long; a frozen node gives none. */
+const answerMs = 10_000;
 const groupsOf: { name: string; count: number; interest: Interest }[] = [
   { name: "x", count: 6, interest: interests[1]! },
   { name: "thirds", count: 3, interest: interests[4]! },
@@ -87,8 +98,8 @@ const groupsOf: { name: string; count: number; interest: Interest }[] = [
 ];
 /** So much of it flows while NATS is wiped. */
 const lastShare = 0.05;
-/** The last events must have come so long after everything is well again. */
-const settleMs = 30_000;
+const nameOf = (n: number) => `chaos.${"abc"[n % 3]}.${"xy"[Math.floor(n / 3) % 2]}`;
+const toldOf = (n: number) => ({ data: { n }, idempotencyKey: `chaos-${n}` });
 const preload = resolve(import.meta.dir, "plant-preload.ts");
 
 /** What the logs have of the chaos, in order. */
@@ -104,7 +115,11 @@ async function logOf(store: Store): Promise<Logged[]> {
 }
 
 /** What a group did not hand out and settle in time, and what it handed out and should not. */
-async function breachesOf(store: Store, group: GroupReaders, log: readonly Logged[]): Promise<string[]> {
+async function breachesOf(
+  store: Store,
+  group: GroupReaders,
+  { log, settleMs }: { log: readonly Logged[]; settleMs: number },
+): Promise<string[]> {
   const { name, interest, given } = group;
   const shared = log.filter((one) => isWanted(interest, one)).map(({ position }) => position);
   const state = () =>
@@ -137,8 +152,18 @@ async function breachesOf(store: Store, group: GroupReaders, log: readonly Logge
  * each group must hand out every message, and none again that was acknowledged.
  */
 export async function runReaders(options: ReadersOptions): Promise<ReadersOutcome> {
-  const { events, topics, readers: count, seed, harm, plants = [], say = () => {} } = options;
+  const {
+    events,
+    topics,
+    readers: count,
+    seed,
+    harm,
+    plants = [],
+    settleMs = 30_000,
+    say = () => {},
+  } = options;
   const chance = chanceOf(seed);
+  const { atOnce, pauseMs, stayMsMax } = paces[harm];
   const [postgres, nats] = await Promise.all([startPostgres(), startNatsCluster()]);
   const databaseUrl = await postgres.createDatabase();
   const home = await makeHomeAt(databaseUrl);
@@ -153,6 +178,7 @@ export async function runReaders(options: ReadersOptions): Promise<ReadersOutcom
           engine: "postgres",
           nats: nats.url,
           home,
+          listenMsMax: 60_000,
           settings: { nodeId: `node-${place}`, drainNoticeMs: 200, drainMs: 2_000, poolSize: 8 },
           ...(plants.length > 0 && {
             command: ["env", `BUN_OPTIONS=--preload=${preload}`, `${plantsVariable}=${plants}`],
@@ -160,14 +186,13 @@ export async function runReaders(options: ReadersOptions): Promise<ReadersOutcom
         }),
       );
     const key = servers[0]!.adminKey;
-    const nodes: Nodes = { urls: servers.map(({ url }) => url), key, chance };
+    const nodes: Nodes = { urls: servers.map(({ url }) => url), key, chance, stayMsMax };
     for (let place = 0; place < count; place++) {
       const interest = interests[place % interests.length]!;
       if (place % 2 === 0) readers.push(bareReader(nodes, interest));
       else readers.push(sdkReader(nodes, interest, place % 4 === 1 ? "websocket" : "connect"));
     }
-    const pick = () => pickOf(nodes);
-    for (const group of groupsOf) groups.push(await openGroupReaders({ ...group, pick, key, chance }));
+    for (const group of groupsOf) groups.push(await openGroupReaders({ ...group, nodes }));
     await Promise.all([...readers, ...groups].map(({ ready }) => ready));
     say(
       `${count} readers at three nodes, ${groupsOf.reduce((sum, one) => sum + one.count, 0)} group members`,
@@ -187,24 +212,30 @@ export async function runReaders(options: ReadersOptions): Promise<ReadersOutcom
       await harming.wipe();
       isHarming = false;
     };
-    const { rpc } = callerOf(pick, () => key);
-    const publishUntilAcked = (message: object) =>
-      until(async () => (await rpc("PubSubService", "Publish", message)).status === 200, {
-        about: "a publish to be acked",
-        deadlineMs: 60_000,
-        everyMs: 50,
-      });
-    const tenant = { environmentId: "env_default", key };
+    const tellUntilAcked = (method: string, body: object) =>
+      until(
+        async () => {
+          const answer = await fetch(`${pickOf(nodes)}/svc.v1.${method}`, {
+            method: "POST",
+            headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+            body: JSON.stringify(body),
+            signal: AbortSignal.timeout(answerMs),
+          });
+          await answer.arrayBuffer();
+          return answer.ok;
+        },
+        { about: `${method} to be acked`, deadlineMs: 120_000, everyMs: 50 },
+      );
     const isTopic = (n: number) => Math.floor(((n + 1) * topics) / total) > Math.floor((n * topics) / total);
     const caller = async () => {
       // Also when there are more faults than events: something must flow while they happen.
       while (sent < total || isHarming) {
-        const n = sent++;
-        const name = `chaos.${"abc"[n % 3]}.${"xy"[Math.floor(n / 3) % 2]}`;
-        const told = { data: { n }, idempotencyKey: `chaos-${n}` };
-        if (isTopic(n)) await publishUntilAcked({ topic: name, ...told });
-        else await emitUntilAcked({ event: name, ...told }, { url: pick, tenant, triesMax: 2_000 });
-        await Bun.sleep(10);
+        const numbers = Array.from({ length: atOnce }, () => sent++);
+        const messages = numbers.filter(isTopic).map((n) => ({ topic: nameOf(n), ...toldOf(n) }));
+        const list = numbers.filter((n) => !isTopic(n)).map((n) => ({ event: nameOf(n), ...toldOf(n) }));
+        if (list.length > 0) await tellUntilAcked("SvcService/TriggerBatch", { events: list });
+        if (messages.length > 0) await tellUntilAcked("PubSubService/PublishBatch", { messages });
+        await Bun.sleep(pauseMs);
       }
     };
     await Promise.all([shake(), ...Array.from({ length: callers }, caller)]);
@@ -214,7 +245,7 @@ export async function runReaders(options: ReadersOptions): Promise<ReadersOutcom
     const last = (reader: Reader) => log.findLast((one) => isWanted(reader.interest, one))?.position;
     const behind = () => readers.filter((reader) => reader.got.at(-1) !== last(reader));
     await until(() => behind().length === 0, { about: "all readers", deadlineMs: settleMs }).catch(() => {});
-    const shared = await Promise.all(groups.map((group) => breachesOf(store, group, log)));
+    const shared = await Promise.all(groups.map((group) => breachesOf(store, group, { log, settleMs })));
     const acked = new Set(log.map(({ n }) => n)).size;
     const sum = (of: (reader: Reader) => number) => readers.reduce((all, reader) => all + of(reader), 0);
     return {

@@ -197,6 +197,8 @@ export interface SpawnOptions {
   command?: readonly string[];
   /** Do not wait for it to listen. */
   waits?: boolean;
+  /** Within which it listens. */
+  listenMsMax?: number;
 }
 
 export interface SpawnedServer extends Caller {
@@ -267,7 +269,8 @@ export async function spawnServer(options: SpawnOptions): Promise<SpawnedServer>
     ];
     program = startProgram(command, folder);
     if (options.waits === false) return;
-    const state = await until(listening, { about: "the server to listen", deadlineMs: 20_000, everyMs: 20 });
+    const deadlineMs = options.listenMsMax ?? 20_000;
+    const state = await until(listening, { about: "the server to listen", deadlineMs, everyMs: 20 });
     if (state === "gone") {
       program.release();
       const said = await output();
