@@ -2,6 +2,7 @@ import type { DutyLoop } from "./cluster/duties.ts";
 import { debounceCheck } from "./domain/debounce/balance.ts";
 import { leastPosition } from "./domain/debounce/rows.ts";
 import type { Functions } from "./domain/functions/service.ts";
+import { groupCheck } from "./domain/groups/balance.ts";
 import { leastUnhandled } from "./domain/groups/rows.ts";
 import { type CallTrail, historyOperations } from "./domain/history/operations.ts";
 import { openHistory } from "./domain/history/service.ts";
@@ -16,6 +17,7 @@ import { leastUnmatched } from "./domain/runs/waits.ts";
 import type { Lane } from "./domain/runs/wake.ts";
 import { scheduleChecks } from "./domain/schedules/balance.ts";
 import { purgeBacklogOf } from "./domain/tenancy/purge.ts";
+import { topicChecks } from "./domain/topics/balance.ts";
 import type { Clock } from "./kit/clock.ts";
 import type { Log } from "./kit/log.ts";
 import type { LoopOptions } from "./kit/loop.ts";
@@ -65,6 +67,8 @@ export function openUpkeep(deps: UpkeepDeps): Upkeep {
     ...runChecks(store, clock),
     debounceCheck(store, clock),
     ...scheduleChecks(store, clock),
+    ...topicChecks(store),
+    groupCheck(store),
     ...deps.checks,
   ];
   const retention = openRetention({ store, clock, log, metrics, config, definitionOf, floorGuards });

@@ -164,6 +164,10 @@ export const groupDelayMsDefault = 5_000;
 export const groupDelayMsMax = 24 * 60 * 60 * 1000;
 /** Where sending acknowledges, a delivery that was not sent in this time goes to another member. */
 export const groupHoldMs = 60_000;
+/** No delivery is held for less: it could not even be sent in time. */
+export const groupHoldMsMin = 200;
+/** In this share of its hold a delivery is sent, or it is not: nodes agree on the time to a quarter of a second each. */
+export const groupHoldShare = 0.9;
 /** Deliveries that wait to be sent to one member, unless its group buffers. */
 export const groupWindow = 64;
 /** What waits longer for a member that does not read goes to the others. */

@@ -2,42 +2,54 @@ import { createClient } from "../../src/sdk/index.ts";
 import { readStream } from "../../src/sdk/subscription-stream.ts";
 import { livedTime } from "../support/lived.ts";
 import { until } from "../support/until.ts";
-import type { Chance } from "./faults.ts";
+import { type Interest, type Nodes, pickOf, stayMs } from "./lone-readers.ts";
 
 export interface GroupReaders {
+  name: string;
+  interest: Interest;
   ready: Promise<void>;
-  /** Positions whose acknowledgement was answered. */
+  /** Positions whose acknowledgement was answered, and when. */
   acked: Map<number, number>;
   /** Deliveries that came after their acknowledgement. */
   breaches: string[];
   /** By position, how often it was given. */
   given: Map<number, number>;
+  joins(): number;
+  /** How long after its acknowledgement a delivery came at the latest; 0 when none did. */
+  lateMs(): number;
   stop(): Promise<void>;
 }
 
 export interface GroupReadersOptions {
-  pick: () => string;
-  key: string;
-  chance: Chance;
+  name: string;
+  interest: Interest;
   count: number;
-  pattern: string;
+  nodes: Nodes;
 }
 
-const name = "chaos";
-/** What was under way when its acknowledgement was answered has come by then, unless this process stood still. */
-const underWayMs = 2_000;
+/**
+ * Longer than an acknowledgement may take, so that nothing goes again while one of it is under way; and how long that is.
+ */
+const holdMs = 10_000;
+const ackMs = 4_000;
+/** Answers and deliveries come over connections of their own: what left a node first may be read later, in lived time. */
+const readMs = 1_000;
 
 /**
  * Members of one group that turn from node to node, acknowledge most, give some back and forget others: each delivery is
  * acknowledged once, whoever had it, and never comes again then.
  */
 export async function openGroupReaders(options: GroupReadersOptions): Promise<GroupReaders> {
-  const { pick, key, chance, count, pattern } = options;
-  const clientAt = (url: string) => createClient({ url, apiKey: key, timeoutMs: 5_000 });
-  await clientAt(pick()).groups.create(name, {
+  const { name, interest, count, nodes } = options;
+  const { key, chance } = nodes;
+  const { pattern, filter } = interest;
+  const pick = () => pickOf(nodes);
+  const clientAt = (url: string) => createClient({ url, apiKey: key, timeoutMs: ackMs });
+  await createClient({ url: pick(), apiKey: key }).groups.create(name, {
     pattern,
+    ...(filter !== undefined && { filter }),
     ackMode: "manual",
-    redeliverDelayMs: 1_500,
+    redeliverDelayMs: holdMs,
     maxRedeliveries: 1_000,
   });
   const acked = new Map<number, number>();
@@ -47,11 +59,12 @@ export async function openGroupReaders(options: GroupReadersOptions): Promise<Gr
   const time = await livedTime();
   const given = new Map<number, number>();
   let joined = 0;
+  let lateMs = 0;
 
   async function settle(consumerId: string, position: number, eventId: string): Promise<void> {
     const draw = chance();
-    if (draw < 0.05) return;
-    const ackType = draw < 0.15 ? "ACK_TYPE_NAK" : "ACK_TYPE_ACK";
+    if (draw < 0.02) return;
+    const ackType = draw < 0.1 ? "ACK_TYPE_NAK" : "ACK_TYPE_ACK";
     const message = { groupName: name, consumerId, eventId, ackType, redeliverDelayMs: 100 };
     try {
       await clientAt(pick()).transport.rpc("PubSubService/AckEvent", message, { repeatable: false });
@@ -64,7 +77,7 @@ export async function openGroupReaders(options: GroupReadersOptions): Promise<Gr
   async function member(number: number): Promise<void> {
     for (let turn = 0; !stopping.signal.aborted; turn++) {
       const consumerId = `member-${number}-${turn}`;
-      const leave = AbortSignal.any([stopping.signal, AbortSignal.timeout(500 + chance() * 4_000)]);
+      const leave = AbortSignal.any([stopping.signal, AbortSignal.timeout(stayMs(nodes))]);
       const message = { groupName: name, consumerId, withStart: true };
       const request = { method: "PubSubService/JoinConsumerGroup", message, signal: leave };
       await readStream(clientAt(pick()).transport, request, (one) => {
@@ -75,8 +88,12 @@ export async function openGroupReaders(options: GroupReadersOptions): Promise<Gr
         const position = Number(one.sequence);
         given.set(position, (given.get(position) ?? 0) + 1);
         const at = acked.get(position);
-        if (at !== undefined && time.now() - at > underWayMs)
-          breaches.push(`position ${position} came to ${consumerId} after it was acknowledged`);
+        const sinceMs = at === undefined ? 0 : time.now() - at;
+        lateMs = Math.max(lateMs, sinceMs);
+        if (sinceMs > readMs)
+          breaches.push(
+            `group ${name}: ${position} came to ${consumerId} ${Math.round(sinceMs)} ms after it was acknowledged, attempt ${one.deliveryAttempt}`,
+          );
         const work = settle(consumerId, position, String(one.eventId)).finally(() => settling.delete(work));
         settling.add(work);
       }).catch(() => {});
@@ -86,10 +103,14 @@ export async function openGroupReaders(options: GroupReadersOptions): Promise<Gr
   const going = Promise.all(Array.from({ length: count }, (_, number) => member(number)));
   const ready = until(() => joined >= count, { about: "the members", deadlineMs: 60_000 }).then(() => {});
   return {
+    name,
+    interest,
     ready,
     acked,
     breaches,
     given,
+    joins: () => joined,
+    lateMs: () => Math.round(lateMs),
     async stop() {
       stopping.abort();
       await going;

@@ -51,6 +51,9 @@ export interface Reader {
   /** Frames that came again, of all that came. */
   repeats: number;
   moves: number;
+  /** Connections that began behind a last sequence, and what came over them that was logged before they were opened. */
+  resumes: number;
+  missed: number;
   ready: Promise<void>;
   stop(): Promise<void>;
 }
@@ -59,11 +62,14 @@ export interface Nodes {
   urls: readonly string[];
   key: string;
   chance: Chance;
+  /** How long a reader stays at a node, at the most. */
+  stayMsMax: number;
 }
 
 export const pickOf = ({ urls, chance }: Nodes) => urls[Math.floor(chance() * urls.length)]!;
 /** Until a reader turns to another node of its own accord. */
-const stayMs = (chance: Chance) => 300 + chance() * 2_500;
+export const stayMs = ({ chance, stayMsMax }: Pick<Nodes, "chance" | "stayMsMax">) =>
+  300 + chance() * (stayMsMax - 300);
 
 /** A bare socket that knows its last sequence, and nothing else of what the SDK does. */
 export function bareReader(nodes: Nodes, interest: Interest): Reader {
@@ -78,6 +84,8 @@ export function bareReader(nodes: Nodes, interest: Interest): Reader {
     got: [],
     repeats: 0,
     moves: 0,
+    resumes: 0,
+    missed: 0,
     ready: started.promise,
     async stop() {
       over = true;
@@ -101,6 +109,8 @@ export function bareReader(nodes: Nodes, interest: Interest): Reader {
       raw = socket;
       // A node that is killed in the middle of a handshake answers nothing any more.
       let leaving = setTimeout(leave, 3_000);
+      const openedAt = Date.now();
+      const isResumed = last !== undefined;
       socket.onopen = () => {
         const options = {
           includeMetadata: true,
@@ -118,15 +128,17 @@ export function bareReader(nodes: Nodes, interest: Interest): Reader {
         if (frame.type === "subscription_result") {
           const [{ status, startSequence }] = frame.results;
           if (status !== "ok") return leave();
+          if (isResumed) reader.resumes++;
           last ??= startSequence as string;
           started.resolve();
           clearTimeout(leaving);
-          leaving = setTimeout(leave, stayMs(chance));
+          leaving = setTimeout(leave, stayMs(nodes));
         } else if (frame.type === "event") {
           const sequence = Number(frame.meta.sequence);
           // Only the frame that was under way may come again: the last one.
           if (last === `${sequence}`) reader.repeats++;
           else {
+            if (isResumed && Date.parse(frame.meta.timestamp) < openedAt) reader.missed++;
             reader.got.push(sequence);
             last = `${sequence}`;
           }
@@ -160,6 +172,8 @@ export function sdkReader(nodes: Nodes, interest: Interest, over: "websocket" | 
     got: [],
     repeats: 0,
     moves: 0,
+    resumes: 0,
+    missed: 0,
     ready: started.promise,
     async stop() {
       isOver = true;
@@ -173,10 +187,19 @@ export function sdkReader(nodes: Nodes, interest: Interest, over: "websocket" | 
     const options = { over, after: place, bufferMax, ...(interest.filter && { filter: interest.filter }) };
     const subscription = client.subscribe<string>(interest.pattern, options);
     now = subscription;
-    subscription.ready.then(started.resolve, () => {});
+    const openedAt = Date.now();
+    const isResumed = place !== undefined;
+    subscription.ready.then(
+      () => {
+        started.resolve();
+        if (isResumed) reader.resumes++;
+      },
+      () => {},
+    );
     // Before there is a place the first node must be waited for.
-    const leaving = setTimeout(() => (place ?? subscription.place) && subscription.close(), stayMs(chance));
-    for await (const { sequence } of subscription) {
+    const leaving = setTimeout(() => (place ?? subscription.place) && subscription.close(), stayMs(nodes));
+    for await (const { sequence, timestamp } of subscription) {
+      if (isResumed && Date.parse(timestamp!) < openedAt) reader.missed++;
       reader.got.push(sequence!);
       if (isOver) break;
     }

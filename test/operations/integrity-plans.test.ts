@@ -1,8 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { debounceCheck } from "../../src/domain/debounce/balance.ts";
+import { groupCheck } from "../../src/domain/groups/balance.ts";
 import { type IntegrityCheck, logCheck } from "../../src/domain/integrity/service.ts";
 import { asleep, lostRuns, orphans, runChecks } from "../../src/domain/runs/balance.ts";
 import { scheduleChecks } from "../../src/domain/schedules/balance.ts";
+import { topicChecks } from "../../src/domain/topics/balance.ts";
 import { testClock } from "../../src/kit/clock.ts";
 import { type Sql, sql } from "../../src/kit/sql.ts";
 import type { Store } from "../../src/store/store.ts";
@@ -55,6 +57,21 @@ describe("plans of the integrity checks beside 200,000 runs", () => {
       SELECT ${environmentId}, n, ${environmentId} || 'e' || n, 'other' || n % 100, 1, '{}', 'api', n
       FROM generate_series(1, ${sql.bigint(count)}) n`,
     sql`INSERT INTO matchers (environment_id, position) VALUES (${environmentId}, ${sql.bigint(count - 100)})`,
+    sql`INSERT INTO topic_heads (environment_id, position, last_at, retention_floor)
+      VALUES (${environmentId}, ${count}, ${now}, 0)`,
+    // One is missing, so that the gap is looked for, too.
+    sql`INSERT INTO topic_messages (environment_id, position, id, topic, data, at)
+      SELECT ${environmentId}, n, ${environmentId} || 'm' || n, 't' || n % 100, '{}', n
+      FROM generate_series(1, ${sql.bigint(count)}) n WHERE n <> ${count - 20}`,
+    sql`INSERT INTO consumer_groups (environment_id, namespace, name, id, log, pattern, ack_mode, backpressure, max_inflight,
+        max_redeliveries, redeliver_delay_ms, status, version, position, dropped_count, given_up_count, created_at, updated_at)
+      SELECT ${environmentId}, 'default', 'g' || n, 'group_' || n, CASE n % 2 WHEN 0 THEN 'events' ELSE 'topics' END, 'topic:>',
+        'manual', 'block', 100, 3, 5000, 'active', 1, ${sql.bigint(count)}, 0, 0, 1, 1
+      FROM generate_series(1, ${sql.bigint(Math.min(count, 1_000))}) n`,
+    sql`INSERT INTO group_deliveries (environment_id, group_id, position, event_id, attempt, spent_count, lost_count,
+        consumer_id, due_at)
+      SELECT ${environmentId}, 'group_' || n % ${Math.min(count, 1_000)}, n, 'e' || n, 1, 0, 0, 'c', 1
+      FROM generate_series(1, ${sql.bigint(count)}) n`,
   ];
 
   beforeAll(async () => {
@@ -92,6 +109,8 @@ describe("plans of the integrity checks beside 200,000 runs", () => {
       ...runChecks(reader, clock),
       debounceCheck(reader, clock),
       ...scheduleChecks(reader, clock),
+      ...topicChecks(reader),
+      groupCheck(reader),
     ];
     slices = {
       lostRuns: () => lostRuns(reader, ""),

@@ -65,7 +65,13 @@ describe("members of a group", () => {
   });
   afterEach(async () => {
     for (const seat of seats.splice(0)) seat.stop();
-    await Promise.all(nodes.map((node) => node.settled()));
+    let isSettled = false;
+    const settling = Promise.all(nodes.map((node) => node.settled())).then(() => {
+      isSettled = true;
+    });
+    // What is given back is gathered for a moment.
+    await until(() => clock.advance(1).then(() => isSettled), { about: "both nodes", everyMs: 1 });
+    await settling;
     await store.close();
   });
 
@@ -82,17 +88,25 @@ describe("members of a group", () => {
     );
   async function joinAt(node: Groups, give: (delivery: Delivery) => void | Promise<void> = () => {}) {
     const got: Delivery[] = [];
+    /** Of each, whether it may still be written. */
+    const stands: (() => boolean)[] = [];
     const request = { name: "g", consumerId: "", clientId: "" };
     const seat = await node.join(env, request, {
-      give(delivery) {
+      give(delivery, mayStand) {
         got.push(delivery);
+        stands.push(mayStand);
         return give(delivery);
       },
       async permit() {},
       ended() {},
     });
     seats.push(seat);
-    return { got, seat };
+    return { got, stands, seat };
+  }
+  /** A reader that takes nothing before it is released. */
+  function busy(): { give: () => Promise<void>; release: () => void } {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    return { give: () => promise, release: resolve };
   }
   const come = (got: readonly unknown[], count: number) =>
     until(() => got.length >= count, { about: `${count} deliveries`, everyMs: 2 });
@@ -139,11 +153,8 @@ describe("members of a group", () => {
 
   test("what one does not come to read goes to the others, and nothing of it is spent", async () => {
     await create({ maxRedeliveries: 1 });
-    let release = () => {};
-    const busy = new Promise<void>((resolve) => {
-      release = resolve;
-    });
-    const stuck = await joinAt(nodes[0], () => busy);
+    const { give, release } = busy();
+    const stuck = await joinAt(nodes[0], give);
     await publish(5);
     await come(stuck.got, 1);
     for (let times = 0; times < 3; times++) {
@@ -159,6 +170,56 @@ describe("members of a group", () => {
     expect(stuck.got).toHaveLength(1);
     const { given_up_count, dropped_count } = await nodes[0].get(env, { name: "g" });
     expect([given_up_count, dropped_count]).toEqual([0, 0]);
+  });
+
+  test("back from a freeze it sends nothing of before, though it is a member again: that may be acknowledged by now", async () => {
+    await create({ ackMode: "manual", redeliverDelayMs: 3_600_000 });
+    const { give, release } = busy();
+    const frozen = await joinAt(nodes[0], give);
+    await publish(3);
+    await come(frozen.got, 1);
+    expect(frozen.stands[0]!()).toBe(true);
+    clock.advance(groupSilenceMs + 1);
+    const other = await joinAt(nodes[1]);
+    await nodes[1].lookOnce();
+    await come(other.got, 3);
+    await Promise.all(
+      other.got.map(({ eventId }) =>
+        nodes[1].ack(env, { name: "g", consumerId: "", eventId: eventId!, verdict: "ack" }),
+      ),
+    );
+    await nodes[0].lookOnce();
+    expect((await nodes[0].get(env, { name: "g" })).member_count).toBe(2);
+    expect(frozen.stands[0]!()).toBe(false);
+    release();
+    // What is taken from now on is its own.
+    other.seat.stop();
+    await publish(1);
+    await until(() => clock.advance(1).then(() => frozen.got.length >= 2), { about: "one more", everyMs: 2 });
+    expect([frozen.got[1]!.attempt, frozen.stands[1]!()]).toEqual([1, true]);
+  });
+
+  test("what could not be sent in most of its hold is not sent, and comes again unspent", async () => {
+    await create({ ackMode: "manual", redeliverDelayMs: 10_000, maxRedeliveries: 1 });
+    const { give, release } = busy();
+    const slow = await joinAt(nodes[0], give);
+    await publish(1);
+    await come(slow.got, 1);
+    const pass = async (ms: number) => {
+      clock.advance(ms);
+      await nodes[0].lookOnce();
+    };
+    for (let times = 0; times < 4; times++) await pass(2_000);
+    expect(slow.stands[0]!()).toBe(true);
+    await pass(1_500);
+    expect(slow.stands[0]!()).toBe(false);
+    release();
+    await come(slow.got, 2);
+    expect([slow.got[1]!.attempt, slow.stands[1]!()]).toEqual([2, true]);
+    for (let times = 0; times < 6; times++) await pass(2_000);
+    // Only this hold was used up.
+    await come(slow.got, 3);
+    expect((await nodes[0].get(env, { name: "g" })).given_up_count).toBe(0);
   });
 
   test("a delivery that takes every member with it when it goes is given up at last", async () => {

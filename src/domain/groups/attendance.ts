@@ -9,10 +9,10 @@ import type { Sources } from "../pubsub/source.ts";
 import { type Desk, openDesk } from "./desk.ts";
 import { countMembers, keepOn, type MemberRow, removeMember, signMembers, silentMembers } from "./members.ts";
 import { type GroupKey, type GroupRow, groupsNow } from "./rows.ts";
-import type { GroupReader, Seat } from "./seats.ts";
+import { type GroupReader, newSeat, noteSign, type Seat } from "./seat.ts";
 import type { Moved, Settler } from "./settle.ts";
 
-export type { GroupReader } from "./seats.ts";
+export type { GroupReader } from "./seat.ts";
 
 /** A member's place in its group, at this node. */
 export interface Seated {
@@ -139,14 +139,17 @@ export function openAttendance(deps: AttendanceDeps): Attendance {
   }
 
   async function sign(): Promise<void> {
+    const began = clock.elapsed();
     const now = clock.now();
+    const knowsTime = deps.knowsTime();
     const mine = [...desks.values()].flatMap((desk) => [...desk.seats.values()]);
     mine.sort((a, b) => (memberText(a.row) < memberText(b.row) ? -1 : 1));
     for (let from = 0; from < mine.length; from += groupSliceMax) {
       const slice = mine.slice(from, from + groupSliceMax);
       const rows = slice.map(({ row }): MemberRow => ({ ...row, seen_at: now }));
       await store.write((session) => signMembers(session, rows));
-      for (const seat of slice) seat.signedAt = now;
+      // Signed with a wrong time it may look silent to others before it does here.
+      if (knowsTime) for (const seat of slice) noteSign(seat, { from: began, to: clock.elapsed() });
     }
     const kept = [...desks.values()].flatMap(({ group }) => (group.kept_until === null ? [] : group));
     const until = keptUntil();
@@ -199,6 +202,7 @@ export function openAttendance(deps: AttendanceDeps): Attendance {
   return {
     async join(group, { consumerId, clientId }, reader) {
       const id = ids.next("sub");
+      const began = clock.elapsed();
       const now = clock.now();
       const row: MemberRow = {
         environment_id: group.environment_id,
@@ -215,17 +219,8 @@ export function openAttendance(deps: AttendanceDeps): Attendance {
           throw new Fault("resource_exhausted", `at most ${groupMembersMax} members of one group`);
         if ((await signMembers(session, [row])) === 0) throw missing("consumer group", group.name);
       });
-      const seat: Seat = {
-        row,
-        reader,
-        queue: [],
-        giving: false,
-        givingSince: now,
-        over: false,
-        permitted: group.pattern,
-        asking: false,
-        signedAt: now,
-      };
+      const signedAt = deps.knowsTime() ? began : Number.NEGATIVE_INFINITY;
+      const seat = newSeat(row, { reader, permitted: group.pattern, signedAt });
       let desk: Desk;
       try {
         // The last member may have closed it in between.

@@ -6,6 +6,7 @@ import {
   groupAheadMax,
   groupFreshMs,
   groupHoldMs,
+  groupHoldMsMin,
   groupStuckMs,
   groupWindow,
 } from "../../kit/limits.ts";
@@ -15,8 +16,9 @@ import type { Following } from "../log/feed.ts";
 import type { Delivery } from "../pubsub/delivery.ts";
 import { type Pattern, parsePattern, readFilter, wantedOf } from "../pubsub/rules.ts";
 import type { Source, Told } from "../pubsub/source.ts";
+import { openAsking } from "./asking.ts";
 import { type GroupRow, getGroup } from "./rows.ts";
-import { openAsking, type Seat } from "./seats.ts";
+import { isFresh, isItsOwn, type Seat, type Waiting } from "./seat.ts";
 import type { Settler } from "./settle.ts";
 import { type Given, type Slot, type Taken, take } from "./take.ts";
 
@@ -83,13 +85,11 @@ export function openDesk(deps: DeskDeps, group: GroupRow): Desk {
     onPermitted: () => desk.look(),
   });
 
-  const isFresh = ({ signedAt }: Seat): boolean => clock.now() - signedAt <= groupFreshMs;
-
   const isStuck = ({ giving, givingSince }: Seat): boolean =>
-    giving && clock.now() - givingSince > groupStuckMs;
+    giving && clock.elapsed() - givingSince > groupStuckMs;
 
   function roomAt(seat: Seat): number {
-    if (seat.over || !asking.isPermitted(seat) || !isFresh(seat) || isStuck(seat)) return 0;
+    if (seat.over || !asking.isPermitted(seat) || !isFresh(seat, clock.elapsed()) || isStuck(seat)) return 0;
     const most = desk.group.backpressure === "buffer" ? desk.group.max_inflight : groupWindow;
     return most - seat.queue.length - (seat.giving ? 1 : 0);
   }
@@ -151,11 +151,14 @@ export function openDesk(deps: DeskDeps, group: GroupRow): Desk {
     if (mine.status === "paused" || (free.length === 0 && !drops)) return false;
     await lookAhead();
     if (closed || seats.size === 0) return false;
+    // In this order: what is held by the database's time ends no earlier than what is measured here.
+    const takenAt = clock.elapsed();
     const now = clock.now();
     const looked = ahead;
     const isBehind = looked.reached > mine.position && looked.found.length === 0;
     if (looked.found.length === 0 && dueAt > now && !isBehind) return false;
-    const heldUntil = now + (mine.ack_mode === "manual" ? mine.redeliver_delay_ms : groupHoldMs);
+    const holdMs =
+      mine.ack_mode === "manual" ? Math.max(mine.redeliver_delay_ms, groupHoldMsMin) : groupHoldMs;
     const taken = await store.write((session) =>
       take(session, {
         key: mine,
@@ -168,14 +171,18 @@ export function openDesk(deps: DeskDeps, group: GroupRow): Desk {
         reached: looked.reached,
         slots: free,
         now,
-        heldUntil,
+        heldUntil: now + holdMs,
         freshSince: now - groupFreshMs,
       }),
     );
-    return accept(taken, looked, heldUntil);
+    return accept(taken, looked, { takenAt, holdMs });
   }
 
-  async function accept(taken: Taken, looked: Ahead, heldUntil: Instant): Promise<boolean> {
+  async function accept(
+    taken: Taken,
+    looked: Ahead,
+    hold: Pick<Waiting, "takenAt" | "holdMs">,
+  ): Promise<boolean> {
     if (taken.state === "gone") {
       deps.onGone();
       return false;
@@ -196,7 +203,7 @@ export function openDesk(deps: DeskDeps, group: GroupRow): Desk {
         if (delivery) payloads.set(told.position, delivery);
       }
     }
-    for (const one of given) handOut(one, payloads.get(one.position), heldUntil);
+    for (const one of given) handOut(one, payloads.get(one.position), hold);
     if (ahead === looked) ahead.found = ahead.found.filter((one) => one.position > position);
     desk.group = { ...desk.group, position };
     if (givenUp.length > 0)
@@ -216,7 +223,7 @@ export function openDesk(deps: DeskDeps, group: GroupRow): Desk {
   function handOut(
     { position, attempt, slot }: Given,
     delivery: Delivery | undefined,
-    heldUntil: Instant,
+    hold: Pick<Waiting, "takenAt" | "holdMs">,
   ): void {
     const seat = seats.get(slot.memberId);
     if (!delivery) {
@@ -230,7 +237,7 @@ export function openDesk(deps: DeskDeps, group: GroupRow): Desk {
       void settle("unsent", slot.memberId, { position, attempt });
       return;
     }
-    seat.queue.push({ delivery: delivery.again(attempt), position, heldUntil });
+    seat.queue.push({ delivery: delivery.again(attempt), position, ...hold });
     if (!seat.giving) void giveAll(seat);
   }
 
@@ -253,17 +260,21 @@ export function openDesk(deps: DeskDeps, group: GroupRow): Desk {
     seat.giving = true;
     try {
       for (let next = seat.queue.shift(); next && !seat.over; next = seat.queue.shift()) {
-        const { position, delivery } = next;
-        if (next.heldUntil <= clock.now()) continue;
-        if (!isFresh(seat)) {
-          void settle("unsent", seat.row.id, { position, attempt: delivery.attempt });
-          continue;
+        const mine = next;
+        let lapsed = false;
+        const stands = () => {
+          lapsed ||= !isItsOwn(seat, mine, clock.elapsed());
+          return !lapsed;
+        };
+        if (stands()) {
+          seat.givingSince = clock.elapsed();
+          const full = seat.reader.give(mine.delivery, stands);
+          if (full) await full;
+          if (seat.over) return;
         }
-        seat.givingSince = clock.now();
-        const full = seat.reader.give(delivery);
-        if (full) await full;
-        if (seat.over) return;
-        if (desk.group.ack_mode === "auto")
+        const { position, delivery } = mine;
+        if (lapsed) void settle("unsent", seat.row.id, { position, attempt: delivery.attempt });
+        else if (desk.group.ack_mode === "auto")
           void settle("sent", seat.row.id, { position, attempt: delivery.attempt });
         if (roomAt(seat) * 2 >= groupWindow && ahead.found.length > 0) desk.look();
       }

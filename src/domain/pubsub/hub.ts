@@ -26,8 +26,11 @@ export interface Start {
 export interface Member {
   /** Confirms the subscription, before anything is delivered; with its start when it asked for that and there is one. */
   accepted(start: Start | undefined): void;
-  /** A delivery for this one alone. A promise asks whoever reads from the store to wait for it. */
-  give(spec: ChannelSpec, delivery: Delivery): void | Promise<void>;
+  /**
+   * A delivery for this one alone. A promise asks whoever reads from the store to wait for it. `stands`, of a group's, is asked
+   * right before it is written: after a no it is dropped.
+   */
+  give(spec: ChannelSpec, delivery: Delivery, stands?: () => boolean): void | Promise<void>;
   /** From now on it has what its outlet publishes on the channel. */
   joined(spec: ChannelSpec): void;
   /** It cannot go on for now, and will. */

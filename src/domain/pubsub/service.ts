@@ -57,7 +57,8 @@ export interface GroupRequest {
   consumerId: string;
   /** Where a group that is made now begins; undefined: with what comes next. */
   startAfter: () => Promise<number | undefined>;
-  give: (delivery: Delivery) => void | Promise<void>;
+  /** As `Member.give` has it. */
+  give: (delivery: Delivery, stands: () => boolean) => void | Promise<void>;
   permit: (pattern: string) => Promise<void>;
   ended: (fault: Fault) => void;
 }
@@ -284,7 +285,7 @@ export function openPubSub({ store, clock, log, sources, frames, joinGroup }: Pu
         return first?.sequence === undefined ? head.position : first.sequence - 1;
       },
       // Nothing comes before the confirmation.
-      give: (delivery) => accepted.then(() => member.give(spec, delivery)),
+      give: (delivery, stands) => accepted.then(() => member.give(spec, delivery, stands)),
       permit: member.permit,
       ended: member.ended,
     });

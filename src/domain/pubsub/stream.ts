@@ -12,8 +12,8 @@ export type Streamed =
 export interface Sink {
   /** A reader that does not keep up is sent away. */
   push(delivery: Delivery): void;
-  /** The same, and resolves once everything was taken. */
-  give(delivery: Delivery): Promise<void>;
+  /** One at a time: resolves once it was taken. `stands` is asked then; after a no it is dropped. */
+  give(delivery: Delivery, stands?: () => boolean): Promise<void>;
   /** Resolves when there is room again; undefined while there is. */
   full(): Promise<void> | undefined;
   end(fault: Fault): void;
@@ -51,6 +51,8 @@ export function openStreams(pubsub: PubSub): Streams {
     /** Resolved whenever the reader has taken all that waited. */
     let taken: (() => void) | undefined;
     let room: Promise<void> | undefined;
+    /** Of what was given last. */
+    let stands: (() => boolean) | undefined;
 
     const end = (why: Fault) => {
       fault ??= why;
@@ -71,7 +73,8 @@ export function openStreams(pubsub: PubSub): Streams {
     };
     const sink: Sink = {
       push,
-      give(delivery) {
+      give(delivery, mayStand) {
+        stands = mayStand;
         push(delivery);
         return emptied();
       },
@@ -93,6 +96,7 @@ export function openStreams(pubsub: PubSub): Streams {
         chars = 0;
         for (const delivery of batch) {
           if (signal.aborted) return;
+          if (stands && !stands()) continue;
           yield delivery;
         }
         if (waiting.length > 0) continue;
@@ -125,9 +129,9 @@ export function openStreams(pubsub: PubSub): Streams {
           accepted(told) {
             start = told;
           },
-          give(_spec, delivery) {
+          give(_spec, delivery, stands) {
             // A group's delivery counts as sent once it was taken; what is read from the store waits only when there is much.
-            if (wanted.group !== undefined) return sink.give(delivery);
+            if (wanted.group !== undefined) return sink.give(delivery, stands);
             sink.push(delivery);
             return sink.full();
           },

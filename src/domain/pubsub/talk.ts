@@ -99,8 +99,8 @@ export function openTalks({ pubsub, log, publish }: TalksDeps): (options: TalkOp
           void line.send(okFrame(pattern, spec.id, start));
           if (isLegacy) void line.send(subscribedFrame(pattern, spec.id));
         },
-        give: (_spec: ChannelSpec, delivery: Delivery) => {
-          if (!mine.isOver) return line.send(eventFrame(spec, delivery));
+        give: (_spec: ChannelSpec, delivery: Delivery, stands?: () => boolean) => {
+          if (!mine.isOver && (!stands || stands())) return line.send(eventFrame(spec, delivery));
         },
         joined: () => {
           if (!mine.isOver) line.join(spec.id);

@@ -1,40 +1,7 @@
-import type { Instant } from "../../kit/clock.ts";
 import { Fault } from "../../kit/fault.ts";
 import type { Log } from "../../kit/log.ts";
-import type { Delivery } from "../pubsub/delivery.ts";
-import type { MemberRow } from "./members.ts";
 import type { GroupRow } from "./rows.ts";
-
-/** Who sits at a desk. */
-export interface GroupReader {
-  /** A promise resolves once the delivery has left for the consumer. */
-  give(delivery: Delivery): void | Promise<void>;
-  /** Throws the fault of who may not have what the pattern stands for: asked before anything of it is given. */
-  permit(pattern: string): Promise<void>;
-  /** Nothing follows. */
-  ended(fault: Fault): void;
-}
-
-interface Waiting {
-  delivery: Delivery;
-  position: number;
-  heldUntil: Instant;
-}
-
-export interface Seat {
-  row: MemberRow;
-  reader: GroupReader;
-  queue: Waiting[];
-  giving: boolean;
-  /** Of what it is being given now. */
-  givingSince: Instant;
-  over: boolean;
-  /** The pattern that it was permitted. While the group reads another one, nothing is taken for it. */
-  permitted: string;
-  asking: boolean;
-  /** When its last sign of life was written. Without a fresh one it may have been taken for dead: nothing is sent to it. */
-  signedAt: Instant;
-}
+import type { Seat } from "./seat.ts";
 
 /** Of faults, those that are about who asks: others pass. */
 const refusals = new Set(["permission_denied", "unauthenticated", "not_found", "invalid_argument"]);
