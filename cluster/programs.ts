@@ -1,5 +1,4 @@
 import { chownSync, readFileSync } from "node:fs";
-import { createServer } from "node:net";
 import { dirname, join } from "node:path";
 
 /** Where a program is, by its first name found: on the PATH, or as a pattern over versions. */
@@ -42,28 +41,6 @@ export function giveToServerUser(path: string, debianPackage = "postgresql"): vo
   const account = readFileSync("/etc/passwd", "utf8").match(/^postgres:[^:]*:(\d+):(\d+):/m);
   if (!account) throw new Error(`There is no user postgres. Install it: apt-get install ${debianPackage}`);
   chownSync(path, Number(account[1]), Number(account[2]));
-}
-
-/** A port of the loopback address that was free a moment ago. */
-export function freePort(): Promise<number> {
-  return new Promise((done, failed) => {
-    const probe = createServer();
-    probe.once("error", failed);
-    probe.listen(0, "127.0.0.1", () => {
-      const address = probe.address();
-      probe.close(() =>
-        typeof address === "object" && address ? done(address.port) : failed(new Error("no port")),
-      );
-    });
-  });
-}
-
-export function isFree(port: number): Promise<boolean> {
-  return new Promise((done) => {
-    const probe = createServer();
-    probe.once("error", () => done(false));
-    probe.listen(port, "127.0.0.1", () => probe.close(() => done(true)));
-  });
 }
 
 /** Runs a program to its end; throws with its output when it fails. */

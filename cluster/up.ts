@@ -2,8 +2,9 @@ import { layOut } from "./layout.ts";
 import { startNatsPart, untilNatsAgrees } from "./nats.ts";
 import { settingsOf, startNodePart } from "./nodes.ts";
 import { asCommand, parseUp, Refused, type UpOptions, upUsage } from "./options.ts";
+import { isFree } from "./ports.ts";
 import { startPostgresPart } from "./postgres.ts";
-import { findNatsServer, findPostgresProgram, isFree } from "./programs.ts";
+import { findNatsServer, findPostgresProgram } from "./programs.ts";
 import {
   type PartState,
   partsOf,
@@ -20,7 +21,7 @@ const flagOf = { postgres: "--postgres-port", nats: "--nats-port", node: "--port
 
 async function requireFreePorts(part: PartState): Promise<void> {
   for (const port of [part.port, part.clusterPort, part.monitorPort]) {
-    if (port === undefined || (await isFree(port))) continue;
+    if (port === undefined || (await isFree(port, "127.0.0.1"))) continue;
     throw new Refused(
       `${part.name} cannot have port ${port}, another program has it: stop that program, or choose other ports with ${flagOf[part.kind]} N or --ports 0`,
     );

@@ -42,8 +42,7 @@ import { watchLoop } from "./kit/watch.ts";
 import { openMembers } from "./members.ts";
 import { openRealtime, realtimeFeatures } from "./realtime.ts";
 import { bootstrapKeyFileOf, type Config, masterKeyFileOf } from "./settings.ts";
-import type { Migration } from "./store/migrate.ts";
-import { openStore } from "./store/open.ts";
+import { type OpenStoreOptions, openStore } from "./store/open.ts";
 import { type Store, StoreError } from "./store/store.ts";
 import { openTenants } from "./tenants.ts";
 
@@ -51,8 +50,8 @@ export interface ServerOptions {
   clock?: SystemClock;
   ids?: Ids;
   log?: Log;
-  /** Instead of the product's own, for tests of upgrades. */
-  migrations?: readonly Migration[];
+  /** Instead of the product's own: other migrations for tests of upgrades, limits for tests that stand still. */
+  store?: Pick<OpenStoreOptions, "migrations" | "limits">;
   /** Operations besides the product's own, for tests of the edge. */
   operations?: readonly Operation[];
 }
@@ -83,7 +82,7 @@ export interface RunningServer {
   };
   /** All that the server offers, as it is asked for. */
   registry: readonly Operation[];
-  /** One round of a background loop by its name, for tests. */
+  /** One round of a background loop by its name, behind the one under way; for tests. */
   tick(loopName: string): Promise<void>;
   /** Drains and closes, in the reverse order of the start. */
   stop(): Promise<void>;
@@ -139,12 +138,12 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
   closers.push("watch", () => watch.close());
   const { metrics } = watch;
   let url = "";
-  const loops = new Map<string, { running: Loop; tick: LoopOptions["tick"] }>();
+  const loops = new Map<string, { running: Loop }>();
   const background = (options: LoopOptions) => {
     const onError = (name: string, error: unknown) => log.warn("loop.failed", { loop: name, error });
     const running = loop({ clock, onError }, options);
     watchLoop(metrics, running);
-    loops.set(options.name, { running, tick: options.tick });
+    loops.set(options.name, { running });
   };
 
   const draining: Draining = { active: false };
@@ -157,8 +156,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     const driver = config.libsqlDriver === "bun" ? "bun:sqlite" : "libsql";
     // Half of the connections are for flushes, so that slow writes cannot keep them waiting.
     const pools = { hotPoolSize: Math.ceil(poolSize / 2), poolSize: Math.max(1, Math.floor(poolSize / 2)) };
-    const schema = options.migrations && { migrations: options.migrations };
-    const open = { clock, log, metrics, tls: databaseTls, ...pools, ...schema };
+    const open = { clock, log, metrics, tls: databaseTls, ...pools, ...options.store };
     const store = await openStore({ databaseUrl, file, driver, ...open });
     closers.push("store", () => store.close());
     const labels = ["version", "engine"] as const;
@@ -166,7 +164,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     build(version, store.engine).set(1);
     const time = timeBase(store, clock, metrics);
     await time.sample();
-    background({ name: "cluster.time", everyMs: 5_000, tick: async () => void (await time.sample()) });
+    background({ name: "cluster.time", everyMs: 5_000, tick: time.sampleOnce });
 
     // Domain, low to high.
     const tenancy = openTenancy({ store, clock, ids, log, strictEnvironment: config.strictEnvironment });
@@ -389,7 +387,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       async tick(name) {
         const found = loops.get(name);
         if (!found) throw new Error(`no loop ${name}`);
-        await found.tick();
+        await found.running.tick();
       },
       stop: closers.close,
     };

@@ -1,16 +1,24 @@
 import type { SystemClock } from "../kit/clock.ts";
+import { clockUncertaintyMsMax } from "../kit/limits.ts";
 import { type Metrics, noMetrics } from "../kit/metrics.ts";
 import type { Store } from "../store/store.ts";
 
 export interface TimeBase {
-  /** Sets the clock to the database's time; answers by how many milliseconds that may be wrong: half a round trip. */
+  /**
+   * Sets the clock to the database's time, unless the answer was slow and says less than is known already; answers by how many
+   * milliseconds the clock may be wrong then.
+   */
   sample(): Promise<number>;
+  /** The tick of loop `cluster.time`: a sample, and another one soon for as long as the time is not known well enough. */
+  sampleOnce(): Promise<{ againInMs: number } | undefined>;
   /** By how many milliseconds the clock may be wrong now; it grows with the age of the last sample. Infinite before the first. */
   uncertaintyMs(): number;
 }
 
 /** What a computer's clock loses or gains in a second, at most. */
 const driftMsPerMs = 0.0002;
+
+const unsureAgainMs = 250;
 
 /** One time for all nodes, the database's (design: one time base). A file has this machine's time already. */
 export function timeBase(
@@ -36,16 +44,24 @@ export function timeBase(
     offset.set(clock.offset() / 1000);
     uncertainty.set(uncertaintyMs() / 1000);
   });
+  const sample = async () => {
+    if (store.engine === "libsql") return 0;
+    const askedAt = clock.elapsed();
+    const database = await store.now();
+    const halfTripMs = (clock.elapsed() - askedAt) / 2;
+    const offsetMs = database + halfTripMs - clock.local();
+    const knownMs = uncertaintyMs();
+    // One slow round trip must not make a node forget the time; an answer that what is known cannot explain is believed.
+    const agrees = Math.abs(offsetMs - clock.offset()) <= halfTripMs + knownMs;
+    if (halfTripMs > knownMs && agrees) return knownMs;
+    clock.setOffset(offsetMs);
+    sampled = { at: clock.elapsed(), halfTripMs };
+    return halfTripMs;
+  };
   return {
-    async sample() {
-      if (store.engine === "libsql") return 0;
-      const askedAt = clock.elapsed();
-      const database = await store.now();
-      const halfTrip = (clock.elapsed() - askedAt) / 2;
-      clock.setOffset(database + halfTrip - clock.local());
-      sampled = { at: clock.elapsed(), halfTripMs: halfTrip };
-      return halfTrip;
-    },
+    sample,
+    sampleOnce: async () =>
+      (await sample()) > clockUncertaintyMsMax ? { againInMs: unsureAgainMs } : undefined,
     uncertaintyMs,
   };
 }

@@ -14,6 +14,11 @@ export interface Loop {
   wake(): void;
   /** Asks for a tick in `ms` at the latest. */
   wakeIn(ms: number): void;
+  /**
+   * A tick now, beside the plan, after the one under way and before the next: what was due at the call is done when it
+   * resolves. Rejects with what the tick throws.
+   */
+  tick(): Promise<void>;
   /** When the last tick ended without an error; undefined before the first. */
   progressAt(): Instant | undefined;
   failures(): number;
@@ -35,6 +40,8 @@ export function loop(host: LoopHost, options: LoopOptions): Loop {
   let running = false;
   let ticking: Promise<void> | undefined;
   let wanted = false;
+  /** Ticks beside the plan that are under way. */
+  let beside = 0;
   let cancelTimer: (() => void) | undefined;
   /** Of `clock.elapsed()`: when the next tick is planned, and by when one was asked for during a tick. */
   let plannedAt = Number.POSITIVE_INFINITY;
@@ -74,7 +81,7 @@ export function loop(host: LoopHost, options: LoopOptions): Loop {
     cancelTimer?.();
     cancelTimer = undefined;
     if (!running) return;
-    if (ticking) {
+    if (ticking || beside > 0) {
       wanted = true;
       return;
     }
@@ -92,6 +99,18 @@ export function loop(host: LoopHost, options: LoopOptions): Loop {
       const at = host.clock.elapsed() + Math.max(0, ms);
       if (ticking) wishedAt = Math.min(wishedAt, at);
       else if (running && at < plannedAt) plan(ms);
+    },
+    async tick() {
+      beside++;
+      try {
+        while (ticking) await ticking;
+        await options.tick();
+      } finally {
+        if (--beside === 0 && wanted) {
+          wanted = false;
+          run();
+        }
+      }
     },
     progressAt: () => progressAt,
     failures: () => failures,

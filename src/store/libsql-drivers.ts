@@ -58,8 +58,10 @@ function libsqlConnection(database: LibsqlDatabase, busyMs: number): Connection 
     prepare(text) {
       // Rows as arrays: the client's objects carry a field of its own, and blobs of two kinds.
       const statement = database.prepare(text);
-      const names = statement.reader ? statement.columns().map((column) => column.name) : [];
-      if (statement.reader) statement.raw();
+      // Asked once: the client looks it up anew each time, and takes longer for it the longer the text is.
+      const { reader } = statement;
+      const names = reader ? statement.columns().map((column) => column.name) : [];
+      if (reader) statement.raw();
       const toRow = (cells: unknown[]): Row => {
         const row: Row = {};
         for (let place = 0; place < names.length; place++) row[names[place] as string] = cells[place];
@@ -67,7 +69,7 @@ function libsqlConnection(database: LibsqlDatabase, busyMs: number): Connection 
       };
       return {
         all(values) {
-          if (statement.reader) return statement.all(values).map(toRow);
+          if (reader) return statement.all(values).map(toRow);
           statement.run(values);
           return [];
         },
@@ -76,7 +78,7 @@ function libsqlConnection(database: LibsqlDatabase, busyMs: number): Connection 
           return cells === undefined || cells === null ? undefined : toRow(cells);
         },
         run(values) {
-          return statement.reader ? statement.all(values).length : statement.run(values).changes;
+          return reader ? statement.all(values).length : statement.run(values).changes;
         },
         close() {},
       };

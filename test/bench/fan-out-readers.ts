@@ -28,6 +28,11 @@ function frameOf(text: string): Uint8Array {
   return Buffer.concat([head, body]);
 }
 
+/** Pings go unread, so every reader says by itself that it lives: servers close who is silent for two minutes. */
+const pong = new Uint8Array([0x8a, 0x80, 0, 0, 0, 0]);
+const aliveEveryMs = 40_000;
+const reading: { write(data: Uint8Array): number }[] = [];
+
 let bytes = 0;
 let frameBytes = 0;
 let answered = 0;
@@ -63,6 +68,7 @@ async function open(deaf: boolean): Promise<void> {
           if (state === "reading") {
             answered++;
             if (deaf) socket.pause();
+            else reading.push(socket);
             ready();
           }
         },
@@ -83,6 +89,9 @@ for (let begun = 0; begun < options.count; begun += atOnce)
   await Promise.all(
     Array.from({ length: Math.min(atOnce, options.count - begun) }, (_, at) => open(begun + at < deaf)),
   );
+setInterval(() => {
+  for (const socket of reading) socket.write(pong);
+}, aliveEveryMs);
 console.log("ready");
 
 export {};

@@ -96,7 +96,10 @@ function start(
         everyMs: 5,
         about: "the program's answer",
       });
-      if (line === "gone") throw new Error(`${script.at(-1)} ended:\n${lines.slice(-20).join("\n")}`);
+      if (line === "gone")
+        throw new Error(
+          `${script.at(-1)} ended with ${child.signalCode ?? child.exitCode}:\n${lines.slice(-20).join("\n")}`,
+        );
       return JSON.parse(line.replace(/^lag /, "")) as Answer;
     },
     async stop() {

@@ -12,6 +12,7 @@ import {
 } from "../support/checkers.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
+import { storeBeside } from "./load.ts";
 
 /** What a doctored transaction ends with, so that nothing of it stays. */
 class Undone extends Error {}
@@ -42,7 +43,7 @@ describe.each(engines)("checkers on %s", (engine) => {
 
   beforeAll(async () => {
     server = await startTestServer({ engine });
-    store = server.running.domain.store;
+    store = await storeBeside(server);
     await server.rpc("SvcService", "RegisterFunction", {
       id: "doctored",
       triggers: [{ event: "doctor.me" }],
@@ -83,7 +84,10 @@ describe.each(engines)("checkers on %s", (engine) => {
     expect(yielded.status).toBe(200);
     now = await store.now();
   });
-  afterAll(() => server.stop());
+  afterAll(async () => {
+    await store?.close();
+    await server?.stop();
+  });
 
   test("a sound database passes all of them", async () => {
     expect(await checkAll(store, { acked, now })).toEqual([]);

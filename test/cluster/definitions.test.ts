@@ -30,11 +30,11 @@ describe.each(buses)("two nodes $bus", ({ open }) => {
       [1, 2].map(() => spawnServer({ engine: "postgres", home, ...(url !== undefined && { nats: url }) })),
     );
     await stop?.();
-  }, 30_000);
+  }, 90_000);
   afterAll(async () => {
     await Promise.all(nodes.map((node) => node.stop()));
     await home?.remove();
-  });
+  }, 60_000);
 
   test("a function registered on one triggers on the next event of the other, every time", async () => {
     const started: string[] = [];
@@ -59,5 +59,5 @@ describe.each(buses)("two nodes $bus", ({ open }) => {
       }
     });
     expect(started).toHaveLength(environments * functionsEach);
-  }, 60_000);
+  }, 120_000);
 });

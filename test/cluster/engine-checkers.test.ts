@@ -12,6 +12,7 @@ import { pullWorker } from "../support/pull-worker.ts";
 import { answerOf, type Program } from "../support/run-program.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
+import { storeBeside } from "./load.ts";
 
 /** What a doctored transaction ends with, so that nothing of it stays. */
 class Undone extends Error {}
@@ -58,7 +59,7 @@ describe.each(engines)("the engine's checkers on %s", (engine) => {
 
   beforeAll(async () => {
     server = await startTestServer({ engine, settings: { leaseMs: 600_000, pollHoldMs: 0 } });
-    store = server.running.domain.store;
+    store = await storeBeside(server);
     await rpc("RegisterFunction", { id: "ticker", triggers: [{ cron: "* * * * * *" }] });
     await rpc("RegisterFunction", { id: program.id, triggers: [{ event: "program.begin" }] });
     await rpc("RegisterFunction", {
@@ -71,11 +72,15 @@ describe.each(engines)("the engine's checkers on %s", (engine) => {
       triggers: [{ event: "limited.begin" }],
       concurrency: { limit: 1 },
     });
-    for (const burst of ["a", "b"])
-      for (let number = 0; number < 2; number++) {
-        const { eventId } = await rpc("Emit", { event: "burst", data: { burst, number } });
-        bursts.set(burst, [...(bursts.get(burst) ?? []), eventId]);
-      }
+    for (const burst of ["a", "b"]) {
+      // In one go: a pause between two of them as long as the period would make two bursts of it.
+      const events = [0, 1].map((number) => ({ event: "burst", data: { burst, number } }));
+      const { results } = await rpc("TriggerBatch", { events });
+      bursts.set(
+        burst,
+        results.map(({ eventId }: { eventId: string }) => eventId),
+      );
+    }
     const worker = pullWorker(server, "w");
     await worker.register(program.id);
     for (const input of ["one", "two"]) {
@@ -101,7 +106,10 @@ describe.each(engines)("the engine's checkers on %s", (engine) => {
       session.run(sql`UPDATE schedules SET next_at = (created_at / 1000 + 1 + expected_count) * 1000`),
     );
   }, 60_000);
-  afterAll(() => server.stop());
+  afterAll(async () => {
+    await store?.close();
+    await server?.stop();
+  });
 
   const tickerRun = sql`(SELECT MIN(id) FROM runs WHERE function_id = 'ticker')`;
   const programRun = sql`(SELECT MIN(id) FROM runs WHERE function_id = 'programmed')`;

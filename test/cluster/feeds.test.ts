@@ -17,10 +17,9 @@ describe("a log that is followed on another node", () => {
       nodes.push(await startTestServer({ engine: "postgres", nats: nats.url, home, settings: { nodeId } }));
     await until(async () => (await nodes[1]!.api("/ready")).status === 200, {
       about: "the bus",
-      deadlineMs: 5_000,
       everyMs: 20,
     });
-  });
+  }, 60_000);
   afterAll(async () => {
     await Promise.all(nodes.map((node) => node.stop()));
     await nats.stop();
@@ -43,7 +42,6 @@ describe("a log that is followed on another node", () => {
     const all = () =>
       until(() => got.length >= sent, {
         about: "every event on the other node",
-        deadlineMs: 5_000,
         everyMs: 5,
       });
     await emit(200);
@@ -55,5 +53,5 @@ describe("a log that is followed on another node", () => {
     await emit(100);
     await all();
     expect(got).toEqual(Array.from({ length: 400 }, (_, at) => at + 1));
-  }, 30_000);
+  }, 90_000);
 });

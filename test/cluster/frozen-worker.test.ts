@@ -8,6 +8,9 @@ import { until } from "../support/until.ts";
 import { clock } from "./load.ts";
 import { type Journal, makeJournal, spawnWorker, stepsRepeated, type WorkerProcess } from "./workers.ts";
 
+/** So long that a worker which is alive renews it over any pause. */
+const leaseMs = 4_000;
+
 describe.each(engines)("a worker on %s", (engine) => {
   let server: TestServer;
   let store: Store;
@@ -15,15 +18,15 @@ describe.each(engines)("a worker on %s", (engine) => {
   const workers: WorkerProcess[] = [];
 
   beforeAll(async () => {
-    server = await startTestServer({ engine, settings: { leaseMs: 1_500 } });
+    server = await startTestServer({ engine, settings: { leaseMs } });
     store = server.running.domain.store;
     journal = await makeJournal();
-  });
+  }, 60_000);
   afterAll(async () => {
     await Promise.all(workers.map((worker) => worker.kill9()));
-    await server.stop();
-    await journal.remove();
-  });
+    await server?.stop();
+    await journal?.remove();
+  }, 60_000);
 
   const startWorker = async (name: string) => {
     const worker = await spawnWorker(
@@ -37,7 +40,6 @@ describe.each(engines)("a worker on %s", (engine) => {
   const noted = (line: string) =>
     until(async () => (await journal.lines()).some((words) => words.join(" ") === line), {
       about: line,
-      deadlineMs: 10_000,
     });
 
   /** All that the server knows of a run, but for how long its holder may still be silent. */
@@ -83,5 +85,5 @@ describe.each(engines)("a worker on %s", (engine) => {
       "STALE_EXECUTION",
     ]);
     expect(await checkAll(store, { now: clock.now() })).toEqual([]);
-  }, 30_000);
+  }, 90_000);
 });

@@ -30,12 +30,12 @@ describe.each([true, false])("two nodes on one database (bus: %p)", (withBus) =>
     const nats = withBus ? { nats: (await sharedNats()).url } : {};
     for (const _ of [1, 2])
       nodes.push(await startTestServer({ engine: "postgres", home, ...nats, settings: { pollHoldMs: 100 } }));
-  }, 30_000);
+  }, 60_000);
   afterAll(async () => {
-    for (const node of nodes) await node.stop();
+    await Promise.all(nodes.map((node) => node.stop()));
     nodes = [];
     await home?.remove();
-  }, 30_000);
+  }, 60_000);
 
   test("never lease more runs of a lane than its limit, and finish them all", async () => {
     const [first] = nodes as [TestServer];
@@ -105,11 +105,11 @@ describe.each([true, false])("two nodes on one database (bus: %p)", (withBus) =>
       Array.from({ length: workersEach }, (_, n) => work(node, `w${at}-${n}`)),
     );
     await Promise.all([emit(runsCount / 2, runsCount), check(), ...workers]);
-    await until(() => done.size === runsCount, { deadlineMs: 1_000, everyMs: 10, about: "all runs" });
+    expect(done.size).toBe(runsCount);
     expect(breaches).toEqual([]);
     // Limits that are never reached would prove nothing.
     expect(reached.size).toBeGreaterThan(3);
-  }, 60_000);
+  }, 120_000);
 
   test("a node shows the workers of both, when it can ask the other", async () => {
     const [first, second] = nodes as [TestServer, TestServer];
@@ -131,12 +131,14 @@ describe.each([true, false])("two nodes on one database (bus: %p)", (withBus) =>
       const sessions = async (): Promise<{ worker_id: string; engine_node_id: string }[]> =>
         (await first.api("/api/v1/capacity/sessions?function=shown", { key })).body;
       const wanted = withBus ? 2 : 1;
-      await until(async () => (await sessions()).length === wanted, {
-        deadlineMs: 5_000,
-        everyMs: 50,
-        about: `${wanted} sessions`,
-      });
-      const found = (await sessions()).map(({ worker_id, engine_node_id }) => [worker_id, engine_node_id]);
+      const listed = await until(
+        async () => {
+          const now = await sessions();
+          return now.length === wanted && now;
+        },
+        { everyMs: 50, about: `${wanted} sessions` },
+      );
+      const found = listed.map(({ worker_id, engine_node_id }) => [worker_id, engine_node_id]);
       expect(found).toContainEqual(["here", first.running.nodeId]);
       if (withBus) expect(found).toContainEqual(["there", second.running.nodeId]);
     } finally {

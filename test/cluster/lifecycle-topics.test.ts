@@ -22,7 +22,7 @@ async function threeNodes(): Promise<TopicHouse> {
   await until(
     async () =>
       (await Promise.all(nodes.map((node) => node.api("/ready")))).every(({ status }) => status === 200),
-    { about: "the bus", deadlineMs: 10_000, everyMs: 20 },
+    { about: "the bus", everyMs: 20 },
   );
   return {
     nodes,

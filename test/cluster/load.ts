@@ -1,6 +1,7 @@
 import { roleIdOf } from "../../src/access/actions.ts";
 import { systemClock } from "../../src/kit/clock.ts";
 import { silentLog } from "../../src/kit/log.ts";
+import { type Sql, sql } from "../../src/kit/sql.ts";
 import { openStore } from "../../src/store/open.ts";
 import type { Store } from "../../src/store/store.ts";
 import type { AckedEmit } from "../support/checkers.ts";
@@ -38,9 +39,43 @@ export async function tenantsIn(home: Home, count: number): Promise<Tenant[]> {
   }
 }
 
-/** The store of a home with the settings it ships with; on libSQL only while no server has the file. */
+/**
+ * The store of a home with the settings it ships with, but that a pause of this process ends no transaction; on libSQL only
+ * while no server has the file.
+ */
 export const storeOf = ({ place }: Home): Promise<Store> =>
-  openStore({ clock, log: silentLog, databaseUrl: place.databaseUrl, file: place.db, poolSize: 4 });
+  openStore({
+    ...{ clock, log: silentLog, databaseUrl: place.databaseUrl, file: place.db, poolSize: 4 },
+    limits: { idleInTransactionMs: 60_000 },
+  });
+
+/** A store over a server's database for transactions that a pause of this process shall not end; `close` leaves the server its own. */
+export async function storeBeside(server: TestServer): Promise<Store> {
+  const { store } = server.running.domain;
+  // A file's one writer is the server's, whose statements wait for nothing.
+  return store.engine === "libsql" ? { ...store, close: async () => {} } : storeOf(server.home);
+}
+
+/** Holds what a query selects or changes in a transaction begun now, never idle; answers how to end it. */
+export async function holdIn(store: Store, rows: Sql): Promise<() => Promise<void>> {
+  let over = false;
+  let held = () => {};
+  const isHeld = new Promise<void>((done) => {
+    held = done;
+  });
+  const holding = store.write(async (session) => {
+    await session.all(rows);
+    held();
+    while (!over) await session.all(sql`SELECT 1 FROM pg_sleep(0.1)`);
+  });
+  // Should it end by itself, whoever holds it hears so in the end.
+  holding.catch(() => {});
+  await Promise.race([isHeld, holding]);
+  return async () => {
+    over = true;
+    await holding;
+  };
+}
 
 export interface Emission {
   event: string;
@@ -67,7 +102,7 @@ export interface EmitOptions {
 
 /** Emits until it is acked, as a client with a retry loop would; an emission that is tried twice needs a key. */
 export async function emitUntilAcked(emission: Emission, options: EmitOptions): Promise<AckedEmit> {
-  const { tenant, onRefusal, triesMax = 200 } = options;
+  const { tenant, onRefusal, triesMax = 1_000 } = options;
   const { rpc } = callerOf(options.url, () => tenant.key);
   for (let tries = 1; ; tries++) {
     const answer = await rpc("SvcService", "Emit", emission).catch((error: unknown) => String(error));

@@ -23,7 +23,7 @@ test("three NATS servers keep three copies, and one of them may go", async () =>
   try {
     const manager = await until(() => jetstreamManager(outside), {
       about: "NATS to agree on a leader",
-      deadlineMs: 30_000,
+      deadlineMs: 60_000,
       everyMs: 100,
     });
     const kept = (count: number) =>
@@ -32,7 +32,7 @@ test("three NATS servers keep three copies, and one of them may go", async () =>
           const { state, config } = await manager.streams.info("svc_mirror");
           return state.messages === count ? config : undefined;
         },
-        { about: `${count} messages`, deadlineMs: 40_000, everyMs: 200 },
+        { about: `${count} messages`, deadlineMs: 60_000, everyMs: 200 },
       );
     await emit(20);
     expect((await kept(20)).num_replicas).toBe(3);
@@ -44,7 +44,7 @@ test("three NATS servers keep three copies, and one of them may go", async () =>
     await server.stop();
     await nats.stop();
   }
-}, 120_000);
+}, 180_000);
 
 test.each(engines)(
   "a server on %s that is killed while it mirrors tells every event once",
@@ -63,7 +63,7 @@ test.each(engines)(
         });
         await until(() => acked.size > round * 300 + 100, {
           about: "some load",
-          deadlineMs: 20_000,
+          deadlineMs: 40_000,
           everyMs: 5,
         });
         await server.kill9();

@@ -86,8 +86,8 @@ test("two nodes: an open breaker spares the endpoint on both, one tries it, and 
   letGo();
   await until(
     async () => (await Promise.all(spared.map(run))).every(({ status }) => status === "RUN_STATUS_COMPLETED"),
-    { about: "all runs to complete", deadlineMs: 20_000 },
+    { about: "all runs to complete" },
   );
   for (const id of spared) expect(asked.filter((one) => one === id)).toHaveLength(1);
   expect(await stateAt(nodes[0]!)).toBeUndefined();
-}, 60_000);
+}, 90_000);

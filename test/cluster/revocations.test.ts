@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { type LivedTime, livedTime } from "../support/lived.ts";
 import { longCalls, openLongCalls, prepareLongCalls } from "../support/long-calls.ts";
 import { type NatsServer, startNats } from "../support/nats.ts";
 import {
@@ -18,6 +19,7 @@ describe.each(["the bus up", "the bus down"])("what one node of two takes away, 
   let home: Home;
   let here: TestServer;
   let there: TestServer;
+  let time: LivedTime;
 
   beforeAll(async () => {
     nats = await startNats();
@@ -32,16 +34,18 @@ describe.each(["the bus up", "the bus down"])("what one node of two takes away, 
     here = await node("here");
     there = await node("there");
     for (const { api } of [here, there])
-      await until(async () => (await api("/ready")).status === 200, { about: "the bus", deadlineMs: 10_000 });
+      await until(async () => (await api("/ready")).status === 200, { about: "the bus" });
+    time = await livedTime(home.place.databaseUrl);
     await prepareLongCalls(here);
     if (bus === "the bus down") await nats.kill9();
   }, 60_000);
   afterAll(async () => {
+    await time?.stop();
     await there?.stop();
     await here?.stop();
     await home?.remove();
     await nats?.stop();
-  });
+  }, 60_000);
 
   const change = async (path: string, options: CallOptions = {}) => {
     const answer = await here.api(path, options);
@@ -55,9 +59,9 @@ describe.each(["the bus up", "the bus down"])("what one node of two takes away, 
 
   /** Waits for it, and holds it against the promise. */
   async function soon(about: string, condition: () => unknown): Promise<void> {
-    const since = performance.now();
-    await until(condition, { about, deadlineMs: 10_000, everyMs: 10 });
-    expect(performance.now() - since, about).toBeLessThan(promisedMs);
+    const since = time.now();
+    await until(condition, { about, everyMs: 10 });
+    expect(time.now() - since, about).toBeLessThan(promisedMs);
   }
 
   let opened = 0;
@@ -77,7 +81,7 @@ describe.each(["the bus up", "the bus down"])("what one node of two takes away, 
   test("a deleted key", async () => {
     const { id, key } = await newKey();
     await endsThere(key, () => change(`/api/v1/apikeys/${id}`, { method: "DELETE" }));
-  }, 30_000);
+  }, 60_000);
 
   test("a rotated key", async () => {
     const { id, key } = await newKey();
@@ -86,20 +90,19 @@ describe.each(["the bus up", "the bus down"])("what one node of two takes away, 
       next = (await change(`/api/v1/apikeys/${id}/rotate`, { method: "POST" })).key;
     });
     expect(await emit(next)).toBe(200);
-  }, 30_000);
+  }, 60_000);
 
   test("a key whose time is over", async () => {
-    const { key, expires } = await newKey({ expires_in: "3s" });
-    await endsThere(key, () =>
-      until(() => Date.now() >= Date.parse(expires), { about: "its end", deadlineMs: 10_000 }),
-    );
-  }, 30_000);
+    // Time enough to open all, whatever comes between.
+    const { key, expires } = await newKey({ expires_in: "6s" });
+    await endsThere(key, () => until(() => Date.now() >= Date.parse(expires), { about: "its end" }));
+  }, 60_000);
 
   test("a deleted role", async () => {
     const role = await change("/api/v1/roles", { body: { name: "doomed", base: "developer" } });
     const { key } = await newKey({ role_ids: [role.id] });
     await endsThere(key, () => change(`/api/v1/roles/${role.id}`, { method: "DELETE" }), 403);
-  }, 30_000);
+  }, 60_000);
 
   test("roles that a key has no more", async () => {
     const { id, key } = await newKey();
@@ -112,7 +115,7 @@ describe.each(["the bus up", "the bus down"])("what one node of two takes away, 
     ]);
     expect(calls.ended()).toEqual(["worker", "poll", "invoke"]);
     calls.close();
-  }, 30_000);
+  }, 60_000);
 
   test("what a changed policy denies, listening included", async () => {
     const role = await change("/api/v1/roles", { body: { name: "bound", base: "developer" } });
@@ -138,14 +141,14 @@ describe.each(["the bus up", "the bus down"])("what one node of two takes away, 
     await soon("the end of work", () => calls.ended().length === 4);
     expect(calls.socket.closed).toBeUndefined();
     calls.close();
-  }, 30_000);
+  }, 60_000);
 
   test("a deleted environment", async () => {
     const { id } = await change("/api/v1/environments", { body: { name: "doomed" } });
     const { key } = await newKey({ env_id: id });
     await prepareLongCalls(here, key);
     await endsThere(key, () => change(`/api/v1/environments/${id}`, { method: "DELETE" }));
-  }, 30_000);
+  }, 60_000);
 
   test("a user's session: by a new password, and with the user", async () => {
     const password = "correct horse battery";
@@ -165,5 +168,5 @@ describe.each(["the bus up", "the bus down"])("what one node of two takes away, 
     const leaving = await add("leaving@example.test");
     const last = await login("leaving@example.test");
     await endsThere(last, () => change(`/api/v1/users/${leaving}`, { method: "DELETE" }));
-  }, 30_000);
+  }, 60_000);
 });

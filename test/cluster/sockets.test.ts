@@ -16,7 +16,6 @@ describe("sockets at two nodes", () => {
   const ready = (node: TestServer) =>
     until(async () => (await node.api("/ready")).status === 200, {
       about: "the bus",
-      deadlineMs: 10_000,
       everyMs: 20,
     });
 
@@ -62,7 +61,7 @@ describe("sockets at two nodes", () => {
     const [one, other] = sockets.map((socket) => socket.texts.filter((text) => text.includes('"event"')));
     expect(one).toHaveLength(500);
     expect(other).toEqual(one!);
-  }, 60_000);
+  }, 120_000);
 
   test("a subscription goes on at the other node under its id", async () => {
     const first = await openSocket(a.url, { key: a.adminKey });
@@ -78,7 +77,7 @@ describe("sockets at two nodes", () => {
     await b.rpc("SvcService", "Emit", { event: "moves.a", data: 3 });
     expect((await second.wait("event", 2)).map((frame) => frame.data)).toEqual([2, 3]);
     second.close();
-  }, 30_000);
+  }, 60_000);
 
   test("frames of runs reach the other node, and the end of one that is awaited even without the bus", async () => {
     const [, there] = sockets as [TestSocket, TestSocket];
@@ -90,7 +89,7 @@ describe("sockets at two nodes", () => {
         .filter((frame) => frame.subscriptionId === subscriptionId && !frame.topic.endsWith(".updated"));
     await until(() => a.running.domain.frames.wantsRuns("env_default"), { about: "node a to know of it" });
     const { runId } = await runOnce(a, "far", { status: "completed", output: 42 });
-    await until(() => mine().length >= 2, { about: "both frames", deadlineMs: 5_000 });
+    await until(() => mine().length >= 2, { about: "both frames" });
     expect(mine().map((frame) => frame.topic)).toEqual([
       `system.run.${runId}.created`,
       `system.run.${runId}.completed`,
@@ -105,7 +104,7 @@ describe("sockets at two nodes", () => {
     expect((await a.rpc("SvcService", "CancelRun", { id: awaited })).status).toBe(200);
     const topics = () =>
       there.of("event").flatMap((frame) => (frame.subscriptionId === own.subscriptionId ? frame.topic : []));
-    await until(() => topics().length >= 2, { about: "the end of the run", deadlineMs: 10_000 });
+    await until(() => topics().length >= 2, { about: "the end of the run" });
     expect(topics()).toEqual([`system.run.${awaited}.created`, `system.run.${awaited}.cancelled`]);
     await nats.restart({ wipe: true });
     await Promise.all([ready(a), ready(b)]);
@@ -114,7 +113,7 @@ describe("sockets at two nodes", () => {
         await runOnce(a, "far", { status: "completed", output: 43 });
         return mine().some((frame) => frame.data.output === 43);
       },
-      { about: "frames to come again", deadlineMs: 10_000, everyMs: 100 },
+      { about: "frames to come again", everyMs: 100 },
     );
-  }, 60_000);
+  }, 120_000);
 });

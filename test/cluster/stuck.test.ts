@@ -1,52 +1,49 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { laneOfEnvironment } from "../../src/kit/lanes.ts";
 import { combineLanes, combineWaitingMax } from "../../src/kit/limits.ts";
-import { type Sql, sql } from "../../src/kit/sql.ts";
+import { sql } from "../../src/kit/sql.ts";
 import type { Store } from "../../src/store/store.ts";
 import { type AckedEmit, checkAll } from "../support/checkers.ts";
+import { type LivedTime, livedTime } from "../support/lived.ts";
 import { type Answer, callerOf, startTestServer, type TestServer } from "../support/server.ts";
-import { clock, emitUntilAcked, makeTenants, storeOf, type Tenant } from "./load.ts";
+import { until } from "../support/until.ts";
+import { clock, emitUntilAcked, holdIn, makeTenants, storeOf, type Tenant } from "./load.ts";
 
 /** A lock that is not had within this is given up (store settings). */
 const lockMs = 2_000;
-/** What a flush may take on a busy machine. */
-const flushMs = 600;
+/** What a flush may take on a busy machine; with this, none, one and two locks that are not had are told apart. */
+const flushMs = lockMs / 2;
 
 let server: TestServer;
 let store: Store;
 let tenants: Tenant[];
+let time: LivedTime;
+
+/** Which lane an environment has is chance; each lane shall have some. */
+async function tenantsOfAllLanes(): Promise<Tenant[]> {
+  const made: Tenant[] = [];
+  const isEnough = () => {
+    const lanes = Map.groupBy(made, ({ environmentId }) => laneOfEnvironment(environmentId));
+    return lanes.size === combineLanes && [...lanes.values()].every((mates) => mates.length >= 4);
+  };
+  while (!isEnough()) made.push(...(await makeTenants(server, 10, `tenant-${made.length}`)));
+  return made;
+}
 
 beforeAll(async () => {
   server = await startTestServer({ engine: "postgres" });
-  tenants = await makeTenants(server, 30);
+  tenants = await tenantsOfAllLanes();
   store = await storeOf(server.home);
-});
+  time = await livedTime(server.home.place.databaseUrl);
+}, 60_000);
 afterAll(async () => {
-  await store.close();
-  await server.stop();
-});
-
-/** Locks what a query selects in a transaction that is never idle, so that nobody ends it. */
-async function hold(rows: Sql) {
-  let over = false;
-  let locked = () => {};
-  const held = new Promise<void>((done) => {
-    locked = done;
-  });
-  const holding = store.write(async (session) => {
-    await session.all(rows);
-    locked();
-    while (!over) await session.all(sql`SELECT 1 FROM pg_sleep(0.1)`);
-  });
-  await held;
-  return async () => {
-    over = true;
-    await holding;
-  };
-}
+  await time?.stop();
+  await store?.close();
+  await server?.stop();
+}, 60_000);
 
 const holdHead = (environmentId: string) =>
-  hold(sql`SELECT position FROM heads WHERE environment_id = ${environmentId} FOR UPDATE`);
+  holdIn(store, sql`SELECT position FROM heads WHERE environment_id = ${environmentId} FOR UPDATE`);
 
 /** Emits one after the other until told to stop; answers how long each took. */
 function emitting(tenant: Tenant, acked: AckedEmit[]) {
@@ -55,10 +52,10 @@ function emitting(tenant: Tenant, acked: AckedEmit[]) {
   const { url } = server;
   const going = (async () => {
     for (let count = 0; !over; count++) {
-      const from = performance.now();
+      const from = time.now();
       const emission = { event: "tick", idempotencyKey: `${tenant.environmentId}-${tookMs.length}-${count}` };
       acked.push(await emitUntilAcked(emission, { url: () => url, tenant }));
-      tookMs.push(performance.now() - from);
+      tookMs.push(time.now() - from);
       await Bun.sleep(5);
     }
   })();
@@ -73,17 +70,18 @@ function emitting(tenant: Tenant, acked: AckedEmit[]) {
 
 test("a stuck head stalls its neighbours of the lane for one lock timeout, and no other lane", async () => {
   const lane = laneOfEnvironment(tenants[0]!.environmentId);
-  const laneMates = tenants.slice(1).filter(({ environmentId }) => laneOfEnvironment(environmentId) === lane);
-  const others = tenants.filter(({ environmentId }) => laneOfEnvironment(environmentId) !== lane);
-  expect(new Set(others.map(({ environmentId }) => laneOfEnvironment(environmentId))).size).toBe(
-    combineLanes - 1,
-  );
+  const lanes = Map.groupBy(tenants.slice(1), ({ environmentId }) => laneOfEnvironment(environmentId));
+  const laneMates = lanes.get(lane)!;
+  lanes.delete(lane);
+  expect(lanes.size).toBe(combineLanes - 1);
 
   const letGo = await holdHead(tenants[0]!.environmentId);
   const acked: AckedEmit[] = [];
   const stuck = [1, 2, 3].map(() => emitting(tenants[0]!, acked));
   const mates = laneMates.slice(0, 3).map((tenant) => emitting(tenant, acked));
-  const free = others.slice(0, 9).map((tenant) => emitting(tenant, acked));
+  const free = [...lanes.values()]
+    .flatMap((list) => list.slice(0, 3))
+    .map((tenant) => emitting(tenant, acked));
   await Bun.sleep(4 * lockMs);
   const stuckAcks = stuck.flatMap(({ tookMs }) => tookMs).length;
   await letGo();
@@ -91,10 +89,11 @@ test("a stuck head stalls its neighbours of the lane for one lock timeout, and n
 
   const longest = (list: { tookMs: number[] }[]) => Math.max(...list.flatMap(({ tookMs }) => tookMs));
   expect(stuckAcks).toBe(0);
-  expect(longest(mates)).toBeLessThan(lockMs + flushMs);
   expect(longest(free)).toBeLessThan(flushMs);
+  // Beside what the same machine took at the same time.
+  expect(longest(mates) - longest(free)).toBeLessThan(lockMs + flushMs);
   expect(await checkAll(store, { acked, now: clock.now() })).toEqual([]);
-}, 30_000);
+}, 60_000);
 
 test("with the store stalled, callers beyond what may wait are told at once to come back", async () => {
   const tenant = tenants[0]!;
@@ -105,29 +104,30 @@ test("with the store stalled, callers beyond what may wait are told at once to c
   );
   const batch = 100;
   const events = Array.from({ length: batch }, () => ({ event: "crowd" }));
-  const from = performance.now();
-  const answers: { answer: Answer; afterMs: number }[] = [];
+  const from = time.now();
+  const answers: Answer[] = [];
   const waiting = Array.from({ length: combineWaitingMax / batch + 40 }, async () => {
-    const answer = await rpc("SvcService", "TriggerBatch", { events });
-    answers.push({ answer, afterMs: performance.now() - from });
+    answers.push(await rpc("SvcService", "TriggerBatch", { events }));
   });
-  await Bun.sleep(1_000);
+  // One flush is under way, the rest of the room is taken.
+  await until(() => answers.length > 30, { about: "those without room to be told", everyMs: 5 });
   const early = [...answers];
+  expect(time.now() - from).toBeLessThan(1_000);
   await letGo();
   await Promise.all(waiting);
 
-  // One flush is under way, the rest of the room is taken.
-  expect(early.length).toBeGreaterThan(30);
-  for (const { answer } of early) {
+  expect(new Set(early.map(({ status }) => status))).toEqual(new Set([429]));
+  for (const answer of answers.filter(({ status }) => status !== 200)) {
     expect(answer.status).toBe(429);
     expect(answer.body.code).toBe("resource_exhausted");
     expect(answer.headers.get("retry-after")).toBe("1");
   }
-  const others = answers.slice(early.length).map(({ answer }) => answer.status);
-  expect(new Set(others)).toEqual(new Set([200]));
+  expect(answers.filter(({ status }) => status === 200).length).toBeGreaterThan(
+    combineWaitingMax / batch - 5,
+  );
   expect((await rpc("SvcService", "Emit", { event: "after" })).status).toBe(200);
   expect(await checkAll(store, { now: clock.now() })).toEqual([]);
-}, 30_000);
+}, 60_000);
 
 test("a report whose run is locked is to be sent again, and the jobs asked for with it still arrive", async () => {
   const { key } = tenants[1]!;
@@ -140,10 +140,13 @@ test("a report whose run is locked is to be sent again, and the jobs asked for w
   const exchange = async (reports: unknown[]) =>
     (await api("/api/v1/workers/w/exchange", { body: { reports, available: 1, hold_ms: 0 } })).body;
   await rpc("SvcService", "Emit", { event: "lock.me" });
-  const [first] = (await exchange([])).jobs;
+  const first = await until(async () => (await exchange([])).jobs[0], { about: "the first job" });
   await rpc("SvcService", "Emit", { event: "lock.me" });
 
-  const letGo = await hold(sql`SELECT run_id FROM executions WHERE run_id = ${first.run_id} FOR UPDATE`);
+  const letGo = await holdIn(
+    store,
+    sql`SELECT run_id FROM executions WHERE run_id = ${first.run_id} FOR UPDATE`,
+  );
   const reportOf = ({ job_id, run_id, execution_seq, lease_token }: typeof first) => ({
     ...{ job_id, run_id, execution_seq, lease_token },
     status: "completed",

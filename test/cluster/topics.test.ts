@@ -19,7 +19,6 @@ describe("topics at two nodes", () => {
     for (const node of nodes)
       await until(async () => (await node.api("/ready")).status === 200, {
         about: "the bus",
-        deadlineMs: 10_000,
         everyMs: 20,
       });
   }, 60_000);
@@ -45,7 +44,6 @@ describe("topics at two nodes", () => {
     const all = () =>
       until(() => sockets.every((socket) => socket.of("event").length >= sent), {
         about: "every message at both nodes",
-        deadlineMs: 10_000,
         everyMs: 10,
       });
     await publish(200);
@@ -68,5 +66,5 @@ describe("topics at two nodes", () => {
     const got = await back.wait("event", 60);
     expect(got.map((frame) => frame.meta.sequence)).toEqual(Array.from({ length: 60 }, (_, at) => at + 351));
     back.close();
-  }, 60_000);
+  }, 120_000);
 });

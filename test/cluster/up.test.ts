@@ -62,13 +62,13 @@ beforeAll(async () => {
   const { out, err, code } = await tool("up.ts", "--detach", "--ports", "0");
   expect({ err, code }).toEqual({ err: "", code: 0 });
   for (const name of all) expect(out).toMatch(new RegExp(`^${name} .* started `, "m"));
-}, 60_000);
+}, 120_000);
 
 afterAll(async () => {
   await tool("down.ts", "--wipe");
   guard.kill();
   await removeFolder(home);
-});
+}, 60_000);
 
 test("three nodes answer, and an event that one takes is read on another", async () => {
   expect(running()).toEqual(all);
@@ -101,7 +101,7 @@ test("up again changes nothing, and starts only what died", async () => {
   const after = marks();
   expect(after.get("node-2")).not.toEqual(before.get("node-2"));
   for (const name of all.filter((one) => one !== "node-2")) expect(after.get(name)).toEqual(before.get(name));
-}, 30_000);
+}, 90_000);
 
 test("a process that has the number of ours, but started at another time, is left alone", async () => {
   const stranger = Bun.spawn(["sleep", "60"]);
@@ -126,7 +126,7 @@ test("one part at a time: a node is added and leaves again, a NATS server is rep
   expect(await tool("up.ts", "--only", "nats-1")).toMatchObject({ err: "", code: 0 });
   expect(running()).toEqual(all);
   await until(async () => (await first?.api("/ready", { key: null }))?.status === 200, { about: "node-1" });
-}, 30_000);
+}, 120_000);
 
 test("what stands is not moved, and unknown parts are named", async () => {
   expect(await tool("up.ts", "--detach", "--ports", "9123")).toMatchObject({
@@ -155,7 +155,7 @@ test("down --wipe leaves no process and no folder", async () => {
   expect(ours.filter((mark) => isRunning(mark))).toEqual([]);
   expect([existsSync(folder), existsSync(postgresFolder as string)]).toEqual([false, false]);
   expect(await tool("down.ts")).toMatchObject({ code: 2, err: `there is no cluster in ${folder}\n` });
-}, 30_000);
+}, 60_000);
 
 test("the commands of package.json are these", () => {
   const { scripts } = JSON.parse(readFileSync(join(tools, "../package.json"), "utf8"));

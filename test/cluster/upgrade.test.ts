@@ -66,7 +66,7 @@ describe("a rolling upgrade over two versions of the schema", () => {
     const again = await start(migrations, "old-2");
     expect(await works(again)).toBe(3);
     await stop(again);
-  }, 30_000);
+  }, 60_000);
 
   test("the second phase shuts the old version out, with a clear word and nothing changed", async () => {
     const last = await start([...migrations, widened, narrowed], "new-2");
@@ -76,5 +76,5 @@ describe("a rolling upgrade over two versions of the schema", () => {
     const before = await landed();
     await expect(start(migrations, "old-3")).rejects.toThrow("0901_made_up_narrowed is unknown here");
     expect(await landed()).toEqual(before);
-  }, 30_000);
+  }, 60_000);
 });

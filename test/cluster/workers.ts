@@ -89,7 +89,7 @@ export async function spawnWorker(
       if (!running.running()) throw new Error(await readFile(join(folder, "output.log"), "utf8"));
       return (await journal.lines()).some((line) => line.join(" ") === `${name} ready`);
     },
-    { about: `worker ${name} to start`, deadlineMs: 15_000, everyMs: 20 },
+    { about: `worker ${name} to start`, deadlineMs: 30_000, everyMs: 20 },
   );
   return {
     name,

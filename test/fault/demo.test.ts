@@ -47,11 +47,12 @@ const days: [name: string, harm: (world: World) => Promise<unknown>][] = [
 describe("the demo against a cluster behind a load balancer", () => {
   let world: World;
   beforeAll(async () => {
-    world = await startWorld();
+    // So long that the balancer looks in between, whatever holds it up.
+    world = await startWorld({ drainNoticeMs: 2_000 });
     // The demo brings its own.
-    for (const worker of world.workers.splice(0)) await worker.kill9();
-  }, 60_000);
-  afterAll(() => world.stop(), 30_000);
+    await Promise.all(world.workers.splice(0).map((worker) => worker.kill9()));
+  }, 120_000);
+  afterAll(() => world?.stop(), 60_000);
 
   test.each(days)(
     "adds up while %s",
@@ -73,7 +74,7 @@ describe("the demo against a cluster behind a load balancer", () => {
         const taken = () => store.one<{ n: number }>(sql`SELECT count(*) AS n FROM executions`);
         await until(async () => (await taken())!.n > 0 || child.exitCode !== null, {
           about: "the demo's first runs",
-          deadlineMs: 30_000,
+          deadlineMs: 60_000,
           everyMs: 5,
         });
         await harm(world);
@@ -85,28 +86,26 @@ describe("the demo against a cluster behind a load balancer", () => {
         await repository.remove();
       }
     },
-    120_000,
+    180_000,
   );
 
   test("and no request fails while all three nodes are replaced", async () => {
     const { nodes, balancer } = world;
     await until(() => balancer.ready().length === 3, {
       about: "three ready nodes",
-      deadlineMs: 20_000,
       everyMs: 50,
     });
-    const { acked, refused } = await world.load(chanceOf(1), async () => {
+    const { refused } = await world.load(chanceOf(1), async (acked) => {
       for (const { server } of nodes) {
         await server.terminate();
         await server.restart();
         await until(() => balancer.ready().length === 3, {
           about: "the node",
-          deadlineMs: 20_000,
           everyMs: 50,
         });
       }
+      await until(() => acked() > 100, { about: "requests enough" });
     });
-    expect(acked).toBeGreaterThan(100);
     expect(refused).toBe(0);
-  }, 60_000);
+  }, 120_000);
 });

@@ -43,7 +43,7 @@ export const faults: readonly Fault[] = [
     async run(world, chance) {
       const node = one(world.nodes, chance);
       signal(node, "SIGSTOP");
-      await sleep(between(10_500, 13_000, chance));
+      await sleep(between(world.leaseMs + 500, world.leaseMs + 3_000, chance));
       signal(node, "SIGCONT");
     },
   },
@@ -60,7 +60,7 @@ export const faults: readonly Fault[] = [
     async run(world, chance) {
       const worker = one(world.workers, chance);
       worker.freeze();
-      await sleep(between(10_500, 12_000, chance));
+      await sleep(between(world.leaseMs + 500, world.leaseMs + 2_000, chance));
       worker.thaw();
     },
   },

@@ -1,5 +1,6 @@
 import { createClient } from "../../src/sdk/index.ts";
 import { readStream } from "../../src/sdk/subscription-stream.ts";
+import { livedTime } from "../support/lived.ts";
 import { until } from "../support/until.ts";
 import { type Interest, type Nodes, pickOf, stayMs } from "./lone-readers.ts";
 
@@ -31,7 +32,10 @@ export interface GroupReadersOptions {
  */
 const holdMs = 10_000;
 const ackMs = 4_000;
-/** Answers and deliveries come over connections of their own: what left a node first may be read a little later. */
+/**
+ * Answers and deliveries come over connections of their own: what left a node first may be read a little later, in time that
+ * this process has lived.
+ */
 const readMs = 250;
 
 /**
@@ -55,6 +59,7 @@ export async function openGroupReaders(options: GroupReadersOptions): Promise<Gr
   const breaches: string[] = [];
   const stopping = new AbortController();
   const settling = new Set<Promise<void>>();
+  const time = await livedTime();
   const given = new Map<number, number>();
   let joined = 0;
   let lateMs = 0;
@@ -66,7 +71,7 @@ export async function openGroupReaders(options: GroupReadersOptions): Promise<Gr
     const message = { groupName: name, consumerId, eventId, ackType, redeliverDelayMs: 100 };
     try {
       await clientAt(pick()).transport.rpc("PubSubService/AckEvent", message, { repeatable: false });
-      if (ackType === "ACK_TYPE_ACK") acked.set(position, performance.now());
+      if (ackType === "ACK_TYPE_ACK") acked.set(position, time.now());
     } catch {
       // Then it comes again, or it was stored all the same: the end tells.
     }
@@ -86,7 +91,7 @@ export async function openGroupReaders(options: GroupReadersOptions): Promise<Gr
         const position = Number(one.sequence);
         given.set(position, (given.get(position) ?? 0) + 1);
         const at = acked.get(position);
-        const sinceMs = at === undefined ? 0 : performance.now() - at;
+        const sinceMs = at === undefined ? 0 : time.now() - at;
         lateMs = Math.max(lateMs, sinceMs);
         if (sinceMs > readMs)
           breaches.push(
@@ -99,7 +104,7 @@ export async function openGroupReaders(options: GroupReadersOptions): Promise<Gr
     }
   }
   const going = Promise.all(Array.from({ length: count }, (_, number) => member(number)));
-  const ready = until(() => joined >= count, { about: "the members", deadlineMs: 30_000 }).then(() => {});
+  const ready = until(() => joined >= count, { about: "the members", deadlineMs: 60_000 }).then(() => {});
   return {
     name,
     interest,
@@ -113,6 +118,7 @@ export async function openGroupReaders(options: GroupReadersOptions): Promise<Gr
       stopping.abort();
       await going;
       await Promise.all(settling);
+      await time.stop();
     },
   };
 }

@@ -31,7 +31,7 @@ export interface JudgeOptions {
 
 const settleMs = 90_000;
 /** From the end of the last fault. */
-const balancedMs = 30_000;
+const balancedMs = settleMs;
 const sampleEveryMs = 200;
 
 export function openJudge({ store, server, journal, people }: JudgeOptions): Judge {

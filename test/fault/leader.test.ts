@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { type LivedTime, livedTime } from "../support/lived.ts";
 import { until } from "../support/until.ts";
 import { chanceOf } from "./faults.ts";
 import { startWorld, type World, type WorldNode } from "./world.ts";
@@ -14,10 +15,15 @@ const awayMs = Number(process.env.SVC_TEST_AWAY_MS ?? 12_000);
 
 describe("leadership of three nodes", () => {
   let world: World;
+  let time: LivedTime;
   beforeAll(async () => {
     world = await startWorld();
+    time = await livedTime(world.home.place.databaseUrl);
+  }, 120_000);
+  afterAll(async () => {
+    await time?.stop();
+    await world?.stop();
   }, 60_000);
-  afterAll(() => world.stop(), 30_000);
 
   const idOf = (node: WorldNode) => `node-${world.nodes.indexOf(node) + 1}`;
   const leadSeenBy = async (node: WorldNode): Promise<Lead | undefined> => {
@@ -31,7 +37,7 @@ describe("leadership of three nodes", () => {
         const node = world.nodes.find((one) => idOf(one) === lead?.node_id);
         return lead && node && { lead, node };
       },
-      { about: "a leader", deadlineMs: 10_000, everyMs: 50 },
+      { about: "a leader", everyMs: 50 },
     );
   const successorOf = (lead: Lead, seenFrom: WorldNode) =>
     until(
@@ -39,7 +45,7 @@ describe("leadership of three nodes", () => {
         const next = await leadSeenBy(seenFrom);
         return next && next.epoch > lead.epoch ? next : undefined;
       },
-      { about: "another leader", deadlineMs: 2 * takeoverMs, everyMs: 20 },
+      { about: "another leader", everyMs: 20 },
     );
   const signal = (name: NodeJS.Signals) => async (node: WorldNode) => {
     process.kill(node.server.pid(), name);
@@ -53,39 +59,39 @@ describe("leadership of three nodes", () => {
     "a leader that is %s is followed within five seconds, and does not lead when it is back",
     async (_, harm, undo) => {
       const { lead, node } = await led();
-      const harmedAt = performance.now();
+      const harmedAt = time.now();
       await harm(node);
       const next = await successorOf(lead, other(node));
-      expect(performance.now() - harmedAt).toBeLessThan(takeoverMs);
+      expect(time.now() - harmedAt).toBeLessThan(takeoverMs);
       expect(next.node_id).not.toBe(lead.node_id);
       await undo(node);
-      await until(async () => (await leadSeenBy(node).catch(() => undefined)) !== undefined, {
-        about: "the node to be back",
-        deadlineMs: 20_000,
-        everyMs: 50,
-      });
-      expect(await leadSeenBy(node)).toMatchObject({ node_id: next.node_id, epoch: next.epoch });
+      const back = await until(() => leadSeenBy(node), { about: "the node to be back", everyMs: 50 });
+      expect(back.node_id).not.toBe(lead.node_id);
+      // Unless its successor was held up in turn, and the third leads.
+      if (back.epoch === next.epoch) expect(back.node_id).toBe(next.node_id);
+      expect(back.epoch).toBeGreaterThanOrEqual(next.epoch);
     },
-    40_000,
+    90_000,
   );
 
   test("a leader that is told to stop is followed at once", async () => {
     const { lead, node } = await led();
     await node.server.terminate();
-    const endedAt = performance.now();
+    const endedAt = time.now();
     const next = await successorOf(lead, other(node));
-    expect(performance.now() - endedAt).toBeLessThan(2_000);
+    expect(time.now() - endedAt).toBeLessThan(2_000);
     expect(next.node_id).not.toBe(lead.node_id);
     await node.server.restart();
-  }, 40_000);
+  }, 90_000);
 
   test(
     "while NATS is away the leader stays, accepting and running go on, and nobody is confused afterwards",
     async () => {
       const { lead } = await led();
       await Promise.all(world.nats.servers.map((server) => server.shutDown()));
-      const { acked } = await world.load(chanceOf(1), () => Bun.sleep(awayMs));
-      expect(acked).toBeGreaterThan(100);
+      await world.load(chanceOf(1), (acked) =>
+        Promise.all([Bun.sleep(awayMs), until(() => acked() > 100, { about: "accepting to go on" })]),
+      );
       expect(await world.check()).toEqual([]);
       expect(await leadSeenBy(world.nodes[0]!)).toMatchObject({ epoch: lead.epoch, node_id: lead.node_id });
       await Promise.all(world.nats.servers.map((server) => server.restart()));
@@ -95,7 +101,7 @@ describe("leadership of three nodes", () => {
           const { body } = await health();
           return body.status === "healthy" ? body : undefined;
         },
-        { about: "a healthy cluster", deadlineMs: 20_000, everyMs: 100 },
+        { about: "a healthy cluster", deadlineMs: 40_000, everyMs: 100 },
       );
       expect(healthy.nodes.length).toBe(3);
       // One a duty.
@@ -105,6 +111,6 @@ describe("leadership of three nodes", () => {
         "retention",
       ]);
     },
-    60_000 + awayMs,
+    150_000 + awayMs,
   );
 });

@@ -53,12 +53,11 @@ export async function startLibsqlWorld(
   const through = { url: balancer.url, key: server.adminKey };
   const workers: WorkerProcess[] = [];
   let workersMade = 0;
-  const addWorker = async () => {
+  const newWorker = () => {
     const transport = workersMade++ % 2 === 0 ? "rest" : "stream";
-    workers.push(await spawnEngineWorker(`w${workersMade}`, through, journal, transport));
+    return spawnEngineWorker(`w${workersMade}`, through, journal, transport);
   };
-  await addWorker();
-  await addWorker();
+  workers.push(...(await Promise.all([newWorker(), newWorker()])));
   const tenant = { environmentId: server.env, key: server.adminKey };
   const people = openEnginePeople(balancer.url, tenant, journal);
   const store = readerOf(() => home.place.db);
@@ -75,7 +74,7 @@ export async function startLibsqlWorld(
     workers,
     people,
     balancer,
-    addWorker,
+    addWorker: async () => void workers.push(await newWorker()),
     async moveTo(place) {
       gone.push(server);
       home = { ...home, place: { db: `${place}/svc.db`, databaseUrl: undefined } };

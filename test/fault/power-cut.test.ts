@@ -19,7 +19,7 @@ const megabytes = 320;
 const undo: (() => unknown)[] = [];
 afterAll(async () => {
   for (const step of undo.splice(0).reverse()) await step();
-});
+}, 60_000);
 
 async function disk(): Promise<Disk> {
   const made = await makeDisk({ megabytes });
@@ -59,7 +59,7 @@ async function ackedUntil(
   })();
   const count = () => said.split("\n").length;
   // The more was written, the surer is it that some of it is on its way to the disk.
-  await until(() => count() > 2_000, { about: "2,000 acknowledged numbers", deadlineMs: 30_000, everyMs: 5 });
+  await until(() => count() > 2_000, { about: "2,000 acknowledged numbers", deadlineMs: 60_000, everyMs: 5 });
   freeze(child.pid);
   // What was acknowledged before is still in the pipe.
   let seen = -1;
@@ -69,7 +69,7 @@ async function ackedUntil(
       seen = count();
       return still;
     },
-    { about: "the last acknowledgement", deadlineMs: 5_000, everyMs: 100 },
+    { about: "the last acknowledgement", everyMs: 100 },
   );
   const acked = said
     .split("\n")
@@ -117,11 +117,11 @@ async function lossOf(engine: (typeof engines)[number], manner: "careless" | "ca
 describe.skipIf(!mayMount).each(engines)("a power cut on %s", (engine) => {
   test("loses nothing that was acknowledged", async () => {
     expect(await lossOf(engine, "careful")).toBe(0);
-  }, 60_000);
+  }, 150_000);
 
   test("is seen to lose something where commits are not awaited: the cut is one", async () => {
     expect(await lossOf(engine, "careless")).toBeGreaterThan(0);
-  }, 60_000);
+  }, 150_000);
 
   test("leaves a server every event and run that it has acked", async () => {
     const before = await disk();
@@ -143,7 +143,7 @@ describe.skipIf(!mayMount).each(engines)("a power cut on %s", (engine) => {
       );
     });
     load.catch(() => {});
-    await until(() => acked.length > 1_500, { about: "1,500 acked emits", deadlineMs: 30_000, everyMs: 5 });
+    await until(() => acked.length > 1_500, { about: "1,500 acked emits", deadlineMs: 60_000, everyMs: 5 });
     if (postgres) postgres.freeze();
     else process.kill(server.pid(), "SIGSTOP");
     await Bun.sleep(200);
@@ -161,5 +161,5 @@ describe.skipIf(!mayMount).each(engines)("a power cut on %s", (engine) => {
     } finally {
       await store.close();
     }
-  }, 60_000);
+  }, 150_000);
 });

@@ -27,13 +27,17 @@ export interface World {
   balancer: Balancer;
   workers: WorkerProcess[];
   home: Home;
+  leaseMs: number;
   /** A worker in place of one that was killed. */
   addWorker(): Promise<void>;
   /**
-   * Callers emit and people steer, as chance wants it, until `during` is done; every ack is kept for `check`. Answers how
-   * many were acked, and how often one was refused.
+   * Callers emit and people steer, as chance wants it, until `during` is done, which is told how many emits were acked so
+   * far; every ack is kept for `check`. Answers how many were acked, and how often one was refused.
    */
-  load(chance: Chance, during: () => Promise<unknown>): Promise<{ acked: number; refused: number }>;
+  load(
+    chance: Chance,
+    during: (acked: () => number) => Promise<unknown>,
+  ): Promise<{ acked: number; refused: number }>;
   /** Waits until every run is over, then answers the breaches that the checkers find and had not found before. */
   check(): Promise<string[]>;
   stop(): Promise<void>;
@@ -43,18 +47,20 @@ export interface WorldOptions {
   nodes?: number;
   leaseMs?: number;
   callers?: number;
+  /** Of nodes that leave, as the setting. */
+  drainNoticeMs?: number;
 }
 
 export async function startWorld({
   nodes: count = 3,
-  leaseMs = 10_000,
+  leaseMs = 5_000,
   callers = 4,
+  drainNoticeMs = 700,
 }: WorldOptions = {}): Promise<World> {
   const [postgres, nats] = await Promise.all([startPostgres(), startNatsCluster()]);
   const databaseUrl = await postgres.createDatabase();
   const home = await makeHomeAt(databaseUrl);
-  const nodes: WorldNode[] = [];
-  for (let place = 1; place <= count; place++) {
+  const startNode = async (place: number): Promise<WorldNode> => {
     const database = await openProxy(() => postgres.port);
     const url = new URL(databaseUrl);
     url.port = String(database.port);
@@ -62,10 +68,14 @@ export async function startWorld({
       engine: "postgres",
       nats: nats.url,
       home: { ...home, place: { ...home.place, databaseUrl: url.href } },
-      settings: { nodeId: `node-${place}`, leaseMs, poolSize: 10, drainNoticeMs: 700, drainMs: 5_000 },
+      settings: { nodeId: `node-${place}`, leaseMs, poolSize: 10, drainNoticeMs, drainMs: 5_000 },
     });
-    nodes.push({ server, database });
-  }
+    return { server, database };
+  };
+  // The first alone: it lands the migrations and writes the key file.
+  const first = await startNode(1);
+  const others = Array.from({ length: count - 1 }, (_, at) => startNode(at + 2));
+  const nodes = [first, ...(await Promise.all(others))];
   const portOf = ({ server }: WorldNode) => Number(new URL(server.url).port);
   const balancer = await openBalancer(() => nodes.map(portOf));
   const key = nodes[0]!.server.adminKey;
@@ -79,11 +89,11 @@ export async function startWorld({
     (name: string) => spawnEngineWorker(name, through, journal, "stream"),
   ];
   // Faults take from the front, so that the kinds come round.
-  const addWorker = async () => {
+  const newWorker = () => {
     const make = kinds[workersMade++ % kinds.length]!;
-    workers.push(await make(`w${workersMade}`));
+    return make(`w${workersMade}`);
   };
-  for (let n = 0; n < kinds.length; n++) await addWorker();
+  workers.push(...(await Promise.all(kinds.map(newWorker))));
 
   const store: Store = await openStore({ clock, log: silentLog, databaseUrl, file: "", poolSize: 4 });
   const tenant = { environmentId: "env_default", key };
@@ -99,7 +109,8 @@ export async function startWorld({
     balancer,
     workers,
     home,
-    addWorker,
+    leaseMs,
+    addWorker: async () => void workers.push(await newWorker()),
 
     async load(chance, during) {
       const before = acked.length;
@@ -122,7 +133,7 @@ export async function startWorld({
         people.work(chance, () => over),
       ]);
       try {
-        await during();
+        await during(() => acked.length - before);
       } finally {
         over = true;
         await calling;

@@ -22,7 +22,7 @@ describe.each(engines)("audit rows that wait, on %s", (engine) => {
     await rename("auth_audit", "auth_audit_away");
     await change(server, "one");
     await change(server, "two");
-    expect(server.running.tick("audit.flush")).rejects.toThrow();
+    await expect(server.running.tick("audit.flush")).rejects.toThrow();
     const { body } = await server.api("/api/v1/audit/settings");
     expect(body.delivery_healthy).toBe(false);
     expect(body.delivery_failure_count).toBeGreaterThan(0);
@@ -70,7 +70,7 @@ test("a killed server's audit rows are taken over by the next", async () => {
       const events = await trail(server, "roles.create");
       return events.length >= names.length ? events : undefined;
     },
-    { about: "the audit rows", deadlineMs: 15_000 },
+    { about: "the audit rows" },
   );
   expect(
     found.map((event: { payload: { input: { name: string } } }) => event.payload.input.name).sort(),

@@ -129,7 +129,7 @@ describe("a database file", () => {
     await next.stop();
     expect(one?.position).toBe((head?.position ?? 0) + 1);
     expect(one?.runIds).toHaveLength(1);
-  });
+  }, 120_000);
 
   test("is not overwritten, neither as a backup nor as a database, unless that is wanted", async () => {
     const again = await svc("backup", "--db", file, "--to", backup());
@@ -141,7 +141,7 @@ describe("a database file", () => {
     );
     expect(await svc("backup", "--db", file)).toMatchObject({ code: 2 });
     expect(readdirSync(folder).filter((name) => name.includes("making"))).toEqual([]);
-  });
+  }, 120_000);
 
   test("is not replaced while a server has it", async () => {
     const [before] = await emit(server, 1);
@@ -154,7 +154,7 @@ describe("a database file", () => {
     const [after] = await emit(server, 1);
     expect(after?.position).toBe((before?.position ?? 0) + 1);
     expect(readdirSync(server.home.folder).filter((name) => name.includes("restor"))).toEqual([]);
-  });
+  }, 120_000);
 
   test("torn, foreign, live and newer files are refused and nothing changes", async () => {
     const bytes = readFileSync(backup());
@@ -201,7 +201,7 @@ describe("a database file", () => {
       });
     }
     expect(pictureOf(target)).toEqual(picture);
-  }, 30_000);
+  }, 120_000);
 
   test("what a restore replaces is kept, and every restore has an epoch of its own", async () => {
     const db = join(folder, "twice", "svc.db");
@@ -219,7 +219,7 @@ describe("a database file", () => {
     // A clock that was set back gives no old epoch again.
     expect(await svc("restore", "--epoch", "--db", db)).toMatchObject({ code: 0 });
     expect((await headOf({ file: db }))?.epoch).toBe(1_800_000_061);
-  });
+  }, 120_000);
 });
 
 test("a PostgreSQL database that was dumped and restored goes on in a new epoch", async () => {
@@ -257,4 +257,4 @@ test("a PostgreSQL database that was dumped and restored goes on in a new epoch"
     await databases.dropDatabase(copy);
     await home.remove();
   }
-}, 30_000);
+}, 120_000);

@@ -29,8 +29,8 @@ describe.each(engines)("children on %s", (engine) => {
     await worker.register(name);
     await child.register(`${name}-child`);
     await rpc("Emit", { event: `${name}.asked`, data: {} });
-    const [job] = await worker.poll();
-    return { worker, child, job: job!, runId: job!.run_id };
+    const job = await next(worker);
+    return { worker, child, job, runId: job.run_id };
   };
   const invoke = (name: string, more: object = {}) => ({
     type: "invoke_function",
@@ -41,7 +41,7 @@ describe.each(engines)("children on %s", (engine) => {
 
   beforeAll(async () => {
     server = await startTestServer({ engine, settings: { pollHoldMs: 0, leaseMs: 60_000 } });
-  }, 30_000);
+  }, 60_000);
   afterAll(() => server.stop());
 
   test("a step that invokes a function completes with its output", async () => {

@@ -49,7 +49,7 @@ test("every commit is handled once, though worker and server are killed on the w
   expect(out).toMatch(/kill -9 {3}worker \d+/);
   expect(out).toContain("kill -9   the server");
   expect(code).toBe(0);
-}, 60_000);
+}, 180_000);
 
 test("against a server that is there already, on PostgreSQL; a second demo finds nothing left to do", async () => {
   const server = await startTestServer({ engine: "postgres", settings: { leaseMs: 2_000 } });
@@ -64,10 +64,10 @@ test("against a server that is there already, on PostgreSQL; a second demo finds
   } finally {
     await server.stop();
   }
-}, 90_000);
+}, 240_000);
 
 test("a repository that is none is named, with exit code 1", async () => {
   const { code, out } = await demo(["--repo", tmpdir()]);
   expect(out).toContain("could not go on");
   expect(code).toBe(1);
-});
+}, 60_000);

@@ -6,6 +6,7 @@ import { createGrpcTransport } from "@connectrpc/connect-node";
 import { Type } from "@sinclair/typebox";
 import { AgentToolsService } from "../../src/gen/svc/v1/agent_tools_pb.ts";
 import { SvcService } from "../../src/gen/svc/v1/svc_pb.ts";
+import { systemClock } from "../../src/kit/clock.ts";
 import { rpc, unary } from "../../src/kit/operation.ts";
 import { freePort } from "../support/process.ts";
 import { spawnServer, startTestServer } from "../support/server.ts";
@@ -50,6 +51,7 @@ async function keepAlive(port: number) {
   socket.on("close", () => {
     world.closed = true;
   });
+  socket.on("error", () => {});
   const ask = async (path: string) => {
     const from = text.length;
     socket.write(`GET ${path} HTTP/1.1\r\nHost: localhost\r\n\r\n`);
@@ -60,9 +62,14 @@ async function keepAlive(port: number) {
 
 test("while it drains: ready says so at once, everything else is served, connections are asked to go", async () => {
   const { state, operation } = gate();
+  // The notice is over when the test says so, however long what it looks at meanwhile takes.
+  const noticeMs = 600_000;
+  const notice = Promise.withResolvers<void>();
+  const base = systemClock();
   const server = await startTestServer({
     engine: "libsql",
-    settings: { drainNoticeMs: 2_500, grpcPort: await freePort() },
+    clock: { ...base, sleep: (ms, signal) => (ms === noticeMs ? notice.promise : base.sleep(ms, signal)) },
+    settings: { drainNoticeMs: noticeMs, drainMs: 60_000, grpcPort: await freePort() },
     operations: [operation],
   });
   const { port, grpcUrl } = server.running;
@@ -71,6 +78,7 @@ test("while it drains: ready says so at once, everything else is served, connect
   expect(first).toStartWith("HTTP/1.1 200");
   expect(first.toLowerCase()).not.toContain("connection: close");
   const session = connectHttp2(server.url);
+  session.on("error", () => {});
   let goaway = false;
   session.on("goaway", () => {
     goaway = true;
@@ -100,6 +108,8 @@ test("while it drains: ready says so at once, everything else is served, connect
   const open = fetch(`${server.url}/gate`);
   const openRpc = tools.listTools({});
   await until(() => state.asked === 2, { about: "both to be asked" });
+  expect((await server.api("/health")).status).toBe(200);
+  notice.resolve();
   await until(
     () =>
       fetch(`${server.url}/health`).then(
@@ -117,7 +127,7 @@ test("while it drains: ready says so at once, everything else is served, connect
   await until(() => goaway, { about: "HTTP/2 to be told to go" });
   session.destroy();
   line.end();
-});
+}, 60_000);
 
 test("a second SIGTERM does not wait", async () => {
   const server = await spawnServer({ engine: "libsql", settings: { drainNoticeMs: 60_000 } });

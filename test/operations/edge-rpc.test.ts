@@ -127,7 +127,8 @@ describe("unary JSON", () => {
     const late = await call(
       "/svc.v1.SvcService/TriggerSync",
       { event: "abort" },
-      { "Connect-Timeout-Ms": "50" },
+      // Long enough for the operation to begin on the slowest machine.
+      { "Connect-Timeout-Ms": "1500" },
     );
     expect([late.status, late.body.code]).toEqual([504, "deadline_exceeded"]);
     await until(() => made.streams.ended > ended && made.streams.open > open, {
@@ -250,6 +251,7 @@ describe.each(transports)("%s", (_, transport) => {
 
 test("REST speaks cleartext HTTP/2 as well", async () => {
   const session = connectHttp2(made.url);
+  session.on("error", () => {});
   const stream = session.request({
     ":method": "POST",
     ":path": "/api/v1/things",

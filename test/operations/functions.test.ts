@@ -362,6 +362,6 @@ describe.each(engines)("functions on %s", (engine) => {
     expect(await client.getFunction({ id: "binary" })).toMatchObject({ debounce: { maxWaitMs: 2_000n } });
     expect((await client.registerFunction(sent)).function).toEqual(registered.function!);
     await client.deleteFunction({ id: "binary" });
-    expect(client.getFunction({ id: "binary" })).rejects.toThrow("[not_found]");
+    await expect(client.getFunction({ id: "binary" })).rejects.toThrow("[not_found]");
   });
 });

@@ -106,10 +106,13 @@ describe.each([
   });
 
   test("a deadline ends the call on both sides", async () => {
-    const { ended } = made.streams;
-    const late = await failure(runs().triggerSync({ event: "abort" }, { timeoutMs: 100 }));
+    const { open, ended } = made.streams;
+    // Long enough for the call to arrive from the slowest machine.
+    const late = await failure(runs().triggerSync({ event: "abort" }, { timeoutMs: 1_500 }));
     expect(late.code).toBe(Code.DeadlineExceeded);
-    await until(() => made.streams.ended > ended, { about: "the operation to hear of it" });
+    await until(() => made.streams.open > open && made.streams.ended > ended, {
+      about: "the operation to hear of it",
+    });
   });
 
   test("100 calls at once", async () => {

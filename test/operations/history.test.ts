@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
+import { until } from "../support/until.ts";
 
 describe.each(engines)("history on %s", (engine) => {
   let server: TestServer;
@@ -12,7 +13,10 @@ describe.each(engines)("history on %s", (engine) => {
     await server.rpc("SvcService", "RegisterFunction", { id, triggers: [{ event: id }], ...more });
     await server.api("/api/v1/workers/w/register", { body: { function_ids: [id] } });
     await server.rpc("SvcService", "Emit", { event: id, data: { n: 1 } });
-    const [job] = (await server.api("/api/v1/workers/w/jobs?available=1")).body.jobs;
+    const [job] = await until(
+      async () => (await server.api("/api/v1/workers/w/jobs?available=1")).body?.jobs,
+      { about: "the job" },
+    );
     const { execution_seq, lease_token } = job;
     const steps = [{ id: "a", name: "first", type: "invoke", status: "completed", output: { got: 1 } }];
     const body = { status: "completed", execution_seq, lease_token, steps, output: 7 };

@@ -26,7 +26,10 @@ describe.each(engines)("integrity on %s", (engine) => {
     });
   const emit = async () =>
     (await server.rpc("SvcService", "Emit", { event: "swept" })).body.runIds[0] as string;
-  const poll = async () => (await server.api("/api/v1/workers/w/jobs?available=1")).body.jobs[0];
+  const poll = async () => {
+    const ask = async () => (await server.api("/api/v1/workers/w/jobs?available=1")).body?.jobs;
+    return (await until(ask, { about: "a job" }))[0];
+  };
   const finish = ({ execution_seq, lease_token, job_id }: Awaited<ReturnType<typeof poll>>) =>
     server.api(`/api/v1/workers/w/jobs/${job_id}`, {
       method: "PUT",

@@ -126,11 +126,10 @@ describe.each(engines)("an intruder who listens and works, on %s", (engine) => {
       sockets.every(
         ({ socket }) => socket.texts.filter((text) => text.includes(intruder.marker)).length >= 8,
       );
-    await until(heardByAll, { about: "everybody's own events", deadlineMs: 15_000 });
+    await until(heardByAll, { about: "everybody's own events" });
     // The positive control: there was something to hear, and the victim's own listener heard it.
     await until(() => theirs.texts.filter((text) => text.includes(victim.marker)).length >= 8, {
       about: "the victim's events",
-      deadlineMs: 15_000,
     });
     await until(() => theirs.texts.some((text) => text.includes('"topic":"topic:same.topic"')), {
       about: "what the victim published",
@@ -179,7 +178,6 @@ describe.each(engines)("an intruder who listens and works, on %s", (engine) => {
     const own = streams.filter(({ pattern }) => pattern === "events:>");
     await until(() => own.every(({ heard }) => heard.text.split(intruder.marker).length > 4), {
       about: "everybody's own events",
-      deadlineMs: 15_000,
     });
     for (const { name, pattern, heard, cut } of streams) {
       expect(leaks(heard.text, []), `${name} ${pattern}`).toEqual([]);
@@ -223,16 +221,19 @@ describe.each(engines)("an intruder who listens and works, on %s", (engine) => {
     const nobodysFence = { ...fence, jobId: job.jobId.replace(job.runId, nobodys(job.runId)) };
     const heardOf = async (stolen: typeof fence) => {
       const before = mine.heard.length;
+      // One after the other: how often it is said that a job is lost depends on what is under way together.
       mine.say({ case: "jobAck", value: stolen });
+      await mine.hear("cancel");
       mine.say({ case: "heartbeat", value: { workerId: "same-stream", activeJobs: 1, jobs: [stolen] } });
+      await mine.hear("leaseRefresh");
       mine.say({ case: "stepCompleted", value: { ...stolen, stepId: "stolen", output: {} as never } });
+      await mine.hear("stepAck");
+      await mine.hear("cancel");
       mine.say({ case: "jobCompleted", value: { ...stolen, output: { stolen: true } as never } });
-      const kinds = ["cancel", "leaseRefresh", "stepAck"];
-      const told = () => mine.heard.slice(before);
-      await until(() => kinds.every((kind) => told().some((payload) => payload.case === kind)), {
-        about: "the answers to all of it",
-      });
-      return told()
+      mine.say({ case: "jobAck", value: stolen });
+      await mine.hear("cancel");
+      return mine.heard
+        .slice(before)
         .map((payload) => toJsonString(EngineMessageSchema, create(EngineMessageSchema, { payload })))
         .sort()
         .join("\n")

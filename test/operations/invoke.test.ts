@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { sql } from "../../src/kit/sql.ts";
 import { type CallOptions, engines, startTestServer, type TestServer } from "../support/server.ts";
+import { until } from "../support/until.ts";
 
 describe.each(engines)("invoking functions on %s", (engine) => {
   let server: TestServer;
@@ -75,9 +76,12 @@ describe.each(engines)("invoking functions on %s", (engine) => {
     await server.api("/api/v1/workers/w/register", { body: { function_ids: ["worked"] } });
     const poll = server.api("/api/v1/workers/w/jobs?available=1");
     const { runId } = await invoke("worked", { data: { b: 2 } });
-    const { body } =
-      (await poll).status === 200 ? await poll : await server.api("/api/v1/workers/w/jobs?available=1");
-    expect(body.jobs).toMatchObject([
+    const jobs =
+      (await poll).body?.jobs ??
+      (await until(async () => (await server.api("/api/v1/workers/w/jobs?available=1")).body?.jobs, {
+        about: "the job",
+      }));
+    expect(jobs).toMatchObject([
       { run_id: runId, event: { name: "worked", source: "invoke", data: { b: 2 } } },
     ]);
   });

@@ -54,7 +54,6 @@ export function joinGroup(
     wait: (count) =>
       until(() => got.length >= count && got, {
         about: `${count} deliveries to ${consumerId} of ${groupName}`,
-        deadlineMs: 15_000,
         everyMs: 5,
       }),
     over,

@@ -2,19 +2,23 @@ import { closeSync, openSync, readSync } from "node:fs";
 import { setTimeout as pause } from "node:timers/promises";
 import { percentile } from "../bench/figures.ts";
 
-/** How long this thread was ready to run and had no processor, in milliseconds; 0 where the kernel does not tell. */
-function waitedOf(): () => number {
+/** What the scheduler says of this thread: milliseconds on a processor, and ready to run without one; 0 where it says nothing. */
+function scheduledOf(): (place: 0 | 1) => number {
   try {
     const file = openSync(`/proc/self/task/${process.pid}/schedstat`, "r");
     const bytes = Buffer.alloc(128);
     process.once("exit", () => closeSync(file));
-    return () => Number(bytes.toString("latin1", 0, readSync(file, bytes, 0, 128, 0)).split(" ", 2)[1]) / 1e6;
+    return (place) =>
+      Number(bytes.toString("latin1", 0, readSync(file, bytes, 0, 128, 0)).split(" ", 2)[place]) / 1e6;
   } catch {
     return () => 0;
   }
 }
 
-const waited = waitedOf();
+const scheduled = scheduledOf();
+/** How long this thread has computed, in milliseconds; 0 where the kernel does not tell. */
+export const onProcessor = () => scheduled(0);
+const waited = () => scheduled(1);
 
 /** The longest time for which this process held its event loop while the work went on, in milliseconds. */
 export async function longestHold(work: () => Promise<unknown>): Promise<number> {

@@ -13,7 +13,7 @@ export interface LongCalls {
   /** Of `a.>`. */
   stream: StreamSubscriber;
   worker: { over(): ConnectError | null | undefined };
-  /** Statuses of a held poll and a synchronous invoke; 0 while they are held. */
+  /** Statuses of a held poll and a synchronous invoke; 0 while they are held, -1 when their connection was lost. */
   poll: { status: number };
   invoke: { status: number };
   /** Names of those that are over. */
@@ -48,14 +48,22 @@ export async function openLongCalls(server: TestServer, key: string, id: string)
   expect((await server.api(`${path}/register`, { key, body: { function_ids: ["polled"] } })).status).toBe(
     200,
   );
-  void server.api(`${path}/jobs?available=1`, { key }).then(({ status }) => {
-    poll.status = status;
-  });
+  const statusOf = ({ status }: { status: number }) => status;
+  const lost = () => -1;
+  void server
+    .api(`${path}/jobs?available=1`, { key })
+    .then(statusOf, lost)
+    .then((status) => {
+      poll.status = status;
+    });
   const invoke = { status: 0 };
   const sync = { functionId: "asked", data: {} };
-  void server.rpc("SvcService", "InvokeFunctionSync", sync, { key }).then(({ status }) => {
-    invoke.status = status;
-  });
+  void server
+    .rpc("SvcService", "InvokeFunctionSync", sync, { key })
+    .then(statusOf, lost)
+    .then((status) => {
+      invoke.status = status;
+    });
   // What came later has been answered: both are held.
   expect((await server.api("/api/v1/workers", { key })).status).toBe(200);
   const over = {

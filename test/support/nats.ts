@@ -4,7 +4,7 @@ import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { findNatsServer } from "../../cluster/programs.ts";
-import { freePort, outputOf, type RunningProgram, removeFolder, startProgram } from "./process.ts";
+import { freePort, lastWordsOf, type RunningProgram, removeFolder, startProgram } from "./process.ts";
 import { until } from "./until.ts";
 
 export interface NatsServer {
@@ -68,7 +68,7 @@ export async function startNats(options: NatsOptions = {}): Promise<NatsServer> 
       if (!server.running()) return "gone";
       return (await greeting(port)).startsWith("INFO ") ? "ready" : undefined;
     };
-    const state = await until(answers, { about: "NATS to answer", deadlineMs: 10_000, everyMs: 20 });
+    const state = await until(answers, { about: "NATS to answer", deadlineMs: 30_000, everyMs: 20 });
     if (state === "gone") server.release();
     return state === "ready";
   };
@@ -80,7 +80,7 @@ export async function startNats(options: NatsOptions = {}): Promise<NatsServer> 
 
   // Someone may take the port between the probe and the start.
   for (let attempt = 1; !(await launch()); attempt++) {
-    if (attempt === 3 || options.port) throw new Error(`NATS does not start:\n${await outputOf(folder)}`);
+    if (attempt === 3 || options.port) throw new Error(`NATS does not start:\n${await lastWordsOf(folder)}`);
     port = await freePort();
   }
   return {
@@ -95,7 +95,8 @@ export async function startNats(options: NatsOptions = {}): Promise<NatsServer> 
     async restart({ wipe = false } = {}) {
       await end("SIGTERM");
       if (wipe) await removeFolder(storage);
-      if (!(await launch())) throw new Error(`NATS does not start again:\n${await outputOf(folder)}`);
+      for (let attempt = 1; !(await launch()); attempt++)
+        if (attempt === 3) throw new Error(`NATS does not start again:\n${await lastWordsOf(folder)}`);
     },
     kill9: () => end("SIGKILL"),
   };

@@ -1,4 +1,5 @@
 import type { Answer, TestServer } from "./server.ts";
+import { until } from "./until.ts";
 
 interface Assignment {
   job_id: string;
@@ -25,8 +26,10 @@ export async function runOnce(
   const worker = `/api/v1/workers/worker-of-${name}`;
   await server.api(`${worker}/register`, { body: { function_ids: [name] } });
   await server.rpc("SvcService", "Emit", { event: `${name}.asked`, data: {} });
-  const { body } = await server.api(`${worker}/jobs?available=1`);
-  const { job_id, run_id, execution_seq, lease_token } = body.jobs[0] as Assignment;
+  const { job_id, run_id, execution_seq, lease_token } = await until(
+    async () => (await server.api(`${worker}/jobs?available=1`)).body?.jobs[0] as Assignment | undefined,
+    { about: "the job" },
+  );
   const send = () =>
     server.api(`${worker}/jobs/${job_id}`, {
       method: "PUT",

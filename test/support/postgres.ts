@@ -3,14 +3,14 @@ import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { asServerUser, findPostgresProgram, giveToServerUser } from "../../cluster/programs.ts";
-import { freePort, outputOf, type RunningProgram, removeFolder, run, startProgram } from "./process.ts";
+import { freePort, lastWordsOf, type RunningProgram, removeFolder, run, startProgram } from "./process.ts";
 import { until } from "./until.ts";
 
 export interface Databases {
   /** The maintenance database, as superuser. */
   url: string;
   /** An empty database; answers its URL. */
-  createDatabase(name?: string): Promise<string>;
+  createDatabase(): Promise<string>;
   dropDatabase(url: string): Promise<void>;
 }
 
@@ -67,30 +67,63 @@ let databasesMade = 0;
 
 export function databasesAt(url: string): Databases {
   const admin = async (statement: string) => {
-    const sql = new Bun.SQL(url, { max: 1, connectionTimeout: 5 });
+    const sql = new Bun.SQL(url, { max: 1, connectionTimeout: 30 });
     try {
       await sql.unsafe(statement);
     } finally {
-      await sql.close();
+      await sql.close().catch(() => {});
     }
   };
   const quoted = (name: string) => `"${name.replaceAll('"', '""')}"`;
   return {
     url,
-    async createDatabase(
-      name = `svc_test_${process.pid}_${++databasesMade}_${Bun.hash(String(performance.now()))}`,
-    ) {
-      await admin(`CREATE DATABASE ${quoted(name)}`);
+    async createDatabase() {
+      // A second try has another name: the first may have made its database and lost the answer.
+      const name = await until(
+        async () => {
+          const own = `svc_test_${process.pid}_${++databasesMade}_${Bun.hash(String(performance.now()))}`;
+          await admin(`CREATE DATABASE ${quoted(own)}`);
+          return own;
+        },
+        { about: "a database to be made", everyMs: 100 },
+      );
       const made = new URL(url);
       made.pathname = `/${encodeURIComponent(name)}`;
       return made.href;
     },
     async dropDatabase(made) {
-      await admin(
-        `DROP DATABASE IF EXISTS ${quoted(decodeURIComponent(new URL(made).pathname.slice(1)))} WITH (FORCE)`,
-      );
+      const name = quoted(decodeURIComponent(new URL(made).pathname.slice(1)));
+      // Tidying up is no claim: a session that came in between, or a lost connection, is passed by.
+      await until(() => admin(`DROP DATABASE IF EXISTS ${name} WITH (FORCE)`).then(() => true), {
+        about: `database ${name} to be dropped`,
+        everyMs: 100,
+      });
     },
   };
+}
+
+// The folder outlives no process that used it, however that ended.
+const templateGuard = 'cat >/dev/null; rm -rf -- "$1"';
+let template: Promise<string> | undefined;
+
+/** A data directory as initdb leaves it, made once in a process: to copy it costs a tenth. */
+function newDataDir(): Promise<string> {
+  template ??= (async () => {
+    const folder = await mkdtemp(join(tmpdir(), "svc-pg-new-"));
+    giveToServerUser(folder, debianPackage);
+    const guard = Bun.spawn(["sh", "-c", templateGuard, "guard", folder], {
+      stdin: "pipe",
+      stdout: "ignore",
+      stderr: "ignore",
+    });
+    guard.unref();
+    const dataDir = join(folder, "data");
+    // --no-sync: an empty data directory is worth nothing yet; the server itself syncs.
+    const options = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"];
+    await run(asServerUser([findInitdb(), "-D", dataDir, ...options]));
+    return dataDir;
+  })();
+  return template;
 }
 
 /** A PostgreSQL of its own for one test: fresh data in a temporary folder, loopback only, gone with this process. */
@@ -99,26 +132,11 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
   const folder = await mkdtemp(join(tmpdir(), "svc-pg-"));
   giveToServerUser(folder, debianPackage);
   const dataDir = join(options.folder ?? folder, "data");
-  const isNew = !existsSync(dataDir);
-  if (isNew) {
+  if (!existsSync(dataDir)) {
     mkdirSync(dataDir, { mode: 0o700 });
     giveToServerUser(dataDir, debianPackage);
+    await run(asServerUser(["cp", "-a", `${await newDataDir()}/.`, dataDir]));
   }
-  // --no-sync: an empty data directory is worth nothing yet; the server itself syncs.
-  const init = [
-    initdb,
-    "-D",
-    dataDir,
-    "-U",
-    "postgres",
-    "-A",
-    "trust",
-    "-E",
-    "UTF8",
-    "--no-locale",
-    "--no-sync",
-  ];
-  if (isNew) await run(asServerUser(init));
   for (const network of options.networks ?? [])
     appendFileSync(join(dataDir, "pg_hba.conf"), `host all all ${network} trust\n`);
 
@@ -157,10 +175,10 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
         await sql.unsafe("SELECT 1");
         return "ready";
       } finally {
-        await sql.close();
+        await sql.close().catch(() => {});
       }
     };
-    const state = await until(answers, { about: "PostgreSQL to answer", deadlineMs: 20_000, everyMs: 30 });
+    const state = await until(answers, { about: "PostgreSQL to answer", deadlineMs: 60_000, everyMs: 30 });
     if (state === "gone") server.release();
     return state === "ready";
   };
@@ -169,10 +187,19 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
     await server.exited;
     server.release();
   };
+  const signalBackends = (signal: NodeJS.Signals) => {
+    for (const pid of childrenOf(server.pid)) {
+      try {
+        process.kill(pid, signal);
+      } catch {
+        // It ended by itself in the meantime.
+      }
+    }
+  };
 
   // Someone may take the port between the probe and the start.
   for (let attempt = 1; !(await launch()); attempt++) {
-    if (attempt === 3) throw new Error(`PostgreSQL does not start:\n${await outputOf(folder)}`);
+    if (attempt === 3) throw new Error(`PostgreSQL does not start:\n${await lastWordsOf(folder)}`);
     port = await freePort();
   }
   return {
@@ -187,21 +214,20 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
     shutDown: () => end("SIGINT"),
     async restart() {
       await end("SIGINT");
-      if (!(await launch())) throw new Error(`PostgreSQL does not start again:\n${await outputOf(folder)}`);
+      // A backend of one that was killed may still be about to notice it.
+      for (let attempt = 1; !(await launch()); attempt++) {
+        if (attempt === 10) throw new Error(`PostgreSQL does not start again:\n${await lastWordsOf(folder)}`);
+        await Bun.sleep(200);
+      }
     },
     freeze() {
-      for (const pid of [server.pid, ...childrenOf(server.pid)]) process.kill(pid, "SIGSTOP");
+      server.signal("SIGSTOP");
+      signalBackends("SIGSTOP");
     },
     async kill9() {
-      const backends = childrenOf(server.pid);
-      server.signal("SIGKILL");
-      for (const pid of backends) {
-        try {
-          process.kill(pid, "SIGKILL");
-        } catch {
-          // It ended by itself in the meantime.
-        }
-      }
+      // Stopped first, so that it starts no backend that is not seen.
+      server.signal("SIGSTOP");
+      signalBackends("SIGKILL");
       await end("SIGKILL");
     },
   };

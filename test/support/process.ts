@@ -2,7 +2,8 @@ import { closeSync, existsSync, openSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 
-export { findProgram, freePort, run } from "../../cluster/programs.ts";
+export { freePort } from "../../cluster/ports.ts";
+export { findProgram, run } from "../../cluster/programs.ts";
 
 export interface RunningProgram {
   pid: number;
@@ -48,10 +49,14 @@ export function startProgram(command: string[], folder: string): RunningProgram 
   };
 }
 
+/** All that a program has written. */
 export async function outputOf(folder: string): Promise<string> {
   const path = join(folder, "output.log");
-  return existsSync(path) ? (await Bun.file(path).text()).slice(-4_000) : "";
+  return existsSync(path) ? await Bun.file(path).text() : "";
 }
+
+/** As much of it as anyone reads of a failure. */
+export const lastWordsOf = async (folder: string): Promise<string> => (await outputOf(folder)).slice(-4_000);
 
 export async function removeFolder(folder: string): Promise<void> {
   await rm(folder, { recursive: true, force: true, maxRetries: 3 });

@@ -8,7 +8,14 @@ import { type RunningServer, startServer } from "../../src/server.ts";
 import { type Config, parseSettings, settings } from "../../src/settings.ts";
 import type { Migration } from "../../src/store/migrate.ts";
 import { sharedPostgres } from "./postgres.ts";
-import { outputOf, type RunningProgram, removeFolder, startProgram } from "./process.ts";
+import {
+  freePort,
+  lastWordsOf,
+  outputOf,
+  type RunningProgram,
+  removeFolder,
+  startProgram,
+} from "./process.ts";
 import { until } from "./until.ts";
 
 /** `describe.each(engines)`: what is promised is promised on both. */
@@ -150,6 +157,9 @@ export interface TestServer extends Caller {
   stop(): Promise<void>;
 }
 
+/** A pause of the process that tests and server share must not end a transaction: as it ships, it may last a second. */
+const patience = { idleInTransactionMs: 20_000 };
+
 /** A server in this process, on a free port, with a database of its own. */
 export async function startTestServer(options: TestServerOptions): Promise<TestServer> {
   const home = options.home ?? (await makeHome(options.engine));
@@ -157,7 +167,7 @@ export async function startTestServer(options: TestServerOptions): Promise<TestS
   const running = await startServer(config, {
     ...(options.log && { log: options.log }),
     ...(options.clock && { clock: options.clock }),
-    ...(options.migrations && { migrations: options.migrations }),
+    store: { limits: patience, ...(options.migrations && { migrations: options.migrations }) },
     ...(options.operations && { operations: options.operations }),
   }).catch(async (error) => {
     if (!options.home) await home.remove();
@@ -175,8 +185,11 @@ export async function startTestServer(options: TestServerOptions): Promise<TestS
     home,
     running,
     async stop() {
-      await running.stop();
-      if (!options.home) await home.remove();
+      try {
+        await running.stop();
+      } finally {
+        if (!options.home) await home.remove();
+      }
     },
   };
 }
@@ -197,8 +210,6 @@ export interface SpawnOptions {
   command?: readonly string[];
   /** Do not wait for it to listen. */
   waits?: boolean;
-  /** Within which it listens. */
-  listenMsMax?: number;
 }
 
 export interface SpawnedServer extends Caller {
@@ -239,7 +250,8 @@ export async function spawnServer(options: SpawnOptions): Promise<SpawnedServer>
   const { db, databaseUrl } = home.place;
   // Its own folder: the guard of a program removes that, not the database.
   const folder = await mkdtemp(join(tmpdir(), "svc-process-"));
-  let port = Number(options.settings?.port ?? 0);
+  // Not one of the kernel's, which somebody else could get while the server is away.
+  let port = Number(options.settings?.port ?? 0) || (await freePort());
   let program: RunningProgram;
   let url = "";
   let adminKey = "";
@@ -269,11 +281,10 @@ export async function spawnServer(options: SpawnOptions): Promise<SpawnedServer>
     ];
     program = startProgram(command, folder);
     if (options.waits === false) return;
-    const deadlineMs = options.listenMsMax ?? 20_000;
-    const state = await until(listening, { about: "the server to listen", deadlineMs, everyMs: 20 });
+    const state = await until(listening, { about: "the server to listen", deadlineMs: 60_000, everyMs: 20 });
     if (state === "gone") {
       program.release();
-      const said = await output();
+      const said = await lastWordsOf(folder);
       await removeFolder(folder);
       if (!options.home) await home.remove();
       throw new Error(`the server does not start:\n${said}`);
@@ -308,6 +319,8 @@ export async function spawnServer(options: SpawnOptions): Promise<SpawnedServer>
     terminate: () => end("SIGTERM"),
     exited: () => program.exited,
     async stop() {
+      // One that a test left frozen could not end.
+      if (program.running()) program.signal("SIGCONT");
       await end("SIGTERM");
       await removeFolder(folder);
       if (!options.home) await home.remove();

@@ -72,7 +72,7 @@ export async function openSocket(url: string, options: SocketOptions = {}): Prom
           const found = of(type);
           return found.length >= count && found;
         },
-        { about: `${count} frames ${type}`, deadlineMs: 15_000, everyMs: 5 },
+        { about: `${count} frames ${type}`, everyMs: 5 },
       ),
     async subscribe(pattern, options) {
       const count = of("subscription_result").length;
@@ -80,8 +80,7 @@ export async function openSocket(url: string, options: SocketOptions = {}): Prom
       const found = await socket.wait("subscription_result", count + 1);
       return found[count].results[0];
     },
-    whenClosed: () =>
-      until(() => closed, { about: "the socket to be closed", deadlineMs: 10_000, everyMs: 5 }),
+    whenClosed: () => until(() => closed, { about: "the socket to be closed", everyMs: 5 }),
     close: () => raw.close(),
   };
   return socket;

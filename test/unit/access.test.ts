@@ -256,8 +256,8 @@ describe("deny policies", () => {
       assigned: [{ roleId: "role_developer", policyId: "pol_1" }],
     });
     const { guard } = gateFor(snapshot);
-    expect(guard(calling("developer"), batch, { events: ["a", "b"] })).resolves.toBeUndefined();
-    expect(guard(calling("developer"), batch, { events: ["a", "secret.b"] })).rejects.toThrow(denied);
+    await expect(guard(calling("developer"), batch, { events: ["a", "b"] })).resolves.toBeUndefined();
+    await expect(guard(calling("developer"), batch, { events: ["a", "secret.b"] })).rejects.toThrow(denied);
   });
 
   test("what is wrong with a policy is named", () => {

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { systemClock } from "../../src/kit/clock.ts";
+import { testClock } from "../../src/kit/clock.ts";
 import type { Connection } from "../../src/store/libsql-drivers.ts";
 import { writer } from "../../src/store/libsql-writer.ts";
 
@@ -20,7 +20,7 @@ function connectionThat(refuses: (text: string) => boolean) {
     inTransaction: () => open,
     close() {},
   };
-  const queue = writer({ clock: systemClock(), connection, unitsMax: 100, groupMs: 1_000, idleMs: 1_000 });
+  const queue = writer({ clock: testClock(), connection, unitsMax: 100, groupMs: 1_000, idleMs: 1_000 });
   const outcome = (run: () => string) =>
     queue
       .submit({ run })

@@ -51,6 +51,28 @@ describe("loop", () => {
     await l.stop();
   });
 
+  test("what a tick besides the loop's own throws is its asker's, and the loop goes on", async () => {
+    let broken = false;
+    let ticks = 0;
+    const {
+      clock,
+      loop: l,
+      errors,
+    } = started(async () => {
+      ticks++;
+      if (broken) throw new Error("down");
+    });
+    await clock.advance(0);
+    await settle();
+    broken = true;
+    await expect(l.tick()).rejects.toThrow("down");
+    broken = false;
+    await clock.advance(1_000);
+    await settle();
+    expect([ticks, errors]).toEqual([3, []]);
+    await l.stop();
+  });
+
   test("an error is survived, counted, and tried again ever later; asks do not hurry it", async () => {
     let broken = true;
     let ticks = 0;
@@ -101,5 +123,41 @@ describe("loop", () => {
     await stopping;
     await clock.advance(60_000);
     expect(ticks).toBe(1);
+  });
+
+  test("a tick beside the plan is alone: behind the one under way, before the next", async () => {
+    const said: string[] = [];
+    let finish = () => {};
+    let count = 0;
+    const { clock, loop: l } = started(async () => {
+      const name = `tick ${++count}`;
+      said.push(`${name} begins`);
+      await new Promise<void>((resolve) => {
+        finish = resolve;
+      });
+      said.push(`${name} ends`);
+    });
+    await clock.advance(0);
+    const asked = l.tick().then(() => said.push("answered"));
+    await settle();
+    expect(said).toEqual(["tick 1 begins"]);
+    finish();
+    await settle();
+    // Due meanwhile, and asked for: neither begins beside it.
+    await clock.advance(5_000);
+    l.wake();
+    await settle();
+    expect(said).toEqual(["tick 1 begins", "tick 1 ends", "tick 2 begins"]);
+    finish();
+    await asked;
+    await settle();
+    expect(said.slice(3)).toEqual(["tick 2 ends", "tick 3 begins", "answered"]);
+    finish();
+    await settle();
+    await clock.advance(1_000);
+    await settle();
+    expect(said.at(-1)).toBe("tick 4 begins");
+    finish();
+    await l.stop();
   });
 });

@@ -34,3 +34,52 @@ test("a file has this machine's time", async () => {
   expect(await base.sample()).toBe(0);
   expect(clock.offset()).toBe(0);
 });
+
+/** A database `aheadMs` ahead of this machine that takes `tripMs` to answer; time passes in nothing else. */
+function slowly() {
+  const world = { elapsed: 1_000, aheadMs: 0, tripMs: 2 };
+  const clock = { ...systemClock(), elapsed: () => world.elapsed, local: () => world.elapsed };
+  const base = timeBase(
+    {
+      engine: "postgres",
+      async now() {
+        const at = world.elapsed + world.tripMs / 2 + world.aheadMs;
+        world.elapsed += world.tripMs;
+        return at;
+      },
+    },
+    clock,
+  );
+  return { world, clock, base };
+}
+
+test("one slow answer takes nothing away from what is known", async () => {
+  const { world, clock, base } = slowly();
+  expect(await base.sampleOnce()).toBeUndefined();
+  expect(base.uncertaintyMs()).toBe(1);
+  Object.assign(world, { tripMs: 3_000, aheadMs: 5 });
+  expect(await base.sampleOnce()).toBeUndefined();
+  expect(base.uncertaintyMs()).toBeCloseTo(1.6);
+  expect(clock.offset()).toBe(0);
+  world.tripMs = 2;
+  await base.sample();
+  expect(base.uncertaintyMs()).toBe(1);
+  expect(clock.offset()).toBe(5);
+});
+
+test("a slow answer that contradicts what is known is believed, and another is asked for soon", async () => {
+  const { world, clock, base } = slowly();
+  await base.sample();
+  Object.assign(world, { tripMs: 3_000, aheadMs: 10_000 });
+  expect(await base.sampleOnce()).toEqual({ againInMs: 250 });
+  expect(base.uncertaintyMs()).toBe(1_500);
+  expect(clock.offset()).toBe(10_000);
+});
+
+test("whoever starts with a slow answer asks again soon", async () => {
+  const { world, base } = slowly();
+  expect(base.uncertaintyMs()).toBe(Number.POSITIVE_INFINITY);
+  world.tripMs = 600;
+  expect(await base.sampleOnce()).toEqual({ againInMs: 250 });
+  expect(base.uncertaintyMs()).toBe(300);
+});

@@ -139,15 +139,23 @@ function write(session: SyncSession, placed: readonly (Placed & { message: NewMe
       position: column.bigint([...last.values()].map((one) => one.position)),
       last_at: column.bigint([...last.values()].map((one) => one.at)),
     })} WHERE topic_heads.environment_id = v.environment_id`);
-  const rows = rowsFrom("i", {
-    ...messageColumns(placed.map((one) => one.message)),
-    position: column.bigint(placed.map((one) => one.position)),
-    at: column.bigint(placed.map((one) => one.at)),
-  });
   session.run(sql`INSERT INTO ${messageTarget}
-    SELECT environment_id, position, id, topic, data, metadata, at, key FROM ${rows}`);
+    SELECT environment_id, position, id, topic, data, metadata, at, key FROM ${rowsFrom("i", {
+      ...messageColumns(placed.map((one) => one.message)),
+      position: column.bigint(placed.map((one) => one.position)),
+      at: column.bigint(placed.map((one) => one.at)),
+    })}`);
+  const topics = [
+    ...Map.groupBy(placed, ({ message }) => `${message.environmentId}\n${message.topic}`).values(),
+  ];
+  const lastOf = (own: typeof placed) => own.at(-1)!;
   // `WHERE true` keeps SQLite from reading the conflict clause as a join condition.
   session.run(sql`INSERT INTO ${countTarget}
-    SELECT environment_id, topic, count(*), max(position), max(at) FROM ${rows} WHERE true
-    GROUP BY environment_id, topic ${countAgain}`);
+    SELECT environment_id, name, count, position, at FROM ${rowsFrom("i", {
+      environment_id: column.text(topics.map((own) => lastOf(own).message.environmentId)),
+      name: column.text(topics.map((own) => lastOf(own).message.topic)),
+      count: column.bigint(topics.map((own) => own.length)),
+      position: column.bigint(topics.map((own) => lastOf(own).position)),
+      at: column.bigint(topics.map((own) => lastOf(own).at)),
+    })} WHERE true ${countAgain}`);
 }
