@@ -22,7 +22,7 @@ import { openSockets, type Sockets, socketOptions } from "./edge/sockets.ts";
 import { openStanding } from "./edge/standing.ts";
 import type { Clock } from "./kit/clock.ts";
 import type { Ids } from "./kit/ids.ts";
-import { standingLookMs } from "./kit/limits.ts";
+import { groupRefreshMs, standingLookMs } from "./kit/limits.ts";
 import type { Log } from "./kit/log.ts";
 import type { LoopOptions } from "./kit/loop.ts";
 import type { Operation } from "./kit/operation.ts";
@@ -126,6 +126,7 @@ export function openRealtime(deps: RealtimeDeps): Realtime {
     loops: [
       { name: "topics.feeds", everyMs: 1_000, tick: topicFeeds.compareOnce },
       { name: "groups.look", everyMs: 1_000, tick: groups.lookOnce },
+      { name: "groups.refresh", everyMs: groupRefreshMs, tick: groups.refreshOnce },
       { name: "pubsub.interest", everyMs: 1_000, tick: frames.tellOnce },
       { name: "pubsub.runs", everyMs: 1_000, tick: pubsub.lookOnce },
       { name: "edge.standing", everyMs: standingLookMs, tick: standing.lookOnce },

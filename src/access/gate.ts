@@ -1,6 +1,6 @@
 import type { Clock } from "../kit/clock.ts";
 import { Fault } from "../kit/fault.ts";
-import { decisionBurstMs, decisionMsMax } from "../kit/limits.ts";
+import { decisionBurstMs, decisionMsMax, resourceNameCharsMax } from "../kit/limits.ts";
 import type { Caller, Operation } from "../kit/operation.ts";
 import { type Action, isAction, roleGrants } from "./actions.ts";
 import { denials } from "./policy.ts";
@@ -71,6 +71,8 @@ export function openGate({ snapshots, placeOf, clock }: GateDeps): Gate {
     let since = clock.elapsed();
     let spentMs = 0;
     for (const id of idsOf(input)) {
+      if (id.length > resourceNameCharsMax)
+        throw new Fault("invalid_argument", `a name has at most ${resourceNameCharsMax} characters`);
       const resource: Resource = {
         orgId: caller.orgId,
         projectId: place?.projectId ?? "*",

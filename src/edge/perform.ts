@@ -4,7 +4,7 @@ import type { Fault } from "../kit/fault.ts";
 import type { Caller, Operation, StreamOperation, UnaryOperation } from "../kit/operation.ts";
 import { type Authenticated, type Edge, faultOf, RefusedCaller, RequestCall } from "./call.ts";
 import { explain } from "./explain.ts";
-import { standBy } from "./standing.ts";
+import { askAgain, standBy } from "./standing.ts";
 
 /** An operation with its input check compiled, once. */
 export interface Prepared {
@@ -147,13 +147,13 @@ export async function* performStream(
     if (guarded) await guarded;
     const stream = operation as StreamOperation;
     const inputs = [input];
-    if (stream.leadsTo) {
-      inputs.push(await stream.leadsTo(input, call));
-      await edge.guard?.(call, operation, inputs[1]);
-    }
+    const permit = async (leadsTo: unknown) => {
+      await askAgain(edge, operation, call, leadsTo);
+      inputs[1] = leadsTo;
+    };
     const standing = standBy(edge, operation, call, () => inputs);
     leave = standing.leave;
-    yield* stream.handle(input, call) as AsyncIterable<unknown>;
+    yield* stream.handle(input, call, permit) as AsyncIterable<unknown>;
     const refused = standing.refused();
     if (refused) throw refused;
   } catch (error) {

@@ -20,6 +20,35 @@ interface Standee {
   alike: Set<Standee> | undefined;
 }
 
+/** The call as it would be let in now; where it stands was decided when it began. */
+function again(call: RequestCall, { caller }: Authenticated): RequestCall {
+  const fresh = new RequestCall(call.request, call.requestId, call.receivedAt, {
+    caller,
+    environmentId: call.environmentId,
+  });
+  fresh.address = call.address;
+  fresh.isSecure = call.isSecure;
+  return fresh;
+}
+
+/** Throws unless the call's caller, as it is now, may do this with that. */
+export async function askAgain(
+  edge: Edge,
+  operation: Operation,
+  call: RequestCall,
+  asked: unknown,
+): Promise<void> {
+  if (operation.action === null) return;
+  const now = again(call, await edge.authenticate(call.request));
+  try {
+    await edge.gate(now, operation);
+    await edge.guard?.(now, operation, asked);
+  } catch (error) {
+    call.refusedBy = now.refusedBy;
+    throw error;
+  }
+}
+
 export function openStanding({ clock }: { clock: Clock }): Standing {
   /** By credential: who stands here in numbers mostly comes with one key. */
   const all = new Map<string, Set<Standee>>();
@@ -43,28 +72,21 @@ export function openStanding({ clock }: { clock: Clock }): Standing {
     return final.has(fault.kind) ? fault : undefined;
   };
 
-  /** The call as it would be let in now; where it stands was decided when it began. */
-  function again({ call }: Stand, { caller }: Authenticated): RequestCall {
-    const fresh = new RequestCall(call.request, call.requestId, call.receivedAt, {
-      caller,
-      environmentId: call.environmentId,
-    });
-    fresh.address = call.address;
-    fresh.isSecure = call.isSecure;
-    return fresh;
-  }
-
   async function lookAt(stand: Stand, who: Authenticated): Promise<void> {
     const { edge, operation } = stand;
     let asked: unknown;
-    const call = again(stand, who);
+    const call = again(stand.call, who);
+    const refuse = (error: unknown) => {
+      const fault = faultIfFinal(stand, error);
+      if (!fault) return;
+      stand.call.refusedBy = call.refusedBy;
+      stand.refuse(fault, asked);
+    };
     try {
       const gated = edge.gate(call, operation);
       if (gated) await gated;
     } catch (error) {
-      const fault = faultIfFinal(stand, error);
-      if (fault) stand.refuse(fault, undefined);
-      return;
+      return refuse(error);
     }
     if (!edge.guard) return;
     for (asked of [...stand.inputs()])
@@ -72,8 +94,7 @@ export function openStanding({ clock }: { clock: Clock }): Standing {
         const guarded = edge.guard(call, operation, asked);
         if (guarded) await guarded;
       } catch (error) {
-        const fault = faultIfFinal(stand, error);
-        if (fault) stand.refuse(fault, asked);
+        refuse(error);
       }
   }
 

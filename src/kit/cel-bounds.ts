@@ -20,6 +20,18 @@ const patternSizeMax = 500;
 const patternCharsMax = 500;
 /** Telling the time in another zone, as items. */
 const zoneItems = 200;
+/** A search compares what is sought at every letter of the text at worst: so many letters compared count as one item. */
+const lettersComparedAnItem = 32_000;
+/** The runtime knows no better way backwards. */
+const lettersComparedBackAnItem = 4_000;
+/** `size` goes from character to character. */
+const charactersAnItem = 100;
+/** Making a piece of a text, or reading a letter of JSON, is dearer than reading a letter. */
+const piecesAnItem = 20;
+const jsonLettersAnItem = 100;
+/** The library tries every way to part a row of digits. */
+const durationCharsMax = 32;
+const durationTriesAnItem = 300;
 
 /** Nested macros cost the product of their lists: two deep is the most. */
 const macroDepthMax = 2;
@@ -68,6 +80,7 @@ function spend(items: number): void {
 
 /** Thrown often inside a macro that goes on after errors: made once. */
 const tooMuch = new CelError("looks at too much");
+const tooLong = new CelError(`duration(): at most ${durationCharsMax} characters`);
 
 /** Runs a rewritten program. Macros absorb errors, so what counts is whether the budget was kept. */
 export function withinBudget<T>(itemsMax: number, run: () => T): T {
@@ -85,8 +98,10 @@ const isList = (value: unknown): value is readonly unknown[] => Array.isArray(va
 const isMap = (value: unknown): value is object =>
   typeof value === "object" && value !== null && Object.getPrototypeOf(value) === Object.prototype;
 
-const textItems = (value: unknown): number =>
-  typeof value === "string" ? Math.floor(value.length / lettersAnItem) : 0;
+const lengthOf = (value: unknown): number =>
+  typeof value === "string" || value instanceof Uint8Array ? value.length : 0;
+
+const textItems = (value: unknown): number => Math.floor(lengthOf(value) / lettersAnItem);
 
 function walkedItems(value: unknown): number {
   if (isList(value)) return value.length;
@@ -109,6 +124,44 @@ const meters: Record<string, (value: unknown) => void> = {
     if (isList(value)) spendDeep(value);
   },
   svc_zone: () => spend(zoneItems),
+  svc_size: (value) => spend(Math.floor(lengthOf(value) / charactersAnItem)),
+  svc_json: (value) => spend(Math.floor(lengthOf(value) / jsonLettersAnItem)),
+  svc_duration: (value) => {
+    const length = lengthOf(value);
+    if (length > durationCharsMax) throw tooLong;
+    spend(Math.ceil(length ** 3 / 6 / durationTriesAnItem));
+  },
+};
+
+/** The same around the receiver of a method whose cost hangs on its first argument too. */
+const pairMeters: Record<string, (receiver: unknown, argument: unknown) => void> = {
+  svc_sought: (text, sought) => {
+    spend(textItems(text) + textItems(sought));
+    spend(Math.floor((lengthOf(text) * lengthOf(sought)) / lettersComparedAnItem));
+  },
+  svc_sought_back: (text, sought) => {
+    pairMeters.svc_sought!(text, sought);
+    spend(Math.floor((lengthOf(text) * lengthOf(sought)) / lettersComparedBackAnItem));
+  },
+  svc_parted: (text, separator) => {
+    pairMeters.svc_sought!(text, separator);
+    spend(Math.floor(lengthOf(text) / Math.max(1, lengthOf(separator)) / piecesAnItem));
+  },
+  svc_joined: (list, separator) => {
+    spendDeep(list);
+    if (isList(list)) spend(Math.floor((list.length * lengthOf(separator)) / lettersAnItem));
+  },
+};
+
+/** Of methods whose cost their receiver alone decides over, in another way than by being read. */
+const receiverMeters: Record<string, string> = { size: "svc_size", json: "svc_json" };
+
+const methodMeters: Record<string, string> = {
+  contains: "svc_sought",
+  indexOf: "svc_sought",
+  lastIndexOf: "svc_sought_back",
+  split: "svc_parted",
+  join: "svc_joined",
 };
 
 const operandMeters: Record<string, string> = {
@@ -128,6 +181,11 @@ export function registerBounds(environment: Environment): void {
       meter(value);
       return value;
     });
+  for (const [name, meter] of Object.entries(pairMeters))
+    environment.registerFunction(`${name}(dyn, dyn): dyn`, (receiver: unknown, argument: unknown) => {
+      meter(receiver, argument);
+      return receiver;
+    });
   environment.registerFunction("svc_matches(string, string): bool", (text: string, pattern: string) => {
     const { re2, size } = compilePattern(pattern);
     spend(Math.floor((text.length * size) / patternPartsAnItem));
@@ -142,6 +200,7 @@ export function registerBounds(environment: Environment): void {
  */
 export function rewrite(ast: ASTNode): { text: string; changed: boolean } {
   let changed = false;
+  let bindings = 0;
 
   const meter = (name: string, node: ASTNode, depth: number): string => {
     if (node.op === "value") return write(node, depth);
@@ -157,10 +216,32 @@ export function rewrite(ast: ASTNode): { text: string; changed: boolean } {
     return `svc_matches(${write(text, depth)}, ${write(pattern, depth)})`;
   };
 
+  /** An argument that decides over the cost is evaluated once, and then asked about. */
+  const measured = (
+    name: string,
+    receiver: ASTNode,
+    [first, ...others]: readonly [ASTNode, ...ASTNode[]],
+    depth: number,
+  ): string => {
+    changed = true;
+    const plain = first.op === "value";
+    const argument = plain ? write(first, depth) : `svc_argument_${bindings++}`;
+    const rest = others.map((other) => `, ${write(other, depth)}`).join("");
+    const on = `${methodMeters[name]}(${write(receiver, depth)}, ${argument})`;
+    const asked = `${on}.${name}(${argument}${rest})`;
+    return plain ? asked : `cel.bind(${argument}, ${write(first, depth)}, ${asked})`;
+  };
+
   const call = (name: string, receiver: ASTNode | undefined, args: readonly ASTNode[], outer: number) => {
     if (name === "matches") {
       const [text, pattern] = receiver ? [receiver, args[0]] : args;
       if (text) return matches(text, pattern, outer);
+    }
+    if (receiver && Object.hasOwn(methodMeters, name)) {
+      const [first, ...others] = args;
+      if (first) return measured(name, receiver, [first, ...others], outer);
+      changed = true;
+      return `svc_compare(${write(receiver, outer)}).${name}()`;
     }
     const isMacro = receiver !== undefined && macros.has(name);
     const depth = isMacro ? outer + 1 : outer;
@@ -169,18 +250,23 @@ export function rewrite(ast: ASTNode): { text: string; changed: boolean } {
     const plain = isMacro || name === "has" || name === "bind";
     // Of the functions that begin so, those with an argument tell the time in a zone.
     const isZoned = receiver !== undefined && name.startsWith("get") && args.length === 1;
+    const isDuration = receiver === undefined && name === "duration";
     const given = args
       .map((arg) => {
         if (plain) return write(arg, depth);
-        if (!isZoned) return meter("svc_read", arg, depth);
+        if (!isZoned && !isDuration)
+          return meter(!receiver && name === "size" ? "svc_size" : "svc_read", arg, depth);
         changed = true;
-        return `svc_zone(${write(arg, depth)})`;
+        if (isDuration && arg.op === "value" && lengthOf(arg.args) > durationCharsMax) throw tooLong;
+        return `${isZoned ? "svc_zone" : "svc_duration"}(${write(arg, depth)})`;
       })
       .join(", ");
     if (!receiver) return `${name}(${given})`;
     // Chained macros walk one after the other, so a receiver is as deep as the macro that it feeds.
     const on =
-      name === "bind" ? write(receiver, outer) : meter(isMacro ? "svc_walk" : "svc_read", receiver, outer);
+      name === "bind"
+        ? write(receiver, outer)
+        : meter(isMacro ? "svc_walk" : (receiverMeters[name] ?? "svc_read"), receiver, outer);
     return `${on}.${name}(${given})`;
   };
 
@@ -200,6 +286,7 @@ export function rewrite(ast: ASTNode): { text: string; changed: boolean } {
         // As it was spelt: what prints numbers and texts anew may change them.
         return node.input.slice(node.start, node.end);
       case "id":
+        if (args.startsWith("svc_")) throw new CelError("names that begin with svc_ are taken");
         return args;
       case ".":
         return `${write(args[0], depth)}.${args[1]}`;

@@ -99,7 +99,9 @@ function failure(error: unknown): CelError {
   if (error instanceof CelError) return error;
   const { code, summary } = error as { code?: unknown; summary?: unknown };
   if (typeof code !== "string") return new CelError("cannot be evaluated");
-  return new CelError(namesTypes.has(code) ? String(summary) : code.replaceAll("_", " "));
+  return new CelError(
+    namesTypes.has(code) ? String(summary).replaceAll("svc_", "") : code.replaceAll("_", " "),
+  );
 }
 
 function compile(text: string, { variables, result, itemsMax = celItemsMax }: CelOptions): CelProgram {

@@ -177,6 +177,8 @@ export const groupFreshMs = 3_000;
 export const groupSilenceMs = 5_000;
 /** A delivery that so many members took with them when they went is given up: it may be what kills them. */
 export const groupLossesMax = 25;
+/** What other nodes changed of groups is seen after this, should no hint tell of it. */
+export const groupRefreshMs = 500;
 /** A group that was made by a subscription is kept so long after its last member. */
 export const groupKeptMs = 24 * 60 * 60 * 1000;
 /** Members and groups looked after in one query. */
@@ -191,6 +193,8 @@ export const policiesMax = 500;
 export const policyVersionsMax = 10_000;
 export const roleNameCharsMax = 100;
 export const policyNameCharsMax = 100;
+/** No resource has a longer name; policies are not asked about one, as every pattern may cost a look at every letter. */
+export const resourceNameCharsMax = 4 * 1024;
 export const policyTextCharsMax = 8 * 1024;
 export const accessKeptMs = 500;
 export const accessOrgsMax = 5_000;

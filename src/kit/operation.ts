@@ -173,13 +173,17 @@ export interface UnaryOperation<S extends TSchema = TSchema, O = unknown> extend
   finds?: (output: O, input: Static<S>) => Static<S> | undefined;
 }
 
+/**
+ * Tells, in the words of `about`, what the input leads to now: deny policies are asked about that too, at once and, until
+ * the next is told, as long as the call lasts. Throws what refuses it.
+ */
+export type Permit = (leadsTo: unknown) => Promise<void>;
+
 export interface StreamOperation<S extends TSchema = TSchema, O = unknown> extends OperationHead {
   mode: "stream";
   input: S;
   rpc: RpcStreamBinding<Static<S>, O>;
-  handle: (input: Static<S>, call: Call) => AsyncIterable<O>;
-  /** What the input leads to, in the words of `about`: deny policies are asked about that too, as long as it lasts. */
-  leadsTo?: (input: Static<S>, call: Call) => Promise<unknown>;
+  handle: (input: Static<S>, call: Call, permit: Permit) => AsyncIterable<O>;
 }
 
 /** A conversation: `input` is what each of the caller's messages must be. */

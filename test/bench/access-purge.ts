@@ -1,8 +1,9 @@
 /**
  * `bun run bench:access purge [libsql|postgres] [rows] [quiet seconds]`: an environment of a million rows is deleted, cold: how long the answer
  * takes, how long the event loop is held while its rows go, and what callers in another environment notice, compared with the
- * seconds before and after.
+ * seconds before and after; on Postgres also with the time in which another process removes as many rows in the same way.
  */
+import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { type Held, longestHold, watchHeld } from "../support/held.ts";
 import { startPostgres } from "../support/postgres.ts";
@@ -74,16 +75,39 @@ function watch(server: TestServer) {
       await pause(20);
     }
   })();
-  return async (): Promise<{ held: Held; emitMs: { p50: number; p95: number } }> => {
+  return async (): Promise<{
+    held: Omit<Held, "longest">;
+    longest: string;
+    emitMs: { p50: number; p95: number };
+  }> => {
     on = false;
     await emitting;
     const took = emits.toSorted((one, other) => one - other);
     const round = (value: number) => Math.round(value * 100) / 100;
+    const { longest, ...rest } = await held();
     return {
-      held: await held(),
+      held: rest,
+      longest: longest.map(({ ms, computedMs }) => `${ms} (${computedMs} computed)`).join(", "),
       emitMs: { p50: round(median(took)), p95: round(percentile(took, 0.95)) },
     };
   };
+}
+
+/** The same, and the same calls to the server, while another process removes rows. */
+async function watchRival(server: TestServer, databaseUrl: string, environmentId: string) {
+  const program = join(import.meta.dir, "purge-rival.ts");
+  const begun = performance.now();
+  // Starting a process holds this one, so that comes first.
+  const child = Bun.spawn([process.execPath, "run", program, databaseUrl, environmentId], {
+    stdio: ["ignore", "inherit", "inherit"],
+  });
+  const purging = watch(server);
+  while (child.exitCode === null) {
+    await server.api("/api/v1/integrity");
+    await pause(500);
+  }
+  if (child.exitCode !== 0) throw new Error(`the rival ended with ${child.exitCode}`);
+  return { purgedS: Math.round((performance.now() - begun) / 1_000), ...(await purging()) };
 }
 
 export async function benchPurge(engine: EngineName, rows: number, quietMs: number): Promise<void> {
@@ -99,6 +123,11 @@ export async function benchPurge(engine: EngineName, rows: number, quietMs: numb
     const each = await rowsOf(store, template);
     await multiply(store, template, Math.ceil(rows / each));
     await multiply(store, neighbour, Math.ceil(rows / each / 10));
+    const rival = postgres && (await server.api("/api/v1/environments", { body: { name: "rival" } })).body.id;
+    if (rival) {
+      const made = await server.api("/api/v1/apikeys", { body: { name: "rival", env_id: rival } });
+      await multiply(store, await templateIn(server, made.body.key, rival), Math.ceil(rows / each));
+    }
     const before = await countRows(store, id);
     // A process that has it all in memory proves little: everything is opened anew, and read from the disk.
     await server.running.stop();
@@ -128,6 +157,7 @@ export async function benchPurge(engine: EngineName, rows: number, quietMs: numb
     const after = watch(server);
     await pause(quietMs);
     const last = await after();
+    const elsewhere = rival && (await watchRival(server, home.place.databaseUrl!, rival));
     console.log(
       JSON.stringify(
         {
@@ -143,6 +173,7 @@ export async function benchPurge(engine: EngineName, rows: number, quietMs: numb
           before: first,
           during,
           after: last,
+          ...(elsewhere && { elsewhere }),
         },
         null,
         2,

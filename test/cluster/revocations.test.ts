@@ -1,4 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { Code } from "@connectrpc/connect";
+import { joinGroup } from "../support/group-member.ts";
 import { type LivedTime, livedTime } from "../support/lived.ts";
 import { longCalls, openLongCalls, prepareLongCalls } from "../support/long-calls.ts";
 import { type NatsServer, startNats } from "../support/nats.ts";
@@ -9,6 +11,7 @@ import {
   startTestServer,
   type TestServer,
 } from "../support/server.ts";
+import { openSocket } from "../support/sockets.ts";
 import { until } from "../support/until.ts";
 
 /** What is promised, counted from the answer to the change. */
@@ -141,6 +144,51 @@ describe.each(["the bus up", "the bus down"])("what one node of two takes away, 
     await soon("the end of work", () => calls.ended().length === 4);
     expect(calls.socket.closed).toBeUndefined();
     calls.close();
+  }, 60_000);
+
+  test("what a group comes to read, from those who may not have it", async () => {
+    const role = await change("/api/v1/roles", { body: { name: "unpaid", base: "developer" } });
+    const policy = await change("/api/v1/policies", {
+      body: {
+        name: "no salaries",
+        effect: "deny",
+        actions: "events:subscribe",
+        resources: "irn:svc:*:*:event:*:topic%3Asalaries.*",
+      },
+    });
+    await change(`/api/v1/roles/${role.id}/policies`, { body: { policy_id: policy.id } });
+    const { key } = await newKey({ role_ids: [role.id] });
+    const groups = async (method: string, body: object) =>
+      change(`/svc.v1.PubSubService/${method}`, { body });
+    await groups("CreateConsumerGroup", { name: "moving", pattern: "topic:weather.now" });
+    await soon("a good call", async () => (await emit(key)) === 200);
+    const member = joinGroup({ url: there.url, key }, { groupName: "moving" });
+    const admins = joinGroup({ url: there.url, key: there.adminKey }, { groupName: "moving" });
+    const socket = await openSocket(there.url, { key });
+    const options = { consumerGroup: "subscribed" };
+    expect((await socket.subscribe("topic:weather.now", options)).status).toBe("ok");
+    const seated = async (name: string) => (await groups("GetConsumerGroup", { name })).memberCount;
+    await until(async () => (await seated("moving")) === 2 && (await seated("subscribed")) === 1, {
+      about: "all members",
+    });
+    let ended: unknown;
+    void member.over.then((error) => {
+      ended = error;
+    });
+    for (const name of ["moving", "subscribed"])
+      await groups("UpdateConsumerGroup", { group: { name, pattern: "topic:salaries.paid" } });
+    await Promise.all([
+      soon("the member's end", () => ended !== undefined),
+      soon("the subscription's end", () => socket.of("subscription_error").length === 1),
+    ]);
+    expect(await member.over).toMatchObject({ code: Code.PermissionDenied });
+    expect(socket.of("subscription_error")[0]).toMatchObject({ code: "PERMISSION_DENIED", retrying: false });
+    expect(socket.closed).toBeUndefined();
+    await groups("Publish", { topic: "salaries.paid", data: { n: 1 } });
+    await admins.wait(1);
+    expect(member.got).toEqual([]);
+    await admins.leave();
+    socket.close();
   }, 60_000);
 
   test("a deleted environment", async () => {

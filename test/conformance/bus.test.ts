@@ -39,7 +39,7 @@ busConformance("core NATS", async () => {
       for (let n = 1; n <= count; n++)
         buses.push(openNatsBus({ clock, log: silentLog, nodeId: `n${n}`, url, prefix }));
       await until(() => buses.every((bus) => bus.connected()), {
-        deadlineMs: 5_000,
+        deadlineMs: 20_000,
         everyMs: 10,
         about: "connections",
       });
@@ -58,7 +58,7 @@ describe("bus: core NATS that comes and goes", () => {
     const [a, b] = pair(server.url);
     const holds = (bus: typeof a, wanted: string) =>
       until(async () => (await bus!.hold("duty.x")) === wanted, {
-        deadlineMs: 15_000,
+        deadlineMs: 20_000,
         everyMs: 50,
         about: `a name that is ${wanted}`,
       });
@@ -74,7 +74,7 @@ describe("bus: core NATS that comes and goes", () => {
       await closeAll([a!, b!]);
       await server.stop();
     }
-  });
+  }, 120_000);
 
   test("what NATS would not carry is refused, and what it cannot keep waits", async () => {
     const server = await startNats({ config: "max_payload: 2048", jetstream: false });
@@ -86,20 +86,20 @@ describe("bus: core NATS that comes and goes", () => {
       );
     const message = { subject: "env.events.a", id: "evt_1/events:a", payload: "{}", headers: {} };
     try {
-      await until(() => a!.connected(), { deadlineMs: 5_000, everyMs: 10, about: "a connection" });
-      expect(await trouble(a!.send("x", "x".repeat(2_049), 2_000))).toBe("refused");
-      expect(await trouble(a!.send("x", "x".repeat(2_048), 2_000))).toBe("none");
+      await until(() => a!.connected(), { deadlineMs: 20_000, everyMs: 10, about: "a connection" });
+      expect(await trouble(a!.send("x", "x".repeat(2_049), 20_000))).toBe("refused");
+      expect(await trouble(a!.send("x", "x".repeat(2_048), 20_000))).toBe("none");
       // No JetStream: nothing is refused for good.
       expect(await trouble(a!.mirror!.publish([message]))).toBe("disconnected");
       await server.kill9();
-      await until(() => !a!.connected(), { deadlineMs: 10_000, everyMs: 20, about: "the loss to be seen" });
+      await until(() => !a!.connected(), { deadlineMs: 20_000, everyMs: 20, about: "the loss to be seen" });
       expect(await trouble(a!.send("x", "x", 2_000))).toBe("disconnected");
       expect(await trouble(a!.mirror!.publish([message]))).toBe("disconnected");
     } finally {
       await closeAll([a!, b!]);
       await server.stop();
     }
-  });
+  }, 120_000);
 
   test("the mirror keeps each message once, in order, and refuses what is too large or has no subject", async () => {
     const server = await startNats({ config: "max_payload: 4096" });
@@ -109,7 +109,7 @@ describe("bus: core NATS that comes and goes", () => {
       ...more,
     });
     try {
-      await until(() => a!.connected(), { deadlineMs: 5_000, everyMs: 10, about: "a connection" });
+      await until(() => a!.connected(), { deadlineMs: 20_000, everyMs: 10, about: "a connection" });
       const publish = () =>
         a!.mirror!.publish([
           message("1"),
@@ -137,19 +137,19 @@ describe("bus: core NATS that comes and goes", () => {
       await closeAll([a!, b!]);
       await server.stop();
     }
-  });
+  }, 120_000);
 
   test("a server without JetStream elects nobody", async () => {
     const server = await startNats({ jetstream: false });
     const [a, b] = pair(server.url);
     try {
-      await until(() => a!.connected(), { deadlineMs: 5_000, everyMs: 10, about: "a connection" });
+      await until(() => a!.connected(), { deadlineMs: 20_000, everyMs: 10, about: "a connection" });
       expect(await a!.hold("duty.x")).toBe("unreachable");
     } finally {
       await closeAll([a!, b!]);
       await server.stop();
     }
-  });
+  }, 120_000);
 
   test("starts without a server, connects when it comes, and comes back after it was killed", async () => {
     const port = await freePort();
@@ -169,11 +169,11 @@ describe("bus: core NATS that comes and goes", () => {
             a!.hint("x", word);
             return got.includes(word);
           },
-          { deadlineMs: 10_000, everyMs: 20, about: `the hint "${word}"` },
+          { deadlineMs: 20_000, everyMs: 20, about: `the hint "${word}"` },
         );
       await reaches("first");
       await server.kill9();
-      await until(() => !a!.connected(), { deadlineMs: 10_000, everyMs: 20, about: "the loss to be seen" });
+      await until(() => !a!.connected(), { deadlineMs: 20_000, everyMs: 20, about: "the loss to be seen" });
       a!.hint("x", "dropped");
       await server.restart();
       await reaches("second");
@@ -183,5 +183,5 @@ describe("bus: core NATS that comes and goes", () => {
       await closeAll([a!, b!]);
       await server.stop();
     }
-  });
+  }, 120_000);
 });

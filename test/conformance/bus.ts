@@ -32,7 +32,7 @@ export function busConformance(name: string, start: () => Promise<BusCase>): voi
         from.hint("probe", "");
         return heard;
       },
-      { deadlineMs: 5_000, everyMs: 10, about: "a hint between two nodes" },
+      { deadlineMs: 20_000, everyMs: 10, about: "a hint between two nodes" },
     );
     stop();
   };
@@ -46,7 +46,7 @@ export function busConformance(name: string, start: () => Promise<BusCase>): voi
         b!.onHint("dispatch", (payload) => got.push(`b ${text(payload)}`));
         await hears(a!, b!);
         a!.hint("dispatch", "lanes");
-        await until(() => got.length === 2, { deadlineMs: 5_000, everyMs: 5, about: "both nodes" });
+        await until(() => got.length === 2, { deadlineMs: 20_000, everyMs: 5, about: "both nodes" });
         expect(got.sort()).toEqual(["a lanes", "b lanes"]);
       }));
 
@@ -62,7 +62,7 @@ export function busConformance(name: string, start: () => Promise<BusCase>): voi
         a!.hint("other", "no");
         a!.hint("log.last", "end");
         await until(() => got.at(-1) === "log.last=end", {
-          deadlineMs: 5_000,
+          deadlineMs: 20_000,
           everyMs: 5,
           about: "the last hint",
         });
@@ -81,7 +81,7 @@ export function busConformance(name: string, start: () => Promise<BusCase>): voi
         stop();
         await hears(a!, b!);
         a!.hint("x", "1");
-        await until(() => got.length > 0, { deadlineMs: 5_000, everyMs: 5, about: "the hint" });
+        await until(() => got.length > 0, { deadlineMs: 20_000, everyMs: 5, about: "the hint" });
         expect(got).toEqual(["1"]);
       }));
 
@@ -92,8 +92,8 @@ export function busConformance(name: string, start: () => Promise<BusCase>): voi
           throw new Error("no such thing");
         });
         await hears(a!, b!);
-        expect(text(await a!.request("double", "21", 2_000))).toBe("42");
-        const failure = await a!.request("fails", "", 2_000).catch((error: unknown) => error);
+        expect(text(await a!.request("double", "21", 20_000))).toBe("42");
+        const failure = await a!.request("fails", "", 20_000).catch((error: unknown) => error);
         expect(failure).toBeInstanceOf(BusError);
         expect(failure).toMatchObject({ trouble: "remote", message: "no such thing" });
       }));
@@ -103,22 +103,22 @@ export function busConformance(name: string, start: () => Promise<BusCase>): voi
         const got: string[] = [];
         b!.onHint("runs.control", (payload) => got.push(text(payload)));
         await hears(a!, b!);
-        await a!.send("runs.control", "stop", 2_000);
-        await until(() => got.length === 1, { deadlineMs: 5_000, everyMs: 5, about: "what was sent" });
+        await a!.send("runs.control", "stop", 20_000);
+        await until(() => got.length === 1, { deadlineMs: 20_000, everyMs: 5, about: "what was sent" });
         expect(got).toEqual(["stop"]);
         for (const subject of ["runs.*", "runs.>", "runs..control", "runs control", ""]) {
-          const refused = await a!.send(subject, "", 2_000).catch((error: unknown) => error);
+          const refused = await a!.send(subject, "", 20_000).catch((error: unknown) => error);
           expect(refused).toMatchObject({ trouble: "refused" });
         }
         await a!.close();
-        const closed = await a!.send("runs.control", "late", 2_000).catch((error: unknown) => error);
+        const closed = await a!.send("runs.control", "late", 20_000).catch((error: unknown) => error);
         expect(closed).toMatchObject({ trouble: "disconnected" });
       }));
 
     test("nobody there is told at once, a late answer after the time", () =>
       nodes(2, async (a, b) => {
         await hears(a!, b!);
-        const nobody = await a!.request("nowhere", "", 10_000).catch((error: unknown) => error);
+        const nobody = await a!.request("nowhere", "", 20_000).catch((error: unknown) => error);
         expect(nobody).toMatchObject({ trouble: "no_responders" });
         b!.onRequest("slow", () => new Promise(() => {}));
         await hears(a!, b!);
@@ -132,7 +132,7 @@ export function busConformance(name: string, start: () => Promise<BusCase>): voi
         c!.onRequest("who", async () => "c");
         await hears(a!, b!);
         await hears(a!, c!);
-        const replies = await a!.requestMany("who", "", { timeoutMs: 500, repliesMax: 10 });
+        const replies = await a!.requestMany("who", "", { timeoutMs: 3_000, repliesMax: 10 });
         expect(replies.map(text).sort()).toEqual(["b", "c"]);
         expect(await a!.requestMany("nobody", "", { timeoutMs: 200, repliesMax: 10 })).toEqual([]);
       }));
@@ -140,7 +140,7 @@ export function busConformance(name: string, start: () => Promise<BusCase>): voi
     test("nodes know who is present", () =>
       nodes(2, async (a, b) => {
         await until(() => a!.present().length === 2 && b!.present().length === 2, {
-          deadlineMs: 5_000,
+          deadlineMs: 20_000,
           everyMs: 20,
           about: "both nodes present",
         });
@@ -152,7 +152,7 @@ export function busConformance(name: string, start: () => Promise<BusCase>): voi
       nodes(3, async (a, b, c) => {
         const mine = (bus: Bus | undefined) =>
           until(async () => (await bus!.hold("duty.x")) === "mine", {
-            deadlineMs: 10_000,
+            deadlineMs: 20_000,
             everyMs: 50,
             about: "the name",
           });

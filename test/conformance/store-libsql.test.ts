@@ -74,7 +74,7 @@ for (const driver of ["libsql", "bun:sqlite"] as const) {
       const file = newFile();
       for (let round = 1; round <= 2; round++) {
         const writer = startWriter(file);
-        await until(() => writer.acked().length > 200, { about: "acknowledged rows", deadlineMs: 10_000 });
+        await until(() => writer.acked().length > 200, { about: "acknowledged rows" });
         const refusal = await open(file).catch((error: Error) => error.message);
         expect(refusal).toContain(`is open in process ${writer.child.pid}`);
         await writer.kill();
@@ -85,7 +85,7 @@ for (const driver of ["libsql", "bun:sqlite"] as const) {
         expect(await store.one(sql`PRAGMA integrity_check`)).toEqual({ integrity_check: "ok" });
         await store.close();
       }
-    }, 30_000);
+    }, 90_000);
 
     test("callers at the same time share a commit", async () => {
       const store = await withRows();
@@ -145,6 +145,6 @@ for (const driver of ["libsql", "bun:sqlite"] as const) {
       }
       expect(await store.all(sql`SELECT id FROM rows WHERE id IN ${sql.list(["a"])}`)).toEqual([]);
       await store.close();
-    });
+    }, 90_000);
   });
 }

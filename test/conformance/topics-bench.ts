@@ -114,14 +114,13 @@ export function topicBench(open: () => Promise<TopicHouse>) {
     sockets = await openAt(server.adminKey, ["events:>", "system.>"]);
     await until(() => house.nodes.every((node) => node.running.domain.frames.wantsRuns("env_default")), {
       about: "nodes to know of each other's readers",
-      deadlineMs: 10_000,
     });
     await until(
       async () => {
         const { body } = await server.api("/api/v1/cluster/health");
         return ['"cron"', '"outbox"'].every((duty) => JSON.stringify(body).includes(duty));
       },
-      { about: "leaders", deadlineMs: 10_000 },
+      { about: "leaders" },
     );
   }, 60_000);
   afterAll(async () => {

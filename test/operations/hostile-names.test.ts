@@ -1,7 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { sql } from "../../src/kit/sql.ts";
 import { holdsVerbatim, hostile, type Sent, walk } from "../support/hostile-names.ts";
+import { listen } from "../support/raw-stream.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
+import { openSocket } from "../support/sockets.ts";
+import { until } from "../support/until.ts";
 
 /** Fields that must be right for the one under test to be reached. */
 const samples: Record<string, (count: number) => unknown> = {
@@ -37,10 +40,11 @@ describe.each(engines)("hostile names on %s", (engine) => {
     if (field === "id") return ids[operation]?.(count++);
     return samples[field]?.(count++);
   };
-  const go = (texts: Readonly<Record<string, string>>) =>
+  const go = (texts: Readonly<Record<string, string>>, reads = false) =>
     walk({
       server,
       texts,
+      reads,
       sample,
       headers: ({ path }) => {
         const isPlatform = path.startsWith("/api/v1/platform/");
@@ -106,6 +110,54 @@ describe.each(engines)("hostile names on %s", (engine) => {
     }
     expect(wrong).toEqual([]);
   }, 240_000);
+
+  test("are looked for like any that nothing has", async () => {
+    const sent = await go(hostile, true);
+    expect(new Set(sent.map(({ way }) => way)).size).toBeGreaterThan(50);
+    const wrong = sent.filter(({ status, text }) => status >= 500 || (status >= 400 && text.length > 4_096));
+    expect(
+      wrong.map(
+        ({ way, field, what, status, text }) => `${way} ${field}: ${what}: ${status} ${text.slice(0, 200)}`,
+      ),
+    ).toEqual([]);
+  }, 240_000);
+
+  test("are refused, or listened to, on streams and sockets: nothing breaks", async () => {
+    const way = { headers: { authorization: `Bearer ${server.adminKey}` } };
+    const socket = await openSocket(server.url, { key: server.adminKey });
+    const places: [string, (text: string) => object][] = [
+      ["JoinConsumerGroup", (groupName) => ({ groupName })],
+      ["JoinConsumerGroup", (namespace) => ({ namespace, groupName: "none" })],
+      ["JoinConsumerGroup", (consumerId) => ({ groupName: "none", consumerId })],
+      ["JoinConsumerGroup", (clientId) => ({ groupName: "none", clientId })],
+      ["Subscribe", (pattern) => ({ pattern })],
+      ["Subscribe", (consumerGroup) => ({ pattern: "a.b", options: { consumerGroup } })],
+      ["Subscribe", (filter) => ({ pattern: "a.b", options: { filter } })],
+      ["Subscribe", (text) => ({ pattern: "a.b", options: { filter: `topic == '${text}'` } })],
+      ["Subscribe", (startAfterSequence) => ({ pattern: "a.b", options: { startAfterSequence } })],
+    ];
+    const wrong: string[] = [];
+    for (const [what, text] of Object.entries(hostile))
+      for (const [method, asked] of places) {
+        const stream = listen(server.url, method, way, asked(`a${text}z`));
+        // What is listened to goes on.
+        await until(() => stream.heard.over, { about: "its end", deadlineMs: 100 }).catch(() => {});
+        if (/"(internal|unknown|unavailable)"/.test(stream.heard.text))
+          wrong.push(`${method} ${what}: ${stream.heard.text.slice(0, 300)}`);
+        stream.cut();
+        if (method !== "Subscribe") continue;
+        const { pattern, options } = asked(`a${text}z`) as {
+          pattern: string;
+          options?: Record<string, unknown>;
+        };
+        const answer = await socket.subscribe(pattern, options);
+        if (answer.code === "INTERNAL_ERROR")
+          wrong.push(`socket ${what}: ${JSON.stringify(answer).slice(0, 300)}`);
+      }
+    expect(wrong).toEqual([]);
+    expect(socket.closed).toBeUndefined();
+    socket.close();
+  }, 120_000);
 
   test("were tried where good ones are taken", async () => {
     const taken = new Set(

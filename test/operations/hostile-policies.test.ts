@@ -26,6 +26,7 @@ const refused: Record<string, string> = {
   "no condition": "'text'",
   "unknown names": "process.env.SECRET == 'x'",
   "zero bytes": "true\u0000",
+  "a duration of many digits": `duration('${"1".repeat(1_000)}') == duration('1h')`,
 };
 
 /** Conditions that may stand, whatever they are asked about. */
@@ -35,6 +36,10 @@ const bounded: Record<string, string> = {
   "growing lists": "cel.bind(a, subject.roles + subject.roles, cel.bind(b, a + a + a + a, b.all(x, x in b)))",
   "growing texts": `cel.bind(a, ${name} + ${name}, cel.bind(b, a + a + a + a, cel.bind(c, b + b + b, c + c == ${name})))`,
   "searching again and again": any(`${name}.contains('aaab')`, 60),
+  "what nearly stands everywhere": `${name}.contains('${"a".repeat(3_000)}b\`')`,
+  "what nearly stands everywhere, of itself": any(`${name}.contains(${name}.substring(0, 90) + 'b\`')`, 40),
+  "a text in pieces": any(`${name}.split('').join(${name}) == ''`, 20),
+  "a duration that may be many": any(`duration(${name}) == duration('1h')`, 20),
   "a pattern that backtracks elsewhere": `${name}.matches('^(a+)+$') && ${name}.matches('(a|a)*b')`,
   "a slow pattern": `${name}.matches('(x?a?b?){40}$')`,
   "deep negations": `${"!".repeat(400)}false`,
@@ -92,7 +97,7 @@ describe("hostile conditions", () => {
       name: "hostile",
       roleIds,
     });
-    const texts = ["a", "a".repeat(200), "a".repeat(100_000), "a".repeat(2_000_000)];
+    const texts = ["a", "a".repeat(200), "1".repeat(3_000), "a".repeat(100_000), "a".repeat(2_000_000)];
     for (const [what, condition] of Object.entries(bounded)) {
       const { status, body: policy } = await create({ name: what, condition });
       expect([what, status]).toEqual([what, 201]);
@@ -117,6 +122,34 @@ describe("hostile conditions", () => {
       await server.api(`/api/v1/policies/${policy.id}`, { method: "DELETE" });
     }
   }, 120_000);
+
+  test("resources are bounded too: what nearly matches at every letter of a long name", async () => {
+    const role = (await server.api("/api/v1/roles", { body: { name: "near", base: "developer" } })).body;
+    const pieces = `irn:svc:*:*:*:*:*${"a".repeat(7_000)}b\`*`;
+    const { status, body: policy } = await create({ name: "near", resources: pieces });
+    expect(status).toBe(201);
+    await server.api(`/api/v1/roles/${role.id}/policies`, { body: { policy_id: policy.id } });
+    const { key } = await server.running.domain.keys.create({
+      orgId: "org_default",
+      environmentId: "env_default",
+      name: "near",
+      roleIds: [role.id],
+    });
+    for (const length of [200, 4_000, 2_000_000]) {
+      const event = "a".repeat(length);
+      const ask = (by: string) => () => server.rpc("SvcService", "Emit", { event }, { key: by });
+      const holds: number[] = [];
+      const without: number[] = [];
+      for (let turn = 0; turn < turns; turn++) {
+        without.push(await longestHold(ask(server.adminKey)));
+        holds.push(await longestHold(ask(key)));
+      }
+      expect(median(holds) - median(without)).toBeLessThan(heldMsMax);
+    }
+    // A name that no resource has is refused before any pattern is held against it.
+    const long = await server.rpc("SvcService", "Emit", { event: "a".repeat(5_000) }, { key });
+    expect(long).toMatchObject({ status: 400, body: { message: "a name has at most 4096 characters" } });
+  }, 60_000);
 
   test("are bounded in number: hundreds of them about a hundred events are given up, and let others have their turn", async () => {
     const role = (await server.api("/api/v1/roles", { body: { name: "many", base: "developer" } })).body;

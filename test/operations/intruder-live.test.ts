@@ -4,38 +4,11 @@ import { Code } from "@connectrpc/connect";
 import { EngineMessageSchema } from "../../src/gen/svc/v1/worker_pb.ts";
 import { type FurnishedOrg, furnishOrg } from "../support/furnished-org.ts";
 import { idsOf, nobodys } from "../support/intruder.ts";
+import { listen } from "../support/raw-stream.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 import { bearerProtocol, openSocket, type SocketOptions, type TestSocket } from "../support/sockets.ts";
 import { fenceOf, openStreamWorker, transportOf } from "../support/stream-worker.ts";
 import { until } from "../support/until.ts";
-
-/** A stream's answer as the bytes that came, and what ends it. */
-function listen(
-  url: string,
-  { headers, query = "" }: Pick<SocketOptions, "headers" | "query">,
-  asked: object,
-) {
-  const body = new TextEncoder().encode(JSON.stringify(asked));
-  const framed = new Uint8Array(5 + body.length);
-  new DataView(framed.buffer).setUint32(1, body.length);
-  framed.set(body, 5);
-  const cut = new AbortController();
-  const heard = { text: "", over: false };
-  void (async () => {
-    try {
-      const answer = await fetch(`${url}/svc.v1.PubSubService/Subscribe${query}`, {
-        method: "POST",
-        headers: { ...headers, "content-type": "application/connect+json" },
-        body: framed,
-        signal: cut.signal,
-      });
-      const decoder = new TextDecoder();
-      for await (const piece of answer.body!) heard.text += decoder.decode(piece, { stream: true });
-    } catch {}
-    heard.over = true;
-  })();
-  return { heard, cut: () => cut.abort() };
-}
 
 describe.each(engines)("an intruder who listens and works, on %s", (engine) => {
   let server: TestServer;
@@ -168,11 +141,11 @@ describe.each(engines)("an intruder who listens and works, on %s", (engine) => {
         ["system.>", {}],
         [`system.run.${victim.runId}.>`, { replay: 100 }],
       ] as const)
-        streams.push({ name, pattern, ...listen(server.url, way, { pattern, options }) });
+        streams.push({ name, pattern, ...listen(server.url, "Subscribe", way, { pattern, options }) });
     }
     const header = `Bearer ${victim.key}`;
     const asked = { pattern: "events:>", options: { startAfterSequence: "0" } };
-    const theirs = listen(server.url, { headers: { authorization: header } }, asked);
+    const theirs = listen(server.url, "Subscribe", { headers: { authorization: header } }, asked);
     await until(() => theirs.heard.text.includes(victim.marker), { about: "the victim's own" });
     await bustle();
     const own = streams.filter(({ pattern }) => pattern === "events:>");
@@ -188,6 +161,7 @@ describe.each(engines)("an intruder who listens and works, on %s", (engine) => {
       const into = async (environment: string) => {
         const { heard } = listen(
           server.url,
+          "Subscribe",
           { headers: { ...headers, "x-svc-environment": environment }, ...(query && { query }) },
           asked,
         );

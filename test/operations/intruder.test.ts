@@ -4,7 +4,7 @@ import { missing } from "../../src/kit/fault.ts";
 import { type Operation, unary } from "../../src/kit/operation.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { type FurnishedOrg, furnishOrg } from "../support/furnished-org.ts";
-import { type IntruderOptions, idsOf, intrude, reached } from "../support/intruder.ts";
+import { type IntruderOptions, idsOf, intrude, intrudeBeside, reached } from "../support/intruder.ts";
 import { startTestServer, type TestServer } from "../support/server.ts";
 
 /** A mistake that is easily made: it looks before it asks whose it is. */
@@ -93,6 +93,15 @@ describe("an intruder from another org with the same names", () => {
       expect(JSON.stringify(answer.body)).toContain(intruder.marker);
     }
   }, 120_000);
+
+  test("learns nothing by one id of the victim's beside its own", async () => {
+    const own = await idsOf(server, intruder.orgId, intruder.environmentId);
+    const { admin, session } = intruder.visitors;
+    const visitors = { admin: admin!, session: session! };
+    const { intrusions, calls } = await intrudeBeside({ ...options, visitors, own });
+    expect(calls).toBeGreaterThan(1_000);
+    expect(intrusions.filter(({ way }) => !way.startsWith("GET /test/"))).toEqual([]);
+  }, 240_000);
 
   test("gets nowhere by naming the victim's org or environment in a header", async () => {
     for (const visitor of Object.values(intruder.visitors))

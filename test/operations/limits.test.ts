@@ -1,11 +1,18 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { systemClock } from "../../src/kit/clock.ts";
 import { everyWay, go } from "../support/every-route.ts";
 import { startTestServer, type TestServer } from "../support/server.ts";
 
 describe("limits against abuse", () => {
   let server: TestServer;
   beforeAll(async () => {
-    server = await startTestServer({ engine: "libsql", settings: { keyRateLimit: 1, keyRateBurst: 5 } });
+    const clock = systemClock();
+    server = await startTestServer({
+      engine: "libsql",
+      settings: { keyRateLimit: 1, keyRateBurst: 5 },
+      // A thousand times slower than the test: what is used up stays so.
+      clock: { ...clock, elapsed: () => clock.elapsed() / 1_000 },
+    });
   });
   afterAll(() => server.stop());
 
@@ -17,8 +24,7 @@ describe("limits against abuse", () => {
 
   test("a key that asks too often is told when to come back, on both protocols; others and the public go on", async () => {
     const statuses = await asking(() => server.api("/api/v1/roles"), 8);
-    expect(statuses.slice(0, 4)).toEqual([200, 200, 200, 200]);
-    expect(statuses.at(-1)).toBe(429);
+    expect(statuses).toEqual([200, 200, 200, 200, 200, 429, 429, 429]);
     const refused = await server.api("/api/v1/roles");
     expect(refused.headers.get("retry-after")).toBe("1");
     expect(refused.body).toMatchObject({ code: "resource_exhausted" });

@@ -4,7 +4,6 @@ import { version } from "../../src/kit/version.ts";
 import { samplesOf } from "../support/metrics.ts";
 import { sharedNats } from "../support/nats.ts";
 import { runOnce } from "../support/one-run.ts";
-import { freePort } from "../support/process.ts";
 import { engines, makeHome, startTestServer, type TestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
 
@@ -220,10 +219,10 @@ describe.each(engines)("metrics on %s", (engine) => {
 });
 
 test("a port for metrics that is in use ends the start with one clear line", async () => {
-  const port = await freePort();
-  const taken = Bun.serve({ port, hostname: "127.0.0.1", fetch: () => new Response() });
+  const taken = Bun.serve({ port: 0, hostname: "127.0.0.1", fetch: () => new Response() });
+  const { port } = taken;
   try {
-    const settings = { metricsEnabled: true, metricsPort: port };
+    const settings = { metricsEnabled: true, metricsPort: port! };
     expect(await startTestServer({ engine: "libsql", settings }).catch((error: Error) => error.message)).toBe(
       `127.0.0.1:${port} is in use: stop the program that has it, or choose another SVC_METRICS_PORT`,
     );
@@ -243,21 +242,30 @@ test("sessions that wait for a lock are seen, and what gave up waiting is counte
       await session.run(touch);
       held.resolve();
       // An idle transaction would be ended by the server.
-      await until(async () => (await session.all(sql`SELECT 1`)) && over, { about: "the end of the test" });
+      while (!over) await session.all(sql`SELECT pg_sleep(0.5)`);
     });
     await held.promise;
-    const waiter = store.write((session) => session.run(touch)).catch((error: unknown) => error);
+    // One after the other: there is always one that waits.
+    const refusals: unknown[] = [];
+    const waiters = (async () => {
+      while (!over)
+        await store
+          .write((session) => session.run(touch))
+          .catch((error: unknown) => void refusals.push(error));
+    })();
     const waiting = sql`SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`;
     await until(async () => (await store.all(waiting)).length > 0, { about: "a session that waits" });
-    expect((await read(server)).svc_store_lock_waiters).toBe(1);
-    expect(await waiter).toMatchObject({ trouble: "lock_timeout" });
+    await until(async () => (await read(server)).svc_store_lock_waiters === 1, { about: "the gauge" });
+    await until(() => refusals.length > 0, { about: "one that gives up" });
     over = true;
-    await holder;
-    expect((await read(server))['svc_store_conflicts_total{kind="lock_timeout"}']).toBe(1);
+    await Promise.all([holder, waiters]);
+    for (const refusal of refusals) expect(refusal).toMatchObject({ trouble: "lock_timeout" });
+    const counted = (await read(server))['svc_store_conflicts_total{kind="lock_timeout"}'];
+    expect(counted).toBe(refusals.length);
   } finally {
     await server.stop();
   }
-});
+}, 60_000);
 
 test("hints between two nodes are counted, and how late signs of life come", async () => {
   const nats = (await sharedNats()).url;
@@ -288,4 +296,4 @@ test("hints between two nodes are counted, and how late signs of life come", asy
     for (const node of nodes) await node.stop();
     await home.remove();
   }
-});
+}, 60_000);

@@ -32,7 +32,7 @@ describe.each(engines)("mirror on %s", (engine) => {
       nats: nats.url,
       settings: { natsMirror: true, eventRetentionDays: 1, metricsEnabled: true },
     });
-  }, 30_000);
+  }, 60_000);
   afterAll(async () => {
     await server.stop();
     await nats.stop();
@@ -48,20 +48,20 @@ describe.each(engines)("mirror on %s", (engine) => {
         const one = await check();
         return one.count === 2 ? one : undefined;
       },
-      { about: "the report", deadlineMs: 10_000, everyMs: 100 },
+      { about: "the report", deadlineMs: 25_000, everyMs: 100 },
     );
     expect(found.oldest.id).toBe(old[0]);
     const samples = samplesOf((await server.api("/metrics", { key: null })).body);
     expect(samples.svc_mirror_lag_events).toBe(2);
     expect(samples.svc_outbox_dead_letters).toBe(0);
     expect(samples.svc_outbox_waiting).toBe(0);
-  }, 30_000);
+  }, 60_000);
 
   test("with the bus there it catches up, and what was mirrored may expire", async () => {
     await nats.restart();
     await until(async () => (await position()) === 2, {
       about: "the mirror",
-      deadlineMs: 20_000,
+      deadlineMs: 25_000,
       everyMs: 50,
     });
     const outside = await connect({ servers: nats.url });
@@ -72,7 +72,7 @@ describe.each(engines)("mirror on %s", (engine) => {
     const named = await emit("größe.日本");
     const message = await until(() => manager.streams.getMessage("svc_mirror", { seq: 3 }), {
       about: "an event with a name beyond ASCII",
-      deadlineMs: 10_000,
+      deadlineMs: 25_000,
       everyMs: 50,
     });
     expect(message).toMatchObject({ subject: "svc.mirror.env_default.events.größe.日本" });
@@ -84,14 +84,14 @@ describe.each(engines)("mirror on %s", (engine) => {
         await server.running.tick("events.expire");
         return (await server.api("/api/v1/events")).body.count === 1;
       },
-      { about: "the old events to go", deadlineMs: 10_000, everyMs: 100 },
+      { about: "the old events to go", deadlineMs: 25_000, everyMs: 100 },
     );
     await until(async () => (await check()).count === 0, {
       about: "the report",
-      deadlineMs: 10_000,
+      deadlineMs: 25_000,
       everyMs: 100,
     });
-  }, 60_000);
+  }, 120_000);
 });
 
 describe.each(engines)("an event that the bus did not take, on %s", (engine) => {
@@ -140,7 +140,7 @@ describe.each(engines)("an event that the bus did not take, on %s", (engine) => 
     const manager = await jetstreamManager(outside);
     const message = await until(() => manager.streams.getMessage("svc_mirror", { seq: 1 }), {
       about: "the message",
-      deadlineMs: 20_000,
+      deadlineMs: 25_000,
       everyMs: 50,
     });
     expect(message?.header.get("Nats-Msg-Id")).toBe(`${emitted.eventId}/events:large`);
@@ -148,9 +148,9 @@ describe.each(engines)("an event that the bus did not take, on %s", (engine) => 
     await outside.close();
     await until(async () => (await large.running.domain.store.all(sql`SELECT id FROM outbox`)).length === 0, {
       about: "the entry to leave",
-      deadlineMs: 10_000,
+      deadlineMs: 25_000,
       everyMs: 20,
     });
     await large.stop();
-  }, 90_000);
+  }, 150_000);
 });

@@ -46,7 +46,7 @@ describe.each(engines)("outbox on %s", (engine) => {
     );
   const frames = async (topic: string) => {
     const found = () => socket.of("event").filter((frame) => frame.topic === topic);
-    await until(() => found().length > 0, { about: topic, deadlineMs: 5_000, everyMs: 10 });
+    await until(() => found().length > 0, { about: topic, deadlineMs: 20_000, everyMs: 10 });
     return found();
   };
   const letters = async (query = "env=env_default", options = {}) => server.api(`${list}?${query}`, options);
@@ -63,7 +63,7 @@ describe.each(engines)("outbox on %s", (engine) => {
     viewer = (await server.running.domain.keys.create(created)).key;
     socket = await openSocket(server.url, { key: viewer });
     await socket.subscribe("system.outbox.>");
-  }, 30_000);
+  }, 60_000);
   afterAll(async () => {
     socket.close();
     await server.stop();
@@ -73,7 +73,7 @@ describe.each(engines)("outbox on %s", (engine) => {
     await cancelled("short");
     await until(async () => (await rows()).length === 0, {
       about: "an empty outbox",
-      deadlineMs: 5_000,
+      deadlineMs: 20_000,
       everyMs: 10,
     });
     expect((await letters()).body).toEqual({ items: [], limit: 50, offset: 0 });
@@ -138,7 +138,7 @@ describe.each(engines)("outbox on %s", (engine) => {
     expect(await rows()).toEqual([]);
     expect((await server.api(`${list}/${eventId}`, { method: "DELETE" })).status).toBe(404);
     expect((await rpc("GetRun", { id: runId })).body.status).toBe("RUN_STATUS_CANCELLED");
-  }, 30_000);
+  }, 60_000);
 
   test("the newest dead letter is first, a page at a time", async () => {
     const first = `cancel-${await cancelled(tooLong)}`;
@@ -156,7 +156,7 @@ describe.each(engines)("outbox on %s", (engine) => {
       offset: 3,
     });
     for (const eventId of [first, second]) await server.api(`${list}/${eventId}`, { method: "DELETE" });
-  }, 30_000);
+  }, 60_000);
 
   test.each([
     ["limit", "0"],
@@ -213,7 +213,7 @@ describe.each(engines)("outbox on %s", (engine) => {
     expect((await letters(`env=${made.body.id}`, { key })).body.items).toEqual([]);
     expect((await letters()).body.items).toHaveLength(1);
     await server.api(`${list}/${eventId}`, { method: "DELETE" });
-  }, 30_000);
+  }, 60_000);
 
   test("an entry that nobody tries shows in the integrity report", async () => {
     const { store } = server.running.domain;
@@ -228,7 +228,7 @@ describe.each(engines)("outbox on %s", (engine) => {
         const found = body.checks.find((one: { name: string }) => one.name === "outbox.overdue");
         return found?.count === 1 ? found : undefined;
       },
-      { about: "the check", deadlineMs: 10_000, everyMs: 100 },
+      { about: "the check", deadlineMs: 20_000, everyMs: 100 },
     );
     expect(check.oldest.id).toBe("ob_stuck");
     await store.write((session) => session.run(sql`DELETE FROM outbox WHERE id = 'ob_stuck'`));
@@ -252,7 +252,7 @@ describe.each(engines)("outbox on %s", (engine) => {
         await server.running.tick("outbox.forget");
         return (await rows()).every(({ id }) => id !== "ob_old");
       },
-      { about: "the old one to go", deadlineMs: 10_000, everyMs: 50 },
+      { about: "the old one to go", deadlineMs: 20_000, everyMs: 50 },
     );
     expect((await rows()).map(({ id }) => id)).toEqual(["ob_new"]);
     expect((await server.api(`${list}/evt_1`, { method: "DELETE" })).status).toBe(200);

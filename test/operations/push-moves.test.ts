@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
-import { systemClock } from "../../src/kit/clock.ts";
+import { sql } from "../../src/kit/sql.ts";
 import { type Caller, engines, makeHome, spawnServer, startTestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
 
@@ -47,17 +47,20 @@ describe.each(engines)("push mode while things change on %s", (engine) => {
       const triggers = [{ event: "go" }];
       await rpc(server, "RegisterFunction", { id: "idle", endpointUrl: endpointUrl("/idle"), triggers });
       await server.running.tick("push.look");
-      const clock = systemClock();
-      const began = clock.elapsed();
       // A caller that asked on and on would let each of them wait for a second.
-      for (let at = 0; at < 10; at++) await rpc(server, "ListFunctions", {});
-      expect(clock.elapsed() - began).toBeLessThan(3_000);
+      const tookMs: number[] = [];
+      for (let at = 0; at < 10; at++) {
+        const since = performance.now();
+        await rpc(server, "ListFunctions", {});
+        tookMs.push(performance.now() - since);
+      }
+      expect(tookMs.sort((one, other) => one - other)[5]).toBeLessThan(300);
       const { runIds } = await rpc(server, "Emit", { event: "go" });
       await completed(server, runIds[0]);
     } finally {
       await server.stop();
     }
-  }, 30_000);
+  }, 60_000);
 
   test("runs that waited for workers go to the endpoint once their function is pushed", async () => {
     const server = await startTestServer({ engine, settings: { pushAllowPrivate: "all" } });
@@ -72,7 +75,7 @@ describe.each(engines)("push mode while things change on %s", (engine) => {
     } finally {
       await server.stop();
     }
-  }, 30_000);
+  }, 60_000);
 
   test("the endpoint of a version that is no more is spared by a breaker of its own", async () => {
     const server = await startTestServer({ engine, settings: { pushAllowPrivate: "all" } });
@@ -93,6 +96,11 @@ describe.each(engines)("push mode while things change on %s", (engine) => {
         about: "an open breaker",
         deadlineMs: 20_000,
       });
+      // It stays so for longer than this test may take.
+      await server.running.domain.store.write((session) =>
+        session.run(sql`UPDATE breakers SET opened_at = opened_at + 3600000`),
+      );
+      await server.running.tick("breakers.look");
       await register("/new");
       await server.running.tick("push.look");
       const calls = asked.filter(({ path }) => path === "/old").length;
@@ -118,7 +126,7 @@ describe.each(engines)("push mode while things change on %s", (engine) => {
 
   test("a call that its node did not survive is made again when the lease ends, on the same attempt", async () => {
     const home = await makeHome(engine);
-    const settings = { leaseMs: 2_000, pushAllowPrivate: "true" };
+    const settings = { leaseMs: 5_000, pushAllowPrivate: "true" };
     const server = await spawnServer({ engine, home, settings });
     try {
       answer = () => (asked.length === 1 ? new Promise<Response>(() => {}) : Response.json(done));
@@ -126,7 +134,7 @@ describe.each(engines)("push mode while things change on %s", (engine) => {
       const triggers = [{ event: "go" }];
       await rpc(server, "RegisterFunction", { id: "cut", endpointUrl: endpointUrl("/cut"), triggers });
       const { runIds } = await rpc(server, "Emit", { event: "go" });
-      await until(() => asked.length === 1, { about: "the first call", deadlineMs: 10_000 });
+      await until(() => asked.length === 1, { about: "the first call" });
       await server.kill9();
       await server.restart();
       expect((await completed(server, runIds[0])).output).toEqual({ call: 2 });
@@ -139,5 +147,5 @@ describe.each(engines)("push mode while things change on %s", (engine) => {
       await server.stop();
       await home.remove();
     }
-  }, 60_000);
+  }, 90_000);
 });

@@ -35,7 +35,7 @@ describe.each(engines)("push mode and secrets on %s", (engine) => {
     server = await startTestServer({
       engine,
       log: kept.log,
-      settings: { pushAllowPrivate: ["127.0.0.0/8"], pushTimeoutMs: 1_000, signingKey: "k".repeat(40) },
+      settings: { pushAllowPrivate: ["127.0.0.0/8"], signingKey: "k".repeat(40) },
     });
   });
   afterAll(async () => {
@@ -298,7 +298,7 @@ describe.each(engines)("push mode and secrets on %s", (engine) => {
         },
         { about: "the value after the rotation" },
       );
-    });
+    }, 60_000);
 
     test("stand nowhere in what the server wrote", async () => {
       const { store } = server.running.domain;

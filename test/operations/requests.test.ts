@@ -124,7 +124,13 @@ test("above debug only failures of ours are told", async () => {
     await server.api("/api/v1/events");
     await server.api("/nowhere");
     await server.api("/api/v1/breaks");
-    const told = lines.filter(({ event }) => event === "request.answered");
+    const told = await until(
+      () => {
+        const found = lines.filter(({ event }) => event === "request.answered");
+        return found.length > 0 && found;
+      },
+      { about: "the line of the failure" },
+    );
     expect(told.map(({ fields }) => [fields.operation, fields.status])).toEqual([["test.breaks", 500]]);
   } finally {
     await server.stop();

@@ -16,7 +16,7 @@ describe.each(engines)("client.groups on %s", (engine) => {
   beforeAll(async () => {
     server = await startTestServer({ engine });
     proxy = await openProxy(() => Number(new URL(server.url).port));
-  }, 30_000);
+  }, 60_000);
   afterAll(async () => {
     await Promise.all(members.map((member) => member.leave().catch(() => {})));
     await proxy.stop();
@@ -72,7 +72,7 @@ describe.each(engines)("client.groups on %s", (engine) => {
     await groups.create("work", {
       pattern: "topic:work.>",
       ackMode: "manual",
-      redeliverDelayMs: 1_500,
+      redeliverDelayMs: 5_000,
       maxRedeliveries: 5,
     });
     const handled = new Map<number, number[]>();
@@ -93,7 +93,7 @@ describe.each(engines)("client.groups on %s", (engine) => {
     for (const n of upTo(20)) await publish("work.a", { n });
     await until(() => handled.size === 20 && handled.get(3)?.length === 2, {
       about: "all",
-      deadlineMs: 10_000,
+      deadlineMs: 25_000,
     });
     expect(handled.get(3)).toEqual([1, 2]);
     expect(handled.get(4)).toEqual([1]);
@@ -101,10 +101,10 @@ describe.each(engines)("client.groups on %s", (engine) => {
     await both[0]!.leave();
     expect(both[0]!.state).toBe("over");
     for (const n of [21, 22]) await publish("work.a", { n });
-    await until(() => handled.size === 22, { about: "the one that is left", deadlineMs: 10_000 });
+    await until(() => handled.size === 22, { about: "the one that is left", deadlineMs: 25_000 });
     await both[1]!.leave();
     for (const [n, attempts] of handled) if (n !== 3) expect([n, attempts]).toEqual([n, [1]]);
-  }, 30_000);
+  }, 60_000);
 
   test("through lost connections nothing is left out", async () => {
     const { groups, publish } = client();
@@ -129,9 +129,9 @@ describe.each(engines)("client.groups on %s", (engine) => {
       await publish("rough", { n });
       if (n % 20 === 10) proxy.cut();
     }
-    await until(() => handled.size === 60, { about: "all", deadlineMs: 20_000 });
+    await until(() => handled.size === 60, { about: "all", deadlineMs: 40_000 });
     await member.leave();
-  }, 40_000);
+  }, 60_000);
 
   test("who leaves ends what was begun, and settles it", async () => {
     const { groups, publish } = client();
@@ -155,10 +155,10 @@ describe.each(engines)("client.groups on %s", (engine) => {
     expect(first).toEqual([1]);
     const rest: number[] = [];
     const next = kept(groups.join<{ n: number }>("leaving", {}, ({ data }) => void rest.push(data.n)));
-    await until(() => rest.length === 3, { about: "the rest", deadlineMs: 10_000 });
+    await until(() => rest.length === 3, { about: "the rest", deadlineMs: 25_000 });
     expect(sorted(rest)).toEqual([2, 3, 4]);
     await next.leave();
-  }, 30_000);
+  }, 60_000);
 
   test("members that come and go, in the middle of being given something, leave nothing behind", async () => {
     const { groups, publish } = client();
@@ -177,9 +177,9 @@ describe.each(engines)("client.groups on %s", (engine) => {
       await publishing;
     }
     const last = join();
-    await until(() => handled.size === sent, { about: "what nobody was done with", deadlineMs: 10_000 });
+    await until(() => handled.size === sent, { about: "what nobody was done with", deadlineMs: 25_000 });
     await last.leave();
-  }, 40_000);
+  }, 60_000);
 
   test("where sending acknowledges, each comes once, and what the handler throws ends it", async () => {
     const { groups, publish } = client();
@@ -196,5 +196,5 @@ describe.each(engines)("client.groups on %s", (engine) => {
     for (const n of upTo(30)) await publish("auto", { n });
     expect(await why).toBe("enough");
     expect(sorted(got)).toEqual(upTo(30));
-  }, 20_000);
+  }, 60_000);
 });

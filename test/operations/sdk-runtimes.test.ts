@@ -84,7 +84,7 @@ describe("client.subscribe, built, on other runtimes", () => {
         for await (const bytes of child.stdout) said += decoder.decode(bytes, { stream: true });
       })();
       try {
-        await until(() => said.includes("ready"), { about: "the subscription", deadlineMs: 10_000 });
+        await until(() => said.includes("ready"), { about: "the subscription", deadlineMs: 30_000 });
         await emit(2);
         await emit(3);
         expect(await child.exited).toBe(0);
@@ -96,7 +96,7 @@ describe("client.subscribe, built, on other runtimes", () => {
         await child.exited;
       }
     },
-    30_000,
+    60_000,
   );
 
   test("a browser, over both", async () => {
@@ -129,5 +129,5 @@ describe("client.subscribe, built, on other runtimes", () => {
     } finally {
       await chrome.close();
     }
-  }, 60_000);
+  }, 120_000);
 });

@@ -78,7 +78,7 @@ describe.each(engines)("client.subscribe on %s", (engine) => {
       });
       await some.ready;
       for (const n of [1, 2, 3]) await emit(named("few.a"), { n }, { tenant: "t" });
-      await until(() => got.length === 2, { about: "both", deadlineMs: 5_000 });
+      await until(() => got.length === 2, { about: "both" });
       for (const { sequence, eventId, ...rest } of got) {
         expect([typeof sequence, typeof eventId]).toEqual(["number", "string"]);
         expect(rest).toEqual({ topic: `events:${named("few.a")}`, data: null });
@@ -135,7 +135,7 @@ describe.each(engines)("client.subscribe on %s", (engine) => {
       const even = wanted.filter((n) => n % 2 === 0);
       expect(got).toEqual([wanted, wanted, even, wanted]);
       expect(notices.some(({ type }) => type === "waiting")).toBe(true);
-    }, 30_000);
+    }, 90_000);
 
     test("what happens between a confirmed subscription and its first delivery is not lost with the connection", async () => {
       const one = proxied().subscribe(named("early"), { over });
@@ -148,7 +148,7 @@ describe.each(engines)("client.subscribe on %s", (engine) => {
         expect(data).toBe(1);
         break;
       }
-    }, 15_000);
+    }, 60_000);
 
     test("another process goes on at the place of the first", async () => {
       const first = direct().subscribe(named("moved"), { over });
@@ -226,7 +226,7 @@ describe.each(engines)("client.subscribe on %s", (engine) => {
         expect(data).toEqual({ n: 3 });
         break;
       }
-    }, 15_000);
+    }, 60_000);
 
     test("frames of a run, of before and of after a lost connection", async () => {
       const client = proxied();
@@ -241,12 +241,12 @@ describe.each(engines)("client.subscribe on %s", (engine) => {
           if (topic.endsWith(".cancelled")) break;
         }
       })();
-      await until(() => topics.length === 1, { about: "created", deadlineMs: 5_000 });
+      await until(() => topics.length === 1, { about: "created" });
       proxy.cut();
       await client.cancelRun(runIds[0]);
       await read;
       expect(topics).toEqual(["created", "cancelled"]);
-    }, 15_000);
+    }, 60_000);
   });
 
   test("where no socket comes about, a stream does", async () => {
@@ -270,7 +270,7 @@ describe.each(engines)("client.subscribe on %s", (engine) => {
         break;
       }
       const only = client.subscribe("fallback.a", { over: "websocket" });
-      const waited = await until(() => only.state === "waiting", { about: "it to wait", deadlineMs: 5_000 });
+      const waited = await until(() => only.state === "waiting", { about: "it to wait" });
       expect(waited).toBe(true);
       only.close();
     } finally {
@@ -280,23 +280,23 @@ describe.each(engines)("client.subscribe on %s", (engine) => {
 
   test("a connection on which nothing comes any more is left for another", async () => {
     const transport = createTransport({ url: `http://127.0.0.1:${proxy.port}`, apiKey: server.adminKey });
-    const way = socketWay(transport, 200);
+    const way = socketWay(transport, 1_000);
     const one = openSubscription({ way, pattern: "deaf.a" }, {});
     await one.ready;
     // A live connection stays, however long nothing happens: the server gives signs of life.
     const before = proxy.connections();
     const lookedAt = performance.now();
-    await until(() => performance.now() - lookedAt > 700, { about: "some silence" });
+    await until(() => performance.now() - lookedAt > 3_500, { about: "some silence" });
     expect([one.state, proxy.connections()]).toEqual(["live", before]);
     proxy.deaf.down = true;
     await emit("deaf.a", 1);
-    await until(() => one.state !== "live", { about: "the silence to be noticed", deadlineMs: 10_000 });
+    await until(() => one.state !== "live", { about: "the silence to be noticed" });
     proxy.deaf.down = false;
     for await (const { data } of one) {
       expect(data).toBe(1);
       break;
     }
-  }, 20_000);
+  }, 60_000);
 
   test("more subscriptions than one socket takes, alike or not", async () => {
     const client = direct();

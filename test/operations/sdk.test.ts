@@ -12,7 +12,7 @@ describe.each(engines)("the SDK against a real server on %s", (engine) => {
   const handled: string[] = [];
 
   beforeAll(async () => {
-    server = await startTestServer({ engine, settings: { leaseMs: 3_000 } });
+    server = await startTestServer({ engine });
     client = createClient<Events>({ url: server.url, apiKey: server.adminKey });
     const ship = client.createFunction(
       { id: "ship", event: "order.placed" },
@@ -101,7 +101,7 @@ describe.each(engines)("the SDK against a real server on %s", (engine) => {
     const page = await client.listRuns({ functionId: "ship", statuses: ["completed"], limit: 100 });
     expect(page.runs).toHaveLength(100);
     expect(page.totalCount).toBeGreaterThanOrEqual(300);
-  });
+  }, 90_000);
 
   test("what the server refuses reads as a typed error", async () => {
     await expect(client.getRun("run_nowhere")).rejects.toMatchObject({

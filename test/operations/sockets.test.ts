@@ -96,7 +96,7 @@ describe.each(engines)("a socket on %s", (engine) => {
     for (const [at, [, , wanted]] of cases.entries()) {
       const of = () =>
         socket.of("event").flatMap((frame) => (frame.subscriptionId === ids[at] ? frame.data.number : []));
-      await until(() => of().includes(6), { about: "the live event", deadlineMs: 5_000 });
+      await until(() => of().includes(6), { about: "the live event" });
       expect(of()).toEqual([...wanted, 6]);
     }
   });

@@ -31,13 +31,13 @@ describe("the command line", () => {
         "svc: SVC_PROT: unknown variable, did you mean SVC_PORT?\n" +
         "svc: see: svc help\n",
     );
-  });
+  }, 90_000);
 
   test("--dev is refused where others can reach it", async () => {
     const { err, code } = await command(["--dev", "--host", "0.0.0.0", "--port", "0"]);
     expect(code).toBe(2);
     expect(err).toContain("--host must be a loopback address, not 0.0.0.0");
-  });
+  }, 90_000);
 
   test("help, version and an unknown command", async () => {
     const help = await command(["help"]);
@@ -49,7 +49,7 @@ describe("the command line", () => {
       code: 2,
       err: "svc: unknown command sreve, did you mean serve?\nsvc: see: svc help\n",
     });
-  });
+  }, 90_000);
 
   test("a port in use, a database in use and a database that is away: one clear line, and 1", async () => {
     const server = await startTestServer({ engine: "libsql" });
@@ -74,7 +74,7 @@ describe("the command line", () => {
       await server.stop();
       await other.remove();
     }
-  });
+  }, 90_000);
 });
 
 describe.each(engines)("a process on %s", (engine) => {
@@ -107,7 +107,7 @@ describe.each(engines)("a process on %s", (engine) => {
     } finally {
       await server.stop();
     }
-  });
+  }, 90_000);
 });
 
 test("two processes that start at once on one empty database issue one key", async () => {
@@ -122,4 +122,4 @@ test("two processes that start at once on one empty database issue one key", asy
     await Promise.all(both.map((server) => server.stop()));
     await home.remove();
   }
-});
+}, 90_000);

@@ -51,9 +51,9 @@ describe.each(engines)("PubSubService.Subscribe on %s", (engine) => {
   test.each(["connect", "grpc-web", "grpc"] as const)("past and present over %s", async (kind) => {
     const first = await emit(`${kind}.a`, { number: 1 }, { tenant: "t" });
     const stream = follow({ pattern: `${kind}.*`, options: { replay: 1, includeMetadata: true } }, kind);
-    await until(() => stream.got.length === 1, { about: "the replay", deadlineMs: 5_000 });
+    await until(() => stream.got.length === 1, { about: "the replay" });
     const second = await emit(`${kind}.b`, [2]);
-    await until(() => stream.got.length === 2, { about: "the live event", deadlineMs: 5_000 });
+    await until(() => stream.got.length === 2, { about: "the live event" });
     stream.leave();
     await stream.over;
     const [one, two] = stream.got;
@@ -70,7 +70,7 @@ describe.each(engines)("PubSubService.Subscribe on %s", (engine) => {
     expect(two!.sequence).toBe(BigInt(second));
 
     const resumed = follow({ pattern: `${kind}.*`, options: { startAfterSequence: BigInt(first) } }, kind);
-    await until(() => resumed.got.length === 1, { about: "the second again", deadlineMs: 5_000 });
+    await until(() => resumed.got.length === 1, { about: "the second again" });
     expect(resumed.got[0]).toMatchObject({ topic: `events:${kind}.b`, subscriptionId: expect.any(String) });
     expect(resumed.got[0]!.metadata).toBeUndefined();
     resumed.leave();
@@ -83,20 +83,18 @@ describe.each(engines)("PubSubService.Subscribe on %s", (engine) => {
       const stream = follow({ pattern: `first.${kind}`, options: { withStart: true } }, kind);
       await until(() => stream.got.length === 1, {
         about: "the start, with nothing happening",
-        deadlineMs: 5_000,
       });
       const { epoch, sequence, topic, subscriptionId } = stream.got[0]!;
       expect([sequence, topic, subscriptionId.slice(0, 4)]).toEqual([BigInt(place), "", "sub_"]);
       expect(epoch).toBeGreaterThan(0n);
       await emit(`first.${kind}`, { n: 1 });
-      await until(() => stream.got.length === 2, { about: "the event", deadlineMs: 5_000 });
+      await until(() => stream.got.length === 2, { about: "the event" });
       expect(stream.got[1]).toMatchObject({ topic: `events:first.${kind}`, epoch: 0n });
       stream.leave();
       await stream.over;
       const frames = follow({ pattern: "system.run.>", options: { withStart: true } }, kind);
       await until(() => frames.got.length === 1, {
         about: "the start of what has no log",
-        deadlineMs: 5_000,
       });
       expect(frames.got[0]).toMatchObject({ topic: "", sequence: 0n, epoch: 0n });
       frames.leave();
@@ -112,10 +110,10 @@ describe.each(engines)("PubSubService.Subscribe on %s", (engine) => {
     const reader = slow[Symbol.asyncIterator]();
     await reader.next();
     const quick = follow({ pattern: "slow.>", options: { withStart: true } }, "grpc");
-    await until(() => quick.got.length === 1, { about: "the quick one to be there", deadlineMs: 5_000 });
+    await until(() => quick.got.length === 1, { about: "the quick one to be there" });
     const large = "x".repeat(50_000);
     for (let number = 0; number < 40; number++) await emit("slow.a", { number, large });
-    await until(() => quick.got.length === 41, { about: "the quick one to have all", deadlineMs: 10_000 });
+    await until(() => quick.got.length === 41, { about: "the quick one to have all" });
     const seen: unknown[] = [];
     for (let number = 0; number < 40; number++) {
       const { value } = await reader.next();
@@ -125,12 +123,12 @@ describe.each(engines)("PubSubService.Subscribe on %s", (engine) => {
     quick.leave();
     await reader.return?.();
     expect(await quick.over).toMatchObject({ code: Code.Canceled });
-  }, 20_000);
+  }, 60_000);
 
   test("an agent that comes after its run's end gets it", async () => {
     const { runId } = await runOnce(server, "asked", { status: "completed", output: { answer: 42 } });
     const stream = follow({ pattern: `system.run.${runId}.>`, options: { replay: 1_000 } });
-    await until(() => stream.got.length === 3, { about: "all frames", deadlineMs: 5_000 });
+    await until(() => stream.got.length === 3, { about: "all frames" });
     stream.leave();
     expect(stream.got.map(({ topic }) => topic)).toEqual([
       `system.run.${runId}.created`,

@@ -316,9 +316,11 @@ describe.each(engines)("workers on %s", (engine) => {
     const listed = await begin("listed");
     const left = await begin("left-out");
     const { store } = server.running.domain;
+    // Both end soon, and not before they are looked at.
+    const soon = Date.now() + 30_000;
     await store.write((session) =>
       session.run(
-        sql`UPDATE executions SET wake_at = 5 WHERE run_id IN ${sql.list([listed.runId, left.runId])}`,
+        sql`UPDATE executions SET wake_at = ${soon} WHERE run_id IN ${sql.list([listed.runId, left.runId])}`,
       ),
     );
     const jobs = [{ job_id: listed.job.job_id, started_at: new Date().toISOString() }];
@@ -330,7 +332,7 @@ describe.each(engines)("workers on %s", (engine) => {
       wake_at: number;
     }>(sql`SELECT run_id, wake_at FROM executions
       WHERE run_id IN ${sql.list([listed.runId, left.runId])} ORDER BY wake_at`);
-    expect(wakes.map((row) => [row.run_id, row.wake_at > 5])).toEqual([
+    expect(wakes.map((row) => [row.run_id, row.wake_at > soon])).toEqual([
       [left.runId, false],
       [listed.runId, true],
     ]);

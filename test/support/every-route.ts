@@ -114,8 +114,18 @@ async function held(url: string, signal: AbortSignal): Promise<Response> {
 /** A field that no operation has: a stream that let somebody in ends there, instead of waiting for what may come. */
 const noField = '{"thereIsNoSuchField":1}';
 
+/** The texts of an input as a query; those that the path names stand there. */
+function queryOf(way: Way, visitor: Visitor, body: object): string {
+  const texts = Object.entries(body).filter(
+    ([name, value]) => typeof value === "string" && !way.path.includes(`{${name}`),
+  );
+  const own = new URLSearchParams(texts as [string, string][]).toString();
+  if (own === "") return visitor.query ?? "";
+  return visitor.query === undefined ? `?${own}` : `${visitor.query}&${own}`;
+}
+
 /**
- * Goes in with what is given as the input, `{}` by default. A stream's answer is read to its end and its status taken from
+ * Goes in with what is given as the input, `{}` by default, in the query where there is no body. A stream's answer is read to its end and its status taken from
  * the code in it.
  */
 export async function go(
@@ -124,9 +134,10 @@ export async function go(
   visitor: Visitor,
   { param = () => "none", body = {} }: { param?: (name: string) => string; body?: object } = {},
 ): Promise<Visited> {
-  const path =
-    way.path.replace(/\{(\w+)(?:\.\.\.)?\}/g, (_, name: string) => encodeURIComponent(param(name))) +
-    (visitor.query ?? "");
+  const filled = way.path.replace(/\{(\w+)(?:\.\.\.)?\}/g, (_, name: string) =>
+    encodeURIComponent(param(name)),
+  );
+  const path = filled + (way.method === "GET" ? queryOf(way, visitor, body) : (visitor.query ?? ""));
   if (way.protocol === "socket") return upgrade(url, path, visitor);
   const isStream = way.protocol === "stream";
   const sends = way.method !== "GET" && way.method !== "HEAD";

@@ -37,13 +37,26 @@ export async function longestHold(work: () => Promise<unknown>): Promise<number>
   return longest;
 }
 
+/** What this process, all its threads together, has computed, in milliseconds. */
+function computed(): number {
+  const { user, system } = process.cpuUsage();
+  return (user + system) / 1_000;
+}
+
 export interface Held {
   p50: number;
   p99: number;
   max: number;
   /** How often a minute longer than `longMs`. */
   longPerMinute: number;
+  /**
+   * The longest, and what the whole process computed in each. Where that is little, this thread slept: for the disk, or for a
+   * thread of the collector's that others kept off the processor. A control without the work in question tells whose it is.
+   */
+  longest: { ms: number; computedMs: number }[];
 }
+
+const longestTold = 5;
 
 /**
  * How long this process holds its own event loop, a look every millisecond: how late a timer is, less the time for which
@@ -51,14 +64,20 @@ export interface Held {
  */
 export function watchHeld(longMs: number): () => Promise<Held> {
   const held: number[] = [];
+  let longest: Held["longest"] = [];
   const startedAt = performance.now();
   let on = true;
   const watching = (async () => {
     while (on) {
       const waitedBefore = waited();
+      const computedBefore = computed();
       const due = performance.now() + 1;
       await pause(1);
-      held.push(Math.max(0, performance.now() - due - (waited() - waitedBefore)));
+      const ms = Math.max(0, performance.now() - due - (waited() - waitedBefore));
+      held.push(ms);
+      if (longest.length === longestTold && ms <= longest.at(-1)!.ms) continue;
+      longest.push({ ms, computedMs: computed() - computedBefore });
+      longest = longest.sort((one, other) => other.ms - one.ms).slice(0, longestTold);
     }
   })();
   return async () => {
@@ -72,6 +91,7 @@ export function watchHeld(longMs: number): () => Promise<Held> {
       p99: round(percentile(sorted, 0.99)),
       max: round(sorted.at(-1) ?? 0),
       longPerMinute: round(sorted.filter((ms) => ms > longMs).length / minutes),
+      longest: longest.map(({ ms, computedMs }) => ({ ms: round(ms), computedMs: round(computedMs) })),
     };
   };
 }

@@ -102,14 +102,17 @@ interface Walk {
   /** Texts to put in each place, by what they are. */
   texts: Readonly<Record<string, string>>;
   skips: (way: Way) => boolean;
+  /** Of operations that change nothing, instead of those that do. */
+  reads?: boolean;
 }
 
-/** Puts each text into each place of each operation that changes something. */
-export async function walk({ server, headers, sample, texts, skips }: Walk): Promise<Sent[]> {
+/** Puts each text into each place of each operation that changes something, or of each that does not. */
+export async function walk({ server, headers, sample, texts, skips, reads = false }: Walk): Promise<Sent[]> {
   const sent: Sent[] = [];
   for (const way of everyWay(server.running.registry)) {
     const { operation, protocol, path, method } = way;
-    if (operation.mode !== "unary" || operation.reads || protocol === "socket" || skips(way)) continue;
+    if (operation.mode !== "unary" || (operation.reads ?? false) !== reads) continue;
+    if (protocol === "socket" || skips(way)) continue;
     const message =
       protocol === "connect"
         ? rpcBindings(operation).find(({ method: { parent, name } }) =>
@@ -136,7 +139,12 @@ export async function walk({ server, headers, sample, texts, skips }: Walk): Pro
           return encodeURIComponent(own);
         });
         const sends = method !== "GET" && method !== "DELETE";
-        const answer = await fetch(`${server.url}${filled}`, {
+        const asked = Object.entries(input).filter(([, own]) => typeof own === "string") as [
+          string,
+          string,
+        ][];
+        const query = method === "GET" ? `?${new URLSearchParams(asked)}` : "";
+        const answer = await fetch(`${server.url}${filled}${query}`, {
           method,
           headers: { ...headers(way), ...(sends && { "content-type": "application/json" }) },
           ...(sends && { body: JSON.stringify(input) }),

@@ -46,6 +46,22 @@ function messageOf(message: DescMessage, id: string): object {
   return body;
 }
 
+/** Where an id stands in what is sent on a way: a parameter of its path, or a field. */
+export interface Place {
+  in: "path" | "body";
+  name: string;
+}
+
+/** Every place of the way where an id may stand. */
+export function placesOf(way: Way): Place[] {
+  if (way.operation.mode !== "unary") return [];
+  const params = [...way.path.matchAll(/\{(\w+)/g)].map(([, name]): Place => ({ in: "path", name: name! }));
+  const fields = Object.keys(probe(way, "")).filter(
+    (name) => idName.test(name) && !params.some((param) => param.name === name),
+  );
+  return [...params, ...fields.map((name): Place => ({ in: "body", name }))];
+}
+
 /** What is sent on a way when `id` names everything. */
 function probe({ operation, protocol, path }: Way, id: string): object {
   if (operation.mode !== "unary") return {};
@@ -101,11 +117,19 @@ export const nobodys = (id: string): string =>
 interface Shown {
   status: number;
   text: string;
+  headers: Headers;
 }
 
-/** An answer without what differs from call to call. */
+/** Of every answer its own. */
+const ownHeaders = new Set(["date", "x-request-id", "content-length", "set-cookie"]);
+
+/** An answer, headers included, without what differs from call to call. */
 function shown(answer: Shown, sent: string): string {
-  const text = answer.text
+  const headers = [...answer.headers]
+    .filter(([name]) => !ownHeaders.has(name))
+    .map(([name, value]) => `${name}: ${value}`);
+  const text = [...headers, answer.text]
+    .join("\n")
     .replaceAll(sent, "SENT")
     .replaceAll(encodeURIComponent(sent), "SENT")
     .replace(generated, "GENERATED")
@@ -169,6 +193,61 @@ export async function intrude(options: IntruderOptions): Promise<{ intrusions: I
           tell(`${kind}: ${shown(theirs, id).slice(0, 200)} instead of ${shown(after, other).slice(0, 200)}`);
       }
     }
+  }
+  return { intrusions, calls };
+}
+
+/**
+ * The same where one of several ids is the victim's, and the others are the intruder's own: whoever looks at its parent alone
+ * lets it in by the back door.
+ */
+export async function intrudeBeside(
+  options: IntruderOptions & { own: ReadonlyMap<string, string> },
+): Promise<{ intrusions: Intrusion[]; calls: number }> {
+  const { server, visitors, ids, markers, own } = options;
+  const intrusions: Intrusion[] = [];
+  let calls = 0;
+  const secrets = [...markers, ...ids.values()];
+  for (const way of everyWay(server.running.registry)) {
+    const places = placesOf(way);
+    // The trail tells an org again what its people have sent.
+    if (places.length < 2 || way.operation.name.startsWith("audit.")) continue;
+    for (const [name, visitor] of Object.entries(visitors))
+      for (const place of places)
+        for (const beside of own.values())
+          for (const [kind, id] of ids) {
+            const idAt = (at: Place["in"], field: string, sent: string) =>
+              at === place.in && field === place.name ? sent : beside;
+            const ask = (sent: string) => {
+              calls++;
+              const body = Object.fromEntries(
+                Object.entries(probe(way, beside)).map(([field, value]) => {
+                  if (!idName.test(field)) return [field, value];
+                  const at = idAt("body", field, sent);
+                  return [field, Array.isArray(value) ? [at] : at];
+                }),
+              );
+              return go(server.url, way, visitor, { param: (field) => idAt("path", field, sent), body });
+            };
+            const tell = (why: string) =>
+              intrusions.push({
+                way: `${way.method} ${way.path}`,
+                visitor: name,
+                why: `${place.name} ${why}`,
+              });
+            const other = nobodys(id);
+            const before = await ask(other);
+            const theirs = await ask(id);
+            for (const secret of secrets)
+              if (secret !== id && theirs.text.includes(secret))
+                tell(`answers ${secret}: ${theirs.text.slice(0, 200)}`);
+            if (shown(theirs, id) === shown(before, other)) continue;
+            const after = await ask(other);
+            if (shown(theirs, id) !== shown(after, other))
+              tell(
+                `${kind}: ${shown(theirs, id).slice(0, 400)} instead of ${shown(after, other).slice(0, 400)}`,
+              );
+          }
   }
   return { intrusions, calls };
 }

@@ -57,7 +57,7 @@ export async function openLongCalls(server: TestServer, key: string, id: string)
       poll.status = status;
     });
   const invoke = { status: 0 };
-  const sync = { functionId: "asked", data: {} };
+  const sync = { functionId: "asked", data: {}, timeoutMs: 120_000 };
   void server
     .rpc("SvcService", "InvokeFunctionSync", sync, { key })
     .then(statusOf, lost)

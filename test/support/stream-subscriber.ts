@@ -16,8 +16,15 @@ export function openSubscriber(
     key,
     pattern,
     replay = 0,
+    group,
     headers = {},
-  }: { key?: string; pattern: string; replay?: number; headers?: Record<string, string> },
+  }: {
+    key?: string;
+    pattern: string;
+    replay?: number;
+    group?: string;
+    headers?: Record<string, string>;
+  },
 ): StreamSubscriber {
   const heard: SubscriptionEvent[] = [];
   const cut = new AbortController();
@@ -25,7 +32,7 @@ export function openSubscriber(
   void (async () => {
     try {
       const sent = { ...headers, ...(key !== undefined && { authorization: `Bearer ${key}` }) };
-      const asked = { pattern, options: { replay } };
+      const asked = { pattern, options: { replay, ...(group !== undefined && { consumerGroup: group }) } };
       const told = createClient(PubSubService, transport).subscribe(asked, {
         headers: sent,
         signal: cut.signal,

@@ -148,6 +148,14 @@ describe("what one evaluation may look at", () => {
     "data.some.all(item, data.text.contains('b') || true)",
     "data.text.matches('(a*)*b')",
     "data.some.all(item, data.text + 'a' != data.key)",
+    "data.text.contains(data.text.substring(0, 100000) + 'b`')",
+    "data.text.indexOf(data.text) > 0",
+    "data.text.lastIndexOf(data.text.substring(0, 100000) + 'b`') > 0",
+    "size(data.text.split('')) > 0",
+    "size([data.text, data.text, data.text, data.text, data.text, data.text, data.text].join('')) > 0",
+    "size('aaaaaaaaaaaaaaaaaaaa'.split('').join(data.text)) > 0",
+    "size(bytes(data.text).json()) > 0",
+    "cel.bind(a, bytes(data.text), a.json() == a.json())",
   ])("%s", (source) => {
     expect(failure(source, large)).toBe(tooMuch);
   });
@@ -155,6 +163,23 @@ describe("what one evaluation may look at", () => {
   test("an expression that would swallow the error is refused all the same", () => {
     expect(failure("data.many.all(item, true) || true", large)).toBe(tooMuch);
     expect(failure("data.some.exists(one, data.many.all(other, true)) || true", large)).toBe(tooMuch);
+  });
+
+  test("a duration is no longer than durations are", () => {
+    const digits = { event: {}, data: { digits: "1".repeat(100_000) } };
+    const most = "duration(): at most 32 characters";
+    expect(failure("duration(data.digits) > duration('1h')", digits)).toBe(most);
+    expect(refusal(`duration('${"1".repeat(33)}s') > duration('1h')`)).toBe(most);
+    const digitsAlone = "duration('11111111111111111111111111111111') > duration('1h')";
+    expect(failure(`data.some.all(one, ${digitsAlone} || ${digitsAlone} || ${digitsAlone})`, large)).toBe(
+      tooMuch,
+    );
+    const program = compileCel("duration('2562047h47m16.854775807s') > duration(data.text)", bool);
+    expect(program.run({ event: {}, data: { text: "90m" } })).toBe(true);
+  });
+
+  test("names that the meters use cannot be taken", () => {
+    expect(refusal("data.some.all(svc_argument_0, true)")).toBe("names that begin with svc_ are taken");
   });
 
   test("each evaluation has its own", () => {
@@ -203,6 +228,14 @@ describe("rewriting keeps the meaning", () => {
       tie("expression").map((inner) => `[1, 2].exists(i, i == ${inner})`),
       tie("expression").map((inner) => `{'k': ${inner}}['k']`),
       tie("expression").map((inner) => `string(${inner})`),
+      fc
+        .tuple(tie("expression"), tie("expression"), fc.constantFrom("contains", "indexOf", "lastIndexOf"))
+        .map(([a, b, name]) => `string(${a}).${name}(string(${b}))`),
+      fc.tuple(tie("expression"), tie("expression")).map(([a, b]) => `string(${a}).indexOf(${b}, 0)`),
+      fc
+        .tuple(tie("expression"), tie("expression"), tie("expression"))
+        .map(([a, b, c]) => `string(${a}).split(string(${b}), 2).join(string(${c}))`),
+      tie("expression").map((inner) => `string(${inner}).split('').join()`),
     ),
   }));
   const given = { event: {}, data: { a: 3, b: 0.5, list: [1, 2, 3], s: "x" } };

@@ -97,6 +97,7 @@ describe("members of a group", () => {
         stands.push(mayStand);
         return give(delivery);
       },
+      async permit() {},
       ended() {},
     });
     seats.push(seat);

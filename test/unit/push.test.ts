@@ -70,7 +70,7 @@ describe("calls", () => {
         if (pathname === "/away") return Response.redirect("http://127.0.0.1:1/", 302);
         if (pathname === "/huge") return new Response("x".repeat(5_000));
         if (pathname === "/text") return new Response("not json");
-        if (pathname === "/slow") await clock.sleep(2_000, request.signal);
+        if (pathname === "/slow") await clock.sleep(60_000, request.signal);
         return Response.json({ ok: true });
       },
     });
@@ -79,7 +79,12 @@ describe("calls", () => {
 
   const call = (
     path: string,
-    options: { allowed?: string[]; resolve?: () => Promise<string[]>; host?: string } = {},
+    options: {
+      allowed?: string[];
+      resolve?: () => Promise<string[]>;
+      host?: string;
+      timeoutMs?: number;
+    } = {},
   ) =>
     openCaller({
       clock,
@@ -90,7 +95,7 @@ describe("calls", () => {
       url: `http://${options.host ?? "127.0.0.1"}:${server.port}${path}`,
       body: "{}",
       signingKey: undefined,
-      timeoutMs: 300,
+      timeoutMs: options.timeoutMs ?? 20_000,
     });
   const failure = (promise: Promise<unknown>) =>
     promise.then(
@@ -119,21 +124,23 @@ describe("calls", () => {
     expect(await failure(call("/away"))).toBe("the endpoint answered 302");
     expect(await failure(call("/huge"))).toBe("the answer is larger than 1000 bytes");
     expect(await failure(call("/text"))).toBe("the endpoint's answer is no JSON");
-    expect(await failure(call("/slow"))).toBe("no answer within 300 ms");
+    expect(await failure(call("/slow", { timeoutMs: 300 }))).toBe("no answer within 300 ms");
     const gone = openCaller({ clock, guard: addressGuard("all"), answerBytesMax: 10 });
-    const nobody = gone({ url: "http://127.0.0.1:1/", body: "{}", signingKey: undefined, timeoutMs: 500 });
+    const nobody = gone({ url: "http://127.0.0.1:1/", body: "{}", signingKey: undefined, timeoutMs: 20_000 });
     expect(await failure(nobody)).toStartWith("the endpoint cannot be reached");
     const unknown = gone({
       url: "http://nowhere.invalid/",
       body: "{}",
       signingKey: undefined,
-      timeoutMs: 5_000,
+      // Name servers that are away are asked for long.
+      timeoutMs: 60_000,
     });
     expect(await failure(unknown)).toBe("the host's name cannot be resolved");
-  });
+  }, 90_000);
 
   test("do not wait longer for a name server than for an answer", async () => {
-    const silent = call("/x", { host: "silent.test", resolve: () => new Promise<string[]>(() => {}) });
+    const resolve = () => new Promise<string[]>(() => {});
+    const silent = call("/x", { host: "silent.test", resolve, timeoutMs: 300 });
     expect(await failure(silent)).toBe("no answer within 300 ms");
   });
 

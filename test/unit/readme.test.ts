@@ -52,4 +52,4 @@ test("the snippets of both READMEs are right, each page's in one piece", async (
   } finally {
     await rm(folder, { recursive: true, force: true });
   }
-}, 30_000);
+}, 120_000);

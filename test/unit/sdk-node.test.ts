@@ -90,7 +90,7 @@ test("built for Node, a worker runs there, durable steps and all, and leaves on 
     await child.exited;
     await server.stop();
   }
-});
+}, 60_000);
 
 test("endpoints, branches and tests in memory do as well", async () => {
   const { node, path } = await built(endpoint);
@@ -108,4 +108,4 @@ test("endpoints, branches and tests in memory do as well", async () => {
     steps: 2,
     status: 401,
   });
-});
+}, 60_000);

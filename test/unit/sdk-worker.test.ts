@@ -172,7 +172,14 @@ test("a long step's neighbours are stored while it runs", async () => {
   await until(() => server.runs.get(runId)!.steps.size === 1, { about: "the first step to be stored" });
   finish();
   await ended(runId);
-  expect(told("completed")[0]).toMatchObject({ step_offset: 1 });
+  // With the completed report, or before it where the answer to the first one was late.
+  const named = (report: Record<string, unknown>) =>
+    ((report.steps ?? []) as { name: string }[]).map(({ name }) => name);
+  const [first, second] = server.reports().filter((report) => named(report).length > 0);
+  expect([first, second].map((report) => [named(report!), report!.step_offset])).toEqual([
+    [["a"], 0],
+    [["long"], 1],
+  ]);
 });
 
 test("six hundred steps arrive, at most five hundred a report", async () => {

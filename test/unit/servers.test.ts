@@ -15,11 +15,11 @@ beforeAll(async () => {
     startPostgres({ settings: { deadlock_timeout: "77ms" } }),
     startNats(),
   ]);
-});
+}, 90_000);
 afterAll(async () => {
   await Promise.all([postgres.stop(), nats.stop()]);
   expect(existsSync(postgres.dataDir)).toBe(false);
-});
+}, 60_000);
 
 async function ask(url: string, statement: string): Promise<Record<string, unknown>[]> {
   const sql = new Bun.SQL(url, { max: 1 });
@@ -43,17 +43,17 @@ test("PostgreSQL takes settings and keeps committed rows over restart and kill",
   expect(await ask(url, "SELECT number FROM kept")).toEqual([{ number: 7 }]);
   await postgres.dropDatabase(url);
   expect(await ask(postgres.url, "SELECT datname FROM pg_database WHERE datname LIKE 'svc%'")).toEqual([]);
-});
+}, 90_000);
 
 test("NATS keeps its port over a kill, and forgets its streams only when wiped", async () => {
   const streams = async (create?: string) => {
     const connection = await connect({ servers: nats.url });
     try {
       const wanted = JSON.stringify({ name: create, subjects: [`${create}.>`], storage: "file" });
-      if (create) await connection.request(`$JS.API.STREAM.CREATE.${create}`, wanted);
-      return (
-        (await connection.request("$JS.API.STREAM.NAMES")).json<{ streams: string[] | null }>().streams ?? []
-      );
+      const ask = (subject: string, payload?: string) =>
+        connection.request(subject, payload, { timeout: 20_000 });
+      if (create) await ask(`$JS.API.STREAM.CREATE.${create}`, wanted);
+      return (await ask("$JS.API.STREAM.NAMES")).json<{ streams: string[] | null }>().streams ?? [];
     } finally {
       await connection.close();
     }
@@ -64,7 +64,7 @@ test("NATS keeps its port over a kill, and forgets its streams only when wiped",
   expect(await streams()).toEqual(["kept"]);
   await nats.restart({ wipe: true });
   expect(await streams()).toEqual([]);
-});
+}, 90_000);
 
 test("a server ends with the process that started it, even when that one is killed", async () => {
   const source = `
@@ -79,7 +79,7 @@ test("a server ends with the process that started it, even when that one is kill
   const ended = async () =>
     !existsSync(`/proc/${pid}`) || (await Bun.file(`/proc/${pid}/cmdline`).text()) === "";
   expect(await until(ended, { about: "the orphaned server to end" })).toBe(true);
-});
+}, 60_000);
 
 test("the browser opens a page", async () => {
   const browser = await startChrome();
@@ -90,7 +90,7 @@ test("the browser opens a page", async () => {
   } finally {
     await browser.close();
   }
-});
+}, 90_000);
 
 test("a missing program names the package to install", () => {
   expect(() => findProgram(["no-such-program"], "some-package")).toThrow("apt-get install some-package");

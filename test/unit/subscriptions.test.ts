@@ -108,13 +108,14 @@ describe("subscriptions", () => {
       },
       joined: () => void said.push("joined"),
       troubled: () => void said.push("troubled"),
+      async permit() {},
       ended: (refused) => void said.push(refused ? `ended: ${refused.message}` : "ended"),
     };
     const outlet = {
       publish: (_: unknown, delivery: { sequence: number | undefined }) => got.push(delivery.sequence!),
     };
     const subscription = await pubsub.subscribe(spec, wanted, outlet as never, member);
-    const joined = () => until(() => said.includes("joined"), { about: "the join", deadlineMs: 5_000 });
+    const joined = () => until(() => said.includes("joined"), { about: "the join" });
     return { got, said, joined, stop: subscription.stop };
   }
   const range = (from: number, to: number) => Array.from({ length: to - from + 1 }, (_, at) => from + at);

@@ -7,12 +7,13 @@ import type { Watch } from "../../kit/watch.ts";
 import type { Store } from "../../store/store.ts";
 import type { Sources } from "../pubsub/source.ts";
 import { type Desk, openDesk } from "./desk.ts";
+import { noteSign } from "./holds.ts";
 import { countMembers, keepOn, type MemberRow, removeMember, signMembers, silentMembers } from "./members.ts";
 import { type GroupKey, type GroupRow, groupsNow } from "./rows.ts";
-import { type GroupReader, newSeat, noteSign, type Seat } from "./seat.ts";
+import type { GroupReader, Seat } from "./seats.ts";
 import type { Moved, Settler } from "./settle.ts";
 
-export type { GroupReader } from "./seat.ts";
+export type { GroupReader } from "./seats.ts";
 
 /** A member's place in its group, at this node. */
 export interface Seated {
@@ -24,11 +25,14 @@ export interface Seated {
 
 /** The members at this node, and the desks that they sit at. */
 export interface Attendance {
+  /** The group must have been permitted to the reader as it is given here. */
   join(group: GroupRow, who: { consumerId: string; clientId: string }, reader: GroupReader): Promise<Seated>;
   /** There may be room in these groups, or something due. */
   moved(list: readonly Moved[]): void;
   /** Takes up what became of the group, when it has members here. */
   lookAt(key: GroupKey): Promise<void>;
+  /** The same of all that have. */
+  refreshOnce(): Promise<void>;
   lookOnce(): Promise<void>;
   /** Until when a group that a subscription made is kept from now on. */
   keptUntil(): number;
@@ -91,6 +95,10 @@ export function openAttendance(deps: AttendanceDeps): Attendance {
         ...deps,
         source,
         onGone: () => end(desk, missing("consumer group", group.name)),
+        onDenied(seat, fault) {
+          leave(desk, seat);
+          seat.reader.ended(fault);
+        },
         counters: {
           delivered: (count) => delivered.add(count),
           redelivered: (count) => redelivered.add(count),
@@ -212,7 +220,19 @@ export function openAttendance(deps: AttendanceDeps): Attendance {
           throw new Fault("resource_exhausted", `at most ${groupMembersMax} members of one group`);
         if ((await signMembers(session, [row])) === 0) throw missing("consumer group", group.name);
       });
-      const seat = newSeat(row, reader, deps.knowsTime() ? began : Number.NEGATIVE_INFINITY);
+      const signedAt = deps.knowsTime() ? began : Number.NEGATIVE_INFINITY;
+      const seat: Seat = {
+        row,
+        reader,
+        queue: [],
+        giving: false,
+        givingSince: began,
+        over: false,
+        permitted: group.pattern,
+        asking: false,
+        signedAt,
+        unbrokenSince: signedAt,
+      };
       let desk: Desk;
       try {
         // The last member may have closed it in between.
@@ -225,8 +245,7 @@ export function openAttendance(deps: AttendanceDeps): Attendance {
           .catch(() => {});
         throw error;
       }
-      desk.seats.set(id, seat);
-      desk.look();
+      desk.sit(seat);
       return { group, consumerId: row.consumer_id, stop: () => leave(desk, seat) };
     },
 
@@ -245,6 +264,8 @@ export function openAttendance(deps: AttendanceDeps): Attendance {
       );
       await refresh(mine);
     },
+
+    refreshOnce: () => refresh([...desks.values()]),
 
     async lookOnce() {
       await sign();

@@ -1,5 +1,6 @@
 import type { CelProgram } from "../../kit/cel.ts";
 import type { Clock, Instant } from "../../kit/clock.ts";
+import type { Fault } from "../../kit/fault.ts";
 import {
   feedSliceMax,
   groupAheadMax,
@@ -15,8 +16,9 @@ import type { Following } from "../log/feed.ts";
 import type { Delivery } from "../pubsub/delivery.ts";
 import { type Pattern, parsePattern, readFilter, wantedOf } from "../pubsub/rules.ts";
 import type { Source, Told } from "../pubsub/source.ts";
+import { isFresh, isItsOwn } from "./holds.ts";
 import { type GroupRow, getGroup } from "./rows.ts";
-import { isFresh, isItsOwn, type Seat, type Waiting } from "./seat.ts";
+import { openAsking, type Seat, type Waiting } from "./seats.ts";
 import type { Settler } from "./settle.ts";
 import { type Given, type Slot, type Taken, take } from "./take.ts";
 
@@ -31,6 +33,7 @@ interface Ahead {
 export interface Desk {
   group: GroupRow;
   readonly seats: Map<string, Seat>;
+  sit(seat: Seat): void;
   /** Looks for work now; asked during a look, it looks once more. */
   look(): void;
   /** The group as it is now; takes up changes of its settings. */
@@ -53,6 +56,8 @@ export interface DeskDeps {
   knowsTime: () => boolean;
   /** The group is not there any more. */
   onGone: () => void;
+  /** It may not have what the group reads now. */
+  onDenied: (seat: Seat, fault: Fault) => void;
   counters: { delivered: (count: number) => void; redelivered: (count: number) => void };
 }
 
@@ -74,11 +79,17 @@ export function openDesk(deps: DeskDeps, group: GroupRow): Desk {
   let again = false;
   let closed = false;
 
+  const asking = openAsking(deps, {
+    seats,
+    group: () => desk.group,
+    onPermitted: () => desk.look(),
+  });
+
   const isStuck = ({ giving, givingSince }: Seat): boolean =>
     giving && clock.elapsed() - givingSince > groupStuckMs;
 
   function roomAt(seat: Seat): number {
-    if (seat.over || !isFresh(seat, clock.elapsed()) || isStuck(seat)) return 0;
+    if (seat.over || !asking.isPermitted(seat) || !isFresh(seat, clock.elapsed()) || isStuck(seat)) return 0;
     const most = desk.group.backpressure === "buffer" ? desk.group.max_inflight : groupWindow;
     return most - seat.queue.length - (seat.giving ? 1 : 0);
   }
@@ -128,13 +139,16 @@ export function openDesk(deps: DeskDeps, group: GroupRow): Desk {
     read = readOf(now);
     ahead = { found: [], reached: now.position };
     dueAt = 0;
+    asking.askAll();
   }
 
   /** One claim; whether another may bring more. */
   async function takeOnce(): Promise<boolean> {
     const free = slots();
     const { group: mine } = desk;
-    if (mine.status === "paused" || (free.length === 0 && mine.backpressure !== "drop")) return false;
+    // What nobody has room for is dropped, not what nobody was permitted yet.
+    const drops = mine.backpressure === "drop" && [...seats.values()].some(asking.isPermitted);
+    if (mine.status === "paused" || (free.length === 0 && !drops)) return false;
     await lookAhead();
     if (closed || seats.size === 0) return false;
     // In this order: what is held by the database's time ends no earlier than what is measured here.
@@ -218,8 +232,8 @@ export function openDesk(deps: DeskDeps, group: GroupRow): Desk {
       void settle("sent", slot.memberId, { position, attempt });
       return;
     }
-    // Gone since: its leaving may have come too early to see what was taken for it.
-    if (!seat || seat.over) {
+    // Gone since, where its leaving may have come too early to see what was taken for it; or the group reads something else.
+    if (!seat || seat.over || !asking.isPermitted(seat)) {
       void settle("unsent", slot.memberId, { position, attempt });
       return;
     }
@@ -296,6 +310,11 @@ export function openDesk(deps: DeskDeps, group: GroupRow): Desk {
   const desk: Desk = {
     group,
     seats,
+    sit(seat) {
+      seats.set(seat.row.id, seat);
+      asking.askAll();
+      desk.look();
+    },
     look() {
       if (closed || seats.size === 0) return;
       if (looking) again = true;
@@ -306,6 +325,7 @@ export function openDesk(deps: DeskDeps, group: GroupRow): Desk {
       dueAt = Number.POSITIVE_INFINITY;
       if (due !== null) noteDue(due);
       giveBackStuck();
+      asking.askAll();
       desk.look();
     },
     onTold(list) {

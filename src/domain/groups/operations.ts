@@ -168,10 +168,6 @@ export const groupsOperations = (groups: Groups, streams: Pick<Streams, "carry">
       withStart: Type.Boolean(),
     }),
     about: ({ name, pattern }: { name: string; pattern?: string }) => about(name, pattern),
-    leadsTo: async ({ namespace, name }, call) => ({
-      name,
-      pattern: (await groups.get(call.environmentId, { namespace, name })).pattern,
-    }),
     rpc: rpcStream(
       PubSubService.method.joinConsumerGroup,
       (m) => ({
@@ -189,15 +185,24 @@ export const groupsOperations = (groups: Groups, streams: Pick<Streams, "carry">
             )
           : { subscriptionId },
     ),
-    async *handle(request, call) {
+    async *handle(request, call, permit) {
+      const { name } = request;
       let seat: Awaited<ReturnType<Groups["join"]>>;
+      let reads = "";
       const deliveries = streams.carry(call.signal, async (sink) => {
-        seat = await groups.join(call.environmentId, request, { give: sink.give, ended: sink.end });
+        seat = await groups.join(call.environmentId, request, {
+          give: sink.give,
+          async permit(pattern) {
+            await permit({ name, pattern });
+            reads = pattern;
+          },
+          ended: sink.end,
+        });
         return seat;
       });
       for await (const delivery of deliveries)
         if (delivery || request.withStart)
-          yield { subscriptionId: seat!.consumerId, pattern: seat!.group.pattern, delivery };
+          yield { subscriptionId: seat!.consumerId, pattern: reads, delivery };
     },
   }),
 ];

@@ -71,7 +71,10 @@ export interface Groups {
     paths: readonly string[] | undefined,
   ): Promise<ListedGroup>;
   delete(environmentId: string, name: GroupName): Promise<void>;
-  /** Takes part until it is stopped, or the reader is told of the end. */
+  /**
+   * Takes part until it is stopped, or the reader is told of the end. The reader is asked to permit what the group reads, now
+   * and whenever that changes.
+   */
   join(environmentId: string, request: JoinRequest, reader: GroupReader): Promise<Seated>;
   /**
    * The group that a subscription names: made when there is none, from `startAfter` or from now on, and kept a while after its
@@ -87,6 +90,8 @@ export interface Groups {
   ack(environmentId: string, request: AckRequest): Promise<void>;
   /** The tick of loop `groups.look`: signs of life, silent members, and what no hint told of. */
   lookOnce(): Promise<void>;
+  /** The tick of loop `groups.refresh`: changes that other nodes made, where no hint told of them. */
+  refreshOnce(): Promise<void>;
   /** The tick of loop `groups.forget`, on the node that leads `retention`. */
   forgetOnce(write: <T>(work: (session: Session) => Promise<T>) => Promise<T>): Promise<void>;
   /** Resolves once nothing is on its way to the store. */
@@ -221,6 +226,7 @@ export function openGroups(deps: GroupsDeps): Groups {
           throw invalid(field, `at most ${consumerIdBytesMax} bytes without control characters`);
       const group = await getGroup(store, key);
       if (!group) throw missing("consumer group", key.name);
+      await reader.permit(group.pattern);
       return attendance.join(group, { consumerId, clientId }, reader);
     },
 
@@ -255,6 +261,11 @@ export function openGroups(deps: GroupsDeps): Groups {
     },
 
     lookOnce: attendance.lookOnce,
+
+    async refreshOnce() {
+      // Alone, this node knows of every change by itself.
+      if (store.engine === "postgres") await attendance.refreshOnce();
+    },
 
     async forgetOnce(write) {
       for (const lapsed of await lapsedGroups(store, clock.now(), lapsedAtOnce))

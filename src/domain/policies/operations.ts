@@ -2,7 +2,7 @@ import { type Static, Type } from "@sinclair/typebox";
 import { platformOrgId } from "../../access/gate.ts";
 import { rfc3339 } from "../../kit/clock.ts";
 import { invalid, missing } from "../../kit/fault.ts";
-import { dryRunDecisionsMax, policyTextCharsMax } from "../../kit/limits.ts";
+import { dryRunDecisionsMax, policyTextCharsMax, resourceNameCharsMax } from "../../kit/limits.ts";
 import { type Call, type Operation, unary } from "../../kit/operation.ts";
 import type { RoleScope, Roles } from "../roles/service.ts";
 import type { DryRun, DryRunAnswer, Policies, Policy, PolicyVersion } from "./service.ts";
@@ -10,6 +10,8 @@ import { policyTemplates } from "./templates.ts";
 
 const text = Type.String();
 const bounded = Type.String({ maxLength: policyTextCharsMax });
+/** As long as what a call may be about. */
+const named = Type.String({ maxLength: resourceNameCharsMax });
 const instant = Type.String({ format: "date-time" });
 const byId = { id: Type.String({ minLength: 1 }) };
 
@@ -227,20 +229,20 @@ const DryRunInput = Type.Object({
   condition: Type.Optional(bounded),
   subject: Type.Optional(
     Type.Object({
-      id: Type.Optional(text),
-      kind: Type.Optional(text),
-      roles: Type.Optional(Type.Array(text, { maxItems: 100 })),
+      id: Type.Optional(named),
+      kind: Type.Optional(named),
+      roles: Type.Optional(Type.Array(named, { maxItems: 100 })),
     }),
   ),
   request: Type.Optional(
     Type.Object({
-      action: Type.Optional(text),
-      operation: Type.Optional(text),
-      type: Type.Optional(text),
-      resource: Type.Optional(text),
-      environment: Type.Optional(text),
-      environment_id: Type.Optional(text),
-      project_id: Type.Optional(text),
+      action: Type.Optional(named),
+      operation: Type.Optional(named),
+      type: Type.Optional(named),
+      resource: Type.Optional(named),
+      environment: Type.Optional(named),
+      environment_id: Type.Optional(named),
+      project_id: Type.Optional(named),
     }),
   ),
   /** Also try it on so many of the org's last audited calls. */

@@ -35,6 +35,8 @@ export interface Member {
   joined(spec: ChannelSpec): void;
   /** It cannot go on for now, and will. */
   troubled(): void;
+  /** Of a group, which may come to read something else than was asked for: throws unless its caller may have that. */
+  permit(pattern: string): Promise<void>;
   /** Nothing follows: the environment is gone, or what the fault says. */
   ended(fault?: Fault): void;
 }

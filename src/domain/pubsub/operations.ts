@@ -33,7 +33,7 @@ export const subscribeOperation = (streams: Streams) =>
       (m) => fromOptions(m.pattern, m.options),
       (one: Streamed) => toStreamMessage(one),
     ),
-    handle: ({ startAfterSequence, epoch, ...input }, call) =>
+    handle: ({ startAfterSequence, epoch, ...input }, call, permit) =>
       streams.subscribe(
         call.environmentId,
         {
@@ -41,6 +41,6 @@ export const subscribeOperation = (streams: Streams) =>
           ...(startAfterSequence !== undefined && { startAfterSequence: BigInt(startAfterSequence) }),
           ...(epoch !== undefined && { epoch: BigInt(epoch) }),
         },
-        call.signal,
+        { signal: call.signal, permit: (pattern) => permit({ pattern }) },
       ),
   });

@@ -59,6 +59,7 @@ export interface GroupRequest {
   startAfter: () => Promise<number | undefined>;
   /** As `Member.give` has it. */
   give: (delivery: Delivery, stands: () => boolean) => void | Promise<void>;
+  permit: (pattern: string) => Promise<void>;
   ended: (fault: Fault) => void;
 }
 
@@ -285,6 +286,7 @@ export function openPubSub({ store, clock, log, sources, frames, joinGroup }: Pu
       },
       // Nothing comes before the confirmation.
       give: (delivery, stands) => accepted.then(() => member.give(spec, delivery, stands)),
+      permit: member.permit,
       ended: member.ended,
     });
     // A group has a place of its own: its members begin nowhere.

@@ -21,7 +21,11 @@ export interface Sink {
 
 export interface Streams {
   /** Deliveries until the signal aborts; ends with a fault when the reader is too slow or the server drains. */
-  subscribe(environmentId: string, input: SubscribeInput, signal: AbortSignal): AsyncIterable<Streamed>;
+  subscribe(
+    environmentId: string,
+    input: SubscribeInput,
+    reader: { signal: AbortSignal; permit: Member["permit"] },
+  ): AsyncIterable<Streamed>;
   /** The same of whatever `begin` puts into the sink; undefined comes first of all, once it has begun. */
   carry(
     signal: AbortSignal,
@@ -115,7 +119,7 @@ export function openStreams(pubsub: PubSub): Streams {
   return {
     carry,
 
-    async *subscribe(environmentId, input, signal) {
+    async *subscribe(environmentId, input, { signal, permit }) {
       const wanted = pubsub.read(input);
       const spec = pubsub.specOf({ environmentId, wanted, ordinal: 0 });
       let start: Start | undefined;
@@ -133,6 +137,7 @@ export function openStreams(pubsub: PubSub): Streams {
           },
           joined() {},
           troubled() {},
+          permit,
           ended: (fault) =>
             sink.end(fault ?? new Fault("not_found", `environment ${environmentId} not found`)),
         };

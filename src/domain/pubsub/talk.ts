@@ -56,6 +56,8 @@ interface Mine {
   id: string;
   /** As it was asked for. */
   pattern: string;
+  /** What its group reads, where that has changed since. */
+  reads?: string;
   /** Pattern and options of before: others alike are told apart by their ordinal. */
   isOver: boolean;
   subscription?: Subscription;
@@ -88,8 +90,12 @@ export function openTalks({ pubsub, log, publish }: TalksDeps): (options: TalkOp
       const spec = specOf(wanted);
       const mine: Mine = { id: spec.id, pattern: wanted.pattern.text, isOver: false };
       all.set(spec.id, mine);
+      let isAccepted = false;
+      let early: Fault | undefined;
       const member: Member = {
         accepted(start) {
+          if (early) return;
+          isAccepted = true;
           void line.send(okFrame(pattern, spec.id, start));
           if (isLegacy) void line.send(subscribedFrame(pattern, spec.id));
         },
@@ -103,10 +109,20 @@ export function openTalks({ pubsub, log, publish }: TalksDeps): (options: TalkOp
           const message = "the store cannot be read now";
           void line.send(troubleFrame(spec.id, { code: "INTERNAL_ERROR", message, retrying: true }));
         },
+        async permit(reads) {
+          // What was asked for is asked about as long as it lasts.
+          if (reads !== mine.pattern) await permit(reads);
+          mine.reads = reads;
+        },
         ended(fault) {
           if (!fault) return line.end();
           const { message } = fault;
-          void line.send(troubleFrame(spec.id, { code: "INVALID_ARGUMENT", message, retrying: false }));
+          if (!isAccepted) {
+            early = fault;
+            return drop(mine);
+          }
+          const code = isRefused(fault) ? "PERMISSION_DENIED" : "INVALID_ARGUMENT";
+          void line.send(troubleFrame(spec.id, { code, message, retrying: false }));
           drop(mine);
         },
       };
@@ -115,6 +131,7 @@ export function openTalks({ pubsub, log, publish }: TalksDeps): (options: TalkOp
         if (mine.isOver) return;
         mine.subscription = await pubsub.subscribe(spec, wanted, outlet, member);
         if (mine.isOver) mine.subscription.stop();
+        if (early) throw early;
       } catch (error) {
         drop(mine);
         throw error;
@@ -152,11 +169,14 @@ export function openTalks({ pubsub, log, publish }: TalksDeps): (options: TalkOp
 
     return {
       *patterns() {
-        for (const { pattern } of all.values()) yield pattern;
+        for (const { pattern, reads = pattern } of all.values()) {
+          yield pattern;
+          yield reads;
+        }
       },
       deny(pattern, { message }) {
         for (const mine of [...all.values()]) {
-          if (mine.pattern !== pattern) continue;
+          if (mine.pattern !== pattern && mine.reads !== pattern) continue;
           unsubscribe(mine.id);
           const code = "PERMISSION_DENIED";
           void line.send(troubleFrame(mine.id, { code, message, retrying: false }));
@@ -177,6 +197,8 @@ export function openTalks({ pubsub, log, publish }: TalksDeps): (options: TalkOp
     };
   };
 }
+
+const isRefused = ({ kind }: Fault): boolean => kind === "permission_denied" || kind === "unauthenticated";
 
 /** The words of spec.md 'WebSocket codes', and one for what policies deny. */
 function codeOf(error: unknown): string {

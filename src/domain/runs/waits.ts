@@ -76,7 +76,10 @@ export const anySettled = async (store: Store, environmentId: string): Promise<b
     LIMIT 1`)) !== undefined;
 
 /** The lowest position of the log that a matcher has not compared yet with what waits there; undefined when nothing waits. */
-export async function leastUnmatched(store: Store, environmentId: string): Promise<number | undefined> {
+export async function leastUnmatched(
+  store: Pick<Store, "one">,
+  environmentId: string,
+): Promise<number | undefined> {
   const row = await store.one<{ settled: number | null; fresh: number | null }>(sql`SELECT
       (SELECT m.position FROM matchers m WHERE m.environment_id = ${environmentId} AND EXISTS (
         SELECT 1 FROM waits w WHERE w.environment_id = ${environmentId} AND w.fresh_at IS NULL)) AS settled,

@@ -92,6 +92,18 @@ export function openPurge({ store, clock, metrics }: PurgeDeps): Purge {
   const passes = new Map<string, Pass>();
   /** Rows of a slice, by table: what lies in it decides how many of them take the time that a slice may. */
   const sliceOf = new Map<string, number>();
+  /** The last slice of each table, and how long it took. */
+  const lastOf = new Map<string, { limit: number; tookMs: number }>();
+
+  /**
+   * Half as many rows are no way out where they take as long: a commit on a slow disk, or a busy machine, costs a single row
+   * the same, and single rows would go on for ever.
+   */
+  function halved(table: string, limit: number, tookMs: number): number {
+    const last = lastOf.get(table);
+    const isInVain = limit <= sliceMin && last && last.limit > limit && tookMs > 0.7 * last.tookMs;
+    return isInVain ? sliceMin : Math.max(1, Math.floor(limit / 2));
+  }
 
   /** Deletes slices, at least one, until nothing is left or the time is over. */
   async function empty(
@@ -111,8 +123,9 @@ export function openPurge({ store, clock, metrics }: PurgeDeps): Purge {
       const tookMs = clock.elapsed() - beganAt;
       removed += gone;
       isShort = gone < limit;
-      if (tookMs > sliceMs) sliceOf.set(table.name, Math.max(1, Math.floor(limit / 2)));
+      if (tookMs > sliceMs) sliceOf.set(table.name, halved(table.name, limit, tookMs));
       else if (!isShort && tookMs < sliceMs / 2) sliceOf.set(table.name, Math.min(sliceMax, limit * 2));
+      lastOf.set(table.name, { limit, tookMs });
       // Others' turn.
       await clock.sleep(1);
     } while (clock.elapsed() < until);
