@@ -25,7 +25,6 @@ const outcome = await runReaders({
   seed: Number(values.seed),
   harm: values.long ? "long" : "short",
   plants,
-  settleMs: 90_000,
   say: console.log,
 });
 const { breaches, groups, ...figures } = outcome;

@@ -17,7 +17,7 @@ test("fifty readers that turn from node to node have the log, whatever becomes o
   expect(found.missed).toBeGreaterThan(100);
   for (const { name, messages, again, acked } of found.groups)
     expect([name, again > 10, acked > messages / 2]).toEqual([name, true, true]);
-}, 120_000);
+}, 240_000);
 
 test("planted defects are seen: a lost frame, a repeated one, a forgotten acknowledgement, a message passed over", async () => {
   const calm = { events: 800, topics: 200, readers: 16, seed, harm: "none", settleMs: 8_000 } as const;
@@ -27,7 +27,7 @@ test("planted defects are seen: a lost frame, a repeated one, a forgotten acknow
   const more = await runReaders({ ...calm, plants: ["repeat", "skipped"] });
   expect(more.breaches).toContainEqual(expect.stringMatching(/^(bare socket|SDK).*: \d+ of \d+, at/));
   expect(more.breaches).toContainEqual(expect.stringContaining("was never given"));
-}, 120_000);
+}, 240_000);
 
 test("a gap, a repeat, a wrong order and an end too early are each seen", () => {
   const log = [1, 2, 3, 4, 5].map((position) => ({

@@ -159,7 +159,7 @@ export async function runReaders(options: ReadersOptions): Promise<ReadersOutcom
     seed,
     harm,
     plants = [],
-    settleMs = 30_000,
+    settleMs = 60_000,
     say = () => {},
   } = options;
   const chance = chanceOf(seed);
@@ -172,19 +172,19 @@ export async function runReaders(options: ReadersOptions): Promise<ReadersOutcom
   const groups: GroupReaders[] = [];
   const store = await openStore({ clock, log: silentLog, databaseUrl, file: "", poolSize: 2 });
   try {
-    for (let place = 1; place <= 3; place++)
-      servers.push(
-        await spawnServer({
-          engine: "postgres",
-          nats: nats.url,
-          home,
-          listenMsMax: 60_000,
-          settings: { nodeId: `node-${place}`, drainNoticeMs: 200, drainMs: 2_000, poolSize: 8 },
-          ...(plants.length > 0 && {
-            command: ["env", `BUN_OPTIONS=--preload=${preload}`, `${plantsVariable}=${plants}`],
-          }),
+    const node = (place: number) =>
+      spawnServer({
+        engine: "postgres",
+        nats: nats.url,
+        home,
+        settings: { nodeId: `node-${place}`, drainNoticeMs: 200, drainMs: 2_000, poolSize: 8 },
+        ...(plants.length > 0 && {
+          command: ["env", `BUN_OPTIONS=--preload=${preload}`, `${plantsVariable}=${plants}`],
         }),
-      );
+      });
+    // The first alone: it lands the migrations and writes the key file.
+    servers.push(await node(1));
+    servers.push(...(await Promise.all([2, 3].map(node))));
     const key = servers[0]!.adminKey;
     const nodes: Nodes = { urls: servers.map(({ url }) => url), key, chance, stayMsMax };
     for (let place = 0; place < count; place++) {

@@ -210,8 +210,6 @@ export interface SpawnOptions {
   command?: readonly string[];
   /** Do not wait for it to listen. */
   waits?: boolean;
-  /** Within which it listens. */
-  listenMsMax?: number;
 }
 
 export interface SpawnedServer extends Caller {
