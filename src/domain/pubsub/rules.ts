@@ -1,8 +1,6 @@
 import { CelError, type CelProgram, compileCel } from "../../kit/cel.ts";
 import { Fault, type FaultDetail } from "../../kit/fault.ts";
 import { patternBytesMax } from "../../kit/limits.ts";
-import type { Delivery } from "./delivery.ts";
-import type { LogName, Told } from "./source.ts";
 
 /** Where a topic belongs: the log's events by name and by entity, developer topics, what happens to the product's own things. */
 export type Namespace = "events" | "entity" | "topic" | "system";
@@ -107,14 +105,17 @@ export function readFilter(text: string | undefined, field = "filter"): CelProgr
   }
 }
 
-/** What of it belongs to the pattern and passes the filter. */
-export const wantedOf = (
+/** What of a position's deliveries belongs to the pattern and passes the filter. */
+export const wantedOf = <Told extends { passes(filter: CelProgram): boolean }>(
   { pattern, filter }: { pattern: Pattern; filter: CelProgram | undefined },
-  { placed }: Told,
-): Delivery[] =>
+  { placed }: { placed: readonly { delivery: Told; tokens: readonly string[] }[] },
+): Told[] =>
   placed.flatMap(({ delivery, tokens }) =>
     matchesTokens(pattern.tokens, tokens) && (!filter || delivery.passes(filter)) ? delivery : [],
   );
+
+/** `events`: of names and of entities. `topics`: what developers publish. */
+export type LogName = "events" | "topics";
 
 /** Frames have no log; who reads them follows the one of events. */
 export const logOf = (namespace: Namespace): LogName => (namespace === "topic" ? "topics" : "events");

@@ -17,8 +17,8 @@ import {
 } from "./hub.ts";
 import { readWanted, type SubscribeInput, type Wanted } from "./options.ts";
 import { endsOf } from "./rows.ts";
-import { literalRun, logOf, subscriptionIdOf } from "./rules.ts";
-import type { LogName, Sources } from "./source.ts";
+import { type LogName, literalRun, logOf, subscriptionIdOf } from "./rules.ts";
+import type { Sources } from "./source.ts";
 import { placeAfter, requireEpoch } from "./start.ts";
 
 export type { Delivery } from "./delivery.ts";

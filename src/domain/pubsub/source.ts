@@ -3,6 +3,7 @@ import type { Past } from "../log/past.ts";
 import type { LoggedEvent } from "../log/service.ts";
 import type { TopicMessage } from "../topics/log.ts";
 import { deliveriesOf, messageDelivery, type Placed } from "./delivery.ts";
+import type { LogName } from "./rules.ts";
 
 /** What stands at one position of a log, under every topic that subscribers know it by. */
 export interface Told {
@@ -17,9 +18,6 @@ export interface Source extends Past<Told> {
     reader: { onTold: (list: readonly Told[]) => void; onEnd: () => void },
   ): Promise<Following>;
 }
-
-/** `events`: of names and of entities. `topics`: what developers publish. */
-export type LogName = "events" | "topics";
 
 export type Sources = Readonly<Record<LogName, Source>>;
 
