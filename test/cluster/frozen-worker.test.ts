@@ -65,7 +65,9 @@ describe.each(engines)("a worker on %s", (engine) => {
     const second = await startWorker("second");
     await noted(`second start ${runId} two`);
     const held = await factsOf(runId);
-    expect(held.execution).toMatchObject({ state: "leased", execution_seq: 2, worker_id: "second" });
+    expect(held.execution).toMatchObject({ state: "leased", worker_id: "second" });
+    // One more than the first's, or more where the second paused between two of its requests.
+    expect(Number((held.execution as { execution_seq?: number }).execution_seq)).toBeGreaterThan(1);
 
     await first.openGate();
     first.thaw();
