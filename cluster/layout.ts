@@ -8,22 +8,20 @@ import { type PartState, type Ports, partsOf, type State } from "./state.ts";
 const natsCount = 3;
 const nodesDefault = 3;
 
-/** A free port that no part of the cluster has: those given before are not taken yet, and may be found free again. */
-async function portBeside(taken: Set<number | undefined>): Promise<number> {
-  let port = await freePort();
-  while (taken.has(port)) port = await freePort();
-  taken.add(port);
-  return port;
-}
-
-const takenIn = (state: State) =>
-  new Set(state.parts.flatMap(({ port, clusterPort, monitorPort }) => [port, clusterPort, monitorPort]));
+/** The `number`-th port of a kind, counted from 1. */
+const portFrom = async (base: number, number: number): Promise<number> =>
+  base === 0 ? freePort() : base + number - 1;
 
 async function nodePart(state: State, number: number): Promise<PartState> {
-  const base = state.ports.nodes;
-  const nodes = new Set(partsOf(state, "node").map(({ port }) => port));
-  let port = base === 0 ? await portBeside(takenIn(state)) : base + number - 1;
-  while (nodes.has(port)) port++;
+  const isFree = state.ports.nodes === 0;
+  // Parts that do not run now keep their ports; where ports are counted, those of other kinds are asked about at the start.
+  const taken = new Set(
+    isFree
+      ? state.parts.flatMap(({ port, clusterPort, monitorPort }) => [port, clusterPort, monitorPort])
+      : partsOf(state, "node").map(({ port }) => port),
+  );
+  let port = await portFrom(state.ports.nodes, number);
+  while (taken.has(port)) port = isFree ? await freePort() : port + 1;
   return { name: `node-${number}`, kind: "node", port };
 }
 
@@ -41,10 +39,6 @@ async function newState(options: UpOptions): Promise<State> {
     settings: {},
     parts: [],
   };
-  const taken = new Set<number | undefined>();
-  /** The `number`-th port of a kind, counted from 1. */
-  const portFrom = async (base: number, number: number): Promise<number> =>
-    base === 0 ? portBeside(taken) : base + number - 1;
   if (options.databaseUrl === undefined) {
     const port = await portFrom(ports.postgres, 1);
     Object.assign(state, newPostgresUrls(port));

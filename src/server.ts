@@ -138,12 +138,12 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
   closers.push("watch", () => watch.close());
   const { metrics } = watch;
   let url = "";
-  const loops = new Map<string, { running: Loop }>();
+  const loops = new Map<string, Loop>();
   const background = (options: LoopOptions) => {
     const onError = (name: string, error: unknown) => log.warn("loop.failed", { loop: name, error });
     const running = loop({ clock, onError }, options);
     watchLoop(metrics, running);
-    loops.set(options.name, { running });
+    loops.set(options.name, running);
   };
 
   const draining: Draining = { active: false };
@@ -186,7 +186,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     });
     background({ name: "keyring.follow", everyMs: 30_000, tick: keyring.refresh });
 
-    const flushIn = (ms: number) => loops.get("audit.flush")?.running.wakeIn(ms);
+    const flushIn = (ms: number) => loops.get("audit.flush")?.wakeIn(ms);
     const audited = openAudit({ config, store, clock, ids, log, keyring, tenancy, flushIn });
     background(audited.loop);
     closers.push("audit", audited.audit.close);
@@ -213,11 +213,11 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
         if (bus.kind === "nats") bus.hint("dispatch", JSON.stringify({ from: nodeId, lanes }));
       },
       knowsTime,
-      wakeLoop: (name, inMs) => loops.get(name)?.running.wakeIn(inMs),
-      wake: (name) => loops.get(name)?.running.wake(),
+      wakeLoop: (name, inMs) => loops.get(name)?.wakeIn(inMs),
+      wake: (name) => loops.get(name)?.wake(),
       nodeId,
       isDraining: () => draining.active,
-      wakeBy: (at) => loops.get("runs.wake")?.running.wakeIn(at - clock.now()),
+      wakeBy: (at) => loops.get("runs.wake")?.wakeIn(at - clock.now()),
     });
     for (const options of engine.loops) background(options);
     const { feeds } = engine;
@@ -245,7 +245,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       duties: [...engine.duties, ...realtime.duties, platformAudit.duty, audited.duty, purge.duty],
       uncertaintyMs: time.uncertaintyMs,
       loopFacts: () =>
-        [...loops].map(([name, { running }]) => ({
+        [...loops].map(([name, running]) => ({
           name,
           progress_at: running.progressAt() ?? null,
           failures: running.failures(),
@@ -258,7 +258,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     const tenants = openTenants({ store, clock, ids, bus, frames, letGo: engine.letGo, ...people });
     for (const options of tenants.loops) background(options);
     // Others hear of it with the next sign of life: let that be now.
-    bus.onConnection(() => loops.get("cluster.nodes")?.running.wake());
+    bus.onConnection(() => loops.get("cluster.nodes")?.wake());
     closers.push("members", members.leave);
     bus.onHint("dispatch", (payload) => {
       const { from, lanes } = JSON.parse(new TextDecoder().decode(payload));
@@ -298,9 +298,9 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     requireKnownActions(registry);
 
     // Loops.
-    for (const { running } of loops.values()) running.start();
+    for (const running of loops.values()) running.start();
     closers.push("loops", async () => {
-      await Promise.all([...loops.values()].map(({ running }) => running.stop()));
+      await Promise.all([...loops.values()].map((running) => running.stop()));
     });
 
     // Edge.
@@ -387,7 +387,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       async tick(name) {
         const found = loops.get(name);
         if (!found) throw new Error(`no loop ${name}`);
-        await found.running.tick();
+        await found.tick();
       },
       stop: closers.close,
     };

@@ -1,5 +1,5 @@
 import type { Clock } from "../kit/clock.ts";
-import { Fault } from "../kit/fault.ts";
+import { Fault, invalid } from "../kit/fault.ts";
 import { decisionBurstMs, decisionMsMax, resourceNameCharsMax } from "../kit/limits.ts";
 import type { Caller, Operation } from "../kit/operation.ts";
 import { type Action, isAction, roleGrants } from "./actions.ts";
@@ -72,7 +72,7 @@ export function openGate({ snapshots, placeOf, clock }: GateDeps): Gate {
     let spentMs = 0;
     for (const id of idsOf(input)) {
       if (id.length > resourceNameCharsMax)
-        throw new Fault("invalid_argument", `a name has at most ${resourceNameCharsMax} characters`);
+        throw invalid(type, `its name has at most ${resourceNameCharsMax} characters`);
       const resource: Resource = {
         orgId: caller.orgId,
         projectId: place?.projectId ?? "*",

@@ -1,5 +1,5 @@
 import type { Clock } from "../kit/clock.ts";
-import type { Fault } from "../kit/fault.ts";
+import { type Fault, sendsAway } from "../kit/fault.ts";
 import { standingAtOnce, standingBurstMs } from "../kit/limits.ts";
 import type { Operation } from "../kit/operation.ts";
 import { type Authenticated, type Edge, faultOf, RequestCall, type Stand, type Standing } from "./call.ts";
@@ -9,9 +9,6 @@ const speaking = ["authorization", "cookie", "x-svc-environment", "x-svc-org"];
 /** Equal for requests whose callers are the same by all that they have sent. */
 const credentialOf = ({ url, headers }: Request): string =>
   [url, ...speaking.map((name) => headers.get(name) ?? "")].join("\n");
-
-/** Of faults, those that are about the caller; a store that does not answer is no reason to send anybody away. */
-const final = new Set(["unauthenticated", "permission_denied", "not_found", "invalid_argument"]);
 
 interface Standee {
   stand: Stand;
@@ -69,7 +66,7 @@ export function openStanding({ clock }: { clock: Clock }): Standing {
 
   const faultIfFinal = ({ edge, operation, call }: Stand, error: unknown): Fault | undefined => {
     const fault = faultOf(edge, error, operation, call.requestId);
-    return final.has(fault.kind) ? fault : undefined;
+    return sendsAway(fault) ? fault : undefined;
   };
 
   async function lookAt(stand: Stand, who: Authenticated): Promise<void> {

@@ -47,6 +47,16 @@ export class Fault extends Error {
   }
 }
 
+const aboutCaller: ReadonlySet<FaultKind> = new Set([
+  "unauthenticated",
+  "permission_denied",
+  "not_found",
+  "invalid_argument",
+]);
+
+/** Whether it sends a caller away who was let in before; others, as of a store that does not answer, pass. */
+export const sendsAway = ({ kind }: Fault): boolean => aboutCaller.has(kind);
+
 /** `invalid('data', 'must be an object')` reads "data: must be an object" on every protocol. */
 export function invalid(field: string, rule: string): Fault {
   return new Fault("invalid_argument", `${field}: ${rule}`, { field });

@@ -148,7 +148,10 @@ describe("hostile conditions", () => {
     }
     // A name that no resource has is refused before any pattern is held against it.
     const long = await server.rpc("SvcService", "Emit", { event: "a".repeat(5_000) }, { key });
-    expect(long).toMatchObject({ status: 400, body: { message: "a name has at most 4096 characters" } });
+    expect(long).toMatchObject({
+      status: 400,
+      body: { message: "event: its name has at most 4096 characters" },
+    });
   }, 60_000);
 
   test("are bounded in number: hundreds of them about a hundred events are given up, and let others have their turn", async () => {

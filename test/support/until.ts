@@ -1,9 +1,1 @@
-import { until as poll, type UntilOptions } from "../../cluster/until.ts";
-
-export type { UntilOptions };
-
-/** What a machine under load may need for anything. A deadline is no claim: whoever claims a time measures it. */
-const deadlineMs = 20_000;
-
-/** Tests and the tools of cluster/ wait in one way, tests with more patience. */
-export const until: typeof poll = (condition, options) => poll(condition, { deadlineMs, ...options });
+export { type UntilOptions, until } from "../../cluster/until.ts";

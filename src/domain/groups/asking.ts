@@ -1,10 +1,7 @@
-import { Fault } from "../../kit/fault.ts";
+import { Fault, sendsAway } from "../../kit/fault.ts";
 import type { Log } from "../../kit/log.ts";
 import type { GroupRow } from "./rows.ts";
 import type { Seat } from "./seat.ts";
-
-/** Of faults, those that are about who asks: others pass. */
-const refusals = new Set(["permission_denied", "unauthenticated", "not_found", "invalid_argument"]);
 
 /** Whether members may have what their group reads now. */
 export interface Asking {
@@ -36,7 +33,7 @@ export function openAsking(
       }
       onPermitted();
     } catch (error) {
-      if (error instanceof Fault && refusals.has(error.kind)) onDenied(seat, error);
+      if (error instanceof Fault && sendsAway(error)) onDenied(seat, error);
       else log.warn("groups.ask_failed", { groupId: group().id, error });
     } finally {
       seat.asking = false;
