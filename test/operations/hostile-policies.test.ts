@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { median } from "../bench/figures.ts";
-import { longestHold } from "../support/held.ts";
+import { longestComputation } from "../support/held.ts";
 import { startTestServer, type TestServer } from "../support/server.ts";
 
 /** No decision may hold the event loop longer. */
@@ -68,7 +68,7 @@ describe("hostile conditions", () => {
         const ask = async () => {
           ({ status, body } = await create({ name: what, [field]: condition }));
         };
-        holds.push(await longestHold(ask));
+        holds.push(await longestComputation(ask));
         expect([what, status, body.field]).toEqual([what, 400, field]);
         // No echo of a megabyte.
         expect(JSON.stringify(body).length).toBeLessThan(1_000);
@@ -108,8 +108,8 @@ describe("hostile conditions", () => {
         const holds: number[] = [];
         const without: number[] = [];
         for (let turn = 0; turn < turns; turn++) {
-          without.push(await longestHold(ask(server.adminKey)));
-          holds.push(await longestHold(ask(key)));
+          without.push(await longestComputation(ask(server.adminKey)));
+          holds.push(await longestComputation(ask(key)));
         }
         const decisionMs = median(holds) - median(without);
         expect([what, event.length, decisionMs < heldMsMax, decisionMs]).toEqual([
@@ -141,8 +141,8 @@ describe("hostile conditions", () => {
       const holds: number[] = [];
       const without: number[] = [];
       for (let turn = 0; turn < turns; turn++) {
-        without.push(await longestHold(ask(server.adminKey)));
-        holds.push(await longestHold(ask(key)));
+        without.push(await longestComputation(ask(server.adminKey)));
+        holds.push(await longestComputation(ask(key)));
       }
       expect(median(holds) - median(without)).toBeLessThan(heldMsMax);
     }
@@ -187,8 +187,8 @@ describe("hostile conditions", () => {
       await asked;
     };
     for (let turn = 0; turn < turns; turn++) {
-      without.push(await longestHold(crowd(server.adminKey)));
-      holds.push(await longestHold(crowd(key)));
+      without.push(await longestComputation(crowd(server.adminKey)));
+      holds.push(await longestComputation(crowd(key)));
     }
     expect(median(holds) - median(without)).toBeLessThan(heldMsMax);
     expect(answered).toBeGreaterThan(turns);

@@ -20,13 +20,7 @@ const scheduled = scheduledOf();
 export const onProcessor = () => scheduled(0);
 const waited = () => scheduled(1);
 
-/**
- * The longest time for which this thread computed in one turn of its event loop while the work went on, in milliseconds. What
- * the thread slept for (a disk, a processor for the collector's threads) is no doing of a computation, and the longer the work
- * takes, the more of it is met. By the wall clock where the kernel does not tell.
- */
-export async function longestHold(work: () => Promise<unknown>): Promise<number> {
-  const now = onProcessor() > 0 ? onProcessor : () => performance.now();
+async function longestTurn(work: () => Promise<unknown>, now: () => number): Promise<number> {
   let longest = 0;
   let on = true;
   const watching = (async () => {
@@ -41,6 +35,17 @@ export async function longestHold(work: () => Promise<unknown>): Promise<number>
   await watching;
   return longest;
 }
+
+/** The longest time for which this process held its event loop while the work went on, in milliseconds. */
+export const longestHold = (work: () => Promise<unknown>): Promise<number> =>
+  longestTurn(work, () => performance.now() - waited());
+
+/**
+ * The longest of it that this thread computed: what it slept for (a disk, a processor for the collector's threads) is no doing
+ * of a computation, and the longer the work takes, the more of it is met. By the wall clock where the kernel does not tell.
+ */
+export const longestComputation = (work: () => Promise<unknown>): Promise<number> =>
+  onProcessor() > 0 ? longestTurn(work, onProcessor) : longestHold(work);
 
 /** What this process, all its threads together, has computed, in milliseconds. */
 function computed(): number {
