@@ -8,6 +8,8 @@ import type { AttackSuite } from "./suite.ts";
 export interface PlainAnswer {
   status: number;
   body: string;
+  /** To go on with, where the answer is a page. */
+  cursor?: string | undefined;
 }
 
 export type Side = (call: ScriptedCall) => Promise<PlainAnswer>;
@@ -36,7 +38,9 @@ const sideOf =
       ...(body !== undefined && { body: JSON.stringify(body) }),
       signal: AbortSignal.timeout(30_000),
     });
-    return { status: response.status, body: plain(await response.text()) };
+    const text = await response.text();
+    const cursor = /"next_?[cC]ursor":"([\w-]+)"/.exec(text)?.[1];
+    return { status: response.status, body: plain(text), cursor };
   };
 
 /** Both texts from a little before where they part. */
@@ -85,6 +89,49 @@ function* searches(): Generator<ScriptedCall> {
     yield { about: `GET ${path} (search)`, method: "GET", path: `/api/v1/${path}` };
 }
 
+const pageLimit = 25;
+const pagesMax = 200;
+
+/** Lists that are walked to their end: every cursor that a page gives is taken by the next. */
+const lists: readonly { about: string; page: (cursor: string) => Omit<ScriptedCall, "about"> }[] = [
+  ...["/api/v1/events", "/api/v1/audit"].map((path) => ({
+    about: path,
+    page: (cursor: string) => ({
+      method: "GET",
+      path: `${path}?${new URLSearchParams({ limit: String(pageLimit), ...(cursor && { cursor }) })}`,
+    }),
+  })),
+  ...["ListRuns", "ListFunctions"].map((method) => ({
+    about: method,
+    page: (cursor: string) => ({
+      method: "POST",
+      path: `/svc.v1.SvcService/${method}`,
+      body: { limit: pageLimit, ...(cursor && { cursor }) },
+    }),
+  })),
+];
+
+async function walkLists(sides: readonly [Side, Side]) {
+  const breaches: string[] = [];
+  let attempts = 0;
+  for (const { about, page } of lists) {
+    let cursors: readonly (string | undefined)[] = ["", ""];
+    for (let count = 0; cursors[0] !== undefined && count < pagesMax; count++) {
+      attempts++;
+      const [one, other] = await Promise.all([
+        sides[0]({ about, ...page(cursors[0] ?? "") }),
+        sides[1]({ about, ...page(cursors[1] ?? "") }),
+      ]);
+      if (one.status !== 200 || one.body !== other.body)
+        breaches.push(
+          `page ${count + 1} of ${about}: ${one.status} and ${other.status}: ${difference(one.body, other.body)}`,
+        );
+      cursors = [one.cursor, other.cursor];
+    }
+  }
+  return { attempts, breaches };
+}
+
 const shortCalls = 600;
 
 function* first<T>(items: Iterable<T>, count: number): Generator<T> {
@@ -106,7 +153,15 @@ export async function attackEngines(options: {
     yield* options.long ? scripted : first(scripted, shortCalls);
     yield* searches();
   };
-  if (options.sides) return compare(calls(), options.sides);
+  const attack = async (sides: readonly [Side, Side]) => {
+    const scripted = await compare(calls(), sides);
+    const walked = await walkLists(sides);
+    return {
+      attempts: scripted.attempts + walked.attempts,
+      breaches: [...scripted.breaches, ...walked.breaches],
+    };
+  };
+  if (options.sides) return attack(options.sides);
   const postgres = await sharedPostgres();
   const home = await makeHomeAt(await postgres.createDatabase({ icuLocale: "en-US" }));
   const servers = await Promise.all([
@@ -120,7 +175,7 @@ export async function attackEngines(options: {
         triggers: [{ event: "script.emit" }, { event: "Ärger.neu" }],
       });
     const [one, other] = servers.map(sideOf);
-    return await compare(calls(), [one!, other!]);
+    return await attack([one!, other!]);
   } finally {
     await Promise.all(servers.map((server) => server.stop()));
     await postgres.dropDatabase(home.place.databaseUrl!);
