@@ -45,7 +45,7 @@ export const nameOfKey = (environmentId: string, key: string): string => `${envi
  */
 export function claimKeys<Item extends Keyed, Row extends UsedKey>(
   units: readonly (readonly Item[])[],
-  used: ReadonlyMap<string, Row>,
+  used: ReadonlyMap<string, Row> = new Map(),
 ): Claims<Item, Row> {
   if (!units.some((items) => items.length > 1 && items.some(({ key }) => key !== null)))
     return {

@@ -190,7 +190,7 @@ export function openEvents(deps: EventsDeps): Events {
       );
     await load(new Set(units.map((unit) => unit.origin.environmentId)), "of");
     let checked = false;
-    let used: ReadonlyMap<string, TakenKey> = new Map();
+    let used: ReadonlyMap<string, TakenKey> | undefined;
 
     for (let tries = 1; ; tries++) {
       const now = clock.now();
@@ -213,10 +213,15 @@ export function openEvents(deps: EventsDeps): Events {
           continue;
         }
         const versions = new Map([...known].map(([id, { version }]) => [id, version]));
-        const claims = claimKeys([...prepared.values()], used);
+        const ofUnit = [...prepared.values()];
+        let claims = claimKeys(ofUnit, used);
+        // Who is refused is told which item is wrong: only the store knows.
+        if (claims.refused.size > 0 && !used) {
+          used = await usedKeys(store, ofUnit.flat());
+          claims = claimKeys(ofUnit, used);
+        }
         const { written: events, bound } = claims;
-        const idle = new Set([...prepared.values()].flat()).difference(new Set(events));
-        dropKept([...idle]);
+        dropUnwritten(ofUnit, events);
         const logged =
           events.length === 0
             ? []
@@ -226,11 +231,11 @@ export function openEvents(deps: EventsDeps): Events {
         feed(events, logged);
         const answers = await answersOf(store, events, logged);
         const refusals = await answersToRefused(store, refused);
-        const placeOf = new Map([...prepared.keys()].map((unit, place) => [unit, place]));
+        let place = 0;
         return units.map((unit) => {
           const mine = prepared.get(unit);
           if (!mine) return refusals.get(unit) ?? { error: gone.get(unit.origin.environmentId) };
-          const fault = claims.refused.get(placeOf.get(unit)!);
+          const fault = claims.refused.get(place++);
           return fault ? { error: fault } : answerOfUnit(mine, answers, claims);
         });
       } catch (error) {
@@ -373,6 +378,13 @@ function dropKept(events: readonly Prepared[]): void {
     for (const place of kept.values()) place.drop();
     kept.clear();
   }
+}
+
+/** Repeats and what was refused get no runs. */
+function dropUnwritten(units: readonly (readonly Prepared[])[], written: readonly Prepared[]): void {
+  if (units.reduce((sum, { length }) => sum + length, 0) === written.length) return;
+  const going = new Set(written);
+  dropKept(units.flat().filter((event) => !going.has(event)));
 }
 
 const isMarked = (error: unknown, mark: string): boolean =>

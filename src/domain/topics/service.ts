@@ -173,9 +173,14 @@ export function openTopics({ store, clock, ids, feeds, watch, readersOf }: Topic
         }),
       ),
     );
-    let used: ReadonlyMap<string, UsedKey> = new Map();
+    let used: ReadonlyMap<string, UsedKey> | undefined;
     for (let tries = 1; ; tries++) {
-      const claims = claimKeys(ofUnit, used);
+      let claims = claimKeys(ofUnit, used);
+      // Who is refused is told which item is wrong: only the store knows.
+      if (claims.refused.size > 0 && !used) {
+        used = await usedKeys(ofUnit.flat());
+        claims = claimKeys(ofUnit, used);
+      }
       try {
         const placed = await write(claims.written, claims.bound);
         const repeats = await firstUses(claims.written.filter((message) => !placed.has(message)));
