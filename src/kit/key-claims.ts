@@ -1,4 +1,4 @@
-import type { Fault } from "./fault.ts";
+import { Fault } from "./fault.ts";
 import { keyReused } from "./idempotency-key.ts";
 
 /** One item of a unit, with what its key stands for. */
@@ -35,6 +35,12 @@ export interface Claims<Item extends Keyed, Row extends UsedKey> {
 
 /** Raised when a key that a batch depends on turned out to be used: look at what it was used for, and decide again. */
 export const lostKeys = "keys:";
+
+/** When others use keys of a flush faster than it is decided: each of its units then tries alone. */
+export const contended = (): Fault =>
+  new Fault("unavailable", "others are using the same idempotency keys, try again", {
+    headers: { "Retry-After": "1" },
+  });
 
 export const nameOfKey = (environmentId: string, key: string): string => `${environmentId}\n${key}`;
 

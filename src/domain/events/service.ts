@@ -2,7 +2,7 @@ import type { Clock, Instant } from "../../kit/clock.ts";
 import { combine, type Outcome } from "../../kit/combine.ts";
 import { Fault } from "../../kit/fault.ts";
 import type { Ids } from "../../kit/ids.ts";
-import { claimKeys, lostKeys } from "../../kit/key-claims.ts";
+import { claimKeys, contended, lostKeys } from "../../kit/key-claims.ts";
 import { laneOfEnvironment } from "../../kit/lanes.ts";
 import {
   combineLanes,
@@ -241,7 +241,7 @@ export function openEvents(deps: EventsDeps): Events {
       } catch (error) {
         const events = [...prepared.values()].flat();
         dropKept(events);
-        if (tries >= triesMax) throw error;
+        if (tries >= triesMax) throw isMarked(error, lostKeys) ? contended() : error;
         // The store names one of them; the others may be as old.
         if (isMarked(error, staleDefinitions)) await load([...known.keys()], "reload");
         else if (isMarked(error, lostKeys)) used = await usedKeys(store, events);

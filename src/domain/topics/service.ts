@@ -3,7 +3,7 @@ import { combine, type Outcome } from "../../kit/combine.ts";
 import { Fault, invalid, missing } from "../../kit/fault.ts";
 import { keyReused } from "../../kit/idempotency-key.ts";
 import type { Ids } from "../../kit/ids.ts";
-import { type Claims, claimKeys, type Keyed, lostKeys, nameOfKey } from "../../kit/key-claims.ts";
+import { type Claims, claimKeys, contended, type Keyed, lostKeys, nameOfKey } from "../../kit/key-claims.ts";
 import { laneOfEnvironment } from "../../kit/lanes.ts";
 import {
   combineLanes,
@@ -194,7 +194,8 @@ export function openTopics({ store, clock, ids, feeds, watch, readersOf }: Topic
       } catch (error) {
         const isLost =
           error instanceof StoreError && error.trouble === "marked" && error.detail.startsWith(lostKeys);
-        if (!isLost || tries >= triesMax) throw error;
+        if (!isLost) throw error;
+        if (tries >= triesMax) throw contended();
         used = await usedKeys(ofUnit.flat());
       }
     }
