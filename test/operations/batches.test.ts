@@ -148,8 +148,8 @@ describe.each(engines)("batches on %s", (engine) => {
   test("nobody can name the key of a slot", async () => {
     await ok("RegisterFunction", { id: "ticks", triggers: [{ cron: "* * * * * *" }] });
     const from = Math.ceil(Date.now() / 1_000) * 1_000;
-    for (let n = 1; n < 7; n++)
-      await ok("Emit", { event: "squat", idempotencyKey: `cron:ticks:0:${from + n * 1_000}` });
+    const tried = Array.from({ length: 100 }, (_, n) => `cron:ticks:0:${from + (n + 1) * 1_000}`);
+    await ok("TriggerBatch", { events: tried.map((idempotencyKey) => ({ event: "squat", idempotencyKey })) });
     const { store } = server.running.domain;
     const fired = () =>
       store.all<{ idempotency_key: string }>(
@@ -158,8 +158,7 @@ describe.each(engines)("batches on %s", (engine) => {
     await until(async () => (await fired()).length >= 2, { about: "two slots", everyMs: 50 });
     const slots = (await fired()).map(({ idempotency_key }) => idempotency_key);
     for (const key of slots) expect(key).toMatch(/^cron:ticks:\d+:\d+$/);
-    // Of the six that somebody tried to take.
-    const first = Number(slots[0]!.split(":").at(-1));
-    expect([first, first <= from + 6_000]).toEqual([first, true]);
+    // One of those that somebody tried to take.
+    expect(tried).toContain(slots[1]!);
   });
 });
