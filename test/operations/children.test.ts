@@ -1,5 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { ownKeyMark } from "../../src/kit/idempotency-key.ts";
 import { sql } from "../../src/kit/sql.ts";
+import { stepRowId } from "../../src/kit/step-id.ts";
 import { type Assignment, type PullWorker, pullWorker, stepIdOf } from "../support/pull-worker.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
@@ -143,6 +145,52 @@ describe.each(engines)("children on %s", (engine) => {
       { status: "completed", output: { run_id: childJob.run_id } },
     ]);
     await worker.complete(again);
+  });
+
+  test("a caller cannot name the key of a step", async () => {
+    const { worker, child, job, runId } = await begin("named");
+    const stepId = stepIdOf(job, "call");
+    for (const method of ["Emit", "InvokeFunction"]) {
+      const key = `invoke:${stepRowId(runId, stepId)}`;
+      await rpc(method, {
+        ...(method === "Emit" ? { event: "squats" } : { functionId: "named-child" }),
+        idempotencyKey: key,
+      });
+    }
+    await worker.leave(job, "call", invoke("named"));
+    const childJob = await next(child);
+    expect(await run(childJob.run_id)).toMatchObject({ parentRunId: runId });
+    expect(childJob.event.idempotency_key).toBe(`invoke:${stepRowId(runId, stepId)}`);
+    await child.complete(childJob, "own");
+    const again = await next(worker);
+    expect(again.completed_steps).toMatchObject([{ status: "completed", output: "own" }]);
+    await worker.complete(again);
+  });
+
+  test("a child that a node of before 0.37 started and did not tell of is not started again", async () => {
+    const { worker, child, job, runId } = await begin("older");
+    const stepId = stepIdOf(job, "call");
+    await worker.leave(job, "call", invoke("older"));
+    const childJob = await next(child);
+    const stored = `invoke:${stepRowId(runId, stepId)}`;
+    await server.running.domain.store.write(async (session) => {
+      const moved = await session.run(sql`UPDATE idempotency_keys SET key = ${stored}
+        WHERE environment_id = 'env_default' AND key = ${ownKeyMark + stored}`);
+      expect(moved).toBe(1);
+      await session.run(sql`UPDATE steps SET child_run_id = NULL, started_at = started_at - 60000
+        WHERE run_id = ${runId} AND step_id = ${stepId}`);
+      await session.run(sql`INSERT INTO invocations (parent_run_id, step_id, environment_id, function_id, kind, due_at,
+          created_at) VALUES (${runId}, ${stepId}, 'env_default', 'older-child', 'invoke', 1, 1)`);
+    });
+    await move();
+    expect(await all(sql`SELECT child_run_id FROM steps WHERE run_id = ${runId}`)).toEqual([
+      { child_run_id: childJob.run_id },
+    ]);
+    expect(await all(sql`SELECT id FROM runs WHERE parent_run_id = ${runId}`)).toEqual([
+      { id: childJob.run_id },
+    ]);
+    await child.complete(childJob, "once");
+    await worker.complete(await next(worker));
   });
 
   test("an asynchronous invoke goes on as soon as its child is started", async () => {

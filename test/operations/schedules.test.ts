@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { ownKeyMark } from "../../src/kit/idempotency-key.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
@@ -120,20 +121,27 @@ describe.each(engines)("cron on %s", (engine) => {
     await miss("unheard", 3 * 3_600_000, "another");
     const { store } = server.running.domain;
     const [before] = await ledgers("unheard");
-    const key = (slot: number) => `cron:unheard:0:${slot}`;
+    const hour = 3_600_000;
+    // A slot's key is the server's own, which no caller can name; nodes of before 0.37 stored it as callers' are.
+    const shown = (slot: number) => `cron:unheard:0:${slot}`;
+    const stored = (slot: number) => ownKeyMark + shown(slot);
+    const slots = [0, 1, 2].map((n) => before!.next_at! + n * hour);
     await store.write((session) =>
       session.run(sql`INSERT INTO idempotency_keys (environment_id, key, kind, function_id, event_id, run_ids, created_at)
-        VALUES ('env_default', ${key(before!.next_at!)}, 'invoke', 'unheard', 'evt_first', '[]', ${Date.now()})`),
+        VALUES ('env_default', ${stored(slots[0]!)}, 'invoke', 'unheard', 'evt_first', '[]', ${Date.now()}),
+          ('env_default', ${shown(slots[1]!)}, 'invoke', 'unheard', '', '[]', ${Date.now()})`),
     );
+    // A caller's own, which takes no slot.
+    expect((await rpc("Emit", { event: "squats", idempotencyKey: shown(slots[2]!) })).status).toBe(200);
     await tick();
     const [after] = await ledgers("unheard");
     expect(after!.expected_count).toBe(after!.fired_count + after!.missed_count);
-    expect(after!.fired_count).toBe(1 + (await runs("unheard")).length);
+    expect(after!.fired_count).toBe(2 + (await runs("unheard")).length);
     const taken = await store.all<{ key: string }>(
       sql`SELECT key FROM idempotency_keys WHERE function_id = 'unheard'`,
     );
-    for (let slot = before!.next_at!; slot < after!.next_at!; slot += 3_600_000)
-      expect(taken.map((row) => row.key)).toContain(key(slot));
+    for (let slot = before!.next_at!; slot < after!.next_at!; slot += hour)
+      expect(taken.map((row) => row.key)).toContain(slot === slots[1] ? shown(slot) : stored(slot));
   });
 
   test("registering again, invalid expressions, pauses", async () => {

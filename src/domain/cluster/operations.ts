@@ -1,5 +1,6 @@
 import { Type } from "@sinclair/typebox";
 import { rfc3339 } from "../../kit/clock.ts";
+import { keyOf } from "../../kit/idempotency-key.ts";
 import { unary } from "../../kit/operation.ts";
 import type { ClusterHealth } from "./health.ts";
 import type { Cluster, Rotation } from "./service.ts";
@@ -76,6 +77,7 @@ export const clusterOperations = (cluster: Cluster) => [
         ...(replayed && { headers: { "Idempotent-Replay": "1" } }),
       }),
     },
-    handle: (input, call) => cluster.rotate(input, call.caller, call.idempotencyKey),
+    handle: (input, call) =>
+      cluster.rotate(input, call.caller, keyOf(undefined, call.idempotencyKey) ?? undefined),
   }),
 ];

@@ -1,10 +1,12 @@
 import type { Outcome } from "../../kit/combine.ts";
 import { Fault, missing } from "../../kit/fault.ts";
+import { keyReused, storedKey } from "../../kit/idempotency-key.ts";
+import { type Claims, type Keyed, nameOfKey } from "../../kit/key-claims.ts";
 import type { Store } from "../../store/store.ts";
 import type { Logged, NewEvent } from "./flush.ts";
 import type { InvokeTarget } from "./matching.ts";
 import { findKeys, type TakenKey } from "./rows.ts";
-import { type EventDraft, keyReused } from "./rules.ts";
+import type { EventDraft } from "./rules.ts";
 
 export interface Emitted {
   eventId: string;
@@ -15,10 +17,13 @@ export interface Emitted {
   repeated?: true;
 }
 
-/** What each event of a flush came to, by id. Those that were not written repeat a key, or their environment is gone. */
+/** One event of a unit on its way into the log. */
+export interface Prepared extends NewEvent, Keyed {}
+
+/** What each event that was to be written came to, by id. Those that were not repeat a key, or their environment is gone. */
 export async function answersOf(
   store: Store,
-  events: readonly NewEvent[],
+  events: readonly Prepared[],
   logged: readonly Logged[],
 ): Promise<Map<string, Emitted | Fault>> {
   const answers = new Map<string, Emitted | Fault>();
@@ -27,23 +32,44 @@ export async function answersOf(
     answers.set(event.id, { eventId: event.id, runIds: event.runs.map((run) => run.id), position });
   }
   const rest = events.filter((event) => !answers.has(event.id));
-  const keyed = rest.flatMap((event) =>
-    event.idempotencyKey === null ? [] : { environmentId: event.environmentId, key: event.idempotencyKey },
-  );
   // The flush is committed: a failed read here costs only the repeats their answer, never the others theirs.
-  const taken = keyed.length === 0 ? [] : await findKeys(store, keyed).catch(() => undefined);
-  if (taken === undefined) {
-    for (const event of rest) answers.set(event.id, unread());
-    return answers;
-  }
-  const byKey = new Map(taken.map((row) => [`${row.environment_id}\n${row.key}`, row]));
+  const used = await usedKeys(store, rest).catch(() => undefined);
   for (const event of rest) {
-    const row = byKey.get(`${event.environmentId}\n${event.idempotencyKey}`);
+    const row = event.key === null ? undefined : used?.get(nameOfKey(event.environmentId, event.key));
+    if (!used) answers.set(event.id, unread());
     // A key row that names this very event was written beside a head that is no more.
-    if (!row || row.event_id === event.id) answers.set(event.id, missing("environment", event.environmentId));
-    else answers.set(event.id, firstOf(row, event.invokes));
+    else if (!row || row.event_id === event.id)
+      answers.set(event.id, missing("environment", event.environmentId));
+    else answers.set(event.id, firstOf(row, event));
   }
   return answers;
+}
+
+/** What the keys of these were used for so far, by their names. */
+export async function usedKeys(
+  store: Store,
+  items: readonly Pick<Keyed, "environmentId" | "key">[],
+): Promise<Map<string, TakenKey>> {
+  const keys = items.flatMap(({ environmentId, key }) => (key === null ? [] : { environmentId, key }));
+  const rows = keys.length === 0 ? [] : await findKeys(store, keys);
+  return new Map(rows.map((row) => [nameOfKey(row.environment_id, row.key), row]));
+}
+
+/** The answer of a whole unit: one for each of its events, in their order, or the first fault. */
+export function answerOfUnit(
+  events: readonly Prepared[],
+  answers: ReadonlyMap<string, Emitted | Fault>,
+  { twins, repeats }: Pick<Claims<Prepared, TakenKey>, "twins" | "repeats">,
+): Outcome<Emitted[]> {
+  const list = events.map((event): Emitted | Fault => {
+    const row = repeats.get(event);
+    if (row) return firstOf(row, event);
+    const first = twins.get(event);
+    const answer = answers.get((first ?? event).id)!;
+    return !first || answer instanceof Fault ? answer : { ...answer, repeated: true };
+  });
+  const fault = list.find((answer) => answer instanceof Fault);
+  return fault ? { error: fault } : { value: list as Emitted[] };
 }
 
 /** The part of an emit or invoke that its answer depends on. */
@@ -53,26 +79,43 @@ interface Asked {
   target?: InvokeTarget;
 }
 
-/** What was refused is answered all the same when its key was used while it could be done. */
+/** What was refused is answered all the same when its keys, all of them, were used while it could be done. */
 export async function answersToRefused<Unit extends Asked>(
   store: Store,
   refused: ReadonlyMap<Unit, Fault>,
 ): Promise<Map<Unit, Outcome<Emitted[]>>> {
   const outcomes = new Map<Unit, Outcome<Emitted[]>>();
   for (const [unit, error] of refused) {
-    const [key] = unit.drafts.flatMap(({ idempotencyKey }) => idempotencyKey ?? []);
     const { environmentId } = unit.origin;
-    const [row] = key === undefined ? [] : await findKeys(store, [{ environmentId, key }]).catch(() => []);
-    const first = row && firstOf(row, unit.target?.functionId ?? null);
-    outcomes.set(unit, first && !(first instanceof Fault) ? { value: [first] } : { error: first ?? error });
+    const items = unit.drafts.map((draft) => ({ ...keyedOf(draft, unit.target), environmentId }));
+    const used = items.every(({ key }) => key !== null)
+      ? await usedKeys(store, items).catch(() => undefined)
+      : undefined;
+    const firsts = items.map((item) => {
+      const row = used?.get(nameOfKey(environmentId, item.key!));
+      return row ? firstOf(row, item) : error;
+    });
+    const fault = firsts.find((first) => first instanceof Fault);
+    outcomes.set(unit, fault ? { error: fault } : { value: firsts as Emitted[] });
   }
   return outcomes;
 }
 
+/** What a draft's key stands for: a function that is started directly, else the emit. */
+export const keyedOf = (draft: EventDraft, target: InvokeTarget | undefined) => ({
+  idempotencyKey: draft.idempotencyKey,
+  key: storedKey(draft),
+  use: target?.functionId ?? null,
+  at: draft.at ?? "",
+});
+
 /** A key means one fact: it cannot name an emit and an invoke, or two functions. */
-const firstOf = (row: TakenKey, invokes: string | null): Emitted | Fault =>
-  row.function_id !== invokes
-    ? keyReused(row.key)
+const firstOf = (
+  row: TakenKey,
+  { use, at, idempotencyKey }: Pick<Prepared, "use" | "at" | "idempotencyKey">,
+): Emitted | Fault =>
+  row.function_id !== use
+    ? keyReused(idempotencyKey ?? "", at)
     : {
         eventId: row.event_id,
         runIds: JSON.parse(row.run_ids) as string[],

@@ -1,4 +1,6 @@
 import type { Instant } from "../../kit/clock.ts";
+import { ownKeyMark, storedKey } from "../../kit/idempotency-key.ts";
+import { lostKeys } from "../../kit/key-claims.ts";
 import { column, sql } from "../../kit/sql.ts";
 import { type Flush, StoreError, type SyncSession } from "../../store/store.ts";
 import { armColumns, insertArms, type NewArm } from "../debounce/arm.ts";
@@ -31,6 +33,8 @@ export interface NewEvent {
   metadata: string | null;
   source: string;
   idempotencyKey: string | null;
+  /** The key is the server's own: see `storedKey`. */
+  ownKey?: true | undefined;
   /** The function that is started directly, by its id; null for an event that its triggers are matched with. */
   invokes: string | null;
   /** The run whose handler emitted it. */
@@ -43,6 +47,8 @@ export interface NewEvent {
 export interface EmitInput {
   now: Instant;
   events: readonly NewEvent[];
+  /** Of these every key must be got, or nothing is written and `lostKeys` is raised. */
+  bound?: ReadonlySet<NewEvent>;
   /** The definitions each environment's runs were matched with. */
   definitions: ReadonlyMap<string, number>;
 }
@@ -67,7 +73,7 @@ const eventColumns = (events: readonly NewEvent[]) => ({
   data: column.text(events.map((e) => e.data)),
   metadata: column.text(events.map((e) => e.metadata)),
   source: column.text(events.map((e) => e.source)),
-  key: column.text(events.map((e) => e.idempotencyKey)),
+  key: column.text(events.map(storedKey)),
   run_id: column.text(events.map((e) => e.runId)),
 });
 
@@ -76,6 +82,10 @@ const keyColumns = (events: readonly NewEvent[]) => ({
   run_ids: runIdsText(events),
   invokes: column.text(events.map((e) => e.invokes)),
 });
+
+/** As events show it. */
+const shownKey = (events: readonly NewEvent[]) =>
+  events.some((e) => e.ownKey) ? sql`ltrim(key, ${ownKeyMark})` : sql.raw("key");
 
 const keyTarget = sql.raw(
   "idempotency_keys (environment_id, key, kind, function_id, event_id, run_ids, created_at)",
@@ -97,7 +107,8 @@ const eventTarget = sql.raw(
 export const emitFlush: Flush<EmitInput, Logged> = {
   name: "events.emit",
 
-  postgres({ events, definitions, now }, seams) {
+  postgres({ events, bound, definitions, now }, seams) {
+    const isBound = bound !== undefined && bound.size > 0;
     const keyed = events.some((e) => e.idempotencyKey !== null);
     const runs = events.flatMap((e) => e.runs);
     const fresh = keyed
@@ -105,7 +116,7 @@ export const emitFlush: Flush<EmitInput, Logged> = {
       INSERT INTO ${keyTarget}
       SELECT environment_id, key, ${keyKind}, invokes, id, run_ids, ${now}::bigint FROM item WHERE key IS NOT NULL
         AND EXISTS (SELECT 1 FROM heads h WHERE h.environment_id = item.environment_id)
-      ORDER BY environment_id, key
+      ORDER BY environment_id, key, ord
       ON CONFLICT (environment_id, key) DO NOTHING RETURNING event_id),
     `
       : sql.empty;
@@ -158,7 +169,11 @@ export const emitFlush: Flush<EmitInput, Logged> = {
     noted AS (${insertFirstHistory(run, now)}),
     ${watched}`;
     return sql`WITH item AS MATERIALIZED (
-      SELECT * FROM ${seams.rowsFrom("i", { ...eventColumns(events), ...(keyed && keyColumns(events)) })}),
+      SELECT * FROM ${seams.rowsFrom("i", {
+        ...eventColumns(events),
+        ...(keyed && keyColumns(events)),
+        ...(isBound && { bound: column.bigint(events.map((e) => (bound.has(e) ? 1 : null))) }),
+      })}),
     known AS (SELECT * FROM ${seams.rowsFrom("k", {
       environment_id: column.text([...definitions.keys()]),
       definitions_version: column.bigint([...definitions.values()]),
@@ -182,15 +197,16 @@ export const emitFlush: Flush<EmitInput, Logged> = {
     logged AS (
       INSERT INTO ${eventTarget}
       SELECT a.environment_id, m.base + a.place, a.id, a.name, a.version, a.data, a.metadata, a.source, m.last_at,
-        a.key, a.run_id
+        ${shownKey(events)}, a.run_id
       FROM alive a JOIN moved m ON m.environment_id = a.environment_id),
     ${started}${armed}place AS (
       SELECT a.ord, m.base + a.place AS position, m.last_at AS at${denied}
       FROM alive a JOIN moved m ON m.environment_id = a.environment_id)
-    SELECT ${sql.raw(limited ? "ord, position, at, denied" : "ord, position, at")} FROM place`;
+    SELECT ${sql.raw(limited ? "ord, position, at, denied" : "ord, position, at")} FROM place
+    ${isBound ? refuseLost(limited) : sql.empty}`;
   },
 
-  libsql(session, { events, definitions, now }) {
+  libsql(session, { events, bound, definitions, now }) {
     const alive = events.some((e) => e.idempotencyKey !== null) ? withoutTaken(session, events, now) : events;
     const logged: (Logged & { event: NewEvent })[] = [];
     const heads = new Map(
@@ -201,6 +217,8 @@ export const emitFlush: Flush<EmitInput, Logged> = {
         )
         .map((head) => [head.environment_id, head]),
     );
+    for (const { environmentId } of bound?.difference(new Set(alive)) ?? [])
+      if (heads.has(environmentId)) throw new StoreError("marked", lostKeys + environmentId);
     for (const [at, event] of events.entries()) {
       const head = heads.get(event.environmentId);
       if (head === undefined || (alive !== events && !alive.includes(event))) continue;
@@ -217,6 +235,12 @@ export const emitFlush: Flush<EmitInput, Logged> = {
   },
 };
 
+/** As rows of the answer, so that it is computed whatever else comes of the statement. */
+const refuseLost = (limited: boolean) => sql`UNION ALL
+    SELECT CAST('svc!' || ${lostKeys}::text || i.environment_id AS bigint), 0, 0${sql.raw(limited ? ", NULL" : "")}
+    FROM item i JOIN heads h ON h.environment_id = i.environment_id
+    WHERE i.bound = 1 AND i.id NOT IN (SELECT event_id FROM fresh)`;
+
 /** Takes the idempotency keys; answers the events that got theirs or have none. */
 function withoutTaken(session: SyncSession, events: readonly NewEvent[], now: Instant): NewEvent[] {
   const keyed = events.filter((e) => e.idempotencyKey !== null);
@@ -227,7 +251,7 @@ function withoutTaken(session: SyncSession, events: readonly NewEvent[], now: In
         FROM ${session.seams.rowsFrom("i", {
           id: column.text(keyed.map((e) => e.id)),
           environment_id: column.text(keyed.map((e) => e.environmentId)),
-          key: column.text(keyed.map((e) => e.idempotencyKey)),
+          key: column.text(keyed.map(storedKey)),
           ...keyColumns(keyed),
         })} WHERE EXISTS (SELECT 1 FROM heads h WHERE h.environment_id = i.environment_id)
         ON CONFLICT (environment_id, key) DO NOTHING RETURNING event_id`)
@@ -251,7 +275,8 @@ function write(
       last_at: column.bigint([...last.values()].map((l) => l.at)),
     })} WHERE heads.environment_id = v.environment_id`);
   session.run(sql`INSERT INTO ${eventTarget}
-    SELECT environment_id, position, id, name, version, data, metadata, source, at, key, run_id
+    SELECT environment_id, position, id, name, version, data, metadata, source, at,
+      ${shownKey(logged.map((l) => l.event))}, run_id
     FROM ${rowsFrom("i", {
       ...eventColumns(logged.map((l) => l.event)),
       position: column.bigint(logged.map((l) => l.position)),

@@ -1,5 +1,5 @@
 import { Fault, invalid } from "../../kit/fault.ts";
-import { idempotencyKeyBytesMax } from "../../kit/limits.ts";
+import { keyOf } from "../../kit/idempotency-key.ts";
 import { requireEventName } from "../../kit/names.ts";
 
 /** What a caller emits, before it is checked. */
@@ -22,6 +22,10 @@ export interface EventDraft {
   metadata: string | null;
   metadataValue: Record<string, unknown> | null;
   idempotencyKey: string | null;
+  /** The key is the server's own: see `storedKey`. */
+  ownKey?: true;
+  /** Its place in the caller's batch: `events[3].`. */
+  at?: string;
 }
 
 /** Throws the fault that names the field; `at` is its place in a batch: `events[3].`. */
@@ -39,20 +43,8 @@ export function draftOf(input: EmitInput, headerKey: string | undefined, at = ""
     metadata: metadata && jsonText(`${at}metadata`, metadata),
     metadataValue: metadata,
     idempotencyKey: keyOf(input.idempotencyKey, headerKey, at),
+    ...(at !== "" && { at }),
   };
-}
-
-/** Of body and header, which must not differ. */
-export function keyOf(bodyKey: string | undefined, headerKey: string | undefined, at = ""): string | null {
-  const field = `${at}idempotencyKey`;
-  if (bodyKey && headerKey && bodyKey !== headerKey)
-    throw invalid(field, "differs from the header Idempotency-Key");
-  const key = bodyKey || headerKey;
-  if (!key) return null;
-  if (Buffer.byteLength(key) > idempotencyKeyBytesMax)
-    throw invalid(field, `at most ${idempotencyKeyBytesMax} bytes`);
-  if (/\p{Cc}/u.test(key) || !key.isWellFormed()) throw invalid(field, "must not contain control characters");
-  return key;
 }
 
 export function jsonText(field: string, value: unknown): string {
@@ -62,9 +54,3 @@ export function jsonText(field: string, value: unknown): string {
     throw new Fault("invalid_argument", `${field}: nested too deeply`, { field, cause });
   }
 }
-
-/** One key means one fact: it cannot name an emit and an invoke, or two functions (spec 'Idempotency-Key'). */
-export const keyReused = (key: string): Fault =>
-  new Fault("already_exists", `idempotency key "${key.slice(0, 80)}" was used for another operation`, {
-    field: "idempotencyKey",
-  });

@@ -2,6 +2,7 @@ import type { Clock, Instant } from "../../kit/clock.ts";
 import { combine, type Outcome } from "../../kit/combine.ts";
 import { Fault } from "../../kit/fault.ts";
 import type { Ids } from "../../kit/ids.ts";
+import { claimKeys, contended, lostKeys } from "../../kit/key-claims.ts";
 import { laneOfEnvironment } from "../../kit/lanes.ts";
 import {
   combineLanes,
@@ -22,11 +23,19 @@ import type { NewRun } from "../runs/run.ts";
 import type { Lane } from "../runs/wake.ts";
 import type { Reservation } from "../workers/births.ts";
 import type { Dispatcher } from "../workers/dispatcher.ts";
-import { answersOf, answersToRefused, type Emitted } from "./answers.ts";
+import {
+  answerOfUnit,
+  answersOf,
+  answersToRefused,
+  type Emitted,
+  keyedOf,
+  type Prepared as PreparedEvent,
+  usedKeys,
+} from "./answers.ts";
 import { emitFlush, type Logged, type NewEvent, staleDefinitions } from "./flush.ts";
 import { type InvokeTarget, invokedBy, newArm, newRun, requireUndelayed, startedBy } from "./matching.ts";
 import { openProvenance } from "./provenance.ts";
-import { purgeKeys } from "./rows.ts";
+import { purgeKeys, type TakenKey } from "./rows.ts";
 import type { EventDraft } from "./rules.ts";
 
 /** A start of one function, checked, with payloads as the JSON text that is stored. */
@@ -36,6 +45,8 @@ export interface InvokeDraft extends InvokeTarget {
   value: unknown;
   metadata: string | null;
   idempotencyKey: string | null;
+  /** The key is the server's own: see `storedKey`. */
+  ownKey?: true;
 }
 
 export type { Emitted };
@@ -52,7 +63,10 @@ export interface EmitOrigin {
 export type InvokeOrigin = Omit<EmitOrigin, "source"> & { source?: string };
 
 export interface Events {
-  /** Commits the events in order, as one unit; resolves when they are durable. A repeated idempotency key answers the first. */
+  /**
+   * Commits the events in order, all or none of them; resolves when they are durable. A repeated idempotency key answers
+   * the first, a key that names something else refuses them all, `already_exists`.
+   */
   emit(drafts: readonly EventDraft[], origin: EmitOrigin): Promise<Emitted[]>;
   /** One event whose runs begin at once: `failed_precondition` when one of them would be debounced. */
   emitUndelayed(draft: EventDraft, origin: EmitOrigin): Promise<Emitted>;
@@ -96,12 +110,12 @@ interface Unit {
 }
 
 /** One event of a flush with the places kept for its runs. */
-interface Prepared extends NewEvent {
+interface Prepared extends PreparedEvent {
   kept: Map<string, Reservation>;
 }
 
-/** Functions may change while a flush is prepared; more often than this in a row something is wrong. */
-const staleTriesMax = 10;
+/** Functions may change and keys be used while a flush is prepared; more often than this in a row something is wrong. */
+const triesMax = 10;
 
 /** So many characters of data weigh as much as one small event: a flush stays small in bytes too. */
 const weightChars = 16_384;
@@ -149,7 +163,8 @@ export function openEvents(deps: EventsDeps): Events {
         data: draft.data,
         metadata: draft.metadata,
         source: origin.source,
-        idempotencyKey: draft.idempotencyKey,
+        ...keyedOf(draft, target),
+        ownKey: draft.ownKey,
         invokes: target?.functionId ?? null,
         runId: origin.runId ?? null,
         runs,
@@ -175,19 +190,17 @@ export function openEvents(deps: EventsDeps): Events {
       );
     await load(new Set(units.map((unit) => unit.origin.environmentId)), "of");
     let checked = false;
+    let used: ReadonlyMap<string, TakenKey> | undefined;
 
     for (let tries = 1; ; tries++) {
       const now = clock.now();
       const going = units.filter((unit) => known.has(unit.origin.environmentId));
-      const events: Prepared[] = [];
       const prepared = new Map<Unit, Prepared[]>();
       const refused = new Map<Unit, Fault>();
       try {
         for (const unit of going) {
           try {
-            const mine = prepare(unit, known.get(unit.origin.environmentId)!, now);
-            events.push(...mine);
-            prepared.set(unit, mine);
+            prepared.set(unit, prepare(unit, known.get(unit.origin.environmentId)!, now));
           } catch (error) {
             if (!(error instanceof Fault)) throw error;
             refused.set(unit, error);
@@ -195,28 +208,44 @@ export function openEvents(deps: EventsDeps): Events {
         }
         if (refused.size > 0 && !checked) {
           checked = true;
-          dropKept(events);
+          dropKept([...prepared.values()].flat());
           await load(new Set([...refused.keys()].map((unit) => unit.origin.environmentId)), "current");
           continue;
         }
         const versions = new Map([...known].map(([id, { version }]) => [id, version]));
+        const ofUnit = [...prepared.values()];
+        let claims = claimKeys(ofUnit, used);
+        // Who is refused is told which item is wrong: only the store knows.
+        if (claims.refused.size > 0 && !used) {
+          used = await usedKeys(store, ofUnit.flat());
+          claims = claimKeys(ofUnit, used);
+        }
+        const { written: events, bound } = claims;
+        dropUnwritten(ofUnit, events);
         const logged =
-          events.length === 0 ? [] : await store.flush(emitFlush, { now, events, definitions: versions });
+          events.length === 0
+            ? []
+            : await store.flush(emitFlush, { now, events, bound, definitions: versions });
         emitted.add(logged.length);
         handOver(events, logged);
         feed(events, logged);
         const answers = await answersOf(store, events, logged);
         const refusals = await answersToRefused(store, refused);
+        let place = 0;
         return units.map((unit) => {
           const mine = prepared.get(unit);
           if (!mine) return refusals.get(unit) ?? { error: gone.get(unit.origin.environmentId) };
-          return outcomeOf(mine.map((event) => answers.get(event.id)!));
+          const fault = claims.refused.get(place++);
+          return fault ? { error: fault } : answerOfUnit(mine, answers, claims);
         });
       } catch (error) {
+        const events = [...prepared.values()].flat();
         dropKept(events);
-        if (!isStale(error) || tries >= staleTriesMax) throw error;
+        if (tries >= triesMax) throw isMarked(error, lostKeys) ? contended() : error;
         // The store names one of them; the others may be as old.
-        await load([...known.keys()], "reload");
+        if (isMarked(error, staleDefinitions)) await load([...known.keys()], "reload");
+        else if (isMarked(error, lostKeys)) used = await usedKeys(store, events);
+        else throw error;
       }
     }
   }
@@ -345,13 +374,18 @@ const loggedEvent = (event: NewEvent, position: number, at: Instant): LoggedEven
 });
 
 function dropKept(events: readonly Prepared[]): void {
-  for (const event of events) for (const place of event.kept.values()) place.drop();
+  for (const { kept } of events) {
+    for (const place of kept.values()) place.drop();
+    kept.clear();
+  }
 }
 
-function outcomeOf(answers: readonly (Emitted | Fault)[]): Outcome<Emitted[]> {
-  const fault = answers.find((answer) => answer instanceof Fault);
-  return fault ? { error: fault } : { value: answers as Emitted[] };
+/** Repeats and what was refused get no runs. */
+function dropUnwritten(units: readonly (readonly Prepared[])[], written: readonly Prepared[]): void {
+  if (units.reduce((sum, { length }) => sum + length, 0) === written.length) return;
+  const going = new Set(written);
+  dropKept(units.flat().filter((event) => !going.has(event)));
 }
 
-const isStale = (error: unknown): boolean =>
-  error instanceof StoreError && error.trouble === "marked" && error.detail.startsWith(staleDefinitions);
+const isMarked = (error: unknown, mark: string): boolean =>
+  error instanceof StoreError && error.trouble === "marked" && error.detail.startsWith(mark);

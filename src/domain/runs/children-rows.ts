@@ -1,6 +1,6 @@
 import type { Instant } from "../../kit/clock.ts";
 import { column, sql } from "../../kit/sql.ts";
-import type { Session } from "../../store/store.ts";
+import type { Session, Store } from "../../store/store.ts";
 import { type FailedInvoke, failInvokes, type Moved, pendingRows } from "./invokes.ts";
 import { lanesOfRows, lockWaiting, type Resolution, resolveSteps } from "./resolve.ts";
 
@@ -13,6 +13,8 @@ export interface Invocation {
   kind: "invoke" | "invoke_async";
   input: string | null;
   child_run_id: string | null;
+  /** When the step was yielded. */
+  started_at: Instant;
   parent_depth: number;
   /** Null when the parent does not wait for it any more. */
   is_wanted: number | null;
@@ -36,12 +38,30 @@ export async function takeInvocations(
   await session.run(sql`UPDATE invocations SET due_at = ${sql.bigint(until)} FROM ${list}
     WHERE invocations.parent_run_id = v.parent_run_id AND invocations.step_id = v.step_id`);
   return session.all<Invocation>(sql`SELECT i.parent_run_id, i.step_id, i.environment_id, i.function_id, i.kind, s.input,
-      s.child_run_id, r.depth AS parent_depth,
+      s.child_run_id, s.started_at, r.depth AS parent_depth,
       CASE WHEN e.state = 'invoking' AND e.waiting_step_id = i.step_id THEN 1 END AS is_wanted
     FROM ${list} JOIN invocations i ON i.parent_run_id = v.parent_run_id AND i.step_id = v.step_id
       JOIN steps s ON s.run_id = v.parent_run_id AND s.step_id = v.step_id
       JOIN runs r ON r.id = v.parent_run_id
       LEFT JOIN executions e ON e.run_id = v.parent_run_id`);
+}
+
+/**
+ * The child that a node of before 0.37 started and did not live to tell the step: it stored the key as callers' are. A
+ * caller's run under such a key is no child.
+ */
+export async function childOfBefore(
+  store: Pick<Store, "all">,
+  one: Pick<Invocation, "environment_id" | "parent_run_id" | "step_id">,
+  key: string,
+): Promise<string | undefined> {
+  const [used] = await store.all<{ run_ids: string }>(sql`SELECT run_ids FROM idempotency_keys
+    WHERE environment_id = ${one.environment_id} AND key = ${key}`);
+  const ids = used ? (JSON.parse(used.run_ids) as string[]) : [];
+  if (ids.length === 0) return undefined;
+  const [child] = await store.all<{ id: string }>(sql`SELECT id FROM runs WHERE id IN ${sql.list(ids)}
+    AND parent_run_id = ${one.parent_run_id} AND parent_step_id = ${one.step_id}`);
+  return child?.id;
 }
 
 export interface InvocationOutcome {

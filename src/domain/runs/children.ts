@@ -27,6 +27,8 @@ export interface ChildrenDeps {
       value: unknown;
       metadata: string | null;
       idempotencyKey: string | null;
+      /** The key is the server's own: no caller can name it. */
+      ownKey: true;
       /** The run that starts it, and how deep that one stands itself. */
       parent: { runId: string; stepId: string; depth: number };
     },
@@ -65,6 +67,11 @@ export function openChildren(deps: ChildrenDeps): Children {
     if (one.child_run_id !== null) return { childRunId: one.child_run_id };
     const data = one.input ?? "{}";
     try {
+      const childOfBefore =
+        one.started_at <= clock.now() - takenMs / 2
+          ? await rows.childOfBefore(store, one, keyOf(one.parent_run_id, one.step_id))
+          : undefined;
+      if (childOfBefore !== undefined) return { childRunId: childOfBefore };
       const { runIds } = await deps.invoke(
         {
           functionId: one.function_id,
@@ -72,6 +79,7 @@ export function openChildren(deps: ChildrenDeps): Children {
           value: JSON.parse(data),
           metadata: null,
           idempotencyKey: keyOf(one.parent_run_id, one.step_id),
+          ownKey: true,
           parent: { runId: one.parent_run_id, stepId: one.step_id, depth: one.parent_depth },
         },
         { environmentId: one.environment_id, source: "invoke", runId: one.parent_run_id },

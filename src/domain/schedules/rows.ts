@@ -1,4 +1,5 @@
 import type { Instant } from "../../kit/clock.ts";
+import { storedKey } from "../../kit/idempotency-key.ts";
 import { column, sql } from "../../kit/sql.ts";
 import type { Session, Store } from "../../store/store.ts";
 
@@ -114,11 +115,30 @@ export function moveSchedules(
       AND schedules.place = v.place AND schedules.next_at + 0 = v.was_at`);
 }
 
-/** One key a slot: whoever fires it again, a new leader or a repeat, starts nothing twice. */
+/** One key a slot, the server's own: whoever fires it again, a new leader or a repeat, starts nothing twice. */
 export const keyOfSlot = (
   { functionId, place }: Pick<Schedule, "functionId" | "place">,
   slot: Instant,
 ): string => `cron:${functionId}:${place}:${slot}`;
+
+/**
+ * Of these the slots that a node of before 0.37 took: it stored their keys as callers' are. A caller's event under such a
+ * key, whose source is another, takes no slot.
+ */
+export async function slotsOfBefore(
+  { all, seams }: Pick<Session, "all" | "seams">,
+  schedule: Pick<Schedule, "environmentId" | "functionId" | "place">,
+  slots: readonly Instant[],
+): Promise<Set<Instant>> {
+  if (slots.length === 0) return new Set();
+  const rows = await all<{ slot: Instant }>(sql`SELECT v.slot FROM ${seams.rowsFrom("v", {
+    key: column.text(slots.map((slot) => keyOfSlot(schedule, slot))),
+    slot: column.bigint(slots),
+  })} JOIN idempotency_keys k ON k.environment_id = ${schedule.environmentId} AND k.key = v.key
+    LEFT JOIN events e ON e.id = k.event_id AND e.environment_id = k.environment_id
+    WHERE k.event_id = '' OR e.source = 'cron'`);
+  return new Set(rows.map(({ slot }) => slot));
+}
 
 /**
  * Slots that nobody has fired, and from now on nobody can: their keys are taken. A slot that was fired without anyone
@@ -131,7 +151,11 @@ export async function giveUpSlots(
   now: Instant,
 ): Promise<Set<Instant>> {
   const { environmentId, functionId, eventName } = schedule;
-  const bySlot = new Map(slots.map((slot) => [keyOfSlot(schedule, slot), slot]));
+  const before = await slotsOfBefore(session, schedule, slots);
+  const left = slots.filter((slot) => !before.has(slot));
+  const bySlot = new Map(
+    left.map((slot) => [storedKey({ idempotencyKey: keyOfSlot(schedule, slot), ownKey: true })!, slot]),
+  );
   const invokes = eventName === "";
   const taken = await session.all<{ key: string }>(sql`INSERT INTO idempotency_keys
       (environment_id, key, kind, function_id, event_id, run_ids, created_at)

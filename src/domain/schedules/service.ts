@@ -39,6 +39,8 @@ export interface SchedulesDeps {
 /** What could not be fired or taken up is tried again after this. */
 const againMsMin = 250;
 const wakeMsMin = 10;
+/** A slot that is so late may have been fired by a leader that died over it; it led longer than this after its death. */
+const takenOverMsMin = 500;
 
 export function openSchedules(deps: SchedulesDeps): Schedules {
   const { store, clock, log, definitions, events, self, onFrame } = deps;
@@ -62,7 +64,8 @@ export function openSchedules(deps: SchedulesDeps): Schedules {
     }
   }
 
-  function fire(schedule: rows.Schedule, slot: Instant) {
+  async function fire(schedule: rows.Schedule, slot: Instant, now: Instant): Promise<void> {
+    if (now - slot >= takenOverMsMin && (await rows.slotsOfBefore(store, schedule, [slot])).has(slot)) return;
     const { environmentId, functionId, expression, eventName } = schedule;
     const origin = { environmentId, source: "cron", runId: undefined };
     const value = { scheduledAt: rfc3339(slot), expression };
@@ -71,10 +74,11 @@ export function openSchedules(deps: SchedulesDeps): Schedules {
       data: JSON.stringify(value),
       metadata: null,
       idempotencyKey: rows.keyOfSlot(schedule, slot),
+      ownKey: true as const,
     };
-    return eventName === ""
+    await (eventName === ""
       ? events.invoke({ functionId, ...payload }, origin)
-      : events.emit([{ name: eventName, version: 1, metadataValue: null, ...payload }], origin);
+      : events.emit([{ name: eventName, version: 1, metadataValue: null, ...payload }], origin));
   }
 
   /** Undefined while its slot can still be fired. */
@@ -85,7 +89,7 @@ export function openSchedules(deps: SchedulesDeps): Schedules {
     const due = dueSlots(plan, schedule.nextAt, now);
     if (due.fires !== undefined) {
       try {
-        await fire(schedule, due.fires);
+        await fire(schedule, due.fires, now);
       } catch (error) {
         const { environmentId, functionId, expression } = schedule;
         log.warn("cron.fire_failed", { environmentId, functionId, expression, error });

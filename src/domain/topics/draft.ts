@@ -1,5 +1,6 @@
+import { keyOf } from "../../kit/idempotency-key.ts";
 import { requireEventName } from "../../kit/names.ts";
-import { jsonText, keyOf } from "../events/rules.ts";
+import { jsonText } from "../events/rules.ts";
 
 /** What a caller publishes, before it is checked. */
 export interface PublishInput {
@@ -17,6 +18,8 @@ export interface PublishDraft {
   data: string;
   metadata: string | null;
   idempotencyKey: string | null;
+  /** Its place in the caller's batch: `messages[3].`. */
+  at?: string;
 }
 
 const prefix = "topic:";
@@ -35,5 +38,6 @@ export function draftOf(input: PublishInput, headerKey: string | undefined, at =
     data: jsonText(`${at}data`, data),
     metadata: metadata ? jsonText(`${at}metadata`, metadata) : null,
     idempotencyKey: keyOf(input.idempotencyKey, headerKey, at),
+    ...(at !== "" && { at }),
   };
 }

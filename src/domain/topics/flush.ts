@@ -1,6 +1,7 @@
 import type { Instant } from "../../kit/clock.ts";
+import { lostKeys } from "../../kit/key-claims.ts";
 import { column, sql } from "../../kit/sql.ts";
-import type { Flush, SyncSession } from "../../store/store.ts";
+import { type Flush, StoreError, type SyncSession } from "../../store/store.ts";
 
 /** One message on its way into the log of topics. */
 export interface NewMessage {
@@ -16,6 +17,8 @@ export interface NewMessage {
 export interface PublishFlushInput {
   now: Instant;
   messages: readonly NewMessage[];
+  /** Of these every key must be got, or nothing is written and `lostKeys` is raised. */
+  bound?: ReadonlySet<NewMessage>;
 }
 
 /** A message that is missing in the answer was not written: its key is taken, or its log has no head (yet, or any more). */
@@ -38,6 +41,7 @@ const keyTarget = sql.raw(
   "idempotency_keys (environment_id, key, kind, function_id, event_id, run_ids, created_at)",
 );
 // What a key was used for must agree with every repeat: a function's id, nothing for an emit, or this.
+export const useOf = (topic: string): string => `topic:${topic}`;
 const keyUse = sql.raw("'topic:' || topic");
 const messageTarget = sql.raw(
   "topic_messages (environment_id, position, id, topic, data, metadata, at, idempotency_key)",
@@ -51,19 +55,29 @@ const countAgain = sql.raw(`ON CONFLICT (environment_id, name) DO UPDATE SET
 export const publishFlush: Flush<PublishFlushInput, Placed> = {
   name: "topics.publish",
 
-  postgres({ messages, now }, seams) {
+  postgres({ messages, bound, now }, seams) {
+    const isBound = bound !== undefined && bound.size > 0;
     const keyed = messages.some((m) => m.idempotencyKey !== null);
     const fresh = keyed
       ? sql`fresh AS (
       INSERT INTO ${keyTarget}
       SELECT environment_id, key, 'publish', ${keyUse}, id, '[]', ${now}::bigint FROM item WHERE key IS NOT NULL
         AND EXISTS (SELECT 1 FROM topic_heads h WHERE h.environment_id = item.environment_id)
-      ORDER BY environment_id, key
+      ORDER BY environment_id, key, ord
       ON CONFLICT (environment_id, key) DO NOTHING RETURNING event_id),
     `
       : sql.empty;
     const survives = keyed ? sql`WHERE key IS NULL OR id IN (SELECT event_id FROM fresh)` : sql.empty;
-    const item = sql`item AS MATERIALIZED (SELECT * FROM ${seams.rowsFrom("i", messageColumns(messages))})`;
+    const item = sql`item AS MATERIALIZED (SELECT * FROM ${seams.rowsFrom("i", {
+      ...messageColumns(messages),
+      ...(isBound && { bound: column.bigint(messages.map((m) => (bound.has(m) ? 1 : null))) }),
+    })})`;
+    // As rows of the answer, so that it is computed whatever else comes of the statement.
+    const refuseLost = isBound
+      ? sql`UNION ALL SELECT CAST('svc!' || ${lostKeys}::text || i.environment_id AS bigint), 0, 0
+    FROM item i JOIN topic_heads h ON h.environment_id = i.environment_id
+    WHERE i.bound = 1 AND i.id NOT IN (SELECT event_id FROM fresh)`
+      : sql.empty;
     const environmentIds = new Set(messages.map((m) => m.environmentId));
     // Most flushes are of one environment, whose messages all stand: a fifth cheaper than the general way (measured).
     const placed =
@@ -101,10 +115,10 @@ export const publishFlush: Flush<PublishFlushInput, Placed> = {
       INSERT INTO ${countTarget}
       SELECT environment_id, topic, count(*), max(position), max(at) FROM placed
       GROUP BY environment_id, topic ORDER BY environment_id, topic ${countAgain})
-    SELECT ord, position, at FROM placed`;
+    SELECT ord, position, at FROM placed ${refuseLost}`;
   },
 
-  libsql(session, { messages, now }) {
+  libsql(session, { messages, bound, now }) {
     const alive = messages.some((m) => m.idempotencyKey !== null)
       ? withoutTaken(session, messages, now)
       : new Set(messages);
@@ -116,6 +130,8 @@ export const publishFlush: Flush<PublishFlushInput, Placed> = {
         )
         .map((head) => [head.environment_id, head]),
     );
+    for (const { environmentId } of bound?.difference(alive) ?? [])
+      if (heads.has(environmentId)) throw new StoreError("marked", lostKeys + environmentId);
     const placed: (Placed & { message: NewMessage })[] = [];
     for (const [at, message] of messages.entries()) {
       const head = heads.get(message.environmentId);

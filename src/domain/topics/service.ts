@@ -1,7 +1,9 @@
 import type { Clock } from "../../kit/clock.ts";
 import { combine, type Outcome } from "../../kit/combine.ts";
 import { Fault, invalid, missing } from "../../kit/fault.ts";
+import { keyReused } from "../../kit/idempotency-key.ts";
 import type { Ids } from "../../kit/ids.ts";
+import { type Claims, claimKeys, contended, type Keyed, lostKeys, nameOfKey } from "../../kit/key-claims.ts";
 import { laneOfEnvironment } from "../../kit/lanes.ts";
 import {
   combineLanes,
@@ -13,10 +15,9 @@ import {
 import { requireEventName } from "../../kit/names.ts";
 import { type Watch, watchFlushes, watchWaiting } from "../../kit/watch.ts";
 import { type Store, StoreError } from "../../store/store.ts";
-import { keyReused } from "../events/rules.ts";
 import type { Feeds } from "../log/feed.ts";
 import { type PublishDraft, topicName } from "./draft.ts";
-import { type NewMessage, type Placed, publishFlush } from "./flush.ts";
+import { type NewMessage, type Placed, publishFlush, useOf } from "./flush.ts";
 import type { TopicMessage } from "./log.ts";
 import {
   countBehind,
@@ -53,7 +54,10 @@ export interface TopicStats extends TopicInfo {
 }
 
 export interface Topics {
-  /** Commits the messages in order, as one unit; resolves when they are durable. A repeated key answers the first. */
+  /**
+   * Commits the messages in order, all or none of them; resolves when they are durable. A repeated key answers the first,
+   * a key that names something else refuses them all, `already_exists`.
+   */
   publish(drafts: readonly PublishDraft[], environmentId: string): Promise<Published[]>;
   /** Topics that have messages, by name. */
   list(
@@ -80,6 +84,15 @@ interface Unit {
   drafts: readonly PublishDraft[];
 }
 
+/** One message of a unit on its way into the log. */
+interface Prepared extends NewMessage, Keyed {}
+
+/** Keys may be used while a flush is prepared; more often than this in a row something is wrong. */
+const triesMax = 10;
+
+/** Environments that a node knows to have a head; more are looked at again. */
+const headedMax = 100_000;
+
 /** So many characters of data weigh as much as one small message: a flush stays small in bytes too. */
 const weightChars = 16_384;
 
@@ -89,41 +102,41 @@ export function openTopics({ store, clock, ids, feeds, watch, readersOf }: Topic
     help: "Messages that this node committed to topics; repeats of a key are none.",
   })();
 
-  const write = async (messages: readonly NewMessage[]): Promise<Map<NewMessage, Placed>> => {
-    const placed = await store.flush(publishFlush, { messages, now: clock.now() });
-    return new Map(placed.map((one) => [messages[one.ord - 1]!, one]));
-  };
+  /** Environments whose log has a head, as far as this node has seen. */
+  const headed = new Set<string>();
 
-  /** What keys came to that were used before. A failed read costs only the repeats their answer: the flush is committed. */
-  async function firstUses(messages: readonly NewMessage[]): Promise<Map<NewMessage, Published | Fault>> {
-    const keyed = messages.filter((message) => message.idempotencyKey !== null);
-    if (keyed.length === 0) return new Map();
-    const keys = keyed.map(({ environmentId, idempotencyKey }) => ({ environmentId, key: idempotencyKey! }));
-    const rows = await findUsed(store, keys).catch(() => undefined);
-    if (!rows) return new Map(keyed.map((message) => [message, unread()]));
-    const used = new Map(rows.map((row) => [`${row.environment_id}\n${row.key}`, row]));
-    return new Map(
-      keyed.flatMap((message) => {
-        const row = used.get(`${message.environmentId}\n${message.idempotencyKey}`);
-        return row ? [[message, firstUse(row, message.topic)] as const] : [];
-      }),
-    );
+  /** The first publish of an environment makes the head, so that all of a flush is one statement. */
+  async function write(
+    messages: readonly Prepared[],
+    bound: ReadonlySet<Prepared>,
+  ): Promise<Map<Prepared, Placed>> {
+    if (messages.length === 0) return new Map();
+    const headless = new Set(messages.flatMap((m) => (headed.has(m.environmentId) ? [] : m.environmentId)));
+    if (headless.size > 0) await store.write((session) => makeHeads(session, [...headless].sort()));
+    const placed = await store.flush(publishFlush, { messages, bound, now: clock.now() });
+    if (headed.size > headedMax) headed.clear();
+    for (const { ord } of placed) headed.add(messages[ord - 1]!.environmentId);
+    return new Map(placed.map((one) => [messages[one.ord - 1]!, one]));
   }
 
-  /** What each message came to. The first publish of an environment finds no head, writes nothing, and comes again. */
-  async function writeAll(messages: readonly NewMessage[]) {
-    const placed = await write(messages);
-    const rest = messages.filter((message) => !placed.has(message));
-    const repeats = await firstUses(rest);
-    const headless = rest.filter((message) => !repeats.has(message));
-    if (headless.length > 0) {
-      const environmentIds = [...new Set(headless.map(({ environmentId }) => environmentId))].sort();
-      await store.write((session) => makeHeads(session, environmentIds));
-      for (const [message, place] of await write(headless)) placed.set(message, place);
-      const twins = await firstUses(headless.filter((message) => !placed.has(message)));
-      for (const [message, answer] of twins) repeats.set(message, answer);
-    }
-    return { placed, repeats };
+  /** What the keys of these were used for so far, by their names. */
+  async function usedKeys(messages: readonly Prepared[]): Promise<Map<string, UsedKey>> {
+    const keys = messages.flatMap(({ environmentId, key }) => (key === null ? [] : { environmentId, key }));
+    const rows = keys.length === 0 ? [] : await findUsed(store, keys);
+    return new Map(rows.map((row) => [nameOfKey(row.environment_id, row.key), row]));
+  }
+
+  /** What keys came to that were used before. A failed read costs only the repeats their answer: the flush is committed. */
+  async function firstUses(messages: readonly Prepared[]): Promise<Map<Prepared, Published | Fault>> {
+    const keyed = messages.filter(({ key }) => key !== null);
+    const used = await usedKeys(keyed).catch(() => undefined);
+    if (!used) return new Map(keyed.map((message) => [message, unread()]));
+    return new Map(
+      keyed.flatMap((message) => {
+        const row = used.get(nameOfKey(message.environmentId, message.key!));
+        return row ? [[message, firstUse(row, message)] as const] : [];
+      }),
+    );
   }
 
   function feed(placed: ReadonlyMap<NewMessage, Placed>): void {
@@ -149,22 +162,43 @@ export function openTopics({ store, clock, ids, feeds, watch, readersOf }: Topic
 
   async function flush(units: readonly Unit[]): Promise<Outcome<Published[]>[]> {
     const ofUnit = units.map(({ environmentId, drafts }) =>
-      drafts.map((draft): NewMessage => ({ id: ids.next("evt"), environmentId, ...draft })),
+      drafts.map(
+        (draft): Prepared => ({
+          id: ids.next("evt"),
+          environmentId,
+          ...draft,
+          key: draft.idempotencyKey,
+          use: useOf(draft.topic),
+          at: draft.at ?? "",
+        }),
+      ),
     );
-    const messages = ofUnit.flat();
-    const { placed, repeats } = await writeAll(messages);
-    published.add(placed.size);
-    feed(placed);
-    const answerOf = (message: NewMessage): Published | Fault => {
-      const place = placed.get(message);
-      if (place) return { eventId: message.id, position: place.position };
-      return repeats.get(message) ?? missing("environment", message.environmentId);
-    };
-    return ofUnit.map((mine): Outcome<Published[]> => {
-      const answers = mine.map(answerOf);
-      const fault = answers.find((one) => one instanceof Fault);
-      return fault ? { error: fault } : { value: answers as Published[] };
-    });
+    let used: ReadonlyMap<string, UsedKey> | undefined;
+    for (let tries = 1; ; tries++) {
+      let claims = claimKeys(ofUnit, used);
+      // Who is refused is told which item is wrong: only the store knows.
+      if (claims.refused.size > 0 && !used) {
+        used = await usedKeys(ofUnit.flat());
+        claims = claimKeys(ofUnit, used);
+      }
+      try {
+        const placed = await write(claims.written, claims.bound);
+        const repeats = await firstUses(claims.written.filter((message) => !placed.has(message)));
+        published.add(placed.size);
+        feed(placed);
+        return outcomesOf(ofUnit, claims, (message) => {
+          const place = placed.get(message);
+          if (place) return { eventId: message.id, position: place.position };
+          return repeats.get(message) ?? missing("environment", message.environmentId);
+        });
+      } catch (error) {
+        const isLost =
+          error instanceof StoreError && error.trouble === "marked" && error.detail.startsWith(lostKeys);
+        if (!isLost) throw error;
+        if (tries >= triesMax) throw contended();
+        used = await usedKeys(ofUnit.flat());
+      }
+    }
   }
 
   const combiner = combine<Unit, Published[]>({
@@ -234,11 +268,26 @@ function readName(cursor: string): string {
   return name;
 }
 
+/** What each unit came to: one answer for each of its messages, in their order, or the first fault. */
+const outcomesOf = (
+  units: readonly (readonly Prepared[])[],
+  { refused, repeats, twins }: Claims<Prepared, UsedKey>,
+  answerOf: (written: Prepared) => Published | Fault,
+): Outcome<Published[]>[] =>
+  units.map((messages, place) => {
+    const answers = messages.map((message) => {
+      const row = repeats.get(message);
+      return row ? firstUse(row, message) : answerOf(twins.get(message) ?? message);
+    });
+    const fault = refused.get(place) ?? answers.find((answer) => answer instanceof Fault);
+    return fault ? { error: fault } : { value: answers as Published[] };
+  });
+
 /** A key means one fact: it cannot name an emit and a message, or two topics. */
-const firstUse = (row: UsedKey, topic: string): Published | Fault =>
-  row.function_id === `topic:${topic}`
+const firstUse = (row: UsedKey, { use, at }: Prepared): Published | Fault =>
+  row.function_id === use
     ? { eventId: row.event_id, position: row.position ?? undefined }
-    : keyReused(row.key);
+    : keyReused(row.key, at);
 
 const unread = (): Fault =>
   new Fault("unavailable", "the answer to a repeated key cannot be read, try again", {
