@@ -53,7 +53,8 @@ export interface Keys {
   any(): Promise<boolean>;
   /** How many keys of the org carry each role. */
   roleCounts(orgId: string): Promise<ReadonlyMap<string, number>>;
-  hashOf(id: string): Promise<string | undefined>;
+  /** By the session, when the answer decides what it writes. */
+  hashOf(id: string, reader?: Pick<Store, "one">): Promise<string | undefined>;
   /** False when the id is taken. */
   insert(session: Session, row: NewKey): Promise<boolean>;
   removeExactly(session: Session, id: string, hash: string): Promise<boolean>;
@@ -174,7 +175,7 @@ export function keys({ store, clock, ids }: { store: Store; clock: Clock; ids: I
     forget: byHash.forget,
     any: () => rows.anyKey(store),
     roleCounts: (orgId) => rows.keyRoleCounts(store, orgId),
-    hashOf: (id) => rows.hashOfKey(store, id),
+    hashOf: (id, reader = store) => rows.hashOfKey(reader, id),
     insert: rows.insertKey,
     removeExactly: rows.deleteKey,
   };
