@@ -116,11 +116,6 @@ export const compatKeyOf = async (session: Session, id: string): Promise<string 
 export const setCompatKey = (session: Session, id: string, keyId: string): Promise<number> =>
   session.run(sql`UPDATE environments SET compat_key_id = ${keyId} WHERE id = ${id}`);
 
-export async function orgOfProject(store: Reader, id: string): Promise<string | undefined> {
-  const row = await store.one<{ org_id: string }>(sql`SELECT org_id FROM projects WHERE id = ${id}`);
-  return row?.org_id;
-}
-
 /** Rows of the same id stay as they are. */
 export async function insertOrg(
   session: Session,
