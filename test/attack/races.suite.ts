@@ -146,7 +146,8 @@ async function raceOn(engine: EngineName, options: RaceOptions) {
     const all = possible.flatMap((pair) =>
       (isSample ? [chance.oneOf(offsetsMs)] : offsetsMs).map((offsetMs): Attempt => {
         const node = () => chance.between(0, world.nodes.length - 1);
-        return { ...pair, offsetMs, nodes: [node(), node()] };
+        const laterMs = chance.between(0, pair.revoker.computesMs ?? 0);
+        return { ...pair, offsetMs: offsetMs + laterMs, nodes: [node(), node()] };
       }),
     );
     // Every revocation before any comes twice.
