@@ -68,6 +68,7 @@ export function openGate({ snapshots, placeOf, clock }: GateDeps): Gate {
     const place = environmentId === "" ? undefined : await placeOf(environmentId);
     const { type, idsOf } = subjectOf(operation);
     const { name, reads = false } = operation;
+    const subject = { ...caller, roles: snapshot.wordsOf(caller.roles) };
     let since = clock.elapsed();
     let spentMs = 0;
     for (const id of idsOf(input)) {
@@ -81,7 +82,7 @@ export function openGate({ snapshots, placeOf, clock }: GateDeps): Gate {
         environmentName: place?.name ?? "*",
         id,
       };
-      const facts = { subject: caller, action, operation: name, reads, resource, at: clock.now() };
+      const facts = { subject, action, operation: name, reads, resource, at: clock.now() };
       for (const denial of denials(policies, facts)) {
         if (denial) {
           call.refusedBy = denial.policy.id;

@@ -21,6 +21,8 @@ export interface Caller {
   impersonates?: boolean;
   /** Of a user. */
   email?: string;
+  /** Of a key: sessions made with it before are believed no more. As of its look-up: a rotation since has raised it. */
+  tokensAfter?: Instant;
 }
 
 /** What one request carries besides its input. */

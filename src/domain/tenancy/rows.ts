@@ -92,6 +92,11 @@ export const updateEnvironment = async (
   (await session.run(sql`UPDATE environments SET name = ${name}, color = ${color}, updated_at = ${updatedAt}
     WHERE id = ${id}`)) === 1;
 
+/** The environment stays until the transaction ends; false when there is none. */
+export const shareEnvironment = async (session: Session, id: string): Promise<boolean> =>
+  (await session.one(sql`SELECT id FROM environments WHERE id = ${id} ${session.seams.shareRow}`)) !==
+  undefined;
+
 /** The key that EnvironmentService made for it; the environment's row is held until the transaction ends. */
 export const holdCompatKey = (
   session: Session,
