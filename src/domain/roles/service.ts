@@ -278,7 +278,7 @@ export function openRoles({ store, clock, ids, carriers, changed, record }: Role
         if (taken_from > 0 && !force)
           throw new Fault(
             "failed_precondition",
-            `${carrying.join(" and ")} carry this role: take it off them, or delete it with force=true`,
+            `the role is carried by ${carrying.join(" and ")}: take it off them, or delete it with force=true`,
           );
         await rows.deleteRole(session, scope.orgId, id);
         return { change: "deleted", role_id: id, name: row.name, ...(taken_from > 0 && { taken_from }) };
