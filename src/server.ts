@@ -50,7 +50,7 @@ export interface ServerOptions {
   ids?: Ids;
   log?: Log;
   /** Instead of the product's own: other migrations for tests of upgrades, limits for tests that stand still. */
-  store?: Pick<OpenStoreOptions, "migrations" | "limits">;
+  store?: Pick<OpenStoreOptions, "migrations" | "limits" | "around">;
   /** Operations besides the product's own, for tests of the edge. */
   operations?: readonly Operation[];
 }
@@ -205,6 +205,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       frames,
       config,
       keyring,
+      tenancy,
       store,
       clock,
       ids,

@@ -4,7 +4,7 @@ import type { Ids } from "../../kit/ids.ts";
 import type { Log } from "../../kit/log.ts";
 import { remember } from "../../kit/remember.ts";
 import { type Session, type Store, StoreError } from "../../store/store.ts";
-import { shareOrg } from "./org-rows.ts";
+import { shareOrg, shareProject } from "./org-rows.ts";
 import type { Environment } from "./rows.ts";
 import * as rows from "./rows.ts";
 import * as rules from "./rules.ts";
@@ -178,9 +178,6 @@ export function tenancy({ store, clock, ids, log, strictEnvironment }: TenancyOp
 
     async createEnvironment({ orgId, name, projectId, color = rules.environmentColorDefault }) {
       rules.requireEnvironmentName(name);
-      if (projectId !== undefined && (await rows.orgOfProject(store, projectId)) !== orgId) {
-        throw invalid("project_id", "unknown project");
-      }
       const at = clock.now();
       const environment: Environment = {
         id: ids.next("env"),
@@ -192,7 +189,11 @@ export function tenancy({ store, clock, ids, log, strictEnvironment }: TenancyOp
         updatedAt: at,
       };
       try {
-        await store.write((session) => rows.insertEnvironment(session, environment));
+        await store.write(async (session) => {
+          if (projectId !== undefined && !(await shareProject(session, projectId, orgId)))
+            throw invalid("project_id", "unknown project");
+          await rows.insertEnvironment(session, environment);
+        });
       } catch (error) {
         if (error instanceof StoreError && error.trouble === "unique") {
           throw new Fault("already_exists", `environment ${name} already exists`, { field: "name" });
