@@ -137,7 +137,12 @@ export function openGate({ snapshots, placeOf, clock }: GateDeps): Gate {
     return method === "HEAD" && isMapped && isAction(written) ? written : own;
   }
 
+  /** What every credential of the platform may do for itself. */
+  const isOpen = ({ caller }: GatedCall, { platformAction }: Operation): boolean =>
+    platformAction === "authenticated" && caller.impersonates !== true;
+
   function gatePlatform(call: GatedCall, operation: Operation): void | Promise<void> {
+    if (isOpen(call, operation)) return undefined;
     const needed = platformNeed(call, operation);
     if (call.caller.impersonates) requireEnvironment(call, operation);
     if (roleGrants(call.caller.roles, needed)) return undefined;
@@ -171,6 +176,7 @@ export function openGate({ snapshots, placeOf, clock }: GateDeps): Gate {
       // Tenants' policies bind tenants; the platform's bind its credentials, wherever they act.
       const { roles, kind } = call.caller;
       const isPlatform = kind === "platform";
+      if (isPlatform && isOpen(call, operation)) return undefined;
       const orgId = isPlatform ? platformOrgId : call.caller.orgId;
       // They may be named by what they do, and by the platform action that this takes.
       const needed = isPlatform ? platformNeed(call, operation) : operation.action;
@@ -202,7 +208,7 @@ function refusal(caller: Caller, rule: string): Fault {
 /** At the start, so that a misspelt action is found before anyone asks for it. */
 export function requireKnownActions(operations: readonly Operation[]): void {
   for (const { name, action, platformAction } of operations) {
-    if (platformAction !== undefined && !isAction(platformAction))
+    if (platformAction !== undefined && platformAction !== "authenticated" && !isAction(platformAction))
       throw new Error(`operation ${name} asks for an unknown action: ${platformAction}`);
     if (action === null || action === "authenticated" || isAction(action)) continue;
     throw new Error(`operation ${name} asks for an unknown action: ${action}`);

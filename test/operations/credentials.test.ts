@@ -163,13 +163,17 @@ describe.each(engines)("sessions on %s", (engine) => {
     expect(answer.headers.get("set-cookie")).toMatch(/^svc_dashboard_token=; .*HttpOnly.*Max-Age=0/);
     expect(await opens(token)).toBe(false);
     expect((await server.api("/api/v1/auth/validate", { key: token })).status).toBe(401);
-    expect((await out()).status).toBe(204);
+    expect((await out()).status).toBe(401);
     expect(await opens(other)).toBe(true);
     const cookie = { cookie: `svc_dashboard_token=${other}` };
-    await server.api("/api/v1/auth/logout", { method: "POST", key: null, headers: cookie });
+    const byCookie = (headers: Record<string, string>) =>
+      server.api("/api/v1/auth/logout", { method: "POST", key: null, headers: { ...cookie, ...headers } });
+    expect((await byCookie({ origin: "http://evil.example" })).status).toBe(403);
+    expect(await opens(other)).toBe(true);
+    expect((await byCookie({})).status).toBe(204);
     expect(await opens(other)).toBe(false);
     expect(await rowsOf(id)).toBe(0);
-    expect((await server.api("/api/v1/auth/logout", { method: "POST", key: null })).status).toBe(204);
+    expect((await server.api("/api/v1/auth/logout", { method: "POST", key: null })).status).toBe(401);
   });
 
   test("a logout ends sessions of the platform too", async () => {

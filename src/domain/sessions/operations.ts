@@ -86,10 +86,11 @@ export const sessionsOperations = (sessions: Sessions): Operation[] => [
   }),
   unary({
     name: "auth.logout",
-    action: null,
+    action: "authenticated",
+    platformAction: "authenticated",
     scope: "none",
     summary:
-      "Ends the session of the Authorization header or of the cookie on every node, and takes the cookie back; 204 for one that has ended already.",
+      "Ends the session of the Authorization header or of the cookie on every node, and takes the cookie back.",
     input: Type.Object({ token: Type.Optional(text) }),
     rest: {
       route: "POST /api/v1/auth/logout",
