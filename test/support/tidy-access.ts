@@ -149,21 +149,8 @@ export function readsBeforeWrites(sources: Source[]): HintRead[] {
 export const hints: Readonly<Record<string, string>> = {
   "tenancy.createDefaults: rows.environmentById": "saves a write: the inserts leave alone what is there",
   "keyring.found: rows.allRows": "says whether a key must be given: the insert leaves alone what is there",
-  "keyring.takeGiven: rows.allRows": "saves a write: asked again under the lock of the ring",
-  "platform.bootstrap: rows.anyUser": "refuses before hashing: asked again under the lock of the users",
-  "platform.update: find": "refuses before hashing: read again under the lock of the users",
-  "platform.create: readRoles": "a role that goes meanwhile grants nothing to whoever carries its id",
-  "platform.update: readRoles": "a role that goes meanwhile grants nothing to whoever carries its id",
-  "keys.create: keysOf": "a count: two at once may make one key more than there may be",
-  "keys.create: readRoles": "a role that goes meanwhile grants nothing to whoever carries its id",
-  "keys.remove: find": "not yet under the lock of the key",
-  "keys.remove: rows.hashOfKey": "deletes the key with this very text only",
-  "keys.rotate: find": "not yet under the lock of the key",
-  "keys.setRoles: find": "not yet under the lock of the key",
-  "keys.setRoles: readRoles": "a role that goes meanwhile grants nothing to whoever carries its id",
-  "users.update: get": "not yet under the lock of the user: of two changes one is lost",
-  "users.delete: get": "not yet under the lock of the user",
-  "users.changePassword: get": "not yet under the lock of the user: the password may have changed meanwhile",
+  "users.changePassword: rows.userById":
+    "hashing takes a tenth of a second: under the lock of the user it must still be the hash that was compared",
 };
 
 /** Those of the list that no source needs any more. */
