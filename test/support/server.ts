@@ -194,12 +194,14 @@ export async function startTestServer(options: TestServerOptions): Promise<TestS
     home,
     running,
     async stop() {
-      try {
-        await running.stop();
-      } finally {
-        if (!options.home) await home.remove();
-      }
-      if (guarded.breaches.length > 0) throw new Error(guarded.breaches.join("\n\n"));
+      const failure: unknown = await running.stop().then(
+        () => undefined,
+        (error) => error,
+      );
+      if (!options.home) await home.remove();
+      if (guarded.breaches.length > 0)
+        throw new Error(guarded.breaches.join("\n\n"), failure === undefined ? {} : { cause: failure });
+      if (failure !== undefined) throw failure;
     },
   };
 }
