@@ -36,6 +36,7 @@ import { openStarts } from "./domain/starts/service.ts";
 import { openControls } from "./domain/steering/controls.ts";
 import { steeringOperations } from "./domain/steering/operations.ts";
 import { openSteering } from "./domain/steering/service.ts";
+import type { Tenancy } from "./domain/tenancy/service.ts";
 import { openDispatcher } from "./domain/workers/dispatcher.ts";
 import { openGiveBack } from "./domain/workers/give-back.ts";
 import { openHanding } from "./domain/workers/handing.ts";
@@ -94,6 +95,7 @@ export interface EngineDeps {
     | "outboxAttempts"
   >;
   keyring: Pick<Keyring, "seal" | "unseal" | "isCurrent" | "refresh" | "current">;
+  tenancy: Pick<Tenancy, "shareEnvironment">;
   store: Store;
   /** Tells subscribers what happens to functions and runs. */
   frames: Frames;
@@ -172,7 +174,8 @@ export function openEngine(deps: EngineDeps): Engine {
     tracer: watch.tracer,
   });
   const definitions = openDefinitions(store);
-  const secrets = openSecrets({ ...deps, announce: secretFrames(deps.frames) });
+  const { shareEnvironment } = deps.tenancy;
+  const secrets = openSecrets({ ...deps, shareEnvironment, announce: secretFrames(deps.frames) });
   const { giveBack, underWay: givenBack } = openGiveBack({ runs, log, onQueued });
   const handing = openHanding({
     dispatcher,
@@ -184,6 +187,7 @@ export function openEngine(deps: EngineDeps): Engine {
   });
   const workers = openWorkers({
     store,
+    shareEnvironment,
     clock,
     dispatcher: { ...dispatcher, take: handing.toWorker },
     runs,

@@ -7,6 +7,8 @@ import { openCluster, type Rotated } from "./domain/cluster/service.ts";
 import type { Keyring } from "./domain/keyring/service.ts";
 import type { Keys } from "./domain/keys/service.ts";
 import type { PlatformAudit } from "./domain/platform/audit.ts";
+import type { SessionRegister } from "./domain/sessions/register.ts";
+import type { Tenancy } from "./domain/tenancy/service.ts";
 import type { SystemClock } from "./kit/clock.ts";
 import type { Ids } from "./kit/ids.ts";
 import { confirmMs, keyLeaseMs, nodesMax } from "./kit/limits.ts";
@@ -14,6 +16,7 @@ import type { Log } from "./kit/log.ts";
 import type { LoopOptions } from "./kit/loop.ts";
 import type { Operation } from "./kit/operation.ts";
 import type { Store } from "./store/store.ts";
+import type { Tenants } from "./tenants.ts";
 
 export interface Members {
   operations: readonly Operation[];
@@ -37,6 +40,10 @@ export interface MembersDeps {
   url: () => string;
   keys: Keys;
   keyring: Keyring;
+  tenancy: Pick<Tenancy, "shareOrg">;
+  register: Pick<SessionRegister, "forgetExpired">;
+  /** Put together later. */
+  tenants: () => Pick<Tenants, "anyPlatformUser" | "seesDetails">;
   platformAudit: Pick<PlatformAudit, "record">;
   /** What one node does for all, besides what the cluster itself needs. */
   duties: readonly DutyLoop[];
@@ -78,6 +85,7 @@ export function openMembers(deps: MembersDeps): Members {
         await write(nodes.forgetSilent);
         await write(cluster.purge);
         await write(keyring.purge);
+        await deps.register.forgetExpired(write);
       },
     },
   ];
@@ -94,6 +102,8 @@ export function openMembers(deps: MembersDeps): Members {
     nodes,
     keyring,
     keys,
+    tenancy: deps.tenancy,
+    anyPlatformUser: (session) => deps.tenants().anyPlatformUser(session),
     leaders: lead.leaders,
     announce: (rotated) => announce(rotated, confirmMs),
     recordRotated: (session, keyId, by) =>
@@ -126,7 +136,7 @@ export function openMembers(deps: MembersDeps): Members {
   });
 
   return {
-    operations: clusterOperations(cluster),
+    operations: clusterOperations(cluster, (call) => deps.tenants().seesDetails(call)),
     loops: [
       { name: "cluster.nodes", everyMs: 3_000, tick: nodes.heartbeatOnce },
       { name: "cluster.lead", everyMs: 750, tick: lead.campaignOnce },

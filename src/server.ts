@@ -7,14 +7,13 @@ import type { AuthAudit } from "./domain/audit/service.ts";
 import type { Events } from "./domain/events/service.ts";
 import { type Keyring, openKeyring } from "./domain/keyring/service.ts";
 import { type Bootstrapped, bootstrap, dashboardEmail } from "./domain/keys/bootstrap.ts";
-import { type Keys, keys as openKeys } from "./domain/keys/service.ts";
+import type { Keys } from "./domain/keys/service.ts";
 import type { Feeds } from "./domain/log/feed.ts";
 import { openPlatformAudit } from "./domain/platform/audit.ts";
 import { type Frames, openFrames } from "./domain/pubsub/frames.ts";
 import { openPurge } from "./domain/tenancy/purge.ts";
 import { defaultOrgId } from "./domain/tenancy/rules.ts";
 import { tenancy as openTenancy, type Tenancy } from "./domain/tenancy/service.ts";
-import { users as openUsers } from "./domain/users/service.ts";
 import type { Workers } from "./domain/workers/service.ts";
 import { authenticator } from "./edge/authenticate.ts";
 import type { Edge } from "./edge/call.ts";
@@ -44,14 +43,14 @@ import { openRealtime, realtimeFeatures } from "./realtime.ts";
 import { bootstrapKeyFileOf, type Config, masterKeyFileOf } from "./settings.ts";
 import { type OpenStoreOptions, openStore } from "./store/open.ts";
 import { type Store, StoreError } from "./store/store.ts";
-import { openTenants } from "./tenants.ts";
+import { openPeople, openTenants } from "./tenants.ts";
 
 export interface ServerOptions {
   clock?: SystemClock;
   ids?: Ids;
   log?: Log;
   /** Instead of the product's own: other migrations for tests of upgrades, limits for tests that stand still. */
-  store?: Pick<OpenStoreOptions, "migrations" | "limits">;
+  store?: Pick<OpenStoreOptions, "migrations" | "limits" | "around">;
   /** Operations besides the product's own, for tests of the edge. */
   operations?: readonly Operation[];
 }
@@ -168,8 +167,11 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
 
     // Domain, low to high.
     const tenancy = openTenancy({ store, clock, ids, log, strictEnvironment: config.strictEnvironment });
-    const keys = openKeys({ store, clock, ids });
-    const users = openUsers({ store, clock, ids, ownRoles: (orgId) => tenants.roleNames(orgId) });
+    const people = openPeople({
+      ...{ store, clock, ids, tenancy },
+      rolesOf: (reader, orgId) => tenants.rolesOf(reader, orgId),
+    });
+    const { keys, users } = people;
     await tenancy.createDefaults();
     const bootstrapKeyFile = bootstrapKeyFileOf(config);
     const { bootstrapAdminKey: adminKey, bootstrapAdminPassword: adminPassword } = config;
@@ -203,6 +205,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       frames,
       config,
       keyring,
+      tenancy,
       store,
       clock,
       ids,
@@ -231,17 +234,9 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     );
     const purge = openPurge({ store, clock, metrics });
     const members = openMembers({
-      store,
-      bus,
-      clock,
-      ids,
-      log,
-      nodeId,
-      version,
+      ...{ store, bus, clock, ids, log, nodeId, version, keyring, tenancy, platformAudit, ...people },
       url: () => url,
-      keys,
-      keyring,
-      platformAudit,
+      tenants: () => tenants,
       duties: [...engine.duties, ...realtime.duties, platformAudit.duty, audited.duty, purge.duty],
       uncertaintyMs: time.uncertaintyMs,
       loopFacts: () =>
@@ -254,8 +249,10 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     for (const options of members.loops) background(options);
     const { pastDecisions } = audited.audit;
     const { forgetKey } = members;
-    const people = { tenancy, keys, users, keyring, platformAudit, forgetKey, pastDecisions };
-    const tenants = openTenants({ store, clock, ids, bus, frames, letGo: engine.letGo, ...people });
+    const tenants = openTenants({
+      ...{ store, clock, ids, bus, frames, letGo: engine.letGo, forgetKey, pastDecisions },
+      ...{ tenancy, ...people, keyring, platformAudit, registry: () => registry },
+    });
     for (const options of tenants.loops) background(options);
     // Others hear of it with the next sign of life: let that be now.
     bus.onConnection(() => loops.get("cluster.nodes")?.wake());

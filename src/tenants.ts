@@ -1,10 +1,11 @@
 import type { Action } from "./access/actions.ts";
 import { type Gate, openGate } from "./access/gate.ts";
+import { typesOf } from "./access/subject.ts";
 import type { Bus } from "./bus/bus.ts";
 import type { Keyring } from "./domain/keyring/service.ts";
 import { type KeyChange, openKeyManagement } from "./domain/keys/manage.ts";
 import { keysOperations } from "./domain/keys/operations.ts";
-import type { Keys } from "./domain/keys/service.ts";
+import { type Keys, keys as openKeys } from "./domain/keys/service.ts";
 import type { PlatformAudit } from "./domain/platform/audit.ts";
 import {
   platformAuditOperations,
@@ -25,6 +26,7 @@ import type { Frames } from "./domain/pubsub/frames.ts";
 import { platformRoles, rolesOperations, tenantRoles } from "./domain/roles/operations.ts";
 import { openRoles, platformScope, type RoleChange, type RoleScope } from "./domain/roles/service.ts";
 import { cookieValue, sessionsOperations } from "./domain/sessions/operations.ts";
+import { openSessionRegister, type SessionKind, type SessionRegister } from "./domain/sessions/register.ts";
 import { openSessions, type Sessions } from "./domain/sessions/service.ts";
 import { openThrottle } from "./domain/sessions/throttle.ts";
 import { looksLikeToken, openTokens } from "./domain/sessions/tokens.ts";
@@ -35,7 +37,7 @@ import { orgsOperations, projectsOperations } from "./domain/tenancy/org-operati
 import { openOrgs } from "./domain/tenancy/orgs.ts";
 import type { Tenancy } from "./domain/tenancy/service.ts";
 import { usersOperations } from "./domain/users/operations.ts";
-import type { Users } from "./domain/users/service.ts";
+import { users as openUsers, type Users } from "./domain/users/service.ts";
 import type { Clock } from "./kit/clock.ts";
 import { Fault } from "./kit/fault.ts";
 import type { Ids } from "./kit/ids.ts";
@@ -52,8 +54,15 @@ export interface Tenants {
   };
   /** Whether the caller's roles grant the action in the org that it acts in. */
   grants(call: Call, action: Action): Promise<boolean>;
-  /** Names of the roles that an org has made for itself. */
-  roleNames(orgId: string): Promise<string[]>;
+  /** All roles that users of an org may have. */
+  rolesOf(
+    reader: Pick<Store, "one" | "all">,
+    orgId: string,
+  ): Promise<readonly { id: string; name: string }[]>;
+  /** Whether the platform has any user, which stays so until the transaction ends. */
+  anyPlatformUser(session: Session): Promise<boolean>;
+  /** Whether the caller runs the installation, or an org of it. */
+  seesDetails(call: Call): Promise<boolean>;
   /** What every call passes before it is handled. */
   gate: Gate;
   operations: readonly Operation[];
@@ -71,10 +80,13 @@ export interface TenantsDeps {
   tenancy: Tenancy;
   keys: Keys;
   users: Users;
+  register: SessionRegister;
   keyring: Keyring;
   /** Resolves once no node believes any more what it knew of the key with this hash. */
   forgetKey: (hash: string) => Promise<void>;
   platformAudit: PlatformAudit;
+  /** All that the server offers, once it is put together. */
+  registry: () => readonly Operation[];
   /** The org's last audited calls, newest first. */
   pastDecisions: (orgId: string, limit: number) => Promise<readonly PastDecision[]>;
 }
@@ -98,14 +110,39 @@ function recordsOf(audit: PlatformAudit) {
   };
 }
 
+/** Keys, users and their sessions: what the first boot needs already. */
+export function openPeople(deps: {
+  store: Store;
+  clock: Clock;
+  ids: Ids;
+  tenancy: Tenancy;
+  /** Of the tenants' part, which is put together later. */
+  rolesOf: Tenants["rolesOf"];
+}): { register: SessionRegister; keys: Keys; users: Users } {
+  const register = openSessionRegister({ ...deps, ttlMs: sessionMs });
+  const endSessions = (kind: SessionKind) => (session: Session, id: string) =>
+    register.endOf(session, kind, id);
+  return {
+    register,
+    keys: openKeys({ ...deps, endSessions: endSessions("desktop") }),
+    users: openUsers({ ...deps, endSessions: endSessions("user") }),
+  };
+}
+
 /** Who may do what, put together: keys, roles, policies, and the gate that obeys them. */
 export function openTenants(deps: TenantsDeps): Tenants {
-  const { store, clock, ids, tenancy, keys, users, keyring, platformAudit } = deps;
+  const { store, clock, ids, tenancy, keys, users, register, keyring, platformAudit } = deps;
   const snapshots = openSnapshots({ store, clock });
   const changed = snapshots.forget;
   const ofPlatform = recordsOf(platformAudit);
-  const roles = openRoles({ store, clock, ids, changed, record: ofPlatform.role });
-  const policies = openPolicies({ store, clock, ids, roles, changed, pastDecisions: deps.pastDecisions });
+  const carriers = ({ kind }: RoleScope) => ({
+    user: kind === "platform" ? platformUsers : users,
+    key: keys,
+  });
+  const roles = openRoles({ store, clock, ids, carriers, changed, record: ofPlatform.role });
+  const { pastDecisions } = deps;
+  const resourceTypes = () => typesOf(deps.registry());
+  const policies = openPolicies({ store, clock, ids, roles, changed, pastDecisions, resourceTypes });
   const manage = openKeyManagement({
     store,
     clock,
@@ -122,6 +159,7 @@ export function openTenants(deps: TenantsDeps): Tenants {
     roles,
     audit: platformAudit,
     scope: platformScope(),
+    endSessions: (session, id) => register.endOf(session, "platform", id),
   });
   const { bus, frames, forgetKey } = deps;
   const deletion = openDeletion({
@@ -147,10 +185,10 @@ export function openTenants(deps: TenantsDeps): Tenants {
     forgetEverywhere: forgetKey,
   });
   const orgs = openOrgs({ store, clock, ids, keys, deletion, changed: tenancy.forgetOrg });
-  const tokens = openTokens({ keyring, now: clock.now, ttlMs: sessionMs });
+  const tokens = openTokens({ keyring, now: clock.now });
   const limits = { attemptsMax: loginAttemptsMax, addressAttemptsMax: loginAddressAttemptsMax };
   const throttle = openThrottle({ clock, ...limits });
-  const sessions = openSessions({ clock, tokens, throttle, users, keys, platformUsers });
+  const sessions = openSessions({ store, clock, register, tokens, throttle, users, keys, platformUsers });
 
   /** Tenants have to do with their own keys, and with the platform's only where a platform role says so. */
   function keyScope({ caller }: Call, platform: boolean): RoleScope {
@@ -168,8 +206,9 @@ export function openTenants(deps: TenantsDeps): Tenants {
   return {
     sessions: { find: sessions.find, looksLikeToken, cookieOf: cookieValue },
     grants,
-    roleNames: async (orgId) =>
-      (await roles.list({ orgId, kind: "tenant" })).flatMap((role) => (role.isDefault ? [] : role.name)),
+    rolesOf: (reader, orgId) => roles.known(reader, { orgId, kind: "tenant" }),
+    anyPlatformUser: platformUsers.anyHeld,
+    seesDetails: async (call) => call.caller.kind === "platform" || grants(call, "cluster:rotate-token"),
     gate: openGate({ snapshots, placeOf: tenancy.placeOf, clock }),
     operations: [
       ...rolesOperations({ roles, keyCounts: keys.roleCounts }, tenantRoles),

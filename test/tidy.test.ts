@@ -1,6 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
+import { hints, idleHints, staleReads } from "./support/tidy-access.ts";
 import { arrowBreaches, capabilityCycles, clusterBreaches } from "./support/tidy-arrows.ts";
 import {
   clockBreaches,
@@ -220,6 +221,7 @@ const laws: Law[] = [
       ],
     ],
   },
+  { ...staleReads, over: src },
   {
     name: `a file has at most ${linesMax} lines`,
     rule: lengthBreaches,
@@ -301,6 +303,10 @@ describe.each(laws)("$name", ({ rule, over, bad, good }) => {
   test("leaves alone what is right", () => {
     expect(rule(good.map(([path, text]) => ({ path, text })))).toEqual([]);
   });
+});
+
+test("of the reads that decide nothing only those are listed that there are", () => {
+  expect(idleHints(src, hints)).toEqual([]);
 });
 
 test("the reader of sources finds every kind of import and no other text", () => {

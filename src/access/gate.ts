@@ -68,6 +68,7 @@ export function openGate({ snapshots, placeOf, clock }: GateDeps): Gate {
     const place = environmentId === "" ? undefined : await placeOf(environmentId);
     const { type, idsOf } = subjectOf(operation);
     const { name, reads = false } = operation;
+    const subject = { ...caller, roles: snapshot.wordsOf(caller.roles) };
     let since = clock.elapsed();
     let spentMs = 0;
     for (const id of idsOf(input)) {
@@ -81,7 +82,7 @@ export function openGate({ snapshots, placeOf, clock }: GateDeps): Gate {
         environmentName: place?.name ?? "*",
         id,
       };
-      const facts = { subject: caller, action, operation: name, reads, resource, at: clock.now() };
+      const facts = { subject, action, operation: name, reads, resource, at: clock.now() };
       for (const denial of denials(policies, facts)) {
         if (denial) {
           call.refusedBy = denial.policy.id;
@@ -136,7 +137,12 @@ export function openGate({ snapshots, placeOf, clock }: GateDeps): Gate {
     return method === "HEAD" && isMapped && isAction(written) ? written : own;
   }
 
+  /** What every credential of the platform may do for itself. */
+  const isOpen = ({ caller }: GatedCall, { platformAction }: Operation): boolean =>
+    platformAction === "authenticated" && caller.impersonates !== true;
+
   function gatePlatform(call: GatedCall, operation: Operation): void | Promise<void> {
+    if (isOpen(call, operation)) return undefined;
     const needed = platformNeed(call, operation);
     if (call.caller.impersonates) requireEnvironment(call, operation);
     if (roleGrants(call.caller.roles, needed)) return undefined;
@@ -170,6 +176,7 @@ export function openGate({ snapshots, placeOf, clock }: GateDeps): Gate {
       // Tenants' policies bind tenants; the platform's bind its credentials, wherever they act.
       const { roles, kind } = call.caller;
       const isPlatform = kind === "platform";
+      if (isPlatform && isOpen(call, operation)) return undefined;
       const orgId = isPlatform ? platformOrgId : call.caller.orgId;
       // They may be named by what they do, and by the platform action that this takes.
       const needed = isPlatform ? platformNeed(call, operation) : operation.action;
@@ -201,7 +208,7 @@ function refusal(caller: Caller, rule: string): Fault {
 /** At the start, so that a misspelt action is found before anyone asks for it. */
 export function requireKnownActions(operations: readonly Operation[]): void {
   for (const { name, action, platformAction } of operations) {
-    if (platformAction !== undefined && !isAction(platformAction))
+    if (platformAction !== undefined && platformAction !== "authenticated" && !isAction(platformAction))
       throw new Error(`operation ${name} asks for an unknown action: ${platformAction}`);
     if (action === null || action === "authenticated" || isAction(action)) continue;
     throw new Error(`operation ${name} asks for an unknown action: ${action}`);

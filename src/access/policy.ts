@@ -1,7 +1,7 @@
 import type { CelProgram } from "../kit/cel.ts";
 import { type Action, actions } from "./actions.ts";
 import { type ConditionFacts, compileCondition, conditionContext, evaluateCondition } from "./condition.ts";
-import { parsePattern, part, type ResourcePattern } from "./resource.ts";
+import { type PatternPlace, parsePattern, part, type ResourcePattern } from "./resource.ts";
 
 /** A deny policy as it is stored. */
 export interface PolicyText {
@@ -45,11 +45,12 @@ export const splitList = (text: string): string[] =>
 /** No pattern of use is longer, and every star may cost a look at every letter behind it. */
 const actionPatternCharsMax = 64;
 
+const isActionPattern = (pattern: string): boolean =>
+  pattern.length <= actionPatternCharsMax && /^[a-z*:_-]+$/.test(pattern);
+
 /** The actions that a pattern names; `*` stands for any run of characters. */
 export function actionsMatching(pattern: string): Action[] {
-  if (pattern.length > actionPatternCharsMax || !/^[a-z*:_-]+$/.test(pattern)) return [];
-  const matches = part(pattern);
-  return allActions.filter(matches);
+  return isActionPattern(pattern) ? allActions.filter(part(pattern)) : [];
 }
 
 /** Throws PolicyError that names the field and what is wrong with it. */
@@ -60,9 +61,9 @@ export function compilePolicy(policy: PolicyText): CompiledPolicy {
     throw new PolicyError("actions", `at most ${patternsMax} patterns`);
   const named = new Set<string>();
   for (const pattern of actionPatterns) {
-    const found = actionsMatching(pattern);
-    if (found.length === 0) throw new PolicyError("actions", `"${pattern.slice(0, 80)}" names no action`);
-    for (const action of found) named.add(action);
+    if (!isActionPattern(pattern))
+      throw new PolicyError("actions", `"${pattern.slice(0, 80)}" is no action, and no pattern of any`);
+    for (const action of actionsMatching(pattern)) named.add(action);
   }
   const resources = patternsOf(policy.resources);
   let condition: CelProgram | undefined;
@@ -98,6 +99,23 @@ function patternsOf(text: string): ResourcePattern[] {
       );
     return pattern;
   });
+}
+
+/** What of the policy can match nothing, in words for who wrote it: it is kept, and denies less than it seems to. */
+export function policyWarnings(
+  { actions: actionText, resources }: Pick<PolicyText, "actions" | "resources">,
+  where: PatternPlace,
+): string[] {
+  const quoted = (pattern: string) => `"${pattern.slice(0, 80)}"`;
+  return [
+    ...splitList(actionText).flatMap((pattern) =>
+      actionsMatching(pattern).length === 0 ? `actions: ${quoted(pattern)} names no action` : [],
+    ),
+    ...splitList(resources).flatMap((text) => {
+      const warning = parsePattern(text)?.warning(where);
+      return warning === undefined ? [] : `resources: ${quoted(text)} ${warning}`;
+    }),
+  ];
 }
 
 export interface Denial {

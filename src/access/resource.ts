@@ -83,7 +83,17 @@ export function irnOf(resource: Resource): string {
 
 export interface ResourcePattern {
   readonly text: string;
+  /** Why it can match nothing in the org, where that is known. */
+  warning(where: PatternPlace): string | undefined;
   matches(resource: Resource): boolean;
+}
+
+/** Where a pattern is meant to match. */
+export interface PatternPlace {
+  /** Undefined where policies bind callers in any org. */
+  orgId: string | undefined;
+  /** Of all operations. */
+  types: ReadonlySet<string>;
 }
 
 type Part = (text: string) => boolean;
@@ -106,12 +116,20 @@ export function part(pattern: string): Part {
   };
 }
 
-/** Undefined when the text is neither `*` nor seven segments that begin with `irn:svc:`. */
+const irnStart = "irn:svc:";
+
+/** Undefined when the text is neither `*` nor begins as a name does. One of other segments than names have is legal. */
 export function parsePattern(text: string): ResourcePattern | undefined {
-  if (text === "*") return { text, matches: () => true };
+  if (text === "*") return { text, matches: () => true, warning: () => undefined };
+  if (!text.startsWith(irnStart)) return undefined;
   const segments = text.split(":");
-  if (segments.length !== segmentCount || segments[0] !== "irn" || segments[1] !== "svc") return undefined;
-  if (segments.some((one) => one === "")) return undefined;
+  if (segments.length !== segmentCount || segments.some((one) => one === ""))
+    return {
+      text,
+      matches: () => false,
+      warning: () =>
+        "matches nothing: it has not the seven segments irn:svc:{org}:{project}:{type}:{environment}:{resource}",
+    };
   const [org, project, type, environment, id] = segments.slice(2).map(part) as [Part, Part, Part, Part, Part];
   return {
     text,
@@ -124,6 +142,11 @@ export function parsePattern(text: string): ResourcePattern | undefined {
         project(names.projectId) &&
         org(names.orgId)
       );
+    },
+    warning({ orgId, types }) {
+      if (orgId !== undefined && !org(segment(orgId))) return "matches nothing: it names another org";
+      for (const known of types) if (type(segment(known))) return undefined;
+      return `matches nothing: there is no resource of type ${segments[4]!.slice(0, 80)}`;
     },
   };
 }

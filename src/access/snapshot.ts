@@ -1,11 +1,12 @@
-import { type Action, roleGrants } from "./actions.ts";
+import { type Action, builtInRoles, roleGrants, roleIdOf } from "./actions.ts";
 import { type CompiledPolicy, compilePolicy, type PolicyText } from "./policy.ts";
 
-/** A role that an org made for itself: grants what its built-in base grants, less what its policies deny. */
+/** A role that an org made for itself: grants what its base grants, less what its policies deny. */
 export interface CustomRole {
+  /** Whoever has it carries this: its name may be given again, to another one. */
   id: string;
   name: string;
-  /** Name of a built-in role. */
+  /** Name of a built-in role; empty: it grants nothing by itself. */
   base: string;
 }
 
@@ -14,6 +15,8 @@ export interface AccessSnapshot {
   readonly orgId: string;
   readonly version: number;
   grants(roles: readonly string[], action: Action): boolean;
+  /** The roles as conditions may name them: by id and by name. */
+  wordsOf(roles: readonly string[]): string[];
   /** Deny policies of these roles that name the action. */
   policiesOf(roles: readonly string[], action: string): readonly CompiledPolicy[];
 }
@@ -28,6 +31,7 @@ export interface SnapshotRows {
 }
 
 const none: readonly CompiledPolicy[] = [];
+const builtInNames = new Map<string, string>(builtInRoles.map((role) => [roleIdOf(role), role]));
 const combinationsMax = 1_000;
 
 /** A stored policy that does not compile any more (a newer program is stricter) denies whatever it is asked about. */
@@ -61,15 +65,11 @@ export async function compilePolicies(
   return compiled;
 }
 
-/** Names of built-in roles stand for their ids: users carry names, keys ids. */
+/** Names of built-in roles, which no other role can have, stand for their ids. */
 const idOf = (role: string): string => (role.includes("_") ? role : `role_${role}`);
 
 export function snapshotOf(rows: SnapshotRows, ready?: Compiled): AccessSnapshot {
-  const custom = new Map<string, CustomRole>();
-  for (const role of rows.roles) {
-    custom.set(role.id, role);
-    if (!custom.has(role.name)) custom.set(role.name, role);
-  }
+  const custom = new Map(rows.roles.map((role) => [role.id, role]));
   const compiled = new Map(
     rows.policies.map((policy) => [policy.id, ready?.get(textOf(policy)) ?? compileStored(policy)]),
   );
@@ -92,13 +92,15 @@ export function snapshotOf(rows: SnapshotRows, ready?: Compiled): AccessSnapshot
           const found = custom.get(role);
           return found !== undefined && roleGrants([found.base], action);
         })),
+    wordsOf: (roles) => [
+      ...new Set(roles.flatMap((role) => [role, custom.get(role)?.name ?? builtInNames.get(role) ?? role])),
+    ],
     policiesOf(roles, action) {
       if (ofRole.size === 0) return none;
       const key = `${action}\n${roles.join("\n")}`;
       let known = combinations.get(key);
       if (!known) {
-        const ids = roles.map((role) => custom.get(role)?.id ?? idOf(role));
-        const all = new Set(ids.flatMap((id) => ofRole.get(id) ?? []));
+        const all = new Set(roles.flatMap((role) => ofRole.get(idOf(role)) ?? []));
         known = [...all].filter((policy) => policy.actions.has(action));
         if (combinations.size >= combinationsMax) combinations.clear();
         combinations.set(key, known);

@@ -75,3 +75,15 @@ export function subjectOf(operation: Operation): OperationSubject {
   }
   return subject;
 }
+
+const typesKnown = new WeakMap<readonly Operation[], ReadonlySet<string>>();
+
+/** Every type that some operation is about; worked out once. */
+export function typesOf(operations: readonly Operation[]): ReadonlySet<string> {
+  let types = typesKnown.get(operations);
+  if (!types) {
+    types = new Set(operations.map((operation) => subjectOf(operation).type));
+    typesKnown.set(operations, types);
+  }
+  return types;
+}

@@ -21,6 +21,8 @@ export interface Caller {
   impersonates?: boolean;
   /** Of a user. */
   email?: string;
+  /** Of a key: sessions made with it before are believed no more. As of its look-up: a rotation since has raised it. */
+  tokensAfter?: Instant;
 }
 
 /** What one request carries besides its input. */
@@ -149,7 +151,7 @@ interface OperationHead {
   scope?: "environment" | "none";
   /**
    * What a platform credential that impersonates nobody must hold to call it; without this it is refused outside
-   * `/api/v1/platform` (design: rulings).
+   * `/api/v1/platform` (design: rulings). `authenticated`: nothing.
    */
   platformAction?: string;
   /** Names of all that the input is about, for deny policies, where that is not the one field that names it. */

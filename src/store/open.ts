@@ -17,13 +17,20 @@ export interface OpenStoreOptions extends Omit<Partial<PostgresOptions>, "url" |
   file?: string | undefined;
   driver?: DriverName;
   migrations?: readonly Migration[];
+  /** Puts something around the store before anybody has it, for tests that watch what is asked of it. */
+  around?: (store: Store) => Store;
 }
 
 /** A migration may build an index over all that is there. */
 const migrationStatementMs = 60 * 60 * 1000;
 
 /** The engine that the settings name, migrated. */
-export async function openStore(options: OpenStoreOptions): Promise<Store> {
+export async function openStore({ around, ...options }: OpenStoreOptions): Promise<Store> {
+  const store = await openMigrated(options);
+  return around?.(store) ?? store;
+}
+
+async function openMigrated(options: Omit<OpenStoreOptions, "around">): Promise<Store> {
   const { clock, log, databaseUrl, file, driver, migrations = ours, ...rest } = options;
   if (databaseUrl !== undefined) {
     if (!/^postgres(ql)?:\/\//.test(databaseUrl))

@@ -113,7 +113,7 @@ describe.each(["the bus up", "the bus down"])("what one node of two takes away, 
   test("a deleted role", async () => {
     const role = await change("/api/v1/roles", { body: { name: "doomed", base: "developer" } });
     const { key } = await newKey({ role_ids: [role.id] });
-    await endsThere(key, () => change(`/api/v1/roles/${role.id}`, { method: "DELETE" }), 403);
+    await endsThere(key, () => change(`/api/v1/roles/${role.id}?force=true`, { method: "DELETE" }), 403);
   }, 60_000);
 
   test("roles that a key has no more", async () => {
@@ -225,5 +225,15 @@ describe.each(["the bus up", "the bus down"])("what one node of two takes away, 
     const leaving = await add("leaving@example.test");
     const last = await login("leaving@example.test");
     await endsThere(last, () => change(`/api/v1/users/${leaving}`, { method: "DELETE" }));
+  }, 60_000);
+
+  test("a session: by a logout, and with all that were made with a rotated key", async () => {
+    const login = { email: "out@example.test", password: "correct horse battery" };
+    await change("/api/v1/users", { body: { ...login, roles: ["developer"] } });
+    const { token } = await change("/api/v1/auth/login", { key: null, body: login });
+    await endsThere(token, () => change("/api/v1/auth/logout", { method: "POST", key: token }));
+    const { id, key } = await newKey();
+    const { token: desktop } = await change("/api/v1/auth/desktop-session", { method: "POST", key });
+    await endsThere(desktop, () => change(`/api/v1/apikeys/${id}/rotate`, { method: "POST" }));
   }, 60_000);
 });

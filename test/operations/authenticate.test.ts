@@ -28,7 +28,7 @@ describe.each(engines)("on %s", (engine) => {
     const answer = await server.api("/test/who", { key });
     expect(answer.status).toBe(200);
     expect(answer.body).toEqual({
-      caller: { kind: "key", id, orgId: "org_default", roles: ["role_viewer"] },
+      caller: { kind: "key", id, orgId: "org_default", roles: ["role_viewer"], tokensAfter: 0 },
       environment_id: "env_default",
     });
   });

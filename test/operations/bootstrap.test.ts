@@ -52,6 +52,7 @@ describe.each(engines)("first boot on %s", (engine) => {
     });
     return { server, kept, issued: kept.of("BOOTSTRAP_ADMIN_KEY_ISSUED") };
   };
+  const endSessions = async () => {};
   const freshHome = async () => {
     const home = await makeHome(engine);
     cleanups.push(home.remove);
@@ -65,14 +66,15 @@ describe.each(engines)("first boot on %s", (engine) => {
     const { databaseUrl, db: file } = home.place;
     const store = await openStore({ clock, log: kept.log, databaseUrl, file, poolSize: 4 });
     cleanups.push(() => store.close());
-    await openTenancy({ store, clock, ids, log: kept.log, strictEnvironment: false }).createDefaults();
+    const tenancy = openTenancy({ store, clock, ids, log: kept.log, strictEnvironment: false });
+    await tenancy.createDefaults();
     const node = (changes: Partial<BootstrapOptions> = {}): BootstrapOptions => ({
       store,
       clock,
       ids,
       log: kept.log,
-      keys: openKeys({ store, clock, ids }),
-      users: openUsers({ store, clock, ids }),
+      keys: openKeys({ store, clock, ids, endSessions }),
+      users: openUsers({ store, clock, ids, tenancy, rolesOf: async () => [], endSessions }),
       path: home.keyFile,
       adminKey: undefined,
       adminPassword: undefined,
@@ -85,7 +87,7 @@ describe.each(engines)("first boot on %s", (engine) => {
     users: await store.all<{ email: string }>(sql`SELECT email FROM users ORDER BY email`),
   });
   const opens = async (store: Store, key: string) =>
-    (await openKeys({ store, clock, ids }).find(key))?.caller.id === bootstrapId;
+    (await openKeys({ store, clock, ids, endSessions }).find(key))?.caller.id === bootstrapId;
 
   test("the key stands in a file that only its owner may read, and works", async () => {
     const home = await freshHome();
@@ -196,7 +198,7 @@ describe.each(engines)("first boot on %s", (engine) => {
       email: "a@b.c",
       name: "A",
       password: "long enough",
-      roles: ["admin"],
+      roles: [{ id: "role_admin", name: "admin" }],
     };
     const user = await users.prepare(admin);
     await store.write((session) => users.insert(session, user));

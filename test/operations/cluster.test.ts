@@ -54,6 +54,20 @@ describe.each(engines)("cluster on %s", (engine) => {
     expect((await server.api("/api/v1/cluster/health", { key: null })).status).toBe(401);
   });
 
+  test("health tells who is no admin how many nodes are in which state, and nothing of any one", async () => {
+    for (const role of ["role_viewer", "role_developer"]) {
+      const { body } = await server.api("/api/v1/apikeys", { body: { name: role, role_ids: [role] } });
+      expect((await server.api("/api/v1/cluster/health", { key: body.key })).body).toEqual({
+        status: "healthy",
+        issues: [],
+        mode: "standalone",
+        nodes: [{ status: "up" }],
+        database: { engine, status: "healthy", round_trip_ms: expect.any(Number) },
+        bus: { kind: "in-process", status: "connected" },
+      });
+    }
+  });
+
   test("a secret is rotated once for one Idempotency-Key", async () => {
     const body = { kind: "jwt_secret", new_value: jwt("a") };
     const first = await rotate(body, { "idempotency-key": "turn-1" });

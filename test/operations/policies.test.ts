@@ -70,7 +70,10 @@ describe.each(engines)("roles and policies on %s", (engine) => {
     });
     expect(viewer).toMatchObject({ status: 200, body: { base: "viewer" } });
     expect((await emit(key, "a")).status).toBe(403);
-    expect((await server.api(`/api/v1/roles/${role.id}`, { method: "DELETE" })).status).toBe(204);
+    const refused = await server.api(`/api/v1/roles/${role.id}`, { method: "DELETE" });
+    expect(refused).toMatchObject({ status: 409, body: { code: "failed_precondition" } });
+    const forced = await server.api(`/api/v1/roles/${role.id}?force=true`, { method: "DELETE" });
+    expect(forced.status).toBe(204);
     expect((await server.api(`/api/v1/roles/${role.id}`)).status).toBe(404);
     expect((await server.api("/api/v1/events", { key })).status).toBe(403);
   });
@@ -175,9 +178,9 @@ describe.each(engines)("roles and policies on %s", (engine) => {
     const good = { name: "bad", effect: "deny", actions: "*", resources: "*" };
     for (const [change, message] of [
       [{ effect: "permit" }, 'effect: must be "deny"'],
-      [{ actions: "runs:eat" }, 'actions: "runs:eat" names no action'],
+      [{ actions: "runs eat" }, 'actions: "runs eat" is no action, and no pattern of any'],
       [{ actions: "" }, "actions: at least one action"],
-      [{ resources: "irn:svc:x" }, "resources: "],
+      [{ resources: "function:x" }, "resources: "],
       [{ condition: "1 + 1" }, "condition: must be true or false, not int"],
       [{ condition: `${"(".repeat(200)}true${")".repeat(200)}` }, "condition: "],
       [
@@ -201,6 +204,84 @@ describe.each(engines)("roles and policies on %s", (engine) => {
     expect(body.some((one: { name: string }) => one.name === "bad")).toBe(false);
     await policy("taken");
     expect((await server.api("/api/v1/policies", { body: { ...good, name: "taken" } })).status).toBe(409);
+  });
+
+  test("what can match nothing is kept, and says so wherever the policy is shown", async () => {
+    const idle = { actions: "runs:eat, runs:read", resources: "irn:svc:*, irn:svc:*:*:functions:*:*, *" };
+    const warnings = [
+      'actions: "runs:eat" names no action',
+      expect.stringContaining('resources: "irn:svc:*" matches nothing: it has not the seven segments'),
+      'resources: "irn:svc:*:*:functions:*:*" matches nothing: there is no resource of type functions',
+    ];
+    const made = await server.api("/api/v1/policies", { body: { name: "idle", effect: "deny", ...idle } });
+    expect(made).toMatchObject({ status: 201, body: { warnings } });
+    const { id } = made.body;
+    expect((await server.api(`/api/v1/policies/${id}`)).body.warnings).toEqual(warnings);
+    const { body: list } = await server.api("/api/v1/policies");
+    const listed = new Map(list.map((one: { name: string }) => [one.name, one]));
+    expect(listed.get("idle")).toMatchObject({ warnings });
+    const { body: tried } = await server.api("/api/v1/policies/dry-run", { body: { policy_id: id } });
+    expect(tried.warnings).toEqual(warnings);
+    const foreign = await server.api(`/api/v1/policies/${id}`, {
+      method: "PATCH",
+      body: { actions: "runs:*", resources: "irn:svc:org_other:*:run:*:*" },
+    });
+    expect(foreign.body.warnings).toEqual([
+      'resources: "irn:svc:org_other:*:run:*:*" matches nothing: it names another org',
+    ]);
+    const sound = await server.api(`/api/v1/policies/${id}`, {
+      method: "PATCH",
+      body: { resources: "irn:svc:org_*:*:run:*:*" },
+    });
+    expect(sound.status).toBe(200);
+    expect(sound.body.warnings).toBeUndefined();
+  });
+
+  test("conditions may name roles by id and by name, of keys and of users", async () => {
+    const role = await create("/api/v1/roles", { name: "named", base: "developer" });
+    const { id } = await policy("by-name", {
+      actions: "events:emit",
+      condition: '"named" in subject.roles && resource.id == "n"',
+    });
+    const other = await policy("by-id", {
+      actions: "events:emit",
+      condition: `"${role.id}" in subject.roles && resource.id == "i"`,
+    });
+    for (const policy_id of [id, other.id])
+      await server.api(`/api/v1/roles/${role.id}/policies`, { body: { policy_id } });
+    const password = "correct horse battery";
+    const login = { email: "named@example.com", password };
+    await create("/api/v1/users", { ...login, roles: ["named"] });
+    const { status, body } = await server.api("/api/v1/auth/login", { key: null, body: login });
+    expect(status).toBe(200);
+    for (const key of [await keyWith([role.id]), body.token])
+      expect([
+        (await emit(key, "n")).status,
+        (await emit(key, "i")).status,
+        (await emit(key, "a")).status,
+      ]).toEqual([403, 403, 200]);
+  });
+
+  test("a role without a base grants nothing; with one, and without it again", async () => {
+    const role = await create("/api/v1/roles", { name: "bare" });
+    expect(role.base).toBeUndefined();
+    const key = await keyWith([role.id]);
+    const read = async () => (await server.api("/api/v1/events", { key })).status;
+    expect(await read()).toBe(403);
+    const patch = (base: string) =>
+      server.api(`/api/v1/roles/${role.id}`, { method: "PATCH", body: { base } });
+    expect((await patch("viewer")).body.base).toBe("viewer");
+    expect(await read()).toBe(200);
+    expect((await patch("")).body.base).toBeUndefined();
+    expect(await read()).toBe(403);
+  });
+
+  test("built-in roles are as old as the installation", async () => {
+    const { body } = await server.api("/api/v1/roles");
+    const { body: org } = await server.api("/api/v1/orgs/org_default");
+    for (const role of body.filter((one: { is_default: boolean }) => one.is_default))
+      expect(role.created_at).toBe(org.created_at);
+    expect(Date.parse(org.created_at)).toBeGreaterThan(0);
   });
 
   test("a dry run tells without storing", async () => {

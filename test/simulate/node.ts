@@ -57,6 +57,8 @@ export function startNode(options: NodeOptions): SimulatedNode {
       outboxAttempts: 10,
     },
     keyring: noKeyring,
+    // Nobody deletes an environment here.
+    tenancy: { shareEnvironment: async () => {} },
     store,
     clock,
     ids,

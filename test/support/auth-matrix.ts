@@ -110,6 +110,7 @@ function passesAt(way: Way, { role, place }: Asker): boolean | "unknown" {
     case "platform":
       break;
   }
+  if (platformAction === "authenticated") return true;
   const needed = platformAction ?? (action.startsWith("platform:") ? action : "");
   return isAction(needed) && holds(role, needed);
 }
@@ -187,15 +188,15 @@ async function furnish(server: TestServer): Promise<(asker: Asker) => Promise<As
     });
     return key;
   };
-  const sessions = new Map<string, string>();
-  for (const role of Object.keys(rolesOf.tenant)) {
-    const login = { email: `${role}@example.test`, password: "correct horse battery" };
-    await server.api("/api/v1/users", { body: { ...login, roles: [role] } });
-    sessions.set(role, (await server.api("/api/v1/auth/login", { key: null, body: login })).body.token);
-  }
+  const loginOf = (role: string) => ({ email: `${role}@example.test`, password: "correct horse battery" });
+  for (const role of Object.keys(rolesOf.tenant))
+    await server.api("/api/v1/users", { body: { ...loginOf(role), roles: [role] } });
+  /** One for each asker: among all that they ask is a logout. */
+  const sessionOf = async (role: string): Promise<string> =>
+    (await server.api("/api/v1/auth/login", { key: null, body: loginOf(role) })).body.token;
   return async ({ role, place }) => {
     if (place === "nobody") return { visitor: { headers: {} } };
-    const credential = isSession(place) ? sessions.get(role)! : await keyOf(role);
+    const credential = await (isSession(place) ? sessionOf(role) : keyOf(role));
     const as = (headers: Record<string, string>) => ({
       headers: { authorization: `Bearer ${credential}`, ...headers },
     });
@@ -245,7 +246,9 @@ export async function askEverywhere(server: TestServer): Promise<{ text: string;
   const param = (name: string) => (/^env/i.test(name) ? "env_default" : "none");
   const entered = new Map<Asker, Map<string, Entry>>();
   const differences: string[] = [];
-  const ways = everyWay(registry);
+  const all = everyWay(registry);
+  const isLogout = ({ operation: { name } }: Way) => name === "auth.logout";
+  const ways = [...all.filter((way) => !isLogout(way)), ...all.filter(isLogout)];
   await Promise.all(
     askers.map(async (asker) => {
       const { visitor, nobodys } = await asking(asker);

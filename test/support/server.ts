@@ -7,6 +7,8 @@ import type { Operation } from "../../src/kit/operation.ts";
 import { type RunningServer, startServer } from "../../src/server.ts";
 import { type Config, parseSettings, settings } from "../../src/settings.ts";
 import type { Migration } from "../../src/store/migrate.ts";
+import type { Store } from "../../src/store/store.ts";
+import { guardedStore } from "./guarded-store.ts";
 import { sharedPostgres } from "./postgres.ts";
 import {
   freePort,
@@ -143,6 +145,8 @@ export interface TestServerOptions {
   migrations?: readonly Migration[];
   /** Operations besides the product's own. */
   operations?: readonly Operation[];
+  /** Between the server and its store, to plant what a test must find. */
+  aroundStore?: (store: Store) => Store;
   /** Another server's, for more than one on one database; its owner removes it. */
   home?: Home;
 }
@@ -164,10 +168,15 @@ const patience = { idleInTransactionMs: 20_000 };
 export async function startTestServer(options: TestServerOptions): Promise<TestServer> {
   const home = options.home ?? (await makeHome(options.engine));
   const config = testConfig(home, { ...(options.nats && { natsUrl: options.nats }), ...options.settings });
+  const guarded = guardedStore();
   const running = await startServer(config, {
     ...(options.log && { log: options.log }),
     ...(options.clock && { clock: options.clock }),
-    store: { limits: patience, ...(options.migrations && { migrations: options.migrations }) },
+    store: {
+      limits: patience,
+      around: (store) => guarded.around(options.aroundStore?.(store) ?? store),
+      ...(options.migrations && { migrations: options.migrations }),
+    },
     ...(options.operations && { operations: options.operations }),
   }).catch(async (error) => {
     if (!options.home) await home.remove();
@@ -185,11 +194,14 @@ export async function startTestServer(options: TestServerOptions): Promise<TestS
     home,
     running,
     async stop() {
-      try {
-        await running.stop();
-      } finally {
-        if (!options.home) await home.remove();
-      }
+      const failure: unknown = await running.stop().then(
+        () => undefined,
+        (error) => error,
+      );
+      if (!options.home) await home.remove();
+      if (guarded.breaches.length > 0)
+        throw new Error(guarded.breaches.join("\n\n"), failure === undefined ? {} : { cause: failure });
+      if (failure !== undefined) throw failure;
     },
   };
 }

@@ -7,6 +7,7 @@ import { type Keyring, openKeyring } from "../../src/domain/keyring/service.ts";
 import { type TestClock, testClock } from "../../src/kit/clock.ts";
 import { systemIds } from "../../src/kit/ids.ts";
 import { silentLog } from "../../src/kit/log.ts";
+import { sql } from "../../src/kit/sql.ts";
 import { openStore } from "../../src/store/open.ts";
 import type { Store } from "../../src/store/store.ts";
 import { removeFolder } from "../support/process.ts";
@@ -76,6 +77,28 @@ describe("keyring", () => {
     await expect(open(old)).rejects.toThrow("too old");
     expect((await open(hexKey("ef"))).current("jwt_secret")).toEqual(jwt);
     await expect(open(hexKey("01"))).rejects.toThrow("not the one");
+    await store.close();
+  });
+
+  test("what a node of the version before left under an older master key is made anew, and nothing else is lost", async () => {
+    await fresh();
+    const ring = await open(hexKey("ab"));
+    const own = ring.current("platform_jwt_secret");
+    const [left] = await store.all(sql`SELECT sealed FROM keyring WHERE kind = 'platform_jwt_secret'`);
+    await rotate(ring, "master_key", hexKey("cd"));
+    // It did not know the kind: the row is as it was.
+    await store.write((session) =>
+      session.run(
+        sql`UPDATE keyring SET sealed = ${left!.sealed as string} WHERE kind = 'platform_jwt_secret'`,
+      ),
+    );
+    for (let look = 0; look < 3; look++) await ring.refresh();
+    expect(ring.current("platform_jwt_secret")).toEqual(own);
+    const later = await open(hexKey("cd"));
+    expect(later.current("platform_jwt_secret").secret).not.toBe(own.secret);
+    expect(later.current("jwt_secret")).toEqual(ring.current("jwt_secret"));
+    await ring.refresh();
+    expect(ring.current("platform_jwt_secret")).toEqual(later.current("platform_jwt_secret"));
     await store.close();
   });
 

@@ -38,53 +38,67 @@ const stateOf = (node: KnownNode, now: Instant): "up" | "draining" | "silent" =>
   return node.drainingAt === null ? "up" : "draining";
 };
 
-/** `GET /cluster/health`: nodes, leaders, database and bus as this node sees them. */
-export async function clusterHealth({ store, clock, nodeId, bus, nodes, leaders }: HealthDeps) {
+/**
+ * `GET /cluster/health`: nodes, leaders, database and bus as this node sees them. Who does not run the installation learns
+ * how many nodes are in which state, and nothing of any one of them.
+ */
+export async function clusterHealth(
+  { store, clock, nodeId, bus, nodes, leaders }: HealthDeps,
+  detailed: boolean,
+) {
   const askedAt = clock.elapsed();
   await store.ping();
   const roundTripMs = clock.elapsed() - askedAt;
   const [known, led] = await Promise.all([nodes.list(), leaders()]);
   const now = clock.now();
   const rows = known.map((node) => ({ ...node, state: stateOf(node, now) }));
-  const issues = [
-    ...rows.filter((node) => node.state === "silent").map((node) => `node ${node.id} is silent`),
-    ...rows.filter((node) => !node.facts.bus_connected).map((node) => `node ${node.id} has no message bus`),
+  const name = ({ id }: KnownNode) => (detailed ? `node ${id}` : "a node");
+  const found = [
+    ...rows.filter((node) => node.state === "silent").map((node) => `${name(node)} is silent`),
+    ...rows.filter((node) => !node.facts.bus_connected).map((node) => `${name(node)} has no message bus`),
     ...led.filter((lead) => lead.lease_until < now - silentMs).map((lead) => `nobody leads ${lead.duty}`),
     ...rows.flatMap((node) =>
       node.facts.loops
         .filter((loop) => loop.progress_at !== null && loop.progress_at < now - loopStillMs)
-        .map((loop) => `loop ${loop.name} of node ${node.id} stands still`),
+        .map((loop) =>
+          detailed
+            ? `loop ${loop.name} of node ${node.id} stands still`
+            : "a node has a loop that stands still",
+        ),
     ),
   ];
+  const issues = [...new Set(found)];
+  const detailsOf = ({ facts, ...node }: KnownNode) => ({
+    id: node.id,
+    version: node.version,
+    url: node.url,
+    started_at: rfc3339(node.startedAt),
+    last_heartbeat: rfc3339(node.heartbeatAt),
+    bus_connected: facts.bus_connected,
+    clock_offset_ms: Math.round(facts.clock_offset_ms),
+    clock_uncertainty_ms: Math.round(facts.clock_uncertainty_ms * 10) / 10,
+    cpu_percent: facts.cpu_percent,
+    memory_bytes: facts.memory_bytes,
+    loops: facts.loops.map(({ name, progress_at, failures }) => ({
+      name,
+      last_progress: progress_at === null ? null : rfc3339(progress_at),
+      failures,
+    })),
+  });
   return {
     status: issues.length === 0 ? "healthy" : "degraded",
     issues,
     mode: bus.kind === "nats" || rows.length > 1 ? "cluster" : "standalone",
-    node_id: nodeId,
-    nodes: rows.map(({ facts, ...node }) => ({
-      id: node.id,
-      status: node.state,
-      version: node.version,
-      url: node.url,
-      started_at: rfc3339(node.startedAt),
-      last_heartbeat: rfc3339(node.heartbeatAt),
-      bus_connected: facts.bus_connected,
-      clock_offset_ms: Math.round(facts.clock_offset_ms),
-      clock_uncertainty_ms: Math.round(facts.clock_uncertainty_ms * 10) / 10,
-      cpu_percent: facts.cpu_percent,
-      memory_bytes: facts.memory_bytes,
-      loops: facts.loops.map(({ name, progress_at, failures }) => ({
-        name,
-        last_progress: progress_at === null ? null : rfc3339(progress_at),
-        failures,
+    ...(detailed && { node_id: nodeId }),
+    nodes: rows.map((node) => ({ ...(detailed && detailsOf(node)), status: node.state })),
+    ...(detailed && {
+      leaders: led.map((lead) => ({
+        duty: lead.duty,
+        node_id: lead.node_id,
+        epoch: lead.epoch,
+        lease_expires_at: rfc3339(lead.lease_until),
       })),
-    })),
-    leaders: led.map((lead) => ({
-      duty: lead.duty,
-      node_id: lead.node_id,
-      epoch: lead.epoch,
-      lease_expires_at: rfc3339(lead.lease_until),
-    })),
+    }),
     database: { engine: store.engine, status: "healthy", round_trip_ms: Math.round(roundTripMs * 10) / 10 },
     bus: { kind: bus.kind, status: bus.connected() ? "connected" : "disconnected" },
   };

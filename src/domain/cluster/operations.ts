@@ -1,48 +1,54 @@
 import { Type } from "@sinclair/typebox";
 import { rfc3339 } from "../../kit/clock.ts";
 import { keyOf } from "../../kit/idempotency-key.ts";
-import { unary } from "../../kit/operation.ts";
+import { type Call, unary } from "../../kit/operation.ts";
 import type { ClusterHealth } from "./health.ts";
 import type { Cluster, Rotation } from "./service.ts";
 
 const text = Type.String();
 const instant = Type.String({ format: "date-time" });
 
+/** Of whoever runs the installation; others see how many nodes are in which state. */
+const NodeDetails = Type.Partial(
+  Type.Object({
+    id: text,
+    version: text,
+    url: text,
+    started_at: instant,
+    last_heartbeat: instant,
+    bus_connected: Type.Boolean(),
+    clock_offset_ms: Type.Number(),
+    clock_uncertainty_ms: Type.Number(),
+    cpu_percent: Type.Number(),
+    memory_bytes: Type.Number(),
+    loops: Type.Array(
+      Type.Object({
+        name: text,
+        last_progress: Type.Union([instant, Type.Null()]),
+        failures: Type.Number(),
+      }),
+    ),
+  }),
+);
+
 const Health = Type.Object({
   status: text,
   issues: Type.Array(text),
   mode: text,
-  node_id: text,
-  nodes: Type.Array(
-    Type.Object({
-      id: text,
-      status: text,
-      version: text,
-      url: text,
-      started_at: instant,
-      last_heartbeat: instant,
-      bus_connected: Type.Boolean(),
-      clock_offset_ms: Type.Number(),
-      clock_uncertainty_ms: Type.Number(),
-      cpu_percent: Type.Number(),
-      memory_bytes: Type.Number(),
-      loops: Type.Array(
-        Type.Object({
-          name: text,
-          last_progress: Type.Union([instant, Type.Null()]),
-          failures: Type.Number(),
-        }),
-      ),
-    }),
-  ),
-  leaders: Type.Array(
-    Type.Object({ duty: text, node_id: text, epoch: Type.Number(), lease_expires_at: instant }),
+  node_id: Type.Optional(text),
+  nodes: Type.Array(Type.Composite([Type.Object({ status: text }), NodeDetails])),
+  leaders: Type.Optional(
+    Type.Array(Type.Object({ duty: text, node_id: text, epoch: Type.Number(), lease_expires_at: instant })),
   ),
   database: Type.Object({ engine: text, status: text, round_trip_ms: Type.Number() }),
   bus: Type.Object({ kind: text, status: text }),
 });
 
-export const clusterOperations = (cluster: Cluster) => [
+export const clusterOperations = (
+  cluster: Cluster,
+  /** Whether the caller runs the installation, or an org of it. */
+  seesDetails: (call: Call) => Promise<boolean>,
+) => [
   unary({
     name: "cluster.health",
     action: "authenticated",
@@ -50,11 +56,12 @@ export const clusterOperations = (cluster: Cluster) => [
     platformAction: "platform:tenants:read",
     scope: "none",
     reads: true,
-    summary: "Nodes, leaders, database and message bus, as this node sees them.",
+    summary:
+      "Nodes, leaders, database and message bus, as this node sees them; who is no admin sees states and counts alone.",
     input: Type.Object({}),
     output: Health,
     rest: { route: "GET /api/v1/cluster/health", give: (body: ClusterHealth) => ({ status: 200, body }) },
-    handle: () => cluster.health(),
+    handle: async (_input, call) => cluster.health(await seesDetails(call)),
   }),
   unary({
     name: "cluster.rotateToken",
@@ -62,7 +69,7 @@ export const clusterOperations = (cluster: Cluster) => [
     platformAction: "platform:keys:manage",
     scope: "none",
     summary:
-      "Replaces a secret on every node: `jwt_secret`, `signing_key`, `master_key` (all that is sealed is sealed again) or the `api_key` that `remote_key_id` names.",
+      "Replaces a secret on every node: the `api_key` of the caller's org that `remote_key_id` names, or, for a platform credential, `jwt_secret`, `platform_jwt_secret`, `signing_key`, `master_key` (all that is sealed is sealed again).",
     input: Type.Object({
       kind: Type.String({ maxLength: 64 }),
       new_value: Type.String({ maxLength: 1024 }),

@@ -1,6 +1,6 @@
 import type { Instant } from "../../kit/clock.ts";
 import { sql } from "../../kit/sql.ts";
-import type { Session, Store } from "../../store/store.ts";
+import type { Session } from "../../store/store.ts";
 
 /** A rotation that was carried out: what is answered again to a repeated Idempotency-Key. */
 export interface RotationRow {
@@ -15,8 +15,12 @@ export interface RotationRow {
   confirmed: string;
 }
 
-export const findRotation = (store: Store, orgId: string, key: string): Promise<RotationRow | undefined> =>
-  store.one<RotationRow>(sql`SELECT id, org_id, idempotency_key, request_hash, kind, rotated_at, actor_id, confirmed
+export const findRotation = (
+  session: Session,
+  orgId: string,
+  key: string,
+): Promise<RotationRow | undefined> =>
+  session.one<RotationRow>(sql`SELECT id, org_id, idempotency_key, request_hash, kind, rotated_at, actor_id, confirmed
     FROM rotations WHERE org_id = ${orgId} AND idempotency_key = ${key}`);
 
 /** False when the same key was used, by a request that has ended meanwhile. */

@@ -2,13 +2,14 @@ import { hash } from "node:crypto";
 import type { Clock, Instant } from "../../kit/clock.ts";
 import { Fault, invalid } from "../../kit/fault.ts";
 import type { Ids } from "../../kit/ids.ts";
-import { idempotencyKeptMs } from "../../kit/limits.ts";
+import { idempotencyKeptMs, idempotencyKeyBytesMax } from "../../kit/limits.ts";
 import type { Log } from "../../kit/log.ts";
 import type { Caller } from "../../kit/operation.ts";
 import type { Session, Store } from "../../store/store.ts";
 import type { Keyring } from "../keyring/service.ts";
 import type { Keys } from "../keys/service.ts";
 import { defaultOrgId } from "../tenancy/rules.ts";
+import type { Tenancy } from "../tenancy/service.ts";
 import { type ClusterHealth, clusterHealth, type HealthDeps } from "./health.ts";
 import { confirmRotation, findRotation, insertRotation, purgeRotations, type RotationRow } from "./rows.ts";
 
@@ -27,7 +28,8 @@ export interface Rotation {
 }
 
 export interface Cluster {
-  health(): Promise<ClusterHealth>;
+  /** Addresses, memory and loops of nodes are left out unless `detailed`. */
+  health(detailed: boolean): Promise<ClusterHealth>;
   rotate(input: RotateInput, caller: Caller, idempotencyKey: string | undefined): Promise<Rotation>;
   purge(session: Session): Promise<number>;
 }
@@ -39,6 +41,9 @@ export interface ClusterDeps extends HealthDeps {
   log: Log;
   keyring: Pick<Keyring, "rotate" | "refresh">;
   keys: Pick<Keys, "rekey" | "forget">;
+  tenancy: Pick<Tenancy, "shareOrg">;
+  /** Whether there is a user of the platform, which stays so until the transaction ends. */
+  anyPlatformUser: (session: Session) => Promise<boolean>;
   /** Asks every node, this one included, to use what was rotated; answers who did. */
   announce: (rotated: Rotated) => Promise<string[]>;
   /** Told of a platform key's rotation in its own transaction. */
@@ -49,22 +54,39 @@ export interface ClusterDeps extends HealthDeps {
 export type Rotated = { kind: "keyring" } | { kind: "api_key"; hash: string };
 
 /** Kinds that concern every tenant of the installation, not only the caller's. */
-const installationKinds = ["jwt_secret", "signing_key", "master_key"] as const;
+const installationKinds = ["jwt_secret", "platform_jwt_secret", "signing_key", "master_key"] as const;
 type InstallationKind = (typeof installationKinds)[number];
 const isInstallationKind = (kind: string): kind is InstallationKind =>
   (installationKinds as readonly string[]).includes(kind);
 
+/** It becomes part of an index. */
+function requireKeyBytes(idempotencyKey: string | undefined): void {
+  if (idempotencyKey !== undefined && Buffer.byteLength(idempotencyKey) > idempotencyKeyBytesMax)
+    throw invalid("Idempotency-Key", `at most ${idempotencyKeyBytesMax} bytes`);
+}
+
 export function openCluster(deps: ClusterDeps): Cluster {
   const { store, clock, ids, log, keyring, keys } = deps;
 
-  function requireRight({ kind }: RotateInput, caller: Caller): void {
+  function requireKind(kind: string): void {
     if (!isInstallationKind(kind) && kind !== "api_key")
       throw invalid("kind", `must be one of ${[...installationKinds, "api_key"].join(", ")}`);
-    // Who acts for a tenant has the tenant's rights.
-    const isPlatform = caller.kind === "platform" && caller.impersonates !== true;
-    const operator = isPlatform || caller.kind === "dev" || caller.orgId === defaultOrgId;
-    if (kind !== "api_key" && !operator)
-      throw new Fault("permission_denied", `only an admin of the installation may rotate its ${kind}`);
+  }
+
+  /**
+   * What concerns every tenant is the platform's: who acts for a tenant has the tenant's rights, and the gate has asked the
+   * others for `platform:keys:manage`. While the platform has nobody, the admins of the first org stand in.
+   */
+  async function requireInstallation(
+    session: Session,
+    kind: InstallationKind,
+    caller: Caller,
+  ): Promise<void> {
+    if (caller.kind === "dev") return;
+    if (caller.kind === "platform" && caller.impersonates !== true) return;
+    const isFirst = caller.kind !== "platform" && caller.orgId === defaultOrgId;
+    if (!isFirst || (await deps.anyPlatformUser(session)))
+      throw new Fault("permission_denied", `platform credential required to rotate the ${kind}`);
   }
 
   /** In the rotation's transaction; answers what the nodes must be told. */
@@ -74,6 +96,7 @@ export function openCluster(deps: ClusterDeps): Cluster {
       return { kind: "keyring" };
     }
     if (!input.remote_key_id) throw invalid("remote_key_id", "required with kind api_key");
+    await deps.tenancy.shareOrg(session, caller.orgId);
     const before = await keys.rekey(session, input.remote_key_id, caller.orgId, input.new_value);
     if (caller.kind === "platform" && caller.impersonates !== true)
       await deps.recordRotated(session, input.remote_key_id, caller);
@@ -99,37 +122,35 @@ export function openCluster(deps: ClusterDeps): Cluster {
   };
 
   return {
-    health: () => clusterHealth(deps),
+    health: (detailed) => clusterHealth(deps, detailed),
 
     async rotate(input, caller, idempotencyKey) {
-      requireRight(input, caller);
+      requireKind(input.kind);
+      requireKeyBytes(idempotencyKey);
       const requestHash = hash(
         "sha256",
         JSON.stringify([input.kind, input.new_value, input.remote_key_id]),
         "hex",
       );
-      const { orgId } = caller;
-      const earlier =
-        idempotencyKey === undefined ? undefined : await findRotation(store, orgId, idempotencyKey);
-      if (earlier) return replay(earlier, requestHash);
       const row: RotationRow = {
         id: ids.next("req"),
-        org_id: orgId,
-        idempotency_key: idempotencyKey ?? null,
+        org_id: caller.orgId,
+        idempotency_key: idempotencyKey || null,
         request_hash: requestHash,
         kind: input.kind,
         rotated_at: clock.now(),
         actor_id: caller.id,
         confirmed: "[]",
       };
-      const rotated = await store.write(async (session) =>
-        (await insertRotation(session, row)) ? apply(session, input, caller) : undefined,
-      );
-      // A twin with the same key was first.
-      if (!rotated) return replay((await findRotation(store, orgId, idempotencyKey!))!, requestHash);
-      if (rotated.kind === "keyring") await keyring.refresh();
-      else keys.forget(rotated.hash);
-      const confirmed = await announce(rotated);
+      const done = await store.write(async (session) => {
+        if (isInstallationKind(input.kind)) await requireInstallation(session, input.kind, caller);
+        if (await insertRotation(session, row)) return apply(session, input, caller);
+        return replay((await findRotation(session, row.org_id, row.idempotency_key!))!, requestHash);
+      });
+      if ("replayed" in done) return done;
+      if (done.kind === "keyring") await keyring.refresh();
+      else keys.forget(done.hash);
+      const confirmed = await announce(done);
       await store.write((session) => confirmRotation(session, row.id, confirmed));
       log.info("cluster.rotated", { kind: input.kind, by: caller.id, confirmed });
       return { rotatedAt: row.rotated_at, confirmed, replayed: false };

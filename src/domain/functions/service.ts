@@ -245,17 +245,14 @@ export function openFunctions(deps: FunctionsDeps): Functions {
         const before = await hold(session, environmentId, id);
         await rows.deleteFunction(session, environmentId, id);
         await note(session, before, { type: "delete", actorId });
-        const ended = await cancelQueued(session, target);
+        const waiting = await cancelQueued(session, target);
         await raiseDefinitions(session, environmentId);
         await deps.onDelete?.(session, target);
-        return { record: before, runIds: ended };
+        // What committed between the look at the queue and the hold on the head has queued one more; nothing does from here.
+        const late = await cancelQueued(session, target);
+        return { record: before, runIds: [...waiting, ...late] };
       });
       cancelled?.(runIds);
-      // An event that committed between the look at the queue and the hold on the head has queued one more.
-      const late = await store.write(async (session) =>
-        (await rows.holdFunction(session, environmentId, id)) ? [] : cancelQueued(session, target),
-      );
-      cancelled?.(late);
       announce?.({ change: "deleted", record, at: clock.now() });
     },
 

@@ -2,8 +2,19 @@ import { createCipheriv, createDecipheriv, hash, hkdfSync } from "node:crypto";
 import { Fault, invalid } from "../../kit/fault.ts";
 
 /** Secrets of the whole installation that can be rotated while it runs. */
-export type RingKind = "jwt_secret" | "signing_key" | "audit_key";
-export const ringKinds: readonly RingKind[] = ["jwt_secret", "signing_key", "audit_key"];
+export type RingKind = "jwt_secret" | "platform_jwt_secret" | "signing_key" | "audit_key";
+export const ringKinds: readonly RingKind[] = [
+  "jwt_secret",
+  "platform_jwt_secret",
+  "signing_key",
+  "audit_key",
+];
+
+/**
+ * Nodes of the version before do not know these, and leave them under the old master key when they rotate it: what cannot be
+ * opened is made anew, which costs sessions of the platform and nothing else.
+ */
+export const replaceableKinds: readonly RingKind[] = ["platform_jwt_secret"];
 
 /** What these signed is checked for as long as it is kept: they are never forgotten. */
 export const lastingKinds: readonly RingKind[] = ["audit_key"];

@@ -117,12 +117,15 @@ export async function openKeyring(deps: KeyringDeps): Promise<Keyring> {
 
   function load(list: readonly rows.RingRow[], key: string): Loaded {
     const { masters, version } = mastersOf(list, key);
+    // What was sealed before a rotation can still be opened by who was there.
+    for (const [own, known] of loaded.masters) masters.set(own, known);
     const ring: Loaded["ring"] = new Map(rules.ringKinds.map((kind) => [kind, []]));
     for (const row of list) {
       const own = ring.get(row.kind as RingKind);
       if (!own) continue;
       const master = masters.get(rules.sealVersion(row.sealed));
       const secret = master && rules.unseal(master, ringPlace(row.kind, row.version), row.sealed);
+      if (secret === undefined && rules.replaceableKinds.includes(row.kind as RingKind)) continue;
       if (secret === undefined) throw new Error(`keyring row ${row.kind}/${row.version} cannot be opened`);
       own.push({ id: row.fingerprint, secret, version: row.version, retiredAt: row.retired_at });
     }
@@ -190,33 +193,30 @@ export async function openKeyring(deps: KeyringDeps): Promise<Keyring> {
   }
 
   /** What settings bring counts when the ring does not know it; what it knows as older does not. */
-  async function takeGiven(): Promise<void> {
-    for (const kind of rules.ringKinds) {
-      const list = await rows.allRows(store);
-      const own = list.filter((row) => row.kind === kind);
-      const wanted = given[kind];
-      const known =
-        wanted !== undefined && own.some((row) => row.fingerprint === rules.fingerprintOf(wanted));
-      if (known && newest(own, kind)?.fingerprint !== rules.fingerprintOf(wanted))
-        log.warn("keyring.setting_outdated", { kind, about: "rotated since; the newer one is used" });
-      if (own.length > 0 && (wanted === undefined || known)) continue;
-      const secret = wanted ?? ids.secret(secretBytes);
-      await store.write((session) =>
-        // Of several first starts one makes the secret; the others find it.
-        wanted === undefined ? addFirst(session, kind, secret) : add(session, kind, secret, "settings"),
-      );
-    }
-  }
-  const addFirst = async (session: Session, kind: RingKind, secret: string) => {
-    if (!newest(await rows.holdRows(session), kind)) await add(session, kind, secret, "system");
-  };
+  const takeGiven = (): Promise<void> =>
+    store.write(async (session) => {
+      const list = await rows.holdRows(session);
+      const { ring } = load(list, masterKey!);
+      for (const kind of rules.ringKinds) {
+        const wanted = given[kind];
+        const print = wanted === undefined ? undefined : rules.fingerprintOf(wanted);
+        const known = list.some((row) => row.kind === kind && row.fingerprint === print);
+        if (known && newest(list, kind)?.fingerprint !== print)
+          log.warn("keyring.setting_outdated", { kind, about: "rotated since; the newer one is used" });
+        if (ring.get(kind)!.length > 0 && (wanted === undefined || known)) continue;
+        // Of several first starts one makes the secret; the others, which wait for it here, find it.
+        await add(
+          session,
+          kind,
+          wanted ?? ids.secret(secretBytes),
+          wanted === undefined ? "system" : "settings",
+        );
+      }
+    });
 
   let loaded: Loaded = { masters: new Map(), version: 0, ring: new Map() };
   async function refresh(): Promise<void> {
-    const { masters } = loaded;
     loaded = load(await rows.allRows(store), masterKey!);
-    // What was read before a rotation can still be opened.
-    for (const [version, key] of masters) loaded.masters.set(version, key);
     const current = loaded.masters.get(loaded.version)!;
     if (current === masterKey) return;
     masterKey = current;

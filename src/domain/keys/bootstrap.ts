@@ -97,7 +97,8 @@ export async function bootstrap(options: BootstrapOptions): Promise<Bootstrapped
   const password = options.adminPassword ?? ids.secret(12);
   const wanted: Wanted = { key: undefined, user: undefined };
   if (!anyUser) {
-    const user = { orgId: defaultOrgId, email: dashboardEmail, name: "Admin", roles: [role], password };
+    const roles = [{ id: roleIdOf(role), name: role }];
+    const user = { orgId: defaultOrgId, email: dashboardEmail, name: "Admin", roles, password };
     wanted.user = await users.prepare(user);
   }
   if (!anyKey) {

@@ -5,7 +5,7 @@ import type { Call } from "../../kit/operation.ts";
 import type { Session, Store } from "../../store/store.ts";
 import type { RoleScope, Roles } from "../roles/service.ts";
 import type { Tenancy } from "../tenancy/service.ts";
-import { keysOf, type ListedKey, listedKey, setRoleIds } from "./rows.ts";
+import { countKeys, type HeldKey, keysOf, type ListedKey, listedKey, setRoleIds } from "./rows.ts";
 import * as rules from "./rules.ts";
 import type { Keys } from "./service.ts";
 
@@ -44,28 +44,52 @@ export interface KeyManagementDeps {
   store: Store;
   clock: Clock;
   keys: Keys;
-  roles: Pick<Roles, "require">;
-  tenancy: Pick<Tenancy, "placeOf">;
+  roles: Pick<Roles, "require" | "known">;
+  tenancy: Pick<Tenancy, "placeOf" | "shareOrg" | "shareEnvironment">;
   /** Makes every node forget what it believed of the key with this hash, within `limits.keyLeaseMs`. */
   forgetEverywhere: (hash: string) => Promise<void>;
   /** Told of each change in its own transaction. */
   record?: (session: Session, scope: RoleScope, change: KeyChange) => Promise<void>;
 }
 
+function readName(name: string): string {
+  const text = name.trim();
+  if (text === "") throw invalid("name", "must not be empty");
+  if (text.length > keyNameCharsMax) throw invalid("name", `at most ${keyNameCharsMax} characters`);
+  if (/\p{Cc}/u.test(text) || !text.isWellFormed())
+    throw invalid("name", "must not contain control characters");
+  return text;
+}
+
+/** Every change holds the org, then the key: as both are now, and until it is committed. */
 export function openKeyManagement(deps: KeyManagementDeps): KeyManagement {
   const { store, clock, keys, roles, tenancy, forgetEverywhere, record } = deps;
 
-  async function find(scope: RoleScope, id: string): Promise<ListedKey> {
-    const key = await listedKey(store, id);
+  function requireOwn<Key extends ListedKey>(scope: RoleScope, id: string, key: Key | undefined): Key {
     if (!key || key.orgId !== scope.orgId || key.isPlatform !== (scope.kind === "platform"))
       throw missing("api key", id);
     return key;
   }
 
-  async function readRoles(scope: RoleScope, roleIds: readonly string[]): Promise<string[]> {
+  async function hold(session: Session, scope: RoleScope, id: string): Promise<HeldKey> {
+    await tenancy.shareOrg(session, scope.orgId);
+    return requireOwn(scope, id, await keys.hold(session, id, scope.orgId));
+  }
+
+  async function readRoles(
+    session: Session,
+    scope: RoleScope,
+    roleIds: readonly string[],
+  ): Promise<string[]> {
     if (roleIds.length > keyRolesMax) throw invalid("role_ids", `at most ${keyRolesMax}`);
-    await roles.require(scope, "role_ids", roleIds);
+    await roles.require(session, scope, "role_ids", roleIds);
     return [...new Set(roleIds)];
+  }
+
+  /** The caller's, as far as they are there by now. */
+  async function ownRoles(session: Session, scope: RoleScope, { caller }: Call): Promise<string[]> {
+    const known = new Set((await roles.known(session, scope)).map(({ id }) => id));
+    return caller.roles.filter((id) => known.has(id));
   }
 
   /** At most one environment, of the caller's org; a platform key has none. */
@@ -80,13 +104,9 @@ export function openKeyManagement(deps: KeyManagementDeps): KeyManagement {
     return environment.id;
   }
 
-  function readName(name: string): string {
-    const text = name.trim();
-    if (text === "") throw invalid("name", "must not be empty");
-    if (text.length > keyNameCharsMax) throw invalid("name", `at most ${keyNameCharsMax} characters`);
-    if (/\p{Cc}/u.test(text) || !text.isWellFormed())
-      throw invalid("name", "must not contain control characters");
-    return text;
+  async function forget(hash: string): Promise<void> {
+    keys.forget(hash);
+    await forgetEverywhere(hash);
   }
 
   return {
@@ -94,51 +114,51 @@ export function openKeyManagement(deps: KeyManagementDeps): KeyManagement {
       const name = readName(input.name);
       const expiresIn =
         input.expiresIn === undefined ? undefined : rules.readDuration("expires_in", input.expiresIn);
+      // Which org an environment is of never changes.
       const environmentId = await readEnvironment(scope, input, call);
       if (input.roleIds === undefined && scope.kind === "tenant" && call.caller.kind === "platform")
         throw invalid("role_ids", "must be given: the caller's own are the platform's");
-      const roleIds =
-        input.roleIds === undefined
-          ? call.caller.roles.map((role) => (role.includes("_") ? role : `role_${role}`))
-          : await readRoles(scope, input.roleIds);
-      if ((await keysOf(store, scope.orgId)).length >= keysMax)
-        throw new Fault("resource_exhausted", `at most ${keysMax} keys`);
       const createdAt = clock.now();
       const { key, row } = keys.make({
         orgId: scope.orgId,
         environmentId,
         name,
-        roleIds,
+        roleIds: [],
         createdAt,
         isPlatform: scope.kind === "platform",
         ...(expiresIn !== undefined && { expiresAt: createdAt + expiresIn }),
       });
-      await store.write(async (session) => {
-        await keys.insert(session, row);
+      const made = await store.write(async (session) => {
+        await tenancy.shareOrg(session, scope.orgId);
+        if (environmentId !== null) await tenancy.shareEnvironment(session, environmentId);
+        const roleIds = input.roleIds
+          ? await readRoles(session, scope, input.roleIds)
+          : await ownRoles(session, scope, call);
+        if ((await countKeys(session, scope.orgId)) >= keysMax)
+          throw new Fault("resource_exhausted", `at most ${keysMax} keys`);
+        await keys.insert(session, { ...row, roleIds });
         await record?.(session, scope, { change: "created", key_id: row.id, name, role_ids: roleIds });
+        return requireOwn(scope, row.id, await listedKey(session, row.id));
       });
       keys.forget(row.hash);
-      return { key, row: await find(scope, row.id) };
+      return { key, row: made };
     },
 
     list: async (scope) =>
       (await keysOf(store, scope.orgId)).filter((key) => key.isPlatform === (scope.kind === "platform")),
-    get: find,
+    get: async (scope, id) => requireOwn(scope, id, await listedKey(store, id)),
 
     async remove(scope, id) {
-      const { name } = await find(scope, id);
-      const hash = await keys.hashOf(id);
-      if (hash === undefined) throw missing("api key", id);
-      await store.write(async (session) => {
-        if (!(await keys.removeExactly(session, id, hash))) throw missing("api key", id);
+      const hash = await store.write(async (session) => {
+        const { hash, name } = await hold(session, scope, id);
+        await keys.removeExactly(session, id, hash);
         await record?.(session, scope, { change: "deleted", key_id: id, name });
+        return hash;
       });
-      keys.forget(hash);
-      await forgetEverywhere(hash);
+      await forget(hash);
     },
 
     async rotate(scope, id) {
-      const { name } = await find(scope, id);
       const { key } = keys.make({
         orgId: scope.orgId,
         environmentId: null,
@@ -146,29 +166,26 @@ export function openKeyManagement(deps: KeyManagementDeps): KeyManagement {
         roleIds: [],
         isPlatform: scope.kind === "platform",
       });
-      const before = await store.write(async (session) => {
-        const old = await keys.rekey(session, id, scope.orgId, key);
+      const { before, row } = await store.write(async (session) => {
+        const { name } = await hold(session, scope, id);
+        const before = await keys.rekey(session, id, scope.orgId, key);
         await record?.(session, scope, { change: "rotated", key_id: id, name });
-        return old;
+        return { before, row: requireOwn(scope, id, await listedKey(session, id)) };
       });
-      keys.forget(before);
-      await forgetEverywhere(before);
-      return { key, row: await find(scope, id) };
+      await forget(before);
+      return { key, row };
     },
 
     async setRoles(scope, id, wanted) {
-      await find(scope, id);
-      const roleIds = await readRoles(scope, wanted);
-      await store.write(async (session) => {
+      const { hash, row } = await store.write(async (session) => {
+        const { hash } = await hold(session, scope, id);
+        const roleIds = await readRoles(session, scope, wanted);
         await setRoleIds(session, id, roleIds);
         await record?.(session, scope, { change: "roles_replaced", key_id: id, role_ids: roleIds });
+        return { hash, row: requireOwn(scope, id, await listedKey(session, id)) };
       });
-      const hash = await keys.hashOf(id);
-      if (hash !== undefined) {
-        keys.forget(hash);
-        await forgetEverywhere(hash);
-      }
-      return find(scope, id);
+      await forget(hash);
+      return row;
     },
   };
 }

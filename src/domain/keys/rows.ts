@@ -21,6 +21,13 @@ export interface ListedKey extends Omit<NewKey, "hash"> {
   lastUsedAt: Instant | null;
 }
 
+/** A key whose row the session holds. */
+export interface HeldKey extends ListedKey {
+  hash: string;
+  /** Sessions made with it before are believed no more. */
+  tokensAfter: Instant;
+}
+
 /** What authentication must know of a key. */
 export interface KeyFacts {
   id: string;
@@ -29,6 +36,7 @@ export interface KeyFacts {
   roleIds: string[];
   expiresAt: Instant | null;
   isPlatform: boolean;
+  tokensAfter: Instant;
 }
 
 type Reader = Pick<Store, "one">;
@@ -40,6 +48,7 @@ interface FactsRow {
   role_ids: string;
   expires_at: number | null;
   platform_at: number | null;
+  tokens_after: number;
 }
 
 export async function keyByHash(store: Reader, hash: string): Promise<KeyFacts | undefined> {
@@ -52,7 +61,7 @@ export async function keyById(store: Reader, id: string): Promise<KeyFacts | und
   return row && toFacts(row);
 }
 
-const facts = sql.raw("id, org_id, environment_id, role_ids, expires_at, platform_at");
+const facts = sql.raw("id, org_id, environment_id, role_ids, expires_at, platform_at, tokens_after");
 
 const toFacts = (row: FactsRow): KeyFacts => ({
   id: row.id,
@@ -61,6 +70,7 @@ const toFacts = (row: FactsRow): KeyFacts => ({
   roleIds: JSON.parse(row.role_ids) as string[],
   expiresAt: row.expires_at,
   isPlatform: row.platform_at !== null,
+  tokensAfter: row.tokens_after,
 });
 
 interface ListedRow extends FactsRow {
@@ -71,10 +81,10 @@ interface ListedRow extends FactsRow {
 }
 
 const listed = sql.raw(
-  "id, org_id, environment_id, name, key_prefix, role_ids, created_at, expires_at, last_used_at, platform_at",
+  "id, org_id, environment_id, name, key_prefix, role_ids, created_at, expires_at, last_used_at, platform_at, tokens_after",
 );
 
-const toListed = (row: ListedRow): ListedKey => ({
+const toListed = (row: ListedRow): ListedKey & { tokensAfter: Instant } => ({
   ...toFacts(row),
   name: row.name,
   prefix: row.key_prefix,
@@ -97,6 +107,10 @@ export async function listedKey(store: Reader, id: string): Promise<ListedKey | 
 
 export const setRoleIds = (session: Session, id: string, roleIds: readonly string[]): Promise<number> =>
   session.run(sql`UPDATE api_keys SET role_ids = ${JSON.stringify(roleIds)} WHERE id = ${id}`);
+
+export const countKeys = async (reader: Reader, orgId: string): Promise<number> =>
+  (await reader.one<{ count: number }>(sql`SELECT count(*) AS count FROM api_keys WHERE org_id = ${orgId}`))!
+    .count;
 
 /** How many keys of the org carry each role. */
 export async function keyRoleCounts(store: Pick<Store, "all">, orgId: string): Promise<Map<string, number>> {
@@ -134,17 +148,20 @@ export async function deleteKey(session: Session, id: string, hash: string): Pro
   return (await session.run(sql`DELETE FROM api_keys WHERE id = ${id} AND key_hash = ${hash}`)) === 1;
 }
 
-/** Undefined when the org has no such key. The row is held until the transaction ends. */
-export const holdKey = (
+/** The key as it is now, and nobody else changes it until the transaction ends; undefined when the org has no such key. */
+export async function holdKey(session: Session, id: string, orgId: string): Promise<HeldKey | undefined> {
+  const row = await session.one<ListedRow & { key_hash: string }>(sql`SELECT ${listed}, key_hash FROM api_keys
+    WHERE id = ${id} AND org_id = ${orgId} ${session.seams.holdRow}`);
+  return row && { ...toListed(row), hash: row.key_hash };
+}
+
+export const changeHash = (
   session: Session,
   id: string,
-  orgId: string,
-): Promise<{ key_hash: string; expires_at: Instant | null } | undefined> =>
-  session.one(sql`SELECT key_hash, expires_at FROM api_keys
-    WHERE id = ${id} AND org_id = ${orgId} ${session.seams.holdRow}`);
-
-export const changeHash = (session: Session, id: string, hash: string, prefix: string): Promise<number> =>
-  session.run(sql`UPDATE api_keys SET key_hash = ${hash}, key_prefix = ${prefix} WHERE id = ${id}`);
+  change: { hash: string; prefix: string; tokensAfter: Instant },
+): Promise<number> =>
+  session.run(sql`UPDATE api_keys SET key_hash = ${change.hash}, key_prefix = ${change.prefix},
+    tokens_after = ${change.tokensAfter} WHERE id = ${id}`);
 
 /** Rows that another node writes right now are left out: its time is as good. */
 export async function updateLastUsed(

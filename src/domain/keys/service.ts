@@ -5,7 +5,7 @@ import { keyLeaseMs } from "../../kit/limits.ts";
 import type { Caller } from "../../kit/operation.ts";
 import { remember } from "../../kit/remember.ts";
 import type { Session, Store } from "../../store/store.ts";
-import type { NewKey } from "./rows.ts";
+import type { HeldKey, NewKey } from "./rows.ts";
 import * as rows from "./rows.ts";
 import * as rules from "./rules.ts";
 
@@ -46,21 +46,37 @@ export interface Keys {
   create(wanted: CreateKey): Promise<{ id: string; key: string }>;
   /** Revokes: this node stops believing in it at once, others within `keyLeaseMs`. False when it was gone. */
   remove(id: string): Promise<boolean>;
-  /** Gives the org's key another text; answers the hash of the old one, for `forget`. */
+  /** The org's key as it is now, and nobody else changes it until the transaction ends. */
+  hold(session: Session, id: string, orgId: string): Promise<HeldKey | undefined>;
+  /** Gives the org's key another text, and ends its sessions; answers the hash of the old one, for `forget`. */
   rekey(session: Session, id: string, orgId: string, text: string): Promise<string>;
   /** This node believes nothing any more that it knew of the key with this hash. */
   forget(hash: string): void;
   any(): Promise<boolean>;
   /** How many keys of the org carry each role. */
   roleCounts(orgId: string): Promise<ReadonlyMap<string, number>>;
-  hashOf(id: string): Promise<string | undefined>;
+  /** By the session, when the answer decides what it writes. */
+  hashOf(id: string, reader?: Pick<Store, "one">): Promise<string | undefined>;
   /** False when the id is taken. */
   insert(session: Session, row: NewKey): Promise<boolean>;
+  /** With its sessions. */
   removeExactly(session: Session, id: string, hash: string): Promise<boolean>;
+  /** How many keys of the org, or of the platform, carry the role; under the lock of the org. */
+  countWithRole(session: Session, orgId: string, roleId: string): Promise<number>;
+  /** Takes the role off all who carry it; under the same lock. */
+  takeRole(session: Session, orgId: string, roleId: string): Promise<void>;
 }
 
-const knownKey = ({ id, orgId, roleIds, isPlatform, ...rest }: rows.KeyFacts): KnownKey => ({
-  caller: { kind: isPlatform ? "platform" : "key", id, orgId, roles: roleIds },
+export interface KeysDeps {
+  store: Store;
+  clock: Clock;
+  ids: Ids;
+  /** Ends every session that was made with the key, in the same transaction. */
+  endSessions: (session: Session, keyId: string) => Promise<void>;
+}
+
+const knownKey = ({ id, orgId, roleIds, isPlatform, tokensAfter, ...rest }: rows.KeyFacts): KnownKey => ({
+  caller: { kind: isPlatform ? "platform" : "key", id, orgId, roles: roleIds, tokensAfter },
   environmentId: rest.environmentId ?? undefined,
   expiresAt: rest.expiresAt ?? undefined,
 });
@@ -68,7 +84,7 @@ const knownKey = ({ id, orgId, roleIds, isPlatform, ...rest }: rows.KeyFacts): K
 const keysRemembered = 50_000;
 const usedSliceMax = 500;
 
-export function keys({ store, clock, ids }: { store: Store; clock: Clock; ids: Ids }): Keys {
+export function keys({ store, clock, ids, endSessions }: KeysDeps): Keys {
   const byHash = remember<KnownKey>({
     clock,
     keptMs: keyLeaseMs,
@@ -110,8 +126,15 @@ export function keys({ store, clock, ids }: { store: Store; clock: Clock; ids: I
     };
   };
 
+  async function removeExactly(session: Session, id: string, hash: string): Promise<boolean> {
+    if (!(await rows.deleteKey(session, id, hash))) return false;
+    await endSessions(session, id);
+    return true;
+  }
+
   return {
     make,
+    hold: rows.holdKey,
     find(text) {
       if (text.length > rules.keyTextBytesMax) return undefined;
       const hash = rules.keyHash(text);
@@ -151,31 +174,48 @@ export function keys({ store, clock, ids }: { store: Store; clock: Clock; ids: I
     },
 
     async remove(id) {
-      const hash = await rows.hashOfKey(store, id);
-      if (hash === undefined) return false;
-      const removed = await store.write((session) => rows.deleteKey(session, id, hash));
-      byHash.forget(hash);
-      return removed;
+      const hash = await store.write(async (session) => {
+        const known = await rows.hashOfKey(session, id);
+        return known !== undefined && (await removeExactly(session, id, known)) ? known : undefined;
+      });
+      if (hash !== undefined) byHash.forget(hash);
+      return hash !== undefined;
     },
 
     async rekey(session, id, orgId, text) {
       rules.requireKeyText("new_value", text);
       const row = await rows.holdKey(session, id, orgId);
       if (!row) throw missing("api key", id);
-      if (row.expires_at !== null && row.expires_at <= clock.now())
+      const now = clock.now();
+      if (row.expiresAt !== null && row.expiresAt <= now)
         throw new Fault("failed_precondition", "an expired key cannot be rotated");
       const hash = rules.keyHash(text);
       const other = await rows.keyByHash(session, hash);
       if (other && other.id !== id) throw rules.keyTextTaken("new_value");
-      await rows.changeHash(session, id, hash, rules.keyPrefixOf(text));
-      return row.key_hash;
+      // Later than before even within one millisecond: a session that is being made tells by it that it came too late.
+      const tokensAfter = Math.max(now, row.tokensAfter + 1);
+      await rows.changeHash(session, id, { hash, prefix: rules.keyPrefixOf(text), tokensAfter });
+      await endSessions(session, id);
+      return row.hash;
     },
 
     forget: byHash.forget,
     any: () => rows.anyKey(store),
     roleCounts: (orgId) => rows.keyRoleCounts(store, orgId),
-    hashOf: (id) => rows.hashOfKey(store, id),
+    hashOf: (id, reader = store) => rows.hashOfKey(reader, id),
     insert: rows.insertKey,
-    removeExactly: rows.deleteKey,
+    removeExactly,
+
+    countWithRole: async (session, orgId, roleId) =>
+      (await rows.keyRoleCounts(session, orgId)).get(roleId) ?? 0,
+    async takeRole(session, orgId, roleId) {
+      for (const { id, roleIds } of await rows.keysOf(session, orgId))
+        if (roleIds.includes(roleId))
+          await rows.setRoleIds(
+            session,
+            id,
+            roleIds.filter((one) => one !== roleId),
+          );
+    },
   };
 }

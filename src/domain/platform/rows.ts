@@ -54,6 +54,11 @@ export async function holdUsers(session: Session, platformOrgId: string): Promis
   await session.one(sql`SELECT id FROM orgs WHERE id = ${platformOrgId} ${session.seams.holdRow}`);
 }
 
+/** While this is held there is no first user either. */
+export async function shareUsers(session: Session, platformOrgId: string): Promise<void> {
+  await session.one(sql`SELECT id FROM orgs WHERE id = ${platformOrgId} ${session.seams.shareRow}`);
+}
+
 export const anyUser = async (reader: Pick<Store, "one">): Promise<boolean> =>
   (await reader.one(sql`SELECT id FROM platform_users LIMIT 1`)) !== undefined;
 
@@ -93,10 +98,15 @@ export const updateUser = (session: Session, user: PlatformUser): Promise<number
 export const deleteUser = (session: Session, id: string): Promise<number> =>
   session.run(sql`DELETE FROM platform_users WHERE id = ${id}`);
 
-/** 0 when the account was changed since its password was compared. */
-export const noteLogin = (
+export const setRoles = (session: Session, id: string, roleIds: readonly string[]): Promise<number> =>
+  session.run(sql`UPDATE platform_users SET roles = ${JSON.stringify(roleIds)} WHERE id = ${id}`);
+
+/** The row is held from then on. Undefined when the account was changed since its password was compared. */
+export async function noteLogin(
   session: Session,
   { id, passwordHash, at }: { id: string; passwordHash: string; at: Instant },
-): Promise<number> =>
-  session.run(sql`UPDATE platform_users SET last_login_at = ${at}
-    WHERE id = ${id} AND password_hash = ${passwordHash} AND is_active = 1`);
+): Promise<{ tokensAfter: Instant } | undefined> {
+  const row = await session.one<{ tokens_after: number }>(sql`UPDATE platform_users SET last_login_at = ${at}
+    WHERE id = ${id} AND password_hash = ${passwordHash} AND is_active = 1 RETURNING tokens_after`);
+  return row && { tokensAfter: row.tokens_after };
+}

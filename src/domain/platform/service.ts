@@ -8,6 +8,7 @@ import { type Session, type Store, StoreError } from "../../store/store.ts";
 import type { RoleScope, Roles } from "../roles/service.ts";
 import { defaultOrgId } from "../tenancy/rules.ts";
 import { readEmail, readUserName, requirePassword } from "../users/rules.ts";
+import type { LoggedIn } from "../users/service.ts";
 import type { PlatformAudit } from "./audit.ts";
 import type { PlatformUser } from "./rows.ts";
 import * as rows from "./rows.ts";
@@ -44,8 +45,13 @@ export interface PlatformUsers {
   delete(caller: Caller, id: string): Promise<void>;
   find(id: string): Promise<PlatformUser | undefined>;
   findByEmail(email: string): Promise<PlatformUser | undefined>;
-  /** False when the account was changed since this was its password's hash. */
-  noteLogin(id: string, passwordHash: string): Promise<boolean>;
+  /** Holds the account's row; undefined when it was changed since this was its password's hash. */
+  noteLogin(session: Session, id: string, passwordHash: string): Promise<LoggedIn | undefined>;
+  /** Under the lock of the platform's org, like `takeRole`. */
+  countWithRole(session: Session, orgId: string, roleId: string): Promise<number>;
+  takeRole(session: Session, orgId: string, roleId: string): Promise<void>;
+  /** Whether there is any, which stays so until the transaction ends. */
+  anyHeld(session: Session): Promise<boolean>;
   /** As a login answers them. */
   roleNamesOf(roleIds: readonly string[]): Promise<string[]>;
 }
@@ -54,7 +60,9 @@ export interface PlatformUsersDeps {
   store: Store;
   clock: Clock;
   ids: Ids;
-  roles: Pick<Roles, "list" | "require">;
+  roles: Pick<Roles, "known" | "require">;
+  /** Ends every session of the user, in the same transaction. */
+  endSessions: (session: Session, userId: string) => Promise<void>;
   audit: Pick<PlatformAudit, "record">;
   scope: RoleScope;
 }
@@ -63,7 +71,7 @@ const emailTaken = () =>
   new Fault("already_exists", "a platform user with this email exists", { field: "email" });
 
 export function openPlatformUsers(deps: PlatformUsersDeps): PlatformUsers {
-  const { store, clock, ids, roles, audit, scope } = deps;
+  const { store, clock, ids, roles, audit, scope, endSessions } = deps;
 
   async function find(reader: Pick<Store, "one" | "all">, id: string): Promise<PlatformUser> {
     const user = await rows.userById(reader, id);
@@ -71,8 +79,8 @@ export function openPlatformUsers(deps: PlatformUsersDeps): PlatformUsers {
     return user;
   }
 
-  async function readRoles(roleIds: readonly string[]): Promise<string[]> {
-    await roles.require(scope, "role_ids", roleIds);
+  async function readRoles(session: Session, roleIds: readonly string[]): Promise<string[]> {
+    await roles.require(session, scope, "role_ids", roleIds);
     return [...new Set(roleIds)];
   }
 
@@ -110,7 +118,6 @@ export function openPlatformUsers(deps: PlatformUsersDeps): PlatformUsers {
       if ((caller.kind !== "key" && caller.kind !== "dev") || caller.orgId !== defaultOrgId)
         throw new Fault("permission_denied", "an admin key of the default org is required");
       const exist = () => new Fault("already_exists", "platform users already exist");
-      if (await rows.anyUser(store)) throw exist();
       const user = await prepare(input, [rules.adminRoleId]);
       await store.write(async (session) => {
         await rows.holdUsers(session, scope.orgId);
@@ -124,22 +131,21 @@ export function openPlatformUsers(deps: PlatformUsersDeps): PlatformUsers {
     get: (id) => find(store, id),
 
     async create(caller, input) {
-      const user = await prepare(input, await readRoles(input.roleIds ?? []));
-      await store.write(async (session) => {
+      const prepared = await prepare(input, []);
+      return store.write(async (session) => {
         await rows.holdUsers(session, scope.orgId);
+        const user = { ...prepared, roles: await readRoles(session, input.roleIds ?? []) };
         if ((await rows.allUsers(session)).length >= platformUsersMax)
           throw new Fault("resource_exhausted", `at most ${platformUsersMax} platform users`);
         await insert(session, user, caller);
+        return user;
       });
-      return user;
     },
 
     async update(caller, id, change) {
-      await find(store, id);
       const name = change.name === undefined ? undefined : readUserName(change.name);
       if (name === "") throw invalid("name", "must not be empty");
       const email = change.email === undefined ? undefined : readEmail(change.email);
-      const roleIds = change.roleIds === undefined ? undefined : await readRoles(change.roleIds);
       if (change.password !== undefined) requirePassword("password", change.password);
       const passwordHash = change.password === undefined ? undefined : await hashPassword(change.password);
       const { isActive } = change;
@@ -147,6 +153,7 @@ export function openPlatformUsers(deps: PlatformUsersDeps): PlatformUsers {
         return await store.write(async (session) => {
           await rows.holdUsers(session, scope.orgId);
           const before = await find(session, id);
+          const roleIds = change.roleIds === undefined ? undefined : await readRoles(session, change.roleIds);
           const at = clock.now();
           const endsSessions = passwordHash !== undefined || isActive === false;
           const after: PlatformUser = {
@@ -156,11 +163,12 @@ export function openPlatformUsers(deps: PlatformUsersDeps): PlatformUsers {
             ...(roleIds !== undefined && { roles: roleIds }),
             ...(passwordHash !== undefined && { passwordHash }),
             ...(isActive !== undefined && { isActive }),
-            ...(endsSessions && { tokensAfter: at }),
+            ...(endsSessions && { tokensAfter: Math.max(at, before.tokensAfter + 1) }),
             updatedAt: at,
           };
           rules.requireAdminLeft(await rows.allUsers(session), before, after);
           await rows.updateUser(session, after);
+          if (endsSessions) await endSessions(session, id);
           const payload = {
             user_id: id,
             ...(name !== undefined && { name }),
@@ -184,6 +192,7 @@ export function openPlatformUsers(deps: PlatformUsersDeps): PlatformUsers {
         const before = await find(session, id);
         rules.requireAdminLeft(await rows.allUsers(session), before, undefined);
         await rows.deleteUser(session, id);
+        await endSessions(session, id);
         const payload = { user_id: id, email: before.email };
         await audit.record(session, { type: "platform.user.deleted", by: caller, payload });
       });
@@ -191,12 +200,31 @@ export function openPlatformUsers(deps: PlatformUsersDeps): PlatformUsers {
 
     find: (id) => rows.userById(store, id),
     findByEmail: (email) => rows.userByEmail(store, email),
-    noteLogin: async (id, passwordHash) =>
-      (await store.write((session) => rows.noteLogin(session, { id, passwordHash, at: clock.now() }))) === 1,
+    async noteLogin(session, id, passwordHash) {
+      const account = await rows.noteLogin(session, { id, passwordHash, at: clock.now() });
+      return account && { ...account, orgId: scope.orgId };
+    },
 
     async roleNamesOf(roleIds) {
-      const names = new Map((await roles.list(scope)).map((role) => [role.id, role.name]));
+      const names = new Map((await roles.known(store, scope)).map((role) => [role.id, role.name]));
       return roleIds.flatMap((id) => names.get(id) ?? []);
+    },
+
+    countWithRole: async (session, _orgId, roleId) =>
+      (await rows.allUsers(session)).filter((user) => user.roles.includes(roleId)).length,
+    async takeRole(session, _orgId, roleId) {
+      for (const user of await rows.allUsers(session))
+        if (user.roles.includes(roleId))
+          await rows.setRoles(
+            session,
+            user.id,
+            user.roles.filter((one) => one !== roleId),
+          );
+    },
+
+    async anyHeld(session) {
+      await rows.shareUsers(session, scope.orgId);
+      return rows.anyUser(session);
     },
   };
 }

@@ -26,9 +26,11 @@ const PolicyShape = Type.Object({
   version: Type.Integer(),
   created_at: instant,
   updated_at: instant,
+  /** What of it can match nothing. */
+  warnings: Type.Optional(Type.Array(text)),
 });
 
-export const policyJson = (policy: Policy) => ({
+export const policyJson = (policy: Policy, warnings: readonly string[]) => ({
   id: policy.id,
   org_id: policy.orgId,
   name: policy.name,
@@ -39,6 +41,7 @@ export const policyJson = (policy: Policy) => ({
   version: policy.version,
   created_at: rfc3339(policy.createdAt),
   updated_at: rfc3339(policy.updatedAt),
+  ...(warnings.length > 0 && { warnings }),
 });
 
 const versionJson = (version: PolicyVersion, next: PolicyVersion | undefined) => ({
@@ -96,11 +99,19 @@ export const platformPolicies: PoliciesPlace = {
   scopeOf: (call) => ({ orgId: platformOrgId, kind: "platform", by: call.caller }),
 };
 
-const give = (policy: Policy) => ({ status: 200, body: policyJson(policy) });
+type PolicyBody = ReturnType<typeof policyJson>;
+const give = (body: PolicyBody) => ({ status: 200, body });
+
+/** As it is answered to the call, with what of it can match nothing. */
+const showing =
+  (policies: Pick<Policies, "warningsOf">, scopeOf: PoliciesPlace["scopeOf"]) =>
+  (call: Call, policy: Policy): PolicyBody =>
+    policyJson(policy, policies.warningsOf(scopeOf(call), policy));
 
 /** List, get, create, update, delete, and which roles have which. */
 export function policiesOperations(policies: Policies, roles: Roles, place: PoliciesPlace): Operation[] {
   const { name, path, rolesPath, read, manage, rolesRead, rolesManage, scopeOf } = place;
+  const show = showing(policies, scopeOf);
   const scopeFor = (call: Call, orgId: string | undefined): RoleScope => {
     const scope = scopeOf(call);
     if (orgId !== undefined && orgId !== scope.orgId) throw missing("org", orgId);
@@ -118,7 +129,7 @@ export function policiesOperations(policies: Policies, roles: Roles, place: Poli
       rest: `GET ${path}`,
       handle: async ({ org_id }, call) =>
         (await policies.list(scopeFor(call, org_id))).map((policy) => ({
-          ...policyJson(policy),
+          ...show(call, policy),
           role_count: policy.roleCount,
         })),
     }),
@@ -131,7 +142,7 @@ export function policiesOperations(policies: Policies, roles: Roles, place: Poli
       input: Type.Object(byId),
       output: PolicyShape,
       rest: { route: `GET ${path}/{id}`, give },
-      handle: ({ id }, call) => policies.get(scopeOf(call), id),
+      handle: async ({ id }, call) => show(call, await policies.get(scopeOf(call), id)),
     }),
     unary({
       name: `${name}.create`,
@@ -151,9 +162,10 @@ export function policiesOperations(policies: Policies, roles: Roles, place: Poli
       rest: {
         route: `POST ${path}`,
         status: 201,
-        give: (policy: Policy) => ({ status: 201, body: policyJson(policy) }),
+        give: (body: PolicyBody) => ({ status: 201, body }),
       },
-      handle: ({ org_id, ...input }, call) => policies.create(scopeFor(call, org_id), input, call.caller.id),
+      handle: async ({ org_id, ...input }, call) =>
+        show(call, await policies.create(scopeFor(call, org_id), input, call.caller.id)),
     }),
     unary({
       name: `${name}.update`,
@@ -171,13 +183,10 @@ export function policiesOperations(policies: Policies, roles: Roles, place: Poli
       }),
       output: PolicyShape,
       rest: ["PATCH", "PUT"].map((verb) => ({ route: `${verb} ${path}/{id}`, give })),
-      handle: ({ id, change_reason, ...change }, call) =>
-        policies.update(
-          scopeOf(call),
-          id,
-          { ...change, ...(change_reason !== undefined && { changeReason: change_reason }) },
-          call.caller.id,
-        ),
+      async handle({ id, change_reason, ...change }, call) {
+        const wanted = { ...change, ...(change_reason !== undefined && { changeReason: change_reason }) };
+        return show(call, await policies.update(scopeOf(call), id, wanted, call.caller.id));
+      },
     }),
     unary({
       name: `${name}.delete`,
@@ -198,7 +207,7 @@ export function policiesOperations(policies: Policies, roles: Roles, place: Poli
       output: Type.Object({ policies: Type.Array(PolicyShape) }),
       rest: `GET ${rolesPath}/{id}/policies`,
       handle: async ({ id }, call) => ({
-        policies: (await policies.ofRole(scopeOf(call), id)).map(policyJson),
+        policies: (await policies.ofRole(scopeOf(call), id)).map((policy) => show(call, policy)),
       }),
     }),
     unary({
@@ -274,17 +283,19 @@ const readDryRun = (input: Static<typeof DryRunInput>): DryRun => {
   };
 };
 
-const dryRunJson = ({ matched, conditionSource, compileError, evalError, past }: DryRunAnswer) => ({
+const dryRunJson = ({ matched, conditionSource, compileError, evalError, past, warnings }: DryRunAnswer) => ({
   matched,
   condition_source: conditionSource,
   ...(compileError !== undefined && { compile_error: compileError }),
   ...(evalError !== undefined && { eval_error: evalError }),
   ...(past && { past }),
+  ...(warnings.length > 0 && { warnings }),
 });
 
 /** Versions, trying out, templates: of tenants only. */
 export function policyToolsOperations(policies: Policies): Operation[] {
   const { path, read, manage, scopeOf } = tenantPolicies;
+  const show = showing(policies, scopeOf);
   return [
     unary({
       name: "policies.dryRun",
@@ -321,7 +332,8 @@ export function policyToolsOperations(policies: Policies): Operation[] {
       input: Type.Object({ ...byId, version: Type.Integer({ minimum: 1 }) }),
       output: PolicyShape,
       rest: { route: `POST ${path}/{id}/rollback/{version}`, give },
-      handle: ({ id, version }, call) => policies.rollback(scopeOf(call), id, version, call.caller.id),
+      handle: async ({ id, version }, call) =>
+        show(call, await policies.rollback(scopeOf(call), id, version, call.caller.id)),
     }),
     unary({
       name: "policyTemplates.list",
@@ -356,7 +368,7 @@ export function policyToolsOperations(policies: Policies): Operation[] {
         return {
           template_id: installed.templateId,
           version: installed.version,
-          policies: installed.policies.map(policyJson),
+          policies: installed.policies.map((policy) => show(call, policy)),
           policies_count: installed.policies.length,
         };
       },

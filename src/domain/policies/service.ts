@@ -5,7 +5,7 @@ import {
   conditionContext,
   evaluateCondition,
 } from "../../access/condition.ts";
-import { actionsMatching, compilePolicy, splitList } from "../../access/policy.ts";
+import { actionsMatching, compilePolicy, policyWarnings, splitList } from "../../access/policy.ts";
 import type { Resource } from "../../access/resource.ts";
 import type { Clock } from "../../kit/clock.ts";
 import { Fault, missing } from "../../kit/fault.ts";
@@ -39,6 +39,8 @@ export interface DryRunAnswer {
   compileError?: string;
   evalError?: string;
   past?: PastOutcome;
+  /** What of it can match nothing. */
+  warnings: string[];
 }
 
 /** What the policy would have done to calls that were made. */
@@ -72,6 +74,8 @@ export interface Policies {
   /** Writes what stood at that version as the next one. */
   rollback(scope: RoleScope, id: string, version: number, authorId: string): Promise<rows.Policy>;
   dryRun(scope: RoleScope, asked: DryRun): Promise<DryRunAnswer>;
+  /** What of a policy can match nothing; empty for most. */
+  warningsOf(scope: RoleScope, policy: Pick<rows.Policy, "actions" | "resources">): string[];
   /** Creates what the template holds, or brings it up to its version; answers its policies. */
   install(
     scope: RoleScope,
@@ -87,6 +91,8 @@ export interface PoliciesDeps {
   roles: Pick<Roles, "get" | "assign" | "raiseAccess">;
   /** This node forgets what it believed of the org. */
   changed: (orgId: string) => void;
+  /** Every type of resource that some operation is about. */
+  resourceTypes: () => ReadonlySet<string>;
   /** The org's last audited calls, newest first. */
   pastDecisions?: (orgId: string, limit: number) => Promise<readonly PastDecision[]>;
 }
@@ -162,7 +168,16 @@ export function openPolicies(deps: PoliciesDeps): Policies {
     return policy;
   };
 
+  // Policies of the platform bind its credentials wherever they act.
+  const warningsOf: Policies["warningsOf"] = ({ orgId, kind }, policy) =>
+    policyWarnings(policy, {
+      orgId: kind === "platform" ? undefined : orgId,
+      types: deps.resourceTypes(),
+    });
+
   return {
+    warningsOf,
+
     async list(scope) {
       const [policies, counts] = await Promise.all([
         rows.policiesOf(store, scope.orgId),
@@ -261,7 +276,7 @@ export function openPolicies(deps: PoliciesDeps): Policies {
         resources: asked.resources ?? stored?.resources ?? "*",
         condition: (asked.condition ?? stored?.condition ?? "").trim(),
       };
-      const answer = { conditionSource: text.condition };
+      const answer = { conditionSource: text.condition, warnings: warningsOf(scope, text) };
       const refused = (error: unknown): DryRunAnswer => ({
         ...answer,
         matched: false,

@@ -14,8 +14,9 @@ const RoleShape = Type.Object({
   org_id: text,
   name: text,
   is_default: Type.Boolean(),
-  base: text,
-  created_at: Type.Union([Type.String({ format: "date-time" }), Type.Null()]),
+  /** The built-in role whose grants it has. */
+  base: Type.Optional(text),
+  created_at: Type.String({ format: "date-time" }),
 });
 const RoleRow = Type.Composite([
   RoleShape,
@@ -27,8 +28,8 @@ const roleJson = (role: Role) => ({
   org_id: role.orgId,
   name: role.name,
   is_default: role.isDefault,
-  base: role.base,
-  created_at: role.createdAt === undefined ? null : rfc3339(role.createdAt),
+  ...(role.base !== undefined && { base: role.base }),
+  created_at: rfc3339(role.createdAt),
 });
 
 export interface RolesSurface {
@@ -113,7 +114,8 @@ export function rolesOperations({ roles, keyCounts }: RolesSurface, place: Roles
       name: `${name}.create`,
       action: manage,
       scope: "none",
-      summary: "A role of the org's own: grants what its built-in base grants, less what its policies deny.",
+      summary:
+        "A role of the org's own: with a base it grants what that built-in role grants, less what its policies deny; without, nothing.",
       input: Type.Object({
         name: shortText,
         org_id: Type.Optional(text),
@@ -136,7 +138,7 @@ export function rolesOperations({ roles, keyCounts }: RolesSurface, place: Roles
     unary({
       ...update,
       name: `${name}.update`,
-      summary: "Renames a role of the org's own, or gives it another base.",
+      summary: "Renames a role of the org's own, or gives it another base; an empty one takes its base away.",
       input: Type.Object({ ...byId, name: Type.Optional(shortText), base: Type.Optional(shortText) }),
       rest: ["PATCH", "PUT"].map((verb) => ({
         route: `${verb} ${path}/{id}`,
@@ -152,10 +154,11 @@ export function rolesOperations({ roles, keyCounts }: RolesSurface, place: Roles
       name: `${name}.delete`,
       action: manage,
       scope: "none",
-      summary: "Deletes a role of the org's own; keys that carry it hold nothing by it any more.",
-      input: Type.Object(byId),
+      summary:
+        "Deletes a role of the org's own; 409 while users or keys carry it, unless `force` takes it off them all.",
+      input: Type.Object({ ...byId, force: Type.Optional(Type.Boolean()) }),
       rest: `DELETE ${path}/{id}`,
-      handle: ({ id }, call) => roles.remove(scopeOf(call), id),
+      handle: ({ id, force = false }, call) => roles.remove(scopeOf(call), id, { force }),
     }),
   ];
 }

@@ -7,7 +7,7 @@ export interface RoleRow {
   id: string;
   orgId: string;
   name: string;
-  /** Name of the built-in role whose grants it has. */
+  /** Name of the built-in role whose grants it has; empty: it grants nothing by itself. */
   base: string;
   createdAt: Instant;
   updatedAt: Instant;
@@ -59,6 +59,9 @@ export async function roleById(store: Reader, orgId: string, id: string): Promis
   );
   return row && toRole(row);
 }
+
+export const orgCreatedAt = async (store: Reader, orgId: string): Promise<Instant | undefined> =>
+  (await store.one<{ created_at: number }>(sql`SELECT created_at FROM orgs WHERE id = ${orgId}`))?.created_at;
 
 /** Policies of each role of the org that has some. */
 export async function policyCounts(store: Reader, orgId: string): Promise<Map<string, number>> {

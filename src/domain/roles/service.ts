@@ -6,6 +6,7 @@ import type { Ids } from "../../kit/ids.ts";
 import { roleNameCharsMax, rolesMax } from "../../kit/limits.ts";
 import type { Caller } from "../../kit/operation.ts";
 import { type Session, type Store, StoreError } from "../../store/store.ts";
+import { defaultOrgId } from "../tenancy/rules.ts";
 import * as rows from "./rows.ts";
 
 /** A role as callers see it, built in or their own. */
@@ -14,9 +15,10 @@ export interface Role {
   orgId: string;
   name: string;
   isDefault: boolean;
-  base: string;
-  /** Undefined for built-in roles, which are as old as the installation. */
-  createdAt: number | undefined;
+  /** Undefined for a role that grants nothing by itself. */
+  base: string | undefined;
+  /** Built-in roles are as old as the installation. */
+  createdAt: number;
   policyCount: number;
 }
 
@@ -41,11 +43,13 @@ export interface RoleChange {
   name?: string;
   base?: string;
   policy_id?: string;
+  /** How many users and keys it was taken from. */
+  taken_from?: number;
 }
 
 export interface NewRole {
   name: string;
-  /** A built-in role of the scope; the weakest by default. */
+  /** A built-in role of the scope, whose grants it has; none, or an empty one: it grants nothing by itself. */
   base?: string;
   policyIds?: readonly string[];
 }
@@ -55,20 +59,36 @@ export interface Roles {
   get(scope: RoleScope, id: string): Promise<Role>;
   create(scope: RoleScope, wanted: NewRole): Promise<Role>;
   update(scope: RoleScope, id: string, change: { name?: string; base?: string }): Promise<Role>;
-  /** Keys that carried it keep its id and hold nothing by it any more. */
-  remove(scope: RoleScope, id: string): Promise<void>;
+  /** `failed_precondition` with the count while anybody carries it, unless `force` takes it off them all. */
+  remove(scope: RoleScope, id: string, how?: { force?: boolean }): Promise<void>;
   assign(scope: RoleScope, roleId: string, policyId: string): Promise<void>;
   unassign(scope: RoleScope, roleId: string, policyId: string): Promise<void>;
   /** Begins every change of an org's roles and policies: locks the org's row and raises its version. */
   raiseAccess(session: Session, orgId: string): Promise<void>;
-  /** Throws `invalid(field)` unless the scope has all of these roles. */
-  require(scope: RoleScope, field: string, roleIds: readonly string[]): Promise<void>;
+  /** Every role that the scope has; by the session, under the lock of the org, when it decides what is written. */
+  known(
+    reader: Pick<Store, "one" | "all">,
+    scope: RoleScope,
+  ): Promise<readonly { id: string; name: string }[]>;
+  /** Throws `invalid(field)` unless the scope has all of these roles; the session has the org to its end. */
+  require(session: Session, scope: RoleScope, field: string, roleIds: readonly string[]): Promise<void>;
+}
+
+/** Those who carry roles; all is asked under the lock of the org. */
+export interface RoleCarriers {
+  countWithRole(session: Session, orgId: string, roleId: string): Promise<number>;
+  /** Takes it off all who carry it. */
+  takeRole(session: Session, orgId: string, roleId: string): Promise<void>;
+  /** For those who also keep its name. */
+  renameRole?(session: Session, orgId: string, role: { id: string; name: string }): Promise<void>;
 }
 
 export interface RolesDeps {
   store: Store;
   clock: Clock;
   ids: Ids;
+  /** By what a message calls one of them. */
+  carriers: (scope: RoleScope) => Record<string, RoleCarriers>;
   /** This node forgets what it believed of the org. */
   changed: (orgId: string) => void;
   /** Told of each change in its own transaction. */
@@ -80,7 +100,16 @@ const isPlatform = (role: string) => role.startsWith("platform_");
 const builtInOf = (scope: RoleScope): BuiltInRole[] =>
   builtInRoles.filter((role) => isPlatform(role) === (scope.kind === "platform"));
 
-export function openRoles({ store, clock, ids, changed, record }: RolesDeps): Roles {
+const plural = (count: number, name: string) => `${count} ${name}${count === 1 ? "" : "s"}`;
+
+export function openRoles({ store, clock, ids, carriers, changed, record }: RolesDeps): Roles {
+  let installedAt: number | undefined;
+  /** The default org is as old as the installation, and stays. */
+  async function bornAt(): Promise<number> {
+    installedAt ??= await rows.orgCreatedAt(store, defaultOrgId);
+    return installedAt ?? 0;
+  }
+
   const builtIn = (scope: RoleScope, id: string): BuiltInRole | undefined =>
     builtInOf(scope).find((role) => roleIdOf(role) === id);
 
@@ -89,18 +118,22 @@ export function openRoles({ store, clock, ids, changed, record }: RolesDeps): Ro
     orgId: row.orgId,
     name: row.name,
     isDefault: false,
-    base: row.base,
+    base: row.base || undefined,
     createdAt: row.createdAt,
     policyCount,
   });
 
-  const builtInRole = (scope: RoleScope, role: BuiltInRole, policyCount: number): Role => ({
+  const builtInRole = (
+    scope: RoleScope,
+    role: BuiltInRole,
+    { policyCount, createdAt }: { policyCount: number; createdAt: number },
+  ): Role => ({
     id: roleIdOf(role),
     orgId: scope.orgId,
     name: role,
     isDefault: true,
     base: role,
-    createdAt: undefined,
+    createdAt,
     policyCount,
   });
 
@@ -110,7 +143,8 @@ export function openRoles({ store, clock, ids, changed, record }: RolesDeps): Ro
       rows.policyCounts(store, scope.orgId),
     ]);
     const known = builtIn(scope, id);
-    if (known) return builtInRole(scope, known, counts.get(id) ?? 0);
+    if (known)
+      return builtInRole(scope, known, { policyCount: counts.get(id) ?? 0, createdAt: await bornAt() });
     if (!row) throw missing("role", id);
     return ownRole(row, counts.get(id) ?? 0);
   }
@@ -128,9 +162,11 @@ export function openRoles({ store, clock, ids, changed, record }: RolesDeps): Ro
     changed(scope.orgId);
   }
 
+  /** Empty for none. */
   function readBase(scope: RoleScope, base: string | undefined): string {
+    if (!base) return "";
     const all = builtInOf(scope);
-    const word = base?.replace(/^role_/, "") ?? all.at(-1)!;
+    const word = base.replace(/^role_/, "");
     if (!all.some((role) => role === word)) throw invalid("base", `must be one of ${all.join(", ")}`);
     return word;
   }
@@ -153,14 +189,22 @@ export function openRoles({ store, clock, ids, changed, record }: RolesDeps): Ro
     if (/^p?role_/.test(name)) throw invalid("name", "must not begin with role_ or prole_");
   }
 
+  const known: Roles["known"] = async (reader, scope) => [
+    ...builtInOf(scope).map((role) => ({ id: roleIdOf(role), name: role as string })),
+    ...(await rows.rolesOf(reader, scope.orgId)),
+  ];
+
   return {
     async list(scope) {
-      const [own, counts] = await Promise.all([
+      const [own, counts, createdAt] = await Promise.all([
         rows.rolesOf(store, scope.orgId),
         rows.policyCounts(store, scope.orgId),
+        bornAt(),
       ]);
       return [
-        ...builtInOf(scope).map((role) => builtInRole(scope, role, counts.get(roleIdOf(role)) ?? 0)),
+        ...builtInOf(scope).map((role) =>
+          builtInRole(scope, role, { policyCount: counts.get(roleIdOf(role)) ?? 0, createdAt }),
+        ),
         ...own.map((row) => ownRole(row, counts.get(row.id) ?? 0)),
       ];
     },
@@ -205,6 +249,9 @@ export function openRoles({ store, clock, ids, changed, record }: RolesDeps): Ro
           if (name !== row.name) requireFree(name);
           const base = wanted.base === undefined ? row.base : readBase(scope, wanted.base);
           await rows.updateRole(session, { ...row, name, base, updatedAt: clock.now() });
+          if (name !== row.name)
+            for (const people of Object.values(carriers(scope)))
+              await people.renameRole?.(session, scope.orgId, { id, name });
           return { change: "updated", role_id: id, name, base };
         });
       } catch (error) {
@@ -214,13 +261,27 @@ export function openRoles({ store, clock, ids, changed, record }: RolesDeps): Ro
       return find(scope, id);
     },
 
-    async remove(scope, id) {
+    async remove(scope, id, { force = false } = {}) {
       if (builtIn(scope, id)) throw new Fault("invalid_argument", "cannot delete built-in role");
       await change(scope, async (session) => {
         const row = await rows.roleById(session, scope.orgId, id);
         if (!row) throw missing("role", id);
+        const carrying: string[] = [];
+        let taken_from = 0;
+        for (const [name, people] of Object.entries(carriers(scope))) {
+          const found = await people.countWithRole(session, scope.orgId, id);
+          if (found === 0) continue;
+          taken_from += found;
+          carrying.push(plural(found, name));
+          if (force) await people.takeRole(session, scope.orgId, id);
+        }
+        if (taken_from > 0 && !force)
+          throw new Fault(
+            "failed_precondition",
+            `the role is carried by ${carrying.join(" and ")}: take it off them, or delete it with force=true`,
+          );
         await rows.deleteRole(session, scope.orgId, id);
-        return { change: "deleted", role_id: id, name: row.name };
+        return { change: "deleted", role_id: id, name: row.name, ...(taken_from > 0 && { taken_from }) };
       });
     },
 
@@ -242,10 +303,11 @@ export function openRoles({ store, clock, ids, changed, record }: RolesDeps): Ro
       });
     },
 
-    async require(scope, field, roleIds) {
-      const own = new Set((await rows.rolesOf(store, scope.orgId)).map((role) => role.id));
-      for (const id of roleIds)
-        if (!builtIn(scope, id) && !own.has(id)) throw invalid(field, `role ${id.slice(0, 80)} not found`);
+    known,
+
+    async require(session, scope, field, roleIds) {
+      const all = new Set((await known(session, scope)).map(({ id }) => id));
+      for (const id of roleIds) if (!all.has(id)) throw invalid(field, `role ${id.slice(0, 80)} not found`);
     },
   };
 }

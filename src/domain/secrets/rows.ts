@@ -61,6 +61,17 @@ export async function secretByName(
   return row && toRow(row);
 }
 
+/** The same, locked for the rest of the transaction. */
+export async function holdSecret(
+  session: Session,
+  environmentId: string,
+  name: string,
+): Promise<SealedRow | undefined> {
+  const row = await session.one<Stored>(sql`SELECT ${fields} FROM secrets
+    WHERE environment_id = ${environmentId} AND name = ${name} ${session.seams.holdRow}`);
+  return row && toRow(row);
+}
+
 export const insertSecret = (session: Session, row: SealedRow): Promise<number> =>
   session.run(sql`INSERT INTO secrets (${fields})
     VALUES (${row.id}, ${row.environmentId}, ${row.name}, ${row.revision}, ${row.description}, ${row.sealed},

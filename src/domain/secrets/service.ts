@@ -50,6 +50,8 @@ export interface SecretsDeps {
   clock: Clock;
   ids: Ids;
   keyring: Pick<Keyring, "seal" | "unseal" | "isCurrent" | "refresh">;
+  /** The environment stays until the transaction ends; `not_found` when it is gone. */
+  shareEnvironment: (session: Session, environmentId: string) => Promise<void>;
   /** Told after the commit; a hint that may be lost. */
   announce?: (frame: SecretFrame) => void;
 }
@@ -58,7 +60,8 @@ const placeOf = (environmentId: string, id: string) => `secret/${environmentId}/
 const environmentsRemembered = 1_000;
 const sealTriesMax = 5;
 
-export function openSecrets({ store, clock, ids, keyring, announce }: SecretsDeps): Secrets {
+export function openSecrets(deps: SecretsDeps): Secrets {
+  const { store, clock, ids, keyring, shareEnvironment, announce } = deps;
   const kept = remember<{ values: ReadonlyMap<string, string> }>({
     clock,
     keptMs: secretsKeptMs,
@@ -74,12 +77,9 @@ export function openSecrets({ store, clock, ids, keyring, announce }: SecretsDep
   const tell = (change: SecretFrame["change"], environmentId: string, name: string) =>
     announce?.({ change, environmentId, name, at: clock.now() });
 
-  async function find(
-    reader: Pick<Store, "one" | "all">,
-    environmentId: string,
-    name: string,
-  ): Promise<SealedRow> {
-    const row = await rows.secretByName(reader, environmentId, name);
+  /** As it is now: every change begins so, else it would take back what another one changed a moment ago. */
+  async function hold(session: Session, environmentId: string, name: string): Promise<SealedRow> {
+    const row = await rows.holdSecret(session, environmentId, name);
     if (!row) throw missing("secret", name);
     return row;
   }
@@ -111,7 +111,9 @@ export function openSecrets({ store, clock, ids, keyring, announce }: SecretsDep
     },
 
     async get(environmentId, name) {
-      const { sealed: _, ...shown } = await find(store, environmentId, name);
+      const row = await rows.secretByName(store, environmentId, name);
+      if (!row) throw missing("secret", name);
+      const { sealed: _, ...shown } = row;
       return shown;
     },
 
@@ -120,6 +122,7 @@ export function openSecrets({ store, clock, ids, keyring, announce }: SecretsDep
       requireName(name);
       requireValue(value);
       const created = await write(environmentId, async (session, seal) => {
+        await shareEnvironment(session, environmentId);
         if ((await rows.secretsOf(session, environmentId)).length >= secretsMax)
           throw new Fault("resource_exhausted", `at most ${secretsMax} secrets`);
         const at = clock.now();
@@ -145,7 +148,7 @@ export function openSecrets({ store, clock, ids, keyring, announce }: SecretsDep
       requireStorable("description", description);
       requireValue(value);
       const updated = await write(environmentId, async (session, seal) => {
-        const before = await find(session, environmentId, name);
+        const before = await hold(session, environmentId, name);
         const row: SealedRow = {
           ...before,
           revision: before.revision + 1,
@@ -165,7 +168,7 @@ export function openSecrets({ store, clock, ids, keyring, announce }: SecretsDep
       if (wanted !== undefined) requireName(wanted);
       const row = await store
         .write(async (session) => {
-          const before = await find(session, environmentId, name);
+          const before = await hold(session, environmentId, name);
           const after: SealedRow = {
             ...before,
             name: wanted ?? before.name,

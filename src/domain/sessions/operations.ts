@@ -13,6 +13,10 @@ export const sessionCookie = "svc_dashboard_token";
 export const cookieOf = (token: string, isSecure: boolean): string =>
   `${sessionCookie}=${token}; Path=/; HttpOnly; SameSite=Lax; Max-Age=${sessionMs / 1_000}${isSecure ? "; Secure" : ""}`;
 
+/** The browser forgets it. */
+const noCookie = (isSecure: boolean): string =>
+  `${sessionCookie}=; Path=/; HttpOnly; SameSite=Lax; Max-Age=0${isSecure ? "; Secure" : ""}`;
+
 export const sessionsOperations = (sessions: Sessions): Operation[] => [
   unary({
     name: "auth.login",
@@ -78,6 +82,30 @@ export const sessionsOperations = (sessions: Sessions): Operation[] => [
       const session: KnownSession | undefined = token === undefined ? undefined : await sessions.find(token);
       if (!session) throw new Fault("unauthenticated", "Authentication required");
       return { valid: true, email: session.caller.email ?? "" };
+    },
+  }),
+  unary({
+    name: "auth.logout",
+    action: "authenticated",
+    platformAction: "authenticated",
+    scope: "none",
+    summary:
+      "Ends the session of the Authorization header or of the cookie on every node, and takes the cookie back.",
+    input: Type.Object({ token: Type.Optional(text) }),
+    rest: {
+      route: "POST /api/v1/auth/logout",
+      take: ({ headers }) => {
+        const token = tokenOf(headers);
+        return token === undefined ? {} : { token };
+      },
+      give: ({ isSecure }: { isSecure: boolean }) => ({
+        status: 204,
+        headers: { "Set-Cookie": noCookie(isSecure), "Cache-Control": "no-store" },
+      }),
+    },
+    async handle({ token }, { isSecure }) {
+      if (token !== undefined) await sessions.logout(token);
+      return { isSecure };
     },
   }),
   unary({

@@ -1,13 +1,16 @@
-import type { Clock } from "../../kit/clock.ts";
+import { platformOrgId } from "../../access/gate.ts";
+import type { Clock, Instant } from "../../kit/clock.ts";
 import { Fault } from "../../kit/fault.ts";
 import { keyLeaseMs } from "../../kit/limits.ts";
 import type { Caller } from "../../kit/operation.ts";
 import { hashPassword, verifyPassword } from "../../kit/password.ts";
 import { remember } from "../../kit/remember.ts";
+import type { Session, Store } from "../../store/store.ts";
 import type { Keys, KnownKey } from "../keys/service.ts";
-import type { Users } from "../users/service.ts";
+import type { LoggedIn, Users } from "../users/service.ts";
+import type { SessionRegister } from "./register.ts";
 import type { Throttle } from "./throttle.ts";
-import type { Tokens } from "./tokens.ts";
+import type { Claims, Tokens } from "./tokens.ts";
 
 /** Who a token speaks for, as authentication needs it. */
 export interface KnownSession {
@@ -31,8 +34,8 @@ export interface PlatformAccount {
 export interface PlatformUsers {
   find(id: string): Promise<PlatformAccount | undefined>;
   findByEmail(email: string): Promise<PlatformAccount | undefined>;
-  /** False when the account was changed since this was its password's hash. */
-  noteLogin(id: string, passwordHash: string): Promise<boolean>;
+  /** Holds the account's row; undefined when it was changed since this was its password's hash. */
+  noteLogin(session: Session, id: string, passwordHash: string): Promise<LoggedIn | undefined>;
   roleNamesOf(roleIds: readonly string[]): Promise<string[]>;
 }
 
@@ -50,49 +53,69 @@ export interface Sessions {
   loginToPlatform(email: string, password: string, address: string): Promise<PlatformLogin>;
   /** For a caller who came with an API key. */
   desktop(caller: Caller): Promise<{ token: string; expiresAt: number }>;
+  /** Ends the token's session: at once at this node, at others within `limits.keyLeaseMs`. */
+  logout(token: string): Promise<void>;
 }
 
 export interface SessionsDeps {
+  store: Pick<Store, "write">;
   clock: Clock;
+  register: SessionRegister;
   tokens: Tokens;
   throttle: Throttle;
   users: Users;
-  keys: Pick<Keys, "byId">;
+  keys: Pick<Keys, "byId" | "hold">;
   platformUsers: PlatformUsers;
 }
 
 const sessionsRemembered = 10_000;
 export const badLogin = (): Fault => new Fault("unauthenticated", "Invalid email or password");
 
+/** Who a session speaks for, and since when sessions of theirs are believed. */
+interface Account extends Omit<KnownSession, "expiresAt"> {
+  tokensAfter: Instant;
+  expiresAt?: Instant | undefined;
+}
+
 export function openSessions(deps: SessionsDeps): Sessions {
-  const { clock, tokens, throttle, users, keys, platformUsers } = deps;
+  const { store, clock, register, tokens, throttle, users, keys, platformUsers } = deps;
+
+  async function accountOf({ kind, subject }: Claims): Promise<Account | undefined> {
+    if (kind === "desktop") {
+      const key: KnownKey | undefined = await keys.byId(subject);
+      if (!key) return undefined;
+      const { caller, environmentId, expiresAt } = key;
+      // It acts as the key, but is no key: it makes no further sessions.
+      return {
+        caller: { ...caller, kind: "user" },
+        environmentId,
+        expiresAt,
+        tokensAfter: caller.tokensAfter ?? 0,
+      };
+    }
+    if (kind === "platform") {
+      const user = await platformUsers.find(subject);
+      if (!user?.isActive) return undefined;
+      const { id, roles, email, tokensAfter } = user;
+      const caller: Caller = { kind: "platform", id, orgId: platformOrgId, roles, email };
+      return { caller, environmentId: undefined, tokensAfter };
+    }
+    const user = await users.find(subject);
+    if (!user) return undefined;
+    const { id, orgId, roleIds, email, tokensAfter } = user;
+    const caller: Caller = { kind: "user", id, orgId, roles: roleIds, email };
+    return { caller, environmentId: undefined, tokensAfter };
+  }
 
   async function read(token: string): Promise<KnownSession | undefined> {
     const claims = await tokens.read(token);
     if (!claims) return undefined;
-    const { subject, issuedAt, expiresAt } = claims;
-    if (claims.kind === "desktop") {
-      const key: KnownKey | undefined = await keys.byId(subject);
-      if (!key || (key.expiresAt !== undefined && key.expiresAt <= clock.now())) return undefined;
-      // It acts as the key, but is no key: it makes no further sessions.
-      return { caller: { ...key.caller, kind: "user" }, environmentId: key.environmentId, expiresAt };
-    }
-    if (claims.kind === "platform") {
-      const user = await platformUsers.find(subject);
-      if (!user?.isActive || issuedAt < user.tokensAfter) return undefined;
-      const caller: Caller = {
-        kind: "platform",
-        id: user.id,
-        orgId: "org_platform",
-        roles: user.roles,
-        email: user.email,
-      };
-      return { caller, environmentId: undefined, expiresAt };
-    }
-    const user = await users.find(subject);
-    if (!user || issuedAt < user.tokensAfter) return undefined;
-    const { id, orgId, roles, email } = user;
-    return { caller: { kind: "user", id, orgId, roles, email }, environmentId: undefined, expiresAt };
+    const [row, account] = await Promise.all([register.find(claims.sid), accountOf(claims)]);
+    if (!row || row.kind !== claims.kind || row.subjectId !== claims.subject) return undefined;
+    if (!account || row.createdAt < account.tokensAfter) return undefined;
+    const { caller, environmentId, expiresAt = row.expiresAt } = account;
+    const ends = Math.min(expiresAt, row.expiresAt);
+    return ends <= clock.now() ? undefined : { caller, environmentId, expiresAt: ends };
   }
 
   const remembered = remember<KnownSession>({
@@ -126,19 +149,32 @@ export function openSessions(deps: SessionsDeps): Sessions {
     find: (token) => remembered.known(token) ?? remembered.of(token),
 
     async login(email, password, address) {
-      const user = await identify({ email, password, address, realm: "tenant" }, users.findByEmail);
-      await users.noteLogin(user.id);
-      return tokens.issue("user", user.id);
+      const { id, passwordHash } = await identify(
+        { email, password, address, realm: "tenant" },
+        users.findByEmail,
+      );
+      const made = await store.write(async (session) => {
+        const account = await users.noteLogin(session, id, passwordHash);
+        // Changed while the password was compared: it may be the old one.
+        if (!account) throw badLogin();
+        const { orgId, tokensAfter } = account;
+        return register.add(session, { kind: "user", subjectId: id, orgId, after: tokensAfter });
+      });
+      return tokens.sign(made);
     },
 
     async loginToPlatform(email, password, address) {
       const login = { email, password, address, realm: "platform" };
       const { id, name, ...user } = await identify(login, platformUsers.findByEmail);
       if (!user.isActive) throw new Fault("permission_denied", "the platform user is inactive");
-      // Changed while the password was compared: it may be the old one.
-      if (!(await platformUsers.noteLogin(id, user.passwordHash))) throw badLogin();
+      const made = await store.write(async (session) => {
+        const account = await platformUsers.noteLogin(session, id, user.passwordHash);
+        if (!account) throw badLogin();
+        const { orgId, tokensAfter } = account;
+        return register.add(session, { kind: "platform", subjectId: id, orgId, after: tokensAfter });
+      });
       const [{ token }, roles] = await Promise.all([
-        tokens.issue("platform", id),
+        tokens.sign(made),
         platformUsers.roleNamesOf(user.roles),
       ]);
       return { token, user: { id, email: user.email, name, roles } };
@@ -146,7 +182,22 @@ export function openSessions(deps: SessionsDeps): Sessions {
 
     async desktop(caller) {
       if (caller.kind !== "key") throw new Fault("unauthenticated", "an API key is required");
-      return tokens.issue("desktop", caller.id);
+      const made = await store.write(async (session) => {
+        const key = await keys.hold(session, caller.id, caller.orgId);
+        // Rotated since the request was let in: its text is good for nothing any more.
+        if (!key || key.tokensAfter !== caller.tokensAfter)
+          throw new Fault("unauthenticated", "Invalid API key");
+        const { orgId, tokensAfter } = key;
+        return register.add(session, { kind: "desktop", subjectId: caller.id, orgId, after: tokensAfter });
+      });
+      return tokens.sign(made);
+    },
+
+    async logout(token) {
+      const claims = await tokens.read(token);
+      if (!claims) return;
+      await register.end(claims.sid);
+      remembered.forget(token);
     },
   };
 }

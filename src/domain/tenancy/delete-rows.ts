@@ -1,5 +1,5 @@
 import type { Instant } from "../../kit/clock.ts";
-import { type Sql, sql } from "../../kit/sql.ts";
+import { column, type Sql, sql } from "../../kit/sql.ts";
 import type { Session, Store } from "../../store/store.ts";
 
 /** An environment that was deleted, as it was. */
@@ -48,9 +48,12 @@ export async function deleteEnvironments(
     sql`SELECT environment_id FROM topic_heads WHERE environment_id IN ${ids} ORDER BY environment_id ${holdRow}`,
   );
   await session.run(sql`DELETE FROM topic_heads WHERE environment_id IN ${ids}`);
-  const keys = await session.all<{ key_hash: string }>(
-    sql`DELETE FROM api_keys WHERE environment_id IN ${ids} RETURNING key_hash`,
+  const keys = await session.all<{ id: string; key_hash: string }>(
+    sql`DELETE FROM api_keys WHERE environment_id IN ${ids} RETURNING id, key_hash`,
   );
+  const keyIds = column.text(keys.map((key) => key.id));
+  await session.run(sql`DELETE FROM sessions WHERE kind = 'desktop'
+    AND subject_id IN (SELECT id FROM ${session.seams.rowsFrom("gone", { id: keyIds })})`);
   await session.run(sql`INSERT INTO deleted_environments (id, org_id, project_id, name, deleted_at)
     SELECT id, org_id, project_id, name, ${sql.bigint(at)} FROM environments WHERE id IN ${ids}`);
   await session.run(sql`DELETE FROM environments WHERE id IN ${ids}`);
@@ -71,6 +74,8 @@ export const tablesOfOrg = [
   "policies",
   "roles",
   "users",
+  // Behind users and keys: who logs in holds one of these.
+  "sessions",
   "projects",
   "environments",
 ] as const;

@@ -5,7 +5,7 @@ import { keyLeaseMs } from "../../kit/limits.ts";
 import { sql } from "../../kit/sql.ts";
 import type { Session, Store } from "../../store/store.ts";
 import * as rows from "./delete-rows.ts";
-import { holdOrg, holdProject } from "./org-rows.ts";
+import { holdOrg, holdProject, holdProjectsOf } from "./org-rows.ts";
 import * as rules from "./rules.ts";
 
 /** A lifecycle frame (spec.md 'Lifecycle events'). */
@@ -18,8 +18,8 @@ export interface EnvironmentFrame {
 
 export interface Deletion {
   environment(id: string): Promise<void>;
-  /** With its environments. */
-  project(id: string): Promise<void>;
+  /** With its environments; another org's looks like none. */
+  project(id: string, orgId: string): Promise<void>;
   /** With everything it has. */
   org(id: string): Promise<void>;
   /** The tick of loop `tenancy.follow`: takes notice of what other nodes deleted, whatever hints were lost. */
@@ -49,6 +49,7 @@ const noticedMax = 100_000;
 const hintedMax = 100;
 const keysAtOnce = 16;
 
+/** Locks go from above: the org, its projects, their environments, then what lies in these. */
 export function openDeletion(deps: DeletionDeps): Deletion {
   const { store, clock } = deps;
   const noticed = new Set<string>();
@@ -102,10 +103,10 @@ export function openDeletion(deps: DeletionDeps): Deletion {
         return gone;
       }),
 
-    project: (id) =>
+    project: (id, orgId) =>
       remove(async (session, at) => {
+        if ((await holdProject(session, id))?.orgId !== orgId) throw missing("project", id);
         if (id === rules.defaultProjectId) throw invalid("id", "the default project cannot be deleted");
-        if (!(await holdProject(session, id))) throw missing("project", id);
         const gone = await rows.deleteEnvironments(session, sql`project_id = ${id}`, at);
         if (gone.environments.some((one) => one.id === rules.defaultEnvironmentId))
           throw invalid("id", "the project of the default environment cannot be deleted");
@@ -117,6 +118,7 @@ export function openDeletion(deps: DeletionDeps): Deletion {
       remove(async (session, at) => {
         if (id === rules.defaultOrgId || id === platformOrgId) throw invalid("id", `${id} cannot be deleted`);
         if (!(await holdOrg(session, id))) throw missing("org", id);
+        await holdProjectsOf(session, id);
         const { environments, keyHashes } = await rows.deleteEnvironments(session, sql`org_id = ${id}`, at);
         return { environments, keyHashes: [...keyHashes, ...(await rows.deleteOrg(session, id))] };
       }),

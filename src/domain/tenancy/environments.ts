@@ -6,7 +6,7 @@ import { environmentsMax } from "../../kit/limits.ts";
 import type { Caller } from "../../kit/operation.ts";
 import { type Session, type Store, StoreError } from "../../store/store.ts";
 import type { Deletion } from "./deletion.ts";
-import { oldestProject, shareOrg, shareProject } from "./org-rows.ts";
+import { holdOrg, oldestProject, shareOrg, shareProject } from "./org-rows.ts";
 import type { ListedEnvironment } from "./rows.ts";
 import * as rows from "./rows.ts";
 import * as rules from "./rules.ts";
@@ -22,7 +22,7 @@ export interface KeyMaker<Row extends { id: string } = { id: string }> {
   insert(session: Session, row: Row): Promise<boolean>;
   /** Answers the hash of the text before. */
   rekey(session: Session, id: string, orgId: string, text: string): Promise<string>;
-  hashOf(id: string): Promise<string | undefined>;
+  hashOf(id: string, session: Session): Promise<string | undefined>;
 }
 
 export interface NewEnvironmentInput {
@@ -59,12 +59,18 @@ const compatRole = "developer";
 export function openEnvironments<Row extends { id: string }>(deps: EnvironmentsDeps<Row>): Environments {
   const { store, clock, ids, keys, deletion, changed, forgetEverywhere } = deps;
 
-  async function find(caller: Caller, id: string): Promise<rows.Environment> {
-    const found = await rows.environmentById(store, id);
+  function requireShown(caller: Caller, id: string, found: rows.Environment | undefined): rows.Environment {
     const isOpen = found && (caller.kind === "platform" || found.projectId === null);
     if (!found || !(isOpen || found.orgId === caller.orgId)) throw missing("environment", id);
     return found;
   }
+
+  const find = async (caller: Caller, id: string): Promise<rows.Environment> =>
+    requireShown(caller, id, await rows.environmentById(store, id));
+
+  /** As it is now: every change begins so, else it would take back what another one changed a moment ago. */
+  const hold = async (session: Session, caller: Caller, id: string): Promise<rows.Environment> =>
+    requireShown(caller, id, await rows.holdEnvironment(session, id));
 
   const nameTaken = (error: unknown, name: string): unknown =>
     error instanceof StoreError && error.trouble === "unique"
@@ -83,12 +89,14 @@ export function openEnvironments<Row extends { id: string }>(deps: EnvironmentsD
     async create({ orgId }, { name, projectId, color = rules.environmentColorDefault }) {
       rules.requireEnvironmentName(name);
       rules.requireColor(color);
-      if ((await rows.countEnvironments(store, orgId)) >= environmentsMax)
-        throw new Fault("resource_exhausted", `at most ${environmentsMax} environments`);
       try {
-        const environment = await store.write((session) =>
-          addEnvironment(session, { ids, at: clock.now() }, { orgId, name, color, projectId }),
-        );
+        const environment = await store.write(async (session) => {
+          // Held, not shared: of two that would be one too many the second counts the first.
+          if (!(await holdOrg(session, orgId))) throw missing("org", orgId);
+          if ((await rows.countEnvironments(session, orgId)) >= environmentsMax)
+            throw new Fault("resource_exhausted", `at most ${environmentsMax} environments`);
+          return addEnvironment(session, { ids, at: clock.now() }, { orgId, name, color, projectId });
+        });
         changed(environment);
         return { ...environment, keyPrefix: undefined };
       } catch (error) {
@@ -96,22 +104,20 @@ export function openEnvironments<Row extends { id: string }>(deps: EnvironmentsD
       }
     },
 
-    async update(caller, id, change) {
-      const before = await find(caller, id);
-      const after = {
-        ...before,
-        name: change.name ?? before.name,
-        color: change.color ?? before.color,
-        updatedAt: clock.now(),
-      };
-      rules.requireEnvironmentName(after.name);
-      rules.requireColor(after.color);
-      try {
-        if (!(await store.write((session) => rows.updateEnvironment(session, after))))
-          throw missing("environment", id);
-      } catch (error) {
-        throw nameTaken(error, after.name);
-      }
+    async update(caller, id, { name, color }) {
+      if (name !== undefined) rules.requireEnvironmentName(name);
+      if (color !== undefined) rules.requireColor(color);
+      const { before, after } = await store
+        .write(async (session) => {
+          const before = await hold(session, caller, id);
+          const change = { ...(name !== undefined && { name }), ...(color !== undefined && { color }) };
+          const after = { ...before, ...change, updatedAt: clock.now() };
+          await rows.updateEnvironment(session, after);
+          return { before, after };
+        })
+        .catch((error: unknown) => {
+          throw nameTaken(error, name ?? "");
+        });
       changed(before);
       changed(after);
       return listed(after);
@@ -123,22 +129,22 @@ export function openEnvironments<Row extends { id: string }>(deps: EnvironmentsD
     },
 
     async rotateKey(caller, id) {
-      const environment = await find(caller, id);
-      const { key, before } = await store.write(async (session) => {
-        const held = await rows.holdCompatKey(session, id);
-        if (!held) throw missing("environment", id);
+      const { environment, key, before } = await store.write(async (session) => {
+        const environment = await hold(session, caller, id);
+        const { orgId } = environment;
         const made = keys.make({
-          orgId: environment.orgId,
+          orgId,
           environmentId: id,
           name: `${environment.name} environment`,
           roleIds: [roleIdOf(compatRole)],
         });
-        const known = held.compat_key_id;
-        if (known !== null && (await keys.hashOf(known)) !== undefined)
-          return { key: made.key, before: await keys.rekey(session, known, environment.orgId, made.key) };
+        const { key } = made;
+        const known = await rows.compatKeyOf(session, id);
+        if (known !== undefined && (await keys.hashOf(known, session)) !== undefined)
+          return { environment, key, before: await keys.rekey(session, known, orgId, key) };
         await keys.insert(session, made.row);
         await rows.setCompatKey(session, id, made.row.id);
-        return { key: made.key, before: undefined };
+        return { environment, key, before: undefined };
       });
       if (before !== undefined) await forgetEverywhere(before);
       return { environment: await listed(environment), key };

@@ -81,14 +81,19 @@ export async function getOrg(store: Reader, id: string): Promise<Org | undefined
 export const shareOrg = async (session: Session, id: string): Promise<boolean> =>
   (await session.one(sql`SELECT id FROM orgs WHERE id = ${id} ${session.seams.shareRow}`)) !== undefined;
 
-export const holdOrg = async (session: Session, id: string): Promise<boolean> =>
-  (await session.one(sql`SELECT id FROM orgs WHERE id = ${id} ${session.seams.holdRow}`)) !== undefined;
+/** The org as it is now, and nobody else changes it, or makes anything under it, until the transaction ends. */
+export async function holdOrg(session: Session, id: string): Promise<Org | undefined> {
+  const row = await session.one<OrgRow>(
+    sql`SELECT ${orgFields} FROM orgs WHERE id = ${id} ${session.seams.holdRow}`,
+  );
+  return row && toOrg(row);
+}
 
-/** False when it is gone. */
-export const updateOrg = async (session: Session, org: Org): Promise<boolean> =>
-  (await session.run(sql`UPDATE orgs SET name = ${org.name}, updated_at = ${org.updatedAt},
+/** Of an org that the session holds. */
+export const updateOrg = (session: Session, org: Org): Promise<number> =>
+  session.run(sql`UPDATE orgs SET name = ${org.name}, updated_at = ${org.updatedAt},
       preferences = ${org.preferences === undefined ? null : JSON.stringify(org.preferences)}
-    WHERE id = ${org.id}`)) === 1;
+    WHERE id = ${org.id}`);
 
 /** All but the platform's own, oldest first. */
 export async function tenantsBut(store: Pick<Store, "all">, platformOrgId: string): Promise<Tenant[]> {
@@ -105,6 +110,10 @@ export async function tenantsBut(store: Pick<Store, "all">, platformOrgId: strin
   }));
 }
 
+export const countProjects = async (store: Reader, orgId: string): Promise<number> =>
+  (await store.one<{ count: number }>(sql`SELECT count(*) AS count FROM projects WHERE org_id = ${orgId}`))!
+    .count;
+
 export const projectsOf = async (store: Pick<Store, "all">, orgId: string): Promise<Project[]> =>
   (
     await store.all<ProjectRow>(
@@ -112,24 +121,28 @@ export const projectsOf = async (store: Pick<Store, "all">, orgId: string): Prom
     )
   ).map(toProject);
 
-export async function getProject(store: Reader, id: string): Promise<Project | undefined> {
-  const row = await store.one<ProjectRow>(sql`SELECT ${projectFields} FROM projects WHERE id = ${id}`);
-  return row && toProject(row);
-}
-
 /** The project stays until the transaction ends; false when the org has none of this id. */
 export const shareProject = async (session: Session, id: string, orgId: string): Promise<boolean> =>
   (await session.one(sql`SELECT id FROM projects WHERE id = ${id} AND org_id = ${orgId}
     ${session.seams.shareRow}`)) !== undefined;
 
-export const holdProject = async (session: Session, id: string): Promise<boolean> =>
-  (await session.one(sql`SELECT id FROM projects WHERE id = ${id} ${session.seams.holdRow}`)) !== undefined;
+/** The project as it is now, and nobody else changes it, or makes anything in it, until the transaction ends. */
+export async function holdProject(session: Session, id: string): Promise<Project | undefined> {
+  const row = await session.one<ProjectRow>(
+    sql`SELECT ${projectFields} FROM projects WHERE id = ${id} ${session.seams.holdRow}`,
+  );
+  return row && toProject(row);
+}
+
+/** All of an org's, as a deletion of one of them would, so that neither waits for the other. */
+export const holdProjectsOf = (session: Session, orgId: string): Promise<{ id: string }[]> =>
+  session.all(sql`SELECT id FROM projects WHERE org_id = ${orgId} ORDER BY id ${session.seams.holdRow}`);
 
 export const oldestProject = (session: Session, orgId: string): Promise<{ id: string } | undefined> =>
   session.one(sql`SELECT id FROM projects WHERE org_id = ${orgId} ORDER BY created_at, id LIMIT 1
     ${session.seams.shareRow}`);
 
-/** False when it is gone. */
-export const updateProject = async (session: Session, project: Project): Promise<boolean> =>
-  (await session.run(sql`UPDATE projects SET name = ${project.name}, description = ${project.description},
-      updated_at = ${project.updatedAt} WHERE id = ${project.id}`)) === 1;
+/** Of a project that the session holds. */
+export const updateProject = (session: Session, project: Project): Promise<number> =>
+  session.run(sql`UPDATE projects SET name = ${project.name}, description = ${project.description},
+      updated_at = ${project.updatedAt} WHERE id = ${project.id}`);

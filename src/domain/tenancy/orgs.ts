@@ -5,7 +5,7 @@ import { Fault, missing } from "../../kit/fault.ts";
 import type { Ids } from "../../kit/ids.ts";
 import { orgNameCharsMax, projectNameCharsMax, projectsMax } from "../../kit/limits.ts";
 import { requireStorable } from "../../kit/names.ts";
-import type { Store } from "../../store/store.ts";
+import type { Session, Store } from "../../store/store.ts";
 import type { Deletion } from "./deletion.ts";
 import { addEnvironment, type KeyMaker } from "./environments.ts";
 import type { Org, Preferences, Project, Tenant } from "./org-rows.ts";
@@ -58,8 +58,8 @@ export function openOrgs<Row extends { id: string }>(deps: OrgsDeps<Row>): Orgs 
     return org;
   }
 
-  async function findProject(orgId: string, id: string): Promise<Project> {
-    const project = await rows.getProject(store, id);
+  async function holdProject(session: Session, orgId: string, id: string): Promise<Project> {
+    const project = await rows.holdProject(session, id);
     if (project?.orgId !== orgId) throw missing("project", id);
     return project;
   }
@@ -86,17 +86,19 @@ export function openOrgs<Row extends { id: string }>(deps: OrgsDeps<Row>): Orgs 
     get: find,
 
     async update(orgId, id, { name, preferences }) {
-      const before = await find(orgId, id);
       const timezone = preferences?.default_timezone;
       if (timezone !== undefined) rules.requireTimezone("preferences.default_timezone", timezone);
-      const after: Org = {
-        ...before,
+      const change = {
         ...(name !== undefined && { name: rules.readLabel("name", name, orgNameCharsMax) }),
         ...(preferences !== undefined && { preferences }),
-        updatedAt: clock.now(),
       };
-      if (!(await store.write((session) => rows.updateOrg(session, after)))) throw missing("org", id);
-      return after;
+      return store.write(async (session) => {
+        const before = id === orgId ? await rows.holdOrg(session, id) : undefined;
+        if (!before) throw missing("org", id);
+        const after: Org = { ...before, ...change, updatedAt: clock.now() };
+        await rows.updateOrg(session, after);
+        return after;
+      });
     },
 
     async remove(orgId, id) {
@@ -138,10 +140,11 @@ export function openOrgs<Row extends { id: string }>(deps: OrgsDeps<Row>): Orgs 
       const label = rules.readLabel("name", name, projectNameCharsMax);
       const id = ids.next("proj");
       const project: Project = { id, orgId, name: label, description, createdAt: at, updatedAt: at };
-      if ((await rows.projectsOf(store, orgId)).length >= projectsMax)
-        throw new Fault("resource_exhausted", `at most ${projectsMax} projects`);
       await store.write(async (session) => {
-        if (!(await rows.shareOrg(session, orgId))) throw missing("org", orgId);
+        // Held, not shared: of two that would be one too many the second counts the first.
+        if (!(await rows.holdOrg(session, orgId))) throw missing("org", orgId);
+        if ((await rows.countProjects(session, orgId)) >= projectsMax)
+          throw new Fault("resource_exhausted", `at most ${projectsMax} projects`);
         await insertProject(session, { ...project, at });
       });
       return project;
@@ -149,20 +152,23 @@ export function openOrgs<Row extends { id: string }>(deps: OrgsDeps<Row>): Orgs 
 
     async updateProject(orgId, id, { name, description }) {
       requireStorable("description", description);
-      const before = await findProject(orgId, id);
-      const after: Project = {
-        ...before,
+      const change = {
         ...(name !== undefined && { name: rules.readLabel("name", name, projectNameCharsMax) }),
         ...(description !== undefined && { description }),
-        updatedAt: clock.now(),
       };
-      if (!(await store.write((session) => rows.updateProject(session, after)))) throw missing("project", id);
-      return after;
+      return store.write(async (session) => {
+        const after: Project = {
+          ...(await holdProject(session, orgId, id)),
+          ...change,
+          updatedAt: clock.now(),
+        };
+        await rows.updateProject(session, after);
+        return after;
+      });
     },
 
     async removeProject(orgId, id) {
-      await findProject(orgId, id);
-      await deletion.project(id);
+      await deletion.project(id, orgId);
     },
   };
 }

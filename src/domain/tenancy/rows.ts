@@ -84,28 +84,37 @@ export const countEnvironments = async (store: Reader, orgId: string): Promise<n
     sql`SELECT count(*) AS count FROM environments WHERE org_id = ${orgId}`,
   ))!.count;
 
-/** False when it is gone. */
-export const updateEnvironment = async (
+/** Of an environment that the session holds. */
+export const updateEnvironment = (
   session: Session,
   { id, name, color, updatedAt }: Environment,
-): Promise<boolean> =>
-  (await session.run(sql`UPDATE environments SET name = ${name}, color = ${color}, updated_at = ${updatedAt}
-    WHERE id = ${id}`)) === 1;
+): Promise<number> =>
+  session.run(sql`UPDATE environments SET name = ${name}, color = ${color}, updated_at = ${updatedAt}
+    WHERE id = ${id}`);
 
-/** The key that EnvironmentService made for it; the environment's row is held until the transaction ends. */
-export const holdCompatKey = (
-  session: Session,
-  id: string,
-): Promise<{ compat_key_id: string | null } | undefined> =>
-  session.one(sql`SELECT compat_key_id FROM environments WHERE id = ${id} ${session.seams.holdRow}`);
+/** The environment stays until the transaction ends; false when there is none. */
+export const shareEnvironment = async (session: Session, id: string): Promise<boolean> =>
+  (await session.one(sql`SELECT id FROM environments WHERE id = ${id} ${session.seams.shareRow}`)) !==
+  undefined;
+
+/** The environment as it is now, and nobody else changes it until the transaction ends. */
+export const holdEnvironment = async (session: Session, id: string): Promise<Environment | undefined> =>
+  toEnvironment(
+    await session.one<EnvironmentRow>(
+      sql`SELECT ${fields} FROM environments WHERE id = ${id} ${session.seams.holdRow}`,
+    ),
+  );
+
+/** The key that EnvironmentService made for it. */
+export const compatKeyOf = async (session: Session, id: string): Promise<string | undefined> =>
+  (
+    await session.one<{ compat_key_id: string | null }>(
+      sql`SELECT compat_key_id FROM environments WHERE id = ${id}`,
+    )
+  )?.compat_key_id ?? undefined;
 
 export const setCompatKey = (session: Session, id: string, keyId: string): Promise<number> =>
   session.run(sql`UPDATE environments SET compat_key_id = ${keyId} WHERE id = ${id}`);
-
-export async function orgOfProject(store: Reader, id: string): Promise<string | undefined> {
-  const row = await store.one<{ org_id: string }>(sql`SELECT org_id FROM projects WHERE id = ${id}`);
-  return row?.org_id;
-}
 
 /** Rows of the same id stay as they are. */
 export async function insertOrg(

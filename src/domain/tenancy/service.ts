@@ -1,9 +1,10 @@
 import type { Clock } from "../../kit/clock.ts";
-import { Fault, invalid } from "../../kit/fault.ts";
+import { Fault, invalid, missing } from "../../kit/fault.ts";
 import type { Ids } from "../../kit/ids.ts";
 import type { Log } from "../../kit/log.ts";
 import { remember } from "../../kit/remember.ts";
-import { type Store, StoreError } from "../../store/store.ts";
+import { type Session, type Store, StoreError } from "../../store/store.ts";
+import { shareOrg, shareProject } from "./org-rows.ts";
 import type { Environment } from "./rows.ts";
 import * as rows from "./rows.ts";
 import * as rules from "./rules.ts";
@@ -45,7 +46,14 @@ export interface Tenancy {
   forgetOrg(orgId: string): void;
   /** Name and project of an environment; undefined when it is gone. */
   placeOf(environmentId: string): Promise<Environment | undefined>;
-  /** The same, limited to environments of the org; `env_default` when nothing is selected. */
+  /**
+   * Begins whatever is made under an org, or changes what its people may do: the org stays until the transaction ends, and
+   * an org that is gone is `not_found`. Where both are shared, the org comes before the environment, as in a deletion.
+   */
+  shareOrg(session: Session, orgId: string): Promise<void>;
+  /** The same of an environment. */
+  shareEnvironment(session: Session, environmentId: string): Promise<void>;
+  /** Like `environmentMeant`, limited to environments of the org; `env_default` when nothing is selected. */
   resolveEnvironment(selector: string | undefined, orgId: string): Promise<string>;
 }
 
@@ -130,6 +138,14 @@ export function tenancy({ store, clock, ids, log, strictEnvironment }: TenancyOp
     },
     orgExists: async (orgId) => (await orgs.of(orgId)) !== undefined,
 
+    async shareOrg(session, orgId) {
+      if (!(await shareOrg(session, orgId))) throw missing("org", orgId);
+    },
+
+    async shareEnvironment(session, environmentId) {
+      if (!(await rows.shareEnvironment(session, environmentId))) throw missing("environment", environmentId);
+    },
+
     async homeEnvironment(selector, orgId) {
       if (selector !== undefined || orgId === rules.defaultOrgId) return resolveEnvironment(selector, orgId);
       return (await homes.of(orgId))?.id ?? "";
@@ -162,9 +178,6 @@ export function tenancy({ store, clock, ids, log, strictEnvironment }: TenancyOp
 
     async createEnvironment({ orgId, name, projectId, color = rules.environmentColorDefault }) {
       rules.requireEnvironmentName(name);
-      if (projectId !== undefined && (await rows.orgOfProject(store, projectId)) !== orgId) {
-        throw invalid("project_id", "unknown project");
-      }
       const at = clock.now();
       const environment: Environment = {
         id: ids.next("env"),
@@ -176,7 +189,11 @@ export function tenancy({ store, clock, ids, log, strictEnvironment }: TenancyOp
         updatedAt: at,
       };
       try {
-        await store.write((session) => rows.insertEnvironment(session, environment));
+        await store.write(async (session) => {
+          if (projectId !== undefined && !(await shareProject(session, projectId, orgId)))
+            throw invalid("project_id", "unknown project");
+          await rows.insertEnvironment(session, environment);
+        });
       } catch (error) {
         if (error instanceof StoreError && error.trouble === "unique") {
           throw new Fault("already_exists", `environment ${name} already exists`, { field: "name" });

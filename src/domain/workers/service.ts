@@ -11,7 +11,7 @@ import {
 } from "../../kit/limits.ts";
 import type { Log } from "../../kit/log.ts";
 import type { Counter, Metrics } from "../../kit/metrics.ts";
-import { type Store, StoreError } from "../../store/store.ts";
+import { type Session, type Store, StoreError } from "../../store/store.ts";
 import type { Runs } from "../runs/service.ts";
 import type { Dispatcher } from "./dispatcher.ts";
 import { knowsFailedSteps, stepsFor } from "./generations.ts";
@@ -86,6 +86,7 @@ export interface Workers {
 
 export interface WorkersDeps {
   store: Store;
+  shareEnvironment: (session: Session, environmentId: string) => Promise<void>;
   clock: Clock;
   dispatcher: Dispatcher;
   runs: Runs;
@@ -195,7 +196,10 @@ export function openWorkers(deps: WorkersDeps): Workers {
     const registration = readRegistration(input, transport);
     if (transport === "stream") await requireFunctions(environmentId, registration.functionIds);
     const record = { ...registration, environmentId, registeredAt: now, lastHeartbeatAt: now };
-    await store.write((session) => rows.upsertWorker(session, record));
+    await store.write(async (session) => {
+      await deps.shareEnvironment(session, environmentId);
+      await rows.upsertWorker(session, record);
+    });
     known.set(keyOf(environmentId, record.id), { record, readAt: now });
     return record;
   }
