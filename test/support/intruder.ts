@@ -2,7 +2,7 @@ import { type DescMessage, ScalarType } from "@bufbuild/protobuf";
 import { KindGuard, type TSchema } from "@sinclair/typebox";
 import { rpcBindings } from "../../src/edge/rpc.ts";
 import { sql } from "../../src/kit/sql.ts";
-import { everyWay, go, type Visitor, type Way } from "./every-route.ts";
+import { everyWay, go, logoutLast, type Visitor, type Way } from "./every-route.ts";
 import type { TestServer } from "./server.ts";
 
 const idName = /^(id|.*_ids?|.*Ids?)$/;
@@ -165,7 +165,7 @@ export async function intrude(options: IntruderOptions): Promise<{ intrusions: I
   const intrusions: Intrusion[] = [];
   let calls = 0;
   const secrets = [...markers, ...ids.values()];
-  for (const way of everyWay(server.running.registry)) {
+  for (const way of logoutLast(everyWay(server.running.registry))) {
     const ask = async (visitor: Visitor, id: string) => {
       calls++;
       return go(server.url, way, visitor, { param: () => id, body: probe(way, id) });
@@ -208,7 +208,7 @@ export async function intrudeBeside(
   const intrusions: Intrusion[] = [];
   let calls = 0;
   const secrets = [...markers, ...ids.values()];
-  for (const way of everyWay(server.running.registry)) {
+  for (const way of logoutLast(everyWay(server.running.registry))) {
     const places = placesOf(way);
     // The trail tells an org again what its people have sent.
     if (places.length < 2 || way.operation.name.startsWith("audit.")) continue;
