@@ -10,11 +10,15 @@ export interface Revoker {
   kills: readonly Tag[];
   /** Credentials that must stand for it to be asked. */
   needs: readonly StandingName[];
+  /** Passwords are hashed before the write, and not in no time: what begins up to so much later may meet it. */
+  computesMs?: number;
   /** What has to be there before the race. */
   prepare?(stage: Stage): Promise<void>;
   run(stage: Stage, node: TestServer): Promise<Answer>;
 }
 
+/** Of one hash beside those of other attempts. */
+const hashingMs = 150;
 export const changedPassword = "another horse battery";
 
 const remove =
@@ -68,12 +72,18 @@ const rolePath = (stage: Stage) => `/api/v1/roles/${stage.role}`;
 const platformRolePath = (stage: Stage) => `/api/v1/platform/roles/${stage.platformRole}`;
 
 export const revokers: readonly Revoker[] = [
-  { name: "delete the key", operation: "keys.delete", kills: ["key"], needs: ["key"], run: remove(keyPath) },
+  {
+    name: "delete the key",
+    operation: "keys.delete",
+    kills: ["key"],
+    needs: ["key", "desktop"],
+    run: remove(keyPath),
+  },
   {
     name: "rotate the key",
     operation: "keys.rotate",
     kills: ["keyText"],
-    needs: ["key"],
+    needs: ["key", "desktop"],
     run: send(
       "POST",
       (stage) => `${keyPath(stage)}/rotate`,
@@ -84,7 +94,7 @@ export const revokers: readonly Revoker[] = [
     name: "take the key's roles",
     operation: "keys.setRoles",
     kills: ["keyRoles"],
-    needs: ["key"],
+    needs: ["key", "desktop"],
     run: send(
       "PUT",
       (stage) => `${keyPath(stage)}/roles`,
@@ -118,6 +128,7 @@ export const revokers: readonly Revoker[] = [
     operation: "users.changePassword",
     kills: ["password"],
     needs: ["user"],
+    computesMs: 2 * hashingMs,
     run: (stage, node) =>
       stage.call(node, `${userPath(stage)}/password`, {
         method: "PATCH",
@@ -137,21 +148,21 @@ export const revokers: readonly Revoker[] = [
     name: "delete the role",
     operation: "roles.delete",
     kills: ["role"],
-    needs: ["key", "user"],
+    needs: ["key", "desktop", "user"],
     run: removeRole(rolePath, (stage) => stage.boss),
   },
   {
     name: "give the role a weaker base",
     operation: "roles.update",
     kills: ["roleBase"],
-    needs: ["key", "user"],
+    needs: ["key", "desktop", "user"],
     run: send("PATCH", rolePath, () => ({ base: "viewer" })),
   },
   {
     name: "give the role a policy",
     operation: "policies.assign",
     kills: ["role"],
-    needs: ["key", "user"],
+    needs: ["key", "desktop", "user"],
     prepare: makePolicy(everything, false),
     run: send(
       "POST",
@@ -163,7 +174,7 @@ export const revokers: readonly Revoker[] = [
     name: "make the role's policy wider",
     operation: "policies.update",
     kills: ["role"],
-    needs: ["key", "user"],
+    needs: ["key", "desktop", "user"],
     prepare: makePolicy(nothing, true),
     run: send(
       "PATCH",
@@ -175,28 +186,28 @@ export const revokers: readonly Revoker[] = [
     name: "delete the environment",
     operation: "environments.delete",
     kills: ["env"],
-    needs: ["key", "compat"],
+    needs: ["key", "desktop", "compat"],
     run: remove((stage) => `/api/v1/environments/${stage.env}`),
   },
   {
     name: "delete the project",
     operation: "projects.delete",
     kills: ["project"],
-    needs: ["key", "compat"],
+    needs: ["key", "desktop", "compat"],
     run: remove((stage) => `/api/v1/projects/${stage.project}`),
   },
   {
     name: "delete the own org",
     operation: "orgs.delete",
     kills: ["org"],
-    needs: ["key", "user"],
+    needs: ["key", "desktop", "user"],
     run: remove((stage) => `/api/v1/orgs/${stage.org}`),
   },
   {
     name: "delete the tenant",
     operation: "platform.tenants.delete",
     kills: ["org"],
-    needs: ["key", "user"],
+    needs: ["key", "desktop", "user"],
     run: remove((stage) => `/api/v1/platform/tenants/${stage.org}`, ofPlatform),
   },
   {
@@ -225,6 +236,7 @@ export const revokers: readonly Revoker[] = [
     operation: "platform.users.update",
     kills: ["platformPassword"],
     needs: ["platformUser"],
+    computesMs: hashingMs,
     run: send("PATCH", platformUserPath, () => ({ password: changedPassword }), true),
   },
   {

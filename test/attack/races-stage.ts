@@ -212,6 +212,19 @@ export async function setStage(world: World, id: string, names: ReadonlySet<Stan
   return stage;
 }
 
+/** What the platform may have so many of, and no more: an attempt that is over needs none of it. */
+export async function clear(stage: Stage): Promise<void> {
+  const { world, call } = stage;
+  const [node] = world.nodes as [TestServer];
+  const remove = (path: string) => call(node, path, { method: "DELETE", key: world.platform });
+  if (stage.platformKeyId !== "") await remove(`/api/v1/apikeys/${stage.platformKeyId}`);
+  if (stage.platformUserId !== "") await remove(`/api/v1/platform/users/${stage.platformUserId}`);
+  if (stage.platformRole === "") return;
+  const role = `/api/v1/platform/roles/${stage.platformRole}`;
+  // Taken off everybody, where that must be said.
+  if ((await remove(role)).status === 409) await remove(`${role}?force=true`);
+}
+
 const isPlatform = (name: StandingName) => name === "platformUser" || name === "platformKey";
 /** What only an admin may ask for; whoever may is told that there is no such thing. */
 const onlyAdmins = { tenant: "/api/v1/apikeys/ak_none", platform: "/api/v1/platform/roles/prole_none" };

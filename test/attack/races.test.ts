@@ -1,4 +1,5 @@
 import { expect, test } from "bun:test";
+import { systemClock } from "../../src/kit/clock.ts";
 import type { Session, Store } from "../../src/store/store.ts";
 import { engines } from "../support/server.ts";
 import { raceMatrix, suite } from "./races.suite.ts";
@@ -12,11 +13,16 @@ test("a second after a right is taken away nothing works by it, whatever was und
   expect(attempts).toBeGreaterThan(0);
 }, 120_000);
 
+const { sleep } = systemClock();
+/** Between the answer to who asks and what is written for them. */
+const heldUpMs = 15;
+
 /** Who makes something does not look whether its parent is still there: the mistake that the locks are for. */
 const trusting = (store: Store): Store => ({
   ...store,
-  write: (work) =>
-    store.write((session) =>
+  async write(work) {
+    await sleep(heldUpMs);
+    return store.write((session) =>
       work({
         ...session,
         one: ((query) => {
@@ -25,20 +31,21 @@ const trusting = (store: Store): Store => ({
           return isLook ? Promise.resolve({ id: query.values[0] }) : session.one(query);
         }) as Session["one"],
       }),
-    ),
+    );
+  },
 });
 
-/** Pairs in which the second one looks at a parent that the first one deletes. */
+/** What looks at a parent alone: whoever carries a role is stopped by that too when the whole org goes. */
 const underDeleted = (revoker: string, minter: string) =>
-  /^delete the (environment|project|tenant)$/.test(revoker) &&
-  /^make (a key|a user|a user by impersonation|a key by impersonation)$/.test(minter);
+  /^delete the (environment|project)$/.test(revoker) &&
+  /^make a key( by a user| by impersonation)?$/.test(minter);
 
 test.each(engines)(
   "who trusts on %s that a parent is still there is found out",
   async (engine) => {
-    const options = { seed: 1, engines: [engine], only: underDeleted, log: silent };
+    const options = { seed: 1, engines: [engine], only: underDeleted, most: 32, log: silent };
     const planted = await raceMatrix({ ...options, aroundStore: trusting });
-    expect(planted.breaches.join("\n")).toMatch(/live under (an org|an environment) that is gone/);
+    expect(planted.breaches.join("\n")).toMatch(/rows of api_keys live under an environment that is gone/);
   },
   120_000,
 );

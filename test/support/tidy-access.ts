@@ -2,7 +2,17 @@ import type { Rule } from "./tidy-rules.ts";
 import { codeOf, lineAt, type Source } from "./tidy-source.ts";
 
 /** Where it is decided who may do what: what is changed here by what was read before is a right that comes back. */
-const rooms = ["users", "keys", "roles", "policies", "sessions", "platform", "tenancy", "keyring"] as const;
+const rooms = [
+  "users",
+  "keys",
+  "roles",
+  "policies",
+  "sessions",
+  "platform",
+  "tenancy",
+  "keyring",
+  "secrets",
+] as const;
 const pure = /\/(rows|rules|operations|wire|[\w-]+-(rows|operations))\.ts$/;
 
 const roomOf = ({ path }: Source): string | undefined => {
