@@ -1,7 +1,7 @@
 import { type Action, actions, type BuiltInRole, isAction } from "../../src/access/actions.ts";
 import type { Operation } from "../../src/kit/operation.ts";
 import { sql } from "../../src/kit/sql.ts";
-import { everyWay, go, isLetIn, type Visited, type Visitor, type Way } from "./every-route.ts";
+import { everyWay, go, isLetIn, logoutLast, type Visited, type Visitor, type Way } from "./every-route.ts";
 import { startTestServer, type TestServer } from "./server.ts";
 
 /**
@@ -246,9 +246,7 @@ export async function askEverywhere(server: TestServer): Promise<{ text: string;
   const param = (name: string) => (/^env/i.test(name) ? "env_default" : "none");
   const entered = new Map<Asker, Map<string, Entry>>();
   const differences: string[] = [];
-  const all = everyWay(registry);
-  const isLogout = ({ operation: { name } }: Way) => name === "auth.logout";
-  const ways = [...all.filter((way) => !isLogout(way)), ...all.filter(isLogout)];
+  const ways = logoutLast(everyWay(registry));
   await Promise.all(
     askers.map(async (asker) => {
       const { visitor, nobodys } = await asking(asker);

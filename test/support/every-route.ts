@@ -38,6 +38,12 @@ export function everyWay(registry: readonly Operation[]): Way[] {
   return ways.sort((one, other) => (order(one) < order(other) ? -1 : 1));
 }
 
+/** For who goes all ways with one session: what ends it comes last. */
+export function logoutLast(ways: readonly Way[]): Way[] {
+  const isLogout = ({ operation: { name } }: Way) => name === "auth.logout";
+  return [...ways.filter((way) => !isLogout(way)), ...ways.filter(isLogout)];
+}
+
 export interface Visitor {
   headers: Record<string, string>;
   /** With the question mark. */
