@@ -2,7 +2,7 @@ import { hash } from "node:crypto";
 import type { Clock, Instant } from "../../kit/clock.ts";
 import { Fault, invalid } from "../../kit/fault.ts";
 import type { Ids } from "../../kit/ids.ts";
-import { idempotencyKeptMs, idempotencyKeyBytesMax } from "../../kit/limits.ts";
+import { idempotencyKeptMs } from "../../kit/limits.ts";
 import type { Log } from "../../kit/log.ts";
 import type { Caller } from "../../kit/operation.ts";
 import type { Session, Store } from "../../store/store.ts";
@@ -58,12 +58,6 @@ const installationKinds = ["jwt_secret", "platform_jwt_secret", "signing_key", "
 type InstallationKind = (typeof installationKinds)[number];
 const isInstallationKind = (kind: string): kind is InstallationKind =>
   (installationKinds as readonly string[]).includes(kind);
-
-/** It becomes part of an index. */
-function requireKeyBytes(idempotencyKey: string | undefined): void {
-  if (idempotencyKey !== undefined && Buffer.byteLength(idempotencyKey) > idempotencyKeyBytesMax)
-    throw invalid("Idempotency-Key", `at most ${idempotencyKeyBytesMax} bytes`);
-}
 
 export function openCluster(deps: ClusterDeps): Cluster {
   const { store, clock, ids, log, keyring, keys } = deps;
@@ -126,7 +120,6 @@ export function openCluster(deps: ClusterDeps): Cluster {
 
     async rotate(input, caller, idempotencyKey) {
       requireKind(input.kind);
-      requireKeyBytes(idempotencyKey);
       const requestHash = hash(
         "sha256",
         JSON.stringify([input.kind, input.new_value, input.remote_key_id]),
