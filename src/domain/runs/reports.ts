@@ -4,7 +4,7 @@ import { Fault, missing } from "../../kit/fault.ts";
 import { laneOfEnvironment } from "../../kit/lanes.ts";
 import { combineLanes, combinePaceMs, combineWaitingMax, flushItemsMax } from "../../kit/limits.ts";
 import { type Watch, watchFlushes, watchWaiting } from "../../kit/watch.ts";
-import { type Store, StoreError } from "../../store/store.ts";
+import { isOfItem, type Store, StoreError } from "../../store/store.ts";
 import type { FunctionDefinition } from "../functions/definition.ts";
 import { type RunReport, toRelease, toSettlement, type Verdict } from "./report.ts";
 import { attemptsOf, lastFences, triggersOf } from "./rows.ts";
@@ -155,7 +155,7 @@ export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
     flush,
     watch: watchFlushes(watch, clock, "runs.settle"),
     // A value the store refuses must cost its own report only.
-    retrySplit: (error, items) => (error instanceof Fault ? items.map((item) => [item]) : undefined),
+    isOfItem,
     // One environment's locked runs must not fail the others' reports.
     apart: {
       groupOf: (item) => fenceOf(item).environmentId,
