@@ -41,6 +41,7 @@ import { openGiveBack } from "./domain/workers/give-back.ts";
 import { openHanding } from "./domain/workers/handing.ts";
 import { workersOperations } from "./domain/workers/operations.ts";
 import { openWorkers, type Workers } from "./domain/workers/service.ts";
+import { openUnsent } from "./domain/workers/unsent.ts";
 import { addressGuard } from "./kit/addresses.ts";
 import type { Clock, Instant } from "./kit/clock.ts";
 import type { Ids } from "./kit/ids.ts";
@@ -161,6 +162,8 @@ export function openEngine(deps: EngineDeps): Engine {
     },
   });
   const { leaseMs } = config;
+  const { giveBack, underWay: givenBack } = openGiveBack({ runs, log, onQueued });
+  const onUnsent = openUnsent({ runs, log, underWay: givenBack });
   const dispatcher = openDispatcher({
     runs,
     clock,
@@ -168,18 +171,18 @@ export function openEngine(deps: EngineDeps): Engine {
     log,
     leaseMs,
     onQueued,
+    onUnsent,
     mayClaim: deps.knowsTime,
     tracer: watch.tracer,
   });
   const definitions = openDefinitions(store);
   const secrets = openSecrets({ ...deps, announce: secretFrames(deps.frames) });
-  const { giveBack, underWay: givenBack } = openGiveBack({ runs, log, onQueued });
   const handing = openHanding({
     dispatcher,
     definitions,
     definitionAt: functions.definitionAt,
     secrets,
-    giveBack,
+    onUnsent,
     log,
   });
   const workers = openWorkers({

@@ -182,13 +182,9 @@ export function openPush(deps: PushDeps): Push {
         return await deps.report(job, report);
       } catch (error) {
         if (!(error instanceof Fault)) throw error;
-        // The run went on without us.
-        if (error.kind === "aborted" || error.kind === "not_found") return;
-        if (error.kind === "invalid_argument")
-          return deps.report(
-            job,
-            failure(job, { message: error.message, code: "VALIDATION_ERROR", retryable: false }) as Report,
-          );
+        // The run went on without us, or has failed for what the endpoint answered.
+        if (error.kind === "aborted" || error.kind === "not_found" || error.kind === "invalid_argument")
+          return;
         if (tries === reportTriesMax) throw error;
         await clock.sleep(200 * tries);
       }

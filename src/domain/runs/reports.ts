@@ -6,6 +6,7 @@ import { combineLanes, combinePaceMs, combineWaitingMax, flushItemsMax } from ".
 import { type Watch, watchFlushes, watchWaiting } from "../../kit/watch.ts";
 import { isOfItem, type Store, StoreError } from "../../store/store.ts";
 import type { FunctionDefinition } from "../functions/definition.ts";
+import type { PutOff } from "./put-off.ts";
 import { type RunReport, toRelease, toSettlement, type Verdict } from "./report.ts";
 import { attemptsOf, lastFences, triggersOf } from "./rows.ts";
 import { afterFailure } from "./rules.ts";
@@ -30,12 +31,16 @@ export interface ReportsDeps {
   watch: Watch;
 }
 
-type Item = { report: RunReport } | { release: Fence & { environmentId: string } };
+type Released = Fence & { environmentId: string };
+type Item = { report: RunReport } | { release: Released; putOff: PutOff | undefined };
 
 const fenceOf = (item: Item) => ("report" in item ? item.report : item.release);
 
 /** So many characters of output weigh as much as one small report: a flush stays small in bytes too. */
 const weightChars = 16_384;
+
+/** And so many steps, each of which is a row. */
+const weightSteps = 50;
 
 const errorSize = (error: RunError | null): number =>
   error ? error.message.length + (error.code?.length ?? 0) + (error.stack?.length ?? 0) : 0;
@@ -62,7 +67,7 @@ export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
             verdict: verdicts[at]!,
             triggerData: triggers?.get(item.report.runId),
           })
-        : toRelease(item.release, clock.now()),
+        : toRelease(item.release, clock.now(), item.putOff),
     );
     const now = clock.now();
     const settled = await store.flush(settleFlush, { now, settlements });
@@ -151,7 +156,8 @@ export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
     itemsMax: flushItemsMax,
     waitingMax: combineWaitingMax,
     pace: { clock, ms: combinePaceMs },
-    weigh: (item) => ("report" in item ? 1 + sizeOf(item.report) / weightChars : 1),
+    weigh: (item) =>
+      "report" in item ? 1 + sizeOf(item.report) / weightChars + item.report.steps.length / weightSteps : 1,
     flush,
     watch: watchFlushes(watch, clock, "runs.settle"),
     // A value the store refuses must cost its own report only.
@@ -167,7 +173,7 @@ export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
 
   return {
     submit: (report: RunReport) => combiner.submit({ report }),
-    release: (fence: Fence & { environmentId: string }) => combiner.submit({ release: fence }),
+    release: (release: Released, putOff?: PutOff) => combiner.submit({ release, putOff }),
     drain: combiner.drain,
   };
 }
