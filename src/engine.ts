@@ -41,7 +41,7 @@ import { openGiveBack } from "./domain/workers/give-back.ts";
 import { openHanding } from "./domain/workers/handing.ts";
 import { workersOperations } from "./domain/workers/operations.ts";
 import { openWorkers, type Workers } from "./domain/workers/service.ts";
-import { openUnsent } from "./domain/workers/unsent.ts";
+import { definitionUnread, openUnsent } from "./domain/workers/unsent.ts";
 import { addressGuard } from "./kit/addresses.ts";
 import type { Clock, Instant } from "./kit/clock.ts";
 import type { Ids } from "./kit/ids.ts";
@@ -216,6 +216,7 @@ export function openEngine(deps: EngineDeps): Engine {
     }),
     signingKey: () => deps.keyring.current("signing_key").secret,
     giveBack,
+    onDefinitionUnread: (job, error) => onUnsent(job, definitionUnread(job, error)),
     report: (job, report) => workers.reportOf(job, report),
     // The lease must not end while somebody still waits for the answer.
     timeoutMs: Math.min(config.pushTimeoutMs, Math.floor(leaseMs * 0.8)),

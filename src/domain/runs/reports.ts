@@ -3,6 +3,7 @@ import { type Combiner, combine, type Outcome } from "../../kit/combine.ts";
 import { Fault, missing } from "../../kit/fault.ts";
 import { laneOfEnvironment } from "../../kit/lanes.ts";
 import { combineLanes, combinePaceMs, combineWaitingMax, flushItemsMax } from "../../kit/limits.ts";
+import type { Log } from "../../kit/log.ts";
 import { type Watch, watchFlushes, watchWaiting } from "../../kit/watch.ts";
 import { isOfItem, type Store, StoreError } from "../../store/store.ts";
 import type { FunctionDefinition } from "../functions/definition.ts";
@@ -18,6 +19,7 @@ import type { Lane } from "./wake.ts";
 export interface ReportsDeps {
   store: Store;
   clock: Clock;
+  log: Log;
   /** The definition a run is pinned to. */
   definitionOf: (environmentId: string, functionId: string, version: number) => Promise<FunctionDefinition>;
   /** An execution's next wake was planned for then. */
@@ -125,6 +127,15 @@ export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
     return asking.length === 0 ? undefined : triggersOf(store, asking);
   }
 
+  /** Undefined when it cannot be read, for another reason than that the store is away. */
+  const definitionOf = (row: { environment_id: string; function_id: string; function_version: number }) =>
+    deps
+      .definitionOf(row.environment_id, row.function_id, row.function_version)
+      .catch((error: unknown): undefined => {
+        if (error instanceof StoreError) throw error;
+        deps.log.error("run.definition_unread", { functionId: row.function_id, error });
+      });
+
   /** Read without a lock: the fence pins attempt and definition until the settlement. */
   async function verdictsOf(items: readonly Item[]): Promise<Verdict[]> {
     const failed = items.flatMap((item) =>
@@ -137,7 +148,9 @@ export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
         if (!("report" in item) || item.report.outcome.kind !== "failed") return "ends";
         const row = attempts.get(item.report.runId);
         if (!row) return "ends";
-        const definition = await deps.definitionOf(row.environment_id, row.function_id, row.function_version);
+        const definition = await definitionOf(row);
+        // Whether it may be tried again is not known, and the next report of it would not be either.
+        if (!definition) return "ends";
         const next = afterFailure(item.report.outcome.error, definition.retry, {
           attempt: row.attempt,
           maxAttempts: row.max_attempts,

@@ -4,7 +4,7 @@ import type { Secrets } from "../secrets/service.ts";
 import type { Dispatcher } from "./dispatcher.ts";
 import type { Job } from "./job.ts";
 import type { Asking } from "./lanes.ts";
-import { UnsentJob } from "./unsent.ts";
+import { definitionUnread, UnsentJob } from "./unsent.ts";
 
 export interface HandingDeps {
   dispatcher: Pick<Dispatcher, "take">;
@@ -44,12 +44,7 @@ export function openHanding(deps: HandingDeps): Handing {
     return definitionAt(job.environmentId, job.functionId, job.functionVersion).then(
       (definition) => definition.secrets,
       (error) => {
-        const which = `version ${job.functionVersion} of function ${job.functionId}`;
-        throw new UnsentJob(
-          "DEFINITION_UNREADABLE",
-          `${which}, which the run is pinned to, cannot be read`,
-          error,
-        );
+        throw definitionUnread(job, error);
       },
     );
   }

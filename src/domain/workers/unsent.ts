@@ -13,6 +13,13 @@ export class UnsentJob extends Error {
   }
 }
 
+export const definitionUnread = ({ functionId, functionVersion }: Job, cause: unknown): UnsentJob =>
+  new UnsentJob(
+    "DEFINITION_UNREADABLE",
+    `version ${functionVersion} of function ${functionId}, which the run is pinned to, cannot be read`,
+    cause,
+  );
+
 export interface UnsentDeps {
   runs: Pick<Runs, "putOff">;
   log: Log;
