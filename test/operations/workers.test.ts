@@ -259,6 +259,8 @@ describe.each(engines)("workers on %s", (engine) => {
       { step_id: "s:one:0", name: "one", output: { name: "one" }, status: "completed" } as never,
       { step_id: `${runId}:nap:0`, name: "nap", output: null, status: "completed" } as never,
     ]);
+    for (const bad of [{ ...yielded, type: "wait_for_event" }, { ...yielded, until: "soon" }, undefined])
+      expect((await report(worker, next!, { status: "yielded", yield: bad })).status).toBe(400);
     expect((await report(worker, next!, { status: "completed", output: "done" })).status).toBe(200);
   });
 

@@ -4,16 +4,16 @@ import type { Session } from "../../store/store.ts";
 import type { RunError } from "./run.ts";
 
 /**
- * A report that was refused before anybody could read its fence, as too large to be read. It proves nothing, so it ends
- * nothing while the lease lives: it is noted in the run's history, and is believed when the lease then ends without another
- * word of its holder.
+ * A report that was refused, where that may not end the run at once: its fence was never read, as it was too large to be, or
+ * its worker may still report otherwise. It is noted in the run's history, and is believed when the lease then ends without
+ * another word of its holder.
  */
 export interface Refusal {
   environmentId: string;
   runId: string;
   executionSeq: number;
-  /** Who sent it must be the one that the run is leased to. */
-  workerId: string;
+  /** Who sent it must be the one that the run is leased to; by its fence where that was read, else by its name. */
+  holder: { workerId: string } | { leaseHash: string };
   message: string;
   code: string;
 }
@@ -22,10 +22,12 @@ const noted = "run.report_refused";
 
 /** Answers whether it was noted; what the last row of the history says already is not said again. */
 export async function noteRefusal(session: Session, refusal: Refusal, now: Instant): Promise<boolean> {
-  const { environmentId, runId, executionSeq, workerId, message, code } = refusal;
+  const { environmentId, runId, executionSeq, holder, message, code } = refusal;
+  const isHeld =
+    "workerId" in holder ? sql`worker_id = ${holder.workerId}` : sql`lease_hash = ${holder.leaseHash}`;
   const held = await session.one<{ history_count: number }>(sql`SELECT history_count FROM executions
     WHERE run_id = ${runId} AND environment_id = ${environmentId} AND execution_seq = ${executionSeq}
-      AND worker_id = ${workerId} AND state = 'leased' ${session.seams.holdRow}`);
+      AND ${isHeld} AND state = 'leased' ${session.seams.holdRow}`);
   if (!held) return false;
   const last = await session.one<{ type: string }>(sql`SELECT type FROM run_history
     WHERE run_id = ${runId} AND sequence = ${held.history_count}`);

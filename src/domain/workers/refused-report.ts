@@ -1,29 +1,34 @@
 import { Fault } from "../../kit/fault.ts";
 import { StoreError } from "../../store/store.ts";
-import type { RunReport } from "../runs/report.ts";
+import type { Fence, RunError } from "../runs/run.ts";
 import { readFence } from "./report.ts";
 
-/** Of a report that says how its job ended, or where it waits: workers send it once, and drop the job whatever is answered. */
-const isLast = (status: unknown): boolean =>
-  status === "completed" || status === "failed" || status === "yielded";
+export interface RefusedReport {
+  fence: Fence;
+  error: RunError & { code: string };
+  /** What a job waits for may be said otherwise, or the job be reported as failed; how it ended is said once. */
+  isCorrectable: boolean;
+}
 
 /**
- * What the run comes to when its last report is refused for what it holds: it fails, with the reason. Undefined when the
- * report may be taken another time, is not the last, or proves nothing.
+ * The last report of a job, refused for what it holds: workers send it once, and drop the job whatever is answered. Undefined
+ * when the report may be taken another time, is not the last, or proves nothing.
  */
-export function afterRefusal(
-  environmentId: string,
+export function lastRefused(
   jobId: string,
   body: unknown,
   { kind, message, code }: Fault,
-): RunReport | undefined {
+): RefusedReport | undefined {
   if (kind !== "invalid_argument" && kind !== "payload_too_large") return undefined;
-  if (typeof body !== "object" || body === null) return undefined;
   // Without a fence nothing is proven, whatever else is wrong with it.
-  if (code === "INCOMPATIBLE_PROTOCOL" || !isLast((body as { status?: unknown }).status)) return undefined;
-  const fence = readFence(jobId, body);
-  const error = { message: `result refused: ${message}`, code: code ?? "INVALID_REPORT", retryable: false };
-  return { ...fence, environmentId, outcome: { kind: "failed", error }, steps: [], stepOffset: undefined };
+  if (typeof body !== "object" || body === null || code === "INCOMPATIBLE_PROTOCOL") return undefined;
+  const { status } = body as { status?: unknown };
+  if (status !== "completed" && status !== "failed" && status !== "yielded") return undefined;
+  return {
+    fence: readFence(jobId, body),
+    error: { message: `result refused: ${message}`, code: code ?? "INVALID_REPORT", retryable: false },
+    isCorrectable: status === "yielded",
+  };
 }
 
 /**

@@ -10,7 +10,7 @@ import { knowsFailedSteps, stepsFor } from "./generations.ts";
 import { type GiveBackDeps, openGiveBack } from "./give-back.ts";
 import { type HandedJob, type Job, runOfJob } from "./job.ts";
 import type { Asking } from "./lanes.ts";
-import { afterRefusal, sendable, unlessLost } from "./refused-report.ts";
+import { lastRefused, sendable, unlessLost } from "./refused-report.ts";
 import { type RegisterWorkerInput, readRegistration } from "./registration.ts";
 import { checkReport, type Report, readFence, readReport } from "./report.ts";
 import * as rows from "./rows.ts";
@@ -140,19 +140,28 @@ export function openWorkers(deps: WorkersDeps): Workers {
     await submit(worker, jobId, body);
   }
 
-  /** A report as it was sent, of any form. One that can never be stored fails its run: the next attempt would send it again. */
+  /** A report as it was sent, of any form. A last one that can never be stored fails its run: the next attempt would send it again. */
   async function submit(
     worker: Pick<rows.WorkerRecord, "environmentId" | "sdk">,
     jobId: string,
     body: unknown,
+    mayCorrect = true,
   ): Promise<void> {
     const { environmentId } = worker;
     try {
       const report = readReport(checkReport(body), { environmentId, jobId, now: clock.now(), leaseMs });
       await sendable(runs.report({ ...report, failuresTold: knowsFailedSteps(worker.sdk) }));
     } catch (error) {
-      const refused = error instanceof Fault ? afterRefusal(environmentId, jobId, body, error) : undefined;
-      if (refused) await unlessLost(sendable(runs.report(refused)));
+      const refused = error instanceof Fault ? lastRefused(jobId, body, error) : undefined;
+      if (refused?.isCorrectable && mayCorrect) {
+        const { fence, error } = refused;
+        const { leaseHash } = fence;
+        await sendable(runs.noteRefusal({ ...fence, environmentId, ...error, holder: { leaseHash } }));
+      } else if (refused) {
+        const outcome = { kind: "failed" as const, error: refused.error };
+        const report = { ...refused.fence, environmentId, outcome, steps: [], stepOffset: undefined };
+        await unlessLost(sendable(runs.report(report)));
+      }
       throw error;
     }
   }
@@ -271,7 +280,7 @@ export function openWorkers(deps: WorkersDeps): Workers {
     connect: streams.connect,
     cancelled: streams.cancelled,
     reportOf: ({ environmentId, jobId }, body) =>
-      submit({ environmentId, sdk: endpointGeneration }, jobId, body),
+      submit({ environmentId, sdk: endpointGeneration }, jobId, body, false),
     lookOnce: streams.lookOnce,
     letGo(environmentId) {
       for (const [key, { record }] of known) if (record.environmentId === environmentId) known.delete(key);
@@ -318,7 +327,10 @@ export function openWorkers(deps: WorkersDeps): Workers {
     async reportUnread(environmentId, workerId, jobId, { message }) {
       const job = runOfJob(jobId);
       if (!job) return;
-      await runs.noteRefusal({ ...job, environmentId, workerId, message, code: "REPORT_TOO_LARGE" });
+      await runs.noteRefusal({
+        ...{ ...job, environmentId, message, code: "REPORT_TOO_LARGE" },
+        holder: { workerId },
+      });
     },
 
     async exchange(environmentId, workerId, input, signal) {
