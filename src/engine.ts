@@ -42,6 +42,7 @@ import { openGiveBack } from "./domain/workers/give-back.ts";
 import { openHanding } from "./domain/workers/handing.ts";
 import { workersOperations } from "./domain/workers/operations.ts";
 import { openWorkers, type Workers } from "./domain/workers/service.ts";
+import { definitionUnread, openUnsent } from "./domain/workers/unsent.ts";
 import { addressGuard } from "./kit/addresses.ts";
 import type { Clock, Instant } from "./kit/clock.ts";
 import type { Ids } from "./kit/ids.ts";
@@ -163,6 +164,8 @@ export function openEngine(deps: EngineDeps): Engine {
     },
   });
   const { leaseMs } = config;
+  const { giveBack, underWay: givenBack } = openGiveBack({ runs, log, onQueued });
+  const onUnsent = openUnsent({ runs, log, underWay: givenBack });
   const dispatcher = openDispatcher({
     runs,
     clock,
@@ -170,19 +173,19 @@ export function openEngine(deps: EngineDeps): Engine {
     log,
     leaseMs,
     onQueued,
+    onUnsent,
     mayClaim: deps.knowsTime,
     tracer: watch.tracer,
   });
   const definitions = openDefinitions(store);
   const { shareEnvironment } = deps.tenancy;
   const secrets = openSecrets({ ...deps, shareEnvironment, announce: secretFrames(deps.frames) });
-  const { giveBack, underWay: givenBack } = openGiveBack({ runs, log, onQueued });
   const handing = openHanding({
     dispatcher,
     definitions,
     definitionAt: functions.definitionAt,
     secrets,
-    giveBack,
+    onUnsent,
     log,
   });
   const workers = openWorkers({
@@ -217,6 +220,7 @@ export function openEngine(deps: EngineDeps): Engine {
     }),
     signingKey: () => deps.keyring.current("signing_key").secret,
     giveBack,
+    onDefinitionUnread: (job, error) => onUnsent(job, definitionUnread(job, error)),
     report: (job, report) => workers.reportOf(job, report),
     // The lease must not end while somebody still waits for the answer.
     timeoutMs: Math.min(config.pushTimeoutMs, Math.floor(leaseMs * 0.8)),

@@ -64,6 +64,11 @@ async function serve(config: Config): Promise<void> {
   };
   process.on("SIGTERM", () => void stop("SIGTERM"));
   process.on("SIGINT", () => void stop("SIGINT"));
+  // A promise that nobody waits for is a defect of one part; the process with all its other work must not end by it.
+  let unhandled = 0;
+  process.on("unhandledRejection", (error) =>
+    log.error("process.unhandled_rejection", { count: ++unhandled, error }),
+  );
 
   try {
     server = await startServer({ ...config, nodeId }, { clock, log });

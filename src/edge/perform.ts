@@ -1,9 +1,10 @@
-import { KindGuard, type TObject, type TSchema } from "@sinclair/typebox";
+import { KindGuard, type TObject, type TSchema, Type } from "@sinclair/typebox";
 import { TypeCompiler } from "@sinclair/typebox/compiler";
+import { isCheckedApart } from "../kit/checked-apart.ts";
+import { explain } from "../kit/explain.ts";
 import type { Fault } from "../kit/fault.ts";
 import type { Caller, Operation, StreamOperation, UnaryOperation } from "../kit/operation.ts";
 import { type Authenticated, type Edge, faultOf, RefusedCaller, RequestCall } from "./call.ts";
-import { explain } from "./explain.ts";
 import { askAgain, standBy } from "./standing.ts";
 
 /** An operation with its input check compiled, once. */
@@ -20,10 +21,13 @@ const nobody: Authenticated = { caller: anonymous, environmentId: "" };
  * each would refuse the fields of the others.
  */
 export function closed(schema: TSchema): TSchema {
+  if (isCheckedApart(schema)) return Type.Optional(Type.Unknown());
   if (KindGuard.IsObject(schema)) {
     const properties: TObject["properties"] = {};
     for (const [name, property] of Object.entries(schema.properties)) properties[name] = closed(property);
-    return { ...schema, properties, additionalProperties: schema.additionalProperties ?? false };
+    const { required = [], additionalProperties = false } = schema as TObject & { required?: string[] };
+    const checked = required.filter((name) => !isCheckedApart(schema.properties[name]!));
+    return { ...schema, properties, required: checked, additionalProperties };
   }
   if (KindGuard.IsArray(schema)) return { ...schema, items: closed(schema.items) };
   if (KindGuard.IsUnion(schema)) return { ...schema, anyOf: schema.anyOf.map(closed) };

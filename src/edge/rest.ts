@@ -187,6 +187,19 @@ export function restHandler(surface: Surface, prepared: Prepared, binding: FullB
     call.isSecure = request.url.startsWith("https:") || told("x-forwarded-proto") === "https";
   };
 
+  const { unread } = prepared.operation as UnaryOperation;
+  const readOrTell = async (request: Request, params: Record<string, string>, call: RequestCall) => {
+    try {
+      return await readBody(request);
+    } catch (error) {
+      if (unread && error instanceof Fault && error.kind === "payload_too_large") {
+        await edge.guard?.(call, prepared.operation, params);
+        await unread(params, call, error);
+      }
+      throw error;
+    }
+  };
+
   return async (request, params, server) => {
     const requestId = requestIdOf(request, edge.ids);
     if (held) server.timeout(request, 0);
@@ -198,7 +211,7 @@ export function restHandler(surface: Surface, prepared: Prepared, binding: FullB
           params: restName === undefined ? params : nameRest(params, restName),
           query: queryOf(request.url),
           headers: request.headers,
-          body: await readBody(request),
+          body: await readOrTell(request, params, call),
         }),
       );
       const reply = give(output, input);

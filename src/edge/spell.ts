@@ -101,6 +101,11 @@ export function troubleOf(error: unknown): Fault | undefined {
     case "lock_timeout":
       // Not `aborted`: clients take 409 as final, and this passes by itself.
       return new Fault("unavailable", "the rows are held by another request, try again", again);
+    case "refused":
+      // The engine's own words name tables and indexes; they are for the log.
+      return new Fault("invalid_argument", "the database does not take a value of this request", {
+        cause: error,
+      });
     case "conflict":
       return new Fault("aborted", "the rows are being changed by another request, try again", again);
     default:

@@ -28,13 +28,15 @@ export interface CombineOptions<Item, Result> {
   /** Told of every flush that begins; what it answers is told of its end. */
   watch?: ((itemCount: number) => (failed: boolean) => void) | undefined;
   /**
-   * After a flush that threw and so changed nothing: the parts to try on their own, side by side. Undefined, or a single
-   * part, fails the items.
+   * After a flush that threw and so changed nothing: whether a single item may be why. Then its halves are tried one after
+   * the other, and the halves of a half that fails so too: the bad item fails alone after at most `2 log2 n` flushes more,
+   * and n items after at most `2n - 2`, however many of them are bad.
    */
-  retrySplit?: (error: unknown, items: readonly Item[]) => readonly (readonly Item[])[] | undefined;
+  isOfItem: (error: unknown) => boolean;
   /**
    * Groups of items that may get stuck, each for itself. After a flush that failed so, each of its groups goes on alone,
    * beside its lane, until it has flushed all that waits; a stuck one therefore stalls its lane once and then itself only.
+   * So does the group of an item that failed alone (`isOfItem`): a caller that sends many of those holds up only itself.
    * Items with equal keys must be of one group.
    */
   apart?: { groupOf: (item: Item) => string; isStuck: (error: unknown) => boolean };
@@ -72,6 +74,8 @@ interface Lane<Item, Result> {
   group: string | undefined;
   /** Its last flush got stuck. */
   stuck: boolean;
+  /** Groups of which an item failed alone in the flush that is under way. */
+  failedAlone: Set<string>;
   waiting: Entry<Item, Result>[];
   inFlight: number;
   keysInFlight: Set<string>;
@@ -101,6 +105,7 @@ export function combine<Item, Result>(options: CombineOptions<Item, Result>): Co
   const newLane = (group?: string): Lane<Item, Result> => ({
     group,
     stuck: false,
+    failedAlone: new Set(),
     waiting: [],
     inFlight: 0,
     keysInFlight: new Set(),
@@ -154,7 +159,7 @@ export function combine<Item, Result>(options: CombineOptions<Item, Result>): Co
       over?.(true);
       if (isStuck(error)) return setApart(error, entries, lane);
       lane.stuck = false;
-      return split(error, entries, items, lane);
+      return split(error, entries, lane);
     }
     over?.(false);
     lane.stuck = false;
@@ -166,12 +171,35 @@ export function combine<Item, Result>(options: CombineOptions<Item, Result>): Co
     }
   }
 
-  function isStuck(error: unknown): boolean {
+  /** What the callers need to hear is why their flush failed, also when the question about it throws. */
+  function asked(about: ((error: unknown) => boolean) | undefined, error: unknown): boolean {
     try {
-      return apart?.isStuck(error) ?? false;
+      return about?.(error) ?? false;
     } catch {
       return false;
     }
+  }
+  const isStuck = (error: unknown) => asked(apart?.isStuck, error);
+
+  /** What waits in a lane of groups that were set apart goes to their own lanes. */
+  function moveApart(lane: Lane<Item, Result>, waiting: readonly Entry<Item, Result>[]): void {
+    lane.waiting = [];
+    for (const entry of waiting) {
+      const own = lanesApart.get(apart!.groupOf(entry.item)) ?? lane;
+      own.waiting.push(entry);
+    }
+    for (const [group, { waiting, inFlight }] of lanesApart) {
+      if (lanesApart.size <= apartIdleMax) break;
+      if (waiting.length === 0 && inFlight === 0) lanesApart.delete(group);
+    }
+  }
+
+  /** Once no flush of the lane still holds what the group sent before: else its items could settle out of their order. */
+  function setFailedApart(lane: Lane<Item, Result>): void {
+    if (lane.failedAlone.size === 0 || lane.inFlight > 0) return;
+    for (const group of lane.failedAlone) if (!lanesApart.has(group)) lanesApart.set(group, newLane(group));
+    lane.failedAlone.clear();
+    moveApart(lane, lane.waiting);
   }
 
   /** The groups of a flush that got stuck go on alone, each followed by what waits of it; a group that did so fails. */
@@ -186,49 +214,23 @@ export function combine<Item, Result>(options: CombineOptions<Item, Result>): Co
       lanesApart.delete(group);
       lanesApart.set(group, own);
     }
-    if (lane.group === undefined) {
-      const waiting = groups.size === 1 ? lane.waiting : [...entries, ...lane.waiting];
-      lane.waiting = waiting.filter((entry) => !lanesApart.get(groupOf(entry))?.waiting.push(entry));
-      if (groups.size > 1) count.waiting += entries.reduce((sum, entry) => sum + entry.weight, 0);
-    }
-    for (const [group, { waiting, inFlight }] of lanesApart) {
-      if (lanesApart.size <= apartIdleMax) break;
-      if (waiting.length === 0 && inFlight === 0) lanesApart.delete(group);
-    }
+    if (lane.group !== undefined) return;
+    if (groups.size > 1) count.waiting += entries.reduce((sum, entry) => sum + entry.weight, 0);
+    moveApart(lane, groups.size === 1 ? lane.waiting : [...entries, ...lane.waiting]);
   }
 
-  async function split(
-    error: unknown,
-    entries: readonly Entry<Item, Result>[],
-    items: readonly Item[],
-    lane: Lane<Item, Result>,
-  ) {
-    let parts: readonly (readonly Item[])[] | undefined;
-    try {
-      parts = items.length > 1 ? options.retrySplit?.(error, items) : undefined;
-    } catch {
-      // What the callers need to hear is why the flush failed.
-      parts = undefined;
-    }
-    if (!parts || parts.length < 2) {
+  /** One half after the other: a flush that fails holds one connection of the store, like any other. */
+  async function split(error: unknown, entries: readonly Entry<Item, Result>[], lane: Lane<Item, Result>) {
+    const isOfItem = asked(options.isOfItem, error);
+    if (!isOfItem || entries.length === 1) {
       for (const entry of entries) entry.reject(error);
+      if (isOfItem && apart && lane.group === undefined)
+        lane.failedAlone.add(apart.groupOf(entries[0]!.item));
       return;
     }
-    const left = new Set(entries);
-    const runs = parts.map((part) => {
-      const own: Entry<Item, Result>[] = [];
-      for (const item of part) {
-        for (const entry of left) {
-          if (entry.item !== item) continue;
-          left.delete(entry);
-          own.push(entry);
-          break;
-        }
-      }
-      return own;
-    });
-    for (const entry of left) entry.reject(error);
-    await Promise.all(runs.filter((own) => own.length > 0).map((own) => run(own, lane)));
+    const middle = Math.ceil(entries.length / 2);
+    await run(entries.slice(0, middle), lane);
+    await run(entries.slice(middle), lane);
   }
 
   async function flushNext(lane: Lane<Item, Result>): Promise<void> {
@@ -246,6 +248,7 @@ export function combine<Item, Result>(options: CombineOptions<Item, Result>): Co
     lane.inFlight--;
     apartInFlight -= alone;
     for (const key of keys) lane.keysInFlight.delete(key);
+    setFailedApart(lane);
     // What comes of its group from now on goes with the others again.
     if (lane.group !== undefined && !lane.stuck && lane.waiting.length === 0) lanesApart.delete(lane.group);
     if (lane.group === undefined) pump(lane);

@@ -8,6 +8,7 @@ import type {
 } from "@bufbuild/protobuf";
 import type { Static, TSchema } from "@sinclair/typebox";
 import type { Instant } from "./clock.ts";
+import type { Fault } from "./fault.ts";
 
 /** Who asks: the result of authentication, and nothing a handler could forget to check. */
 export interface Caller {
@@ -173,6 +174,8 @@ export interface UnaryOperation<S extends TSchema = TSchema, O = unknown> extend
    * about that too, before it is answered.
    */
   finds?: (output: O, input: Static<S>) => Static<S> | undefined;
+  /** Told that the body of a REST call was too large to be read, with what the path says; its caller has passed the gate. */
+  unread?: (params: Record<string, string>, call: Call, fault: Fault) => Promise<void>;
 }
 
 /**

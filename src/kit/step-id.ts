@@ -1,4 +1,14 @@
 import { createHash } from "node:crypto";
+import { invalid } from "./fault.ts";
+
+/** A step's id is part of the keys of steps, waits and invocations, beside event names and paths of matches. */
+export const stepIdBytesMax = 1_024;
+
+export function requireStepId(field: string, stepId: string): string {
+  if (stepId.length === 0) throw invalid(field, "must not be empty");
+  if (Buffer.byteLength(stepId) > stepIdBytesMax) throw invalid(field, `at most ${stepIdBytesMax} bytes`);
+  return stepId;
+}
 
 /** The row id of a step follows from run and step id, so that it needs no index of its own. */
 export function stepRowId(runId: string, stepId: string): string {

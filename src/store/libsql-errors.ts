@@ -1,6 +1,10 @@
 import { Fault } from "../kit/fault.ts";
 import { StoreError } from "./store.ts";
 
+/** What a value of the statement alone can cause: too large, against a constraint, no such type. */
+const refusesValue = /^SQLITE_(TOOBIG|CONSTRAINT|MISMATCH|RANGE)/;
+/** The engine's functions say only SQLITE_ERROR of a text that is no JSON, or a number that does not fit. */
+const isMisfit = /malformed JSON|JSON path error|JSON cannot hold|integer overflow|string or blob too big/;
 const constraint = /constraint failed: (.*)$/;
 
 /** What the port promises to throw; an error that it does not name stays as it is, a defect. */
@@ -16,6 +20,7 @@ export function toLibsqlTrouble(error: unknown): unknown {
     case "SQLITE_FULL":
       return new StoreError("full", message, error);
   }
+  if (refusesValue.test(code) || isMisfit.test(message)) return new StoreError("refused", message, error);
   return /^SQLITE_(BUSY|LOCKED|IOERR|CANTOPEN|READONLY)/.test(code)
     ? new StoreError("unavailable", message, error)
     : error;

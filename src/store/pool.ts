@@ -62,8 +62,8 @@ export function pool<Client extends Pooled>(options: PoolOptions<Client>): Pool<
       return await open();
     } catch (error) {
       size--;
-      // Nobody else would fare better now, and the next caller tries again.
-      settleWaiters((waiter) => waiter.reject(error));
+      // While clients are in use, the next one that comes back is for who waits; with none left nobody would fare better.
+      if (size === 0) settleWaiters((waiter) => waiter.reject(error));
       throw error;
     }
   };

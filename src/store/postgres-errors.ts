@@ -52,15 +52,25 @@ export function toPostgresTrouble(error: unknown): unknown {
       return new StoreError("full", text, error);
     case "22P02": {
       const mark = markOf(text);
-      return mark === undefined ? error : new StoreError("marked", mark, error);
+      return mark === undefined
+        ? new StoreError("refused", text, error)
+        : new StoreError("marked", mark, error);
     }
     case "22021":
+    case "22P05":
       return new Fault("invalid_argument", "text must not contain the character U+0000", { cause: error });
     // Too many connections; a server that only reads (a standby after a failover).
     case "53300":
     case "25006":
       return new StoreError("unavailable", text, error);
     default:
-      return isConnectionLoss(error) ? new StoreError("unavailable", text, error) : error;
+      if (isConnectionLoss(error)) return new StoreError("unavailable", text, error);
+      return refusesValue.test(code) ? new StoreError("refused", text, error) : error;
   }
 }
+
+/**
+ * SQLSTATE classes that a value of the statement alone can cause: 22 data exceptions, 23 constraints, 44 checks of views,
+ * 54 program limits (an index row of more than 2,704 bytes). XX000 is also what a value of more than a gigabyte raises.
+ */
+const refusesValue = /^(22|23|44|54|XX000)/;

@@ -65,8 +65,19 @@ export interface Store {
   close(): Promise<void>;
 }
 
-/** What a driver's error means to the code above it. `cause` keeps the driver's own error for the log. */
-export type StoreTrouble = "unique" | "lock_timeout" | "conflict" | "unavailable" | "full" | "marked";
+/**
+ * What a driver's error means to the code above it. `cause` keeps the driver's own error for the log. `refused`: the engine
+ * does not take a value of this statement (too long for an index, out of its type's range, against a check): the same again
+ * fails again, and what shared the statement is not to blame.
+ */
+export type StoreTrouble =
+  | "unique"
+  | "refused"
+  | "lock_timeout"
+  | "conflict"
+  | "unavailable"
+  | "full"
+  | "marked";
 
 export class StoreError extends Error {
   readonly trouble: StoreTrouble;
@@ -87,3 +98,10 @@ export class StoreError extends Error {
  * throws that error itself.
  */
 export const markPrefix = "svc!";
+
+/**
+ * Whether one item may be why a flush of many failed, so that the others are tried without it. Troubles of the database
+ * itself meet every item alike; anything else that is thrown (a refused value, a Fault, a defect met with one item) may not.
+ */
+export const isOfItem = (error: unknown): boolean =>
+  !(error instanceof StoreError) || error.trouble === "refused" || error.trouble === "unique";

@@ -57,6 +57,7 @@ const combiner = combine<undefined, void>({
   laneOf: () => 0,
   itemsMax: 1_000,
   waitingMax: 100_000,
+  isOfItem: () => false,
   async flush(items) {
     await insert(items.map(() => ++position));
     return items.map(() => ({ value: undefined }));

@@ -7,21 +7,29 @@ interface Item {
   number: number;
 }
 class Stuck extends Error {}
+class Bad extends Error {}
 
 /** One lane whose flushes wait to be told how they went. */
 function oneLane() {
-  const flushes: { items: readonly Item[]; pass(): void; stick(): void; fail(): void }[] = [];
+  const flushes: { items: readonly Item[]; pass(): void; stick(): void; fail(): void; spoil(): void }[] = [];
   const combiner = combine<Item, number>({
     name: "test",
     lanes: 1,
     laneOf: () => 0,
     itemsMax: 100,
     waitingMax: 1_000,
+    isOfItem: (error) => error instanceof Bad,
     flush: (items) =>
       new Promise<Outcome<number>[]>((resolve, reject) => {
         const pass = () => resolve(items.map(({ number }) => ({ value: number })));
         const stick = () => reject(new Stuck("stuck"));
-        flushes.push({ items, pass, stick, fail: () => reject(new Error("gone")) });
+        flushes.push({
+          items,
+          pass,
+          stick,
+          fail: () => reject(new Error("gone")),
+          spoil: () => reject(new Bad("bad")),
+        });
       }),
     apart: { groupOf: ({ group }) => group, isStuck: (error) => error instanceof Stuck },
   });
@@ -119,4 +127,34 @@ test("a failure of another kind sets nobody apart", async () => {
   expect(groupsOf(flush)).toEqual(["a3", "b4"]);
   flush.pass();
   expect(await settled(next)).toEqual([3, 4]);
+});
+
+test("the group of an item that failed alone goes on beside its lane until a flush of it passes", async () => {
+  const { combiner, submit, flushed, groupsOf } = oneLane();
+  const answers = [submit("a", 1), submit("b", 2)];
+  const first = await flushed(1);
+  // Both come while the flush is under way: of the one group, and of another.
+  answers.push(submit("a", 3), submit("c", 4));
+  first.spoil();
+  const a = await flushed(2);
+  expect(groupsOf(a)).toEqual(["a1"]);
+  a.spoil();
+  const b = await flushed(3);
+  expect(groupsOf(b)).toEqual(["b2"]);
+  b.pass();
+  const [common, own] = [await flushed(4, 5), await flushed(5)];
+  expect([common, own].map(groupsOf)).toEqual([["c4"], ["a3"]]);
+  // While the group's own flush hangs, the lane goes on.
+  common.pass();
+  answers.push(submit("c", 5));
+  (await flushed(6)).pass();
+  own.pass();
+  expect(await settled(answers)).toEqual(["bad", 2, 3, 4, 5]);
+  answers.push(submit("a", 6), submit("c", 7));
+  const together = await flushed(7);
+  expect(groupsOf(together)).toEqual(["a6", "c7"]);
+  together.pass();
+  expect(await settled(answers.slice(-2))).toEqual([6, 7]);
+  await combiner.drain();
+  expect(combiner.counters().waiting).toBe(0);
 });

@@ -14,6 +14,7 @@ function paced() {
     laneOf: () => 0,
     itemsMax: 100,
     waitingMax: 1000,
+    isOfItem: () => false,
     pace: { clock, ms: paceMs },
     flush: async (items) => {
       flushes.push({ at: clock.elapsed(), items });

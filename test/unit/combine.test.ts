@@ -19,6 +19,7 @@ function combiner(options: Partial<CombineOptions<string, string>> = {}) {
     keyOf: (item) => item.split(":")[1],
     itemsMax: 100,
     waitingMax: 1_000,
+    isOfItem: () => false,
     flush: (items) =>
       new Promise((resolve, reject) => {
         open.push({
@@ -96,40 +97,61 @@ describe("combine", () => {
     expect(await outcome(c.submit("a"))).toBe("failed: at once");
   });
 
-  test("a failed flush may be tried again in parts; no item runs twice after it succeeded", async () => {
-    const asked: string[][] = [];
+  test("of a flush that one item spoils, that item fails alone; no item runs twice after it succeeded", async () => {
     const { combiner: c, next } = combiner({
       keyOf: () => undefined,
-      retrySplit: (error, items) => {
-        asked.push([...items]);
-        if ((error as Error).message !== "locked") return undefined;
-        return [items.filter((item) => item.startsWith("x")), items.filter((item) => !item.startsWith("x"))];
-      },
+      isOfItem: (error) => (error as Error).message === "bad value",
     });
-    const all = ["x1", "y1", "x2"].map((item) => outcome(c.submit(item)));
-    await settle();
-    next().fail(new Error("locked"));
-    await settle();
-    const [x, y] = [next(), next()];
-    expect([x.items, y.items]).toEqual([["x1", "x2"], ["y1"]]);
-    y.finish();
-    x.fail(new Error("still locked"));
-    expect(await Promise.all(all)).toEqual(["failed: still locked", "y1", "failed: still locked"]);
-    expect(asked).toEqual([
-      ["x1", "y1", "x2"],
-      ["x1", "x2"],
-    ]);
+    const all = ["a", "b", "bad", "c"].map((item) => outcome(c.submit(item)));
+    const seen: (readonly string[])[] = [];
+    while (seen.length < 5) {
+      await settle();
+      const flush = next();
+      seen.push(flush.items);
+      if (flush.items.includes("bad")) flush.fail(new Error("bad value"));
+      else flush.finish();
+    }
+    expect(seen).toEqual([["a", "b", "bad", "c"], ["a", "b"], ["bad", "c"], ["bad"], ["c"]]);
+    expect(await Promise.all(all)).toEqual(["a", "b", "failed: bad value", "c"]);
     await c.drain();
   });
 
-  test("a part that forgets an item fails it with the flush's error", async () => {
-    const { combiner: c, next } = combiner({ retrySplit: () => [["a"], ["stranger"]] });
+  test("one bad item among n costs at most 2 log2 n flushes more, n bad ones 2n - 2", async () => {
+    for (const size of [2, 3, 40, 128]) {
+      for (const badCount of [1, size]) {
+        let flushes = 0;
+        const c = combine<number, number>({
+          name: "test",
+          lanes: 1,
+          laneOf: () => 0,
+          itemsMax: size,
+          waitingMax: size,
+          isOfItem: () => true,
+          async flush(items) {
+            flushes++;
+            if (items.some((item) => item < badCount)) throw new Error("bad");
+            return items.map((value) => ({ value }));
+          },
+        });
+        const all = Array.from({ length: size }, (_, item) => c.submit(item).catch(() => -1));
+        const answers = await Promise.all(all);
+        expect(answers.filter((answer) => answer === -1)).toHaveLength(badCount);
+        const most = badCount === 1 ? 2 * Math.ceil(Math.log2(size)) : 2 * size - 2;
+        expect(flushes - 1).toBeLessThanOrEqual(most);
+      }
+    }
+  });
+
+  test("a flush whose failure is no item's fails as a whole, also when the question about it throws", async () => {
+    const { combiner: c, next } = combiner({
+      isOfItem: () => {
+        throw new Error("asked");
+      },
+    });
     const all = ["a", "b"].map((item) => outcome(c.submit(item)));
     await settle();
     next().fail(new Error("down"));
-    await settle();
-    next().finish();
-    expect(await Promise.all(all)).toEqual(["a", "failed: down"]);
+    expect(await Promise.all(all)).toEqual(["failed: down", "failed: down"]);
   });
 
   test("what waits is bounded: the rest is told to come back", async () => {
@@ -289,8 +311,7 @@ describe("combine", () => {
               pending.push(flush);
             });
           },
-          retrySplit: (error, items) =>
-            (error as Error).message === "split" ? [items.slice(0, 1), items.slice(1)] : undefined,
+          isOfItem: (error) => (error as Error).message === "split",
         });
 
         let settled = 0;

@@ -107,6 +107,24 @@ describe("feed", () => {
     expect(reads).toBe(before);
   });
 
+  test("a reader that joins in the turn in which the last one leaves follows an open feed", async () => {
+    const { feeds } = nodes[0]!;
+    const first = await feeds.follow(env, reader());
+    const second = reader();
+    const joining = feeds.follow(env, second);
+    // The feed is found, and closed before the reader is counted.
+    first.stop();
+    const following = await joining;
+    await commit(2);
+    expect(second.got).toEqual(upTo(2));
+    await commit(1, { silent: true });
+    await feeds.compareOnce();
+    await settled();
+    expect(second.got).toEqual(upTo(3));
+    following.stop();
+    expect(feeds.size()).toBe(0);
+  });
+
   test("large commits travel as a number, and are read", async () => {
     const there = reader();
     await nodes[1]!.feeds.follow(env, there);

@@ -160,6 +160,7 @@ describe("what is watched", () => {
       laneOf: () => 0,
       itemsMax: 2,
       waitingMax: 3,
+      isOfItem: () => false,
       watch: watchFlushes({ metrics, tracer }, clock, "some.flush"),
       async flush(items) {
         await outcome.promise;

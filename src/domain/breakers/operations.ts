@@ -1,5 +1,6 @@
 import { Type } from "@sinclair/typebox";
 import { rfc3339 } from "../../kit/clock.ts";
+import { functionDefinitionBytesMax } from "../../kit/limits.ts";
 import { type Operation, unary } from "../../kit/operation.ts";
 import type { Breaker, Breakers } from "./service.ts";
 
@@ -23,6 +24,9 @@ const breakerJson = (breaker: Breaker) => ({
   ...(breaker.lastFailure !== undefined && { last_failure: rfc3339(breaker.lastFailure) }),
 });
 
+/** Of a key in base64url: as long as a definition, and so an endpoint, may be. */
+const keyCharsMax = Math.ceil((functionDefinitionBytesMax * 4) / 3);
+
 export const breakersOperations = (breakers: Breakers): Operation[] => [
   unary({
     name: "breakers.list",
@@ -38,7 +42,7 @@ export const breakersOperations = (breakers: Breakers): Operation[] => [
     name: "breakers.reset",
     action: "functions:invoke",
     summary: "Closes a breaker; `key` is unpadded base64url of `{functionID}|{endpointURL}`.",
-    input: Type.Object({ key: Type.String({ minLength: 1, maxLength: 8_192 }) }),
+    input: Type.Object({ key: Type.String({ minLength: 1, maxLength: keyCharsMax }) }),
     output: BreakerShape,
     rest: "POST /api/v1/circuit-breakers/{key}/reset",
     handle: async ({ key }, call) => breakerJson(await breakers.reset(call.environmentId, key)),

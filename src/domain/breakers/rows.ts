@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import type { Instant } from "../../kit/clock.ts";
 import { sql } from "../../kit/sql.ts";
 import type { Session, Store } from "../../store/store.ts";
@@ -6,6 +7,7 @@ import type { Session, Store } from "../../store/store.ts";
 export interface BreakerRow {
   environment_id: string;
   function_id: string;
+  /** The endpoint itself; its column may hold what stands for it (`keyOf`). */
   endpoint_url: string;
   /** Transport failures in a row. */
   fails: number;
@@ -21,15 +23,28 @@ export interface Endpoint {
   endpointUrl: string;
 }
 
+/** A longer endpoint is replaced by its hash in the key of its row: an index row of Postgres takes 2,704 bytes. */
+export const endpointKeyBytesMax = 1_024;
+
+/** What stands for an endpoint in the key. No endpoint begins as a hash does: it is a URL of http or https. */
+export const keyOf = (endpointUrl: string): string =>
+  Buffer.byteLength(endpointUrl) <= endpointKeyBytesMax
+    ? endpointUrl
+    : `sha256:${createHash("sha256").update(endpointUrl).digest("hex")}`;
+
+const columns = sql.raw(
+  "environment_id, function_id, endpoint_url, endpoint, fails, opened_at, trial_until, last_failure_at",
+);
 const fields = sql.raw(
-  "environment_id, function_id, endpoint_url, fails, opened_at, trial_until, last_failure_at",
+  `environment_id, function_id, COALESCE(endpoint, endpoint_url) AS endpoint_url, fails, opened_at, trial_until,
+  last_failure_at`,
 );
 const its = ({ environmentId, functionId, endpointUrl }: Endpoint) =>
-  sql`environment_id = ${environmentId} AND function_id = ${functionId} AND endpoint_url = ${endpointUrl}`;
+  sql`environment_id = ${environmentId} AND function_id = ${functionId} AND endpoint_url = ${keyOf(endpointUrl)}`;
 
 export const breakersOf = (store: Pick<Store, "all">, environmentId: string): Promise<BreakerRow[]> =>
   store.all(sql`SELECT ${fields} FROM breakers WHERE environment_id = ${environmentId}
-    ORDER BY function_id, endpoint_url`);
+    ORDER BY function_id, breakers.endpoint_url`);
 
 /** Of the whole installation: the table holds only endpoints in trouble. */
 export const allBreakers = (store: Pick<Store, "all">, limit: number): Promise<BreakerRow[]> =>
@@ -43,8 +58,10 @@ export async function noteFailure(
 ): Promise<BreakerRow> {
   const { environmentId, functionId, endpointUrl } = endpoint;
   const now = sql.bigint(at);
-  const row = await session.one<BreakerRow>(sql`INSERT INTO breakers (${fields})
-    VALUES (${environmentId}, ${functionId}, ${endpointUrl}, 1, ${most <= 1 ? at : null}, NULL, ${now})
+  const key = keyOf(endpointUrl);
+  const whole = key === endpointUrl ? null : endpointUrl;
+  const row = await session.one<BreakerRow>(sql`INSERT INTO breakers (${columns})
+    VALUES (${environmentId}, ${functionId}, ${key}, ${whole}, 1, ${most <= 1 ? at : null}, NULL, ${now})
     ON CONFLICT (environment_id, function_id, endpoint_url) DO UPDATE SET fails = breakers.fails + 1,
       opened_at = CASE WHEN breakers.opened_at IS NOT NULL OR breakers.fails + 1 >= ${most} THEN ${now} END,
       trial_until = NULL, last_failure_at = ${now}

@@ -13,7 +13,7 @@ import {
   purgeSliceMax,
 } from "../../kit/limits.ts";
 import { type Watch, watchFlushes, watchWaiting } from "../../kit/watch.ts";
-import { type Store, StoreError } from "../../store/store.ts";
+import { isOfItem, type Store, StoreError } from "../../store/store.ts";
 import type { NewArm } from "../debounce/arm.ts";
 import type { Definitions, DefinitionsCache } from "../functions/definition.ts";
 import type { Feeds } from "../log/feed.ts";
@@ -310,7 +310,7 @@ export function openEvents(deps: EventsDeps): Events {
     flush,
     watch: watchFlushes(watch, clock, "events.emit"),
     // A value the store refuses must cost its own event only.
-    retrySplit: (error, units) => (error instanceof Fault ? units.map((unit) => [unit]) : undefined),
+    isOfItem,
     // One environment's stuck head must not fail the others that happened to share its flush, nor stall them again.
     apart: {
       groupOf: (unit) => unit.origin.environmentId,

@@ -212,9 +212,6 @@ export function openDesk(deps: DeskDeps, group: GroupRow): Desk {
         group: desk.group.name,
         eventIds: givenUp.slice(0, 20).map((one) => one.eventId),
       });
-    const redelivered = given.filter((one) => one.attempt > 1).length;
-    deps.counters.delivered(given.length);
-    deps.counters.redelivered(redelivered);
     dueAt = Number.POSITIVE_INFINITY;
     noteDue(taken.nextDueAt ?? dueAt);
     return given.length + givenUp.length > 0 || position > before;
@@ -273,6 +270,10 @@ export function openDesk(deps: DeskDeps, group: GroupRow): Desk {
           if (seat.over) return;
         }
         const { position, delivery } = mine;
+        if (!lapsed) {
+          deps.counters.delivered(1);
+          if (delivery.attempt > 1) deps.counters.redelivered(1);
+        }
         if (lapsed) void settle("unsent", seat.row.id, { position, attempt: delivery.attempt });
         else if (desk.group.ack_mode === "auto")
           void settle("sent", seat.row.id, { position, attempt: delivery.attempt });

@@ -5,7 +5,7 @@ import { laneOfEnvironment } from "../../kit/lanes.ts";
 import { combineLanes, combinePaceMs, combineWaitingMax, flushItemsMax } from "../../kit/limits.ts";
 import { column, sql } from "../../kit/sql.ts";
 import { type Watch, watchFlushes, watchWaiting } from "../../kit/watch.ts";
-import type { Session, Store } from "../../store/store.ts";
+import { isOfItem, type Session, type Store } from "../../store/store.ts";
 import type { AckMode, GroupKey } from "./rows.ts";
 
 export type Verdict = "ack" | "nak" | "term";
@@ -145,7 +145,7 @@ export function openSettler({ store, clock, watch, onMoved }: SettlerDeps): Sett
       if (moved.length > 0) onMoved(moved);
       return outcomes;
     },
-    retrySplit: (error, items) => (error instanceof Fault ? items.map((item) => [item]) : undefined),
+    isOfItem,
     watch: watchFlushes(watch, clock, "groups.settle"),
   });
   watchWaiting(watch.metrics, combiner);

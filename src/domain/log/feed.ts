@@ -213,7 +213,9 @@ export function openFeeds<Event extends Logged>(deps: FeedsDeps<Event>): Feeds<E
 
   return {
     async follow(environmentId, reader, after) {
-      const feed = await feedOf(environmentId);
+      let feed = await feedOf(environmentId);
+      // Closed in this very turn, by the last reader that left: nothing would ever reach who joined it.
+      while (feeds.get(environmentId) !== feed) feed = await feedOf(environmentId);
       feed.joining++;
       try {
         if (after === undefined) feed.readers.add(reader);

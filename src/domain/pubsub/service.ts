@@ -113,7 +113,7 @@ export function openPubSub({ store, clock, log, sources, frames, joinGroup }: Pu
 
   const hubKey = (spec: ChannelSpec) => `${logIn(spec)}\n${spec.environmentId}`;
 
-  async function open(spec: ChannelSpec): Promise<Hub & { close(): void }> {
+  async function open(spec: ChannelSpec, onEnd: () => void): Promise<Hub & { close(): void }> {
     const { environmentId } = spec;
     const name = logIn(spec);
     let position = () => 0;
@@ -121,7 +121,7 @@ export function openPubSub({ store, clock, log, sources, frames, joinGroup }: Pu
     const feed = await sources[name].follow(environmentId, {
       onTold: hub.onTold,
       onEnd() {
-        hubs.delete(hubKey(spec));
+        onEnd();
         hub.end();
       },
     });
@@ -142,8 +142,13 @@ export function openPubSub({ store, clock, log, sources, frames, joinGroup }: Pu
     const key = hubKey(spec);
     let held = hubs.get(key);
     if (!held) {
-      held = { count: 0, hub: open(spec) };
-      hubs.set(key, held);
+      // By then another hub may have the key.
+      const forget = () => {
+        if (hubs.get(key) === made) hubs.delete(key);
+      };
+      const made: Held = { count: 0, hub: open(spec, forget) };
+      held = made;
+      hubs.set(key, made);
     }
     const mine = held;
     mine.count++;

@@ -33,6 +33,8 @@ export interface PushDeps {
   call: CallEndpoint;
   /** Jobs that are not to be called now return to the queue. */
   giveBack: (jobs: readonly Job[]) => void;
+  /** What the job's run is pinned to cannot be read. */
+  onDefinitionUnread: (job: Job, error: unknown) => void;
   signingKey: () => string;
   /** The same way as a worker's report. */
   report: (job: Job, report: Report) => Promise<void>;
@@ -139,12 +141,14 @@ export function openPush(deps: PushDeps): Push {
 
   async function handle(one: Served, job: Job): Promise<void> {
     const { environmentId, functionId } = job;
+    let definition: FunctionDefinition;
+    try {
+      definition = await definitionAt(environmentId, functionId, job.functionVersion);
+    } catch (error) {
+      return deps.onDefinitionUnread(job, error);
+    }
     // Pinned to a version that workers pulled: it knows no endpoint, and no worker is asked any more.
-    const { endpointUrl = one.endpointUrl } = await definitionAt(
-      environmentId,
-      functionId,
-      job.functionVersion,
-    );
+    const { endpointUrl = one.endpointUrl } = definition;
     const endpoint: Endpoint = { environmentId, functionId, endpointUrl };
     // Another version's endpoint has a breaker of its own. The job waits here for a moment, so that it does not come right back.
     if (endpointUrl !== one.endpointUrl && (await breakers.admits(endpoint)) === "open") {
@@ -165,16 +169,20 @@ export function openPush(deps: PushDeps): Push {
       if (!report)
         throw new TransportFailure("the endpoint's answer says neither completed, yielded nor failed");
       calls("answered").add(1);
-      await breakers.succeeded(endpoint, begunAt);
+      await noted(breakers.succeeded(endpoint, begunAt), endpoint);
     } catch (error) {
       if (!(error instanceof TransportFailure)) throw error;
       calls("failed").add(1);
-      await breakers.failed(endpoint);
+      await noted(breakers.failed(endpoint), endpoint);
       if (breakers.isOpen(endpoint)) served.get(`${environmentId}\n${functionId}`)?.poll.abort();
       report = failure(job, { message: error.message, code: "PUSH_TRANSPORT", retryable: true });
     }
     await send(job, report as Report);
   }
+
+  /** What the breaker cannot note costs the next calls their caution, and this job nothing: its report must be sent. */
+  const noted = (note: Promise<void>, { environmentId, functionId }: Endpoint): Promise<void> =>
+    note.catch((error) => log.warn("push.breaker_unnoted", { environmentId, functionId, error }));
 
   async function send(job: Job, report: Report): Promise<void> {
     for (let tries = 1; ; tries++) {
@@ -182,13 +190,9 @@ export function openPush(deps: PushDeps): Push {
         return await deps.report(job, report);
       } catch (error) {
         if (!(error instanceof Fault)) throw error;
-        // The run went on without us.
-        if (error.kind === "aborted" || error.kind === "not_found") return;
-        if (error.kind === "invalid_argument")
-          return deps.report(
-            job,
-            failure(job, { message: error.message, code: "VALIDATION_ERROR", retryable: false }) as Report,
-          );
+        // The run went on without us, or has failed for what the endpoint answered.
+        if (error.kind === "aborted" || error.kind === "not_found" || error.kind === "invalid_argument")
+          return;
         if (tries === reportTriesMax) throw error;
         await clock.sleep(200 * tries);
       }

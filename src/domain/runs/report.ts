@@ -1,6 +1,7 @@
 import type { Instant } from "../../kit/clock.ts";
 import { type Match, storedMatch } from "../waits/rules.ts";
 import type { PendingStep } from "./pending.ts";
+import type { PutOff } from "./put-off.ts";
 import { unresolvedMatch } from "./rules.ts";
 import type { Fence, RunError, StepType } from "./run.ts";
 import { behindAll, type NewStep, type Settlement } from "./settle.ts";
@@ -181,19 +182,23 @@ function unresolved(
   };
 }
 
-/** A job that never reached its worker goes back to the queue: no attempt is spent. */
-export const toRelease = (fence: Fence & { environmentId: string }, now: Instant): Settlement => ({
+/** A job that never reached its worker goes back to the queue: no attempt is spent. One that is put off is due later. */
+export const toRelease = (
+  fence: Fence & { environmentId: string },
+  now: Instant,
+  putOff?: PutOff,
+): Settlement => ({
   environmentId: fence.environmentId,
   runId: fence.runId,
   executionSeq: fence.executionSeq,
   leaseHash: fence.leaseHash,
   ends: null,
   next: "queued",
-  wakeAt: now,
+  wakeAt: putOff?.until ?? now,
   output: null,
   error: null,
   historyType: "run.released",
-  historyDetail: "{}",
+  historyDetail: JSON.stringify(putOff ?? {}),
   steps: [],
   stepsTop: 0,
   waitingStepId: null,

@@ -3,9 +3,11 @@ import { type Combiner, combine, type Outcome } from "../../kit/combine.ts";
 import { Fault, missing } from "../../kit/fault.ts";
 import { laneOfEnvironment } from "../../kit/lanes.ts";
 import { combineLanes, combinePaceMs, combineWaitingMax, flushItemsMax } from "../../kit/limits.ts";
+import type { Log } from "../../kit/log.ts";
 import { type Watch, watchFlushes, watchWaiting } from "../../kit/watch.ts";
-import { type Store, StoreError } from "../../store/store.ts";
+import { isOfItem, type Store, StoreError } from "../../store/store.ts";
 import type { FunctionDefinition } from "../functions/definition.ts";
+import type { PutOff } from "./put-off.ts";
 import { type RunReport, toRelease, toSettlement, type Verdict } from "./report.ts";
 import { attemptsOf, lastFences, triggersOf } from "./rows.ts";
 import { afterFailure } from "./rules.ts";
@@ -17,6 +19,7 @@ import type { Lane } from "./wake.ts";
 export interface ReportsDeps {
   store: Store;
   clock: Clock;
+  log: Log;
   /** The definition a run is pinned to. */
   definitionOf: (environmentId: string, functionId: string, version: number) => Promise<FunctionDefinition>;
   /** An execution's next wake was planned for then. */
@@ -30,12 +33,16 @@ export interface ReportsDeps {
   watch: Watch;
 }
 
-type Item = { report: RunReport } | { release: Fence & { environmentId: string } };
+type Released = Fence & { environmentId: string };
+type Item = { report: RunReport } | { release: Released; putOff: PutOff | undefined };
 
 const fenceOf = (item: Item) => ("report" in item ? item.report : item.release);
 
 /** So many characters of output weigh as much as one small report: a flush stays small in bytes too. */
 const weightChars = 16_384;
+
+/** And so many steps, each of which is a row. */
+const weightSteps = 50;
 
 const errorSize = (error: RunError | null): number =>
   error ? error.message.length + (error.code?.length ?? 0) + (error.stack?.length ?? 0) : 0;
@@ -62,7 +69,7 @@ export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
             verdict: verdicts[at]!,
             triggerData: triggers?.get(item.report.runId),
           })
-        : toRelease(item.release, clock.now()),
+        : toRelease(item.release, clock.now(), item.putOff),
     );
     const now = clock.now();
     const settled = await store.flush(settleFlush, { now, settlements });
@@ -120,6 +127,15 @@ export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
     return asking.length === 0 ? undefined : triggersOf(store, asking);
   }
 
+  /** Undefined when it cannot be read, for another reason than that the store is away. */
+  const definitionOf = (row: { environment_id: string; function_id: string; function_version: number }) =>
+    deps
+      .definitionOf(row.environment_id, row.function_id, row.function_version)
+      .catch((error: unknown): undefined => {
+        if (error instanceof StoreError) throw error;
+        deps.log.error("run.definition_unread", { functionId: row.function_id, error });
+      });
+
   /** Read without a lock: the fence pins attempt and definition until the settlement. */
   async function verdictsOf(items: readonly Item[]): Promise<Verdict[]> {
     const failed = items.flatMap((item) =>
@@ -132,7 +148,9 @@ export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
         if (!("report" in item) || item.report.outcome.kind !== "failed") return "ends";
         const row = attempts.get(item.report.runId);
         if (!row) return "ends";
-        const definition = await deps.definitionOf(row.environment_id, row.function_id, row.function_version);
+        const definition = await definitionOf(row);
+        // Whether it may be tried again is not known, and the next report of it would not be either.
+        if (!definition) return "ends";
         const next = afterFailure(item.report.outcome.error, definition.retry, {
           attempt: row.attempt,
           maxAttempts: row.max_attempts,
@@ -151,11 +169,12 @@ export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
     itemsMax: flushItemsMax,
     waitingMax: combineWaitingMax,
     pace: { clock, ms: combinePaceMs },
-    weigh: (item) => ("report" in item ? 1 + sizeOf(item.report) / weightChars : 1),
+    weigh: (item) =>
+      "report" in item ? 1 + sizeOf(item.report) / weightChars + item.report.steps.length / weightSteps : 1,
     flush,
     watch: watchFlushes(watch, clock, "runs.settle"),
     // A value the store refuses must cost its own report only.
-    retrySplit: (error, items) => (error instanceof Fault ? items.map((item) => [item]) : undefined),
+    isOfItem,
     // One environment's locked runs must not fail the others' reports.
     apart: {
       groupOf: (item) => fenceOf(item).environmentId,
@@ -167,7 +186,7 @@ export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
 
   return {
     submit: (report: RunReport) => combiner.submit({ report }),
-    release: (fence: Fence & { environmentId: string }) => combiner.submit({ release: fence }),
+    release: (release: Released, putOff?: PutOff) => combiner.submit({ release, putOff }),
     drain: combiner.drain,
   };
 }

@@ -24,6 +24,8 @@ import { timeOutPending } from "./invokes.ts";
 import { adoptRuns, forgetLanes, type LaneLook, limitedFunctions, lookAtLanes } from "./lanes.ts";
 import { type Handover, handOver, type LeaseState, leaseStates } from "./leases.ts";
 import { type Matcher, openMatcher } from "./matcher.ts";
+import { openPutOff } from "./put-off.ts";
+import { noteRefusal, type Refusal } from "./refusal.ts";
 import type { RunReport } from "./report.ts";
 import { openReports, type ReportsDeps, whyRefused } from "./reports.ts";
 import { finishResumes } from "./resumed.ts";
@@ -75,6 +77,10 @@ export interface Runs {
   report(report: RunReport): Promise<void>;
   /** Puts a claimed run back that nobody has begun. */
   release(fence: Fence & { environmentId: string }): Promise<void>;
+  /** Puts a claimed run back that cannot be handed to anybody: due later, and failed when that was tried often enough. */
+  putOff: ReturnType<typeof openPutOff>;
+  /** A report of this lease's holder could not be read: unless it is heard of again, the run fails when the lease ends. */
+  noteRefusal(refusal: Refusal): Promise<void>;
   /** Resolves once no report is on its way to the store. */
   drain(): Promise<void>;
   /** Notes that an assignment has arrived; rejects like `report`. */
@@ -165,7 +171,10 @@ export function openRuns(deps: RunsDeps): Runs {
   metrics.beforeReading(async () => active.set(await countActive()));
   return {
     report: reports.submit,
-    release: reports.release,
+    release: (fence) => reports.release(fence),
+    noteRefusal: async (refusal) =>
+      void (await store.write((session) => noteRefusal(session, refusal, clock.now()))),
+    putOff: openPutOff({ store, clock, report: reports.submit, release: reports.release }),
     async ack(fence, leaseMs) {
       const now = clock.now();
       const times = { now, leaseUntil: now + leaseMs };
@@ -252,7 +261,8 @@ export function openRuns(deps: RunsDeps): Runs {
         const now = clock.now();
         const woken = await store.write((session) => wakeDue(session, now));
         for (const run of woken.lost) log.warn("run.workers_lost", run);
-        onFailed(woken.lost);
+        for (const run of woken.refused) log.warn("run.report_refused", run);
+        onFailed([...woken.lost, ...woken.refused]);
         for (const worker of woken.silent) deps.onSilent(worker);
         if (woken.lanes.length > 0) onQueued(woken.lanes);
         if (woken.isPendingDue) {

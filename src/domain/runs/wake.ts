@@ -2,6 +2,7 @@ import type { Instant } from "../../kit/clock.ts";
 import { leasesLostMax, wakeSliceMax } from "../../kit/limits.ts";
 import { column, sql } from "../../kit/sql.ts";
 import type { Session } from "../../store/store.ts";
+import { refusedLast } from "./refusal.ts";
 import { finishResumes } from "./resumed.ts";
 import { timedOut, workerLost } from "./rules.ts";
 import type { RunError, TerminalStatus } from "./run.ts";
@@ -39,6 +40,8 @@ export interface WakeOutcome {
   lanes: Lane[];
   /** Runs that failed because too many workers in a row were lost with them. */
   lost: { runId: string; environmentId: string }[];
+  /** Runs that failed because the last report of their worker could not be read. */
+  refused: WakeOutcome["lost"];
   /** Waits or invokes are due, too: `timeOutPending` moves them. */
   isPendingDue: boolean;
   /** Environments of the waits among them. */
@@ -57,15 +60,20 @@ export async function wakeDue(session: Session, now: Instant): Promise<WakeOutco
       history_count, lost_count, worker_id, waiting_step_id, pause_requested_at
     FROM executions WHERE state <> 'queued' AND wake_at <= ${now}
     ORDER BY wake_at LIMIT ${wakeSliceMax} ${session.seams.skipLocked}`);
+  const refusals = await refusedLast(
+    session,
+    due.filter((row) => row.state === "leased"),
+  );
+  const isRefused = (row: DueRow) => refusals.has(row.run_id);
   const isLost = (row: DueRow) => row.state === "leased" && row.lost_count + 1 >= leasesLostMax;
-  const lost = due.filter(isLost);
-  if (lost.length > 0)
+  const failing = due.filter((row) => isRefused(row) || isLost(row));
+  if (failing.length > 0)
     await endRuns(
       session,
-      lost.map((row) => ({
+      failing.map((row) => ({
         runId: row.run_id,
         status: "failed",
-        error: workerLost(leasesLostMax),
+        error: refusals.get(row.run_id) ?? workerLost(leasesLostMax),
         cause: null,
       })),
       now,
@@ -74,7 +82,7 @@ export async function wakeDue(session: Session, now: Instant): Promise<WakeOutco
   const resuming = due.filter((row) => row.state === "resuming").map((row) => row.run_id);
   if (resuming.length > 0) await finishResumes(session, resuming, now);
   const queued = due.filter(
-    (row): row is QueuedRow => !isLost(row) && !isPending(row) && row.state !== "resuming",
+    (row): row is QueuedRow => !failing.includes(row) && !isPending(row) && row.state !== "resuming",
   );
   if (queued.length > 0) await requeue(session, queued, now);
   return {
@@ -82,10 +90,13 @@ export async function wakeDue(session: Session, now: Instant): Promise<WakeOutco
     lanes: lanesOf(due.filter((row) => !isPending(row))),
     isPendingDue: due.some(isPending),
     waitedIn: new Set(due.flatMap((row) => (row.state === "waiting" ? row.environment_id : []))),
-    lost: lost.map((row) => ({ runId: row.run_id, environmentId: row.environment_id })),
+    lost: failing.filter((row) => !isRefused(row)).map(nameOf),
+    refused: failing.filter(isRefused).map(nameOf),
     silent: silentWorkers(due),
   };
 }
+
+const nameOf = (row: DueRow) => ({ runId: row.run_id, environmentId: row.environment_id });
 
 type QueuedRow = DueRow & { state: keyof typeof historyTypes };
 

@@ -31,7 +31,7 @@ export interface Secrets {
     input: { name?: string; description?: string },
   ): Promise<SecretRow>;
   remove(environmentId: string, name: string): Promise<void>;
-  /** Values of those that exist, for assignments and nothing else; believed for a second. */
+  /** Values of those that exist, for assignments and nothing else; believed for a second. Throws when one of them cannot be unsealed. */
   valuesOf(environmentId: string, names: readonly string[]): Promise<Record<string, string>>;
   /** Part of a master key's rotation: all values are sealed again. */
   reseal(session: Session, again: (place: string, sealed: string) => string): Promise<void>;
@@ -62,15 +62,21 @@ const sealTriesMax = 5;
 
 export function openSecrets(deps: SecretsDeps): Secrets {
   const { store, clock, ids, keyring, shareEnvironment, announce } = deps;
-  const kept = remember<{ values: ReadonlyMap<string, string> }>({
+  const kept = remember<{ values: ReadonlyMap<string, string>; unread: ReadonlyMap<string, unknown> }>({
     clock,
     keptMs: secretsKeptMs,
     entriesMax: environmentsRemembered,
     async read(environmentId) {
       const values = new Map<string, string>();
+      const unread = new Map<string, unknown>();
       for (const { id, name, sealed } of await rows.secretsOf(store, environmentId))
-        values.set(name, await keyring.unseal(placeOf(environmentId, id), sealed));
-      return { values };
+        try {
+          values.set(name, await keyring.unseal(placeOf(environmentId, id), sealed));
+        } catch (error) {
+          // Whose function does not declare it must not suffer.
+          unread.set(name, error);
+        }
+      return { values, unread };
     },
   });
 
@@ -202,6 +208,7 @@ export function openSecrets(deps: SecretsDeps): Secrets {
       const known = await kept.of(environmentId);
       const found: Record<string, string> = {};
       for (const name of names) {
+        if (known?.unread.has(name)) throw known.unread.get(name);
         const value = known?.values.get(name);
         if (value !== undefined) found[name] = value;
       }

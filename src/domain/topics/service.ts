@@ -14,7 +14,7 @@ import {
 } from "../../kit/limits.ts";
 import { requireEventName } from "../../kit/names.ts";
 import { type Watch, watchFlushes, watchWaiting } from "../../kit/watch.ts";
-import { type Store, StoreError } from "../../store/store.ts";
+import { isOfItem, type Store, StoreError } from "../../store/store.ts";
 import type { Feeds } from "../log/feed.ts";
 import { type PublishDraft, topicName } from "./draft.ts";
 import { type NewMessage, type Placed, publishFlush, useOf } from "./flush.ts";
@@ -216,7 +216,7 @@ export function openTopics({ store, clock, ids, feeds, watch, readersOf }: Topic
     flush,
     watch: watchFlushes(watch, clock, "topics.publish"),
     // A value the store refuses must cost its own message only.
-    retrySplit: (error, units) => (error instanceof Fault ? units.map((unit) => [unit]) : undefined),
+    isOfItem,
     apart: {
       groupOf: (unit) => unit.environmentId,
       isStuck: (error) => error instanceof StoreError && error.trouble === "lock_timeout",

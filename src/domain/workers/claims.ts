@@ -3,6 +3,7 @@ import type { Ids } from "../../kit/ids.ts";
 import { laneLookMax, pollJobsMax } from "../../kit/limits.ts";
 import type { Log } from "../../kit/log.ts";
 import type { Tracer } from "../../kit/trace.ts";
+import { StoreError } from "../../store/store.ts";
 import type { ClaimedRow } from "../runs/claim.ts";
 import type { CompletedStep } from "../runs/run.ts";
 import type { Runs } from "../runs/service.ts";
@@ -12,6 +13,7 @@ import { type Job, jobOfClaim } from "./job.ts";
 import { askMin, isAwaited, type Lane } from "./lanes.ts";
 import { type Limited, looked, newLimited, tell, untold } from "./limited.ts";
 import { type Plan, type Planned, planClaim } from "./plan.ts";
+import { UnsentJob } from "./unsent.ts";
 import type { Waiters } from "./waiters.ts";
 
 export interface ClaimsDeps {
@@ -24,7 +26,7 @@ export interface ClaimsDeps {
   lanes: ReadonlyMap<string, Lane>;
   desks: Desks;
   waiters: Waiters;
-  giveBack: (jobs: readonly Job[]) => void;
+  onUnsent: (job: Job, error: UnsentJob) => void;
   leaveAt: (desk: Desk, lane: Lane, job: Job) => void;
   /** A lane was busy and shall be tried again. */
   pump: () => void;
@@ -36,7 +38,7 @@ const lateMsMax = 5_000;
 const busyMs = 10;
 
 export function openClaims(deps: ClaimsDeps) {
-  const { runs, clock, log, tracer, leaseMs, lanes, waiters, giveBack, leaveAt } = deps;
+  const { runs, clock, log, tracer, leaseMs, lanes, waiters, onUnsent, leaveAt } = deps;
   const seat = openSeating(deps);
 
   async function look(lane: Lane, state: Limited): Promise<void> {
@@ -97,16 +99,36 @@ export function openClaims(deps: ClaimsDeps) {
     );
   }
 
+  /** What is done already of each run; where that cannot be read together, each alone, and of those that fail why. */
+  async function stepsOf(runIds: readonly string[]): Promise<Map<string, CompletedStep[] | UnsentJob>> {
+    try {
+      return await runs.completedSteps(runIds);
+    } catch (error) {
+      log.warn("job.steps_unread", { runCount: runIds.length, error });
+      const unread = (cause: unknown) =>
+        new UnsentJob("STEPS_UNREADABLE", "the run's completed steps cannot be read", cause);
+      const found = new Map<string, CompletedStep[] | UnsentJob>();
+      let away = isAway(error) ? error : undefined;
+      for (const runId of runIds) {
+        try {
+          if (away) throw away;
+          found.set(runId, (await runs.completedSteps([runId])).get(runId) ?? []);
+        } catch (cause) {
+          if (isAway(cause)) away = cause;
+          found.set(runId, unread(cause));
+        }
+      }
+      return found;
+    }
+  }
+
   async function hand(
     rows: readonly ClaimedRow[],
     demands: readonly Planned[],
     leaseUntil: number,
   ): Promise<void> {
     const resumed = rows.filter((row) => row.step_count > 0).map((row) => row.run_id);
-    const unread = (error: unknown): undefined => {
-      log.warn("steps could not be read", { runIds: resumed, error: String(error) });
-    };
-    const steps = resumed.length === 0 ? noSteps : await runs.completedSteps(resumed).catch(unread);
+    const steps = resumed.length === 0 ? noSteps : await stepsOf(resumed);
     const seatOf = await seat(
       rows,
       demands.map(({ places }) => places),
@@ -117,9 +139,10 @@ export function openClaims(deps: ClaimsDeps) {
       const { lane, places } = demands[row.lane - 1]!;
       const { token } = places[row.rank - 1]!;
       const { waiter, desk } = seatOf(row);
-      const job = jobOfClaim(row, token, leaseUntil, steps?.get(row.run_id) ?? []);
-      // Without knowing what is done already nobody may begin: it goes back.
-      if (row.step_count > 0 && !steps) giveBack([job]);
+      const done = steps.get(row.run_id) ?? [];
+      const job = jobOfClaim(row, token, leaseUntil, done instanceof UnsentJob ? [] : done);
+      // Without knowing what is done already nobody may begin.
+      if (done instanceof UnsentJob) onUnsent(job, done);
       else if (waiter) waiter.jobs.push(job);
       else leaveAt(desk, lane, job);
       taken.set(row.lane, (taken.get(row.lane) ?? 0) + 1);
@@ -169,5 +192,9 @@ export function openClaims(deps: ClaimsDeps) {
 
   return { claimOnce };
 }
+
+/** The database itself is in trouble: no other run would fare better. */
+const isAway = (error: unknown): error is StoreError =>
+  error instanceof StoreError && error.trouble !== "refused";
 
 const noSteps = new Map<string, CompletedStep[]>();

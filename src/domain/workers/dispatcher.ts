@@ -13,6 +13,7 @@ import { type GiveBackDeps, openGiveBack } from "./give-back.ts";
 import type { Job } from "./job.ts";
 import { type Asking, doubt, isAwaited, type Lane, mayHaveWork, newLane, type Waiter } from "./lanes.ts";
 import { heardOf, isUnheardOf, newLimited } from "./limited.ts";
+import type { UnsentJob } from "./unsent.ts";
 import { openWaiters } from "./waiters.ts";
 
 export interface Dispatcher {
@@ -44,6 +45,8 @@ export interface DispatcherDeps extends GiveBackDeps {
   clock: Clock;
   ids: Ids;
   leaseMs: number;
+  /** A claimed job that cannot be handed to anybody. */
+  onUnsent?: (job: Job, error: UnsentJob) => void;
   /** False while this node is not sure of the time. */
   mayClaim: () => boolean;
   tracer?: Tracer;
@@ -124,7 +127,8 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
 
   const parts = { clock, ids, leaseMs, desks, waiters, leaveAt };
   const births = openBirths(parts);
-  const claims = openClaims({ ...parts, runs, log, tracer, lanes, giveBack, pump: () => void pump() });
+  const { onUnsent = (job: Job) => giveBack([job]) } = deps;
+  const claims = openClaims({ ...parts, runs, log, tracer, lanes, onUnsent, pump: () => void pump() });
 
   return {
     take(asking) {

@@ -18,9 +18,7 @@ export function openGiveBack({ runs, log, onQueued }: GiveBackDeps) {
         const given = runs
           .release({ ...job, leaseHash: leaseHashOf(job.leaseToken) })
           .then(() => onQueued([job]))
-          .catch((error: unknown) =>
-            log.warn("job could not be given back", { runId: job.runId, error: String(error) }),
-          )
+          .catch((error: unknown) => log.warn("job.not_given_back", { runId: job.runId, error }))
           .finally(() => underWay.delete(given));
         underWay.add(given);
       }

@@ -1,5 +1,6 @@
 import { Type } from "@sinclair/typebox";
 import { WorkerService } from "../../gen/svc/v1/worker_pb.ts";
+import { checkedApart } from "../../kit/checked-apart.ts";
 import type { Fault } from "../../kit/fault.ts";
 import { duplex, rpcDuplex, unary } from "../../kit/operation.ts";
 import { assignmentJson, type HandedJob } from "./job.ts";
@@ -71,14 +72,18 @@ const Assignment = Type.Object(
   lenient,
 );
 
-const ReportInput = Type.Object({ workerId, jobId: Type.String(), ...reportFields }, lenient);
+/** Reports are checked by the service, each alone: one that has the wrong form must not cost the others of an exchange theirs. */
+const reported = checkedApart(reportFields);
+const ReportInput = Type.Object({ workerId, jobId: Type.String(), ...reported }, lenient);
 const AckInput = Type.Object({ workerId, jobId: Type.String(), ...ackFields }, lenient);
 
 const Exchange = Type.Object(
   {
     workerId,
-    reports: Type.Optional(Type.Array(Type.Object({ job_id: Type.String(), ...reportFields }, lenient))),
-    acks: Type.Optional(Type.Array(Type.Object({ job_id: Type.String(), ...ackFields }, lenient))),
+    reports: Type.Optional(Type.Array(Type.Object({ job_id: Type.String(), ...reported }, lenient))),
+    acks: Type.Optional(
+      Type.Array(Type.Object({ job_id: Type.String(), ...checkedApart(ackFields) }, lenient)),
+    ),
     available: Type.Optional(Type.Integer({ minimum: 0 })),
     hold_ms: Type.Optional(Type.Integer({ minimum: 0 })),
   },
@@ -210,6 +215,8 @@ export const workersOperations = (workers: Workers) => [
     input: ReportInput,
     output: Status,
     rest: "PUT /api/v1/workers/{workerId}/jobs/{jobId}",
+    unread: (params, call, fault) =>
+      workers.reportUnread(call.environmentId, params.workerId ?? "", params.jobId ?? "", fault),
     async handle(input, call) {
       await workers.report(call.environmentId, input.workerId, input.jobId, input);
       return { status: "ok" };

@@ -1,6 +1,8 @@
 import { type Static, Type } from "@sinclair/typebox";
+import { checker } from "../../kit/checked-apart.ts";
 import { Fault, invalid } from "../../kit/fault.ts";
 import { progressStepsMax } from "../../kit/limits.ts";
+import { requireStepId, stepIdBytesMax } from "../../kit/step-id.ts";
 import type { ReportedStep, ReportOutcome, RunReport } from "../runs/report.ts";
 import type { Fence, RunError } from "../runs/run.ts";
 import { leaseHashOf, runOfJob, workerInstant } from "./job.ts";
@@ -26,7 +28,7 @@ const int32Max = 2 ** 31 - 1;
 
 export const StepShape = Type.Object(
   {
-    id: Type.String({ minLength: 1, maxLength: 1024 }),
+    id: Type.String({ minLength: 1, maxLength: stepIdBytesMax }),
     name: Type.String({ maxLength: 1024 }),
     type: Type.Union([Type.Literal("invoke"), Type.Literal("compensate"), Type.Literal("sleep")]),
     status: Type.Union([Type.Literal("completed"), Type.Literal("failed")]),
@@ -67,6 +69,15 @@ export const ackFields = { ...fenceFields, run_id: Type.Optional(Type.String()) 
 export const Report = Type.Object(reportFields, lenient);
 export type Report = Static<typeof Report>;
 
+/** Throws the fault that names the field unless it is a report. */
+export const checkReport = checker(Report);
+
+/**
+ * A last report brings all steps that are not stored yet, as many as they are: its body is bounded in bytes, and so that no
+ * report holds the store for long, in steps. Only `progress` is sent in pieces of `progressStepsMax`.
+ */
+export const lastStepsMax = 10_000;
+
 export interface ReportTarget {
   environmentId: string;
   jobId: string;
@@ -74,19 +85,20 @@ export interface ReportTarget {
   leaseMs: number;
 }
 
+const isFenceNumber = (seq: number): boolean => Number.isInteger(seq) && seq >= 0 && seq <= int32Max;
+
 /** The proof a worker sends back; the job's id names the run. Throws what contract.md 1.10 names when there is none. */
-export function readFence(
-  jobId: string,
-  sent: { execution_seq?: number | undefined; lease_token?: string | undefined },
-): Fence {
+export function readFence(jobId: string, sent: { execution_seq?: unknown; lease_token?: unknown }): Fence {
   const job = runOfJob(jobId);
   if (!job) throw new Fault("not_found", `job ${jobId.slice(0, 100)} not found`);
-  if (!sent.lease_token || sent.execution_seq === undefined)
+  const { execution_seq: executionSeq, lease_token: token } = sent;
+  const isToken = typeof token === "string" && token !== "";
+  if (!isToken || typeof executionSeq !== "number" || !isFenceNumber(executionSeq))
     throw new Fault("invalid_argument", "execution_seq and lease_token of the assignment must be sent back", {
       code: "INCOMPATIBLE_PROTOCOL",
-      field: sent.lease_token ? "execution_seq" : "lease_token",
+      field: isToken ? "execution_seq" : "lease_token",
     });
-  return { runId: job.runId, executionSeq: sent.execution_seq, leaseHash: leaseHashOf(sent.lease_token) };
+  return { runId: job.runId, executionSeq, leaseHash: leaseHashOf(token) };
 }
 
 /** Throws the fault that contract.md 1.10 names when the report cannot be taken. Changes nothing. */
@@ -95,7 +107,9 @@ export function readReport(report: Report, target: ReportTarget): RunReport {
   if (report.step_offset !== undefined && report.step_offset < 0)
     throw invalid("step_offset", "must not be negative");
   const given = report.steps ?? [];
-  if (given.length > progressStepsMax) throw invalid("steps", `at most ${progressStepsMax} in one report`);
+  const stepsMax = report.status === "progress" ? progressStepsMax : lastStepsMax;
+  if (given.length > stepsMax)
+    throw invalid("steps", `at most ${stepsMax} in one report with status ${report.status}`);
   return {
     ...fence,
     environmentId: target.environmentId,
@@ -124,7 +138,7 @@ function readSteps(given: NonNullable<Report["steps"]>): ReportedStep[] {
   const byId = new Map<string, ReportedStep>();
   for (const [at, step] of given.entries()) {
     byId.set(step.id, {
-      stepId: plainText(`steps[${at}].id`, step.id),
+      stepId: requireStepId(`steps[${at}].id`, plainText(`steps[${at}].id`, step.id)),
       name: plainText(`steps[${at}].name`, step.name),
       type: step.type,
       status: step.status,

@@ -1,27 +1,21 @@
 import { type Clock, rfc3339 } from "../../kit/clock.ts";
 import { Fault, invalid } from "../../kit/fault.ts";
-import { lately } from "../../kit/lately.ts";
-import {
-  exchangeReportsMax,
-  gaugeCountMax,
-  gaugeKeptMs,
-  gaugeWaitMsMax,
-  pollJobsMax,
-  workerSilenceMsMax,
-} from "../../kit/limits.ts";
+import { exchangeReportsMax, pollJobsMax, workerSilenceMsMax } from "../../kit/limits.ts";
 import type { Log } from "../../kit/log.ts";
-import type { Counter, Metrics } from "../../kit/metrics.ts";
-import { type Session, type Store, StoreError } from "../../store/store.ts";
+import type { Metrics } from "../../kit/metrics.ts";
+import type { Session, Store } from "../../store/store.ts";
 import type { Runs } from "../runs/service.ts";
 import type { Dispatcher } from "./dispatcher.ts";
 import { knowsFailedSteps, stepsFor } from "./generations.ts";
 import { type GiveBackDeps, openGiveBack } from "./give-back.ts";
 import { type HandedJob, type Job, runOfJob } from "./job.ts";
 import type { Asking } from "./lanes.ts";
+import { lastRefused, sendable, unlessLost } from "./refused-report.ts";
 import { type RegisterWorkerInput, readRegistration } from "./registration.ts";
-import { type Report, readFence, readReport } from "./report.ts";
+import { checkReport, type Report, readFence, readReport } from "./report.ts";
 import * as rows from "./rows.ts";
 import { openStreams, type Streams } from "./streams.ts";
+import { watchWorkers } from "./watch.ts";
 
 export interface AckInput {
   job_id: string;
@@ -67,6 +61,8 @@ export interface Workers {
   ): Promise<HandedJob[]>;
   ack(environmentId: string, workerId: string, input: AckInput): Promise<void>;
   report(environmentId: string, workerId: string, jobId: string, report: Report): Promise<void>;
+  /** A report of this job was larger than what is read of a body (`runs.noteRefusal`). */
+  reportUnread(environmentId: string, workerId: string, jobId: string, fault: Fault): Promise<void>;
   exchange(
     environmentId: string,
     workerId: string,
@@ -145,17 +141,33 @@ export function openWorkers(deps: WorkersDeps): Workers {
     await submit(worker, jobId, body);
   }
 
+  /** A report as it was sent, of any form. A last one that can never be stored fails its run: the next attempt would send it again. */
   async function submit(
     worker: Pick<rows.WorkerRecord, "environmentId" | "sdk">,
     jobId: string,
-    body: Report,
+    body: unknown,
+    mayCorrect = true,
   ): Promise<void> {
     const { environmentId } = worker;
-    const report = readReport(body, { environmentId, jobId, now: clock.now(), leaseMs });
-    await sendable(runs.report({ ...report, failuresTold: knowsFailedSteps(worker.sdk) }));
+    try {
+      const report = readReport(checkReport(body), { environmentId, jobId, now: clock.now(), leaseMs });
+      await sendable(runs.report({ ...report, failuresTold: knowsFailedSteps(worker.sdk) }));
+    } catch (error) {
+      const refused = error instanceof Fault ? lastRefused(jobId, body, error) : undefined;
+      if (refused?.isCorrectable && mayCorrect) {
+        const { fence, error } = refused;
+        const { leaseHash } = fence;
+        await sendable(runs.noteRefusal({ ...fence, environmentId, ...error, holder: { leaseHash } }));
+      } else if (refused) {
+        const outcome = { kind: "failed" as const, error: refused.error };
+        const report = { ...refused.fence, environmentId, outcome, steps: [], stepOffset: undefined };
+        await unlessLost(sendable(runs.report(report)));
+      }
+      throw error;
+    }
   }
 
-  const ack = (environmentId: string, sent: AckInput) =>
+  const ack = async (environmentId: string, sent: AckInput) =>
     sendable(runs.ack({ ...readFence(sent.job_id, sent), environmentId }, leaseMs));
 
   const take = (
@@ -262,7 +274,9 @@ export function openWorkers(deps: WorkersDeps): Workers {
       return { jobId, fault: undefined };
     } catch (error) {
       if (error instanceof Fault) return { jobId, fault: error };
-      throw error;
+      // The other reports are stored, and the jobs of the answer are leased: they must reach the worker.
+      deps.log.error("worker.report_failed", { jobId, error });
+      return { jobId, fault: new Fault("internal", "internal error") };
     }
   };
 
@@ -270,7 +284,7 @@ export function openWorkers(deps: WorkersDeps): Workers {
     connect: streams.connect,
     cancelled: streams.cancelled,
     reportOf: ({ environmentId, jobId }, body) =>
-      submit({ environmentId, sdk: endpointGeneration }, jobId, body),
+      submit({ environmentId, sdk: endpointGeneration }, jobId, body, false),
     lookOnce: streams.lookOnce,
     letGo(environmentId) {
       for (const [key, { record }] of known) if (record.environmentId === environmentId) known.delete(key);
@@ -314,6 +328,15 @@ export function openWorkers(deps: WorkersDeps): Workers {
       await report(await registered(environmentId, workerId), jobId, body);
     },
 
+    async reportUnread(environmentId, workerId, jobId, { message }) {
+      const job = runOfJob(jobId);
+      if (!job) return;
+      await runs.noteRefusal({
+        ...{ ...job, environmentId, message, code: "REPORT_TOO_LARGE" },
+        holder: { workerId },
+      });
+    },
+
     async exchange(environmentId, workerId, input, signal) {
       const worker = await registered(environmentId, workerId);
       if (input.reports.length > exchangeReportsMax)
@@ -350,39 +373,6 @@ export function openWorkers(deps: WorkersDeps): Workers {
       );
     },
   };
-}
-
-/** Answers the count of workers that are gone: a row is forgotten once, by one node. */
-function watchWorkers({ store, clock, metrics }: WorkersDeps): Counter {
-  const connected = metrics.gauge({
-    name: "svc_workers_connected",
-    help: "Workers of the whole installation that were heard of in the last five minutes.",
-  })();
-  const countAlive = lately({
-    clock,
-    keptMs: gaugeKeptMs,
-    waitMsMax: gaugeWaitMsMax,
-    ask: () => rows.countAlive(store, clock.now() - workerSilenceMsMax, gaugeCountMax),
-  });
-  metrics.beforeReading(async () => connected.set(await countAlive()));
-  return metrics.counter({
-    name: "svc_worker_disconnects_total",
-    help: "Streams of workers that ended, and workers forgotten after ten minutes without a sign of life; counted by the node that saw it.",
-  })();
-}
-
-/**
- * What the store could not take now is to be sent again. It must not look like a lost fence (409), after which a worker
- * drops the run, nor fail the exchange whose other reports are stored and whose jobs are handed out.
- */
-async function sendable(work: Promise<void>): Promise<void> {
-  try {
-    await work;
-  } catch (error) {
-    if (!(error instanceof StoreError)) throw error;
-    const again = { headers: { "Retry-After": "1" }, cause: error };
-    throw new Fault("unavailable", "the database cannot take this now, send it again", again);
-  }
 }
 
 /** A worker as `GET /workers` shows it (contract.md 1.11). */

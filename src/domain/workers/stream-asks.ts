@@ -1,11 +1,13 @@
 import type { Clock } from "../../kit/clock.ts";
 import { pollJobsMax, streamFullMs } from "../../kit/limits.ts";
+import type { Log } from "../../kit/log.ts";
 import type { Dispatcher } from "./dispatcher.ts";
 import type { Job } from "./job.ts";
 import type { WorkerRecord } from "./rows.ts";
 
 export interface AsksOptions {
   clock: Clock;
+  log: Log;
   dispatcher: Pick<Dispatcher, "take">;
   worker: WorkerRecord;
   signal: AbortSignal;
@@ -25,7 +27,7 @@ export interface Asks {
 const asksMax = 2;
 const holdMs = 30_000;
 
-export function openAsks({ clock, dispatcher, worker, signal, free, onJobs }: AsksOptions): Asks {
+export function openAsks({ clock, log, dispatcher, worker, signal, free, onJobs }: AsksOptions): Asks {
   let asks = 0;
   let asked = 0;
   let askAgainAt = 0;
@@ -38,12 +40,19 @@ export function openAsks({ clock, dispatcher, worker, signal, free, onJobs }: As
     const askedAt = clock.elapsed();
     const { environmentId, id: workerId, functionIds } = worker;
     const asking = { environmentId, workerId, functionIds, available, holdMs, reports: true, signal };
-    const jobs = await dispatcher.take(asking);
-    asks--;
-    asked -= available;
-    onJobs(jobs);
+    let jobs: readonly Job[] = [];
+    try {
+      jobs = await dispatcher.take(asking);
+    } catch (error) {
+      // What a question cannot be answered without (definitions, the store) is away; the stream's next look asks again.
+      log.warn("worker.ask_failed", { environmentId, workerId, error });
+    } finally {
+      asks--;
+      asked -= available;
+    }
+    if (jobs.length > 0) onJobs(jobs);
     // Nothing so early: the dispatcher wants to hear of this worker first, or takes no more questions.
-    if (jobs.length === 0 && clock.elapsed() - askedAt < holdMs / 2) pause(streamFullMs);
+    else if (clock.elapsed() - askedAt < holdMs / 2) pause(streamFullMs);
     ask();
   }
 

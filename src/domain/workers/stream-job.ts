@@ -46,10 +46,11 @@ export function openJobReports(options: JobReportsOptions): JobReports {
   let over = false;
   let sending: Promise<void> | undefined;
 
+  /** What is no list is left for the reader of reports to refuse. */
   const withSteps = (report: Report, steps: SentStep[]): Report => ({
     ...report,
     ...fence,
-    steps,
+    ...(Array.isArray(report.steps ?? []) && { steps: [...steps, ...(report.steps ?? [])] }),
     ...(storedCount !== undefined && { step_offset: storedCount }),
   });
 
@@ -75,12 +76,12 @@ export function openJobReports(options: JobReportsOptions): JobReports {
   });
 
   async function sendOnce(): Promise<boolean> {
-    const count = Math.min(unsent.length, progressStepsMax - (last?.steps?.length ?? 0));
+    const count = Math.min(unsent.length, progressStepsMax);
     const ending = last !== undefined && count === unsent.length;
     if (!ending && count === 0) return false;
     const steps = unsent.slice(0, count);
     const report: Report = ending ? last! : { ...fence, status: "progress" };
-    await persist(withSteps(report, [...steps, ...(ending ? (report.steps ?? []) : [])]));
+    await persist(withSteps(report, steps));
     unsent.splice(0, count);
     if (storedCount !== undefined) storedCount += count;
     options.onLess(count);
@@ -139,7 +140,8 @@ export function openJobReports(options: JobReportsOptions): JobReports {
 /** On a stream a wait names the instant it ends at; the routes, and so the reader of reports, the time that is left. */
 export function withTimeLeft(report: Report, now: Instant): Report {
   const asked = report.yield as { event_filter?: { timeout_at?: string } } | null | undefined;
-  const at = parseRfc3339(asked?.event_filter?.timeout_at ?? "");
+  const text: unknown = asked?.event_filter?.timeout_at;
+  const at = typeof text === "string" ? parseRfc3339(text) : undefined;
   if (at === undefined) return report;
   const filter = { ...asked?.event_filter, timeout: Math.max(1, at - now) };
   return {

@@ -1,4 +1,5 @@
 import { type Static, Type } from "@sinclair/typebox";
+import { checkedApart } from "../../kit/checked-apart.ts";
 import type { Fault } from "../../kit/fault.ts";
 import { heartbeatJobsMax } from "../../kit/limits.ts";
 import type { LeaseState } from "../runs/leases.ts";
@@ -7,7 +8,7 @@ import { ackFields, ErrorShape, fenceFields, reportFields, StepShape } from "./r
 
 const lenient = { additionalProperties: true };
 const JobId = Type.String({ minLength: 1, maxLength: 200 });
-const StepId = Type.String({ minLength: 1, maxLength: 1024 });
+const StepId = Type.String({ minLength: 1 });
 
 /** What a worker says on its stream, one of these at a time (contract.md 2.2), in the words of the REST routes. */
 export const StreamMessage = Type.Object({
@@ -38,8 +39,7 @@ export const StreamMessage = Type.Object({
       job_id: JobId,
       ...fenceFields,
       id: StepId,
-      name: Type.String({ maxLength: 1024 }),
-      type: StepShape.properties.type,
+      ...checkedApart({ name: StepShape.properties.name, type: StepShape.properties.type }),
     }),
   ),
   step: Type.Optional(
@@ -47,15 +47,20 @@ export const StreamMessage = Type.Object({
       job_id: JobId,
       ...fenceFields,
       id: StepId,
-      status: StepShape.properties.status,
-      output: Type.Optional(Type.Unknown()),
-      error: Type.Optional(ErrorShape),
-      duration_ms: Type.Optional(Type.Number()),
+      ...checkedApart({
+        status: StepShape.properties.status,
+        output: Type.Optional(Type.Unknown()),
+        error: Type.Optional(ErrorShape),
+        duration_ms: Type.Optional(Type.Number()),
+      }),
     }),
   ),
   /** How a job ended or what it waits for; with a number, any report of a worker that wants to be answered. */
   report: Type.Optional(
-    Type.Object({ job_id: JobId, number: Type.Optional(Type.Integer()), ...reportFields }, lenient),
+    Type.Object(
+      { job_id: JobId, number: Type.Optional(Type.Integer()), ...checkedApart(reportFields) },
+      lenient,
+    ),
   ),
   ack: Type.Optional(Type.Object({ job_id: JobId, ...ackFields })),
   nack: Type.Optional(

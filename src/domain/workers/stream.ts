@@ -145,6 +145,7 @@ export function openStream(deps: StreamDeps, worker: WorkerRecord, onClosed: () 
 
   const asks = openAsks({
     clock,
+    log,
     dispatcher: deps.dispatcher,
     worker,
     signal: over.signal,
@@ -160,7 +161,7 @@ export function openStream(deps: StreamDeps, worker: WorkerRecord, onClosed: () 
   });
   const { ask } = asks;
 
-  type SentFence = { execution_seq?: number | undefined; lease_token?: string | undefined };
+  type SentFence = { execution_seq?: unknown; lease_token?: unknown };
 
   /** The job that a message speaks of when its fence is this stream's; undefined is for the log. Throws for no fence at all. */
   function spokenOf(what: string, jobId: string, sent: SentFence): Held | undefined {
@@ -175,10 +176,10 @@ export function openStream(deps: StreamDeps, worker: WorkerRecord, onClosed: () 
 
   /** As `spokenOf`; a job that an earlier stream of this worker was handed is known by its fence alone. */
   function ownOrEarlier(what: string, jobId: string, sent: SentFence): Held | undefined {
-    readFence(jobId, sent);
+    const { executionSeq } = readFence(jobId, sent);
+    const fence = { execution_seq: executionSeq, lease_token: sent.lease_token as string };
     if (held.has(jobId) || held.size >= 2 * worker.maxConcurrent) return spokenOf(what, jobId, sent);
     earlier.delete(jobId);
-    const fence = { execution_seq: sent.execution_seq!, lease_token: sent.lease_token! };
     return openHeld(jobId, fence, undefined);
   }
 

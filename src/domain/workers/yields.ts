@@ -11,6 +11,7 @@ import {
   waitMsMax,
 } from "../../kit/limits.ts";
 import { requireEventName } from "../../kit/names.ts";
+import { requireStepId, stepIdBytesMax } from "../../kit/step-id.ts";
 import type { ReportOutcome } from "../runs/report.ts";
 import { readMatch } from "../waits/rules.ts";
 import { jsonText, plainText } from "./texts.ts";
@@ -22,7 +23,7 @@ const maybe = <T extends Parameters<typeof Type.Union>[0][number]>(type: T) =>
 /** What a handler was left at (contract.md 1.9). */
 export const YieldShape = Type.Object(
   {
-    step_id: Type.String({ minLength: 1, maxLength: 1024 }),
+    step_id: Type.String({ minLength: 1, maxLength: stepIdBytesMax }),
     step_name: Type.Optional(Type.String({ maxLength: 1024 })),
     type: Type.String(),
     until: Type.Optional(Type.String()),
@@ -53,7 +54,7 @@ const unitsMs: Record<string, number> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_0
 /** Throws the fault that names the field of the yield. */
 export function readYield(asked: Yield | null | undefined, now: number): ReportOutcome {
   if (!asked) throw invalid("yield", "required with status yielded");
-  const stepId = plainText("yield.step_id", asked.step_id);
+  const stepId = requireStepId("yield.step_id", plainText("yield.step_id", asked.step_id));
   const name = plainText("yield.step_name", asked.step_name || nameOfStepId(stepId));
   const step = { stepId, name, at: now };
   switch (asked.type) {

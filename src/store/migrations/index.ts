@@ -17,6 +17,7 @@ import { topics } from "./0018_topics.ts";
 import { groups } from "./0019_groups.ts";
 import { outbox } from "./0020_outbox.ts";
 import { credentials } from "./0021_credentials.ts";
+import { endpointKeys } from "./0024_endpoint_keys.ts";
 
 /** In order; a landed one is never edited. */
 export const migrations = [
@@ -39,4 +40,5 @@ export const migrations = [
   groups,
   outbox,
   credentials,
+  endpointKeys,
 ];

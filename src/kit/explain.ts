@@ -1,6 +1,6 @@
 import type { TSchema } from "@sinclair/typebox";
 import { type ValueError, ValueErrorType } from "@sinclair/typebox/errors";
-import { type Fault, invalid } from "../kit/fault.ts";
+import { type Fault, invalid } from "./fault.ts";
 
 /** `/triggers/0/event` reads `triggers[0].event`. */
 export function fieldOf(path: string): string {
