@@ -121,9 +121,9 @@ export function openTalks({ pubsub, log, publish }: TalksDeps): (options: TalkOp
             early = fault;
             return drop(mine);
           }
-          const code = isRefused(fault) ? "PERMISSION_DENIED" : "INVALID_ARGUMENT";
+          const code = codeOfEnd(fault);
           void line.send(troubleFrame(spec.id, { code, message, retrying: false }));
-          drop(mine);
+          unsubscribe(spec.id);
         },
       };
       try {
@@ -200,10 +200,16 @@ export function openTalks({ pubsub, log, publish }: TalksDeps): (options: TalkOp
 
 const isRefused = ({ kind }: Fault): boolean => kind === "permission_denied" || kind === "unauthenticated";
 
+const codeOfEnd = (fault: Fault) => {
+  if (isRefused(fault)) return "PERMISSION_DENIED";
+  return fault.kind === "resource_exhausted" ? "LIMIT_EXCEEDED" : "INVALID_ARGUMENT";
+};
+
 /** The words of spec.md 'WebSocket codes', and one for what policies deny. */
 function codeOf(error: unknown): string {
   if (!(error instanceof Fault)) return "INTERNAL_ERROR";
   if (error.kind === "permission_denied") return "PERMISSION_DENIED";
   if (error.code !== undefined) return error.code;
+  if (error.kind === "resource_exhausted") return "LIMIT_EXCEEDED";
   return error.kind === "invalid_argument" ? "INVALID_ARGUMENT" : "INTERNAL_ERROR";
 }
