@@ -11,6 +11,7 @@ export const logItemsPerSecond = 400_000;
 export const logItemsMax = 800_000;
 
 interface Filtered {
+  read(budget: CelBudget): void;
   passes(filter: NonNullable<Channel["spec"]["filter"]>, budget: CelBudget): boolean;
 }
 
@@ -67,7 +68,9 @@ export function openJudge({ environmentId, clock, end }: JudgeDeps): Judge {
         if (items < 2 ** halvings) spent.delete(channel);
         else spent.set(channel, items / 2 ** halvings);
     }
-    return new CelBudget(Math.max(0, Math.min(eventItemsMax, saved.left)));
+    const budget = new CelBudget(eventItemsMax);
+    if (saved.left < eventItemsMax) budget.spend(eventItemsMax - Math.max(0, saved.left));
+    return budget;
   }
 
   /** Who took most lately leaves, and what that was is there again. */
@@ -90,6 +93,8 @@ export function openJudge({ environmentId, clock, end }: JudgeDeps): Judge {
   };
 
   function ask(delivery: Filtered, channel: Channel, verdicts: Verdicts, budget: CelBudget): void {
+    // That it is read is nobody's doing.
+    delivery.read(budget);
     const before = budget.left;
     const passes = delivery.passes(channel.spec.filter!, budget);
     const items = before - budget.left;
