@@ -26,7 +26,7 @@ import { platformRoles, rolesOperations, tenantRoles } from "./domain/roles/oper
 import { openRoles, platformScope, type RoleChange, type RoleScope } from "./domain/roles/service.ts";
 import { cookieValue, sessionsOperations } from "./domain/sessions/operations.ts";
 import { openSessions, type Sessions } from "./domain/sessions/service.ts";
-import { openThrottle } from "./domain/sessions/throttle.ts";
+import { loginLimits, openThrottle } from "./domain/sessions/throttle.ts";
 import { looksLikeToken, openTokens } from "./domain/sessions/tokens.ts";
 import { openDeletion } from "./domain/tenancy/deletion.ts";
 import { openEnvironments } from "./domain/tenancy/environments.ts";
@@ -39,7 +39,7 @@ import type { Users } from "./domain/users/service.ts";
 import type { Clock } from "./kit/clock.ts";
 import { Fault } from "./kit/fault.ts";
 import type { Ids } from "./kit/ids.ts";
-import { loginAddressAttemptsMax, loginAttemptsMax, sessionMs } from "./kit/limits.ts";
+import { sessionMs } from "./kit/limits.ts";
 import type { LoopOptions } from "./kit/loop.ts";
 import type { Call, Operation } from "./kit/operation.ts";
 import type { Session, Store } from "./store/store.ts";
@@ -148,8 +148,7 @@ export function openTenants(deps: TenantsDeps): Tenants {
   });
   const orgs = openOrgs({ store, clock, ids, keys, deletion, changed: tenancy.forgetOrg });
   const tokens = openTokens({ keyring, now: clock.now, ttlMs: sessionMs });
-  const limits = { attemptsMax: loginAttemptsMax, addressAttemptsMax: loginAddressAttemptsMax };
-  const throttle = openThrottle({ clock, ...limits });
+  const throttle = openThrottle({ store, clock, ...loginLimits });
   const sessions = openSessions({ clock, tokens, throttle, users, keys, platformUsers });
 
   /** Tenants have to do with their own keys, and with the platform's only where a platform role says so. */
@@ -192,6 +191,9 @@ export function openTenants(deps: TenantsDeps): Tenants {
       ...projectsOperations(orgs),
       ...orgsOperations(orgs),
     ],
-    loops: [{ name: "tenancy.follow", everyMs: 1_000, tick: deletion.followOnce }],
+    loops: [
+      { name: "tenancy.follow", everyMs: 1_000, tick: deletion.followOnce },
+      { name: "sessions.attempts", everyMs: 60_000, tick: throttle.forgetOnce },
+    ],
   };
 }

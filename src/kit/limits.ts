@@ -208,9 +208,6 @@ export const passwordBytesMax = 1_024;
 export const usersMax = 10_000;
 /** A dashboard session, and its cookie (spec.md 'Dashboard cookie TTL'). */
 export const sessionMs = 24 * 60 * 60 * 1000;
-/** Logins tried in a minute for one account from one address, and from one address for all accounts. */
-export const loginAttemptsMax = 10;
-export const loginAddressAttemptsMax = 100;
 export const keyNameCharsMax = 200;
 export const keyRolesMax = 50;
 export const keysMax = 10_000;
