@@ -12,10 +12,8 @@ export type Breathe = () => Promise<void> | undefined;
 
 /** All that computes in bursts in this thread, however many callers it is for. */
 interface Thread {
-  /** Since the event loop was last given back. */
-  spentMs: number;
-  turnBeganAt: number;
-  turning: boolean;
+  /** Since then the event loop was not given back, as far as those who compute know; undefined while nobody does. */
+  beganAt: number | undefined;
   /** By tenant, who waits for a turn: each tenant's in order, the tenants by turns. */
   readonly waiting: Map<string, (() => void)[]>;
 }
@@ -25,7 +23,7 @@ const threads = new WeakMap<Ticking, Thread>();
 function threadOf(clock: Ticking): Thread {
   let thread = threads.get(clock);
   if (!thread) {
-    thread = { spentMs: 0, turnBeganAt: clock.elapsed(), turning: false, waiting: new Map() };
+    thread = { beganAt: undefined, waiting: new Map() };
     threads.set(clock, thread);
   }
   return thread;
@@ -43,37 +41,34 @@ function letGoOn({ waiting }: Thread): boolean {
   return true;
 }
 
+/** One turn of the loop after the other, as long as somebody waits. */
 async function turn(clock: Ticking, thread: Thread): Promise<void> {
   do {
-    await clock.sleep(Math.min(paybackMsMax, Math.max(0, thread.spentMs - burstMs)));
-    thread.spentMs = 0;
-    thread.turnBeganAt = clock.elapsed();
+    await clock.sleep(0);
+    const overMs = clock.elapsed() - thread.beganAt! - burstMs;
+    if (overMs > 0) await clock.sleep(Math.min(paybackMsMax, overMs));
+    thread.beganAt = clock.elapsed();
   } while (letGoOn(thread));
-  thread.turning = false;
+  thread.beganAt = undefined;
 }
 
 /**
- * For one piece of work of this tenant, made when it begins to compute, and again when it has waited for something else.
- * Asked between its steps, so that the loop is given back after each burst; whatever computes by bursts shares one burst a turn.
+ * For the work of this tenant. Asked between its steps, so that the loop is given back after each burst; whatever computes by
+ * bursts shares one burst a turn.
  */
 export function breather(clock: Ticking, tenant: string): Breathe {
   const thread = threadOf(clock);
-  let since = clock.elapsed();
   return () => {
     const now = clock.elapsed();
-    thread.spentMs += now - Math.max(since, thread.turnBeganAt);
-    since = now;
-    if (!thread.turning) {
-      thread.turning = true;
+    if (thread.beganAt === undefined) {
+      thread.beganAt = now;
       void turn(clock, thread);
     }
-    if (thread.spentMs < burstMs) return undefined;
+    if (now - thread.beganAt < burstMs) return undefined;
     return new Promise<void>((resolve) => {
       const queue = thread.waiting.get(tenant);
       if (queue) queue.push(resolve);
       else thread.waiting.set(tenant, [resolve]);
-    }).then(() => {
-      since = clock.elapsed();
     });
   };
 }

@@ -26,15 +26,31 @@ describe("computing in bursts", () => {
   test("goes on while there is time in this turn, and leaves what it took beyond that to others", async () => {
     const { clock, compute, pauses } = thread();
     const breathe = breather(clock, "env_a");
+    expect(breathe()).toBeUndefined();
     compute(1);
     expect(breathe()).toBeUndefined();
     compute(burstMs + 20);
     const pause = breathe();
     expect(pause).toBeDefined();
     await pause;
-    expect(pauses[0]).toBe(0);
+    expect(pauses.slice(0, 2)).toEqual([0, 21]);
     compute(1);
     expect(breathe()).toBeUndefined();
+  });
+
+  test("counts the last step of each piece: many that have one step each take one burst together", async () => {
+    const { clock, compute } = thread();
+    let done = 0;
+    const work = async (tenant: string) => {
+      const pause = breather(clock, tenant)();
+      if (pause) await pause;
+      compute(2 * burstMs);
+      done++;
+    };
+    const all = Promise.all(Array.from({ length: 20 }, (_, n) => work(`env_${n}`)));
+    expect(done).toBe(1);
+    await all;
+    expect(done).toBe(20);
   });
 
   test("shares one burst a turn, tenants by turns, however many pieces one has", async () => {

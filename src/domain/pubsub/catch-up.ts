@@ -9,10 +9,12 @@ import { literalName, matchesTokens, tokensOf, wantedOf } from "./rules.ts";
 import { frameOfNote } from "./run-frames.ts";
 import type { Source, Told } from "./source.ts";
 
-/** So many letters of what is read from a log are in memory at once for one reader; a slice that has more makes the next smaller. */
-const sliceCharsMax = 4 * 1024 * 1024;
-const sliceMin = 4;
-const sliceFirst = 32;
+/** So many letters are read from a log at once for one reader, about: a slice that had more makes the next smaller. */
+const sliceCharsMax = 1024 * 1024;
+const sliceMin = 1;
+const sliceFirst = 8;
+/** Of what a replay has found so many are kept until all is found; the rest is read again. */
+const keptCharsMax = 4 * 1024 * 1024;
 
 /** How many events are read at once: few of large ones. */
 function openSlices() {
@@ -26,6 +28,9 @@ function openSlices() {
     },
   };
 }
+
+/** Each of these may be as large as events are. */
+const readAgainAtOnce = 4;
 
 /** One of the past, without what it says when that is too much to keep. */
 export interface Found {
@@ -51,13 +56,12 @@ export async function newestOf(
     const limit = Math.min(slices.limit(), most);
     const events = await source.newest(spec.environmentId, { last: below, name }, limit);
     slices.read(events);
-    effort.resume();
     for (const event of events) {
       if (found.length >= count) break;
       await effort.breathe();
       for (const delivery of wantedOf(spec, event, effort.next()).reverse()) {
         chars += delivery.data.length;
-        found.push({ position: event.position, delivery: chars > sliceCharsMax ? undefined : delivery });
+        found.push({ position: event.position, delivery: chars > keptCharsMax ? undefined : delivery });
       }
       effort.check();
     }
@@ -82,7 +86,7 @@ export async function* deliveriesFound(
       from++;
       continue;
     }
-    const slice = found.slice(from, from + sliceMin);
+    const slice = found.slice(from, from + readAgainAtOnce);
     const dropped = slice.filter(({ delivery }) => !delivery).map(({ position }) => position);
     const read = new Map((await source.at(spec.environmentId, dropped)).map((told) => [told.position, told]));
     for (const { position, delivery } of slice) {
@@ -119,7 +123,6 @@ export async function catchUp({ source, spec, give, position, isOver, effort }: 
     // Looked at behind the read: the floor is raised before anything goes. Events of streams stay.
     const floor = (await source.head(spec.environmentId))?.retention_floor ?? 0;
     if (reached < floor - 1 && spec.pattern.namespace !== "entity") throw expired(floor);
-    effort.resume();
     for (const event of events) {
       await effort.breathe();
       if (isOver()) return reached;
@@ -154,7 +157,6 @@ export async function runFramesAfter(
     .reverse();
   const fresh = frames.filter(({ sequence }) => sequence > after);
   const deliveries: Delivery[] = [];
-  effort.resume();
   for (const { topic, data, at, sequence } of fresh) {
     if (!matchesTokens(spec.pattern.tokens, tokensOf(topic))) continue;
     await effort.breathe();

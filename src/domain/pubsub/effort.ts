@@ -9,8 +9,6 @@ const itemsAnEvent = 100;
 
 /** What it takes one subscription to read the past through its filter: bounded, and in bursts. */
 export interface Effort {
-  /** It goes on after it has waited for something else. */
-  resume(): void;
   breathe: Breathe;
   /** What there is for the next event; undefined without a filter. */
   next(): CelBudget | undefined;
@@ -24,17 +22,13 @@ export interface EffortOptions {
   filter: CelProgram | undefined;
 }
 
-const none: Effort = { resume() {}, breathe: () => undefined, next: () => undefined, check() {} };
+const none: Effort = { breathe: () => undefined, next: () => undefined, check() {} };
 
 export function openEffort({ environmentId, clock, filter }: EffortOptions): Effort {
   if (!filter) return none;
   const budget = new CelBudget(replayItemsMax);
-  let breathe = breather(clock, environmentId);
   return {
-    resume() {
-      breathe = breather(clock, environmentId);
-    },
-    breathe: () => breathe(),
+    breathe: breather(clock, environmentId),
     next() {
       budget.grant(itemsAnEvent);
       return budget;
