@@ -1,4 +1,5 @@
 import { connect } from "node:net";
+import { systemClock } from "../../src/kit/clock.ts";
 import { type Answer, type Caller, callerOf } from "../support/server.ts";
 import { openSocket } from "../support/sockets.ts";
 
@@ -24,7 +25,8 @@ export interface Aggressor {
 const heavy = (mark: number | string) =>
   `data.l.exists(x, x.b.contains('zzz${mark}') || x.b.startsWith('q') || x.b.endsWith('w') || x.a > 1000000)`;
 const heavyData = { l: Array.from({ length: 9_000 }, (_, a) => ({ a, b: `item ${a}` })) };
-const pause = (ms: number) => new Promise((done) => setTimeout(done, ms));
+const clock = systemClock();
+const pause = clock.sleep;
 let marks = 0;
 
 function speakers({ url, keys }: Place) {
@@ -70,10 +72,10 @@ function openUnread({ url, keys }: Place, pattern: string): Promise<void> {
   return new Promise((ready) => {
     line.once("data", () => {
       line.write(Buffer.concat([Buffer.from([0x81, 0x80 | frame.length, 0, 0, 0, 0]), frame]));
-      setTimeout(() => {
+      clock.after(50, () => {
         line.pause();
         ready();
-      }, 50);
+      });
     });
   });
 }

@@ -1,4 +1,4 @@
-import { setTimeout as pause } from "node:timers/promises";
+import { systemClock } from "../../src/kit/clock.ts";
 import { percentile } from "../bench/figures.ts";
 import { onProcessor } from "../support/held.ts";
 import { pullWorker } from "../support/pull-worker.ts";
@@ -18,6 +18,7 @@ export interface Met {
   refused: string[];
 }
 
+const pause = systemClock().sleep;
 const tick = "victim-tick";
 const rssMb = () => process.memoryUsage().rss / 1024 / 1024;
 
