@@ -14,13 +14,13 @@ test("no neighbour holds the house", async () => {
   expect(attempts).toBeGreaterThan(6);
 }, 120_000);
 
-test("it reports a house where filters have eight times the budget and give nothing back", async () => {
+test("it reports a house where filters have four times the budget and give nothing back", async () => {
   const path = "../../src/kit/breather.ts";
   const real = { ...(await import("../../src/kit/breather.ts")) };
   const { spend } = CelBudget.prototype;
   mock.module(path, () => ({ ...real, breather: () => () => undefined }));
   CelBudget.prototype.spend = function (items) {
-    spend.call(this, items / 8);
+    spend.call(this, items / 4);
   };
   try {
     const triggers = aggressors.filter(({ resource }) => resource === "triggers");
