@@ -11,6 +11,7 @@ import { newRun } from "./domain/events/matching.ts";
 import { eventsOperations } from "./domain/events/operations.ts";
 import { type Events, openEvents } from "./domain/events/service.ts";
 import { openDefinitions } from "./domain/functions/definitions.ts";
+import { requireFewFiltered } from "./domain/functions/filtered.ts";
 import { unknownFunctions } from "./domain/functions/known.ts";
 import { functionsOperations } from "./domain/functions/operations.ts";
 import { type Functions, openFunctions } from "./domain/functions/service.ts";
@@ -158,6 +159,10 @@ export function openEngine(deps: EngineDeps): Engine {
     cancelled: runs.cancelled,
     onDelete: (session, target) => debounce.dropFunction(session, target),
     announce: functionFrames(deps.frames),
+    async requireRoomFor(environmentId, definition) {
+      if (definition.triggers.some(({ expression }) => expression !== undefined))
+        requireFewFiltered(await definitions.of(environmentId), definition);
+    },
     async limitChanged(target, before) {
       if (before === undefined) await runs.adopt(target);
       onQueued([target]);

@@ -28,7 +28,7 @@ import { openRoles, platformScope, type RoleChange, type RoleScope } from "./dom
 import { cookieValue, sessionsOperations } from "./domain/sessions/operations.ts";
 import { openSessionRegister, type SessionKind, type SessionRegister } from "./domain/sessions/register.ts";
 import { openSessions, type Sessions } from "./domain/sessions/service.ts";
-import { openThrottle } from "./domain/sessions/throttle.ts";
+import { loginLimits, openThrottle } from "./domain/sessions/throttle.ts";
 import { looksLikeToken, openTokens } from "./domain/sessions/tokens.ts";
 import { openDeletion } from "./domain/tenancy/deletion.ts";
 import { openEnvironments } from "./domain/tenancy/environments.ts";
@@ -41,7 +41,7 @@ import { users as openUsers, type Users } from "./domain/users/service.ts";
 import type { Clock } from "./kit/clock.ts";
 import { Fault } from "./kit/fault.ts";
 import type { Ids } from "./kit/ids.ts";
-import { loginAddressAttemptsMax, loginAttemptsMax, sessionMs } from "./kit/limits.ts";
+import { sessionMs } from "./kit/limits.ts";
 import type { LoopOptions } from "./kit/loop.ts";
 import type { Call, Operation } from "./kit/operation.ts";
 import type { Session, Store } from "./store/store.ts";
@@ -186,8 +186,7 @@ export function openTenants(deps: TenantsDeps): Tenants {
   });
   const orgs = openOrgs({ store, clock, ids, keys, deletion, changed: tenancy.forgetOrg });
   const tokens = openTokens({ keyring, now: clock.now });
-  const limits = { attemptsMax: loginAttemptsMax, addressAttemptsMax: loginAddressAttemptsMax };
-  const throttle = openThrottle({ clock, ...limits });
+  const throttle = openThrottle({ store, clock, ...loginLimits });
   const sessions = openSessions({ store, clock, register, tokens, throttle, users, keys, platformUsers });
 
   /** Tenants have to do with their own keys, and with the platform's only where a platform role says so. */
@@ -231,6 +230,9 @@ export function openTenants(deps: TenantsDeps): Tenants {
       ...projectsOperations(orgs),
       ...orgsOperations(orgs),
     ],
-    loops: [{ name: "tenancy.follow", everyMs: 1_000, tick: deletion.followOnce }],
+    loops: [
+      { name: "tenancy.follow", everyMs: 1_000, tick: deletion.followOnce },
+      { name: "sessions.attempts", everyMs: 60_000, tick: throttle.forgetOnce },
+    ],
   };
 }

@@ -1,6 +1,7 @@
+import { breather } from "../kit/breather.ts";
 import type { Clock } from "../kit/clock.ts";
 import { Fault, invalid } from "../kit/fault.ts";
-import { decisionBurstMs, decisionMsMax, resourceNameCharsMax } from "../kit/limits.ts";
+import { decisionMsMax, resourceNameCharsMax } from "../kit/limits.ts";
 import type { Caller, Operation } from "../kit/operation.ts";
 import { type Action, isAction, roleGrants } from "./actions.ts";
 import { denials } from "./policy.ts";
@@ -69,6 +70,7 @@ export function openGate({ snapshots, placeOf, clock }: GateDeps): Gate {
     const { type, idsOf } = subjectOf(operation);
     const { name, reads = false } = operation;
     const subject = { ...caller, roles: snapshot.wordsOf(caller.roles) };
+    const breathe = breather(clock, caller.orgId);
     let since = clock.elapsed();
     let spentMs = 0;
     for (const id of idsOf(input)) {
@@ -89,15 +91,14 @@ export function openGate({ snapshots, placeOf, clock }: GateDeps): Gate {
           const why = denial.error === undefined ? "" : `, whose condition ${denial.error}`;
           throw refusal(caller, `denied by policy "${denial.policy.name}" (${denial.policy.id})${why}`);
         }
-        const burstMs = clock.elapsed() - since;
-        if (burstMs < decisionBurstMs) continue;
-        spentMs += burstMs;
+        const pause = breathe();
+        if (!pause) continue;
+        spentMs += clock.elapsed() - since;
         if (spentMs > decisionMsMax) {
           call.refusedBy = "policies";
           throw refusal(caller, `the policies that name ${action} take longer than ${decisionMsMax} ms`);
         }
-        // Others' turn.
-        await clock.sleep(0);
+        await pause;
         since = clock.elapsed();
       }
     }

@@ -1,3 +1,4 @@
+import type { Breathe } from "../kit/breather.ts";
 import { type Action, builtInRoles, roleGrants, roleIdOf } from "./actions.ts";
 import { type CompiledPolicy, compilePolicy, type PolicyText } from "./policy.ts";
 
@@ -53,7 +54,7 @@ export type Compiled = ReadonlyMap<string, CompiledPolicy>;
 export async function compilePolicies(
   policies: readonly PolicyText[],
   before: Compiled,
-  breathe: () => Promise<void>,
+  breathe: Breathe,
 ): Promise<Compiled> {
   const compiled = new Map<string, CompiledPolicy>();
   for (const policy of policies) {

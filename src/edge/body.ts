@@ -2,6 +2,7 @@ import { gunzipSync } from "node:zlib";
 import { Fault } from "../kit/fault.ts";
 import { nestingMax } from "../kit/limits.ts";
 import { isTooDeep } from "../kit/nesting.ts";
+import type { Reading } from "./body-room.ts";
 
 const tooLarge = (bytesMax: number) =>
   new Fault("payload_too_large", `request body is larger than ${bytesMax} bytes`);
@@ -20,7 +21,7 @@ function promisedLength(request: Request, bytesMax: number): number | undefined 
   return length;
 }
 
-async function readPieces(request: Request, bytesMax: number): Promise<Uint8Array> {
+async function readPieces(request: Request, bytesMax: number, reading?: Reading): Promise<Uint8Array> {
   if (!request.body) return new Uint8Array();
   const pieces: Uint8Array[] = [];
   let length = 0;
@@ -28,6 +29,7 @@ async function readPieces(request: Request, bytesMax: number): Promise<Uint8Arra
     length += piece.byteLength;
     // Leaving the loop cancels the stream, so the rest is never held.
     if (length > bytesMax) throw tooLarge(bytesMax);
+    reading?.take(piece.byteLength);
     pieces.push(piece);
   }
   return pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces, length);
@@ -51,16 +53,25 @@ const encodingOf = (request: Request) => {
   return encoding === null || encoding === "" || encoding === "identity" ? undefined : encoding.toLowerCase();
 };
 
+/** A promise of so little is kept room for; of more, what has come is counted. */
+const promiseBytesMax = 64 * 1024;
+
 /** The body as sent. */
-export async function readSent(request: Request, bytesMax: number): Promise<Uint8Array> {
+export async function readSent(request: Request, bytesMax: number, reading?: Reading): Promise<Uint8Array> {
   const length = promisedLength(request, bytesMax);
   if (length === 0) return new Uint8Array();
-  return length === undefined ? await readPieces(request, bytesMax) : await request.bytes();
+  try {
+    if (length === undefined || length > promiseBytesMax) return await readPieces(request, bytesMax, reading);
+    reading?.take(length);
+    return await request.bytes();
+  } finally {
+    reading?.release();
+  }
 }
 
 /** The body as sent, unpacked. */
-export async function readBytes(request: Request, bytesMax: number): Promise<Uint8Array> {
-  const bytes = await readSent(request, bytesMax);
+export async function readBytes(request: Request, bytesMax: number, reading?: Reading): Promise<Uint8Array> {
+  const bytes = await readSent(request, bytesMax, reading);
   const encoding = encodingOf(request);
   return encoding ? inflate(bytes, encoding, bytesMax) : bytes;
 }
@@ -74,17 +85,20 @@ function shallow(value: unknown, length: number): unknown {
 }
 
 /** The body as JSON; undefined when there is none. */
-export async function readJson(request: Request, bytesMax: number): Promise<unknown> {
+export async function readJson(request: Request, bytesMax: number, reading?: Reading): Promise<unknown> {
   const length = promisedLength(request, bytesMax);
   if (length === 0) return undefined;
-  if (length !== undefined && encodingOf(request) === undefined) {
+  if (length !== undefined && length <= promiseBytesMax && encodingOf(request) === undefined) {
+    reading?.take(length);
     try {
       return shallow(await request.json(), length);
     } catch (error) {
       throw malformed(error);
+    } finally {
+      reading?.release();
     }
   }
-  const bytes = await readBytes(request, bytesMax);
+  const bytes = await readBytes(request, bytesMax, reading);
   if (bytes.byteLength === 0) return undefined;
   try {
     return shallow(JSON.parse(text.decode(bytes)), bytes.byteLength);

@@ -3,6 +3,7 @@ import { Elysia } from "elysia";
 import type { Draining } from "../kit/draining.ts";
 import { Fault } from "../kit/fault.ts";
 import type { Operation } from "../kit/operation.ts";
+import { openBodyRoom } from "./body-room.ts";
 import type { Edge } from "./call.ts";
 import { baseHeaders, type Origins, preflight, requestIdOf } from "./headers.ts";
 import { prepare } from "./perform.ts";
@@ -238,6 +239,7 @@ export async function listenEdge(options: EdgeOptions): Promise<ListeningEdge> {
   const surface: Surface = {
     edge,
     bodyBytesMax,
+    room: openBodyRoom(),
     headers: baseHeaders(options.origins ?? "*"),
     ...(options.trustProxy && { trustProxy: true }),
   };

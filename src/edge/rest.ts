@@ -2,6 +2,7 @@ import { KindGuard, type TSchema } from "@sinclair/typebox";
 import { Fault, invalid } from "../kit/fault.ts";
 import type { RestReply, RestRequest, UnaryOperation } from "../kit/operation.ts";
 import { isJson, readBytes, readJson } from "./body.ts";
+import { type BodyRoom, publicBodyBytesMax } from "./body-room.ts";
 import { type Edge, faultOf, type RequestCall } from "./call.ts";
 import { type BaseHeaders, requestIdOf, withHeaders } from "./headers.ts";
 import { admit, type Prepared, perform } from "./perform.ts";
@@ -26,6 +27,8 @@ export interface Surface {
   trustProxy?: boolean;
   headers: BaseHeaders;
   bodyBytesMax: number;
+  /** For bodies that are being read. */
+  room?: BodyRoom;
 }
 
 export interface Route {
@@ -159,27 +162,31 @@ const bodyless = new Set(["GET", "HEAD"]);
 
 /** The handler of one route of one operation. Whatever can be known per route is worked out here, once. */
 export function restHandler(surface: Surface, prepared: Prepared, binding: FullBinding): Handler {
-  const { edge, bodyBytesMax } = surface;
+  const { edge, room } = surface;
+  // Whom nobody knows is heard no longer than it takes to say who it is.
+  const isPublic = prepared.operation.action === null;
+  const bodyBytesMax = isPublic ? Math.min(publicBodyBytesMax, surface.bodyBytesMax) : surface.bodyBytesMax;
   const { method, path } = parseRoute(binding.route);
   const take = binding.take ?? defaultTake(prepared.operation.input);
   const give = binding.give ?? defaultGive(binding.status);
   const restName = /\{(\w+)\.\.\.\}$/.exec(path)?.[1];
   const readsBody = !bodyless.has(method);
 
-  const readBody = (request: Request): Promise<unknown> | undefined => {
+  const readBody = (request: Request, { caller }: RequestCall): Promise<unknown> | undefined => {
     if (!readsBody) return undefined;
-    if (binding.raw) return readBytes(request, bodyBytesMax);
+    const reading = room?.reading(caller.id);
+    if (binding.raw) return readBytes(request, bodyBytesMax, reading);
     const contentType = request.headers.get("content-type");
     // A form or plain text is what a foreign page can send with a cookie and without a preflight.
     if (contentType !== null && !isJson(contentType) && request.headers.get("content-length") !== "0") {
       throw new Fault("unsupported_media_type", `Content-Type must be application/json, not ${contentType}`);
     }
-    return readJson(request, bodyBytesMax);
+    return readJson(request, bodyBytesMax, reading);
   };
 
   const held = prepared.operation.held === true;
   // Logging in is all that asks whence a request comes, and only REST can.
-  const asksWhence = prepared.operation.action === null;
+  const asksWhence = isPublic;
   const lookWhence = (call: RequestCall, request: Request, server: IdleTimer): void => {
     const told = (name: string) =>
       surface.trustProxy ? request.headers.get(name)?.split(",").at(-1)?.trim() : undefined;
@@ -190,7 +197,7 @@ export function restHandler(surface: Surface, prepared: Prepared, binding: FullB
   const { unread } = prepared.operation as UnaryOperation;
   const readOrTell = async (request: Request, params: Record<string, string>, call: RequestCall) => {
     try {
-      return await readBody(request);
+      return await readBody(request, call);
     } catch (error) {
       if (unread && error instanceof Fault && error.kind === "payload_too_large") {
         await edge.guard?.(call, prepared.operation, params);

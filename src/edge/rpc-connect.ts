@@ -169,9 +169,12 @@ async function collected(answer: UniversalServerResponse): Promise<Response> {
 }
 
 /** The sent bytes, read only when Connect asks, which is after the gate. */
-async function* sentBytes(request: Request, bytesMax: number): AsyncIterable<Uint8Array> {
+async function* sentBytes(
+  { request, call }: Visit,
+  { bodyBytesMax, room }: Surface,
+): AsyncIterable<Uint8Array> {
   try {
-    yield await readSent(request, bytesMax);
+    yield await readSent(request, bodyBytesMax, room?.reading(call?.caller.id ?? ""));
   } catch (error) {
     throw error instanceof Fault ? connectErrorOf(error) : error;
   }
@@ -196,7 +199,7 @@ function handlerOf(
       });
       universal.contextValues = visitValues(visit);
       universal.signal = request.signal;
-      if (isUnary) universal.body = sentBytes(request, surface.bodyBytesMax);
+      if (isUnary) universal.body = sentBytes(visit, surface);
       const answer = await handler(universal);
       const response = isUnary ? await collected(answer) : universalServerResponseToFetch(answer);
       for (const [name, value] of Object.entries(surface.headers(request))) response.headers.set(name, value);

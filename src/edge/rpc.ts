@@ -83,7 +83,7 @@ const isJsonQuery = (request: Request) =>
  * themselves; all others go through messages.
  */
 function unaryJson(surface: Surface, prepared: Prepared, binding: RpcBinding<unknown, unknown>): Handler {
-  const { edge, bodyBytesMax } = surface;
+  const { edge, bodyBytesMax, room } = surface;
   const { input, output } = binding.method;
   const read = binding.json?.take;
   const take = read
@@ -97,9 +97,10 @@ function unaryJson(surface: Surface, prepared: Prepared, binding: RpcBinding<unk
     if (held) server.timeout(request, 0);
     try {
       const call = await admit(edge, prepared, request, requestId);
+      const readBody = () => readJson(request, bodyBytesMax, room?.reading(call.caller.id));
       const work = () =>
         perform(edge, prepared, call, async () =>
-          take(request.method === "GET" ? queryBody(request) : await readJson(request, bodyBytesMax)),
+          take(request.method === "GET" ? queryBody(request) : await readBody()),
         );
       const ms = timeoutOf(request);
       const performed = ms === undefined ? await work() : await within(surface, call, ms, work);

@@ -1,10 +1,12 @@
 import { Fault } from "../kit/fault.ts";
+import { openHoldings } from "../kit/holdings.ts";
 import { socketBufferBytesMax, socketFrameBytesMax, socketWaitBytes } from "../kit/limits.ts";
 import type { Operation } from "../kit/operation.ts";
 import { type Edge, faultOf, type RequestCall } from "./call.ts";
 import { requestIdOf } from "./headers.ts";
 import type { EdgeServer, Upgrade } from "./http.ts";
 import { admit, enter, prepare, tell } from "./perform.ts";
+import { type Reader, watchUnread } from "./unread.ts";
 
 /** One connection, as whoever speaks on it needs it. */
 export interface SocketLine {
@@ -30,6 +32,8 @@ export interface SocketsDeps {
   operation: Operation;
   connect: (options: {
     environmentId: string;
+    /** Key or user. */
+    holder: string;
     line: SocketLine;
     permit: (pattern: string) => Promise<void>;
     isLegacy: boolean;
@@ -64,7 +68,11 @@ interface RawSocket {
   unsubscribe(channelId: string): void;
   getBufferedAmount(): number;
   close(code: number, reason: string): void;
+  terminate(): void;
 }
+
+/** Sockets of one key or user at a node. */
+export const socketsOfCallerMax = 1_000;
 
 const protocol = "svc.v1";
 const credentialPrefix = "svc.auth.bearer.";
@@ -120,6 +128,8 @@ export function openSockets(deps: SocketsDeps): Sockets {
   const all = new Set<RawSocket>();
   let publishing: EdgeServer | undefined;
   let draining = false;
+  const holdings = openHoldings({ most: socketsOfCallerMax, what: "sockets" });
+  const unread = watchUnread(edge);
 
   async function letIn(credentials: Request, requestId: string): Promise<RequestCall> {
     const call = await admit(edge, prepared, credentials, requestId);
@@ -156,7 +166,12 @@ export function openSockets(deps: SocketsDeps): Sockets {
       },
     });
 
-  function dataOf(credentials: Request, call: RequestCall, isLegacy: boolean) {
+  function dataOf(
+    credentials: Request,
+    call: RequestCall,
+    { isLegacy, letGo }: { isLegacy: boolean; letGo: () => void },
+  ) {
+    let reader: Reader | undefined;
     let talk: SocketTalk | undefined;
     let leave: (() => void) | undefined;
     let drained: (() => void) | undefined;
@@ -170,6 +185,7 @@ export function openSockets(deps: SocketsDeps): Sockets {
       send(text) {
         if (raw.readyState !== isOpen) return;
         raw.send(text);
+        unread.sent(text.length);
         if (raw.readyState !== isOpen || raw.getBufferedAmount() < socketWaitBytes) return;
         room ??= new Promise((resolve) => {
           drained = resolve;
@@ -183,9 +199,17 @@ export function openSockets(deps: SocketsDeps): Sockets {
     return {
       open(raw: RawSocket) {
         all.add(raw);
+        reader = {
+          holder: call.caller.id,
+          unread: () => (raw.readyState === isOpen ? raw.getBufferedAmount() : 0),
+          // It goes on by sequence, as after any cut.
+          cut: () => raw.terminate(),
+        };
+        unread.add(reader);
         if (draining) return raw.close(closes.restart, "the server is going away");
         talk = connect({
           environmentId: call.environmentId,
+          holder: call.caller.id,
           line: line(raw),
           permit: permitAs(credentials, call.requestId),
           isLegacy,
@@ -197,6 +221,8 @@ export function openSockets(deps: SocketsDeps): Sockets {
       drain: release,
       close(raw: RawSocket) {
         all.delete(raw);
+        letGo();
+        if (reader) unread.remove(reader);
         leave?.();
         talk?.onClose();
         release();
@@ -229,16 +255,21 @@ export function openSockets(deps: SocketsDeps): Sockets {
         if (offered.length > 0 && !speaks)
           throw new Fault("invalid_argument", `offer the subprotocol ${protocol}`);
         publishing = server;
+        const letGo = holdings.take(call.caller.id);
         const options = {
-          data: dataOf(credentials, call, !speaks),
+          data: dataOf(credentials, call, { isLegacy: !speaks, letGo }),
           ...(speaks && { headers: { "Sec-WebSocket-Protocol": protocol } }),
         };
         if (server.upgrade(request, options)) return undefined;
+        letGo();
         throw new Fault("invalid_argument", "the upgrade is malformed");
       },
     },
 
-    publish: (channelId, text) => void publishing?.publish(channelId, text),
+    publish(channelId, text) {
+      publishing?.publish(channelId, text);
+      unread.sent(text.length * all.size);
+    },
 
     drain() {
       draining = true;

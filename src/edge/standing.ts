@@ -1,6 +1,7 @@
+import { type Breathe, breather } from "../kit/breather.ts";
 import type { Clock } from "../kit/clock.ts";
 import { type Fault, sendsAway } from "../kit/fault.ts";
-import { standingAtOnce, standingBurstMs } from "../kit/limits.ts";
+import { standingAtOnce } from "../kit/limits.ts";
 import type { Operation } from "../kit/operation.ts";
 import { type Authenticated, type Edge, faultOf, RequestCall, type Stand, type Standing } from "./call.ts";
 
@@ -96,11 +97,7 @@ export function openStanding({ clock }: { clock: Clock }): Standing {
   }
 
   /** Those of one credential, which is looked up once. Gives the event loop back after every burst. */
-  async function lookAtAll(
-    credential: string,
-    alike: ReadonlySet<Standee>,
-    breathe: () => Promise<void>,
-  ): Promise<void> {
+  async function lookAtAll(credential: string, alike: ReadonlySet<Standee>, breathe: Breathe): Promise<void> {
     const [first] = alike;
     if (!first) {
       all.delete(credential);
@@ -132,14 +129,9 @@ export function openStanding({ clock }: { clock: Clock }): Standing {
 
     async lookOnce() {
       takeIn();
-      let since = clock.elapsed();
-      const breathe = async () => {
-        if (clock.elapsed() - since < standingBurstMs) return;
-        await clock.sleep(0);
-        since = clock.elapsed();
-      };
       const waiting = [...all];
       const few = async () => {
+        const breathe = breather(clock, "standing");
         for (let next = waiting.pop(); next; next = waiting.pop()) await lookAtAll(next[0], next[1], breathe);
       };
       await Promise.all(Array.from({ length: standingAtOnce }, few));

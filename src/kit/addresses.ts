@@ -6,6 +6,8 @@ const privateNetworks = [
   "10.0.0.0/8",
   "100.64.0.0/10",
   "127.0.0.0/8",
+  // Azure's metadata and agents, at every machine there, in a range that is public otherwise.
+  "168.63.129.16/32",
   "169.254.0.0/16",
   "172.16.0.0/12",
   "192.0.0.0/24",

@@ -10,6 +10,37 @@ export class CelError extends Error {
   }
 }
 
+/**
+ * What several evaluations may look at together: those of one event, of one replay, of one connection. Counted in the items that
+ * an evaluation is bounded by, so that it means the same on any machine.
+ */
+export class CelBudget {
+  readonly itemsMax: number;
+  #left: number;
+
+  constructor(itemsMax: number) {
+    this.itemsMax = itemsMax;
+    this.#left = itemsMax;
+  }
+
+  get left(): number {
+    return this.#left;
+  }
+
+  /** Whoever meant to look at more did not: what came of the last evaluation is not to be believed. */
+  get isUsedUp(): boolean {
+    return this.#left < 0;
+  }
+
+  spend(items: number): void {
+    this.#left -= items;
+  }
+
+  grant(items: number): void {
+    this.#left = Math.min(this.itemsMax, this.#left + items);
+  }
+}
+
 /** What one evaluation may look at: list items and map entries, each one as often as it is looked at. */
 export const celItemsMax = 10_000;
 /** So many letters count as one item. A search by pattern takes every letter through every part of the pattern at worst. */
@@ -32,6 +63,14 @@ const jsonLettersAnItem = 100;
 /** The library tries every way to part a row of digits. */
 const durationCharsMax = 32;
 const durationTriesAnItem = 300;
+
+/** Of a macro's body: what stands in it is done for every item. */
+const nodesAnItem = 20;
+/** Data is read before it is looked at: so many letters of JSON count as one item. */
+const lettersReadAnItem = 500;
+
+/** What it takes to read a text of JSON. */
+export const itemsToRead = (json: string): number => Math.floor(json.length / lettersReadAnItem);
 
 /** Nested macros cost the product of their lists: two deep is the most. */
 const macroDepthMax = 2;
@@ -82,14 +121,21 @@ function spend(items: number): void {
 const tooMuch = new CelError("looks at too much");
 const tooLong = new CelError(`duration(): at most ${durationCharsMax} characters`);
 
-/** Runs a rewritten program. Macros absorb errors, so what counts is whether the budget was kept. */
-export function withinBudget<T>(itemsMax: number, run: () => T): T {
-  itemsLeft = itemsMax;
+/**
+ * Runs a rewritten program. Macros absorb errors, so what counts is whether the budget was kept. A shared budget is used up when
+ * it is what the evaluation had too little of.
+ */
+export function withinBudget<T>(itemsMax: number, run: () => T, shared?: CelBudget): T {
+  const most = shared ? Math.min(itemsMax, Math.max(0, shared.left)) : itemsMax;
+  itemsLeft = most;
   try {
     const result = run();
     if (itemsLeft >= 0) return result;
   } catch (error) {
     if (itemsLeft >= 0) throw error;
+  } finally {
+    // What was too dear was not done: it cost as much as there was.
+    if (shared) shared.spend(itemsLeft >= 0 ? most - itemsLeft : most + (most < itemsMax ? 1 : 0));
   }
   throw new CelError(`looks at more than ${itemsMax} items`);
 }
@@ -147,6 +193,7 @@ const pairMeters: Record<string, (receiver: unknown, argument: unknown) => void>
     pairMeters.svc_sought!(text, separator);
     spend(Math.floor(lengthOf(text) / Math.max(1, lengthOf(separator)) / piecesAnItem));
   },
+  svc_walk_times: (value, times) => spend(walkedItems(value) * Number(times)),
   svc_joined: (list, separator) => {
     spendDeep(list);
     if (isList(list)) spend(Math.floor((list.length * lengthOf(separator)) / lettersAnItem));
@@ -192,6 +239,18 @@ export function registerBounds(environment: Environment): void {
     return re2.test(text);
   });
 }
+
+const isNode = (value: unknown): value is ASTNode =>
+  typeof value === "object" && value !== null && "op" in value && "args" in value;
+
+/** How much an expression does, once. */
+export function nodesOf(value: unknown): number {
+  if (Array.isArray(value)) return value.reduce((sum: number, one) => sum + nodesOf(one), 0);
+  return isNode(value) ? 1 + nodesOf(value.args) : 0;
+}
+
+/** What an evaluation costs at least. */
+export const itemsAtLeast = (ast: ASTNode): number => Math.ceil(nodesOf(ast) / nodesAnItem);
 
 /**
  * The expression again, with every operand whose size decides over the cost inside a meter, and `matches` on RE2, which
@@ -263,6 +322,11 @@ export function rewrite(ast: ASTNode): { text: string; changed: boolean } {
       .join(", ");
     if (!receiver) return `${name}(${given})`;
     // Chained macros walk one after the other, so a receiver is as deep as the macro that it feeds.
+    const times = isMacro ? Math.ceil(nodesOf(args) / nodesAnItem) : 1;
+    if (times > 1) {
+      changed = true;
+      return `svc_walk_times(${write(receiver, outer)}, ${times}).${name}(${given})`;
+    }
     const on =
       name === "bind"
         ? write(receiver, outer)

@@ -1,14 +1,25 @@
 import { Environment } from "@marcbachmann/cel-js";
-import { CelError, celItemsMax, registerBounds, rewrite, withinBudget } from "./cel-bounds.ts";
+import {
+  type CelBudget,
+  CelError,
+  celItemsMax,
+  itemsAtLeast,
+  registerBounds,
+  rewrite,
+  withinBudget,
+} from "./cel-bounds.ts";
 import { boundTypes } from "./cel-types.ts";
 import { expressionBytesMax } from "./limits.ts";
 
-export { CelError } from "./cel-bounds.ts";
+export { CelBudget, CelError, itemsToRead } from "./cel-bounds.ts";
 
 export interface CelProgram {
   readonly text: string;
-  /** Throws CelError when the expression does not apply to this data (a missing key, a wrong type, too much to look at). */
-  run(context: Record<string, unknown>): unknown;
+  /**
+   * Throws CelError when the expression does not apply to this data (a missing key, a wrong type, too much to look at). What it
+   * takes is spent from the shared budget, which is used up afterwards when that was not enough.
+   */
+  run(context: Record<string, unknown>, shared?: CelBudget): unknown;
 }
 
 export interface CelOptions {
@@ -115,17 +126,24 @@ function compile(text: string, { variables, result, itemsMax = celItemsMax }: Ce
   if (result === "bool" && checked.type !== "bool" && checked.type !== "dyn")
     throw new CelError(`must be true or false, not ${checked.type}`);
   const rewritten = rewrite(parsed.ast);
-  if (!rewritten.changed) return { text, run: guarded((context) => parsed(context)) };
+  const least = itemsAtLeast(parsed.ast);
+  if (!rewritten.changed) return { text, run: guarded(least, (context) => parsed(context)) };
   const bounded = inner.parse(rewritten.text);
   const rechecked = bounded.check();
   if (!rechecked.valid) throw rechecked.error;
-  return { text, run: guarded((context) => withinBudget(itemsMax, () => bounded(context) as unknown)) };
+  return {
+    text,
+    run: guarded(least, (context, shared) =>
+      withinBudget(itemsMax, () => bounded(context) as unknown, shared),
+    ),
+  };
 }
 
-function guarded(run: (context: Record<string, unknown>) => unknown): CelProgram["run"] {
-  return (context) => {
+function guarded(least: number, run: CelProgram["run"]): CelProgram["run"] {
+  return (context, shared) => {
+    shared?.spend(least);
     try {
-      return run(context);
+      return run(context, shared);
     } catch (error) {
       throw failure(error);
     }

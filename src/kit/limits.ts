@@ -90,8 +90,6 @@ export const matcherBytesMax = 16 * 1024 * 1024;
 /** Runs that one transaction of a matcher moves, and matches that one pass gathers. */
 export const matcherMovesMax = 500;
 export const matcherMatchesMax = 10_000;
-/** A matcher gives the event loop back after so long. */
-export const matcherBurstMs = 8;
 /** Children started, and parents told, in one transaction. */
 export const childrenSliceMax = 100;
 export const runTimeoutMsMax = 366 * 24 * 60 * 60 * 1000;
@@ -107,9 +105,8 @@ export const flushItemsMax = 128;
 export const keyLeaseMs = 500;
 /** Sockets, streams and held polls are asked so often whether they may go on: with what is believed, within a second. */
 export const standingLookMs = 250;
-/** Credentials of standing calls that are looked up at once, and how long looking may hold the event loop. */
+/** Credentials of standing calls that are looked up at once. */
 export const standingAtOnce = 8;
-export const standingBurstMs = 4;
 /** Leases of one run that may end without any report in a row, before the run fails as `WORKER_LOST`. */
 export const leasesLostMax = 10;
 /** Callers of one node that wait for the ends of runs; runs looked after in one query. */
@@ -200,8 +197,7 @@ export const resourceNameCharsMax = 4 * 1024;
 export const policyTextCharsMax = 8 * 1024;
 export const accessKeptMs = 500;
 export const accessOrgsMax = 5_000;
-/** Judging one call by its policies gives the event loop back this often, and takes no longer than this: else it is refused. */
-export const decisionBurstMs = 4;
+/** Judging one call by its policies takes no longer than this: else it is refused. */
 export const decisionMsMax = 250;
 export const dryRunDecisionsMax = 10_000;
 
@@ -212,9 +208,6 @@ export const passwordBytesMax = 1_024;
 export const usersMax = 10_000;
 /** A dashboard session, and its cookie (spec.md 'Dashboard cookie TTL'). */
 export const sessionMs = 24 * 60 * 60 * 1000;
-/** Logins tried in a minute for one account from one address, and from one address for all accounts. */
-export const loginAttemptsMax = 10;
-export const loginAddressAttemptsMax = 100;
 export const keyNameCharsMax = 200;
 export const keyRolesMax = 50;
 export const keysMax = 10_000;

@@ -4,6 +4,7 @@ import type { Frames } from "../../src/domain/pubsub/frames.ts";
 import { openHub } from "../../src/domain/pubsub/hub.ts";
 import { readWanted } from "../../src/domain/pubsub/options.ts";
 import { eventFrame } from "../../src/domain/pubsub/socket-frames.ts";
+import { systemClock } from "../../src/kit/clock.ts";
 import { median } from "./figures.ts";
 
 const noFrames = { wantRuns() {}, wantsRuns: () => false } as unknown as Frames;
@@ -26,7 +27,15 @@ const eventOf = (name: string, number: number): LoggedEvent =>
 
 /** CPU microseconds a message and matching pattern, from the log's event to the bytes of its frames. */
 function costOf(matching: number, others: number): number {
-  const hub = openHub("env", noFrames, () => 0);
+  const hub = openHub({
+    environmentId: "env",
+    frames: noFrames,
+    clock: systemClock(),
+    fedTo: () => 0,
+    failed(error) {
+      throw error;
+    },
+  });
   let frames = 0;
   const outlet = {
     publish: (spec: Parameters<typeof eventFrame>[0], delivery: Parameters<typeof eventFrame>[1]) => {

@@ -10,28 +10,19 @@ import type { NewCancel, NewRun, RunParent } from "../runs/run.ts";
 import { readMatch, storedMatch } from "../waits/rules.ts";
 import { actorOf } from "./actor.ts";
 import type { EventDraft } from "./rules.ts";
+import type { Judged } from "./triggering.ts";
 
-/** Functions that an event starts: every active one with a trigger that matches; else the one whose id is the event's name. */
+/** Functions that an event starts, once its triggers were asked: every active one with a trigger that matches; else the one whose id is the event's name. */
 export function startedBy(
   definitions: Definitions,
-  event: { id: string; source: string; draft: EventDraft },
-  now: Instant,
+  draft: EventDraft,
+  { verdicts }: Judged,
 ): FunctionRecord[] {
-  const { draft } = event;
   const started = new Map<string, FunctionRecord>();
   for (const trigger of definitions.triggersOf(draft.name)) {
-    const { id } = trigger.record.definition;
-    if (started.has(id)) continue;
-    const matches = trigger.matches({
-      id: event.id,
-      name: draft.name,
-      data: draft.value,
-      metadata: draft.metadataValue,
-      version: draft.version,
-      source: event.source,
-      timestamp: now,
-    });
-    if (matches) started.set(id, trigger.record);
+    const { expression } = trigger;
+    if (expression === undefined || verdicts.get(expression))
+      started.set(trigger.record.definition.id, trigger.record);
   }
   if (started.size > 0) return [...started.values()];
   // Browser clients invoke a function by emitting its id (contract.md 5.2).

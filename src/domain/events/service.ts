@@ -37,6 +37,7 @@ import { type InvokeTarget, invokedBy, newArm, newRun, requireUndelayed, started
 import { openProvenance } from "./provenance.ts";
 import { purgeKeys, type TakenKey } from "./rows.ts";
 import type { EventDraft } from "./rules.ts";
+import { type Judgeable, judgedOf, openTriggering, unjudged } from "./triggering.ts";
 
 /** A start of one function, checked, with payloads as the JSON text that is stored. */
 export interface InvokeDraft extends InvokeTarget {
@@ -100,9 +101,8 @@ export interface EventsDeps {
   watch: Watch;
 }
 
-interface Unit {
+interface Unit extends Judgeable {
   origin: EmitOrigin;
-  drafts: readonly EventDraft[];
   /** The one function that the one draft starts, whatever triggers there are. */
   target?: InvokeTarget;
   /** None of the functions it starts may be debounced. */
@@ -128,16 +128,18 @@ export function openEvents(deps: EventsDeps): Events {
     help: "Events that this node committed to the log; repeats of a key are none.",
   })();
 
+  const triggering = openTriggering({ clock, definitions });
+
   function prepare(
-    { origin, drafts, target, undelayed }: Unit,
+    { origin, drafts, judged, target, undelayed }: Unit,
     known: Definitions,
     now: Instant,
   ): Prepared[] {
     const invoked = target && [invokedBy(known, target)];
-    return drafts.map((draft) => {
-      const id = ids.next("evt");
+    return drafts.map((draft, at) => {
+      const { id } = judged[at]!;
       const kept = new Map<string, Reservation>();
-      const started = invoked ?? startedBy(known, { id, source: origin.source, draft }, now);
+      const started = invoked ?? startedBy(known, draft, judged[at]!);
       if (undelayed) requireUndelayed(started);
       const arms: NewArm[] = [];
       const runs = started.flatMap((record): NewRun | [] => {
@@ -194,7 +196,7 @@ export function openEvents(deps: EventsDeps): Events {
 
     for (let tries = 1; ; tries++) {
       const now = clock.now();
-      const going = units.filter((unit) => known.has(unit.origin.environmentId));
+      const going = judgedOf(units, known);
       const prepared = new Map<Unit, Prepared[]>();
       const refused = new Map<Unit, Fault>();
       try {
@@ -234,7 +236,7 @@ export function openEvents(deps: EventsDeps): Events {
         let place = 0;
         return units.map((unit) => {
           const mine = prepared.get(unit);
-          if (!mine) return refusals.get(unit) ?? { error: gone.get(unit.origin.environmentId) };
+          if (!mine) return refusals.get(unit) ?? { error: gone.get(unit.origin.environmentId) ?? unjudged };
           const fault = claims.refused.get(place++);
           return fault ? { error: fault } : answerOfUnit(mine, answers, claims);
         });
@@ -326,21 +328,28 @@ export function openEvents(deps: EventsDeps): Events {
       ? origin
       : provenanceOf(origin.environmentId, origin.runId).then((runId) => ({ ...origin, runId }));
 
+  const submit = (asked: Omit<Unit, "judged">): Promise<Emitted[]> => {
+    const at = clock.now();
+    const judged = asked.drafts.map(() => ({ id: ids.next("evt"), at, verdicts: new Map() }));
+    const unit = { ...asked, judged };
+    return triggering.through(unit, () => combiner.submit(unit));
+  };
+
   return {
     async emit(drafts, origin) {
       if (drafts.length === 0) return [];
       const known = proven(origin);
-      return combiner.submit({ origin: known instanceof Promise ? await known : known, drafts });
+      return submit({ origin: known instanceof Promise ? await known : known, drafts });
     },
 
     async emitUndelayed(draft, origin) {
       const known = await proven(origin);
-      const [emitted] = await combiner.submit({ origin: known, drafts: [draft], undelayed: true });
+      const [emitted] = await submit({ origin: known, drafts: [draft], undelayed: true });
       return emitted!;
     },
 
     async invoke({ functionId, parent, ...payload }, { source = "invoke", ...origin }) {
-      const [emitted] = await combiner.submit({
+      const [emitted] = await submit({
         origin: await proven({ environmentId: origin.environmentId, source, runId: origin.runId }),
         drafts: [{ ...payload, name: functionId, version: 1, metadataValue: null }],
         target: { functionId, ...(parent && { parent }) },

@@ -1,3 +1,4 @@
+import type { CelBudget } from "../../kit/cel.ts";
 /** A function as registered, in one form whatever spelling it came in. Durations are milliseconds. */
 export interface FunctionDefinition {
   id: string;
@@ -70,8 +71,10 @@ export interface TriggerEvent {
 
 export interface Trigger {
   readonly record: FunctionRecord;
-  /** Whether the expression holds; a failing expression does not. */
-  matches(event: TriggerEvent): boolean;
+  /** Undefined: every event of the name. */
+  readonly expression: string | undefined;
+  /** Whether the expression holds; a failing expression, or one that is more than the budget has left, does not. */
+  matches(event: TriggerEvent, budget?: CelBudget): boolean;
 }
 
 /** All functions of an environment as of one `heads.definitions_version`. */

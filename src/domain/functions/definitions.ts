@@ -55,7 +55,7 @@ function compile(version: number, records: readonly FunctionRecord[]): Definitio
     if (record.status !== "active") continue;
     for (const { event, expression } of record.definition.triggers) {
       if (event === undefined) continue;
-      const trigger = { record, matches: matcher(expression) };
+      const trigger = { record, expression, matches: matcher(expression) };
       const list = triggers.get(event);
       if (list) list.push(trigger);
       else triggers.set(event, [trigger]);
@@ -69,15 +69,14 @@ function compile(version: number, records: readonly FunctionRecord[]): Definitio
 }
 
 /** Programs are compiled on first use and shared by their text (kit/cel). An expression that fails does not match. */
-function matcher(expression: string | undefined): (event: TriggerEvent) => boolean {
+function matcher(expression: string | undefined): Trigger["matches"] {
   if (expression === undefined) return () => true;
   let program: CelProgram | undefined;
-  return (event) => {
+  return (event: TriggerEvent, budget) => {
     try {
       program ??= compileCel(expression, { variables: triggerVariables, result: "bool" });
-      return (
-        program.run({ event: { ...event, timestamp: new Date(event.timestamp) }, data: event.data }) === true
-      );
+      const seen = { event: { ...event, timestamp: new Date(event.timestamp) }, data: event.data };
+      return program.run(seen, budget) === true;
     } catch {
       return false;
     }

@@ -86,6 +86,8 @@ export interface FunctionsDeps {
     target: { environmentId: string; functionId: string },
     before: FunctionDefinition["concurrency"],
   ) => Promise<void>;
+  /** Throws when there is no room for the definition. As far as this node knows: what it guards is bounded once more when it is used. */
+  requireRoomFor?: (environmentId: string, definition: FunctionDefinition) => Promise<void>;
   /** Called after the commit; a hint that may be lost. */
   announce?: (frame: FunctionFrame) => void;
 }
@@ -148,6 +150,7 @@ export function openFunctions(deps: FunctionsDeps): Functions {
     async register(environmentId, input, actorId) {
       const wanted = definitionOf(input);
       requireMatches(wanted);
+      await deps.requireRoomFor?.(environmentId, wanted);
       const now = clock.now();
       const { change, relimited, ...registered } = await againWhenTaken(() =>
         store.write(async (session) => {

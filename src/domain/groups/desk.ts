@@ -1,3 +1,4 @@
+import { breather } from "../../kit/breather.ts";
 import type { CelProgram } from "../../kit/cel.ts";
 import type { Clock, Instant } from "../../kit/clock.ts";
 import type { Fault } from "../../kit/fault.ts";
@@ -115,11 +116,20 @@ export function openDesk(deps: DeskDeps, group: GroupRow): Desk {
     cancelTimer = clock.after(left, () => desk.look());
   }
 
-  function keep(list: readonly Told[]): void {
+  function keep(told: Told): void {
+    const [delivery] = wantedOf(read, told);
+    if (delivery) ahead.found.push({ position: told.position, delivery });
+    ahead.reached = told.position;
+  }
+
+  /** Of what was just told; where the filter takes longer than a turn the rest is read again by the look. */
+  function keepSome(list: readonly Told[], last: number): void {
+    const breathe = breather(clock, desk.group.environment_id);
     for (const told of list) {
-      const [delivery] = wantedOf(read, told);
-      if (delivery) ahead.found.push({ position: told.position, delivery });
+      if (read.filter && breathe()) return;
+      keep(told);
     }
+    ahead.reached = last;
   }
 
   async function lookAhead(): Promise<void> {
@@ -128,9 +138,14 @@ export function openDesk(deps: DeskDeps, group: GroupRow): Desk {
       const last = following.position();
       const { environment_id } = desk.group;
       const list = await source.between(environment_id, { after: mine.reached, last }, feedSliceMax);
+      const breathe = breather(clock, environment_id);
+      for (const told of list) {
+        if (read.filter) await breathe();
+        if (ahead !== mine || closed) return;
+        keep(told);
+      }
       if (ahead !== mine || closed) return;
-      keep(list);
-      mine.reached = list.length < feedSliceMax ? last : list.at(-1)!.position;
+      mine.reached = Math.max(mine.reached, list.length < feedSliceMax ? last : list.at(-1)!.position);
     }
   }
 
@@ -333,8 +348,7 @@ export function openDesk(deps: DeskDeps, group: GroupRow): Desk {
       const last = list.at(-1)?.position;
       if (last === undefined) return;
       if (fedTo !== undefined && ahead.reached === fedTo && ahead.found.length < groupAheadMax) {
-        keep(list);
-        ahead.reached = last;
+        keepSome(list, last);
       }
       fedTo = last;
       if (ahead.found.length > 0 || ahead.reached < fedTo) desk.look();

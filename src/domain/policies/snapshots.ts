@@ -1,7 +1,8 @@
 import type { Snapshots } from "../../access/gate.ts";
 import { type AccessSnapshot, type Compiled, compilePolicies, snapshotOf } from "../../access/snapshot.ts";
+import { breather } from "../../kit/breather.ts";
 import type { Clock } from "../../kit/clock.ts";
-import { accessKeptMs, accessOrgsMax, decisionBurstMs } from "../../kit/limits.ts";
+import { accessKeptMs, accessOrgsMax } from "../../kit/limits.ts";
 import { remember } from "../../kit/remember.ts";
 import type { Store } from "../../store/store.ts";
 import * as rows from "./rows.ts";
@@ -19,16 +20,6 @@ export function openSnapshots({ store, clock }: { store: Store; clock: Clock }):
   const last = new Map<string, { snapshot: AccessSnapshot; compiled: Compiled }>();
   const nothingCompiled: Compiled = new Map();
 
-  /** Gives the event loop back after every burst. */
-  function breather() {
-    let since = clock.elapsed();
-    return async () => {
-      if (clock.elapsed() - since < decisionBurstMs) return;
-      await clock.sleep(0);
-      since = clock.elapsed();
-    };
-  }
-
   const kept = remember<AccessSnapshot>({
     clock,
     keptMs: accessKeptMs,
@@ -40,7 +31,8 @@ export function openSnapshots({ store, clock }: { store: Store; clock: Clock }):
       const read = version === undefined ? undefined : await rows.readSnapshot(store, orgId);
       last.delete(orgId);
       if (!read) return undefined;
-      const compiled = await compilePolicies(read.policies, before?.compiled ?? nothingCompiled, breather());
+      const known = before?.compiled ?? nothingCompiled;
+      const compiled = await compilePolicies(read.policies, known, breather(clock, orgId));
       const snapshot = snapshotOf(read, compiled);
       if (last.size >= accessOrgsMax) last.delete(last.keys().next().value!);
       last.set(orgId, { snapshot, compiled });

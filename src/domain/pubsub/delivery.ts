@@ -1,4 +1,4 @@
-import type { CelProgram } from "../../kit/cel.ts";
+import { type CelBudget, type CelProgram, itemsToRead } from "../../kit/cel.ts";
 import type { Instant } from "../../kit/clock.ts";
 import { rfc3339 } from "../../kit/clock.ts";
 import type { LoggedEvent } from "../log/service.ts";
@@ -52,15 +52,22 @@ export class Delivery implements DeliveryFacts {
     return attempt === this.attempt ? this : new Delivery({ ...this, attempt });
   }
 
-  /** Whether the filter holds; one that does not apply to this data does not hold. */
-  passes(filter: CelProgram): boolean {
-    this.#seen ??= {
+  /** What filters see of it; the first who asks pays for the reading. */
+  read(budget?: CelBudget): Record<string, unknown> {
+    if (this.#seen) return this.#seen;
+    this.#seen = {
       data: JSON.parse(this.data),
       metadata: this.custom === null ? {} : JSON.parse(this.custom),
       topic: this.topic,
     };
+    budget?.spend(itemsToRead(this.data) + itemsToRead(this.custom ?? ""));
+    return this.#seen;
+  }
+
+  /** Whether the filter holds; one that does not apply to this data, or is more than the budget has left, does not hold. */
+  passes(filter: CelProgram, budget?: CelBudget): boolean {
     try {
-      return filter.run(this.#seen) === true;
+      return filter.run(this.#seen ?? this.read(budget), budget) === true;
     } catch {
       return false;
     }

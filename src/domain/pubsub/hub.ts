@@ -1,10 +1,12 @@
 import type { CelProgram } from "../../kit/cel.ts";
+import type { Clock } from "../../kit/clock.ts";
 import type { Fault } from "../../kit/fault.ts";
 import { Delivery, type Placed } from "./delivery.ts";
 import type { Frame, Frames } from "./frames.ts";
 import { type Pattern, tokensOf, wantsRuns } from "./rules.ts";
 import type { Told } from "./source.ts";
 import { openTrie } from "./trie.ts";
+import { openJudge, tooMuch, type Verdicts } from "./verdicts.ts";
 
 /** What all subscriptions of one id have in common: the same deliveries, in the same bytes. */
 export interface ChannelSpec {
@@ -37,7 +39,7 @@ export interface Member {
   troubled(): void;
   /** Of a group, which may come to read something else than was asked for: throws unless its caller may have that. */
   permit(pattern: string): Promise<void>;
-  /** Nothing follows: the environment is gone, or what the fault says. */
+  /** Nothing follows: the environment is gone, or what the fault says. It leaves by itself. */
   ended(fault?: Fault): void;
 }
 
@@ -84,19 +86,108 @@ export interface Hub {
   end(): void;
 }
 
-export function openHub(environmentId: string, frames: Frames, position: () => number): Hub {
+/** So many letters of what came may wait for filters; beyond that the filtered subscriptions of the log end. */
+const backlogCharsMax = 16 * 1024 * 1024;
+const backlogMax = 10_000;
+
+export interface HubDeps {
+  environmentId: string;
+  frames: Frames;
+  clock: Pick<Clock, "elapsed" | "sleep">;
+  /** Of the feed: what came up to there was told. */
+  fedTo: () => number;
+  failed: (error: unknown) => void;
+}
+
+/** What stands at one position, under its topics; frames have none. */
+interface Unit {
+  position: number | undefined;
+  placed: readonly Placed[];
+}
+
+const charsOf = ({ placed }: Unit): number =>
+  placed.reduce((sum, { delivery }) => sum + delivery.data.length, 0);
+
+export function openHub({ environmentId, frames, clock, fedTo, failed }: HubDeps): Hub {
   const trie = openTrie<Channel>();
   const channels = new Map<Outlet, Map<string, Channel>>();
   const lateChannels = new Set<Channel>();
+  /** What came while filters were asked for what came before it. */
+  const backlog: Unit[] = [];
+  let backlogChars = 0;
+  let working = false;
+  /** While it works. */
+  let reached = 0;
   let over = false;
 
-  function deliver({ delivery, tokens }: Placed): void {
-    for (const channel of trie.match(tokens)) {
-      if (channel.spec.filter && !delivery.passes(channel.spec.filter)) continue;
-      if (channel.joined.size > 0) channel.outlet.publish(channel.spec, delivery);
-      if (channel.late.size > 0)
-        for (const [member, late] of channel.late) giveLate(channel, member, late, delivery);
+  const position = () => (working ? reached : fedTo());
+  const judge = openJudge({ environmentId, clock, end: endChannel });
+
+  function endChannel(channel: Channel, fault: Fault): void {
+    for (const member of [...channel.joined, ...channel.late.keys()]) {
+      leave(channel, member);
+      member.ended(fault);
     }
+  }
+
+  /** All filters are asked before anybody is told: who joins meanwhile is told too, or has it already. */
+  function deliver({ placed }: Unit): Promise<void> | undefined {
+    const asked = placed.map((one) => ({
+      ...one,
+      matching: () => trie.match(one.tokens),
+      verdicts: new Map() as Verdicts,
+    }));
+    const judgeAll = (): Promise<void> | undefined => {
+      for (const { delivery, matching, verdicts } of asked) {
+        const pause = judge.judge(delivery, matching, verdicts);
+        if (pause) return pause.then(judgeAll);
+      }
+      for (const { delivery, matching, verdicts } of asked)
+        for (const channel of matching()) if (verdicts.get(channel)) giveAll(channel, delivery);
+      return undefined;
+    };
+    return judgeAll();
+  }
+
+  function giveAll(channel: Channel, delivery: Delivery): void {
+    if (channel.joined.size > 0) channel.outlet.publish(channel.spec, delivery);
+    if (channel.late.size > 0)
+      for (const [member, late] of channel.late) giveLate(channel, member, late, delivery);
+  }
+
+  /** One after the other, in the order in which they came. */
+  async function workOff(first: Unit, delivered: Promise<void>): Promise<void> {
+    working = true;
+    let pause: Promise<void> | undefined = delivered;
+    for (let unit: Unit | undefined = first; unit && !over; unit = backlog.shift()) {
+      try {
+        if (unit !== first) {
+          backlogChars -= charsOf(unit);
+          pause = deliver(unit);
+        }
+        if (pause) await pause;
+      } catch (error) {
+        failed(error);
+      }
+      reached = unit.position ?? reached;
+      joinAllLate();
+    }
+    working = false;
+    joinAllLate();
+  }
+
+  function take(unit: Unit): void {
+    if (!working) {
+      const pause = deliver(unit);
+      if (!pause) return;
+      reached = unit.position === undefined ? fedTo() : unit.position - 1;
+      void workOff(unit, pause);
+      return;
+    }
+    backlog.push(unit);
+    backlogChars += charsOf(unit);
+    if (backlog.length > backlogMax || backlogChars > backlogCharsMax)
+      for (const channel of all()) if (channel.spec.filter) endChannel(channel, tooMuch());
   }
 
   function giveLate(channel: Channel, member: Member, late: Late, delivery: Delivery): void {
@@ -121,6 +212,25 @@ export function openHub(environmentId: string, frames: Frames, position: () => n
       member.joined(channel.spec);
     }
     if (channel.late.size === 0) lateChannels.delete(channel);
+  }
+
+  const joinAllLate = () => {
+    for (const channel of [...lateChannels]) joinLate(channel);
+  };
+
+  function leave(channel: Channel, member: Member): void {
+    const { spec, outlet, joined, late } = channel;
+    joined.delete(member);
+    late.delete(member);
+    if (late.size === 0) lateChannels.delete(channel);
+    if (joined.size > 0 || late.size > 0) return;
+    const byId = channels.get(outlet);
+    if (byId?.get(spec.id) !== channel) return;
+    byId.delete(spec.id);
+    judge.forget(channel);
+    if (byId.size === 0) channels.delete(outlet);
+    trie.remove(spec.pattern.tokens, channel);
+    if (wantsRuns(spec.pattern)) frames.wantRuns(environmentId, false);
   }
 
   const all = () => [...channels.values()].flatMap((byId) => [...byId.values()]);
@@ -150,33 +260,19 @@ export function openHub(environmentId: string, frames: Frames, position: () => n
       lateChannels.add(channel);
     },
 
-    leave(channel, member) {
-      const { spec, outlet, joined, late } = channel;
-      joined.delete(member);
-      late.delete(member);
-      if (late.size === 0) lateChannels.delete(channel);
-      if (joined.size > 0 || late.size > 0) return;
-      const byId = channels.get(outlet);
-      if (byId?.get(spec.id) !== channel) return;
-      byId.delete(spec.id);
-      if (byId.size === 0) channels.delete(outlet);
-      trie.remove(spec.pattern.tokens, channel);
-      if (wantsRuns(spec.pattern)) frames.wantRuns(environmentId, false);
-    },
+    leave,
 
     isOver: () => over,
 
     onTold(list) {
-      for (const { placed } of list) for (const one of placed) deliver(one);
-      for (const channel of [...lateChannels]) joinLate(channel);
+      for (const unit of list) take(unit);
+      joinAllLate();
     },
 
     onFrame({ topic, data, at, sequence }) {
       const facts = { eventId: undefined, custom: null, source: "system" } as const;
-      deliver({
-        delivery: new Delivery({ ...facts, topic, data, at, sequence }),
-        tokens: tokensOf(topic),
-      });
+      const delivery = new Delivery({ ...facts, topic, data, at, sequence });
+      take({ position: undefined, placed: [{ delivery, tokens: tokensOf(topic) }] });
     },
 
     end() {

@@ -41,6 +41,6 @@ export const subscribeOperation = (streams: Streams) =>
           ...(startAfterSequence !== undefined && { startAfterSequence: BigInt(startAfterSequence) }),
           ...(epoch !== undefined && { epoch: BigInt(epoch) }),
         },
-        { signal: call.signal, permit: (pattern) => permit({ pattern }) },
+        { signal: call.signal, holder: call.caller.id, permit: (pattern) => permit({ pattern }) },
       ),
   });

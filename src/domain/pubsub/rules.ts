@@ -1,4 +1,4 @@
-import { CelError, type CelProgram, compileCel } from "../../kit/cel.ts";
+import { type CelBudget, CelError, type CelProgram, compileCel } from "../../kit/cel.ts";
 import { Fault, type FaultDetail } from "../../kit/fault.ts";
 import { patternBytesMax } from "../../kit/limits.ts";
 
@@ -106,12 +106,13 @@ export function readFilter(text: string | undefined, field = "filter"): CelProgr
 }
 
 /** What of a position's deliveries belongs to the pattern and passes the filter. */
-export const wantedOf = <Told extends { passes(filter: CelProgram): boolean }>(
+export const wantedOf = <Told extends { passes(filter: CelProgram, budget?: CelBudget): boolean }>(
   { pattern, filter }: { pattern: Pattern; filter: CelProgram | undefined },
   { placed }: { placed: readonly { delivery: Told; tokens: readonly string[] }[] },
+  budget?: CelBudget,
 ): Told[] =>
   placed.flatMap(({ delivery, tokens }) =>
-    matchesTokens(pattern.tokens, tokens) && (!filter || delivery.passes(filter)) ? delivery : [],
+    matchesTokens(pattern.tokens, tokens) && (!filter || delivery.passes(filter, budget)) ? delivery : [],
   );
 
 /** `events`: of names and of entities. `topics`: what developers publish. */

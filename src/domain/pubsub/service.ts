@@ -1,10 +1,11 @@
 import type { Clock } from "../../kit/clock.ts";
-import { Fault, missing } from "../../kit/fault.ts";
+import { Fault, type FaultKind, missing } from "../../kit/fault.ts";
 import { frameSliceMax, replayMax } from "../../kit/limits.ts";
 import type { Log } from "../../kit/log.ts";
 import type { Store } from "../../store/store.ts";
-import { catchUp, newestOf, runFramesAfter } from "./catch-up.ts";
+import { catchUp, deliveriesFound, newestOf, runFramesAfter } from "./catch-up.ts";
 import type { Delivery } from "./delivery.ts";
+import { openEffort } from "./effort.ts";
 import type { Frames } from "./frames.ts";
 import {
   type Channel,
@@ -102,6 +103,9 @@ interface Watched {
   look: () => Promise<void>;
 }
 
+/** What comes next has expired, or its filter looks at too much: another try would not help. */
+const endsReading: ReadonlySet<FaultKind> = new Set(["failed_precondition", "resource_exhausted"]);
+
 /** Pauses before a failed read of the store is tried again. */
 const retryMsMin = 100;
 const retryMsMax = 5_000;
@@ -117,7 +121,8 @@ export function openPubSub({ store, clock, log, sources, frames, joinGroup }: Pu
     const { environmentId } = spec;
     const name = logIn(spec);
     let position = () => 0;
-    const hub = openHub(environmentId, frames, () => position());
+    const failed = (error: unknown) => log.error("pubsub.defect", { environmentId, error });
+    const hub = openHub({ environmentId, frames, clock, fedTo: () => position(), failed });
     const feed = await sources[name].follow(environmentId, {
       onTold: hub.onTold,
       onEnd() {
@@ -195,6 +200,7 @@ export function openPubSub({ store, clock, log, sources, frames, joinGroup }: Pu
     const { spec, wanted, member, hub, state } = following;
     const source = sources[logIn(spec)];
     let after = start;
+    const effort = openEffort({ environmentId: spec.environmentId, clock, filter: spec.filter });
     const give = (delivery: Delivery) => {
       after = delivery.sequence ?? after;
       return member.give(spec, delivery);
@@ -203,19 +209,20 @@ export function openPubSub({ store, clock, log, sources, frames, joinGroup }: Pu
       try {
         if (after === undefined) {
           const last = hub.position();
-          for (const delivery of await newestOf(source, spec, last, wanted.replay)) {
+          const found = await newestOf(source, spec, { last, count: wanted.replay, effort });
+          for await (const delivery of deliveriesFound(source, spec, found)) {
             if (state.over) return;
             const full = give(delivery);
             if (full) await full;
           }
           after = last;
         }
-        const from = { source, spec, give, position: hub.position, isOver: () => state.over };
+        const from = { source, spec, give, position: hub.position, isOver: () => state.over, effort };
         const reached = await catchUp(from, after);
         if (!state.over) join(following, reached);
         return;
       } catch (error) {
-        if (error instanceof Fault && error.kind === "failed_precondition") {
+        if (error instanceof Fault && endsReading.has(error.kind)) {
           if (!state.over) member.ended(error);
           return;
         }
@@ -236,9 +243,10 @@ export function openPubSub({ store, clock, log, sources, frames, joinGroup }: Pu
     channel.value = hub.channelOf(spec, outlet);
     hub.addLate(channel.value, member, late);
     let count = wanted.replay > 0 ? wanted.replay : replayMax;
+    const effort = openEffort({ environmentId: spec.environmentId, clock, filter: spec.filter });
     async function read(): Promise<void> {
       late.again = false;
-      const found = await runFramesAfter(store, spec, runId, { after: late.after, count });
+      const found = await runFramesAfter(store, spec, runId, { after: late.after, count, effort });
       count = replayMax;
       for (const delivery of found.deliveries) {
         if (state.over) return;
@@ -257,7 +265,9 @@ export function openPubSub({ store, clock, log, sources, frames, joinGroup }: Pu
         try {
           await read();
         } catch (error) {
-          log.warn("pubsub.read_failed", { subscriptionId: spec.id, error });
+          if (error instanceof Fault && endsReading.has(error.kind)) {
+            if (!state.over) member.ended(error);
+          } else log.warn("pubsub.read_failed", { subscriptionId: spec.id, error });
         } finally {
           late.reading = false;
         }
@@ -286,8 +296,10 @@ export function openPubSub({ store, clock, log, sources, frames, joinGroup }: Pu
       async startAfter() {
         const head = await source.head(environmentId);
         if (!head || wanted.replay === 0) return undefined;
-        const [first] = await newestOf(source, spec, head.position, wanted.replay);
-        return first?.sequence === undefined ? head.position : first.sequence - 1;
+        const effort = openEffort({ environmentId, clock, filter: spec.filter });
+        const asked = { last: head.position, count: wanted.replay, effort };
+        const [first] = await newestOf(source, spec, asked);
+        return first === undefined ? head.position : first.position - 1;
       },
       // Nothing comes before the confirmation.
       give: (delivery, stands) => accepted.then(() => member.give(spec, delivery, stands)),

@@ -1,4 +1,5 @@
 import { Fault } from "../../kit/fault.ts";
+import { openHoldings } from "../../kit/holdings.ts";
 import { deliveriesCharsMax, deliveriesWaitingMax } from "../../kit/limits.ts";
 import type { SubscribeInput } from "./options.ts";
 import type { ChannelSpec, Delivery, Member, Outlet, PubSub, Start } from "./service.ts";
@@ -24,7 +25,7 @@ export interface Streams {
   subscribe(
     environmentId: string,
     input: SubscribeInput,
-    reader: { signal: AbortSignal; permit: Member["permit"] },
+    reader: { signal: AbortSignal; holder: string; permit: Member["permit"] },
   ): AsyncIterable<Streamed>;
   /** The same of whatever `begin` puts into the sink; undefined comes first of all, once it has begun. */
   carry(
@@ -35,17 +36,49 @@ export interface Streams {
   drain(): void;
 }
 
+/** Streams of one key or user at a node. */
+export const streamsOfCallerMax = 1_000;
+/** Letters that wait for the readers of all streams of a node together; beyond that the slowest is sent away. */
+export const unreadCharsMax = 128 * 1024 * 1024;
+
+/** One stream, as all are counted together. */
+interface Open {
+  chars: number;
+  end: (fault: Fault) => void;
+  /** What waits for it. */
+  drop: () => void;
+}
+
+const tooSlow = () => later("the reader is too slow: subscribe again with start_after_sequence");
 const later = (message: string) => new Fault("unavailable", message, { headers: { "Retry-After": "1" } });
 
 export function openStreams(pubsub: PubSub): Streams {
-  const open = new Set<(fault: Fault) => void>();
+  const open = new Set<Open>();
+  const holdings = openHoldings({ most: streamsOfCallerMax, what: "streams" });
+  let unread = 0;
+
+  function grow(one: Open, chars: number): void {
+    one.chars += chars;
+    unread += chars;
+    if (one.chars > deliveriesCharsMax) one.end(tooSlow());
+    // Each once: what waits for it is gone when its reader is told.
+    if (unread <= unreadCharsMax) return;
+    const slowest = [...open].reduce((most, other) => (other.chars > most.chars ? other : most));
+    shrink(slowest, slowest.chars);
+    slowest.drop();
+    slowest.end(tooSlow());
+  }
+
+  function shrink(one: Open, chars: number): void {
+    one.chars -= chars;
+    unread -= chars;
+  }
 
   async function* carry(
     signal: AbortSignal,
     begin: (sink: Sink) => Promise<{ stop(): void }>,
   ): AsyncGenerator<Delivery | undefined> {
     const waiting: Delivery[] = [];
-    let chars = 0;
     let fault: Fault | undefined;
     let wake = () => {};
     /** Resolved whenever the reader has taken all that waited. */
@@ -54,10 +87,15 @@ export function openStreams(pubsub: PubSub): Streams {
     /** Of what was given last. */
     let stands: (() => boolean) | undefined;
 
-    const end = (why: Fault) => {
-      fault ??= why;
-      wake();
+    const mine: Open = {
+      chars: 0,
+      end(why) {
+        fault ??= why;
+        wake();
+      },
+      drop: () => void waiting.splice(0),
     };
+    const { end } = mine;
     const emptied = (): Promise<void> => {
       room ??= new Promise((resolve) => {
         taken = resolve;
@@ -65,10 +103,10 @@ export function openStreams(pubsub: PubSub): Streams {
       return room;
     };
     const push = (delivery: Delivery): void => {
+      if (fault) return;
       waiting.push(delivery);
-      chars += delivery.data.length;
-      if (waiting.length > deliveriesWaitingMax || chars > deliveriesCharsMax)
-        end(later("the reader is too slow: subscribe again with start_after_sequence"));
+      grow(mine, delivery.data.length);
+      if (waiting.length > deliveriesWaitingMax) end(tooSlow());
       wake();
     };
     const sink: Sink = {
@@ -79,23 +117,25 @@ export function openStreams(pubsub: PubSub): Streams {
         return emptied();
       },
       full: () =>
-        waiting.length < deliveriesWaitingMax / 10 && chars < deliveriesCharsMax / 4 ? undefined : emptied(),
+        waiting.length < deliveriesWaitingMax / 10 && mine.chars < deliveriesCharsMax / 4
+          ? undefined
+          : emptied(),
       end,
     };
     const onAbort = () => wake();
     signal.addEventListener("abort", onAbort, { once: true });
-    open.add(end);
+    open.add(mine);
     const subscription = await begin(sink).catch((error) => {
-      open.delete(end);
+      open.delete(mine);
       throw error;
     });
     try {
       yield undefined;
       while (!signal.aborted) {
         const batch = waiting.splice(0);
-        chars = 0;
         for (const delivery of batch) {
           if (signal.aborted) return;
+          shrink(mine, Math.min(mine.chars, delivery.data.length));
           if (stands && !stands()) continue;
           yield delivery;
         }
@@ -110,7 +150,8 @@ export function openStreams(pubsub: PubSub): Streams {
         });
       }
     } finally {
-      open.delete(end);
+      open.delete(mine);
+      shrink(mine, mine.chars);
       signal.removeEventListener("abort", onAbort);
       subscription.stop();
     }
@@ -119,10 +160,11 @@ export function openStreams(pubsub: PubSub): Streams {
   return {
     carry,
 
-    async *subscribe(environmentId, input, { signal, permit }) {
+    async *subscribe(environmentId, input, { signal, holder, permit }) {
       const wanted = pubsub.read(input);
       const spec = pubsub.specOf({ environmentId, wanted, ordinal: 0 });
       let start: Start | undefined;
+      const letGo = holdings.take(holder);
       const deliveries = carry(signal, (sink) => {
         const outlet: Outlet = { publish: (_spec, delivery) => sink.push(delivery) };
         const member: Member = {
@@ -143,15 +185,19 @@ export function openStreams(pubsub: PubSub): Streams {
         };
         return pubsub.subscribe(spec, wanted, outlet, member);
       });
-      for await (const delivery of deliveries) {
-        if (delivery) yield { spec, delivery };
-        // Also the first bytes of the answer: neither the runtime nor Connect sends headers before.
-        else if (wanted.withStart) yield { spec, start };
+      try {
+        for await (const delivery of deliveries) {
+          if (delivery) yield { spec, delivery };
+          // Also the first bytes of the answer: neither the runtime nor Connect sends headers before.
+          else if (wanted.withStart) yield { spec, start };
+        }
+      } finally {
+        letGo();
       }
     },
 
     drain() {
-      for (const end of [...open]) end(later("the server is going away"));
+      for (const { end } of [...open]) end(later("the server is going away"));
     },
   };
 }

@@ -1,4 +1,5 @@
 import { Fault } from "../../kit/fault.ts";
+import { openHoldings } from "../../kit/holdings.ts";
 import { subscriptionsMax } from "../../kit/limits.ts";
 import type { Log } from "../../kit/log.ts";
 import { refusal } from "./rules.ts";
@@ -14,6 +15,9 @@ import {
   troubleFrame,
 } from "./socket-frames.ts";
 
+/** Over all sockets of one key or user at a node. */
+export const subscriptionsOfCallerMax = 10_000;
+
 /** One connection, as the edge has it. */
 export interface Line {
   /** A promise when it is full: resolves once it has drained, or is gone. */
@@ -27,6 +31,8 @@ export interface Line {
 
 export interface TalkOptions {
   environmentId: string;
+  /** Key or user. */
+  holder: string;
   line: Line;
   /** Throws unless the caller may subscribe to the pattern. */
   permit: (pattern: string) => Promise<void>;
@@ -60,13 +66,16 @@ interface Mine {
   reads?: string;
   /** Pattern and options of before: others alike are told apart by their ordinal. */
   isOver: boolean;
+  letGo: () => void;
   subscription?: Subscription;
 }
 
 export function openTalks({ pubsub, log, publish }: TalksDeps): (options: TalkOptions) => Talk {
   const outlet: Outlet = { publish: (spec, delivery) => publish(spec.id, eventFrame(spec, delivery)) };
 
-  return ({ environmentId, line, permit, isLegacy }) => {
+  const holdings = openHoldings({ most: subscriptionsOfCallerMax, what: "subscriptions" });
+
+  return ({ environmentId, holder, line, permit, isLegacy }) => {
     const all = new Map<string, Mine>();
     let closed = false;
 
@@ -80,6 +89,7 @@ export function openTalks({ pubsub, log, publish }: TalksDeps): (options: TalkOp
 
     function drop(mine: Mine): void {
       mine.isOver = true;
+      mine.letGo();
       if (all.get(mine.id) === mine) all.delete(mine.id);
       mine.subscription?.stop();
     }
@@ -88,7 +98,12 @@ export function openTalks({ pubsub, log, publish }: TalksDeps): (options: TalkOp
       if (all.size >= subscriptionsMax)
         throw refusal("LIMIT_EXCEEDED", `at most ${subscriptionsMax} subscriptions on one connection`);
       const spec = specOf(wanted);
-      const mine: Mine = { id: spec.id, pattern: wanted.pattern.text, isOver: false };
+      const mine: Mine = {
+        id: spec.id,
+        pattern: wanted.pattern.text,
+        isOver: false,
+        letGo: holdings.take(holder),
+      };
       all.set(spec.id, mine);
       let isAccepted = false;
       let early: Fault | undefined;
@@ -121,9 +136,9 @@ export function openTalks({ pubsub, log, publish }: TalksDeps): (options: TalkOp
             early = fault;
             return drop(mine);
           }
-          const code = isRefused(fault) ? "PERMISSION_DENIED" : "INVALID_ARGUMENT";
+          const code = codeOfEnd(fault);
           void line.send(troubleFrame(spec.id, { code, message, retrying: false }));
-          drop(mine);
+          unsubscribe(spec.id);
         },
       };
       try {
@@ -200,10 +215,16 @@ export function openTalks({ pubsub, log, publish }: TalksDeps): (options: TalkOp
 
 const isRefused = ({ kind }: Fault): boolean => kind === "permission_denied" || kind === "unauthenticated";
 
+const codeOfEnd = (fault: Fault) => {
+  if (isRefused(fault)) return "PERMISSION_DENIED";
+  return fault.kind === "resource_exhausted" ? "LIMIT_EXCEEDED" : "INVALID_ARGUMENT";
+};
+
 /** The words of spec.md 'WebSocket codes', and one for what policies deny. */
 function codeOf(error: unknown): string {
   if (!(error instanceof Fault)) return "INTERNAL_ERROR";
   if (error.kind === "permission_denied") return "PERMISSION_DENIED";
   if (error.code !== undefined) return error.code;
+  if (error.kind === "resource_exhausted") return "LIMIT_EXCEEDED";
   return error.kind === "invalid_argument" ? "INVALID_ARGUMENT" : "INTERNAL_ERROR";
 }

@@ -1,5 +1,6 @@
+import { breather } from "../../kit/breather.ts";
 import type { Clock } from "../../kit/clock.ts";
-import { matcherBurstMs, matcherMatchesMax, matcherMovesMax, matcherSliceMax } from "../../kit/limits.ts";
+import { matcherMatchesMax, matcherMovesMax, matcherSliceMax } from "../../kit/limits.ts";
 import type { Store } from "../../store/store.ts";
 import { anyPath, celPath, hashAt, holds } from "../waits/rules.ts";
 import { applyMatches, type Compared, type Found, type Matches } from "./apply-matches.ts";
@@ -56,16 +57,6 @@ export function openMatcher(deps: MatcherDeps): Matcher {
   const seen = new Map<string, Seen>();
   let lookedAt = Number.NEGATIVE_INFINITY;
   let running: Promise<void> = Promise.resolve();
-
-  /** Gives the event loop back after every burst. */
-  function breather() {
-    let since = clock.elapsed();
-    return async () => {
-      if (clock.elapsed() - since < matcherBurstMs) return;
-      await clock.sleep(0);
-      since = clock.elapsed();
-    };
-  }
 
   async function apply(matches: Matches): Promise<boolean> {
     const applied = await store.write((session) => applyMatches(session, matches, clock.now()));
@@ -125,7 +116,7 @@ export function openMatcher(deps: MatcherDeps): Matcher {
     const found: Found[] = [];
     const finished: WaitRow[] = [];
     const unfinished: Compared[] = [];
-    const pause = breather();
+    const breathe = breather(clock, environmentId);
     for (const [eventName, waits] of Map.groupBy(fresh, (wait) => wait.event_name)) {
       const from = waits.reduce((least, wait) => Math.min(least, wait.from_position), head);
       let left: readonly WaitRow[] = waits;
@@ -141,7 +132,7 @@ export function openMatcher(deps: MatcherDeps): Matcher {
           for (const wait of left) {
             if (wait.from_position < event.position && compare(wait)) found.push({ wait, event });
             else still.push(wait);
-            await pause();
+            await breathe();
           }
           left = still;
           if (left.length === 0) break;
@@ -218,12 +209,12 @@ export function openMatcher(deps: MatcherDeps): Matcher {
     events: readonly MatchedEvent[],
     note: (wait: WaitRow, event: MatchedEvent) => void,
   ): Promise<void> {
-    const pause = breather();
+    const breathe = breather(clock, environmentId);
     const comparisons = events.map((event) => ({ event, compare: comparison(event) }));
     for (let page = first; page.length > 0; ) {
       for (const wait of page)
         for (const { event, compare } of comparisons) {
-          await pause();
+          await breathe();
           if (wait.from_position >= event.position || !compare(wait)) continue;
           note(wait, event);
           break;
@@ -240,10 +231,10 @@ export function openMatcher(deps: MatcherDeps): Matcher {
     paths: ReadonlyMap<string, readonly string[]>,
     note: (wait: WaitRow, event: MatchedEvent) => void,
   ): Promise<number | undefined> {
-    const pause = breather();
+    const breathe = breather(clock, environmentId);
     const probes: (rows.Probe & { event: MatchedEvent })[] = [];
     for (const event of events) {
-      await pause();
+      await breathe();
       const data: unknown = JSON.parse(event.data);
       for (const path of paths.get(event.name) ?? []) {
         const valueHash = path === celPath ? undefined : hashAt(data, path);

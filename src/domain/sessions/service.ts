@@ -136,12 +136,12 @@ export function openSessions(deps: SessionsDeps): Sessions {
     const { password, address, realm } = login;
     const email = login.email.trim().toLowerCase();
     const account = `${realm}\n${email}`;
-    throttle.attempt(account, address);
+    await throttle.attempt(account, address);
     nobody ??= hashPassword("nobody has this password");
     const user = await findByEmail(email);
     const matches = await verifyPassword(password, user?.passwordHash ?? (await nobody));
     if (!user || !matches) throw badLogin();
-    throttle.succeeded(account, address);
+    await throttle.succeeded(account, address);
     return user;
   }
 

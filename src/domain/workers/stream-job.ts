@@ -22,7 +22,7 @@ export interface JobReportsOptions {
   /** The fence holds no longer: what else comes of this job is not looked at. */
   onLost: (fault: unknown) => void;
   /** A step less waits to be stored, or the last report. */
-  onLess: (count: number) => void;
+  onLess: (taken: readonly object[]) => void;
 }
 
 /** The reports of one job that arrive in pieces, on their way to the store: in order, many steps at a time. */
@@ -82,9 +82,9 @@ export function openJobReports(options: JobReportsOptions): JobReports {
     const steps = unsent.slice(0, count);
     const report: Report = ending ? last! : { ...fence, status: "progress" };
     await persist(withSteps(report, steps));
-    unsent.splice(0, count);
+    const sent = unsent.splice(0, count);
     if (storedCount !== undefined) storedCount += count;
-    options.onLess(count);
+    options.onLess(sent);
     for (const step of steps) options.onStored(step.id, undefined);
     return !ending;
   }
@@ -102,11 +102,11 @@ export function openJobReports(options: JobReportsOptions): JobReports {
         options.onLost(error);
       } else options.onLost(error);
       over = true;
-      options.onLess(unsent.splice(0).length);
+      options.onLess(unsent.splice(0));
     } finally {
       if (last) {
         over = true;
-        options.onLess(1);
+        options.onLess([last]);
       }
       sending = undefined;
     }
@@ -122,12 +122,12 @@ export function openJobReports(options: JobReportsOptions): JobReports {
       return over || last !== undefined;
     },
     add(step) {
-      if (over || last) return options.onLess(1);
+      if (over || last) return options.onLess([step]);
       unsent.push(step);
       start();
     },
     end(report) {
-      if (over || last) return options.onLess(1);
+      if (over || last) return options.onLess([report]);
       last = report;
       start();
     },

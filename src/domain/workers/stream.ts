@@ -6,11 +6,11 @@ import {
   streamFullMs,
   streamOutboxMax,
   streamSilenceMsMax,
-  streamWaitingMax,
 } from "../../kit/limits.ts";
 import type { Log } from "../../kit/log.ts";
 import type { HeldLease, LeaseState } from "../runs/leases.ts";
 import type { Dispatcher } from "./dispatcher.ts";
+import { openIntake } from "./intake.ts";
 import { type HandedJob, type Job, leaseHashOf, runOfJob } from "./job.ts";
 import { openOutbox } from "./outbox.ts";
 import { type Report, readFence } from "./report.ts";
@@ -76,8 +76,7 @@ export function openStream(deps: StreamDeps, worker: WorkerRecord, onClosed: () 
   let closed = false;
   let leaving = false;
   let heardAt = clock.elapsed();
-  let waiting = 0;
-  let whenReady = () => {};
+  const intake = openIntake();
   /** Set once the server goes. */
   let stopping: Fault | undefined;
   const settling = new Set<Promise<void>>();
@@ -92,7 +91,7 @@ export function openStream(deps: StreamDeps, worker: WorkerRecord, onClosed: () 
     if (unstarted.length > 0) deps.giveBack(unstarted);
     // A worker that does not read is not waited for.
     outbox.end(fault, outbox.room() === 0 ? "now" : undefined);
-    whenReady();
+    intake.close();
     onClosed();
   }
 
@@ -101,11 +100,6 @@ export function openStream(deps: StreamDeps, worker: WorkerRecord, onClosed: () 
     log.warn("worker.stream_slow", { environmentId, workerId });
     close(new Fault("resource_exhausted", `more than ${streamOutboxMax} messages wait to be read`));
   }
-
-  const less = (count: number) => {
-    waiting -= count;
-    if (waiting < streamWaitingMax) whenReady();
-  };
 
   const ignored = (what: string, jobId: string, reason: string) =>
     log.info("worker.message_ignored", { environmentId, workerId, what, jobId, reason });
@@ -136,7 +130,7 @@ export function openStream(deps: StreamDeps, worker: WorkerRecord, onClosed: () 
           if (drop(jobId)) tell({ kind: "cancel", jobId, reason: "the job is no longer this worker's" });
           ask();
         },
-        onLess: less,
+        onLess: intake.less,
       }),
     };
     held.set(jobId, one);
@@ -226,7 +220,7 @@ export function openStream(deps: StreamDeps, worker: WorkerRecord, onClosed: () 
           leaseHash: lease_token === "" ? undefined : leaseHashOf(lease_token),
         };
       });
-      waiting++;
+      intake.add(jobs);
       beating = beating
         .then(async () => {
           const states = await deps.beat(worker, active_jobs, leases);
@@ -244,7 +238,7 @@ export function openStream(deps: StreamDeps, worker: WorkerRecord, onClosed: () 
           ask();
         })
         .catch((error) => log.warn("worker.heartbeat_failed", { workerId, error: String(error) }))
-        .finally(() => less(1));
+        .finally(() => intake.less([jobs]));
     },
 
     started(sent) {
@@ -258,15 +252,16 @@ export function openStream(deps: StreamDeps, worker: WorkerRecord, onClosed: () 
       const now = clock.now();
       const begun = one.started.get(sent.id);
       one.started.delete(sent.id);
-      waiting++;
-      one.reports.add({
+      const step = {
         ...sent,
         name: begun?.name || nameOfStepId(sent.id),
         type: begun?.type ?? "invoke",
         started_at: rfc3339(begun?.at ?? now - Math.max(0, duration_ms ?? 0)),
         ended_at: rfc3339(now),
         ...(duration_ms !== undefined && { duration_ms }),
-      });
+      };
+      intake.add(step);
+      one.reports.add(step);
     },
 
     report({ job_id, number, ...report }) {
@@ -274,8 +269,9 @@ export function openStream(deps: StreamDeps, worker: WorkerRecord, onClosed: () 
       const one = ownOrEarlier("report", job_id, report);
       if (!one) return;
       if (one.reports.over) return ignored("report", job_id, "the job has been reported");
-      waiting++;
-      one.reports.end(withTimeLeft(report as Report, clock.now()));
+      const told = withTimeLeft(report as Report, clock.now());
+      intake.add(told);
+      one.reports.end(told);
       ended(job_id);
     },
 
@@ -296,7 +292,7 @@ export function openStream(deps: StreamDeps, worker: WorkerRecord, onClosed: () 
   /** Reports of workers that want to know: told what the REST route would have answered. */
   function answered(jobId: string, number: number, report: Report): void {
     readFence(jobId, report);
-    waiting++;
+    intake.add(report);
     const last = report.status !== "progress";
     if (last) ended(jobId);
     const answering = deps
@@ -312,7 +308,7 @@ export function openStream(deps: StreamDeps, worker: WorkerRecord, onClosed: () 
         },
       )
       .finally(() => {
-        less(1);
+        intake.less([report]);
         settling.delete(answering);
         stopIfEmpty();
       });
@@ -335,12 +331,7 @@ export function openStream(deps: StreamDeps, worker: WorkerRecord, onClosed: () 
       }
     },
 
-    async ready() {
-      while (waiting >= streamWaitingMax && !closed)
-        await new Promise<void>((ready) => {
-          whenReady = ready;
-        });
-    },
+    ready: intake.ready,
 
     look() {
       if (closed) return;

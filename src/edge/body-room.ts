@@ -1,0 +1,62 @@
+import { Fault } from "../kit/fault.ts";
+
+/** Bodies that are being read take so much of a node together, and so much for one key or user. */
+export const bodiesBytesMax = 128 * 1024 * 1024;
+export const bodiesOfCallerBytesMax = 64 * 1024 * 1024;
+/** The same for everybody who has not said who they are. */
+export const bodiesOfNobodyBytesMax = 8 * 1024 * 1024;
+/** Who holds no more than this is served however much others hold. */
+const littleBytes = 8 * 1024 * 1024;
+/** What anybody may ask without a credential is small: an address and a password. */
+export const publicBodyBytesMax = 16 * 1024;
+
+/** One body that is being read. */
+export interface Reading {
+  /** Throws `resource_exhausted` when there is no room for so many bytes more. */
+  take(bytes: number): void;
+  release(): void;
+}
+
+export interface BodyRoom {
+  /** `holder`: key or user; empty for nobody that is known. */
+  reading(holder: string): Reading;
+  /** Held now. */
+  bytes(): number;
+}
+
+const full = () =>
+  new Fault("resource_exhausted", "too many request bodies at once, try again", {
+    headers: { "Retry-After": "1" },
+  });
+
+export function openBodyRoom(): BodyRoom {
+  const held = new Map<string, number>();
+  let total = 0;
+
+  function change(holder: string, bytes: number): void {
+    total += bytes;
+    const left = (held.get(holder) ?? 0) + bytes;
+    if (left > 0) held.set(holder, left);
+    else held.delete(holder);
+  }
+
+  return {
+    bytes: () => total,
+    reading(holder) {
+      const most = holder === "" ? bodiesOfNobodyBytesMax : bodiesOfCallerBytesMax;
+      let mine = 0;
+      return {
+        take(bytes) {
+          const wanted = (held.get(holder) ?? 0) + bytes;
+          if (wanted > most || (total + bytes > bodiesBytesMax && wanted > littleBytes)) throw full();
+          mine += bytes;
+          change(holder, bytes);
+        },
+        release() {
+          change(holder, -mine);
+          mine = 0;
+        },
+      };
+    },
+  };
+}

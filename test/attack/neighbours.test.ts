@@ -1,0 +1,33 @@
+import { expect, mock, test } from "bun:test";
+import { CelBudget } from "../../src/kit/cel.ts";
+import { engines } from "../support/server.ts";
+import { attackWith, suite } from "./neighbours.suite.ts";
+import { aggressors } from "./neighbours-aggressors.ts";
+
+test("no neighbour holds the house", async () => {
+  const rows: string[] = [];
+  const { breaches, attempts } = await suite.run({
+    ...{ seed: 1, long: false, engines, log: (line: string) => rows.push(line) },
+  });
+  console.log(rows.join("\n"));
+  expect(breaches).toEqual([]);
+  expect(attempts).toBeGreaterThan(6);
+}, 120_000);
+
+test("it reports a house where filters have four times the budget and give nothing back", async () => {
+  const path = "../../src/kit/breather.ts";
+  const real = { ...(await import("../../src/kit/breather.ts")) };
+  const { spend } = CelBudget.prototype;
+  mock.module(path, () => ({ ...real, breather: () => () => undefined }));
+  CelBudget.prototype.spend = function (items) {
+    spend.call(this, items / 4);
+  };
+  try {
+    const triggers = aggressors.filter(({ resource }) => resource === "triggers");
+    const breaches = await attackWith(triggers, { long: false, log: () => {}, atOnce: 1 }, "libsql");
+    expect(breaches.join("\n")).toContain("developer x triggers");
+  } finally {
+    CelBudget.prototype.spend = spend;
+    mock.module(path, () => real);
+  }
+}, 60_000);

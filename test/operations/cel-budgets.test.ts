@@ -1,0 +1,139 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { filteredTriggersMax } from "../../src/domain/functions/filtered.ts";
+import { longestComputation } from "../support/held.ts";
+import { startTestServer, type TestServer } from "../support/server.ts";
+import { openSocket } from "../support/sockets.ts";
+
+/** One evaluation, and reading what it is about. What was found before took seconds. */
+const heldMsMax = 150;
+
+/** Nine thousand items are within what one evaluation may look at. */
+const heavy = (mark: number | string) =>
+  `data.l.exists(x, x.b.contains('zzz${mark}') || x.b.startsWith('q') || x.b.endsWith('w') || x.a > 1000000)`;
+const heavyData = { l: Array.from({ length: 9_000 }, (_, a) => ({ a, b: `item ${a}` })) };
+
+describe("filters are bounded together, not only one by one", () => {
+  let server: TestServer;
+  beforeAll(async () => {
+    server = await startTestServer({ engine: "libsql" });
+  });
+  afterAll(() => server.stop());
+
+  const emit = (event: string, data: unknown = heavyData) =>
+    server.rpc("SvcService", "Emit", { event, data });
+
+  async function keyWith(roleIds: string[]): Promise<string> {
+    const { key } = await server.running.domain.keys.create({
+      ...{ orgId: "org_default", environmentId: "env_default", name: "neighbour", roleIds },
+    });
+    return key;
+  }
+
+  test("a replay ends with an error when its filter looks at too much, and holds nobody up", async () => {
+    for (let number = 0; number < 60; number++) await emit("replayed.heavy");
+    const viewer = await openSocket(server.url, { key: await keyWith(["role_viewer"]) });
+    const held = await longestComputation(async () => {
+      await viewer.subscribe("replayed.heavy", { replay: 1_000, filter: heavy("r") });
+      await viewer.wait("subscription_error");
+    });
+    expect(viewer.of("subscription_error")[0]).toMatchObject({ code: "LIMIT_EXCEEDED", retrying: false });
+    expect([held < heldMsMax, held]).toEqual([true, held]);
+    // One that asks for little of as many events is served.
+    await viewer.subscribe("replayed.heavy", { replay: 1_000, filter: "data.l[5].a == 5" });
+    expect(await viewer.wait("event", 60)).toHaveLength(60);
+    viewer.close();
+  }, 30_000);
+
+  test("of many filters on one event the dearest end, in turns of the loop; the others are told", async () => {
+    const viewer = await openSocket(server.url, { key: await keyWith(["role_viewer"]) });
+    const owner = await openSocket(server.url, { key: server.adminKey });
+    await owner.subscribe("live.heavy", { filter: "data.l[3].a == 3" });
+    await owner.subscribe("live.heavy");
+    for (let number = 0; number < 80; number++)
+      await viewer.subscribe("live.heavy", { filter: heavy(number) });
+    const held = await longestComputation(async () => {
+      await emit("live.heavy");
+      await owner.wait("event", 2);
+    });
+    expect([held < heldMsMax, held]).toEqual([true, held]);
+    const ended = viewer.of("subscription_error");
+    expect(ended.length).toBeGreaterThan(60);
+    expect(new Set(ended.map(({ code }) => code))).toEqual(new Set(["LIMIT_EXCEEDED"]));
+    expect(owner.of("subscription_error")).toEqual([]);
+    // In order, and once each, although filters of the first are still asked when the others come.
+    const sent = Array.from({ length: 20 }, (_, n) => n);
+    for (const n of sent) await emit("live.heavy", { ...heavyData, n });
+    await owner.wait("event", 2 + 2 * sent.length);
+    const told = owner.of("event").slice(2);
+    for (const id of new Set(told.map(({ subscriptionId }) => subscriptionId)))
+      expect(told.filter(({ subscriptionId }) => subscriptionId === id).map(({ data }) => data.n)).toEqual(
+        sent,
+      );
+    viewer.close();
+    owner.close();
+  }, 30_000);
+
+  test("an emit whose triggers look at too much is refused by the function's name, and others go on", async () => {
+    for (let fn = 0; fn < 4; fn++)
+      await server.rpc("SvcService", "RegisterFunction", {
+        id: `heavy-${fn}`,
+        name: `heavy-${fn}`,
+        triggers: Array.from({ length: 50 }, (_, n) => ({
+          event: "triggered.heavy",
+          expression: heavy(`${fn}-${n}`),
+        })),
+      });
+    let refused: { status: number; body: { message?: string; code?: string } } | undefined;
+    const held = await longestComputation(async () => {
+      refused = await emit("triggered.heavy");
+    });
+    expect(refused!.status).toBe(429);
+    expect(refused!.body.message).toContain("heavy-0");
+    expect([held < heldMsMax, held]).toEqual([true, held]);
+    const { body } = await server.api("/api/v1/events?name=triggered.heavy");
+    expect(body.events ?? []).toEqual([]);
+    // The same expression is asked once, whoever has it.
+    for (let fn = 0; fn < 4; fn++)
+      await server.rpc("SvcService", "RegisterFunction", {
+        id: `alike-${fn}`,
+        name: `alike-${fn}`,
+        triggers: Array.from({ length: 50 }, () => ({ event: "triggered.alike", expression: heavy("one") })),
+      });
+    expect((await emit("triggered.alike")).status).toBe(200);
+  }, 30_000);
+
+  test("emits of one environment keep their order while triggers are asked", async () => {
+    await server.rpc("SvcService", "RegisterFunction", {
+      id: "slow",
+      name: "slow",
+      triggers: Array.from({ length: 5 }, (_, n) => ({ event: "ordered.slow", expression: heavy(`o${n}`) })),
+    });
+    const { events } = server.running.domain;
+    const names = ["ordered.slow", "ordered.fast", "ordered.slow", "ordered.fast", "ordered.fast"];
+    const draft = (name: string) => ({
+      ...{ name, version: 1, value: heavyData, data: JSON.stringify(heavyData) },
+      ...{ metadata: null, metadataValue: null, idempotencyKey: null },
+    });
+    const origin = { environmentId: "env_default", source: "api", runId: undefined };
+    const all = await Promise.all(names.map((name) => events.emit([draft(name)], origin)));
+    const places = all.map(([one]) => one!.position);
+    expect(places).toEqual([...places].sort((a, b) => a! - b!));
+  }, 30_000);
+
+  test("an event has so many triggers with an expression and no more", async () => {
+    let last = 200;
+    let registered = 0;
+    for (; last === 200 && registered < 30; registered++) {
+      await emit("crowded.name", {});
+      ({ status: last } = await server.rpc("SvcService", "RegisterFunction", {
+        id: `crowd-${registered}`,
+        name: `crowd-${registered}`,
+        triggers: Array.from({ length: 50 }, (_, n) => ({
+          event: "crowded.name",
+          expression: `data.n == ${n}`,
+        })),
+      }));
+    }
+    expect([last, (registered - 1) * 50]).toEqual([429, filteredTriggersMax]);
+  }, 30_000);
+});

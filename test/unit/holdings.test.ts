@@ -1,0 +1,64 @@
+import { describe, expect, test } from "bun:test";
+import { openStreams } from "../../src/domain/pubsub/stream.ts";
+import { type Reader, watchUnread } from "../../src/edge/unread.ts";
+import { testClock } from "../../src/kit/clock.ts";
+import type { Fault } from "../../src/kit/fault.ts";
+import { openHoldings } from "../../src/kit/holdings.ts";
+
+test("so many for one holder, each given back once", () => {
+  const holdings = openHoldings({ most: 2, what: "sockets" });
+  const first = holdings.take("ak_a");
+  holdings.take("ak_a");
+  let fault: Fault | undefined;
+  try {
+    holdings.take("ak_a");
+  } catch (error) {
+    fault = error as Fault;
+  }
+  expect([fault?.kind, fault?.code]).toEqual(["resource_exhausted", "LIMIT_EXCEEDED"]);
+  holdings.take("ak_b");
+  first();
+  first();
+  expect(holdings.count("ak_a")).toBe(1);
+});
+
+describe("what readers leave unread", () => {
+  function readersOf(unread: Record<string, [holder: string, bytes: number]>) {
+    const cut: string[] = [];
+    const readers = Object.entries(unread).map(
+      ([name, [holder, bytes]]): Reader => ({ holder, unread: () => bytes, cut: () => void cut.push(name) }),
+    );
+    return { readers, cut };
+  }
+
+  test("of one key is cut down to its bound, the slowest first, then that of all", async () => {
+    const clock = testClock();
+    const watch = watchUnread({ clock, bytesMax: 100, callerBytesMax: 60 });
+    const { readers, cut } = readersOf({
+      ...{ a1: ["a", 30], a2: ["a", 40], a3: ["a", 20] },
+      ...{ b1: ["b", 55], c1: ["c", 10], d1: ["d", 0] },
+    });
+    for (const reader of readers) watch.add(reader);
+    watch.sent(1);
+    await clock.advance(1);
+    expect(cut).toEqual([]);
+    watch.sent(2 * 1024 * 1024);
+    await clock.advance(1);
+    // 90 of a become 50; then all have 115, and the one with most goes.
+    expect(cut).toEqual(["a2", "b1"]);
+  });
+});
+
+test("streams of one key are so many, and one that ends makes room", async () => {
+  const never = new Promise<never>(() => {});
+  const pubsub = { read: () => ({}), specOf: () => ({}), subscribe: () => never } as unknown as Parameters<
+    typeof openStreams
+  >[0];
+  const streams = openStreams(pubsub);
+  const open = (holder: string) => {
+    const reader = { signal: new AbortController().signal, holder, permit: async () => {} };
+    return streams.subscribe("env_a", { pattern: "a" }, reader)[Symbol.asyncIterator]().next();
+  };
+  for (let count = 0; count < 1_000; count++) void open("ak_a");
+  expect(await open("ak_a").catch((error: Fault) => error.kind)).toBe("resource_exhausted" as never);
+});
