@@ -208,6 +208,11 @@ export const ways: readonly Way[] = [...emitting, ...reports, acks];
 /** Every combiner that there is; one that no way attacks fails the suite's test. */
 export const combiners: ReadonlySet<string> = new Set(ways.map((way) => way.combiner));
 
+/** Combiners whose rows hold nothing that a caller sends. */
+export const unpoisonable: ReadonlyMap<string, string> = new Map([
+  ["sessions.attempts", "hashes of a fixed length, counts and instants"],
+]);
+
 /** Letters of which no compressor makes less, three bytes each. */
 const noise = (count: number, seed: number) => {
   let state = seed * 2 + 1;

@@ -93,6 +93,7 @@ const bounds: Record<string, number> = {
   "invocations.parent_run_id": ours,
   "keyring.kind": ours,
   "leaders.duty": ours,
+  "login_attempts.key": ours,
   "outbox.kind": ours,
   "platform_audit.event_type": ours,
   "platform_audit.impersonated_org_id": ours,

@@ -158,8 +158,13 @@ export function openThrottle(deps: ThrottleDeps): Throttle {
   }
 
   const combiner = combine<Attempt, void>({
-    ...{ name: "sessions.attempts", lanes: 1, laneOf: () => 0 },
-    ...{ itemsMax: flushMax, waitingMax, flush, isOfItem },
+    name: "sessions.attempts",
+    lanes: 1,
+    laneOf: () => 0,
+    itemsMax: flushMax,
+    waitingMax,
+    flush,
+    isOfItem,
   });
 
   return {
