@@ -1,4 +1,5 @@
 import { Fault, invalid } from "../../kit/fault.ts";
+import { jsonText } from "../../kit/json.ts";
 import { idempotencyKeyBytesMax } from "../../kit/limits.ts";
 import { requireEventName } from "../../kit/names.ts";
 
@@ -53,14 +54,6 @@ export function keyOf(bodyKey: string | undefined, headerKey: string | undefined
     throw invalid(field, `at most ${idempotencyKeyBytesMax} bytes`);
   if (/\p{Cc}/u.test(key) || !key.isWellFormed()) throw invalid(field, "must not contain control characters");
   return key;
-}
-
-export function jsonText(field: string, value: unknown): string {
-  try {
-    return JSON.stringify(value);
-  } catch (cause) {
-    throw new Fault("invalid_argument", `${field}: nested too deeply`, { field, cause });
-  }
 }
 
 /** One key means one fact: it cannot name an emit and an invoke, or two functions (spec 'Idempotency-Key'). */

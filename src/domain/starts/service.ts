@@ -1,7 +1,8 @@
 import { Fault, invalid } from "../../kit/fault.ts";
+import { jsonText } from "../../kit/json.ts";
 import { syncTimeoutMsDefault, syncTimeoutMsMax } from "../../kit/limits.ts";
 import type { Call } from "../../kit/operation.ts";
-import { draftOf, type EmitInput, jsonText, keyOf } from "../events/rules.ts";
+import { draftOf, type EmitInput, keyOf } from "../events/rules.ts";
 import type { Emitted, Events, InvokeDraft } from "../events/service.ts";
 import type { Ends } from "../runs/ends.ts";
 import type { RunResult } from "../runs/run.ts";

@@ -1,5 +1,6 @@
+import { jsonText } from "../../kit/json.ts";
 import { requireEventName } from "../../kit/names.ts";
-import { jsonText, keyOf } from "../events/rules.ts";
+import { keyOf } from "../events/rules.ts";
 
 /** What a caller publishes, before it is checked. */
 export interface PublishInput {

@@ -1,4 +1,5 @@
 import { type Static, Type } from "@sinclair/typebox";
+import { TypeCompiler } from "@sinclair/typebox/compiler";
 import { Fault, invalid } from "../../kit/fault.ts";
 import { progressStepsMax } from "../../kit/limits.ts";
 import type { ReportedStep, ReportOutcome, RunReport } from "../runs/report.ts";
@@ -87,6 +88,15 @@ export function readFence(
       field: sent.lease_token ? "execution_seq" : "lease_token",
     });
   return { runId: job.runId, executionSeq: sent.execution_seq, leaseHash: leaseHashOf(sent.lease_token) };
+}
+
+const check = TypeCompiler.Compile(Report);
+
+/** For reports that come by other ways than a route of their own. Throws the fault that names the field. */
+export function checkedReport(sent: unknown): Report {
+  if (check.Check(sent)) return sent;
+  const { path = "", message = "" } = check.Errors(sent).First() ?? {};
+  throw invalid(path.slice(1).replaceAll("/", ".") || "report", message.toLowerCase());
 }
 
 /** Throws the fault that contract.md 1.10 names when the report cannot be taken. Changes nothing. */

@@ -19,7 +19,7 @@ import { type GiveBackDeps, openGiveBack } from "./give-back.ts";
 import { type HandedJob, type Job, runOfJob } from "./job.ts";
 import type { Asking } from "./lanes.ts";
 import { type RegisterWorkerInput, readRegistration } from "./registration.ts";
-import { type Report, readFence, readReport } from "./report.ts";
+import { checkedReport, type Report, readFence, readReport } from "./report.ts";
 import * as rows from "./rows.ts";
 import { openStreams, type Streams } from "./streams.ts";
 
@@ -245,7 +245,7 @@ export function openWorkers(deps: WorkersDeps): Workers {
       await store.write((session) => rows.forgetWorker(session, worker));
       known.delete(keyOf(worker.environmentId, worker.id));
     },
-    submit: (worker, jobId, body) => submit(worker, jobId, body),
+    submit: async (worker, jobId, body) => submit(worker, jobId, checkedReport(body)),
     async beat(worker, activeJobs, leases) {
       await beat(worker, activeJobs, leases);
       return runs.leaseStates({ environmentId: worker.environmentId, workerId: worker.id, leases });
@@ -265,8 +265,8 @@ export function openWorkers(deps: WorkersDeps): Workers {
   return {
     connect: streams.connect,
     cancelled: streams.cancelled,
-    reportOf: ({ environmentId, jobId }, body) =>
-      submit({ environmentId, sdk: endpointGeneration }, jobId, body),
+    reportOf: async ({ environmentId, jobId }, body) =>
+      submit({ environmentId, sdk: endpointGeneration }, jobId, checkedReport(body)),
     lookOnce: streams.lookOnce,
     letGo(environmentId) {
       for (const [key, { record }] of known) if (record.environmentId === environmentId) known.delete(key);

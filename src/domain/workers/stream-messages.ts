@@ -3,7 +3,7 @@ import type { Fault } from "../../kit/fault.ts";
 import { heartbeatJobsMax } from "../../kit/limits.ts";
 import type { LeaseState } from "../runs/leases.ts";
 import type { HandedJob } from "./job.ts";
-import { ackFields, ErrorShape, fenceFields, reportFields, StepShape } from "./report.ts";
+import { ackFields, ErrorShape, fenceFields, StepShape } from "./report.ts";
 
 const lenient = { additionalProperties: true };
 const JobId = Type.String({ minLength: 1, maxLength: 200 });
@@ -46,16 +46,23 @@ export const StreamMessage = Type.Object({
     Type.Object({
       job_id: JobId,
       ...fenceFields,
-      id: StepId,
+      id: Type.String(),
       status: StepShape.properties.status,
       output: Type.Optional(Type.Unknown()),
       error: Type.Optional(ErrorShape),
       duration_ms: Type.Optional(Type.Number()),
     }),
   ),
-  /** How a job ended or what it waits for; with a number, any report of a worker that wants to be answered. */
+  /**
+   * How a job ended or what it waits for; with a number, any report of a worker that wants to be answered. That it is one is
+   * checked as it is stored: what is none is the fault of this job, and no other's of the stream.
+   */
   report: Type.Optional(
-    Type.Object({ job_id: JobId, number: Type.Optional(Type.Integer()), ...reportFields }, lenient),
+    Type.Object({ job_id: JobId, number: Type.Optional(Type.Integer()), ...fenceFields }, lenient),
+  ),
+  /** A report with a number that cannot be read, and why. */
+  refused: Type.Optional(
+    Type.Object({ job_id: Type.String(), number: Type.Integer(), message: Type.String() }),
   ),
   ack: Type.Optional(Type.Object({ job_id: JobId, ...ackFields })),
   nack: Type.Optional(
@@ -68,10 +75,13 @@ export const StreamMessage = Type.Object({
 });
 export type StreamMessage = Static<typeof StreamMessage>;
 
+/** A job as it is written; what that looks like is the wire's business. */
+export type JobMessage = object;
+
 /** What the server says. */
 export type StreamAnswer =
   | { kind: "registered"; workerId: string; heartbeatIntervalMs: number }
-  | { kind: "job"; job: HandedJob }
+  | { kind: "job"; job: HandedJob; message: JobMessage }
   | { kind: "step_ack"; stepId: string; fault: Fault | undefined }
   | { kind: "cancel"; jobId: string; reason: string }
   | { kind: "shutdown"; reason: string; drainTimeoutMs: number }
