@@ -49,6 +49,18 @@ export function unknownTo(fields: UnknownFields | undefined, operation: Operatio
   return (path) => fields?.ignored(operation, path);
 }
 
+/** Fields that workers send with reports, heartbeats and yields as they were agreed on, and that nothing here needs. */
+const unread = new Set([
+  "data",
+  "execution_seq",
+  "job_id",
+  "lease_token",
+  "run_id",
+  "started_at",
+  "version",
+  "worker_id",
+]);
+
 type Look = (value: unknown, path: string, tell: (path: string) => void) => void;
 
 /** Finds the unknown fields of objects that are open to them; undefined for a schema without such an object. */
@@ -74,7 +86,7 @@ export function lookFor(schema: TSchema): Look | undefined {
     for (const name in value) {
       const place = path === "" ? name : `${path}.${name}`;
       if (inner.has(name)) inner.get(name)?.((value as Record<string, unknown>)[name], place, tell);
-      else if (open) tell(place);
+      else if (open && !unread.has(name)) tell(place);
     }
   };
 }

@@ -22,7 +22,9 @@ export interface Sabotage {
   meddle?: (server: TestServer, ids: { eventIds: string[]; runIds: string[] }) => Promise<void>;
 }
 
-/** A value of every kind, and a share of the others for each door, another one for each. */
+/** In its short form each door is tried with one value of so many, another one for each. */
+const shortShare = 7;
+
 const shareOf = (probes: readonly Probe[], door: number, share: number) =>
   probes.filter((_, at) => (at + door) % share === 0);
 
@@ -46,7 +48,7 @@ export async function tryDoors(
   sabotage: Sabotage = {},
 ): Promise<{ attempts: number; size: string; breaches: string[] }> {
   const breaches: string[] = [];
-  const settings = { pollHoldMs: 0, leaseMs: 120_000, pushAllowPrivate: "all" as const, grpcPort: 0 };
+  const settings = { pollHoldMs: 250, leaseMs: 120_000, pushAllowPrivate: "all" as const, grpcPort: 0 };
   const logged: string[] = [];
   const log = { debug() {}, info() {}, warn() {}, error: (what: string) => void logged.push(what) };
   const server = await startTestServer({
@@ -67,12 +69,12 @@ export async function tryDoors(
       ...emittingDoors(server),
       ...metadataDoors(server),
       ...steered,
-      ...(await reportDoors(server, probes.length)),
+      ...(await reportDoors(server, options.long ? probes.length : Math.ceil(probes.length / shortShare))),
       ...streams.doors,
       push.door,
     ];
     const tryAll = async (door: DoorIn, at: number) => {
-      const share = options.long ? probes : shareOf(probes, at, 3);
+      const share = options.long ? probes : shareOf(probes, at, shortShare);
       for (const probe of share) {
         if (!door.takes(probe)) continue;
         attempts++;
@@ -81,12 +83,14 @@ export async function tryDoors(
     };
     // Those that write into one step go one after the other.
     const apart = doors.filter((door) => !steered.includes(door));
-    await Promise.all([
-      ...apart.map(tryAll),
-      (async () => {
-        for (const [at, door] of steered.entries()) await tryAll(door, at);
-      })(),
-    ]);
+    // For the proof that breaches are found, the doors out are enough.
+    if (!sabotage.meddle)
+      await Promise.all([
+        ...apart.map(tryAll),
+        (async () => {
+          for (const [at, door] of steered.entries()) await tryAll(door, at);
+        })(),
+      ]);
     breaches.push(...streams.cut().map((name) => `the worker's stream over ${name} was cut`));
     streams.close();
     push.close();
