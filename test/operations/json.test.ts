@@ -4,6 +4,7 @@ import { payloadLevelsMax } from "../../src/kit/json.ts";
 import { silentLog } from "../../src/kit/log.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { createFunction, createWorker } from "../../src/sdk/index.ts";
+import { everyWay } from "../support/every-route.ts";
 import { listen } from "../support/raw-stream.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
@@ -108,13 +109,11 @@ describe.each(engines)("JSON on %s", (engine) => {
   test("JSON inside a text is looked over before it is parsed", async () => {
     const newOutput = lists(40_000);
     for (const text of [newOutput, Buffer.from(newOutput).toString("base64")]) {
-      const begun = performance.now();
-      const { status } = await svc(
+      const { status, text: said } = await svc(
         "InjectStepOutput",
         JSON.stringify({ runId: "run_nope", stepId: "x", newOutput: text }),
       );
-      expect(status).toBe(400);
-      expect(performance.now() - begun).toBeLessThan(500);
+      expect([status, said]).toEqual([400, expect.stringContaining("new_output: must be JSON text")]);
     }
   });
 
@@ -135,6 +134,24 @@ describe.each(engines)("JSON on %s", (engine) => {
       expect([beside.status, beside.text]).toEqual([400, expect.stringContaining(`${name}: unknown field`)]);
     }
     expect(JSON.stringify((await server.api("/api/v1/apikeys")).body)).not.toContain("ghost");
+  });
+
+  test("no write over REST takes its fields by their prototype", async () => {
+    const fields =
+      '{"name":"ghost","role_ids":["role_viewer"],"value":"x","email":"g@example.com","password":"ghostghost"}';
+    const taken: string[] = [];
+    const writes = everyWay(server.running.registry).filter(
+      ({ protocol, method }) => protocol === "rest" && method !== "GET" && method !== "DELETE",
+    );
+    expect(writes.length).toBeGreaterThan(30);
+    for (const { operation, method, path } of writes) {
+      const at = path.replace(/\{\w+(\.\.\.)?\}/g, "nobody");
+      const { status, text } = await post(at, `{"__proto__":${fields}}`, method);
+      // Workers may send more than is known.
+      const isWorkers = operation.name.startsWith("workers.") && status < 500;
+      if (!isWorkers && (status < 400 || status >= 500)) taken.push(`${operation.name}: ${status} ${text}`);
+    }
+    expect(taken).toEqual([]);
   });
 
   test("null is a payload, over every spelling", async () => {
@@ -182,15 +199,11 @@ describe.each(engines)("JSON on %s", (engine) => {
           socket.write(
             `POST ${path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${server.adminKey}\r\nContent-Type: ${type}\r\nTransfer-Encoding: chunked\r\n\r\n${rest}`,
           );
-          // Long enough to be let in; what is cut later is another road to the same place.
-          await Promise.race([over, Bun.sleep(100)]);
-          socket.destroy();
+          // Half-closed, it ends as the server answers or gives up; either way it has read what there is.
+          socket.end();
           await over;
           expect(said).not.toContain(" 500 ");
         }
-    // The server has seen the last of them when it has answered a call that came later.
-    await rpc("ListRuns", {});
-    await Bun.sleep(100);
     expect(errors.slice(before)).toEqual([]);
   });
 });
