@@ -23,6 +23,7 @@ import { listenGrpc } from "./edge/grpc.ts";
 import { listenEdge } from "./edge/http.ts";
 import { probes } from "./edge/probes.ts";
 import { services } from "./edge/services.ts";
+import { openUnknownFields } from "./edge/unknown-fields.ts";
 import { listenApart, openWatch } from "./edge/watch.ts";
 import { openEngine } from "./engine.ts";
 import { type SystemClock, systemClock } from "./kit/clock.ts";
@@ -317,7 +318,8 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       if (seen.caller.impersonates) platformAudit.impersonated({ ...seen, operation: seen.operation.name });
     });
     const asked = { authenticate, ...tenants.gate, standing: realtime.standing };
-    const edge: Edge = { clock, ids, log, ...asked, ...requests, ...watching };
+    const unknownFields = openUnknownFields({ log, ...watch, strict: config.strictInput });
+    const edge: Edge = { clock, ids, log, unknownFields, ...asked, ...requests, ...watching };
     const { host: hostname, metricsPort, grpcPort } = config;
     const apart =
       watch.pages.length === 0 || metricsPort === undefined

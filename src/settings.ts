@@ -196,6 +196,13 @@ export const settings = {
     fallback: false,
     about: "Refuse an unknown environment name instead of falling back to env_default.",
   }),
+  strictInput: setting({
+    env: "SVC_STRICT_INPUT",
+    parse: boolean,
+    fallback: false,
+    about:
+      "Refuse fields that the server does not know in RPC and worker requests, instead of passing them over: for finding misspelt ones.",
+  }),
   ...auditSettings,
   pushTimeoutMs: setting({
     env: "SVC_PUSH_TIMEOUT_MS",

@@ -4,6 +4,7 @@ import { join, resolve } from "node:path";
 import { hints, idleHints, staleReads } from "./support/tidy-access.ts";
 import { arrowBreaches, capabilityCycles, clusterBreaches } from "./support/tidy-arrows.ts";
 import {
+  assignBreaches,
   clockBreaches,
   driverBreaches,
   exportBreaches,
@@ -238,6 +239,16 @@ const laws: Law[] = [
       ["src/edge/http.ts", "export { one as default };", 1],
     ],
     good: [["src/edge/http.ts", "export const one = 1; // never export default\nswitch (one) { default: }"]],
+  },
+  {
+    name: "nothing that was sent is assigned onto an object",
+    rule: assignBreaches,
+    over: all,
+    bad: [["src/edge/rest.ts", "\nObject.assign(input, body);", 2]],
+    good: [
+      ["src/edge/rest.ts", "const input = { ...body }; // as Object.assign would"],
+      ["src/sdk/testing.ts", "Object.assign(plan.secrets, values);"],
+    ],
   },
   {
     name: "nothing is marked as unfinished",

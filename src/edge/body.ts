@@ -1,16 +1,14 @@
 import { gunzipSync } from "node:zlib";
 import { Fault } from "../kit/fault.ts";
-import { nestingMax } from "../kit/limits.ts";
-import { isTooDeep } from "../kit/nesting.ts";
+import { readJsonBytes } from "../kit/json.ts";
 import type { Reading } from "./body-room.ts";
 
 const tooLarge = (bytesMax: number) =>
   new Fault("payload_too_large", `request body is larger than ${bytesMax} bytes`);
 
-const malformed = (error: unknown) => {
-  const why = error instanceof Error ? error.message.replace(/^JSON Parse error: /, "") : "not JSON";
-  return new Fault("invalid_argument", `malformed JSON: ${why}`);
-};
+/** A caller who cuts an upload short, or sends pieces that are none, is told so, if at all; it is no defect of ours. */
+const cutShort = (cause: unknown) =>
+  new Fault("invalid_argument", "the request body could not be read to its end", { cause });
 
 /** The length the client promised, or undefined when it sends in pieces. Refused before a byte is read when too large. */
 function promisedLength(request: Request, bytesMax: number): number | undefined {
@@ -25,12 +23,16 @@ async function readPieces(request: Request, bytesMax: number, reading?: Reading)
   if (!request.body) return new Uint8Array();
   const pieces: Uint8Array[] = [];
   let length = 0;
-  for await (const piece of request.body as unknown as AsyncIterable<Uint8Array>) {
-    length += piece.byteLength;
-    // Leaving the loop cancels the stream, so the rest is never held.
-    if (length > bytesMax) throw tooLarge(bytesMax);
-    reading?.take(piece.byteLength);
-    pieces.push(piece);
+  try {
+    for await (const piece of request.body as unknown as AsyncIterable<Uint8Array>) {
+      length += piece.byteLength;
+      // Leaving the loop cancels the stream, so the rest is never held.
+      if (length > bytesMax) throw tooLarge(bytesMax);
+      reading?.take(piece.byteLength);
+      pieces.push(piece);
+    }
+  } catch (error) {
+    throw error instanceof Fault ? error : cutShort(error);
   }
   return pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces, length);
 }
@@ -64,6 +66,8 @@ export async function readSent(request: Request, bytesMax: number, reading?: Rea
     if (length === undefined || length > promiseBytesMax) return await readPieces(request, bytesMax, reading);
     reading?.take(length);
     return await request.bytes();
+  } catch (error) {
+    throw error instanceof Fault ? error : cutShort(error);
   } finally {
     reading?.release();
   }
@@ -76,35 +80,10 @@ export async function readBytes(request: Request, bytesMax: number, reading?: Re
   return encoding ? inflate(bytes, encoding, bytesMax) : bytes;
 }
 
-const text = new TextDecoder();
-
-/** A level takes two bytes, so that most bodies need no look. */
-function shallow(value: unknown, length: number): unknown {
-  if (length > 2 * nestingMax && isTooDeep(value)) throw new Error(`nested deeper than ${nestingMax} levels`);
-  return value;
-}
-
 /** The body as JSON; undefined when there is none. */
 export async function readJson(request: Request, bytesMax: number, reading?: Reading): Promise<unknown> {
-  const length = promisedLength(request, bytesMax);
-  if (length === 0) return undefined;
-  if (length !== undefined && length <= promiseBytesMax && encodingOf(request) === undefined) {
-    reading?.take(length);
-    try {
-      return shallow(await request.json(), length);
-    } catch (error) {
-      throw malformed(error);
-    } finally {
-      reading?.release();
-    }
-  }
   const bytes = await readBytes(request, bytesMax, reading);
-  if (bytes.byteLength === 0) return undefined;
-  try {
-    return shallow(JSON.parse(text.decode(bytes)), bytes.byteLength);
-  } catch (error) {
-    throw malformed(error);
-  }
+  return bytes.byteLength === 0 ? undefined : readJsonBytes(bytes);
 }
 
 const jsonType = /^application\/(?:[\w.-]+\+)?json\s*(?:;|$)/i;

@@ -4,6 +4,7 @@ import type { Ids } from "../kit/ids.ts";
 import type { Log } from "../kit/log.ts";
 import type { Call, Caller, Operation } from "../kit/operation.ts";
 import { troubleOf } from "./spell.ts";
+import type { UnknownFields } from "./unknown-fields.ts";
 
 export interface Authenticated {
   caller: Caller;
@@ -70,6 +71,8 @@ export interface Edge {
   /** Throws when a deny policy holds for what the parsed input is about. */
   guard?: (call: RequestCall, operation: Operation, input: unknown) => void | Promise<void>;
   observe: (observation: Observation) => void;
+  /** What becomes of fields that the server does not know; without it they are passed over. */
+  unknownFields?: UnknownFields;
   /** Asked once for each route, named by its pattern: who wants to know when its requests come and are answered. */
   follow?: (route: { method: string; path: string }) => Follow;
 }

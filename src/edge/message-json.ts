@@ -70,26 +70,47 @@ function rules(message: DescMessage): Map<string, FieldRule> {
 const isObject = (value: unknown): value is JsonObject =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
-function translate(message: DescMessage, body: JsonObject, path: string, whole: boolean): void {
+/** Told of each field that the message has not, by its path; throws where that is refused. */
+export type OnUnknown = (path: string) => void;
+
+interface Translating {
+  /** For protobuf's own reader, which wants constants of enums and twins. */
+  whole: boolean;
+  onUnknown: OnUnknown;
+}
+
+function translate(message: DescMessage, body: JsonObject, path: string, how: Translating): void {
+  const { whole, onUnknown } = how;
   const known = rules(message);
   for (const sent in body) {
     const rule = known.get(sent);
     const value = body[sent];
-    if (!rule) throw invalid(path + sent, "unknown field");
+    if (!rule) {
+      onUnknown(path + sent);
+      delete body[sent];
+      continue;
+    }
     const name = rule.jsonName;
     if (sent !== name) {
       if (body[name] !== undefined) throw invalid(path + name, "set twice, in both spellings");
       delete body[sent];
       body[name] = value;
     }
-    if (value === null && !rule.keepsNull) {
+    if (value === null && rule.isStruct && rule.valueSibling) {
+      // A payload that is null, which is not one that was left out.
+      if (whole) {
+        delete body[name];
+        const twins = [...known].filter(([, twin]) => twin.jsonName === rule.valueSibling);
+        if (twins.every(([twin]) => body[twin] === undefined)) body[rule.valueSibling] = null;
+      }
+    } else if (value === null && !rule.keepsNull) {
       delete body[name];
     } else if (rule.inner && typeof value === "object" && value !== null) {
       if (rule.repeated) {
         for (const [key, item] of Object.entries(value)) {
-          if (isObject(item)) translate(rule.inner, item, `${path}${name}[${key}].`, whole);
+          if (isObject(item)) translate(rule.inner, item, `${path}${name}[${key}].`, how);
         }
-      } else if (isObject(value)) translate(rule.inner, value, `${path}${name}.`, whole);
+      } else if (isObject(value)) translate(rule.inner, value, `${path}${name}.`, how);
     } else if (!whole) {
     } else if (rule.words) {
       const { words } = rule;
@@ -116,11 +137,11 @@ export function bodyObject(body: unknown): JsonObject {
 }
 
 /**
- * For bindings that read JSON themselves: refuses unknown fields, drops nulls and turns every name into camelCase, so that
- * a binding sees what protobuf's own reader would see.
+ * For bindings that read JSON themselves: takes unknown fields away, drops nulls that are no payload and turns every name into
+ * camelCase, so that a binding sees what protobuf's own reader would see.
  */
-export function checkNames(message: DescMessage, body: JsonObject): JsonObject {
-  translate(message, body, "", false);
+export function checkNames(message: DescMessage, body: JsonObject, onUnknown: OnUnknown): JsonObject {
+  translate(message, body, "", { whole: false, onUnknown });
   return body;
 }
 
@@ -140,8 +161,8 @@ function explained(error: unknown, message: DescMessage): Fault {
  * A message from its JSON form. Besides the protobuf mapping: enum words without their prefix in either case, and anything
  * but an object in a Struct field that has a `…Value` sibling (contract.md, rulings).
  */
-export function readMessage(message: DescMessage, body: JsonObject): Message {
-  translate(message, body, "", true);
+export function readMessage(message: DescMessage, body: JsonObject, onUnknown: OnUnknown): Message {
+  translate(message, body, "", { whole: true, onUnknown });
   try {
     return fromJson(message, body as JsonValue);
   } catch (error) {

@@ -7,6 +7,7 @@ import { type Edge, faultOf, type RequestCall } from "./call.ts";
 import { type BaseHeaders, requestIdOf, withHeaders } from "./headers.ts";
 import { admit, type Prepared, perform } from "./perform.ts";
 import { restForm } from "./spell.ts";
+import { lookFor, unknownTo } from "./unknown-fields.ts";
 
 /** What an HTTP handler gets from the router: the path's parameters, decoded except the last of a `{key...}` route. */
 export type Handler = (
@@ -88,9 +89,10 @@ function defaultTake(schema: TSchema): (request: RestRequest) => unknown {
     if (body !== undefined && (typeof body !== "object" || body === null || Array.isArray(body))) {
       throw invalid("body", "must be an object");
     }
-    const input: Record<string, unknown> = {};
+    // Without a prototype, and one name after the other: a name that means something to the runtime is a name like any other.
+    const input: Record<string, unknown> = Object.create(null);
     for (const [name, read] of readers) if (query.has(name)) input[name] = read(query.getAll(name));
-    Object.assign(input, body);
+    for (const name in body) input[name] = (body as Record<string, unknown>)[name];
     for (const [name, read] of readers) if (params[name] !== undefined) input[name] = read([params[name]]);
     return input;
   };
@@ -184,6 +186,13 @@ export function restHandler(surface: Surface, prepared: Prepared, binding: FullB
     return readJson(request, bodyBytesMax, reading);
   };
 
+  const look = lookFor(prepared.operation.input);
+  const onUnknown = unknownTo(edge.unknownFields, prepared.operation);
+  const known = (input: unknown) => {
+    look?.(input, "", onUnknown);
+    return input;
+  };
+
   const held = prepared.operation.held === true;
   // Logging in is all that asks whence a request comes, and only REST can.
   const asksWhence = isPublic;
@@ -214,12 +223,14 @@ export function restHandler(surface: Surface, prepared: Prepared, binding: FullB
       const call = await admit(edge, prepared, request, requestId);
       if (asksWhence) lookWhence(call, request, server);
       const { input, output } = await perform(edge, prepared, call, async () =>
-        take({
-          params: restName === undefined ? params : nameRest(params, restName),
-          query: queryOf(request.url),
-          headers: request.headers,
-          body: await readOrTell(request, params, call),
-        }),
+        known(
+          take({
+            params: restName === undefined ? params : nameRest(params, restName),
+            query: queryOf(request.url),
+            headers: request.headers,
+            body: await readOrTell(request, params, call),
+          }),
+        ),
       );
       const reply = give(output, input);
       if (isIterable(reply.body)) server.timeout(request, 0);

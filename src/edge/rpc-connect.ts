@@ -214,6 +214,12 @@ function handlerOf(
 export const bodiless = ({ method, url, headers }: Pick<Request, "method" | "url" | "headers">): Request =>
   ({ method, url, headers, body: null }) as unknown as Request;
 
+/**
+ * Messages inside each other that are read: far more than a payload may have, so that one of too many levels is refused by its
+ * name, and on a stream alone.
+ */
+const recursionLimit = 1_000;
+
 export interface Protocols {
   connect: boolean;
   grpcWeb: boolean;
@@ -234,7 +240,8 @@ export function universalHandlers(
     ...(shutdown && { shutdownSignal: shutdown }),
     readMaxBytes: surface.bodyBytesMax,
     acceptCompression: [gzipCompression],
-    jsonOptions: { ignoreUnknownFields: false },
+    jsonOptions: { ignoreUnknownFields: !surface.edge.unknownFields?.strict, recursionLimit },
+    binaryOptions: { recursionLimit },
     requestGate: (context) => gate(surface, context),
   });
   const unbound = new Set(bound.keys());

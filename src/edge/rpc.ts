@@ -1,5 +1,6 @@
 import type { DescMethod, DescService } from "@bufbuild/protobuf";
 import { Fault, invalid } from "../kit/fault.ts";
+import { readJson as readJsonText } from "../kit/json.ts";
 import type { Operation, RpcBinding } from "../kit/operation.ts";
 import { isConnectJson, readJson } from "./body.ts";
 import { faultOf, type RequestCall } from "./call.ts";
@@ -9,6 +10,7 @@ import { admit, type Prepared, perform } from "./perform.ts";
 import type { Handler, Surface } from "./rest.ts";
 import { type ConnectHandler, connectHandlers, type RpcImplementation } from "./rpc-connect.ts";
 import { connectForm } from "./spell.ts";
+import { unknownTo } from "./unknown-fields.ts";
 
 export interface RpcRoute {
   method: "POST" | "GET";
@@ -68,11 +70,7 @@ function queryBody(request: Request): unknown {
   const query = new URL(request.url).searchParams;
   const message = query.get("message") ?? "";
   const text = query.get("base64") === "1" ? Buffer.from(message, "base64url").toString() : message;
-  try {
-    return text === "" ? undefined : JSON.parse(text);
-  } catch {
-    throw invalid("message", "malformed JSON");
-  }
+  return text === "" ? undefined : readJsonText(text, "message");
 }
 
 const isJsonQuery = (request: Request) =>
@@ -86,9 +84,10 @@ function unaryJson(surface: Surface, prepared: Prepared, binding: RpcBinding<unk
   const { edge, bodyBytesMax, room } = surface;
   const { input, output } = binding.method;
   const read = binding.json?.take;
+  const onUnknown = unknownTo(edge.unknownFields, prepared.operation);
   const take = read
-    ? (body: unknown) => read(checkNames(input, bodyObject(body)))
-    : (body: unknown) => binding.take(readMessage(input, bodyObject(body)) as never);
+    ? (body: unknown) => read(checkNames(input, bodyObject(body), onUnknown))
+    : (body: unknown) => binding.take(readMessage(input, bodyObject(body), onUnknown) as never);
   const give = binding.json?.give ?? ((result: unknown) => writeMessage(output, binding.give(result)));
   const held = prepared.operation.held === true;
 

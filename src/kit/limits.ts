@@ -3,8 +3,6 @@
 /** spec.md 'Limits': under 255 bytes including the `events:` prefix that the server adds. */
 export const eventNameBytesMax = 248;
 export const requestBodyBytesMax = 4 * 1024 * 1024;
-/** Levels of arrays and objects in JSON that comes from outside. */
-export const nestingMax = 1_000;
 export const stepOutputBytesMax = 4 * 1024 * 1024;
 export const idempotencyKeyBytesMax = 255;
 export const idempotencyKeptMs = 24 * 60 * 60 * 1000;

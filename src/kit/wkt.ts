@@ -1,6 +1,7 @@
-import type { MessageInitShape } from "@bufbuild/protobuf";
-import type { Timestamp, TimestampSchema } from "@bufbuild/protobuf/wkt";
+import { fromJson, type JsonObject, type JsonValue, type MessageInitShape } from "@bufbuild/protobuf";
+import { type Timestamp, type TimestampSchema, type Value, ValueSchema } from "@bufbuild/protobuf/wkt";
 import type { Instant } from "./clock.ts";
+import { storedJson, storedLevelsMax } from "./json.ts";
 
 export function timestampOf(at: Instant): MessageInitShape<typeof TimestampSchema> {
   const seconds = Math.floor(at / 1000);
@@ -27,3 +28,39 @@ export function withNumbers(
 /** A 64-bit count of a message. Beyond what a number holds exactly it is the farthest, which nothing ever reaches. */
 export const safeCount = (value: bigint): number =>
   Number(value > Number.MAX_SAFE_INTEGER ? Number.MAX_SAFE_INTEGER : value);
+/** A message for each value, and one for each list or object: without the reader's own limit, so that all that is stored is shown. */
+const recursionLimit = 2 * storedLevelsMax + 2;
+
+/**
+ * A Value as JSON; without any kind it is null, as in a Struct. Numbers that JSON has not are left for `requirePayload` to name.
+ */
+export function jsonOf({ kind }: Value): unknown {
+  switch (kind.case) {
+    case "structValue": {
+      const fields = Object.entries(kind.value.fields).map(([name, value]) => [name, jsonOf(value)] as const);
+      return Object.fromEntries(fields);
+    }
+    case "listValue":
+      return kind.value.values.map(jsonOf);
+    case "nullValue":
+    case undefined:
+      return null;
+    default:
+      return kind.value;
+  }
+}
+
+export const isJsonObject = (value: unknown): value is JsonObject =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
+/** A stored payload as answers carry it: an object in the plain field, anything else in its `…Value` twin. */
+export function payload<Plain extends string, Twin extends string>(
+  plain: Plain,
+  twin: Twin,
+  text: string | null,
+) {
+  if (text === null) return {};
+  const value = storedJson(text);
+  if (isJsonObject(value)) return { [plain]: value } as Record<Plain, JsonObject>;
+  return { [twin]: fromJson(ValueSchema, value as JsonValue, { recursionLimit }) } as Record<Twin, Value>;
+}

@@ -1,7 +1,8 @@
 import type { Courier, CourierOptions, Sending } from "./courier.ts";
 import { SvcError } from "./errors.ts";
 import { type Stamp, stamp } from "./lease.ts";
-import { delayAfter, pause } from "./retry.ts";
+import { createReopening } from "./reopening.ts";
+import { pause } from "./retry.ts";
 import { openStreamSocket, type StreamSocket } from "./stream-socket.ts";
 import { assignmentOf, type JobMessage } from "./stream-wire.ts";
 import type { Report } from "./wire.ts";
@@ -11,6 +12,8 @@ export interface StreamCourierOptions
   workerId: string;
   /** Fields of the `register` message besides the id. */
   registration: object;
+  /** A number in [0, 1), for pauses; Math.random when left out. */
+  chance?: () => number;
   /** The server ended a run that this worker works on. */
   onCancel: (jobId: string, reason: SvcError) => void;
 }
@@ -38,8 +41,8 @@ interface Beat {
 }
 
 const path = "/svc.v1.WorkerService/Connect";
-const againDelayFirstMs = 200;
-const againDelayMsMax = 5_000;
+/** Until a report is sent again that the server could not store. */
+const againDelayMs = 200;
 /** For the answer to `register`. */
 const openTimeoutMs = 15_000;
 
@@ -56,8 +59,8 @@ export function createStreamCourier(options: StreamCourierOptions): StreamCourie
   let streams = 0;
   let socket: StreamSocket | undefined;
   let opening: Promise<void> | undefined;
-  let reopening = false;
-  let troubles = 0;
+  let isReopening = false;
+  const reopening = createReopening(options.chance);
   let draining = false;
   let stopped: SvcError | undefined;
   /** When something was sent that the server has answered since: what comes now left it later than that. */
@@ -77,7 +80,7 @@ export function createStreamCourier(options: StreamCourierOptions): StreamCourie
     const { status = 0, error = "", message = error } = sent;
     const retryable = status >= 500 || status === 429;
     if (retryable) {
-      void pause(againDelayFirstMs, halt.signal).then(() => unanswered.has(number) && write(number, report));
+      void pause(againDelayMs, halt.signal).then(() => unanswered.has(number) && write(number, report));
       return;
     }
     unanswered.delete(number);
@@ -129,7 +132,7 @@ export function createStreamCourier(options: StreamCourierOptions): StreamCourie
           clearTimeout(late);
           if (stopped) return own?.destroy();
           knownAt = askedAt;
-          troubles = 0;
+          reopening.opened();
           socket = own;
           for (const [at, report] of unanswered) write(at, report);
           resolve();
@@ -177,12 +180,12 @@ export function createStreamCourier(options: StreamCourierOptions): StreamCourie
   }
 
   async function reopen(): Promise<void> {
-    if (reopening) return;
-    reopening = true;
+    if (isReopening) return;
+    isReopening = true;
     try {
       while (!stopped && !socket) {
-        if (troubles++ > 0)
-          await pause(delayAfter(troubles - 1, againDelayFirstMs, againDelayMsMax), halt.signal);
+        const delayMs = reopening.delayMs();
+        if (delayMs > 0) await pause(delayMs, halt.signal);
         if (stopped) return;
         await courier.open().catch((error: SvcError) => {
           if (isDenial(error)) options.onDenied(error);
@@ -190,7 +193,7 @@ export function createStreamCourier(options: StreamCourierOptions): StreamCourie
         });
       }
     } finally {
-      reopening = false;
+      isReopening = false;
     }
   }
 

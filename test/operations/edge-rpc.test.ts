@@ -70,9 +70,7 @@ describe("unary JSON", () => {
   });
 
   test.each([
-    [emit, { event: "a", odd: 1 }, "odd: unknown field"],
     [emit, {}, "event: required"],
-    [getRun, { id: "r", odd: 1 }, "odd: unknown field"],
     [getRun, { id: 5 }, "id: expected string, got 5"],
     [getRun, {}, "id: must not be empty"],
     [getRun, [], "body: must be an object"],

@@ -151,8 +151,6 @@ describe.each(engines)("functions on %s", (engine) => {
     ["id", {}],
     ["id", { id: "a b" }],
     ["id", { id: 5 }],
-    ["colour", { id: "a", colour: "red" }],
-    ["triggers[0].when", { id: "a", triggers: [{ when: "now" }] }],
     ["triggers[0].event", { id: "a", triggers: [{ event: "a..b" }] }],
     ["triggers[0].expression", { id: "a", triggers: [{ event: "a", expression: "total > 5" }] }],
     ["retryAttempts", { id: "a", retryAttempts: 0 }],

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { nestingMax } from "../../src/kit/limits.ts";
+import { payloadLevelsMax } from "../../src/kit/json.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 import { openSocket } from "../support/sockets.ts";
 
@@ -45,14 +45,17 @@ describe.each(engines)("JSON of many levels on %s", (engine) => {
         for (const gzip of [false, true]) {
           const { status, text, ms } = await send(path, body(shape(tooDeep)), gzip);
           expect([path, status]).toEqual([path, 400]);
-          expect(text).toContain(`nested deeper than ${nestingMax} levels`);
+          expect(text).toContain(`nested deeper than ${payloadLevelsMax} levels`);
           expect(ms).toBeLessThan(heldMsMax);
         }
   }, 60_000);
 
   test("is taken up to what anybody may mean", async () => {
     for (const shape of shapes) {
-      const { status, text } = await send("/svc.v1.SvcService/Emit", ways[0][1](shape(nestingMax - 10)));
+      const { status, text } = await send(
+        "/svc.v1.SvcService/Emit",
+        ways[0][1](shape(payloadLevelsMax - 10)),
+      );
       expect([status, text]).toEqual([200, expect.any(String)]);
     }
   }, 60_000);

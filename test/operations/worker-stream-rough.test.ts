@@ -66,7 +66,7 @@ describe.each(engines)("worker streams, roughly handled, on %s", (engine) => {
     for (const bytes of [
       envelope("{nonsense"),
       envelope('{"heartbeat":{"jobs":7}}'),
-      envelope('{"noSuch":{}}'),
+      envelope('{"heartbeat":7}'),
     ]) {
       const one = raw();
       one.stream.write(greeting("rough-bytes", id));

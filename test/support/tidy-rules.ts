@@ -84,6 +84,16 @@ export const clockBreaches: Rule = (sources) => {
   return [...matches(bound, timeAndChance, say), ...timerImports(bound)];
 };
 
+/** Copying what was sent onto an object lets a name of its own become that object's prototype. */
+const takesInput = within("src/edge/", "src/domain/", "src/kit/", "src/access/");
+
+export const assignBreaches: Rule = (sources) =>
+  matches(
+    sources.filter(takesInput),
+    /\bObject\.assign\b/g,
+    () => "a name that was sent may become the prototype: spread it, or set names one by one",
+  );
+
 export const linesMax = 400;
 
 export const lengthBreaches: Rule = (sources) =>

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { knowsFailedSteps, stepsFor } from "../../src/domain/workers/generations.ts";
 import { assignmentJson, type HandedJob } from "../../src/domain/workers/job.ts";
-import { toEngineMessage } from "../../src/domain/workers/wire.ts";
+import { toEngineMessage, toJobMessage } from "../../src/domain/workers/wire.ts";
 
 test.each([
   ["", false],
@@ -49,7 +49,11 @@ test("older workers get completed steps alone, newer ones see what failed and wh
     { step_id: "s:a:0", name: "a", output: 1, status: "completed" },
     { step_id: "s:b:0", name: "b", output: null, status: "failed", error: { message: "no" } },
   ]);
-  const { payload } = toEngineMessage({ kind: "job", job: job as unknown as HandedJob });
+  const { payload } = toEngineMessage({
+    kind: "job",
+    job: job as unknown as HandedJob,
+    message: toJobMessage(job as unknown as HandedJob),
+  });
   if (payload?.case !== "job") throw new Error("no job");
   expect(
     payload.value.completedSteps?.map(({ status, errorJson }) => [

@@ -59,10 +59,21 @@ test("yields read as they would over REST", () => {
     expect(message).toMatchObject({ report: { yield: { type, function_id: "child", input: [1] } } });
   }
   const broken = { case: "invokeFunction", value: { inputJson: new Uint8Array([1]) } } as const;
-  expect(() => read({ case: "stepYielded", value: { ...fence, yieldInfo: broken } })).toThrow(
-    "invoke_function.input_json: must be JSON text",
+  // The fault of this job alone: what throws here ends the stream with all its jobs.
+  const refused = (reason: string) => ({
+    report: {
+      status: "failed",
+      error: {
+        message: expect.stringContaining(`result refused: ${reason}`),
+        code: "INVALID_REPORT",
+        retryable: false,
+      },
+    },
+  });
+  expect(read({ case: "stepYielded", value: { ...fence, yieldInfo: broken } })).toMatchObject(
+    refused("invoke_function.input_json: must be JSON text"),
   );
-  expect(() => read({ case: "stepYielded", value: fence })).toThrow("step_yielded:");
+  expect(read({ case: "stepYielded", value: fence })).toMatchObject(refused("step_yielded:"));
 });
 
 test("a fence that was not sent is not there, and unknown messages say nothing", () => {
@@ -70,7 +81,9 @@ test("a fence that was not sent is not there, and unknown messages say nothing",
     ack: { job_id: "job_1_1", run_id: "" },
   });
   expect(read({ case: undefined })).toEqual({});
-  expect(() => read({ case: "report", value: { body: "[]" } })).toThrow("report.body:");
+  expect(read({ case: "report", value: { number: 3n, jobId: "job_1_1", body: "[]" } })).toEqual({
+    refused: { job_id: "job_1_1", number: 3, message: expect.stringContaining("report.body:") },
+  });
   expect(
     read({
       case: "report",

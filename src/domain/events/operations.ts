@@ -3,6 +3,7 @@ import { PubSubService } from "../../gen/svc/v1/pubsub_pb.ts";
 import { SvcService } from "../../gen/svc/v1/svc_pb.ts";
 import { rfc3339 } from "../../kit/clock.ts";
 import { invalid } from "../../kit/fault.ts";
+import { storedJson } from "../../kit/json.ts";
 import { triggerBatchMax } from "../../kit/limits.ts";
 import { type Call, rpc, unary } from "../../kit/operation.ts";
 import type { EventLog, LoggedEvent } from "../log/service.ts";
@@ -57,7 +58,7 @@ const EventRecord = Type.Object({
 const eventJson = (event: LoggedEvent) => ({
   id: event.id,
   name: event.name,
-  data: JSON.parse(event.data) as unknown,
+  data: storedJson(event.data),
   source: event.source,
   version: event.version,
   sequence: `${event.position}`,
@@ -65,7 +66,7 @@ const eventJson = (event: LoggedEvent) => ({
   created_at: rfc3339(event.at),
   // Emit writes the event and its runs in one transaction: what is listed has been processed.
   processed: true,
-  ...(event.metadata !== null && { metadata: JSON.parse(event.metadata) as unknown }),
+  ...(event.metadata !== null && { metadata: storedJson(event.metadata) }),
   ...(event.idempotency_key !== null && { idempotency_key: event.idempotency_key }),
   ...(event.entity_id !== null && { entity_id: event.entity_id }),
   ...(event.entity_type !== null && { entity_type: event.entity_type }),

@@ -1,5 +1,6 @@
-import { Fault, invalid } from "../../kit/fault.ts";
+import { invalid } from "../../kit/fault.ts";
 import { keyOf } from "../../kit/idempotency-key.ts";
+import { jsonText } from "../../kit/json.ts";
 import { requireEventName } from "../../kit/names.ts";
 
 /** What a caller emits, before it is checked. */
@@ -45,12 +46,4 @@ export function draftOf(input: EmitInput, headerKey: string | undefined, at = ""
     idempotencyKey: keyOf(input.idempotencyKey, headerKey, at),
     ...(at !== "" && { at }),
   };
-}
-
-export function jsonText(field: string, value: unknown): string {
-  try {
-    return JSON.stringify(value);
-  } catch (cause) {
-    throw new Fault("invalid_argument", `${field}: nested too deeply`, { field, cause });
-  }
 }

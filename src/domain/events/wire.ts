@@ -1,6 +1,6 @@
-import { type JsonObject, type JsonValue, toJson } from "@bufbuild/protobuf";
-import { type Value, ValueSchema } from "@bufbuild/protobuf/wkt";
-import { withNumbers } from "../../kit/wkt.ts";
+import type { JsonObject } from "@bufbuild/protobuf";
+import type { Value } from "@bufbuild/protobuf/wkt";
+import { jsonOf, withNumbers } from "../../kit/wkt.ts";
 import type { EmitInput } from "./rules.ts";
 
 /** How requests carry data: an object in the plain field, anything else in its twin. */
@@ -9,9 +9,9 @@ export interface DataMessage {
   dataValue?: Value | undefined;
 }
 
-export const dataOf = ({ data, dataValue }: DataMessage): { data?: JsonValue } => ({
+export const dataOf = ({ data, dataValue }: DataMessage): { data?: unknown } => ({
   ...(data !== undefined && { data }),
-  ...(dataValue !== undefined && { data: toJson(ValueSchema, dataValue) }),
+  ...(dataValue !== undefined && { data: jsonOf(dataValue) }),
 });
 
 /** `TriggerRequest`, `TriggerSyncRequest` and `EmitRequest`, as messages. */

@@ -2,6 +2,7 @@ import { hash } from "node:crypto";
 import { CelError, compileCel } from "../../kit/cel.ts";
 import { valueAt } from "../../kit/data-path.ts";
 import { Fault, invalid } from "../../kit/fault.ts";
+import { requirePayload } from "../../kit/json.ts";
 import {
   functionDefinitionBytesMax,
   functionIdBytesMax,
@@ -73,6 +74,7 @@ export function definitionOf(input: RegisterInput): FunctionDefinition {
   const id = requireFunctionId(input.id);
   const name = requireFunctionName(input.name || id);
   const mode = input.preferredMode ?? input.executionMode ?? (input.endpointUrl ? "push" : "pull");
+  requirePayload("metadata", input.metadata);
   const definition: FunctionDefinition = {
     id,
     slug: slugOf(input.slug || name) || slugOf(id) || "function",

@@ -1,4 +1,5 @@
 import { Fault, invalid } from "../../kit/fault.ts";
+import { jsonText } from "../../kit/json.ts";
 import {
   groupDelayMsDefault,
   groupDelayMsMax,
@@ -9,7 +10,6 @@ import {
   groupRedeliveriesDefault,
   groupRedeliveriesMax,
 } from "../../kit/limits.ts";
-import { jsonText } from "../events/rules.ts";
 import { logOf, parsePattern, readFilter } from "../pubsub/rules.ts";
 import type { AckMode, Backpressure, GroupKey, GroupRow, GroupSettings, GroupStatus } from "./rows.ts";
 

@@ -7,6 +7,7 @@ import {
   ConsumerGroupStatus,
 } from "../../gen/svc/v1/pubsub_pb.ts";
 import { invalid } from "../../kit/fault.ts";
+import { storedJson } from "../../kit/json.ts";
 import { timestampOf } from "../../kit/wkt.ts";
 import type { GroupInput, ListedGroup } from "./service.ts";
 
@@ -78,7 +79,7 @@ export const toGroup = (group: ListedGroup): MessageInitShape<typeof ConsumerGro
   maxInflight: group.max_inflight,
   maxRedeliveries: group.max_redeliveries,
   redeliverDelayMs: group.redeliver_delay_ms,
-  ...(group.metadata !== null && { metadata: JSON.parse(group.metadata) as JsonObject }),
+  ...(group.metadata !== null && { metadata: storedJson(group.metadata) as JsonObject }),
   status: statuses[group.status],
   memberCount: group.member_count,
   createdAt: timestampOf(group.created_at),

@@ -1,8 +1,7 @@
-import type { JsonObject, JsonValue, MessageInitShape } from "@bufbuild/protobuf";
-import { fromJson } from "@bufbuild/protobuf";
-import { ValueSchema } from "@bufbuild/protobuf/wkt";
+import type { JsonObject, MessageInitShape } from "@bufbuild/protobuf";
 import type { SubscribeOptions, SubscriptionEventSchema } from "../../gen/svc/v1/pubsub_pb.ts";
-import { timestampOf } from "../../kit/wkt.ts";
+import { storedJson } from "../../kit/json.ts";
+import { payload, timestampOf } from "../../kit/wkt.ts";
 import type { Delivery } from "./delivery.ts";
 import type { ChannelSpec, Start } from "./hub.ts";
 import type { Streamed } from "./stream.ts";
@@ -25,15 +24,6 @@ export const fromOptions = (
   }),
 });
 
-const isObject = (value: JsonValue): value is JsonObject =>
-  typeof value === "object" && value !== null && !Array.isArray(value);
-
-/** Objects travel in `data`, anything else in its twin (contract.md rulings). */
-function payload(text: string) {
-  const value = JSON.parse(text) as JsonValue;
-  return isObject(value) ? { data: value } : { dataValue: fromJson(ValueSchema, value) };
-}
-
 export const toStreamMessage = (one: Streamed): MessageInitShape<typeof SubscriptionEventSchema> =>
   "start" in one ? toStartMessage(one.spec, one.start) : toEventMessage(one.spec, one.delivery);
 
@@ -49,7 +39,7 @@ export const toEventMessage = (
   subscriptionId: spec.id,
   eventId: delivery.eventId ?? "",
   topic: delivery.topic,
-  ...payload(delivery.data),
+  ...payload("data", "dataValue", delivery.data),
   sequence: BigInt(delivery.sequence ?? 0),
   deliveryAttempt: delivery.attempt,
   ...(spec.includeMetadata && {
@@ -57,7 +47,7 @@ export const toEventMessage = (
       timestamp: timestampOf(delivery.at),
       source: delivery.source,
       namespace: spec.pattern.namespace,
-      ...(delivery.custom !== null && { custom: JSON.parse(delivery.custom) as JsonObject }),
+      ...(delivery.custom !== null && { custom: storedJson(delivery.custom) as JsonObject }),
     },
   }),
 });

@@ -3,7 +3,8 @@ import { lookup } from "node:dns/promises";
 import { isIP } from "node:net";
 import type { AddressGuard } from "../../kit/addresses.ts";
 import type { Clock } from "../../kit/clock.ts";
-import { isTooDeep } from "../../kit/nesting.ts";
+import { Fault } from "../../kit/fault.ts";
+import { readJsonBytes } from "../../kit/json.ts";
 
 /** Why an endpoint could not be talked to; such failures count toward its breaker. */
 export class TransportFailure extends Error {
@@ -54,7 +55,7 @@ export function openCaller({ clock, guard, answerBytesMax, resolve = resolveAll 
     return first;
   }
 
-  async function textOf(response: Response): Promise<string> {
+  async function bytesOf(response: Response): Promise<Uint8Array> {
     const pieces: Uint8Array[] = [];
     let size = 0;
     for await (const piece of response.body ?? []) {
@@ -63,7 +64,7 @@ export function openCaller({ clock, guard, answerBytesMax, resolve = resolveAll 
         throw new TransportFailure(`the answer is larger than ${answerBytesMax} bytes`);
       pieces.push(piece);
     }
-    return Buffer.concat(pieces).toString("utf8");
+    return Buffer.concat(pieces);
   }
 
   return async function call({ url, body, signingKey, timeoutMs }: EndpointCall): Promise<unknown> {
@@ -97,15 +98,7 @@ export function openCaller({ clock, guard, answerBytesMax, resolve = resolveAll 
         await response.body?.cancel();
         throw new TransportFailure(`the endpoint answered ${response.status}`);
       }
-      const text = await textOf(response);
-      let answer: unknown;
-      try {
-        answer = JSON.parse(text);
-      } catch {
-        throw new TransportFailure("the endpoint's answer is no JSON");
-      }
-      if (isTooDeep(answer)) throw new TransportFailure("the endpoint's answer is nested too deeply");
-      return answer;
+      return answerOf(await bytesOf(response));
     } catch (error) {
       if (error instanceof TransportFailure) throw error;
       if (over.signal.aborted) throw new TransportFailure(`no answer within ${timeoutMs} ms`);
@@ -117,6 +110,16 @@ export function openCaller({ clock, guard, answerBytesMax, resolve = resolveAll 
       cancel();
     }
   };
+}
+
+function answerOf(bytes: Uint8Array): unknown {
+  try {
+    return readJsonBytes(bytes);
+  } catch (error) {
+    if (!(error instanceof Fault)) throw error;
+    const why = error.cause === undefined ? error.message : "no JSON";
+    throw new TransportFailure(`the endpoint's answer is ${why.replace("malformed JSON: ", "")}`);
+  }
 }
 
 const aborted = (signal: AbortSignal) =>

@@ -1,6 +1,4 @@
-import type { JsonObject, JsonValue, MessageInitShape } from "@bufbuild/protobuf";
-import { fromJson } from "@bufbuild/protobuf";
-import { ValueSchema } from "@bufbuild/protobuf/wkt";
+import type { MessageInitShape } from "@bufbuild/protobuf";
 import {
   type ErrorSchema,
   ExecutionMode,
@@ -11,7 +9,7 @@ import {
   StepType as StepTypeWire,
 } from "../../gen/svc/v1/types_pb.ts";
 import type { Instant } from "../../kit/clock.ts";
-import { timestampOf } from "../../kit/wkt.ts";
+import { payload, timestampOf } from "../../kit/wkt.ts";
 import type { Run, RunError, RunStatus, Step, StepStatus, StepType } from "./run.ts";
 
 export const runStatusWire: Record<RunStatus, RunStatusWire> = {
@@ -43,24 +41,6 @@ const stepTypeWire: Record<StepType, StepTypeWire> = {
 /** The words a status filter may hold when it comes as an enum; UNSPECIFIED is no filter. */
 export const runStatusWord = (status: number): string | undefined =>
   (Object.keys(runStatusWire) as RunStatus[]).find((word) => runStatusWire[word] === status);
-
-const isObject = (value: JsonValue): value is JsonObject =>
-  typeof value === "object" && value !== null && !Array.isArray(value);
-
-/** Objects travel in the plain field, anything else in its `…_value` twin (contract.md rulings). */
-export function payload<Plain extends string, Twin extends string>(
-  plain: Plain,
-  twin: Twin,
-  text: string | null,
-) {
-  if (text === null) return {};
-  const value = JSON.parse(text) as JsonValue;
-  if (isObject(value)) return { [plain]: value } as Record<Plain, JsonObject>;
-  return { [twin]: fromJson(ValueSchema, value) } as Record<
-    Twin,
-    ReturnType<typeof fromJson<typeof ValueSchema>>
-  >;
-}
 
 const at = (instant: Instant | null) => (instant === null ? undefined : timestampOf(instant));
 

@@ -1,8 +1,9 @@
 import { Fault, invalid } from "../../kit/fault.ts";
 import { keyOf } from "../../kit/idempotency-key.ts";
+import { jsonText } from "../../kit/json.ts";
 import { syncTimeoutMsDefault, syncTimeoutMsMax } from "../../kit/limits.ts";
 import type { Call } from "../../kit/operation.ts";
-import { draftOf, type EmitInput, jsonText } from "../events/rules.ts";
+import { draftOf, type EmitInput } from "../events/rules.ts";
 import type { Emitted, Events, InvokeDraft } from "../events/service.ts";
 import type { Ends } from "../runs/ends.ts";
 import type { RunResult } from "../runs/run.ts";

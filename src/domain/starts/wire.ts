@@ -1,7 +1,9 @@
-import type { JsonValue, MessageInitShape } from "@bufbuild/protobuf";
+import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { RunResultSchema } from "../../gen/svc/v1/svc_pb.ts";
+import { storedJson } from "../../kit/json.ts";
+import { isJsonObject, payload } from "../../kit/wkt.ts";
 import type { RunResult } from "../runs/run.ts";
-import { payload, runStatusWire, toError } from "../runs/wire.ts";
+import { runStatusWire, toError } from "../runs/wire.ts";
 
 const int32Max = 2_147_483_647;
 const durationOf = ({ durationMs }: RunResult) => Math.min(durationMs, int32Max);
@@ -18,15 +20,14 @@ export const toResultMessage = (result: RunResult): MessageInitShape<typeof RunR
 
 /** The same as plain JSON: outputs never become messages on the hot path. */
 export function toResultBody(result: RunResult) {
-  const output = result.output === null ? undefined : (JSON.parse(result.output) as JsonValue);
-  const isObject = typeof output === "object" && output !== null && !Array.isArray(output);
+  const output = result.output === null ? undefined : storedJson(result.output);
   const { error } = result;
   return {
     runId: result.runId,
     functionId: result.functionId,
     status: `RUN_STATUS_${result.status.toUpperCase()}`,
     durationMs: durationOf(result),
-    ...(output !== undefined && (isObject ? { output } : { outputValue: output })),
+    ...(output !== undefined && (isJsonObject(output) ? { output } : { outputValue: output })),
     ...(error && {
       error: {
         message: error.message,

@@ -1,10 +1,10 @@
-import { toJson } from "@bufbuild/protobuf";
-import { type Value, ValueSchema } from "@bufbuild/protobuf/wkt";
+import type { Value } from "@bufbuild/protobuf/wkt";
 import { Type } from "@sinclair/typebox";
 import { SvcService } from "../../gen/svc/v1/svc_pb.ts";
 import { invalid } from "../../kit/fault.ts";
+import { jsonText } from "../../kit/json.ts";
 import { type Operation, rpc, unary } from "../../kit/operation.ts";
-import { timestampOf } from "../../kit/wkt.ts";
+import { jsonOf, timestampOf } from "../../kit/wkt.ts";
 import type { Run, Step } from "../runs/run.ts";
 import { toRunMessage, toStepMessage } from "../runs/wire.ts";
 import { readJsonText } from "./rules.ts";
@@ -26,8 +26,8 @@ const pausedStep = (step: Step) => ({
 
 /** The plain field, or its twin for what is no object; the hot path's JSON needs neither. */
 const outputOf = (output: object | undefined, twin: Value | undefined): string | undefined => {
-  if (output !== undefined) return JSON.stringify(output);
-  return twin === undefined ? undefined : JSON.stringify(toJson(ValueSchema, twin));
+  if (output !== undefined) return jsonText("output", output);
+  return twin === undefined ? undefined : jsonText("output", jsonOf(twin));
 };
 
 export const steeringOperations = (steering: Steering): Operation[] => [
@@ -103,13 +103,13 @@ export const steeringOperations = (steering: Steering): Operation[] => [
       (step: Step) => toStepMessage(step),
       {
         // Any JSON in either field and spelling (contract.md rulings).
-        take({ output, outputValue, output_value, ...body }) {
-          const given = [output, outputValue, output_value].find((value) => value !== undefined);
+        take({ output, outputValue, ...body }) {
+          const given = outputValue === undefined ? output : outputValue;
           const { step_id, ...rest } = body;
           return {
             ...rest,
             ...(step_id !== undefined && { stepId: step_id }),
-            ...(given !== undefined && { output: JSON.stringify(given) }),
+            ...(given !== undefined && { output: jsonText("output", given) }),
           };
         },
       },

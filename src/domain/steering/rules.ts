@@ -1,4 +1,5 @@
 import { Fault, invalid } from "../../kit/fault.ts";
+import { jsonText, readJson, readJsonBytes } from "../../kit/json.ts";
 import { cancelReasonRunes, discardedBytesMax, stepOutputBytesMax } from "../../kit/limits.ts";
 import { stepRowId } from "../../kit/step-id.ts";
 import type { StepRow } from "./rows.ts";
@@ -21,18 +22,18 @@ export const isStep = (step: StepRow, id: string): boolean =>
 export function readJsonText(field: string, text: string): string {
   if (Buffer.byteLength(text) > stepOutputBytesMax * 2)
     throw invalid(field, `at most ${stepOutputBytesMax} bytes of JSON`);
-  const json = parsed(text) ?? parsed(Buffer.from(text, "base64").toString());
-  if (json === undefined) throw invalid(field, "must be JSON text");
-  if (Buffer.byteLength(json) > stepOutputBytesMax)
-    throw invalid(field, `at most ${stepOutputBytesMax} bytes of JSON`);
-  return json;
+  return jsonText(field, readText(field, text), stepOutputBytesMax);
 }
 
-function parsed(text: string): string | undefined {
+function readText(field: string, text: string): unknown {
   try {
-    return JSON.stringify(JSON.parse(text));
-  } catch {
-    return undefined;
+    return readJson(text, field);
+  } catch (refused) {
+    try {
+      return readJsonBytes(Buffer.from(text, "base64"), field);
+    } catch {
+      throw refused;
+    }
   }
 }
 

@@ -1,6 +1,6 @@
 import { keyOf } from "../../kit/idempotency-key.ts";
+import { jsonText } from "../../kit/json.ts";
 import { requireEventName } from "../../kit/names.ts";
-import { jsonText } from "../events/rules.ts";
 
 /** What a caller publishes, before it is checked. */
 export interface PublishInput {

@@ -7,7 +7,7 @@ import { assignmentJson, type HandedJob } from "./job.ts";
 import { ackFields, reportFields } from "./report.ts";
 import { type ExchangeAnswer, type ExchangeResult, type Workers, workerJson } from "./service.ts";
 import { StreamMessage } from "./stream-messages.ts";
-import { fromWorkerMessage, toEngineMessage } from "./wire.ts";
+import { fromWorkerMessage, toEngineMessage, toJobMessage } from "./wire.ts";
 
 /** Workers of several generations send fields that this server does not read. */
 const lenient = { additionalProperties: true };
@@ -137,7 +137,7 @@ export const workersOperations = (workers: Workers) => [
       (message) => fromWorkerMessage(message) as StreamMessage,
       toEngineMessage,
     ),
-    handle: (messages, call) => workers.connect(call.environmentId, messages, call.signal),
+    handle: (messages, call) => workers.connect(call.environmentId, messages, call.signal, toJobMessage),
   }),
   unary({
     name: "workers.register",

@@ -4,6 +4,7 @@ import { Fault } from "../../kit/fault.ts";
 import { progressStepsMax, stepGatherMs } from "../../kit/limits.ts";
 import type { Log } from "../../kit/log.ts";
 import type { Report, StepShape } from "./report.ts";
+import { refusedResult } from "./rules.ts";
 
 export type SentStep = Static<typeof StepShape>;
 
@@ -68,11 +69,10 @@ export function openJobReports(options: JobReportsOptions): JobReports {
     }
   }
 
-  /** What the server will never take must not come back attempt after attempt. */
   const refusal = ({ message, code }: Fault): Report => ({
     ...fence,
     status: "failed",
-    error: { message: `result refused: ${message}`, code: code ?? "INVALID_REPORT", retryable: false },
+    error: refusedResult(message, code),
   });
 
   async function sendOnce(): Promise<boolean> {

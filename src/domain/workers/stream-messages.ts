@@ -46,7 +46,7 @@ export const StreamMessage = Type.Object({
     Type.Object({
       job_id: JobId,
       ...fenceFields,
-      id: StepId,
+      id: Type.String(),
       ...checkedApart({
         status: StepShape.properties.status,
         output: Type.Optional(Type.Unknown()),
@@ -55,12 +55,19 @@ export const StreamMessage = Type.Object({
       }),
     }),
   ),
-  /** How a job ended or what it waits for; with a number, any report of a worker that wants to be answered. */
+  /**
+   * How a job ended or what it waits for; with a number, any report of a worker that wants to be answered. That it is one is
+   * checked as it is stored: what is none is the fault of this job, and no other's of the stream.
+   */
   report: Type.Optional(
     Type.Object(
       { job_id: JobId, number: Type.Optional(Type.Integer()), ...checkedApart(reportFields) },
       lenient,
     ),
+  ),
+  /** A report with a number that cannot be read, and why. */
+  refused: Type.Optional(
+    Type.Object({ job_id: Type.String(), number: Type.Integer(), message: Type.String() }),
   ),
   ack: Type.Optional(Type.Object({ job_id: JobId, ...ackFields })),
   nack: Type.Optional(
@@ -73,10 +80,13 @@ export const StreamMessage = Type.Object({
 });
 export type StreamMessage = Static<typeof StreamMessage>;
 
+/** A job as it is written; what that looks like is the wire's business. */
+export type JobMessage = object;
+
 /** What the server says. */
 export type StreamAnswer =
   | { kind: "registered"; workerId: string; heartbeatIntervalMs: number }
-  | { kind: "job"; job: HandedJob }
+  | { kind: "job"; job: HandedJob; message: JobMessage }
   | { kind: "step_ack"; stepId: string; fault: Fault | undefined }
   | { kind: "cancel"; jobId: string; reason: string }
   | { kind: "shutdown"; reason: string; drainTimeoutMs: number }

@@ -1,4 +1,4 @@
-import { type Clock, type Instant, rfc3339 } from "../../kit/clock.ts";
+import { type Instant, rfc3339 } from "../../kit/clock.ts";
 import { Fault, invalid } from "../../kit/fault.ts";
 import {
   streamAckMs,
@@ -7,33 +7,17 @@ import {
   streamOutboxMax,
   streamSilenceMsMax,
 } from "../../kit/limits.ts";
-import type { Log } from "../../kit/log.ts";
-import type { HeldLease, LeaseState } from "../runs/leases.ts";
-import type { Dispatcher } from "./dispatcher.ts";
+import type { HeldLease } from "../runs/leases.ts";
 import { openIntake } from "./intake.ts";
-import { type HandedJob, type Job, leaseHashOf, runOfJob } from "./job.ts";
+import { type HandedJob, leaseHashOf, runOfJob } from "./job.ts";
 import { openOutbox } from "./outbox.ts";
 import { type Report, readFence } from "./report.ts";
 import type { WorkerRecord } from "./rows.ts";
 import { openAsks } from "./stream-asks.ts";
 import { type JobReports, openJobReports, type SentStep, withTimeLeft } from "./stream-job.ts";
 import type { StreamAnswer, StreamMessage } from "./stream-messages.ts";
+import type { StreamDeps, WorkerStream } from "./stream-port.ts";
 import { nameOfStepId } from "./yields.ts";
-
-export interface StreamDeps {
-  clock: Clock;
-  log: Log;
-  leaseMs: number;
-  dispatcher: Pick<Dispatcher, "take">;
-  /** Jobs as this worker may have them, without those whose leases ended on the way. */
-  handed: (worker: WorkerRecord, jobs: readonly Job[]) => HandedJob[];
-  /** Commits a report; rejects with the Faults of contract.md 1.10. */
-  submit: (worker: WorkerRecord, jobId: string, report: Report) => Promise<void>;
-  /** Renews leases and notes the sign of life; answers what became of each. */
-  beat: (worker: WorkerRecord, activeJobs: number, leases: readonly HeldLease[]) => Promise<LeaseState[]>;
-  /** Unstarted jobs go back to the queue; no attempt is spent. */
-  giveBack: (jobs: readonly Job[]) => void;
-}
 
 /** A job this stream's worker has, from its assignment to its last report. */
 interface Held {
@@ -45,24 +29,6 @@ interface Held {
   leaseUntil: Instant;
   reports: JobReports;
   started: Map<string, { name: string; type: SentStep["type"]; at: Instant }>;
-}
-
-export interface WorkerStream {
-  readonly worker: WorkerRecord;
-  answers(): AsyncGenerator<StreamAnswer>;
-  take(message: StreamMessage): void;
-  /** Resolves when there is room for what the next message may bring. */
-  ready(): Promise<void>;
-  /** What time has brought: acks that did not come, leases that ended, silence. */
-  look(): void;
-  cancel(runId: string, executionSeq: number, reason: string): void;
-  /** The server goes: no further jobs; the stream ends with the last one. */
-  shutdown(reason: string, drainTimeoutMs: number): void;
-  /** The worker will say nothing more: what it has said is stored, then the stream ends. */
-  leave(): Promise<void>;
-  /** Over: what was not acked goes back at once. With a fault the worker is told why. */
-  close(fault?: unknown): void;
-  readonly closed: boolean;
 }
 
 export function openStream(deps: StreamDeps, worker: WorkerRecord, onClosed: () => void): WorkerStream {
@@ -148,12 +114,28 @@ export function openStream(deps: StreamDeps, worker: WorkerRecord, onClosed: () 
     onJobs(jobs) {
       if (closed || leaving) return deps.giveBack(jobs);
       for (const job of deps.handed(worker, jobs)) {
-        openHeld(job.jobId, { execution_seq: job.executionSeq, lease_token: job.leaseToken }, job);
-        tell({ kind: "job", job });
+        const fence = { execution_seq: job.executionSeq, lease_token: job.leaseToken };
+        const one = openHeld(job.jobId, fence, job);
+        try {
+          tell({ kind: "job", job, message: deps.written(job) });
+        } catch (error) {
+          failUnwritten(one, job, error);
+        }
       }
     },
   });
   const { ask } = asks;
+
+  /** What cannot be written now cannot be the next time either: its run ends, and the stream's other jobs go on. */
+  function failUnwritten(one: Held, { jobId, runId }: HandedJob, error: unknown): void {
+    const reason = error instanceof Error ? error.message : String(error);
+    log.warn("worker.job_unwritten", { environmentId, workerId, runId, error });
+    const why = { message: `the job cannot be sent: ${reason}`, code: "JOB_NOT_SENDABLE", retryable: false };
+    const last: Report = { ...one.fence, status: "failed", error: why };
+    intake.add(last);
+    one.reports.end(last);
+    ended(jobId);
+  }
 
   type SentFence = { execution_seq?: unknown; lease_token?: unknown };
 
@@ -274,6 +256,9 @@ export function openStream(deps: StreamDeps, worker: WorkerRecord, onClosed: () 
       one.reports.end(told);
       ended(job_id);
     },
+
+    refused: ({ number, message }) =>
+      tell({ kind: "reported", number, fault: new Fault("invalid_argument", message) }),
 
     ack(sent) {
       const one = spokenOf("job_ack", sent.job_id, sent);

@@ -2,8 +2,9 @@ import { Fault, invalid, missing } from "../../kit/fault.ts";
 import { streamHeartbeatMs, streamRegisterMs } from "../../kit/limits.ts";
 import type { Counter } from "../../kit/metrics.ts";
 import type { WorkerRecord } from "./rows.ts";
-import { openStream, type StreamDeps, type WorkerStream } from "./stream.ts";
+import { openStream } from "./stream.ts";
 import type { StreamAnswer, StreamMessage } from "./stream-messages.ts";
+import type { StreamDeps, WorkerStream } from "./stream-port.ts";
 
 type Register = NonNullable<StreamMessage["register"]>;
 
@@ -22,6 +23,7 @@ export interface Streams {
     environmentId: string,
     messages: AsyncIterable<StreamMessage>,
     signal: AbortSignal,
+    written: StreamDeps["written"],
   ): AsyncGenerator<StreamAnswer>;
   /** Tells the worker that runs it, when its stream ends here. */
   cancelled(run: CancelledRun): void;
@@ -35,7 +37,7 @@ export interface Streams {
   settled(): Promise<void>;
 }
 
-export interface StreamsDeps extends StreamDeps {
+export interface StreamsDeps extends Omit<StreamDeps, "written"> {
   /** How long workers are given when the server goes. */
   drainMs: number;
   /** Notes the worker; rejects a registration that cannot be. */
@@ -52,9 +54,9 @@ export function openStreams(deps: StreamsDeps): Streams {
   let going: string | undefined;
   const keyOf = ({ environmentId, id }: WorkerRecord) => `${environmentId}\n${id}`;
 
-  function open(worker: WorkerRecord): WorkerStream {
+  function open(worker: WorkerRecord, written: StreamDeps["written"]): WorkerStream {
     const key = keyOf(worker);
-    const stream: WorkerStream = openStream(deps, worker, () => {
+    const stream: WorkerStream = openStream({ ...deps, written }, worker, () => {
       if (streams.get(key) === stream) streams.delete(key);
       deps.disconnects.add(1);
       const forgotten = deps
@@ -104,7 +106,7 @@ export function openStreams(deps: StreamsDeps): Streams {
   }
 
   return {
-    async *connect(environmentId, messages, signal) {
+    async *connect(environmentId, messages, signal, written) {
       if (going !== undefined) throw new Fault("unavailable", going);
       const sent = messages[Symbol.asyncIterator]();
       const worker = await deps.register(environmentId, await greeting(sent, signal));
@@ -113,7 +115,7 @@ export function openStreams(deps: StreamsDeps): Streams {
         workerId: worker.id,
         heartbeatIntervalMs: Math.max(1, Math.floor(Math.min(streamHeartbeatMs, leaseMs / 3))),
       };
-      const stream = open(worker);
+      const stream = open(worker, written);
       const end = () => stream.close(signal.reason instanceof Fault ? signal.reason : undefined);
       if (signal.aborted) end();
       signal.addEventListener("abort", end, { once: true });

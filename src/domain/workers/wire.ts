@@ -1,6 +1,5 @@
 import type { JsonObject, MessageInitShape } from "@bufbuild/protobuf";
-import { toJson } from "@bufbuild/protobuf";
-import { type Value, ValueSchema } from "@bufbuild/protobuf/wkt";
+import type { Value } from "@bufbuild/protobuf/wkt";
 import { type Error as ErrorMessage, StepType } from "../../gen/svc/v1/types_pb.ts";
 import {
   type EngineMessageSchema,
@@ -11,11 +10,12 @@ import {
   type WorkerMessage,
 } from "../../gen/svc/v1/worker_pb.ts";
 import { rfc3339 } from "../../kit/clock.ts";
-import { type Fault, invalid, unreachable } from "../../kit/fault.ts";
-import { instantOf, timestampOf } from "../../kit/wkt.ts";
+import { Fault, invalid, unreachable } from "../../kit/fault.ts";
+import { isNested, payloadLevelsMax, readJson, readJsonBytes, storedJson } from "../../kit/json.ts";
+import { instantOf, isJsonObject, jsonOf, payload, timestampOf } from "../../kit/wkt.ts";
 import type { LeaseState } from "../runs/leases.ts";
-import { payload } from "../runs/wire.ts";
 import type { HandedJob } from "./job.ts";
+import { refusedResult } from "./rules.ts";
 import type { StreamAnswer } from "./stream-messages.ts";
 
 const leaseStateWire: Record<LeaseState, LeaseStateWire> = {
@@ -41,7 +41,7 @@ const fence = ({
 
 /** `*_value` when it was sent, else the plain field (contract.md 0.3). */
 const sentValue = (plain: JsonObject | undefined, twin: Value | undefined): unknown =>
-  twin ? toJson(ValueSchema, twin) : plain;
+  twin ? jsonOf(twin) : plain;
 
 const errorOf = (error: ErrorMessage | undefined) =>
   error && {
@@ -53,24 +53,23 @@ const errorOf = (error: ErrorMessage | undefined) =>
     },
   };
 
-function jsonOf(field: string, bytes: Uint8Array): unknown {
-  if (bytes.length === 0) return undefined;
-  try {
-    return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
-  } catch {
-    throw invalid(field, "must be JSON text");
-  }
-}
+const bytesOf = (field: string, bytes: Uint8Array): unknown =>
+  bytes.length === 0 ? undefined : readJsonBytes(bytes, field);
 
 function bodyOf(text: string): Record<string, unknown> {
-  try {
-    const body: unknown = JSON.parse(text);
-    if (typeof body === "object" && body !== null && !Array.isArray(body))
-      return body as Record<string, unknown>;
-  } catch {
-    // Said below.
-  }
+  const body = readJson(text, "report.body");
+  if (isJsonObject(body)) return body;
   throw invalid("report.body", "must be the JSON text of an object");
+}
+
+/** A text inside a message that cannot be read is the fault of that message; the stream and its other jobs go on. */
+function unlessRefused<T>(read: () => T, refused: (fault: Fault) => T): T {
+  try {
+    return read();
+  } catch (error) {
+    if (error instanceof Fault) return refused(error);
+    throw error;
+  }
 }
 
 const executedStep = (step: ExecutedStep) => ({
@@ -103,7 +102,7 @@ function yieldOf({ stepId, yieldInfo }: StepYielded): Record<string, unknown> {
           ...(value.matchExpression && { match: value.matchExpression }),
           ...(value.matchValue && { match_value: value.matchValue }),
           ...(value.timeout && { timeout_at: rfc3339(instantOf(value.timeout)) }),
-          payload: jsonOf("wait_event.payload_json", value.payloadJson),
+          payload: bytesOf("wait_event.payload_json", value.payloadJson),
         },
       };
     case "invokeFunction":
@@ -111,7 +110,7 @@ function yieldOf({ stepId, yieldInfo }: StepYielded): Record<string, unknown> {
         step_id: stepId,
         type: "invoke_function",
         function_id: value.functionId,
-        input: jsonOf("invoke_function.input_json", value.inputJson),
+        input: bytesOf("invoke_function.input_json", value.inputJson),
         invoke_timeout_ms: Number(value.invokeTimeoutMs),
       };
     case "invokeFunctionAsync":
@@ -119,7 +118,7 @@ function yieldOf({ stepId, yieldInfo }: StepYielded): Record<string, unknown> {
         step_id: stepId,
         type: "invoke_function_async",
         function_id: value.functionId,
-        input: jsonOf("invoke_function_async.input_json", value.inputJson),
+        input: bytesOf("invoke_function_async.input_json", value.inputJson),
       };
     case undefined:
       throw invalid("step_yielded", "must say what the step waits for");
@@ -169,7 +168,12 @@ export function fromWorkerMessage({ payload: sent }: WorkerMessage): unknown {
       return { step: { ...fence(sent.value), ...done, duration_ms: durationMs } };
     }
     case "stepYielded":
-      return { report: { ...fence(sent.value), status: "yielded", yield: yieldOf(sent.value) } };
+      return unlessRefused<object>(
+        () => ({ report: { ...fence(sent.value), status: "yielded", yield: yieldOf(sent.value) } }),
+        ({ message }) => ({
+          report: { ...fence(sent.value), status: "failed", error: refusedResult(message) },
+        }),
+      );
     case "jobCompleted": {
       const output = sentValue(sent.value.output, sent.value.outputValue);
       return { report: { ...fence(sent.value), status: "completed", output } };
@@ -186,7 +190,11 @@ export function fromWorkerMessage({ payload: sent }: WorkerMessage): unknown {
     }
     case "report": {
       const { jobId, number, body } = sent.value;
-      return { report: { ...bodyOf(body), job_id: jobId, number: Number(number) } };
+      const named = { job_id: jobId, number: Number(number) };
+      return unlessRefused<object>(
+        () => ({ report: { ...bodyOf(body), ...named } }),
+        ({ message }) => ({ refused: { ...named, message } }),
+      );
     }
     default:
       // A message of a later generation, or none: nothing this server could act on.
@@ -203,24 +211,34 @@ const statusOf: Partial<Record<Fault["kind"], number>> = {
   internal: 500,
 };
 
-const jobMessage = (job: HandedJob) => ({
+/** Throws the fault that names what no reader of the stream may be able to read; an earlier version let more levels in. */
+function carried<T extends string | null>(field: string, text: T): T {
+  if (text !== null && isNested(text, payloadLevelsMax))
+    throw invalid(field, `nested deeper than ${payloadLevelsMax} levels`);
+  return text;
+}
+
+/** A job as the stream carries it; throws for one that it cannot. */
+export const toJobMessage = (job: HandedJob) => ({
   jobId: job.jobId,
   runId: job.runId,
   functionId: job.functionId,
   event: {
     id: job.event.id,
     name: job.event.name,
-    ...payload("data", "dataValue", job.event.data),
+    ...payload("data", "dataValue", carried("event.data", job.event.data)),
     idempotencyKey: job.event.idempotencyKey ?? "",
     source: job.event.source,
     timestamp: timestampOf(job.event.at),
-    ...(job.event.metadata && { metadata: JSON.parse(job.event.metadata) as JsonObject }),
+    ...(job.event.metadata && {
+      metadata: storedJson(carried("event.metadata", job.event.metadata)) as JsonObject,
+    }),
     version: job.event.version,
   },
   completedSteps: job.completedSteps.map((step) => ({
     stepId: step.step_id,
     name: step.name,
-    ...payload("output", "outputValue", step.output ?? "null"),
+    ...payload("output", "outputValue", carried(`output of step ${step.step_id}`, step.output ?? "null")),
     status: step.status ?? "completed",
     ...(step.error && { errorJson: new TextEncoder().encode(step.error) }),
   })),
@@ -244,7 +262,7 @@ function payloadOf(answer: StreamAnswer): NonNullable<Payload> {
       return { case: "registered", value: { workerId, heartbeatIntervalMs } };
     }
     case "job":
-      return { case: "job", value: jobMessage(answer.job) };
+      return { case: "job", value: answer.message as ReturnType<typeof toJobMessage> };
     case "step_ack": {
       const { stepId, fault } = answer;
       return { case: "stepAck", value: { stepId, accepted: !fault, error: fault?.message ?? "" } };

@@ -1,0 +1,95 @@
+import type { DescMessage } from "@bufbuild/protobuf";
+import { KindGuard, type TSchema } from "@sinclair/typebox";
+import type { Operation } from "../../src/kit/operation.ts";
+
+/** Operations that take free JSON, and the doors of this suite that try them. */
+export const doorsIn: Record<string, string> = {
+  "events.emit": "Emit, Trigger, PubSub Emit",
+  "events.emitBatch": "TriggerBatch",
+  "events.emitSync": "TriggerSync",
+  "functions.invoke": "InvokeFunction",
+  "functions.invokeSync": "InvokeFunctionSync",
+  "functions.register": "RegisterFunction metadata",
+  "groups.create": "CreateConsumerGroup metadata",
+  "groups.update": "by the same reader as groups.create",
+  "steps.patch": "PatchStep",
+  "runs.inject": "InjectStepOutput",
+  "topics.publish": "Publish",
+  "topics.publishBatch": "PublishBatch",
+  "workers.connect": "worker streams",
+  "workers.exchange": "worker REST",
+  "workers.report": "worker REST",
+};
+
+/** Operations that give it. */
+export const doorsOut: Record<string, string> = {
+  "events.get": "GET event",
+  "events.list": "GET events",
+  "events.emitSync": "TriggerSync",
+  "functions.invokeSync": "InvokeFunctionSync",
+  "runs.get": "GetRun",
+  "runs.list": "ListRuns",
+  "runs.steps": "GetRunSteps",
+  "runs.cancel": "the run as GetRun has it",
+  "runs.resume": "the run as GetRun has it",
+  "steps.patch": "the step as GetRunSteps has it",
+  "pubsub.subscribe": "Subscribe, /ws",
+  "groups.join": "deliveries as Subscribe has them",
+  "groups.create": "metadata of a group",
+  "groups.get": "metadata of a group",
+  "groups.list": "metadata of a group",
+  "groups.update": "metadata of a group",
+  "functions.register": "metadata of a function",
+  "functions.get": "metadata of a function",
+  "functions.list": "metadata of a function",
+  "functions.setStatus": "metadata of a function",
+  "functions.history": "metadata of a function",
+  "functions.at": "metadata of a function",
+  "functions.rollback": "metadata of a function",
+  "workers.connect": "worker streams",
+  "audit.trail": "payloads of ours, with outputs of patches; written as GetRun writes",
+  "audit.authTrail": "inputs as they are redacted, at most eight levels",
+  "platform.audit.list": "inputs as they are redacted, at most eight levels",
+};
+
+function isFree(schema: TSchema | undefined): boolean {
+  if (schema === undefined) return false;
+  if (KindGuard.IsUnknown(schema) || KindGuard.IsAny(schema)) return true;
+  if (KindGuard.IsObject(schema)) return Object.values(schema.properties).some(isFree);
+  if (KindGuard.IsArray(schema)) return isFree(schema.items);
+  if (KindGuard.IsUnion(schema)) return schema.anyOf.some(isFree);
+  if (KindGuard.IsRecord(schema)) return Object.values(schema.patternProperties).some(isFree);
+  return false;
+}
+
+const free = new Set(["google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue"]);
+
+function carries(message: DescMessage, seen = new Set<DescMessage>()): boolean {
+  if (free.has(message.typeName)) return true;
+  if (seen.has(message)) return false;
+  seen.add(message);
+  return message.fields.some((field) => field.message !== undefined && carries(field.message, seen));
+}
+
+const methodsOf = ({ rpc }: Operation) =>
+  (rpc === undefined ? [] : Array.isArray(rpc) ? rpc : [rpc]).map(
+    ({ method }) => method as { input: DescMessage; output: DescMessage },
+  );
+
+/** Operations that carry free JSON and that this suite does not try; and names of this list that carry none any more. */
+export function untried(registry: readonly Operation[]): string[] {
+  const breaches: string[] = [];
+  for (const operation of registry) {
+    const takes = isFree(operation.input) || methodsOf(operation).some(({ input }) => carries(input));
+    const output = "output" in operation ? (operation.output as TSchema | undefined) : undefined;
+    const gives = isFree(output) || methodsOf(operation).some((method) => carries(method.output));
+    if (takes && !(operation.name in doorsIn))
+      breaches.push(`${operation.name} takes free JSON and no door of this suite tries it`);
+    if (gives && !(operation.name in doorsOut))
+      breaches.push(`${operation.name} gives free JSON and no door of this suite tries it`);
+  }
+  const names = new Set(registry.map(({ name }) => name));
+  for (const name of [...Object.keys(doorsIn), ...Object.keys(doorsOut)])
+    if (!names.has(name)) breaches.push(`${name} is tried and is no operation`);
+  return breaches;
+}

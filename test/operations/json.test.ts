@@ -1,0 +1,297 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { connect } from "node:net";
+import { payloadLevelsMax } from "../../src/kit/json.ts";
+import { silentLog } from "../../src/kit/log.ts";
+import { sql } from "../../src/kit/sql.ts";
+import { createFunction, createWorker } from "../../src/sdk/index.ts";
+import { everyWay } from "../support/every-route.ts";
+import { listen } from "../support/raw-stream.ts";
+import { engines, startTestServer, type TestServer } from "../support/server.ts";
+import { until } from "../support/until.ts";
+
+const lists = (levels: number) => "[".repeat(levels) + "]".repeat(levels);
+
+describe.each(engines)("JSON on %s", (engine) => {
+  let server: TestServer;
+  const errors: string[] = [];
+  beforeAll(async () => {
+    const log = { ...silentLog, error: (event: string) => void errors.push(event) };
+    server = await startTestServer({ engine, log, settings: { leaseMs: 60_000 } });
+  }, 30_000);
+  afterAll(() => server.stop());
+
+  const post = async (path: string, body: string, method = "POST") => {
+    const headers = { authorization: `Bearer ${server.adminKey}`, "content-type": "application/json" };
+    const answer = await fetch(`${server.url}${path}`, { method, headers, body });
+    return { status: answer.status, text: await answer.text() };
+  };
+  const svc = (method: string, body: string) => post(`/svc.v1.SvcService/${method}`, body);
+  const rpc = async (method: string, body: object) => (await server.rpc("SvcService", method, body)).body;
+  const runOf = (id: string) => rpc("GetRun", { id });
+  const historyOf = async (runId: string) =>
+    (
+      await server.running.domain.store.all<{ type: string }>(
+        sql`SELECT type FROM run_history WHERE run_id = ${runId}`,
+      )
+    ).length;
+
+  test("a payload of more levels than any reader takes is refused at its door; one that was stored before fails its run alone", async () => {
+    const refused = await svc("Emit", `{"event":"deep.ev","data":${lists(100)}}`);
+    expect([refused.status, refused.text]).toEqual([
+      400,
+      expect.stringContaining(`${payloadLevelsMax} levels`),
+    ]);
+
+    for (const id of ["deep.planted", "deep.healthy"])
+      await rpc("RegisterFunction", { id, triggers: [{ event: `${id}.ev` }] });
+    const planted = (await rpc("Emit", { event: "deep.planted.ev", data: [1] })) as {
+      eventId: string;
+      runIds: string[];
+    };
+    const deep = lists(200);
+    await server.running.domain.store.write((session) =>
+      session.run(sql`UPDATE events SET data = ${deep} WHERE id = ${planted.eventId}`),
+    );
+    const healthy = await rpc("Emit", { event: "deep.healthy.ev", data: [1] });
+    const worker = createWorker({
+      url: server.url,
+      apiKey: server.adminKey,
+      transport: "stream",
+      handleSignals: false,
+      functions: ["deep.planted", "deep.healthy"].map((id) =>
+        createFunction({ id, triggers: [{ event: `${id}.ev` }] }, async () => "done"),
+      ),
+    });
+    await worker.start();
+    const ended = (id: string) =>
+      until(
+        async () => {
+          const run = await runOf(id);
+          return run.status === "RUN_STATUS_COMPLETED" || run.status === "RUN_STATUS_FAILED"
+            ? run
+            : undefined;
+        },
+        { about: `the end of ${id}` },
+      );
+    expect((await ended(healthy.runIds[0])).status).toBe("RUN_STATUS_COMPLETED");
+    const failed = await ended(planted.runIds[0]!);
+    expect(failed).toMatchObject({
+      status: "RUN_STATUS_FAILED",
+      error: { code: "JOB_NOT_SENDABLE", message: expect.stringContaining("event.data: nested deeper than") },
+    });
+    expect(failed.inputValue).toEqual(JSON.parse(deep));
+    expect(await historyOf(planted.runIds[0]!)).toBeLessThan(6);
+    expect((await rpc("ListRuns", {})).runs.length).toBeGreaterThanOrEqual(2);
+    expect((await server.api(`/api/v1/events/${planted.eventId}`)).body.data).toEqual(JSON.parse(deep));
+    // As bytes: the reader of messages that a client here would use stops at 100 of them.
+    const headers = { authorization: `Bearer ${server.adminKey}` };
+    const stream = listen(
+      server.url,
+      "Subscribe",
+      { headers },
+      { pattern: "events:deep.>", options: { replay: 10 } },
+    );
+    await until(() => stream.heard.over || stream.heard.text.includes(deep), { about: "the replay" });
+    expect([stream.heard.over, stream.heard.text.includes("error")]).toEqual([false, false]);
+    stream.cut();
+    worker.stop();
+    await worker.closed;
+  });
+
+  test("what is stored and nothing can write is shown as a text that says so", async () => {
+    const { eventId } = await rpc("Emit", { event: "deeper.ev", data: [1] });
+    await server.running.domain.store.write((session) =>
+      session.run(sql`UPDATE events SET data = ${lists(40_000)} WHERE id = ${eventId}`),
+    );
+    expect((await server.api(`/api/v1/events/${eventId}`)).body.data).toContain("nested deeper than");
+  });
+
+  test("JSON inside a text is looked over before it is parsed", async () => {
+    const newOutput = lists(40_000);
+    for (const text of [newOutput, Buffer.from(newOutput).toString("base64")]) {
+      const { status, text: said } = await svc(
+        "InjectStepOutput",
+        JSON.stringify({ runId: "run_nope", stepId: "x", newOutput: text }),
+      );
+      expect([status, said]).toEqual([400, expect.stringContaining("new_output: must be JSON text")]);
+    }
+  });
+
+  test("names that mean something to the runtime are unknown fields, and the audit sees what the handler sees", async () => {
+    const inner = '{"name":"ghost","role_ids":["role_viewer"]}';
+    for (const name of ["__proto__", "constructor", "prototype"]) {
+      for (const [path, status] of [
+        ["/api/v1/apikeys", 400],
+        ["/api/v1/roles", 400],
+        ["/api/v1/projects", 400],
+      ] as const)
+        expect([path, name, (await post(path, `{"${name}":${inner}}`)).status]).toEqual([path, name, status]);
+      // Beside what is required, too.
+      const beside = await post(
+        "/api/v1/apikeys",
+        `{"name":"k","role_ids":["role_viewer"],"${name}":{"a":1}}`,
+      );
+      expect([beside.status, beside.text]).toEqual([400, expect.stringContaining(`${name}: unknown field`)]);
+    }
+    expect(JSON.stringify((await server.api("/api/v1/apikeys")).body)).not.toContain("ghost");
+  });
+
+  test("no write over REST takes its fields by their prototype", async () => {
+    const fields =
+      '{"name":"ghost","role_ids":["role_viewer"],"value":"x","email":"g@example.com","password":"ghostghost"}';
+    const taken: string[] = [];
+    const writes = everyWay(server.running.registry).filter(
+      ({ protocol, method }) => protocol === "rest" && method !== "GET" && method !== "DELETE",
+    );
+    expect(writes.length).toBeGreaterThan(30);
+    for (const { operation, method, path } of writes) {
+      const at = path.replace(/\{\w+(\.\.\.)?\}/g, "nobody");
+      const { status, text } = await post(at, `{"__proto__":${fields}}`, method);
+      // Workers may send more than is known.
+      const isWorkers = operation.name.startsWith("workers.") && status < 500;
+      if (!isWorkers && (status < 400 || status >= 500)) taken.push(`${operation.name}: ${status} ${text}`);
+    }
+    expect(taken).toEqual([]);
+  });
+
+  test("null is a payload, over every spelling", async () => {
+    for (const body of [
+      '"data":null',
+      '"dataValue":null',
+      '"data_value":null',
+      '"data":null,"data_value":null',
+    ]) {
+      const { text } = await svc("Emit", `{"event":"null.ev",${body}}`);
+      const { eventId } = JSON.parse(text);
+      expect((await server.api(`/api/v1/events/${eventId}`)).body.data).toBeNull();
+    }
+    const twin = JSON.parse((await svc("Emit", '{"event":"null.ev","data":null,"data_value":5}')).text);
+    expect((await server.api(`/api/v1/events/${twin.eventId}`)).body.data).toBe(5);
+  });
+
+  test("bytes that are no UTF-8 are refused, not stored as another text", async () => {
+    const body = Buffer.concat([
+      Buffer.from('{"event":"bytes.ev","data":"'),
+      Buffer.from([0xff, 0xc0]),
+      Buffer.from('"}'),
+    ]);
+    const answer = await fetch(`${server.url}/svc.v1.SvcService/Emit`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${server.adminKey}`, "content-type": "application/json" },
+      body,
+    });
+    expect([answer.status, await answer.text()]).toEqual([400, expect.stringContaining("not UTF-8")]);
+  });
+
+  test("a client that cuts its upload, or sends pieces that are none, is no defect of ours", async () => {
+    const { hostname, port } = new URL(server.url);
+    const before = errors.length;
+    for (const path of ["/svc.v1.SvcService/Emit", "/api/v1/projects"])
+      for (const rest of ['5\r\n{"eve\r\nzz\r\nnonsense\r\n\r\n', '5\r\n{"eve\r\n'])
+        for (const type of ["application/json", "application/proto"]) {
+          const socket = connect(Number(port), hostname);
+          let said = "";
+          socket.on("data", (bytes) => {
+            said += String(bytes);
+          });
+          socket.on("error", () => {});
+          const over = new Promise<void>((done) => socket.once("close", () => done()));
+          socket.write(
+            `POST ${path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${server.adminKey}\r\nContent-Type: ${type}\r\nTransfer-Encoding: chunked\r\n\r\n${rest}`,
+          );
+          // Half-closed, it ends as the server answers or gives up; either way it has read what there is.
+          socket.end();
+          await over;
+          expect(said).not.toContain(" 500 ");
+        }
+    expect(errors.slice(before)).toEqual([]);
+  });
+});
+
+describe("fields that the server does not know", () => {
+  const unknown = (server: TestServer) => ({
+    emit: () => server.rpc("SvcService", "Emit", { event: "odd.ev", colour: 1 }),
+    batch: () => server.rpc("SvcService", "TriggerBatch", { events: [{ event: "odd.ev", colour: 1 }] }),
+    list: () => server.rpc("SvcService", "ListRuns", { colour: 1 }),
+    register: () =>
+      server.api("/api/v1/workers/odd/register", {
+        body: { function_ids: ["odd"], version: { sdk: "1", os: "x" } },
+      }),
+  });
+
+  test("are passed over, counted, and named once in the debug log; writes of access refuse them", async () => {
+    const told: unknown[] = [];
+    const log = {
+      ...silentLog,
+      debug: (event: string, fields?: object) => event === "request.unknown_field" && void told.push(fields),
+    };
+    const server = await startTestServer({
+      engine: "libsql",
+      log: log as never,
+      settings: { metricsEnabled: true },
+    });
+    try {
+      for (let times = 0; times < 2; times++)
+        for (const [name, call] of Object.entries(unknown(server)))
+          expect([name, (await call()).status]).toEqual([name, 200]);
+      expect(told).toEqual([
+        { operation: "events.emit", field: "colour" },
+        { operation: "events.emitBatch", field: "events[0].colour" },
+        { operation: "runs.list", field: "colour" },
+        { operation: "workers.register", field: "version.os" },
+      ]);
+      const metrics = await (await fetch(server.running.metricsUrl!)).text();
+      expect(metrics).toContain('svc_unknown_fields_total{operation="events.emit"} 2');
+      const body = { name: "k", role_ids: ["role_viewer"], expires_inn: "1h" };
+      expect((await server.api("/api/v1/apikeys", { body })).body.message).toBe("expires_inn: unknown field");
+    } finally {
+      await server.stop();
+    }
+  });
+
+  test("are refused where the server is told to; our own worker sends none", async () => {
+    const server = await startTestServer({
+      engine: "libsql",
+      settings: { strictInput: true, leaseMs: 60_000 },
+    });
+    try {
+      for (const [name, call] of Object.entries(unknown(server))) {
+        const { status, body } = await call();
+        expect([name, status, body.message]).toEqual([
+          name,
+          400,
+          expect.stringMatching(/(colour|os): unknown field$/),
+        ]);
+      }
+      for (const transport of ["rest", "stream"] as const) {
+        const id = `strict.${transport}`;
+        const one = createFunction({ id, triggers: [{ event: `${id}.ev` }] }, async ({ step }) => {
+          await step.run("one", () => 1);
+          await step.sleep("nap", 10);
+          return "done";
+        });
+        const worker = createWorker({
+          url: server.url,
+          apiKey: server.adminKey,
+          transport,
+          handleSignals: false,
+          functions: [one],
+        });
+        await worker.start();
+        const { runIds } = (await server.rpc("SvcService", "Emit", { event: `${id}.ev` })).body;
+        await until(
+          async () =>
+            (await server.rpc("SvcService", "GetRun", { id: runIds[0] })).body.status ===
+            "RUN_STATUS_COMPLETED",
+          {
+            about: `the end over ${transport}`,
+          },
+        );
+        worker.stop();
+        await worker.closed;
+      }
+    } finally {
+      await server.stop();
+    }
+  });
+});
