@@ -147,6 +147,8 @@ describe.each(engines)("JSON on %s", (engine) => {
     for (const { operation, method, path } of writes) {
       const at = path.replace(/\{\w+(\.\.\.)?\}/g, "nobody");
       const { status, text } = await post(at, `{"__proto__":${fields}}`, method);
+      // Reads nothing of its body.
+      if (operation.name === "auth.logout") continue;
       // Workers may send more than is known.
       const isWorkers = operation.name.startsWith("workers.") && status < 500;
       if (!isWorkers && (status < 400 || status >= 500)) taken.push(`${operation.name}: ${status} ${text}`);

@@ -90,7 +90,7 @@ export function openTriggering({ clock, definitions }: TriggeringDeps): Triggeri
   function judge(unit: Judgeable, known: Definitions): Promise<void> | undefined {
     const { environmentId, source } = unit.origin;
     const budget = new CelBudget(emitItemsMax + itemsAnEvent * unit.drafts.length);
-    const dearest = { functionId: "", items: -1 };
+    let dearest = { functionId: "", items: -1 };
     const breathe = breather(clock, environmentId);
 
     function* questions(): Generator<() => void> {
@@ -103,8 +103,7 @@ export function openTriggering({ clock, definitions }: TriggeringDeps): Triggeri
             const before = budget.left;
             one.verdicts.set(trigger.expression!, trigger.matches(event, budget));
             const items = before - budget.left;
-            if (items > dearest.items)
-              Object.assign(dearest, { functionId: trigger.record.definition.id, items });
+            if (items > dearest.items) dearest = { functionId: trigger.record.definition.id, items };
             if (budget.isUsedUp) throw tooMuch(name, dearest.functionId);
           };
       }
