@@ -49,7 +49,7 @@ export interface Realtime {
 }
 
 export interface RealtimeDeps {
-  config: Pick<Config, "dev" | "topicRetentionHours">;
+  config: Pick<Config, "topicRetentionHours">;
   store: Store;
   clock: Clock;
   ids: Ids;
@@ -136,8 +136,7 @@ export function openRealtime(deps: RealtimeDeps): Realtime {
       { duty: "retention", name: "groups.forget", everyMs: 10 * 60_000, tick: groups.forgetOnce },
     ],
     standAt(edge) {
-      // Where everybody is let in, a page of any site may open a socket.
-      sockets = openSockets({ edge, operation, connect, checksOrigin: !config.dev });
+      sockets = openSockets({ edge, operation, connect });
       return { upgrades: [sockets.upgrade], websocket: socketOptions };
     },
     drain() {

@@ -319,7 +319,8 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       requests.observe(seen);
       if (seen.caller.impersonates) platformAudit.impersonated({ ...seen, operation: seen.operation.name });
     });
-    const asked = { authenticate, ...tenants.gate, standing: realtime.standing };
+    const { standing } = realtime;
+    const asked = { authenticate, ...tenants.gate, standing, loopbackOnly: config.dev };
     const edge: Edge = { clock, ids, log, ...asked, ...requests, ...watching };
     const { host: hostname, metricsPort, grpcPort } = config;
     const apart =

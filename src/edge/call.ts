@@ -2,7 +2,7 @@ import type { Clock, Instant } from "../kit/clock.ts";
 import { Fault, type FaultKind } from "../kit/fault.ts";
 import type { Ids } from "../kit/ids.ts";
 import type { Log } from "../kit/log.ts";
-import type { Call, Caller, Operation } from "../kit/operation.ts";
+import type { Call, Caller, Operation, Screen } from "../kit/operation.ts";
 import { troubleOf } from "./spell.ts";
 
 export interface Authenticated {
@@ -10,8 +10,11 @@ export interface Authenticated {
   environmentId: string;
 }
 
-/** Who sends this request; throws Fault("unauthenticated", …) and the 400 and 403 of environment selection. */
-export type Authenticate = (request: Request) => Promise<Authenticated>;
+/**
+ * Who sends this request; throws Fault("unauthenticated", …) and the 400 and 403 of environment selection. The operation says
+ * what a cookie is good for.
+ */
+export type Authenticate = (request: Request, operation: Pick<Operation, "reads">) => Promise<Authenticated>;
 
 /** What is told of every operation that was asked for, whatever became of it; for metrics and audit. */
 export interface Observation {
@@ -44,6 +47,8 @@ export interface Stand {
   inputs: () => Iterable<unknown>;
   /** The caller may not go on: not at all when `input` is undefined, else with this one of its inputs. */
   refuse: (fault: Fault, input: unknown) => void;
+  /** The caller may go on, and is now as this call says. */
+  renewed?: (call: RequestCall) => void | Promise<void>;
 }
 
 /** All standing calls of a node. */
@@ -61,6 +66,8 @@ export interface Edge {
   ids: Ids;
   log: Log;
   authenticate: Authenticate;
+  /** Everybody is let in: so nobody is answered but this machine's own pages and programs. */
+  loopbackOnly?: boolean;
   /** Throws Fault("permission_denied", "Insufficient permissions") unless the caller's roles grant the action. */
   gate: (call: RequestCall, operation: Operation) => void | Promise<void>;
   /** Throws `resource_exhausted` when this caller asks too often. */
@@ -69,6 +76,12 @@ export interface Edge {
   standing?: Standing;
   /** Throws when a deny policy holds for what the parsed input is about. */
   guard?: (call: RequestCall, operation: Operation, input: unknown) => void | Promise<void>;
+  /** The deny policies that may keep things of a type from the caller; undefined when there are none. */
+  screen?: (
+    call: RequestCall,
+    operation: Operation,
+    asked: { action: string; type: string },
+  ) => Screen | undefined | Promise<Screen | undefined>;
   observe: (observation: Observation) => void;
   /** Asked once for each route, named by its pattern: who wants to know when its requests come and are answered. */
   follow?: (route: { method: string; path: string }) => Follow;
@@ -95,6 +108,10 @@ export class RequestCall implements Call {
   refusedBy: string | undefined;
   address = "";
   isSecure = false;
+  /** How things are screened from its caller; set by whoever lets it in. */
+  screenBy:
+    | ((call: RequestCall, asked: { action: string; type: string }) => ReturnType<Call["screen"]>)
+    | undefined;
   #signal: AbortSignal | undefined;
 
   constructor(request: Request, requestId: string, receivedAt: Instant, who: Authenticated) {
@@ -114,6 +131,10 @@ export class RequestCall implements Call {
   endWith(signal: AbortSignal): this {
     this.#signal = signal;
     return this;
+  }
+
+  screen(action: string, type: string): ReturnType<Call["screen"]> {
+    return this.screenBy?.(this, { action, type });
   }
 
   get method(): string {

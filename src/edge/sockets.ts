@@ -2,6 +2,7 @@ import { Fault } from "../kit/fault.ts";
 import { socketBufferBytesMax, socketFrameBytesMax, socketWaitBytes } from "../kit/limits.ts";
 import type { Operation } from "../kit/operation.ts";
 import { type Edge, faultOf, type RequestCall } from "./call.ts";
+import { decidingHeaders, protocolsOf } from "./credential.ts";
 import { requestIdOf } from "./headers.ts";
 import type { EdgeServer, Upgrade } from "./http.ts";
 import { admit, enter, prepare, tell } from "./perform.ts";
@@ -34,8 +35,6 @@ export interface SocketsDeps {
     permit: (pattern: string) => Promise<void>;
     isLegacy: boolean;
   }) => SocketTalk;
-  /** A session cookie is only taken from pages of this site. False where everybody is let in anyway. */
-  checksOrigin: boolean;
 }
 
 export interface Sockets {
@@ -67,55 +66,24 @@ interface RawSocket {
 }
 
 const protocol = "svc.v1";
-const credentialPrefix = "svc.auth.bearer.";
 const isOpen = 1;
 /** RFC 6455 close codes; any but 1000 lets clients come back. */
 const closes = { restart: 1012, refused: 1008, gone: 1001 } as const;
 
-const offeredBy = (request: Request): string[] =>
-  (request.headers.get("sec-websocket-protocol") ?? "")
-    .split(",")
-    .map((one) => one.trim())
-    .filter((one) => one !== "");
-
-/** The credential that was offered as a subprotocol, as the header that others send. */
-function authorizationOf(request: Request, offered: readonly string[]): string | undefined {
-  const sent = request.headers.get("authorization");
-  if (sent) return sent;
-  const encoded = offered.find((one) => one.startsWith(credentialPrefix))?.slice(credentialPrefix.length);
-  if (encoded === undefined) return undefined;
-  const text = Buffer.from(encoded, "base64url").toString();
-  // Anything that no key looks like is refused as one that is not known.
-  return `Bearer ${/^[\x21-\x7e]+$/.test(text) ? text : "-"}`;
-}
-
-const kept = ["x-svc-environment", "x-svc-org", "x-request-id", "cookie", "user-agent"];
+const kept = [...decidingHeaders, "x-svc-environment", "x-svc-org", "x-request-id", "user-agent"];
 
 /** What the caller is known by, apart from the request, which ends with the upgrade. */
-function credentialsOf(request: Request, offered: readonly string[]): Request {
+function credentialsOf(request: Request): Request {
   const headers = new Headers();
   for (const name of kept) {
     const value = request.headers.get(name);
     if (value !== null) headers.set(name, value);
   }
-  const authorization = authorizationOf(request, offered);
-  if (authorization !== undefined) headers.set("authorization", authorization);
   return new Request(request.url, { headers });
 }
 
-/** A page of another site may open a socket, and the browser would send our cookie with it. */
-function requireOwnPage(request: Request, credentials: Request): void {
-  const { headers } = credentials;
-  if (headers.has("authorization") || !headers.has("cookie")) return;
-  if (new URL(request.url).searchParams.has("token")) return;
-  const origin = request.headers.get("origin");
-  const host = request.headers.get("host");
-  if (origin !== null && host !== null && origin.replace(/^https?:\/\//, "") !== host)
-    throw new Fault("permission_denied", "a session cookie is good for this site's own pages only");
-}
-
 export function openSockets(deps: SocketsDeps): Sockets {
-  const { edge, operation, connect, checksOrigin } = deps;
+  const { edge, operation, connect } = deps;
   const prepared = prepare(operation);
   const all = new Set<RawSocket>();
   let publishing: EdgeServer | undefined;
@@ -214,11 +182,10 @@ export function openSockets(deps: SocketsDeps): Sockets {
             headers: { upgrade: "websocket", "content-type": "application/json" },
           });
         const requestId = requestIdOf(request, edge.ids);
-        const offered = offeredBy(request);
-        const credentials = credentialsOf(request, offered);
+        const offered = protocolsOf(request);
+        const credentials = credentialsOf(request);
         let call: RequestCall;
         try {
-          if (checksOrigin) requireOwnPage(request, credentials);
           if (draining) throw new Fault("unavailable", "the server is going away");
           call = await letIn(credentials, requestId);
         } catch (error) {

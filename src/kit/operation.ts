@@ -8,6 +8,7 @@ import type {
 } from "@bufbuild/protobuf";
 import type { Static, TSchema } from "@sinclair/typebox";
 import type { Instant } from "./clock.ts";
+import type { Fault } from "./fault.ts";
 
 /** Who asks: the result of authentication, and nothing a handler could forget to check. */
 export interface Caller {
@@ -40,6 +41,22 @@ export interface Call {
   address: string;
   /** It came over TLS, to us or to a proxy that we trust. */
   isSecure: boolean;
+  /** What deny policies keep from the caller as it is now, of things that the input does not name. Undefined: nothing. */
+  screen(action: string, type: string): Screen | undefined | Promise<Screen | undefined>;
+}
+
+/** The deny policies that may keep things of one type from a caller. */
+export interface Screen {
+  /** The refusal of a thing with these names; undefined: the caller may have it. At once where it was asked before. */
+  refusalOf(names: readonly string[]): Fault | undefined | Promise<Fault | undefined>;
+}
+
+/** One thing that a call is about besides those of its operation's own type and action. */
+export interface Thing {
+  type: string;
+  id: string;
+  /** Left out: the operation's own. */
+  action?: string;
 }
 
 /** A REST request as a binding sees it; `body` is undefined when none was sent, parsed JSON otherwise (bytes when `raw`). */
@@ -152,8 +169,26 @@ interface OperationHead {
    * `/api/v1/platform` (design: rulings).
    */
   platformAction?: string;
-  /** Names of all that the input is about, for deny policies, where that is not the one field that names it. */
-  about?: (input: never) => readonly string[];
+  /**
+   * All that the input is about, for deny policies, where that is not the one field that names it: names of the operation's
+   * own type, and things of others.
+   */
+  about?: (input: never) => readonly (string | Thing)[];
+  /** Actions besides its own that things of `about`, `costs` and the handler are asked about: the registry shows them. */
+  alsoAsks?: readonly string[];
+  /** Actions besides its own that this input costs: of roles and of policies. */
+  costs?: (input: never) => readonly string[];
+}
+
+/** Of an operation that answers many things: those that deny policies keep from the caller are left out. */
+export interface Listing<O> {
+  items: (output: O) => readonly unknown[];
+  /** As deny policies may name one of them. */
+  namesOf: (item: never) => readonly string[];
+  /** The same answer with these items alone. */
+  only: (output: O, items: readonly never[]) => O;
+  /** An action besides the operation's own that shows as much of each. */
+  also?: string;
 }
 
 export interface UnaryOperation<S extends TSchema = TSchema, O = unknown> extends OperationHead {
@@ -165,12 +200,13 @@ export interface UnaryOperation<S extends TSchema = TSchema, O = unknown> extend
   rest?: RestBinding<Static<S>, O> | readonly RestBinding<Static<S>, O>[];
   /** One operation may answer several methods (Emit and Trigger). */
   rpc?: RpcBinding<Static<S>, O> | readonly RpcBinding<Static<S>, O>[];
-  handle: (input: Static<S>, call: Call) => Promise<O> | O;
+  handle: (input: Static<S>, call: Call, permit: Permit) => Promise<O> | O;
   /**
    * Of a read: the input that names what was found by its own name, where the caller's was another; deny policies are asked
    * about that too, before it is answered.
    */
-  finds?: (output: O, input: Static<S>) => Static<S> | undefined;
+  finds?: (output: O, input: Static<S>) => object | undefined;
+  lists?: Listing<O>;
 }
 
 /**
