@@ -186,6 +186,7 @@ export function openEngine(deps: EngineDeps): Engine {
     store,
     clock,
     dispatcher: { ...dispatcher, take: handing.toWorker },
+    definitions,
     runs,
     log,
     leaseMs,

@@ -209,6 +209,27 @@ export interface UnaryOperation<S extends TSchema = TSchema, O = unknown> extend
   lists?: Listing<O>;
 }
 
+/** Items in an answer that is a list, or in a field of it beside which `count` may stand, each named by fields of its own. */
+export function listed<Item>(
+  namesOf: (item: Item) => readonly string[],
+  { under, also }: { under?: string; also?: string } = {},
+  // biome-ignore lint/suspicious/noExplicitAny: answers of every shape
+): Listing<any> {
+  return {
+    items: (output) => (under === undefined ? output : output[under]),
+    namesOf: namesOf as (item: never) => readonly string[],
+    only(output, items) {
+      if (under === undefined) return items;
+      return { ...output, [under]: items, ...("count" in output && { count: items.length }) };
+    },
+    ...(also !== undefined && { also }),
+  };
+}
+
+/** The commonest: things that are named by their id. */
+export const listedById = (under?: string) =>
+  listed(({ id }: { id: string }) => [id], under === undefined ? {} : { under });
+
 /**
  * Tells, in the words of `about`, what the input leads to now: deny policies are asked about that too, at once and, until
  * the next is told, as long as the call lasts. Throws what refuses it.
@@ -231,7 +252,7 @@ export interface DuplexOperation<S extends TSchema = TSchema, O = unknown> exten
    * Ends when `call.signal` is aborted, which also says that the caller's credential holds no longer. Messages that cannot
    * be read make their iterator throw a Fault.
    */
-  handle: (messages: AsyncIterable<Static<S>>, call: Call) => AsyncIterable<O>;
+  handle: (messages: AsyncIterable<Static<S>>, call: Call, permit: Permit) => AsyncIterable<O>;
 }
 
 // The registry holds operations of every shape; `perform` restores the types by parsing.

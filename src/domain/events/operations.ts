@@ -4,9 +4,10 @@ import { SvcService } from "../../gen/svc/v1/svc_pb.ts";
 import { rfc3339 } from "../../kit/clock.ts";
 import { invalid } from "../../kit/fault.ts";
 import { triggerBatchMax } from "../../kit/limits.ts";
-import { type Call, rpc, unary } from "../../kit/operation.ts";
+import { type Call, listed, rpc, type Thing, unary } from "../../kit/operation.ts";
 import type { EventLog, LoggedEvent } from "../log/service.ts";
-import { draftOf, type EmitInput } from "./rules.ts";
+import { draftOf, type EmitInput, noteStarts } from "./rules.ts";
+import { screenedPage } from "./screened.ts";
 import type { Emitted, Events } from "./service.ts";
 import { fromBody, fromMessage } from "./wire.ts";
 
@@ -31,6 +32,11 @@ const toBody = (emitted: Emitted) => ({
   ...(emitted.runIds.length > 0 && { runIds: emitted.runIds }),
   ...(emitted.position !== undefined && { sequence: `${emitted.position}` }),
 });
+
+/** As deny policies may name an event: by its name, and as subscribers do. */
+const about = (name: string): (string | Thing)[] => [name, { type: "event", id: `events:${name}` }];
+const namesOf = ({ name }: { name: string }) => [name, `events:${name}`];
+const alsoAsks = ["functions:invoke"];
 
 const originOf = (call: Call) => ({ environmentId: call.environmentId, source: "api", runId: call.runId });
 
@@ -81,6 +87,8 @@ export const eventsOperations = (events: Events, log: EventLog) => [
     action: "events:emit",
     summary: "Accepts one event; runs of every function it triggers are created in the same commit.",
     input: Emit,
+    about: ({ event }: Static<typeof Emit>) => about(event),
+    alsoAsks,
     rpc: [
       rpc(SvcService.method.emit, fromMessage, toMessage, { take: fromBody, give: toBody }),
       rpc(SvcService.method.trigger, fromMessage, toMessage, { take: fromBody, give: toBody }),
@@ -88,6 +96,7 @@ export const eventsOperations = (events: Events, log: EventLog) => [
     ],
     async handle(input, call) {
       const draft = draftOf(input as EmitInput, call.idempotencyKey);
+      await noteStarts(call, [draft]);
       const [emitted] = await events.emit([draft], originOf(call));
       return emitted!;
     },
@@ -97,7 +106,8 @@ export const eventsOperations = (events: Events, log: EventLog) => [
     action: "events:emit",
     summary: `Accepts up to ${triggerBatchMax} events in order; one that is illegal refuses all.`,
     input: Batch,
-    about: ({ events: list }: Static<typeof Batch>) => list.map((item) => (item as EmitInput).event),
+    about: ({ events: list }: Static<typeof Batch>) => list.flatMap(({ event }) => about(event)),
+    alsoAsks,
     rpc: rpc(
       SvcService.method.triggerBatch,
       (m) => ({ events: m.events.map(fromMessage) }),
@@ -112,12 +122,13 @@ export const eventsOperations = (events: Events, log: EventLog) => [
         give: (list) => ({ results: list.map(toBody) }),
       },
     ),
-    handle(input, call) {
+    async handle(input, call) {
       if (input.events.length > triggerBatchMax)
         throw invalid("events", `at most ${triggerBatchMax} in one batch`);
       if (call.idempotencyKey)
         throw invalid("Idempotency-Key", "give each event of a batch its own idempotencyKey");
       const drafts = input.events.map((item, at) => draftOf(item as EmitInput, undefined, `events[${at}].`));
+      await noteStarts(call, drafts);
       return events.emit(drafts, originOf(call));
     },
   }),
@@ -150,7 +161,10 @@ export const eventsOperations = (events: Events, log: EventLog) => [
     }),
     rest: "GET /api/v1/events",
     async handle(input, call) {
-      const page = await log.list(call.environmentId, input);
+      const screen = await call.screen("events:subscribe", "event");
+      const page = screen
+        ? await screenedPage(log, call.environmentId, input, (event) => screen.refusalOf(namesOf(event)))
+        : await log.list(call.environmentId, input);
       return {
         events: page.events.map(eventJson),
         count: page.events.length,
@@ -177,6 +191,7 @@ export const eventsOperations = (events: Events, log: EventLog) => [
       scan_cap: Type.Integer(),
     }),
     rest: "GET /api/v1/events/names",
+    lists: listed(namesOf, { under: "names" }),
     handle: (input, call) => log.names(call.environmentId, input),
   }),
   unary({
@@ -185,6 +200,8 @@ export const eventsOperations = (events: Events, log: EventLog) => [
     summary: "One event.",
     reads: true,
     input: Type.Object({ id: Id }),
+    about: ({ id, name }: { id: string; name?: string }) => (name === undefined ? [id] : about(name)),
+    finds: (found, { id }) => ({ id, name: (found as { name: string }).name }),
     output: EventRecord,
     rest: "GET /api/v1/events/{id}",
     handle: async (input, call) => eventJson(await log.get(call.environmentId, input.id)),

@@ -1,6 +1,7 @@
 import { Fault, invalid } from "../../kit/fault.ts";
 import { idempotencyKeyBytesMax } from "../../kit/limits.ts";
 import { requireEventName } from "../../kit/names.ts";
+import type { Call } from "../../kit/operation.ts";
 
 /** What a caller emits, before it is checked. */
 export interface EmitInput {
@@ -22,6 +23,8 @@ export interface EventDraft {
   metadata: string | null;
   metadataValue: Record<string, unknown> | null;
   idempotencyKey: string | null;
+  /** Thrown where the event would start the function of its own name: its sender may not start that one. */
+  startRefused?: Fault;
 }
 
 /** Throws the fault that names the field; `at` is its place in a batch: `events[3].`. */
@@ -68,3 +71,17 @@ export const keyReused = (key: string): Fault =>
   new Fault("already_exists", `idempotency key "${key.slice(0, 80)}" was used for another operation`, {
     field: "idempotencyKey",
   });
+
+/**
+ * An event that no trigger matches starts the function of its name, so its sender must be one who may invoke that. Which
+ * functions there are is known in the flush: here the drafts take along what it would come to.
+ */
+export async function noteStarts(call: Pick<Call, "screen">, drafts: readonly EventDraft[]): Promise<void> {
+  const asked = call.screen("functions:invoke", "function");
+  const found = asked instanceof Promise ? await asked : asked;
+  if (!found) return;
+  for (const draft of drafts) {
+    const refused = await found.refusalOf([draft.name]);
+    if (refused) draft.startRefused = refused;
+  }
+}

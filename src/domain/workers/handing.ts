@@ -36,14 +36,20 @@ export function openHanding(deps: HandingDeps): Handing {
     );
   }
 
-  async function withSecrets(jobs: Job[]): Promise<Job[]> {
+  async function withSecrets(jobs: Job[], mayHave?: Asking["mayHave"]): Promise<Job[]> {
     if (jobs.length === 0) return jobs;
+    const denied: Job[] = [];
     try {
-      return await Promise.all(
+      const handed = await Promise.all(
         jobs.map(async (job) => {
           const asked = secretsOf(job);
           const names = asked instanceof Promise ? await asked : asked;
           if (names.length === 0) return job;
+          if (mayHave && !(await mayHave(names))) {
+            log.warn("job.secrets_denied", { runId: job.runId, functionId: job.functionId });
+            denied.push(job);
+            return job;
+          }
           const values = await secrets.valuesOf(job.environmentId, names);
           const missing = names.filter((name) => !Object.hasOwn(values, name));
           if (missing.length > 0)
@@ -51,6 +57,9 @@ export function openHanding(deps: HandingDeps): Handing {
           return { ...job, secrets: values };
         }),
       );
+      if (denied.length === 0) return handed;
+      giveBack(denied);
+      return handed.filter((job) => !denied.includes(job));
     } catch (error) {
       log.warn("job.secrets_unread", { error: String(error) });
       giveBack(jobs);
@@ -65,7 +74,7 @@ export function openHanding(deps: HandingDeps): Handing {
       const functionIds = asking.functionIds.some(isPush)
         ? asking.functionIds.filter((id) => !isPush(id))
         : asking.functionIds;
-      return withSecrets(await dispatcher.take({ ...asking, functionIds }));
+      return withSecrets(await dispatcher.take({ ...asking, functionIds }), asking.mayHave);
     },
     toPush: async (asking) => withSecrets(await dispatcher.take(asking)),
   };

@@ -1,17 +1,10 @@
 import { type Clock, rfc3339 } from "../../kit/clock.ts";
 import { Fault, invalid } from "../../kit/fault.ts";
-import { lately } from "../../kit/lately.ts";
-import {
-  exchangeReportsMax,
-  gaugeCountMax,
-  gaugeKeptMs,
-  gaugeWaitMsMax,
-  pollJobsMax,
-  workerSilenceMsMax,
-} from "../../kit/limits.ts";
+import { exchangeReportsMax, pollJobsMax, workerSilenceMsMax } from "../../kit/limits.ts";
 import type { Log } from "../../kit/log.ts";
-import type { Counter, Metrics } from "../../kit/metrics.ts";
+import type { Metrics } from "../../kit/metrics.ts";
 import { type Store, StoreError } from "../../store/store.ts";
+import type { DefinitionsCache } from "../functions/definition.ts";
 import type { Runs } from "../runs/service.ts";
 import type { Dispatcher } from "./dispatcher.ts";
 import { knowsFailedSteps, stepsFor } from "./generations.ts";
@@ -20,8 +13,10 @@ import { type HandedJob, type Job, runOfJob } from "./job.ts";
 import type { Asking } from "./lanes.ts";
 import { type RegisterWorkerInput, readRegistration } from "./registration.ts";
 import { type Report, readFence, readReport } from "./report.ts";
+import { type Rights, servingOf } from "./rights.ts";
 import * as rows from "./rows.ts";
 import { openStreams, type Streams } from "./streams.ts";
+import { watchWorkers } from "./watched.ts";
 
 export interface AckInput {
   job_id: string;
@@ -64,9 +59,16 @@ export interface Workers {
     workerId: string,
     available: number | undefined,
     signal: AbortSignal,
+    rights?: Rights,
   ): Promise<HandedJob[]>;
   ack(environmentId: string, workerId: string, input: AckInput): Promise<void>;
-  report(environmentId: string, workerId: string, jobId: string, report: Report): Promise<void>;
+  report(
+    environmentId: string,
+    workerId: string,
+    jobId: string,
+    report: Report,
+    rights?: Rights,
+  ): Promise<void>;
   exchange(
     environmentId: string,
     workerId: string,
@@ -77,6 +79,7 @@ export interface Workers {
       holdMs?: number;
     },
     signal: AbortSignal,
+    rights?: Rights,
   ): Promise<ExchangeAnswer>;
   /** The tick of loop `workers.signs`: writes signs of life. */
   signOnce(): Promise<void>;
@@ -88,6 +91,7 @@ export interface WorkersDeps {
   store: Store;
   clock: Clock;
   dispatcher: Dispatcher;
+  definitions: Pick<DefinitionsCache, "known" | "of">;
   runs: Runs;
   log: Log;
   leaseMs: number;
@@ -138,7 +142,14 @@ export function openWorkers(deps: WorkersDeps): Workers {
     return entry.record;
   }
 
-  async function report(worker: rows.WorkerRecord, jobId: string, body: Report): Promise<void> {
+  async function report(
+    worker: rows.WorkerRecord,
+    jobId: string,
+    sent: Report,
+    rights: Rights | undefined,
+  ): Promise<void> {
+    const counts = rights?.reported(sent) ?? sent;
+    const body = counts instanceof Promise ? await counts : counts;
     if (body.status === "progress" && !deps.admission)
       throw new Fault("not_found", "progress reports need capacity admission, which is off");
     await submit(worker, jobId, body);
@@ -162,7 +173,7 @@ export function openWorkers(deps: WorkersDeps): Workers {
     available: number,
     hold: number,
     reports: boolean,
-    signal: AbortSignal,
+    { signal, rights }: { signal: AbortSignal; rights: Rights | undefined },
   ) => {
     const asking: Asking = {
       environmentId: worker.environmentId,
@@ -172,6 +183,7 @@ export function openWorkers(deps: WorkersDeps): Workers {
       holdMs: hold,
       reports,
       signal,
+      mayHave: rights?.mayHave,
     };
     return dispatcher.take(asking);
   };
@@ -235,6 +247,7 @@ export function openWorkers(deps: WorkersDeps): Workers {
     disconnects,
     handed,
     giveBack,
+    definitions: deps.definitions,
     register: (environmentId, { worker_id, function_ids, max_concurrent_jobs, ...rest }) =>
       register(
         environmentId,
@@ -296,9 +309,11 @@ export function openWorkers(deps: WorkersDeps): Workers {
       );
     },
 
-    async poll(environmentId, workerId, available, signal) {
+    async poll(environmentId, workerId, available, signal, rights) {
       const worker = await registered(environmentId, workerId);
-      return handed(worker, await take(worker, available ?? worker.maxConcurrent, holdMs, false, signal));
+      await rights?.serve(await servingOf(worker, deps.definitions));
+      const wanted = available ?? worker.maxConcurrent;
+      return handed(worker, await take(worker, wanted, holdMs, false, { signal, rights }));
     },
 
     async ack(environmentId, workerId, input) {
@@ -306,12 +321,13 @@ export function openWorkers(deps: WorkersDeps): Workers {
       await ack(environmentId, input);
     },
 
-    async report(environmentId, workerId, jobId, body) {
-      await report(await registered(environmentId, workerId), jobId, body);
+    async report(environmentId, workerId, jobId, body, rights) {
+      await report(await registered(environmentId, workerId), jobId, body, rights);
     },
 
-    async exchange(environmentId, workerId, input, signal) {
+    async exchange(environmentId, workerId, input, signal, rights) {
       const worker = await registered(environmentId, workerId);
+      if (input.available > 0) await rights?.serve(await servingOf(worker, deps.definitions));
       if (input.reports.length > exchangeReportsMax)
         throw invalid("reports", `at most ${exchangeReportsMax} in one exchange`);
       if (input.acks.length > exchangeReportsMax)
@@ -319,9 +335,11 @@ export function openWorkers(deps: WorkersDeps): Workers {
       const busy = input.reports.length + input.acks.length > 0;
       const hold = busy ? 0 : Math.min(input.holdMs ?? holdMs, holdMs);
       const [results, acked, jobs] = await Promise.all([
-        Promise.all(input.reports.map((body) => outcome(body.job_id, report(worker, body.job_id, body)))),
+        Promise.all(
+          input.reports.map((body) => outcome(body.job_id, report(worker, body.job_id, body, rights))),
+        ),
         Promise.all(input.acks.map((sent) => outcome(sent.job_id, ack(environmentId, sent)))),
-        take(worker, input.available, hold, busy, signal),
+        take(worker, input.available, hold, busy, { signal, rights }),
       ]);
       return { results, acked, jobs: handed(worker, jobs) };
     },
@@ -346,25 +364,6 @@ export function openWorkers(deps: WorkersDeps): Workers {
       );
     },
   };
-}
-
-/** Answers the count of workers that are gone: a row is forgotten once, by one node. */
-function watchWorkers({ store, clock, metrics }: WorkersDeps): Counter {
-  const connected = metrics.gauge({
-    name: "svc_workers_connected",
-    help: "Workers of the whole installation that were heard of in the last five minutes.",
-  })();
-  const countAlive = lately({
-    clock,
-    keptMs: gaugeKeptMs,
-    waitMsMax: gaugeWaitMsMax,
-    ask: () => rows.countAlive(store, clock.now() - workerSilenceMsMax, gaugeCountMax),
-  });
-  metrics.beforeReading(async () => connected.set(await countAlive()));
-  return metrics.counter({
-    name: "svc_worker_disconnects_total",
-    help: "Streams of workers that ended, and workers forgotten after ten minutes without a sign of life; counted by the node that saw it.",
-  })();
 }
 
 /**

@@ -2,12 +2,14 @@ import type { Clock } from "../../kit/clock.ts";
 import { pollJobsMax, streamFullMs } from "../../kit/limits.ts";
 import type { Dispatcher } from "./dispatcher.ts";
 import type { Job } from "./job.ts";
+import type { Asking } from "./lanes.ts";
 import type { WorkerRecord } from "./rows.ts";
 
 export interface AsksOptions {
   clock: Clock;
   dispatcher: Pick<Dispatcher, "take">;
   worker: WorkerRecord;
+  mayHave: Asking["mayHave"];
   signal: AbortSignal;
   /** Slots without a job, those that are asked for included. */
   free: () => number;
@@ -25,7 +27,7 @@ export interface Asks {
 const asksMax = 2;
 const holdMs = 30_000;
 
-export function openAsks({ clock, dispatcher, worker, signal, free, onJobs }: AsksOptions): Asks {
+export function openAsks({ clock, dispatcher, worker, mayHave, signal, free, onJobs }: AsksOptions): Asks {
   let asks = 0;
   let asked = 0;
   let askAgainAt = 0;
@@ -37,7 +39,16 @@ export function openAsks({ clock, dispatcher, worker, signal, free, onJobs }: As
   async function takeOnce(available: number): Promise<void> {
     const askedAt = clock.elapsed();
     const { environmentId, id: workerId, functionIds } = worker;
-    const asking = { environmentId, workerId, functionIds, available, holdMs, reports: true, signal };
+    const asking = {
+      environmentId,
+      workerId,
+      functionIds,
+      available,
+      holdMs,
+      reports: true,
+      signal,
+      mayHave,
+    };
     const jobs = await dispatcher.take(asking);
     asks--;
     asked -= available;

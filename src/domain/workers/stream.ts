@@ -14,6 +14,7 @@ import type { Dispatcher } from "./dispatcher.ts";
 import { type HandedJob, type Job, leaseHashOf, runOfJob } from "./job.ts";
 import { openOutbox } from "./outbox.ts";
 import { type Report, readFence } from "./report.ts";
+import type { Rights } from "./rights.ts";
 import type { WorkerRecord } from "./rows.ts";
 import { openAsks } from "./stream-asks.ts";
 import { type JobReports, openJobReports, type SentStep, withTimeLeft } from "./stream-job.ts";
@@ -33,6 +34,8 @@ export interface StreamDeps {
   beat: (worker: WorkerRecord, activeJobs: number, leases: readonly HeldLease[]) => Promise<LeaseState[]>;
   /** Unstarted jobs go back to the queue; no attempt is spent. */
   giveBack: (jobs: readonly Job[]) => void;
+  /** Of the worker's credential. */
+  rights?: Rights | undefined;
 }
 
 /** A job this stream's worker has, from its assignment to its last report. */
@@ -110,6 +113,12 @@ export function openStream(deps: StreamDeps, worker: WorkerRecord, onClosed: () 
   const ignored = (what: string, jobId: string, reason: string) =>
     log.info("worker.message_ignored", { environmentId, workerId, what, jobId, reason });
 
+  const submitOf = (jobId: string) => (sent: Report) => {
+    const counts = deps.rights?.reported(sent) ?? sent;
+    if (!(counts instanceof Promise)) return deps.submit(worker, jobId, counts);
+    return counts.then((report) => deps.submit(worker, jobId, report));
+  };
+
   const openHeld = (jobId: string, fence: Held["fence"], job: HandedJob | undefined): Held => {
     const one: Held = {
       job,
@@ -124,7 +133,7 @@ export function openStream(deps: StreamDeps, worker: WorkerRecord, onClosed: () 
         stepBase: job?.stepSequenceBase,
         clock,
         log,
-        submit: (report) => deps.submit(worker, jobId, report),
+        submit: submitOf(jobId),
         signal: over.signal,
         // For the log of a worker: not worth a stream that reads slowly.
         onStored(stepId, fault) {
@@ -146,6 +155,7 @@ export function openStream(deps: StreamDeps, worker: WorkerRecord, onClosed: () 
   const asks = openAsks({
     clock,
     dispatcher: deps.dispatcher,
+    mayHave: deps.rights?.mayHave,
     worker,
     signal: over.signal,
     free: () =>
@@ -298,8 +308,7 @@ export function openStream(deps: StreamDeps, worker: WorkerRecord, onClosed: () 
     waiting++;
     const last = report.status !== "progress";
     if (last) ended(jobId);
-    const answering = deps
-      .submit(worker, jobId, report)
+    const answering = submitOf(jobId)(report)
       .then(
         () => tell({ kind: "reported", number, fault: undefined }),
         (error: unknown) => {

@@ -1,6 +1,8 @@
 import { Fault, invalid, missing } from "../../kit/fault.ts";
 import { streamHeartbeatMs, streamRegisterMs } from "../../kit/limits.ts";
 import type { Counter } from "../../kit/metrics.ts";
+import type { DefinitionsCache } from "../functions/definition.ts";
+import { type Rights, servingOf } from "./rights.ts";
 import type { WorkerRecord } from "./rows.ts";
 import { openStream, type StreamDeps, type WorkerStream } from "./stream.ts";
 import type { StreamAnswer, StreamMessage } from "./stream-messages.ts";
@@ -22,6 +24,7 @@ export interface Streams {
     environmentId: string,
     messages: AsyncIterable<StreamMessage>,
     signal: AbortSignal,
+    rights?: Rights,
   ): AsyncGenerator<StreamAnswer>;
   /** Tells the worker that runs it, when its stream ends here. */
   cancelled(run: CancelledRun): void;
@@ -43,6 +46,7 @@ export interface StreamsDeps extends StreamDeps {
   /** The worker's row goes with its stream, unless it has registered anew meanwhile. */
   forget: (worker: WorkerRecord) => Promise<void>;
   disconnects: Counter;
+  definitions: Pick<DefinitionsCache, "known" | "of">;
 }
 
 export function openStreams(deps: StreamsDeps): Streams {
@@ -52,9 +56,9 @@ export function openStreams(deps: StreamsDeps): Streams {
   let going: string | undefined;
   const keyOf = ({ environmentId, id }: WorkerRecord) => `${environmentId}\n${id}`;
 
-  function open(worker: WorkerRecord): WorkerStream {
+  function open(worker: WorkerRecord, rights: Rights | undefined): WorkerStream {
     const key = keyOf(worker);
-    const stream: WorkerStream = openStream(deps, worker, () => {
+    const stream: WorkerStream = openStream({ ...deps, rights }, worker, () => {
       if (streams.get(key) === stream) streams.delete(key);
       deps.disconnects.add(1);
       const forgotten = deps
@@ -104,16 +108,17 @@ export function openStreams(deps: StreamsDeps): Streams {
   }
 
   return {
-    async *connect(environmentId, messages, signal) {
+    async *connect(environmentId, messages, signal, rights) {
       if (going !== undefined) throw new Fault("unavailable", going);
       const sent = messages[Symbol.asyncIterator]();
       const worker = await deps.register(environmentId, await greeting(sent, signal));
+      await rights?.serve(await servingOf(worker, deps.definitions));
       yield {
         kind: "registered",
         workerId: worker.id,
         heartbeatIntervalMs: Math.max(1, Math.floor(Math.min(streamHeartbeatMs, leaseMs / 3))),
       };
-      const stream = open(worker);
+      const stream = open(worker, rights);
       const end = () => stream.close(signal.reason instanceof Fault ? signal.reason : undefined);
       if (signal.aborted) end();
       signal.addEventListener("abort", end, { once: true });
