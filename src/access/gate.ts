@@ -73,6 +73,7 @@ interface Question {
   actions: readonly string[];
   type: string;
   ids: readonly string[];
+  isPattern?: boolean | undefined;
 }
 
 const free: readonly string[] = [];
@@ -89,7 +90,7 @@ export function openGate({ snapshots, placeOf, clock }: GateDeps): Gate {
     snapshot: AccessSnapshot,
     call: GatedCall,
     { name, reads = false }: Operation,
-    { actions, type, ids }: Question,
+    { actions, type, ids, isPattern }: Question,
   ): Promise<Refusal | undefined> {
     const { caller, environmentId } = call;
     let since = clock.elapsed();
@@ -108,6 +109,7 @@ export function openGate({ snapshots, placeOf, clock }: GateDeps): Gate {
           environmentId: environmentId || "*",
           environmentName: place?.name ?? "*",
           id,
+          ...(isPattern && { isPattern }),
         };
         const facts = { subject: caller, action, operation: name, reads, resource, at: clock.now() };
         for (const denial of denials(policies, facts)) {
@@ -168,6 +170,7 @@ export function openGate({ snapshots, placeOf, clock }: GateDeps): Gate {
         actions: wordsOf(call, operation, thing.action ?? own),
         type: thing.type,
         ids: [thing.id],
+        isPattern: thing.isPattern,
       });
     for (const question of questions) {
       const refused = await judge(snapshot, call, operation, question);

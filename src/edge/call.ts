@@ -47,8 +47,6 @@ export interface Stand {
   inputs: () => Iterable<unknown>;
   /** The caller may not go on: not at all when `input` is undefined, else with this one of its inputs. */
   refuse: (fault: Fault, input: unknown) => void;
-  /** The caller may go on, and is now as this call says. */
-  renewed?: (call: RequestCall) => void | Promise<void>;
 }
 
 /** All standing calls of a node. */
@@ -113,6 +111,8 @@ export class RequestCall implements Call {
     | ((call: RequestCall, asked: { action: string; type: string }) => ReturnType<Call["screen"]>)
     | undefined;
   #signal: AbortSignal | undefined;
+  #latest: RequestCall | undefined;
+  #listeners: (() => void | Promise<void>)[] = [];
 
   constructor(request: Request, requestId: string, receivedAt: Instant, who: Authenticated) {
     this.caller = who.caller;
@@ -134,7 +134,24 @@ export class RequestCall implements Call {
   }
 
   screen(action: string, type: string): ReturnType<Call["screen"]> {
-    return this.screenBy?.(this, { action, type });
+    return this.screenBy?.(this.#latest ?? this, { action, type });
+  }
+
+  onRenewed(listener: () => void | Promise<void>): void {
+    this.#listeners.push(listener);
+  }
+
+  /** The same call, as its caller was let in a moment ago. */
+  renew(latest: RequestCall): Promise<void> | undefined {
+    if (this.#listeners.length > 0) this.#latest = latest;
+    return this.#listeners.length === 0 ? undefined : this.#told();
+  }
+
+  async #told(): Promise<void> {
+    for (const listener of this.#listeners) {
+      const heard = listener();
+      if (heard) await heard;
+    }
   }
 
   get method(): string {

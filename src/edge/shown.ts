@@ -6,7 +6,7 @@ import type { RequestCall } from "./call.ts";
 export async function shown(call: RequestCall, operation: UnaryOperation, output: unknown): Promise<unknown> {
   const { lists, action } = operation;
   if (!lists || action === null || action === "authenticated") return output;
-  const { type } = subjectOf(operation);
+  const { type = subjectOf(operation).type } = lists;
   const screens: Screen[] = [];
   for (const asked of lists.also === undefined ? [action] : [action, lists.also]) {
     const screen = await call.screen(asked, type);

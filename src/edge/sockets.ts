@@ -1,6 +1,6 @@
 import { Fault } from "../kit/fault.ts";
 import { socketBufferBytesMax, socketFrameBytesMax, socketWaitBytes } from "../kit/limits.ts";
-import type { Operation } from "../kit/operation.ts";
+import type { Call, Operation } from "../kit/operation.ts";
 import { type Edge, faultOf, type RequestCall } from "./call.ts";
 import { decidingHeaders, protocolsOf } from "./credential.ts";
 import { requestIdOf } from "./headers.ts";
@@ -15,13 +15,19 @@ export interface SocketLine {
   end(): void;
 }
 
+/** A subscription as the operation takes it. */
+export interface Subscribed {
+  pattern: string;
+  consumerGroup?: string | undefined;
+}
+
 export interface SocketTalk {
   /** Undefined for a binary frame. */
   onMessage(text: string | undefined): void;
-  /** Of its subscriptions. */
-  patterns(): Iterable<string>;
-  /** Ends the subscriptions to this pattern: the caller may not have them any more. */
-  deny(pattern: string, fault: Fault): void;
+  /** What the gate is asked about, of its subscriptions. */
+  asked(): Iterable<Subscribed>;
+  /** Ends the subscriptions that this was asked of: the caller may not have them any more. */
+  deny(asked: Subscribed, fault: Fault): void;
   onClose(): void;
 }
 
@@ -32,7 +38,8 @@ export interface SocketsDeps {
   connect: (options: {
     environmentId: string;
     line: SocketLine;
-    permit: (pattern: string) => Promise<void>;
+    permit: (asked: Subscribed) => Promise<void>;
+    caller: Pick<Call, "screen" | "onRenewed">;
     isLegacy: boolean;
   }) => SocketTalk;
 }
@@ -96,10 +103,9 @@ export function openSockets(deps: SocketsDeps): Sockets {
   }
 
   /** The policies that hold now, as of a caller who may have changed since the upgrade. */
-  const permitAs = (credentials: Request, requestId: string) => async (pattern: string) => {
+  const permitAs = (credentials: Request, requestId: string) => async (input: Subscribed) => {
     const call = await letIn(credentials, requestId);
     const startedAt = edge.clock.elapsed();
-    const input = { pattern };
     let fault: Fault | undefined;
     try {
       await edge.guard?.(call, operation, input);
@@ -117,10 +123,10 @@ export function openSockets(deps: SocketsDeps): Sockets {
       edge,
       operation,
       call,
-      inputs: () => Array.from(new Set(talk.patterns()), (pattern) => ({ pattern })),
+      inputs: () => talk.asked(),
       refuse(fault, input) {
         if (input === undefined) raw.close(closes.refused, "the credential is not good any more");
-        else talk.deny((input as { pattern: string }).pattern, fault);
+        else talk.deny(input as Subscribed, fault);
       },
     });
 
@@ -156,6 +162,7 @@ export function openSockets(deps: SocketsDeps): Sockets {
           environmentId: call.environmentId,
           line: line(raw),
           permit: permitAs(credentials, call.requestId),
+          caller: call,
           isLegacy,
         });
         leave = stand(raw, call, talk);

@@ -87,7 +87,7 @@ export function openStanding({ clock }: { clock: Clock }): Standing {
     } catch (error) {
       return refuse(error);
     }
-    if (!edge.guard) return stand.renewed?.(call);
+    if (!edge.guard) return;
     for (asked of [...stand.inputs()])
       try {
         const guarded = edge.guard(call, operation, asked);
@@ -95,7 +95,8 @@ export function openStanding({ clock }: { clock: Clock }): Standing {
       } catch (error) {
         refuse(error);
       }
-    await stand.renewed?.(call);
+    const renewed = stand.call.renew(call);
+    if (renewed) await renewed;
   }
 
   /** Those of one credential, which is looked up once. Gives the event loop back after every burst. */

@@ -43,6 +43,8 @@ export interface Call {
   isSecure: boolean;
   /** What deny policies keep from the caller as it is now, of things that the input does not name. Undefined: nothing. */
   screen(action: string, type: string): Screen | undefined | Promise<Screen | undefined>;
+  /** Of a call that stands: told each time its caller was found to be one who may go on, roles and all looked up anew. */
+  onRenewed(listener: () => void | Promise<void>): void;
 }
 
 /** The deny policies that may keep things of one type from a caller. */
@@ -57,6 +59,8 @@ export interface Thing {
   id: string;
   /** Left out: the operation's own. */
   action?: string;
+  /** The id stands for all names that it matches, `*` for any run of characters: a policy denies it that may deny one of them. */
+  isPattern?: boolean;
 }
 
 /** A REST request as a binding sees it; `body` is undefined when none was sent, parsed JSON otherwise (bytes when `raw`). */
@@ -189,6 +193,8 @@ export interface Listing<O> {
   only: (output: O, items: readonly never[]) => O;
   /** An action besides the operation's own that shows as much of each. */
   also?: string;
+  /** Of what they are; left out: the operation's own. */
+  type?: string;
 }
 
 export interface UnaryOperation<S extends TSchema = TSchema, O = unknown> extends OperationHead {
@@ -212,7 +218,7 @@ export interface UnaryOperation<S extends TSchema = TSchema, O = unknown> extend
 /** Items in an answer that is a list, or in a field of it beside which `count` may stand, each named by fields of its own. */
 export function listed<Item>(
   namesOf: (item: Item) => readonly string[],
-  { under, also }: { under?: string; also?: string } = {},
+  { under, also, type }: { under?: string } & Pick<Listing<unknown>, "also" | "type"> = {},
   // biome-ignore lint/suspicious/noExplicitAny: answers of every shape
 ): Listing<any> {
   return {
@@ -223,6 +229,7 @@ export function listed<Item>(
       return { ...output, [under]: items, ...("count" in output && { count: items.length }) };
     },
     ...(also !== undefined && { also }),
+    ...(type !== undefined && { type }),
   };
 }
 

@@ -34,6 +34,7 @@ export async function ask(
     address: "",
     isSecure: false,
     screen: () => undefined,
+    onRenewed() {},
   } as const;
   for (;;) {
     const operation = node(chance).engine.operations.find((one) => one.name === name);

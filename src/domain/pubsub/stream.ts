@@ -1,6 +1,7 @@
 import { Fault } from "../../kit/fault.ts";
 import { deliveriesCharsMax, deliveriesWaitingMax } from "../../kit/limits.ts";
 import type { SubscribeInput } from "./options.ts";
+import type { OpenScreening, Screened } from "./screening.ts";
 import type { ChannelSpec, Delivery, Member, Outlet, PubSub, Start } from "./service.ts";
 
 /** A delivery, or, first of all and when it was asked for, where the stream begins, if there is such a place. */
@@ -24,7 +25,7 @@ export interface Streams {
   subscribe(
     environmentId: string,
     input: SubscribeInput,
-    reader: { signal: AbortSignal; permit: Member["permit"] },
+    reader: { signal: AbortSignal; permit: Member["permit"]; caller: Screened },
   ): AsyncIterable<Streamed>;
   /** The same of whatever `begin` puts into the sink; undefined comes first of all, once it has begun. */
   carry(
@@ -37,7 +38,7 @@ export interface Streams {
 
 const later = (message: string) => new Fault("unavailable", message, { headers: { "Retry-After": "1" } });
 
-export function openStreams(pubsub: PubSub): Streams {
+export function openStreams(pubsub: PubSub, screeningOf: OpenScreening): Streams {
   const open = new Set<(fault: Fault) => void>();
 
   async function* carry(
@@ -119,11 +120,13 @@ export function openStreams(pubsub: PubSub): Streams {
   return {
     carry,
 
-    async *subscribe(environmentId, input, { signal, permit }) {
+    async *subscribe(environmentId, input, { signal, permit, caller }) {
       const wanted = pubsub.read(input);
       const spec = pubsub.specOf({ environmentId, wanted, ordinal: 0 });
       let start: Start | undefined;
-      const deliveries = carry(signal, (sink) => {
+      const deliveries = carry(signal, async (sink) => {
+        const screening = screeningOf(caller, sink.end);
+        await screening.look();
         const outlet: Outlet = { publish: (_spec, delivery) => sink.push(delivery) };
         const member: Member = {
           accepted(told) {
@@ -132,16 +135,24 @@ export function openStreams(pubsub: PubSub): Streams {
           give(_spec, delivery, stands) {
             // A group's delivery counts as sent once it was taken; what is read from the store waits only when there is much.
             if (wanted.group !== undefined) return sink.give(delivery, stands);
-            sink.push(delivery);
-            return sink.full();
+            return screening.give(delivery, () => {
+              sink.push(delivery);
+              return sink.full();
+            });
           },
           joined() {},
+          isApart: screening.isApart,
           troubled() {},
           permit,
           ended: (fault) =>
             sink.end(fault ?? new Fault("not_found", `environment ${environmentId} not found`)),
         };
-        return pubsub.subscribe(spec, wanted, outlet, member);
+        const subscription = await pubsub.subscribe(spec, wanted, outlet, member);
+        caller.onRenewed(async () => {
+          await screening.look();
+          if (screening.isApart()) subscription.setApart();
+        });
+        return subscription;
       });
       for await (const delivery of deliveries) {
         if (delivery) yield { spec, delivery };

@@ -8,6 +8,8 @@ export interface Rights {
   /** Throws unless it may serve these functions, now and as long as the call lasts. */
   serve(serving: Serving): Promise<void>;
   mayHave(secrets: readonly string[]): Promise<boolean>;
+  /** Whether any may be denied. */
+  secretsAreScreened(): boolean | Promise<boolean>;
   /** The report as it counts: invoking what the credential may not invoke fails the run. */
   reported<Sent extends Report>(sent: Sent): Sent | Promise<Sent>;
 }
@@ -28,19 +30,34 @@ export const servedThings = ({ functionIds, secrets }: Serving): Thing[] => [
   ...secrets().map((id) => ({ type: "secret", id, action: "secrets:read" })),
 ];
 
-/** With the definitions as they are when policies are asked. */
-export async function servingOf(
+/** Throws unless the worker's credential may serve what it registered for. Without policies about secrets nothing is read. */
+export async function requireServing(
+  rights: Rights | undefined,
   { environmentId, id, functionIds }: Pick<WorkerRecord, "environmentId" | "id" | "functionIds">,
-  definitions: Pick<DefinitionsCache, "known" | "of">,
-): Promise<Serving> {
-  const first = definitions.known(environmentId) ?? (await definitions.of(environmentId));
-  const secretsIn = ({ functions }: Definitions) =>
+  definitions: Pick<DefinitionsCache, "known" | "current">,
+): Promise<void> {
+  if (!rights) return;
+  const screened = rights.secretsAreScreened();
+  const now =
+    (screened instanceof Promise ? await screened : screened) && (await definitions.current(environmentId));
+  const secretsIn = ({ functions }: Pick<Definitions, "functions">) =>
     functionIds.flatMap((functionId) => functions.get(functionId)?.definition.secrets ?? []);
-  return { workerId: id, functionIds, secrets: () => secretsIn(definitions.known(environmentId) ?? first) };
+  await rights.serve({
+    workerId: id,
+    functionIds,
+    secrets() {
+      const known = definitions.known(environmentId) || now;
+      return known ? secretsIn(known) : [];
+    },
+  });
 }
 
 export const rightsOf = (call: Pick<Call, "screen">, permit: Permit): Rights => ({
   serve: permit,
+  secretsAreScreened() {
+    const screen = call.screen("secrets:read", "secret");
+    return screen instanceof Promise ? screen.then((found) => found !== undefined) : screen !== undefined;
+  },
   async mayHave(secrets) {
     const screen = await call.screen("secrets:read", "secret");
     if (screen) for (const name of secrets) if (await screen.refusalOf([name])) return false;

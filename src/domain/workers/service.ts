@@ -13,7 +13,7 @@ import { type HandedJob, type Job, runOfJob } from "./job.ts";
 import type { Asking } from "./lanes.ts";
 import { type RegisterWorkerInput, readRegistration } from "./registration.ts";
 import { type Report, readFence, readReport } from "./report.ts";
-import { type Rights, servingOf } from "./rights.ts";
+import { type Rights, requireServing } from "./rights.ts";
 import * as rows from "./rows.ts";
 import { openStreams, type Streams } from "./streams.ts";
 import { watchWorkers } from "./watched.ts";
@@ -91,7 +91,7 @@ export interface WorkersDeps {
   store: Store;
   clock: Clock;
   dispatcher: Dispatcher;
-  definitions: Pick<DefinitionsCache, "known" | "of">;
+  definitions: Pick<DefinitionsCache, "known" | "current">;
   runs: Runs;
   log: Log;
   leaseMs: number;
@@ -311,7 +311,7 @@ export function openWorkers(deps: WorkersDeps): Workers {
 
     async poll(environmentId, workerId, available, signal, rights) {
       const worker = await registered(environmentId, workerId);
-      await rights?.serve(await servingOf(worker, deps.definitions));
+      await requireServing(rights, worker, deps.definitions);
       const wanted = available ?? worker.maxConcurrent;
       return handed(worker, await take(worker, wanted, holdMs, false, { signal, rights }));
     },
@@ -327,7 +327,7 @@ export function openWorkers(deps: WorkersDeps): Workers {
 
     async exchange(environmentId, workerId, input, signal, rights) {
       const worker = await registered(environmentId, workerId);
-      if (input.available > 0) await rights?.serve(await servingOf(worker, deps.definitions));
+      if (input.available > 0) await requireServing(rights, worker, deps.definitions);
       if (input.reports.length > exchangeReportsMax)
         throw invalid("reports", `at most ${exchangeReportsMax} in one exchange`);
       if (input.acks.length > exchangeReportsMax)

@@ -2,7 +2,7 @@ import { Fault, invalid, missing } from "../../kit/fault.ts";
 import { streamHeartbeatMs, streamRegisterMs } from "../../kit/limits.ts";
 import type { Counter } from "../../kit/metrics.ts";
 import type { DefinitionsCache } from "../functions/definition.ts";
-import { type Rights, servingOf } from "./rights.ts";
+import { type Rights, requireServing } from "./rights.ts";
 import type { WorkerRecord } from "./rows.ts";
 import { openStream, type StreamDeps, type WorkerStream } from "./stream.ts";
 import type { StreamAnswer, StreamMessage } from "./stream-messages.ts";
@@ -46,7 +46,7 @@ export interface StreamsDeps extends StreamDeps {
   /** The worker's row goes with its stream, unless it has registered anew meanwhile. */
   forget: (worker: WorkerRecord) => Promise<void>;
   disconnects: Counter;
-  definitions: Pick<DefinitionsCache, "known" | "of">;
+  definitions: Pick<DefinitionsCache, "known" | "current">;
 }
 
 export function openStreams(deps: StreamsDeps): Streams {
@@ -112,7 +112,7 @@ export function openStreams(deps: StreamsDeps): Streams {
       if (going !== undefined) throw new Fault("unavailable", going);
       const sent = messages[Symbol.asyncIterator]();
       const worker = await deps.register(environmentId, await greeting(sent, signal));
-      await rights?.serve(await servingOf(worker, deps.definitions));
+      await requireServing(rights, worker, deps.definitions);
       yield {
         kind: "registered",
         workerId: worker.id,
