@@ -76,6 +76,12 @@ interface Question {
   isPattern?: boolean | undefined;
 }
 
+/** How long one call's decisions have held the event loop, and have taken in all. */
+interface Pace {
+  since: number;
+  spentMs: number;
+}
+
 const free: readonly string[] = [];
 
 export function openGate({ snapshots, placeOf, clock }: GateDeps): Gate {
@@ -91,10 +97,9 @@ export function openGate({ snapshots, placeOf, clock }: GateDeps): Gate {
     call: GatedCall,
     { name, reads = false }: Operation,
     { actions, type, ids, isPattern }: Question,
+    pace: Pace,
   ): Promise<Refusal | undefined> {
     const { caller, environmentId } = call;
-    let since = clock.elapsed();
-    let spentMs = 0;
     for (const action of actions) {
       const policies = snapshot.policiesOf(caller.roles, action);
       if (policies.length === 0) continue;
@@ -118,10 +123,10 @@ export function openGate({ snapshots, placeOf, clock }: GateDeps): Gate {
             const { id: rule, name: policy } = denial.policy;
             return refusal(caller, rule, `denied by policy "${policy}" (${rule})${why}`);
           }
-          const burstMs = clock.elapsed() - since;
+          const burstMs = clock.elapsed() - pace.since;
           if (burstMs < decisionBurstMs) continue;
-          spentMs += burstMs;
-          if (spentMs > decisionMsMax)
+          pace.spentMs += burstMs;
+          if (pace.spentMs > decisionMsMax)
             return refusal(
               caller,
               "policies",
@@ -129,7 +134,7 @@ export function openGate({ snapshots, placeOf, clock }: GateDeps): Gate {
             );
           // Others' turn.
           await clock.sleep(0);
-          since = clock.elapsed();
+          pace.since = clock.elapsed();
         }
       }
     }
@@ -172,8 +177,9 @@ export function openGate({ snapshots, placeOf, clock }: GateDeps): Gate {
         ids: [thing.id],
         isPattern: thing.isPattern,
       });
+    const pace = { since: clock.elapsed(), spentMs: 0 };
     for (const question of questions) {
-      const refused = await judge(snapshot, call, operation, question);
+      const refused = await judge(snapshot, call, operation, question, pace);
       if (!refused) continue;
       call.refusedBy = refused.rule;
       throw refused;
@@ -199,11 +205,14 @@ export function openGate({ snapshots, placeOf, clock }: GateDeps): Gate {
   ): Screen | undefined {
     if (isUnbound(snapshot, call, actions)) return undefined;
     const verdicts = new Map<string, Refusal | undefined>();
+    const pace = { since: clock.elapsed(), spentMs: 0 };
     return {
       refusalOf(names) {
         const key = names.join("\n");
         if (verdicts.has(key)) return verdicts.get(key);
-        return judge(snapshot, call, operation, { actions, type, ids: names }).then((refused) => {
+        // The loop is given back between many names too; each has its own time.
+        pace.spentMs = 0;
+        return judge(snapshot, call, operation, { actions, type, ids: names }, pace).then((refused) => {
           if (verdicts.size >= verdictsMax) verdicts.clear();
           verdicts.set(key, refused);
           return refused;
