@@ -43,8 +43,10 @@ export async function attackFromPage(input: {
 }): Promise<Tried[]> {
   const { target, reading: reads, writing: writes } = input;
   const tried: Tried[] = [];
+  // Pages have no clock of ours.
+  const after = (ms: number, late: () => void) => AbortSignal.timeout(ms).addEventListener("abort", late);
   const soon = <T>(work: Promise<T>, ms = 1_500) =>
-    Promise.race([work, new Promise<undefined>((late) => setTimeout(() => late(undefined), ms))]);
+    Promise.race([work, new Promise<undefined>((late) => after(ms, () => late(undefined)))]);
   const ask = async (what: string, path: string, init: RequestInit) => {
     const answer = await soon(
       fetch(target.url + path, { ...init, signal: AbortSignal.timeout(1_200) }).then(
@@ -94,7 +96,7 @@ export async function attackFromPage(input: {
         new Promise((over) => {
           element.onload = () => over(undefined);
           element.onerror = () => over(undefined);
-          setTimeout(() => over(undefined), 500);
+          after(500, () => over(undefined));
         }),
       );
       document.body.append(element);
@@ -106,7 +108,7 @@ export async function attackFromPage(input: {
           tried.push({ what: `EventSource ${path}`, read: String(data) });
         };
         events.onerror = () => over(undefined);
-        setTimeout(() => over(undefined), 500);
+        after(500, () => over(undefined));
       }).then(() => events.close()),
     );
   }
@@ -145,10 +147,10 @@ export async function attackFromPage(input: {
         };
         socket.onmessage = ({ data }) => tried.push({ what, read: String(data) });
         socket.onclose = () => over();
-        setTimeout(() => {
+        after(800, () => {
           socket.close();
           over();
-        }, 800);
+        });
       }),
     );
   const ws = target.url.replace("http", "ws");

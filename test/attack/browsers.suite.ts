@@ -76,9 +76,10 @@ async function follow(context: BrowserContext, evil: string, to: string): Promis
     .waitForResponse((response) => response.url() === to, { timeout: 2_000 })
     .catch(() => null);
   await page.evaluate((link) => {
-    setTimeout(() => {
-      location.href = link;
-    }, 0);
+    const anchor = document.createElement("a");
+    anchor.href = link;
+    document.body.append(anchor);
+    anchor.click();
   }, to);
   const answer = await answered;
   const takesJobs = answer?.ok() === true && to.includes("/workers/");
