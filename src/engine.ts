@@ -198,6 +198,7 @@ export function openEngine(deps: EngineDeps): Engine {
     shareEnvironment,
     clock,
     dispatcher: { ...dispatcher, take: handing.toWorker },
+    definitions,
     runs,
     log,
     leaseMs,

@@ -8,6 +8,7 @@ import { type Feeds, openFeeds } from "./domain/log/feed.ts";
 import { openPast } from "./domain/log/past.ts";
 import type { Frames } from "./domain/pubsub/frames.ts";
 import { subscribeOperation } from "./domain/pubsub/operations.ts";
+import { openScreenings } from "./domain/pubsub/screening.ts";
 import { openPubSub, type PubSub } from "./domain/pubsub/service.ts";
 import { sourcesOf } from "./domain/pubsub/source.ts";
 import { openStreams } from "./domain/pubsub/stream.ts";
@@ -49,7 +50,7 @@ export interface Realtime {
 }
 
 export interface RealtimeDeps {
-  config: Pick<Config, "dev" | "topicRetentionHours">;
+  config: Pick<Config, "topicRetentionHours">;
   store: Store;
   clock: Clock;
   ids: Ids;
@@ -96,7 +97,8 @@ export function openRealtime(deps: RealtimeDeps): Realtime {
       return groups.join(environmentId, { name, consumerId, clientId: "" }, reader);
     },
   });
-  const streams = openStreams(pubsub);
+  const screeningOf = openScreenings(deps.watch.metrics);
+  const streams = openStreams(pubsub, screeningOf);
   const operation = subscribeOperation(streams);
   const standing = openStanding(deps);
   let sockets: Sockets | undefined;
@@ -108,6 +110,7 @@ export function openRealtime(deps: RealtimeDeps): Realtime {
     pubsub,
     log,
     publish: (channelId, text) => sockets?.publish(channelId, text),
+    screeningOf,
   });
   const { topicRetentionHours: retentionHours } = config;
   const expireOnce = openExpiry({
@@ -136,8 +139,7 @@ export function openRealtime(deps: RealtimeDeps): Realtime {
       { duty: "retention", name: "groups.forget", everyMs: 10 * 60_000, tick: groups.forgetOnce },
     ],
     standAt(edge) {
-      // Where everybody is let in, a page of any site may open a socket.
-      sockets = openSockets({ edge, operation, connect, checksOrigin: !config.dev });
+      sockets = openSockets({ edge, operation, connect });
       return { upgrades: [sockets.upgrade], websocket: socketOptions };
     },
     drain() {

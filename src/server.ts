@@ -317,7 +317,8 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       requests.observe(seen);
       if (seen.caller.impersonates) platformAudit.impersonated({ ...seen, operation: seen.operation.name });
     });
-    const asked = { authenticate, ...tenants.gate, standing: realtime.standing };
+    const { standing } = realtime;
+    const asked = { authenticate, ...tenants.gate, standing, loopbackOnly: config.dev };
     const unknownFields = openUnknownFields({ log, ...watch, strict: config.strictInput });
     const edge: Edge = { clock, ids, log, unknownFields, ...asked, ...requests, ...watching };
     const { host: hostname, metricsPort, grpcPort } = config;

@@ -1,8 +1,8 @@
-import { breather } from "../kit/breather.ts";
+import { type Breathe, breather } from "../kit/breather.ts";
 import type { Clock } from "../kit/clock.ts";
 import { Fault, invalid } from "../kit/fault.ts";
 import { decisionMsMax, resourceNameCharsMax } from "../kit/limits.ts";
-import type { Caller, Operation } from "../kit/operation.ts";
+import type { Caller, Operation, Screen } from "../kit/operation.ts";
 import { type Action, isAction, roleGrants } from "./actions.ts";
 import { denials } from "./policy.ts";
 import type { Resource } from "./resource.ts";
@@ -46,80 +46,196 @@ export interface GatedCall {
 export interface Gate {
   /** Throws unless the caller's roles grant the operation's action (spec.md 'Policy evaluation' step 1). */
   gate(call: GatedCall, operation: Operation): void | Promise<void>;
-  /** Throws when a deny policy of the caller's roles holds for what the input is about (step 3). */
+  /**
+   * Throws when a deny policy of the caller's roles holds for what the input is about (step 3), or when they do not grant what
+   * the input costs besides.
+   */
   guard(call: GatedCall, operation: Operation, input: unknown): void | Promise<void>;
+  /** The deny policies that may keep things of a type from the caller, as of now; undefined when there are none. */
+  screen(
+    call: GatedCall,
+    operation: Operation,
+    asked: { action: string; type: string },
+  ): Screen | undefined | Promise<Screen | undefined>;
 }
+
+/** A refusal by a rule, which the audit names. */
+export class Refusal extends Fault {
+  readonly rule: string;
+
+  constructor(message: string, rule: string) {
+    super("permission_denied", message);
+    this.rule = rule;
+  }
+}
+
+/** Things of one type, and what policies may call what is done to them. */
+interface Question {
+  actions: readonly string[];
+  type: string;
+  ids: readonly string[];
+  isPattern?: boolean | undefined;
+}
+
+/** How long one call's decisions have held the event loop, and have taken in all. */
+interface Pace {
+  breathe: Breathe;
+  since: number;
+  spentMs: number;
+}
+
+const free: readonly string[] = [];
 
 export function openGate({ snapshots, placeOf, clock }: GateDeps): Gate {
   const check = (snapshot: AccessSnapshot, call: GatedCall, action: string): void => {
     if (isAction(action) && snapshot.grants(call.caller.roles, action)) return;
     call.refusedBy = "role";
-    throw refusal(call.caller, `no role grants ${action}`);
+    throw refusal(call.caller, "role", `no role grants ${action}`);
   };
 
-  async function deny(
+  const paceOf = ({ caller }: GatedCall): Pace => ({
+    breathe: breather(clock, caller.orgId),
+    since: clock.elapsed(),
+    spentMs: 0,
+  });
+
+  /** The refusal by the first policy that denies. Gives the event loop back after every burst. */
+  async function judge(
+    snapshot: AccessSnapshot,
+    call: GatedCall,
+    { name, reads = false }: Operation,
+    { actions, type, ids, isPattern }: Question,
+    pace: Pace,
+  ): Promise<Refusal | undefined> {
+    const { caller, environmentId } = call;
+    for (const action of actions) {
+      const policies = snapshot.policiesOf(caller.roles, action);
+      if (policies.length === 0) continue;
+      const place = environmentId === "" ? undefined : await placeOf(environmentId);
+      const subject = { ...caller, roles: snapshot.wordsOf(caller.roles) };
+      for (const id of ids) {
+        if (id.length > resourceNameCharsMax)
+          throw invalid(type, `its name has at most ${resourceNameCharsMax} characters`);
+        const resource: Resource = {
+          orgId: caller.orgId,
+          projectId: place?.projectId ?? "*",
+          type,
+          environmentId: environmentId || "*",
+          environmentName: place?.name ?? "*",
+          id,
+          ...(isPattern && { isPattern }),
+        };
+        const facts = { subject, action, operation: name, reads, resource, at: clock.now() };
+        for (const denial of denials(policies, facts)) {
+          if (denial) {
+            const why = denial.error === undefined ? "" : `, whose condition ${denial.error}`;
+            const { id: rule, name: policy } = denial.policy;
+            return refusal(caller, rule, `denied by policy "${policy}" (${rule})${why}`);
+          }
+          const pause = pace.breathe();
+          if (!pause) continue;
+          pace.spentMs += clock.elapsed() - pace.since;
+          if (pace.spentMs > decisionMsMax)
+            return refusal(
+              caller,
+              "policies",
+              `the policies that name ${action} take longer than ${decisionMsMax} ms`,
+            );
+          await pause;
+          pace.since = clock.elapsed();
+        }
+      }
+    }
+    return undefined;
+  }
+
+  const isPlatform = ({ caller }: GatedCall): boolean => caller.kind === "platform";
+  /** Tenants' policies bind tenants; the platform's bind its credentials, wherever they act. */
+  const orgOf = (call: GatedCall): string => (isPlatform(call) ? platformOrgId : call.caller.orgId);
+
+  /** What is done may be named by its action, and by the platform action that this takes. */
+  function wordsOf(call: GatedCall, operation: Operation, action: string): readonly string[] {
+    if (!isPlatform(call)) return [action];
+    const needed = platformNeed(call, operation, action);
+    return needed === action ? [needed] : [action, needed];
+  }
+
+  const isUnbound = (snapshot: AccessSnapshot, { caller }: GatedCall, actions: readonly string[]): boolean =>
+    actions.every((action) => snapshot.policiesOf(caller.roles, action).length === 0);
+
+  async function weigh(
     snapshot: AccessSnapshot,
     call: GatedCall,
     operation: Operation,
-    { input, action }: { input: unknown; action: string },
+    { input, costs }: { input: unknown; costs: readonly string[] },
   ): Promise<void> {
-    const policies = snapshot.policiesOf(call.caller.roles, action);
-    if (policies.length === 0) return;
-    const { caller, environmentId } = call;
-    const place = environmentId === "" ? undefined : await placeOf(environmentId);
-    const { type, idsOf } = subjectOf(operation);
-    const { name, reads = false } = operation;
-    const subject = { ...caller, roles: snapshot.wordsOf(caller.roles) };
-    const breathe = breather(clock, caller.orgId);
-    let since = clock.elapsed();
-    let spentMs = 0;
-    for (const id of idsOf(input)) {
-      if (id.length > resourceNameCharsMax)
-        throw invalid(type, `its name has at most ${resourceNameCharsMax} characters`);
-      const resource: Resource = {
-        orgId: caller.orgId,
-        projectId: place?.projectId ?? "*",
-        type,
-        environmentId: environmentId || "*",
-        environmentName: place?.name ?? "*",
-        id,
-      };
-      const facts = { subject, action, operation: name, reads, resource, at: clock.now() };
-      for (const denial of denials(policies, facts)) {
-        if (denial) {
-          call.refusedBy = denial.policy.id;
-          const why = denial.error === undefined ? "" : `, whose condition ${denial.error}`;
-          throw refusal(caller, `denied by policy "${denial.policy.name}" (${denial.policy.id})${why}`);
-        }
-        const pause = breathe();
-        if (!pause) continue;
-        spentMs += clock.elapsed() - since;
-        if (spentMs > decisionMsMax) {
-          call.refusedBy = "policies";
-          throw refusal(caller, `the policies that name ${action} take longer than ${decisionMsMax} ms`);
-        }
-        await pause;
-        since = clock.elapsed();
-      }
+    const { type, idsOf, thingsOf } = subjectOf(operation);
+    const own = operation.action ?? "";
+    const ids = idsOf(input);
+    for (const action of costs) requireCost(snapshot, call, operation, action);
+    const questions: Question[] = [own, ...costs].map((action) => ({
+      actions: wordsOf(call, operation, action),
+      type,
+      ids,
+    }));
+    for (const thing of thingsOf(input))
+      questions.push({
+        actions: wordsOf(call, operation, thing.action ?? own),
+        type: thing.type,
+        ids: [thing.id],
+        isPattern: thing.isPattern,
+      });
+    const pace = paceOf(call);
+    for (const question of questions) {
+      const refused = await judge(snapshot, call, operation, question, pace);
+      if (!refused) continue;
+      call.refusedBy = refused.rule;
+      throw refused;
     }
   }
 
-  async function denyAny(
+  function requireCost(
     snapshot: AccessSnapshot,
     call: GatedCall,
     operation: Operation,
-    { input, actions }: { input: unknown; actions: readonly string[] },
-  ): Promise<void> {
-    for (const action of actions) await deny(snapshot, call, operation, { input, action });
+    action: string,
+  ): void {
+    const needed = isPlatform(call) ? platformNeed(call, operation, action) : action;
+    if (!isAction(needed)) throw new Error(`unknown action ${needed}`);
+    if (!roleGrants(call.caller.roles, needed)) check(snapshot, call, needed);
+  }
+
+  function screenBy(
+    snapshot: AccessSnapshot,
+    call: GatedCall,
+    operation: Operation,
+    { actions, type }: Pick<Question, "actions" | "type">,
+  ): Screen | undefined {
+    if (isUnbound(snapshot, call, actions)) return undefined;
+    const verdicts = new Map<string, Refusal | undefined>();
+    const pace = paceOf(call);
+    return {
+      refusalOf(names) {
+        const key = names.join("\n");
+        if (verdicts.has(key)) return verdicts.get(key);
+        // The loop is given back between many names too; each has its own time.
+        pace.spentMs = 0;
+        return judge(snapshot, call, operation, { actions, type, ids: names }, pace).then((refused) => {
+          if (verdicts.size >= verdictsMax) verdicts.clear();
+          verdicts.set(key, refused);
+          return refused;
+        });
+      },
+    };
   }
 
   /**
    * What a platform credential must hold: for itself what the operation says that takes, for a tenant the right to
    * impersonate, where reads by their action's word take the lesser one (spec.md 'Impersonation actions').
    */
-  function platformNeed(call: GatedCall, operation: Operation): Action {
+  function platformNeed(call: GatedCall, operation: Operation, action = operation.action): Action {
     const { caller, method } = call;
-    const { action, platformAction } = operation;
+    const { platformAction } = operation;
     if (caller.impersonates) {
       const isRead =
         action === null || action === "authenticated"
@@ -172,24 +288,30 @@ export function openGate({ snapshots, placeOf, clock }: GateDeps): Gate {
     },
 
     guard(call, operation, input) {
-      if (operation.action === null) return undefined;
-      if (operation.action === "authenticated" && call.caller.kind !== "platform") return undefined;
-      // Tenants' policies bind tenants; the platform's bind its credentials, wherever they act.
-      const { roles, kind } = call.caller;
-      const isPlatform = kind === "platform";
-      if (isPlatform && isOpen(call, operation)) return undefined;
-      const orgId = isPlatform ? platformOrgId : call.caller.orgId;
-      // They may be named by what they do, and by the platform action that this takes.
-      const needed = isPlatform ? platformNeed(call, operation) : operation.action;
-      const actions = needed === operation.action ? [needed] : [operation.action, needed];
-      const snapshot = snapshots.known(orgId);
+      const { action } = operation;
+      if (action === null) return undefined;
+      const costs = operation.costs?.(input as never) ?? free;
+      if (action === "authenticated" && costs.length === 0 && !isPlatform(call)) return undefined;
+      const { actions } = subjectOf(operation);
+      const asked = isPlatform(call) ? actions.flatMap((one) => wordsOf(call, operation, one)) : actions;
+      const snapshot = snapshots.known(orgOf(call));
       if (!snapshot)
-        return snapshots.of(orgId).then((read) => denyAny(read, call, operation, { input, actions }));
-      if (actions.every((action) => snapshot.policiesOf(roles, action).length === 0)) return undefined;
-      return denyAny(snapshot, call, operation, { input, actions });
+        return snapshots.of(orgOf(call)).then((read) => weigh(read, call, operation, { input, costs }));
+      if (costs.length === 0 && isUnbound(snapshot, call, asked)) return undefined;
+      return weigh(snapshot, call, operation, { input, costs });
+    },
+
+    screen(call, operation, { action, type }) {
+      const asked = { actions: wordsOf(call, operation, action), type };
+      const snapshot = snapshots.known(orgOf(call));
+      if (snapshot) return screenBy(snapshot, call, operation, asked);
+      return snapshots.of(orgOf(call)).then((read) => screenBy(read, call, operation, asked));
     },
   };
 }
+
+/** Names that one screen remembers its answers for. */
+const verdictsMax = 1_000;
 
 function requireEnvironment(call: GatedCall, operation: Operation): void {
   if (operation.scope === "none" || call.environmentId !== "") return;
@@ -197,18 +319,17 @@ function requireEnvironment(call: GatedCall, operation: Operation): void {
 }
 
 /** Admins are told which rule it was; others get the bare words of the spec. */
-function refusal(caller: Caller, rule: string): Fault {
+function refusal(caller: Caller, rule: string, why: string): Refusal {
   const isAdmin =
     roleGrants(caller.roles, "orgs:manage") || roleGrants(caller.roles, "platform:policies:manage");
-  return new Fault(
-    "permission_denied",
-    isAdmin ? `Insufficient permissions: ${rule}` : "Insufficient permissions",
-  );
+  return new Refusal(isAdmin ? `Insufficient permissions: ${why}` : "Insufficient permissions", rule);
 }
 
 /** At the start, so that a misspelt action is found before anyone asks for it. */
 export function requireKnownActions(operations: readonly Operation[]): void {
-  for (const { name, action, platformAction } of operations) {
+  for (const { name, action, platformAction, alsoAsks = [] } of operations) {
+    for (const also of alsoAsks)
+      if (!isAction(also)) throw new Error(`operation ${name} asks for an unknown action: ${also}`);
     if (platformAction !== undefined && platformAction !== "authenticated" && !isAction(platformAction))
       throw new Error(`operation ${name} asks for an unknown action: ${platformAction}`);
     if (action === null || action === "authenticated" || isAction(action)) continue;

@@ -80,6 +80,8 @@ export function compilePolicy(policy: PolicyText): CompiledPolicy {
     denies(facts, context) {
       if (!resources.some((pattern) => pattern.matches(facts.resource))) return { denied: false };
       if (!condition) return { denied: true };
+      // Of all that a pattern stands for, one may be what the condition looks for.
+      if (facts.resource.isPattern && policy.condition.includes("resource")) return { denied: true };
       const { holds, error } = evaluateCondition(condition, context());
       return error === undefined ? { denied: holds } : { denied: true, error };
     },

@@ -12,6 +12,8 @@ export interface Resource {
   environmentName: string;
   /** Of one thing; `*` when the operation is about all of its kind. */
   id: string;
+  /** The id stands for all names that it matches. */
+  isPattern?: boolean;
 }
 
 /** Path segments that have a singular; every other one is a type as it stands (spec.md 'Resource names'). */
@@ -71,6 +73,7 @@ function written(resource: Resource): Resource {
     environmentId: segment(environmentId),
     environmentName: segment(environmentName),
     id: segment(id),
+    ...(resource.isPattern && { isPattern: true }),
   };
   last = { resource, written: names };
   return names;
@@ -116,6 +119,28 @@ export function part(pattern: string): Part {
   };
 }
 
+/** Whether some text is matched by both; `*` stands for any run of characters in either. */
+export function overlap(one: string, other: string): boolean {
+  // What is left of the other may begin at these places, after so much of the one.
+  let places = new Set([0]);
+  const spread = (from: Set<number>) => {
+    for (const at of from) if (other[at] === "*") from.add(at + 1);
+    return from;
+  };
+  places = spread(places);
+  for (const letter of one) {
+    const next = new Set<number>();
+    for (const at of places) {
+      if (letter === "*") for (let rest = at; rest <= other.length; rest++) next.add(rest);
+      else if (other[at] === "*") next.add(at);
+      else if (other[at] === letter) next.add(at + 1);
+    }
+    places = spread(next);
+    if (places.size === 0) return false;
+  }
+  return places.has(other.length);
+}
+
 const irnStart = "irn:svc:";
 
 /** Undefined when the text is neither `*` nor begins as a name does. One of other segments than names have is legal. */
@@ -137,7 +162,7 @@ export function parsePattern(text: string): ResourcePattern | undefined {
       const names = written(resource);
       return (
         type(names.type) &&
-        id(names.id) &&
+        (names.isPattern ? overlap(segments[6]!, names.id) : id(names.id)) &&
         (environment(names.environmentId) || environment(names.environmentName)) &&
         project(names.projectId) &&
         org(names.orgId)

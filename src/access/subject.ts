@@ -1,11 +1,15 @@
-import type { Operation, UnaryOperation } from "../kit/operation.ts";
+import type { Operation, Thing, UnaryOperation } from "../kit/operation.ts";
 import { typeOfAction, typeOfPath } from "./resource.ts";
 
 /** What an operation is about, for deny policies. */
 export interface OperationSubject {
   type: string;
+  /** Its own action, and all others that things of it are asked about. */
+  actions: readonly string[];
   /** Never empty: `*` when the input names no single thing. */
   idsOf(input: unknown): readonly string[];
+  /** What the input is about besides. */
+  thingsOf(input: unknown): readonly Thing[];
 }
 
 /** Input fields that name the thing, in the order in which they are believed. */
@@ -29,6 +33,8 @@ const idFields = [
 ];
 
 const everything: readonly string[] = ["*"];
+const nothing: readonly Thing[] = [];
+const isName = (one: string | Thing): one is string => typeof one === "string";
 const known = new WeakMap<Operation, OperationSubject>();
 
 function firstRoute(operation: Operation): string | undefined {
@@ -41,20 +47,24 @@ function work(operation: Operation): OperationSubject {
   const route = firstRoute(operation);
   const path = route?.slice(route.indexOf(" ") + 1);
   const type = path === undefined ? typeOfAction(operation.action ?? "") : typeOfPath(path);
-  if (operation.about) {
-    const { about } = operation;
+  const { about, action, alsoAsks = [] } = operation;
+  const actions = action === null ? alsoAsks : [action, ...alsoAsks];
+  if (about)
     return {
       type,
+      actions,
       idsOf(input) {
-        const ids = about(input as never);
+        const ids = about(input as never).filter(isName);
         return ids.length === 0 ? everything : ids;
       },
+      thingsOf: (input) => about(input as never).filter((one): one is Thing => !isName(one)),
     };
-  }
   const param = path === undefined ? undefined : /\{(\w+)(?:\.\.\.)?\}/.exec(path)?.[1];
   const fields = param === undefined ? idFields : [param, ...idFields];
   return {
     type,
+    actions,
+    thingsOf: () => nothing,
     idsOf(input) {
       if (typeof input !== "object" || input === null) return everything;
       for (const field of fields) {

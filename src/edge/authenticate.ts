@@ -3,25 +3,13 @@ import type { Instant } from "../kit/clock.ts";
 import { Fault, missing } from "../kit/fault.ts";
 import type { Caller } from "../kit/operation.ts";
 import { type Authenticate, type Authenticated, RefusedCaller } from "./call.ts";
+import { credentialOf, queryValue, requireOwnPage } from "./credential.ts";
 
 /** A key that was found, whatever keeps it. */
 export interface Credential {
   readonly caller: Caller;
   readonly environmentId: string | undefined;
   readonly expiresAt: Instant | undefined;
-}
-
-/** A request that a browser's cookie speaks for must come from a page of ours. */
-function requireOwnPage(request: Request): void {
-  if (request.method === "GET" || request.method === "HEAD" || request.method === "OPTIONS") return;
-  const site = request.headers.get("sec-fetch-site");
-  if (site === "same-origin" || site === "none") return;
-  const origin = request.headers.get("origin");
-  const host = request.headers.get("host");
-  // Neither header: no browser. One of them from elsewhere: another site's page.
-  if (site === null && (origin === null || (host !== null && origin.replace(/^https?:\/\//, "") === host)))
-    return;
-  throw new Fault("permission_denied", "a session cookie is good for this site's own pages only");
 }
 
 export interface AuthenticateHost<Key extends Credential> {
@@ -47,25 +35,6 @@ export interface AuthenticateHost<Key extends Credential> {
   };
   /** Set when every caller is let in as this one (`--dev`). */
   everyone: Caller | undefined;
-}
-
-/** One value of the query; undefined when absent or empty. */
-function queryValue(url: string, name: string): string | undefined {
-  const mark = url.indexOf("?");
-  if (mark < 0 || !url.includes(`${name}=`, mark)) return undefined;
-  return new URLSearchParams(url.slice(mark + 1)).get(name) || undefined;
-}
-
-const bearer = /^bearer +(\S+) *$/i;
-
-/** The key of the Authorization header, else of `?token=`; undefined when there is none. */
-function keyTextOf(request: Request): string | undefined {
-  const header = request.headers.get("authorization");
-  if (header !== null) {
-    const text = header.startsWith("Bearer ") ? header.slice(7).trim() : bearer.exec(header)?.[1];
-    if (text) return text;
-  }
-  return queryValue(request.url, "token");
 }
 
 const selectorOf = (request: Request): string | undefined =>
@@ -149,23 +118,18 @@ export function authenticator<Key extends Credential>(host: AuthenticateHost<Key
     return admitted(request, key);
   };
 
-  return (request) => {
+  return (request, operation) => {
     if (everyone) return asEveryone(request, everyone);
-    const text = keyTextOf(request);
-    if (text === undefined) {
-      const cookie = sessions?.cookieOf(request.headers.get("cookie"));
-      if (cookie === undefined) return Promise.reject(refused("Authentication required"));
-      try {
-        requireOwnPage(request);
-      } catch (error) {
-        return Promise.reject(error);
-      }
-      return ofSession(request, cookie);
-    }
-    if (sessions?.looksLikeToken(text)) return ofSession(request, text);
-    const found = keys.find(text);
-    if (found instanceof Promise) return looked(request, found);
+    const { source, text } = credentialOf(request, sessions?.cookieOf);
     try {
+      if (source === "none") throw refused("Authentication required");
+      if (source === "cookie") {
+        requireOwnPage(request, operation);
+        return ofSession(request, text);
+      }
+      if (sessions?.looksLikeToken(text)) return ofSession(request, text);
+      const found = keys.find(text);
+      if (found instanceof Promise) return looked(request, found);
       if (!found) throw refused("Invalid API key");
       return admitted(request, found);
     } catch (error) {

@@ -2,7 +2,7 @@ import type { Clock, Instant } from "../kit/clock.ts";
 import { Fault, type FaultKind } from "../kit/fault.ts";
 import type { Ids } from "../kit/ids.ts";
 import type { Log } from "../kit/log.ts";
-import type { Call, Caller, Operation } from "../kit/operation.ts";
+import type { Call, Caller, Operation, Screen } from "../kit/operation.ts";
 import { troubleOf } from "./spell.ts";
 import type { UnknownFields } from "./unknown-fields.ts";
 
@@ -11,8 +11,11 @@ export interface Authenticated {
   environmentId: string;
 }
 
-/** Who sends this request; throws Fault("unauthenticated", …) and the 400 and 403 of environment selection. */
-export type Authenticate = (request: Request) => Promise<Authenticated>;
+/**
+ * Who sends this request; throws Fault("unauthenticated", …) and the 400 and 403 of environment selection. The operation says
+ * what a cookie is good for.
+ */
+export type Authenticate = (request: Request, operation: Pick<Operation, "reads">) => Promise<Authenticated>;
 
 /** What is told of every operation that was asked for, whatever became of it; for metrics and audit. */
 export interface Observation {
@@ -62,6 +65,8 @@ export interface Edge {
   ids: Ids;
   log: Log;
   authenticate: Authenticate;
+  /** Everybody is let in: so nobody is answered but this machine's own pages and programs. */
+  loopbackOnly?: boolean;
   /** Throws Fault("permission_denied", "Insufficient permissions") unless the caller's roles grant the action. */
   gate: (call: RequestCall, operation: Operation) => void | Promise<void>;
   /** Throws `resource_exhausted` when this caller asks too often. */
@@ -70,6 +75,12 @@ export interface Edge {
   standing?: Standing;
   /** Throws when a deny policy holds for what the parsed input is about. */
   guard?: (call: RequestCall, operation: Operation, input: unknown) => void | Promise<void>;
+  /** The deny policies that may keep things of a type from the caller; undefined when there are none. */
+  screen?: (
+    call: RequestCall,
+    operation: Operation,
+    asked: { action: string; type: string },
+  ) => Screen | undefined | Promise<Screen | undefined>;
   observe: (observation: Observation) => void;
   /** What becomes of fields that the server does not know; without it they are passed over. */
   unknownFields?: UnknownFields;
@@ -98,7 +109,13 @@ export class RequestCall implements Call {
   refusedBy: string | undefined;
   address = "";
   isSecure = false;
+  /** How things are screened from its caller; set by whoever lets it in. */
+  screenBy:
+    | ((call: RequestCall, asked: { action: string; type: string }) => ReturnType<Call["screen"]>)
+    | undefined;
   #signal: AbortSignal | undefined;
+  #latest: RequestCall | undefined;
+  #listeners: (() => void | Promise<void>)[] = [];
 
   constructor(request: Request, requestId: string, receivedAt: Instant, who: Authenticated) {
     this.caller = who.caller;
@@ -117,6 +134,27 @@ export class RequestCall implements Call {
   endWith(signal: AbortSignal): this {
     this.#signal = signal;
     return this;
+  }
+
+  screen(action: string, type: string): ReturnType<Call["screen"]> {
+    return this.screenBy?.(this.#latest ?? this, { action, type });
+  }
+
+  onRenewed(listener: () => void | Promise<void>): void {
+    this.#listeners.push(listener);
+  }
+
+  /** The same call, as its caller was let in a moment ago. */
+  renew(latest: RequestCall): Promise<void> | undefined {
+    if (this.#listeners.length > 0) this.#latest = latest;
+    return this.#listeners.length === 0 ? undefined : this.#told();
+  }
+
+  async #told(): Promise<void> {
+    for (const listener of this.#listeners) {
+      const heard = listener();
+      if (heard) await heard;
+    }
   }
 
   get method(): string {

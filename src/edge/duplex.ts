@@ -1,7 +1,7 @@
 import type { Message } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { Fault } from "../kit/fault.ts";
-import type { DuplexOperation } from "../kit/operation.ts";
+import type { DuplexOperation, Permit } from "../kit/operation.ts";
 import { type Edge, faultOf, type RequestCall } from "./call.ts";
 import { type Prepared, tell } from "./perform.ts";
 import { standBy } from "./standing.ts";
@@ -56,13 +56,21 @@ export async function* performDuplex(
   const operation = prepared.operation as DuplexOperation;
   const startedAt = edge.clock.elapsed();
   let first: unknown;
-  const standing = standBy(edge, operation, call, () => (first === undefined ? [] : [first]));
+  let ledTo: unknown;
+  const standing = standBy(edge, operation, call, () =>
+    [first, ledTo].filter((asked) => asked !== undefined),
+  );
   const heard = (input: unknown) => {
     first ??= input;
   };
+  const permit: Permit = async (leadsTo) => {
+    const guarded = edge.guard?.(call, operation, leadsTo);
+    if (guarded) await guarded;
+    ledTo = leadsTo;
+  };
   let fault: Fault | undefined;
   try {
-    yield* operation.handle(parsed(edge, prepared, call, messages, take, heard), call);
+    yield* operation.handle(parsed(edge, prepared, call, messages, take, heard), call, permit);
     const refused = standing.refused();
     if (refused) throw refused;
   } catch (error) {

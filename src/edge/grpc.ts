@@ -15,6 +15,7 @@ import { universalRequestFromNodeRequest, universalResponseToNodeResponse } from
 import type { Operation } from "../kit/operation.ts";
 import type { Edge } from "./call.ts";
 import { baseHeaders, requestIdOf } from "./headers.ts";
+import { strangerAt } from "./loopback.ts";
 import { prepare } from "./perform.ts";
 import type { Surface } from "./rest.ts";
 import { boundMethods } from "./rpc.ts";
@@ -66,6 +67,15 @@ function refuse(path: string, request: Http2ServerRequest, response: Http2Server
   );
 }
 
+const oneOf = (value: string | string[] | undefined) => (Array.isArray(value) ? value[0] : value);
+
+const strangerIn = ({ headers, authority }: Http2ServerRequest) =>
+  strangerAt({
+    host: headers[":authority"] ?? authority ?? headers.host,
+    origin: headers.origin,
+    site: oneOf(headers["sec-fetch-site"]),
+  });
+
 async function answer(
   surface: Surface,
   { handler, bound }: Served,
@@ -115,7 +125,9 @@ export async function listenGrpc(options: GrpcOptions): Promise<ListeningGrpc> {
       request.on("error", () => {});
       response.on("error", () => {});
       const found = served.get(path);
-      if (found) await answer(surface, found, request, response);
+      if (edge.loopbackOnly && strangerIn(request))
+        response.stream.respond({ ":status": 403 }, { endStream: true });
+      else if (found) await answer(surface, found, request, response);
       else refuse(path, request, response);
     } catch (error) {
       edge.log.debug("grpc.cut", { path, error });

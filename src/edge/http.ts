@@ -6,6 +6,7 @@ import type { Operation } from "../kit/operation.ts";
 import { openBodyRoom } from "./body-room.ts";
 import type { Edge } from "./call.ts";
 import { baseHeaders, type Origins, preflight, requestIdOf } from "./headers.ts";
+import { strangerOf } from "./loopback.ts";
 import { prepare } from "./perform.ts";
 import {
   type Handler,
@@ -154,6 +155,21 @@ function pageRoute({ edge }: Surface, { path, handle }: Page): ServedRoute {
   };
 }
 
+/** The route's handler for this machine's own pages and programs; others read nothing of the answer. */
+function forLoopback({ edge, headers }: Surface, { handle, ...route }: ServedRoute): ServedRoute {
+  return {
+    ...route,
+    handle(request, params, server) {
+      const fault = strangerOf(request);
+      if (!fault) return handle(request, params, server);
+      const base = { ...headers(request), "x-request-id": requestIdOf(request, edge.ids) };
+      const answer = restFault(fault, base);
+      answer.headers.delete("access-control-allow-origin");
+      return answer;
+    },
+  };
+}
+
 /** The route's handler, with whoever follows its requests told of each arrival and answer. */
 function followed({ edge }: Surface, route: ServedRoute): ServedRoute["handle"] {
   const follow = edge.follow?.(route);
@@ -250,9 +266,10 @@ export async function listenEdge(options: EdgeOptions): Promise<ListeningEdge> {
   });
   const { draining } = options;
   const leaving = draining === undefined ? (route: ServedRoute) => route : leavingWith(draining);
+  const open = (route: ServedRoute) => (edge.loopbackOnly ? forLoopback(surface, route) : route);
   for (const route of routes)
-    register(app as unknown as Elysia, leaving({ ...route, handle: followed(surface, route) }));
-  const nowhere = { method: "*", path: "*", handle: fallback(surface, routes) };
+    register(app as unknown as Elysia, leaving({ ...route, handle: followed(surface, open(route)) }));
+  const nowhere = open({ method: "*", path: "*", handle: fallback(surface, routes) });
   const notFound = leaving({ ...nowhere, handle: followed(surface, nowhere) }).handle;
   app.all("/*", ({ request, server }) => notFound(request, {}, server as unknown as EdgeServer));
   app.onError(({ error, request }) => {

@@ -1,10 +1,12 @@
 import { KindGuard, type TObject, type TSchema, Type } from "@sinclair/typebox";
 import { TypeCompiler } from "@sinclair/typebox/compiler";
+import { Refusal } from "../access/gate.ts";
 import { isCheckedApart } from "../kit/checked-apart.ts";
 import { explain } from "../kit/explain.ts";
 import type { Fault } from "../kit/fault.ts";
-import type { Caller, Operation, StreamOperation, UnaryOperation } from "../kit/operation.ts";
+import type { Caller, Operation, Permit, StreamOperation, UnaryOperation } from "../kit/operation.ts";
 import { type Authenticated, type Edge, faultOf, RefusedCaller, RequestCall } from "./call.ts";
+import { shown } from "./shown.ts";
 import { askAgain, standBy } from "./standing.ts";
 
 /** An operation with its input check compiled, once. */
@@ -49,9 +51,12 @@ export function prepare(operation: Operation): Prepared {
 export async function admit(edge: Edge, { operation }: Prepared, request: Request, requestId: string) {
   const receivedAt = edge.clock.now();
   try {
-    const who = operation.action === null ? nobody : await edge.authenticate(request);
+    const who = operation.action === null ? nobody : await edge.authenticate(request, operation);
     edge.limit?.(who.caller);
-    return new RequestCall(request, requestId, receivedAt, who);
+    const call = new RequestCall(request, requestId, receivedAt, who);
+    const { screen } = edge;
+    if (screen) call.screenBy = (asking, asked) => screen(asking, operation, asked);
+    return call;
   } catch (error) {
     const fault = faultOf(edge, error, operation, requestId);
     const ms = edge.clock.now() - receivedAt;
@@ -103,8 +108,10 @@ export async function perform(
     const guarded = edge.guard?.(call, operation, input);
     if (guarded) await guarded;
     const unary = operation as UnaryOperation;
-    const handled = unary.held ? handleHeld(edge, unary, call, input) : unary.handle(input, call);
-    const output = await handled;
+    const permit: Permit = async (leadsTo) => edge.guard?.(call, operation, leadsTo);
+    const handled = unary.held ? handleHeld(edge, unary, call, input) : unary.handle(input, call, permit);
+    const answered = await handled;
+    const output = unary.lists ? await shown(call, unary, answered) : answered;
     const found = unary.finds?.(output, input);
     if (found !== undefined) await edge.guard?.(call, operation, found);
     return { input, output };
@@ -118,9 +125,15 @@ export async function perform(
 
 /** An answer that may take long ends early, as a refusal, when its caller may not have it any more. */
 async function handleHeld(edge: Edge, operation: UnaryOperation, call: RequestCall, input: unknown) {
-  const { leave, refused } = standBy(edge, operation, call, () => [input]);
+  const inputs = [input];
+  const { leave, refused } = standBy(edge, operation, call, () => inputs);
+  const permit: Permit = async (leadsTo) => {
+    const guarded = edge.guard?.(call, operation, leadsTo);
+    if (guarded) await guarded;
+    inputs[1] = leadsTo;
+  };
   try {
-    const output = await operation.handle(input, call);
+    const output = await operation.handle(input, call, permit);
     const fault = refused();
     if (fault) throw fault;
     return output;
@@ -176,7 +189,8 @@ export function tell(
   call: RequestCall,
   { fault, input, startedAt }: { fault: Fault | undefined; input: unknown; startedAt: number },
 ) {
-  const { request, caller, environmentId, requestId, refusedBy } = call;
+  const { request, caller, environmentId, requestId } = call;
+  const refusedBy = call.refusedBy ?? (fault instanceof Refusal ? fault.rule : undefined);
   const ms = edge.clock.elapsed() - startedAt;
   const outcome = fault?.kind ?? "ok";
   const message = fault?.message;

@@ -1,8 +1,9 @@
 import { Fault } from "../kit/fault.ts";
 import { openHoldings } from "../kit/holdings.ts";
 import { socketBufferBytesMax, socketFrameBytesMax, socketWaitBytes } from "../kit/limits.ts";
-import type { Operation } from "../kit/operation.ts";
+import type { Call, Operation } from "../kit/operation.ts";
 import { type Edge, faultOf, type RequestCall } from "./call.ts";
+import { decidingHeaders, protocolsOf } from "./credential.ts";
 import { requestIdOf } from "./headers.ts";
 import type { EdgeServer, Upgrade } from "./http.ts";
 import { admit, enter, prepare, tell } from "./perform.ts";
@@ -16,13 +17,19 @@ export interface SocketLine {
   end(): void;
 }
 
+/** A subscription as the operation takes it. */
+export interface Subscribed {
+  pattern: string;
+  consumerGroup?: string | undefined;
+}
+
 export interface SocketTalk {
   /** Undefined for a binary frame. */
   onMessage(text: string | undefined): void;
-  /** Of its subscriptions. */
-  patterns(): Iterable<string>;
-  /** Ends the subscriptions to this pattern: the caller may not have them any more. */
-  deny(pattern: string, fault: Fault): void;
+  /** What the gate is asked about, of its subscriptions. */
+  asked(): Iterable<Subscribed>;
+  /** Ends the subscriptions that this was asked of: the caller may not have them any more. */
+  deny(asked: Subscribed, fault: Fault): void;
   onClose(): void;
 }
 
@@ -35,11 +42,10 @@ export interface SocketsDeps {
     /** Key or user. */
     holder: string;
     line: SocketLine;
-    permit: (pattern: string) => Promise<void>;
+    permit: (asked: Subscribed) => Promise<void>;
+    caller: Pick<Call, "screen" | "onRenewed">;
     isLegacy: boolean;
   }) => SocketTalk;
-  /** A session cookie is only taken from pages of this site. False where everybody is let in anyway. */
-  checksOrigin: boolean;
 }
 
 export interface Sockets {
@@ -75,55 +81,24 @@ interface RawSocket {
 export const socketsOfCallerMax = 1_000;
 
 const protocol = "svc.v1";
-const credentialPrefix = "svc.auth.bearer.";
 const isOpen = 1;
 /** RFC 6455 close codes; any but 1000 lets clients come back. */
 const closes = { restart: 1012, refused: 1008, gone: 1001 } as const;
 
-const offeredBy = (request: Request): string[] =>
-  (request.headers.get("sec-websocket-protocol") ?? "")
-    .split(",")
-    .map((one) => one.trim())
-    .filter((one) => one !== "");
-
-/** The credential that was offered as a subprotocol, as the header that others send. */
-function authorizationOf(request: Request, offered: readonly string[]): string | undefined {
-  const sent = request.headers.get("authorization");
-  if (sent) return sent;
-  const encoded = offered.find((one) => one.startsWith(credentialPrefix))?.slice(credentialPrefix.length);
-  if (encoded === undefined) return undefined;
-  const text = Buffer.from(encoded, "base64url").toString();
-  // Anything that no key looks like is refused as one that is not known.
-  return `Bearer ${/^[\x21-\x7e]+$/.test(text) ? text : "-"}`;
-}
-
-const kept = ["x-svc-environment", "x-svc-org", "x-request-id", "cookie", "user-agent"];
+const kept = [...decidingHeaders, "x-svc-environment", "x-svc-org", "x-request-id", "user-agent"];
 
 /** What the caller is known by, apart from the request, which ends with the upgrade. */
-function credentialsOf(request: Request, offered: readonly string[]): Request {
+function credentialsOf(request: Request): Request {
   const headers = new Headers();
   for (const name of kept) {
     const value = request.headers.get(name);
     if (value !== null) headers.set(name, value);
   }
-  const authorization = authorizationOf(request, offered);
-  if (authorization !== undefined) headers.set("authorization", authorization);
   return new Request(request.url, { headers });
 }
 
-/** A page of another site may open a socket, and the browser would send our cookie with it. */
-function requireOwnPage(request: Request, credentials: Request): void {
-  const { headers } = credentials;
-  if (headers.has("authorization") || !headers.has("cookie")) return;
-  if (new URL(request.url).searchParams.has("token")) return;
-  const origin = request.headers.get("origin");
-  const host = request.headers.get("host");
-  if (origin !== null && host !== null && origin.replace(/^https?:\/\//, "") !== host)
-    throw new Fault("permission_denied", "a session cookie is good for this site's own pages only");
-}
-
 export function openSockets(deps: SocketsDeps): Sockets {
-  const { edge, operation, connect, checksOrigin } = deps;
+  const { edge, operation, connect } = deps;
   const prepared = prepare(operation);
   const all = new Set<RawSocket>();
   let publishing: EdgeServer | undefined;
@@ -138,10 +113,9 @@ export function openSockets(deps: SocketsDeps): Sockets {
   }
 
   /** The policies that hold now, as of a caller who may have changed since the upgrade. */
-  const permitAs = (credentials: Request, requestId: string) => async (pattern: string) => {
+  const permitAs = (credentials: Request, requestId: string) => async (input: Subscribed) => {
     const call = await letIn(credentials, requestId);
     const startedAt = edge.clock.elapsed();
-    const input = { pattern };
     let fault: Fault | undefined;
     try {
       await edge.guard?.(call, operation, input);
@@ -159,10 +133,10 @@ export function openSockets(deps: SocketsDeps): Sockets {
       edge,
       operation,
       call,
-      inputs: () => Array.from(new Set(talk.patterns()), (pattern) => ({ pattern })),
+      inputs: () => talk.asked(),
       refuse(fault, input) {
         if (input === undefined) raw.close(closes.refused, "the credential is not good any more");
-        else talk.deny((input as { pattern: string }).pattern, fault);
+        else talk.deny(input as Subscribed, fault);
       },
     });
 
@@ -212,6 +186,7 @@ export function openSockets(deps: SocketsDeps): Sockets {
           holder: call.caller.id,
           line: line(raw),
           permit: permitAs(credentials, call.requestId),
+          caller: call,
           isLegacy,
         });
         leave = stand(raw, call, talk);
@@ -240,11 +215,10 @@ export function openSockets(deps: SocketsDeps): Sockets {
             headers: { upgrade: "websocket", "content-type": "application/json" },
           });
         const requestId = requestIdOf(request, edge.ids);
-        const offered = offeredBy(request);
-        const credentials = credentialsOf(request, offered);
+        const offered = protocolsOf(request);
+        const credentials = credentialsOf(request);
         let call: RequestCall;
         try {
-          if (checksOrigin) requireOwnPage(request, credentials);
           if (draining) throw new Fault("unavailable", "the server is going away");
           call = await letIn(credentials, requestId);
         } catch (error) {

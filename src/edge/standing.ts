@@ -4,11 +4,12 @@ import { type Fault, sendsAway } from "../kit/fault.ts";
 import { standingAtOnce } from "../kit/limits.ts";
 import type { Operation } from "../kit/operation.ts";
 import { type Authenticated, type Edge, faultOf, RequestCall, type Stand, type Standing } from "./call.ts";
+import { decidingHeaders } from "./credential.ts";
 
-const speaking = ["authorization", "cookie", "x-svc-environment", "x-svc-org"];
+const speaking = [...decidingHeaders, "x-svc-environment", "x-svc-org"];
 
 /** Equal for requests whose callers are the same by all that they have sent. */
-const credentialOf = ({ url, headers }: Request): string =>
+const bearerOf = ({ url, headers }: Request): string =>
   [url, ...speaking.map((name) => headers.get(name) ?? "")].join("\n");
 
 interface Standee {
@@ -26,6 +27,7 @@ function again(call: RequestCall, { caller }: Authenticated): RequestCall {
   });
   fresh.address = call.address;
   fresh.isSecure = call.isSecure;
+  fresh.screenBy = call.screenBy;
   return fresh;
 }
 
@@ -37,7 +39,7 @@ export async function askAgain(
   asked: unknown,
 ): Promise<void> {
   if (operation.action === null) return;
-  const now = again(call, await edge.authenticate(call.request));
+  const now = again(call, await edge.authenticate(call.request, operation));
   try {
     await edge.gate(now, operation);
     await edge.guard?.(now, operation, asked);
@@ -58,7 +60,7 @@ export function openStanding({ clock }: { clock: Clock }): Standing {
     newcomers = [];
     for (const standee of came) {
       if (standee.isOver) continue;
-      const credential = credentialOf(standee.stand.call.request);
+      const credential = bearerOf(standee.stand.call.request);
       standee.alike = all.get(credential) ?? new Set();
       all.set(credential, standee.alike);
       standee.alike.add(standee);
@@ -94,6 +96,8 @@ export function openStanding({ clock }: { clock: Clock }): Standing {
       } catch (error) {
         refuse(error);
       }
+    const renewed = stand.call.renew(call);
+    if (renewed) await renewed;
   }
 
   /** Those of one credential, which is looked up once. Gives the event loop back after every burst. */
@@ -105,7 +109,7 @@ export function openStanding({ clock }: { clock: Clock }): Standing {
     }
     let who: Authenticated;
     try {
-      who = await first.stand.edge.authenticate(first.stand.call.request);
+      who = await first.stand.edge.authenticate(first.stand.call.request, first.stand.operation);
     } catch (error) {
       const fault = faultIfFinal(first.stand, error);
       if (fault) for (const { stand } of [...alike]) stand.refuse(fault, undefined);

@@ -67,7 +67,15 @@ export function listenApart(options: {
   hostname: string;
   port: number;
 }): Promise<ListeningEdge> {
-  const { clock, ids, log, authenticate, gate, observe } = options.edge;
-  const edge: Edge = { clock, ids, log, authenticate, gate, observe };
+  const { clock, ids, log, authenticate, gate, observe, loopbackOnly } = options.edge;
+  const edge: Edge = {
+    clock,
+    ids,
+    log,
+    authenticate,
+    gate,
+    observe,
+    ...(loopbackOnly !== undefined && { loopbackOnly }),
+  };
   return listenEdge({ ...options, edge, registry: [], services: [], bodyBytesMax: 1024 });
 }

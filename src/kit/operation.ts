@@ -43,6 +43,26 @@ export interface Call {
   address: string;
   /** It came over TLS, to us or to a proxy that we trust. */
   isSecure: boolean;
+  /** What deny policies keep from the caller as it is now, of things that the input does not name. Undefined: nothing. */
+  screen(action: string, type: string): Screen | undefined | Promise<Screen | undefined>;
+  /** Of a call that stands: told each time its caller was found to be one who may go on, roles and all looked up anew. */
+  onRenewed(listener: () => void | Promise<void>): void;
+}
+
+/** The deny policies that may keep things of one type from a caller. */
+export interface Screen {
+  /** The refusal of a thing with these names; undefined: the caller may have it. At once where it was asked before. */
+  refusalOf(names: readonly string[]): Fault | undefined | Promise<Fault | undefined>;
+}
+
+/** One thing that a call is about besides those of its operation's own type and action. */
+export interface Thing {
+  type: string;
+  id: string;
+  /** Left out: the operation's own. */
+  action?: string;
+  /** The id stands for all names that it matches, `*` for any run of characters: a policy denies it that may deny one of them. */
+  isPattern?: boolean;
 }
 
 /** A REST request as a binding sees it; `body` is undefined when none was sent, parsed JSON otherwise (bytes when `raw`). */
@@ -155,8 +175,28 @@ interface OperationHead {
    * `/api/v1/platform` (design: rulings). `authenticated`: nothing.
    */
   platformAction?: string;
-  /** Names of all that the input is about, for deny policies, where that is not the one field that names it. */
-  about?: (input: never) => readonly string[];
+  /**
+   * All that the input is about, for deny policies, where that is not the one field that names it: names of the operation's
+   * own type, and things of others.
+   */
+  about?: (input: never) => readonly (string | Thing)[];
+  /** Actions besides its own that things of `about`, `costs` and the handler are asked about: the registry shows them. */
+  alsoAsks?: readonly string[];
+  /** Actions besides its own that this input costs: of roles and of policies. */
+  costs?: (input: never) => readonly string[];
+}
+
+/** Of an operation that answers many things: those that deny policies keep from the caller are left out. */
+export interface Listing<O> {
+  items: (output: O) => readonly unknown[];
+  /** As deny policies may name one of them. */
+  namesOf: (item: never) => readonly string[];
+  /** The same answer with these items alone. */
+  only: (output: O, items: readonly never[]) => O;
+  /** An action besides the operation's own that shows as much of each. */
+  also?: string;
+  /** Of what they are; left out: the operation's own. */
+  type?: string;
 }
 
 export interface UnaryOperation<S extends TSchema = TSchema, O = unknown> extends OperationHead {
@@ -168,15 +208,38 @@ export interface UnaryOperation<S extends TSchema = TSchema, O = unknown> extend
   rest?: RestBinding<Static<S>, O> | readonly RestBinding<Static<S>, O>[];
   /** One operation may answer several methods (Emit and Trigger). */
   rpc?: RpcBinding<Static<S>, O> | readonly RpcBinding<Static<S>, O>[];
-  handle: (input: Static<S>, call: Call) => Promise<O> | O;
+  handle: (input: Static<S>, call: Call, permit: Permit) => Promise<O> | O;
   /**
    * Of a read: the input that names what was found by its own name, where the caller's was another; deny policies are asked
    * about that too, before it is answered.
    */
-  finds?: (output: O, input: Static<S>) => Static<S> | undefined;
+  finds?: (output: O, input: Static<S>) => object | undefined;
+  lists?: Listing<O>;
   /** Told that the body of a REST call was too large to be read, with what the path says; its caller has passed the gate. */
   unread?: (params: Record<string, string>, call: Call, fault: Fault) => Promise<void>;
 }
+
+/** Items in an answer that is a list, or in a field of it beside which `count` may stand, each named by fields of its own. */
+export function listed<Item>(
+  namesOf: (item: Item) => readonly string[],
+  { under, also, type }: { under?: string } & Pick<Listing<unknown>, "also" | "type"> = {},
+  // biome-ignore lint/suspicious/noExplicitAny: answers of every shape
+): Listing<any> {
+  return {
+    items: (output) => (under === undefined ? output : output[under]),
+    namesOf: namesOf as (item: never) => readonly string[],
+    only(output, items) {
+      if (under === undefined) return items;
+      return { ...output, [under]: items, ...("count" in output && { count: items.length }) };
+    },
+    ...(also !== undefined && { also }),
+    ...(type !== undefined && { type }),
+  };
+}
+
+/** The commonest: things that are named by their id. */
+export const listedById = (under?: string) =>
+  listed(({ id }: { id: string }) => [id], under === undefined ? {} : { under });
 
 /**
  * Tells, in the words of `about`, what the input leads to now: deny policies are asked about that too, at once and, until
@@ -200,7 +263,7 @@ export interface DuplexOperation<S extends TSchema = TSchema, O = unknown> exten
    * Ends when `call.signal` is aborted, which also says that the caller's credential holds no longer. Messages that cannot
    * be read make their iterator throw a Fault.
    */
-  handle: (messages: AsyncIterable<Static<S>>, call: Call) => AsyncIterable<O>;
+  handle: (messages: AsyncIterable<Static<S>>, call: Call, permit: Permit) => AsyncIterable<O>;
 }
 
 // The registry holds operations of every shape; `perform` restores the types by parsing.

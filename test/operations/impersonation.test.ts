@@ -235,6 +235,20 @@ describe.each(engines)("impersonation on %s", (engine) => {
     const byUser = await server.api(`/api/v1/platform/audit?limit=1`, { key: admin });
     expect(byUser.body.events[0].platform_user_id).toMatch(/^puser_/);
   });
+
+  test("what it does in the org stands in the tenant's own audit, hot actions too", async () => {
+    expect((await emit(operator, org)).status).toBe(200);
+    await server.api(
+      "/api/v1/workers/theirs/register",
+      inOrg(operator, org, { body: { function_ids: ["a"] } }),
+    );
+    await server.api("/api/v1/workers/theirs/jobs", inOrg(operator, org));
+    await server.running.tick("audit.flush");
+    const { body } = await server.rpc("AuditService", "GetAuthAuditTrail", { limit: 100 }, inOrg(admin, org));
+    const told = JSON.stringify(body);
+    for (const operation of ["events.emit", "workers.register", "workers.poll"])
+      expect(told).toContain(operation);
+  });
 });
 
 describe("two nodes", () => {

@@ -241,7 +241,7 @@ describe.each(engines)("keys, users and sessions on %s", (engine) => {
         key: null,
         headers: { cookie, "sec-fetch-site": "cross-site" },
       });
-      expect(read.status).toBe(200);
+      expect(read.status).toBe(403);
     });
 
     test("a desktop session has the key's roles and environment, and ends with the key", async () => {

@@ -33,11 +33,13 @@ export async function ask(
     runId: undefined,
     address: "",
     isSecure: false,
+    screen: () => undefined,
+    onRenewed() {},
   } as const;
   for (;;) {
     const operation = node(chance).engine.operations.find((one) => one.name === name);
     if (operation?.mode !== "unary") throw new Error(`no operation ${name}`);
-    const answer = Promise.resolve(operation.handle(input, call)).then(
+    const answer = Promise.resolve(operation.handle(input, call, async () => {})).then(
       (output): Decision => ({ ok: true, output }),
       (error: unknown): Decision | undefined => {
         const isDecided = error instanceof Fault && !["unavailable", "aborted"].includes(error.kind);

@@ -18,7 +18,12 @@ export function findChrome(): string {
 }
 
 /** A headless browser; the caller closes it. */
-export async function startChrome(): Promise<Browser> {
+export async function startChrome(more: readonly string[] = []): Promise<Browser> {
   const { chromium } = await import("playwright-core");
-  return chromium.launch({ executablePath: findChrome(), headless: true, args: flags, timeout: 30_000 });
+  return chromium.launch({
+    executablePath: findChrome(),
+    headless: true,
+    args: [...flags, ...more],
+    timeout: 30_000,
+  });
 }

@@ -4,7 +4,15 @@ import fc from "fast-check";
 import { type Action, actions, builtInRoles, roleGrants, roleIdOf } from "../../src/access/actions.ts";
 import { openGate, requireKnownActions } from "../../src/access/gate.ts";
 import { compilePolicy, type PolicyError, type PolicyText } from "../../src/access/policy.ts";
-import { irnOf, parsePattern, type Resource, typeOfAction, typeOfPath } from "../../src/access/resource.ts";
+import {
+  irnOf,
+  overlap,
+  parsePattern,
+  part,
+  type Resource,
+  typeOfAction,
+  typeOfPath,
+} from "../../src/access/resource.ts";
 import { type AccessSnapshot, type SnapshotRows, snapshotOf } from "../../src/access/snapshot.ts";
 import { testClock } from "../../src/kit/clock.ts";
 import { Fault } from "../../src/kit/fault.ts";
@@ -300,4 +308,37 @@ test("a misspelt action is found at the start", () => {
   expect(() => requireKnownActions([asking("runs:raed")])).toThrow(
     "operation a.b asks for an unknown action: runs:raed",
   );
+});
+
+describe("two patterns overlap", () => {
+  test.each([
+    ["salary.*", "*.paid", true],
+    ["salary.*", "*", true],
+    ["salary.*", "wage.*", false],
+    ["salary.paid", "salary.*", true],
+    ["salary.paid", "salary.due", false],
+    ["events%3Asalary.*", "events%3A*", true],
+    ["a*b*c", "*x*", true],
+    ["a*b", "b*", false],
+    ["", "*", true],
+    ["", "a*", false],
+    ["**", "", true],
+  ])("%s and %s: %p", (one, other, expected) => {
+    expect([overlap(one, other), overlap(other, one)]).toEqual([expected, expected]);
+  });
+
+  test("as often as some text is matched by both", () => {
+    const glob = fc.string({ unit: fc.constantFrom("a", "b", "*"), maxLength: 5 });
+    const texts = ["", "a", "b"].flatMap((one) =>
+      ["", "a", "b", "ab", "ba", "aa", "bb"].map((two) => one + two),
+    );
+    fc.assert(
+      fc.property(glob, glob, (one, other) => {
+        const isBoth = texts.some((text) => part(one)(text) && part(other)(text));
+        if (isBoth) expect(overlap(one, other)).toBe(true);
+        expect(overlap(one, other)).toBe(overlap(other, one));
+        if (!one.includes("*")) expect(overlap(one, other)).toBe(part(other)(one));
+      }),
+    );
+  });
 });

@@ -72,6 +72,7 @@ describe("a stream's question for jobs that fails", () => {
     const asks = openAsks({
       clock,
       log,
+      mayHave: undefined,
       dispatcher: {
         async take(asking) {
           askings.push(asking);

@@ -1,9 +1,11 @@
 import { describe, expect, test } from "bun:test";
+import { openScreenings } from "../../src/domain/pubsub/screening.ts";
 import { openStreams } from "../../src/domain/pubsub/stream.ts";
 import { type Reader, watchUnread } from "../../src/edge/unread.ts";
 import { testClock } from "../../src/kit/clock.ts";
 import type { Fault } from "../../src/kit/fault.ts";
 import { openHoldings } from "../../src/kit/holdings.ts";
+import { noMetrics } from "../../src/kit/metrics.ts";
 
 test("so many for one holder, each given back once", () => {
   const holdings = openHoldings({ most: 2, what: "sockets" });
@@ -54,9 +56,10 @@ test("streams of one key are so many, and one that ends makes room", async () =>
   const pubsub = { read: () => ({}), specOf: () => ({}), subscribe: () => never } as unknown as Parameters<
     typeof openStreams
   >[0];
-  const streams = openStreams(pubsub);
+  const streams = openStreams(pubsub, openScreenings(noMetrics));
   const open = (holder: string) => {
-    const reader = { signal: new AbortController().signal, holder, permit: async () => {} };
+    const caller = { screen: () => undefined, onRenewed: () => {} };
+    const reader = { signal: new AbortController().signal, holder, permit: async () => {}, caller };
     return streams.subscribe("env_a", { pattern: "a" }, reader)[Symbol.asyncIterator]().next();
   };
   for (let count = 0; count < 1_000; count++) void open("ak_a");

@@ -29,6 +29,7 @@ describe("callers that wait for ends", () => {
     idempotencyKey: undefined,
     runId: undefined,
     signal,
+    screen: () => undefined,
   });
 
   test.each([

@@ -108,6 +108,7 @@ describe("subscriptions", () => {
       },
       joined: () => void said.push("joined"),
       troubled: () => void said.push("troubled"),
+      isApart: () => false,
       async permit() {},
       ended: (refused) => void said.push(refused ? `ended: ${refused.message}` : "ended"),
     };

@@ -168,7 +168,9 @@ export function openRecorder(deps: RecorderDeps): Recorder {
     const { operation, caller, outcome } = call;
     if (caller.orgId === "") return;
     const denied = outcome === "permission_denied";
-    if (!denied && policy.excludedActions.has(operation.action ?? "")) return;
+    // What the platform's people do in a tenant's org is the tenant's to know, however often it is done.
+    const isTold = denied || caller.impersonates === true;
+    if (!isTold && policy.excludedActions.has(operation.action ?? "")) return;
     // What the platform's people look at in a tenant's org is recorded whatever the setting says.
     if (!denied && operation.reads === true && !policy.successfulReads && caller.impersonates !== true)
       return;

@@ -1,7 +1,7 @@
 import { Type } from "@sinclair/typebox";
 import { rfc3339 } from "../../kit/clock.ts";
 import { functionDefinitionBytesMax } from "../../kit/limits.ts";
-import { type Operation, unary } from "../../kit/operation.ts";
+import { listed, type Operation, unary } from "../../kit/operation.ts";
 import type { Breaker, Breakers } from "./service.ts";
 
 const text = Type.String();
@@ -36,6 +36,7 @@ export const breakersOperations = (breakers: Breakers): Operation[] => [
     input: Type.Object({}),
     output: Type.Array(BreakerShape),
     rest: "GET /api/v1/circuit-breakers",
+    lists: listed(({ key }: { key: string }) => [key]),
     handle: async (_input, call) => (await breakers.list(call.environmentId)).map(breakerJson),
   }),
   unary({

@@ -1,7 +1,7 @@
 import { Type } from "@sinclair/typebox";
 import { rfc3339 } from "../../kit/clock.ts";
 import { invalid } from "../../kit/fault.ts";
-import { type RestRequest, unary } from "../../kit/operation.ts";
+import { listed, type RestRequest, unary } from "../../kit/operation.ts";
 
 import type { Debounce, DebounceEntry } from "./service.ts";
 
@@ -57,6 +57,7 @@ export const debounceOperations = (debounce: Debounce) => [
     input: Type.Object({ limit: Type.Optional(Type.Integer()) }),
     output: Type.Object({ entries: Type.Array(Entry), count: Type.Integer() }),
     rest: "GET /api/v1/debounce/entries",
+    lists: listed(({ function_id }: { function_id: string }) => [function_id], { under: "entries" }),
     async handle(input, call) {
       const entries = await debounce.list(call.environmentId, input.limit);
       return { entries: entries.map(entryJson), count: entries.length };

@@ -27,7 +27,9 @@ export function startedBy(
   if (started.size > 0) return [...started.values()];
   // Browser clients invoke a function by emitting its id (contract.md 5.2).
   const named = definitions.functions.get(draft.name);
-  return named?.status === "active" ? [named] : [];
+  if (named?.status !== "active") return [];
+  if (draft.startRefused) throw draft.startRefused;
+  return [named];
 }
 
 /** A function that is started directly, and the step that asks for it when a run does. */

@@ -5,9 +5,10 @@ import { rfc3339 } from "../../kit/clock.ts";
 import { invalid } from "../../kit/fault.ts";
 import { storedJson } from "../../kit/json.ts";
 import { triggerBatchMax } from "../../kit/limits.ts";
-import { type Call, rpc, unary } from "../../kit/operation.ts";
+import { type Call, listed, rpc, type Thing, unary } from "../../kit/operation.ts";
 import type { EventLog, LoggedEvent } from "../log/service.ts";
-import { draftOf, type EmitInput } from "./rules.ts";
+import { draftOf, type EmitInput, noteStarts } from "./rules.ts";
+import { screenedPage } from "./screened.ts";
 import type { Emitted, Events } from "./service.ts";
 import { fromBody, fromMessage } from "./wire.ts";
 
@@ -32,6 +33,11 @@ const toBody = (emitted: Emitted) => ({
   ...(emitted.runIds.length > 0 && { runIds: emitted.runIds }),
   ...(emitted.position !== undefined && { sequence: `${emitted.position}` }),
 });
+
+/** As deny policies may name an event: by its name, and as subscribers do. */
+const about = (name: string): (string | Thing)[] => [name, { type: "event", id: `events:${name}` }];
+const namesOf = ({ name }: { name: string }) => [name, `events:${name}`];
+const alsoAsks = ["functions:invoke"];
 
 const originOf = (call: Call) => ({ environmentId: call.environmentId, source: "api", runId: call.runId });
 
@@ -82,6 +88,8 @@ export const eventsOperations = (events: Events, log: EventLog) => [
     action: "events:emit",
     summary: "Accepts one event; runs of every function it triggers are created in the same commit.",
     input: Emit,
+    about: ({ event }: Static<typeof Emit>) => about(event),
+    alsoAsks,
     rpc: [
       rpc(SvcService.method.emit, fromMessage, toMessage, { take: fromBody, give: toBody }),
       rpc(SvcService.method.trigger, fromMessage, toMessage, { take: fromBody, give: toBody }),
@@ -89,6 +97,7 @@ export const eventsOperations = (events: Events, log: EventLog) => [
     ],
     async handle(input, call) {
       const draft = draftOf(input as EmitInput, call.idempotencyKey);
+      await noteStarts(call, [draft]);
       const [emitted] = await events.emit([draft], originOf(call));
       return emitted!;
     },
@@ -98,7 +107,8 @@ export const eventsOperations = (events: Events, log: EventLog) => [
     action: "events:emit",
     summary: `Accepts up to ${triggerBatchMax} events in order; one that is illegal refuses all.`,
     input: Batch,
-    about: ({ events: list }: Static<typeof Batch>) => list.map((item) => (item as EmitInput).event),
+    about: ({ events: list }: Static<typeof Batch>) => list.flatMap(({ event }) => about(event)),
+    alsoAsks,
     rpc: rpc(
       SvcService.method.triggerBatch,
       (m) => ({ events: m.events.map(fromMessage) }),
@@ -113,12 +123,13 @@ export const eventsOperations = (events: Events, log: EventLog) => [
         give: (list) => ({ results: list.map(toBody) }),
       },
     ),
-    handle(input, call) {
+    async handle(input, call) {
       if (input.events.length > triggerBatchMax)
         throw invalid("events", `at most ${triggerBatchMax} in one batch`);
       if (call.idempotencyKey)
         throw invalid("Idempotency-Key", "give each event of a batch its own idempotencyKey");
       const drafts = input.events.map((item, at) => draftOf(item as EmitInput, undefined, `events[${at}].`));
+      await noteStarts(call, drafts);
       return events.emit(drafts, originOf(call));
     },
   }),
@@ -151,7 +162,10 @@ export const eventsOperations = (events: Events, log: EventLog) => [
     }),
     rest: "GET /api/v1/events",
     async handle(input, call) {
-      const page = await log.list(call.environmentId, input);
+      const screen = await call.screen("events:subscribe", "event");
+      const page = screen
+        ? await screenedPage(log, call.environmentId, input, (event) => screen.refusalOf(namesOf(event)))
+        : await log.list(call.environmentId, input);
       return {
         events: page.events.map(eventJson),
         count: page.events.length,
@@ -178,6 +192,7 @@ export const eventsOperations = (events: Events, log: EventLog) => [
       scan_cap: Type.Integer(),
     }),
     rest: "GET /api/v1/events/names",
+    lists: listed(namesOf, { under: "names" }),
     handle: (input, call) => log.names(call.environmentId, input),
   }),
   unary({
@@ -186,6 +201,8 @@ export const eventsOperations = (events: Events, log: EventLog) => [
     summary: "One event.",
     reads: true,
     input: Type.Object({ id: Id }),
+    about: ({ id, name }: { id: string; name?: string }) => (name === undefined ? [id] : about(name)),
+    finds: (found, { id }) => ({ id, name: (found as { name: string }).name }),
     output: EventRecord,
     rest: "GET /api/v1/events/{id}",
     handle: async (input, call) => eventJson(await log.get(call.environmentId, input.id)),

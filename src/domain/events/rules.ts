@@ -1,7 +1,8 @@
-import { invalid } from "../../kit/fault.ts";
+import { type Fault, invalid } from "../../kit/fault.ts";
 import { keyOf } from "../../kit/idempotency-key.ts";
 import { jsonText } from "../../kit/json.ts";
 import { requireEventName } from "../../kit/names.ts";
+import type { Call } from "../../kit/operation.ts";
 
 /** What a caller emits, before it is checked. */
 export interface EmitInput {
@@ -27,6 +28,8 @@ export interface EventDraft {
   ownKey?: true;
   /** Its place in the caller's batch: `events[3].`. */
   at?: string;
+  /** Thrown where the event would start the function of its own name: its sender may not start that one. */
+  startRefused?: Fault;
 }
 
 /** Throws the fault that names the field; `at` is its place in a batch: `events[3].`. */
@@ -46,4 +49,18 @@ export function draftOf(input: EmitInput, headerKey: string | undefined, at = ""
     idempotencyKey: keyOf(input.idempotencyKey, headerKey, at),
     ...(at !== "" && { at }),
   };
+}
+
+/**
+ * An event that no trigger matches starts the function of its name, so its sender must be one who may invoke that. Which
+ * functions there are is known in the flush: here the drafts take along what it would come to.
+ */
+export async function noteStarts(call: Pick<Call, "screen">, drafts: readonly EventDraft[]): Promise<void> {
+  const asked = call.screen("functions:invoke", "function");
+  const found = asked instanceof Promise ? await asked : asked;
+  if (!found) return;
+  for (const draft of drafts) {
+    const refused = await found.refusalOf([draft.name]);
+    if (refused) draft.startRefused = refused;
+  }
 }

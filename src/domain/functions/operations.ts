@@ -2,7 +2,7 @@ import { Type } from "@sinclair/typebox";
 import { SvcService } from "../../gen/svc/v1/svc_pb.ts";
 import { invalid } from "../../kit/fault.ts";
 import { searchBytesMax } from "../../kit/limits.ts";
-import { rpc, unary } from "../../kit/operation.ts";
+import { listed, rpc, type Thing, unary } from "../../kit/operation.ts";
 import { safeCount } from "../../kit/wkt.ts";
 import type { FunctionRecord } from "./definition.ts";
 import type { FunctionChange } from "./history.ts";
@@ -49,12 +49,21 @@ const Register = Type.Object({
 
 const Id = Type.String({ minLength: 1, maxLength: 400 });
 
+/** Whoever makes a function declare a secret must be one who may read it: its runs get the value. */
+const secretThing = (id: string): Thing => ({ type: "secret", id, action: "secrets:read" });
+const alsoAsks = ["secrets:read"];
+
 export const functionsOperations = (functions: Functions) => [
   unary({
     name: "functions.register",
     action: "functions:register",
     summary: "Registers a function, or a changed definition of it as its next version.",
     input: Register,
+    about: ({ id, secrets = [] }: { id: string; secrets?: readonly string[] }) => [
+      id,
+      ...secrets.map(secretThing),
+    ],
+    alsoAsks,
     rpc: rpc(
       SvcService.method.registerFunction,
       (m) => fromRegisterMessage(m) as RegisterInput & { triggers: []; secrets: []; cancelOn: [] },
@@ -113,6 +122,11 @@ export const functionsOperations = (functions: Functions) => [
       }),
     ),
     handle: (input, call) => functions.list(call.environmentId, input),
+    lists: listed(({ definition: { id, slug } }: FunctionRecord) => [id, slug], {
+      under: "functions",
+      also: "functions:read",
+    }),
+    alsoAsks: ["functions:read"],
   }),
   unary({
     name: "functions.setStatus",
@@ -188,6 +202,11 @@ export const functionsOperations = (functions: Functions) => [
     name: "functions.rollback",
     action: "functions:register",
     summary: "Makes what stood after an earlier change the next version.",
+    about: ({ functionId, secrets = [] }: { functionId: string; secrets?: readonly string[] }) => [
+      functionId,
+      ...secrets.map(secretThing),
+    ],
+    alsoAsks,
     input: Type.Object({
       functionId: Id,
       version: Type.Integer({ minimum: 1 }),
@@ -198,11 +217,15 @@ export const functionsOperations = (functions: Functions) => [
       (m) => ({ functionId: m.functionId, version: safeCount(m.version), changeReason: m.changeReason }),
       (record: FunctionRecord) => ({ function: toFunctionMessage(record) }),
     ),
-    handle: ({ functionId, version, changeReason = "" }, call) =>
+    handle: ({ functionId, version, changeReason = "" }, call, permit) =>
       functions.rollback(
         call.environmentId,
         functionId,
-        { entityVersion: version, reason: changeReason },
+        {
+          entityVersion: version,
+          reason: changeReason,
+          permit: ({ secrets }) => permit({ functionId, secrets }),
+        },
         call.caller.id,
       ),
   }),

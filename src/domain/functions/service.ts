@@ -60,7 +60,12 @@ export interface Functions {
   rollback(
     environmentId: string,
     id: string,
-    target: { entityVersion: number; reason: string },
+    target: {
+      entityVersion: number;
+      reason: string;
+      /** Throws unless the caller may have that stand. */
+      permit: (definition: FunctionDefinition) => Promise<void>;
+    },
     actorId: string,
   ): Promise<FunctionRecord>;
   /** The definition a run is pinned to. */
@@ -273,7 +278,7 @@ export function openFunctions(deps: FunctionsDeps): Functions {
       return change;
     },
 
-    async rollback(environmentId, id, { entityVersion, reason }, actorId) {
+    async rollback(environmentId, id, { entityVersion, reason, permit }, actorId) {
       const [now, change] = await Promise.all([
         rows.getFunction(store, environmentId, id),
         changeAt(store, environmentId, id, entityVersion),
@@ -283,6 +288,7 @@ export function openFunctions(deps: FunctionsDeps): Functions {
       const { definition: wanted, status } = change.snapshot;
       if (status === "archived" || change.changeType === "delete")
         throw invalid("version", "the function was archived or deleted by then; choose an earlier one");
+      await permit(wanted);
       const { record, before } = await store.write(async (session) => {
         const held = await hold(session, environmentId, id);
         if (held.version !== now.version || held.updatedAt !== now.updatedAt)

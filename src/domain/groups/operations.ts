@@ -1,7 +1,7 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { PubSubService } from "../../gen/svc/v1/pubsub_pb.ts";
-import { type Operation, rpc, rpcStream, stream, unary } from "../../kit/operation.ts";
-import { namesOf, parsePattern } from "../pubsub/rules.ts";
+import { listed, type Operation, rpc, rpcStream, stream, unary } from "../../kit/operation.ts";
+import { allOf, namesOf, parsePattern } from "../pubsub/rules.ts";
 import type { Delivery } from "../pubsub/service.ts";
 import type { Streams } from "../pubsub/stream.ts";
 import { toEventMessage } from "../pubsub/wire.ts";
@@ -67,7 +67,11 @@ export const groupsOperations = (groups: Groups, streams: Pick<Streams, "carry">
     summary: "One consumer group with its members and what it holds.",
     reads: true,
     input: Name,
-    about: ({ name }: Static<typeof Name>) => about(name),
+    about: ({ name, pattern }: Static<typeof Name> & { pattern?: string }) => about(name, pattern),
+    finds: (found) => {
+      const { name, pattern } = found as ListedGroup;
+      return { name, pattern };
+    },
     rpc: rpc(PubSubService.method.getConsumerGroup, ({ namespace, name }) => ({ namespace, name }), toGroup),
     handle: (name, call) => groups.get(call.environmentId, name),
   }),
@@ -96,6 +100,7 @@ export const groupsOperations = (groups: Groups, streams: Pick<Streams, "carry">
     ),
     handle: ({ namespace, status, limit, cursor }, call) =>
       groups.list(call.environmentId, { namespace, status, limit, cursor }),
+    lists: listed(({ name, pattern }: ListedGroup) => about(name, pattern), { under: "groups" }),
   }),
   unary({
     name: "groups.update",
@@ -131,7 +136,7 @@ export const groupsOperations = (groups: Groups, streams: Pick<Streams, "carry">
   }),
   unary({
     name: "groups.ack",
-    action: "events:subscribe",
+    action: "events:emit",
     summary: "Settles one delivery of a group whose ack_mode is manual: ack, nak or term.",
     input: Type.Object({
       namespace: text,
@@ -158,7 +163,10 @@ export const groupsOperations = (groups: Groups, streams: Pick<Streams, "carry">
   }),
   stream({
     name: "groups.join",
-    action: "events:subscribe",
+    action: "events:emit",
+    alsoAsks: ["events:subscribe"],
+    // It takes from the other members, and it reads.
+    costs: () => ["events:subscribe"],
     summary: "Deliveries to one member of a consumer group; each goes to one member at a time.",
     input: Type.Object({
       namespace: text,
@@ -167,7 +175,10 @@ export const groupsOperations = (groups: Groups, streams: Pick<Streams, "carry">
       clientId: Type.String(),
       withStart: Type.Boolean(),
     }),
-    about: ({ name, pattern }: { name: string; pattern?: string }) => about(name, pattern),
+    about: ({ name, pattern }: { name: string; pattern?: string }) => [
+      ...about(name, pattern),
+      ...(pattern ? allOf(parsePattern(pattern)) : []),
+    ],
     rpc: rpcStream(
       PubSubService.method.joinConsumerGroup,
       (m) => ({

@@ -1,7 +1,7 @@
 import { Type } from "@sinclair/typebox";
 import { rfc3339 } from "../../kit/clock.ts";
 import type { Call, Operation } from "../../kit/operation.ts";
-import { unary } from "../../kit/operation.ts";
+import { listedById, unary } from "../../kit/operation.ts";
 import type { RoleScope } from "../roles/service.ts";
 import type { KeyManagement, ListedKey } from "./manage.ts";
 
@@ -90,6 +90,7 @@ export const keysOperations = ({ manage, scopeOf }: KeysSurface): Operation[] =>
       input: Type.Object({ platform: Type.Optional(Type.Boolean()) }),
       output: Type.Array(KeyShape),
       rest: "GET /api/v1/apikeys",
+      lists: listedById(),
       handle: async ({ platform = false }, call) => (await manage.list(scopeOf(call, platform))).map(keyJson),
     }),
     unary({

@@ -2,7 +2,7 @@ import { Type } from "@sinclair/typebox";
 import { rfc3339 } from "../../kit/clock.ts";
 import { invalid } from "../../kit/fault.ts";
 import { deadLettersMax, deadLettersOffsetMax } from "../../kit/limits.ts";
-import { type Operation, type RestRequest, unary } from "../../kit/operation.ts";
+import { listed, type Operation, type RestRequest, unary } from "../../kit/operation.ts";
 import type { Outbox, OutboxEntry } from "./service.ts";
 
 const text = Type.String();
@@ -79,6 +79,11 @@ export const outboxOperations = (outbox: Outbox): Operation[] => [
       take: takePage,
       query: Type.Object({ env: Type.Optional(text), ...Page.properties }),
     },
+    // What is shown is the event's payload.
+    lists: listed(({ topic }: { topic: string }) => [topic, topic.replace(/^events:/, "")], {
+      under: "items",
+      type: "event",
+    }),
     async handle(input, call) {
       const { items, ...page } = await outbox.deadLetters(call.environmentId, input);
       return { items: items.map(deadLetterJson), ...page };

@@ -1,6 +1,6 @@
 import { Type } from "@sinclair/typebox";
 import { rfc3339 } from "../../kit/clock.ts";
-import { type Operation, unary } from "../../kit/operation.ts";
+import { listedById, type Operation, unary } from "../../kit/operation.ts";
 import type { PlatformAudit, PlatformEvent } from "./audit.ts";
 import type { Org, PlatformOrgs } from "./orgs.ts";
 import { platformEventTypes, readBound } from "./rules.ts";
@@ -62,6 +62,7 @@ export const platformUsersOperations = (users: PlatformUsers): Operation[] => [
     input: Type.Object({}),
     output: Type.Array(UserShape),
     rest: `GET ${path}`,
+    lists: listedById(),
     handle: async () => (await users.list()).map(userJson),
   }),
   unary({
@@ -140,6 +141,7 @@ export const platformTenantsOperations = (orgs: PlatformOrgs): Operation[] => [
     input: Type.Object({}),
     output: Type.Array(OrgShape),
     rest: `GET ${tenantsPath}`,
+    lists: listedById(),
     handle: async () => (await orgs.list()).map(orgJson),
   }),
   unary({

@@ -3,7 +3,7 @@ import { platformOrgId } from "../../access/gate.ts";
 import { rfc3339 } from "../../kit/clock.ts";
 import { invalid, missing } from "../../kit/fault.ts";
 import { dryRunDecisionsMax, policyTextCharsMax, resourceNameCharsMax } from "../../kit/limits.ts";
-import { type Call, type Operation, unary } from "../../kit/operation.ts";
+import { type Call, listedById, type Operation, unary } from "../../kit/operation.ts";
 import type { RoleScope, Roles } from "../roles/service.ts";
 import type { DryRun, DryRunAnswer, Policies, Policy, PolicyVersion } from "./service.ts";
 import { policyTemplates } from "./templates.ts";
@@ -126,6 +126,7 @@ export function policiesOperations(policies: Policies, roles: Roles, place: Poli
       summary: "Deny policies of the org.",
       input: Type.Object({ org_id: Type.Optional(text) }),
       output: Type.Array(Type.Composite([PolicyShape, Type.Object({ role_count: Type.Integer() })])),
+      lists: listedById(),
       rest: `GET ${path}`,
       handle: async ({ org_id }, call) =>
         (await policies.list(scopeFor(call, org_id))).map((policy) => ({

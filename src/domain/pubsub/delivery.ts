@@ -18,6 +18,8 @@ export interface DeliveryFacts {
   /** What a subscription can go on from: the position in the log, or the place in a run's history. */
   sequence: number | undefined;
   source: "user" | "system";
+  /** Name of the event that it is; undefined for what is none. */
+  event?: string | undefined;
   /** Which time it is given to a member of its group; others are given it once. */
   attempt?: number;
 }
@@ -31,6 +33,7 @@ export class Delivery implements DeliveryFacts {
   readonly at: Instant;
   readonly sequence: number | undefined;
   readonly source: "user" | "system";
+  readonly event: string | undefined;
   readonly attempt: number;
   /** Kept by whoever writes frames: by their form, what all of that form have in common. */
   readonly texts: (string | undefined)[] = [];
@@ -44,6 +47,7 @@ export class Delivery implements DeliveryFacts {
     this.at = facts.at;
     this.sequence = facts.sequence;
     this.source = facts.source;
+    this.event = facts.event;
     this.attempt = facts.attempt ?? 1;
   }
 
@@ -83,6 +87,7 @@ export interface Placed {
 export function deliveriesOf(event: LoggedEvent): Placed[] {
   const facts = {
     eventId: event.id,
+    event: event.name,
     custom: event.metadata,
     at: event.at,
     sequence: event.position,

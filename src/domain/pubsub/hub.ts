@@ -35,6 +35,8 @@ export interface Member {
   give(spec: ChannelSpec, delivery: Delivery, stands?: () => boolean): void | Promise<void>;
   /** From now on it has what its outlet publishes on the channel. */
   joined(spec: ChannelSpec): void;
+  /** Some of what comes is not for its caller: it is given each delivery by itself. */
+  isApart(): boolean;
   /** It cannot go on for now, and will. */
   troubled(): void;
   /** Of a group, which may come to read something else than was asked for: throws unless its caller may have that. */
@@ -52,6 +54,8 @@ export interface Channel {
   readonly spec: ChannelSpec;
   readonly outlet: Outlet;
   readonly joined: Set<Member>;
+  /** As those, each by itself. */
+  readonly apart: Set<Member>;
   /** Members that have not come to the channel's place yet, and take what is after theirs one by one. */
   readonly late: Map<Member, Late>;
 }
@@ -74,6 +78,10 @@ export interface Hub {
   channelOf(spec: ChannelSpec, outlet: Outlet): Channel;
   /** The member goes on from its place, with the others once the log has come there. */
   addLate(channel: Channel, member: Member, late: Late): void;
+  /** It has what comes from now on, with the others or apart. */
+  join(channel: Channel, member: Member): void;
+  /** Has it come to the channel's place, it goes on apart from now on. */
+  setApart(channel: Channel, member: Member): void;
   /** Forgets the channel when it has no members. */
   leave(channel: Channel, member: Member): void;
   /** Everything up to here has been handed to the channels. */
@@ -124,7 +132,7 @@ export function openHub({ environmentId, frames, clock, fedTo, failed }: HubDeps
   const judge = openJudge({ environmentId, clock, end: endChannel });
 
   function endChannel(channel: Channel, fault: Fault): void {
-    for (const member of [...channel.joined, ...channel.late.keys()]) {
+    for (const member of [...channel.joined, ...channel.apart, ...channel.late.keys()]) {
       leave(channel, member);
       member.ended(fault);
     }
@@ -151,6 +159,7 @@ export function openHub({ environmentId, frames, clock, fedTo, failed }: HubDeps
 
   function giveAll(channel: Channel, delivery: Delivery): void {
     if (channel.joined.size > 0) channel.outlet.publish(channel.spec, delivery);
+    for (const member of channel.apart) void member.give(channel.spec, delivery);
     if (channel.late.size > 0)
       for (const [member, late] of channel.late) giveLate(channel, member, late, delivery);
   }
@@ -203,13 +212,21 @@ export function openHub({ environmentId, frames, clock, fedTo, failed }: HubDeps
     void member.give(channel.spec, delivery);
   }
 
+  function join(channel: Channel, member: Member): void {
+    if (member.isApart()) {
+      channel.apart.add(member);
+      return;
+    }
+    channel.joined.add(member);
+    member.joined(channel.spec);
+  }
+
   /** Those whose place the log has come to go on with the others. */
   function joinLate(channel: Channel): void {
     for (const [member, late] of channel.late) {
       if (late.isLone || late.reading || late.after > position()) continue;
       channel.late.delete(member);
-      channel.joined.add(member);
-      member.joined(channel.spec);
+      join(channel, member);
     }
     if (channel.late.size === 0) lateChannels.delete(channel);
   }
@@ -219,11 +236,12 @@ export function openHub({ environmentId, frames, clock, fedTo, failed }: HubDeps
   };
 
   function leave(channel: Channel, member: Member): void {
-    const { spec, outlet, joined, late } = channel;
+    const { spec, outlet, joined, apart, late } = channel;
     joined.delete(member);
+    apart.delete(member);
     late.delete(member);
     if (late.size === 0) lateChannels.delete(channel);
-    if (joined.size > 0 || late.size > 0) return;
+    if (joined.size + apart.size + late.size > 0) return;
     const byId = channels.get(outlet);
     if (byId?.get(spec.id) !== channel) return;
     byId.delete(spec.id);
@@ -247,7 +265,7 @@ export function openHub({ environmentId, frames, clock, fedTo, failed }: HubDeps
       }
       let channel = byId.get(spec.id);
       if (!channel) {
-        channel = { spec, outlet, joined: new Set(), late: new Map() };
+        channel = { spec, outlet, joined: new Set(), apart: new Set(), late: new Map() };
         byId.set(spec.id, channel);
         trie.add(spec.pattern.tokens, channel);
         if (wantsRuns(spec.pattern)) frames.wantRuns(environmentId, true);
@@ -260,7 +278,12 @@ export function openHub({ environmentId, frames, clock, fedTo, failed }: HubDeps
       lateChannels.add(channel);
     },
 
+    join,
     leave,
+
+    setApart(channel, member) {
+      if (channel.joined.delete(member)) channel.apart.add(member);
+    },
 
     isOver: () => over,
 
@@ -277,7 +300,8 @@ export function openHub({ environmentId, frames, clock, fedTo, failed }: HubDeps
 
     end() {
       over = true;
-      for (const { joined, late } of all()) for (const member of [...joined, ...late.keys()]) member.ended();
+      for (const { joined, apart, late } of all())
+        for (const member of [...joined, ...apart, ...late.keys()]) member.ended();
     },
   };
 }

@@ -1,7 +1,7 @@
-import { Type } from "@sinclair/typebox";
+import { type Static, Type } from "@sinclair/typebox";
 import { PubSubService } from "../../gen/svc/v1/pubsub_pb.ts";
 import { rpcStream, stream } from "../../kit/operation.ts";
-import { namesOf, parsePattern } from "./rules.ts";
+import { allOf, namesOf, parsePattern } from "./rules.ts";
 import type { Streamed, Streams } from "./stream.ts";
 import { fromOptions, toStreamMessage } from "./wire.ts";
 
@@ -19,6 +19,9 @@ const Subscribe = Type.Object({
   epoch: Type.Optional(Digits),
 });
 
+/** What the gate is asked about of a subscription. */
+type Asked = Pick<Static<typeof Subscribe>, "pattern" | "consumerGroup">;
+
 /** Also what the gate asks of a WebSocket and of each of its subscriptions. */
 export const subscribeOperation = (streams: Streams) =>
   stream({
@@ -26,7 +29,14 @@ export const subscribeOperation = (streams: Streams) =>
     action: "events:subscribe",
     summary: "Events and frames on the topics of a pattern, as they happen.",
     reads: true,
-    about: ({ pattern }: { pattern: string }) => namesOf(parsePattern(pattern)),
+    about({ pattern: text, consumerGroup }: Asked) {
+      const pattern = parsePattern(text);
+      if (!consumerGroup) return namesOf(pattern);
+      return [...namesOf(pattern), `group:${consumerGroup}`, ...allOf(pattern)];
+    },
+    alsoAsks: ["events:emit"],
+    // Who takes part in a group takes from its other members, and makes it where there is none.
+    costs: ({ consumerGroup }: Asked) => (consumerGroup ? ["events:emit"] : []),
     input: Subscribe,
     rpc: rpcStream(
       PubSubService.method.subscribe,
@@ -41,6 +51,11 @@ export const subscribeOperation = (streams: Streams) =>
           ...(startAfterSequence !== undefined && { startAfterSequence: BigInt(startAfterSequence) }),
           ...(epoch !== undefined && { epoch: BigInt(epoch) }),
         },
-        { signal: call.signal, holder: call.caller.id, permit: (pattern) => permit({ pattern }) },
+        {
+          signal: call.signal,
+          holder: call.caller.id,
+          permit: (pattern) => permit({ pattern, consumerGroup: input.consumerGroup }),
+          caller: call,
+        },
       ),
   });

@@ -1,6 +1,7 @@
 import { type CelBudget, CelError, type CelProgram, compileCel } from "../../kit/cel.ts";
 import { Fault, type FaultDetail } from "../../kit/fault.ts";
 import { patternBytesMax } from "../../kit/limits.ts";
+import type { Thing } from "../../kit/operation.ts";
 
 /** Where a topic belongs: the log's events by name and by entity, developer topics, what happens to the product's own things. */
 export type Namespace = "events" | "entity" | "topic" | "system";
@@ -61,6 +62,18 @@ export function parsePattern(text: string): Pattern {
 /** As deny policies may name it: in full, and events also by their bare name. */
 export const namesOf = ({ namespace, text }: Pattern): string[] =>
   namespace === "events" ? [text, text.slice("events:".length)] : [text];
+
+/**
+ * All that the pattern stands for, to be read by one of several: what a member is given nobody else gets, so a member must be one
+ * who may have every one.
+ */
+export const allOf = (pattern: Pattern): Thing[] =>
+  namesOf(pattern).map((name) => ({
+    type: "event",
+    id: name.replace(/>$/, "*"),
+    isPattern: true,
+    action: "events:subscribe",
+  }));
 
 /** A topic in its public form, taken apart as patterns are. */
 export function tokensOf(topic: string): string[] {

@@ -28,6 +28,8 @@ export type { Wanted } from "./options.ts";
 
 export interface Subscription {
   readonly id: string;
+  /** Its member is apart now: nothing of the channel reaches it but by `give`. */
+  setApart(): void;
   stop(): void;
 }
 
@@ -191,8 +193,7 @@ export function openPubSub({ store, clock, log, sources, frames, joinGroup }: Pu
       hub.addLate(channel.value, member, { after, reading: false, again: false, isLone: false });
       return;
     }
-    channel.value.joined.add(member);
-    member.joined(spec);
+    hub.join(channel.value, member);
   }
 
   /** What it asked for of the past, then up to the channel's place, and on with it. Troubles of the store are waited out. */
@@ -309,7 +310,7 @@ export function openPubSub({ store, clock, log, sources, frames, joinGroup }: Pu
     // A group has a place of its own: its members begin nowhere.
     member.accepted(undefined);
     accept();
-    return { id: spec.id, stop: seat.stop };
+    return { id: spec.id, setApart() {}, stop: seat.stop };
   }
 
   return {
@@ -349,6 +350,9 @@ export function openPubSub({ store, clock, log, sources, frames, joinGroup }: Pu
       else join(following, hub.position());
       return {
         id: spec.id,
+        setApart() {
+          if (channel.value) hub.setApart(channel.value, member);
+        },
         stop() {
           if (state.over) return;
           state.over = true;

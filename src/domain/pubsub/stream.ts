@@ -2,6 +2,7 @@ import { Fault } from "../../kit/fault.ts";
 import { openHoldings } from "../../kit/holdings.ts";
 import { deliveriesCharsMax, deliveriesWaitingMax } from "../../kit/limits.ts";
 import type { SubscribeInput } from "./options.ts";
+import type { OpenScreening, Screened } from "./screening.ts";
 import type { ChannelSpec, Delivery, Member, Outlet, PubSub, Start } from "./service.ts";
 
 /** A delivery, or, first of all and when it was asked for, where the stream begins, if there is such a place. */
@@ -25,7 +26,7 @@ export interface Streams {
   subscribe(
     environmentId: string,
     input: SubscribeInput,
-    reader: { signal: AbortSignal; holder: string; permit: Member["permit"] },
+    reader: { signal: AbortSignal; holder: string; permit: Member["permit"]; caller: Screened },
   ): AsyncIterable<Streamed>;
   /** The same of whatever `begin` puts into the sink; undefined comes first of all, once it has begun. */
   carry(
@@ -52,7 +53,7 @@ interface Open {
 const tooSlow = () => later("the reader is too slow: subscribe again with start_after_sequence");
 const later = (message: string) => new Fault("unavailable", message, { headers: { "Retry-After": "1" } });
 
-export function openStreams(pubsub: PubSub): Streams {
+export function openStreams(pubsub: PubSub, screeningOf: OpenScreening): Streams {
   const open = new Set<Open>();
   const holdings = openHoldings({ most: streamsOfCallerMax, what: "streams" });
   let unread = 0;
@@ -160,12 +161,14 @@ export function openStreams(pubsub: PubSub): Streams {
   return {
     carry,
 
-    async *subscribe(environmentId, input, { signal, holder, permit }) {
+    async *subscribe(environmentId, input, { signal, holder, permit, caller }) {
       const wanted = pubsub.read(input);
       const spec = pubsub.specOf({ environmentId, wanted, ordinal: 0 });
       let start: Start | undefined;
       const letGo = holdings.take(holder);
-      const deliveries = carry(signal, (sink) => {
+      const deliveries = carry(signal, async (sink) => {
+        const screening = screeningOf(caller, sink.end);
+        await screening.look();
         const outlet: Outlet = { publish: (_spec, delivery) => sink.push(delivery) };
         const member: Member = {
           accepted(told) {
@@ -174,16 +177,24 @@ export function openStreams(pubsub: PubSub): Streams {
           give(_spec, delivery, stands) {
             // A group's delivery counts as sent once it was taken; what is read from the store waits only when there is much.
             if (wanted.group !== undefined) return sink.give(delivery, stands);
-            sink.push(delivery);
-            return sink.full();
+            return screening.give(delivery, () => {
+              sink.push(delivery);
+              return sink.full();
+            });
           },
           joined() {},
+          isApart: screening.isApart,
           troubled() {},
           permit,
           ended: (fault) =>
             sink.end(fault ?? new Fault("not_found", `environment ${environmentId} not found`)),
         };
-        return pubsub.subscribe(spec, wanted, outlet, member);
+        const subscription = await pubsub.subscribe(spec, wanted, outlet, member);
+        caller.onRenewed(async () => {
+          await screening.look();
+          if (screening.isApart()) subscription.setApart();
+        });
+        return subscription;
       });
       try {
         for await (const delivery of deliveries) {

@@ -3,6 +3,7 @@ import { openHoldings } from "../../kit/holdings.ts";
 import { subscriptionsMax } from "../../kit/limits.ts";
 import type { Log } from "../../kit/log.ts";
 import { refusal } from "./rules.ts";
+import type { OpenScreening, Screened, Screening } from "./screening.ts";
 import type { ChannelSpec, Delivery, Member, Outlet, PubSub, Subscription, Wanted } from "./service.ts";
 import {
   errorFrame,
@@ -29,13 +30,20 @@ export interface Line {
   end(): void;
 }
 
+/** What the caller is asked about of a subscription. */
+export interface Asked {
+  pattern: string;
+  consumerGroup?: string | undefined;
+}
+
 export interface TalkOptions {
   environmentId: string;
   /** Key or user. */
   holder: string;
   line: Line;
-  /** Throws unless the caller may subscribe to the pattern. */
-  permit: (pattern: string) => Promise<void>;
+  /** Throws unless the caller may have this subscription. */
+  permit: (asked: Asked) => Promise<void>;
+  caller: Screened;
   /** Before subprotocols, clients waited for `subscribed`. */
   isLegacy: boolean;
 }
@@ -45,9 +53,9 @@ export interface Talk {
   /** A text frame; a binary one is malformed. */
   onMessage(text: string | undefined): void;
   /** Of its subscriptions. */
-  patterns(): Iterable<string>;
-  /** Ends the subscriptions to this pattern: the caller may not have them any more. */
-  deny(pattern: string, fault: Fault): void;
+  asked(): Iterable<Asked>;
+  /** Ends the subscriptions that this was asked of: the caller may not have them any more. */
+  deny(asked: Asked, fault: Fault): void;
   onClose(): void;
 }
 
@@ -56,28 +64,40 @@ export interface TalksDeps {
   log: Log;
   /** To every connection that has joined the channel; one text for all. */
   publish: (channelId: string, text: string) => void;
+  screeningOf: OpenScreening;
 }
 
 interface Mine {
   id: string;
   /** As it was asked for. */
   pattern: string;
+  group: string | undefined;
   /** What its group reads, where that has changed since. */
   reads?: string;
   /** Pattern and options of before: others alike are told apart by their ordinal. */
   isOver: boolean;
   letGo: () => void;
+  screening?: Screening;
   subscription?: Subscription;
 }
 
-export function openTalks({ pubsub, log, publish }: TalksDeps): (options: TalkOptions) => Talk {
+export function openTalks({ pubsub, log, publish, screeningOf }: TalksDeps): (options: TalkOptions) => Talk {
   const outlet: Outlet = { publish: (spec, delivery) => publish(spec.id, eventFrame(spec, delivery)) };
 
   const holdings = openHoldings({ most: subscriptionsOfCallerMax, what: "subscriptions" });
 
-  return ({ environmentId, holder, line, permit, isLegacy }) => {
+  return ({ environmentId, holder, line, permit, caller, isLegacy }) => {
     const all = new Map<string, Mine>();
     let closed = false;
+
+    caller.onRenewed(async () => {
+      for (const mine of [...all.values()]) {
+        await mine.screening?.look();
+        if (!mine.screening?.isApart() || mine.group !== undefined) continue;
+        line.leave(mine.id);
+        mine.subscription?.setApart();
+      }
+    });
 
     /** The first id that no subscription alike has on this connection. */
     function specOf(wanted: Wanted): ChannelSpec {
@@ -98,12 +118,9 @@ export function openTalks({ pubsub, log, publish }: TalksDeps): (options: TalkOp
       if (all.size >= subscriptionsMax)
         throw refusal("LIMIT_EXCEEDED", `at most ${subscriptionsMax} subscriptions on one connection`);
       const spec = specOf(wanted);
-      const mine: Mine = {
-        id: spec.id,
-        pattern: wanted.pattern.text,
-        isOver: false,
-        letGo: holdings.take(holder),
-      };
+      const { group, pattern: asked } = wanted;
+      const letGo = holdings.take(holder);
+      const mine: Mine = { id: spec.id, pattern: asked.text, group, isOver: false, letGo };
       all.set(spec.id, mine);
       let isAccepted = false;
       let early: Fault | undefined;
@@ -114,9 +131,14 @@ export function openTalks({ pubsub, log, publish }: TalksDeps): (options: TalkOp
           void line.send(okFrame(pattern, spec.id, start));
           if (isLegacy) void line.send(subscribedFrame(pattern, spec.id));
         },
-        give: (_spec: ChannelSpec, delivery: Delivery, stands?: () => boolean) => {
-          if (!mine.isOver && (!stands || stands())) return line.send(eventFrame(spec, delivery));
+        give(_spec: ChannelSpec, delivery: Delivery, stands?: () => boolean) {
+          const write = () => {
+            if (!mine.isOver && (!stands || stands())) return line.send(eventFrame(spec, delivery));
+          };
+          // Members of a group may have all that it reads, or they are none.
+          return stands ? write() : screening.give(delivery, write);
         },
+        isApart: () => screening.isApart(),
         joined: () => {
           if (!mine.isOver) line.join(spec.id);
         },
@@ -126,7 +148,7 @@ export function openTalks({ pubsub, log, publish }: TalksDeps): (options: TalkOp
         },
         async permit(reads) {
           // What was asked for is asked about as long as it lasts.
-          if (reads !== mine.pattern) await permit(reads);
+          if (reads !== mine.pattern) await permit({ pattern: reads, consumerGroup: group });
           mine.reads = reads;
         },
         ended(fault) {
@@ -141,8 +163,11 @@ export function openTalks({ pubsub, log, publish }: TalksDeps): (options: TalkOp
           unsubscribe(spec.id);
         },
       };
+      const screening = screeningOf(caller, member.ended);
+      mine.screening = screening;
       try {
-        await permit(wanted.pattern.text);
+        await permit({ pattern: mine.pattern, consumerGroup: group });
+        await screening.look();
         if (mine.isOver) return;
         mine.subscription = await pubsub.subscribe(spec, wanted, outlet, member);
         if (mine.isOver) mine.subscription.stop();
@@ -183,14 +208,18 @@ export function openTalks({ pubsub, log, publish }: TalksDeps): (options: TalkOp
     }
 
     return {
-      *patterns() {
-        for (const { pattern, reads = pattern } of all.values()) {
-          yield pattern;
-          yield reads;
-        }
+      *asked() {
+        const told = new Set<string>();
+        for (const { pattern, group: consumerGroup, reads = pattern } of all.values())
+          for (const one of [pattern, reads]) {
+            const key = `${consumerGroup ?? ""}\n${one}`;
+            if (!told.has(key)) yield { pattern: one, consumerGroup };
+            told.add(key);
+          }
       },
-      deny(pattern, { message }) {
+      deny({ pattern, consumerGroup }, { message }) {
         for (const mine of [...all.values()]) {
+          if (mine.group !== consumerGroup) continue;
           if (mine.pattern !== pattern && mine.reads !== pattern) continue;
           unsubscribe(mine.id);
           const code = "PERMISSION_DENIED";

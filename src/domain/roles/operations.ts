@@ -2,7 +2,7 @@ import { Type } from "@sinclair/typebox";
 import { platformOrgId } from "../../access/gate.ts";
 import { rfc3339 } from "../../kit/clock.ts";
 import { missing } from "../../kit/fault.ts";
-import { type Call, type Operation, unary } from "../../kit/operation.ts";
+import { type Call, listedById, type Operation, unary } from "../../kit/operation.ts";
 import type { Role, RoleScope, Roles } from "./service.ts";
 
 const text = Type.String();
@@ -85,6 +85,7 @@ export function rolesOperations({ roles, keyCounts }: RolesSurface, place: Roles
       summary: "Built-in roles and the org's own.",
       input: Type.Object({ org_id: Type.Optional(text) }),
       output: Type.Array(RoleRow),
+      lists: listedById(),
       rest: {
         route: `GET ${path}`,
         give: (body: object[]) => ({ status: 200, body }),

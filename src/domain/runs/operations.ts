@@ -1,7 +1,7 @@
 import { Type } from "@sinclair/typebox";
 import { SvcService } from "../../gen/svc/v1/svc_pb.ts";
 import { rfc3339 } from "../../kit/clock.ts";
-import { rpc, unary } from "../../kit/operation.ts";
+import { listedById, rpc, unary } from "../../kit/operation.ts";
 import { instantOf, withNumbers } from "../../kit/wkt.ts";
 import type { Run, Step } from "./run.ts";
 import type { ListRunsInput, Runs, RunsPage } from "./service.ts";
@@ -73,6 +73,7 @@ export const runsOperations = (runs: Runs) => [
       // Status words come as `running`, `RUNNING` and the enum constant.
       { take: (body) => withNumbers(body, ["limit", "offset"]) },
     ),
+    lists: listedById("runs"),
     handle(input, call) {
       const { status, statuses: many, ...rest } = input;
       const filter: ListRunsInput = {

@@ -1,6 +1,6 @@
 import { Type } from "@sinclair/typebox";
 import { rfc3339 } from "../../kit/clock.ts";
-import { type Operation, unary } from "../../kit/operation.ts";
+import { listed, type Operation, unary } from "../../kit/operation.ts";
 import type { SecretRow, Secrets } from "./service.ts";
 
 const text = Type.String({ maxLength: 4_000 });
@@ -37,6 +37,7 @@ export const secretsOperations = (secrets: Secrets): Operation[] => [
     input: Type.Object({}),
     output: Type.Array(SecretShape),
     rest: "GET /api/v1/secrets",
+    lists: listed(({ name }: { name: string }) => [name]),
     handle: async (_input, call) => (await secrets.list(call.environmentId)).map(secretJson),
   }),
   unary({

@@ -63,6 +63,8 @@ export const startsOperations = (starts: Starts) => [
     action: "events:emit",
     summary: `Accepts one event and waits for the ends of the runs it starts, ${syncTimeoutMsDefault} ms unless timeoutMs says otherwise.`,
     held: true,
+    about: ({ event }: { event: string }) => [event, { type: "event", id: `events:${event}` }],
+    alsoAsks: ["functions:invoke"],
     input: Type.Object({
       event: Type.String(),
       version: Type.Optional(Type.Integer({ maximum: 2_147_483_647 })),

@@ -3,7 +3,7 @@ import { keyOf } from "../../kit/idempotency-key.ts";
 import { jsonText } from "../../kit/json.ts";
 import { syncTimeoutMsDefault, syncTimeoutMsMax } from "../../kit/limits.ts";
 import type { Call } from "../../kit/operation.ts";
-import { draftOf, type EmitInput } from "../events/rules.ts";
+import { draftOf, type EmitInput, noteStarts } from "../events/rules.ts";
 import type { Emitted, Events, InvokeDraft } from "../events/service.ts";
 import type { Ends } from "../runs/ends.ts";
 import type { RunResult } from "../runs/run.ts";
@@ -22,7 +22,7 @@ export interface SyncInput {
 }
 
 /** What a start needs to know of the request. */
-export type StartCall = Pick<Call, "environmentId" | "idempotencyKey" | "runId" | "signal">;
+export type StartCall = Pick<Call, "environmentId" | "idempotencyKey" | "runId" | "signal" | "screen">;
 
 /** Starts that answer a caller directly, at once or with what came of them. */
 export interface Starts {
@@ -80,8 +80,9 @@ export function openStarts({ events, ends, cancelRun }: StartsDeps): Starts {
       return result;
     },
 
-    triggerSync(input, call) {
+    async triggerSync(input, call) {
       const draft = draftOf(input, call.idempotencyKey);
+      await noteStarts(call, [draft]);
       const { environmentId, runId } = call;
       return withEnds(input, call, () =>
         events.emitUndelayed(draft, { environmentId, source: "api", runId }),

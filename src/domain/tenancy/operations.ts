@@ -1,7 +1,7 @@
 import { Type } from "@sinclair/typebox";
 import { EnvironmentService } from "../../gen/svc/v1/environment_pb.ts";
 import { rfc3339 } from "../../kit/clock.ts";
-import { type Operation, rpc, unary } from "../../kit/operation.ts";
+import { listedById, type Operation, rpc, unary } from "../../kit/operation.ts";
 import { timestampOf } from "../../kit/wkt.ts";
 import type { Environments, ListedEnvironment } from "./environments.ts";
 
@@ -57,6 +57,7 @@ export const environmentsOperations = (environments: Environments): Operation[] 
       (list: ListedEnvironment[]) => ({ environments: list.map(environmentInfo) }),
     ),
     handle: ({ project_id }, { caller }) => environments.list(caller, project_id),
+    lists: listedById(),
   }),
   unary({
     name: "environments.get",

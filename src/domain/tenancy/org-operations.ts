@@ -1,7 +1,7 @@
 import { Type } from "@sinclair/typebox";
 import { rfc3339 } from "../../kit/clock.ts";
 import { Fault } from "../../kit/fault.ts";
-import { type Call, type Operation, unary } from "../../kit/operation.ts";
+import { type Call, listedById, type Operation, unary } from "../../kit/operation.ts";
 import type { Org, Project, Tenant } from "./org-rows.ts";
 import type { Orgs, Provisioned } from "./orgs.ts";
 
@@ -87,6 +87,7 @@ export const orgsOperations = (orgs: Orgs): Operation[] => [
     input: Type.Object({}),
     output: Type.Array(OrgShape),
     rest: "GET /api/v1/orgs",
+    lists: listedById(),
     handle: async (_input, { caller: { orgId } }) => [orgJson(await orgs.get(orgId, orgId))],
   }),
   unary({
@@ -149,6 +150,7 @@ export const orgsOperations = (orgs: Orgs): Operation[] => [
       }),
     ),
     rest: "GET /api/v1/tenants",
+    lists: listedById(),
     async handle(_input, call) {
       requirePlatform(call);
       return (await orgs.tenants()).map(tenantJson);
@@ -194,6 +196,7 @@ export const projectsOperations = (orgs: Orgs): Operation[] => [
     input: Type.Object({}),
     output: Type.Array(ProjectShape),
     rest: "GET /api/v1/projects",
+    lists: listedById(),
     handle: async (_input, { caller }) => (await orgs.projects(caller.orgId)).map(projectJson),
   }),
   unary({

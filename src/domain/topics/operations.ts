@@ -2,7 +2,7 @@ import { type Static, Type } from "@sinclair/typebox";
 import { PubSubService } from "../../gen/svc/v1/pubsub_pb.ts";
 import { invalid } from "../../kit/fault.ts";
 import { publishBatchMax } from "../../kit/limits.ts";
-import { type Operation, rpc, unary } from "../../kit/operation.ts";
+import { listed, type Operation, rpc, unary } from "../../kit/operation.ts";
 import { draftOf, type PublishInput, topicName } from "./draft.ts";
 import type { Published, Topics } from "./service.ts";
 import {
@@ -98,6 +98,7 @@ export const topicsOperations = (topics: Topics): Operation[] => [
       }),
     ),
     handle: ({ limit, cursor }, call) => topics.list(call.environmentId, { limit, cursor }),
+    lists: listed(({ topic }: { topic: string }) => [about(topic)], { under: "topics" }),
   }),
   unary({
     name: "topics.stats",

@@ -2,7 +2,7 @@ import { Type } from "@sinclair/typebox";
 import { rfc3339 } from "../../kit/clock.ts";
 import { Fault } from "../../kit/fault.ts";
 import type { Call, Operation } from "../../kit/operation.ts";
-import { unary } from "../../kit/operation.ts";
+import { listedById, unary } from "../../kit/operation.ts";
 import type { UserRow, Users } from "./service.ts";
 
 const text = Type.String({ maxLength: 2_000 });
@@ -68,6 +68,7 @@ export const usersOperations = (
     input: Type.Object({}),
     output: Type.Array(UserShape),
     rest: "GET /api/v1/users",
+    lists: listedById(),
     handle: async (_input, call) => (await users.list(call.caller.orgId)).map(userJson),
   }),
   unary({

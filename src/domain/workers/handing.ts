@@ -4,7 +4,7 @@ import type { Secrets } from "../secrets/service.ts";
 import type { Dispatcher } from "./dispatcher.ts";
 import type { Job } from "./job.ts";
 import type { Asking } from "./lanes.ts";
-import { definitionUnread, UnsentJob } from "./unsent.ts";
+import { definitionUnread, secretsDenied, UnsentJob } from "./unsent.ts";
 
 export interface HandingDeps {
   dispatcher: Pick<Dispatcher, "take">;
@@ -49,7 +49,7 @@ export function openHanding(deps: HandingDeps): Handing {
     );
   }
 
-  async function withSecrets(job: Job): Promise<Job> {
+  async function withSecrets(job: Job, mayHave: Asking["mayHave"]): Promise<Job> {
     const chars = charsOf(job);
     if (chars > jobCharsMax)
       throw new UnsentJob(
@@ -59,6 +59,7 @@ export function openHanding(deps: HandingDeps): Handing {
     const asked = secretsOf(job);
     const names = asked instanceof Promise ? await asked : asked;
     if (names.length === 0) return job;
+    if (mayHave && !(await mayHave(names))) throw secretsDenied(job);
     const values = await secrets.valuesOf(job.environmentId, names).catch((error) => {
       throw new UnsentJob("SECRET_UNREADABLE", "a secret that the function declares cannot be read", error);
     });
@@ -69,8 +70,8 @@ export function openHanding(deps: HandingDeps): Handing {
   }
 
   /** Each for itself: one that cannot be handed over must not keep the others back. */
-  async function ready(jobs: readonly Job[]): Promise<Job[]> {
-    const settled = await Promise.allSettled(jobs.map(withSecrets));
+  async function ready(jobs: readonly Job[], mayHave?: Asking["mayHave"]): Promise<Job[]> {
+    const settled = await Promise.allSettled(jobs.map((job) => withSecrets(job, mayHave)));
     return settled.flatMap((one, at) => {
       if (one.status === "fulfilled") return one.value;
       onUnsent(jobs[at]!, one.reason);
@@ -85,7 +86,7 @@ export function openHanding(deps: HandingDeps): Handing {
       const functionIds = asking.functionIds.some(isPush)
         ? asking.functionIds.filter((id) => !isPush(id))
         : asking.functionIds;
-      return ready(await dispatcher.take({ ...asking, functionIds }));
+      return ready(await dispatcher.take({ ...asking, functionIds }), asking.mayHave);
     },
     toPush: async (asking) => ready(await dispatcher.take(asking)),
   };

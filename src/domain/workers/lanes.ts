@@ -16,6 +16,8 @@ export interface Asking {
   reports: boolean;
   /** The worker went away. */
   signal: AbortSignal;
+  /** Whether its credential may have these secrets; left out: it may have all. */
+  mayHave?: ((secrets: readonly string[]) => Promise<boolean>) | undefined;
 }
 
 export interface Waiter extends Asking {

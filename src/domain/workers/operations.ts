@@ -1,10 +1,11 @@
-import { Type } from "@sinclair/typebox";
+import { type Static, Type } from "@sinclair/typebox";
 import { WorkerService } from "../../gen/svc/v1/worker_pb.ts";
 import { checkedApart } from "../../kit/checked-apart.ts";
 import type { Fault } from "../../kit/fault.ts";
-import { duplex, rpcDuplex, unary } from "../../kit/operation.ts";
+import { duplex, listedById, rpcDuplex, type Thing, unary } from "../../kit/operation.ts";
 import { assignmentJson, type HandedJob } from "./job.ts";
 import { ackFields, reportFields } from "./report.ts";
+import { functionThing, isServing, rightsOf, type Serving, servedThings } from "./rights.ts";
 import { type ExchangeAnswer, type ExchangeResult, type Workers, workerJson } from "./service.ts";
 import { StreamMessage } from "./stream-messages.ts";
 import { fromWorkerMessage, toEngineMessage, toJobMessage } from "./wire.ts";
@@ -105,6 +106,13 @@ const giveJobs = (jobs: readonly HandedJob[]) =>
     ? { status: 204 }
     : { status: 200, body: `{"jobs":[${jobs.map(assignmentJson).join(",")}]}`, headers: jsonType };
 
+/** The worker, and once it is known what it serves, that too. */
+const about = (input: { workerId: string } | Serving): (string | Thing)[] => [
+  input.workerId,
+  ...(isServing(input) ? servedThings(input) : []),
+];
+const alsoAsks = ["secrets:read"];
+
 const jsonType = { "content-type": "application/json" };
 
 /** HTTP status that the single route would have answered, for each item of an exchange. */
@@ -131,19 +139,29 @@ export const workersOperations = (workers: Workers) => [
     action: "functions:invoke",
     summary: "A pull worker's stream: register first, then jobs and reports in both directions.",
     input: StreamMessage,
-    about: (message: StreamMessage) => message.register?.function_ids ?? [],
+    about: (message: StreamMessage | Serving) =>
+      isServing(message) ? servedThings(message) : (message.register?.function_ids ?? []),
+    alsoAsks,
     rpc: rpcDuplex(
       WorkerService.method.connect,
       (message) => fromWorkerMessage(message) as StreamMessage,
       toEngineMessage,
     ),
-    handle: (messages, call) => workers.connect(call.environmentId, messages, call.signal, toJobMessage),
+    handle: (messages, call, permit) =>
+      workers.connect(call.environmentId, messages, call.signal, {
+        written: toJobMessage,
+        rights: rightsOf(call, permit),
+      }),
   }),
   unary({
     name: "workers.register",
     action: "functions:invoke",
     summary: "Registers a pull worker, or registers it anew.",
     input: Registration,
+    about: ({ workerId: id, function_ids }: Static<typeof Registration>) => [
+      id,
+      ...function_ids.map(functionThing),
+    ],
     output: Status,
     rest: ["POST /api/v1/workers/{workerId}/register", "PUT /api/v1/workers/{workerId}/register"],
     async handle(input, call) {
@@ -181,6 +199,7 @@ export const workersOperations = (workers: Workers) => [
     input: Type.Object({}),
     output: Type.Object({ workers: Type.Array(Type.Object({}, lenient)), count: Type.Integer() }),
     rest: "GET /api/v1/workers",
+    lists: listedById("workers"),
     async handle(_input, call) {
       const list = await workers.list(call.environmentId);
       return { workers: list.map(workerJson), count: list.length };
@@ -191,10 +210,13 @@ export const workersOperations = (workers: Workers) => [
     action: "functions:invoke",
     summary: "Jobs for a worker, at most `available`; held open while there are none, then 204.",
     held: true,
+    about,
+    alsoAsks,
     input: Type.Object({ workerId, available: Type.Optional(Type.Integer({ minimum: 0 })) }),
     output: Type.Object({ jobs: Type.Array(Assignment) }),
     rest: { route: "GET /api/v1/workers/{workerId}/jobs", give: giveJobs },
-    handle: (input, call) => workers.poll(call.environmentId, input.workerId, input.available, call.signal),
+    handle: (input, call, permit) =>
+      workers.poll(call.environmentId, input.workerId, input.available, call.signal, rightsOf(call, permit)),
   }),
   unary({
     name: "workers.ack",
@@ -217,8 +239,9 @@ export const workersOperations = (workers: Workers) => [
     rest: "PUT /api/v1/workers/{workerId}/jobs/{jobId}",
     unread: (params, call, fault) =>
       workers.reportUnread(call.environmentId, params.workerId ?? "", params.jobId ?? "", fault),
-    async handle(input, call) {
-      await workers.report(call.environmentId, input.workerId, input.jobId, input);
+    async handle(input, call, permit) {
+      const rights = rightsOf(call, permit);
+      await workers.report(call.environmentId, input.workerId, input.jobId, input, rights);
       return { status: "ok" };
     },
   }),
@@ -227,6 +250,8 @@ export const workersOperations = (workers: Workers) => [
     action: "functions:invoke",
     summary: "Many reports and the next jobs in one round trip; jobs handed out here count as acked.",
     held: true,
+    about,
+    alsoAsks,
     input: Exchange,
     output: Type.Object({ results: Results, acked: Results, jobs: Type.Array(Assignment) }),
     rest: {
@@ -239,7 +264,7 @@ export const workersOperations = (workers: Workers) => [
         headers: jsonType,
       }),
     },
-    handle: (input, call) =>
+    handle: (input, call, permit) =>
       workers.exchange(
         call.environmentId,
         input.workerId,
@@ -250,6 +275,7 @@ export const workersOperations = (workers: Workers) => [
           ...(input.hold_ms !== undefined && { holdMs: input.hold_ms }),
         },
         call.signal,
+        rightsOf(call, permit),
       ),
   }),
 ];

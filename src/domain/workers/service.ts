@@ -4,6 +4,7 @@ import { exchangeReportsMax, pollJobsMax, workerSilenceMsMax } from "../../kit/l
 import type { Log } from "../../kit/log.ts";
 import type { Metrics } from "../../kit/metrics.ts";
 import type { Session, Store } from "../../store/store.ts";
+import type { DefinitionsCache } from "../functions/definition.ts";
 import type { Runs } from "../runs/service.ts";
 import type { Dispatcher } from "./dispatcher.ts";
 import { knowsFailedSteps, stepsFor } from "./generations.ts";
@@ -13,6 +14,7 @@ import type { Asking } from "./lanes.ts";
 import { lastRefused, sendable, unlessLost } from "./refused-report.ts";
 import { type RegisterWorkerInput, readRegistration } from "./registration.ts";
 import { checkReport, type Report, readFence, readReport } from "./report.ts";
+import { type Rights, requireServing } from "./rights.ts";
 import * as rows from "./rows.ts";
 import { openStreams, type Streams } from "./streams.ts";
 import { watchWorkers } from "./watch.ts";
@@ -58,9 +60,16 @@ export interface Workers {
     workerId: string,
     available: number | undefined,
     signal: AbortSignal,
+    rights?: Rights,
   ): Promise<HandedJob[]>;
   ack(environmentId: string, workerId: string, input: AckInput): Promise<void>;
-  report(environmentId: string, workerId: string, jobId: string, report: Report): Promise<void>;
+  report(
+    environmentId: string,
+    workerId: string,
+    jobId: string,
+    report: Report,
+    rights?: Rights,
+  ): Promise<void>;
   /** A report of this job was larger than what is read of a body (`runs.noteRefusal`). */
   reportUnread(environmentId: string, workerId: string, jobId: string, fault: Fault): Promise<void>;
   exchange(
@@ -73,6 +82,7 @@ export interface Workers {
       holdMs?: number;
     },
     signal: AbortSignal,
+    rights?: Rights,
   ): Promise<ExchangeAnswer>;
   /** The tick of loop `workers.signs`: writes signs of life. */
   signOnce(): Promise<void>;
@@ -85,6 +95,7 @@ export interface WorkersDeps {
   shareEnvironment: (session: Session, environmentId: string) => Promise<void>;
   clock: Clock;
   dispatcher: Dispatcher;
+  definitions: Pick<DefinitionsCache, "known" | "current">;
   runs: Runs;
   log: Log;
   leaseMs: number;
@@ -135,7 +146,14 @@ export function openWorkers(deps: WorkersDeps): Workers {
     return entry.record;
   }
 
-  async function report(worker: rows.WorkerRecord, jobId: string, body: Report): Promise<void> {
+  async function report(
+    worker: rows.WorkerRecord,
+    jobId: string,
+    sent: Report,
+    rights: Rights | undefined,
+  ): Promise<void> {
+    const counts = rights?.reported(sent) ?? sent;
+    const body = counts instanceof Promise ? await counts : counts;
     if (body.status === "progress" && !deps.admission)
       throw new Fault("not_found", "progress reports need capacity admission, which is off");
     await submit(worker, jobId, body);
@@ -175,7 +193,7 @@ export function openWorkers(deps: WorkersDeps): Workers {
     available: number,
     hold: number,
     reports: boolean,
-    signal: AbortSignal,
+    { signal, rights }: { signal: AbortSignal; rights: Rights | undefined },
   ) => {
     const asking: Asking = {
       environmentId: worker.environmentId,
@@ -185,6 +203,7 @@ export function openWorkers(deps: WorkersDeps): Workers {
       holdMs: hold,
       reports,
       signal,
+      mayHave: rights?.mayHave,
     };
     return dispatcher.take(asking);
   };
@@ -251,6 +270,7 @@ export function openWorkers(deps: WorkersDeps): Workers {
     disconnects,
     handed,
     giveBack,
+    definitions: deps.definitions,
     register: (environmentId, { worker_id, function_ids, max_concurrent_jobs, ...rest }) =>
       register(
         environmentId,
@@ -314,9 +334,11 @@ export function openWorkers(deps: WorkersDeps): Workers {
       );
     },
 
-    async poll(environmentId, workerId, available, signal) {
+    async poll(environmentId, workerId, available, signal, rights) {
       const worker = await registered(environmentId, workerId);
-      return handed(worker, await take(worker, available ?? worker.maxConcurrent, holdMs, false, signal));
+      await requireServing(rights, worker, deps.definitions);
+      const wanted = available ?? worker.maxConcurrent;
+      return handed(worker, await take(worker, wanted, holdMs, false, { signal, rights }));
     },
 
     async ack(environmentId, workerId, input) {
@@ -324,8 +346,8 @@ export function openWorkers(deps: WorkersDeps): Workers {
       await ack(environmentId, input);
     },
 
-    async report(environmentId, workerId, jobId, body) {
-      await report(await registered(environmentId, workerId), jobId, body);
+    async report(environmentId, workerId, jobId, body, rights) {
+      await report(await registered(environmentId, workerId), jobId, body, rights);
     },
 
     async reportUnread(environmentId, workerId, jobId, { message }) {
@@ -337,8 +359,9 @@ export function openWorkers(deps: WorkersDeps): Workers {
       });
     },
 
-    async exchange(environmentId, workerId, input, signal) {
+    async exchange(environmentId, workerId, input, signal, rights) {
       const worker = await registered(environmentId, workerId);
+      if (input.available > 0) await requireServing(rights, worker, deps.definitions);
       if (input.reports.length > exchangeReportsMax)
         throw invalid("reports", `at most ${exchangeReportsMax} in one exchange`);
       if (input.acks.length > exchangeReportsMax)
@@ -346,9 +369,11 @@ export function openWorkers(deps: WorkersDeps): Workers {
       const busy = input.reports.length + input.acks.length > 0;
       const hold = busy ? 0 : Math.min(input.holdMs ?? holdMs, holdMs);
       const [results, acked, jobs] = await Promise.all([
-        Promise.all(input.reports.map((body) => outcome(body.job_id, report(worker, body.job_id, body)))),
+        Promise.all(
+          input.reports.map((body) => outcome(body.job_id, report(worker, body.job_id, body, rights))),
+        ),
         Promise.all(input.acks.map((sent) => outcome(sent.job_id, ack(environmentId, sent)))),
-        take(worker, input.available, hold, busy, signal),
+        take(worker, input.available, hold, busy, { signal, rights }),
       ]);
       return { results, acked, jobs: handed(worker, jobs) };
     },

@@ -3,6 +3,7 @@ import { pollJobsMax, streamFullMs } from "../../kit/limits.ts";
 import type { Log } from "../../kit/log.ts";
 import type { Dispatcher } from "./dispatcher.ts";
 import type { Job } from "./job.ts";
+import type { Asking } from "./lanes.ts";
 import type { WorkerRecord } from "./rows.ts";
 
 export interface AsksOptions {
@@ -10,6 +11,7 @@ export interface AsksOptions {
   log: Log;
   dispatcher: Pick<Dispatcher, "take">;
   worker: WorkerRecord;
+  mayHave: Asking["mayHave"];
   signal: AbortSignal;
   /** Slots without a job, those that are asked for included. */
   free: () => number;
@@ -27,7 +29,8 @@ export interface Asks {
 const asksMax = 2;
 const holdMs = 30_000;
 
-export function openAsks({ clock, log, dispatcher, worker, signal, free, onJobs }: AsksOptions): Asks {
+export function openAsks(options: AsksOptions): Asks {
+  const { clock, log, dispatcher, worker, mayHave, signal, free, onJobs } = options;
   let asks = 0;
   let asked = 0;
   let askAgainAt = 0;
@@ -39,7 +42,10 @@ export function openAsks({ clock, log, dispatcher, worker, signal, free, onJobs 
   async function takeOnce(available: number): Promise<void> {
     const askedAt = clock.elapsed();
     const { environmentId, id: workerId, functionIds } = worker;
-    const asking = { environmentId, workerId, functionIds, available, holdMs, reports: true, signal };
+    const asking = {
+      ...{ environmentId, workerId, functionIds, available, holdMs },
+      ...{ reports: true, signal, mayHave },
+    };
     let jobs: readonly Job[] = [];
     try {
       jobs = await dispatcher.take(asking);

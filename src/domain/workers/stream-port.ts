@@ -4,6 +4,7 @@ import type { HeldLease, LeaseState } from "../runs/leases.ts";
 import type { Dispatcher } from "./dispatcher.ts";
 import type { HandedJob, Job } from "./job.ts";
 import type { Report } from "./report.ts";
+import type { Rights } from "./rights.ts";
 import type { WorkerRecord } from "./rows.ts";
 import type { JobMessage, StreamAnswer, StreamMessage } from "./stream-messages.ts";
 
@@ -23,6 +24,8 @@ export interface StreamDeps {
   beat: (worker: WorkerRecord, activeJobs: number, leases: readonly HeldLease[]) => Promise<LeaseState[]>;
   /** Unstarted jobs go back to the queue; no attempt is spent. */
   giveBack: (jobs: readonly Job[]) => void;
+  /** Of the worker's credential. */
+  rights?: Rights | undefined;
 }
 
 /** One worker's stream, as those see it who serve many. */

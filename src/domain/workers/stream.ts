@@ -70,6 +70,12 @@ export function openStream(deps: StreamDeps, worker: WorkerRecord, onClosed: () 
   const ignored = (what: string, jobId: string, reason: string) =>
     log.info("worker.message_ignored", { environmentId, workerId, what, jobId, reason });
 
+  const submitOf = (jobId: string) => (sent: Report) => {
+    const counts = deps.rights?.reported(sent) ?? sent;
+    if (!(counts instanceof Promise)) return deps.submit(worker, jobId, counts);
+    return counts.then((report) => deps.submit(worker, jobId, report));
+  };
+
   const openHeld = (jobId: string, fence: Held["fence"], job: HandedJob | undefined): Held => {
     const one: Held = {
       job,
@@ -84,7 +90,7 @@ export function openStream(deps: StreamDeps, worker: WorkerRecord, onClosed: () 
         stepBase: job?.stepSequenceBase,
         clock,
         log,
-        submit: (report) => deps.submit(worker, jobId, report),
+        submit: submitOf(jobId),
         signal: over.signal,
         // For the log of a worker: not worth a stream that reads slowly.
         onStored(stepId, fault) {
@@ -107,6 +113,7 @@ export function openStream(deps: StreamDeps, worker: WorkerRecord, onClosed: () 
     clock,
     log,
     dispatcher: deps.dispatcher,
+    mayHave: deps.rights?.mayHave,
     worker,
     signal: over.signal,
     free: () =>
@@ -280,8 +287,7 @@ export function openStream(deps: StreamDeps, worker: WorkerRecord, onClosed: () 
     intake.add(report);
     const last = report.status !== "progress";
     if (last) ended(jobId);
-    const answering = deps
-      .submit(worker, jobId, report)
+    const answering = submitOf(jobId)(report)
       .then(
         () => tell({ kind: "reported", number, fault: undefined }),
         (error: unknown) => {

@@ -1,6 +1,8 @@
 import { Fault, invalid, missing } from "../../kit/fault.ts";
 import { streamHeartbeatMs, streamRegisterMs } from "../../kit/limits.ts";
 import type { Counter } from "../../kit/metrics.ts";
+import type { DefinitionsCache } from "../functions/definition.ts";
+import { requireServing } from "./rights.ts";
 import type { WorkerRecord } from "./rows.ts";
 import { openStream } from "./stream.ts";
 import type { StreamAnswer, StreamMessage } from "./stream-messages.ts";
@@ -23,7 +25,7 @@ export interface Streams {
     environmentId: string,
     messages: AsyncIterable<StreamMessage>,
     signal: AbortSignal,
-    written: StreamDeps["written"],
+    { written, rights }: Pick<StreamDeps, "written" | "rights">,
   ): AsyncGenerator<StreamAnswer>;
   /** Tells the worker that runs it, when its stream ends here. */
   cancelled(run: CancelledRun): void;
@@ -45,6 +47,7 @@ export interface StreamsDeps extends Omit<StreamDeps, "written"> {
   /** The worker's row goes with its stream, unless it has registered anew meanwhile. */
   forget: (worker: WorkerRecord) => Promise<void>;
   disconnects: Counter;
+  definitions: Pick<DefinitionsCache, "known" | "current">;
 }
 
 export function openStreams(deps: StreamsDeps): Streams {
@@ -54,9 +57,9 @@ export function openStreams(deps: StreamsDeps): Streams {
   let going: string | undefined;
   const keyOf = ({ environmentId, id }: WorkerRecord) => `${environmentId}\n${id}`;
 
-  function open(worker: WorkerRecord, written: StreamDeps["written"]): WorkerStream {
+  function open(worker: WorkerRecord, own: Pick<StreamDeps, "written" | "rights">): WorkerStream {
     const key = keyOf(worker);
-    const stream: WorkerStream = openStream({ ...deps, written }, worker, () => {
+    const stream: WorkerStream = openStream({ ...deps, ...own }, worker, () => {
       if (streams.get(key) === stream) streams.delete(key);
       deps.disconnects.add(1);
       const forgotten = deps
@@ -106,16 +109,17 @@ export function openStreams(deps: StreamsDeps): Streams {
   }
 
   return {
-    async *connect(environmentId, messages, signal, written) {
+    async *connect(environmentId, messages, signal, { written, rights }) {
       if (going !== undefined) throw new Fault("unavailable", going);
       const sent = messages[Symbol.asyncIterator]();
       const worker = await deps.register(environmentId, await greeting(sent, signal));
+      await requireServing(rights, worker, deps.definitions);
       yield {
         kind: "registered",
         workerId: worker.id,
         heartbeatIntervalMs: Math.max(1, Math.floor(Math.min(streamHeartbeatMs, leaseMs / 3))),
       };
-      const stream = open(worker, written);
+      const stream = open(worker, { written, rights });
       const end = () => stream.close(signal.reason instanceof Fault ? signal.reason : undefined);
       if (signal.aborted) end();
       signal.addEventListener("abort", end, { once: true });

@@ -3,15 +3,29 @@ import { StoreError } from "../../store/store.ts";
 import type { Runs } from "../runs/service.ts";
 import { type Job, leaseHashOf } from "./job.ts";
 
-/** Why a job cannot be handed to any worker, in the word that its run may fail with. */
+const isPassing = (cause: unknown): boolean => cause instanceof StoreError && cause.trouble !== "refused";
+
+/** Why a job cannot be handed to a worker, in the word that its run may fail with. */
 export class UnsentJob extends Error {
   readonly code: string;
+  /** It is no fault of the job: it is put off, and never fails its run. */
+  readonly isPassing: boolean;
   constructor(code: string, message: string, cause?: unknown) {
     super(message, { cause });
     this.name = "UnsentJob";
     this.code = code;
+    this.isPassing = code === secretDenied || isPassing(cause);
   }
 }
+
+const secretDenied = "SECRET_DENIED";
+
+/** Another worker may be allowed to have them. */
+export const secretsDenied = ({ functionId, functionVersion }: Job): UnsentJob =>
+  new UnsentJob(
+    secretDenied,
+    `the worker's credential may not have the secrets of version ${functionVersion} of function ${functionId}`,
+  );
 
 export const definitionUnread = ({ functionId, functionVersion }: Job, cause: unknown): UnsentJob =>
   new UnsentJob(
@@ -37,7 +51,7 @@ export function openUnsent({ runs, log, underWay }: UnsentDeps) {
     const cause = known ? known.cause : error;
     const { tries, failed } = await runs.putOff(
       { environmentId, runId, executionSeq, leaseHash: leaseHashOf(job.leaseToken) },
-      { code, message, isPassing: cause instanceof StoreError && cause.trouble !== "refused" },
+      { code, message, isPassing: known ? known.isPassing : isPassing(error) },
     );
     log.warn(failed ? "job.unsendable" : "job.put_off", { runId, functionId, code, tries, error: cause });
   }

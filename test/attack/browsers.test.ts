@@ -1,0 +1,31 @@
+import { expect, test } from "bun:test";
+import { attackBrowsers, type Front, suite } from "./browsers.suite.ts";
+
+const options = { seed: 1, long: false, log() {} };
+
+test("a page of another site reads nothing and changes nothing", async () => {
+  const { attempts, breaches } = await suite.run({ ...options, engines: ["libsql", "postgres"] });
+  expect(breaches).toEqual([]);
+  expect(attempts).toBeGreaterThan(400);
+}, 60_000);
+
+/** Hides where requests come from: then the rule for own pages has nothing to go by. */
+const blindfold: Front = (server) => {
+  const proxy = Bun.serve({
+    hostname: "127.0.0.1",
+    port: 0,
+    fetch(request) {
+      const headers = new Headers(request.headers);
+      for (const name of ["origin", "sec-fetch-site", "sec-fetch-mode", "sec-fetch-dest"])
+        headers.delete(name);
+      const { pathname, search } = new URL(request.url);
+      return fetch(server.url + pathname + search, { method: request.method, headers, body: request.body });
+    },
+  });
+  return { url: `http://127.0.0.1:${proxy.port}`, stop: () => void proxy.stop(true) };
+};
+
+test("a server that cannot tell whose page asks is found out", async () => {
+  const { breaches } = await attackBrowsers({ ...options, engines: ["libsql"] }, blindfold);
+  expect(breaches.join("\n")).toContain("changed something");
+}, 60_000);
