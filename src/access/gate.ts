@@ -289,7 +289,7 @@ export function openGate({ snapshots, placeOf, clock }: GateDeps): Gate {
 
     guard(call, operation, input) {
       const { action } = operation;
-      if (action === null) return undefined;
+      if (action === null || (isPlatform(call) && isOpen(call, operation))) return undefined;
       const costs = operation.costs?.(input as never) ?? free;
       if (action === "authenticated" && costs.length === 0 && !isPlatform(call)) return undefined;
       const { actions } = subjectOf(operation);

@@ -4,9 +4,10 @@ import { checkedApart } from "../../kit/checked-apart.ts";
 import type { Fault } from "../../kit/fault.ts";
 import { duplex, listedById, rpcDuplex, type Thing, unary } from "../../kit/operation.ts";
 import { assignmentJson, type HandedJob } from "./job.ts";
+import { workerJson } from "./registration.ts";
 import { ackFields, reportFields } from "./report.ts";
 import { functionThing, isServing, rightsOf, type Serving, servedThings } from "./rights.ts";
-import { type ExchangeAnswer, type ExchangeResult, type Workers, workerJson } from "./service.ts";
+import type { ExchangeAnswer, ExchangeResult, Workers } from "./service.ts";
 import { StreamMessage } from "./stream-messages.ts";
 import { fromWorkerMessage, toEngineMessage, toJobMessage } from "./wire.ts";
 

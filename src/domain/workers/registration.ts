@@ -1,3 +1,4 @@
+import { rfc3339 } from "../../kit/clock.ts";
 import { invalid } from "../../kit/fault.ts";
 import { workerFunctionsMax, workerJobsMax, workerLabelsMax } from "../../kit/limits.ts";
 import type { WorkerRecord } from "./rows.ts";
@@ -38,3 +39,17 @@ export function readRegistration(
     activeJobs: 0,
   };
 }
+
+/** A worker as `GET /workers` shows it (contract.md 1.11). */
+export const workerJson = (worker: WorkerRecord) => ({
+  id: worker.id,
+  hostname: worker.hostname,
+  function_ids: worker.functionIds,
+  labels: worker.labels,
+  version: { sdk: worker.sdk, runtime: worker.runtime },
+  transport: worker.transport,
+  active_jobs: worker.activeJobs,
+  max_concurrent: worker.maxConcurrent,
+  registered_at: rfc3339(worker.registeredAt),
+  last_heartbeat: rfc3339(worker.lastHeartbeatAt),
+});

@@ -1,4 +1,4 @@
-import { type Clock, rfc3339 } from "../../kit/clock.ts";
+import type { Clock } from "../../kit/clock.ts";
 import { Fault, invalid } from "../../kit/fault.ts";
 import { exchangeReportsMax, pollJobsMax, workerSilenceMsMax } from "../../kit/limits.ts";
 import type { Log } from "../../kit/log.ts";
@@ -67,7 +67,7 @@ export interface Workers {
     environmentId: string,
     workerId: string,
     jobId: string,
-    report: Report,
+    sent: Report,
     rights?: Rights,
   ): Promise<void>;
   /** A report of this job was larger than what is read of a body (`runs.noteRefusal`). */
@@ -399,17 +399,3 @@ export function openWorkers(deps: WorkersDeps): Workers {
     },
   };
 }
-
-/** A worker as `GET /workers` shows it (contract.md 1.11). */
-export const workerJson = (worker: rows.WorkerRecord) => ({
-  id: worker.id,
-  hostname: worker.hostname,
-  function_ids: worker.functionIds,
-  labels: worker.labels,
-  version: { sdk: worker.sdk, runtime: worker.runtime },
-  transport: worker.transport,
-  active_jobs: worker.activeJobs,
-  max_concurrent: worker.maxConcurrent,
-  registered_at: rfc3339(worker.registeredAt),
-  last_heartbeat: rfc3339(worker.lastHeartbeatAt),
-});
