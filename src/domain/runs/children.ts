@@ -1,8 +1,9 @@
-import type { Clock, Instant } from "../../kit/clock.ts";
+import type { Clock } from "../../kit/clock.ts";
 import { Fault } from "../../kit/fault.ts";
 import { childrenSliceMax } from "../../kit/limits.ts";
 import type { Log } from "../../kit/log.ts";
 import { stepRowId } from "../../kit/step-id.ts";
+import { inTurns, type Place, type SharedWork, type Slice } from "../../kit/turns.ts";
 import type { Store } from "../../store/store.ts";
 import * as rows from "./children-rows.ts";
 import type { Moved } from "./invokes.ts";
@@ -85,29 +86,46 @@ export function openChildren(deps: ChildrenDeps): Children {
     }
   }
 
-  async function startSome(now: Instant): Promise<boolean> {
-    const taken = await store.write((session) =>
-      rows.takeInvocations(session, { now, until: now + takenMs, limit: childrenSliceMax }),
+  let anyStarted = false;
+
+  async function startSome(slice: Slice): Promise<number[]> {
+    const now = clock.now();
+    const { taken, counts } = await store.write((session) =>
+      rows.takeInvocations(session, { now, until: now + takenMs, slice }),
     );
-    if (taken.length === 0) return false;
+    if (taken.length === 0) return counts;
+    anyStarted = true;
     const outcomes = await Promise.all(
       taken.map(async (one) => ({ one, outcome: one.is_wanted === null ? undefined : await start(one) })),
     );
     const moved = await store.write((session) => rows.finishInvocations(session, outcomes, { now, againMs }));
     told(moved);
-    return taken.length === childrenSliceMax;
+    return counts;
   }
 
-  async function tellSome(now: Instant): Promise<boolean> {
-    const { count, moved } = await store.write((session) => rows.tellParents(session, childrenSliceMax, now));
+  async function tellSome(slice: Slice): Promise<number[]> {
+    const { counts, moved } = await store.write((session) => rows.tellParents(session, slice, clock.now()));
     told(moved);
-    return count === childrenSliceMax;
+    return counts;
   }
+
+  const share = { clock, limit: childrenSliceMax };
+  const work = (some: (slice: Slice) => Promise<number[]>, places: () => Promise<Place[]>): SharedWork => ({
+    oldest: async (limit) => (await some({ oldest: limit }))[0]!,
+    places,
+    take: (turns) => some({ turns }),
+  });
+  const starts = work(startSome, () => rows.invocationPlaces(store, clock.now()));
+  const ends = work(tellSome, () => rows.childEndPlaces(store));
 
   return {
     async moveOnce() {
-      while (await startSome(clock.now()));
-      while (await tellSome(clock.now()));
+      // Beside each other: no parent waits for its child's end until there are no more children to start.
+      do {
+        anyStarted = false;
+        await Promise.all([inTurns(starts, share), inTurns(ends, share)]);
+        // A child may have been over before its parent began to wait for it.
+      } while (anyStarted);
     },
   };
 }

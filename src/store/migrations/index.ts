@@ -16,6 +16,7 @@ import { purging } from "./0017_purging.ts";
 import { topics } from "./0018_topics.ts";
 import { groups } from "./0019_groups.ts";
 import { outbox } from "./0020_outbox.ts";
+import { shares } from "./0026_shares.ts";
 
 /** In order; a landed one is never edited. */
 export const migrations = [
@@ -37,4 +38,5 @@ export const migrations = [
   topics,
   groups,
   outbox,
+  shares,
 ];

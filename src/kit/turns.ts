@@ -1,0 +1,186 @@
+import type { Clock } from "./clock.ts";
+import { column, type Sql, type SqlArray, sql } from "./sql.ts";
+
+/** Where work is due: an environment, or a part of one that can be found by itself. */
+export interface Place {
+  environmentId: string;
+}
+
+/** At most so many pieces of work of this place. */
+export interface Turn<P extends Place = Place> {
+  place: P;
+  quota: number;
+}
+
+/** The longest due, whoever's, or a share of each of these places. */
+export type Slice<P extends Place = Place> = { oldest: number } | { turns: readonly Turn<P>[] };
+
+/** Due work of many environments, as a loop takes it from the store. */
+export interface SharedWork<P extends Place = Place> {
+  /** Takes the longest due, whoever's; answers how much was taken. */
+  oldest(limit: number): Promise<number>;
+  /** Every place where something is due now: one probe of an index each, however much is due there. */
+  places(): Promise<readonly P[]>;
+  /** Answers how much of each place was taken: less than its quota means that nothing more can be taken there now. */
+  take(turns: readonly Turn<P>[]): Promise<readonly number[]>;
+}
+
+/** Work whose every row that is found is taken, too. */
+export const workOn = <P extends Place>(
+  some: (slice: Slice<P>) => Promise<readonly { turn: number }[]>,
+  places: () => Promise<readonly P[]>,
+): SharedWork<P> => ({
+  oldest: async (limit) => (await some({ oldest: limit })).length,
+  places,
+  take: async (turns) => countTurns(turns, await some({ turns })),
+});
+
+export interface TurnsOptions {
+  clock: Pick<Clock, "elapsed">;
+  /** Of one slice. */
+  limit: number;
+  /** No round begins after this. */
+  msMax?: number;
+}
+
+/** Places are looked up again no sooner than after this many times what the last look took. */
+const looksApart = 4;
+/** Of one environment, in one turn. */
+const placesAtOnce = 16;
+
+/**
+ * Takes all that is due, a slice after the other. While it fits into one slice that is one statement. When there is more,
+ * environments take turns with an equal share of each slice, so that none waits behind what another has piled up. Answers
+ * false when its time was over before the work was.
+ */
+export async function inTurns<P extends Place>(
+  work: SharedWork<P>,
+  { clock, limit, msMax = Number.POSITIVE_INFINITY }: TurnsOptions,
+): Promise<boolean> {
+  const until = clock.elapsed() + msMax;
+  if ((await work.oldest(limit)) < limit) return true;
+  for (;;) {
+    const lookedAt = clock.elapsed();
+    const waiting = Map.groupBy(await work.places(), ({ environmentId }) => environmentId);
+    const goodUntil = clock.elapsed() + looksApart * (clock.elapsed() - lookedAt);
+    let taken = 0;
+    do taken += await round(work, waiting, limit);
+    while (waiting.size > 0 && clock.elapsed() < Math.min(goodUntil, until));
+    // What is still due there is in other hands, or cannot be taken now.
+    if (taken === 0) return true;
+    if (clock.elapsed() >= until) return false;
+  }
+}
+
+/** One turn of every environment. Those that have no more leave `waiting`. */
+async function round<P extends Place>(
+  work: SharedWork<P>,
+  waiting: Map<string, P[]>,
+  limit: number,
+): Promise<number> {
+  const queue = [...waiting.keys()];
+  let taken = 0;
+  while (queue.length > 0) {
+    const some = queue.splice(0, limit);
+    const share = Math.floor(limit / some.length);
+    const turns = some.flatMap((id) =>
+      turnsOf(waiting.get(id)!.splice(0, Math.min(share, placesAtOnce)), share),
+    );
+    const counts = await work.take(turns);
+    for (const [at, { place, quota }] of turns.entries()) {
+      const count = counts[at] ?? 0;
+      taken += count;
+      if (count >= quota) waiting.get(place.environmentId)!.push(place);
+    }
+    for (const id of some) if (waiting.get(id)!.length === 0) waiting.delete(id);
+  }
+  return taken;
+}
+
+/** An environment's share over its places; what is left over of it goes to the first. */
+function turnsOf<P extends Place>(places: readonly P[], share: number): Turn<P>[] {
+  const each = Math.floor(share / places.length);
+  const more = share % places.length;
+  return places.map((place, at) => ({ place, quota: each + (at < more ? 1 : 0) }));
+}
+
+/** How many rows each turn got, by the number (from 1) that they carry. */
+export function countTurns(turns: readonly unknown[], rows: readonly { turn: number }[]): number[] {
+  const counts = new Array<number>(turns.length).fill(0);
+  for (const { turn } of rows) counts[turn - 1]!++;
+  return counts;
+}
+
+/** Rows of a table (alias `d`) that are due, as a slice of work is read. */
+export interface DueRows {
+  table: string;
+  /** Each with `d.` before it. */
+  columns: Sql;
+  /** What a partial index covers. */
+  where?: Sql;
+  /** What makes a row due. */
+  due: Sql;
+  /** As an index by environment has them, and another one without. */
+  order: Sql;
+  /** `skipLocked`, where the rows are claimed. */
+  lock?: Sql;
+}
+
+/** What the two engines say differently (see `Seams`). */
+interface TurnSeams {
+  rowsFrom(alias: string, columns: Record<string, SqlArray>): Sql;
+  firstOfEach(of: FirstOfEach): Sql;
+}
+
+export interface FirstOfEach {
+  places: Sql;
+  table: string;
+  columns: Sql;
+  where: Sql;
+  order: Sql;
+  /** The largest of the quotas. */
+  most: number;
+  lock?: Sql;
+}
+
+/** The rows of a slice; those of turns carry the number of theirs as `turn`. `key` is how a place is found. */
+export function sliceOf<P extends Place>(
+  seams: TurnSeams,
+  rows: DueRows,
+  slice: Slice<P>,
+  key: (places: readonly P[]) => Record<string, SqlArray> = byEnvironment,
+): Sql {
+  const { table, columns, due, order, lock = sql.empty } = rows;
+  const where = rows.where ? sql`${rows.where} AND ${due}` : due;
+  if ("oldest" in slice)
+    return sql`SELECT ${columns} FROM ${sql.raw(table)} d WHERE ${where} ORDER BY ${order} LIMIT ${slice.oldest} ${lock}`;
+  const { turns } = slice;
+  const keys = key(turns.map(({ place }) => place));
+  const quota = column.bigint(turns.map((turn) => turn.quota));
+  const same = Object.keys(keys).map((name) => sql.raw(`d.${name} = p.${name}`));
+  return seams.firstOfEach({
+    places: seams.rowsFrom("p", { ...keys, quota }),
+    table,
+    columns,
+    where: sql`${sql.join(same, " AND ")} AND ${where}`,
+    order,
+    most: Math.max(0, ...turns.map((turn) => turn.quota)),
+    lock,
+  });
+}
+
+const byEnvironment = (places: readonly Place[]) => ({
+  environment_id: column.text(places.map(({ environmentId }) => environmentId)),
+});
+
+/** The places of work that stands by environment: jumps in an index from one to the next, whatever lies between. */
+export function environmentsDue({ table, where, due }: DueRows): Sql {
+  const of = sql`FROM ${sql.raw(table)} d WHERE ${where ?? sql.raw("1 = 1")}`;
+  return sql`WITH RECURSIVE found(id) AS (
+      SELECT (SELECT min(d.environment_id) ${of})
+      UNION ALL
+      SELECT (SELECT min(d.environment_id) ${of} AND d.environment_id > found.id) FROM found
+      WHERE found.id IS NOT NULL)
+    SELECT id AS "environmentId" FROM found WHERE id IS NOT NULL
+      AND (SELECT 1 ${of} AND d.environment_id = found.id AND ${due} LIMIT 1) IS NOT NULL`;
+}
