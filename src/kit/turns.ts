@@ -111,17 +111,23 @@ export function countTurns(turns: readonly unknown[], rows: readonly { turn: num
   return counts;
 }
 
-/** Rows of a table (alias `d`) that are due, as a slice of work is read. */
+/** Rows of a table (alias `d`) that are due, as slices of work are read. */
 export interface DueRows {
   table: string;
   /** Each with `d.` before it. */
   columns: Sql;
-  /** What a partial index covers. */
+  /** What the indexes cover. */
   where?: Sql;
-  /** What makes a row due. */
-  due: Sql;
-  /** As an index by environment has them, and another one without. */
-  order: Sql;
+  /** When a row is due. */
+  dueAt: string;
+  until: number;
+  /** Further columns of the order. */
+  tail?: readonly string[];
+  /**
+   * How the index has it in which the rows of a place stand together. `dueAt + 0` unless it says something else: another index
+   * has that column by itself, and where one tenant has nearly all rows it would seem to serve as well.
+   */
+  placeOrder?: { dueAt: string; by: readonly string[] };
   /** `skipLocked`, where the rows are claimed. */
   lock?: Sql;
 }
@@ -133,6 +139,7 @@ interface TurnSeams {
 }
 
 export interface FirstOfEach {
+  /** Alias `p`; `p.quota` says how many. */
   places: Sql;
   table: string;
   columns: Sql;
@@ -143,6 +150,16 @@ export interface FirstOfEach {
   lock?: Sql;
 }
 
+const every = sql.raw("1 = 1");
+const columnsOf = (names: readonly string[]): Sql => sql.raw(names.map((name) => `d.${name}`).join(", "));
+
+/** Rows of one place that are due, in their order. */
+function inPlace({ where = every, dueAt, until, tail = [], placeOrder }: DueRows, same: Sql) {
+  const at = placeOrder?.dueAt ?? `${dueAt} + 0`;
+  const order = placeOrder ? placeOrder.by : [at, ...tail];
+  return { where: sql`${same} AND ${where} AND ${columnsOf([at])} <= ${until}`, order: columnsOf(order) };
+}
+
 /** The rows of a slice; those of turns carry the number of theirs as `turn`. `key` is how a place is found. */
 export function sliceOf<P extends Place>(
   seams: TurnSeams,
@@ -150,20 +167,18 @@ export function sliceOf<P extends Place>(
   slice: Slice<P>,
   key: (places: readonly P[]) => Record<string, SqlArray> = byEnvironment,
 ): Sql {
-  const { table, columns, due, order, lock = sql.empty } = rows;
-  const where = rows.where ? sql`${rows.where} AND ${due}` : due;
+  const { table, columns, where = every, dueAt, until, tail = [], lock = sql.empty } = rows;
   if ("oldest" in slice)
-    return sql`SELECT ${columns} FROM ${sql.raw(table)} d WHERE ${where} ORDER BY ${order} LIMIT ${slice.oldest} ${lock}`;
+    return sql`SELECT ${columns} FROM ${sql.raw(table)} d WHERE ${where} AND ${columnsOf([dueAt])} <= ${until}
+      ORDER BY ${columnsOf([dueAt, ...tail])} LIMIT ${slice.oldest} ${lock}`;
   const { turns } = slice;
   const keys = key(turns.map(({ place }) => place));
-  const quota = column.bigint(turns.map((turn) => turn.quota));
-  const same = Object.keys(keys).map((name) => sql.raw(`d.${name} = p.${name}`));
+  const same = Object.keys(keys).map((name) => `d.${name} = p.${name}`);
   return seams.firstOfEach({
-    places: seams.rowsFrom("p", { ...keys, quota }),
+    ...inPlace(rows, sql.raw(same.join(" AND "))),
+    places: seams.rowsFrom("p", { ...keys, quota: column.bigint(turns.map((turn) => turn.quota)) }),
     table,
     columns,
-    where: sql`${sql.join(same, " AND ")} AND ${where}`,
-    order,
     most: Math.max(0, ...turns.map((turn) => turn.quota)),
     lock,
   });
@@ -174,13 +189,15 @@ const byEnvironment = (places: readonly Place[]) => ({
 });
 
 /** The places of work that stands by environment: jumps in an index from one to the next, whatever lies between. */
-export function environmentsDue({ table, where, due }: DueRows): Sql {
-  const of = sql`FROM ${sql.raw(table)} d WHERE ${where ?? sql.raw("1 = 1")}`;
+export function environmentsDue(rows: DueRows): Sql {
+  const from = sql`FROM ${sql.raw(rows.table)} d WHERE`;
+  const next = (behind: Sql) => sql`(SELECT d.environment_id ${from} ${rows.where ?? every} ${behind}
+    ORDER BY d.environment_id LIMIT 1)`;
+  const mine = inPlace(rows, sql.raw("d.environment_id = found.id"));
   return sql`WITH RECURSIVE found(id) AS (
-      SELECT (SELECT min(d.environment_id) ${of})
+      SELECT ${next(sql.empty)}
       UNION ALL
-      SELECT (SELECT min(d.environment_id) ${of} AND d.environment_id > found.id) FROM found
-      WHERE found.id IS NOT NULL)
+      SELECT ${next(sql.raw("AND d.environment_id > found.id"))} FROM found WHERE found.id IS NOT NULL)
     SELECT id AS "environmentId" FROM found WHERE id IS NOT NULL
-      AND (SELECT 1 ${of} AND d.environment_id = found.id AND ${due} LIMIT 1) IS NOT NULL`;
+      AND (SELECT 1 ${from} ${mine.where} ORDER BY ${mine.order} LIMIT 1) IS NOT NULL`;
 }

@@ -21,9 +21,8 @@ export interface Seams {
    */
   rowsFrom(alias: string, columns: Record<string, SqlArray>): Sql;
   /**
-   * Of every row of `places` (alias `p`, see `rowsFrom`; `p.quota` says how many) the first rows of `table` (alias `d`) that
-   * belong to it, with the number of the place as `turn`: `CROSS JOIN LATERAL … LIMIT` / `rowid IN (… LIMIT)`. With an
-   * index in that order no more rows are read of any place than the largest quota.
+   * Of every row of `places` (`rowsFrom`) the first rows of a table that belong to it, with the number of the place as `turn`:
+   * `CROSS JOIN LATERAL … LIMIT` / `rowid IN (… LIMIT)`. No more rows are read of any place than the largest quota.
    */
   firstOfEach(of: FirstOfEach): Sql;
 }

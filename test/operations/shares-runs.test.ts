@@ -59,7 +59,7 @@ describe.each(engines)("what runs wait for is shared by environment on %s", (eng
     });
     shared.watch(shared.gone(`executions WHERE environment_id = '${modest}' AND state = '${state}'`));
     await inTurns(wakes().wakes, share);
-    shared.expectShared();
+    await shared.expectShared();
     expect(await shared.count(`executions WHERE state = '${state}'`)).toBe(0);
     await shared.bare.write((session) => session.run(sql`DELETE FROM executions`));
   });
@@ -72,7 +72,7 @@ describe.each(engines)("what runs wait for is shared by environment on %s", (eng
     });
     shared.watch(shared.gone(`executions WHERE environment_id = '${modest}'`));
     await inTurns(wakes().timeouts, share);
-    shared.expectShared();
+    await shared.expectShared();
     expect(await shared.count("executions")).toBe(0);
   });
 
@@ -93,7 +93,7 @@ describe.each(engines)("what runs wait for is shared by environment on %s", (eng
       knowsTime: () => true,
     });
     await debounce.fireOnce();
-    shared.expectShared();
+    await shared.expectShared();
     expect(await shared.count("debounces")).toBe(0);
   });
 
@@ -129,14 +129,14 @@ describe.each(engines)("what runs wait for is shared by environment on %s", (eng
       onFailed: nothing,
     });
     await children.moveOnce();
-    shared.expectShared();
+    await shared.expectShared();
     expect(await shared.count("invocations")).toBe(0);
     expect(await shared.count("child_ends")).toBe(0);
   });
 
   const schedules = (fire: (environmentId: string) => Promise<void>) =>
     openSchedules({
-      store: shared.bare,
+      store: shared.spied,
       clock,
       log: silentLog,
       definitions: { current: async () => undefined } as unknown as Pick<DefinitionsCache, "current">,

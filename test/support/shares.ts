@@ -2,9 +2,9 @@ import { expect } from "bun:test";
 import { systemClock } from "../../src/kit/clock.ts";
 import { systemIds } from "../../src/kit/ids.ts";
 import { silentLog } from "../../src/kit/log.ts";
-import { sql } from "../../src/kit/sql.ts";
+import { render, type Sql, sql } from "../../src/kit/sql.ts";
 import { openStore } from "../../src/store/open.ts";
-import type { Store } from "../../src/store/store.ts";
+import type { Session, Store } from "../../src/store/store.ts";
 import { plant } from "./plant.ts";
 import { type EngineName, makeHome } from "./server.ts";
 
@@ -32,7 +32,8 @@ export interface SharedStore {
   watch(isServed: () => Promise<boolean>): void;
   /** By how many commits the modest one was served, and how many there were. */
   seen(): { servedAfter: number | undefined; commits: number };
-  expectShared(): void;
+  /** So early, and by reading no more than that for any slice, however much is piled up. */
+  expectShared(readMax?: number): Promise<void>;
   count(from: string): Promise<number>;
   gone(from: string): () => Promise<boolean>;
   /** In both environments; that of the modest one is due at `late`. */
@@ -56,6 +57,7 @@ export async function sharedStore(engine: EngineName): Promise<SharedStore> {
   let servedAfter: number | undefined;
   let asks = async (): Promise<boolean> => false;
 
+  const plans = watchPlans(bare);
   async function committed<T>(answer: T): Promise<T> {
     commits++;
     if (servedAfter === undefined && (await asks())) servedAfter = commits;
@@ -68,18 +70,38 @@ export async function sharedStore(engine: EngineName): Promise<SharedStore> {
     bare,
     spied: {
       ...bare,
-      write: async (work) => committed(await bare.write(work)),
+      async all<R extends object>(query: Sql) {
+        await plans.look(bare, query);
+        return bare.all<R>(query);
+      },
+      write: async (work) =>
+        committed(
+          await bare.write((session) =>
+            work({
+              ...session,
+              async all<R extends object>(query: Sql) {
+                await plans.look(session, query);
+                return session.all<R>(query);
+              },
+            }),
+          ),
+        ),
       flush: async (flush, input) => committed(await bare.flush(flush, input)),
     },
     watch(isServed) {
       commits = 0;
       servedAfter = undefined;
+      plans.clear();
       asks = isServed;
     },
     seen: () => ({ servedAfter, commits }),
-    expectShared() {
+    async expectShared(readMax = 500) {
       const isEarly = servedAfter !== undefined && servedAfter <= 4 + commits / 4;
       expect({ servedAfter, commits, isEarly }).toMatchObject({ isEarly: true });
+      const { asked, worst, scans } = await plans.found();
+      expect(asked).toBeGreaterThan(0);
+      expect(worst).toBeLessThan(readMax);
+      expect(scans).toEqual([]);
     },
     count,
     gone: (from) => async () => (await count(from)) === 0,
@@ -102,4 +124,57 @@ export async function sharedStore(engine: EngineName): Promise<SharedStore> {
       await home.remove();
     },
   };
+}
+
+interface Node {
+  "Actual Rows": number;
+  "Actual Loops": number;
+  "Rows Removed by Filter"?: number;
+  Plans?: Node[];
+}
+
+/** Rows that the leaves of a plan have looked at. */
+function rowsRead(node: Node): number {
+  if (node.Plans?.length) return node.Plans.reduce((sum, one) => sum + rowsRead(one), 0);
+  return (node["Actual Rows"] + (node["Rows Removed by Filter"] ?? 0)) * node["Actual Loops"];
+}
+
+/** Looks at how the store goes about the questions of turns: where something is due, and the first of each place. */
+function watchPlans(store: Store) {
+  let worst = 0;
+  let asked = new Map<string, Sql>();
+  return {
+    clear() {
+      worst = 0;
+      asked = new Map();
+    },
+    async look(reader: Pick<Session, "all">, query: Sql): Promise<void> {
+      const { text } = render(query, () => "?", "any");
+      if (!text.includes(" AS turn") && !text.includes('"environmentId"')) return;
+      asked.set(text, query);
+      if (store.engine !== "postgres") return;
+      const [row] = await reader.all<{ "QUERY PLAN": unknown }>(
+        sql`EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) ${query}`,
+      );
+      const plan = row!["QUERY PLAN"];
+      const [{ Plan }] = (typeof plan === "string" ? JSON.parse(plan) : plan) as [{ Plan: Node }];
+      worst = Math.max(worst, rowsRead(Plan));
+    },
+    /** Rows read for the worst of them on Postgres; on libSQL, what is read as a whole or sorted. */
+    async found(): Promise<{ asked: number; worst: number; scans: string[] }> {
+      if (store.engine === "postgres") return { asked: asked.size, worst, scans: [] };
+      const steps: { detail: string }[] = [];
+      // By the writer: a reader would go on seeing the database as it was.
+      for (const query of asked.values())
+        steps.push(...(await store.write((session) => session.all<Step>(sql`EXPLAIN QUERY PLAN ${query}`))));
+      const scans = steps
+        .map(({ detail }) => detail)
+        .filter((detail) => /^SCAN [del]$|TEMP B-TREE/.test(detail));
+      return { asked: asked.size, worst: 0, scans };
+    },
+  };
+}
+
+interface Step {
+  detail: string;
 }

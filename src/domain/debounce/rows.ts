@@ -38,8 +38,9 @@ const due = (now: Instant): DueRows => ({
     (SELECT v.data FROM ${event}) AS data,
     (SELECT f.status FROM functions f WHERE f.environment_id = d.environment_id AND f.id = d.function_id)
       AS function_status`,
-  due: sql`d.fires_at <= ${now}`,
-  order: sql`d.fires_at`,
+  where: sql`d.fires_at >= 0`,
+  dueAt: "fires_at",
+  until: now,
 });
 
 export const dueEntries = (store: Store, now: Instant, slice: Slice): Promise<DueRow[]> =>

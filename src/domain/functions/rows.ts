@@ -133,7 +133,7 @@ export interface Totals {
 export async function totalsOf(session: Session, environmentId: string): Promise<Totals> {
   const row = await session.one<Totals>(sql`SELECT count(*) AS functions,
       CAST(COALESCE(sum(cron_count), 0) AS BIGINT) AS crons, CAST(COALESCE(sum(definition_bytes), 0) AS BIGINT) AS bytes
-    FROM functions WHERE environment_id = ${environmentId}`);
+    FROM functions WHERE environment_id = ${environmentId} AND definition_bytes >= 0`);
   return row ?? { functions: 0, crons: 0, bytes: 0 };
 }
 

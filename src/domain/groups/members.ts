@@ -51,8 +51,10 @@ export const signMembers = (session: Session, members: readonly MemberRow[]): Pr
 const silent = (since: Instant): DueRows => ({
   table: "group_members",
   columns: sql.raw(names.map((name) => `d.${name}`).join(", ")),
-  due: sql`d.seen_at < ${since}`,
-  order: sql.raw("d.seen_at"),
+  dueAt: "seen_at",
+  until: since - 1,
+  // They sign too often for an index by time of each environment.
+  placeOrder: { dueAt: "seen_at + 0", by: ["group_id", "id"] },
 });
 
 /** Of every group: who said nothing since. */
@@ -60,13 +62,9 @@ export const silentMembers = (
   store: Pick<Store, "all" | "seams">,
   since: Instant,
   slice: Slice,
-): Promise<(MemberRow & { turn: number })[]> => {
-  // An environment's members stand together by their key; they sign too often for an index of their own.
-  const byKey = "turns" in slice && { order: sql.raw("d.environment_id, d.group_id, d.id") };
-  return store.all(sliceOf(store.seams, { ...silent(since), ...byKey }, slice));
-};
+): Promise<(MemberRow & { turn: number })[]> => store.all(sliceOf(store.seams, silent(since), slice));
 
-export const environmentsSilent = (store: Pick<Store, "all">, since: Instant): Promise<Place[]> =>
+export const environmentsSilent = (store: Pick<Store, "all" | "seams">, since: Instant): Promise<Place[]> =>
   store.all(environmentsDue(silent(since)));
 
 export interface Leaving {

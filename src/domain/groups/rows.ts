@@ -168,23 +168,21 @@ const lapsed = (now: Instant): DueRows => ({
   table: "consumer_groups",
   columns: sql.raw("d.environment_id, d.namespace, d.name, d.id"),
   where: sql`d.kept_until IS NOT NULL`,
-  due: sql`d.kept_until < ${now}`,
-  order: sql.raw("d.kept_until"),
+  dueAt: "kept_until",
+  until: now - 1,
+  placeOrder: { dueAt: "kept_until + 0", by: ["namespace", "name"] },
 });
 
 export type LapsedGroup = Pick<GroupRow, keyof GroupKey | "id"> & { turn: number };
 
-/** Groups that subscriptions made and that nobody came back to; those of an environment stand together by their key. */
+/** Groups that subscriptions made and that nobody came back to. */
 export const lapsedGroups = (
   store: Pick<Store, "all" | "seams">,
   now: Instant,
   slice: Slice,
-): Promise<LapsedGroup[]> => {
-  const byKey = "turns" in slice && { order: sql.raw("d.environment_id, d.namespace, d.name") };
-  return store.all(sliceOf(store.seams, { ...lapsed(now), ...byKey }, slice));
-};
+): Promise<LapsedGroup[]> => store.all(sliceOf(store.seams, lapsed(now), slice));
 
-export const environmentsWithLapsed = (store: Pick<Store, "all">, now: Instant): Promise<Place[]> =>
+export const environmentsWithLapsed = (store: Pick<Store, "all" | "seams">, now: Instant): Promise<Place[]> =>
   store.all(environmentsDue(lapsed(now)));
 
 /** The lowest position of a log that a group has not handled, for retention. */

@@ -41,8 +41,9 @@ const due = (kind: string, now: Instant): DueRows => ({
   table: "outbox",
   columns: sql.raw(fieldNames.map((name) => `d.${name}`).join(", ")),
   where: sql`d.kind = ${kind} AND d.dead_at IS NULL`,
-  due: sql`d.due_at <= ${now}`,
-  order: sql.raw("d.due_at, d.id"),
+  dueAt: "due_at",
+  until: now,
+  tail: ["id"],
 });
 
 /** Of one kind. */

@@ -29,11 +29,13 @@ export interface Invocation {
 const dueInvocations = (now: Instant): DueRows => ({
   table: "invocations",
   columns: sql.raw("d.parent_run_id, d.step_id"),
-  due: sql`d.due_at <= ${now}`,
-  order: sql.raw("d.due_at, d.parent_run_id, d.step_id"),
+  where: sql`d.due_at >= 0`,
+  dueAt: "due_at",
+  until: now,
+  tail: ["parent_run_id", "step_id"],
 });
 
-export const invocationPlaces = (store: Pick<Store, "all">, now: Instant): Promise<Place[]> =>
+export const invocationPlaces = (store: Store, now: Instant): Promise<Place[]> =>
   store.all(environmentsDue(dueInvocations(now)));
 
 /** Invocations that are due, kept from other nodes until `until`. Locks: invocations (never waited for). */
@@ -182,12 +184,13 @@ interface EndRow {
 const endedChildren: DueRows = {
   table: "child_ends",
   columns: sql.raw("d.child_run_id"),
-  due: sql.raw("1 = 1"),
-  order: sql.raw("d.ended_at, d.child_run_id"),
+  where: sql`d.ended_at >= 0`,
+  dueAt: "ended_at",
+  until: Number.MAX_SAFE_INTEGER,
+  tail: ["child_run_id"],
 };
 
-export const childEndPlaces = (store: Pick<Store, "all">): Promise<Place[]> =>
-  store.all(environmentsDue(endedChildren));
+export const childEndPlaces = (store: Store): Promise<Place[]> => store.all(environmentsDue(endedChildren));
 
 /**
  * Parents that wait for a child that has ended go on; one that wanted no more than its start goes on with that, by its

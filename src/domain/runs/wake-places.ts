@@ -24,8 +24,9 @@ export const sliceOfWakes = (
       columns,
       // A place names its state, and must be found by its own index.
       ...("oldest" in slice && { where: which }),
-      due: sql`d.wake_at <= ${now}`,
-      order: sql`d.wake_at`,
+      dueAt: "wake_at",
+      until: now,
+      placeOrder: { dueAt: "wake_at", by: ["wake_at"] },
       lock: session.seams.skipLocked,
     },
     slice,
@@ -53,12 +54,17 @@ export function wakePlaces(store: Pick<Store, "all" | "seams">, now: Instant): P
         SELECT n.* FROM found CROSS JOIN LATERAL (SELECT ${order("e")} FROM executions e
           WHERE ${key("e")} > ${key("found")} ORDER BY ${order("e")} LIMIT 1) n)
       ${due}`);
+  // SQLite finds a place in an index by one comparison behind equalities, not by a row of several.
+  const next = (same: string) =>
+    sql`(SELECT e.rowid FROM executions e WHERE ${sql.raw(same)} ORDER BY ${order("e")} LIMIT 1)`;
   return store.all(sql`WITH RECURSIVE at(id) AS (
       SELECT (SELECT e.rowid FROM executions e ORDER BY ${order("e")} LIMIT 1)
       UNION ALL
-      SELECT (SELECT e.rowid FROM executions l CROSS JOIN executions e
-        WHERE l.rowid = at.id AND ${key("e")} > ${key("l")} ORDER BY ${order("e")} LIMIT 1)
-      FROM at WHERE at.id IS NOT NULL),
+      SELECT COALESCE(
+        ${next("e.environment_id = l.environment_id AND e.function_id = l.function_id AND e.state > l.state")},
+        ${next("e.environment_id = l.environment_id AND e.function_id > l.function_id")},
+        ${next("e.environment_id > l.environment_id")})
+      FROM at CROSS JOIN executions l ON l.rowid = at.id),
     found AS (SELECT e.* FROM at CROSS JOIN executions e ON e.rowid = at.id)
     ${due}`);
 }

@@ -171,12 +171,12 @@ const dueTimeouts = (now: Instant): DueRows => ({
   columns: sql.raw(`d.run_id, d.environment_id, d.function_id, d.lane_id,
     d.timeout_at - (SELECT r.created_at FROM runs r WHERE r.id = d.run_id) AS timeout_ms`),
   where: sql`d.timeout_at IS NOT NULL`,
-  due: sql`d.timeout_at <= ${now}`,
-  order: sql`d.timeout_at`,
+  dueAt: "timeout_at",
+  until: now,
 });
 
 /** Environments with runs whose time is over. */
-export const timeoutPlaces = (store: Pick<Store, "all">, now: Instant): Promise<Place[]> =>
+export const timeoutPlaces = (store: Store, now: Instant): Promise<Place[]> =>
   store.all(environmentsDue(dueTimeouts(now)));
 
 /** Ends runs whose `timeoutMs` has passed, wherever they stand; answers which. */

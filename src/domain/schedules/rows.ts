@@ -85,8 +85,8 @@ const due = (now: Instant): DueRows => ({
   columns: sql`${columnsOf("d")}, (SELECT h.definitions_version FROM ${head}) AS "definitionsVersion",
     (SELECT h.schedules_version FROM ${head}) AS "schedulesVersion"`,
   where: sql`d.next_at IS NOT NULL`,
-  due: sql`d.next_at <= ${now}`,
-  order: sql`d.next_at`,
+  dueAt: "next_at",
+  until: now,
 });
 
 export const dueSchedules = (store: Store, now: Instant, slice: Slice): Promise<DueSchedule[]> =>
