@@ -45,8 +45,6 @@ export interface TurnsOptions {
 
 /** Places are looked up again no sooner than after this many times what the last look took. */
 const looksApart = 4;
-/** Of one environment, in one turn. */
-const placesAtOnce = 16;
 
 /**
  * Takes all that is due, a slice after the other. While it fits into one slice that is one statement. When there is more,
@@ -83,9 +81,7 @@ async function round<P extends Place>(
   while (queue.length > 0) {
     const some = queue.splice(0, limit);
     const share = Math.floor(limit / some.length);
-    const turns = some.flatMap((id) =>
-      turnsOf(waiting.get(id)!.splice(0, Math.min(share, placesAtOnce)), share),
-    );
+    const turns = some.flatMap((id) => turnsOf(waiting.get(id)!.splice(0, share), share));
     const counts = await work.take(turns);
     for (const [at, { place, quota }] of turns.entries()) {
       const count = counts[at] ?? 0;
