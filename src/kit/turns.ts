@@ -47,25 +47,29 @@ export interface TurnsOptions {
 const looksApart = 4;
 
 /**
- * Takes all that is due, a slice after the other. While it fits into one slice that is one statement. When there is more,
- * environments take turns with an equal share of each slice, so that none waits behind what another has piled up. Answers
- * false when its time was over before the work was.
+ * Takes all that is due of each work, a slice after the other. While it fits into one slice that is one statement. When there
+ * is more, environments take turns with an equal share of each slice, so that none waits behind what another has piled up, and
+ * so do the works among themselves. Answers false when its time was over before the work was.
  */
-export async function inTurns<P extends Place>(
-  work: SharedWork<P>,
+export async function inTurns(
+  works: readonly SharedWork[],
   { clock, limit, msMax = Number.POSITIVE_INFINITY }: TurnsOptions,
 ): Promise<boolean> {
   const until = clock.elapsed() + msMax;
-  if ((await work.oldest(limit)) < limit) return true;
+  const behind = new Set<SharedWork>();
+  for (const work of works) if ((await work.oldest(limit)) >= limit) behind.add(work);
   for (;;) {
-    const lookedAt = clock.elapsed();
-    const waiting = Map.groupBy(await work.places(), ({ environmentId }) => environmentId);
-    const goodUntil = clock.elapsed() + looksApart * (clock.elapsed() - lookedAt);
-    let taken = 0;
-    do taken += await round(work, waiting, limit);
-    while (waiting.size > 0 && clock.elapsed() < Math.min(goodUntil, until));
-    // What is still due there is in other hands, or cannot be taken now.
-    if (taken === 0) return true;
+    for (const work of behind) {
+      const lookedAt = clock.elapsed();
+      const waiting = Map.groupBy(await work.places(), ({ environmentId }) => environmentId);
+      const goodUntil = clock.elapsed() + looksApart * (clock.elapsed() - lookedAt);
+      let taken = 0;
+      do taken += await round(work, waiting, limit);
+      while (waiting.size > 0 && clock.elapsed() < Math.min(goodUntil, until));
+      // What is still due there is in other hands, or cannot be taken now.
+      if (taken === 0) behind.delete(work);
+    }
+    if (behind.size === 0) return true;
     if (clock.elapsed() >= until) return false;
   }
 }

@@ -58,7 +58,7 @@ describe.each(engines)("what runs wait for is shared by environment on %s", (eng
       waiting_step_id: "'s'",
     });
     shared.watch(shared.gone(`executions WHERE environment_id = '${modest}' AND state = '${state}'`));
-    await inTurns(wakes().wakes, share);
+    await inTurns([wakes().wakes], share);
     await shared.expectShared();
     expect(await shared.count(`executions WHERE state = '${state}'`)).toBe(0);
     await shared.bare.write((session) => session.run(sql`DELETE FROM executions`));
@@ -71,7 +71,7 @@ describe.each(engines)("what runs wait for is shared by environment on %s", (eng
       wake_at: "0",
     });
     shared.watch(shared.gone(`executions WHERE environment_id = '${modest}'`));
-    await inTurns(wakes().timeouts, share);
+    await inTurns([wakes().timeouts], share);
     await shared.expectShared();
     expect(await shared.count("executions")).toBe(0);
   });

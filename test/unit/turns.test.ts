@@ -48,14 +48,14 @@ const sum = (slice: Record<string, number>) => Object.values(slice).reduce((all,
 describe("due work of many environments", () => {
   test("what fits into one slice is taken by its time, and nothing else is asked", async () => {
     const { work, got, clock, looks } = piles({ a: { x: 6 }, b: { x: 3 } });
-    expect(await inTurns(work, { clock, limit: 10 })).toBe(true);
+    expect(await inTurns([work], { clock, limit: 10 })).toBe(true);
     expect(got).toEqual([{ a: 6, b: 3 }]);
     expect(looks()).toBe(0);
   });
 
   test("when there is more, each has an equal share of a slice, and all of it when it is alone", async () => {
     const { work, got, clock, left } = piles({ a: { x: 500 }, b: { x: 30 }, c: { x: 1 } });
-    expect(await inTurns(work, { clock, limit: 90 })).toBe(true);
+    expect(await inTurns([work], { clock, limit: 90 })).toBe(true);
     expect(got[0]).toEqual({ a: 90, b: 0, c: 0 });
     expect(got[1]).toEqual({ a: 30, b: 30, c: 1 });
     expect(got.slice(3).every((slice) => slice.b === undefined || slice.b === 0)).toBe(true);
@@ -66,7 +66,7 @@ describe("due work of many environments", () => {
   test("an environment has one share, in however many places its work is", async () => {
     const many = Object.fromEntries(Array.from({ length: 300 }, (_, at) => [`p${at}`, 5]));
     const { work, got, clock, left } = piles({ a: many, b: { x: 400 } });
-    expect(await inTurns(work, { clock, limit: 100 })).toBe(true);
+    expect(await inTurns([work], { clock, limit: 100 })).toBe(true);
     for (const slice of got.slice(1, 5)) expect(slice).toMatchObject({ a: 50, b: 50 });
     expect(Object.values(left.a!).every((count) => count === 0)).toBe(true);
     for (const slice of got) expect(sum(slice)).toBeLessThanOrEqual(100);
@@ -75,7 +75,7 @@ describe("due work of many environments", () => {
   test("more environments than a slice has room for all have their turn in one round", async () => {
     const all = Object.fromEntries(Array.from({ length: 25 }, (_, at) => [`e${at}`, { x: 2 }]));
     const { work, got, clock } = piles(all);
-    expect(await inTurns(work, { clock, limit: 10 })).toBe(true);
+    expect(await inTurns([work], { clock, limit: 10 })).toBe(true);
     const first = got.slice(1, 4).flatMap((slice) => Object.keys(slice));
     // Five were served as the longest due.
     expect(new Set(first).size).toBe(20);
@@ -84,14 +84,30 @@ describe("due work of many environments", () => {
 
   test("no round begins when its time is over, and it says that there is more", async () => {
     const { work, clock, left } = piles({ a: { x: 1_000 } }, 100);
-    expect(await inTurns(work, { clock, limit: 10, msMax: 250 })).toBe(false);
+    expect(await inTurns([work], { clock, limit: 10, msMax: 250 })).toBe(false);
     expect(left.a!.x).toBe(960);
+  });
+
+  test("one work does not wait until there is no more of the other", async () => {
+    const { work, got, clock } = piles({ a: { x: 500 } });
+    const other = piles({ b: { x: 15 } });
+    let gotBefore = 0;
+    const second: SharedWork<Part> = {
+      ...other.work,
+      async take(turns) {
+        gotBefore ||= got.length;
+        return other.work.take(turns);
+      },
+    };
+    expect(await inTurns([work, second], { clock, limit: 10 })).toBe(true);
+    expect(gotBefore).toBe(2);
+    expect([got.length, other.left]).toEqual([50, { b: { x: 0 } }]);
   });
 
   test("what is in other hands ends it", async () => {
     const { work, clock } = piles({ a: { x: 30 } });
     const held: SharedWork<Part> = { ...work, take: async (turns) => turns.map(() => 0) };
-    expect(await inTurns(held, { clock, limit: 10 })).toBe(true);
+    expect(await inTurns([held], { clock, limit: 10 })).toBe(true);
   });
 });
 

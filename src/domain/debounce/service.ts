@@ -151,7 +151,7 @@ export function openDebounce(deps: DebounceDeps): Debounce {
         places: () => rows.environmentsDueNow(store, clock.now()),
         take: async (turns) => countTurns(turns, (await fireSlice({ turns })).fired),
       };
-      await inTurns(work, { clock, limit: debounceSliceMax });
+      await inTurns([work], { clock, limit: debounceSliceMax });
       const next = await rows.nextFireAt(store);
       return next === undefined ? {} : { againInMs: Math.max(fireEveryMsMin, next - clock.now()) };
     },

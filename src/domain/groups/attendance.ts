@@ -183,7 +183,7 @@ export function openAttendance(deps: AttendanceDeps): Attendance {
       return members;
     };
     const work = workOn(dismissSome, () => environmentsSilent(store, silentSince));
-    return inTurns(work, { clock, limit: silentAtOnce, msMax: dismissMsMax });
+    return inTurns([work], { clock, limit: silentAtOnce, msMax: dismissMsMax });
   }
 
   async function dismiss(member: MemberRow, silentSince: number): Promise<void> {

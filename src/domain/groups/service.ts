@@ -284,7 +284,7 @@ export function openGroups(deps: GroupsDeps): Groups {
         return found;
       };
       const work = workOn(forgetSome, () => environmentsWithLapsed(store, now));
-      await inTurns(work, { clock, limit: lapsedAtOnce });
+      await inTurns([work], { clock, limit: lapsedAtOnce });
     },
 
     async settled() {

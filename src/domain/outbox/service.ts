@@ -253,7 +253,7 @@ export function openOutbox(deps: OutboxDeps): Outbox {
       return isCut ? [] : due;
     }
     const work = workOn(trySlice, () => rows.environmentsDueNow(store, kind, clock.now()));
-    const isOver = await inTurns(work, { clock, limit: outboxSliceMax, msMax: relayMsMax });
+    const isOver = await inTurns([work], { clock, limit: outboxSliceMax, msMax: relayMsMax });
     if (isCut) return undefined;
     if (!isOver) return 0;
     return Number.isFinite(soonest) ? Math.max(1, soonest - clock.now()) : undefined;

@@ -86,15 +86,12 @@ export function openChildren(deps: ChildrenDeps): Children {
     }
   }
 
-  let anyStarted = false;
-
   async function startSome(slice: Slice): Promise<number[]> {
     const now = clock.now();
     const { taken, counts } = await store.write((session) =>
       rows.takeInvocations(session, { now, until: now + takenMs, slice }),
     );
     if (taken.length === 0) return counts;
-    anyStarted = true;
     const outcomes = await Promise.all(
       taken.map(async (one) => ({ one, outcome: one.is_wanted === null ? undefined : await start(one) })),
     );
@@ -109,7 +106,6 @@ export function openChildren(deps: ChildrenDeps): Children {
     return counts;
   }
 
-  const share = { clock, limit: childrenSliceMax };
   const work = (some: (slice: Slice) => Promise<number[]>, places: () => Promise<Place[]>): SharedWork => ({
     oldest: async (limit) => (await some({ oldest: limit }))[0]!,
     places,
@@ -120,12 +116,7 @@ export function openChildren(deps: ChildrenDeps): Children {
 
   return {
     async moveOnce() {
-      // Beside each other: no parent waits for its child's end until there are no more children to start.
-      do {
-        anyStarted = false;
-        await Promise.all([inTurns(starts, share), inTurns(ends, share)]);
-        // A child may have been over before its parent began to wait for it.
-      } while (anyStarted);
+      await inTurns([starts, ends], { clock, limit: childrenSliceMax });
     },
   };
 }

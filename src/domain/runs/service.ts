@@ -250,9 +250,7 @@ export function openRuns(deps: RunsDeps): Runs {
     },
 
     async wakeOnce() {
-      const share = { clock, limit: wakeSliceMax };
-      // Beside each other: none of them waits until there is no more of the other.
-      await Promise.all([inTurns(wakes, share), inTurns(timeouts, share)]);
+      await inTurns([wakes, timeouts], { clock, limit: wakeSliceMax });
       const next = await rows.nextWakeAt(store);
       return next === undefined ? {} : { againInMs: Math.max(wakeEveryMsMin, next - clock.now()) };
     },

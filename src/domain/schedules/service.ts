@@ -1,7 +1,7 @@
 import { type Clock, type Instant, rfc3339 } from "../../kit/clock.ts";
 import { scheduleSliceMax } from "../../kit/limits.ts";
 import type { Log } from "../../kit/log.ts";
-import { countTurns, inTurns, type Slice } from "../../kit/turns.ts";
+import { countTurns, inTurns, type SharedWork, type Slice } from "../../kit/turns.ts";
 import type { Session, Store } from "../../store/store.ts";
 import type { Events } from "../events/service.ts";
 import type { DefinitionsCache } from "../functions/definition.ts";
@@ -13,9 +13,9 @@ import {
   type MissedCause,
   type MissedSlots,
   planOf,
-  scheduleChanges,
   withoutFired,
 } from "./rules.ts";
+import { openTakeUp } from "./take-up.ts";
 
 export interface Schedules {
   /** The tick of loop `schedules.tick`, duty `cron`: takes up changed triggers, fires what is due. */
@@ -23,7 +23,7 @@ export interface Schedules {
 }
 
 /** As the leader of the duty. */
-type Write = <T>(work: (session: Session) => Promise<T>) => Promise<T>;
+export type Write = <T>(work: (session: Session) => Promise<T>) => Promise<T>;
 
 export interface SchedulesDeps {
   store: Store;
@@ -48,34 +48,10 @@ const missedAtOnce = 1_000;
 type MovedMissed = rows.Moved & { missed: MissedSlots };
 
 export function openSchedules(deps: SchedulesDeps): Schedules {
-  const { store, clock, log, definitions, events, self, onFrame } = deps;
+  const { store, clock, log, events, self, onFrame } = deps;
+  const takeUpChanges = openTakeUp(deps);
   /** Slots that could not be fired so far, by schedule. */
   const failing = new Map<string, Instant>();
-
-  /** Of each environment once a tick: who changes its functions all the time holds up nobody. */
-  async function takeUpChanges(write: Write): Promise<void> {
-    for (let after = ""; ; ) {
-      const changed = await rows.unscheduled(store, after, scheduleSliceMax);
-      for (const environmentId of changed) await takeUp(write, environmentId);
-      if (changed.length < scheduleSliceMax) return;
-      after = changed.at(-1)!;
-    }
-  }
-
-  async function takeUp(write: Write, environmentId: string): Promise<void> {
-    const known = await definitions.current(environmentId).catch(() => undefined);
-    if (!known) return;
-    const now = clock.now();
-    const frames = await write(async (session) => {
-      const before = await rows.schedulesOf(session, environmentId);
-      const changes = scheduleChanges(environmentId, before, known.functions.values(), { now, self });
-      await rows.deleteSchedules(session, changes.gone);
-      await rows.putSchedules(session, changes.put, now);
-      await rows.setScheduled(session, environmentId, known.version);
-      return changes.frames;
-    });
-    for (const frame of frames) onFrame(frame);
-  }
 
   function fire(schedule: rows.Schedule, slot: Instant) {
     const { environmentId, functionId, expression, eventName } = schedule;
@@ -175,22 +151,20 @@ export function openSchedules(deps: SchedulesDeps): Schedules {
   /** All that is due; or some of it could not be fired; or there was more than its time allowed. */
   async function fireDue(write: Write): Promise<"all" | "some" | "more"> {
     let isLeft = false;
-    const isOver = await inTurns(
-      {
-        async oldest(limit) {
-          const { found, done } = await fireSlice(write, { oldest: limit });
-          isLeft = done.length < found;
-          return found;
-        },
-        places: () => rows.environmentsDueNow(store, clock.now()),
-        async take(turns) {
-          const { found, done } = await fireSlice(write, { turns });
-          if (done.length < found) isLeft = true;
-          return countTurns(turns, done);
-        },
+    const work: SharedWork = {
+      async oldest(limit) {
+        const { found, done } = await fireSlice(write, { oldest: limit });
+        isLeft = done.length < found;
+        return found;
       },
-      { clock, limit: scheduleSliceMax, msMax: roundMs },
-    );
+      places: () => rows.environmentsDueNow(store, clock.now()),
+      async take(turns) {
+        const { found, done } = await fireSlice(write, { turns });
+        if (done.length < found) isLeft = true;
+        return countTurns(turns, done);
+      },
+    };
+    const isOver = await inTurns([work], { clock, limit: scheduleSliceMax, msMax: roundMs });
     if (!isOver) return "more";
     return isLeft ? "some" : "all";
   }
