@@ -17,20 +17,23 @@ export type Slice<P extends Place = Place> = { oldest: number } | { turns: reado
 
 /** Due work of many environments, as a loop takes it from the store. */
 export interface SharedWork<P extends Place = Place> {
-  /** Takes the longest due, whoever's; answers how much was taken. */
-  oldest(limit: number): Promise<number>;
+  /** Looks at the longest due, whoever's, and takes it unless it cannot be taken now. */
+  oldest(limit: number): Promise<{ found: number; taken: number }>;
   /** Every place where something is due now: one probe of an index each, however much is due there. */
   places(): Promise<readonly P[]>;
   /** Answers how much of each place was taken: less than its quota means that nothing more can be taken there now. */
   take(turns: readonly Turn<P>[]): Promise<readonly number[]>;
 }
 
-/** Work whose every row that is found is taken, too. */
+/** Work of which everything that is found is taken, too. */
 export const workOn = <P extends Place>(
   some: (slice: Slice<P>) => Promise<readonly { turn: number }[]>,
   places: () => Promise<readonly P[]>,
 ): SharedWork<P> => ({
-  oldest: async (limit) => (await some({ oldest: limit })).length,
+  async oldest(limit) {
+    const { length } = await some({ oldest: limit });
+    return { found: length, taken: length };
+  },
   places,
   take: async (turns) => countTurns(turns, await some({ turns })),
 });
@@ -44,7 +47,7 @@ export interface TurnsOptions {
 }
 
 /** Places are looked up again no sooner than after this many times what the last look took. */
-const looksApart = 4;
+const looksApart = 10;
 
 /**
  * Takes all that is due of each work, a slice after the other. While it fits into one slice that is one statement. When there
@@ -57,14 +60,14 @@ export async function inTurns(
 ): Promise<boolean> {
   const until = clock.elapsed() + msMax;
   const behind = new Set<SharedWork>();
-  for (const work of works) if ((await work.oldest(limit)) >= limit) behind.add(work);
+  for (const work of works) if ((await work.oldest(limit)).found >= limit) behind.add(work);
   for (;;) {
     for (const work of behind) {
       const lookedAt = clock.elapsed();
       const waiting = Map.groupBy(await work.places(), ({ environmentId }) => environmentId);
       const goodUntil = clock.elapsed() + looksApart * (clock.elapsed() - lookedAt);
       let taken = 0;
-      do taken += await round(work, waiting, limit);
+      do taken += waiting.size === 1 ? await alone(work, waiting, limit) : await round(work, waiting, limit);
       while (waiting.size > 0 && clock.elapsed() < Math.min(goodUntil, until));
       // What is still due there is in other hands, or cannot be taken now.
       if (taken === 0) behind.delete(work);
@@ -72,6 +75,14 @@ export async function inTurns(
     if (behind.size === 0) return true;
     if (clock.elapsed() >= until) return false;
   }
+}
+
+/** Where only one has work, its longest due is the longest due. */
+async function alone(work: SharedWork, waiting: Map<string, Place[]>, limit: number): Promise<number> {
+  const { found, taken } = await work.oldest(limit);
+  if (found < limit) waiting.clear();
+  // What cannot be taken must not stand before what can.
+  return taken > 0 ? taken : round(work, waiting, limit);
 }
 
 /** One turn of every environment. Those that have no more leave `waiting`. */

@@ -107,36 +107,6 @@ export function storeConformance(subject: StoreUnderTest): void {
     });
     afterAll(() => store.close());
 
-    test("firstOfEach answers as many rows of every place as its quota says, in order", async () => {
-      await store.write(async (session) => {
-        for (const [place, count] of [
-          ["a", 9],
-          ["b", 2],
-          ["c", 9],
-        ] as const)
-          for (let n = 0; n < count; n++)
-            await insert(session, `each-${place}${n}`, 100 - n, `place-${place}`);
-      });
-      const places = store.seams.rowsFrom("p", {
-        text: column.text(["place-a", "place-none", "place-b", "place-c"]),
-        quota: column.bigint([3, 5, 5, 1]),
-      });
-      const query = store.seams.firstOfEach({
-        places,
-        table: "things",
-        columns: sql.raw("d.id, d.n"),
-        where: sql`d.text = p.text AND d.n > ${90}`,
-        order: sql.raw("d.n"),
-        most: 5,
-      });
-      const rows = await store.all<{ id: string; n: number; turn: number }>(query);
-      expect(rows.map(({ turn, n }) => `${turn}:${n}`).sort()).toEqual([
-        ...["1:92", "1:93", "1:94"],
-        ...["3:100", "3:99"],
-        "4:92",
-      ]);
-    });
-
     test("a write is seen when it resolves", async () => {
       const answer = await store.write(async (session) => {
         expect(await insert(session, "seen", 5, "five")).toBe(1);

@@ -23,10 +23,11 @@ function piles(due: Record<string, Record<string, number>>, tookMs = 0) {
   const work: SharedWork<Part> = {
     async oldest(limit) {
       got.push({});
+      await clock.advance(tookMs);
       let rest = limit;
       for (const [id, parts] of Object.entries(left))
         for (const part of Object.keys(parts)) rest -= take(id, part, rest);
-      return limit - rest;
+      return { found: limit - rest, taken: limit - rest };
     },
     async places() {
       looks++;
@@ -85,28 +86,32 @@ describe("due work of many environments", () => {
   test("no round begins when its time is over, and it says that there is more", async () => {
     const { work, clock, left } = piles({ a: { x: 1_000 } }, 100);
     expect(await inTurns([work], { clock, limit: 10, msMax: 250 })).toBe(false);
-    expect(left.a!.x).toBe(960);
+    expect(left.a!.x).toBe(970);
   });
 
   test("one work does not wait until there is no more of the other", async () => {
     const { work, got, clock } = piles({ a: { x: 500 } });
     const other = piles({ b: { x: 15 } });
-    let gotBefore = 0;
+    const gotBefore: number[] = [];
     const second: SharedWork<Part> = {
       ...other.work,
-      async take(turns) {
-        gotBefore ||= got.length;
-        return other.work.take(turns);
+      oldest(limit) {
+        gotBefore.push(got.length);
+        return other.work.oldest(limit);
       },
     };
     expect(await inTurns([work, second], { clock, limit: 10 })).toBe(true);
-    expect(gotBefore).toBe(2);
-    expect([got.length, other.left]).toEqual([50, { b: { x: 0 } }]);
+    expect(gotBefore).toEqual([1, 2]);
+    expect([sum(got.at(-2)!), other.left]).toEqual([10, { b: { x: 0 } }]);
   });
 
   test("what is in other hands ends it", async () => {
     const { work, clock } = piles({ a: { x: 30 } });
-    const held: SharedWork<Part> = { ...work, take: async (turns) => turns.map(() => 0) };
+    const held: SharedWork<Part> = {
+      ...work,
+      oldest: async (limit) => ({ found: limit, taken: 0 }),
+      take: async (turns) => turns.map(() => 0),
+    };
     expect(await inTurns([held], { clock, limit: 10 })).toBe(true);
   });
 });

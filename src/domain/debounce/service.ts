@@ -147,7 +147,10 @@ export function openDebounce(deps: DebounceDeps): Debounce {
     async fireOnce() {
       if (!deps.knowsTime()) return {};
       const work: SharedWork = {
-        oldest: async (limit) => (await fireSlice({ oldest: limit })).found,
+        async oldest(limit) {
+          const { found, fired } = await fireSlice({ oldest: limit });
+          return { found, taken: fired.length };
+        },
         places: () => rows.environmentsDueNow(store, clock.now()),
         take: async (turns) => countTurns(turns, (await fireSlice({ turns })).fired),
       };

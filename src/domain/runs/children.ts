@@ -107,7 +107,10 @@ export function openChildren(deps: ChildrenDeps): Children {
   }
 
   const work = (some: (slice: Slice) => Promise<number[]>, places: () => Promise<Place[]>): SharedWork => ({
-    oldest: async (limit) => (await some({ oldest: limit }))[0]!,
+    async oldest(limit) {
+      const [count = 0] = await some({ oldest: limit });
+      return { found: count, taken: count };
+    },
     places,
     take: (turns) => some({ turns }),
   });

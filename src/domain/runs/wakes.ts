@@ -47,7 +47,7 @@ export function openWakes(deps: WakesDeps): { wakes: SharedWork<WakePlace>; time
       const now = clock.now();
       const woken = await wake(now, { oldest: limit });
       if (woken.isPendingDue) await timeOut(now, woken.waitedIn, { oldest: limit });
-      return woken.found;
+      return { found: woken.found, taken: woken.found };
     },
     places: () => wakePlaces(store, clock.now()),
     async take(turns) {
@@ -72,7 +72,10 @@ export function openWakes(deps: WakesDeps): { wakes: SharedWork<WakePlace>; time
   }
 
   const timeouts: SharedWork = {
-    oldest: async (limit) => (await endLate({ oldest: limit }))[0]!,
+    async oldest(limit) {
+      const [count = 0] = await endLate({ oldest: limit });
+      return { found: count, taken: count };
+    },
     places: () => timeoutPlaces(store, clock.now()),
     take: (turns) => endLate({ turns }),
   };

@@ -154,8 +154,8 @@ export function openSchedules(deps: SchedulesDeps): Schedules {
     const work: SharedWork = {
       async oldest(limit) {
         const { found, done } = await fireSlice(write, { oldest: limit });
-        isLeft = done.length < found;
-        return found;
+        if (done.length < found) isLeft = true;
+        return { found, taken: done.length };
       },
       places: () => rows.environmentsDueNow(store, clock.now()),
       async take(turns) {
