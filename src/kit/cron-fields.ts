@@ -45,6 +45,9 @@ export function readFields(pattern: string): Fields {
 
 const isAny = (text: string) => text === "*" || text === "?";
 
+/** Values, ranges and steps of one field. No field has more than 60 values. */
+const listItemsMax = 60;
+
 /** Lists of values, ranges and steps: `1,5-10,20-59/10`, `0-59/15`, `MON-FRI`. */
 function read(
   field: string,
@@ -64,7 +67,9 @@ function read(
   // A week ends with Saturday, also where 7 stands for Sunday.
   const open = names === weekdayNames ? 6 : most;
   const allowed = new Set<number>();
-  for (const item of text.split(",")) {
+  const items = text.split(",");
+  if (items.length > listItemsMax) throw new Error(`${field}: a list has at most ${listItemsMax} items`);
+  for (const item of items) {
     const [range = "", step, ...more] = item.split("/");
     const [from = "", to, ...others] = range.split("-");
     if (more.length > 0 || others.length > 0 || (step !== undefined && !/^[1-9]\d{0,3}$/.test(step)))

@@ -10,9 +10,29 @@ export class CronError extends Error {
   override readonly name = "CronError";
 }
 
+/** Of an expression: it is stored, compared and announced as it is. */
+export const cronExpressionBytesMax = 512;
+/** Expressions whose plans are kept, and time zones. */
+const plansKeptMax = 5_000;
+const zonesKeptMax = 100;
+
 const zonePrefix = /^(?:CRON_)?TZ=(\S+)(?:\s+|$)/;
 const hourMs = 3_600_000;
 const dayMs = 24 * hourMs;
+
+const plans = new Map<string, CronPlan>();
+
+/** The plan of an expression; each is read once, as long as there is room. Throws a `CronError`. */
+export function parseCron(text: string): CronPlan {
+  const known = plans.get(text);
+  if (known) return known;
+  if (Buffer.byteLength(text) > cronExpressionBytesMax)
+    throw new CronError(`has more than ${cronExpressionBytesMax} bytes`);
+  const plan = read(text);
+  if (plans.size >= plansKeptMax) plans.delete(plans.keys().next().value!);
+  plans.set(text, plan);
+  return plan;
+}
 
 /**
  * Five fields, or six with leading seconds, or `@hourly` and its like; `CRON_TZ=Zone ` or `TZ=Zone ` before them, else UTC.
@@ -21,7 +41,7 @@ const dayMs = 24 * hourMs;
  * once: one that the clock skips comes as much later as the clock went forward, one that the clock shows twice comes with
  * the first. When days of the month and of the week are both given, either is enough.
  */
-export function parseCron(text: string): CronPlan {
+function read(text: string): CronPlan {
   const zone = zonePrefix.exec(text)?.[1] ?? "UTC";
   let fields: Fields;
   let offsetAt: (at: Instant) => number;
@@ -100,8 +120,20 @@ function changeBetween(offsetAt: OffsetAt, from: Instant, to: Instant): Instant 
 const quarterMs = hourMs / 4;
 const offsetsKeptMax = 2_000;
 
+const zones = new Map<string, OffsetAt>();
+
+/** Shared by all expressions of a zone. */
 function offsetsOf(zone: string): OffsetAt {
   if (zone === "UTC") return () => 0;
+  const known = zones.get(zone);
+  if (known) return known;
+  const made = newOffsets(zone);
+  if (zones.size >= zonesKeptMax) zones.delete(zones.keys().next().value!);
+  zones.set(zone, made);
+  return made;
+}
+
+function newOffsets(zone: string): OffsetAt {
   let format: Intl.DateTimeFormat;
   try {
     format = new Intl.DateTimeFormat("en-US", {

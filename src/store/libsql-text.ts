@@ -97,4 +97,11 @@ export const libsqlSeams: Seams = {
       ? rowsOfCells(alias, names, arrays, count)
       : rowsOfJson(alias, names, arrays, count);
   },
+  firstOfEach({ places, table, columns, where, order, most }) {
+    const of = sql.raw(table);
+    // A limit may name no column here: so many at most are read of each, and those beyond its quota left out.
+    return sql`SELECT ${columns}, p.ord AS turn FROM ${places} CROSS JOIN ${of} d ON d.rowid IN (
+      SELECT n.place FROM (SELECT d.rowid AS place, row_number() OVER (ORDER BY ${order}) AS nth FROM ${of} d
+        WHERE ${where} ORDER BY ${order} LIMIT ${most}) n WHERE n.nth <= p.quota)`;
+  },
 };

@@ -59,4 +59,7 @@ export const postgresSeams: Seams = {
       values: arrays,
     };
   },
+  firstOfEach: ({ places, table, columns, where, order, lock = sql.empty }) => sql`SELECT d.*, p.ord AS turn
+    FROM ${places} CROSS JOIN LATERAL (SELECT ${columns} FROM ${sql.raw(table)} d WHERE ${where} ORDER BY ${order}
+      LIMIT p.quota ${lock}) d`,
 };

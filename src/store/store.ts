@@ -1,4 +1,5 @@
 import type { Sql, SqlArray } from "../kit/sql.ts";
+import type { FirstOfEach } from "../kit/turns.ts";
 
 /** A row as the engine returns it: text, numbers (64-bit integers below 2^53 come as numbers), null. */
 export type Row = Record<string, unknown>;
@@ -19,6 +20,11 @@ export interface Seams {
    * `FROM ${seams.rowsFrom("item", { id: column.text(ids) })}`. `unnest … WITH ORDINALITY` / `json_each`.
    */
   rowsFrom(alias: string, columns: Record<string, SqlArray>): Sql;
+  /**
+   * Of every row of `places` (`rowsFrom`) the first rows of a table that belong to it, with the number of the place as `turn`:
+   * `CROSS JOIN LATERAL … LIMIT` / `rowid IN (… LIMIT)`. No more rows are read of any place than the largest quota.
+   */
+  firstOfEach(of: FirstOfEach): Sql;
 }
 
 /** Reads and writes inside one transaction. Await nothing else in between: on libSQL the writer waits for you. */

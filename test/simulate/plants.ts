@@ -1,8 +1,8 @@
 import type { SettleInput } from "../../src/domain/runs/settle.ts";
-import { column, sql } from "../../src/kit/sql.ts";
+import { column, render, type Sql, sql } from "../../src/kit/sql.ts";
 import type { Plant } from "./world.ts";
 
-const textOf = (query: { strings: readonly string[] }) => query.strings.join("?");
+const textOf = (query: Sql) => render(query, () => "?", "any").text;
 
 /** Reports are taken whatever fence they bring, as if it were not checked. */
 const fence: Plant = (store, plain) => ({
@@ -36,7 +36,7 @@ const timer: Plant = (store, plain) => ({
         await work({
           ...session,
           async all(query) {
-            if (/FROM executions WHERE state <> 'queued' AND wake_at <=/.test(textOf(query))) {
+            if (/FROM executions d WHERE d\.state <> 'queued' AND d\.wake_at <=/.test(textOf(query))) {
               looks = true;
               taken = (await session.all<{ run_id: string }>(query)).map((row) => row.run_id);
             }

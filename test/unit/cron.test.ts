@@ -151,3 +151,11 @@ describe("cron expressions", () => {
     },
   );
 });
+
+test("an expression is read once, and neither it nor a list in it is longer than it may be", () => {
+  expect(parseCron("*/7 * * * * *")).toBe(parseCron("*/7 * * * * *"));
+  const list = (count: number) => `${Array.from({ length: count }, () => "1").join(",")} * * * *`;
+  expect(() => parseCron(list(60))).not.toThrow();
+  expect(() => parseCron(list(61))).toThrow("a list has at most 60 items");
+  expect(() => parseCron(`${"0 ".repeat(300)}* * * *`)).toThrow("more than 512 bytes");
+});

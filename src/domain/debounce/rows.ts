@@ -1,5 +1,6 @@
 import type { Instant } from "../../kit/clock.ts";
-import { sql } from "../../kit/sql.ts";
+import { column, sql } from "../../kit/sql.ts";
+import { type DueRows, environmentsDue, type Place, type Slice, sliceOf } from "../../kit/turns.ts";
 import type { Session, Store } from "../../store/store.ts";
 import { entryIdOf } from "./rules.ts";
 
@@ -24,17 +25,38 @@ export interface DueRow extends EntryRow {
   data: string | null;
   /** Null when the function is deleted. */
   function_status: string | null;
+  /** In a slice by turns: whose it is. */
+  turn: number;
 }
 
-export function dueEntries(store: Store, now: Instant, limit: number): Promise<DueRow[]> {
-  const event = sql`events v WHERE v.id = d.event_id`;
-  return store.all(sql`SELECT d.id, d.environment_id, d.function_id, d.debounce_key, d.event_id, d.event_position, d.function_version,
-      d.period_ms, d.armed_at, d.fires_at, (SELECT v.name FROM ${event}) AS event_name,
-      (SELECT v.data FROM ${event}) AS data,
-      (SELECT f.status FROM functions f WHERE f.environment_id = d.environment_id AND f.id = d.function_id)
-        AS function_status
-    FROM debounces d WHERE d.fires_at <= ${now} ORDER BY d.fires_at LIMIT ${limit}`);
-}
+const event = sql`events v WHERE v.id = d.event_id`;
+
+const due = (now: Instant): DueRows => ({
+  table: "debounces",
+  columns: sql`d.id, d.environment_id, d.function_id, d.debounce_key, d.event_id, d.event_position, d.function_version,
+    d.period_ms, d.armed_at, d.fires_at, (SELECT v.name FROM ${event}) AS event_name,
+    (SELECT v.data FROM ${event}) AS data,
+    (SELECT f.status FROM functions f WHERE f.environment_id = d.environment_id AND f.id = d.function_id)
+      AS function_status`,
+  where: sql`d.fires_at >= 0`,
+  dueAt: "fires_at",
+  until: now,
+});
+
+export const dueEntries = (store: Store, now: Instant, slice: Slice): Promise<DueRow[]> =>
+  store.all(sliceOf(store.seams, due(now), slice));
+
+export const environmentsDueNow = (store: Store, now: Instant): Promise<Place[]> =>
+  store.all(environmentsDue(due(now)));
+
+/** Those that were not armed again meanwhile. */
+export const putOff = (session: Session, entries: readonly DueRow[], until: Instant): Promise<number> =>
+  session.run(
+    sql`UPDATE debounces SET fires_at = ${sql.bigint(until)} FROM ${session.seams.rowsFrom("v", {
+      id: column.text(entries.map(({ id }) => id)),
+      event_id: column.text(entries.map(({ event_id }) => event_id)),
+    })} WHERE debounces.id = v.id AND debounces.event_id = v.event_id`,
+  );
 
 export async function nextFireAt(store: Store): Promise<Instant | undefined> {
   const row = await store.one<{ at: number | null }>(sql`SELECT min(fires_at) AS at FROM debounces`);

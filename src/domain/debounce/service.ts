@@ -4,6 +4,7 @@ import type { Ids } from "../../kit/ids.ts";
 import { debounceListDefault, debounceListMax, debounceSliceMax } from "../../kit/limits.ts";
 import type { Log } from "../../kit/log.ts";
 import type { Caller } from "../../kit/operation.ts";
+import { countTurns, inTurns, type SharedWork, type Slice } from "../../kit/turns.ts";
 import type { Session, Store } from "../../store/store.ts";
 import type { FunctionDefinition, FunctionRecord, FunctionStatus } from "../functions/definition.ts";
 import type { NewRun } from "../runs/run.ts";
@@ -57,6 +58,8 @@ export interface DebounceDeps {
 
 /** An entry that somebody holds is looked at again after this, not at once. */
 const fireEveryMsMin = 20;
+/** One whose definition cannot be read is put off for so long, alone. */
+const unreadMs = 10_000;
 
 export function openDebounce(deps: DebounceDeps): Debounce {
   const { store, clock, ids, log, definitionOf, newRun, onQueued } = deps;
@@ -80,6 +83,43 @@ export function openDebounce(deps: DebounceDeps): Debounce {
     const record = { environmentId, definition, status: status as FunctionStatus, version, ...times };
     const run = newRun(record, { id: eventId, name, value: JSON.parse(data) }, { ids, now });
     return { entryId, eventId, eventPosition, run };
+  }
+
+  async function fireSlice(slice: Slice): Promise<{ found: number; fired: rows.DueRow[] }> {
+    const now = clock.now();
+    const due = await rows.dueEntries(store, now, slice);
+    if (due.length === 0) return { found: 0, fired: [] };
+    const read = await Promise.all(
+      due.map((entry) => fireOf(entry, now).catch((error) => ({ entry, error }))),
+    );
+    const unread = read.flatMap((one) => ("error" in one ? one : []));
+    for (const { entry, error } of unread)
+      log.warn("debounce.not_fired", {
+        environmentId: entry.environment_id,
+        functionId: entry.function_id,
+        error,
+      });
+    if (unread.length > 0)
+      await store.write((session) =>
+        rows.putOff(
+          session,
+          unread.map(({ entry }) => entry),
+          now + unreadMs,
+        ),
+      );
+    const entries = due.filter((_, at) => !("error" in read[at]!));
+    const fires = read.flatMap((one) => ("error" in one ? [] : one));
+    const fired = fires.length === 0 ? [] : await store.flush(fireFlush, { now, fires });
+    const lanes = fired.flatMap(({ ord }): Lane | [] => {
+      const { run } = fires[ord - 1]!;
+      return run ? { environmentId: run.environmentId, functionId: run.functionId } : [];
+    });
+    if (lanes.length > 0) onQueued(lanes);
+    deps.onCreated?.(
+      fired.flatMap(({ ord }) => fires[ord - 1]!.run ?? []),
+      now,
+    );
+    return { found: due.length, fired: fired.map(({ ord }) => entries[ord - 1]!) };
   }
 
   return {
@@ -106,23 +146,15 @@ export function openDebounce(deps: DebounceDeps): Debounce {
 
     async fireOnce() {
       if (!deps.knowsTime()) return {};
-      for (;;) {
-        const now = clock.now();
-        const due = await rows.dueEntries(store, now, debounceSliceMax);
-        if (due.length === 0) break;
-        const fires = await Promise.all(due.map((entry) => fireOf(entry, now)));
-        const fired = await store.flush(fireFlush, { now, fires });
-        const lanes = fired.flatMap(({ ord }): Lane | [] => {
-          const { run } = fires[ord - 1]!;
-          return run ? { environmentId: run.environmentId, functionId: run.functionId } : [];
-        });
-        if (lanes.length > 0) onQueued(lanes);
-        deps.onCreated?.(
-          fired.flatMap(({ ord }) => fires[ord - 1]!.run ?? []),
-          now,
-        );
-        if (due.length < debounceSliceMax || fired.length === 0) break;
-      }
+      const work: SharedWork = {
+        async oldest(limit) {
+          const { found, fired } = await fireSlice({ oldest: limit });
+          return { found, taken: fired.length };
+        },
+        places: () => rows.environmentsDueNow(store, clock.now()),
+        take: async (turns) => countTurns(turns, (await fireSlice({ turns })).fired),
+      };
+      await inTurns([work], { clock, limit: debounceSliceMax });
       const next = await rows.nextFireAt(store);
       return next === undefined ? {} : { againInMs: Math.max(fireEveryMsMin, next - clock.now()) };
     },

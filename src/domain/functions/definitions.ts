@@ -1,14 +1,18 @@
 import { type CelProgram, compileCel } from "../../kit/cel.ts";
 import { missing } from "../../kit/fault.ts";
+import { keptBySize } from "../../kit/kept-by-size.ts";
 import { definitionsKeptMax } from "../../kit/limits.ts";
 import type { Store } from "../../store/store.ts";
 import type { Definitions, DefinitionsCache, FunctionRecord, Trigger, TriggerEvent } from "./definition.ts";
 import { definitionsVersion, readDefinitions } from "./rows.ts";
 import { triggerVariables } from "./rules.ts";
 
+/** Of all definitions that a node keeps in memory, as JSON text; those of the last environment that was read always. */
+const definitionsCharsMax = 256 * 1024 * 1024;
+
 /** Functions of every environment this node emits into, as of the head they were read with. */
 export function openDefinitions(store: Store): DefinitionsCache {
-  const kept = new Map<string, Definitions>();
+  const kept = keptBySize<Definitions>({ entriesMax: definitionsKeptMax, charsMax: definitionsCharsMax });
   const reading = new Map<string, Promise<Definitions>>();
 
   async function read(environmentId: string): Promise<Definitions> {
@@ -18,9 +22,7 @@ export function openDefinitions(store: Store): DefinitionsCache {
       throw missing("environment", environmentId);
     }
     const definitions = compile(found.version, found.records);
-    kept.delete(environmentId);
-    if (kept.size >= definitionsKeptMax) kept.delete(kept.keys().next().value!);
-    kept.set(environmentId, definitions);
+    kept.set(environmentId, definitions, found.chars);
     return definitions;
   }
 
@@ -43,7 +45,7 @@ export function openDefinitions(store: Store): DefinitionsCache {
       return isNew ? known : reload(environmentId);
     },
     reload,
-    forget: (environmentId) => void kept.delete(environmentId),
+    forget: (environmentId) => kept.delete(environmentId),
   };
 }
 

@@ -4,6 +4,7 @@ import { countCap } from "../../kit/limits.ts";
 import { type Sql, sql } from "../../kit/sql.ts";
 import type { Session, Store } from "../../store/store.ts";
 import type { FunctionDefinition, FunctionRecord, FunctionStatus } from "./definition.ts";
+import { bytesOf, cronsOf } from "./rules.ts";
 
 interface FunctionRow {
   environment_id: string;
@@ -103,10 +104,12 @@ export async function countFunctions(store: Store, filter: FunctionFilter): Prom
 export async function insertFunction(session: Session, record: FunctionRecord): Promise<void> {
   const { definition } = record;
   await session.run(sql`INSERT INTO functions
-      (environment_id, id, slug, name, status, mode, version, definition, lane_limit, created_at, updated_at)
+      (environment_id, id, slug, name, status, mode, version, definition, lane_limit, cron_count, definition_bytes,
+      created_at, updated_at)
     VALUES (${record.environmentId}, ${definition.id}, ${definition.slug}, ${definition.name}, ${record.status},
       ${definition.mode}, ${record.version}, ${JSON.stringify(definition)},
-      ${definition.concurrency?.limit ?? null}, ${record.createdAt}, ${record.updatedAt})`);
+      ${definition.concurrency?.limit ?? null}, ${cronsOf(definition)}, ${bytesOf(definition)},
+      ${record.createdAt}, ${record.updatedAt})`);
 }
 
 /** Of a function that the session holds. */
@@ -115,8 +118,23 @@ export async function updateFunction(session: Session, record: FunctionRecord): 
   await session.run(sql`UPDATE functions SET slug = ${definition.slug}, name = ${definition.name},
       status = ${record.status}, mode = ${definition.mode}, version = ${record.version},
       definition = ${JSON.stringify(definition)}, lane_limit = ${definition.concurrency?.limit ?? null},
+      cron_count = ${cronsOf(definition)}, definition_bytes = ${bytesOf(definition)},
       updated_at = ${record.updatedAt}
     WHERE environment_id = ${record.environmentId} AND id = ${definition.id}`);
+}
+
+export interface Totals {
+  functions: number;
+  crons: number;
+  bytes: number;
+}
+
+/** Of all functions of the environment, read from an index alone. */
+export async function totalsOf(session: Session, environmentId: string): Promise<Totals> {
+  const row = await session.one<Totals>(sql`SELECT count(*) AS functions,
+      CAST(COALESCE(sum(cron_count), 0) AS BIGINT) AS crons, CAST(COALESCE(sum(definition_bytes), 0) AS BIGINT) AS bytes
+    FROM functions WHERE environment_id = ${environmentId} AND definition_bytes >= 0`);
+  return row ?? { functions: 0, crons: 0, bytes: 0 };
 }
 
 /** Versions of a function that was deleted and registered again go on counting: a pinned run must never see another's. */
@@ -162,14 +180,19 @@ export async function definitionsVersion(store: Store, environmentId: string): P
 export async function readDefinitions(
   store: Store,
   environmentId: string,
-): Promise<{ version: number; records: FunctionRecord[] } | undefined> {
+): Promise<{ version: number; records: FunctionRecord[]; chars: number } | undefined> {
   const rows = await store.all<FunctionRow & { definitions_version: number; id: string | null }>(sql`SELECT
       h.definitions_version, f.id, f.environment_id, f.status, f.version, f.definition, f.created_at, f.updated_at
     FROM heads h LEFT JOIN functions f ON f.environment_id = h.environment_id
     WHERE h.environment_id = ${environmentId}`);
   const first = rows[0];
   if (!first) return undefined;
-  return { version: first.definitions_version, records: rows.filter((row) => row.id !== null).map(toRecord) };
+  const found = rows.filter((row) => row.id !== null);
+  return {
+    version: first.definitions_version,
+    records: found.map(toRecord),
+    chars: found.reduce((sum, { definition }) => sum + definition.length, 0),
+  };
 }
 
 export async function readVersion(
@@ -177,10 +200,15 @@ export async function readVersion(
   environmentId: string,
   functionId: string,
   version: number,
-): Promise<FunctionDefinition | undefined> {
+): Promise<{ definition: FunctionDefinition; chars: number } | undefined> {
   const row = await store.one<{ definition: string }>(sql`SELECT definition FROM function_versions
     WHERE environment_id = ${environmentId} AND function_id = ${functionId} AND version = ${version}`);
-  return row && (JSON.parse(row.definition) as FunctionDefinition);
+  return (
+    row && {
+      definition: JSON.parse(row.definition) as FunctionDefinition,
+      chars: row.definition.length,
+    }
+  );
 }
 
 const toRecord = (row: FunctionRow): FunctionRecord => ({

@@ -1,5 +1,6 @@
 import { hash } from "node:crypto";
 import { CelError, compileCel } from "../../kit/cel.ts";
+import { cronExpressionBytesMax } from "../../kit/cron.ts";
 import { valueAt } from "../../kit/data-path.ts";
 import { Fault, invalid } from "../../kit/fault.ts";
 import { requirePayload } from "../../kit/json.ts";
@@ -99,9 +100,38 @@ export function definitionOf(input: RegisterInput): FunctionDefinition {
   };
   if (input.slug && input.slug !== definition.slug)
     throw invalid("slug", `must be lower-case letters, digits and single hyphens, at most ${slugLengthMax}`);
-  if (Buffer.byteLength(JSON.stringify(definition)) > functionDefinitionBytesMax)
+  if (bytesOf(definition) > functionDefinitionBytesMax)
     throw invalid("metadata", `the whole definition may have ${functionDefinitionBytesMax} bytes at most`);
   return definition;
+}
+
+/** As it is stored. */
+export const bytesOf = (definition: FunctionDefinition): number =>
+  Buffer.byteLength(JSON.stringify(definition));
+
+export const cronsOf = ({ triggers }: Pick<FunctionDefinition, "triggers">): number =>
+  triggers.filter(({ cron }) => cron !== undefined).length;
+
+/** Of one environment: every node keeps its functions in memory, and one node fires all its cron triggers. */
+const functionsMax = 5_000;
+const cronTriggersMax = 1_000;
+const definitionsBytesMax = 16 * 1024 * 1024;
+
+/**
+ * Throws the fault that names the limit that a change went beyond, when it is this change that grew. What was beyond it
+ * before may stay, and shrink.
+ */
+export function requireRoom(
+  before: FunctionDefinition | undefined,
+  after: FunctionDefinition,
+  totals: { functions: number; crons: number; bytes: number },
+): void {
+  const full = (text: string) => new Fault("resource_exhausted", `at most ${text} in one environment`);
+  if (before === undefined && totals.functions > functionsMax) throw full(`${functionsMax} functions`);
+  if (totals.crons > cronTriggersMax && cronsOf(after) > (before ? cronsOf(before) : 0))
+    throw full(`${cronTriggersMax} cron triggers`);
+  if (totals.bytes > definitionsBytesMax && bytesOf(after) > (before ? bytesOf(before) : 0))
+    throw full(`${definitionsBytesMax} bytes of function definitions`);
 }
 
 /** The charset is loose (`/` and `.` are common), but ids travel in subjects and paths. */
@@ -148,6 +178,8 @@ function readTriggers(triggers: readonly TriggerDefinition[]): TriggerDefinition
         throw error;
       }
     }
+    if (trigger.cron && Buffer.byteLength(trigger.cron) > cronExpressionBytesMax)
+      throw invalid(`${field}.cron`, `at most ${cronExpressionBytesMax} bytes`);
     // A cron expression that does not parse registers all the same and is announced as `invalid` (spec 'Cron rules').
     return {
       ...(trigger.event && { event: trigger.event }),

@@ -2,6 +2,7 @@ import { CelError } from "../../kit/cel.ts";
 import type { Clock } from "../../kit/clock.ts";
 import { Fault, invalid, missing } from "../../kit/fault.ts";
 import type { Ids } from "../../kit/ids.ts";
+import { keptBySize } from "../../kit/kept-by-size.ts";
 import { definitionsKeptMax } from "../../kit/limits.ts";
 import { pageSize, readCursor, writeCursor } from "../../kit/page.ts";
 import { type Session, type Store, StoreError } from "../../store/store.ts";
@@ -9,7 +10,14 @@ import { readMatch } from "../waits/rules.ts";
 import type { FunctionDefinition, FunctionFrame, FunctionRecord, FunctionStatus } from "./definition.ts";
 import { appendChange, type ChangeType, changeAt, changesOf, type FunctionChange } from "./history.ts";
 import * as rows from "./rows.ts";
-import { definitionOf, parseStatus, type RegisterInput, requireMove, sameDefinition } from "./rules.ts";
+import {
+  definitionOf,
+  parseStatus,
+  type RegisterInput,
+  requireMove,
+  requireRoom,
+  sameDefinition,
+} from "./rules.ts";
 
 export interface ListFunctionsInput {
   /** Substring of name or id, in either case. */
@@ -97,16 +105,31 @@ export interface FunctionsDeps {
   announce?: (frame: FunctionFrame) => void;
 }
 
+/** Of pinned definitions of earlier versions that a node keeps in memory, as JSON text. */
+const pinnedCharsMax = 32 * 1024 * 1024;
 const slugsTriedAtOnce = 50;
 const numbered = (slug: string, number: number): string => (number === 1 ? slug : `${slug}-${number}`);
 
 export function openFunctions(deps: FunctionsDeps): Functions {
   const { store, clock, ids, cancelQueued, cancelled, announce } = deps;
-  const pinned = new Map<string, FunctionDefinition>();
+  const pinned = keptBySize<FunctionDefinition>({
+    entriesMax: definitionsKeptMax,
+    charsMax: pinnedCharsMax,
+  });
 
   /** Every change of a function ends here, under the head's lock, last of all locks. */
   async function raiseDefinitions(session: Session, environmentId: string): Promise<void> {
     if (!(await rows.raiseDefinitions(session, environmentId))) throw missing("environment", environmentId);
+  }
+
+  /** The same of a new definition. With the head held, nobody else's function is added to those that are counted. */
+  async function raiseWith(
+    session: Session,
+    environmentId: string,
+    [before, after]: [FunctionDefinition | undefined, FunctionDefinition],
+  ): Promise<void> {
+    await raiseDefinitions(session, environmentId);
+    requireRoom(before, after, await rows.totalsOf(session, environmentId));
   }
 
   async function hold(session: Session, environmentId: string, id: string): Promise<FunctionRecord> {
@@ -184,7 +207,7 @@ export function openFunctions(deps: FunctionsDeps): Functions {
           // A reason belongs to a change, not to the first registration (spec.md 'Function').
           const reason = before ? input.changeReason : undefined;
           await note(session, record, { type: same ? "status_change" : "update", reason, actorId });
-          await raiseDefinitions(session, environmentId);
+          await raiseWith(session, environmentId, [before?.definition, definition]);
           const relimited =
             before !== undefined && before.definition.concurrency?.limit !== definition.concurrency?.limit
               ? { before: before.definition.concurrency }
@@ -306,7 +329,7 @@ export function openFunctions(deps: FunctionsDeps): Functions {
         await rows.updateFunction(session, after);
         await rows.putVersion(session, after, actorId);
         await note(session, after, { type: "rollback", reason, actorId });
-        await raiseDefinitions(session, environmentId);
+        await raiseWith(session, environmentId, [held.definition, definition]);
         return { record: after, before: held };
       });
       const target = { environmentId, functionId: id };
@@ -321,12 +344,11 @@ export function openFunctions(deps: FunctionsDeps): Functions {
       const key = `${environmentId}\n${functionId}\n${version}`;
       const known = pinned.get(key);
       if (known) return known;
-      const definition = await rows.readVersion(store, environmentId, functionId, version);
-      if (!definition)
+      const found = await rows.readVersion(store, environmentId, functionId, version);
+      if (!found)
         throw new Error(`run pinned to version ${version} of ${functionId}, which was never recorded`);
-      if (pinned.size >= definitionsKeptMax) pinned.delete(pinned.keys().next().value!);
-      pinned.set(key, definition);
-      return definition;
+      pinned.set(key, found.definition, found.chars);
+      return found.definition;
     },
   };
 }

@@ -3,11 +3,20 @@ import { Fault, missing } from "../../kit/fault.ts";
 import type { Ids } from "../../kit/ids.ts";
 import { groupKeptMs, groupMembersMax, groupSilenceMs, groupSliceMax } from "../../kit/limits.ts";
 import type { Log } from "../../kit/log.ts";
+import { inTurns, type Slice, workOn } from "../../kit/turns.ts";
 import type { Watch } from "../../kit/watch.ts";
 import type { Store } from "../../store/store.ts";
 import type { Sources } from "../pubsub/source.ts";
 import { type Desk, openDesk } from "./desk.ts";
-import { countMembers, keepOn, type MemberRow, removeMember, signMembers, silentMembers } from "./members.ts";
+import {
+  countMembers,
+  environmentsSilent,
+  keepOn,
+  type MemberRow,
+  removeMember,
+  signMembers,
+  silentMembers,
+} from "./members.ts";
 import { type GroupKey, type GroupRow, groupsNow } from "./rows.ts";
 import { type GroupReader, newSeat, noteSign, type Seat } from "./seat.ts";
 import type { Moved, Settler } from "./settle.ts";
@@ -32,7 +41,7 @@ export interface Attendance {
   lookAt(key: GroupKey): Promise<void>;
   /** The same of all that have. */
   refreshOnce(): Promise<void>;
-  lookOnce(): Promise<void>;
+  lookOnce(): Promise<{ againInMs?: number }>;
   /** Until when a group that a subscription made is kept from now on. */
   keptUntil(): number;
   settled(): Promise<void>;
@@ -53,6 +62,8 @@ export interface AttendanceDeps {
 }
 
 const silentAtOnce = 100;
+/** The members here must sign again before they look silent themselves. */
+const dismissMsMax = 500;
 
 export function openAttendance(deps: AttendanceDeps): Attendance {
   const { store, clock, ids, log, nodeId, sources, onMoved } = deps;
@@ -164,21 +175,29 @@ export function openAttendance(deps: AttendanceDeps): Attendance {
   }
 
   /** Members of dead nodes, and of frozen ones: whatever they still do is none of the group's any more. */
-  async function dismissSilent(): Promise<void> {
+  async function dismissSilent(): Promise<boolean> {
     const silentSince = clock.now() - groupSilenceMs;
-    for (const member of await silentMembers(store, silentSince, silentAtOnce)) {
-      const now = clock.now();
-      const isGone = await store.write((session) =>
-        removeMember(session, { member, now, silentSince, unsent: [] }),
-      );
-      if (!isGone) continue;
-      log.info("groups.member_lost", {
-        groupId: member.group_id,
-        memberId: member.id,
-        nodeId: member.node_id,
-      });
-      onMoved([{ environmentId: member.environment_id, groupId: member.group_id, dueAt: now }]);
-    }
+    const dismissSome = async (slice: Slice) => {
+      const members = await silentMembers(store, silentSince, slice);
+      for (const member of members) await dismiss(member, silentSince);
+      return members;
+    };
+    const work = workOn(dismissSome, () => environmentsSilent(store, silentSince));
+    return inTurns([work], { clock, limit: silentAtOnce, msMax: dismissMsMax });
+  }
+
+  async function dismiss(member: MemberRow, silentSince: number): Promise<void> {
+    const now = clock.now();
+    const isGone = await store.write((session) =>
+      removeMember(session, { member, now, silentSince, unsent: [] }),
+    );
+    if (!isGone) return;
+    log.info("groups.member_lost", {
+      groupId: member.group_id,
+      memberId: member.id,
+      nodeId: member.node_id,
+    });
+    onMoved([{ environmentId: member.environment_id, groupId: member.group_id, dueAt: now }]);
   }
 
   async function refresh(list: readonly Desk[]): Promise<void> {
@@ -257,8 +276,9 @@ export function openAttendance(deps: AttendanceDeps): Attendance {
 
     async lookOnce() {
       await sign();
-      if (deps.knowsTime()) await dismissSilent();
+      const isOver = !deps.knowsTime() || (await dismissSilent());
       await refresh([...desks.values()]);
+      return isOver ? {} : { againInMs: 0 };
     },
 
     keptUntil,

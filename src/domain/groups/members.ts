@@ -1,5 +1,6 @@
 import type { Instant } from "../../kit/clock.ts";
 import { column, type Sql, sql } from "../../kit/sql.ts";
+import { type DueRows, environmentsDue, type Place, type Slice, sliceOf } from "../../kit/turns.ts";
 import type { Session, Store } from "../../store/store.ts";
 
 export interface MemberRow {
@@ -13,7 +14,8 @@ export interface MemberRow {
   seen_at: Instant;
 }
 
-const columns = sql.raw("environment_id, group_id, id, consumer_id, client_id, node_id, joined_at, seen_at");
+const names = "environment_id group_id id consumer_id client_id node_id joined_at seen_at".split(" ");
+const columns = sql.raw(names.join(", "));
 
 export async function countMembers(
   session: Pick<Session, "one">,
@@ -46,15 +48,24 @@ export const signMembers = (session: Session, members: readonly MemberRow[]): Pr
     ORDER BY i.environment_id, i.group_id, i.id
     ON CONFLICT (environment_id, group_id, id) DO UPDATE SET seen_at = excluded.seen_at`);
 
-/** Of every group: who said nothing since, longest silent first. */
+const silent = (since: Instant): DueRows => ({
+  table: "group_members",
+  columns: sql.raw(names.map((name) => `d.${name}`).join(", ")),
+  dueAt: "seen_at",
+  until: since - 1,
+  // They sign too often for an index by time of each environment.
+  placeOrder: { dueAt: "seen_at + 0", by: ["group_id", "id"] },
+});
+
+/** Of every group: who said nothing since. */
 export const silentMembers = (
-  store: Pick<Store, "all">,
+  store: Pick<Store, "all" | "seams">,
   since: Instant,
-  limit: number,
-): Promise<MemberRow[]> =>
-  store.all(
-    sql`SELECT ${columns} FROM group_members WHERE seen_at < ${since} ORDER BY seen_at LIMIT ${limit}`,
-  );
+  slice: Slice,
+): Promise<(MemberRow & { turn: number })[]> => store.all(sliceOf(store.seams, silent(since), slice));
+
+export const environmentsSilent = (store: Pick<Store, "all" | "seams">, since: Instant): Promise<Place[]> =>
+  store.all(environmentsDue(silent(since)));
 
 export interface Leaving {
   member: Pick<MemberRow, "environment_id" | "group_id" | "id">;

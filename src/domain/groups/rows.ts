@@ -1,5 +1,6 @@
 import type { Instant } from "../../kit/clock.ts";
 import { column, type Sql, sql } from "../../kit/sql.ts";
+import { type DueRows, environmentsDue, type Place, type Slice, sliceOf } from "../../kit/turns.ts";
 import type { Session, Store } from "../../store/store.ts";
 
 export type AckMode = "auto" | "manual";
@@ -163,10 +164,26 @@ export async function deleteGroup(
   await session.run(sql`DELETE FROM group_members WHERE ${owned}`);
 }
 
+const lapsed = (now: Instant): DueRows => ({
+  table: "consumer_groups",
+  columns: sql.raw("d.environment_id, d.namespace, d.name, d.id"),
+  where: sql`d.kept_until IS NOT NULL`,
+  dueAt: "kept_until",
+  until: now - 1,
+  placeOrder: { dueAt: "kept_until + 0", by: ["namespace", "name"] },
+});
+
+export type LapsedGroup = Pick<GroupRow, keyof GroupKey | "id"> & { turn: number };
+
 /** Groups that subscriptions made and that nobody came back to. */
-export const lapsedGroups = (store: Pick<Store, "all">, now: Instant, limit: number): Promise<GroupRow[]> =>
-  store.all(sql`SELECT ${columns} FROM consumer_groups WHERE kept_until IS NOT NULL AND kept_until < ${now}
-    ORDER BY kept_until LIMIT ${limit}`);
+export const lapsedGroups = (
+  store: Pick<Store, "all" | "seams">,
+  now: Instant,
+  slice: Slice,
+): Promise<LapsedGroup[]> => store.all(sliceOf(store.seams, lapsed(now), slice));
+
+export const environmentsWithLapsed = (store: Pick<Store, "all" | "seams">, now: Instant): Promise<Place[]> =>
+  store.all(environmentsDue(lapsed(now)));
 
 /** The lowest position of a log that a group has not handled, for retention. */
 export async function leastUnhandled(

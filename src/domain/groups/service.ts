@@ -5,6 +5,7 @@ import type { Ids } from "../../kit/ids.ts";
 import { groupDelayMsMax, groupsMax } from "../../kit/limits.ts";
 import type { Log } from "../../kit/log.ts";
 import { pageSize } from "../../kit/page.ts";
+import { inTurns, type Slice, workOn } from "../../kit/turns.ts";
 import type { Watch } from "../../kit/watch.ts";
 import type { Session, Store } from "../../store/store.ts";
 import type { Sources } from "../pubsub/source.ts";
@@ -14,6 +15,7 @@ import {
   countGroups,
   deleteGroup,
   endOf,
+  environmentsWithLapsed,
   type GroupKey,
   type GroupRow,
   type GroupStatus,
@@ -89,7 +91,7 @@ export interface Groups {
   /** Of a group whose ack_mode is manual. Resolves when it is durable: an acknowledged delivery never comes again. */
   ack(environmentId: string, request: AckRequest): Promise<void>;
   /** The tick of loop `groups.look`: signs of life, silent members, and what no hint told of. */
-  lookOnce(): Promise<void>;
+  lookOnce(): Promise<{ againInMs?: number }>;
   /** The tick of loop `groups.refresh`: changes that other nodes made, where no hint told of them. */
   refreshOnce(): Promise<void>;
   /** The tick of loop `groups.forget`, on the node that leads `retention`. */
@@ -268,14 +270,21 @@ export function openGroups(deps: GroupsDeps): Groups {
     },
 
     async forgetOnce(write) {
-      for (const lapsed of await lapsedGroups(store, clock.now(), lapsedAtOnce))
-        await write(async (session) => {
-          const group = await holdGroup(session, lapsed);
-          if (group?.id === lapsed.id && group.kept_until !== null && group.kept_until < clock.now()) {
-            await deleteGroup(session, group);
-            log.info("groups.lapsed", { environmentId: group.environment_id, group: group.name });
-          }
-        });
+      const now = clock.now();
+      const forgetSome = async (slice: Slice) => {
+        const found = await lapsedGroups(store, now, slice);
+        for (const lapsed of found)
+          await write(async (session) => {
+            const group = await holdGroup(session, lapsed);
+            if (group?.id === lapsed.id && group.kept_until !== null && group.kept_until < clock.now()) {
+              await deleteGroup(session, group);
+              log.info("groups.lapsed", { environmentId: group.environment_id, group: group.name });
+            }
+          });
+        return found;
+      };
+      const work = workOn(forgetSome, () => environmentsWithLapsed(store, now));
+      await inTurns([work], { clock, limit: lapsedAtOnce });
     },
 
     async settled() {

@@ -102,17 +102,27 @@ export function openMirror(deps: MirrorDeps): Mirror {
       if (!deps.connected()) return { againInMs: lookEveryMs };
       const until = clock.elapsed() + mirrorRoundMs;
       try {
+        let isBehind = false;
+        let trouble: { error: unknown } | undefined;
         for (;;) {
           const places = await rows.logPlaces(store, after, mirrorLogsMax);
-          let isBehind = false;
+          // One slice of each log in turn; what is wrong with one of them holds up none of the others.
           for (const place of places) {
             if (place.head <= (place.position ?? 0)) continue;
-            if ((await slice(write, place)) < place.head) isBehind = true;
+            try {
+              if ((await slice(write, place)) < place.head) isBehind = true;
+            } catch (error) {
+              if (error instanceof BusError) throw error;
+              trouble ??= { error };
+            }
           }
           after = places.length < mirrorLogsMax ? "" : places.at(-1)!.environment_id;
           toldTrouble = "";
+          if (trouble && (after === "" || clock.elapsed() >= until)) throw trouble.error;
           if (clock.elapsed() >= until) return { againInMs: 1 };
-          if (after === "" && !isBehind) return {};
+          if (after !== "") continue;
+          if (!isBehind) return {};
+          isBehind = false;
         }
       } catch (error) {
         if (!(error instanceof BusError)) throw error;

@@ -1,9 +1,10 @@
 import type { Instant } from "../../kit/clock.ts";
 import { gaugeCountMax } from "../../kit/limits.ts";
 import { column, type Sql, sql } from "../../kit/sql.ts";
+import { type DueRows, environmentsDue, type Place, type Slice, sliceOf } from "../../kit/turns.ts";
 import type { Session, Store } from "../../store/store.ts";
 
-type Reader = Pick<Store, "all" | "one">;
+type Reader = Pick<Store, "all" | "one" | "seams">;
 
 export interface EntryRow {
   id: string;
@@ -22,9 +23,11 @@ export interface EntryRow {
   dead_at: number | null;
 }
 
-const fields = sql.raw(
-  "id, environment_id, event_id, entity_id, topic, kind, payload, metadata, created_at, attempts, due_at, last_error, dead_at",
-);
+const fieldNames = [
+  ...["id", "environment_id", "event_id", "entity_id", "topic", "kind", "payload", "metadata"],
+  ...["created_at", "attempts", "due_at", "last_error", "dead_at"],
+];
+const fields = sql.raw(fieldNames.join(", "));
 
 /** Nothing when the environment is gone: what nobody may ask for any more is not promised. */
 export const insertEntry = (session: Session, row: EntryRow): Promise<number> =>
@@ -34,10 +37,25 @@ export const insertEntry = (session: Session, row: EntryRow): Promise<number> =>
       ${row.last_error}, CAST(NULL AS BIGINT)
     FROM heads WHERE environment_id = ${row.environment_id}`);
 
-/** Of one kind, longest due first. */
-export const dueEntries = (reader: Reader, kind: string, now: Instant, limit: number): Promise<EntryRow[]> =>
-  reader.all(sql`SELECT ${fields} FROM outbox WHERE kind = ${kind} AND due_at <= ${now} AND dead_at IS NULL
-    ORDER BY due_at, id LIMIT ${limit}`);
+const due = (kind: string, now: Instant): DueRows => ({
+  table: "outbox",
+  columns: sql.raw(fieldNames.map((name) => `d.${name}`).join(", ")),
+  where: sql`d.kind = ${kind} AND d.dead_at IS NULL`,
+  dueAt: "due_at",
+  until: now,
+  tail: ["id"],
+});
+
+/** Of one kind. */
+export const dueEntries = (
+  reader: Reader,
+  kind: string,
+  now: Instant,
+  slice: Slice,
+): Promise<(EntryRow & { turn: number })[]> => reader.all(sliceOf(reader.seams, due(kind, now), slice));
+
+export const environmentsDueNow = (reader: Reader, kind: string, now: Instant): Promise<Place[]> =>
+  reader.all(environmentsDue(due(kind, now)));
 
 function among(session: Session, ids: readonly string[]): Sql {
   const list = sql`SELECT i.id FROM ${session.seams.rowsFrom("i", { id: column.text(ids) })}`;

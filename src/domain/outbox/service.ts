@@ -18,6 +18,7 @@ import {
 } from "../../kit/limits.ts";
 import type { Log } from "../../kit/log.ts";
 import type { Metrics } from "../../kit/metrics.ts";
+import { inTurns, type Slice, workOn } from "../../kit/turns.ts";
 import type { Session, Store } from "../../store/store.ts";
 import * as rows from "./rows.ts";
 import { type EntryDraft, type EntryKind, entryKinds, type OutboxFrame } from "./rules.ts";
@@ -86,6 +87,9 @@ export const tooLarge = (payload: string, bytesMax: number): BusError | undefine
     ? new BusError("refused", `the message has ${bytes} bytes, SVC_BUS_PAYLOAD_MAX allows ${bytesMax}`)
     : undefined;
 };
+
+/** One kind is tried for so long before it is the other's turn. */
+const relayMsMax = 1_000;
 
 /** What a try came to: told, refused, or not tried to its end. */
 type Outcome = "told" | { refused: unknown } | { passing: unknown };
@@ -179,29 +183,40 @@ export function openOutbox(deps: OutboxDeps): Outbox {
     }
   }
 
-  /** Tries what is due of one kind, until the bus cannot be reached. */
-  async function relay(kind: EntryKind, write: LeaderWriter): Promise<number | undefined> {
-    const due = await rows.dueEntries(store, kind, clock.now(), outboxSliceMax);
-    const done: string[] = [];
-    const failed: { row: rows.EntryRow; error: string; dueAt: number; deadAt: number | null }[] = [];
+  interface Tries {
+    told: rows.EntryRow[];
+    refused: { row: rows.EntryRow; error: string; dueAt: number; deadAt: number | null }[];
+    /** The bus cannot be reached: the others were not tried. */
+    isCut: boolean;
+  }
+
+  async function tryAll(kind: EntryKind, due: readonly rows.EntryRow[]): Promise<Tries> {
+    const tries: Tries = { told: [], refused: [], isCut: false };
     for (const row of due) {
       const outcome = await tryOnce(row);
-      if (outcome === "told") done.push(row.id);
+      if (outcome === "told") tries.told.push(row);
       else if ("refused" in outcome) {
         const attempts = row.attempts + 1;
         const now = clock.now();
         const deadAt = attempts >= attemptsMax ? now : null;
-        failed.push({ row, error: textOf(outcome.refused), dueAt: now + pauseMs(attempts), deadAt });
+        const error = textOf(outcome.refused);
+        tries.refused.push({ row, error, dueAt: now + pauseMs(attempts), deadAt });
       } else {
         log.debug("outbox.waits", { kind, error: textOf(outcome.passing) });
-        break;
+        return { ...tries, isCut: true };
       }
     }
-    if (done.length + failed.length === 0) return undefined;
+    return tries;
+  }
+
+  /** Entries that were told leave; those that were refused have spent an attempt, perhaps their last. */
+  async function settle(kind: EntryKind, { told: gone, refused }: Tries, write: LeaderWriter) {
+    if (gone.length + refused.length === 0) return;
     const dying = await write(async (session) => {
-      if (done.length > 0) await rows.deleteEntries(session, done);
-      const dead: typeof failed = [];
-      for (const one of failed) {
+      const ids = gone.map(({ id }) => id);
+      if (ids.length > 0) await rows.deleteEntries(session, ids);
+      const dead: typeof refused = [];
+      for (const one of refused) {
         const changed = await rows.spendAttempt(session, one.row, one);
         if (changed > 0 && one.deadAt !== null) dead.push(one);
       }
@@ -223,8 +238,24 @@ export function openOutbox(deps: OutboxDeps): Outbox {
         at: deadAt ?? clock.now(),
       });
     }
-    if (done.length + failed.length === outboxSliceMax) return 0;
-    const soonest = Math.min(...failed.filter(({ deadAt }) => deadAt === null).map(({ dueAt }) => dueAt));
+  }
+
+  /** Tries what is due of one kind, until the bus cannot be reached; answers when to go on, if it is known. */
+  async function relay(kind: EntryKind, write: LeaderWriter): Promise<number | undefined> {
+    let isCut = false;
+    let soonest = Number.POSITIVE_INFINITY;
+    async function trySlice(slice: Slice) {
+      const due = isCut ? [] : await rows.dueEntries(store, kind, clock.now(), slice);
+      const tries = await tryAll(kind, due);
+      isCut ||= tries.isCut;
+      await settle(kind, tries, write);
+      for (const { deadAt, dueAt } of tries.refused) if (deadAt === null) soonest = Math.min(soonest, dueAt);
+      return isCut ? [] : due;
+    }
+    const work = workOn(trySlice, () => rows.environmentsDueNow(store, kind, clock.now()));
+    const isOver = await inTurns([work], { clock, limit: outboxSliceMax, msMax: relayMsMax });
+    if (isCut) return undefined;
+    if (!isOver) return 0;
     return Number.isFinite(soonest) ? Math.max(1, soonest - clock.now()) : undefined;
   }
 

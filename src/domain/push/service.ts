@@ -210,9 +210,12 @@ export function openPush(deps: PushDeps): Push {
     async lookOnce() {
       if (draining) return;
       const rows = await store.all<{ environment_id: string; id: string; version: number }>(
-        sql`SELECT environment_id, id, version FROM functions WHERE mode = 'push' AND status = 'active'
-          AND EXISTS (SELECT 1 FROM heads h WHERE h.environment_id = functions.environment_id)
-          ORDER BY environment_id, id LIMIT ${pushFunctionsMax}`,
+        // The first of every environment before the second of any: none is left out because another has so many.
+        sql`SELECT environment_id, id, version FROM (SELECT environment_id, id, version,
+              row_number() OVER (PARTITION BY environment_id ORDER BY id) AS nth
+            FROM functions WHERE mode = 'push' AND status = 'active'
+              AND EXISTS (SELECT 1 FROM heads h WHERE h.environment_id = functions.environment_id)) f
+          ORDER BY nth, environment_id, id LIMIT ${pushFunctionsMax}`,
       );
       const wanted = new Map(rows.map((row) => [`${row.environment_id}\n${row.id}`, row]));
       // Definitions are read and parsed when they are new, not every second.

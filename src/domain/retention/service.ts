@@ -48,6 +48,8 @@ export interface RetentionDeps {
 }
 
 const environmentsAtOnce = 100;
+/** Slices of one environment before it is the next one's turn. */
+const turnSlicesMax = 20;
 /** So many rows gone at once are worth new statistics. */
 const analyzeFrom = 10_000;
 /** Between slices, so that whoever waits for the writer comes first. */
@@ -72,18 +74,23 @@ export function openRetention(deps: RetentionDeps): Retention {
     return gone;
   }
 
-  async function* environments() {
-    for (let after = ""; ; ) {
-      const slice = await rows.keepings(store, after, environmentsAtOnce);
-      yield* slice;
-      if (slice.length < environmentsAtOnce) return;
-      after = slice.at(-1)!.id;
+  /** Where the walk over the environments goes on with the next round. */
+  const walkedTo = { events: "", runs: "" };
+  async function* environments(what: keyof typeof walkedTo) {
+    for (;;) {
+      const slice = await rows.keepings(store, walkedTo[what], environmentsAtOnce);
+      for (const keeping of slice) {
+        walkedTo[what] = keeping.id;
+        yield keeping;
+      }
+      if (slice.length < environmentsAtOnce) break;
     }
+    walkedTo[what] = "";
   }
 
   async function expireEventsOf(write: Write, environmentId: string, days: number, slices: number) {
     const before = cutoff(days, clock.now());
-    if (before === undefined) return { gone: 0, slices: 0 };
+    if (before === undefined) return { gone: 0, slices: 0, isMore: false };
     let below = await rows.positionAt(store, environmentId, before);
     for (const guard of floorGuards) below = Math.min(below, (await guard(environmentId)) ?? below);
     let gone = 0;
@@ -103,7 +110,7 @@ export function openRetention(deps: RetentionDeps): Retention {
       if (found.needed !== null || isLast) break;
       await clock.sleep(breathMs);
     }
-    return { gone, slices: used + 1 };
+    return { gone, slices: used + 1, isMore: used === slices };
   }
 
   async function expireRunsOf(write: Write, environmentId: string, days: number, slices: number) {
@@ -133,7 +140,7 @@ export function openRetention(deps: RetentionDeps): Retention {
       places.set(environmentId, { at: last.created_at, id: last.id });
       await clock.sleep(breathMs);
     }
-    return { gone, slices: used + 1 };
+    return { gone, slices: used + 1, isMore: used === slices };
   }
 
   async function round(
@@ -146,19 +153,27 @@ export function openRetention(deps: RetentionDeps): Retention {
     let left = expireSlicesMax;
     let gone = 0;
     const troubles: unknown[] = [];
-    for await (const { id, retention_days: own } of environments()) {
+    const behind: rows.Keeping[] = [];
+    const turn = async (keeping: rows.Keeping) => {
+      const { id, retention_days: own } = keeping;
       try {
-        const done = await one(write, id, own ?? fallback, left);
+        const done = await one(write, id, own ?? fallback, Math.min(left, turnSlicesMax));
         gone += done.gone;
         left -= done.slices;
+        if (done.isMore) behind.push(keeping);
       } catch (error) {
         // What stands in one environment must not fill the disk with the others'.
         log.warn("retention.environment_failed", { what, environmentId: id, error });
         troubles.push(error);
         left--;
       }
+    };
+    for await (const keeping of environments(what)) {
+      await turn(keeping);
       if (left <= 0) break;
     }
+    // Nobody's past keeps another's from its turn.
+    while (left > 0 && behind.length > 0) await turn(behind.shift()!);
     expired(what).add(gone);
     if (gone > 0) log.info("retention.expired", { what, gone });
     if (troubles.length > 0) throw new AggregateError(troubles, `${what} of some environments stay`);

@@ -1,5 +1,13 @@
 import type { Instant } from "../../kit/clock.ts";
 import { column, sql } from "../../kit/sql.ts";
+import {
+  countTurns,
+  type DueRows,
+  environmentsDue,
+  type Place,
+  type Slice,
+  sliceOf,
+} from "../../kit/turns.ts";
 import type { Session, Store } from "../../store/store.ts";
 import { type FailedInvoke, failInvokes, type Moved, pendingRows } from "./invokes.ts";
 import { lanesOfRows, lockWaiting, type Resolution, resolveSteps } from "./resolve.ts";
@@ -20,30 +28,43 @@ export interface Invocation {
   is_wanted: number | null;
 }
 
+const dueInvocations = (now: Instant): DueRows => ({
+  table: "invocations",
+  columns: sql.raw("d.parent_run_id, d.step_id"),
+  where: sql`d.due_at >= 0`,
+  dueAt: "due_at",
+  until: now,
+  tail: ["parent_run_id", "step_id"],
+});
+
+export const invocationPlaces = (store: Store, now: Instant): Promise<Place[]> =>
+  store.all(environmentsDue(dueInvocations(now)));
+
 /** Invocations that are due, kept from other nodes until `until`. Locks: invocations (never waited for). */
 export async function takeInvocations(
   session: Session,
-  { now, until, limit }: { now: Instant; until: Instant; limit: number },
-): Promise<Invocation[]> {
-  const taken = await session.all<{
-    parent_run_id: string;
-    step_id: string;
-  }>(sql`SELECT parent_run_id, step_id FROM invocations WHERE due_at <= ${now}
-    ORDER BY due_at, parent_run_id, step_id LIMIT ${limit} ${session.seams.skipLocked}`);
-  if (taken.length === 0) return [];
+  { now, until, slice }: { now: Instant; until: Instant; slice: Slice },
+): Promise<{ taken: Invocation[]; counts: number[] }> {
+  const taken = await session.all<{ parent_run_id: string; step_id: string; turn: number }>(
+    sliceOf(session.seams, { ...dueInvocations(now), lock: session.seams.skipLocked }, slice),
+  );
+  const counts = "turns" in slice ? countTurns(slice.turns, taken) : [taken.length];
+  if (taken.length === 0) return { taken: [], counts };
   const list = session.seams.rowsFrom("v", {
     parent_run_id: column.text(taken.map((row) => row.parent_run_id)),
     step_id: column.text(taken.map((row) => row.step_id)),
   });
   await session.run(sql`UPDATE invocations SET due_at = ${sql.bigint(until)} FROM ${list}
     WHERE invocations.parent_run_id = v.parent_run_id AND invocations.step_id = v.step_id`);
-  return session.all<Invocation>(sql`SELECT i.parent_run_id, i.step_id, i.environment_id, i.function_id, i.kind, s.input,
+  const found =
+    await session.all<Invocation>(sql`SELECT i.parent_run_id, i.step_id, i.environment_id, i.function_id, i.kind, s.input,
       s.child_run_id, s.started_at, r.depth AS parent_depth,
       CASE WHEN e.state = 'invoking' AND e.waiting_step_id = i.step_id THEN 1 END AS is_wanted
     FROM ${list} JOIN invocations i ON i.parent_run_id = v.parent_run_id AND i.step_id = v.step_id
       JOIN steps s ON s.run_id = v.parent_run_id AND s.step_id = v.step_id
       JOIN runs r ON r.id = v.parent_run_id
       LEFT JOIN executions e ON e.run_id = v.parent_run_id`);
+  return { taken: found, counts };
 }
 
 /**
@@ -180,17 +201,30 @@ interface EndRow {
   parent_step_id: string;
 }
 
+const endedChildren: DueRows = {
+  table: "child_ends",
+  columns: sql.raw("d.child_run_id"),
+  where: sql`d.ended_at >= 0`,
+  dueAt: "ended_at",
+  until: Number.MAX_SAFE_INTEGER,
+  tail: ["child_run_id"],
+};
+
+export const childEndPlaces = (store: Store): Promise<Place[]> => store.all(environmentsDue(endedChildren));
+
 /**
  * Parents that wait for a child that has ended go on; one that wanted no more than its start goes on with that, by its
  * invocation, which is still there when whoever started the child could not say so. Locks: child_ends (never waited for), then executions sorted by run. */
 export async function tellParents(
   session: Session,
-  limit: number,
+  slice: Slice,
   now: Instant,
-): Promise<{ count: number; moved: Moved }> {
-  const ended = await session.all<{ child_run_id: string }>(sql`SELECT child_run_id FROM child_ends
-    ORDER BY ended_at, child_run_id LIMIT ${limit} ${session.seams.skipLocked}`);
-  if (ended.length === 0) return { count: 0, moved: { lanes: [], failed: [] } };
+): Promise<{ counts: number[]; moved: Moved }> {
+  const ended = await session.all<{ child_run_id: string; turn: number }>(
+    sliceOf(session.seams, { ...endedChildren, lock: session.seams.skipLocked }, slice),
+  );
+  const counts = "turns" in slice ? countTurns(slice.turns, ended) : [ended.length];
+  if (ended.length === 0) return { counts, moved: { lanes: [], failed: [] } };
   const { rowsFrom } = session.seams;
   const ids = rowsFrom("v", { id: column.text(ended.map((row) => row.child_run_id)) });
   const children = await session.all<EndRow>(sql`SELECT r.id AS child_run_id, r.status, r.output, r.error,
@@ -241,7 +275,7 @@ export async function tellParents(
   );
   await session.run(sql`DELETE FROM child_ends WHERE child_run_id IN (SELECT v.id FROM ${ids})`);
   const lanes = lanesOfRows(completed.map(({ row }) => row));
-  return { count: ended.length, moved: { lanes: [...lanes, ...moved.lanes], failed: moved.failed } };
+  return { counts, moved: { lanes: [...lanes, ...moved.lanes], failed: moved.failed } };
 }
 
 /** What the parent's handler is told (contract.md 4.2). */

@@ -1,8 +1,9 @@
-import type { Clock, Instant } from "../../kit/clock.ts";
+import type { Clock } from "../../kit/clock.ts";
 import { Fault } from "../../kit/fault.ts";
 import { childrenSliceMax } from "../../kit/limits.ts";
 import type { Log } from "../../kit/log.ts";
 import { stepRowId } from "../../kit/step-id.ts";
+import { inTurns, type Place, type SharedWork, type Slice } from "../../kit/turns.ts";
 import type { Store } from "../../store/store.ts";
 import * as rows from "./children-rows.ts";
 import type { Moved } from "./invokes.ts";
@@ -93,29 +94,40 @@ export function openChildren(deps: ChildrenDeps): Children {
     }
   }
 
-  async function startSome(now: Instant): Promise<boolean> {
-    const taken = await store.write((session) =>
-      rows.takeInvocations(session, { now, until: now + takenMs, limit: childrenSliceMax }),
+  async function startSome(slice: Slice): Promise<number[]> {
+    const now = clock.now();
+    const { taken, counts } = await store.write((session) =>
+      rows.takeInvocations(session, { now, until: now + takenMs, slice }),
     );
-    if (taken.length === 0) return false;
+    if (taken.length === 0) return counts;
     const outcomes = await Promise.all(
       taken.map(async (one) => ({ one, outcome: one.is_wanted === null ? undefined : await start(one) })),
     );
     const moved = await store.write((session) => rows.finishInvocations(session, outcomes, { now, againMs }));
     told(moved);
-    return taken.length === childrenSliceMax;
+    return counts;
   }
 
-  async function tellSome(now: Instant): Promise<boolean> {
-    const { count, moved } = await store.write((session) => rows.tellParents(session, childrenSliceMax, now));
+  async function tellSome(slice: Slice): Promise<number[]> {
+    const { counts, moved } = await store.write((session) => rows.tellParents(session, slice, clock.now()));
     told(moved);
-    return count === childrenSliceMax;
+    return counts;
   }
+
+  const work = (some: (slice: Slice) => Promise<number[]>, places: () => Promise<Place[]>): SharedWork => ({
+    async oldest(limit) {
+      const [count = 0] = await some({ oldest: limit });
+      return { found: count, taken: count };
+    },
+    places,
+    take: (turns) => some({ turns }),
+  });
+  const starts = work(startSome, () => rows.invocationPlaces(store, clock.now()));
+  const ends = work(tellSome, () => rows.childEndPlaces(store));
 
   return {
     async moveOnce() {
-      while (await startSome(clock.now()));
-      while (await tellSome(clock.now()));
+      await inTurns([starts, ends], { clock, limit: childrenSliceMax });
     },
   };
 }

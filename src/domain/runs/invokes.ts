@@ -1,11 +1,12 @@
 import type { Instant } from "../../kit/clock.ts";
-import { wakeSliceMax } from "../../kit/limits.ts";
 import { column, sql } from "../../kit/sql.ts";
+import { countTurns, type Slice } from "../../kit/turns.ts";
 import type { Session } from "../../store/store.ts";
 import { lanesOfRows, type Resolution, resolveSteps, type WaitingRow } from "./resolve.ts";
 import { type InvokeError, invokeTimedOut, waitTimedOut } from "./rules.ts";
 import type { RunError } from "./run.ts";
 import { endRuns, type Lane } from "./wake.ts";
+import { sliceOfWakes, type WakePlace } from "./wake-places.ts";
 
 /** A step that waits for its child, or for its event, as the row says. */
 export interface PendingRow {
@@ -113,18 +114,26 @@ async function endWaiting(
 const runsOf = (list: readonly { row: WaitingRow }[]) =>
   list.map(({ row }) => ({ runId: row.run_id, environmentId: row.environment_id }));
 
+const pendingColumns = sql.raw(
+  "d.run_id, d.environment_id, d.function_id, d.state, d.waiting_step_id, d.history_count",
+);
+
+const pendingStates = sql.raw("d.state <> 'queued' AND d.state IN ('waiting', 'invoking')");
+
 /**
  * Waits and invokes whose time is over. A wait fails its run, which is not retried; an invoke fails its step, and the child
  * goes on. Locks: executions (never waited for), then their rows.
  */
-export async function timeOutPending(session: Session, now: Instant): Promise<Moved> {
-  const due = await session.all<
-    WaitingRow & { waiting_step_id: string }
-  >(sql`SELECT run_id, environment_id, function_id,
-      state, waiting_step_id, history_count
-    FROM executions WHERE state <> 'queued' AND state IN ('waiting', 'invoking') AND wake_at <= ${now}
-    ORDER BY wake_at LIMIT ${wakeSliceMax} ${session.seams.skipLocked}`);
-  if (due.length === 0) return { lanes: [], failed: [] };
+export async function timeOutPending(
+  session: Session,
+  now: Instant,
+  slice: Slice<WakePlace>,
+): Promise<Moved & { counts: number[] }> {
+  const due = await session.all<WaitingRow & { waiting_step_id: string; turn: number }>(
+    sliceOfWakes(session, pendingColumns, now, slice, pendingStates),
+  );
+  const counts = "turns" in slice ? countTurns(slice.turns, due) : [];
+  if (due.length === 0) return { lanes: [], failed: [], counts };
   const steps = await pendingRows(
     session,
     due.map((row) => ({ runId: row.run_id, stepId: row.waiting_step_id })),
@@ -151,5 +160,6 @@ export async function timeOutPending(session: Session, now: Instant): Promise<Mo
       SELECT v.run_id FROM ${session.seams.rowsFrom("v", {
         run_id: column.text(invokes.map(({ row }) => row.run_id)),
       })})`);
-  return { lanes: moved.lanes, failed: [...runsOf(waits.map((row) => ({ row }))), ...moved.failed] };
+  const failed = [...runsOf(waits.map((row) => ({ row }))), ...moved.failed];
+  return { lanes: moved.lanes, failed, counts };
 }

@@ -270,16 +270,25 @@ export function openMatcher(deps: MatcherDeps): Matcher {
     });
   }
 
-  async function round(): Promise<void> {
+  async function catchUpOne(environmentId: string): Promise<void> {
+    for (let passes = 0; passes < catchUpPassesMax; passes++)
+      if ((await pass(environmentId)) === "done") break;
+  }
+
+  /** Whose turn it is besides those who had one and want more. */
+  async function newcomers(): Promise<string[]> {
     const now = clock.elapsed();
-    let queue: string[];
     if (dirty.size === 0 || now - lookedAt >= lookEveryMs) {
       lookedAt = now;
-      queue = await look();
-    } else {
-      queue = [...dirty];
-      dirty.clear();
+      return look();
     }
+    const heard = [...dirty];
+    dirty.clear();
+    return heard;
+  }
+
+  async function round(): Promise<void> {
+    let queue = await newcomers();
     const races = new Map<string, number>();
     let failure: { error: unknown } | undefined;
     // One pass of each in turn: a long log holds up nobody else's.
@@ -295,7 +304,10 @@ export function openMatcher(deps: MatcherDeps): Matcher {
         races.set(environmentId, lost);
         if (outcome === "more" || (outcome === "lost" && lost < racesMax)) next.push(environmentId);
       }
-      queue = next;
+      // Who comes meanwhile does not wait until there is no more of the others.
+      const isLookDue = clock.elapsed() - lookedAt >= lookEveryMs;
+      const more = next.length > 0 && (dirty.size > 0 || isLookDue) ? await newcomers() : [];
+      queue = [...new Set([...next, ...more])];
     }
     if (failure) throw failure.error;
   }
@@ -308,9 +320,8 @@ export function openMatcher(deps: MatcherDeps): Matcher {
       deps.wakeLoop();
     },
     async catchUp(environmentIds) {
-      for (const environmentId of environmentIds)
-        for (let passes = 0; passes < catchUpPassesMax; passes++)
-          if ((await pass(environmentId)) === "done") break;
+      // What is wrong with one environment's log is told by the loop, and holds up nobody's wakes.
+      await Promise.allSettled(Array.from(environmentIds, catchUpOne));
     },
     matchOnce() {
       // A tick that is asked for beside the loop's own comes after it.

@@ -13,6 +13,7 @@ import {
 } from "../../kit/limits.ts";
 import type { Log } from "../../kit/log.ts";
 import { pageSize, readCursor, writeCursor } from "../../kit/page.ts";
+import { inTurns } from "../../kit/turns.ts";
 import type { Watch } from "../../kit/watch.ts";
 import type { Session, Store } from "../../store/store.ts";
 import { sharedLane } from "../functions/rules.ts";
@@ -20,7 +21,6 @@ import { type Children, type ChildrenDeps, openChildren } from "./children.ts";
 import { type ClaimedRow, type ClaimInput, claimFlush } from "./claim.ts";
 import { claimLimitedFlush, type LaneFound, type LimitedInput } from "./claim-limited.ts";
 import { tellingEnds } from "./ends.ts";
-import { timeOutPending } from "./invokes.ts";
 import { adoptRuns, forgetLanes, type LaneLook, limitedFunctions, lookAtLanes } from "./lanes.ts";
 import { type Handover, handOver, type LeaseState, leaseStates } from "./leases.ts";
 import { type Matcher, openMatcher } from "./matcher.ts";
@@ -34,7 +34,8 @@ import { parseRunStatus } from "./rules.ts";
 import type { CompletedStep, Fence, Run, Step } from "./run.ts";
 import { neverWakesAt, type Settlement } from "./settle.ts";
 import { openTally } from "./tally.ts";
-import { cancelQueued, endRuns, endTimedOut, type Lane, type RunEnd, wakeDue } from "./wake.ts";
+import { cancelQueued, endRuns, type Lane, type RunEnd } from "./wake.ts";
+import { openWakes } from "./wakes.ts";
 
 export interface ListRunsInput {
   functionId?: string;
@@ -169,6 +170,7 @@ export function openRuns(deps: RunsDeps): Runs {
     ask: () => rows.countActive(store, gaugeCountMax),
   });
   metrics.beforeReading(async () => active.set(await countActive()));
+  const { wakes, timeouts } = openWakes({ ...deps, matcher, onFailed });
   return {
     report: reports.submit,
     release: (fence) => reports.release(fence),
@@ -257,29 +259,7 @@ export function openRuns(deps: RunsDeps): Runs {
     },
 
     async wakeOnce() {
-      for (;;) {
-        const now = clock.now();
-        const woken = await store.write((session) => wakeDue(session, now));
-        for (const run of woken.lost) log.warn("run.workers_lost", run);
-        for (const run of woken.refused) log.warn("run.report_refused", run);
-        onFailed([...woken.lost, ...woken.refused]);
-        for (const worker of woken.silent) deps.onSilent(worker);
-        if (woken.lanes.length > 0) onQueued(woken.lanes);
-        if (woken.isPendingDue) {
-          // An event of before the deadline counts, also when nobody has come to look at it yet.
-          await matcher.catchUp(woken.waitedIn);
-          const moved = await store.write((session) => timeOutPending(session, now));
-          for (const run of moved.failed) log.debug("run.wait_timed_out", run);
-          onFailed(moved.failed);
-          if (moved.lanes.length > 0) onQueued(moved.lanes);
-        }
-        const ended = await store.write((session) => endTimedOut(session, now));
-        for (const { runId, environmentId } of ended) log.debug("run.timed_out", { runId, environmentId });
-        const freed = ended.flatMap((run) => run.freed ?? []);
-        if (freed.length > 0) onQueued(freed);
-        onFailed(ended);
-        if (woken.found < wakeSliceMax && ended.length < wakeSliceMax) break;
-      }
+      await inTurns([wakes, timeouts], { clock, limit: wakeSliceMax });
       const next = await rows.nextWakeAt(store);
       return next === undefined ? {} : { againInMs: Math.max(wakeEveryMsMin, next - clock.now()) };
     },

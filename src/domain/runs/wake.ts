@@ -1,12 +1,21 @@
 import type { Instant } from "../../kit/clock.ts";
 import { leasesLostMax, wakeSliceMax } from "../../kit/limits.ts";
 import { column, sql } from "../../kit/sql.ts";
-import type { Session } from "../../store/store.ts";
+import {
+  countTurns,
+  type DueRows,
+  environmentsDue,
+  type Place,
+  type Slice,
+  sliceOf,
+} from "../../kit/turns.ts";
+import type { Session, Store } from "../../store/store.ts";
 import { refusedLast } from "./refusal.ts";
 import { finishResumes } from "./resumed.ts";
 import { timedOut, workerLost } from "./rules.ts";
 import type { RunError, TerminalStatus } from "./run.ts";
 import { neverWakesAt } from "./settle.ts";
+import { sliceOfWakes, type WakePlace } from "./wake-places.ts";
 
 export interface Lane {
   environmentId: string;
@@ -31,11 +40,15 @@ interface DueRow {
   lost_count: number;
   worker_id: string | null;
   waiting_step_id: string | null;
+  /** In a slice by turns: whose it is. */
+  turn: number;
 }
 
 export interface WakeOutcome {
   /** Rows found; equal to the slice when there may be more. */
   found: number;
+  /** Of each turn, in a slice by turns. */
+  counts: number[];
   /** Lanes that have work now. */
   lanes: Lane[];
   /** Runs that failed because too many workers in a row were lost with them. */
@@ -50,16 +63,20 @@ export interface WakeOutcome {
   silent: { environmentId: string; workerId: string }[];
 }
 
+const dueColumns =
+  sql.raw(`d.run_id, d.environment_id, d.function_id, d.lane_id, d.state, d.execution_seq, d.attempt,
+  d.history_count, d.lost_count, d.worker_id, d.waiting_step_id, d.pause_requested_at`);
+
 /**
  * Moves what is due: a sleep has passed, a retry's delay is over, a lease ended without a report. Rows another node holds are
  * skipped. Locks: executions (never waited for), then steps and runs of the same runs.
  */
-export async function wakeDue(session: Session, now: Instant): Promise<WakeOutcome> {
-  const due =
-    await session.all<DueRow>(sql`SELECT run_id, environment_id, function_id, lane_id, state, execution_seq, attempt,
-      history_count, lost_count, worker_id, waiting_step_id, pause_requested_at
-    FROM executions WHERE state <> 'queued' AND wake_at <= ${now}
-    ORDER BY wake_at LIMIT ${wakeSliceMax} ${session.seams.skipLocked}`);
+export async function wakeDue(
+  session: Session,
+  now: Instant,
+  slice: Slice<WakePlace> = { oldest: wakeSliceMax },
+): Promise<WakeOutcome> {
+  const due = await session.all<DueRow>(sliceOfWakes(session, dueColumns, now, slice));
   const refusals = await refusedLast(
     session,
     due.filter((row) => row.state === "leased"),
@@ -87,6 +104,7 @@ export async function wakeDue(session: Session, now: Instant): Promise<WakeOutco
   if (queued.length > 0) await requeue(session, queued, now);
   return {
     found: due.length,
+    counts: "turns" in slice ? countTurns(slice.turns, due) : [],
     lanes: lanesOf(due.filter((row) => !isPending(row))),
     isPendingDue: due.some(isPending),
     waitedIn: new Set(due.flatMap((row) => (row.state === "waiting" ? row.environment_id : []))),
@@ -153,21 +171,39 @@ function wakeDetail(row: QueuedRow): string {
   return JSON.stringify({ worker_id: row.worker_id, execution_seq: row.execution_seq });
 }
 
+export interface TimedOut {
+  runId: string;
+  environmentId: string;
+  freed: Lane | undefined;
+}
+
+const dueTimeouts = (now: Instant): DueRows => ({
+  table: "executions",
+  columns: sql.raw(`d.run_id, d.environment_id, d.function_id, d.lane_id,
+    d.timeout_at - (SELECT r.created_at FROM runs r WHERE r.id = d.run_id) AS timeout_ms`),
+  where: sql`d.timeout_at IS NOT NULL`,
+  dueAt: "timeout_at",
+  until: now,
+});
+
+/** Environments with runs whose time is over. */
+export const timeoutPlaces = (store: Store, now: Instant): Promise<Place[]> =>
+  store.all(environmentsDue(dueTimeouts(now)));
+
 /** Ends runs whose `timeoutMs` has passed, wherever they stand; answers which. */
 export async function endTimedOut(
   session: Session,
   now: Instant,
-): Promise<{ runId: string; environmentId: string; freed: Lane | undefined }[]> {
+  slice: Slice,
+): Promise<{ ended: TimedOut[]; counts: number[] }> {
   const due = await session.all<{
     run_id: string;
     environment_id: string;
     function_id: string;
     lane_id: string | null;
     timeout_ms: number;
-  }>(sql`SELECT run_id, environment_id, function_id, lane_id,
-      timeout_at - (SELECT created_at FROM runs WHERE runs.id = executions.run_id) AS timeout_ms
-    FROM executions WHERE timeout_at IS NOT NULL AND timeout_at <= ${now}
-    ORDER BY timeout_at LIMIT ${wakeSliceMax} ${session.seams.skipLocked}`);
+    turn: number;
+  }>(sliceOf(session.seams, { ...dueTimeouts(now), lock: session.seams.skipLocked }, slice));
   if (due.length > 0)
     await endRuns(
       session,
@@ -179,11 +215,12 @@ export async function endTimedOut(
       })),
       now,
     );
-  return due.map(({ run_id, environment_id, function_id, lane_id }) => ({
+  const ended = due.map(({ run_id, environment_id, function_id, lane_id }) => ({
     runId: run_id,
     environmentId: environment_id,
     freed: freedLane(environment_id, function_id, lane_id),
   }));
+  return { ended, counts: "turns" in slice ? countTurns(slice.turns, due) : [] };
 }
 
 /** What the dispatcher is told of a lease that ended for good; undefined when nothing waits for that. */

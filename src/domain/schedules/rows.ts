@@ -1,6 +1,7 @@
 import type { Instant } from "../../kit/clock.ts";
 import { storedKey } from "../../kit/idempotency-key.ts";
 import { column, sql } from "../../kit/sql.ts";
+import { type DueRows, environmentsDue, type Place, type Slice, sliceOf } from "../../kit/turns.ts";
 import type { Session, Store } from "../../store/store.ts";
 
 /** A cron trigger of a function. */
@@ -22,20 +23,21 @@ export interface Schedule {
   movedBy: string;
 }
 
-const columns =
-  sql.raw(`s.environment_id AS "environmentId", s.function_id AS "functionId", s.place, s.expression,
-  s.event_name AS "eventName", s.next_at AS "nextAt", s.expected_count AS "expectedCount",
-  s.fired_count AS "firedCount", s.missed_count AS "missedCount", s.moved_by AS "movedBy"`);
+const columnsOf = (s: string) =>
+  sql.raw(`${s}.environment_id AS "environmentId", ${s}.function_id AS "functionId", ${s}.place, ${s}.expression,
+  ${s}.event_name AS "eventName", ${s}.next_at AS "nextAt", ${s}.expected_count AS "expectedCount",
+  ${s}.fired_count AS "firedCount", ${s}.missed_count AS "missedCount", ${s}.moved_by AS "movedBy"`);
 
-/** Environments whose functions changed since their schedules were made. */
-export async function unscheduled(store: Store, limit: number): Promise<string[]> {
+/** Environments behind `after` whose functions changed since their schedules were made. */
+export async function unscheduled(store: Store, after: string, limit: number): Promise<string[]> {
   const rows = await store.all<{ environment_id: string }>(sql`SELECT environment_id FROM heads
-    WHERE schedules_version <> definitions_version ORDER BY environment_id LIMIT ${limit}`);
+    WHERE schedules_version <> definitions_version AND environment_id > ${after}
+    ORDER BY environment_id LIMIT ${limit}`);
   return rows.map((row) => row.environment_id);
 }
 
 export function schedulesOf(reader: Pick<Session, "all">, environmentId: string): Promise<Schedule[]> {
-  return reader.all(sql`SELECT ${columns} FROM schedules s WHERE s.environment_id = ${environmentId}
+  return reader.all(sql`SELECT ${columnsOf("s")} FROM schedules s WHERE s.environment_id = ${environmentId}
     ORDER BY s.function_id, s.place`);
 }
 
@@ -73,14 +75,26 @@ export interface DueSchedule extends Schedule {
   /** Null when the environment is gone. */
   definitionsVersion: number | null;
   schedulesVersion: number | null;
+  /** In a slice by turns: whose it is. */
+  turn: number;
 }
 
-export function dueSchedules(store: Store, now: Instant, limit: number): Promise<DueSchedule[]> {
-  const head = sql`heads h WHERE h.environment_id = s.environment_id`;
-  return store.all(sql`SELECT ${columns}, (SELECT h.definitions_version FROM ${head}) AS "definitionsVersion",
-      (SELECT h.schedules_version FROM ${head}) AS "schedulesVersion"
-    FROM schedules s WHERE s.next_at IS NOT NULL AND s.next_at <= ${now} ORDER BY s.next_at LIMIT ${limit}`);
-}
+const head = sql`heads h WHERE h.environment_id = d.environment_id`;
+
+const due = (now: Instant): DueRows => ({
+  table: "schedules",
+  columns: sql`${columnsOf("d")}, (SELECT h.definitions_version FROM ${head}) AS "definitionsVersion",
+    (SELECT h.schedules_version FROM ${head}) AS "schedulesVersion"`,
+  where: sql`d.next_at IS NOT NULL`,
+  dueAt: "next_at",
+  until: now,
+});
+
+export const dueSchedules = (store: Store, now: Instant, slice: Slice): Promise<DueSchedule[]> =>
+  store.all(sliceOf(store.seams, due(now), slice));
+
+export const environmentsDueNow = (store: Store, now: Instant): Promise<Place[]> =>
+  store.all(environmentsDue(due(now)));
 
 export async function nextSlotAt(store: Store): Promise<Instant | undefined> {
   const row = await store.one<{ at: number | null }>(

@@ -1,6 +1,7 @@
 import { type Clock, type Instant, rfc3339 } from "../../kit/clock.ts";
 import { scheduleSliceMax } from "../../kit/limits.ts";
 import type { Log } from "../../kit/log.ts";
+import { countTurns, inTurns, type SharedWork, type Slice } from "../../kit/turns.ts";
 import type { Session, Store } from "../../store/store.ts";
 import type { Events } from "../events/service.ts";
 import type { DefinitionsCache } from "../functions/definition.ts";
@@ -12,9 +13,9 @@ import {
   type MissedCause,
   type MissedSlots,
   planOf,
-  scheduleChanges,
   withoutFired,
 } from "./rules.ts";
+import { openTakeUp } from "./take-up.ts";
 
 export interface Schedules {
   /** The tick of loop `schedules.tick`, duty `cron`: takes up changed triggers, fires what is due. */
@@ -22,11 +23,11 @@ export interface Schedules {
 }
 
 /** As the leader of the duty. */
-type Write = <T>(work: (session: Session) => Promise<T>) => Promise<T>;
+export type Write = <T>(work: (session: Session) => Promise<T>) => Promise<T>;
 
 export interface SchedulesDeps {
   store: Store;
-  clock: Pick<Clock, "now">;
+  clock: Pick<Clock, "now" | "elapsed">;
   log: Log;
   definitions: Pick<DefinitionsCache, "current">;
   events: Pick<Events, "emit" | "invoke">;
@@ -41,28 +42,18 @@ const againMsMin = 250;
 const wakeMsMin = 10;
 /** A slot that is so late may have been fired by a leader that died over it; it led longer than this after its death. */
 const takenOverMsMin = 500;
+/** Changed triggers are taken up this often while more is due than can be fired. */
+const roundMs = 500;
+/** Missed slots that one transaction notes. */
+const missedAtOnce = 1_000;
+
+type MovedMissed = rows.Moved & { missed: MissedSlots };
 
 export function openSchedules(deps: SchedulesDeps): Schedules {
-  const { store, clock, log, definitions, events, self, onFrame } = deps;
+  const { store, clock, log, events, self, onFrame } = deps;
+  const takeUpChanges = openTakeUp(deps);
   /** Slots that could not be fired so far, by schedule. */
   const failing = new Map<string, Instant>();
-
-  async function takeUpChanges(write: Write): Promise<void> {
-    for (const environmentId of await rows.unscheduled(store, scheduleSliceMax)) {
-      const known = await definitions.current(environmentId).catch(() => undefined);
-      if (!known) continue;
-      const now = clock.now();
-      const frames = await write(async (session) => {
-        const before = await rows.schedulesOf(session, environmentId);
-        const changes = scheduleChanges(environmentId, before, known.functions.values(), { now, self });
-        await rows.deleteSchedules(session, changes.gone);
-        await rows.putSchedules(session, changes.put, now);
-        await rows.setScheduled(session, environmentId, known.version);
-        return changes.frames;
-      });
-      for (const frame of frames) onFrame(frame);
-    }
-  }
 
   async function fire(schedule: rows.Schedule, slot: Instant, now: Instant): Promise<void> {
     if (now - slot >= takenOverMsMin && (await rows.slotsOfBefore(store, schedule, [slot])).has(slot)) return;
@@ -110,9 +101,10 @@ export function openSchedules(deps: SchedulesDeps): Schedules {
     return schedule.movedBy === self ? "stall" : "downtime";
   }
 
-  async function fireDue(write: Write): Promise<boolean> {
+  /** Fires what is due of a slice; answers what was found and what of it was moved on. */
+  async function fireSlice(write: Write, slice: Slice) {
     const now = clock.now();
-    const due = await rows.dueSchedules(store, now, scheduleSliceMax);
+    const due = await rows.dueSchedules(store, now, slice);
     const orphans = due.filter(({ definitionsVersion }) => definitionsVersion === null);
     if (orphans.length > 0) await write((session) => rows.deleteSchedules(session, orphans));
     // Whose function has changed is looked at once that is taken up.
@@ -122,43 +114,70 @@ export function openSchedules(deps: SchedulesDeps): Schedules {
     const moved = (await Promise.all(ready.map((schedule) => run(schedule, now)))).filter(
       (one) => one !== undefined,
     );
-    if (moved.length === 0) return due.length === 0;
     const plain = moved.filter(({ missed }) => missed === undefined);
     if (plain.length > 0) await write((session) => rows.moveSchedules(session, plain, { now, self }));
-    for (const one of moved) {
-      const { schedule } = one;
-      const missed = one.missed && (await moveMissed(write, one, one.missed, now));
-      const { environmentId, functionId } = schedule;
-      if (missed) {
+    await moveMissed(
+      write,
+      moved.flatMap((one) => (one.missed ? { ...one, missed: one.missed } : [])),
+      now,
+    );
+    for (const { schedule } of moved) failing.delete(nameOf(schedule));
+    const done = [...orphans, ...moved.map(({ schedule }) => schedule)];
+    return { found: due.length, done };
+  }
+
+  /** So many slots at a time as one transaction takes well. */
+  async function moveMissed(write: Write, list: readonly MovedMissed[], now: Instant): Promise<void> {
+    const sorted = list.toSorted((a, b) => (nameOf(a.schedule) < nameOf(b.schedule) ? -1 : 1));
+    while (sorted.length > 0) {
+      const some: MovedMissed[] = [];
+      for (let slots = 0; sorted.length > 0 && slots < missedAtOnce; slots += some.at(-1)!.missed.count)
+        some.push(sorted.shift()!);
+      const told = await write(async (session) => {
+        const left: { schedule: rows.DueSchedule; missed: MissedSlots }[] = [];
+        for (const { schedule, nextAt, firedCount, missed } of some) {
+          const unfired = await rows.giveUpSlots(session, schedule, missed.slots, now);
+          const { missed: over, fired } = withoutFired(missed, unfired);
+          const counts = { firedCount: firedCount + fired, missedCount: over?.count ?? 0 };
+          const count = await rows.moveSchedules(session, [{ schedule, nextAt, ...counts }], { now, self });
+          if (count > 0 && over) left.push({ schedule, missed: over });
+        }
+        return left;
+      });
+      for (const { schedule, missed } of told) {
+        const { environmentId, functionId } = schedule;
         const { slots: _, ...said } = missed;
         onFrame({ environmentId, functionId, at: now, leaf: "missed", ...said, cause: causeOf(schedule) });
       }
-      failing.delete(nameOf(schedule));
     }
-    return moved.length === due.length && due.length < scheduleSliceMax;
   }
 
-  /** Each in a transaction of its own, since they may be many; answers what turned out to be missed. */
-  async function moveMissed(
-    write: Write,
-    moved: rows.Moved,
-    missed: MissedSlots,
-    now: Instant,
-  ): Promise<MissedSlots | undefined> {
-    return write(async (session) => {
-      const { schedule, nextAt } = moved;
-      const left = withoutFired(missed, await rows.giveUpSlots(session, schedule, missed.slots, now));
-      const firedCount = moved.firedCount + left.fired;
-      const counted = { schedule, nextAt, firedCount, missedCount: left.missed?.count ?? 0 };
-      const count = await rows.moveSchedules(session, [counted], { now, self });
-      return count === 0 ? undefined : left.missed;
-    });
+  /** All that is due; or some of it could not be fired; or there was more than its time allowed. */
+  async function fireDue(write: Write): Promise<"all" | "some" | "more"> {
+    let isLeft = false;
+    const work: SharedWork = {
+      async oldest(limit) {
+        const { found, done } = await fireSlice(write, { oldest: limit });
+        if (done.length < found) isLeft = true;
+        return { found, taken: done.length };
+      },
+      places: () => rows.environmentsDueNow(store, clock.now()),
+      async take(turns) {
+        const { found, done } = await fireSlice(write, { turns });
+        if (done.length < found) isLeft = true;
+        return countTurns(turns, done);
+      },
+    };
+    const isOver = await inTurns([work], { clock, limit: scheduleSliceMax, msMax: roundMs });
+    if (!isOver) return "more";
+    return isLeft ? "some" : "all";
   }
 
   return {
     async tickOnce(write) {
       await takeUpChanges(write);
-      if (!(await fireDue(write))) return { againInMs: againMsMin };
+      const fired = await fireDue(write);
+      if (fired !== "all") return { againInMs: fired === "some" ? againMsMin : 0 };
       const next = await rows.nextSlotAt(store);
       return next === undefined ? {} : { againInMs: Math.max(wakeMsMin, next - clock.now()) };
     },

@@ -35,6 +35,8 @@ export interface PurgeDeps {
 }
 
 const environmentsAtOnce = 1_000;
+/** How long one environment is emptied before it is the next one's turn. */
+const purgeTurnMs = 50;
 const sliceMin = 8;
 
 interface Pace {
@@ -165,13 +167,34 @@ export function openPurge({ store, clock, metrics }: PurgeDeps): Purge {
     return true;
   }
 
+  /** Whose turn was the last. */
+  let servedLast = "";
+
+  /** Those that are to be emptied, the one after whose turn was the last at first. */
+  async function inTurn(): Promise<rows.Tombstone[]> {
+    const all = await rows.unpurged(store, environmentsAtOnce);
+    const from = all.findIndex(({ id }) => id === servedLast) + 1;
+    const now = clock.now();
+    return [...all.slice(from), ...all.slice(0, from)].filter(
+      ({ id, deletedAt }) => !emptied.has(id) || now >= deletedAt + purgeSettleMs,
+    );
+  }
+
   async function purgeOnce(write: Write) {
     const until = clock.elapsed() + purgeRoundMs;
-    for (const { id, deletedAt } of await rows.unpurged(store, environmentsAtOnce)) {
-      if (emptied.has(id) && clock.now() < deletedAt + purgeSettleMs) continue;
+    const queue = await inTurn();
+    while (queue.length > 0) {
+      if (clock.elapsed() >= until) return { againInMs: 20 };
+      const tombstone = queue.shift()!;
+      const { id, deletedAt } = tombstone;
+      servedLast = id;
       const pass = passes.get(id) ?? { place: 0, removed: 0, beganAt: clock.now() };
       passes.set(id, pass);
-      if (!(await goOn(id, pass, until, write))) return { againInMs: 20 };
+      if (!(await goOn(id, pass, Math.min(until, clock.elapsed() + purgeTurnMs), write))) {
+        // The others first: one that is large keeps none of them.
+        queue.push(tombstone);
+        continue;
+      }
       passes.delete(id);
       emptied.add(id);
       if (pass.removed > 0 || pass.beganAt < deletedAt + purgeSettleMs) continue;

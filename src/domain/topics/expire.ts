@@ -20,6 +20,8 @@ export interface ExpiryDeps {
 const hourMs = 60 * 60 * 1000;
 /** Between slices, so that publishers come first. */
 const breathMs = 1;
+/** Slices of one environment before it is the next one's turn. */
+const turnSlicesMax = 20;
 
 /** The tick of `topics.expire`, on the node that leads `retention`: old messages go, a slice at a time. */
 export function openExpiry({ store, clock, log, retentionHours, floorGuards }: ExpiryDeps) {
@@ -45,23 +47,30 @@ export function openExpiry({ store, clock, log, retentionHours, floorGuards }: E
       gone += await write((session) => expireMessages(session, environmentId, floor, expireSliceMax));
       await clock.sleep(breathMs);
     }
-    return { gone, used };
+    return { gone, used, isMore: used > slices };
   }
 
   return async (write: Write): Promise<{ againInMs?: number }> => {
     if (retentionHours === 0) return {};
     let left = expireSlicesMax;
     let gone = 0;
+    const behind: string[] = [];
+    const turn = async (environmentId: string) => {
+      const done = await expireOf(write, environmentId, Math.min(left, turnSlicesMax));
+      gone += done.gone;
+      left -= done.used;
+      if (done.isMore) behind.push(environmentId);
+    };
     while (left > 0) {
       const [next] = await environmentsWithTopics(store, after, 1);
       after = next?.environment_id ?? "";
       if (!next) break;
-      const done = await expireOf(write, after, left);
-      gone += done.gone;
-      left -= done.used;
+      await turn(after);
     }
+    // Nobody's past keeps another's from its turn.
+    while (left > 0 && behind.length > 0) await turn(behind.shift()!);
     if (gone > 0) log.info("topics.expired", { gone });
     // There is more: soon again, with others in between.
-    return after === "" ? {} : { againInMs: 1_000 };
+    return left > 0 ? {} : { againInMs: 1_000 };
   };
 }

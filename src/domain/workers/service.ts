@@ -317,9 +317,7 @@ export function openWorkers(deps: WorkersDeps): Workers {
       await streams.settled();
     },
 
-    async register(environmentId, input) {
-      await register(environmentId, input, "rest");
-    },
+    register: async (environmentId, input) => void (await register(environmentId, input, "rest")),
 
     async heartbeat(environmentId, workerId, input) {
       await registered(environmentId, workerId);

@@ -18,6 +18,7 @@ import { groups } from "./0019_groups.ts";
 import { outbox } from "./0020_outbox.ts";
 import { credentials } from "./0021_credentials.ts";
 import { endpointKeys } from "./0024_endpoint_keys.ts";
+import { shares } from "./0026_shares.ts";
 import { loginAttempts } from "./0027_login_attempts.ts";
 
 /** In order; a landed one is never edited. */
@@ -42,5 +43,6 @@ export const migrations = [
   outbox,
   credentials,
   endpointKeys,
+  shares,
   loginAttempts,
 ];

@@ -1,0 +1,80 @@
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { startTestServer, type TestServer } from "../support/server.ts";
+
+/** Loops that take work of many environments from the store, each with the test that one of them does not wait for another. */
+const shared: Record<string, string> = {
+  "schedules.tick": "shares-runs",
+  "runs.wake": "shares-runs",
+  "runs.matcher": "shares-runs",
+  "runs.children": "shares-runs",
+  "debounce.fire": "shares-runs",
+  "outbox.relay": "shares-upkeep",
+  "outbox.mirror": "shares-upkeep",
+  "groups.look": "shares-upkeep",
+  "groups.forget": "shares-upkeep",
+  "events.expire": "shares-upkeep",
+  "runs.expire": "shares-upkeep",
+  "topics.expire": "shares-upkeep",
+  "tenancy.purge": "shares-upkeep",
+  "push.look": "shares-upkeep",
+};
+
+const toItsEnd = "a tick deletes what is old to its end, a slice a transaction, and nobody waits for it";
+const ofThisNode = "looks after what this node serves, all of it in one query or one of a few hundred each";
+
+/** The others, and why nobody of many can hold them up. */
+const notShared: Record<string, string> = {
+  "audit.flush": "writes what this node has gathered, in the order in which it came, to its end",
+  "audit.forget": toItsEnd,
+  "breakers.forget": toItsEnd,
+  "events.keys": toItsEnd,
+  "outbox.forget": toItsEnd,
+  "runs.lanes": toItsEnd,
+  "runs.resumes": toItsEnd,
+  "workers.forget": toItsEnd,
+  "platform.forget": toItsEnd,
+  "breakers.look": "one query for all that are in trouble",
+  "cluster.forget": "of the installation, of no environment",
+  "cluster.lead": "of the installation, of no environment",
+  "cluster.nodes": "of the installation, of no environment",
+  "cluster.time": "of the installation, of no environment",
+  "keyring.follow": "of the installation, of no environment",
+  "platform.audit": "of the installation, of no environment",
+  "keys.used": "one statement for the keys that this node saw",
+  "edge.standing": ofThisNode,
+  "groups.refresh": ofThisNode,
+  "log.feeds": ofThisNode,
+  "topics.feeds": ofThisNode,
+  "pubsub.interest": ofThisNode,
+  "pubsub.runs": ofThisNode,
+  "runs.ends": ofThisNode,
+  "workers.signs": ofThisNode,
+  "workers.streams": ofThisNode,
+  "workers.dispatch": "lanes share, the least served first (lanes.test.ts, unit/dispatcher-lanes.test.ts)",
+  "integrity.look": "walks over the environments, twenty a tick, each with bounded checks",
+  "runs.sweep": "walks over all runs, a slice a tick; what is overdue is moved by the work of runs.wake",
+  "tenancy.follow": "one query for the environments that went since the last look",
+};
+
+let server: TestServer;
+beforeAll(async () => {
+  server = await startTestServer({ engine: "libsql" });
+});
+afterAll(() => server.stop());
+
+test("every loop of a server shares by environment, or it is said why it need not", async () => {
+  const { loops } = (await server.api("/api/v1/cluster/health")).body.nodes[0] as {
+    loops: { name: string }[];
+  };
+  const known = [...Object.keys(shared), ...Object.keys(notShared)];
+  // Only runs where there is a bus to mirror to.
+  const running = [...loops.map(({ name }) => name), "outbox.mirror"];
+  expect(known.toSorted()).toEqual(running.toSorted());
+});
+
+test.each(Object.entries(shared))("%s has a test in %s", (name, file) => {
+  const text = readFileSync(join(import.meta.dir, `${file}.test.ts`), "utf8");
+  expect(text).toMatch(new RegExp(`test(\\.each\\(.*\\))?\\("([^"]* and )?${name.replace(".", "\\.")}\\b`));
+});

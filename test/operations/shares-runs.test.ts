@@ -1,0 +1,229 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { openDebounce } from "../../src/domain/debounce/service.ts";
+import type { DefinitionsCache, FunctionDefinition } from "../../src/domain/functions/definition.ts";
+import { openChildren } from "../../src/domain/runs/children.ts";
+import { openMatcher } from "../../src/domain/runs/matcher.ts";
+import { openWakes } from "../../src/domain/runs/wakes.ts";
+import { openSchedules } from "../../src/domain/schedules/service.ts";
+import { wakeSliceMax } from "../../src/kit/limits.ts";
+import { silentLog } from "../../src/kit/log.ts";
+import { sql } from "../../src/kit/sql.ts";
+import { inTurns } from "../../src/kit/turns.ts";
+import type { Store } from "../../src/store/store.ts";
+import { plant } from "../support/plant.ts";
+import { engines } from "../support/server.ts";
+import {
+  both,
+  clock,
+  greedy,
+  ids,
+  modest,
+  nothing,
+  type SharedStore,
+  sharedStore,
+} from "../support/shares.ts";
+
+describe.each(engines)("what runs wait for is shared by environment on %s", (engine) => {
+  let shared: SharedStore;
+  beforeAll(async () => {
+    shared = await sharedStore(engine);
+  });
+  afterAll(() => shared.close());
+
+  const wakes = () =>
+    openWakes({
+      store: shared.spied,
+      clock,
+      log: silentLog,
+      matcher: { catchUp: async () => {} },
+      onQueued: nothing,
+      onFailed: nothing,
+      onSilent: nothing,
+    });
+  const share = { clock, limit: wakeSliceMax };
+
+  test.each(["sleeping", "retrying", "leased", "waiting", "invoking"])("runs.wake: %s", async (state) => {
+    const run = `'${state}_${greedy}_' || n`;
+    const functions = "'f' || (n % 7)";
+    for (const [env, many] of both(3_000)) {
+      const id = run.replace(greedy, env);
+      await plant(shared.bare, "runs", many, { id, environment_id: `'${env}'`, status: "'active'" });
+      const step = { run_id: id, environment_id: `'${env}'`, step_id: "'s'", status: "'waiting'" };
+      await plant(shared.bare, "steps", many, step);
+    }
+    await shared.pile("executions", 3_000, "wake_at", {
+      run_id: run,
+      function_id: functions,
+      state: `'${state}'`,
+      waiting_step_id: "'s'",
+    });
+    shared.watch(shared.gone(`executions WHERE environment_id = '${modest}' AND state = '${state}'`));
+    await inTurns([wakes().wakes], share);
+    await shared.expectShared();
+    expect(await shared.count(`executions WHERE state = '${state}'`)).toBe(0);
+    await shared.bare.write((session) => session.run(sql`DELETE FROM executions`));
+  });
+
+  test("runs.wake: runs whose time is over", async () => {
+    await shared.pile("executions", 3_000, "timeout_at", {
+      run_id: `'late_${greedy}_' || n`,
+      state: "'queued'",
+      wake_at: "0",
+    });
+    shared.watch(shared.gone(`executions WHERE environment_id = '${modest}'`));
+    await inTurns([wakes().timeouts], share);
+    await shared.expectShared();
+    expect(await shared.count("executions")).toBe(0);
+  });
+
+  test("debounce.fire", async () => {
+    await shared.pile("debounces", 3_000, "fires_at", { id: `'deb_${greedy}_' || n`, event_id: "'e'" });
+    shared.watch(shared.gone(`debounces WHERE environment_id = '${modest}'`));
+    const debounce = openDebounce({
+      store: shared.spied,
+      clock,
+      ids,
+      log: silentLog,
+      definitionOf: async () => ({}) as FunctionDefinition,
+      newRun: () => {
+        throw new Error("no function is there");
+      },
+      onQueued: nothing,
+      fireIn: nothing,
+      knowsTime: () => true,
+    });
+    await debounce.fireOnce();
+    await shared.expectShared();
+    expect(await shared.count("debounces")).toBe(0);
+  });
+
+  test("runs.children: starts and ends, neither behind the other", async () => {
+    const parent = `'parent_${greedy}_' || n`;
+    const many = 1_500;
+    for (const [env, times] of both(many)) {
+      const id = parent.replace(greedy, env);
+      await plant(shared.bare, "runs", times, { id, environment_id: `'${env}'`, status: "'active'" });
+      await plant(shared.bare, "steps", times, { run_id: id, environment_id: `'${env}'`, step_id: "'s'" });
+    }
+    await shared.pile("invocations", many, "due_at", {
+      parent_run_id: parent,
+      step_id: "'s'",
+      kind: "'invoke'",
+    });
+    await shared.pile("child_ends", many, "ended_at", { child_run_id: `'child_${greedy}_' || n` });
+    const started: string[] = [];
+    shared.watch(
+      async () =>
+        (await shared.count(`invocations WHERE environment_id = '${modest}'`)) === 0 &&
+        (await shared.count(`child_ends WHERE environment_id = '${modest}'`)) === 0,
+    );
+    const children = openChildren({
+      store: shared.spied,
+      clock,
+      log: silentLog,
+      async invoke(_, { environmentId }) {
+        started.push(environmentId);
+        return { runIds: ["run"] };
+      },
+      onQueued: nothing,
+      onFailed: nothing,
+    });
+    await children.moveOnce();
+    await shared.expectShared();
+    expect(await shared.count("invocations")).toBe(0);
+    expect(await shared.count("child_ends")).toBe(0);
+  });
+
+  const schedules = (fire: (environmentId: string) => Promise<void>) =>
+    openSchedules({
+      store: shared.spied,
+      clock,
+      log: silentLog,
+      definitions: { current: async () => undefined } as unknown as Pick<DefinitionsCache, "current">,
+      events: {
+        async invoke(_: unknown, { environmentId }: { environmentId: string }) {
+          await fire(environmentId);
+          return { eventId: "", runIds: [] };
+        },
+      } as never,
+      self: "me",
+      onFrame: nothing,
+    });
+
+  test("schedules.tick: 5,000 triggers of every second and one of another tenant", async () => {
+    await shared.bare.write((session) =>
+      session.run(sql`UPDATE heads SET schedules_version = definitions_version`),
+    );
+    const values = { function_id: "'f' || (n / 50)", place: "n", expression: "'* * * * * *'" };
+    await shared.pile("schedules", 5_000, "next_at", values);
+    await shared.bare.write((session) =>
+      session.run(sql`UPDATE schedules SET next_at = ${clock.now() - 500}
+      WHERE environment_id = ${greedy}`),
+    );
+    const fired: string[] = [];
+    const { tickOnce } = schedules(async (environmentId) => void fired.push(environmentId));
+    const answer = await tickOnce(shared.spied.write);
+    // All of it in one tick, as long as that may be, and no pause before the next.
+    expect(fired.length).toBeGreaterThan(200);
+    expect(fired.indexOf(modest)).toBeWithin(0, 201);
+    expect(answer.againInMs ?? 1_000).toBeLessThanOrEqual(1_000);
+    await shared.bare.write((session) => session.run(sql`DELETE FROM schedules`));
+  });
+
+  test("runs.matcher: who is heard of while another's long log is read does not wait for its end", async () => {
+    await shared.bare.write((session) => session.run(sql`DELETE FROM events`));
+    for (const [env, many] of both(20_000)) {
+      const environment_id = `'${env}'`;
+      await plant(shared.bare, "events", many, {
+        environment_id,
+        position: "n",
+        id: `'log_${env}_' || n`,
+        name: "'e'",
+        data: "'{}'",
+      });
+      await shared.bare.write((session) =>
+        session.run(sql`UPDATE heads SET position = ${many} WHERE environment_id = ${env}`),
+      );
+      await plant(shared.bare, "matchers", 1, { environment_id });
+      await plant(shared.bare, "executions", 1, { run_id: `'w_${env}'`, environment_id, state: "'waiting'" });
+      // Of a value that no event has; nobody is told of anything but of how far the log was read.
+      await plant(shared.bare, "waits", 1, {
+        run_id: `'w_${env}'`,
+        kind: "'wait'",
+        step_id: "'s'",
+        environment_id,
+        event_name: "'e'",
+        match_path: "'a'",
+        value_hash: "'x'",
+      });
+    }
+    const reads: string[] = [];
+    const store: Store = {
+      ...shared.bare,
+      all: async (query) => {
+        const rows = await shared.bare.all(query);
+        const first = rows[0] as { id?: unknown } | undefined;
+        if (typeof first?.id === "string" && first.id.startsWith("log_")) {
+          reads.push(first.id.includes(modest) ? modest : greedy);
+          if (reads.length === 3) matcher.wake(modest);
+        }
+        return rows as never;
+      },
+    };
+    const matcher = openMatcher({
+      store,
+      clock,
+      onQueued: nothing,
+      onCancelled: nothing,
+      wakeLoop: nothing,
+    });
+    matcher.wake(greedy);
+    // The first round only knows of the greedy one.
+    await shared.bare.write((session) =>
+      session.run(sql`UPDATE waits SET fresh_at = NULL WHERE environment_id = ${greedy}`),
+    );
+    await matcher.matchOnce();
+    expect(reads.indexOf(modest)).toBeWithin(0, 8);
+    expect(reads.filter((id) => id === greedy).length).toBeGreaterThan(20);
+  });
+});
