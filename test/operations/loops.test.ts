@@ -35,6 +35,7 @@ const notShared: Record<string, string> = {
   "runs.resumes": toItsEnd,
   "workers.forget": toItsEnd,
   "platform.forget": toItsEnd,
+  "sessions.attempts": toItsEnd,
   "breakers.look": "one query for all that are in trouble",
   "cluster.forget": "of the installation, of no environment",
   "cluster.lead": "of the installation, of no environment",
