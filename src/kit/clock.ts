@@ -110,11 +110,16 @@ export function testClock(startAt: Instant = 1_700_000_000_000): TestClock {
 /** RFC 3339 with millisecond precision, UTC. */
 export const rfc3339 = (at: Instant): string => new Date(at).toISOString();
 
-const rfc3339Form = /^\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})$/;
+const rfc3339Form =
+  /^(\d{4})-(\d{2})-(\d{2})[Tt]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?([Zz]|[+-]([01]\d|2[0-3]):[0-5]\d)$/;
 
 /** The instant of an RFC 3339 text, or undefined when it is not one. */
 export function parseRfc3339(text: string): Instant | undefined {
-  if (!rfc3339Form.test(text)) return undefined;
+  const [, year, month, day] = rfc3339Form.exec(text) ?? [];
+  if (year === undefined) return undefined;
+  // `Date.parse` takes 30 February for 2 March.
+  if (Number(day) > new Date(Date.UTC(2000 + (Number(year) % 400), Number(month), 0)).getUTCDate())
+    return undefined;
   const at = Date.parse(text);
   return Number.isNaN(at) ? undefined : at;
 }

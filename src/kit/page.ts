@@ -1,6 +1,5 @@
 import { invalid } from "./fault.ts";
 import { listLimitDefault, listLimitMax } from "./limits.ts";
-import { type Sql, sql } from "./sql.ts";
 
 /** A place in a list that is ordered by (at, id): opaque to callers. */
 export interface Cursor {
@@ -22,7 +21,3 @@ export function readCursor(field: string, text: string): Cursor {
 /** 0 and absent mean the default; more than the most is clamped, as list clients expect. */
 export const pageSize = (limit: number | undefined, fallback = listLimitDefault): number =>
   limit === undefined || limit <= 0 ? fallback : Math.min(limit, listLimitMax);
-
-/** The column holds the text somewhere, in either case: `LIKE` alone minds case on Postgres only. */
-export const contains = (column: string, text: string): Sql =>
-  sql`lower(${sql.raw(column)}) LIKE ${`%${text.toLowerCase().replace(/[\\%_]/g, (sign) => `\\${sign}`)}%`} ESCAPE '\\'`;

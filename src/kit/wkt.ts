@@ -23,3 +23,7 @@ export function withNumbers(
   }
   return read;
 }
+
+/** A 64-bit count of a message. Beyond what a number holds exactly it is the farthest, which nothing ever reaches. */
+export const safeCount = (value: bigint): number =>
+  Number(value > Number.MAX_SAFE_INTEGER ? Number.MAX_SAFE_INTEGER : value);

@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import type { Clock } from "../kit/clock.ts";
 import type { Log } from "../kit/log.ts";
 import { sql } from "../kit/sql.ts";
+import { sortNextByBytes } from "./postgres-collation.ts";
 import { type Engine, type Session, type Store, StoreError } from "./store.ts";
 
 export interface Migration {
@@ -74,14 +75,17 @@ export function requireFamiliar(
   }
 }
 
+/** One node at a time; the tables themselves are not waited for so patiently. */
+async function waitForOthers(session: Session): Promise<void> {
+  await session.run(sql`SET LOCAL lock_timeout = 0`);
+  await session.run(sql`SELECT pg_advisory_xact_lock(${lockKey})`);
+  await session.run(sql.raw(`SET LOCAL lock_timeout = ${tableLockMs}`));
+}
+
 /** Lands the first migration that is missing; answers whether there was one. Every caller waits for the one before. */
 async function landNext(session: Session, migrations: readonly Migration[], clock: Clock) {
   const { engine } = session.seams;
-  if (engine === "postgres") {
-    await session.run(sql`SET LOCAL lock_timeout = 0`);
-    await session.run(sql`SELECT pg_advisory_xact_lock(${lockKey})`);
-    await session.run(sql.raw(`SET LOCAL lock_timeout = ${tableLockMs}`));
-  }
+  if (engine === "postgres") await waitForOthers(session);
   await session.run(createTable);
   const landed = await session.all<Landed>(
     sql`SELECT version, name, hash, compatible FROM migrations ORDER BY version`,
@@ -100,27 +104,19 @@ async function landNext(session: Session, migrations: readonly Migration[], cloc
   return next;
 }
 
-/** Brings the database to this program's version, one transaction a migration. Several nodes may call it at once. */
-export async function migrate(
+/** One transaction a step until a step finds nothing more to do; answers how many did something. */
+async function stepByStep(
   store: Store,
-  migrations: readonly Migration[],
   { clock, log }: MigrateContext,
-): Promise<void> {
-  const ordered = [...migrations].sort((a, b) => a.version - b.version);
-  const repeated = ordered.find((migration, place) => migration.version === ordered[place - 1]?.version);
-  if (repeated) throw new Error(`two migrations have the version ${repeated.version}`);
-
-  let count = 0;
-  for (let failures = 0; ; ) {
+  step: (session: Session) => Promise<{ event: string; fields: Record<string, unknown> } | undefined>,
+): Promise<number> {
+  for (let count = 0, failures = 0; ; ) {
     try {
       const startedAt = clock.elapsed();
-      const landed = await store.write((session) => landNext(session, ordered, clock));
-      if (!landed) break;
+      const done = await store.write(step);
+      if (!done) return count;
       count++;
-      log.info("store.migrated", {
-        migration: label(landed),
-        ms: Math.round(clock.elapsed() - startedAt),
-      });
+      log.info(done.event, { ...done.fields, ms: Math.round(clock.elapsed() - startedAt) });
     } catch (error) {
       const waits = error instanceof StoreError && error.trouble === "lock_timeout";
       if (!waits || ++failures >= attemptsMax) throw error;
@@ -128,8 +124,28 @@ export async function migrate(
       await clock.sleep(200 * failures);
     }
   }
+}
+
+/** Brings the database to this program's version, one transaction a migration. Several nodes may call it at once. */
+export async function migrate(
+  store: Store,
+  migrations: readonly Migration[],
+  context: MigrateContext,
+): Promise<void> {
+  const ordered = [...migrations].sort((a, b) => a.version - b.version);
+  const repeated = ordered.find((migration, place) => migration.version === ordered[place - 1]?.version);
+  if (repeated) throw new Error(`two migrations have the version ${repeated.version}`);
+
+  let count = await stepByStep(store, context, async (session) => {
+    const landed = await landNext(session, ordered, context.clock);
+    return landed && { event: "store.migrated", fields: { migration: label(landed) } };
+  });
+  if (store.engine !== "postgres") return;
+  count += await stepByStep(store, context, async (session) => {
+    await waitForOthers(session);
+    const table = await sortNextByBytes(session);
+    return table === undefined ? undefined : { event: "store.sorted_by_bytes", fields: { table } };
+  });
   // A table that was never analysed is planned as if it were of any size.
-  if (count > 0 && store.engine === "postgres") {
-    await store.write((session) => session.run(sql`ANALYZE`));
-  }
+  if (count > 0) await store.write((session) => session.run(sql`ANALYZE`));
 }

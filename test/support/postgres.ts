@@ -9,8 +9,8 @@ import { until } from "./until.ts";
 export interface Databases {
   /** The maintenance database, as superuser. */
   url: string;
-  /** An empty database; answers its URL. */
-  createDatabase(): Promise<string>;
+  /** An empty database; answers its URL. With a locale it sorts and folds as that says, as those of a company do. */
+  createDatabase(options?: { icuLocale?: string }): Promise<string>;
   dropDatabase(url: string): Promise<void>;
 }
 
@@ -77,12 +77,15 @@ export function databasesAt(url: string): Databases {
   const quoted = (name: string) => `"${name.replaceAll('"', '""')}"`;
   return {
     url,
-    async createDatabase() {
+    async createDatabase({ icuLocale } = {}) {
+      const locale = icuLocale
+        ? ` TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE ${quoted(icuLocale)}`
+        : "";
       // A second try has another name: the first may have made its database and lost the answer.
       const name = await until(
         async () => {
           const own = `svc_test_${process.pid}_${++databasesMade}_${Bun.hash(String(performance.now()))}`;
-          await admin(`CREATE DATABASE ${quoted(own)}`);
+          await admin(`CREATE DATABASE ${quoted(own)}${locale}`);
           return own;
         },
         { about: "a database to be made", everyMs: 100 },

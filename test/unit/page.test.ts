@@ -1,8 +1,7 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { listLimitDefault, listLimitMax } from "../../src/kit/limits.ts";
-import { contains, pageSize, readCursor, writeCursor } from "../../src/kit/page.ts";
-import { renderLibsql } from "../../src/store/libsql-text.ts";
+import { pageSize, readCursor, writeCursor } from "../../src/kit/page.ts";
 
 test("a cursor is read as it was written", () => {
   const place = fc.record({
@@ -32,8 +31,4 @@ test("a page has a size between one and the most", () => {
     listLimitMax,
   ]);
   expect(pageSize(0, 7)).toBe(7);
-});
-
-test("a search takes its signs literally", () => {
-  expect(renderLibsql(contains("name", "50%_OF\\it")).values).toEqual([String.raw`%50\%\_of\\it%`]);
 });

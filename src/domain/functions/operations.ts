@@ -3,6 +3,7 @@ import { SvcService } from "../../gen/svc/v1/svc_pb.ts";
 import { invalid } from "../../kit/fault.ts";
 import { searchBytesMax } from "../../kit/limits.ts";
 import { rpc, unary } from "../../kit/operation.ts";
+import { safeCount } from "../../kit/wkt.ts";
 import type { FunctionRecord } from "./definition.ts";
 import type { FunctionChange } from "./history.ts";
 import type { RegisterInput } from "./rules.ts";
@@ -158,7 +159,7 @@ export const functionsOperations = (functions: Functions) => [
     }),
     rpc: rpc(
       SvcService.method.listFunctionHistory,
-      (m) => ({ functionId: m.functionId, limit: m.limit, fromVersion: Number(m.fromVersion) }),
+      (m) => ({ functionId: m.functionId, limit: m.limit, fromVersion: safeCount(m.fromVersion) }),
       (page: { entries: FunctionChange[]; hasMore: boolean }) => ({
         entries: page.entries.map(toHistoryEntry),
         hasMore: page.hasMore,
@@ -178,7 +179,7 @@ export const functionsOperations = (functions: Functions) => [
     input: Type.Object({ functionId: Id, version: Type.Integer({ minimum: 1 }) }),
     rpc: rpc(
       SvcService.method.getFunctionAtVersion,
-      (m) => ({ functionId: m.functionId, version: Number(m.version) }),
+      (m) => ({ functionId: m.functionId, version: safeCount(m.version) }),
       (entry: FunctionChange) => ({ entry: toHistoryEntry(entry) }),
     ),
     handle: ({ functionId, version }, call) => functions.at(call.environmentId, functionId, version),
@@ -194,7 +195,7 @@ export const functionsOperations = (functions: Functions) => [
     }),
     rpc: rpc(
       SvcService.method.rollbackFunction,
-      (m) => ({ functionId: m.functionId, version: Number(m.version), changeReason: m.changeReason }),
+      (m) => ({ functionId: m.functionId, version: safeCount(m.version), changeReason: m.changeReason }),
       (record: FunctionRecord) => ({ function: toFunctionMessage(record) }),
     ),
     handle: ({ functionId, version, changeReason = "" }, call) =>

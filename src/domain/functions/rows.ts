@@ -1,6 +1,6 @@
 import type { Instant } from "../../kit/clock.ts";
+import { contains } from "../../kit/contains.ts";
 import { countCap } from "../../kit/limits.ts";
-import { contains } from "../../kit/page.ts";
 import { type Sql, sql } from "../../kit/sql.ts";
 import type { Session, Store } from "../../store/store.ts";
 import type { FunctionDefinition, FunctionRecord, FunctionStatus } from "./definition.ts";

@@ -1,6 +1,7 @@
 import type { Instant } from "../../kit/clock.ts";
+import { contains } from "../../kit/contains.ts";
 import { countCap } from "../../kit/limits.ts";
-import { type Cursor, contains } from "../../kit/page.ts";
+import type { Cursor } from "../../kit/page.ts";
 import { column, type Sql, sql } from "../../kit/sql.ts";
 import { stepRowId } from "../../kit/step-id.ts";
 import type { Session, Store } from "../../store/store.ts";
