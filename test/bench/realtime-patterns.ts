@@ -6,7 +6,7 @@ import { readWanted } from "../../src/domain/pubsub/options.ts";
 import { eventFrame } from "../../src/domain/pubsub/socket-frames.ts";
 import { median } from "./figures.ts";
 
-const noFrames = { wantRuns() {}, wantsRuns: () => false } as unknown as Frames;
+const noFrames = { want() {}, wantsRuns: () => false } as unknown as Frames;
 
 const eventOf = (name: string, number: number): LoggedEvent =>
   ({

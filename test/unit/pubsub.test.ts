@@ -2,6 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { Delivery } from "../../src/domain/pubsub/delivery.ts";
 import { readWanted } from "../../src/domain/pubsub/options.ts";
 import {
+  frameKindsOf,
   literalRun,
   matchesTokens,
   namesOf,
@@ -69,6 +70,36 @@ describe("a pattern", () => {
         wantsRuns(parsePattern(text)),
       ),
     ).toEqual([true, true, true, false, false]);
+    const kindsOf = (text: string) => frameKindsOf(parsePattern(text)).join(" ");
+    expect(
+      Object.fromEntries(
+        [
+          ...[
+            "system.>",
+            "system.run.>",
+            "system.run.r.>",
+            "system.run.r.step.>",
+            "system.run.*.step.*.completed",
+          ],
+          ...["system.run.*.completed", "system.run.*.completed.>", "system.run.*.*", "system.*.>"],
+          ...["system.worker.w.health", "system.function.>", "events:>", "worker.>"],
+        ].map((text) => [text, kindsOf(text)]),
+      ),
+    ).toEqual({
+      "system.>": "runs steps workers",
+      "system.run.>": "runs steps",
+      "system.run.r.>": "runs steps",
+      "system.run.r.step.>": "runs steps",
+      "system.run.*.step.*.completed": "runs steps",
+      "system.run.*.completed": "runs",
+      "system.run.*.completed.>": "runs",
+      "system.run.*.*": "runs",
+      "system.*.>": "runs steps workers",
+      "system.worker.w.health": "workers",
+      "system.function.>": "",
+      "events:>": "",
+      "worker.>": "",
+    });
     expect(namesOf(parsePattern("a.b"))).toEqual(["events:a.b", "a.b"]);
     expect(namesOf(parsePattern("topic:a"))).toEqual(["topic:a"]);
   });

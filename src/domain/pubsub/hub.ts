@@ -2,7 +2,7 @@ import type { CelProgram } from "../../kit/cel.ts";
 import type { Fault } from "../../kit/fault.ts";
 import { Delivery, type Placed } from "./delivery.ts";
 import type { Frame, Frames } from "./frames.ts";
-import { type Pattern, tokensOf, wantsRuns } from "./rules.ts";
+import { frameKindsOf, type Pattern, tokensOf } from "./rules.ts";
 import type { Told } from "./source.ts";
 import { openTrie } from "./trie.ts";
 
@@ -140,7 +140,7 @@ export function openHub(environmentId: string, frames: Frames, position: () => n
         channel = { spec, outlet, joined: new Set(), late: new Map() };
         byId.set(spec.id, channel);
         trie.add(spec.pattern.tokens, channel);
-        if (wantsRuns(spec.pattern)) frames.wantRuns(environmentId, true);
+        for (const kind of frameKindsOf(spec.pattern)) frames.want(kind, environmentId, true);
       }
       return channel;
     },
@@ -161,7 +161,7 @@ export function openHub(environmentId: string, frames: Frames, position: () => n
       byId.delete(spec.id);
       if (byId.size === 0) channels.delete(outlet);
       trie.remove(spec.pattern.tokens, channel);
-      if (wantsRuns(spec.pattern)) frames.wantRuns(environmentId, false);
+      for (const kind of frameKindsOf(spec.pattern)) frames.want(kind, environmentId, false);
     },
 
     isOver: () => over,

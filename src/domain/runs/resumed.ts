@@ -1,6 +1,7 @@
 import type { Instant } from "../../kit/clock.ts";
 import { column, sql } from "../../kit/sql.ts";
 import type { Session } from "../../store/store.ts";
+import { noteSteps } from "./step-moves.ts";
 
 /** What a resume does once it has been told, and what undoes it when it could not be told. */
 export interface ResumePlan {
@@ -45,6 +46,7 @@ export async function finishResumes(
       await session.run(sql`UPDATE steps SET status = 'completed', output = 'null', ended_at = ${at}, updated_at = ${at},
           duration_ms = ${at} - started_at
         WHERE run_id = ${row.run_id} AND step_id = ${plan.sleptStepId} AND status = 'sleeping'`);
+    noteSteps(session, [{ ...row, step_id: plan?.sleptStepId ?? null }], now);
     await session.run(sql`DELETE FROM waits WHERE run_id = ${row.run_id} AND kind = 'wait'`);
     // Asleep it missed nothing that it should hear of; at anything else it still is where it was.
     const seen =

@@ -9,6 +9,7 @@ import { laneOf } from "../functions/rules.ts";
 import type { ResumePlan } from "../runs/resumed.ts";
 import type { Run, Step } from "../runs/run.ts";
 import type { Runs } from "../runs/service.ts";
+import type { StepMove } from "../runs/step-moves.ts";
 import type { Lane } from "../runs/wake.ts";
 import type { ControlMessage, Controls } from "./controls.ts";
 import * as rows from "./rows.ts";
@@ -53,13 +54,7 @@ export interface SteeringDeps {
   promise: (session: Session, message: ControlMessage) => Promise<() => void>;
   runs: Pick<Runs, "get" | "steps" | "endHeld" | "cancelled" | "finishResumes" | "neverWakesAt">;
   /** Told after the commit that gave a step another output; a hint that may be lost. */
-  onPatched?: (step: {
-    environmentId: string;
-    runId: string;
-    id: string;
-    stepId: string;
-    at: number;
-  }) => void;
+  onPatched?: (step: StepMove) => void;
   /** Told after the commit, likewise. */
   onResumed?: (environmentId: string, runId: string) => void;
   onMoved?: (runs: readonly { runId: string; environmentId: string }[]) => void;
@@ -72,7 +67,7 @@ export function openSteering(deps: SteeringDeps): Steering {
   const { store, clock, log, controls, runs, onQueued } = deps;
 
   const tellPatched = (environmentId: string, { run_id: runId, step_id: stepId }: rows.StepRow): void =>
-    deps.onPatched?.({ environmentId, runId, id: stepRowId(runId, stepId), stepId, at: clock.now() });
+    deps.onPatched?.({ environmentId, runId, stepId, at: clock.now() });
 
   async function requireRun(
     reader: Store | Session,

@@ -1,16 +1,8 @@
 import { type Clock, rfc3339 } from "../../kit/clock.ts";
 import { Fault, invalid } from "../../kit/fault.ts";
-import { lately } from "../../kit/lately.ts";
-import {
-  exchangeReportsMax,
-  gaugeCountMax,
-  gaugeKeptMs,
-  gaugeWaitMsMax,
-  pollJobsMax,
-  workerSilenceMsMax,
-} from "../../kit/limits.ts";
+import { exchangeReportsMax, pollJobsMax, workerSilenceMsMax } from "../../kit/limits.ts";
 import type { Log } from "../../kit/log.ts";
-import type { Counter, Metrics } from "../../kit/metrics.ts";
+import type { Metrics } from "../../kit/metrics.ts";
 import { type Store, StoreError } from "../../store/store.ts";
 import type { Runs } from "../runs/service.ts";
 import type { Dispatcher } from "./dispatcher.ts";
@@ -21,7 +13,9 @@ import type { Asking } from "./lanes.ts";
 import { type RegisterWorkerInput, readRegistration } from "./registration.ts";
 import { type Report, readFence, readReport } from "./report.ts";
 import * as rows from "./rows.ts";
+import { openWorkerSigns, type WorkerFrame } from "./signs.ts";
 import { openStreams, type Streams } from "./streams.ts";
+import { watchWorkers } from "./watch.ts";
 
 export interface AckInput {
   job_id: string;
@@ -101,6 +95,8 @@ export interface WorkersDeps {
   /** `SVC_CAPACITY_ADMISSION`: without it there is no `progress`. */
   admission: boolean;
   metrics: Metrics;
+  /** Told after the commit; a hint that may be lost. */
+  announce?: (frame: WorkerFrame) => void;
 }
 
 /** Endpoints understand failed steps (contract.md 3.1). */
@@ -113,6 +109,7 @@ const knownMs = 5_000;
 export function openWorkers(deps: WorkersDeps): Workers {
   const { store, clock, dispatcher, runs, leaseMs, holdMs } = deps;
   const disconnects = watchWorkers(deps);
+  const told = openWorkerSigns(deps.announce);
   const known = new Map<string, { record: rows.WorkerRecord; readAt: number }>();
   const signs = new Map<
     string,
@@ -197,6 +194,7 @@ export function openWorkers(deps: WorkersDeps): Workers {
     const record = { ...registration, environmentId, registeredAt: now, lastHeartbeatAt: now };
     await store.write((session) => rows.upsertWorker(session, record));
     known.set(keyOf(environmentId, record.id), { record, readAt: now });
+    told.connected({ environmentId, workerId: record.id });
     return record;
   }
 
@@ -221,6 +219,7 @@ export function openWorkers(deps: WorkersDeps): Workers {
       await rows.touchWorkers(session, [{ environmentId, id: workerId, at: now, activeJobs }]);
     });
     signs.delete(keyOf(environmentId, workerId));
+    told.beat({ environmentId, workerId });
     const entry = known.get(keyOf(environmentId, workerId));
     if (entry) entry.record.lastHeartbeatAt = now;
   }
@@ -241,9 +240,11 @@ export function openWorkers(deps: WorkersDeps): Workers {
         { ...rest, workerId: worker_id, functionIds: function_ids, maxConcurrentJobs: max_concurrent_jobs },
         "stream",
       ),
+    onDraining: told.draining,
     async forget(worker) {
-      await store.write((session) => rows.forgetWorker(session, worker));
+      const gone = await store.write((session) => rows.forgetWorker(session, worker));
       known.delete(keyOf(worker.environmentId, worker.id));
+      if (gone > 0) told.disconnected({ environmentId: worker.environmentId, workerId: worker.id });
     },
     submit: (worker, jobId, body) => submit(worker, jobId, body),
     async beat(worker, activeJobs, leases) {
@@ -335,36 +336,19 @@ export function openWorkers(deps: WorkersDeps): Workers {
           const entry = known.get(keyOf(sign.environmentId, sign.id));
           if (entry) entry.record.lastHeartbeatAt = sign.at;
           signs.delete(keyOf(sign.environmentId, sign.id));
+          told.beat({ environmentId: sign.environmentId, workerId: sign.id });
         }
       }
       for (const [key, entry] of known) if (now - entry.readAt > workerSilenceMsMax) known.delete(key);
     },
 
     async forgetOnce(write) {
-      disconnects.add(
-        await write((session) => rows.forgetSilent(session, clock.now() - 2 * workerSilenceMsMax)),
-      );
+      const gone = await write((session) => rows.forgetSilent(session, clock.now() - 2 * workerSilenceMsMax));
+      disconnects.add(gone.length);
+      for (const { environment_id: environmentId, id: workerId } of gone)
+        told.disconnected({ environmentId, workerId });
     },
   };
-}
-
-/** Answers the count of workers that are gone: a row is forgotten once, by one node. */
-function watchWorkers({ store, clock, metrics }: WorkersDeps): Counter {
-  const connected = metrics.gauge({
-    name: "svc_workers_connected",
-    help: "Workers of the whole installation that were heard of in the last five minutes.",
-  })();
-  const countAlive = lately({
-    clock,
-    keptMs: gaugeKeptMs,
-    waitMsMax: gaugeWaitMsMax,
-    ask: () => rows.countAlive(store, clock.now() - workerSilenceMsMax, gaugeCountMax),
-  });
-  metrics.beforeReading(async () => connected.set(await countAlive()));
-  return metrics.counter({
-    name: "svc_worker_disconnects_total",
-    help: "Streams of workers that ended, and workers forgotten after ten minutes without a sign of life; counted by the node that saw it.",
-  })();
 }
 
 /**

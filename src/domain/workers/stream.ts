@@ -33,6 +33,8 @@ export interface StreamDeps {
   beat: (worker: WorkerRecord, activeJobs: number, leases: readonly HeldLease[]) => Promise<LeaseState[]>;
   /** Unstarted jobs go back to the queue; no attempt is spent. */
   giveBack: (jobs: readonly Job[]) => void;
+  /** The worker says that it takes no more. */
+  onDraining: (worker: { environmentId: string; workerId: string }) => void;
 }
 
 /** A job this stream's worker has, from its assignment to its last report. */
@@ -287,7 +289,10 @@ export function openStream(deps: StreamDeps, worker: WorkerRecord, onClosed: () 
     nack({ reason, ...sent }) {
       const one = spokenOf("job_nack", sent.job_id, sent);
       if (!one) return;
-      if (reason === "draining") leaving = true;
+      if (reason === "draining" && !leaving) {
+        leaving = true;
+        deps.onDraining({ environmentId, workerId });
+      }
       release(one, sent.job_id, streamFullMs);
     },
   };

@@ -1,0 +1,28 @@
+import { lately } from "../../kit/lately.ts";
+import { gaugeCountMax, gaugeKeptMs, gaugeWaitMsMax, workerSilenceMsMax } from "../../kit/limits.ts";
+import type { Counter } from "../../kit/metrics.ts";
+import * as rows from "./rows.ts";
+import type { WorkersDeps } from "./service.ts";
+
+/** Answers the count of workers that are gone: a row is forgotten once, by one node. */
+export function watchWorkers({
+  store,
+  clock,
+  metrics,
+}: Pick<WorkersDeps, "store" | "clock" | "metrics">): Counter {
+  const connected = metrics.gauge({
+    name: "svc_workers_connected",
+    help: "Workers of the whole installation that were heard of in the last five minutes.",
+  })();
+  const countAlive = lately({
+    clock,
+    keptMs: gaugeKeptMs,
+    waitMsMax: gaugeWaitMsMax,
+    ask: () => rows.countAlive(store, clock.now() - workerSilenceMsMax, gaugeCountMax),
+  });
+  metrics.beforeReading(async () => connected.set(await countAlive()));
+  return metrics.counter({
+    name: "svc_worker_disconnects_total",
+    help: "Streams of workers that ended, and workers forgotten after ten minutes without a sign of life; counted by the node that saw it.",
+  })();
+}
