@@ -1,6 +1,7 @@
 import { platformOrgId } from "../access/gate.ts";
 import type { Instant } from "../kit/clock.ts";
 import { Fault, missing } from "../kit/fault.ts";
+import { namedEnvironment } from "../kit/named-environment.ts";
 import type { Caller } from "../kit/operation.ts";
 import { type Authenticate, type Authenticated, RefusedCaller } from "./call.ts";
 
@@ -69,7 +70,8 @@ function keyTextOf(request: Request): string | undefined {
 }
 
 const selectorOf = (request: Request): string | undefined =>
-  request.headers.get("x-svc-environment") || queryValue(request.url, "env");
+  namedEnvironment(request.headers.get("x-svc-environment")) ??
+  namedEnvironment(queryValue(request.url, "env"));
 
 const refused = (message: string) => new Fault("unauthenticated", message);
 

@@ -149,10 +149,8 @@ describe.each(engines)("steering on %s", (engine) => {
       await rpc("Emit", { event: "pause-waiting.go", data: { yes: true } });
       await server.running.tick("runs.matcher");
       expect((await run(runId)).pauseReason).toBe("injection");
-      // The handler asks again, and finds what came meanwhile.
+      // It waits on, and finds what came meanwhile.
       await rpc("ResumeRun", { runId });
-      const [again] = await worker.poll();
-      await worker.leave(again!, "wait", waitFor("pause-waiting.go"));
       await server.running.tick("runs.matcher");
       const [next] = await worker.poll();
       expect(next!.completed_steps[0]).toMatchObject({ output: { data: { yes: true } } });
@@ -176,7 +174,12 @@ describe.each(engines)("steering on %s", (engine) => {
       const [one] = state.steps;
       const inject = (stepId: string, newOutput: string) =>
         call("InjectStepOutput", { run_id: runId, step_id: stepId, new_output: newOutput, reason: "test" });
-      expect((await inject(one.id, '{"n":5}')).body).toEqual({ stepId: one.id, previousOutput: '{"n":1}' });
+      expect((await inject(one.id, '{"n":5}')).body).toEqual({
+        stepId: one.id,
+        step_id: one.id,
+        previousOutput: '{"n":1}',
+        previous_output: '{"n":1}',
+      });
       // By the SDK's id, and as base64, as other clients send it.
       const second = await inject(stepIdOf(job, "one"), Buffer.from('{"n":6}').toString("base64"));
       expect(second.body.previousOutput).toBe('{"n":5}');
@@ -306,6 +309,105 @@ describe.each(engines)("steering on %s", (engine) => {
       expect(next!.completed_steps).toEqual([
         { step_id: stepIdOf(job, "nap"), name: "nap", output: null, status: "completed" },
       ]);
+    });
+
+    describe("of a run that was held", () => {
+      const standing = (runId: string) =>
+        server.running.domain.store.one<{ state: string; wake_at: number; waiting_step_id: string }>(
+          sql`SELECT state, wake_at, waiting_step_id FROM executions WHERE run_id = ${runId}`,
+        );
+      const later = async (runId: string) => {
+        await write(sql`UPDATE executions SET wake_at = 0 WHERE run_id = ${runId}`);
+        await server.running.tick("runs.wake");
+      };
+      const heldIn = async (name: string, yielded: object) => {
+        const { worker, job, runId } = await begin(name);
+        await worker.report(job, { status: "progress", steps: [stepOf(job, "one", 1)], step_offset: 0 });
+        await worker.leave(job, "stands", yielded);
+        const before = await standing(runId);
+        expect(await rpc("PauseRun", { runId })).toEqual({ status: "paused" });
+        const target = { runId, stepId: stepIdOf(job, "one"), newOutput: "2", reason: "tried" };
+        expect((await call("InjectStepOutput", target)).status).toBe(200);
+        return { worker, job, runId, before };
+      };
+
+      test("goes on to sleep until the same time, and then from what was written", async () => {
+        const { worker, runId, before } = await heldIn("held-sleep", sleepFor(60_000));
+        expect(await rpc("ResumeRun", { runId })).toMatchObject({
+          status: "RUN_STATUS_PAUSED",
+          pauseReason: "sleep",
+        });
+        expect(await standing(runId)).toEqual(before!);
+        expect(await worker.poll()).toEqual([]);
+        await later(runId);
+        const [next] = await worker.poll();
+        expect(next!.completed_steps).toMatchObject([
+          { name: "one", output: 2 },
+          { name: "stands", status: "completed", output: null },
+        ]);
+      });
+
+      test("goes on to wait until the same time, and fails then", async () => {
+        const { runId, before } = await heldIn("held-wait", waitFor("held.never"));
+        expect(await rpc("ResumeRun", { runId })).toMatchObject({ pauseReason: "wait_event" });
+        expect(await standing(runId)).toEqual(before!);
+        await later(runId);
+        expect(await run(runId)).toMatchObject({
+          status: "RUN_STATUS_FAILED",
+          error: { code: "WAIT_TIMEOUT" },
+        });
+      });
+
+      test.each(["settled", "fresh"])(
+        "hears of the event that came meanwhile, its wait being %s",
+        async (kind) => {
+          const event = `held.${kind}`;
+          const { worker, job, runId } = await heldIn(`held-${kind}`, waitFor(event));
+          if (kind === "settled") await server.running.tick("runs.matcher");
+          await rpc("Emit", { event, data: { n: 1 } });
+          await server.running.tick("runs.matcher");
+          await server.running.tick("runs.matcher");
+          expect(await standing(runId)).toMatchObject({
+            state: "held",
+            waiting_step_id: stepIdOf(job, "stands"),
+          });
+          await rpc("ResumeRun", { runId });
+          const [next] = await until(
+            async () => {
+              await server.running.tick("runs.matcher");
+              const jobs = await worker.poll();
+              return jobs.length > 0 && jobs;
+            },
+            { about: "the job" },
+          );
+          expect(next!.completed_steps).toMatchObject([
+            { name: "one", output: 2 },
+            { name: "stands", status: "completed", output: { name: event, data: { n: 1 } } },
+          ]);
+        },
+      );
+
+      test("hears of an event that comes afterwards", async () => {
+        const { worker, runId } = await heldIn("held-after", waitFor("held.after"));
+        await rpc("ResumeRun", { runId });
+        await rpc("Emit", { event: "held.after", data: { n: 2 } });
+        const [next] = await until(
+          async () => {
+            await server.running.tick("runs.matcher");
+            const jobs = await worker.poll();
+            return jobs.length > 0 && jobs;
+          },
+          { about: "the job" },
+        );
+        expect(next!.completed_steps.at(-1)).toMatchObject({ name: "stands", output: { data: { n: 2 } } });
+      });
+
+      test("does its steps again where it is told to", async () => {
+        const { worker, job, runId } = await heldIn("held-from", sleepFor(60_000));
+        await rpc("ResumeRun", { runId, fromStep: stepIdOf(job, "one") });
+        const [next] = await worker.poll();
+        expect(next!.completed_steps).toEqual([]);
+      });
     });
 
     test("a second one within two minutes is refused, whatever the run does; later it is not", async () => {

@@ -11,7 +11,10 @@ import { readMatch, storedMatch } from "../waits/rules.ts";
 import { actorOf } from "./actor.ts";
 import type { EventDraft } from "./rules.ts";
 
-/** Functions that an event starts: every active one with a trigger that matches; else the one whose id is the event's name. */
+/**
+ * Functions that an event starts: every active one with a trigger that matches. Where none is for exactly this name, also the
+ * one whose id it is, and that first: who listens to many names takes no call away.
+ */
 export function startedBy(
   definitions: Definitions,
   event: { id: string; source: string; draft: EventDraft },
@@ -19,9 +22,10 @@ export function startedBy(
 ): FunctionRecord[] {
   const { draft } = event;
   const started = new Map<string, FunctionRecord>();
+  const wide = new Map<string, FunctionRecord>();
   for (const trigger of definitions.triggersOf(draft.name)) {
     const { id } = trigger.record.definition;
-    if (started.has(id)) continue;
+    if (started.has(id) || wide.has(id)) continue;
     const matches = trigger.matches({
       id: event.id,
       name: draft.name,
@@ -31,12 +35,13 @@ export function startedBy(
       source: event.source,
       timestamp: now,
     });
-    if (matches) started.set(id, trigger.record);
+    if (matches) (trigger.isWide ? wide : started).set(id, trigger.record);
   }
-  if (started.size > 0) return [...started.values()];
   // Browser clients invoke a function by emitting its id (contract.md 5.2).
-  const named = definitions.functions.get(draft.name);
-  return named?.status === "active" ? [named] : [];
+  const named = started.size === 0 ? definitions.functions.get(draft.name) : undefined;
+  if (named?.status === "active") started.set(draft.name, named);
+  if (wide.size === 0) return [...started.values()];
+  return [...new Map([...started, ...wide]).values()];
 }
 
 /** A function that is started directly, and the step that asks for it when a run does. */

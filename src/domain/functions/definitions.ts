@@ -5,6 +5,7 @@ import type { Store } from "../../store/store.ts";
 import type { Definitions, DefinitionsCache, FunctionRecord, Trigger, TriggerEvent } from "./definition.ts";
 import { definitionsVersion, readDefinitions } from "./rows.ts";
 import { triggerVariables } from "./rules.ts";
+import { isPattern, openWide } from "./wide.ts";
 
 /** Functions of every environment this node emits into, as of the head they were read with. */
 export function openDefinitions(store: Store): DefinitionsCache {
@@ -51,11 +52,16 @@ const none: readonly Trigger[] = [];
 
 function compile(version: number, records: readonly FunctionRecord[]): Definitions {
   const triggers = new Map<string, Trigger[]>();
+  const wide = openWide<Trigger>();
   for (const record of records) {
     if (record.status !== "active") continue;
     for (const { event, expression } of record.definition.triggers) {
       if (event === undefined) continue;
-      const trigger = { record, matches: matcher(expression) };
+      const trigger = { record, isWide: isPattern(event), matches: matcher(expression) };
+      if (trigger.isWide) {
+        wide.add(event, trigger);
+        continue;
+      }
       const list = triggers.get(event);
       if (list) list.push(trigger);
       else triggers.set(event, [trigger]);
@@ -64,7 +70,10 @@ function compile(version: number, records: readonly FunctionRecord[]): Definitio
   return {
     version,
     functions: new Map(records.map((record) => [record.definition.id, record])),
-    triggersOf: (eventName) => triggers.get(eventName) ?? none,
+    triggersOf(eventName) {
+      const exact = triggers.get(eventName) ?? none;
+      return wide.isEmpty() ? exact : [...exact, ...wide.of(eventName)];
+    },
   };
 }
 

@@ -18,8 +18,17 @@ export interface DeliveryFacts {
   /** What a subscription can go on from: the position in the log, or the place in a run's history. */
   sequence: number | undefined;
   source: "user" | "system";
+  /** What filters see as `event` besides its id, data, metadata and time. */
+  event?: EventWords;
   /** Which time it is given to a member of its group; others are given it once. */
   attempt?: number;
+}
+
+/** Of an event of the log; a message and a frame have a name, their topic. */
+interface EventWords {
+  name: string;
+  version?: number;
+  source?: string;
 }
 
 /** What happened on one topic, as every subscriber of it gets it. */
@@ -32,6 +41,7 @@ export class Delivery implements DeliveryFacts {
   readonly sequence: number | undefined;
   readonly source: "user" | "system";
   readonly attempt: number;
+  readonly event?: EventWords;
   /** Kept by whoever writes frames: by their form, what all of that form have in common. */
   readonly texts: (string | undefined)[] = [];
   #seen: Record<string, unknown> | undefined;
@@ -45,6 +55,7 @@ export class Delivery implements DeliveryFacts {
     this.sequence = facts.sequence;
     this.source = facts.source;
     this.attempt = facts.attempt ?? 1;
+    if (facts.event) this.event = facts.event;
   }
 
   /** The same, as it is given for the so-manieth time. */
@@ -52,13 +63,23 @@ export class Delivery implements DeliveryFacts {
     return attempt === this.attempt ? this : new Delivery({ ...this, attempt });
   }
 
+  #filtered(): Record<string, unknown> {
+    const data = JSON.parse(this.data);
+    const metadata = this.custom === null ? {} : JSON.parse(this.custom);
+    const known = { id: this.eventId ?? "", data, metadata, timestamp: new Date(this.at) };
+    // The payload of an entity's topic is the whole event.
+    const payload = this.topic.startsWith("entity:") ? { ...data, timestamp: known.timestamp } : known;
+    return {
+      data,
+      metadata,
+      topic: this.topic,
+      event: { ...payload, ...(this.event ?? { name: this.topic }) },
+    };
+  }
+
   /** Whether the filter holds; one that does not apply to this data does not hold. */
   passes(filter: CelProgram): boolean {
-    this.#seen ??= {
-      data: JSON.parse(this.data),
-      metadata: this.custom === null ? {} : JSON.parse(this.custom),
-      topic: this.topic,
-    };
+    this.#seen ??= this.#filtered();
     try {
       return filter.run(this.#seen) === true;
     } catch {
@@ -80,6 +101,7 @@ export function deliveriesOf(event: LoggedEvent): Placed[] {
     at: event.at,
     sequence: event.position,
     source: "user",
+    event: { name: event.name, version: event.version, source: event.source },
   } as const;
   const named = placed(new Delivery({ ...facts, topic: `events:${event.name}`, data: event.data }));
   if (event.entity_type === null || event.entity_id === null) return [named];
@@ -98,6 +120,7 @@ export const messageDelivery = ({ id, position, topic, data, metadata, at }: Top
       at,
       sequence: position,
       source: "user",
+      event: { name: topic },
     }),
   );
 

@@ -1,10 +1,10 @@
 import type { CelProgram } from "../../kit/cel.ts";
 import type { Fault } from "../../kit/fault.ts";
+import { openTrie } from "../../kit/trie.ts";
 import { Delivery, type Placed } from "./delivery.ts";
 import type { Frame, Frames } from "./frames.ts";
 import { frameKindsOf, type Pattern, tokensOf } from "./rules.ts";
 import type { Told } from "./source.ts";
-import { openTrie } from "./trie.ts";
 
 /** What all subscriptions of one id have in common: the same deliveries, in the same bytes. */
 export interface ChannelSpec {

@@ -116,11 +116,14 @@ export function frameKindsOf(pattern: Pattern): FrameKind[] {
   ];
 }
 
-/** A CEL expression on `data`, `metadata` and `topic`; throws the refusal that names the option. */
+/** What a filter may name; `event` is what a trigger's expression sees. */
+const filterVariables = ["data", "metadata", "topic", "event"] as const;
+
+/** A CEL expression on `data`, `metadata`, `topic` and `event`; throws the refusal that names the option. */
 export function readFilter(text: string | undefined, field = "filter"): CelProgram | undefined {
   if (!text) return undefined;
   try {
-    return compileCel(text, { variables: ["data", "metadata", "topic"], result: "bool" });
+    return compileCel(text, { variables: filterVariables, result: "bool" });
   } catch (error) {
     if (!(error instanceof CelError)) throw error;
     throw refusal("INVALID_ARGUMENT", `${field}: ${error.message}`, { field });

@@ -4,8 +4,8 @@ import type { Log } from "../../kit/log.ts";
 import { refusal } from "./rules.ts";
 import type { ChannelSpec, Delivery, Member, Outlet, PubSub, Subscription, Wanted } from "./service.ts";
 import {
-  errorFrame,
   eventFrame,
+  malformedFrame,
   okFrame,
   patternOf,
   readClientFrame,
@@ -145,7 +145,7 @@ export function openTalks({ pubsub, log, publish }: TalksDeps): (options: TalkOp
       drop(mine);
     }
 
-    function refuse(error: unknown, pattern: string | undefined): void {
+    function refuse(error: unknown, pattern: string | undefined, text?: string): void {
       if (closed) return;
       const known = error instanceof Fault;
       if (!known) log.error("pubsub.defect", { environmentId, error });
@@ -153,7 +153,9 @@ export function openTalks({ pubsub, log, publish }: TalksDeps): (options: TalkOp
       const message = known ? error.message : "internal error";
       const reason = known ? error.headers?.["Svc-Error-Reason"] : undefined;
       void line.send(
-        pattern === undefined ? errorFrame(code, message) : refusedFrame(pattern, { code, message, reason }),
+        pattern === undefined
+          ? malformedFrame(text, code, message)
+          : refusedFrame(pattern, { code, message, reason }),
       );
     }
 
@@ -187,7 +189,7 @@ export function openTalks({ pubsub, log, publish }: TalksDeps): (options: TalkOp
           if (text === undefined) throw refusal("INVALID_PATTERN", "frames are text");
           take(text);
         } catch (error) {
-          refuse(error, text === undefined ? undefined : patternOf(text));
+          refuse(error, text === undefined ? undefined : patternOf(text), text);
         }
       },
       onClose() {

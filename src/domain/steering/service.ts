@@ -261,10 +261,12 @@ export function openSteering(deps: SteeringDeps): Steering {
         const discarded =
           fromStep === undefined ? undefined : await stepsFrom(session, environmentId, runId, fromStep);
         const was = execution?.state === "held" ? execution.held_from : execution?.state;
+        const goesOn = discarded ? null : rules.goesOn(execution);
         const plan: ResumePlan = {
           from: execution?.state ?? "failed",
           fromSequence: discarded?.[0]?.sequence ?? null,
-          sleptStepId: was === "sleeping" ? (execution?.waiting_step_id ?? null) : null,
+          goesOn,
+          sleptStepId: was === "sleeping" && !goesOn ? (execution?.waiting_step_id ?? null) : null,
           nextAttempt: was === "retrying",
         };
         if (execution) await rows.beginResume(session, runId, at + resumeHealMs);
@@ -318,6 +320,7 @@ export function openSteering(deps: SteeringDeps): Steering {
         return runs.finishResumes(session, [runId]);
       });
       deps.onResumed?.(environmentId, runId);
+      if (lanes.length === 0) deps.onMoved?.([{ runId, environmentId }]);
       if (lanes.length > 0) onQueued(lanes);
       return runs.get(environmentId, runId);
     },
@@ -339,7 +342,7 @@ export function openSteering(deps: SteeringDeps): Steering {
     await store.write(async (session) => {
       const now = await rows.lockExecution(session, environmentId, runId);
       if (now?.state !== "resuming") return;
-      if (execution) await rows.undoResume(session, execution);
+      if (execution) await rows.undoResume(session, execution, clock.now());
       else await rows.unrevive(session, run);
       await rows.dropWindow(session, runId);
       await rows.note(session, {
