@@ -152,6 +152,8 @@ interface OperationHead {
    * `/api/v1/platform` (design: rulings).
    */
   platformAction?: string;
+  /** Although its action is one of the platform's, a tenant's own credential whose roles grant it may. */
+  tenantsToo?: boolean;
   /** Names of all that the input is about, for deny policies, where that is not the one field that names it. */
   about?: (input: never) => readonly string[];
 }

@@ -73,6 +73,7 @@ export const orgsOperations = (orgs: Orgs): Operation[] => [
   unary({
     name: "orgs.create",
     action: "platform:tenants:manage",
+    tenantsToo: true,
     scope: "none",
     summary: "An org without anything in it. A tenant's admin sees it no further than this answer.",
     input: Type.Object({ name: text }),
