@@ -128,9 +128,11 @@ export function openRoles({ store, clock, ids, changed, record }: RolesDeps): Ro
     changed(scope.orgId);
   }
 
-  function readBase(scope: RoleScope, base: string | undefined): string {
+  /** Empty for a role that grants nothing by itself. */
+  function readBase(scope: RoleScope, base = ""): string {
+    if (base === "") return base;
     const all = builtInOf(scope);
-    const word = base?.replace(/^role_/, "") ?? all.at(-1)!;
+    const word = base.replace(/^role_/, "");
     if (!all.some((role) => role === word)) throw invalid("base", `must be one of ${all.join(", ")}`);
     return word;
   }
