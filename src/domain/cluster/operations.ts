@@ -1,7 +1,8 @@
 import { Type } from "@sinclair/typebox";
+import { roleGrants } from "../../access/actions.ts";
 import { rfc3339 } from "../../kit/clock.ts";
 import { keyOf } from "../../kit/idempotency-key.ts";
-import { unary } from "../../kit/operation.ts";
+import { type Caller, unary } from "../../kit/operation.ts";
 import type { ClusterHealth } from "./health.ts";
 import type { Cluster, Rotation } from "./service.ts";
 
@@ -18,20 +19,22 @@ const Health = Type.Object({
       id: text,
       status: text,
       version: text,
-      url: text,
+      url: Type.Optional(text),
       started_at: instant,
       last_heartbeat: instant,
       bus_connected: Type.Boolean(),
       clock_offset_ms: Type.Number(),
       clock_uncertainty_ms: Type.Number(),
-      cpu_percent: Type.Number(),
-      memory_bytes: Type.Number(),
-      loops: Type.Array(
-        Type.Object({
-          name: text,
-          last_progress: Type.Union([instant, Type.Null()]),
-          failures: Type.Number(),
-        }),
+      cpu_percent: Type.Optional(Type.Number()),
+      memory_bytes: Type.Optional(Type.Number()),
+      loops: Type.Optional(
+        Type.Array(
+          Type.Object({
+            name: text,
+            last_progress: Type.Union([instant, Type.Null()]),
+            failures: Type.Number(),
+          }),
+        ),
       ),
     }),
   ),
@@ -40,6 +43,16 @@ const Health = Type.Object({
   ),
   database: Type.Object({ engine: text, status: text, round_trip_ms: Type.Number() }),
   bus: Type.Object({ kind: text, status: text }),
+});
+
+/** Whoever runs the installation, or an org of it. */
+const isOperator = ({ kind, roles }: Caller): boolean =>
+  kind === "dev" || kind === "platform" || roleGrants(roles, "cluster:rotate-token");
+
+/** What everybody else sees: states, not where nodes are and what they do. */
+const statesOf = ({ nodes, ...health }: ClusterHealth) => ({
+  ...health,
+  nodes: nodes.map(({ url: _url, cpu_percent: _cpu, memory_bytes: _memory, loops: _loops, ...node }) => node),
 });
 
 export const clusterOperations = (cluster: Cluster) => [
@@ -53,8 +66,11 @@ export const clusterOperations = (cluster: Cluster) => [
     summary: "Nodes, leaders, database and message bus, as this node sees them.",
     input: Type.Object({}),
     output: Health,
-    rest: { route: "GET /api/v1/cluster/health", give: (body: ClusterHealth) => ({ status: 200, body }) },
-    handle: () => cluster.health(),
+    rest: { route: "GET /api/v1/cluster/health", give: (body: object) => ({ status: 200, body }) },
+    async handle(_input, { caller }): Promise<object> {
+      const health = await cluster.health();
+      return isOperator(caller) ? health : statesOf(health);
+    },
   }),
   unary({
     name: "cluster.rotateToken",
