@@ -52,15 +52,6 @@ describe.each(engines)("cluster on %s", (engine) => {
       expect.arrayContaining(["runs.wake", "workers.dispatch", "cluster.lead", "events.keys"]),
     );
     expect((await server.api("/api/v1/cluster/health", { key: null })).status).toBe(401);
-    const { keys } = server.running.domain;
-    for (const role of ["role_viewer", "role_developer"]) {
-      const made = { orgId: "org_default", environmentId: server.env, name: role, roleIds: [role] };
-      const { key } = await keys.create(made);
-      const seen = (await server.api("/api/v1/cluster/health", { key })).body;
-      expect(seen).toMatchObject({ status: "healthy", nodes: [{ status: "up", bus_connected: true }] });
-      for (const hidden of ["url", "memory_bytes", "cpu_percent", "loops"])
-        expect(seen.nodes[0]).not.toHaveProperty(hidden);
-    }
   });
 
   test("health tells who is no admin how many nodes are in which state, and nothing of any one", async () => {
