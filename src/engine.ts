@@ -21,13 +21,15 @@ import { type Feeds, openFeeds } from "./domain/log/feed.ts";
 import { eventReads } from "./domain/log/past.ts";
 import { openEventLog } from "./domain/log/service.ts";
 import type { Frames } from "./domain/pubsub/frames.ts";
-import { cronFrames, functionFrames, patchedFrames, secretFrames } from "./domain/pubsub/lifecycle-frames.ts";
+import { cronFrames, functionFrames, secretFrames, workerFrames } from "./domain/pubsub/lifecycle-frames.ts";
 import { openRunFrames } from "./domain/pubsub/run-frames.ts";
+import { openStepFrames } from "./domain/pubsub/step-frames.ts";
 import { openCaller } from "./domain/push/call.ts";
 import { openPush } from "./domain/push/service.ts";
 import { openEnds } from "./domain/runs/ends.ts";
 import { runsOperations } from "./domain/runs/operations.ts";
 import { openRuns, type Runs } from "./domain/runs/service.ts";
+import { tellingSteps } from "./domain/runs/step-moves.ts";
 import type { Lane } from "./domain/runs/wake.ts";
 import { openSchedules } from "./domain/schedules/service.ts";
 import { secretsOperations } from "./domain/secrets/operations.ts";
@@ -131,21 +133,28 @@ export function openEngine(deps: EngineDeps): Engine {
   };
   const ends = openEnds({ store, clock, bus: deps.bus, self: ids.uuid() });
   const runFrames = openRunFrames({ store, log, frames: deps.frames });
+  const tellWorker = workerFrames(deps.frames, clock);
+  const stepFrames = openStepFrames({ store, log, frames: deps.frames });
+  const storeOfSteps = tellingSteps(store, stepFrames);
   const runs = openRuns({
-    store,
+    store: storeOfSteps,
     clock,
     log,
     watch,
     definitionOf: (environmentId, functionId, version) =>
       functions.definitionAt(environmentId, functionId, version),
     onQueued,
-    onSilent: (worker) => dispatcher.distrust(worker),
+    onSilent(worker) {
+      dispatcher.distrust(worker);
+      tellWorker({ ...worker, change: "health", healthy: false, draining: false });
+    },
     onEnded(runIds) {
       ends.ended(runIds);
       runFrames.ended(runIds);
     },
     onClaimed: runFrames.claimed,
     onMoved: runFrames.moved,
+    steps: stepFrames,
     onWakePlanned: deps.wakeBy,
     invoke: (draft, origin) => events.invoke(draft, origin),
     wakeLoop: deps.wake,
@@ -208,6 +217,7 @@ export function openEngine(deps: EngineDeps): Engine {
     holdMs: config.pollHoldMs,
     admission: config.capacityAdmission,
     metrics: watch.metrics,
+    announce: tellWorker,
   });
   const breakers = openBreakers({ store, clock, log });
   const push = openPush({
@@ -251,13 +261,13 @@ export function openEngine(deps: EngineDeps): Engine {
   });
   const promises = openPromises(deps);
   const steering = openSteering({
-    store,
+    store: storeOfSteps,
     clock,
     log,
     controls,
     promise: promises.control,
     runs,
-    onPatched: patchedFrames(deps.frames),
+    onPatched: stepFrames.patched,
     onResumed: runFrames.resumed,
     onMoved: runFrames.moved,
     definitionOf: functions.definitionAt,

@@ -271,7 +271,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
         "grpc-web",
         "websocket",
         "grpc-sse",
-        ...(config.grpcPort === 0 ? [] : ["grpc"]),
+        ...(config.grpcPort === 0 ? [] : ["grpc", "grpc-bidirectional"]),
       ],
       features: [...realtimeFeatures, ...(metrics.on ? ["prometheus-metrics"] : [])],
     };

@@ -40,7 +40,7 @@ export const actions = {
   "agent:tools:read": readers,
   "org:export": admins,
   "cluster:rotate-token": admins,
-  // A tenant admin passes the gate of `POST /api/v1/orgs`, which then asks for a platform credential.
+  // A tenant's admin may make an org (`POST /api/v1/orgs`); what shows orgs asks for a platform credential besides.
   "platform:tenants:manage": ["admin", ...platformOperators],
   "platform:tenants:read": platformReaders,
   "platform:users:read": platformReaders,

@@ -24,6 +24,7 @@ export const alwaysPresent: Record<string, readonly string[]> = {
   "svc.v1.ConsumerGroup": ["id", "namespace", "name", "pattern"],
   "svc.v1.TimeTravelTimelineEvent": ["id", "event_type", "summary", "significant", "timestamp"],
   "svc.v1.TimeTravelStepSnapshot": ["step_id", "name", "type", "sequence", "status", "injected", "patched"],
+  "svc.v1.GetStepOutputAtResponse": ["patched"],
   "svc.v1.Step": ["id", "run_id", "step_id", "status", "step_type", "sequence", "attempt"],
 };
 

@@ -1,6 +1,7 @@
 import { platformOrgId } from "../access/gate.ts";
 import type { Instant } from "../kit/clock.ts";
 import { Fault, missing } from "../kit/fault.ts";
+import { namedEnvironment } from "../kit/named-environment.ts";
 import type { Caller } from "../kit/operation.ts";
 import { type Authenticate, type Authenticated, RefusedCaller } from "./call.ts";
 import { credentialOf, queryValue, requireOwnPage } from "./credential.ts";
@@ -38,7 +39,8 @@ export interface AuthenticateHost<Key extends Credential> {
 }
 
 const selectorOf = (request: Request): string | undefined =>
-  request.headers.get("x-svc-environment") || queryValue(request.url, "env");
+  namedEnvironment(request.headers.get("x-svc-environment")) ??
+  namedEnvironment(queryValue(request.url, "env"));
 
 const refused = (message: string) => new Fault("unauthenticated", message);
 

@@ -10,6 +10,7 @@ import {
 } from "@bufbuild/protobuf";
 import { type Fault, invalid } from "../kit/fault.ts";
 import { fillOf } from "./always-present.ts";
+import { inBothSpellings, spellBoth } from "./both-spellings.ts";
 
 type JsonObject = Record<string, unknown>;
 
@@ -24,6 +25,8 @@ interface FieldRule {
   /** `dataValue` beside a Struct `data`: takes what is not an object. */
   valueSibling: string | undefined;
   keepsNull: boolean;
+  /** A field mask: the joined string of the protobuf mapping, or its list. */
+  isMask: boolean;
 }
 
 /** `RUN_STATUS_RUNNING`, `RUNNING` and, as the caller's text is raised, `running`. */
@@ -49,6 +52,7 @@ function ruleOf(field: DescField, message: DescMessage): FieldRule {
     isStruct: type === "google.protobuf.Struct" && field.fieldKind === "message",
     valueSibling: sibling?.message?.typeName === "google.protobuf.Value" ? sibling.jsonName : undefined,
     keepsNull: type === "google.protobuf.Value",
+    isMask: type === "google.protobuf.FieldMask",
   };
 }
 
@@ -69,6 +73,14 @@ function rules(message: DescMessage): Map<string, FieldRule> {
 
 const isObject = (value: unknown): value is JsonObject =>
   typeof value === "object" && value !== null && !Array.isArray(value);
+
+/** `max_inflight,pattern` or `{ paths }`, in either spelling, as protobuf's own reader wants it. */
+function maskText(value: unknown): unknown {
+  const paths = isObject(value) ? value.paths : value;
+  const text = Array.isArray(paths) ? paths.join(",") : paths;
+  if (typeof text !== "string") return value;
+  return text.replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
+}
 
 /** Told of each field that the message has not, by its path; throws where that is refused. */
 export type OnUnknown = (path: string) => void;
@@ -112,6 +124,8 @@ function translate(message: DescMessage, body: JsonObject, path: string, how: Tr
         }
       } else if (isObject(value)) translate(rule.inner, value, `${path}${name}.`, how);
     } else if (!whole) {
+    } else if (rule.isMask) {
+      body[name] = maskText(value);
     } else if (rule.words) {
       const { words } = rule;
       const constant = (word: unknown) => {
@@ -174,5 +188,6 @@ export function readMessage(message: DescMessage, body: JsonObject, onUnknown: O
 export function writeMessage(message: DescMessage, init: object): unknown {
   const json = toJson(message, create(message, init as MessageInitShape<DescMessage>));
   fillOf(message)?.(json as JsonObject);
+  if (inBothSpellings.has(message.typeName)) spellBoth(message, json as JsonObject);
   return json;
 }

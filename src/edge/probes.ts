@@ -11,7 +11,7 @@ const pingMsMax = 2_000;
 
 export interface Capabilities {
   authRequired: boolean;
-  /** What can be used now: `rest`, `connect`, `grpc-web`, `websocket`, `grpc`. */
+  /** What can be used now: `rest`, `connect`, `grpc-web`, `websocket`, `grpc`, `grpc-bidirectional`. */
   transports: readonly string[];
   features: readonly string[];
 }

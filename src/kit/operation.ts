@@ -175,6 +175,8 @@ interface OperationHead {
    * `/api/v1/platform` (design: rulings). `authenticated`: nothing.
    */
   platformAction?: string;
+  /** Although its action is one of the platform's, a tenant's own credential whose roles grant it may. */
+  tenantsToo?: boolean;
   /**
    * All that the input is about, for deny policies, where that is not the one field that names it: names of the operation's
    * own type, and things of others.

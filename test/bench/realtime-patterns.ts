@@ -7,7 +7,7 @@ import { eventFrame } from "../../src/domain/pubsub/socket-frames.ts";
 import { systemClock } from "../../src/kit/clock.ts";
 import { median } from "./figures.ts";
 
-const noFrames = { wantRuns() {}, wantsRuns: () => false } as unknown as Frames;
+const noFrames = { want() {}, wantsRuns: () => false } as unknown as Frames;
 
 const eventOf = (name: string, number: number): LoggedEvent =>
   ({

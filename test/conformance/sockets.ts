@@ -7,14 +7,11 @@ import type { TopicHouse } from "./topics-bench.ts";
 const subscriptionId = expect.stringMatching(/^sub_\w+$/);
 
 /** Client frames that are refused without a subscription: malformed ones. */
-const malformed = [
-  "{",
-  "[]",
-  '"subscribe"',
-  "{}",
-  '{"type":"what"}',
+const malformed = ["{", "[]", '"subscribe"', "{}", '{"type":"what"}'];
+const malformedAsks = [
   '{"type":"subscribe"}',
   '{"type":"subscribe","subscription":[]}',
+  '{"type":"subscribe","subscription":{"pattern":7}}',
   '{"type":"unsubscribe"}',
   '{"type":"unsubscribe","subscriptionId":7}',
 ];
@@ -119,12 +116,15 @@ export function socketConformance(name: string, open: () => Promise<TopicHouse>)
 
     test("malformed frames are refused by one word, and the line stays open", async () => {
       const sockets = await connect();
-      for (const text of malformed) for (const socket of sockets) socket.sendText(text);
+      for (const text of [...malformed, ...malformedAsks])
+        for (const socket of sockets) socket.sendText(text);
       for (const socket of sockets) socket.raw.send(new Uint8Array([1, 2]));
       for (const socket of sockets) {
-        const errors = await socket.wait("error", malformed.length + 1);
-        for (const error of errors)
-          expect(error).toEqual({ type: "error", code: "INVALID_PATTERN", message: expect.any(String) });
+        const said = { code: "INVALID_PATTERN", message: expect.any(String) };
+        for (const error of await socket.wait("error", malformed.length + 1))
+          expect(error).toEqual({ type: "error", ...said });
+        for (const error of await socket.wait("subscription_error", malformedAsks.length))
+          expect(error).toEqual({ type: "subscription_error", subscriptionId: "", retrying: false, ...said });
         expect(socket.texts).toEqual(sockets[0]!.texts);
         expect(socket.closed).toBeUndefined();
       }

@@ -19,7 +19,10 @@ export interface Expected {
 }
 
 const millisecondInstant = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;
-const instants = ["timestamp", "createdAt", "updatedAt", "nextRun", "windowStart", "windowEnd"];
+const instants = [
+  ...["timestamp", "createdAt", "updatedAt", "startedAt", "endedAt"],
+  ...["nextRun", "windowStart", "windowEnd"],
+];
 
 export const functionFields = [
   ...["id", "name", "status", "preferredMode", "createdAt", "updatedAt", "timestamp"],
@@ -112,7 +115,10 @@ export function topicBench(open: () => Promise<TopicHouse>) {
     house = await open();
     server = house.nodes[0]!;
     sockets = await openAt(server.adminKey, ["events:>", "system.>"]);
-    await until(() => house.nodes.every((node) => node.running.domain.frames.wantsRuns("env_default")), {
+    const kinds = ["runs", "steps", "workers"] as const;
+    const isKnown = ({ running: { domain } }: TestServer) =>
+      kinds.every((kind) => domain.frames.wants(kind, "env_default"));
+    await until(() => house.nodes.every(isKnown), {
       about: "nodes to know of each other's readers",
     });
     await until(

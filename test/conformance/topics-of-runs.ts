@@ -1,11 +1,14 @@
 import { describe, expect, test } from "bun:test";
 import { sql } from "../../src/kit/sql.ts";
-import { stepIdOf } from "../support/pull-worker.ts";
+import { pullWorker, stepIdOf } from "../support/pull-worker.ts";
 import { openSocket } from "../support/sockets.ts";
 import { until } from "../support/until.ts";
 import type { TopicBench } from "./topics-bench.ts";
 
-const runFields = ["runId", "functionId", "status", "eventId", "eventName", "timestamp"] as const;
+const runFields = ["id", "runId", "functionId", "status", "eventId", "eventName", "timestamp"] as const;
+const begunFields = [...runFields, "startedAt"] as const;
+const overFields = [...begunFields, "endedAt"] as const;
+const stepFields = ["id", "stepId", "runId", "name", "type", "status", "timestamp"] as const;
 
 /** Runs and their steps. */
 export function runTopics(bench: TopicBench): void {
@@ -16,7 +19,7 @@ export function runTopics(bench: TopicBench): void {
       heard({
         topic: `system.run.${runId}.created`,
         fields: runFields,
-        data: { runId, functionId, status: "waiting_for_capacity", eventName },
+        data: { id: runId, runId, functionId, status: "waiting_for_capacity", eventName },
       });
     const runOf = (functionId: string): Promise<string> =>
       until(async () => (await rpc("ListRuns", { functionId })).runs?.[0]?.id as string | undefined, {
@@ -73,7 +76,7 @@ export function runTopics(bench: TopicBench): void {
       const { worker, job, runId } = await begin("naps");
       const updated = (status: string) => ({
         topic: topicOf(runId, "updated"),
-        fields: runFields,
+        fields: begunFields,
         data: { runId, functionId: "naps", status },
       });
       await heard(updated("running"));
@@ -94,7 +97,7 @@ export function runTopics(bench: TopicBench): void {
       await rpc("ResumeRun", { runId });
       await heard({
         topic: topicOf(runId, "resumed"),
-        fields: runFields,
+        fields: begunFields,
         data: { runId, status: "running" },
       });
     });
@@ -104,7 +107,7 @@ export function runTopics(bench: TopicBench): void {
       await worker.complete(job, { sum: 3 });
       await heard({
         topic: topicOf(runId, "completed"),
-        fields: [...runFields, "output"],
+        fields: [...overFields, "output"],
         data: { runId, functionId: "does", status: "completed", output: { sum: 3 } },
       });
     });
@@ -115,7 +118,7 @@ export function runTopics(bench: TopicBench): void {
       await worker.report(job, { status: "failed", error });
       await heard({
         topic: topicOf(runId, "failed"),
-        fields: [...runFields, "error"],
+        fields: [...overFields, "error"],
         data: { runId, status: "failed", error: { message: "no luck", code: "LUCK" } },
       });
     });
@@ -125,7 +128,7 @@ export function runTopics(bench: TopicBench): void {
       await rpc("CancelRun", { id: runId });
       await heard({
         topic: topicOf(runId, "cancelled"),
-        fields: [...runFields, "error", "cause"],
+        fields: [...overFields, "error", "cause"],
         data: { runId, status: "cancelled", error: { code: "cancelled" }, cause: "user" },
       });
     });
@@ -155,43 +158,221 @@ export function runTopics(bench: TopicBench): void {
         ["completed", "completed"],
       ]);
       for (const texts of late) expect(texts).toEqual(late[0]!);
+      // What is told again is what was told.
+      const live = bench
+        .sockets()[0]!
+        .of("event")
+        .filter(({ topic }) => topic.startsWith(`system.run.${runId}.`) && !topic.includes(".step."));
+      expect(live.length).toBeGreaterThanOrEqual(4);
+      for (const { topic, data } of live)
+        expect(frames).toContainEqual(expect.objectContaining({ topic, data }));
     });
   });
 
-  describe("system.run.{runId}.step.{stepId}.patched", () => {
-    const patched = (runId: string, step: { id: string }) =>
-      heard({
-        topic: `system.run.${runId}.step.${step.id}.patched`,
-        fields: ["id", "runId", "stepId", "timestamp"],
-        data: { id: step.id, runId },
+  describe("system.run.{runId}.step.{stepId}, by the id that the SDK gave", () => {
+    const soon = () => new Date(Date.now() + 60_000).toISOString();
+    const told = (stepId: string, verb: string, more: readonly string[], data: Record<string, unknown>) => {
+      const [runId = ""] = stepId.split(":");
+      return heard({
+        topic: `system.run.${runId}.step.${stepId}.${verb}`,
+        fields: [...stepFields, ...more],
+        data: { stepId, runId, id: expect.stringMatching(/^step_/), ...data },
       });
+    };
+    const sameFrom = async (open: () => Promise<unknown>) => {
+      for (const loop of ["runs.wake", "runs.matcher", "runs.children"]) await tick(loop);
+      return open();
+    };
 
-    test("PatchStep; one that fails publishes nothing", async () => {
+    test("created and completed, or failed, of steps that are reported when they are over; once", async () => {
+      const { worker, job } = await begin("steps");
+      const [good, bad, undo] = ["good", "bad", "undo"].map((name) => stepIdOf(job, name)) as [
+        string,
+        string,
+        string,
+      ];
+      const startedAt = new Date().toISOString();
+      const steps = [
+        {
+          id: good,
+          name: "good",
+          type: "invoke",
+          status: "completed",
+          output: { n: 1 },
+          started_at: startedAt,
+          ended_at: startedAt,
+        },
+        {
+          id: bad,
+          name: "bad",
+          type: "invoke",
+          status: "failed",
+          error: { message: "no luck", code: "LUCK" },
+        },
+        {
+          id: undo,
+          name: "undo",
+          type: "compensate",
+          status: "completed",
+          output: null,
+          compensation_for: good,
+        },
+      ];
+      await worker.report(job, { status: "progress", steps, step_offset: 0 });
+      const times = ["startedAt", "endedAt", "output"];
+      const done = { name: "good", type: "invoke", status: "completed", output: { n: 1 } };
+      await told(good, "created", times, done);
+      await told(good, "completed", times, done);
+      await told(bad, "failed", ["error"], { status: "failed", error: { message: "no luck", code: "LUCK" } });
+      await told(undo, "completed", ["output"], { type: "compensate", output: null });
+      // Reported again with the end of the run: a completed step has not changed.
+      await worker.report(job, { status: "completed", output: null, steps: [steps[0]], step_offset: 0 });
+      expect(await countHeard(`system.run.${job.run_id}.step.${good}.completed`)).toEqual(
+        bench.sockets().map(() => 1),
+      );
+    });
+
+    test("a sleep: created, and completed when its time has come", async () => {
+      const { worker, job, runId } = await begin("dozes");
+      await worker.leave(job, "nap", { type: "sleep", until: soon() });
+      const id = stepIdOf(job, "nap");
+      await told(id, "created", ["startedAt"], { type: "sleep", status: "sleeping" });
+      await write(sql`UPDATE executions SET wake_at = 0 WHERE run_id = ${runId}`);
+      await sameFrom(() =>
+        told(id, "completed", ["startedAt", "endedAt", "output"], { status: "completed", output: null }),
+      );
+    });
+
+    test("a sleep that ResumeRun ends", async () => {
+      const { worker, job, runId } = await begin("shaken");
+      await worker.leave(job, "nap", { type: "sleep", until: soon() });
+      await rpc("ResumeRun", { runId });
+      await told(stepIdOf(job, "nap"), "completed", ["startedAt", "endedAt", "output"], {
+        status: "completed",
+      });
+    });
+
+    test("a wait: created, completed by its event, failed by its timeout, updated when it is asked again", async () => {
+      const waitFor = (event: string) => ({ type: "wait_for_event", event_filter: { event } });
+      const { worker, job, runId } = await begin("waits");
+      await worker.leave(job, "paid", waitFor("paid"));
+      const id = stepIdOf(job, "paid");
+      await told(id, "created", ["startedAt"], { type: "wait_for_event", status: "waiting" });
+      await emit("paid", { data: { cents: 3 } });
+      await sameFrom(() =>
+        told(id, "completed", ["startedAt", "endedAt", "output"], {
+          status: "completed",
+          output: expect.objectContaining({ name: "paid", data: { cents: 3 } }),
+        }),
+      );
+      expect(runId).toBe(job.run_id);
+
+      const late = await begin("late");
+      await late.worker.leave(late.job, "never", waitFor("never"));
+      const lateId = stepIdOf(late.job, "never");
+      await told(lateId, "created", ["startedAt"], { status: "waiting" });
+      // Sent on without its event, the handler asks for it again.
+      await rpc("ResumeRun", { runId: late.runId });
+      const again = await until(async () => (await late.worker.poll())[0], { about: "the job again" });
+      await late.worker.leave(again, "never", waitFor("never"));
+      await told(lateId, "updated", ["startedAt"], { status: "waiting" });
+      await write(sql`UPDATE executions SET wake_at = 0 WHERE run_id = ${late.runId} AND state = 'waiting'`);
+      await sameFrom(() =>
+        told(lateId, "failed", ["startedAt", "endedAt", "error"], {
+          status: "timed_out",
+          error: { code: "WAIT_TIMEOUT", message: expect.any(String) },
+        }),
+      );
+    });
+
+    test("an invoke: created, completed or failed with its child", async () => {
+      const child = async (id: string, end: object) => {
+        await register(`${id}-child`, { triggers: [] });
+        const { worker, job } = await begin(id);
+        await worker.leave(job, "call", { type: "invoke_function", function_id: `${id}-child`, input: {} });
+        const helper = pullWorker(bench.server(), `w-${id}-child`);
+        await helper.register(`${id}-child`);
+        await told(stepIdOf(job, "call"), "created", ["startedAt"], {
+          type: "invoke_function",
+          status: "waiting",
+        });
+        await tick("runs.children");
+        const task = await until(async () => (await helper.poll())[0], { about: "the child's job" });
+        await helper.report(task, end);
+        return stepIdOf(job, "call");
+      };
+      const good = await child("calls", { status: "completed", output: { sum: 3 } });
+      await sameFrom(() =>
+        told(good, "completed", ["startedAt", "endedAt", "output"], { output: { sum: 3 } }),
+      );
+      const error = { message: "no luck", code: "LUCK", retryable: false };
+      const bad = await child("fumbles", { status: "failed", error });
+      await sameFrom(() =>
+        told(bad, "failed", ["startedAt", "endedAt", "error"], {
+          error: { message: "no luck", code: "INVOKE_FAILED" },
+        }),
+      );
+    });
+
+    const patched = (id: string, output: unknown) =>
+      told(id, "patched", ["output"], { status: "completed", output });
+
+    test("patched by PatchStep; one that fails publishes nothing", async () => {
       const { worker, job, runId } = await begin("patched");
       const step = { id: stepIdOf(job, "s"), name: "s", type: "invoke", status: "completed", output: 1 };
       await worker.report(job, { status: "completed", output: null, steps: [step] });
       const [row] = (await rpc("GetRunSteps", { runId })).steps;
       await rpc("PatchStep", { stepId: row.id, output: { n: 2 }, reason: "mended" });
-      await patched(runId, row);
-      const topic = `system.run.${runId}.step.${row.id}.patched`;
+      await patched(step.id, { n: 2 });
       const refused = await bench
         .server()
         .rpc("SvcService", "PatchStep", { stepId: `${row.id}0`, output: 1 });
       expect(refused.status).toBe(404);
+      const topic = `system.run.${runId}.step.${step.id}.patched`;
       expect(await countHeard(topic)).toEqual(bench.sockets().map(() => 1));
     });
 
-    test("InjectStepOutput", async () => {
+    test("patched by InjectStepOutput", async () => {
       const { worker, job, runId } = await begin("injected");
       const step = { id: stepIdOf(job, "s"), name: "s", type: "invoke", status: "completed", output: 1 };
       await worker.report(job, { status: "progress", steps: [step], step_offset: 0 });
-      await worker.leave(job, "nap", { type: "sleep", until: new Date(Date.now() + 60_000).toISOString() });
+      await worker.leave(job, "nap", { type: "sleep", until: soon() });
       await rpc("PauseRun", { run_id: runId });
       const row = (await rpc("GetPausedState", { run_id: runId })).steps.find(
         ({ name }: { name: string }) => name === "s",
       );
       await rpc("InjectStepOutput", { run_id: runId, step_id: row.id, new_output: "2", reason: "tried" });
-      await patched(runId, row);
+      await patched(step.id, 2);
+    });
+  });
+
+  describe("system.worker.{id}", () => {
+    const fields = ["workerId", "health", "draining", "timestamp"] as const;
+    const told = (workerId: string, leaf: string, data: Record<string, unknown>) =>
+      heard({ topic: `system.worker.${workerId}.${leaf}`, fields, data: { workerId, ...data } });
+
+    test("connected, health with each sign of life, disconnected once it is given up", async () => {
+      await register("served");
+      const server = bench.server();
+      const worker = pullWorker(server, "w-told");
+      await worker.register("served");
+      await told("w-told", "connected", { health: "healthy", draining: false });
+      const beat = await server.api("/api/v1/workers/w-told/heartbeat", {
+        method: "PUT",
+        body: { active_jobs: 0 },
+      });
+      expect(beat.status).toBe(200);
+      await told("w-told", "health", { health: "healthy", draining: false });
+      await write(sql`UPDATE workers SET last_heartbeat_at = 0 WHERE id = 'w-told'`);
+      await tick("workers.forget");
+      await told("w-told", "disconnected", { health: "unhealthy", draining: false });
+    });
+
+    test("health, when it lets a lease end without a word", async () => {
+      const { runId } = await begin("mute");
+      await write(sql`UPDATE executions SET wake_at = 0 WHERE run_id = ${runId}`);
+      await tick("runs.wake");
+      await told("w-mute", "health", { health: "unhealthy", draining: false });
     });
   });
 }

@@ -126,9 +126,7 @@ describe.each(engines)("history of functions on %s", (engine) => {
     const rollback = { functionId: "pay", version: 1 };
     expect((await call("RollbackFunction", rollback, { key: viewer })).status).toBe(403);
     for (const method of ["ListFunctionHistory", "GetFunctionAtVersion", "RollbackFunction"])
-      expect((await call(method, rollback.version ? rollback : {}, { key: stranger })).status).toBe(
-        method === "ListFunctionHistory" ? 400 : 404,
-      );
+      expect((await call(method, rollback, { key: stranger })).status).toBe(404);
     expect((await call("ListFunctionHistory", { functionId: "pay" }, { key: stranger })).status).toBe(404);
   });
 });

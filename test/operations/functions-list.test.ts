@@ -88,7 +88,6 @@ describe.each(engines)("the list of functions on %s", (engine) => {
     ["cursor", { cursor: "MS5h", offset: 2 }],
     ["offset", { offset: -1 }],
     ["name", { name: "x".repeat(257) }],
-    ["limits", { limits: 3 }],
   ])("bad input names %s", async (field, body) => {
     const { status, body: answer } = await rpc("ListFunctions", body);
     expect({ status, code: answer.code }).toEqual({ status: 400, code: "invalid_argument" });

@@ -56,12 +56,12 @@ describe.each(engines)("the purge of deleted environments on %s", (engine) => {
         tookMs.push(clock.elapsed() - beganAt);
         return result;
       });
-    let rounds = 1;
-    while ((await purge.duty.tick(write)).againInMs !== undefined) rounds++;
+    while ((await purge.duty.tick(write)).againInMs !== undefined);
     // The usual slice: the longest one is the machine's business.
     const usual = tookMs.toSorted((one, other) => one - other)[tookMs.length >> 1];
     expect(usual).toBeLessThan(engine === "libsql" ? 20 : 100);
-    expect(rounds).toBeGreaterThan(1);
+    // A fast disk takes them in one round; never in one transaction.
+    expect(tookMs.length).toBeGreaterThan(10);
     // The server's own loop may have taken a part of them.
     await until(async () => (await rowsOf(id)) === 0, { about: "the last rows" });
     expect(await rowsOf("env_default")).toBe(others);

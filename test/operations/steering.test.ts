@@ -149,10 +149,8 @@ describe.each(engines)("steering on %s", (engine) => {
       await rpc("Emit", { event: "pause-waiting.go", data: { yes: true } });
       await server.running.tick("runs.matcher");
       expect((await run(runId)).pauseReason).toBe("injection");
-      // The handler asks again, and finds what came meanwhile.
+      // It waits on, and finds what came meanwhile.
       await rpc("ResumeRun", { runId });
-      const [again] = await worker.poll();
-      await worker.leave(again!, "wait", waitFor("pause-waiting.go"));
       await server.running.tick("runs.matcher");
       const [next] = await worker.poll();
       expect(next!.completed_steps[0]).toMatchObject({ output: { data: { yes: true } } });
@@ -176,7 +174,12 @@ describe.each(engines)("steering on %s", (engine) => {
       const [one] = state.steps;
       const inject = (stepId: string, newOutput: string) =>
         call("InjectStepOutput", { run_id: runId, step_id: stepId, new_output: newOutput, reason: "test" });
-      expect((await inject(one.id, '{"n":5}')).body).toEqual({ stepId: one.id, previousOutput: '{"n":1}' });
+      expect((await inject(one.id, '{"n":5}')).body).toEqual({
+        stepId: one.id,
+        step_id: one.id,
+        previousOutput: '{"n":1}',
+        previous_output: '{"n":1}',
+      });
       // By the SDK's id, and as base64, as other clients send it.
       const second = await inject(stepIdOf(job, "one"), Buffer.from('{"n":6}').toString("base64"));
       expect(second.body.previousOutput).toBe('{"n":5}');

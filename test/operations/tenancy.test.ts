@@ -318,7 +318,6 @@ describe.each(engines)("environments, projects and orgs on %s", (engine) => {
 
     test("what lies across orgs takes a platform credential that names an org", async () => {
       const refused = { status: 403, body: { error: "platform credential required" } };
-      expect(await server.api("/api/v1/orgs", { body: { name: "Mine" } })).toMatchObject(refused);
       expect(await server.api("/api/v1/tenants")).toMatchObject(refused);
       const provisioned = await server.api("/api/v1/tenants/provision", { body: { org_name: "Mine" } });
       expect(provisioned).toMatchObject(refused);
@@ -336,6 +335,27 @@ describe.each(engines)("environments, projects and orgs on %s", (engine) => {
         env_count: 1,
         key_count: 1,
       });
+    });
+
+    test("a tenant's admin makes an org and sees it no further than its answer; others may not", async () => {
+      const made = await server.api("/api/v1/orgs", { body: { name: "Mine" } });
+      expect(made).toMatchObject({ status: 201, body: { id: expect.stringMatching(/^org_/), name: "Mine" } });
+      const { id } = made.body;
+      const seen = await server.api("/api/v1/orgs");
+      expect(seen.body.map((one: { id: string }) => one.id)).toEqual(["org_default"]);
+      for (const method of ["GET", "DELETE"])
+        expect((await server.api(`/api/v1/orgs/${id}`, { method })).status).toBe(404);
+      const moved = { name: "theirs", org_id: id };
+      expect((await server.api("/api/v1/environments", { body: moved })).body.org_id ?? "org_default").toBe(
+        "org_default",
+      );
+      for (const role of ["role_developer", "role_viewer"]) {
+        const key = await keyIn("env_default", [role]);
+        expect(await server.api("/api/v1/orgs", { body: { name: "x" }, key })).toMatchObject({
+          status: 403,
+          body: { error: "Insufficient permissions" },
+        });
+      }
     });
 
     test("a provisioned tenant works at once", async () => {

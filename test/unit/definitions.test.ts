@@ -76,6 +76,23 @@ describe("the cache that emits are matched with", () => {
       expect(definitions.triggersOf(name)).toEqual([]);
   });
 
+  test("a pattern's triggers come behind those of the name, in the order of the functions", async () => {
+    const records = [
+      record("all", { triggers: [{ event: ">" }] }),
+      record("orders", { triggers: [{ event: "order.*" }] }),
+      record("deep", { triggers: [{ event: "order.>" }, { event: "*.placed" }] }),
+      record("one", { triggers: [{ event: "order.placed" }] }),
+      record("asleep", { triggers: [{ event: "order.*" }] }, "paused"),
+    ];
+    const definitions = await openDefinitions(storeOf(() => ({ version: 1, records })).store).of("env_1");
+    const ids = (name: string) =>
+      definitions.triggersOf(name).map(({ record: { definition } }) => definition.id);
+    expect(ids("order.placed")).toEqual(["one", "all", "orders", "deep", "deep"]);
+    expect(ids("order.placed.twice")).toEqual(["all", "deep"]);
+    expect(ids("order")).toEqual(["all"]);
+    expect(ids("cart.placed")).toEqual(["all", "deep"]);
+  });
+
   test("an expression sees the event, and one that fails does not match", async () => {
     const expressions = [
       "event.name == 'order.placed' && event.id == 'evt_1' && event.version == 1 && event.source == 'api'",

@@ -103,6 +103,16 @@ describe("a registered function", () => {
     expect(definition(changes)).toMatchObject(changes);
   });
 
+  test("may be triggered by patterns of names, and what is empty in a trigger is absent", () => {
+    const events = ["order.*", "order.>", "*", ">", "*.placed", "*.*.>"];
+    expect(definition({ triggers: events.map((event) => ({ event })) }).triggers).toEqual(
+      events.map((event) => ({ event })),
+    );
+    expect(definition({ triggers: [{ event: "", expression: "", cron: "0 3 * * *" }] }).triggers).toEqual([
+      { cron: "0 3 * * *" },
+    ]);
+  });
+
   test.each(["acme/billing.charge", "fn_01", "größe", "a:b@c", "x".repeat(functionIdBytesMax)])(
     "may be called %s",
     (id) => {
@@ -133,7 +143,12 @@ describe("a refused function names the field", () => {
     ["triggers[0]", { triggers: [{}] }],
     ["triggers[0]", { triggers: [{ expression: "true" }] }],
     ["triggers[1].event", { triggers: [{ event: "a" }, { event: "a b" }] }],
-    ["triggers[0].event", { triggers: [{ event: "a.*" }] }],
+    ["triggers[0].event", { triggers: [{ event: "a.b*" }] }],
+    ["triggers[0].event", { triggers: [{ event: "a.>.b" }] }],
+    ["triggers[0].event", { triggers: [{ event: "a.**" }] }],
+    ["triggers[0].event", { triggers: [{ event: "a..*" }] }],
+    ["triggers[0].event", { triggers: [{ event: "a .*" }] }],
+    ["cancelOn[0].event", { cancelOn: [{ event: "a.*" }] }],
     ["triggers[0].event", { triggers: [{ event: "a..b" }] }],
     ["triggers[0].event", { triggers: [{ event: text(249) }] }],
     ["triggers[0].expression", { triggers: [{ event: "a", expression: "total > 5" }] }],

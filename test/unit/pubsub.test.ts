@@ -2,6 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { Delivery } from "../../src/domain/pubsub/delivery.ts";
 import { readWanted } from "../../src/domain/pubsub/options.ts";
 import {
+  frameKindsOf,
   literalRun,
   matchesTokens,
   namesOf,
@@ -11,8 +12,8 @@ import {
   wantsRuns,
 } from "../../src/domain/pubsub/rules.ts";
 import { eventFrame, readClientFrame } from "../../src/domain/pubsub/socket-frames.ts";
-import { openTrie } from "../../src/domain/pubsub/trie.ts";
 import { Fault } from "../../src/kit/fault.ts";
+import { openTrie } from "../../src/kit/trie.ts";
 
 const codeOf = (work: () => unknown): string | undefined => {
   try {
@@ -69,6 +70,36 @@ describe("a pattern", () => {
         wantsRuns(parsePattern(text)),
       ),
     ).toEqual([true, true, true, false, false]);
+    const kindsOf = (text: string) => frameKindsOf(parsePattern(text)).join(" ");
+    expect(
+      Object.fromEntries(
+        [
+          ...[
+            "system.>",
+            "system.run.>",
+            "system.run.r.>",
+            "system.run.r.step.>",
+            "system.run.*.step.*.completed",
+          ],
+          ...["system.run.*.completed", "system.run.*.completed.>", "system.run.*.*", "system.*.>"],
+          ...["system.worker.w.health", "system.function.>", "events:>", "worker.>"],
+        ].map((text) => [text, kindsOf(text)]),
+      ),
+    ).toEqual({
+      "system.>": "runs steps workers",
+      "system.run.>": "runs steps",
+      "system.run.r.>": "runs steps",
+      "system.run.r.step.>": "runs steps",
+      "system.run.*.step.*.completed": "runs steps",
+      "system.run.*.completed": "runs",
+      "system.run.*.completed.>": "runs",
+      "system.run.*.*": "runs",
+      "system.*.>": "runs steps workers",
+      "system.worker.w.health": "workers",
+      "system.function.>": "",
+      "events:>": "",
+      "worker.>": "",
+    });
     expect(namesOf(parsePattern("a.b"))).toEqual(["events:a.b", "a.b"]);
     expect(namesOf(parsePattern("topic:a"))).toEqual(["topic:a"]);
   });
@@ -162,7 +193,8 @@ describe("options", () => {
     [{ consumerGroup: "" }, "passes"],
     [{ filter: "" }, "passes"],
     [{ filter: "data.a == 1" }, "passes"],
-    [{ filter: "event.a == 1" }, "INVALID_ARGUMENT"],
+    [{ filter: "event.data.a == 1" }, "passes"],
+    [{ filter: "payload.a == 1" }, "INVALID_ARGUMENT"],
     [{ filter: "'text'" }, "INVALID_ARGUMENT"],
   ])("case %#", (options, code) => expect(codeOf(() => readWanted({ pattern: "a", ...options }))).toBe(code));
 });

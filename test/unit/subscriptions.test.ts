@@ -249,6 +249,17 @@ describe("subscriptions", () => {
     expect([pubsub.size(), feeds.size()]).toEqual([0, 0]);
   });
 
+  test("interest in frames of steps and workers comes and goes with its subscriptions", async () => {
+    const wanted = () => (["runs", "steps", "workers"] as const).filter((kind) => frames.wants(kind, env));
+    const ends = await subscribe({ pattern: "system.run.*.completed" });
+    expect(wanted()).toEqual(["runs"]);
+    const workers = await subscribe({ pattern: "system.worker.>" });
+    const steps = await subscribe({ pattern: "system.run.r.step.*.failed" });
+    expect(wanted()).toEqual(["runs", "steps", "workers"]);
+    for (const each of [ends, workers, steps]) each.stop();
+    expect(wanted()).toEqual([]);
+  });
+
   test("interest in run frames comes and goes with its subscriptions", async () => {
     expect(frames.wantsRuns()).toBe(false);
     const one = await subscribe({ pattern: "system.run.>" });

@@ -12,24 +12,30 @@ import { actorOf } from "./actor.ts";
 import type { EventDraft } from "./rules.ts";
 import type { Judged } from "./triggering.ts";
 
-/** Functions that an event starts, once its triggers were asked: every active one with a trigger that matches; else the one whose id is the event's name. */
+/**
+ * Functions that an event starts, once its triggers were asked: every active one with a trigger that matches. Where none is for
+ * exactly this name, also the one whose id it is, and that first: who listens to many names takes no call away.
+ */
 export function startedBy(
   definitions: Definitions,
   draft: EventDraft,
   { verdicts }: Judged,
 ): FunctionRecord[] {
   const started = new Map<string, FunctionRecord>();
+  const wide = new Map<string, FunctionRecord>();
   for (const trigger of definitions.triggersOf(draft.name)) {
-    const { expression } = trigger;
-    if (expression === undefined || verdicts.get(expression))
-      started.set(trigger.record.definition.id, trigger.record);
+    const { expression, isWide, record } = trigger;
+    if (expression !== undefined && !verdicts.get(expression)) continue;
+    (isWide ? wide : started).set(record.definition.id, record);
   }
-  if (started.size > 0) return [...started.values()];
   // Browser clients invoke a function by emitting its id (contract.md 5.2).
-  const named = definitions.functions.get(draft.name);
-  if (named?.status !== "active") return [];
-  if (draft.startRefused) throw draft.startRefused;
-  return [named];
+  const named = started.size === 0 ? definitions.functions.get(draft.name) : undefined;
+  if (named?.status === "active") {
+    if (draft.startRefused) throw draft.startRefused;
+    started.set(draft.name, named);
+  }
+  if (wide.size === 0) return [...started.values()];
+  return [...new Map([...started, ...wide]).values()];
 }
 
 /** A function that is started directly, and the step that asks for it when a run does. */

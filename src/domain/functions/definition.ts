@@ -24,6 +24,7 @@ export interface FunctionDefinition {
 }
 
 export interface TriggerDefinition {
+  /** An event's name, or a pattern: `*` stands for one segment, a last `>` for one or more. */
   event?: string;
   /** CEL over `event` and `data`; true starts a run. */
   expression?: string;
@@ -73,6 +74,8 @@ export interface Trigger {
   readonly record: FunctionRecord;
   /** Undefined: every event of the name. */
   readonly expression: string | undefined;
+  /** Of several names. */
+  readonly isWide: boolean;
   /** Whether the expression holds; a failing expression, or one that is more than the budget has left, does not. */
   matches(event: TriggerEvent, budget?: CelBudget): boolean;
 }
@@ -81,7 +84,7 @@ export interface Trigger {
 export interface Definitions {
   readonly version: number;
   readonly functions: ReadonlyMap<string, FunctionRecord>;
-  /** Triggers of active functions for exactly this event name. */
+  /** Triggers of active functions for this event name: those for exactly this one, then those with a pattern that it matches. */
   triggersOf(eventName: string): readonly Trigger[];
 }
 

@@ -6,6 +6,7 @@ import type { Store } from "../../store/store.ts";
 import type { Definitions, DefinitionsCache, FunctionRecord, Trigger, TriggerEvent } from "./definition.ts";
 import { definitionsVersion, readDefinitions } from "./rows.ts";
 import { triggerVariables } from "./rules.ts";
+import { isPattern, openWide } from "./wide.ts";
 
 /** Of all definitions that a node keeps in memory, as JSON text; those of the last environment that was read always. */
 const definitionsCharsMax = 256 * 1024 * 1024;
@@ -53,11 +54,16 @@ const none: readonly Trigger[] = [];
 
 function compile(version: number, records: readonly FunctionRecord[]): Definitions {
   const triggers = new Map<string, Trigger[]>();
+  const wide = openWide<Trigger>();
   for (const record of records) {
     if (record.status !== "active") continue;
     for (const { event, expression } of record.definition.triggers) {
       if (event === undefined) continue;
-      const trigger = { record, expression, matches: matcher(expression) };
+      const trigger = { record, expression, isWide: isPattern(event), matches: matcher(expression) };
+      if (trigger.isWide) {
+        wide.add(event, trigger);
+        continue;
+      }
       const list = triggers.get(event);
       if (list) list.push(trigger);
       else triggers.set(event, [trigger]);
@@ -66,7 +72,10 @@ function compile(version: number, records: readonly FunctionRecord[]): Definitio
   return {
     version,
     functions: new Map(records.map((record) => [record.definition.id, record])),
-    triggersOf: (eventName) => triggers.get(eventName) ?? none,
+    triggersOf(eventName) {
+      const exact = triggers.get(eventName) ?? none;
+      return wide.isEmpty() ? exact : [...exact, ...wide.of(eventName)];
+    },
   };
 }
 

@@ -22,6 +22,7 @@ import type {
   RetryPolicy,
   TriggerDefinition,
 } from "./definition.ts";
+import { requireTriggerEvent } from "./wide.ts";
 
 /**
  * RegisterFunction as sent: the fields of contract.md 1.2 and those of spec.md 'Function', either or both. Where they
@@ -169,7 +170,7 @@ function readTriggers(triggers: readonly TriggerDefinition[]): TriggerDefinition
   return triggers.map((trigger, at) => {
     const field = `triggers[${at}]`;
     if (!trigger.event && !trigger.cron) throw invalid(field, "wants an event or a cron expression");
-    if (trigger.event) requireEventName(`${field}.event`, trigger.event);
+    if (trigger.event) requireTriggerEvent(`${field}.event`, trigger.event);
     if (trigger.expression) {
       try {
         compileCel(trigger.expression, { variables: triggerVariables, result: "bool" });

@@ -26,7 +26,8 @@ export type { GroupReader } from "./seat.ts";
 /** A member's place in its group, at this node. */
 export interface Seated {
   group: GroupRow;
-  consumerId: string;
+  /** Of the subscription: the server's, whatever the consumer calls itself. */
+  id: string;
   /** What it holds goes to the others. */
   stop(): void;
 }
@@ -253,7 +254,7 @@ export function openAttendance(deps: AttendanceDeps): Attendance {
         throw error;
       }
       desk.sit(seat);
-      return { group, consumerId: row.consumer_id, stop: () => leave(desk, seat) };
+      return { group, id, stop: () => leave(desk, seat) };
     },
 
     moved(list) {

@@ -75,7 +75,7 @@ export function settingsOf(input: GroupInput): GroupSettings & Pick<GroupRow, "l
     pattern: pattern.text,
     filter_expr: input.filterExpr || null,
     ack_mode: input.ackMode ?? "auto",
-    backpressure: input.backpressure ?? "block",
+    backpressure: input.backpressure ?? "buffer",
     max_inflight: numberOf("max_inflight", input.maxInflight, groupInflightDefault, groupInflightMax),
     max_redeliveries: numberOf(
       "max_redeliveries",

@@ -212,8 +212,7 @@ export const groupsOperations = (groups: Groups, streams: Pick<Streams, "carry">
         return seat;
       });
       for await (const delivery of deliveries)
-        if (delivery || request.withStart)
-          yield { subscriptionId: seat!.consumerId, pattern: reads, delivery };
+        if (delivery || request.withStart) yield { subscriptionId: seat!.id, pattern: reads, delivery };
     },
   }),
 ];

@@ -13,7 +13,7 @@ export type Verdict = "ack" | "nak" | "term";
 /** What a consumer says of one delivery. */
 export interface Said extends GroupKey {
   eventId: string;
-  /** Empty: whoever holds it. */
+  /** As it named itself, or the id of its subscription. Empty: whoever holds it. */
   consumerId: string;
   verdict: Verdict;
   /** Of a `nak`; the group's own when it is left out. */
@@ -110,7 +110,7 @@ export function openSettler({ store, clock, watch, onMoved }: SettlerDeps): Sett
       const known = found.get(item.said);
       if (known instanceof Fault) return { error: known };
       if (!row || !known) return { error: unheld(item.said) };
-      if (consumerId !== "" && row.consumer_id !== consumerId) return { error: heldByAnother(eventId) };
+      if (!isHolder(row, consumerId)) return { error: heldByAnother(eventId) };
       if (verdict !== "nak") gone.set(placeText(row), row);
       else {
         const due_at = now + (delayMs ?? known.redeliver_delay_ms);
@@ -223,6 +223,10 @@ async function write(
       })} WHERE group_deliveries.environment_id = v.environment_id AND group_deliveries.group_id = v.group_id
         AND group_deliveries.position = v.position`);
 }
+
+/** Consumers call themselves as they asked to be called, or as the server called them. */
+const isHolder = ({ consumer_id, member_id }: HeldRow, consumerId: string): boolean =>
+  consumerId === "" || consumerId === consumer_id || consumerId === member_id;
 
 const unheld = ({ name, eventId }: Said) =>
   new Fault(

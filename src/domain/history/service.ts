@@ -203,10 +203,13 @@ export function openHistory({ store, clock, runs, definitionOf, retentionDaysOf 
     },
   };
 
-  /** A foreign or unknown run has no trail. */
+  /** A foreign or unknown run has no trail: a filter finds nothing where a path would answer 404. */
   async function oneRun(environmentId: string, runId: string, functionId: string | undefined) {
-    const run = await runs.get(environmentId, runId);
-    if (functionId && functionId !== run.functionId) return [];
+    const run = await runs.get(environmentId, runId).catch((error: unknown) => {
+      if (error instanceof Fault && error.kind === "not_found") return undefined;
+      throw error;
+    });
+    if (!run || (functionId && functionId !== run.functionId)) return [];
     return [{ id: run.id, function_id: run.functionId, created_at: run.createdAt }];
   }
 }

@@ -84,6 +84,14 @@ const bothCases = (value: Record<string, unknown>): Record<string, unknown> => {
   return both;
 };
 
+const inCamelCase = (value: Record<string, unknown>): Record<string, unknown> =>
+  Object.fromEntries(
+    Object.entries(value).map(([key, one]) => [
+      key.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase()),
+      one,
+    ]),
+  );
+
 export const timelineMessage = (
   event: TimelineEvent,
 ): MessageInitShape<typeof TimeTravelTimelineEventSchema> => ({
@@ -131,6 +139,7 @@ export const trailJson = (trail: Trail) => ({
 /** The same body over RPC, with the entries that one client reads instead. */
 export const trailRpcJson = (trail: Trail) => ({
   ...trailJson(trail),
+  events: trail.events.map((event) => ({ ...inCamelCase(auditJson(event)), ...auditJson(event) })),
   nextCursor: trail.nextCursor ?? "",
   totalCount: trail.totalCount,
   retentionDays: trail.retentionDays,

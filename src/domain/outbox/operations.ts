@@ -2,6 +2,7 @@ import { Type } from "@sinclair/typebox";
 import { rfc3339 } from "../../kit/clock.ts";
 import { invalid } from "../../kit/fault.ts";
 import { deadLettersMax, deadLettersOffsetMax } from "../../kit/limits.ts";
+import { namedEnvironment } from "../../kit/named-environment.ts";
 import { listed, type Operation, type RestRequest, unary } from "../../kit/operation.ts";
 import type { Outbox, OutboxEntry } from "./service.ts";
 
@@ -48,7 +49,7 @@ const Page = Type.Object({
 
 /** The environment must be named, by query or header, whatever the key says (design: rulings). */
 function takePage({ query, headers }: RestRequest): unknown {
-  if (!query.get("env") && !headers.get("x-svc-environment"))
+  if (!namedEnvironment(query.get("env")) && !namedEnvironment(headers.get("x-svc-environment")))
     throw invalid("env", "is required, as query parameter or header X-Svc-Environment");
   const whole = (name: string) => {
     const given = query.get(name);

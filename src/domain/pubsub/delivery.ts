@@ -19,9 +19,18 @@ export interface DeliveryFacts {
   sequence: number | undefined;
   source: "user" | "system";
   /** Name of the event that it is; undefined for what is none. */
-  event?: string | undefined;
+  eventName?: string | undefined;
+  /** What filters see as `event` besides its id, data, metadata and time. */
+  event?: EventWords;
   /** Which time it is given to a member of its group; others are given it once. */
   attempt?: number;
+}
+
+/** Of an event of the log; a message and a frame have a name, their topic. */
+interface EventWords {
+  name: string;
+  version?: number;
+  source?: string;
 }
 
 /** What happened on one topic, as every subscriber of it gets it. */
@@ -33,8 +42,9 @@ export class Delivery implements DeliveryFacts {
   readonly at: Instant;
   readonly sequence: number | undefined;
   readonly source: "user" | "system";
-  readonly event: string | undefined;
+  readonly eventName: string | undefined;
   readonly attempt: number;
+  readonly event?: EventWords;
   /** Kept by whoever writes frames: by their form, what all of that form have in common. */
   readonly texts: (string | undefined)[] = [];
   #seen: Record<string, unknown> | undefined;
@@ -47,8 +57,9 @@ export class Delivery implements DeliveryFacts {
     this.at = facts.at;
     this.sequence = facts.sequence;
     this.source = facts.source;
-    this.event = facts.event;
+    this.eventName = facts.eventName;
     this.attempt = facts.attempt ?? 1;
+    if (facts.event) this.event = facts.event;
   }
 
   /** The same, as it is given for the so-manieth time. */
@@ -59,10 +70,16 @@ export class Delivery implements DeliveryFacts {
   /** What filters see of it; the first who asks pays for the reading. */
   read(budget?: CelBudget): Record<string, unknown> {
     if (this.#seen) return this.#seen;
+    const data = JSON.parse(this.data);
+    const metadata = this.custom === null ? {} : JSON.parse(this.custom);
+    const known = { id: this.eventId ?? "", data, metadata, timestamp: new Date(this.at) };
+    // The payload of an entity's topic is the whole event.
+    const payload = this.topic.startsWith("entity:") ? { ...data, timestamp: known.timestamp } : known;
     this.#seen = {
-      data: JSON.parse(this.data),
-      metadata: this.custom === null ? {} : JSON.parse(this.custom),
+      data,
+      metadata,
       topic: this.topic,
+      event: { ...payload, ...(this.event ?? { name: this.topic }) },
     };
     budget?.spend(itemsToRead(this.data) + itemsToRead(this.custom ?? ""));
     return this.#seen;
@@ -87,11 +104,12 @@ export interface Placed {
 export function deliveriesOf(event: LoggedEvent): Placed[] {
   const facts = {
     eventId: event.id,
-    event: event.name,
+    eventName: event.name,
     custom: event.metadata,
     at: event.at,
     sequence: event.position,
     source: "user",
+    event: { name: event.name, version: event.version, source: event.source },
   } as const;
   const named = placed(new Delivery({ ...facts, topic: `events:${event.name}`, data: event.data }));
   if (event.entity_type === null || event.entity_id === null) return [named];
@@ -110,6 +128,7 @@ export const messageDelivery = ({ id, position, topic, data, metadata, at }: Top
       at,
       sequence: position,
       source: "user",
+      event: { name: topic },
     }),
   );
 

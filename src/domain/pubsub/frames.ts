@@ -12,6 +12,9 @@ export interface Frame {
   sequence?: number;
 }
 
+/** Frames that are only made while somebody, anywhere, reads them: of runs, of their steps, of workers. */
+export type FrameKind = "runs" | "steps" | "workers";
+
 /**
  * Tells subscribers on every node what has happened to the product's own things. Hints, not a ledger: nothing is repeated,
  * nobody waits, and callers tell after their commit.
@@ -23,11 +26,13 @@ export interface Frames {
   send(environmentId: string, frame: Frame): void;
   /** Whether anybody, here or on another node, reads run frames of this environment, or of any. */
   wantsRuns(environmentId?: string): boolean;
+  /** The same of any kind. */
+  wants(kind: FrameKind, environmentId?: string): boolean;
   /** For the readers of one environment on this node. */
   listen(environmentId: string, heard: (frame: Frame) => void): Unlisten;
-  /** Readers of run frames came or went on this node. */
-  wantRuns(environmentId: string, wanted: boolean): void;
-  /** The tick of loop `pubsub.interest`: tells the other nodes whose run frames are read here; forgets silent ones. */
+  /** Readers of these frames came or went on this node. */
+  want(kind: FrameKind, environmentId: string, wanted: boolean): void;
+  /** The tick of loop `pubsub.interest`: tells the other nodes whose frames are read here; forgets silent ones. */
   tellOnce(): Promise<void>;
 }
 
@@ -41,6 +46,18 @@ export interface FramesDeps {
 
 const subjectOf = (environmentId: string) => `frames.${environmentId}`;
 
+/** Where a hint about interest names the environments of a kind; `wanted` is what nodes of before 0.37 say of runs. */
+const fieldOf: Record<FrameKind, string> = { runs: "wanted", steps: "steps", workers: "workers" };
+const kinds = Object.keys(fieldOf) as FrameKind[];
+
+/** Environments whose frames of one kind are read. */
+interface Interest {
+  /** Here, by how many channels. */
+  mine: Map<string, number>;
+  /** On other nodes, until when that is believed. */
+  theirs: Map<string, Instant>;
+}
+
 /** Whether the id is one literal token of a subject; of any other no frame is published (spec.md 'Delivery rules'). */
 export const isFrameToken = (environmentId: string): boolean =>
   environmentId !== "" &&
@@ -49,10 +66,9 @@ export const isFrameToken = (environmentId: string): boolean =>
 
 export function openFrames({ bus, clock, log, self }: FramesDeps): Frames {
   const listeners = new Map<string, Set<(frame: Frame) => void>>();
-  /** Environments whose run frames are read here. */
-  const mine = new Map<string, number>();
-  /** The same on other nodes, until when that is believed. */
-  const theirs = new Map<string, Instant>();
+  const interest = Object.fromEntries(
+    kinds.map((kind): [FrameKind, Interest] => [kind, { mine: new Map(), theirs: new Map() }]),
+  ) as Record<FrameKind, Interest>;
   const isAlone = bus.kind !== "nats";
 
   const deliver = (environmentId: string, frame: Frame) => {
@@ -65,23 +81,29 @@ export function openFrames({ bus, clock, log, self }: FramesDeps): Frames {
     }
   };
 
-  const tell = (environmentIds: readonly string[]) => {
+  const tell = (kind: FrameKind, environmentIds: readonly string[]) => {
     for (let from = 0; from < environmentIds.length; from += frameSliceMax)
       bus.hint(
         "pubsub.wanted",
-        JSON.stringify({ from: self, wanted: environmentIds.slice(from, from + frameSliceMax) }),
+        // Nodes of before 0.37 expect `wanted` in every such hint.
+        JSON.stringify({
+          from: self,
+          wanted: [],
+          [fieldOf[kind]]: environmentIds.slice(from, from + frameSliceMax),
+        }),
       );
   };
 
   if (!isAlone)
     bus.onHint("pubsub.wanted", (payload) => {
-      const { from, wanted } = JSON.parse(new TextDecoder().decode(payload)) as {
+      const told = JSON.parse(new TextDecoder().decode(payload)) as Record<string, string[] | undefined> & {
         from: string;
-        wanted: string[];
       };
-      if (from === self) return;
+      if (told.from === self) return;
       const until = clock.now() + frameInterestMs;
-      for (const environmentId of wanted) theirs.set(environmentId, until);
+      for (const kind of kinds)
+        for (const environmentId of told[fieldOf[kind]] ?? [])
+          interest[kind].theirs.set(environmentId, until);
     });
 
   const frames: Frames = {
@@ -99,7 +121,10 @@ export function openFrames({ bus, clock, log, self }: FramesDeps): Frames {
       else bus.hint(subjectOf(environmentId), text);
     },
 
-    wantsRuns(environmentId) {
+    wantsRuns: (environmentId) => frames.wants("runs", environmentId),
+
+    wants(kind, environmentId) {
+      const { mine, theirs } = interest[kind];
       if (environmentId === undefined) return mine.size > 0 || theirs.size > 0;
       return mine.has(environmentId) || theirs.has(environmentId);
     },
@@ -125,17 +150,21 @@ export function openFrames({ bus, clock, log, self }: FramesDeps): Frames {
       };
     },
 
-    wantRuns(environmentId, wanted) {
+    want(kind, environmentId, wanted) {
+      const { mine } = interest[kind];
       const count = (mine.get(environmentId) ?? 0) + (wanted ? 1 : -1);
       if (count > 0) mine.set(environmentId, count);
       else mine.delete(environmentId);
-      if (wanted && count === 1 && !isAlone) tell([environmentId]);
+      if (wanted && count === 1 && !isAlone) tell(kind, [environmentId]);
     },
 
     async tellOnce() {
       const now = clock.now();
-      for (const [environmentId, until] of theirs) if (until < now) theirs.delete(environmentId);
-      if (!isAlone && mine.size > 0) tell([...mine.keys()]);
+      for (const kind of kinds) {
+        const { mine, theirs } = interest[kind];
+        for (const [environmentId, until] of theirs) if (until < now) theirs.delete(environmentId);
+        if (!isAlone && mine.size > 0) tell(kind, [...mine.keys()]);
+      }
     },
   };
   return frames;

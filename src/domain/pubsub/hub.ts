@@ -1,11 +1,11 @@
 import type { CelProgram } from "../../kit/cel.ts";
 import type { Clock } from "../../kit/clock.ts";
 import type { Fault } from "../../kit/fault.ts";
+import { openTrie } from "../../kit/trie.ts";
 import { Delivery, type Placed } from "./delivery.ts";
 import type { Frame, Frames } from "./frames.ts";
-import { type Pattern, tokensOf, wantsRuns } from "./rules.ts";
+import { frameKindsOf, type Pattern, tokensOf } from "./rules.ts";
 import type { Told } from "./source.ts";
-import { openTrie } from "./trie.ts";
 import { openJudge, tooMuch, type Verdicts } from "./verdicts.ts";
 
 /** What all subscriptions of one id have in common: the same deliveries, in the same bytes. */
@@ -248,7 +248,7 @@ export function openHub({ environmentId, frames, clock, fedTo, failed }: HubDeps
     judge.forget(channel);
     if (byId.size === 0) channels.delete(outlet);
     trie.remove(spec.pattern.tokens, channel);
-    if (wantsRuns(spec.pattern)) frames.wantRuns(environmentId, false);
+    for (const kind of frameKindsOf(spec.pattern)) frames.want(kind, environmentId, false);
   }
 
   const all = () => [...channels.values()].flatMap((byId) => [...byId.values()]);
@@ -268,7 +268,7 @@ export function openHub({ environmentId, frames, clock, fedTo, failed }: HubDeps
         channel = { spec, outlet, joined: new Set(), apart: new Set(), late: new Map() };
         byId.set(spec.id, channel);
         trie.add(spec.pattern.tokens, channel);
-        if (wantsRuns(spec.pattern)) frames.wantRuns(environmentId, true);
+        for (const kind of frameKindsOf(spec.pattern)) frames.want(kind, environmentId, true);
       }
       return channel;
     },

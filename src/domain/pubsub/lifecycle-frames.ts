@@ -1,8 +1,9 @@
-import { type Instant, rfc3339 } from "../../kit/clock.ts";
+import { type Clock, type Instant, rfc3339 } from "../../kit/clock.ts";
 import type { FunctionFrame } from "../functions/definition.ts";
 import type { OutboxFrame } from "../outbox/service.ts";
 import type { CronFrame } from "../schedules/rules.ts";
 import type { SecretFrame } from "../secrets/service.ts";
+import type { WorkerFrame } from "../workers/signs.ts";
 import type { Frames } from "./frames.ts";
 
 type Publisher = Pick<Frames, "publish">;
@@ -41,25 +42,18 @@ export const cronFrames =
     });
   };
 
-export interface PatchedStep {
-  environmentId: string;
-  runId: string;
-  /** Row id, `step_…`; `stepId` is the SDK's. */
-  id: string;
-  stepId: string;
-  at: Instant;
-}
-
-/** `system.run.{runId}.step.{id}.patched`. */
-export const patchedFrames =
-  (frames: Publisher) =>
-  ({ environmentId, runId, id, stepId, at }: PatchedStep): void =>
-    frames.publish(environmentId, `system.run.${runId}.step.${id}.patched`, {
-      id,
-      runId,
-      stepId,
-      timestamp: rfc3339(at),
+/** `system.worker.{id}.{connected|disconnected|health}`; made while somebody reads them. */
+export const workerFrames =
+  (frames: Pick<Frames, "publish" | "wants">, clock: Pick<Clock, "now">) =>
+  ({ change, environmentId, workerId, healthy, draining }: WorkerFrame): void => {
+    if (!frames.wants("workers", environmentId)) return;
+    frames.publish(environmentId, `system.worker.${workerId}.${change}`, {
+      workerId,
+      health: healthy ? "healthy" : "unhealthy",
+      draining,
+      timestamp: rfc3339(clock.now()),
     });
+  };
 
 /** `system.outbox.{event_id}.{dead_lettered|requeued|discarded}`. */
 export const outboxFrames =

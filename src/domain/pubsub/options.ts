@@ -8,7 +8,7 @@ export interface SubscribeInput {
   replay?: number | undefined;
   includeMetadata?: boolean | undefined;
   topicOnly?: boolean | undefined;
-  /** A CEL expression on `data`, `metadata` and `topic`. */
+  /** A CEL expression on `data`, `metadata`, `topic` and `event`. */
   filter?: string | undefined;
   consumerGroup?: string | undefined;
   startAfterSequence?: bigint | undefined;

@@ -14,6 +14,8 @@ export interface RunNote {
   type: string;
   sequence: number;
   at: Instant;
+  /** When a worker began it first; null while none has. */
+  started_at: Instant | null;
   /** JSON texts. */
   detail: string;
   output: string | null;
@@ -27,7 +29,8 @@ function among(seams: Seams, runIds: readonly string[]) {
 
 const noteColumns =
   sql.raw(`h.run_id, h.environment_id, r.function_id, r.event_id, r.event_name, h.type, h.sequence,
-  h.at, h.detail, CASE WHEN h.type = 'run.completed' THEN r.output END AS output`);
+  h.at, h.detail, COALESCE(r.started_at, (SELECT e.started_at FROM executions e WHERE e.run_id = r.id)) AS started_at,
+  CASE WHEN h.type = 'run.completed' THEN r.output END AS output`);
 
 const toldTypes = sql.list(historyTypesTold);
 

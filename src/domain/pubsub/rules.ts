@@ -2,6 +2,7 @@ import { type CelBudget, CelError, type CelProgram, compileCel } from "../../kit
 import { Fault, type FaultDetail } from "../../kit/fault.ts";
 import { patternBytesMax } from "../../kit/limits.ts";
 import type { Thing } from "../../kit/operation.ts";
+import type { FrameKind } from "./frames.ts";
 
 /** Where a topic belongs: the log's events by name and by entity, developer topics, what happens to the product's own things. */
 export type Namespace = "events" | "entity" | "topic" | "system";
@@ -107,11 +108,35 @@ export function literalRun({ namespace, tokens }: Pattern): string | undefined {
 export const wantsRuns = ({ namespace, tokens: [, kind] }: Pattern): boolean =>
   namespace === "system" && (kind === "run" || kind === "*" || kind === ">");
 
-/** A CEL expression on `data`, `metadata` and `topic`; throws the refusal that names the option. */
+const standsFor = (token: string | undefined, word: string): boolean =>
+  token === word || token === "*" || token === ">";
+
+/** Whether frames of steps may match: `system.run.{id}.step.{id}.{verb}`, where ids may have dots. */
+function wantsSteps({ namespace, tokens }: Pattern): boolean {
+  if (namespace !== "system" || !standsFor(tokens[1], "run")) return false;
+  const last = tokens.at(-1) === ">" ? tokens.length - 1 : undefined;
+  if (last !== undefined && last <= 3) return true;
+  return standsFor(tokens[3], "step") && (last !== undefined || tokens.length >= 6);
+}
+
+/** Frames that are made because somebody reads this pattern; of the others there are few, and they are always made. */
+export function frameKindsOf(pattern: Pattern): FrameKind[] {
+  const { namespace, tokens } = pattern;
+  return [
+    ...(wantsRuns(pattern) ? (["runs"] as const) : []),
+    ...(wantsSteps(pattern) ? (["steps"] as const) : []),
+    ...(namespace === "system" && standsFor(tokens[1], "worker") ? (["workers"] as const) : []),
+  ];
+}
+
+/** What a filter may name; `event` is what a trigger's expression sees. */
+const filterVariables = ["data", "metadata", "topic", "event"] as const;
+
+/** A CEL expression on `data`, `metadata`, `topic` and `event`; throws the refusal that names the option. */
 export function readFilter(text: string | undefined, field = "filter"): CelProgram | undefined {
   if (!text) return undefined;
   try {
-    return compileCel(text, { variables: ["data", "metadata", "topic"], result: "bool" });
+    return compileCel(text, { variables: filterVariables, result: "bool" });
   } catch (error) {
     if (!(error instanceof CelError)) throw error;
     throw refusal("INVALID_ARGUMENT", `${field}: ${error.message}`, { field });

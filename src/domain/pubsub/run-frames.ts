@@ -4,6 +4,7 @@ import type { Log } from "../../kit/log.ts";
 import type { Store } from "../../store/store.ts";
 import type { NewRun, RunError } from "../runs/run.ts";
 import type { Frames } from "./frames.ts";
+import { openLooks } from "./looks.ts";
 import { endsOf, lastNotesOf, notesOf, type RunNote } from "./rows.ts";
 import { runMoves } from "./rules.ts";
 
@@ -28,13 +29,18 @@ export function frameOfNote(note: RunNote): RunFrame {
   const word = moved === undefined ? note.type.slice("run.".length) : "updated";
   const detail = JSON.parse(note.detail) as { error?: RunError | null; cause?: string | null };
   const isEnd = ends.has(word);
+  const startedAt = word === "created" ? null : note.started_at;
   const head = JSON.stringify({
+    id: note.run_id,
     runId: note.run_id,
     functionId: note.function_id,
     status: moved ?? statusWords[word] ?? word,
     eventId: note.event_id,
     eventName: note.event_name,
     timestamp: rfc3339(note.at),
+    // A later start is news of a later frame: what is told again from history is what was told.
+    ...(startedAt !== null && startedAt <= note.at && { startedAt: rfc3339(startedAt) }),
+    ...(isEnd && { endedAt: rfc3339(note.at) }),
     ...(isEnd && detail.error && { error: { message: detail.error.message, code: detail.error.code } }),
     ...(word === "cancelled" && { error: { message: "the run was cancelled", code: "cancelled" } }),
     ...(word === "cancelled" && detail.cause && { cause: detail.cause }),
@@ -88,28 +94,15 @@ export function openRunFrames({ store, log, frames }: RunFramesDeps): RunFrames 
     send(note);
   }
 
-  /** One look at a time takes all that gathered. */
-  function openLook(look: (runIds: readonly string[]) => Promise<RunNote[]>, tell: (note: RunNote) => void) {
-    const waiting = new Set<string>();
-    let looking = false;
-    async function lookAll(): Promise<void> {
-      looking = true;
-      try {
-        while (waiting.size > 0) {
-          const runIds = [...waiting].slice(0, frameSliceMax);
-          for (const runId of runIds) waiting.delete(runId);
-          for (const note of await look(runIds)) tell(note);
-        }
-      } catch (error) {
-        log.debug("frames.runs_unread", { error });
-      } finally {
-        looking = false;
-      }
-    }
-    return (runIds: Iterable<string>): void => {
-      for (const runId of runIds) if (waiting.size < endsWaitingMax) waiting.add(runId);
-      if (!looking && waiting.size > 0) void lookAll();
-    };
+  function openLook(find: (runIds: readonly string[]) => Promise<RunNote[]>, tell: (note: RunNote) => void) {
+    const look = openLooks<string>({
+      sliceMax: frameSliceMax,
+      onFailed: (error) => log.debug("frames.runs_unread", { error }),
+      async look(runIds) {
+        for (const note of await find(runIds)) tell(note);
+      },
+    });
+    return (runIds: readonly string[]) => look(runIds.map((runId) => [runId, runId]));
   }
 
   return {
@@ -123,6 +116,7 @@ export function openRunFrames({ store, log, frames }: RunFramesDeps): RunFrames 
           event_id: eventId,
           event_name: eventName,
           at,
+          started_at: at,
           detail: "{}",
           output: null,
         };

@@ -20,7 +20,7 @@ export interface Screening {
 const undecidedMax = 10_000;
 
 /** As deny policies may name what is delivered: by its topic, and an event by its name, whatever topic it comes under. */
-const namesOf = ({ topic, event }: Delivery): string[] =>
+const namesOf = ({ topic, eventName: event }: Delivery): string[] =>
   event === undefined
     ? [topic]
     : topic === `events:${event}`

@@ -93,12 +93,18 @@ function subscribeOf(frame: Fields): SubscribeInput {
 
 /** What was asked to be subscribed to, when that can be read at all: errors name it. */
 export function patternOf(text: string): string | undefined {
+  const { type, subscription } = fieldsOf(text);
+  const pattern = isFields(subscription) ? subscription.pattern : undefined;
+  return type === "subscribe" && isText(pattern) ? pattern : undefined;
+}
+
+/** Empty for what is no object, or no JSON. */
+function fieldsOf(text: string | undefined): Fields {
   try {
-    const { type, subscription } = JSON.parse(text) as Fields;
-    const pattern = isFields(subscription) ? subscription.pattern : undefined;
-    return type === "subscribe" && isText(pattern) ? pattern : undefined;
+    const value: unknown = JSON.parse(text ?? "");
+    return isFields(value) ? value : {};
   } catch {
-    return undefined;
+    return {};
   }
 }
 
@@ -170,5 +176,16 @@ export const troubleFrame = (
   }: { code: RefusalCode | "PERMISSION_DENIED"; message: string; retrying: boolean },
 ): string => JSON.stringify({ type: "subscription_error", subscriptionId, code, message, retrying });
 
-export const errorFrame = (code: string, message: string): string =>
-  JSON.stringify({ type: "error", code, message });
+/** Of a frame that names no pattern that could be answered about: one about subscriptions in their words, any other as an error. */
+export function malformedFrame(text: string | undefined, code: string, message: string): string {
+  const { type, subscriptionId } = fieldsOf(text);
+  return type === "subscribe" || type === "unsubscribe"
+    ? JSON.stringify({
+        type: "subscription_error",
+        subscriptionId: isText(subscriptionId) ? subscriptionId : "",
+        code,
+        message,
+        retrying: false,
+      })
+    : JSON.stringify({ type: "error", code, message });
+}

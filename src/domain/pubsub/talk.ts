@@ -6,8 +6,8 @@ import { refusal } from "./rules.ts";
 import type { OpenScreening, Screened, Screening } from "./screening.ts";
 import type { ChannelSpec, Delivery, Member, Outlet, PubSub, Subscription, Wanted } from "./service.ts";
 import {
-  errorFrame,
   eventFrame,
+  malformedFrame,
   okFrame,
   patternOf,
   readClientFrame,
@@ -185,7 +185,7 @@ export function openTalks({ pubsub, log, publish, screeningOf }: TalksDeps): (op
       drop(mine);
     }
 
-    function refuse(error: unknown, pattern: string | undefined): void {
+    function refuse(error: unknown, pattern: string | undefined, text?: string): void {
       if (closed) return;
       const known = error instanceof Fault;
       if (!known) log.error("pubsub.defect", { environmentId, error });
@@ -193,7 +193,9 @@ export function openTalks({ pubsub, log, publish, screeningOf }: TalksDeps): (op
       const message = known ? error.message : "internal error";
       const reason = known ? error.headers?.["Svc-Error-Reason"] : undefined;
       void line.send(
-        pattern === undefined ? errorFrame(code, message) : refusedFrame(pattern, { code, message, reason }),
+        pattern === undefined
+          ? malformedFrame(text, code, message)
+          : refusedFrame(pattern, { code, message, reason }),
       );
     }
 
@@ -231,7 +233,7 @@ export function openTalks({ pubsub, log, publish, screeningOf }: TalksDeps): (op
           if (text === undefined) throw refusal("INVALID_PATTERN", "frames are text");
           take(text);
         } catch (error) {
-          refuse(error, text === undefined ? undefined : patternOf(text));
+          refuse(error, text === undefined ? undefined : patternOf(text), text);
         }
       },
       onClose() {

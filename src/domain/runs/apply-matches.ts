@@ -74,8 +74,22 @@ async function applyFound(session: Session, found: readonly Found[], now: Instan
   );
   const waits = found.map(({ wait }) => wait);
   const places = await placesOf(session, waits);
+  const same = found.filter((_, at) => places.has(at + 1));
+  const isHeld = ({ wait: { kind, run_id, step_id } }: Found) => {
+    const row = locked.get(run_id);
+    return (
+      kind === "wait" &&
+      row?.waiting_step_id === step_id &&
+      (row.state === "held" || row.state === "resuming")
+    );
+  };
+  // What a person holds stays as it is: its wait is compared again when the run goes on.
+  const held = same.filter(isHeld).map(({ wait }) => wait);
+  if (held.length > 0)
+    await session.run(sql`UPDATE waits SET fresh_at = NULL WHERE (run_id, kind, step_id) IN (
+      SELECT v.run_id, v.kind, v.step_id FROM ${rowsOf(session, held)})`);
   // A wait that is there while its run does not wait at it was forgotten by somebody: it goes too.
-  const there = found.filter((_, at) => places.has(at + 1));
+  const there = same.filter((one) => !isHeld(one));
   if (there.length > 0)
     await session.run(sql`DELETE FROM waits WHERE (run_id, kind, step_id) IN (
       SELECT v.run_id, v.kind, v.step_id FROM ${rowsOf(

@@ -181,6 +181,7 @@ export const tellingEnds = (
   tally: Tally | undefined,
   ended: Ends["ended"],
   moved: (settlements: readonly Settlement[]) => void = () => {},
+  committed: (settlements: readonly Settlement[], now: Instant) => void = () => {},
 ): Tally => ({
   ended(status, runIds, now) {
     tally?.ended(status, runIds, now);
@@ -191,5 +192,6 @@ export const tellingEnds = (
     const over = settlements.flatMap(({ ends, runId }) => (ends === null ? [] : runId));
     if (over.length > 0) ended(over);
     if (over.length < settlements.length) moved(settlements);
+    committed(settlements, now);
   },
 });

@@ -5,6 +5,7 @@ import type { Session } from "../../store/store.ts";
 import { lanesOfRows, type Resolution, resolveSteps, type WaitingRow } from "./resolve.ts";
 import { type InvokeError, invokeTimedOut, waitTimedOut } from "./rules.ts";
 import type { RunError } from "./run.ts";
+import { noteSteps } from "./step-moves.ts";
 import { endRuns, type Lane } from "./wake.ts";
 import { sliceOfWakes, type WakePlace } from "./wake-places.ts";
 
@@ -99,6 +100,11 @@ async function endWaiting(
       status: column.text(list.map(({ status }) => status)),
       error: column.text(list.map(({ error }) => JSON.stringify(error))),
     })} WHERE steps.run_id = v.run_id AND steps.step_id = v.step_id AND steps.status = 'waiting'`);
+  noteSteps(
+    session,
+    list.map(({ row, stepId }) => ({ ...row, step_id: stepId })),
+    now,
+  );
   await endRuns(
     session,
     list.map(({ row, error: { message, code } }) => ({

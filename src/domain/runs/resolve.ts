@@ -1,6 +1,7 @@
 import type { Instant } from "../../kit/clock.ts";
 import { column, sql } from "../../kit/sql.ts";
 import type { Session } from "../../store/store.ts";
+import { noteSteps } from "./step-moves.ts";
 import type { Lane } from "./wake.ts";
 
 /** An execution under its row's lock, with the step that it waits at. */
@@ -62,6 +63,11 @@ export async function resolveSteps(
       error: column.text(list.map((r) => r.error)),
     })} LEFT JOIN ${rowsFrom("o", { output: column.text(texts) })} ON o.ord = v.place
     WHERE steps.run_id = v.run_id AND steps.step_id = v.step_id AND steps.status = 'waiting'`);
+  noteSteps(
+    session,
+    list.map(({ row, stepId }) => ({ ...row, step_id: stepId })),
+    now,
+  );
   await session.run(sql`UPDATE executions SET state = 'queued', wake_at = ${at}, lease_hash = NULL, worker_id = NULL,
       waiting_step_id = NULL, history_count = executions.history_count + 1,
       seen_position = COALESCE(v.seen_position,

@@ -51,6 +51,8 @@ const runStatuses: readonly RunStatus[] = [
 /** `running`, `RUNNING` and `RUN_STATUS_RUNNING` all mean the same (contract.md rulings). */
 export function parseRunStatus(text: string): RunStatus | undefined {
   const word = text.toLowerCase().replace(/^run_status_/, "");
+  // A word of earlier generations.
+  if (word === "pending") return "waiting_for_capacity";
   return runStatuses.find((status) => status === word);
 }
 

@@ -33,6 +33,7 @@ import * as rows from "./rows.ts";
 import { parseRunStatus } from "./rules.ts";
 import type { CompletedStep, Fence, Run, Step } from "./run.ts";
 import { neverWakesAt, type Settlement } from "./settle.ts";
+import { type StepMoves, tellSettled } from "./step-moves.ts";
 import { openTally } from "./tally.ts";
 import { cancelQueued, endRuns, type Lane, type RunEnd } from "./wake.ts";
 import { openWakes } from "./wakes.ts";
@@ -126,6 +127,8 @@ export interface RunsDeps {
   /** The same of runs that began, and of all that was reported. */
   onClaimed?: (runs: readonly ClaimedRow[]) => void;
   onMoved?: (settlements: readonly Settlement[]) => void;
+  /** Of steps that were reported. */
+  steps?: StepMoves;
   /** An execution's next wake was planned for then: the wake loop shall look by that time. */
   onWakePlanned: (at: Instant) => void;
   /** Starts a child (see `Children`). */
@@ -140,7 +143,9 @@ const wakeEveryMsMin = 20;
 export function openRuns(deps: RunsDeps): Runs {
   const { store, clock, log, onQueued } = deps;
   const { metrics } = deps.watch;
-  const tally = tellingEnds(openTally(metrics), deps.onEnded, deps.onMoved);
+  const tally = tellingEnds(openTally(metrics), deps.onEnded, deps.onMoved, (settlements, now) => {
+    if (deps.steps) tellSettled(deps.steps, settlements, now);
+  });
   const onChildren = () => deps.wakeLoop("runs.children");
   const matcher = openMatcher({
     store,

@@ -15,6 +15,7 @@ import { finishResumes } from "./resumed.ts";
 import { timedOut, workerLost } from "./rules.ts";
 import type { RunError, TerminalStatus } from "./run.ts";
 import { neverWakesAt } from "./settle.ts";
+import { noteSteps } from "./step-moves.ts";
 import { sliceOfWakes, type WakePlace } from "./wake-places.ts";
 
 export interface Lane {
@@ -130,6 +131,11 @@ async function requeue(session: Session, rows: readonly QueuedRow[], now: Instan
         run_id: column.text(slept.map((row) => row.run_id)),
         step_id: column.text(slept.map((row) => row.waiting_step_id)),
       })} WHERE steps.run_id = v.run_id AND steps.step_id = v.step_id AND steps.status = 'sleeping'`);
+  noteSteps(
+    session,
+    slept.map((row) => ({ ...row, step_id: row.waiting_step_id })),
+    now,
+  );
   // A pause that was asked for takes effect when the lease ends unreported, too.
   await session.run(sql`UPDATE executions SET state = CASE WHEN pause_requested_at IS NULL THEN 'queued' ELSE 'held' END,
       wake_at = CASE WHEN pause_requested_at IS NULL THEN ${sql.bigint(now)} ELSE ${sql.bigint(neverWakesAt)} END,

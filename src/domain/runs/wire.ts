@@ -39,8 +39,13 @@ const stepTypeWire: Record<StepType, StepTypeWire> = {
 };
 
 /** The words a status filter may hold when it comes as an enum; UNSPECIFIED is no filter. */
+/** Of the deprecated `RUN_STATUS_PENDING`. */
+const pendingNumber = 1;
+
 export const runStatusWord = (status: number): string | undefined =>
-  (Object.keys(runStatusWire) as RunStatus[]).find((word) => runStatusWire[word] === status);
+  status === pendingNumber
+    ? "pending"
+    : (Object.keys(runStatusWire) as RunStatus[]).find((word) => runStatusWire[word] === status);
 
 const at = (instant: Instant | null) => (instant === null ? undefined : timestampOf(instant));
 

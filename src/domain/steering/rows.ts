@@ -177,10 +177,16 @@ export const beginResume = (session: Session, runId: string, at: Instant): Promi
   session.run(sql`UPDATE executions SET state = 'resuming', wake_at = ${at}, history_count = history_count + 1
     WHERE run_id = ${runId}`);
 
-export const undoResume = (session: Session, row: ExecutionRow): Promise<number> =>
-  session.run(
+export async function undoResume(session: Session, row: ExecutionRow, at: Instant): Promise<void> {
+  await session.run(
     sql`UPDATE executions SET state = ${row.state}, wake_at = ${row.wake_at} WHERE run_id = ${row.run_id}`,
   );
+  // What was logged meanwhile was not compared with it.
+  if (row.state === "waiting")
+    await session.run(sql`UPDATE waits SET fresh_at = ${sql.bigint(at)}, from_position = COALESCE(
+        (SELECT NULLIF(e.seen_position, 0) FROM executions e WHERE e.run_id = waits.run_id), from_position)
+      WHERE run_id = ${row.run_id} AND kind = 'wait'`);
+}
 
 /** A failed run lives again: its execution goes on from the last fence, with one attempt more. */
 export async function revive(

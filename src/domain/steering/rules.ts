@@ -2,7 +2,8 @@ import { Fault, invalid } from "../../kit/fault.ts";
 import { jsonText, readJson, readJsonBytes } from "../../kit/json.ts";
 import { cancelReasonRunes, discardedBytesMax, stepOutputBytesMax } from "../../kit/limits.ts";
 import { stepRowId } from "../../kit/step-id.ts";
-import type { StepRow } from "./rows.ts";
+import type { ResumePlan } from "../runs/resumed.ts";
+import type { ExecutionRow, StepRow } from "./rows.ts";
 
 /** The reason of a cancel goes only into the published message and the log. */
 export const cutReason = (reason: string): string => [...reason].slice(0, cancelReasonRunes).join("");
@@ -35,6 +36,14 @@ function readText(field: string, text: string): unknown {
       throw refused;
     }
   }
+}
+
+/** A sleep or a wait that a person held the run in: it goes on with its own deadline, unless steps are done again. */
+export function goesOn(execution: ExecutionRow | undefined): NonNullable<ResumePlan["goesOn"]> | null {
+  if (execution?.state !== "held") return null;
+  const { held_from: state, waiting_step_id: stepId, held_wake_at: until } = execution;
+  if ((state !== "sleeping" && state !== "waiting") || stepId === null || until === null) return null;
+  return { state, stepId, until };
 }
 
 export const notCancellable = (status: string): Fault =>

@@ -9,6 +9,7 @@ import { laneOf } from "../functions/rules.ts";
 import type { ResumePlan } from "../runs/resumed.ts";
 import type { Run, Step } from "../runs/run.ts";
 import type { Runs } from "../runs/service.ts";
+import type { StepMove } from "../runs/step-moves.ts";
 import type { Lane } from "../runs/wake.ts";
 import type { ControlMessage, Controls } from "./controls.ts";
 import * as rows from "./rows.ts";
@@ -53,13 +54,7 @@ export interface SteeringDeps {
   promise: (session: Session, message: ControlMessage) => Promise<() => void>;
   runs: Pick<Runs, "get" | "steps" | "endHeld" | "cancelled" | "finishResumes" | "neverWakesAt">;
   /** Told after the commit that gave a step another output; a hint that may be lost. */
-  onPatched?: (step: {
-    environmentId: string;
-    runId: string;
-    id: string;
-    stepId: string;
-    at: number;
-  }) => void;
+  onPatched?: (step: StepMove) => void;
   /** Told after the commit, likewise. */
   onResumed?: (environmentId: string, runId: string) => void;
   onMoved?: (runs: readonly { runId: string; environmentId: string }[]) => void;
@@ -72,7 +67,7 @@ export function openSteering(deps: SteeringDeps): Steering {
   const { store, clock, log, controls, runs, onQueued } = deps;
 
   const tellPatched = (environmentId: string, { run_id: runId, step_id: stepId }: rows.StepRow): void =>
-    deps.onPatched?.({ environmentId, runId, id: stepRowId(runId, stepId), stepId, at: clock.now() });
+    deps.onPatched?.({ environmentId, runId, stepId, at: clock.now() });
 
   async function requireRun(
     reader: Store | Session,
@@ -266,10 +261,12 @@ export function openSteering(deps: SteeringDeps): Steering {
         const discarded =
           fromStep === undefined ? undefined : await stepsFrom(session, environmentId, runId, fromStep);
         const was = execution?.state === "held" ? execution.held_from : execution?.state;
+        const goesOn = discarded ? null : rules.goesOn(execution);
         const plan: ResumePlan = {
           from: execution?.state ?? "failed",
           fromSequence: discarded?.[0]?.sequence ?? null,
-          sleptStepId: was === "sleeping" ? (execution?.waiting_step_id ?? null) : null,
+          goesOn,
+          sleptStepId: was === "sleeping" && !goesOn ? (execution?.waiting_step_id ?? null) : null,
           nextAttempt: was === "retrying",
         };
         if (execution) await rows.beginResume(session, runId, at + resumeHealMs);
@@ -323,6 +320,7 @@ export function openSteering(deps: SteeringDeps): Steering {
         return runs.finishResumes(session, [runId]);
       });
       deps.onResumed?.(environmentId, runId);
+      if (lanes.length === 0) deps.onMoved?.([{ runId, environmentId }]);
       if (lanes.length > 0) onQueued(lanes);
       return runs.get(environmentId, runId);
     },
@@ -344,7 +342,7 @@ export function openSteering(deps: SteeringDeps): Steering {
     await store.write(async (session) => {
       const now = await rows.lockExecution(session, environmentId, runId);
       if (now?.state !== "resuming") return;
-      if (execution) await rows.undoResume(session, execution);
+      if (execution) await rows.undoResume(session, execution, clock.now());
       else await rows.unrevive(session, run);
       await rows.dropWindow(session, runId);
       await rows.note(session, {

@@ -57,10 +57,15 @@ const giveNew = (org: Org) => ({ status: 201, body: orgJson(org) });
 const giveProject = (project: Project) => ({ status: 200, body: projectJson(project) });
 
 /** What lies across orgs is the platform's, which outside `/platform` acts by impersonation only (spec.md 'Impersonation'). */
-function requirePlatform({ caller }: Call): void {
-  if (caller.kind === "dev") return;
-  if (caller.kind !== "platform") throw new Fault("permission_denied", "platform credential required");
-  if (!caller.impersonates)
+function requirePlatform(call: Call): void {
+  const { kind } = call.caller;
+  if (kind !== "dev" && kind !== "platform")
+    throw new Fault("permission_denied", "platform credential required");
+  requireNamedOrg(call);
+}
+
+function requireNamedOrg({ caller }: Call): void {
+  if (caller.kind === "platform" && !caller.impersonates)
     throw new Fault("permission_denied", "a platform credential must name an org: X-Svc-Org");
 }
 
@@ -68,13 +73,14 @@ export const orgsOperations = (orgs: Orgs): Operation[] => [
   unary({
     name: "orgs.create",
     action: "platform:tenants:manage",
+    tenantsToo: true,
     scope: "none",
-    summary: "An org without anything in it; by platform credentials.",
+    summary: "An org without anything in it. A tenant's admin sees it no further than this answer.",
     input: Type.Object({ name: text }),
     output: OrgShape,
     rest: { route: "POST /api/v1/orgs", status: 201, give: giveNew },
     handle({ name }, call) {
-      requirePlatform(call);
+      requireNamedOrg(call);
       return orgs.create(name);
     },
   }),

@@ -84,16 +84,18 @@ export async function countAlive(store: Store, since: Instant, most: number): Pr
   return row?.count ?? 0;
 }
 
-export async function forgetSilent(session: Session, before: Instant): Promise<number> {
-  return session.run(sql`DELETE FROM workers WHERE last_heartbeat_at < ${before}`);
-}
+export const forgetSilent = (
+  session: Session,
+  before: Instant,
+): Promise<{ environment_id: string; id: string }[]> =>
+  session.all(sql`DELETE FROM workers WHERE last_heartbeat_at < ${before} RETURNING environment_id, id`);
 
 /** The worker's stream is over: its row goes, unless it has registered anew since. */
 export async function forgetWorker(
   session: Session,
   { environmentId, id, registeredAt }: Pick<WorkerRecord, "environmentId" | "id" | "registeredAt">,
-): Promise<void> {
-  await session.run(sql`DELETE FROM workers WHERE environment_id = ${environmentId} AND id = ${id}
+): Promise<number> {
+  return session.run(sql`DELETE FROM workers WHERE environment_id = ${environmentId} AND id = ${id}
     AND transport = 'stream' AND registered_at = ${registeredAt}`);
 }
 

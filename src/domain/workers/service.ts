@@ -11,84 +11,17 @@ import { knowsFailedSteps, stepsFor } from "./generations.ts";
 import { type GiveBackDeps, openGiveBack } from "./give-back.ts";
 import { type HandedJob, type Job, runOfJob } from "./job.ts";
 import type { Asking } from "./lanes.ts";
+import type { AckInput, ExchangeResult, Workers } from "./port.ts";
 import { lastRefused, sendable, unlessLost } from "./refused-report.ts";
 import { type RegisterWorkerInput, readRegistration } from "./registration.ts";
 import { checkReport, type Report, readFence, readReport } from "./report.ts";
 import { type Rights, requireServing } from "./rights.ts";
 import * as rows from "./rows.ts";
-import { openStreams, type Streams } from "./streams.ts";
+import { openWorkerSigns, type WorkerFrame } from "./signs.ts";
+import { openStreams } from "./streams.ts";
 import { watchWorkers } from "./watch.ts";
 
-export interface AckInput {
-  job_id: string;
-  run_id?: string;
-  execution_seq?: number;
-  lease_token?: string;
-}
-
-/** What one report or ack of an exchange came to. */
-export type ExchangeResult = { jobId: string; fault: Fault | undefined };
-
-export interface ExchangeAnswer {
-  results: ExchangeResult[];
-  acked: ExchangeResult[];
-  jobs: HandedJob[];
-}
-
-export interface Workers {
-  /** Pull workers over one stream in both directions. */
-  connect: Streams["connect"];
-  cancelled: Streams["cancelled"];
-  /** The environment is gone: polls end, streams end, its workers are strangers. */
-  letGo(environmentId: string): void;
-  /** What an endpoint answered, or why it could not, taken as a worker's report. */
-  reportOf(job: Pick<Job, "environmentId" | "jobId">, report: Report): Promise<void>;
-  /** The tick of loop `workers.streams`. */
-  lookOnce: Streams["lookOnce"];
-  /** Tells workers on streams that this server goes; resolves once their unstarted jobs are given back. */
-  drain(): Promise<void>;
-  register(environmentId: string, input: RegisterWorkerInput): Promise<void>;
-  heartbeat(
-    environmentId: string,
-    workerId: string,
-    input: { activeJobs?: number; jobIds: readonly string[] },
-  ): Promise<void>;
-  list(environmentId: string): Promise<rows.WorkerRecord[]>;
-  /** Waits up to the hold time for a first job. */
-  poll(
-    environmentId: string,
-    workerId: string,
-    available: number | undefined,
-    signal: AbortSignal,
-    rights?: Rights,
-  ): Promise<HandedJob[]>;
-  ack(environmentId: string, workerId: string, input: AckInput): Promise<void>;
-  report(
-    environmentId: string,
-    workerId: string,
-    jobId: string,
-    sent: Report,
-    rights?: Rights,
-  ): Promise<void>;
-  /** A report of this job was larger than what is read of a body (`runs.noteRefusal`). */
-  reportUnread(environmentId: string, workerId: string, jobId: string, fault: Fault): Promise<void>;
-  exchange(
-    environmentId: string,
-    workerId: string,
-    input: {
-      reports: readonly (Report & { job_id: string })[];
-      acks: readonly AckInput[];
-      available: number;
-      holdMs?: number;
-    },
-    signal: AbortSignal,
-    rights?: Rights,
-  ): Promise<ExchangeAnswer>;
-  /** The tick of loop `workers.signs`: writes signs of life. */
-  signOnce(): Promise<void>;
-  /** The tick of loop `workers.forget`: workers that were silent for long. */
-  forgetOnce(write: Store["write"]): Promise<void>;
-}
+export type { ExchangeAnswer, ExchangeResult, Workers } from "./port.ts";
 
 export interface WorkersDeps {
   store: Store;
@@ -109,6 +42,8 @@ export interface WorkersDeps {
   /** `SVC_CAPACITY_ADMISSION`: without it there is no `progress`. */
   admission: boolean;
   metrics: Metrics;
+  /** Told after the commit; a hint that may be lost. */
+  announce?: (frame: WorkerFrame) => void;
 }
 
 /** Endpoints understand failed steps (contract.md 3.1). */
@@ -121,6 +56,7 @@ const knownMs = 5_000;
 export function openWorkers(deps: WorkersDeps): Workers {
   const { store, clock, dispatcher, runs, leaseMs, holdMs } = deps;
   const disconnects = watchWorkers(deps);
+  const told = openWorkerSigns(deps.announce);
   const known = new Map<string, { record: rows.WorkerRecord; readAt: number }>();
   const signs = new Map<
     string,
@@ -232,6 +168,7 @@ export function openWorkers(deps: WorkersDeps): Workers {
       await rows.upsertWorker(session, record);
     });
     known.set(keyOf(environmentId, record.id), { record, readAt: now });
+    told.connected({ environmentId, workerId: record.id });
     return record;
   }
 
@@ -256,6 +193,7 @@ export function openWorkers(deps: WorkersDeps): Workers {
       await rows.touchWorkers(session, [{ environmentId, id: workerId, at: now, activeJobs }]);
     });
     signs.delete(keyOf(environmentId, workerId));
+    told.beat({ environmentId, workerId });
     const entry = known.get(keyOf(environmentId, workerId));
     if (entry) entry.record.lastHeartbeatAt = now;
   }
@@ -277,9 +215,11 @@ export function openWorkers(deps: WorkersDeps): Workers {
         { ...rest, workerId: worker_id, functionIds: function_ids, maxConcurrentJobs: max_concurrent_jobs },
         "stream",
       ),
+    onDraining: told.draining,
     async forget(worker) {
-      await store.write((session) => rows.forgetWorker(session, worker));
+      const gone = await store.write((session) => rows.forgetWorker(session, worker));
       known.delete(keyOf(worker.environmentId, worker.id));
+      if (gone > 0) told.disconnected({ environmentId: worker.environmentId, workerId: worker.id });
     },
     submit: (worker, jobId, body) => submit(worker, jobId, body),
     async beat(worker, activeJobs, leases) {
@@ -385,15 +325,17 @@ export function openWorkers(deps: WorkersDeps): Workers {
           const entry = known.get(keyOf(sign.environmentId, sign.id));
           if (entry) entry.record.lastHeartbeatAt = sign.at;
           signs.delete(keyOf(sign.environmentId, sign.id));
+          told.beat({ environmentId: sign.environmentId, workerId: sign.id });
         }
       }
       for (const [key, entry] of known) if (now - entry.readAt > workerSilenceMsMax) known.delete(key);
     },
 
     async forgetOnce(write) {
-      disconnects.add(
-        await write((session) => rows.forgetSilent(session, clock.now() - 2 * workerSilenceMsMax)),
-      );
+      const gone = await write((session) => rows.forgetSilent(session, clock.now() - 2 * workerSilenceMsMax));
+      disconnects.add(gone.length);
+      for (const { environment_id: environmentId, id: workerId } of gone)
+        told.disconnected({ environmentId, workerId });
     },
   };
 }

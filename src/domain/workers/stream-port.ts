@@ -24,6 +24,8 @@ export interface StreamDeps {
   beat: (worker: WorkerRecord, activeJobs: number, leases: readonly HeldLease[]) => Promise<LeaseState[]>;
   /** Unstarted jobs go back to the queue; no attempt is spent. */
   giveBack: (jobs: readonly Job[]) => void;
+  /** The worker says that it takes no more. */
+  onDraining: (worker: { environmentId: string; workerId: string }) => void;
   /** Of the worker's credential. */
   rights?: Rights | undefined;
 }

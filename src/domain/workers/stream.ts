@@ -276,7 +276,10 @@ export function openStream(deps: StreamDeps, worker: WorkerRecord, onClosed: () 
     nack({ reason, ...sent }) {
       const one = spokenOf("job_nack", sent.job_id, sent);
       if (!one) return;
-      if (reason === "draining") leaving = true;
+      if (reason === "draining" && !leaving) {
+        leaving = true;
+        deps.onDraining({ environmentId, workerId });
+      }
       release(one, sent.job_id, streamFullMs);
     },
   };
