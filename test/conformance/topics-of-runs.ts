@@ -142,7 +142,8 @@ export function runTopics(bench: TopicBench): void {
       const late = await Promise.all(
         bench.house().nodes.map(async (node) => {
           const socket = await openSocket(node.url, { key: bench.server().adminKey });
-          await socket.subscribe(topicOf(runId, ">"), { replay: 1_000, includeMetadata: true });
+          // Not those of its steps, which no history tells again.
+          await socket.subscribe(topicOf(runId, "*"), { replay: 1_000, includeMetadata: true });
           await socket.wait("event", 6);
           socket.close();
           return socket.texts.filter((text) => text.includes('"type":"event"'));
