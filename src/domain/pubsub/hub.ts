@@ -129,7 +129,7 @@ export function openHub({ environmentId, frames, clock, fedTo, failed }: HubDeps
   let over = false;
 
   const position = () => (working ? reached : fedTo());
-  const judge = openJudge({ environmentId, clock, end: endChannel });
+  const judge = openJudge<Channel>({ environmentId, clock, end: endChannel });
 
   function endChannel(channel: Channel, fault: Fault): void {
     for (const member of [...channel.joined, ...channel.apart, ...channel.late.keys()]) {
@@ -143,7 +143,7 @@ export function openHub({ environmentId, frames, clock, fedTo, failed }: HubDeps
     const asked = placed.map((one) => ({
       ...one,
       matching: () => trie.match(one.tokens),
-      verdicts: new Map() as Verdicts,
+      verdicts: new Map() as Verdicts<Channel>,
     }));
     const judgeAll = (): Promise<void> | undefined => {
       for (const { delivery, matching, verdicts } of asked) {

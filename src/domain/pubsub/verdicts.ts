@@ -1,8 +1,7 @@
 import { breather } from "../../kit/breather.ts";
-import { CelBudget } from "../../kit/cel.ts";
+import { CelBudget, type CelProgram } from "../../kit/cel.ts";
 import type { Clock } from "../../kit/clock.ts";
 import { Fault } from "../../kit/fault.ts";
-import type { Channel } from "./hub.ts";
 
 /** What the filters of one log may look at for one event, as items of kit/cel-bounds: ten of the dearest, thousands of others. */
 export const eventItemsMax = 100_000;
@@ -12,13 +11,18 @@ export const logItemsMax = 800_000;
 
 interface Filtered {
   read(budget: CelBudget): void;
-  passes(filter: NonNullable<Channel["spec"]["filter"]>, budget: CelBudget): boolean;
+  passes(filter: NonNullable<Filtering["spec"]["filter"]>, budget: CelBudget): boolean;
+}
+
+/** A channel as far as its filter is concerned. */
+export interface Filtering {
+  readonly spec: { readonly filter: CelProgram | undefined };
 }
 
 /** Whose filters hold for one event, as far as they have been asked. */
-export type Verdicts = Map<Channel, boolean>;
+export type Verdicts<Channel extends Filtering> = Map<Channel, boolean>;
 
-export interface Judge {
+export interface Judge<Channel extends Filtering> {
   /**
    * Asks the filters of these channels; undefined when that took no pause. Where they look at too much together, the dearest
    * are ended: whoever asks for little keeps what they have.
@@ -26,7 +30,7 @@ export interface Judge {
   judge(
     delivery: Filtered,
     channels: () => readonly Channel[],
-    verdicts: Verdicts,
+    verdicts: Verdicts<Channel>,
   ): Promise<void> | undefined;
   /** The channel has no members any more. */
   forget(channel: Channel): void;
@@ -39,7 +43,7 @@ export const tooMuch = (): Fault =>
     { field: "filter", code: "LIMIT_EXCEEDED" },
   );
 
-export interface JudgeDeps {
+export interface JudgeDeps<Channel extends Filtering> {
   environmentId: string;
   clock: Pick<Clock, "elapsed" | "sleep">;
   /** Ends every subscription of the channel. */
@@ -50,7 +54,11 @@ export interface JudgeDeps {
 const halvedMs = 1_000;
 
 /** One for each log with subscribers. */
-export function openJudge({ environmentId, clock, end }: JudgeDeps): Judge {
+export function openJudge<Channel extends Filtering>({
+  environmentId,
+  clock,
+  end,
+}: JudgeDeps<Channel>): Judge<Channel> {
   const saved = new CelBudget(logItemsMax);
   let savedAt = clock.elapsed();
   /** What each channel has taken lately. */
@@ -74,7 +82,7 @@ export function openJudge({ environmentId, clock, end }: JudgeDeps): Judge {
   }
 
   /** Who took most lately leaves, and what that was is there again. */
-  function endDearest(budget: CelBudget, verdicts: Verdicts): void {
+  function endDearest(budget: CelBudget, verdicts: Verdicts<Channel>): void {
     const [dearest, items] = [...spent].reduce((most, one) => (one[1] > most[1] ? one : most));
     spent.delete(dearest);
     verdicts.set(dearest, false);
@@ -83,7 +91,7 @@ export function openJudge({ environmentId, clock, end }: JudgeDeps): Judge {
     end(dearest, tooMuch());
   }
 
-  const unasked = (channels: readonly Channel[], verdicts: Verdicts): Channel | undefined => {
+  const unasked = (channels: readonly Channel[], verdicts: Verdicts<Channel>): Channel | undefined => {
     for (const channel of channels) {
       if (verdicts.has(channel)) continue;
       if (channel.spec.filter) return channel;
@@ -92,7 +100,7 @@ export function openJudge({ environmentId, clock, end }: JudgeDeps): Judge {
     return undefined;
   };
 
-  function ask(delivery: Filtered, channel: Channel, verdicts: Verdicts, budget: CelBudget): void {
+  function ask(delivery: Filtered, channel: Channel, verdicts: Verdicts<Channel>, budget: CelBudget): void {
     // That it is read is nobody's doing.
     delivery.read(budget);
     const before = budget.left;

@@ -1,17 +1,8 @@
-import type { Clock, Instant } from "../../kit/clock.ts";
+import type { Clock } from "../../kit/clock.ts";
 import { sql } from "../../kit/sql.ts";
 import type { Store } from "../../store/store.ts";
 import type { RunReport } from "./report.ts";
-import type { Fence } from "./run.ts";
-
-/** A job that could not be handed to a worker for what it is itself: it goes back to its queue, due again later. */
-export interface PutOff {
-  /** `SECRET_UNREADABLE`: why, in the word that the run fails with in the end. */
-  code: string;
-  /** How many times in a row, this one included. */
-  tries: number;
-  until: Instant;
-}
+import type { Fence, PutOff } from "./run.ts";
 
 /** Between two tries: doubles from the least to the most. */
 export const putOffMsMin = 1_000;

@@ -1,9 +1,8 @@
 import type { Instant } from "../../kit/clock.ts";
 import { type Match, storedMatch } from "../waits/rules.ts";
 import type { PendingStep } from "./pending.ts";
-import type { PutOff } from "./put-off.ts";
 import { unresolvedMatch } from "./rules.ts";
-import type { Fence, RunError, StepType } from "./run.ts";
+import type { Fence, PutOff, RunError, StepType } from "./run.ts";
 import { behindAll, type NewStep, type Settlement } from "./settle.ts";
 
 /** What the holder of a run reports of it, whatever surface it came over. */

@@ -176,3 +176,12 @@ export interface CompletedStep {
   output: string | null;
   error: string | null;
 }
+
+/** A job that could not be handed to a worker for what it is itself: it goes back to its queue, due again later. */
+export interface PutOff {
+  /** `SECRET_UNREADABLE`: why, in the word that the run fails with in the end. */
+  code: string;
+  /** How many times in a row, this one included. */
+  tries: number;
+  until: Instant;
+}

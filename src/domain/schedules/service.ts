@@ -2,12 +2,9 @@ import { type Clock, type Instant, rfc3339 } from "../../kit/clock.ts";
 import { scheduleSliceMax } from "../../kit/limits.ts";
 import type { Log } from "../../kit/log.ts";
 import { countTurns, inTurns, type SharedWork, type Slice } from "../../kit/turns.ts";
-import type { Session, Store } from "../../store/store.ts";
 import type { Events } from "../events/service.ts";
-import type { DefinitionsCache } from "../functions/definition.ts";
 import * as rows from "./rows.ts";
 import {
-  type CronFrame,
   type DueSlots,
   dueSlots,
   type MissedCause,
@@ -15,26 +12,19 @@ import {
   planOf,
   withoutFired,
 } from "./rules.ts";
-import { openTakeUp } from "./take-up.ts";
+import { openTakeUp, type TakeUpDeps, type Write } from "./take-up.ts";
+
+export type { Write } from "./take-up.ts";
 
 export interface Schedules {
   /** The tick of loop `schedules.tick`, duty `cron`: takes up changed triggers, fires what is due. */
   tickOnce(write: Write): Promise<{ againInMs?: number }>;
 }
 
-/** As the leader of the duty. */
-export type Write = <T>(work: (session: Session) => Promise<T>) => Promise<T>;
-
-export interface SchedulesDeps {
-  store: Store;
+export interface SchedulesDeps extends TakeUpDeps {
   clock: Pick<Clock, "now" | "elapsed">;
   log: Log;
-  definitions: Pick<DefinitionsCache, "current">;
   events: Pick<Events, "emit" | "invoke">;
-  /** Names this process: a slot that it should have fired itself was missed by a stall. */
-  self: string;
-  /** Called after the commit; a hint that may be lost. */
-  onFrame: (frame: CronFrame) => void;
 }
 
 /** What could not be fired or taken up is tried again after this. */

@@ -1,10 +1,25 @@
+import type { Clock } from "../../kit/clock.ts";
 import { scheduleSliceMax } from "../../kit/limits.ts";
+import type { Session, Store } from "../../store/store.ts";
+import type { DefinitionsCache } from "../functions/definition.ts";
 import * as rows from "./rows.ts";
-import { scheduleChanges } from "./rules.ts";
-import type { SchedulesDeps, Write } from "./service.ts";
+import { type CronFrame, scheduleChanges } from "./rules.ts";
+
+/** As the leader of the duty. */
+export type Write = <T>(work: (session: Session) => Promise<T>) => Promise<T>;
+
+export interface TakeUpDeps {
+  store: Store;
+  clock: Pick<Clock, "now">;
+  definitions: Pick<DefinitionsCache, "current">;
+  /** Names this process: a slot that it should have fired itself was missed by a stall. */
+  self: string;
+  /** Called after the commit; a hint that may be lost. */
+  onFrame: (frame: CronFrame) => void;
+}
 
 /** Makes the schedules of environments whose functions have changed into those that these ask for. */
-export function openTakeUp({ store, clock, definitions, self, onFrame }: SchedulesDeps) {
+export function openTakeUp({ store, clock, definitions, self, onFrame }: TakeUpDeps) {
   /** Of each environment once a tick: who changes its functions all the time holds up nobody. */
   async function takeUpChanges(write: Write): Promise<void> {
     for (let after = ""; ; ) {

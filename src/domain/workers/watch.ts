@@ -1,15 +1,20 @@
+import type { Clock } from "../../kit/clock.ts";
 import { lately } from "../../kit/lately.ts";
 import { gaugeCountMax, gaugeKeptMs, gaugeWaitMsMax, workerSilenceMsMax } from "../../kit/limits.ts";
-import type { Counter } from "../../kit/metrics.ts";
+import type { Counter, Metrics } from "../../kit/metrics.ts";
+import type { Store } from "../../store/store.ts";
 import * as rows from "./rows.ts";
-import type { WorkersDeps } from "./service.ts";
 
 /** Answers the count of workers that are gone: a row is forgotten once, by one node. */
 export function watchWorkers({
   store,
   clock,
   metrics,
-}: Pick<WorkersDeps, "store" | "clock" | "metrics">): Counter {
+}: {
+  store: Store;
+  clock: Clock;
+  metrics: Metrics;
+}): Counter {
   const connected = metrics.gauge({
     name: "svc_workers_connected",
     help: "Workers of the whole installation that were heard of in the last five minutes.",
