@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { sql } from "../../src/kit/sql.ts";
 import { type CallOptions, engines, startTestServer, type TestServer } from "../support/server.ts";
+import { until } from "../support/until.ts";
 
 interface Assignment {
   job_id: string;
@@ -64,8 +65,8 @@ describe.each(engines)("reports that can never be stored, on %s", (engine) => {
   afterAll(() => server.stop());
 
   test("a last report that can never be stored fails its run with the reason, once its fence holds", async () => {
-    const until = new Date(Date.now() + 3_600_000).toISOString();
-    const nap = (runId: string) => ({ step_id: `${runId}:nap:0`, type: "sleep", until });
+    const morrow = new Date(Date.now() + 3_600_000).toISOString();
+    const nap = (runId: string) => ({ step_id: `${runId}:nap:0`, type: "sleep", until: morrow });
     const many = Array.from({ length: 10_001 }, (_, place) => step(`s${place}`));
     const bad: [name: string, report: (runId: string) => Record<string, unknown>, code?: string][] = [
       ["no-filter", (id) => ({ status: "yielded", yield: { ...nap(id), type: "wait_for_event" } })],
@@ -136,6 +137,35 @@ describe.each(engines)("reports that can never be stored, on %s", (engine) => {
     const { status, error } = await run(lost.runId);
     expect([status, error.code]).toEqual(["RUN_STATUS_FAILED", "REPORT_TOO_LARGE"]);
     expect((await run(alive.runId)).status).toBe("RUN_STATUS_WAITING_FOR_CAPACITY");
+  }, 30_000);
+
+  test("a report too large to be read is not believed once the lease was renewed after it", async () => {
+    const usual = server;
+    server = await startTestServer({ engine, settings: { pollHoldMs: 0, leaseMs: 1_500 } });
+    try {
+      const huge = { status: "completed", output: "x".repeat(4 * 1024 * 1024) };
+      // Whoever sent it, the worker goes on; of the other it was the last word after all.
+      const [renewed, again] = [await begin("renewed"), await begin("renewed-before")];
+      for (const { worker, job } of [renewed, again]) {
+        expect((await report(worker, job, huge)).status).toBe(413);
+        const beat = await api(`/${worker}/heartbeat`, { jobs: [{ job_id: job.job_id }] }, "POST");
+        expect(beat.status).toBe(200);
+      }
+      expect((await report(again.worker, again.job, huge)).status).toBe(413);
+      const ended = async ({ runId }: { runId: string }) => {
+        const { status, error } = await run(runId);
+        return status === "RUN_STATUS_RUNNING" ? undefined : [status, error?.code];
+      };
+      const about = { about: "the end of the lease" };
+      expect(await until(() => ended(again), about)).toEqual(["RUN_STATUS_FAILED", "REPORT_TOO_LARGE"]);
+      expect(await until(() => ended(renewed), about)).toEqual([
+        "RUN_STATUS_WAITING_FOR_CAPACITY",
+        undefined,
+      ]);
+    } finally {
+      await server.stop();
+      server = usual;
+    }
   }, 30_000);
 
   test("a report or ack of another form costs the others of its exchange nothing", async () => {

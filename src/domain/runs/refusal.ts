@@ -6,7 +6,7 @@ import type { RunError } from "./run.ts";
 /**
  * A report that was refused, where that may not end the run at once: its fence was never read, as it was too large to be, or
  * its worker may still report otherwise. It is noted in the run's history, and is believed when the lease then ends without
- * another word of its holder.
+ * another word of its holder: nothing reported, and the lease not renewed.
  */
 export interface Refusal {
   environmentId: string;
@@ -20,19 +20,38 @@ export interface Refusal {
 
 const noted = "run.report_refused";
 
+/** What stands in the history of one. */
+interface Noted {
+  execution_seq: number;
+  message: string;
+  code: string;
+  /** The end of the lease as it was then. */
+  lease_until: Instant;
+}
+
 /** Answers whether it was noted; what the last row of the history says already is not said again. */
 export async function noteRefusal(session: Session, refusal: Refusal, now: Instant): Promise<boolean> {
   const { environmentId, runId, executionSeq, holder, message, code } = refusal;
   const isHeld =
     "workerId" in holder ? sql`worker_id = ${holder.workerId}` : sql`lease_hash = ${holder.leaseHash}`;
-  const held = await session.one<{ history_count: number }>(sql`SELECT history_count FROM executions
+  const held = await session.one<{
+    history_count: number;
+    wake_at: number;
+  }>(sql`SELECT history_count, wake_at FROM executions
     WHERE run_id = ${runId} AND environment_id = ${environmentId} AND execution_seq = ${executionSeq}
       AND ${isHeld} AND state = 'leased' ${session.seams.holdRow}`);
   if (!held) return false;
-  const last = await session.one<{ type: string }>(sql`SELECT type FROM run_history
-    WHERE run_id = ${runId} AND sequence = ${held.history_count}`);
-  if (last?.type === noted) return false;
-  const detail = JSON.stringify({ execution_seq: executionSeq, message, code });
+  const said: Noted = { execution_seq: executionSeq, message, code, lease_until: held.wake_at };
+  const detail = JSON.stringify(said);
+  const lastRow = sql`run_id = ${runId} AND sequence = ${held.history_count}`;
+  const last = await session.one<{ type: string; detail: string }>(
+    sql`SELECT type, detail FROM run_history WHERE ${lastRow}`,
+  );
+  if (last?.type === noted) {
+    if ((JSON.parse(last.detail) as Noted).lease_until >= held.wake_at) return false;
+    await session.run(sql`UPDATE run_history SET detail = ${detail} WHERE ${lastRow}`);
+    return true;
+  }
   await session.run(sql`UPDATE executions SET history_count = history_count + 1 WHERE run_id = ${runId}`);
   await session.run(sql`INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
     VALUES (${runId}, ${held.history_count + 1}, ${environmentId}, ${noted}, ${now}, ${detail})`);
@@ -42,7 +61,7 @@ export async function noteRefusal(session: Session, refusal: Refusal, now: Insta
 /** Of leases that ended: those whose holder was last heard of by a report that could not be read, and what they fail with. */
 export async function refusedLast(
   session: Session,
-  rows: readonly { run_id: string; execution_seq: number; history_count: number }[],
+  rows: readonly { run_id: string; execution_seq: number; history_count: number; wake_at: number }[],
 ): Promise<Map<string, RunError>> {
   const found = new Map<string, RunError>();
   if (rows.length === 0) return found;
@@ -51,14 +70,12 @@ export async function refusedLast(
       run_id: column.text(rows.map((row) => row.run_id)),
       sequence: column.bigint(rows.map((row) => row.history_count)),
     })} JOIN run_history h ON h.run_id = v.run_id AND h.sequence = v.sequence AND h.type = ${noted}`);
-  const fenceOf = new Map(rows.map((row) => [row.run_id, row.execution_seq]));
+  const rowOf = new Map(rows.map((row) => [row.run_id, row]));
   for (const { run_id, detail } of last) {
-    const { execution_seq, message, code } = JSON.parse(detail) as {
-      execution_seq: number;
-      message: string;
-      code: string;
-    };
-    if (fenceOf.get(run_id) === execution_seq) found.set(run_id, { message, code, retryable: false });
+    const { execution_seq, message, code, lease_until } = JSON.parse(detail) as Noted;
+    const row = rowOf.get(run_id)!;
+    if (row.execution_seq === execution_seq && row.wake_at <= lease_until)
+      found.set(run_id, { message, code, retryable: false });
   }
   return found;
 }

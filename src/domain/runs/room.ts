@@ -15,14 +15,14 @@ export const holdLanes = (now: Instant): Sql => sql`seen AS MATERIALIZED (
     held AS MATERIALIZED (
       SELECT a.lane_id, x.claims FROM asked a CROSS JOIN LATERAL (
         SELECT l.claims FROM lanes l WHERE l.id = a.lane_id FOR UPDATE SKIP LOCKED) x),
-    fresh AS (
+    opened AS (
       INSERT INTO lanes (id, environment_id, function_id, claims, created_at, last_used_at)
       SELECT a.lane_id, a.environment_id, a.function_id, 1, ${now}::bigint, ${now}::bigint FROM asked a
       WHERE a.lane_id NOT IN (SELECT lane_id FROM seen) AND (SELECT count(*) FROM held) >= 0
       ORDER BY a.lane_id ON CONFLICT (id) DO NOTHING RETURNING id),
     open AS MATERIALIZED (
       SELECT h.lane_id FROM held h JOIN seen s ON s.lane_id = h.lane_id AND s.claims = h.claims
-      UNION ALL SELECT id FROM fresh)`;
+      UNION ALL SELECT id FROM opened)`;
 
 /** Leases of a lane, in the statement's snapshot. */
 export const leasedIn = (lane: Sql): Sql =>

@@ -39,6 +39,7 @@ interface DueRow {
   attempt: number;
   history_count: number;
   lost_count: number;
+  wake_at: number;
   worker_id: string | null;
   waiting_step_id: string | null;
   /** In a slice by turns: whose it is. */
@@ -66,7 +67,7 @@ export interface WakeOutcome {
 
 const dueColumns =
   sql.raw(`d.run_id, d.environment_id, d.function_id, d.lane_id, d.state, d.execution_seq, d.attempt,
-  d.history_count, d.lost_count, d.worker_id, d.waiting_step_id, d.pause_requested_at`);
+  d.history_count, d.lost_count, d.wake_at, d.worker_id, d.waiting_step_id, d.pause_requested_at`);
 
 /**
  * Moves what is due: a sleep has passed, a retry's delay is over, a lease ended without a report. Rows another node holds are
