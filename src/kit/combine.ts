@@ -24,7 +24,8 @@ export interface CombineOptions<Item, Result> {
   pace?: { clock: Pick<Clock, "elapsed" | "after">; ms: number };
   /** Flushes of one lane that may run at once; above 1, items without a key may settle out of their order. */
   depth?: number;
-  flush: (items: readonly Item[]) => Promise<readonly Outcome<Result>[]>;
+  /** Calls `committed` once what it wrote stands: what it throws behind that must not make it write again. */
+  flush: (items: readonly Item[], committed: () => void) => Promise<readonly Outcome<Result>[]>;
   /** Told of every flush that begins; what it answers is told of its end. */
   watch?: ((itemCount: number) => (failed: boolean) => void) | undefined;
   /**
@@ -153,10 +154,18 @@ export function combine<Item, Result>(options: CombineOptions<Item, Result>): Co
     count.largest = Math.max(count.largest, items.length);
     const over = options.watch?.(items.length);
     let outcomes: readonly Outcome<Result>[];
+    let isCommitted = false;
     try {
-      outcomes = await options.flush(items);
+      outcomes = await options.flush(items, () => {
+        isCommitted = true;
+      });
     } catch (error) {
       over?.(true);
+      if (isCommitted) {
+        lane.stuck = false;
+        for (const entry of entries) entry.reject(error);
+        return;
+      }
       if (isStuck(error)) return setApart(error, entries, lane);
       lane.stuck = false;
       return split(error, entries, lane);

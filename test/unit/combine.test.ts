@@ -154,6 +154,21 @@ describe("combine", () => {
     expect(await Promise.all(all)).toEqual(["failed: down", "failed: down"]);
   });
 
+  test("a flush that throws behind its commit writes nothing again", async () => {
+    const written: string[] = [];
+    const { combiner: combined } = combiner({
+      isOfItem: () => true,
+      async flush(items, committed) {
+        written.push(...items);
+        committed();
+        throw new Error("nobody could be told");
+      },
+    });
+    const answers = await Promise.all(["a", "b", "c"].map((item) => outcome(combined.submit(item))));
+    expect(answers).toEqual(Array(3).fill("failed: nobody could be told"));
+    expect(written).toEqual(["a", "b", "c"]);
+  });
+
   test("what waits is bounded: the rest is told to come back", async () => {
     const { combiner: c, next } = combiner({ waitingMax: 3, weigh: (item) => Number(item) });
     const first = c.submit("1");

@@ -176,7 +176,7 @@ export function openEvents(deps: EventsDeps): Events {
     });
   }
 
-  async function flush(units: readonly Unit[]): Promise<Outcome<Emitted[]>[]> {
+  async function flush(units: readonly Unit[], committed: () => void): Promise<Outcome<Emitted[]>[]> {
     const known = new Map<string, Definitions>();
     const gone = new Map<string, unknown>();
     const load = (environmentIds: Iterable<string>, how: "of" | "current" | "reload") =>
@@ -228,6 +228,7 @@ export function openEvents(deps: EventsDeps): Events {
           events.length === 0
             ? []
             : await store.flush(emitFlush, { now, events, bound, definitions: versions });
+        committed();
         emitted.add(logged.length);
         handOver(events, logged);
         feed(events, logged);
@@ -321,7 +322,6 @@ export function openEvents(deps: EventsDeps): Events {
   });
 
   watchWaiting(watch.metrics, combiner);
-
   /** Without a run that is none of the environment's; without waiting where none is named. */
   const proven = (origin: EmitOrigin): EmitOrigin | Promise<EmitOrigin> =>
     origin.runId === undefined

@@ -140,8 +140,9 @@ export function openSettler({ store, clock, watch, onMoved }: SettlerDeps): Sett
     itemsMax: flushItemsMax,
     waitingMax: combineWaitingMax,
     pace: { clock, ms: combinePaceMs },
-    async flush(items) {
+    async flush(items, committed) {
       const { outcomes, moved } = await store.write((session) => settle(session, items, clock.now()));
+      committed();
       if (moved.length > 0) onMoved(moved);
       return outcomes;
     },

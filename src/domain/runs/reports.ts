@@ -60,7 +60,7 @@ function sizeOf({ outcome, steps }: RunReport): number {
 export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
   const { store, clock, onWakePlanned, onQueued, watch } = deps;
 
-  async function flush(items: readonly Item[]): Promise<Outcome<void>[]> {
+  async function flush(items: readonly Item[], committed: () => void): Promise<Outcome<void>[]> {
     const [verdicts, triggers] = await Promise.all([verdictsOf(items), triggersFor(items)]);
     const settlements = items.map((item, at) =>
       "report" in item
@@ -72,6 +72,7 @@ export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
     );
     const now = clock.now();
     const settled = await store.flush(settleFlush, { now, settlements });
+    committed();
     const outcomes: Outcome<void>[] = [];
     const done: Settlement[] = [];
     const gone: { at: number; settlement: Settlement }[] = [];

@@ -160,7 +160,7 @@ export function openTopics({ store, clock, ids, feeds, watch, readersOf }: Topic
     }
   }
 
-  async function flush(units: readonly Unit[]): Promise<Outcome<Published[]>[]> {
+  async function flush(units: readonly Unit[], committed: () => void): Promise<Outcome<Published[]>[]> {
     const ofUnit = units.map(({ environmentId, drafts }) =>
       drafts.map(
         (draft): Prepared => ({
@@ -183,6 +183,7 @@ export function openTopics({ store, clock, ids, feeds, watch, readersOf }: Topic
       }
       try {
         const placed = await write(claims.written, claims.bound);
+        committed();
         const repeats = await firstUses(claims.written.filter((message) => !placed.has(message)));
         published.add(placed.size);
         feed(placed);
