@@ -39,6 +39,8 @@ export interface Call {
   idempotencyKey: string | undefined;
   /** Header `X-Svc-Run-ID`, when sent. */
   runId: string | undefined;
+  /** The token of the session that was let in; undefined when its credential is a key. */
+  session?: string | undefined;
   /** Where the request comes from; empty when that cannot be told. */
   address: string;
   /** It came over TLS, to us or to a proxy that we trust. */
@@ -184,6 +186,13 @@ interface OperationHead {
   alsoAsks?: readonly string[];
   /** Actions besides its own that this input costs: of roles and of policies. */
   costs?: (input: never) => readonly string[];
+  /**
+   * The environment that the input is about, which need not be the one the call was let into: deny policies are asked about
+   * it as well.
+   */
+  environmentOf?: (input: never) => string | undefined;
+  /** To the platform no environment is foreign: who impersonates acts in the org of the one that the input is about. */
+  crossesOrgs?: boolean;
 }
 
 /** Of an operation that answers many things: those that deny policies keep from the caller are left out. */
