@@ -19,8 +19,11 @@ export const allRows = (reader: Pick<Store | Session, "all">): Promise<RingRow[]
   reader.all<RingRow>(sql`SELECT ${columns} FROM keyring ORDER BY kind, version`);
 
 /** The whole ring, held until the transaction ends: rotations go one after the other. */
-export const holdRows = (session: Session): Promise<RingRow[]> =>
-  session.all<RingRow>(sql`SELECT ${columns} FROM keyring ORDER BY kind, version ${session.seams.holdRow}`);
+export async function holdRows(session: Session): Promise<RingRow[]> {
+  await session.all(sql`SELECT kind FROM keyring ORDER BY kind, version ${session.seams.holdRow}`);
+  // Read only now: the statement that waited for another rotation does not see the rows which that one made.
+  return allRows(session);
+}
 
 /** False when another node was first. */
 export async function insertRow(
