@@ -7,6 +7,7 @@ import { sql } from "../../src/kit/sql.ts";
 import { openStore } from "../../src/store/open.ts";
 import type { Store } from "../../src/store/store.ts";
 import { type Databases, sharedPostgres } from "../support/postgres.ts";
+import { until } from "../support/until.ts";
 
 const clock = systemClock();
 const kinds = ["jwt_secret", "platform_jwt_secret", "signing_key", "audit_key"] as const;
@@ -91,5 +92,30 @@ describe("nodes that start or rotate at once share one ring", () => {
       await expect(ring.unseal("place", rings[0]!.seal("place", "text"))).resolves.toBe("text");
     }
     expect(await versions()).toContain(`master_next/${nodes}`);
+  });
+
+  test("what was sealed before a rotation of the master key is not stored after it", async () => {
+    const [rotating, writing] = await startAll();
+    const sealed = writing!.seal("place", "text");
+    const begun = Promise.withResolvers<void>();
+    const asked = Promise.withResolvers<void>();
+    const rotation = stores[0]!.write(async (session) => {
+      await rotating!.rotate(session, "master_key", "5d".repeat(32), "usr_1");
+      begun.resolve();
+      await asked.promise;
+    });
+    await begun.promise;
+    const answer = stores[1]!.write((session) => writing!.isCurrent(session, sealed));
+    await until(
+      async () => {
+        const waiting = sql`SELECT pid FROM pg_stat_activity WHERE datname = current_database()
+        AND wait_event_type = 'Lock'`;
+        return (await stores[2]!.one(waiting)) !== undefined;
+      },
+      { about: "the other to wait" },
+    );
+    asked.resolve();
+    await rotation;
+    expect(await answer).toBe(false);
   });
 });

@@ -53,7 +53,8 @@ export const purgeRetired = (session: Session, retiredBefore: Instant): Promise<
 
 /** The newest master key; a rotation waits until the transaction has ended. */
 export async function masterVersion(session: Session): Promise<number | undefined> {
-  const row = await session.one<{ version: number }>(sql`SELECT version FROM keyring
-    WHERE kind = 'master' ORDER BY version DESC LIMIT 1 ${session.seams.shareRow}`);
-  return row?.version;
+  const newest = sql`SELECT version FROM keyring WHERE kind = 'master' ORDER BY version DESC LIMIT 1`;
+  await session.one(sql`${newest} ${session.seams.shareRow}`);
+  // Read only now, as by `holdRows`: whoever waited for a rotation was shown the key before it.
+  return (await session.one<{ version: number }>(newest))?.version;
 }
