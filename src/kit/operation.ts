@@ -228,7 +228,10 @@ export interface UnaryOperation<S extends TSchema = TSchema, O = unknown> extend
   unread?: (params: Record<string, string>, call: Call, fault: Fault) => Promise<void>;
 }
 
-/** Items in an answer that is a list, or in a field of it beside which `count` may stand, each named by fields of its own. */
+/**
+ * Items in an answer that is a list, or in a field of it, each named by fields of its own. A count that stands beside them counts
+ * what is shown: a search that counts what it keeps back would tell of it, letter by letter.
+ */
 export function listed<Item>(
   namesOf: (item: Item) => readonly string[],
   { under, also, type }: { under?: string } & Pick<Listing<unknown>, "also" | "type"> = {},
@@ -239,7 +242,8 @@ export function listed<Item>(
     namesOf: namesOf as (item: never) => readonly string[],
     only(output, items) {
       if (under === undefined) return items;
-      return { ...output, [under]: items, ...("count" in output && { count: items.length }) };
+      const counts = ["count", "totalCount"].filter((name) => name in output);
+      return { ...output, [under]: items, ...Object.fromEntries(counts.map((name) => [name, items.length])) };
     },
     ...(also !== undefined && { also }),
     ...(type !== undefined && { type }),

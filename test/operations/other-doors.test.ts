@@ -108,6 +108,41 @@ describe.each(engines)("doors that lead to the same, on %s", (engine) => {
     expect((await server.api(trail)).status).toBe(200);
   });
 
+  test("a search counts nothing that it keeps back", async () => {
+    const role = await roleWith("developer", "functions:list", "irn:svc:*:*:*:*:hidden-*");
+    const { key } = await userWith(role);
+    const register = (id: string) => server.rpc("SvcService", "RegisterFunction", { id, triggers: [] });
+    for (const id of ["hidden-one", "shown-one", "shown-two"]) await register(id);
+    const count = async (name: string, limit = 10) =>
+      (await server.rpc("SvcService", "ListFunctions", { name, limit }, { key })).body.totalCount ?? 0;
+    expect([await count("hid"), await count("shown"), await count("", 1), await count("none")]).toEqual([
+      0, 2, 1, 0,
+    ]);
+    expect((await server.rpc("SvcService", "ListFunctions", { name: "hid" })).body.totalCount).toBe(1);
+  });
+
+  test("who may not read an event makes no function that it starts", async () => {
+    const role = await roleWith("developer", "events:subscribe", "irn:svc:*:*:event:*:payroll.*");
+    const { key } = await userWith(role);
+    const register = async (id: string, as: CallOptions, ...events: string[]) =>
+      (
+        await server.rpc(
+          "SvcService",
+          "RegisterFunction",
+          { id, triggers: events.map((event) => ({ event })) },
+          as,
+        )
+      ).status;
+    for (const event of ["payroll.paid", "payroll.>", "*.paid"])
+      expect(`${event} ${await register("spy", { key }, "order.placed", event)}`).toBe(`${event} 403`);
+    expect(await register("clerk", { key }, "order.placed", "order.paid")).toBe(200);
+    expect(await register("clerk", {}, "payroll.paid")).toBe(200);
+    expect(await register("clerk", { key }, "order.placed")).toBe(200);
+    const back = { functionId: "clerk", version: 2 };
+    expect((await server.rpc("SvcService", "RollbackFunction", back, { key })).status).toBe(403);
+    expect((await server.rpc("SvcService", "RollbackFunction", back)).status).toBe(200);
+  });
+
   test("logging out ends the session that was asked with, and no other", async () => {
     const own = await userWith("admin");
     const victim = await userWith("admin");
