@@ -52,8 +52,8 @@ export interface Tenants {
     looksLikeToken: typeof looksLikeToken;
     cookieOf: typeof cookieValue;
   };
-  /** Whether the caller's roles grant the action in the org that it acts in. */
-  grants(call: Call, action: Action): Promise<boolean>;
+  /** Whether the caller's roles grant the action in the org that it acts in, and no deny policy keeps the thing from it. */
+  may(call: Call, action: Action, thing: { type: string; id: string }): Promise<boolean>;
   /** All roles that users of an org may have. */
   rolesOf(
     reader: Pick<Store, "one" | "all">,
@@ -200,11 +200,17 @@ export function openTenants(deps: TenantsDeps): Tenants {
   /** For a second right that an operation asks for; who impersonates was asked for the right to do so. */
   const grants = async ({ caller }: Call, action: Action): Promise<boolean> =>
     caller.impersonates === true || (await snapshots.of(caller.orgId)).grants(caller.roles, action);
-  const mayReadUsers = (call: Call) => grants(call, "users:read");
+  /** The same where deny policies count too. */
+  const may: Tenants["may"] = async (call, action, { type, id }) => {
+    if (!(await grants(call, action))) return false;
+    const screen = await call.screen(action, type);
+    return (await screen?.refusalOf([id])) === undefined;
+  };
+  const mayReadUser = (call: Call, id: string) => may(call, "users:read", { type: "user", id });
 
   return {
     sessions: { find: sessions.find, looksLikeToken, cookieOf: cookieValue },
-    grants,
+    may,
     rolesOf: (reader, orgId) => roles.known(reader, { orgId, kind: "tenant" }),
     anyPlatformUser: platformUsers.anyHeld,
     seesDetails: async (call) => call.caller.kind === "platform" || grants(call, "cluster:rotate-token"),
@@ -214,7 +220,7 @@ export function openTenants(deps: TenantsDeps): Tenants {
       ...policiesOperations(policies, roles, tenantPolicies),
       ...policyToolsOperations(policies),
       ...keysOperations({ manage, scopeOf: keyScope }),
-      ...usersOperations(users, mayReadUsers),
+      ...usersOperations(users, { mayRead: mayReadUser, throttle }),
       ...sessionsOperations(sessions),
       ...platformUsersOperations(platformUsers),
       ...rolesOperations({ roles, keyCounts: keys.roleCounts }, platformRoles),

@@ -18,6 +18,7 @@ export interface Snapshots {
 
 /** The environment of a call as patterns name it. */
 export interface Place {
+  orgId: string;
   name: string;
   projectId: string | null;
 }
@@ -39,7 +40,7 @@ export interface GatedCall {
   environmentId: string;
   /** Of the HTTP request. */
   method?: string;
-  /** Which rule refused it, for the audit; set by the gate. */
+  /** Which rule refused it, for the audit; set by the gate, as caller and environment of who impersonates another org are. */
   refusedBy?: string | undefined;
 }
 
@@ -75,6 +76,8 @@ interface Question {
   type: string;
   ids: readonly string[];
   isPattern?: boolean | undefined;
+  /** Where the things are; left out: where the call is. */
+  environmentId?: string | undefined;
 }
 
 /** How long one call's decisions have held the event loop, and have taken in all. */
@@ -104,10 +107,10 @@ export function openGate({ snapshots, placeOf, clock }: GateDeps): Gate {
     snapshot: AccessSnapshot,
     call: GatedCall,
     { name, reads = false }: Operation,
-    { actions, type, ids, isPattern }: Question,
+    { actions, type, ids, isPattern, environmentId = call.environmentId }: Question,
     pace: Pace,
   ): Promise<Refusal | undefined> {
-    const { caller, environmentId } = call;
+    const { caller } = call;
     for (const action of actions) {
       const policies = snapshot.policiesOf(caller.roles, action);
       if (policies.length === 0) continue;
@@ -160,6 +163,25 @@ export function openGate({ snapshots, placeOf, clock }: GateDeps): Gate {
     return needed === action ? [needed] : [action, needed];
   }
 
+  /** The other environment that the input is about, when it is the caller's org's: about a foreign one nothing is told. */
+  async function ownPlace(
+    { caller, environmentId }: GatedCall,
+    { environmentOf }: Operation,
+    input: unknown,
+  ): Promise<string | undefined> {
+    const named = environmentOf?.(input as never);
+    if (!named || named === environmentId) return undefined;
+    return (await placeOf(named))?.orgId === caller.orgId ? named : undefined;
+  }
+
+  /** The call is one in the environment's org, for policies, audit and handler: it would escape the org's own otherwise. */
+  async function follow(call: GatedCall, environmentId: string): Promise<void> {
+    const place = await placeOf(environmentId);
+    if (!place || place.orgId === call.caller.orgId) return;
+    call.caller = { ...call.caller, orgId: place.orgId };
+    call.environmentId = environmentId;
+  }
+
   const isUnbound = (snapshot: AccessSnapshot, { caller }: GatedCall, actions: readonly string[]): boolean =>
     actions.every((action) => snapshot.policiesOf(caller.roles, action).length === 0);
 
@@ -185,6 +207,9 @@ export function openGate({ snapshots, placeOf, clock }: GateDeps): Gate {
         ids: [thing.id],
         isPattern: thing.isPattern,
       });
+    const elsewhere = await ownPlace(call, operation, input);
+    if (elsewhere !== undefined)
+      questions.push(...questions.map((question) => ({ ...question, environmentId: elsewhere })));
     const pace = paceOf(call);
     for (const question of questions) {
       const refused = await judge(snapshot, call, operation, question, pace);
@@ -268,6 +293,20 @@ export function openGate({ snapshots, placeOf, clock }: GateDeps): Gate {
     return snapshots.of(platformOrgId).then((read) => check(read, call, needed));
   }
 
+  function ask(call: GatedCall, operation: Operation, input: unknown): void | Promise<void> {
+    const { action } = operation;
+    if (action === null || (isPlatform(call) && isOpen(call, operation))) return undefined;
+    const costs = operation.costs?.(input as never) ?? free;
+    if (action === "authenticated" && costs.length === 0 && !isPlatform(call)) return undefined;
+    const { actions } = subjectOf(operation);
+    const asked = isPlatform(call) ? actions.flatMap((one) => wordsOf(call, operation, one)) : actions;
+    const snapshot = snapshots.known(orgOf(call));
+    if (!snapshot)
+      return snapshots.of(orgOf(call)).then((read) => weigh(read, call, operation, { input, costs }));
+    if (costs.length === 0 && isUnbound(snapshot, call, asked)) return undefined;
+    return weigh(snapshot, call, operation, { input, costs });
+  }
+
   return {
     gate(call, operation) {
       if (call.caller.kind === "platform") return gatePlatform(call, operation);
@@ -288,17 +327,10 @@ export function openGate({ snapshots, placeOf, clock }: GateDeps): Gate {
     },
 
     guard(call, operation, input) {
-      const { action } = operation;
-      if (action === null || (isPlatform(call) && isOpen(call, operation))) return undefined;
-      const costs = operation.costs?.(input as never) ?? free;
-      if (action === "authenticated" && costs.length === 0 && !isPlatform(call)) return undefined;
-      const { actions } = subjectOf(operation);
-      const asked = isPlatform(call) ? actions.flatMap((one) => wordsOf(call, operation, one)) : actions;
-      const snapshot = snapshots.known(orgOf(call));
-      if (!snapshot)
-        return snapshots.of(orgOf(call)).then((read) => weigh(read, call, operation, { input, costs }));
-      if (costs.length === 0 && isUnbound(snapshot, call, asked)) return undefined;
-      return weigh(snapshot, call, operation, { input, costs });
+      const crosses = operation.crossesOrgs && call.caller.impersonates;
+      const named = crosses ? operation.environmentOf?.(input as never) : undefined;
+      if (!named) return ask(call, operation, input);
+      return follow(call, named).then(() => ask(call, operation, input));
     },
 
     screen(call, operation, { action, type }) {

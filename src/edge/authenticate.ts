@@ -99,6 +99,11 @@ export function authenticator<Key extends Credential>(host: AuthenticateHost<Key
   };
 
   const ofSession = async (request: Request, token: string): Promise<Authenticated> => {
+    const who = await ofKnownSession(request, token);
+    return { ...who, session: token };
+  };
+
+  const ofKnownSession = async (request: Request, token: string): Promise<Authenticated> => {
     const session = await sessions?.find(token);
     if (!session || (session.expiresAt !== undefined && session.expiresAt <= clock.now()))
       throw refused("Authentication required");

@@ -9,6 +9,8 @@ import type { UnknownFields } from "./unknown-fields.ts";
 export interface Authenticated {
   caller: Caller;
   environmentId: string;
+  /** The token, where a session was the credential. */
+  session?: string;
 }
 
 /**
@@ -100,11 +102,13 @@ export class RefusedCaller extends Fault {
 
 /** One request on its way: `Call` for the handler. The signal is made only when somebody asks for it. */
 export class RequestCall implements Call {
-  readonly caller: Caller;
-  readonly environmentId: string;
+  /** Both are what the request was let in with; the gate moves who impersonates an org into that of what is named. */
+  caller: Caller;
+  environmentId: string;
   readonly requestId: string;
   readonly receivedAt: Instant;
   readonly request: Request;
+  readonly session: string | undefined;
   /** Which rule refused it: `role`, or a policy's id. */
   refusedBy: string | undefined;
   address = "";
@@ -120,6 +124,7 @@ export class RequestCall implements Call {
   constructor(request: Request, requestId: string, receivedAt: Instant, who: Authenticated) {
     this.caller = who.caller;
     this.environmentId = who.environmentId;
+    this.session = who.session;
     this.requestId = requestId;
     this.receivedAt = receivedAt;
     this.request = request;

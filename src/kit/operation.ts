@@ -39,6 +39,8 @@ export interface Call {
   idempotencyKey: string | undefined;
   /** Header `X-Svc-Run-ID`, when sent. */
   runId: string | undefined;
+  /** The token of the session that was let in; undefined when its credential is a key. */
+  session?: string | undefined;
   /** Where the request comes from; empty when that cannot be told. */
   address: string;
   /** It came over TLS, to us or to a proxy that we trust. */
@@ -186,6 +188,13 @@ interface OperationHead {
   alsoAsks?: readonly string[];
   /** Actions besides its own that this input costs: of roles and of policies. */
   costs?: (input: never) => readonly string[];
+  /**
+   * The environment that the input is about, which need not be the one the call was let into: deny policies are asked about
+   * it as well.
+   */
+  environmentOf?: (input: never) => string | undefined;
+  /** To the platform no environment is foreign: who impersonates acts in the org of the one that the input is about. */
+  crossesOrgs?: boolean;
 }
 
 /** Of an operation that answers many things: those that deny policies keep from the caller are left out. */
@@ -221,7 +230,10 @@ export interface UnaryOperation<S extends TSchema = TSchema, O = unknown> extend
   unread?: (params: Record<string, string>, call: Call, fault: Fault) => Promise<void>;
 }
 
-/** Items in an answer that is a list, or in a field of it beside which `count` may stand, each named by fields of its own. */
+/**
+ * Items in an answer that is a list, or in a field of it, each named by fields of its own. A count that stands beside them counts
+ * what is shown: a search that counts what it keeps back would tell of it, letter by letter.
+ */
 export function listed<Item>(
   namesOf: (item: Item) => readonly string[],
   { under, also, type }: { under?: string } & Pick<Listing<unknown>, "also" | "type"> = {},
@@ -232,7 +244,8 @@ export function listed<Item>(
     namesOf: namesOf as (item: never) => readonly string[],
     only(output, items) {
       if (under === undefined) return items;
-      return { ...output, [under]: items, ...("count" in output && { count: items.length }) };
+      const counts = ["count", "totalCount"].filter((name) => name in output);
+      return { ...output, [under]: items, ...Object.fromEntries(counts.map((name) => [name, items.length])) };
     },
     ...(also !== undefined && { also }),
     ...(type !== undefined && { type }),

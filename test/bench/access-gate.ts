@@ -40,7 +40,7 @@ export async function benchGate(): Promise<void> {
     [operationOf("runs.cancel"), { id: "run_01m7z5rvkc2c6xh2p8nthvyq6q" }],
   ];
   const clock = systemClock();
-  const place: Place = { name: "production", projectId: "proj_default" };
+  const place: Place = { orgId: "org_default", name: "production", projectId: "proj_default" };
   const gateOf = (withPolicies: boolean) => {
     const snapshot = snapshotOf({
       orgId: "org_default",

@@ -20,6 +20,16 @@ describe.each(engines)("how deny policies bind each operation, on %s", (engine) 
     expect(Object.keys(asWhole).filter((name) => !all.has(name))).toEqual([]);
   });
 
+  test("whatever names an environment by its id is asked about in that environment", () => {
+    const named = server.running.registry.filter((operation) => {
+      const fields = Object.keys((operation.input as { properties?: object }).properties ?? {});
+      const isItself = /^environments\./.test(operation.name) && fields.includes("id");
+      return isItself || fields.some((field) => /^env(ironment)?_?id$/i.test(field));
+    });
+    expect(named.length).toBeGreaterThan(4);
+    expect(named.filter(({ environmentOf }) => !environmentOf).map(({ name }) => name)).toEqual([]);
+  });
+
   test("an operation that nobody has decided for is found", () => {
     const made = (name: string, input = Type.Object({})) =>
       unary({ name, action: "runs:read", reads: true, summary: "", input, handle: () => ({}) });

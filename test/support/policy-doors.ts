@@ -27,7 +27,6 @@ export const asWhole: Record<string, string> = {
   "capacity.credits": "the platform's, over all environments",
   "capacity.stats": "the platform's, over all environments",
   "cluster.health": "nodes, which are no tenant's",
-  "cluster.rotateToken": "secrets of the installation, which have no names",
   "integrity.report": "counts",
   "platform.audit.list": "the platform's own record, as a whole",
   "platform.bootstrap": "the first platform user, before there are any",
@@ -65,7 +64,7 @@ export const names = (operation: Operation): boolean =>
 
 /** How deny policies bind an operation, in a line. */
 export function doorOf(operation: Operation): string {
-  const { name, action, alsoAsks = [], costs } = operation;
+  const { name, action, alsoAsks = [], costs, environmentOf } = operation;
   const { lists, finds } = operation as UnaryOperation;
   if (action === null) return `${name}  public`;
   const { type } = subjectOf(operation);
@@ -73,6 +72,7 @@ export function doorOf(operation: Operation): string {
     names(operation) ? `${type} that is named` : `${type} *`,
     ...(finds ? ["and by its own name when found"] : []),
     ...(alsoAsks.length > 0 ? [`also ${alsoAsks.join(", ")}`] : []),
+    ...(environmentOf ? ["in the environment that is named too"] : []),
     ...(costs ? ["more when the input costs more"] : []),
     ...(lists ? [`answers without ${lists.type ?? type} that is denied`] : []),
     ...(ofOne[name] ? [`answers parts ${ofOne[name]}`] : []),

@@ -68,7 +68,7 @@ function gateFor(snapshot: AccessSnapshot, at = Date.UTC(2026, 0, 5, 12)) {
     },
     async placeOf(id) {
       asked.push(id);
-      return { name: "production", projectId: "proj_1" };
+      return { orgId: "org_1", name: "production", projectId: "proj_1" };
     },
     clock: testClock(at),
   });

@@ -76,6 +76,12 @@ export const clusterOperations = (
       remote_key_id: Type.Optional(Type.String({ maxLength: 128 })),
     }),
     output: Type.Object({ status: text, rotated_at: instant, confirmed_nodes: Type.Array(text) }),
+    // By which door a key gets another text is all the same.
+    about: ({ kind, remote_key_id: id }: { kind: string; remote_key_id?: string }) => [
+      kind,
+      ...(kind === "api_key" && id !== undefined ? [{ type: "apikeys", id, action: "apikeys:manage" }] : []),
+    ],
+    alsoAsks: ["apikeys:manage"],
     rest: {
       route: "POST /api/v1/cluster/rotate-token",
       give: ({ rotatedAt, confirmed, replayed }: Rotation) => ({

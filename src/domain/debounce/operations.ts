@@ -70,6 +70,8 @@ export const debounceOperations = (debounce: Debounce) => [
     summary: "Cancels an armed debounce entry: its event starts no run. Absent ones count as cancelled.",
     input: Type.Object({ envID: text, fnID: text, key: text }),
     about: ({ fnID }: { fnID: string }) => [fnID],
+    environmentOf: ({ envID }: { envID: string }) => envID,
+    crossesOrgs: true,
     // Paths that lack a segment are bad requests, not unknown routes.
     rest: [`${path}/{envID}/{fnID}/{key}`, `${path}/{envID}/{fnID}`, `${path}/{envID}`, path].map(
       (route) => ({

@@ -51,7 +51,28 @@ const Id = Type.String({ minLength: 1, maxLength: 400 });
 
 /** Whoever makes a function declare a secret must be one who may read it: its runs get the value. */
 const secretThing = (id: string): Thing => ({ type: "secret", id, action: "secrets:read" });
-const alsoAsks = ["secrets:read"];
+/** And one who may read the events that start it: its runs get them. A pattern names all that it stands for. */
+const eventThings = ({ event }: Trigger): Thing[] =>
+  event
+    ? [event, `events:${event}`].map((name) => ({
+        type: "event",
+        id: name.replace(/>$/, "*"),
+        isPattern: /[*>]/.test(event),
+        action: "events:subscribe",
+      }))
+    : [];
+interface Trigger {
+  event?: string | undefined;
+}
+interface Reading {
+  secrets?: readonly string[];
+  triggers?: readonly Trigger[];
+}
+const readThings = ({ secrets = [], triggers = [] }: Reading): Thing[] => [
+  ...secrets.map(secretThing),
+  ...triggers.flatMap(eventThings),
+];
+const alsoAsks = ["secrets:read", "events:subscribe"];
 
 export const functionsOperations = (functions: Functions) => [
   unary({
@@ -59,10 +80,7 @@ export const functionsOperations = (functions: Functions) => [
     action: "functions:register",
     summary: "Registers a function, or a changed definition of it as its next version.",
     input: Register,
-    about: ({ id, secrets = [] }: { id: string; secrets?: readonly string[] }) => [
-      id,
-      ...secrets.map(secretThing),
-    ],
+    about: ({ id, ...reading }: { id: string } & Reading) => [id, ...readThings(reading)],
     alsoAsks,
     rpc: rpc(
       SvcService.method.registerFunction,
@@ -202,9 +220,9 @@ export const functionsOperations = (functions: Functions) => [
     name: "functions.rollback",
     action: "functions:register",
     summary: "Makes what stood after an earlier change the next version.",
-    about: ({ functionId, secrets = [] }: { functionId: string; secrets?: readonly string[] }) => [
+    about: ({ functionId, ...reading }: { functionId: string } & Reading) => [
       functionId,
-      ...secrets.map(secretThing),
+      ...readThings(reading),
     ],
     alsoAsks,
     input: Type.Object({
@@ -224,7 +242,7 @@ export const functionsOperations = (functions: Functions) => [
         {
           entityVersion: version,
           reason: changeReason,
-          permit: ({ secrets }) => permit({ functionId, secrets }),
+          permit: ({ secrets, triggers }) => permit({ functionId, secrets, triggers }),
         },
         call.caller.id,
       ),

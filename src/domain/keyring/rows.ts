@@ -19,8 +19,11 @@ export const allRows = (reader: Pick<Store | Session, "all">): Promise<RingRow[]
   reader.all<RingRow>(sql`SELECT ${columns} FROM keyring ORDER BY kind, version`);
 
 /** The whole ring, held until the transaction ends: rotations go one after the other. */
-export const holdRows = (session: Session): Promise<RingRow[]> =>
-  session.all<RingRow>(sql`SELECT ${columns} FROM keyring ORDER BY kind, version ${session.seams.holdRow}`);
+export async function holdRows(session: Session): Promise<RingRow[]> {
+  await session.all(sql`SELECT kind FROM keyring ORDER BY kind, version ${session.seams.holdRow}`);
+  // Read only now: the statement that waited for another rotation does not see the rows which that one made.
+  return allRows(session);
+}
 
 /** False when another node was first. */
 export async function insertRow(
@@ -50,7 +53,8 @@ export const purgeRetired = (session: Session, retiredBefore: Instant): Promise<
 
 /** The newest master key; a rotation waits until the transaction has ended. */
 export async function masterVersion(session: Session): Promise<number | undefined> {
-  const row = await session.one<{ version: number }>(sql`SELECT version FROM keyring
-    WHERE kind = 'master' ORDER BY version DESC LIMIT 1 ${session.seams.shareRow}`);
-  return row?.version;
+  const newest = sql`SELECT version FROM keyring WHERE kind = 'master' ORDER BY version DESC LIMIT 1`;
+  await session.one(sql`${newest} ${session.seams.shareRow}`);
+  // Read only now, as by `holdRows`: whoever waited for a rotation was shown the key before it.
+  return (await session.one<{ version: number }>(newest))?.version;
 }

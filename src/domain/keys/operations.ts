@@ -63,6 +63,7 @@ export const keysOperations = ({ manage, scopeOf }: KeysSurface): Operation[] =>
         expires_in: Type.Optional(text),
         platform: Type.Optional(Type.Boolean()),
       }),
+      environmentOf: ({ env_id }: { env_id?: string }) => env_id,
       output: NewKeyShape,
       rest: {
         route: "POST /api/v1/apikeys",

@@ -89,22 +89,19 @@ export const sessionsOperations = (sessions: Sessions): Operation[] => [
     action: "authenticated",
     platformAction: "authenticated",
     scope: "none",
-    summary:
-      "Ends the session of the Authorization header or of the cookie on every node, and takes the cookie back.",
-    input: Type.Object({ token: Type.Optional(text) }),
+    summary: "Ends the session that the request comes with on every node, and takes the cookie back.",
+    input: Type.Object({}),
     rest: {
       route: "POST /api/v1/auth/logout",
-      take: ({ headers }) => {
-        const token = tokenOf(headers);
-        return token === undefined ? {} : { token };
-      },
+      // Reads no body: what is sent along is nobody's business.
+      take: () => ({}),
       give: ({ isSecure }: { isSecure: boolean }) => ({
         status: 204,
         headers: { "Set-Cookie": noCookie(isSecure), "Cache-Control": "no-store" },
       }),
     },
-    async handle({ token }, { isSecure }) {
-      if (token !== undefined) await sessions.logout(token);
+    async handle(_input, { session, isSecure }) {
+      if (session !== undefined) await sessions.logout(session);
       return { isSecure };
     },
   }),

@@ -31,7 +31,7 @@ export interface NewEnvironmentInput {
   color?: string;
 }
 
-/** Environments as an org's people keep them; one of another org looks like none, except to platform callers. */
+/** Environments as an org's people keep them; one of another org looks like none. */
 export interface Environments {
   list(caller: Caller, projectId?: string): Promise<ListedEnvironment[]>;
   get(caller: Caller, id: string): Promise<ListedEnvironment>;
@@ -60,8 +60,8 @@ export function openEnvironments<Row extends { id: string }>(deps: EnvironmentsD
   const { store, clock, ids, keys, deletion, changed, forgetEverywhere } = deps;
 
   function requireShown(caller: Caller, id: string, found: rows.Environment | undefined): rows.Environment {
-    const isOpen = found && (caller.kind === "platform" || found.projectId === null);
-    if (!found || !(isOpen || found.orgId === caller.orgId)) throw missing("environment", id);
+    if (!found || !(found.projectId === null || found.orgId === caller.orgId))
+      throw missing("environment", id);
     return found;
   }
 

@@ -36,6 +36,8 @@ const environmentInfo = ({ id, name, keyPrefix, createdAt, updatedAt }: ListedEn
   updatedAt: timestampOf(updatedAt),
 });
 
+const ofItself = { environmentOf: ({ id }: { id: string }) => id, crossesOrgs: true };
+
 const give = (environment: ListedEnvironment) => ({ status: 200, body: environmentJson(environment) });
 
 export const environmentsOperations = (environments: Environments): Operation[] => [
@@ -66,6 +68,7 @@ export const environmentsOperations = (environments: Environments): Operation[] 
     reads: true,
     summary: "One environment.",
     input: Type.Object(byId),
+    ...ofItself,
     output: EnvironmentShape,
     rest: { route: "GET /api/v1/environments/{id}", give },
     rpc: rpc(EnvironmentService.method.getEnvironment, (m) => ({ id: m.id }), environmentInfo),
@@ -97,6 +100,7 @@ export const environmentsOperations = (environments: Environments): Operation[] 
     scope: "none",
     summary: "Renames an environment, or gives it another color.",
     input: Type.Object({ ...byId, name: Type.Optional(text), color: Type.Optional(text) }),
+    ...ofItself,
     output: EnvironmentShape,
     rest: { route: "PUT /api/v1/environments/{id}", give },
     handle: ({ id, name, color }, { caller }) =>
@@ -111,6 +115,7 @@ export const environmentsOperations = (environments: Environments): Operation[] 
     scope: "none",
     summary: "Deletes an environment with its keys and everything in it.",
     input: Type.Object(byId),
+    ...ofItself,
     output: Type.Object({ status: text }),
     rest: {
       route: "DELETE /api/v1/environments/{id}",
@@ -130,6 +135,7 @@ export const environmentsOperations = (environments: Environments): Operation[] 
     scope: "none",
     summary: "Another text for the environment's compatibility key, answered this once.",
     input: Type.Object(byId),
+    ...ofItself,
     rpc: rpc(
       EnvironmentService.method.rotateAPIKey,
       (m) => ({ id: m.id }),

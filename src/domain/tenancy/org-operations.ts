@@ -240,9 +240,12 @@ export const projectsOperations = (orgs: Orgs): Operation[] => [
     scope: "none",
     summary: "Deletes a project with its environments.",
     input: Type.Object(byId),
+    environmentOf: ({ environmentId }: { environmentId?: string }) => environmentId,
     output: Type.Object({ deleted: text }),
     rest: "DELETE /api/v1/projects/{id}",
-    async handle({ id }, { caller }) {
+    async handle({ id }, { caller }, permit) {
+      for (const environmentId of await orgs.environmentsIn(caller.orgId, id))
+        await permit({ id, environmentId });
       await orgs.removeProject(caller.orgId, id);
       return { deleted: id };
     },

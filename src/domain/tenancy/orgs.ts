@@ -10,7 +10,7 @@ import type { Deletion } from "./deletion.ts";
 import { addEnvironment, type KeyMaker } from "./environments.ts";
 import type { Org, Preferences, Project, Tenant } from "./org-rows.ts";
 import * as rows from "./org-rows.ts";
-import { insertOrg, insertProject } from "./rows.ts";
+import { environmentsOf, insertOrg, insertProject } from "./rows.ts";
 import * as rules from "./rules.ts";
 
 export interface Provisioned {
@@ -35,6 +35,8 @@ export interface Orgs {
   createProject(orgId: string, input: { name: string; description?: string }): Promise<Project>;
   updateProject(orgId: string, id: string, change: { name?: string; description?: string }): Promise<Project>;
   removeProject(orgId: string, id: string): Promise<void>;
+  /** Ids of the environments that go with the project. */
+  environmentsIn(orgId: string, projectId: string): Promise<string[]>;
 }
 
 export interface OrgsDeps<Row extends { id: string }> {
@@ -170,5 +172,8 @@ export function openOrgs<Row extends { id: string }>(deps: OrgsDeps<Row>): Orgs 
     async removeProject(orgId, id) {
       await deletion.project(id, orgId);
     },
+
+    environmentsIn: async (orgId, projectId) =>
+      (await environmentsOf(store, orgId, projectId)).map(({ id }) => id),
   };
 }

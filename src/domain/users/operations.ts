@@ -34,11 +34,18 @@ export const userJson = (user: UserRow) => ({
 
 const give = (user: UserRow) => ({ status: 200, body: userJson(user) });
 
-/** A user of the org; `mayRead` says whether the caller may see others than themselves. */
-export const usersOperations = (
-  users: Users,
-  mayRead: (call: Call) => Promise<boolean> | boolean,
-): Operation[] => [
+export interface UsersSurface {
+  /** Whether the caller may see this one, who is another. */
+  mayRead: (call: Call, id: string) => Promise<boolean>;
+  /** Of guesses at a password. */
+  throttle: {
+    /** Rejects when there were too many. */
+    attempt(account: string, address: string): Promise<void>;
+    succeeded(account: string, address: string): Promise<void>;
+  };
+}
+
+export const usersOperations = (users: Users, { mayRead, throttle }: UsersSurface): Operation[] => [
   unary({
     name: "users.create",
     action: "users:manage",
@@ -78,11 +85,12 @@ export const usersOperations = (
     scope: "none",
     reads: true,
     summary: "One user; admins see everyone of the org, others themselves.",
+    alsoAsks: ["users:read"],
     input: Type.Object(byId),
     output: UserShape,
     rest: { route: "GET /api/v1/users/{id}", give },
     async handle({ id }, call) {
-      if (call.caller.id !== id && !(await mayRead(call)))
+      if (call.caller.id !== id && !(await mayRead(call, id)))
         throw new Fault("permission_denied", "Insufficient permissions");
       return users.get(call.caller.orgId, id);
     },
@@ -123,7 +131,12 @@ export const usersOperations = (
     summary: "Changes the caller's own password; every session of theirs ends.",
     input: Type.Object({ ...byId, current_password: text, new_password: text }),
     rest: "PATCH /api/v1/users/{id}/password",
-    handle: ({ id, current_password, new_password }, call) =>
-      users.changePassword(call.caller, id, current_password, new_password),
+    async handle({ id, current_password, new_password }, { caller, address }) {
+      const account = `change\n${caller.id}`;
+      // Whoever has got hold of a session may not find out the password with it.
+      await throttle.attempt(account, address);
+      await users.changePassword(caller, id, current_password, new_password);
+      await throttle.succeeded(account, address);
+    },
   }),
 ];
