@@ -4,6 +4,7 @@ import { matcherMatchesMax, matcherMovesMax, matcherSliceMax } from "../../kit/l
 import type { Store } from "../../store/store.ts";
 import { anyPath, celPath, hashAt, holds } from "../waits/rules.ts";
 import { applyMatches, type Compared, type Found, type Matches } from "./apply-matches.ts";
+import { openBeside } from "./beside.ts";
 import type { MatchedEvent, WaitRow } from "./waits.ts";
 import * as rows from "./waits.ts";
 import type { Lane } from "./wake.ts";
@@ -70,31 +71,11 @@ export function openMatcher(deps: MatcherDeps): Matcher {
   const seen = new Map<string, Seen>();
   let lookedAt = Number.NEGATIVE_INFINITY;
   let running: Promise<void> = Promise.resolve();
-  /** Environments with work that is not waited for any more. */
-  const beside = new Map<string, Promise<void>>();
-
-  /** Undefined when it takes longer: then it goes on beside, and nothing else of its environment is begun meanwhile. */
-  async function within<T>(ms: number, environmentId: string, work: Promise<T>): Promise<T | undefined> {
-    let cancel = () => {};
-    const late = new Promise<undefined>((resolve) => {
-      cancel = clock.after(ms, () => resolve(undefined));
-    });
-    let isOver = false;
-    const over = work.then(
-      () => void (isOver = true),
-      () => void (isOver = true),
-    );
-    const outcome = await Promise.race([work, late]).finally(() => cancel());
-    if (isOver || outcome !== undefined) return outcome;
-    const ended = over.then(() => {
-      beside.delete(environmentId);
-      // There may be more.
-      dirty.add(environmentId);
-      deps.wakeLoop();
-    });
-    beside.set(environmentId, ended);
-    return undefined;
-  }
+  const beside = openBeside(clock, (environmentId) => {
+    // There may be more.
+    dirty.add(environmentId);
+    deps.wakeLoop();
+  });
 
   async function apply(matches: Matches): Promise<boolean> {
     const applied = await store.write((session) => applyMatches(session, matches, clock.now()));
@@ -336,14 +317,14 @@ export function openMatcher(deps: MatcherDeps): Matcher {
       const next: string[] = [];
       for (const environmentId of queue) {
         if (beside.has(environmentId)) continue;
-        if (beside.size >= besideMax) await Promise.race(beside.values());
+        if (beside.size() >= besideMax) await beside.oneOver();
         const beganAt = clock.elapsed();
         // What is wrong with one environment's log must not hold up the others.
         const passing = pass(environmentId).catch((error: unknown): Pass => {
           failure ??= { error };
           return "done";
         });
-        const outcome = await within(Math.max(patienceMsMin, patience), environmentId, passing);
+        const outcome = await beside.within(Math.max(patienceMsMin, patience), environmentId, passing);
         if (outcome === undefined) patience -= clock.elapsed() - beganAt;
         const lost = (races.get(environmentId) ?? 0) + (outcome === "lost" ? 1 : 0);
         races.set(environmentId, lost);
@@ -369,7 +350,7 @@ export function openMatcher(deps: MatcherDeps): Matcher {
       const one = async (environmentId: string) => {
         const done =
           !beside.has(environmentId) &&
-          (await within(catchUpMsMax, environmentId, catchUpOne(environmentId)));
+          (await beside.within(catchUpMsMax, environmentId, catchUpOne(environmentId)));
         if (!done) behind.add(environmentId);
       };
       // What is wrong with one environment's log is told by the loop, and holds up nobody's wakes.
