@@ -1,15 +1,22 @@
 import { scheduleSliceMax } from "../../kit/limits.ts";
+import { isOfItem } from "../../store/store.ts";
 import * as rows from "./rows.ts";
 import { scheduleChanges } from "./rules.ts";
 import type { SchedulesDeps, Write } from "./service.ts";
 
 /** Makes the schedules of environments whose functions have changed into those that these ask for. */
-export function openTakeUp({ store, clock, definitions, self, onFrame }: SchedulesDeps) {
+export function openTakeUp({ store, clock, log, definitions, self, onFrame }: SchedulesDeps) {
   /** Of each environment once a tick: who changes its functions all the time holds up nobody. */
   async function takeUpChanges(write: Write): Promise<void> {
     for (let after = ""; ; ) {
       const changed = await rows.unscheduled(store, after, scheduleSliceMax);
-      for (const environmentId of changed) await takeUp(write, environmentId);
+      // What is wrong with one environment's triggers must not stop everybody's.
+      for (const environmentId of changed)
+        await takeUp(write, environmentId).catch((error: unknown) => {
+          // What is wrong with one environment's triggers must not stop everybody's.
+          if (!isOfItem(error)) throw error;
+          log.warn("cron.not_taken_up", { environmentId, error });
+        });
       if (changed.length < scheduleSliceMax) return;
       after = changed.at(-1)!;
     }
