@@ -10,7 +10,6 @@ export function openTakeUp({ store, clock, log, definitions, self, onFrame }: Sc
   async function takeUpChanges(write: Write): Promise<void> {
     for (let after = ""; ; ) {
       const changed = await rows.unscheduled(store, after, scheduleSliceMax);
-      // What is wrong with one environment's triggers must not stop everybody's.
       for (const environmentId of changed)
         await takeUp(write, environmentId).catch((error: unknown) => {
           // What is wrong with one environment's triggers must not stop everybody's.
