@@ -13,13 +13,21 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import type { UniversalHandler } from "@connectrpc/connect/protocol";
 import { universalRequestFromNodeRequest, universalResponseToNodeResponse } from "@connectrpc/connect-node";
 import type { Operation } from "../kit/operation.ts";
+import { openBodyRoom } from "./body-room.ts";
 import type { Edge } from "./call.ts";
 import { baseHeaders, requestIdOf } from "./headers.ts";
 import { strangerAt } from "./loopback.ts";
 import { prepare } from "./perform.ts";
 import type { Surface } from "./rest.ts";
 import { boundMethods } from "./rpc.ts";
-import { bodiless, type RpcImplementation, universalHandlers, visitValues } from "./rpc-connect.ts";
+import {
+  bodiless,
+  countedBytes,
+  type RpcImplementation,
+  universalHandlers,
+  type Visit,
+  visitValues,
+} from "./rpc-connect.ts";
 
 export interface GrpcOptions {
   edge: Edge;
@@ -85,7 +93,9 @@ async function answer(
   const universal = universalRequestFromNodeRequest(request, response, undefined, undefined);
   const head = bodiless({ method: universal.method, url: universal.url, headers: universal.header });
   const requestId = requestIdOf(head, surface.edge.ids);
-  universal.contextValues = visitValues({ request: head, requestId, prepared: bound?.prepared });
+  const visit: Visit = { request: head, requestId, prepared: bound?.prepared };
+  universal.contextValues = visitValues(visit);
+  universal.body = countedBytes(visit, surface, universal.body as AsyncIterable<Uint8Array>);
   const answered = await handler(universal);
   const header = new Headers(answered.header);
   header.set("x-request-id", requestId);
@@ -107,7 +117,7 @@ const listening = (server: Http2Server, { port, hostname }: GrpcOptions): Promis
 /** gRPC needs trailers, which Bun's own server does not send: the same operations behind node:http2, on a port of its own. */
 export async function listenGrpc(options: GrpcOptions): Promise<ListeningGrpc> {
   const { edge, bodyBytesMax, services, tls, idleMs = 5 * 60_000 } = options;
-  const surface: Surface = { edge, bodyBytesMax, headers: baseHeaders([]) };
+  const surface: Surface = { edge, bodyBytesMax, headers: baseHeaders([]), room: openBodyRoom() };
   const bound = boundMethods(options.registry.map(prepare));
   const shutdown = new AbortController();
   const protocols = { connect: false, grpcWeb: false, grpc: true, shutdown: shutdown.signal };

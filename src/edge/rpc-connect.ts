@@ -22,6 +22,7 @@ import {
 import { Fault } from "../kit/fault.ts";
 import type { RpcBinding, RpcDuplexBinding, RpcStreamBinding } from "../kit/operation.ts";
 import { readSent } from "./body.ts";
+import type { Reading } from "./body-room.ts";
 import { faultOf, type RequestCall } from "./call.ts";
 import { performDuplex } from "./duplex.ts";
 import { admit, enter, type Prepared, perform, performStream } from "./perform.ts";
@@ -50,6 +51,8 @@ export interface Visit {
   requestId: string;
   prepared: Prepared | undefined;
   call?: RequestCall;
+  /** The message that is being read. */
+  reading?: Reading | undefined;
 }
 
 const noVisit: Visit = { request: new Request("http://edge.invalid"), requestId: "", prepared: undefined };
@@ -112,6 +115,7 @@ function implement(surface: Surface, router: ConnectRouter, { prepared, binding 
   if (prepared.operation.mode === "unary") {
     const answer = async (message: Message, context: HandlerContext) => {
       const visit = context.values.get(visitKey);
+      visit.reading?.release();
       try {
         const performed = perform(edge, prepared, callOf(visit), () => take(message));
         return binding.give((await Promise.race([performed, ended(context.signal)])).output);
@@ -124,10 +128,11 @@ function implement(surface: Surface, router: ConnectRouter, { prepared, binding 
   }
   const answers = async function* (sent: Message | AsyncIterable<Message>, context: HandlerContext) {
     const visit = context.values.get(visitKey);
+    visit.reading?.release();
     try {
       const items =
         prepared.operation.mode === "duplex"
-          ? performDuplex(edge, prepared, callOf(visit), sent as AsyncIterable<Message>, take)
+          ? performDuplex(edge, prepared, callOf(visit), readOff(sent as AsyncIterable<Message>, visit), take)
           : performStream(edge, prepared, callOf(visit), () => take(sent as Message));
       for await (const item of items) {
         const answer = binding.give(item);
@@ -143,6 +148,14 @@ function implement(surface: Surface, router: ConnectRouter, { prepared, binding 
     }
   };
   router.rpc(binding.method, answers as MethodImpl<typeof binding.method>);
+}
+
+/** Of a message that was read nothing is being read any more. */
+async function* readOff(messages: AsyncIterable<Message>, visit: Visit): AsyncGenerator<Message> {
+  for await (const message of messages) {
+    visit.reading?.release();
+    yield message;
+  }
 }
 
 async function gate(surface: Surface, context: HandlerContext): Promise<void> {
@@ -180,6 +193,25 @@ async function* sentBytes(
   }
 }
 
+/** What comes in pieces, counted until the message is whole that they are of. Connect asks for it after the gate. */
+export async function* countedBytes(
+  visit: Visit,
+  { room }: Pick<Surface, "room">,
+  pieces: AsyncIterable<Uint8Array>,
+): AsyncGenerator<Uint8Array> {
+  visit.reading = room?.reading(visit.call?.caller.id ?? "");
+  try {
+    for await (const piece of pieces) {
+      visit.reading?.take(piece.byteLength);
+      yield piece;
+    }
+  } catch (error) {
+    throw error instanceof Fault ? connectErrorOf(error) : error;
+  } finally {
+    visit.reading?.release();
+  }
+}
+
 function handlerOf(
   surface: Surface,
   handler: UniversalHandler,
@@ -199,7 +231,9 @@ function handlerOf(
       });
       universal.contextValues = visitValues(visit);
       universal.signal = request.signal;
-      if (isUnary) universal.body = sentBytes(visit, surface);
+      universal.body = isUnary
+        ? sentBytes(visit, surface)
+        : countedBytes(visit, surface, universal.body as AsyncIterable<Uint8Array>);
       const answer = await handler(universal);
       const response = isUnary ? await collected(answer) : universalServerResponseToFetch(answer);
       for (const [name, value] of Object.entries(surface.headers(request))) response.headers.set(name, value);

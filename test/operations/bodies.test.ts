@@ -1,4 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { connect as http2 } from "node:http2";
+import { connect } from "node:net";
 import {
   bodiesBytesMax,
   bodiesOfCallerBytesMax,
@@ -6,7 +8,9 @@ import {
   openBodyRoom,
   publicBodyBytesMax,
 } from "../../src/edge/body-room.ts";
+import { freePort } from "../support/process.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
+import { until } from "../support/until.ts";
 
 test("bodies that are being read share a bound, and who holds little is served", () => {
   const room = openBodyRoom();
@@ -31,10 +35,12 @@ test("bodies that are being read share a bound, and who holds little is served",
   expect(room.bytes()).toBe(before);
 });
 
+const large = "x".repeat(1_000_000);
+
 describe("bodies over a socket", () => {
   let server: TestServer;
   beforeAll(async () => {
-    server = await startTestServer({ engine: engines[0] });
+    server = await startTestServer({ engine: engines[0], settings: { grpcPort: await freePort() } });
   });
   afterAll(() => server.stop());
 
@@ -45,5 +51,49 @@ describe("bodies over a socket", () => {
     // With a credential they may be as large as ever.
     const data = "x".repeat(4 * publicBodyBytesMax);
     expect((await server.rpc("SvcService", "Emit", { event: "a.b", data })).status).toBe(200);
+  });
+
+  /** The beginning of one message of four megabytes, whose end does not come. */
+  const begun = () => {
+    const bytes = Buffer.alloc(3_900_000, " ");
+    bytes.fill(0, 0, 1).writeUInt32BE(4_000_000, 1);
+    return bytes;
+  };
+
+  test("of streams share the bound of one caller", async () => {
+    let answered = 0;
+    const sockets = Array.from({ length: 20 }, () => {
+      const socket = connect(Number(new URL(server.url).port), "127.0.0.1");
+      socket.on("error", () => {});
+      socket.once("data", () => answered++);
+      socket.write(
+        `POST /svc.v1.PubSubService/Subscribe HTTP/1.1\r\nHost: svc\r\nAuthorization: Bearer ${server.adminKey}\r\n` +
+          "Content-Type: application/connect+json\r\nContent-Length: 4000005\r\n\r\n",
+      );
+      socket.write(begun());
+      return socket;
+    });
+    await until(() => answered >= 20 - Math.ceil(bodiesOfCallerBytesMax / 3_900_000), { about: "refusals" });
+    for (const socket of sockets) socket.destroy();
+    // What they held is free again.
+    await until(
+      async () => (await server.rpc("SvcService", "Emit", { event: "a.b", data: large })).status === 200,
+      { about: "room for the next body" },
+    );
+  });
+
+  test("of gRPC too", async () => {
+    const session = http2(server.running.grpcUrl!);
+    let answered = 0;
+    for (let number = 0; number < 20; number++) {
+      const sent = session.request({
+        ...{ ":method": "POST", ":path": "/svc.v1.SvcService/ListRuns", te: "trailers" },
+        ...{ "content-type": "application/grpc", authorization: `Bearer ${server.adminKey}` },
+      });
+      sent.on("error", () => {}).once("response", () => answered++);
+      sent.write(begun());
+    }
+    await until(() => answered >= 20 - Math.ceil(bodiesOfCallerBytesMax / 3_900_000), { about: "refusals" });
+    session.destroy();
   });
 });

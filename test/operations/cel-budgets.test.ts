@@ -1,8 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { filteredTriggersMax } from "../../src/domain/functions/filtered.ts";
 import { longestComputation } from "../support/held.ts";
+import { listen, type RawStream } from "../support/raw-stream.ts";
 import { startTestServer, type TestServer } from "../support/server.ts";
 import { openSocket } from "../support/sockets.ts";
+import { until } from "../support/until.ts";
 
 /** One evaluation, and reading what it is about. What was found before took seconds. */
 const heldMsMax = 150;
@@ -42,6 +44,21 @@ describe("filters are bounded together, not only one by one", () => {
     await viewer.subscribe("replayed.heavy", { replay: 1_000, filter: "data.l[5].a == 5" });
     expect(await viewer.wait("event", 60)).toHaveLength(60);
     viewer.close();
+  }, 30_000);
+
+  test("a replay without any filter is read in turns of the loop, however large its events are", async () => {
+    const large = { text: "x".repeat(1_000_000) };
+    for (let number = 0; number < 40; number++) await emit("replayed.large", large);
+    const headers = { authorization: `Bearer ${await keyWith(["role_viewer"])}` };
+    const asked = { pattern: "events:replayed.large", options: { replay: 1_000 } };
+    let reader: RawStream | undefined;
+    const held = await longestComputation(async () => {
+      reader = listen(server.url, "Subscribe", { headers }, asked);
+      const { heard } = reader;
+      await until(() => heard.text.length > 40_000_000, { about: "all of the replay" });
+    });
+    reader?.cut();
+    expect([held < heldMsMax, held]).toEqual([true, held]);
   }, 30_000);
 
   test("of many filters on one event the dearest end, in turns of the loop; the others are told", async () => {

@@ -26,7 +26,10 @@ describe.each(engines)("retention on %s", (engine) => {
       });
   };
   /** As it would be `days` from now. */
-  const later = (days: number, more: { recordingRetention?: string; needed?: number } = {}) => {
+  const later = (
+    days: number,
+    more: { recordingRetention?: string; needed?: number; unread?: string } = {},
+  ) => {
     const { store } = server.running.domain;
     const recording = more.recordingRetention !== undefined;
     const retention = openRetention({
@@ -35,7 +38,10 @@ describe.each(engines)("retention on %s", (engine) => {
       log: silentLog,
       metrics: noMetrics,
       config: { eventRetentionDays: 30, runRetentionDays: 90 },
-      definitionOf: async () => ({ ...more, recording }) as unknown as FunctionDefinition,
+      definitionOf: async (_environmentId, id) => {
+        if (id === more.unread) throw new Error("unreadable");
+        return { ...more, recording } as unknown as FunctionDefinition;
+      },
       floorGuards: [async () => more.needed],
     });
     return {
@@ -177,5 +183,27 @@ describe.each(engines)("retention on %s", (engine) => {
   test("a slice is made to fit the time that one may take", () => {
     expect([nextSlice(200, 30), nextSlice(100, 5), nextSlice(100, 1)]).toEqual([100, 100, 200]);
     expect([nextSlice(10, 500), nextSlice(200, 0)]).toEqual([10, 200]);
+  });
+
+  test("a run whose definition cannot be read stays, and keeps no other from going", async () => {
+    const { store } = server.running.domain;
+    for (const id of ["read", "unread"]) {
+      await server.rpc("SvcService", "RegisterFunction", { id, triggers: [{ event: `${id}.asked` }] });
+      await emit(`${id}.asked`, 3);
+    }
+    await store.write((session) =>
+      session.run(sql`UPDATE runs SET status = 'completed', ended_at = created_at
+        WHERE function_id IN ('read', 'unread')`),
+    );
+    const left = async () =>
+      (
+        await store.all<{ function_id: string }>(
+          sql`SELECT function_id FROM runs WHERE function_id IN ('read', 'unread')`,
+        )
+      ).map(({ function_id }) => function_id);
+    await later(91, { unread: "unread" }).runs();
+    expect(await left()).toEqual(["unread", "unread", "unread"]);
+    await later(91).runs();
+    expect(await left()).toEqual([]);
   });
 });

@@ -35,7 +35,7 @@ describe.each(engines)("what runs wait for is shared by environment on %s", (eng
       store: shared.spied,
       clock,
       log: silentLog,
-      matcher: { catchUp: async () => {} },
+      matcher: { catchUp: async () => new Set<string>() },
       onQueued: nothing,
       onFailed: nothing,
       onSilent: nothing,

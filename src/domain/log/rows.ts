@@ -139,16 +139,16 @@ export function newestEvents(
   { last, name }: { last: number; name: string | undefined },
   limit: number,
 ): Promise<LoggedEvent[]> {
-  const where = [sql`environment_id = ${environmentId}`, sql`position <= ${last}`];
+  const inLog = sql`environment_id = ${environmentId}`;
   if (name === undefined)
-    return store.all(
-      sql`SELECT ${columns} FROM events ${sql.where(where)} ORDER BY position DESC LIMIT ${limit}`,
-    );
-  where.push(sql`name = ${name}`);
-  // Time order is position order: the index over names serves both.
-  return store.all(
-    sql`SELECT ${columns} FROM events ${sql.where(where)} ORDER BY at DESC, position DESC LIMIT ${limit}`,
-  );
+    return store.all(sql`SELECT ${columns} FROM events WHERE ${inLog} AND position <= ${last}
+      ORDER BY position DESC LIMIT ${limit}`);
+  // Time order is position order: the index over names serves both, from the time of the last one on. `+ 0` keeps the key out of
+  // it, by which libSQL would read and sort the whole log, payloads included, for each slice.
+  const lastAt = sql`SELECT at FROM events WHERE ${inLog} AND position <= ${last} ORDER BY position DESC LIMIT 1`;
+  return store.all(sql`SELECT ${columns} FROM events
+    WHERE ${inLog} AND name = ${name} AND at <= (${lastAt}) AND position + 0 <= ${last}
+    ORDER BY at DESC, position DESC LIMIT ${limit}`);
 }
 
 /** Of these positions those that are there. */

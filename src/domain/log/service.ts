@@ -87,6 +87,37 @@ type Page = Omit<EventsPage, "limit" | "approxTotal" | "approxTotalCapped">;
 
 const placeOf = (event: rows.LoggedEvent): Cursor => ({ at: event.at, id: event.id });
 
+/** About how many letters of payloads one page holds, and at least one event; what it leaves out is on the next one. */
+export const pageCharsMax = 8 * 1024 * 1024;
+/** Events read at once, at first and later: each may be as large as a request. */
+const sliceFirst = 8;
+const sliceMax = 16;
+
+async function readPage(
+  store: Store,
+  filter: rows.EventFilter,
+  beside: rows.Beside,
+  limit: number,
+): Promise<{ events: rows.LoggedEvent[]; isMore: boolean }> {
+  const events: rows.LoggedEvent[] = [];
+  let chars = 1;
+  let from = beside;
+  for (let most = Math.min(limit + 1, sliceFirst); ; ) {
+    const slice = await rows.listEvents(store, filter, from, most);
+    for (const event of slice) {
+      chars += event.data.length + (event.metadata?.length ?? 0);
+      if (events.length === limit || (events.length > 0 && chars > pageCharsMax))
+        return { events, isMore: true };
+      events.push(event);
+    }
+    if (slice.length < most) return { events, isMore: false };
+    const last = placeOf(events.at(-1)!);
+    from = beside && "newerThan" in beside ? { newerThan: last } : { olderThan: last };
+    const fitting = Math.floor(((pageCharsMax - chars) * events.length) / chars);
+    most = Math.min(limit + 1 - events.length, fitting + 1, sliceMax);
+  }
+}
+
 async function olderPage(
   store: Store,
   filter: rows.EventFilter,
@@ -94,12 +125,11 @@ async function olderPage(
   limit: number,
 ): Promise<Page> {
   const after = cursor === undefined ? undefined : readCursor("cursor", cursor);
-  const found = await rows.listEvents(store, filter, after && { olderThan: after }, limit + 1);
-  const events = found.slice(0, limit);
+  const { events, isMore } = await readPage(store, filter, after && { olderThan: after }, limit);
   const first = events[0];
   // On the newest page there is nothing newer, whatever arrives meanwhile (spec).
   const hasPrev = after !== undefined && (await rows.hasNewer(store, filter, first ? placeOf(first) : after));
-  return page(events, found.length > limit, hasPrev, after);
+  return page(events, isMore, hasPrev, after);
 }
 
 async function newerPage(
@@ -109,12 +139,12 @@ async function newerPage(
   limit: number,
 ): Promise<Page> {
   const place = readCursor("before", before);
-  const found = await rows.listEvents(store, filter, { newerThan: place }, limit + 1);
-  const events = found.slice(0, limit).reverse();
+  const { events, isMore } = await readPage(store, filter, { newerThan: place }, limit);
+  events.reverse();
   // Everything at and below `before` is older than this page, so there is a next one whenever that event exists.
   const last = events.at(-1) ? placeOf(events.at(-1)!) : { at: place.at, id: `${place.id}~` };
   const older = await rows.listEvents(store, filter, { olderThan: last }, 1);
-  return page(events, older.length > 0, found.length > limit, place);
+  return page(events, older.length > 0, isMore, place);
 }
 
 function page(

@@ -77,9 +77,11 @@ export async function* deliveriesFound(
   source: Pick<Source, "at">,
   spec: ChannelSpec,
   found: readonly Found[],
+  { breathe }: Pick<Effort, "breathe">,
 ): AsyncGenerator<Delivery> {
   const asFound = { pattern: spec.pattern, filter: undefined };
   for (let from = 0; from < found.length; ) {
+    await breathe();
     const kept = found[from]!.delivery;
     if (kept) {
       yield kept;

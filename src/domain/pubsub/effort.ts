@@ -7,7 +7,7 @@ import { Fault } from "../../kit/fault.ts";
 export const replayItemsMax = 250_000;
 const itemsAnEvent = 100;
 
-/** What it takes one subscription to read the past through its filter: bounded, and in bursts. */
+/** What it takes one subscription to read the past: in bursts, and bounded where it has a filter. */
 export interface Effort {
   breathe: Breathe;
   /** What there is for the next event; undefined without a filter. */
@@ -22,13 +22,13 @@ export interface EffortOptions {
   filter: CelProgram | undefined;
 }
 
-const none: Effort = { breathe: () => undefined, next: () => undefined, check() {} };
-
 export function openEffort({ environmentId, clock, filter }: EffortOptions): Effort {
-  if (!filter) return none;
+  // Reading and writing what is large takes its time without any filter.
+  const breathe = breather(clock, environmentId);
+  if (!filter) return { breathe, next: () => undefined, check() {} };
   const budget = new CelBudget(replayItemsMax);
   return {
-    breathe: breather(clock, environmentId),
+    breathe,
     next() {
       budget.grant(itemsAnEvent);
       return budget;

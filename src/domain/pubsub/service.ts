@@ -211,7 +211,7 @@ export function openPubSub({ store, clock, log, sources, frames, joinGroup }: Pu
         if (after === undefined) {
           const last = hub.position();
           const found = await newestOf(source, spec, { last, count: wanted.replay, effort });
-          for await (const delivery of deliveriesFound(source, spec, found)) {
+          for await (const delivery of deliveriesFound(source, spec, found, effort)) {
             if (state.over) return;
             const full = give(delivery);
             if (full) await full;

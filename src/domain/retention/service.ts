@@ -126,7 +126,11 @@ export function openRetention(deps: RetentionDeps): Retention {
       const old: string[] = [];
       for (const run of found) {
         if (run.status === "active" || run.ended_at === null) continue;
-        const definition = await definitionOf(environmentId, run.function_id, run.function_version);
+        const definition = await definitionOf(environmentId, run.function_id, run.function_version).catch(
+          (error: unknown) => void log.warn("retention.run_kept", { environmentId, runId: run.id, error }),
+        );
+        // What it asks for cannot be read: it stays, and the others go.
+        if (!definition) continue;
         const horizon = cutoff(runDays(definition, days), now);
         if (horizon !== undefined && run.ended_at < horizon) old.push(run.id);
       }

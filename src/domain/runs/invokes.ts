@@ -126,14 +126,18 @@ const pendingColumns = sql.raw(
 
 const pendingStates = sql.raw("d.state <> 'queued' AND d.state IN ('waiting', 'invoking')");
 
+/** A wait whose events are still being looked through is looked at again after this. */
+const behindMs = 2_000;
+
 /**
- * Waits and invokes whose time is over. A wait fails its run, which is not retried; an invoke fails its step, and the child
- * goes on. Locks: executions (never waited for), then their rows.
+ * Waits and invokes whose time is over. A wait fails its run, which is not retried, unless its environment is `behind` in its
+ * log; an invoke fails its step, and the child goes on. Locks: executions (never waited for), then their rows.
  */
 export async function timeOutPending(
   session: Session,
   now: Instant,
   slice: Slice<WakePlace>,
+  behind: ReadonlySet<string>,
 ): Promise<Moved & { counts: number[] }> {
   const due = await session.all<WaitingRow & { waiting_step_id: string; turn: number }>(
     sliceOfWakes(session, pendingColumns, now, slice, pendingStates),
@@ -144,7 +148,14 @@ export async function timeOutPending(
     session,
     due.map((row) => ({ runId: row.run_id, stepId: row.waiting_step_id })),
   );
-  const waits = due.filter((row) => row.state === "waiting");
+  const waiting = due.filter((row) => row.state === "waiting");
+  const waits = waiting.filter((row) => !behind.has(row.environment_id));
+  const later = waiting.filter((row) => behind.has(row.environment_id));
+  if (later.length > 0)
+    await session.run(sql`UPDATE executions SET wake_at = ${sql.bigint(now + behindMs)}
+      WHERE run_id IN (SELECT v.run_id FROM ${session.seams.rowsFrom("v", {
+        run_id: column.text(later.map(({ run_id }) => run_id)),
+      })})`);
   await endWaiting(
     session,
     waits.map((row) => ({

@@ -4,6 +4,7 @@ import { matcherMatchesMax, matcherMovesMax, matcherSliceMax } from "../../kit/l
 import type { Store } from "../../store/store.ts";
 import { anyPath, celPath, hashAt, holds } from "../waits/rules.ts";
 import { applyMatches, type Compared, type Found, type Matches } from "./apply-matches.ts";
+import { openBeside } from "./beside.ts";
 import type { MatchedEvent, WaitRow } from "./waits.ts";
 import * as rows from "./waits.ts";
 import type { Lane } from "./wake.ts";
@@ -16,8 +17,11 @@ export interface Matcher {
   wake(environmentId: string): void;
   /** The tick of loop `runs.matcher`: brings matchers to the heads of their logs; all of them once a second. */
   matchOnce(): Promise<void>;
-  /** Brings these forward by a few slices, beside the loop: what is far behind stays behind. */
-  catchUp(environmentIds: Iterable<string>): Promise<void>;
+  /**
+   * Brings these forward by a few slices, beside the loop: what is far behind stays behind. Answers those that take longer than
+   * others can wait for; they go on by themselves.
+   */
+  catchUp(environmentIds: Iterable<string>): Promise<ReadonlySet<string>>;
 }
 
 export interface MatcherDeps {
@@ -41,6 +45,16 @@ const eventsOfManyMax = 10;
 /** Events that nothing came of move the cursor only in such steps; it would be a commit for each flush of emits. */
 const idleStepMin = 1_000;
 
+/**
+ * Expressions of one environment may take minutes. All passes of a round that take long are waited for so long together, each
+ * one so long at least, and then go on beside it; and whoever asks to be brought forward waits so long.
+ */
+const patienceMs = 500;
+const patienceMsMin = 25;
+const catchUpMsMax = 250;
+/** Each holds a slice of a log in memory. */
+const besideMax = 32;
+
 type Pass = "done" | "more" | "lost";
 
 /** This node looked as far as `to`, and nothing came of it; good while the cursor and its generation are as they were. */
@@ -57,6 +71,11 @@ export function openMatcher(deps: MatcherDeps): Matcher {
   const seen = new Map<string, Seen>();
   let lookedAt = Number.NEGATIVE_INFINITY;
   let running: Promise<void> = Promise.resolve();
+  const beside = openBeside(clock, (environmentId) => {
+    // There may be more.
+    dirty.add(environmentId);
+    deps.wakeLoop();
+  });
 
   async function apply(matches: Matches): Promise<boolean> {
     const applied = await store.write((session) => applyMatches(session, matches, clock.now()));
@@ -270,9 +289,10 @@ export function openMatcher(deps: MatcherDeps): Matcher {
     });
   }
 
-  async function catchUpOne(environmentId: string): Promise<void> {
+  async function catchUpOne(environmentId: string): Promise<true> {
     for (let passes = 0; passes < catchUpPassesMax; passes++)
       if ((await pass(environmentId)) === "done") break;
+    return true;
   }
 
   /** Whose turn it is besides those who had one and want more. */
@@ -291,15 +311,21 @@ export function openMatcher(deps: MatcherDeps): Matcher {
     let queue = await newcomers();
     const races = new Map<string, number>();
     let failure: { error: unknown } | undefined;
+    let patience = patienceMs;
     // One pass of each in turn: a long log holds up nobody else's.
     while (queue.length > 0) {
       const next: string[] = [];
       for (const environmentId of queue) {
+        if (beside.has(environmentId)) continue;
+        if (beside.size() >= besideMax) await beside.oneOver();
+        const beganAt = clock.elapsed();
         // What is wrong with one environment's log must not hold up the others.
-        const outcome = await pass(environmentId).catch((error: unknown): Pass => {
+        const passing = pass(environmentId).catch((error: unknown): Pass => {
           failure ??= { error };
           return "done";
         });
+        const outcome = await beside.within(Math.max(patienceMsMin, patience), environmentId, passing);
+        if (outcome === undefined) patience -= clock.elapsed() - beganAt;
         const lost = (races.get(environmentId) ?? 0) + (outcome === "lost" ? 1 : 0);
         races.set(environmentId, lost);
         if (outcome === "more" || (outcome === "lost" && lost < racesMax)) next.push(environmentId);
@@ -320,8 +346,16 @@ export function openMatcher(deps: MatcherDeps): Matcher {
       deps.wakeLoop();
     },
     async catchUp(environmentIds) {
+      const behind = new Set<string>();
+      const one = async (environmentId: string) => {
+        const done =
+          !beside.has(environmentId) &&
+          (await beside.within(catchUpMsMax, environmentId, catchUpOne(environmentId)));
+        if (!done) behind.add(environmentId);
+      };
       // What is wrong with one environment's log is told by the loop, and holds up nobody's wakes.
-      await Promise.allSettled(Array.from(environmentIds, catchUpOne));
+      await Promise.allSettled(Array.from(environmentIds, one));
+      return behind;
     },
     matchOnce() {
       // A tick that is asked for beside the loop's own comes after it.

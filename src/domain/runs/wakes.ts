@@ -35,8 +35,8 @@ export function openWakes(deps: WakesDeps): { wakes: SharedWork<WakePlace>; time
 
   /** An event of before the deadline counts, also when nobody has come to look at it yet. */
   async function timeOut(now: Instant, waitedIn: Iterable<string>, slice: Slice<WakePlace>) {
-    await matcher.catchUp(waitedIn);
-    const moved = await store.write((session) => timeOutPending(session, now, slice));
+    const behind = await matcher.catchUp(waitedIn);
+    const moved = await store.write((session) => timeOutPending(session, now, slice, behind));
     for (const run of moved.failed) log.debug("run.wait_timed_out", run);
     onFailed(moved.failed);
     if (moved.lanes.length > 0) onQueued(moved.lanes);

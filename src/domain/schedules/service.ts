@@ -1,6 +1,5 @@
 import { type Clock, type Instant, rfc3339 } from "../../kit/clock.ts";
 import { scheduleSliceMax } from "../../kit/limits.ts";
-import type { Log } from "../../kit/log.ts";
 import { countTurns, inTurns, type SharedWork, type Slice } from "../../kit/turns.ts";
 import type { Events } from "../events/service.ts";
 import * as rows from "./rows.ts";
@@ -23,7 +22,6 @@ export interface Schedules {
 
 export interface SchedulesDeps extends TakeUpDeps {
   clock: Pick<Clock, "now" | "elapsed">;
-  log: Log;
   events: Pick<Events, "emit" | "invoke">;
 }
 

@@ -1,6 +1,7 @@
 import type { Clock } from "../../kit/clock.ts";
 import { scheduleSliceMax } from "../../kit/limits.ts";
-import type { Session, Store } from "../../store/store.ts";
+import type { Log } from "../../kit/log.ts";
+import { isOfItem, type Session, type Store } from "../../store/store.ts";
 import type { DefinitionsCache } from "../functions/definition.ts";
 import * as rows from "./rows.ts";
 import { type CronFrame, scheduleChanges } from "./rules.ts";
@@ -11,6 +12,7 @@ export type Write = <T>(work: (session: Session) => Promise<T>) => Promise<T>;
 export interface TakeUpDeps {
   store: Store;
   clock: Pick<Clock, "now">;
+  log: Log;
   definitions: Pick<DefinitionsCache, "current">;
   /** Names this process: a slot that it should have fired itself was missed by a stall. */
   self: string;
@@ -19,12 +21,17 @@ export interface TakeUpDeps {
 }
 
 /** Makes the schedules of environments whose functions have changed into those that these ask for. */
-export function openTakeUp({ store, clock, definitions, self, onFrame }: TakeUpDeps) {
+export function openTakeUp({ store, clock, log, definitions, self, onFrame }: TakeUpDeps) {
   /** Of each environment once a tick: who changes its functions all the time holds up nobody. */
   async function takeUpChanges(write: Write): Promise<void> {
     for (let after = ""; ; ) {
       const changed = await rows.unscheduled(store, after, scheduleSliceMax);
-      for (const environmentId of changed) await takeUp(write, environmentId);
+      for (const environmentId of changed)
+        await takeUp(write, environmentId).catch((error: unknown) => {
+          // What is wrong with one environment's triggers must not stop everybody's.
+          if (!isOfItem(error)) throw error;
+          log.warn("cron.not_taken_up", { environmentId, error });
+        });
       if (changed.length < scheduleSliceMax) return;
       after = changed.at(-1)!;
     }

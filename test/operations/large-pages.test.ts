@@ -1,0 +1,32 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { pageCharsMax } from "../../src/domain/log/service.ts";
+import { engines, startTestServer, type TestServer } from "../support/server.ts";
+
+describe.each(engines)("pages of large events on %s", (engine) => {
+  let server: TestServer;
+  beforeAll(async () => {
+    server = await startTestServer({ engine });
+  });
+  afterAll(() => server.stop());
+
+  test("hold a few of them, and together every one, once", async () => {
+    const text = "x".repeat(3_000_000);
+    const count = 11;
+    for (let number = 0; number < count; number++)
+      await server.rpc("SvcService", "Emit", { event: "large.one", data: { number, text } });
+    const seen: number[] = [];
+    let at = "";
+    let pages = 0;
+    for (; pages === 0 || at !== ""; pages++) {
+      const { body } = await server.api(`/api/v1/events?limit=200${at === "" ? "" : `&cursor=${at}`}`);
+      expect(JSON.stringify(body).length).toBeLessThan(pageCharsMax + 3_100_000);
+      seen.push(...body.events.map(({ data }: { data: { number: number } }) => data.number));
+      at = body.has_next ? body.next_cursor : "";
+    }
+    expect(seen).toEqual(Array.from({ length: count }, (_, at) => count - 1 - at));
+    expect(pages).toBeGreaterThan(count / 3);
+    // And back from the oldest.
+    const oldest = (await server.api(`/api/v1/events?limit=1&names=large.one`)).body;
+    expect(oldest.events[0].data.number).toBe(count - 1);
+  }, 30_000);
+});
