@@ -82,6 +82,7 @@ export function snapshotOf(rows: SnapshotRows, ready?: Compiled): AccessSnapshot
     if (list) list.push(policy);
     else ofRole.set(roleId, [policy]);
   }
+  const words = new Map<string, string[]>();
   const combinations = new Map<string, readonly CompiledPolicy[]>();
   return {
     orgId: rows.orgId,
@@ -93,9 +94,20 @@ export function snapshotOf(rows: SnapshotRows, ready?: Compiled): AccessSnapshot
           const found = custom.get(role);
           return found !== undefined && roleGrants([found.base], action);
         })),
-    wordsOf: (roles) => [
-      ...new Set(roles.flatMap((role) => [role, custom.get(role)?.name ?? builtInNames.get(role) ?? role])),
-    ],
+    wordsOf(roles) {
+      const key = roles.join("\n");
+      let known = words.get(key);
+      if (!known) {
+        const named = roles.flatMap((role) => [
+          role,
+          custom.get(role)?.name ?? builtInNames.get(role) ?? role,
+        ]);
+        known = [...new Set(named)];
+        if (words.size >= combinationsMax) words.clear();
+        words.set(key, known);
+      }
+      return known;
+    },
     policiesOf(roles, action) {
       if (ofRole.size === 0) return none;
       const key = `${action}\n${roles.join("\n")}`;

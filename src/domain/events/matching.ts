@@ -21,11 +21,13 @@ export function startedBy(
   draft: EventDraft,
   { verdicts }: Judged,
 ): FunctionRecord[] {
+  const triggers = definitions.triggersOf(draft.name);
+  if (triggers.length === 0 && !definitions.functions.has(draft.name)) return [];
   const started = new Map<string, FunctionRecord>();
   const wide = new Map<string, FunctionRecord>();
-  for (const trigger of definitions.triggersOf(draft.name)) {
+  for (const trigger of triggers) {
     const { expression, isWide, record } = trigger;
-    if (expression !== undefined && !verdicts.get(expression)) continue;
+    if (expression !== undefined && !verdicts?.get(expression)) continue;
     (isWide ? wide : started).set(record.definition.id, record);
   }
   // Browser clients invoke a function by emitting its id (contract.md 5.2).

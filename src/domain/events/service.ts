@@ -330,7 +330,7 @@ export function openEvents(deps: EventsDeps): Events {
 
   const submit = (asked: Omit<Unit, "judged">): Promise<Emitted[]> => {
     const at = clock.now();
-    const judged = asked.drafts.map(() => ({ id: ids.next("evt"), at, verdicts: new Map() }));
+    const judged = asked.drafts.map(() => ({ id: ids.next("evt"), at }));
     const unit = { ...asked, judged };
     return triggering.through(unit, () => combiner.submit(unit));
   };

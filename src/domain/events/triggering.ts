@@ -17,7 +17,8 @@ const triesMax = 10;
 export interface Judged {
   readonly id: string;
   readonly at: Instant;
-  readonly verdicts: Map<string, boolean>;
+  /** Absent until one was asked: most events meet none. */
+  verdicts?: Map<string, boolean>;
 }
 
 /** Events on their way to the log, as their triggers are asked about them. */
@@ -38,15 +39,22 @@ export const unjudged = new Fault("unavailable", "the functions of the environme
 });
 
 /** Triggers that decide whether an event starts their function, and were not asked: none that follow one that holds. */
-function* unasked(definitions: Definitions, draft: EventDraft, { verdicts }: Judged): Generator<Trigger> {
+function* unasked(definitions: Definitions, draft: EventDraft, judged: Judged): Generator<Trigger> {
   const started = new Set<string>();
   for (const trigger of definitions.triggersOf(draft.name)) {
     const { expression } = trigger;
     const { id } = trigger.record.definition;
     if (started.has(id)) continue;
-    if (expression !== undefined && !verdicts.has(expression)) yield trigger;
-    if (expression === undefined || verdicts.get(expression)) started.add(id);
+    if (expression !== undefined && !judged.verdicts?.has(expression)) yield trigger;
+    if (expression === undefined || judged.verdicts?.get(expression)) started.add(id);
   }
+}
+
+/** Whether no trigger of these events has an expression: there is nothing to ask, as for most. */
+function asksNothing({ drafts }: Judgeable, definitions: Definitions): boolean {
+  for (const { name } of drafts)
+    for (const { expression } of definitions.triggersOf(name)) if (expression !== undefined) return false;
+  return true;
 }
 
 function isJudged({ drafts, judged, judgedBy, target }: Judgeable, definitions: Definitions): boolean {
@@ -101,6 +109,7 @@ export function openTriggering({ clock, definitions }: TriggeringDeps): Triggeri
         for (const trigger of unasked(known, draft, one))
           yield () => {
             const before = budget.left;
+            one.verdicts ??= new Map();
             one.verdicts.set(trigger.expression!, trigger.matches(event, budget));
             const items = before - budget.left;
             if (items > dearest.items) dearest = { functionId: trigger.record.definition.id, items };
@@ -165,7 +174,9 @@ export function openTriggering({ clock, definitions }: TriggeringDeps): Triggeri
       const { environmentId } = unit.origin;
       // What is not known yet is loaded by the flush, which then says so.
       const known = definitions.known(environmentId);
-      if (known || judging.has(environmentId)) {
+      if (known && !judging.has(environmentId) && (unit.target || asksNothing(unit, known))) {
+        unit.judgedBy = known;
+      } else if (known || judging.has(environmentId)) {
         const pause = inTurn(environmentId, () => (known && !unit.target ? judge(unit, known) : undefined));
         if (pause) await pause;
       }
