@@ -57,11 +57,20 @@ const encodingOf = (request: Request) => {
 
 /** A promise of so little is kept room for; of more, what has come is counted. */
 const promiseBytesMax = 64 * 1024;
+/** Of so little no account is kept: its connection takes more. */
+const uncountedBytesMax = 4 * 1024;
 
 /** The body as sent. */
 export async function readSent(request: Request, bytesMax: number, reading?: Reading): Promise<Uint8Array> {
   const length = promisedLength(request, bytesMax);
   if (length === 0) return new Uint8Array();
+  if (length !== undefined && length <= uncountedBytesMax) {
+    try {
+      return await request.bytes();
+    } catch (error) {
+      throw cutShort(error);
+    }
+  }
   try {
     if (length === undefined || length > promiseBytesMax) return await readPieces(request, bytesMax, reading);
     reading?.take(length);
