@@ -1,7 +1,7 @@
 import type { Clock } from "./clock.ts";
 
-/** Computing that others may have to wait for goes on so long at a time. */
-export const burstMs = 4;
+/** Computing that others may have to wait for goes on so long at a time; with the last step of a burst, about twice that. */
+export const burstMs = 2;
 /** What one piece took beyond that is left to others before the next one, up to so long. */
 const paybackMsMax = 100;
 
