@@ -88,7 +88,7 @@ interface Pace {
 }
 
 const free: readonly string[] = [];
-/** A call's decisions take no turn of the event loop before they took so long. */
+/** A call yields the event loop only after its decisions have taken this long. */
 const quickMs = 1;
 
 export function openGate({ snapshots, placeOf, clock }: GateDeps): Gate {

@@ -8,7 +8,7 @@ import type { Cluster, Rotation } from "./service.ts";
 const text = Type.String();
 const instant = Type.String({ format: "date-time" });
 
-/** Of whoever runs the installation; others see how many nodes are in which state. */
+/** Shown to operators of the installation; other callers see how many nodes are in each state. */
 const NodeDetails = Type.Partial(
   Type.Object({
     id: text,

@@ -58,7 +58,7 @@ export interface DebounceDeps {
 
 /** An entry that somebody holds is looked at again after this, not at once. */
 const fireEveryMsMin = 20;
-/** One whose definition cannot be read is put off for so long, alone. */
+/** An entry whose definition cannot be read waits this long; the other entries fire. */
 const unreadMs = 10_000;
 
 export function openDebounce(deps: DebounceDeps): Debounce {
