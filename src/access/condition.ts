@@ -1,4 +1,4 @@
-import { CelError, type CelProgram, compileCel } from "../kit/cel.ts";
+import { type CelBudget, CelError, type CelProgram, compileCel } from "../kit/cel.ts";
 import type { Instant } from "../kit/clock.ts";
 import { irnOf, type Resource } from "./resource.ts";
 
@@ -31,22 +31,31 @@ const conditionItemsMax = 1_000;
 export const compileCondition = (text: string): CelProgram =>
   compileCel(text, { variables: conditionVariables, result: "bool", itemsMax: conditionItemsMax });
 
-/** Names as users write them: `subject.roles`, `request.action`, `resource.environment`, `time.now.getHours("Europe/Paris")`. */
-export function conditionContext(facts: ConditionFacts): Record<string, unknown> {
+const resourceContext = (resource: Resource) => ({
+  irn: irnOf(resource),
+  type: resource.type,
+  id: resource.id,
+  org_id: resource.orgId,
+  project_id: resource.projectId,
+  environment_id: resource.environmentId,
+  environment: resource.environmentName,
+});
+
+/**
+ * Names as users write them: `subject.roles`, `request.action`, `resource.environment`, `time.now.getHours("Europe/Paris")`.
+ * `before` is the same about another thing.
+ */
+export function conditionContext(
+  facts: ConditionFacts,
+  before?: Record<string, unknown>,
+): Record<string, unknown> {
   const { subject, resource, at } = facts;
+  if (before) return { ...before, resource: resourceContext(resource) };
   const now = new Date(at);
   return {
-    subject: { id: subject.id, kind: subject.kind, org_id: subject.orgId, roles: [...subject.roles] },
+    subject: { id: subject.id, kind: subject.kind, org_id: subject.orgId, roles: subject.roles },
     request: { action: facts.action, operation: facts.operation, reads: facts.reads },
-    resource: {
-      irn: irnOf(resource),
-      type: resource.type,
-      id: resource.id,
-      org_id: resource.orgId,
-      project_id: resource.projectId,
-      environment_id: resource.environmentId,
-      environment: resource.environmentName,
-    },
+    resource: resourceContext(resource),
     // UTC; `now` knows zones: `time.now.getHours("America/New_York")`.
     time: {
       now,
@@ -60,9 +69,13 @@ export function conditionContext(facts: ConditionFacts): Record<string, unknown>
 export type ConditionOutcome = { holds: boolean; error?: string };
 
 /** A condition that cannot be evaluated counts as holding: what it should have denied stays denied. */
-export function evaluateCondition(program: CelProgram, context: Record<string, unknown>): ConditionOutcome {
+export function evaluateCondition(
+  program: CelProgram,
+  context: Record<string, unknown>,
+  spent?: CelBudget,
+): ConditionOutcome {
   try {
-    const value = program.run(context);
+    const value = program.run(context, spent);
     if (typeof value === "boolean") return { holds: value };
     return { holds: true, error: "does not answer true or false" };
   } catch (error) {

@@ -1,7 +1,7 @@
-import type { CelProgram } from "../kit/cel.ts";
+import { CelBudget, type CelProgram } from "../kit/cel.ts";
 import { type Action, actions } from "./actions.ts";
 import { type ConditionFacts, compileCondition, conditionContext, evaluateCondition } from "./condition.ts";
-import { type PatternPlace, parsePattern, part, type ResourcePattern } from "./resource.ts";
+import { type PatternPlace, parsePattern, part, type Resource, type ResourcePattern } from "./resource.ts";
 
 /** A deny policy as it is stored. */
 export interface PolicyText {
@@ -19,9 +19,23 @@ export interface CompiledPolicy {
   readonly id: string;
   readonly name: string;
   readonly actions: ReadonlySet<string>;
-  /** Whether it denies; a condition that fails denies too, and says why. */
-  denies(facts: ConditionFacts, context: () => Record<string, unknown>): { denied: boolean; error?: string };
+  /** How many things at most are compared to see whether a resource is meant. */
+  readonly patterns: number;
+  /** Whether the condition looks at the resource: another one says of all what it says of one. */
+  readonly looksAtResource: boolean;
+  isAbout(resource: Resource): boolean;
+  /** Whether it denies what it is about; a condition that fails denies too, and says why. What that took is spent. */
+  denies(facts: ConditionFacts, context: () => Record<string, unknown>, spent?: CelBudget): Verdict;
 }
+
+export interface Verdict {
+  denied: boolean;
+  /** Why the condition could not be judged. */
+  error?: string;
+}
+
+const denied: Verdict = { denied: true };
+const allowed: Verdict = { denied: false };
 
 export class PolicyError extends Error {
   readonly field: "actions" | "resources" | "condition";
@@ -66,6 +80,7 @@ export function compilePolicy(policy: PolicyText): CompiledPolicy {
     for (const action of actionsMatching(pattern)) named.add(action);
   }
   const resources = patternsOf(policy.resources);
+  const looksAtResource = policy.condition.includes("resource");
   let condition: CelProgram | undefined;
   if (policy.condition !== "")
     try {
@@ -77,13 +92,18 @@ export function compilePolicy(policy: PolicyText): CompiledPolicy {
     id: policy.id,
     name: policy.name,
     actions: named,
-    denies(facts, context) {
-      if (!resources.some((pattern) => pattern.matches(facts.resource))) return { denied: false };
-      if (!condition) return { denied: true };
+    patterns: resources.length,
+    looksAtResource,
+    isAbout(resource) {
+      for (const pattern of resources) if (pattern.matches(resource)) return true;
+      return false;
+    },
+    denies(facts, context, spent) {
+      if (!condition) return denied;
       // Of all that a pattern stands for, one may be what the condition looks for.
-      if (facts.resource.isPattern && policy.condition.includes("resource")) return { denied: true };
-      const { holds, error } = evaluateCondition(condition, context());
-      return error === undefined ? { denied: holds } : { denied: true, error };
+      if (facts.resource.isPattern && looksAtResource) return denied;
+      const { holds, error } = evaluateCondition(condition, context(), spent);
+      return error !== undefined ? { denied: true, error } : holds ? denied : allowed;
     },
   };
 }
@@ -120,24 +140,53 @@ export function policyWarnings(
   ];
 }
 
-export interface Denial {
-  policy: CompiledPolicy;
-  /** Why the condition could not be judged. */
-  error?: string;
+/** Whether one policy denies one thing, asked for the first time. */
+export const deniesAlone = (policy: CompiledPolicy, facts: ConditionFacts): Verdict =>
+  policy.isAbout(facts.resource) ? policy.denies(facts, () => conditionContext(facts)) : allowed;
+
+/** More than any call may spend: it counts, and refuses nothing. */
+const uncounted = 1_000_000_000;
+/** So many patterns are compared in the time of one item of a condition. */
+const patternsAnItem = 8;
+
+export interface Decision {
+  /** What the policies looked at until now, in items of conditions. */
+  readonly items: number;
+  /** What the policy of that place in the list says about the resource. */
+  verdict(at: number, resource: Resource): Verdict;
 }
 
-/** The first policy that denies, of those that are looked at; answers after each whether it was one. */
-export function* denials(
+/** One action of one caller held against deny policies, about one resource after the other. */
+export function decisionOf(
   policies: readonly CompiledPolicy[],
-  facts: ConditionFacts,
-): Generator<Denial | undefined> {
+  common: Omit<ConditionFacts, "resource">,
+): Decision {
+  const ofAll: (Verdict | undefined)[] = [];
+  const spent = new CelBudget(uncounted);
   let context: Record<string, unknown> | undefined;
-  const lazily = () => {
-    context ??= conditionContext(facts);
-    return context;
+  let lookedAt: Resource | undefined;
+  return {
+    get items() {
+      return uncounted - spent.left;
+    },
+    verdict(at, resource) {
+      const policy = policies[at]!;
+      spent.spend(policy.patterns / patternsAnItem);
+      if (!policy.isAbout(resource)) return allowed;
+      const known = ofAll[at];
+      if (known) return known;
+      const facts: ConditionFacts = { ...common, resource };
+      const verdict = policy.denies(
+        facts,
+        () => {
+          if (lookedAt !== resource) context = conditionContext(facts, context);
+          lookedAt = resource;
+          return context!;
+        },
+        spent,
+      );
+      if (!policy.looksAtResource) ofAll[at] = verdict;
+      return verdict;
+    },
   };
-  for (const policy of policies) {
-    const { denied, error } = policy.denies(facts, lazily);
-    yield denied ? (error === undefined ? { policy } : { policy, error }) : undefined;
-  }
 }

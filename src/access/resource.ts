@@ -13,7 +13,7 @@ export interface Resource {
   /** Of one thing; `*` when the operation is about all of its kind. */
   id: string;
   /** The id stands for all names that it matches. */
-  isPattern?: boolean;
+  isPattern?: boolean | undefined;
 }
 
 /** Path segments that have a singular; every other one is a type as it stands (spec.md 'Resource names'). */
@@ -50,7 +50,8 @@ export function typeOfPath(path: string): string {
 const segmentCount = 7;
 
 /** A colon inside a name would make two segments of it, and no pattern would match: it is written `%3A`. */
-const segment = (text: string): string => text.replaceAll("%", "%25").replaceAll(":", "%3A");
+const segment = (text: string): string =>
+  text.includes(":") || text.includes("%") ? text.replaceAll("%", "%25").replaceAll(":", "%3A") : text;
 
 const noResource: Resource = {
   orgId: "",
@@ -73,7 +74,7 @@ function written(resource: Resource): Resource {
     environmentId: segment(environmentId),
     environmentName: segment(environmentName),
     id: segment(id),
-    ...(resource.isPattern && { isPattern: true }),
+    isPattern: resource.isPattern,
   };
   last = { resource, written: names };
   return names;

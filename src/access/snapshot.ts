@@ -17,7 +17,7 @@ export interface AccessSnapshot {
   readonly version: number;
   grants(roles: readonly string[], action: Action): boolean;
   /** The roles as conditions may name them: by id and by name. */
-  wordsOf(roles: readonly string[]): string[];
+  wordsOf(roles: readonly string[]): readonly string[];
   /** Deny policies of these roles that name the action. */
   policiesOf(roles: readonly string[], action: string): readonly CompiledPolicy[];
 }
@@ -29,6 +29,13 @@ export interface SnapshotRows {
   policies: readonly PolicyText[];
   /** Which policies a role has; roles by id, built-in ones too. */
   assigned: readonly { roleId: string; policyId: string }[];
+}
+
+/** What callers with the same roles have in common. */
+interface Combination {
+  words: readonly string[];
+  policies: readonly CompiledPolicy[];
+  byAction: Map<string, readonly CompiledPolicy[]>;
 }
 
 const none: readonly CompiledPolicy[] = [];
@@ -82,8 +89,26 @@ export function snapshotOf(rows: SnapshotRows, ready?: Compiled): AccessSnapshot
     if (list) list.push(policy);
     else ofRole.set(roleId, [policy]);
   }
-  const words = new Map<string, string[]>();
-  const combinations = new Map<string, readonly CompiledPolicy[]>();
+  const combinations = new Map<string, Combination>();
+  const ofCaller = new WeakMap<readonly string[], Combination>();
+
+  /** A caller carries the same list from call to call. */
+  function combinationOf(roles: readonly string[]): Combination {
+    let found = ofCaller.get(roles);
+    if (found) return found;
+    const key = roles.join("\n");
+    found = combinations.get(key);
+    if (!found) {
+      const words = roles.flatMap((role) => [role, custom.get(role)?.name ?? builtInNames.get(role) ?? role]);
+      const policies = new Set(roles.flatMap((role) => ofRole.get(idOf(role)) ?? []));
+      found = { words: [...new Set(words)], policies: [...policies], byAction: new Map() };
+      if (combinations.size >= combinationsMax) combinations.clear();
+      combinations.set(key, found);
+    }
+    ofCaller.set(roles, found);
+    return found;
+  }
+
   return {
     orgId: rows.orgId,
     version: rows.version,
@@ -94,29 +119,14 @@ export function snapshotOf(rows: SnapshotRows, ready?: Compiled): AccessSnapshot
           const found = custom.get(role);
           return found !== undefined && roleGrants([found.base], action);
         })),
-    wordsOf(roles) {
-      const key = roles.join("\n");
-      let known = words.get(key);
-      if (!known) {
-        const named = roles.flatMap((role) => [
-          role,
-          custom.get(role)?.name ?? builtInNames.get(role) ?? role,
-        ]);
-        known = [...new Set(named)];
-        if (words.size >= combinationsMax) words.clear();
-        words.set(key, known);
-      }
-      return known;
-    },
+    wordsOf: (roles) => combinationOf(roles).words,
     policiesOf(roles, action) {
       if (ofRole.size === 0) return none;
-      const key = `${action}\n${roles.join("\n")}`;
-      let known = combinations.get(key);
+      const { policies, byAction } = combinationOf(roles);
+      let known = byAction.get(action);
       if (!known) {
-        const all = new Set(roles.flatMap((role) => ofRole.get(idOf(role)) ?? []));
-        known = [...all].filter((policy) => policy.actions.has(action));
-        if (combinations.size >= combinationsMax) combinations.clear();
-        combinations.set(key, known);
+        known = policies.filter((policy) => policy.actions.has(action));
+        byAction.set(action, known);
       }
       return known;
     },

@@ -40,23 +40,27 @@ export function openBodyRoom(): BodyRoom {
     else held.delete(holder);
   }
 
-  return {
-    bytes: () => total,
-    reading(holder) {
-      const most = holder === "" ? bodiesOfNobodyBytesMax : bodiesOfCallerBytesMax;
-      let mine = 0;
-      return {
-        take(bytes) {
-          const wanted = (held.get(holder) ?? 0) + bytes;
-          if (wanted > most || (total + bytes > bodiesBytesMax && wanted > littleBytes)) throw full();
-          mine += bytes;
-          change(holder, bytes);
-        },
-        release() {
-          change(holder, -mine);
-          mine = 0;
-        },
-      };
-    },
-  };
+  class OwnReading implements Reading {
+    readonly #holder: string;
+    #mine = 0;
+
+    constructor(holder: string) {
+      this.#holder = holder;
+    }
+
+    take(bytes: number): void {
+      const most = this.#holder === "" ? bodiesOfNobodyBytesMax : bodiesOfCallerBytesMax;
+      const wanted = (held.get(this.#holder) ?? 0) + bytes;
+      if (wanted > most || (total + bytes > bodiesBytesMax && wanted > littleBytes)) throw full();
+      this.#mine += bytes;
+      change(this.#holder, bytes);
+    }
+
+    release(): void {
+      change(this.#holder, -this.#mine);
+      this.#mine = 0;
+    }
+  }
+
+  return { bytes: () => total, reading: (holder) => new OwnReading(holder) };
 }

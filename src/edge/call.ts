@@ -100,6 +100,12 @@ export class RefusedCaller extends Fault {
   }
 }
 
+/** How things are screened from a caller, and for which operation. */
+export interface Screening {
+  operation: Operation;
+  screen: Edge["screen"];
+}
+
 /** One request on its way: `Call` for the handler. The signal is made only when somebody asks for it. */
 export class RequestCall implements Call {
   /** Both are what the request was let in with; the gate moves who impersonates an org into that of what is named. */
@@ -113,21 +119,25 @@ export class RequestCall implements Call {
   refusedBy: string | undefined;
   address = "";
   isSecure = false;
-  /** How things are screened from its caller; set by whoever lets it in. */
-  screenBy:
-    | ((call: RequestCall, asked: { action: string; type: string }) => ReturnType<Call["screen"]>)
-    | undefined;
+  readonly screening: Screening;
   #signal: AbortSignal | undefined;
   #latest: RequestCall | undefined;
-  #listeners: (() => void | Promise<void>)[] = [];
+  #listeners: (() => void | Promise<void>)[] | undefined;
 
-  constructor(request: Request, requestId: string, receivedAt: Instant, who: Authenticated) {
+  constructor(
+    request: Request,
+    requestId: string,
+    receivedAt: Instant,
+    who: Authenticated,
+    screening: Screening,
+  ) {
     this.caller = who.caller;
     this.environmentId = who.environmentId;
     this.session = who.session;
     this.requestId = requestId;
     this.receivedAt = receivedAt;
     this.request = request;
+    this.screening = screening;
   }
 
   get signal(): AbortSignal {
@@ -142,21 +152,24 @@ export class RequestCall implements Call {
   }
 
   screen(action: string, type: string): ReturnType<Call["screen"]> {
-    return this.screenBy?.(this.#latest ?? this, { action, type });
+    const { screen, operation } = this.screening;
+    return screen?.(this.#latest ?? this, operation, { action, type });
   }
 
   onRenewed(listener: () => void | Promise<void>): void {
+    this.#listeners ??= [];
     this.#listeners.push(listener);
   }
 
   /** The same call, as its caller was let in a moment ago. */
   renew(latest: RequestCall): Promise<void> | undefined {
-    if (this.#listeners.length > 0) this.#latest = latest;
-    return this.#listeners.length === 0 ? undefined : this.#told();
+    if (!this.#listeners) return undefined;
+    this.#latest = latest;
+    return this.#told(this.#listeners);
   }
 
-  async #told(): Promise<void> {
-    for (const listener of this.#listeners) {
+  async #told(listeners: readonly (() => void | Promise<void>)[]): Promise<void> {
+    for (const listener of listeners) {
       const heard = listener();
       if (heard) await heard;
     }

@@ -41,7 +41,11 @@ export function followRequests({ clock, log, metrics, tracer, everyRequest }: Fo
   });
 
   return {
-    observe: (observation) => void observed.set(observation.request, observation),
+    observe(observation) {
+      // Of most requests nobody wants to hear.
+      if (everyRequest || tracer.on || observation.outcome !== "ok")
+        observed.set(observation.request, observation);
+    },
 
     follow({ method, path }) {
       const name = `${method} ${path}`;

@@ -63,6 +63,20 @@ export function baseHeaders(origins: Origins): BaseHeaders {
   return (request) => known.get(request.headers.get("origin") ?? "") ?? stranger;
 }
 
+const ofJson = new WeakMap<Readonly<Record<string, string>>, Headers>();
+
+/** Of an answer in JSON that says nothing else: copying what is common to all takes a third of the time of writing it again. */
+export function jsonHeaders(base: Readonly<Record<string, string>>, requestId: string): Headers {
+  let common = ofJson.get(base);
+  if (!common) {
+    common = new Headers({ ...base, "content-type": "application/json" });
+    ofJson.set(base, common);
+  }
+  const headers = new Headers(common);
+  headers.set("x-request-id", requestId);
+  return headers;
+}
+
 /** The answer to any OPTIONS request: authentication never stands in its way. */
 export function preflight(base: Readonly<Record<string, string>>): Response {
   return new Response(null, {

@@ -53,10 +53,7 @@ export async function admit(edge: Edge, { operation }: Prepared, request: Reques
   try {
     const who = operation.action === null ? nobody : await edge.authenticate(request, operation);
     edge.limit?.(who.caller);
-    const call = new RequestCall(request, requestId, receivedAt, who);
-    const { screen } = edge;
-    if (screen) call.screenBy = (asking, asked) => screen(asking, operation, asked);
-    return call;
+    return new RequestCall(request, requestId, receivedAt, who, { operation, screen: edge.screen });
   } catch (error) {
     const fault = faultOf(edge, error, operation, requestId);
     const ms = edge.clock.now() - receivedAt;

@@ -4,7 +4,7 @@ import { readJson as readJsonText } from "../kit/json.ts";
 import type { Operation, RpcBinding } from "../kit/operation.ts";
 import { isConnectJson, readJson } from "./body.ts";
 import { faultOf, type RequestCall } from "./call.ts";
-import { requestIdOf, withHeaders } from "./headers.ts";
+import { jsonHeaders, requestIdOf, withHeaders } from "./headers.ts";
 import { bodyObject, checkNames, readMessage, writeMessage } from "./message-json.ts";
 import { admit, type Prepared, perform } from "./perform.ts";
 import type { Handler, Surface } from "./rest.ts";
@@ -96,15 +96,14 @@ function unaryJson(surface: Surface, prepared: Prepared, binding: RpcBinding<unk
     if (held) server.timeout(request, 0);
     try {
       const call = await admit(edge, prepared, request, requestId);
-      const readBody = () => readJson(request, bodyBytesMax, room?.reading(call.caller.id));
       const work = () =>
-        perform(edge, prepared, call, async () =>
-          take(request.method === "GET" ? queryBody(request) : await readBody()),
-        );
+        perform(edge, prepared, call, async () => {
+          if (request.method === "GET") return take(queryBody(request));
+          return take(await readJson(request, bodyBytesMax, room?.reading(call.caller.id)));
+        });
       const ms = timeoutOf(request);
       const performed = ms === undefined ? await work() : await within(surface, call, ms, work);
-      const headers: Record<string, string> = { ...surface.headers(request), "x-request-id": requestId };
-      headers["content-type"] = json;
+      const headers = jsonHeaders(surface.headers(request), requestId);
       return new Response(JSON.stringify(give(performed.output)), { headers });
     } catch (error) {
       const fault = faultOf(edge, error, prepared.operation, requestId);

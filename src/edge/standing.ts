@@ -21,13 +21,11 @@ interface Standee {
 
 /** The call as it would be let in now; where it stands was decided when it began. */
 function again(call: RequestCall, { caller }: Authenticated): RequestCall {
-  const fresh = new RequestCall(call.request, call.requestId, call.receivedAt, {
-    caller,
-    environmentId: call.environmentId,
-  });
+  const { environmentId } = call;
+  const who = { caller, environmentId };
+  const fresh = new RequestCall(call.request, call.requestId, call.receivedAt, who, call.screening);
   fresh.address = call.address;
   fresh.isSecure = call.isSecure;
-  fresh.screenBy = call.screenBy;
   return fresh;
 }
 

@@ -64,34 +64,48 @@ export function timeOfId(id: string): number | undefined {
 const hex = (bytes: Uint8Array) =>
   Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("hex");
 
+/** The last two digits of an id, for each number below 1,024. */
+const endings = Array.from({ length: 1_024 }, (_, number) => alphabet[number >> 5]! + alphabet[number & 31]!);
+
 export function systemIds(clock: Pick<Clock, "now">): Ids {
-  const random = new Uint8Array(16);
+  const digits = new Uint8Array(14);
   let lastAt = 0;
   let lastTime = "";
-  let lastTail = new Uint8Array(16);
-  // Within one millisecond the tail counts up, so that ids of one process sort by creation.
-  const tail = (at: number): Uint8Array => {
-    if (at !== lastAt) {
-      lastAt = at;
-      lastTime = timePart(at);
-      crypto.getRandomValues(random);
-      lastTail = random.map((byte) => byte & 31);
-      lastTail[0] = lastTail[0]! & 15;
-      return lastTail;
-    }
-    for (let place = 15; place >= 0; place--) {
-      const digit = lastTail[place]! + 1;
-      lastTail[place] = digit & 31;
-      if (digit < 32) break;
-    }
-    return lastTail;
+  /** Of the time and the first 14 digits of chance. */
+  let head = "";
+  let ending = 0;
+
+  const writeHead = () => {
+    head = lastTime + Array.from(digits, (digit) => alphabet[digit]).join("");
   };
+
+  function begin(at: number): void {
+    lastAt = at;
+    lastTime = timePart(at);
+    const chance = crypto.getRandomValues(new Uint8Array(16));
+    for (let place = 0; place < 14; place++) digits[place] = chance[place]! & 31;
+    digits[0] = digits[0]! & 15;
+    ending = ((chance[14]! & 31) << 5) | (chance[15]! & 31);
+    writeHead();
+  }
+
+  // Within one millisecond the tail counts up, so that ids of one process sort by creation.
+  function countUp(): void {
+    ending = (ending + 1) & 1_023;
+    if (ending !== 0) return;
+    for (let place = 13; place >= 0; place--) {
+      digits[place] = (digits[place]! + 1) & 31;
+      if (digits[place] !== 0) break;
+    }
+    writeHead();
+  }
+
   return {
     next(kind) {
-      const digits = tail(Math.max(clock.now(), lastAt));
-      let text = "";
-      for (let place = 0; place < 16; place++) text += alphabet[digits[place]!];
-      return `${kind}_${lastTime}${text}`;
+      const at = clock.now();
+      if (at > lastAt) begin(at);
+      else countUp();
+      return `${kind}_${head}${endings[ending]!}`;
     },
     uuid: () => crypto.randomUUID(),
     secret: (bytes) => hex(crypto.getRandomValues(new Uint8Array(bytes))),

@@ -11,16 +11,22 @@ export function timestampOf(at: Instant): MessageInitShape<typeof TimestampSchem
 export const instantOf = (timestamp: Timestamp): Instant =>
   Number(timestamp.seconds) * 1000 + Math.floor(timestamp.nanos / 1_000_000);
 
-/** Integers come as JSON numbers or as decimal strings (the protobuf mapping); other values are left for the schema to refuse. */
+/**
+ * Integers come as JSON numbers or as decimal strings (the protobuf mapping); other values are left for the schema to refuse.
+ * Answers the body itself where there is nothing to change.
+ */
 export function withNumbers(
   body: Record<string, unknown>,
   fields: readonly string[],
 ): Record<string, unknown> {
-  const read = { ...body };
+  let read = body;
   for (const field of fields) {
-    const value = read[field];
-    if (typeof value === "string" && /^-?\d{1,15}$/.test(value)) read[field] = Number(value);
-    if (value === null) delete read[field];
+    const value = body[field];
+    const isText = typeof value === "string" && /^-?\d{1,15}$/.test(value);
+    if (!isText && value !== null) continue;
+    if (read === body) read = { ...body };
+    if (isText) read[field] = Number(value);
+    else delete read[field];
   }
   return read;
 }

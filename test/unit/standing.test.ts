@@ -37,7 +37,13 @@ function standingAt(changes: Partial<Edge> = {}) {
   };
   const enter = (key: string, inputs: readonly unknown[] = [{}]) => {
     const request = new Request("http://here/a", { headers: { authorization: `Bearer ${key}` } });
-    const call = new RequestCall(request, "req_1", 0, { caller, environmentId: "env_1" });
+    const call = new RequestCall(
+      request,
+      "req_1",
+      0,
+      { caller, environmentId: "env_1" },
+      { operation, screen: undefined },
+    );
     return { call, ...standBy(edge, operation, call, () => inputs) };
   };
   return { standing, asked, enter };

@@ -76,7 +76,7 @@ export function answerOfUnit(
 interface Asked {
   origin: { environmentId: string };
   drafts: readonly EventDraft[];
-  target?: InvokeTarget;
+  target?: InvokeTarget | undefined;
 }
 
 /** What was refused is answered all the same when its keys, all of them, were used while it could be done. */

@@ -5,6 +5,7 @@ import { column, sql } from "../../kit/sql.ts";
 import { type Flush, StoreError, type SyncSession } from "../../store/store.ts";
 import { armColumns, insertArms, type NewArm } from "../debounce/arm.ts";
 import { entryIdOf } from "../debounce/rules.ts";
+import type { LoggedEvent } from "../log/service.ts";
 import {
   holdRoom,
   insertCancels,
@@ -61,6 +62,23 @@ export interface Logged {
   /** Ids, parted by spaces, of runs that were to be born claimed and are queued instead: their lanes have no room. */
   denied?: string | null;
 }
+
+/** As readers of the log hear of it. */
+export const loggedEvent = (event: NewEvent, position: number, at: Instant): LoggedEvent => ({
+  id: event.id,
+  position,
+  name: event.name,
+  version: event.version,
+  data: event.data,
+  metadata: event.metadata,
+  source: event.source,
+  at,
+  idempotency_key: event.idempotencyKey,
+  entity_id: null,
+  entity_type: null,
+  entity_version: null,
+  run_id: event.runId,
+});
 
 /** Raised when a function changed since the runs were matched: reload the definitions and match again. */
 export const staleDefinitions = "definitions:";

@@ -28,10 +28,10 @@ const toMessage = (emitted: Emitted) => ({
   sequence: BigInt(emitted.position ?? 0),
 });
 
-const toBody = (emitted: Emitted) => ({
-  eventId: emitted.eventId,
-  ...(emitted.runIds.length > 0 && { runIds: emitted.runIds }),
-  ...(emitted.position !== undefined && { sequence: `${emitted.position}` }),
+const toBody = ({ eventId, runIds, position }: Emitted) => ({
+  eventId,
+  runIds: runIds.length > 0 ? runIds : undefined,
+  sequence: position === undefined ? undefined : `${position}`,
 });
 
 /** As deny policies may name an event: by its name, and as subscribers do. */
@@ -97,7 +97,8 @@ export const eventsOperations = (events: Events, log: EventLog) => [
     ],
     async handle(input, call) {
       const draft = draftOf(input as EmitInput, call.idempotencyKey);
-      await noteStarts(call, [draft]);
+      const noting = noteStarts(call, [draft]);
+      if (noting) await noting;
       const [emitted] = await events.emit([draft], originOf(call));
       return emitted!;
     },
@@ -129,7 +130,8 @@ export const eventsOperations = (events: Events, log: EventLog) => [
       if (call.idempotencyKey)
         throw invalid("Idempotency-Key", "give each event of a batch its own idempotencyKey");
       const drafts = input.events.map((item, at) => draftOf(item as EmitInput, undefined, `events[${at}].`));
-      await noteStarts(call, drafts);
+      const noting = noteStarts(call, drafts);
+      if (noting) await noting;
       return events.emit(drafts, originOf(call));
     },
   }),

@@ -55,12 +55,18 @@ export function draftOf(input: EmitInput, headerKey: string | undefined, at = ""
  * An event that no trigger matches starts the function of its name, so its sender must be one who may invoke that. Which
  * functions there are is known in the flush: here the drafts take along what it would come to.
  */
-export async function noteStarts(call: Pick<Call, "screen">, drafts: readonly EventDraft[]): Promise<void> {
+export function noteStarts(
+  call: Pick<Call, "screen">,
+  drafts: readonly EventDraft[],
+): Promise<void> | undefined {
   const asked = call.screen("functions:invoke", "function");
-  const found = asked instanceof Promise ? await asked : asked;
-  if (!found) return;
-  for (const draft of drafts) {
-    const refused = await found.refusalOf([draft.name]);
-    if (refused) draft.startRefused = refused;
-  }
+  if (!asked) return undefined;
+  return (async () => {
+    const found = await asked;
+    if (!found) return;
+    for (const draft of drafts) {
+      const refused = await found.refusalOf([draft.name]);
+      if (refused) draft.startRefused = refused;
+    }
+  })();
 }

@@ -17,7 +17,6 @@ import { isOfItem, type Store, StoreError } from "../../store/store.ts";
 import type { NewArm } from "../debounce/arm.ts";
 import type { Definitions, DefinitionsCache } from "../functions/definition.ts";
 import type { Feeds } from "../log/feed.ts";
-import type { LoggedEvent } from "../log/service.ts";
 import type { Matcher } from "../runs/matcher.ts";
 import type { NewRun } from "../runs/run.ts";
 import type { Lane } from "../runs/wake.ts";
@@ -32,12 +31,12 @@ import {
   type Prepared as PreparedEvent,
   usedKeys,
 } from "./answers.ts";
-import { emitFlush, type Logged, type NewEvent, staleDefinitions } from "./flush.ts";
+import { emitFlush, type Logged, loggedEvent, staleDefinitions } from "./flush.ts";
 import { type InvokeTarget, invokedBy, newArm, newRun, requireUndelayed, startedBy } from "./matching.ts";
 import { openProvenance } from "./provenance.ts";
 import { purgeKeys, type TakenKey } from "./rows.ts";
 import type { EventDraft } from "./rules.ts";
-import { type Judgeable, judgedOf, openTriggering, unjudged } from "./triggering.ts";
+import { type Judgeable, type Judged, judgedOf, openTriggering, unjudged } from "./triggering.ts";
 
 /** A start of one function, checked, with payloads as the JSON text that is stored. */
 export interface InvokeDraft extends InvokeTarget {
@@ -101,12 +100,18 @@ export interface EventsDeps {
   watch: Watch;
 }
 
-interface Unit extends Judgeable {
+interface Asked {
   origin: EmitOrigin;
+  drafts: readonly EventDraft[];
   /** The one function that the one draft starts, whatever triggers there are. */
-  target?: InvokeTarget;
+  target?: InvokeTarget | undefined;
   /** None of the functions it starts may be debounced. */
   undelayed?: boolean;
+}
+
+interface Unit extends Asked, Judgeable {
+  origin: EmitOrigin;
+  target: InvokeTarget | undefined;
 }
 
 /** One event of a flush with the places kept for its runs. */
@@ -157,6 +162,8 @@ export function openEvents(deps: EventsDeps): Events {
           ? { ...run, lease: { ...place.lease, ...(laneLimit !== undefined && { laneLimit }) } }
           : run;
       });
+      // Each on its own: an object that is spread costs more than the rest of this.
+      const keyed = keyedOf(draft, target);
       return {
         id,
         environmentId: origin.environmentId,
@@ -165,7 +172,10 @@ export function openEvents(deps: EventsDeps): Events {
         data: draft.data,
         metadata: draft.metadata,
         source: origin.source,
-        ...keyedOf(draft, target),
+        idempotencyKey: keyed.idempotencyKey,
+        key: keyed.key,
+        use: keyed.use,
+        at: keyed.at,
         ownKey: draft.ownKey,
         invokes: target?.functionId ?? null,
         runId: origin.runId ?? null,
@@ -328,11 +338,10 @@ export function openEvents(deps: EventsDeps): Events {
       ? origin
       : provenanceOf(origin.environmentId, origin.runId).then((runId) => ({ ...origin, runId }));
 
-  const submit = (asked: Omit<Unit, "judged">): Promise<Emitted[]> => {
-    const at = clock.now();
-    const judged = asked.drafts.map(() => ({ id: ids.next("evt"), at }));
-    const unit = { ...asked, judged };
-    return triggering.through(unit, () => combiner.submit(unit));
+  const submit = ({ origin, drafts, target, undelayed = false }: Asked): Promise<Emitted[]> => {
+    const judged = drafts.map((): Judged => ({ id: ids.next("evt"), at: undefined, verdicts: undefined }));
+    const unit: Unit = { origin, drafts, target, undelayed, judged, judgedBy: undefined };
+    return triggering.through(unit, combiner.submit);
   };
 
   return {
@@ -365,22 +374,6 @@ export function openEvents(deps: EventsDeps): Events {
     },
   };
 }
-
-const loggedEvent = (event: NewEvent, position: number, at: Instant): LoggedEvent => ({
-  id: event.id,
-  position,
-  name: event.name,
-  version: event.version,
-  data: event.data,
-  metadata: event.metadata,
-  source: event.source,
-  at,
-  idempotency_key: event.idempotencyKey,
-  entity_id: null,
-  entity_type: null,
-  entity_version: null,
-  run_id: event.runId,
-});
 
 function dropKept(events: readonly Prepared[]): void {
   for (const { kept } of events) {

@@ -16,9 +16,10 @@ const triesMax = 10;
 /** What the triggers' expressions say of one event, by their text; and as what they were told of it. */
 export interface Judged {
   readonly id: string;
-  readonly at: Instant;
+  /** When it was asked about first. */
+  at: Instant | undefined;
   /** Absent until one was asked: most events meet none. */
-  verdicts?: Map<string, boolean>;
+  verdicts: Map<string, boolean> | undefined;
 }
 
 /** Events on their way to the log, as their triggers are asked about them. */
@@ -30,7 +31,7 @@ export interface Judgeable {
   /** For each draft. */
   judged: readonly Judged[];
   /** The definitions whose triggers were all asked. */
-  judgedBy?: Definitions;
+  judgedBy: Definitions | undefined;
 }
 
 /** Functions have changed since: their new triggers are asked, and then it is tried again. */
@@ -78,7 +79,7 @@ export function judgedOf<Unit extends Judgeable>(
 }
 
 export interface TriggeringDeps {
-  clock: Pick<Clock, "elapsed" | "sleep">;
+  clock: Pick<Clock, "now" | "elapsed" | "sleep">;
   definitions: Pick<DefinitionsCache, "of" | "known">;
 }
 
@@ -88,7 +89,10 @@ export interface Triggering {
    * for it, and one emit of an environment after the other. Rejects with `resource_exhausted`, naming the dearest function, when
    * they look at too much: nothing is written then.
    */
-  through<Result>(unit: Judgeable, submit: () => Promise<Result>): Promise<Result>;
+  through<Unit extends Judgeable, Result>(
+    unit: Unit,
+    submit: (unit: Unit) => Promise<Result>,
+  ): Promise<Result>;
 }
 
 export function openTriggering({ clock, definitions }: TriggeringDeps): Triggering {
@@ -105,6 +109,7 @@ export function openTriggering({ clock, definitions }: TriggeringDeps): Triggeri
       for (const [at, draft] of unit.drafts.entries()) {
         const one = unit.judged[at]!;
         const { name, version, value: data, metadataValue: metadata } = draft;
+        one.at ??= clock.now();
         const event = { id: one.id, name, data, metadata, version, source, timestamp: one.at };
         for (const trigger of unasked(known, draft, one))
           yield () => {
@@ -156,36 +161,44 @@ export function openTriggering({ clock, definitions }: TriggeringDeps): Triggeri
     return done;
   }
 
-  async function again<Result>(unit: Judgeable, submit: () => Promise<Result>): Promise<Result> {
+  async function again<Unit extends Judgeable, Result>(
+    unit: Unit,
+    submit: (unit: Unit) => Promise<Result>,
+  ): Promise<Result> {
     const { environmentId } = unit.origin;
     for (let tries = 1; ; tries++) {
       const known = await definitions.of(environmentId);
       await inTurn(environmentId, () => judge(unit, known));
       try {
-        return await submit();
+        return await submit(unit);
       } catch (error) {
         if (error !== unjudged || tries >= triesMax) throw error;
       }
     }
   }
 
+  /** Before it is submitted for the first time; undefined when it need not wait. */
+  function beforehand(unit: Judgeable): Promise<void> | undefined {
+    const { environmentId } = unit.origin;
+    const isBusy = judging.has(environmentId);
+    // What is not known yet is loaded by the flush, which then says so.
+    const known = definitions.known(environmentId);
+    if (known && !isBusy && (unit.target || asksNothing(unit, known))) {
+      unit.judgedBy = known;
+      return undefined;
+    }
+    if (!known && !isBusy) return undefined;
+    return inTurn(environmentId, () => (known && !unit.target ? judge(unit, known) : undefined));
+  }
+
   return {
-    async through(unit, submit) {
-      const { environmentId } = unit.origin;
-      // What is not known yet is loaded by the flush, which then says so.
-      const known = definitions.known(environmentId);
-      if (known && !judging.has(environmentId) && (unit.target || asksNothing(unit, known))) {
-        unit.judgedBy = known;
-      } else if (known || judging.has(environmentId)) {
-        const pause = inTurn(environmentId, () => (known && !unit.target ? judge(unit, known) : undefined));
-        if (pause) await pause;
-      }
-      try {
-        return await submit();
-      } catch (error) {
+    through(unit, submit) {
+      const orAgain = (error: unknown) => {
         if (error !== unjudged) throw error;
         return again(unit, submit);
-      }
+      };
+      const pause = beforehand(unit);
+      return (pause ? pause.then(() => submit(unit)) : submit(unit)).catch(orAgain);
     },
   };
 }

@@ -35,6 +35,8 @@ export function fromBody(
   body: Record<string, unknown>,
   numbers: readonly string[] = ["version"],
 ): Record<string, unknown> {
-  const { dataValue, namespace: _namespace, ...rest } = withNumbers(body, numbers);
+  const read = withNumbers(body, numbers);
+  if (!("dataValue" in read || "namespace" in read)) return read;
+  const { dataValue, namespace: _namespace, ...rest } = read;
   return dataValue === undefined ? rest : { ...rest, data: dataValue };
 }

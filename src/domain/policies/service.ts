@@ -5,7 +5,13 @@ import {
   conditionContext,
   evaluateCondition,
 } from "../../access/condition.ts";
-import { actionsMatching, compilePolicy, policyWarnings, splitList } from "../../access/policy.ts";
+import {
+  actionsMatching,
+  compilePolicy,
+  deniesAlone,
+  policyWarnings,
+  splitList,
+} from "../../access/policy.ts";
 import type { Resource } from "../../access/resource.ts";
 import type { Clock } from "../../kit/clock.ts";
 import { Fault, missing } from "../../kit/fault.ts";
@@ -297,7 +303,7 @@ export function openPolicies(deps: PoliciesDeps): Policies {
         return refused(error);
       }
       const named = asked.request.action === undefined || compiled.actions.has(asked.request.action);
-      const { denied, error } = compiled.denies(facts, () => conditionContext(facts));
+      const { denied, error } = deniesAlone(compiled, facts);
       const past = asked.last === undefined ? undefined : await tryPast(scope, compiled, asked.last);
       return {
         ...answer,
@@ -347,7 +353,7 @@ export function openPolicies(deps: PoliciesDeps): Policies {
     let denied = 0;
     for (const { facts, allowed } of decisions) {
       if (!allowed || !compiled.actions.has(facts.action)) continue;
-      if (!compiled.denies(facts, () => conditionContext(facts)).denied) continue;
+      if (!deniesAlone(compiled, facts).denied) continue;
       denied++;
       if (subjects.size < subjectsShown) subjects.add(facts.subject.id);
     }
