@@ -1,51 +1,56 @@
 import type { Bus } from "./bus/bus.ts";
 import type { DutyLoop } from "./cluster/duties.ts";
-import { breakersOperations } from "./domain/breakers/operations.ts";
-import { openBreakers } from "./domain/breakers/service.ts";
-import { openAskNodes } from "./domain/capacity/nodes.ts";
-import { capacityOperations } from "./domain/capacity/operations.ts";
-import { openCapacity } from "./domain/capacity/service.ts";
-import { debounceOperations } from "./domain/debounce/operations.ts";
-import { openDebounce } from "./domain/debounce/service.ts";
-import { newRun } from "./domain/events/matching.ts";
-import { eventsOperations } from "./domain/events/operations.ts";
-import { type Events, openEvents } from "./domain/events/service.ts";
-import { openDefinitions } from "./domain/functions/definitions.ts";
-import { requireFewFiltered } from "./domain/functions/filtered.ts";
-import { unknownFunctions } from "./domain/functions/known.ts";
-import { functionsOperations } from "./domain/functions/operations.ts";
-import { type Functions, openFunctions } from "./domain/functions/service.ts";
-import type { CallTrail } from "./domain/history/operations.ts";
-import type { Keyring } from "./domain/keyring/service.ts";
-import { type Feeds, openFeeds } from "./domain/log/feed.ts";
-import { eventReads } from "./domain/log/past.ts";
-import { openEventLog } from "./domain/log/service.ts";
-import type { Frames } from "./domain/pubsub/frames.ts";
-import { cronFrames, functionFrames, secretFrames, workerFrames } from "./domain/pubsub/lifecycle-frames.ts";
-import { openRunFrames } from "./domain/pubsub/run-frames.ts";
-import { openStepFrames } from "./domain/pubsub/step-frames.ts";
-import { openCaller } from "./domain/push/call.ts";
-import { openPush } from "./domain/push/service.ts";
-import { openEnds } from "./domain/runs/ends.ts";
-import { runsOperations } from "./domain/runs/operations.ts";
-import { openRuns, type Runs } from "./domain/runs/service.ts";
-import { tellingSteps } from "./domain/runs/step-moves.ts";
-import type { Lane } from "./domain/runs/wake.ts";
-import { openSchedules } from "./domain/schedules/service.ts";
-import { secretsOperations } from "./domain/secrets/operations.ts";
-import { openSecrets, type Secrets } from "./domain/secrets/service.ts";
-import { startsOperations } from "./domain/starts/operations.ts";
-import { openStarts } from "./domain/starts/service.ts";
-import { openControls } from "./domain/steering/controls.ts";
-import { steeringOperations } from "./domain/steering/operations.ts";
-import { openSteering } from "./domain/steering/service.ts";
-import type { Tenancy } from "./domain/tenancy/service.ts";
-import { openDispatcher } from "./domain/workers/dispatcher.ts";
-import { openGiveBack } from "./domain/workers/give-back.ts";
-import { openHanding } from "./domain/workers/handing.ts";
-import { workersOperations } from "./domain/workers/operations.ts";
-import { openWorkers, type Workers } from "./domain/workers/service.ts";
-import { definitionUnread, openUnsent } from "./domain/workers/unsent.ts";
+import type { Keyring } from "./domain/access/keyring/service.ts";
+import type { Tenancy } from "./domain/access/tenancy/service.ts";
+import { breakersOperations } from "./domain/engine/breakers/operations.ts";
+import { openBreakers } from "./domain/engine/breakers/service.ts";
+import { openAskNodes } from "./domain/engine/capacity/nodes.ts";
+import { capacityOperations } from "./domain/engine/capacity/operations.ts";
+import { openCapacity } from "./domain/engine/capacity/service.ts";
+import { debounceOperations } from "./domain/engine/debounce/operations.ts";
+import { openDebounce } from "./domain/engine/debounce/service.ts";
+import { openDispatcher } from "./domain/engine/dispatch/dispatcher.ts";
+import { openGiveBack } from "./domain/engine/dispatch/give-back.ts";
+import { openHanding } from "./domain/engine/dispatch/handing.ts";
+import { definitionUnread, openUnsent } from "./domain/engine/dispatch/unsent.ts";
+import { openDefinitions } from "./domain/engine/functions/definitions.ts";
+import { requireFewFiltered } from "./domain/engine/functions/filtered.ts";
+import { unknownFunctions } from "./domain/engine/functions/known.ts";
+import { functionsOperations } from "./domain/engine/functions/operations.ts";
+import { type Functions, openFunctions } from "./domain/engine/functions/service.ts";
+import { openCaller } from "./domain/engine/push/call.ts";
+import { openPush } from "./domain/engine/push/service.ts";
+import { openEnds } from "./domain/engine/runs/children/ends.ts";
+import { tellingSteps } from "./domain/engine/runs/execution/step-moves.ts";
+import { runsOperations } from "./domain/engine/runs/operations.ts";
+import { openRuns, type Runs } from "./domain/engine/runs/service.ts";
+import type { Lane } from "./domain/engine/runs/wakes/wake.ts";
+import { openSchedules } from "./domain/engine/schedules/service.ts";
+import { secretsOperations } from "./domain/engine/secrets/operations.ts";
+import { openSecrets, type Secrets } from "./domain/engine/secrets/service.ts";
+import { startsOperations } from "./domain/engine/starts/operations.ts";
+import { openStarts } from "./domain/engine/starts/service.ts";
+import { openControls } from "./domain/engine/steering/controls.ts";
+import { steeringOperations } from "./domain/engine/steering/operations.ts";
+import { openSteering } from "./domain/engine/steering/service.ts";
+import { workersOperations } from "./domain/engine/workers/operations.ts";
+import { openWorkers, type Workers } from "./domain/engine/workers/service.ts";
+import { newRun } from "./domain/log/events/matching.ts";
+import { eventsOperations } from "./domain/log/events/operations.ts";
+import { type Events, openEvents } from "./domain/log/events/service.ts";
+import { type Feeds, openFeeds } from "./domain/log/log/feed.ts";
+import { eventReads } from "./domain/log/log/past.ts";
+import { openEventLog } from "./domain/log/log/service.ts";
+import type { Frames } from "./domain/realtime/pubsub/frames.ts";
+import {
+  cronFrames,
+  functionFrames,
+  secretFrames,
+  workerFrames,
+} from "./domain/realtime/pubsub/lifecycle-frames.ts";
+import { openRunFrames } from "./domain/realtime/pubsub/run-frames.ts";
+import { openStepFrames } from "./domain/realtime/pubsub/step-frames.ts";
+import type { CallTrail } from "./domain/record/history/operations.ts";
 import { addressGuard } from "./kit/addresses.ts";
 import type { Clock, Instant } from "./kit/clock.ts";
 import type { Ids } from "./kit/ids.ts";
@@ -178,15 +183,15 @@ export function openEngine(deps: EngineDeps): Engine {
     },
   });
   const { leaseMs } = config;
-  const { giveBack, underWay: givenBack } = openGiveBack({ runs, log, onQueued });
-  const onUnsent = openUnsent({ runs, log, underWay: givenBack });
+  const back = openGiveBack({ runs, log, onQueued });
+  const onUnsent = openUnsent({ runs, log, underWay: back.underWay });
   const dispatcher = openDispatcher({
     runs,
     clock,
     ids,
     log,
     leaseMs,
-    onQueued,
+    back,
     onUnsent,
     mayClaim: deps.knowsTime,
     tracer: watch.tracer,
@@ -213,7 +218,7 @@ export function openEngine(deps: EngineDeps): Engine {
     leaseMs,
     drainMs: config.drainMs,
     unknownFunctions: (environmentId, ids) => unknownFunctions(store, environmentId, ids),
-    onQueued,
+    back,
     holdMs: config.pollHoldMs,
     admission: config.capacityAdmission,
     metrics: watch.metrics,
@@ -235,7 +240,7 @@ export function openEngine(deps: EngineDeps): Engine {
       answerBytesMax: pushAnswerBytesMax,
     }),
     signingKey: () => deps.keyring.current("signing_key").secret,
-    giveBack,
+    giveBack: back.giveBack,
     onDefinitionUnread: (job, error) => onUnsent(job, definitionUnread(job, error)),
     report: (job, report) => workers.reportOf(job, report),
     // The lease must not end while somebody still waits for the answer.
@@ -377,7 +382,7 @@ export function openEngine(deps: EngineDeps): Engine {
     async drain() {
       ends.drain();
       await Promise.all([push.drain(), workers.drain(), dispatcher.drain()]);
-      await Promise.all(givenBack);
+      await Promise.all(back.underWay);
     },
     warnings: upkeep.warnings,
     async settled() {

@@ -2,42 +2,46 @@ import type { Action } from "./access/actions.ts";
 import { type Gate, openGate } from "./access/gate.ts";
 import { typesOf } from "./access/subject.ts";
 import type { Bus } from "./bus/bus.ts";
-import type { Keyring } from "./domain/keyring/service.ts";
-import { type KeyChange, openKeyManagement } from "./domain/keys/manage.ts";
-import { keysOperations } from "./domain/keys/operations.ts";
-import { type Keys, keys as openKeys } from "./domain/keys/service.ts";
-import type { PlatformAudit } from "./domain/platform/audit.ts";
+import type { Keyring } from "./domain/access/keyring/service.ts";
+import { type KeyChange, openKeyManagement } from "./domain/access/keys/manage.ts";
+import { keysOperations } from "./domain/access/keys/operations.ts";
+import { type Keys, keys as openKeys } from "./domain/access/keys/service.ts";
+import type { PlatformAudit } from "./domain/access/platform/audit.ts";
 import {
   platformAuditOperations,
   platformTenantsOperations,
   platformUsersOperations,
-} from "./domain/platform/operations.ts";
-import { openPlatformOrgs } from "./domain/platform/orgs.ts";
-import { openPlatformUsers } from "./domain/platform/service.ts";
+} from "./domain/access/platform/operations.ts";
+import { openPlatformOrgs } from "./domain/access/platform/orgs.ts";
+import { openPlatformUsers } from "./domain/access/platform/service.ts";
 import {
   platformPolicies,
   policiesOperations,
   policyToolsOperations,
   tenantPolicies,
-} from "./domain/policies/operations.ts";
-import { openPolicies, type PastDecision } from "./domain/policies/service.ts";
-import { openSnapshots } from "./domain/policies/snapshots.ts";
-import type { Frames } from "./domain/pubsub/frames.ts";
-import { platformRoles, rolesOperations, tenantRoles } from "./domain/roles/operations.ts";
-import { openRoles, platformScope, type RoleChange, type RoleScope } from "./domain/roles/service.ts";
-import { cookieValue, sessionsOperations } from "./domain/sessions/operations.ts";
-import { openSessionRegister, type SessionKind, type SessionRegister } from "./domain/sessions/register.ts";
-import { openSessions, type Sessions } from "./domain/sessions/service.ts";
-import { loginLimits, openThrottle } from "./domain/sessions/throttle.ts";
-import { looksLikeToken, openTokens } from "./domain/sessions/tokens.ts";
-import { openDeletion } from "./domain/tenancy/deletion.ts";
-import { openEnvironments } from "./domain/tenancy/environments.ts";
-import { environmentsOperations } from "./domain/tenancy/operations.ts";
-import { orgsOperations, projectsOperations } from "./domain/tenancy/org-operations.ts";
-import { openOrgs } from "./domain/tenancy/orgs.ts";
-import type { Tenancy } from "./domain/tenancy/service.ts";
-import { usersOperations } from "./domain/users/operations.ts";
-import { users as openUsers, type Users } from "./domain/users/service.ts";
+} from "./domain/access/policies/operations.ts";
+import { openPolicies, type PastDecision } from "./domain/access/policies/service.ts";
+import { openSnapshots } from "./domain/access/policies/snapshots.ts";
+import { platformRoles, rolesOperations, tenantRoles } from "./domain/access/roles/operations.ts";
+import { openRoles, platformScope, type RoleChange, type RoleScope } from "./domain/access/roles/service.ts";
+import { cookieValue, sessionsOperations } from "./domain/access/sessions/operations.ts";
+import {
+  openSessionRegister,
+  type SessionKind,
+  type SessionRegister,
+} from "./domain/access/sessions/register.ts";
+import { openSessions, type Sessions } from "./domain/access/sessions/service.ts";
+import { loginLimits, openThrottle } from "./domain/access/sessions/throttle.ts";
+import { looksLikeToken, openTokens } from "./domain/access/sessions/tokens.ts";
+import { openDeletion } from "./domain/access/tenancy/deletion.ts";
+import { openEnvironments } from "./domain/access/tenancy/environments.ts";
+import { environmentsOperations } from "./domain/access/tenancy/operations.ts";
+import { orgsOperations, projectsOperations } from "./domain/access/tenancy/org-operations.ts";
+import { openOrgs } from "./domain/access/tenancy/orgs.ts";
+import type { Tenancy } from "./domain/access/tenancy/service.ts";
+import { usersOperations } from "./domain/access/users/operations.ts";
+import { users as openUsers, type Users } from "./domain/access/users/service.ts";
+import type { Frames } from "./domain/realtime/pubsub/frames.ts";
 import type { Clock } from "./kit/clock.ts";
 import { Fault } from "./kit/fault.ts";
 import type { Ids } from "./kit/ids.ts";

@@ -2,7 +2,7 @@
  * `bun run purge-rival.ts <database> <environment>`: removes an environment's rows as the server's own purge does, from a
  * process of its own. What the server's event loop notices of that is not the server's doing.
  */
-import { openPurge } from "../../src/domain/tenancy/purge.ts";
+import { openPurge } from "../../src/domain/access/tenancy/purge.ts";
 import { systemClock } from "../../src/kit/clock.ts";
 import { silentLog } from "../../src/kit/log.ts";
 import { noMetrics } from "../../src/kit/metrics.ts";

@@ -1,9 +1,9 @@
-import type { LoggedEvent } from "../../src/domain/log/service.ts";
-import { deliveriesOf } from "../../src/domain/pubsub/delivery.ts";
-import type { Frames } from "../../src/domain/pubsub/frames.ts";
-import { openHub } from "../../src/domain/pubsub/hub.ts";
-import { readWanted } from "../../src/domain/pubsub/options.ts";
-import { eventFrame } from "../../src/domain/pubsub/socket-frames.ts";
+import type { LoggedEvent } from "../../src/domain/log/log/service.ts";
+import { deliveriesOf } from "../../src/domain/realtime/pubsub/delivery.ts";
+import type { Frames } from "../../src/domain/realtime/pubsub/frames.ts";
+import { openHub } from "../../src/domain/realtime/pubsub/hub.ts";
+import { readWanted } from "../../src/domain/realtime/pubsub/options.ts";
+import { eventFrame } from "../../src/domain/realtime/pubsub/socket-frames.ts";
 import { systemClock } from "../../src/kit/clock.ts";
 import { median } from "./figures.ts";
 

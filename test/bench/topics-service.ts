@@ -2,9 +2,9 @@
  * Messages a second that the topics service itself stores for callers in its own process: everything of a publish but
  * HTTP. Prints one JSON line.
  */
-import { tenancy as openTenancy } from "../../src/domain/tenancy/service.ts";
-import { draftOf } from "../../src/domain/topics/draft.ts";
-import { openTopics } from "../../src/domain/topics/service.ts";
+import { tenancy as openTenancy } from "../../src/domain/access/tenancy/service.ts";
+import { draftOf } from "../../src/domain/log/topics/draft.ts";
+import { openTopics } from "../../src/domain/log/topics/service.ts";
 import { systemClock } from "../../src/kit/clock.ts";
 import { systemIds } from "../../src/kit/ids.ts";
 import { silentLog } from "../../src/kit/log.ts";

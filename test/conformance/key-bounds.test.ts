@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { endpointKeyBytesMax } from "../../src/domain/breakers/rows.ts";
+import { endpointKeyBytesMax } from "../../src/domain/engine/breakers/rows.ts";
 import {
   emailCharsMax,
   environmentNameBytesMax,

@@ -10,26 +10,26 @@ export interface SourcePlant {
 export const readerPlants = {
   /** What comes first after a resume is left out. */
   gap: {
-    file: "src/domain/pubsub/catch-up.ts",
+    file: "src/domain/realtime/pubsub/catch-up.ts",
     find: "let reached = after;",
     plant: "let reached = after + 1;",
   },
   /** A resume begins before what was asked for. */
   repeat: {
-    file: "src/domain/pubsub/catch-up.ts",
+    file: "src/domain/realtime/pubsub/catch-up.ts",
     find: "let reached = after;",
     plant: "let reached = Math.max(0, after - 40);",
   },
   /** Of some deliveries the first acknowledgement is answered and forgotten: they are given once more. */
   forgotten: {
-    file: "src/domain/groups/settle.ts",
+    file: "src/domain/realtime/groups/settle.ts",
     find: 'if (verdict !== "nak") gone.set(placeText(row), row);',
     plant:
       'if (verdict !== "nak") { if (row.position % 40 > 0 || row.attempt > 1) gone.set(placeText(row), row); }',
   },
   /** A group passes over some of what it should hand out. */
   skipped: {
-    file: "src/domain/groups/desk.ts",
+    file: "src/domain/realtime/groups/desk.ts",
     find: "if (delivery) ahead.found.push({ position: told.position, delivery });",
     plant: "if (delivery && told.position % 40 > 0) ahead.found.push({ position: told.position, delivery });",
   },

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
-import * as rows from "../../src/domain/audit/rows.ts";
-import { headSignature, rowHash } from "../../src/domain/audit/rules.ts";
+import * as rows from "../../src/domain/record/audit/rows.ts";
+import { headSignature, rowHash } from "../../src/domain/record/audit/rules.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 

@@ -10,11 +10,11 @@ import {
   writeFileSync,
 } from "node:fs";
 import { join } from "node:path";
-import { type BootstrapOptions, bootstrap } from "../../src/domain/keys/bootstrap.ts";
-import { writePending } from "../../src/domain/keys/bootstrap-file.ts";
-import { keys as openKeys } from "../../src/domain/keys/service.ts";
-import { tenancy as openTenancy } from "../../src/domain/tenancy/service.ts";
-import { users as openUsers } from "../../src/domain/users/service.ts";
+import { type BootstrapOptions, bootstrap } from "../../src/domain/access/keys/bootstrap.ts";
+import { writePending } from "../../src/domain/access/keys/bootstrap-file.ts";
+import { keys as openKeys } from "../../src/domain/access/keys/service.ts";
+import { tenancy as openTenancy } from "../../src/domain/access/tenancy/service.ts";
+import { users as openUsers } from "../../src/domain/access/users/service.ts";
 import { systemClock } from "../../src/kit/clock.ts";
 import { systemIds } from "../../src/kit/ids.ts";
 import { verifyPassword } from "../../src/kit/password.ts";

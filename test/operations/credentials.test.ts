@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { fingerprintOf } from "../../src/domain/keyring/rules.ts";
-import { sessionsMax } from "../../src/domain/sessions/register.ts";
+import { fingerprintOf } from "../../src/domain/access/keyring/rules.ts";
+import { sessionsMax } from "../../src/domain/access/sessions/register.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { claimsOf, forged, keyIdOf } from "../support/forged.ts";
 import { type CallOptions, engines, startTestServer, type TestServer } from "../support/server.ts";

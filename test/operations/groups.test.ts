@@ -335,7 +335,7 @@ describe.each(engines)("consumer groups on %s", (engine) => {
     await publish("keeps", upTo(3));
     const { body } = await call("GetTopicStats", { topic: "keeps" });
     expect(body).toMatchObject({ lag: "3" });
-    const { leastUnhandled } = await import("../../src/domain/groups/rows.ts");
+    const { leastUnhandled } = await import("../../src/domain/realtime/groups/rows.ts");
     const { store } = server.running.domain;
     const least = await leastUnhandled(store, "env_default", "topics");
     expect(least).toBeLessThanOrEqual(Number(body.firstSeq));

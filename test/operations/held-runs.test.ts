@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { standingOf } from "../../src/domain/runs/restore.ts";
+import { standingOf } from "../../src/domain/engine/runs/wakes/restore.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { pullWorker, stepIdOf } from "../support/pull-worker.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";

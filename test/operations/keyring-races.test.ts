@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { type Keyring, openKeyring } from "../../src/domain/keyring/service.ts";
+import { type Keyring, openKeyring } from "../../src/domain/access/keyring/service.ts";
 import { systemClock } from "../../src/kit/clock.ts";
 import { systemIds } from "../../src/kit/ids.ts";
 import { silentLog } from "../../src/kit/log.ts";

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { pageCharsMax } from "../../src/domain/log/service.ts";
+import { pageCharsMax } from "../../src/domain/log/log/service.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 
 describe.each(engines)("pages of large events on %s", (engine) => {

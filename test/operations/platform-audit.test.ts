@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { openPlatformAudit, type PlatformAudit } from "../../src/domain/platform/audit.ts";
+import { openPlatformAudit, type PlatformAudit } from "../../src/domain/access/platform/audit.ts";
 import { systemClock } from "../../src/kit/clock.ts";
 import { systemIds } from "../../src/kit/ids.ts";
 import { platformAuditKeptMs, platformAuditWaitingMax } from "../../src/kit/limits.ts";

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { openPurge } from "../../src/domain/tenancy/purge.ts";
-import { ownedTables, purgeSlice } from "../../src/domain/tenancy/purge-rows.ts";
+import { openPurge } from "../../src/domain/access/tenancy/purge.ts";
+import { ownedTables, purgeSlice } from "../../src/domain/access/tenancy/purge-rows.ts";
 import { systemClock } from "../../src/kit/clock.ts";
 import { noMetrics } from "../../src/kit/metrics.ts";
 import { type Sql, sql } from "../../src/kit/sql.ts";

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import type { FunctionDefinition } from "../../src/domain/functions/definition.ts";
-import { nextSlice } from "../../src/domain/retention/rules.ts";
-import { openRetention } from "../../src/domain/retention/service.ts";
-import { leastUnmatched } from "../../src/domain/runs/waits.ts";
+import type { FunctionDefinition } from "../../src/domain/engine/functions/definition.ts";
+import { leastUnmatched } from "../../src/domain/engine/runs/waits/waits.ts";
+import { nextSlice } from "../../src/domain/record/retention/rules.ts";
+import { openRetention } from "../../src/domain/record/retention/service.ts";
 import { testClock } from "../../src/kit/clock.ts";
 import { silentLog } from "../../src/kit/log.ts";
 import { noMetrics } from "../../src/kit/metrics.ts";

@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { openDebounce } from "../../src/domain/debounce/service.ts";
-import type { DefinitionsCache, FunctionDefinition } from "../../src/domain/functions/definition.ts";
-import { openChildren } from "../../src/domain/runs/children.ts";
-import { openMatcher } from "../../src/domain/runs/matcher.ts";
-import { openWakes } from "../../src/domain/runs/wakes.ts";
-import { openSchedules } from "../../src/domain/schedules/service.ts";
+import { openDebounce } from "../../src/domain/engine/debounce/service.ts";
+import type { DefinitionsCache, FunctionDefinition } from "../../src/domain/engine/functions/definition.ts";
+import { openChildren } from "../../src/domain/engine/runs/children/children.ts";
+import { openMatcher } from "../../src/domain/engine/runs/waits/matcher.ts";
+import { openWakes } from "../../src/domain/engine/runs/wakes/wakes.ts";
+import { openSchedules } from "../../src/domain/engine/schedules/service.ts";
 import { wakeSliceMax } from "../../src/kit/limits.ts";
 import { silentLog } from "../../src/kit/log.ts";
 import { sql } from "../../src/kit/sql.ts";

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import type { Frame } from "../../src/domain/pubsub/frames.ts";
+import type { Frame } from "../../src/domain/realtime/pubsub/frames.ts";
 import { type Answer, engines, startTestServer, type TestServer } from "../support/server.ts";
 
 /** Foreign things must look like missing ones to the last byte. */

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { dropWaits } from "../../src/domain/runs/drop-waits.ts";
+import { dropWaits } from "../../src/domain/engine/runs/waits/drop-waits.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { type Assignment, pullWorker, stepIdOf } from "../support/pull-worker.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";

@@ -1,5 +1,5 @@
 import type { Bus } from "../../src/bus/bus.ts";
-import { openFrames } from "../../src/domain/pubsub/frames.ts";
+import { openFrames } from "../../src/domain/realtime/pubsub/frames.ts";
 import { type Engine, openEngine } from "../../src/engine.ts";
 import type { Ids } from "../../src/kit/ids.ts";
 import { type Log, silentLog } from "../../src/kit/log.ts";

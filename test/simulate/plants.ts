@@ -1,4 +1,4 @@
-import type { SettleInput } from "../../src/domain/runs/settle.ts";
+import type { SettleInput } from "../../src/domain/engine/runs/execution/settle.ts";
 import { column, render, type Sql, sql } from "../../src/kit/sql.ts";
 import type { Plant } from "./world.ts";
 

@@ -1,5 +1,5 @@
-import type { HandedJob } from "../../src/domain/workers/job.ts";
-import type { Report } from "../../src/domain/workers/report.ts";
+import type { HandedJob } from "../../src/domain/engine/jobs/rules.ts";
+import type { Report } from "../../src/domain/engine/workers/report.ts";
 import { Fault } from "../../src/kit/fault.ts";
 import type { Chance } from "../support/chance.ts";
 import {

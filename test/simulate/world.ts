@@ -1,5 +1,5 @@
-import { defaultEnvironmentId } from "../../src/domain/tenancy/rules.ts";
-import { tenancy as openTenancy } from "../../src/domain/tenancy/service.ts";
+import { defaultEnvironmentId } from "../../src/domain/access/tenancy/rules.ts";
+import { tenancy as openTenancy } from "../../src/domain/access/tenancy/service.ts";
 import type { Ids } from "../../src/kit/ids.ts";
 import { silentLog } from "../../src/kit/log.ts";
 import { sql } from "../../src/kit/sql.ts";

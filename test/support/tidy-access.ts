@@ -16,7 +16,7 @@ const rooms = [
 const pure = /\/(rows|rules|operations|wire|[\w-]+-(rows|operations))\.ts$/;
 
 const roomOf = ({ path }: Source): string | undefined => {
-  const room = /^src\/domain\/([\w-]+)\//.exec(path)?.[1];
+  const room = /^src\/domain\/[\w-]+\/([\w-]+)\//.exec(path)?.[1];
   return rooms.some((name) => name === room) && !pure.test(path) ? room : undefined;
 };
 
@@ -190,20 +190,20 @@ export const staleReads: {
   name: "what is changed of rights is read inside the write, under the lock of its row",
   rule: staleReadBreaches(hints),
   bad: [
-    ["src/domain/users/service.ts", careless("rows.userById(store, id)"), 4],
+    ["src/domain/access/users/service.ts", careless("rows.userById(store, id)"), 4],
     [
-      "src/domain/keys/manage.ts",
+      "src/domain/access/keys/manage.ts",
       careless("find(id)", "const find = (id) => rows.keyById(store, id);\n  "),
       5,
     ],
-    ["src/domain/roles/service.ts", careless("store.one(roleOf(id))"), 4],
+    ["src/domain/access/roles/service.ts", careless("store.one(roleOf(id))"), 4],
     [
-      "src/domain/tenancy/orgs.ts",
+      "src/domain/access/tenancy/orgs.ts",
       careless("deep(id)", "const deep = (id) =>\n    find(id);\n  const find = (id) => store.one(q);\n  "),
       7,
     ],
     [
-      "src/domain/platform/service.ts",
+      "src/domain/access/platform/service.ts",
       `export function openIt({ store }) {
   async function change(work) {
     await store.write(work);
@@ -219,11 +219,11 @@ export const staleReads: {
     ],
   ],
   good: [
-    ["src/domain/runs/service.ts", careless("rows.userById(store, id)")],
-    ["src/domain/users/rows.ts", careless("rows.userById(store, id)")],
-    ["src/domain/users/service.ts", careless("hashPassword(name)")],
+    ["src/domain/engine/runs/service.ts", careless("rows.userById(store, id)")],
+    ["src/domain/access/users/rows.ts", careless("rows.userById(store, id)")],
+    ["src/domain/access/users/service.ts", careless("hashPassword(name)")],
     [
-      "src/domain/users/service.ts",
+      "src/domain/access/users/service.ts",
       `export function openIt({ store }) {
   return {
     async update(id, name) {

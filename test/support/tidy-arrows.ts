@@ -128,10 +128,12 @@ export function roomOf(path: string): Room | undefined {
   if (path === "src/store/store.ts") return "store port";
   if (path === "src/bus/bus.ts") return "bus port";
   if (folder === "domain") {
-    const name = rest[1]?.replace(/\.ts$/, "");
+    // Wing, capability, and inside it as many folders as it takes.
+    if (rest.length < 3) return undefined;
+    const name = rest.at(-1)!.replace(/\.ts$/, "");
     if (name === "rules" || name === "rows" || name === "service" || name === "operations" || name === "wire")
       return name;
-    return rest.length > 1 ? "part" : undefined;
+    return "part";
   }
   // Settings of one part stand in a file of their own.
   if (/^settings-\w+\.ts$/.test(folder)) return "settings";
@@ -158,13 +160,13 @@ export function roomOf(path: string): Room | undefined {
  * so the flush takes the insert fragments of runs.
  */
 const exceptions = new Set([
-  "src/domain/events/flush.ts -> src/domain/runs/create.ts",
+  "src/domain/log/events/flush.ts -> src/domain/engine/runs/create.ts",
   // An event arms its debounce entries, and a fired entry is a run: one statement each.
-  "src/domain/events/flush.ts -> src/domain/debounce/arm.ts",
-  "src/domain/debounce/fire.ts -> src/domain/runs/create.ts",
+  "src/domain/log/events/flush.ts -> src/domain/engine/debounce/arm.ts",
+  "src/domain/engine/debounce/fire.ts -> src/domain/engine/runs/create.ts",
 ]);
 
-const capabilityOf = (path: string) => path.match(/^src\/domain\/([^/]+)\//)?.[1];
+const capabilityOf = (path: string) => path.match(/^src\/domain\/([^/]+\/[^/]+)\//)?.[1];
 
 export function arrowBreaches(sources: Source[]): string[] {
   const breaches: string[] = [];

@@ -1,8 +1,8 @@
 import { expect, test } from "bun:test";
-import { actorOf } from "../../src/domain/events/actor.ts";
-import type { ClaimedRow } from "../../src/domain/runs/claim.ts";
-import { nearest, openSeating } from "../../src/domain/workers/actors.ts";
-import type { Slot } from "../../src/domain/workers/lanes.ts";
+import { nearest, openSeating } from "../../src/domain/engine/dispatch/actors.ts";
+import type { Slot } from "../../src/domain/engine/dispatch/lanes.ts";
+import type { ClaimedRow } from "../../src/domain/engine/runs/execution/claim.ts";
+import { actorOf } from "../../src/domain/log/events/actor.ts";
 import { silentLog } from "../../src/kit/log.ts";
 
 const workers = (...ids: string[]) => ids.map((workerId) => ({ workerId }));

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, expect, test } from "bun:test";
 import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type Breakers, openBreakers } from "../../src/domain/breakers/service.ts";
+import { type Breakers, openBreakers } from "../../src/domain/engine/breakers/service.ts";
 import { type TestClock, testClock } from "../../src/kit/clock.ts";
 import { silentLog } from "../../src/kit/log.ts";
 import { openStore } from "../../src/store/open.ts";

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { laneFacts, laneOf, sharedLane } from "../../src/domain/functions/rules.ts";
+import { laneFacts, laneOf, sharedLane } from "../../src/domain/engine/functions/rules.ts";
 import { valueAt } from "../../src/kit/data-path.ts";
 
 const data = { customer: { id: "a", none: null }, list: [{ n: 1 }], data: { x: 2 } };

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
-import type { FunctionRecord, TriggerEvent } from "../../src/domain/functions/definition.ts";
-import { openDefinitions } from "../../src/domain/functions/definitions.ts";
-import { definitionOf, type RegisterInput } from "../../src/domain/functions/rules.ts";
+import type { FunctionRecord, TriggerEvent } from "../../src/domain/engine/functions/definition.ts";
+import { openDefinitions } from "../../src/domain/engine/functions/definitions.ts";
+import { definitionOf, type RegisterInput } from "../../src/domain/engine/functions/rules.ts";
 import type { Row, Store } from "../../src/store/store.ts";
 
 const record = (

@@ -1,8 +1,9 @@
 import { describe, expect, test } from "bun:test";
-import type { ClaimedRow, ClaimInput } from "../../src/domain/runs/claim.ts";
-import type { LimitedInput } from "../../src/domain/runs/claim-limited.ts";
-import { openDispatcher } from "../../src/domain/workers/dispatcher.ts";
-import type { Asking } from "../../src/domain/workers/lanes.ts";
+import { openDispatcher } from "../../src/domain/engine/dispatch/dispatcher.ts";
+import { openGiveBack } from "../../src/domain/engine/dispatch/give-back.ts";
+import type { Asking } from "../../src/domain/engine/dispatch/lanes.ts";
+import type { ClaimedRow, ClaimInput } from "../../src/domain/engine/runs/execution/claim.ts";
+import type { LimitedInput } from "../../src/domain/engine/runs/execution/claim-limited.ts";
 import { testClock } from "../../src/kit/clock.ts";
 import { systemIds } from "../../src/kit/ids.ts";
 import { silentLog } from "../../src/kit/log.ts";
@@ -37,7 +38,11 @@ function house(limits: Record<string, number> = {}) {
     log: silentLog,
     leaseMs: 90_000,
     mayClaim: () => true,
-    onQueued: (lanes) => dispatcher.queued(lanes),
+    back: openGiveBack({
+      log: silentLog,
+      onQueued: (lanes) => dispatcher.queued(lanes),
+      runs: { release: async () => {} },
+    }),
     runs: {
       async claim(input: ClaimInput) {
         const limited = input.lanes.flatMap((lane, at) => (limits[lane.functionId] ? [at + 1] : []));
@@ -79,7 +84,6 @@ function house(limits: Record<string, number> = {}) {
       },
       completedSteps: async () => new Map(),
       handOver: async () => {},
-      release: async () => {},
     },
   });
   let number = 0;

@@ -1,8 +1,9 @@
 import { describe, expect, test } from "bun:test";
-import type { ClaimedRow, ClaimInput } from "../../src/domain/runs/claim.ts";
-import type { NewRun } from "../../src/domain/runs/run.ts";
-import { openDispatcher } from "../../src/domain/workers/dispatcher.ts";
-import type { Asking } from "../../src/domain/workers/lanes.ts";
+import { openDispatcher } from "../../src/domain/engine/dispatch/dispatcher.ts";
+import { openGiveBack } from "../../src/domain/engine/dispatch/give-back.ts";
+import type { Asking } from "../../src/domain/engine/dispatch/lanes.ts";
+import type { ClaimedRow, ClaimInput } from "../../src/domain/engine/runs/execution/claim.ts";
+import type { NewRun } from "../../src/domain/engine/runs/run.ts";
 import { testClock } from "../../src/kit/clock.ts";
 import { systemIds } from "../../src/kit/ids.ts";
 import { silentLog } from "../../src/kit/log.ts";
@@ -23,10 +24,18 @@ function house() {
     log: silentLog,
     leaseMs: 90_000,
     mayClaim: () => time.known,
-    onQueued(lanes) {
-      told.push(...lanes.map((lane) => lane.functionId));
-      dispatcher.queued(lanes);
-    },
+    back: openGiveBack({
+      log: silentLog,
+      onQueued(lanes) {
+        told.push(...lanes.map((lane) => lane.functionId));
+        dispatcher.queued(lanes);
+      },
+      runs: {
+        async release({ runId, executionSeq }) {
+          queue.push({ runId, functionId: functionOf.get(runId) ?? "f", seq: executionSeq });
+        },
+      },
+    }),
     runs: {
       async claim(input) {
         claims.push(input);
@@ -44,9 +53,6 @@ function house() {
       lookAtLanes: async () => ({ limit: undefined, lanes: [] }),
       completedSteps: async () => new Map(),
       handOver: async () => {},
-      async release({ runId, executionSeq }) {
-        queue.push({ runId, functionId: functionOf.get(runId) ?? "f", seq: executionSeq });
-      },
     },
   });
   const functionOf = new Map<string, string>();

@@ -8,8 +8,8 @@ import {
   requireMove,
   sameDefinition,
   slugOf,
-} from "../../src/domain/functions/rules.ts";
-import { statusWord, toFunctionMessage } from "../../src/domain/functions/wire.ts";
+} from "../../src/domain/engine/functions/rules.ts";
+import { statusWord, toFunctionMessage } from "../../src/domain/engine/functions/wire.ts";
 import { Fault } from "../../src/kit/fault.ts";
 import {
   expressionBytesMax,

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
-import { knowsFailedSteps, stepsFor } from "../../src/domain/workers/generations.ts";
-import { assignmentJson, type HandedJob } from "../../src/domain/workers/job.ts";
-import { toEngineMessage, toJobMessage } from "../../src/domain/workers/wire.ts";
+import { assignmentJson, type HandedJob } from "../../src/domain/engine/jobs/rules.ts";
+import { knowsFailedSteps, stepsFor } from "../../src/domain/engine/workers/generations.ts";
+import { toEngineMessage, toJobMessage } from "../../src/domain/engine/workers/wire.ts";
 
 test.each([
   ["", false],

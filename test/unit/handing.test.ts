@@ -1,10 +1,10 @@
 import { describe, expect, test } from "bun:test";
-import { jobCharsMax, openHanding } from "../../src/domain/workers/handing.ts";
-import type { Job } from "../../src/domain/workers/job.ts";
-import type { Asking } from "../../src/domain/workers/lanes.ts";
-import type { WorkerRecord } from "../../src/domain/workers/rows.ts";
-import { openAsks } from "../../src/domain/workers/stream-asks.ts";
-import type { UnsentJob } from "../../src/domain/workers/unsent.ts";
+import { jobCharsMax, openHanding } from "../../src/domain/engine/dispatch/handing.ts";
+import type { Asking } from "../../src/domain/engine/dispatch/lanes.ts";
+import type { UnsentJob } from "../../src/domain/engine/dispatch/unsent.ts";
+import type { Job } from "../../src/domain/engine/jobs/rules.ts";
+import type { WorkerRecord } from "../../src/domain/engine/workers/rows.ts";
+import { openAsks } from "../../src/domain/engine/workers/stream/stream-asks.ts";
 import { testClock } from "../../src/kit/clock.ts";
 import { silentLog } from "../../src/kit/log.ts";
 import { keptLog } from "../support/who.ts";

@@ -6,7 +6,7 @@ import {
   isShown,
   statusAt,
   stepAt,
-} from "../../src/domain/history/rules.ts";
+} from "../../src/domain/record/history/rules.ts";
 
 const row = (sequence: number, type: string, at: number, detail: object = {}): HistoryRow => ({
   run_id: "run_1",

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
-import { openScreenings } from "../../src/domain/pubsub/screening.ts";
-import { openStreams } from "../../src/domain/pubsub/stream.ts";
+import { openScreenings } from "../../src/domain/realtime/pubsub/screening.ts";
+import { openStreams } from "../../src/domain/realtime/pubsub/stream.ts";
 import { type Reader, watchUnread } from "../../src/edge/unread.ts";
 import { testClock } from "../../src/kit/clock.ts";
 import type { Fault } from "../../src/kit/fault.ts";

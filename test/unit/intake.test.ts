@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { openIntake, streamWaitingBytesMax, weightOf } from "../../src/domain/workers/intake.ts";
+import { openIntake, streamWaitingBytesMax, weightOf } from "../../src/domain/engine/workers/intake.ts";
 import { streamWaitingMax } from "../../src/kit/limits.ts";
 
 const isReady = async (ready: Promise<void>) =>

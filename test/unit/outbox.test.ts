@@ -1,8 +1,8 @@
 import { expect, test } from "bun:test";
 import { isSubject } from "../../src/bus/subject.ts";
-import type { LoggedEvent } from "../../src/domain/log/service.ts";
-import { mirrorDrafts } from "../../src/domain/outbox/rules.ts";
-import { tooLarge } from "../../src/domain/outbox/service.ts";
+import type { LoggedEvent } from "../../src/domain/log/log/service.ts";
+import { mirrorDrafts } from "../../src/domain/record/outbox/rules.ts";
+import { tooLarge } from "../../src/domain/record/outbox/service.ts";
 import { parseSettings } from "../../src/settings.ts";
 
 const event = (more: Partial<LoggedEvent> = {}): LoggedEvent => ({

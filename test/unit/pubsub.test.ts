@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
-import { Delivery } from "../../src/domain/pubsub/delivery.ts";
-import { readWanted } from "../../src/domain/pubsub/options.ts";
+import { Delivery } from "../../src/domain/realtime/pubsub/delivery.ts";
+import { readWanted } from "../../src/domain/realtime/pubsub/options.ts";
 import {
   frameKindsOf,
   literalRun,
@@ -10,8 +10,8 @@ import {
   subscriptionIdOf,
   tokensOf,
   wantsRuns,
-} from "../../src/domain/pubsub/rules.ts";
-import { eventFrame, readClientFrame } from "../../src/domain/pubsub/socket-frames.ts";
+} from "../../src/domain/realtime/pubsub/rules.ts";
+import { eventFrame, readClientFrame } from "../../src/domain/realtime/pubsub/socket-frames.ts";
 import { Fault } from "../../src/kit/fault.ts";
 import { openTrie } from "../../src/kit/trie.ts";
 

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
-import { isFrameToken } from "../../src/domain/pubsub/frames.ts";
-import { orgOutlivedBy, tablesOfOrg } from "../../src/domain/tenancy/delete-rows.ts";
-import { ownedTables } from "../../src/domain/tenancy/purge-rows.ts";
+import { orgOutlivedBy, tablesOfOrg } from "../../src/domain/access/tenancy/delete-rows.ts";
+import { ownedTables } from "../../src/domain/access/tenancy/purge-rows.ts";
+import { isFrameToken } from "../../src/domain/realtime/pubsub/frames.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { startTestServer } from "../support/server.ts";
 

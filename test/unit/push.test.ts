@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { createHmac } from "node:crypto";
-import { openCaller, signatureOf, TransportFailure } from "../../src/domain/push/call.ts";
+import { openCaller, signatureOf, TransportFailure } from "../../src/domain/engine/push/call.ts";
 import { addressGuard, parseNetwork } from "../../src/kit/addresses.ts";
 import { systemClock } from "../../src/kit/clock.ts";
 

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "bun:test";
-import type { FunctionRecord, FunctionStatus } from "../../src/domain/functions/definition.ts";
-import { definitionOf, type RegisterInput } from "../../src/domain/functions/rules.ts";
-import type { Schedule } from "../../src/domain/schedules/rows.ts";
-import { dueSlots, planOf, scheduleChanges, withoutFired } from "../../src/domain/schedules/rules.ts";
+import type { FunctionRecord, FunctionStatus } from "../../src/domain/engine/functions/definition.ts";
+import { definitionOf, type RegisterInput } from "../../src/domain/engine/functions/rules.ts";
+import type { Schedule } from "../../src/domain/engine/schedules/rows.ts";
+import { dueSlots, planOf, scheduleChanges, withoutFired } from "../../src/domain/engine/schedules/rules.ts";
 
 const at = (text: string) => Date.parse(`2026-01-01T${text}Z`);
 const now = at("12:00:00");

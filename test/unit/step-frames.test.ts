@@ -1,8 +1,8 @@
 import { describe, expect, test } from "bun:test";
-import type { Frame } from "../../src/domain/pubsub/frames.ts";
-import { openStepFrames, verbsOf } from "../../src/domain/pubsub/step-frames.ts";
-import { noteSteps, tellingSteps } from "../../src/domain/runs/step-moves.ts";
-import { openWorkerSigns, type WorkerFrame } from "../../src/domain/workers/signs.ts";
+import { noteSteps, tellingSteps } from "../../src/domain/engine/runs/execution/step-moves.ts";
+import { openWorkerSigns, type WorkerFrame } from "../../src/domain/engine/workers/signs.ts";
+import type { Frame } from "../../src/domain/realtime/pubsub/frames.ts";
+import { openStepFrames, verbsOf } from "../../src/domain/realtime/pubsub/step-frames.ts";
 import type { Session, Store } from "../../src/store/store.ts";
 import { until } from "../support/until.ts";
 

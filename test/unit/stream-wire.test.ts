@@ -1,8 +1,8 @@
 import { expect, test } from "bun:test";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
-import type { Report } from "../../src/domain/workers/report.ts";
-import { withTimeLeft } from "../../src/domain/workers/stream-job.ts";
-import { fromWorkerMessage } from "../../src/domain/workers/wire.ts";
+import type { Report } from "../../src/domain/engine/workers/report.ts";
+import { withTimeLeft } from "../../src/domain/engine/workers/stream/stream-job.ts";
+import { fromWorkerMessage } from "../../src/domain/engine/workers/wire.ts";
 import { WorkerMessageSchema } from "../../src/gen/svc/v1/worker_pb.ts";
 import { rfc3339 } from "../../src/kit/clock.ts";
 import { timestampOf } from "../../src/kit/wkt.ts";

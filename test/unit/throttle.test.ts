@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "bun:test";
-import { openThrottle, type Throttle } from "../../src/domain/sessions/throttle.ts";
+import { openThrottle, type Throttle } from "../../src/domain/access/sessions/throttle.ts";
 import { type TestClock, testClock } from "../../src/kit/clock.ts";
 import type { Fault } from "../../src/kit/fault.ts";
 import { silentLog } from "../../src/kit/log.ts";

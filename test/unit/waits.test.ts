@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { statusOf, storedStatuses } from "../../src/domain/runs/rules.ts";
+import { statusOf, storedStatuses } from "../../src/domain/engine/runs/rules.ts";
 import {
   anyPath,
   celPath,
@@ -10,7 +10,7 @@ import {
   readMatch,
   storedMatch,
   valueAt,
-} from "../../src/domain/waits/rules.ts";
+} from "../../src/domain/engine/waits/rules.ts";
 import { CelError } from "../../src/kit/cel.ts";
 
 describe("match", () => {

@@ -1,0 +1,147 @@
+import { roleIdOf } from "../../../access/actions.ts";
+import { type Clock, rfc3339 } from "../../../kit/clock.ts";
+import type { Ids } from "../../../kit/ids.ts";
+import type { Log } from "../../../kit/log.ts";
+import type { Store } from "../../../store/store.ts";
+import { defaultEnvironmentId, defaultOrgId } from "../tenancy/rules.ts";
+import type { NewUser, Users } from "../users/service.ts";
+import {
+  type BootstrapFile,
+  findPending,
+  holdsKey,
+  putInPlace,
+  removePending,
+  writePending,
+} from "./bootstrap-file.ts";
+import type { NewKey } from "./rows.ts";
+import type { Keys } from "./service.ts";
+
+export const bootstrapKeyId = "ak_admin_bootstrap";
+export const dashboardEmail = "admin@svc.local";
+const role = "admin";
+
+export interface BootstrapOptions {
+  store: Store;
+  clock: Clock;
+  ids: Ids;
+  log: Log;
+  keys: Keys;
+  users: Users;
+  path: string;
+  /** Given by the operator instead of generated. */
+  adminKey: string | undefined;
+  adminPassword: string | undefined;
+}
+
+export interface Bootstrapped {
+  /** `issued`: by this boot; `failed`: the file could not be written, so there is no key; `existing`: nothing to do. */
+  key: "issued" | "failed" | "existing";
+  /** Set when this boot made a password that stands in no file; for the banner, never for the log. */
+  password?: string;
+}
+
+const errorText = (error: unknown) => (error instanceof Error ? error.message : String(error));
+
+interface Wanted {
+  key: { row: NewKey; file?: string; fileError?: string } | undefined;
+  user: NewUser | undefined;
+}
+
+/**
+ * The first admin key and dashboard user (spec.md 'Bootstrap'). Wanted while there is no key, and no user, at all: a key
+ * that was deleted on purpose does not come back as long as there is another.
+ *
+ * The file is written first, under a name of its own; then key and user become valid in one transaction; then the file
+ * gets its name. A crash before the transaction leaves no key, one after it a valid key whose file the next boot names.
+ * Of two nodes that boot at once, one inserts; the other removes its file.
+ */
+export async function bootstrap(options: BootstrapOptions): Promise<Bootstrapped> {
+  const { store, clock, ids, log, keys, users, path } = options;
+
+  const issued = (fields: Record<string, unknown>) =>
+    log.info("BOOTSTRAP_ADMIN_KEY_ISSUED", { key_id: bootstrapKeyId, ...fields });
+  const notIssued = (error: unknown): Bootstrapped => {
+    log.error("BOOTSTRAP_ADMIN_KEY_ISSUED", {
+      key_id: bootstrapKeyId,
+      issued: false,
+      file_path_error: `${path}: ${errorText(error)}`,
+    });
+    return { key: "failed" };
+  };
+
+  /** Names the file of a key that is already valid; when that fails the key goes, as nobody could ever use it. */
+  const place = async (pending: string, hash: string, user?: NewUser): Promise<Bootstrapped> => {
+    try {
+      putInPlace(pending, path);
+    } catch (error) {
+      // Another node of this machine may have named it already, as one that a dead boot left behind.
+      if (holdsKey(path, hash)) return { key: "existing" };
+      await store.write(async (session) => {
+        await keys.removeExactly(session, bootstrapKeyId, hash);
+        if (user) await users.remove(session, user.id);
+      });
+      removePending(pending);
+      return notIssued(error);
+    }
+    issued({ file_path: path });
+    return { key: "issued" };
+  };
+
+  const knownHash = await keys.hashOf(bootstrapKeyId);
+  const left = knownHash === undefined ? undefined : findPending(path, knownHash);
+  if (knownHash !== undefined && left !== undefined) return place(left, knownHash);
+
+  const [anyKey, anyUser] = await Promise.all([keys.any(), users.any()]);
+  if (anyKey && anyUser) return { key: "existing" };
+
+  const password = options.adminPassword ?? ids.secret(12);
+  const wanted: Wanted = { key: undefined, user: undefined };
+  if (!anyUser) {
+    const roles = [{ id: roleIdOf(role), name: role }];
+    const user = { orgId: defaultOrgId, email: dashboardEmail, name: "Admin", roles, password };
+    wanted.user = await users.prepare(user);
+  }
+  if (!anyKey) {
+    const { key, row } = keys.make({
+      id: bootstrapKeyId,
+      orgId: defaultOrgId,
+      environmentId: defaultEnvironmentId,
+      name: "Bootstrap admin",
+      roleIds: [roleIdOf(role)],
+      ...(options.adminKey !== undefined && { key: options.adminKey }),
+    });
+    const content: BootstrapFile = {
+      key,
+      key_id: row.id,
+      org_id: defaultOrgId,
+      role,
+      ...(wanted.user && { dashboard_password: password }),
+      timestamp: rfc3339(clock.now()),
+    };
+    try {
+      wanted.key = { row, file: writePending(path, row.hash, ids.secret(4), content) };
+    } catch (error) {
+      // The operator holds a key of their own choice already; any other would be lost.
+      if (options.adminKey === undefined) return notIssued(error);
+      wanted.key = { row, fileError: `${path}: ${errorText(error)}` };
+    }
+  }
+
+  // When this fails the file stays: the commit may have happened all the same, and then the next boot names the file.
+  const inserted = await store.write(async (session) => ({
+    key: wanted.key !== undefined && (await keys.insert(session, wanted.key.row)),
+    user: wanted.user !== undefined && (await users.insert(session, wanted.user)),
+  }));
+
+  const file = wanted.key?.file;
+  const madeUp = inserted.user && options.adminPassword === undefined ? { password } : {};
+  if (!inserted.key || wanted.key === undefined) {
+    if (file) removePending(file);
+    return { key: "existing", ...madeUp };
+  }
+  if (file === undefined) {
+    issued({ file_path_error: wanted.key.fileError });
+    return { key: "issued", ...madeUp };
+  }
+  return place(file, wanted.key.row.hash, inserted.user ? wanted.user : undefined);
+}

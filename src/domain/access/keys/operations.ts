@@ -1,0 +1,147 @@
+import { Type } from "@sinclair/typebox";
+import { rfc3339 } from "../../../kit/clock.ts";
+import type { Call, Operation } from "../../../kit/operation.ts";
+import { listedById, unary } from "../../../kit/operation.ts";
+import type { RoleScope } from "../roles/service.ts";
+import type { KeyManagement, ListedKey } from "./manage.ts";
+
+const text = Type.String({ maxLength: 2_000 });
+const instant = Type.String({ format: "date-time" });
+const byId = { id: Type.String({ minLength: 1 }) };
+const roleIds = Type.Array(text, { maxItems: 100 });
+
+const KeyShape = Type.Object({
+  id: text,
+  name: text,
+  key_prefix: text,
+  environment_id: Type.Optional(text),
+  role_ids: Type.Array(text),
+  created_at: instant,
+  /** spec.md's word; `expires_at` is that of clients. */
+  expires: Type.Optional(instant),
+  expires_at: Type.Optional(instant),
+  last_used_at: Type.Optional(instant),
+});
+const NewKeyShape = Type.Composite([KeyShape, Type.Object({ key: text })]);
+
+const keyJson = (row: ListedKey) => ({
+  id: row.id,
+  name: row.name,
+  key_prefix: row.prefix,
+  ...(row.environmentId !== null && { environment_id: row.environmentId }),
+  role_ids: row.roleIds,
+  created_at: rfc3339(row.createdAt),
+  ...(row.expiresAt !== null && { expires: rfc3339(row.expiresAt), expires_at: rfc3339(row.expiresAt) }),
+  ...(row.lastUsedAt !== null && { last_used_at: rfc3339(row.lastUsedAt) }),
+});
+
+type Made = { key: string; row: ListedKey };
+const newKeyJson = ({ key, row }: Made) => ({ ...keyJson(row), key });
+
+export interface KeysSurface {
+  manage: KeyManagement;
+  /** Whose keys a call is about; throws unless the caller may have to do with the platform's. */
+  scopeOf: (call: Call, platform: boolean) => RoleScope;
+}
+
+const read = { action: "apikeys:read", platformAction: "platform:keys:read", scope: "none" as const };
+const change = { action: "apikeys:manage", platformAction: "platform:keys:manage", scope: "none" as const };
+
+export const keysOperations = ({ manage, scopeOf }: KeysSurface): Operation[] => {
+  /** By its id alone a key is the platform's when a platform credential asks. */
+  const own = (call: Call) =>
+    scopeOf(call, call.caller.kind === "platform" && call.caller.impersonates !== true);
+  return [
+    unary({
+      ...change,
+      name: "keys.create",
+      summary: "A key; its text is answered this once and kept as a hash only.",
+      input: Type.Object({
+        name: text,
+        env_id: Type.Optional(text),
+        role_ids: Type.Optional(roleIds),
+        expires_in: Type.Optional(text),
+        platform: Type.Optional(Type.Boolean()),
+      }),
+      environmentOf: ({ env_id }: { env_id?: string }) => env_id,
+      output: NewKeyShape,
+      rest: {
+        route: "POST /api/v1/apikeys",
+        status: 201,
+        give: (made: Made) => ({ status: 201, body: newKeyJson(made) }),
+      },
+      handle: ({ name, env_id, role_ids, expires_in, platform = false }, call) =>
+        manage.create(
+          scopeOf(call, platform),
+          {
+            name,
+            ...(env_id !== undefined && { environmentId: env_id }),
+            ...(role_ids !== undefined && { roleIds: role_ids }),
+            ...(expires_in !== undefined && { expiresIn: expires_in }),
+          },
+          call,
+        ),
+    }),
+    unary({
+      ...read,
+      name: "keys.list",
+      reads: true,
+      summary:
+        "Keys of the org, or with `platform=true` of the platform; expired ones too, never their texts.",
+      input: Type.Object({ platform: Type.Optional(Type.Boolean()) }),
+      output: Type.Array(KeyShape),
+      rest: "GET /api/v1/apikeys",
+      lists: listedById(),
+      handle: async ({ platform = false }, call) => (await manage.list(scopeOf(call, platform))).map(keyJson),
+    }),
+    unary({
+      ...read,
+      name: "keys.get",
+      reads: true,
+      summary: "One key, without its text.",
+      input: Type.Object(byId),
+      output: KeyShape,
+      rest: {
+        route: "GET /api/v1/apikeys/{id}",
+        give: (row: ListedKey) => ({ status: 200, body: keyJson(row) }),
+      },
+      handle: ({ id }, call) => manage.get(own(call), id),
+    }),
+    unary({
+      ...change,
+      name: "keys.delete",
+      summary: "Revokes a key: refused by every node once this is answered.",
+      input: Type.Object(byId),
+      rest: "DELETE /api/v1/apikeys/{id}",
+      handle: ({ id }, call) => manage.remove(own(call), id),
+    }),
+    unary({
+      ...change,
+      name: "keys.rotate",
+      summary: "Another text for the same key; the old one is refused. An expired key cannot be rotated.",
+      input: Type.Object(byId),
+      output: NewKeyShape,
+      rest: {
+        route: "POST /api/v1/apikeys/{id}/rotate",
+        give: (made: Made) => ({
+          status: 200,
+          body: newKeyJson(made),
+          headers: { "Cache-Control": "no-store" },
+        }),
+      },
+      handle: ({ id }, call) => manage.rotate(own(call), id),
+    }),
+    unary({
+      ...change,
+      name: "keys.setRoles",
+      summary: "Replaces the roles of a key.",
+      input: Type.Object({ ...byId, role_ids: roleIds }),
+      output: KeyShape,
+      rest: {
+        route: "PUT /api/v1/apikeys/{id}/roles",
+        give: (row: ListedKey) => ({ status: 200, body: keyJson(row) }),
+      },
+      handle: ({ id, role_ids }, call) => manage.setRoles(own(call), id, role_ids),
+    }),
+  ];
+};

@@ -1,0 +1,183 @@
+import type { Instant } from "../../../kit/clock.ts";
+import { column, sql } from "../../../kit/sql.ts";
+import type { Session, Store } from "../../../store/store.ts";
+
+export interface NewKey {
+  id: string;
+  orgId: string;
+  environmentId: string | null;
+  name: string;
+  hash: string;
+  prefix: string;
+  roleIds: readonly string[];
+  createdAt: Instant;
+  expiresAt: Instant | null;
+  /** A key of the platform, outside every environment. */
+  isPlatform: boolean;
+}
+
+/** A key as it is listed: never its text. */
+export interface ListedKey extends Omit<NewKey, "hash"> {
+  lastUsedAt: Instant | null;
+}
+
+/** A key whose row the session holds. */
+export interface HeldKey extends ListedKey {
+  hash: string;
+  /** Sessions made with it before are believed no more. */
+  tokensAfter: Instant;
+}
+
+/** What authentication must know of a key. */
+export interface KeyFacts {
+  id: string;
+  orgId: string;
+  environmentId: string | null;
+  roleIds: string[];
+  expiresAt: Instant | null;
+  isPlatform: boolean;
+  tokensAfter: Instant;
+}
+
+type Reader = Pick<Store, "one">;
+
+interface FactsRow {
+  id: string;
+  org_id: string;
+  environment_id: string | null;
+  role_ids: string;
+  expires_at: number | null;
+  platform_at: number | null;
+  tokens_after: number;
+}
+
+export async function keyByHash(store: Reader, hash: string): Promise<KeyFacts | undefined> {
+  const row = await store.one<FactsRow>(sql`SELECT ${facts} FROM api_keys WHERE key_hash = ${hash}`);
+  return row && toFacts(row);
+}
+
+export async function keyById(store: Reader, id: string): Promise<KeyFacts | undefined> {
+  const row = await store.one<FactsRow>(sql`SELECT ${facts} FROM api_keys WHERE id = ${id}`);
+  return row && toFacts(row);
+}
+
+const facts = sql.raw("id, org_id, environment_id, role_ids, expires_at, platform_at, tokens_after");
+
+const toFacts = (row: FactsRow): KeyFacts => ({
+  id: row.id,
+  orgId: row.org_id,
+  environmentId: row.environment_id,
+  roleIds: JSON.parse(row.role_ids) as string[],
+  expiresAt: row.expires_at,
+  isPlatform: row.platform_at !== null,
+  tokensAfter: row.tokens_after,
+});
+
+interface ListedRow extends FactsRow {
+  name: string;
+  key_prefix: string;
+  created_at: number;
+  last_used_at: number | null;
+}
+
+const listed = sql.raw(
+  "id, org_id, environment_id, name, key_prefix, role_ids, created_at, expires_at, last_used_at, platform_at, tokens_after",
+);
+
+const toListed = (row: ListedRow): ListedKey & { tokensAfter: Instant } => ({
+  ...toFacts(row),
+  name: row.name,
+  prefix: row.key_prefix,
+  createdAt: row.created_at,
+  lastUsedAt: row.last_used_at,
+});
+
+/** Of one org, oldest first, expired ones too. */
+export async function keysOf(store: Pick<Store, "all">, orgId: string): Promise<ListedKey[]> {
+  const rows = await store.all<ListedRow>(
+    sql`SELECT ${listed} FROM api_keys WHERE org_id = ${orgId} ORDER BY created_at, id`,
+  );
+  return rows.map(toListed);
+}
+
+export async function listedKey(store: Reader, id: string): Promise<ListedKey | undefined> {
+  const row = await store.one<ListedRow>(sql`SELECT ${listed} FROM api_keys WHERE id = ${id}`);
+  return row && toListed(row);
+}
+
+export const setRoleIds = (session: Session, id: string, roleIds: readonly string[]): Promise<number> =>
+  session.run(sql`UPDATE api_keys SET role_ids = ${JSON.stringify(roleIds)} WHERE id = ${id}`);
+
+export const countKeys = async (reader: Reader, orgId: string): Promise<number> =>
+  (await reader.one<{ count: number }>(sql`SELECT count(*) AS count FROM api_keys WHERE org_id = ${orgId}`))!
+    .count;
+
+/** How many keys of the org carry each role. */
+export async function keyRoleCounts(store: Pick<Store, "all">, orgId: string): Promise<Map<string, number>> {
+  const rows = await store.all<{ role_ids: string }>(
+    sql`SELECT role_ids FROM api_keys WHERE org_id = ${orgId}`,
+  );
+  const counts = new Map<string, number>();
+  for (const { role_ids } of rows)
+    for (const id of JSON.parse(role_ids) as string[]) counts.set(id, (counts.get(id) ?? 0) + 1);
+  return counts;
+}
+
+export const anyKey = async (store: Reader): Promise<boolean> =>
+  (await store.one(sql`SELECT id FROM api_keys LIMIT 1`)) !== undefined;
+
+export async function hashOfKey(store: Reader, id: string): Promise<string | undefined> {
+  const row = await store.one<{ key_hash: string }>(sql`SELECT key_hash FROM api_keys WHERE id = ${id}`);
+  return row?.key_hash;
+}
+
+/** False when the id is taken. */
+export async function insertKey(session: Session, key: NewKey): Promise<boolean> {
+  const inserted = await session.run(
+    sql`INSERT INTO api_keys (id, org_id, environment_id, name, key_hash, key_prefix, role_ids, created_at, expires_at, platform_at)
+        VALUES (${key.id}, ${key.orgId}, ${key.environmentId}, ${key.name}, ${key.hash}, ${key.prefix},
+                ${JSON.stringify(key.roleIds)}, ${key.createdAt}, ${key.expiresAt},
+                ${key.isPlatform ? key.createdAt : null})
+        ON CONFLICT (id) DO NOTHING`,
+  );
+  return inserted === 1;
+}
+
+/** Only while it is still this very key: one that was rotated meanwhile stays. */
+export async function deleteKey(session: Session, id: string, hash: string): Promise<boolean> {
+  return (await session.run(sql`DELETE FROM api_keys WHERE id = ${id} AND key_hash = ${hash}`)) === 1;
+}
+
+/** The key as it is now, and nobody else changes it until the transaction ends; undefined when the org has no such key. */
+export async function holdKey(session: Session, id: string, orgId: string): Promise<HeldKey | undefined> {
+  const row = await session.one<ListedRow & { key_hash: string }>(sql`SELECT ${listed}, key_hash FROM api_keys
+    WHERE id = ${id} AND org_id = ${orgId} ${session.seams.holdRow}`);
+  return row && { ...toListed(row), hash: row.key_hash };
+}
+
+export const changeHash = (
+  session: Session,
+  id: string,
+  change: { hash: string; prefix: string; tokensAfter: Instant },
+): Promise<number> =>
+  session.run(sql`UPDATE api_keys SET key_hash = ${change.hash}, key_prefix = ${change.prefix},
+    tokens_after = ${change.tokensAfter} WHERE id = ${id}`);
+
+/** Rows that another node writes right now are left out: its time is as good. */
+export async function updateLastUsed(
+  session: Session,
+  used: readonly (readonly [string, Instant])[],
+): Promise<void> {
+  const { rowsFrom, skipLocked } = session.seams;
+  const ids = used.map(([id]) => id);
+  const ats = used.map(([, at]) => at);
+  await session.run(
+    sql`WITH due AS (
+          SELECT id FROM api_keys WHERE id IN (SELECT id FROM ${rowsFrom("named", { id: column.text(ids) })})
+          ORDER BY id ${skipLocked})
+        UPDATE api_keys SET last_used_at = used.at
+        FROM ${rowsFrom("used", { id: column.text(ids), at: column.bigint(ats) })}
+        WHERE api_keys.id = used.id AND api_keys.id IN (SELECT id FROM due)
+          AND (api_keys.last_used_at IS NULL OR api_keys.last_used_at < used.at)`,
+  );
+}

@@ -1,0 +1,221 @@
+import type { Clock, Instant } from "../../../kit/clock.ts";
+import { Fault, missing } from "../../../kit/fault.ts";
+import type { Ids } from "../../../kit/ids.ts";
+import { keyLeaseMs } from "../../../kit/limits.ts";
+import type { Caller } from "../../../kit/operation.ts";
+import { remember } from "../../../kit/remember.ts";
+import type { Session, Store } from "../../../store/store.ts";
+import type { HeldKey, NewKey } from "./rows.ts";
+import * as rows from "./rows.ts";
+import * as rules from "./rules.ts";
+
+/** A key that was found, in the form in which requests need it. */
+export interface KnownKey {
+  readonly caller: Caller;
+  readonly environmentId: string | undefined;
+  readonly expiresAt: Instant | undefined;
+}
+
+export interface CreateKey {
+  /** A new `ak_…` when left out. */
+  id?: string;
+  orgId: string;
+  environmentId: string | null;
+  name: string;
+  roleIds: readonly string[];
+  /** Now, when not given. */
+  createdAt?: Instant;
+  expiresAt?: Instant;
+  /** A key of the platform. */
+  isPlatform?: boolean;
+  /** A random one when left out. */
+  key?: string;
+}
+
+export interface Keys {
+  /** The key of this text; from memory, without a promise, when it was asked for within the last half second. */
+  find(text: string): KnownKey | undefined | Promise<KnownKey | undefined>;
+  /** The same by its id; for sessions that were made with a key. */
+  byId(id: string): Promise<KnownKey | undefined>;
+  /** Told of each successful authentication; `writeUsed` stores it later. */
+  used(key: KnownKey): void;
+  /** One round of the loop `keys.used`. */
+  writeUsed(): Promise<void>;
+  /** A key with its text, not yet stored. */
+  make(wanted: CreateKey): { key: string; row: NewKey };
+  create(wanted: CreateKey): Promise<{ id: string; key: string }>;
+  /** Revokes: this node stops believing in it at once, others within `keyLeaseMs`. False when it was gone. */
+  remove(id: string): Promise<boolean>;
+  /** The org's key as it is now, and nobody else changes it until the transaction ends. */
+  hold(session: Session, id: string, orgId: string): Promise<HeldKey | undefined>;
+  /** Gives the org's key another text, and ends its sessions; answers the hash of the old one, for `forget`. */
+  rekey(session: Session, id: string, orgId: string, text: string): Promise<string>;
+  /** This node believes nothing any more that it knew of the key with this hash. */
+  forget(hash: string): void;
+  any(): Promise<boolean>;
+  /** How many keys of the org carry each role. */
+  roleCounts(orgId: string): Promise<ReadonlyMap<string, number>>;
+  /** By the session, when the answer decides what it writes. */
+  hashOf(id: string, reader?: Pick<Store, "one">): Promise<string | undefined>;
+  /** False when the id is taken. */
+  insert(session: Session, row: NewKey): Promise<boolean>;
+  /** With its sessions. */
+  removeExactly(session: Session, id: string, hash: string): Promise<boolean>;
+  /** How many keys of the org, or of the platform, carry the role; under the lock of the org. */
+  countWithRole(session: Session, orgId: string, roleId: string): Promise<number>;
+  /** Takes the role off all who carry it; under the same lock. */
+  takeRole(session: Session, orgId: string, roleId: string): Promise<void>;
+}
+
+export interface KeysDeps {
+  store: Store;
+  clock: Clock;
+  ids: Ids;
+  /** Ends every session that was made with the key, in the same transaction. */
+  endSessions: (session: Session, keyId: string) => Promise<void>;
+}
+
+const knownKey = ({ id, orgId, roleIds, isPlatform, tokensAfter, ...rest }: rows.KeyFacts): KnownKey => ({
+  caller: { kind: isPlatform ? "platform" : "key", id, orgId, roles: roleIds, tokensAfter },
+  environmentId: rest.environmentId ?? undefined,
+  expiresAt: rest.expiresAt ?? undefined,
+});
+
+const keysRemembered = 50_000;
+const usedSliceMax = 500;
+
+export function keys({ store, clock, ids, endSessions }: KeysDeps): Keys {
+  const byHash = remember<KnownKey>({
+    clock,
+    keptMs: keyLeaseMs,
+    entriesMax: keysRemembered,
+    async read(hash) {
+      const facts = await rows.keyByHash(store, hash);
+      return facts && knownKey(facts);
+    },
+  });
+  let usedAt = new Map<string, Instant>();
+
+  const make: Keys["make"] = ({
+    id,
+    orgId,
+    environmentId,
+    name,
+    roleIds,
+    createdAt = clock.now(),
+    expiresAt,
+    isPlatform = false,
+    key,
+  }) => {
+    const prefix = isPlatform ? rules.platformKeyPrefix : rules.tenantKeyPrefix;
+    const text = key ?? `${prefix}${ids.secret(rules.keyBytes)}`;
+    return {
+      key: text,
+      row: {
+        id: id ?? `ak_${ids.uuid()}`,
+        orgId,
+        environmentId,
+        name,
+        hash: rules.keyHash(text),
+        prefix: rules.keyPrefixOf(text),
+        roleIds,
+        createdAt,
+        expiresAt: expiresAt ?? null,
+        isPlatform,
+      },
+    };
+  };
+
+  async function removeExactly(session: Session, id: string, hash: string): Promise<boolean> {
+    if (!(await rows.deleteKey(session, id, hash))) return false;
+    await endSessions(session, id);
+    return true;
+  }
+
+  return {
+    make,
+    hold: rows.holdKey,
+    find(text) {
+      if (text.length > rules.keyTextBytesMax) return undefined;
+      const hash = rules.keyHash(text);
+      return byHash.known(hash) ?? byHash.of(hash);
+    },
+
+    async byId(id) {
+      const facts = await rows.keyById(store, id);
+      return facts && knownKey(facts);
+    },
+
+    used(key) {
+      usedAt.set(key.caller.id, clock.now());
+    },
+
+    async writeUsed() {
+      if (usedAt.size === 0) return;
+      const taken = usedAt;
+      usedAt = new Map();
+      const sorted = [...taken].sort(([a], [b]) => (a < b ? -1 : 1));
+      try {
+        for (let from = 0; from < sorted.length; from += usedSliceMax) {
+          const slice = sorted.slice(from, from + usedSliceMax);
+          await store.write((session) => rows.updateLastUsed(session, slice));
+        }
+      } catch (error) {
+        for (const [id, at] of taken) if (!usedAt.has(id)) usedAt.set(id, at);
+        throw error;
+      }
+    },
+
+    async create(wanted) {
+      const { key, row } = make(wanted);
+      await store.write((session) => rows.insertKey(session, row));
+      byHash.forget(row.hash);
+      return { id: row.id, key };
+    },
+
+    async remove(id) {
+      const hash = await store.write(async (session) => {
+        const known = await rows.hashOfKey(session, id);
+        return known !== undefined && (await removeExactly(session, id, known)) ? known : undefined;
+      });
+      if (hash !== undefined) byHash.forget(hash);
+      return hash !== undefined;
+    },
+
+    async rekey(session, id, orgId, text) {
+      rules.requireKeyText("new_value", text);
+      const row = await rows.holdKey(session, id, orgId);
+      if (!row) throw missing("api key", id);
+      const now = clock.now();
+      if (row.expiresAt !== null && row.expiresAt <= now)
+        throw new Fault("failed_precondition", "an expired key cannot be rotated");
+      const hash = rules.keyHash(text);
+      const other = await rows.keyByHash(session, hash);
+      if (other && other.id !== id) throw rules.keyTextTaken("new_value");
+      // Later than before even within one millisecond: a session that is being made tells by it that it came too late.
+      const tokensAfter = Math.max(now, row.tokensAfter + 1);
+      await rows.changeHash(session, id, { hash, prefix: rules.keyPrefixOf(text), tokensAfter });
+      await endSessions(session, id);
+      return row.hash;
+    },
+
+    forget: byHash.forget,
+    any: () => rows.anyKey(store),
+    roleCounts: (orgId) => rows.keyRoleCounts(store, orgId),
+    hashOf: (id, reader = store) => rows.hashOfKey(reader, id),
+    insert: rows.insertKey,
+    removeExactly,
+
+    countWithRole: async (session, orgId, roleId) =>
+      (await rows.keyRoleCounts(session, orgId)).get(roleId) ?? 0,
+    async takeRole(session, orgId, roleId) {
+      for (const { id, roleIds } of await rows.keysOf(session, orgId))
+        if (roleIds.includes(roleId))
+          await rows.setRoleIds(
+            session,
+            id,
+            roleIds.filter((one) => one !== roleId),
+          );
+    },
+  };
+}

@@ -1,0 +1,154 @@
+import type { Clock } from "../../../kit/clock.ts";
+import type { Ids } from "../../../kit/ids.ts";
+import { platformAuditKeptMs, platformAuditWaitingMax, purgeSliceMax } from "../../../kit/limits.ts";
+import type { Log } from "../../../kit/log.ts";
+import type { Caller } from "../../../kit/operation.ts";
+import { pageSize, readCursor, writeCursor } from "../../../kit/page.ts";
+import type { Session, Store } from "../../../store/store.ts";
+import type { PlatformEvent, PlatformEventFilter } from "./audit-rows.ts";
+import * as rows from "./audit-rows.ts";
+import type { PlatformEventType } from "./rules.ts";
+
+export type { PlatformEvent, PlatformEventFilter } from "./audit-rows.ts";
+
+/** A call that a platform credential made in a tenant's org. */
+export interface ImpersonatedCall {
+  caller: Caller;
+  environmentId: string;
+  operation: string;
+  requestId: string;
+  outcome: string;
+}
+
+export interface PlatformEventPage {
+  events: PlatformEvent[];
+  /** Of all that match, counted up to `limits.countCap`. */
+  total: number;
+  nextCursor?: string;
+}
+
+export interface PlatformAudit {
+  /** Part of the change that it tells of: both are committed, or neither. */
+  record(
+    session: Session,
+    event: {
+      type: PlatformEventType;
+      by: Pick<Caller, "kind" | "id"> | undefined;
+      payload: Record<string, unknown>;
+    },
+  ): Promise<void>;
+  /**
+   * Never waits: the line is written within a second, behind the call. What a node that dies had not written is lost; so is
+   * what comes while `limits.platformAuditWaitingMax` lines wait, and then a line says how many calls were not written.
+   */
+  impersonated(call: ImpersonatedCall): void;
+  /** One round of the loop `platform.audit`; at the server's end too. */
+  writeOnce(): Promise<void>;
+  /** Forgets lines older than `limits.platformAuditKeptMs`. */
+  duty: {
+    duty: "retention";
+    name: "platform.forget";
+    everyMs: number;
+    tick: (write: Store["write"]) => Promise<void>;
+  };
+  /** Newest first. */
+  list(
+    filter: PlatformEventFilter,
+    page: { cursor: string | undefined; limit: number | undefined },
+  ): Promise<PlatformEventPage>;
+}
+
+const pageDefault = 100;
+const sliceMax = 500;
+
+/** Keys and users of the platform; other callers stand in no column of theirs. */
+function platformIdsOf(by: Pick<Caller, "kind" | "id"> | undefined): { keyId: string; userId: string } {
+  if (by?.kind !== "platform") return { keyId: "", userId: "" };
+  return by.id.startsWith("puser_") ? { keyId: "", userId: by.id } : { keyId: by.id, userId: "" };
+}
+
+export function openPlatformAudit(deps: { store: Store; clock: Clock; ids: Ids; log: Log }): PlatformAudit {
+  const { store, clock, ids, log } = deps;
+  let waiting: PlatformEvent[] = [];
+  let unwritten = 0;
+
+  const event = (
+    type: PlatformEventType,
+    by: Pick<Caller, "kind" | "id"> | undefined,
+    rest: { impersonatedOrgId: string; payload: Record<string, unknown> },
+  ): PlatformEvent => ({
+    id: ids.next("paud"),
+    type,
+    ...platformIdsOf(by),
+    ...rest,
+    createdAt: clock.now(),
+  });
+
+  async function writeOnce(): Promise<void> {
+    if (waiting.length === 0 && unwritten === 0) return;
+    const taken = waiting;
+    waiting = [];
+    if (unwritten > 0) {
+      log.error("platform.audit_unwritten", { calls: unwritten });
+      const payload = { unwritten_calls: unwritten };
+      taken.push(event("platform.impersonated", undefined, { impersonatedOrgId: "", payload }));
+      unwritten = 0;
+    }
+    while (taken.length > 0) {
+      const slice = taken.slice(0, sliceMax);
+      try {
+        await store.write((session) => rows.insertEvents(session, slice));
+      } catch (error) {
+        waiting = [...taken, ...waiting];
+        throw error;
+      }
+      taken.splice(0, slice.length);
+    }
+  }
+
+  return {
+    record: (session, { type, by, payload }) =>
+      rows.insertEvents(session, [event(type, by, { impersonatedOrgId: "", payload })]),
+
+    impersonated({ caller, environmentId, operation, requestId, outcome }) {
+      if (waiting.length >= platformAuditWaitingMax) {
+        unwritten++;
+        return;
+      }
+      const payload = { operation, outcome, environment_id: environmentId, request_id: requestId };
+      waiting.push(event("platform.impersonated", caller, { impersonatedOrgId: caller.orgId, payload }));
+    },
+
+    writeOnce,
+
+    duty: {
+      duty: "retention",
+      name: "platform.forget",
+      everyMs: 60 * 60_000,
+      async tick(write) {
+        const before = clock.now() - platformAuditKeptMs;
+        while (
+          (await write((session) => rows.forgetBefore(session, before, purgeSliceMax))) === purgeSliceMax
+        );
+      },
+    },
+
+    async list(filter, { cursor, limit }) {
+      const most = pageSize(limit, pageDefault);
+      const after = cursor === undefined ? undefined : readCursor("cursor", cursor);
+      // What this node has not written yet would be missing from an answer that follows the call.
+      await writeOnce().catch((error) => log.warn("platform.audit_late", { error }));
+      const [found, total] = await Promise.all([
+        rows.eventsOf(store, filter, { after, limit: most + 1 }),
+        rows.countEvents(store, filter),
+      ]);
+      const events = found.slice(0, most);
+      const last = events.at(-1);
+      return {
+        events,
+        total,
+        ...(found.length > most && last && { nextCursor: writeCursor({ at: last.createdAt, id: last.id }) }),
+      };
+    },
+  };
+}

@@ -1,0 +1,240 @@
+import { Type } from "@sinclair/typebox";
+import { rfc3339 } from "../../../kit/clock.ts";
+import { listedById, type Operation, unary } from "../../../kit/operation.ts";
+import type { PlatformAudit, PlatformEvent } from "./audit.ts";
+import type { Org, PlatformOrgs } from "./orgs.ts";
+import { platformEventTypes, readBound } from "./rules.ts";
+import type { PlatformUser, PlatformUsers } from "./service.ts";
+
+const text = Type.String({ maxLength: 2_000 });
+const given = Type.String({ minLength: 1, maxLength: 2_000 });
+const instant = Type.String({ format: "date-time" });
+const byId = { id: Type.String({ minLength: 1 }) };
+const roleIds = Type.Array(text, { maxItems: 50 });
+
+const UserShape = Type.Object({
+  id: text,
+  email: text,
+  name: text,
+  is_active: Type.Boolean(),
+  role_ids: Type.Array(text),
+  created_at: instant,
+  updated_at: instant,
+  last_login_at: Type.Optional(instant),
+});
+
+const userJson = (user: PlatformUser) => ({
+  id: user.id,
+  email: user.email,
+  name: user.name,
+  is_active: user.isActive,
+  role_ids: user.roles,
+  created_at: rfc3339(user.createdAt),
+  updated_at: rfc3339(user.updatedAt),
+  ...(user.lastLoginAt !== null && { last_login_at: rfc3339(user.lastLoginAt) }),
+});
+
+const give = (user: PlatformUser) => ({ status: 200, body: userJson(user) });
+const path = "/api/v1/platform/users";
+const read = { action: "platform:users:read", scope: "none" as const, reads: true };
+const manage = { action: "platform:users:manage", scope: "none" as const };
+
+/** Bootstrap, and users of the platform. */
+export const platformUsersOperations = (users: PlatformUsers): Operation[] => [
+  unary({
+    name: "platform.bootstrap",
+    action: "orgs:manage",
+    scope: "none",
+    summary: "The first platform user, a platform_admin; for an admin key of the default org, once.",
+    input: Type.Object({ email: given, password: given, name: given }),
+    output: Type.Object({ id: text, email: text, name: text }),
+    rest: {
+      route: "POST /api/v1/platform/bootstrap",
+      status: 201,
+      give: ({ id, email, name }: PlatformUser) => ({ status: 201, body: { id, email, name } }),
+    },
+    handle: (input, call) => users.bootstrap(call.caller, input),
+  }),
+  unary({
+    ...read,
+    name: "platform.users.list",
+    summary: "Users of the platform.",
+    input: Type.Object({}),
+    output: Type.Array(UserShape),
+    rest: `GET ${path}`,
+    lists: listedById(),
+    handle: async () => (await users.list()).map(userJson),
+  }),
+  unary({
+    ...read,
+    name: "platform.users.get",
+    summary: "One user of the platform.",
+    input: Type.Object(byId),
+    output: UserShape,
+    rest: { route: `GET ${path}/{id}`, give },
+    handle: ({ id }) => users.get(id),
+  }),
+  unary({
+    ...manage,
+    name: "platform.users.create",
+    summary: "A user of the platform, who logs in with a password and may do what the roles say.",
+    input: Type.Object({ email: given, password: given, name: given, role_ids: Type.Optional(roleIds) }),
+    output: UserShape,
+    rest: {
+      route: `POST ${path}`,
+      status: 201,
+      give: (user: PlatformUser) => ({ status: 201, body: userJson(user) }),
+    },
+    handle: ({ role_ids, ...input }, call) =>
+      users.create(call.caller, { ...input, ...(role_ids !== undefined && { roleIds: role_ids }) }),
+  }),
+  unary({
+    ...manage,
+    name: "platform.users.update",
+    summary: "Changes a user of the platform; another password or inactivity ends every session of theirs.",
+    input: Type.Object({
+      ...byId,
+      name: Type.Optional(given),
+      email: Type.Optional(given),
+      password: Type.Optional(given),
+      is_active: Type.Optional(Type.Boolean()),
+      role_ids: Type.Optional(roleIds),
+    }),
+    output: UserShape,
+    rest: ["PUT", "PATCH"].map((verb) => ({ route: `${verb} ${path}/{id}`, give })),
+    handle: ({ id, is_active, role_ids, ...change }, call) =>
+      users.update(call.caller, id, {
+        ...change,
+        ...(is_active !== undefined && { isActive: is_active }),
+        ...(role_ids !== undefined && { roleIds: role_ids }),
+      }),
+  }),
+  unary({
+    ...manage,
+    name: "platform.users.delete",
+    summary: "Deletes a user of the platform; their sessions end. The last active platform_admin stays.",
+    input: Type.Object(byId),
+    rest: `DELETE ${path}/{id}`,
+    handle: ({ id }, call) => users.delete(call.caller, id),
+  }),
+];
+
+const OrgShape = Type.Object({ id: text, name: text, created_at: instant, updated_at: instant });
+
+const orgJson = (org: Org) => ({
+  id: org.id,
+  name: org.name,
+  created_at: rfc3339(org.createdAt),
+  updated_at: rfc3339(org.updatedAt),
+});
+
+const tenantsPath = "/api/v1/platform/tenants";
+const tenantsRead = { action: "platform:tenants:read", scope: "none" as const, reads: true };
+const tenantsManage = { action: "platform:tenants:manage", scope: "none" as const };
+
+/** Orgs, as the platform sees them: tenants. */
+export const platformTenantsOperations = (orgs: PlatformOrgs): Operation[] => [
+  unary({
+    ...tenantsRead,
+    name: "platform.tenants.list",
+    summary: "Every tenant; the platform's own org is none.",
+    input: Type.Object({}),
+    output: Type.Array(OrgShape),
+    rest: `GET ${tenantsPath}`,
+    lists: listedById(),
+    handle: async () => (await orgs.list()).map(orgJson),
+  }),
+  unary({
+    ...tenantsRead,
+    name: "platform.tenants.get",
+    summary: "One tenant.",
+    input: Type.Object(byId),
+    output: OrgShape,
+    rest: `GET ${tenantsPath}/{id}`,
+    handle: async ({ id }) => orgJson(await orgs.get(id)),
+  }),
+  unary({
+    ...tenantsManage,
+    name: "platform.tenants.create",
+    summary: "A tenant, without any project or environment yet.",
+    input: Type.Object({ name: text }),
+    output: OrgShape,
+    rest: [tenantsPath, "/api/v1/platform/orgs"].map((path) => ({
+      route: `POST ${path}`,
+      status: 201,
+      give: (org: Org) => ({ status: 201, body: orgJson(org) }),
+    })),
+    handle: ({ name }) => orgs.create(name),
+  }),
+  unary({
+    ...tenantsManage,
+    name: "platform.tenants.delete",
+    summary: "Deletes a tenant with all that is its own; not the platform's own org.",
+    input: Type.Object(byId),
+    rest: `DELETE ${tenantsPath}/{id}`,
+    handle: ({ id }) => orgs.delete(id),
+  }),
+];
+
+const EventShape = Type.Object({
+  id: text,
+  event_type: text,
+  scope: text,
+  platform_key_id: text,
+  platform_user_id: text,
+  impersonated_org_id: text,
+  payload: Type.Record(Type.String(), Type.Unknown()),
+  created_at: instant,
+});
+
+const eventJson = (event: PlatformEvent) => ({
+  id: event.id,
+  event_type: event.type,
+  scope: "platform",
+  platform_key_id: event.keyId,
+  platform_user_id: event.userId,
+  impersonated_org_id: event.impersonatedOrgId,
+  payload: event.payload,
+  created_at: rfc3339(event.createdAt),
+});
+
+export const platformAuditOperations = (audit: PlatformAudit): Operation[] => [
+  unary({
+    name: "platform.audit.list",
+    action: "platform:audit:read",
+    scope: "none",
+    reads: true,
+    summary:
+      "What platform credentials changed, and their calls in tenants' orgs, newest first; `total` counts to 10,000.",
+    input: Type.Object({
+      event_type: Type.Optional(Type.Union(platformEventTypes.map((type) => Type.Literal(type)))),
+      from: Type.Optional(text),
+      to: Type.Optional(text),
+      platform_key_id: Type.Optional(text),
+      impersonated_org_id: Type.Optional(text),
+      cursor: Type.Optional(text),
+      limit: Type.Optional(Type.Integer()),
+    }),
+    output: Type.Object({
+      events: Type.Array(EventShape),
+      total: Type.Integer(),
+      next_cursor: Type.Optional(text),
+    }),
+    rest: "GET /api/v1/platform/audit",
+    async handle({ event_type, from, to, platform_key_id, impersonated_org_id, cursor, limit }) {
+      const filter = {
+        ...(event_type !== undefined && { type: event_type }),
+        ...(from !== undefined && { from: readBound("from", from) }),
+        ...(to !== undefined && { to: readBound("to", to) }),
+        ...(platform_key_id !== undefined && { keyId: platform_key_id }),
+        ...(impersonated_org_id !== undefined && { impersonatedOrgId: impersonated_org_id }),
+      };
+      const page = await audit.list(filter, { cursor: cursor || undefined, limit });
+      return {
+        events: page.events.map(eventJson),
+        total: page.total,
+        ...(page.nextCursor !== undefined && { next_cursor: page.nextCursor }),
+      };
+    },
+  }),
+];

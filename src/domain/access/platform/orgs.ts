@@ -1,0 +1,71 @@
+import { platformOrgId } from "../../../access/gate.ts";
+import type { Instant } from "../../../kit/clock.ts";
+import { invalid, missing } from "../../../kit/fault.ts";
+import { sql } from "../../../kit/sql.ts";
+import type { Store } from "../../../store/store.ts";
+
+export interface Org {
+  id: string;
+  name: string;
+  createdAt: Instant;
+  updatedAt: Instant;
+}
+
+/** Orgs as the platform sees them. The platform's own is none of them. */
+export interface PlatformOrgs {
+  /** Oldest first. */
+  list(): Promise<Org[]>;
+  get(id: string): Promise<Org>;
+  /** The org's row only: no project, no environment. */
+  create(name: string): Promise<Org>;
+  delete(id: string): Promise<void>;
+}
+
+/** How orgs come and go, with all that this takes with it. */
+export interface OrgWrites {
+  create(name: string): Promise<Org>;
+  remove(id: string): Promise<void>;
+}
+
+interface OrgRow {
+  id: string;
+  name: string;
+  created_at: number;
+  updated_at: number;
+}
+
+const fields = sql.raw("id, name, created_at, updated_at");
+
+const toOrg = (row: OrgRow): Org => ({
+  id: row.id,
+  name: row.name,
+  createdAt: row.created_at,
+  updatedAt: row.updated_at,
+});
+
+export function openPlatformOrgs({ store, writes }: { store: Store; writes: OrgWrites }): PlatformOrgs {
+  return {
+    create: writes.create,
+
+    async get(id) {
+      const row =
+        id === platformOrgId
+          ? undefined
+          : await store.one<OrgRow>(sql`SELECT ${fields} FROM orgs WHERE id = ${id}`);
+      if (!row) throw missing("org", id);
+      return toOrg(row);
+    },
+
+    async list() {
+      const rows = await store.all<OrgRow>(
+        sql`SELECT ${fields} FROM orgs WHERE id <> ${platformOrgId} ORDER BY created_at, id`,
+      );
+      return rows.map(toOrg);
+    },
+
+    async delete(id) {
+      if (id === platformOrgId) throw invalid("id", `${id} cannot be deleted`);
+      await writes.remove(id);
+    },
+  };
+}

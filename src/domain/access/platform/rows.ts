@@ -1,0 +1,112 @@
+import type { Instant } from "../../../kit/clock.ts";
+import { sql } from "../../../kit/sql.ts";
+import type { Session, Store } from "../../../store/store.ts";
+
+export interface PlatformUser {
+  id: string;
+  email: string;
+  name: string;
+  passwordHash: string;
+  /** Ids. */
+  roles: string[];
+  isActive: boolean;
+  /** Tokens issued before are believed no more. */
+  tokensAfter: Instant;
+  createdAt: Instant;
+  updatedAt: Instant;
+  lastLoginAt: Instant | null;
+}
+
+interface Stored {
+  id: string;
+  email: string;
+  name: string;
+  password_hash: string;
+  roles: string;
+  is_active: number;
+  tokens_after: number;
+  created_at: number;
+  updated_at: number;
+  last_login_at: number | null;
+}
+
+type Reader = Pick<Store, "one" | "all">;
+
+const fields = sql.raw(
+  "id, email, name, password_hash, roles, is_active, tokens_after, created_at, updated_at, last_login_at",
+);
+
+const toUser = (row: Stored): PlatformUser => ({
+  id: row.id,
+  email: row.email,
+  name: row.name,
+  passwordHash: row.password_hash,
+  roles: JSON.parse(row.roles) as string[],
+  isActive: row.is_active !== 0,
+  tokensAfter: row.tokens_after,
+  createdAt: row.created_at,
+  updatedAt: row.updated_at,
+  lastLoginAt: row.last_login_at,
+});
+
+/** Changes of platform users come one after the other: each may ask who else there is. */
+export async function holdUsers(session: Session, platformOrgId: string): Promise<void> {
+  await session.one(sql`SELECT id FROM orgs WHERE id = ${platformOrgId} ${session.seams.holdRow}`);
+}
+
+/** While this is held there is no first user either. */
+export async function shareUsers(session: Session, platformOrgId: string): Promise<void> {
+  await session.one(sql`SELECT id FROM orgs WHERE id = ${platformOrgId} ${session.seams.shareRow}`);
+}
+
+export const anyUser = async (reader: Pick<Store, "one">): Promise<boolean> =>
+  (await reader.one(sql`SELECT id FROM platform_users LIMIT 1`)) !== undefined;
+
+export async function userById(reader: Reader, id: string): Promise<PlatformUser | undefined> {
+  const row = await reader.one<Stored>(sql`SELECT ${fields} FROM platform_users WHERE id = ${id}`);
+  return row && toUser(row);
+}
+
+export async function userByEmail(reader: Reader, email: string): Promise<PlatformUser | undefined> {
+  const row = await reader.one<Stored>(sql`SELECT ${fields} FROM platform_users WHERE email = ${email}`);
+  return row && toUser(row);
+}
+
+/** Oldest first; there are at most `limits.platformUsersMax`. */
+export async function allUsers(reader: Reader): Promise<PlatformUser[]> {
+  const rows = await reader.all<Stored>(sql`SELECT ${fields} FROM platform_users ORDER BY created_at, id`);
+  return rows.map(toUser);
+}
+
+/** False when the email is taken. */
+export async function insertUser(session: Session, user: PlatformUser): Promise<boolean> {
+  const inserted = await session.run(
+    sql`INSERT INTO platform_users (id, email, name, password_hash, roles, is_active, tokens_after, created_at, updated_at)
+        VALUES (${user.id}, ${user.email}, ${user.name}, ${user.passwordHash}, ${JSON.stringify(user.roles)},
+                ${user.isActive ? 1 : 0}, ${user.tokensAfter}, ${user.createdAt}, ${user.updatedAt})
+        ON CONFLICT (email) DO NOTHING`,
+  );
+  return inserted === 1;
+}
+
+export const updateUser = (session: Session, user: PlatformUser): Promise<number> =>
+  session.run(sql`UPDATE platform_users SET email = ${user.email}, name = ${user.name},
+    password_hash = ${user.passwordHash}, roles = ${JSON.stringify(user.roles)},
+    is_active = ${user.isActive ? 1 : 0}, tokens_after = ${user.tokensAfter}, updated_at = ${user.updatedAt}
+    WHERE id = ${user.id}`);
+
+export const deleteUser = (session: Session, id: string): Promise<number> =>
+  session.run(sql`DELETE FROM platform_users WHERE id = ${id}`);
+
+export const setRoles = (session: Session, id: string, roleIds: readonly string[]): Promise<number> =>
+  session.run(sql`UPDATE platform_users SET roles = ${JSON.stringify(roleIds)} WHERE id = ${id}`);
+
+/** The row is held from then on. Undefined when the account was changed since its password was compared. */
+export async function noteLogin(
+  session: Session,
+  { id, passwordHash, at }: { id: string; passwordHash: string; at: Instant },
+): Promise<{ tokensAfter: Instant } | undefined> {
+  const row = await session.one<{ tokens_after: number }>(sql`UPDATE platform_users SET last_login_at = ${at}
+    WHERE id = ${id} AND password_hash = ${passwordHash} AND is_active = 1 RETURNING tokens_after`);
+  return row && { tokensAfter: row.tokens_after };
+}

@@ -1,0 +1,42 @@
+import { type Instant, parseRfc3339 } from "../../../kit/clock.ts";
+import { Fault, invalid } from "../../../kit/fault.ts";
+import type { PlatformUser } from "./rows.ts";
+
+/** spec.md 'Platform API': the closed list. */
+export const platformEventTypes = [
+  "platform.user.created",
+  "platform.user.updated",
+  "platform.user.deleted",
+  "platform.key.created",
+  "platform.key.revoked",
+  "platform.role.changed",
+  "platform.impersonated",
+] as const;
+
+export type PlatformEventType = (typeof platformEventTypes)[number];
+
+export const adminRoleId = "role_platform_admin";
+
+const isAdmin = (user: Pick<PlatformUser, "isActive" | "roles">): boolean =>
+  user.isActive && user.roles.includes(adminRoleId);
+
+/** Somebody must be left who can let others in: custom roles do not count, as another admin may change them. */
+export function requireAdminLeft(
+  all: readonly PlatformUser[],
+  before: PlatformUser,
+  after: PlatformUser | undefined,
+): void {
+  if (!isAdmin(before) || (after && isAdmin(after))) return;
+  if (all.some((user) => user.id !== before.id && isAdmin(user))) return;
+  throw new Fault("failed_precondition", "the last active platform_admin must stay");
+}
+
+const dayMs = 24 * 60 * 60 * 1000;
+
+/** ISO 8601: an instant, or a day, which `to` includes to its end. */
+export function readBound(field: "from" | "to", text: string): Instant {
+  const isDay = /^\d{4}-\d{2}-\d{2}$/.test(text);
+  const at = parseRfc3339(isDay ? `${text}T00:00:00Z` : text);
+  if (at === undefined) throw invalid(field, "must be an ISO 8601 date and time with zone, or a date");
+  return isDay && field === "to" ? at + dayMs - 1 : at;
+}

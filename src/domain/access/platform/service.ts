@@ -1,0 +1,230 @@
+import type { Clock } from "../../../kit/clock.ts";
+import { Fault, invalid, missing } from "../../../kit/fault.ts";
+import type { Ids } from "../../../kit/ids.ts";
+import { platformUsersMax } from "../../../kit/limits.ts";
+import type { Caller } from "../../../kit/operation.ts";
+import { hashPassword } from "../../../kit/password.ts";
+import { type Session, type Store, StoreError } from "../../../store/store.ts";
+import type { RoleScope, Roles } from "../roles/service.ts";
+import { defaultOrgId } from "../tenancy/rules.ts";
+import { readEmail, readUserName, requirePassword } from "../users/rules.ts";
+import type { LoggedIn } from "../users/service.ts";
+import type { PlatformAudit } from "./audit.ts";
+import type { PlatformUser } from "./rows.ts";
+import * as rows from "./rows.ts";
+import * as rules from "./rules.ts";
+
+export type { PlatformUser } from "./rows.ts";
+
+export interface NewPlatformUser {
+  email: string;
+  password: string;
+  name: string;
+  /** None by default: such a user logs in and may do nothing. */
+  roleIds?: readonly string[];
+}
+
+export interface PlatformUserChange {
+  name?: string;
+  email?: string;
+  /** Ends every session of the user. */
+  password?: string;
+  /** False ends every session of the user and refuses new ones. */
+  isActive?: boolean;
+  roleIds?: readonly string[];
+}
+
+export interface PlatformUsers {
+  /** The first user, a platform_admin, for an admin key of the default org; `already_exists` once there is any. */
+  bootstrap(caller: Caller, input: NewPlatformUser): Promise<PlatformUser>;
+  list(): Promise<PlatformUser[]>;
+  get(id: string): Promise<PlatformUser>;
+  create(caller: Caller, input: NewPlatformUser): Promise<PlatformUser>;
+  /** `failed_precondition` for what would leave no active platform_admin; the same of `delete`. */
+  update(caller: Caller, id: string, change: PlatformUserChange): Promise<PlatformUser>;
+  delete(caller: Caller, id: string): Promise<void>;
+  find(id: string): Promise<PlatformUser | undefined>;
+  findByEmail(email: string): Promise<PlatformUser | undefined>;
+  /** Holds the account's row; undefined when it was changed since this was its password's hash. */
+  noteLogin(session: Session, id: string, passwordHash: string): Promise<LoggedIn | undefined>;
+  /** Under the lock of the platform's org, like `takeRole`. */
+  countWithRole(session: Session, orgId: string, roleId: string): Promise<number>;
+  takeRole(session: Session, orgId: string, roleId: string): Promise<void>;
+  /** Whether there is any, which stays so until the transaction ends. */
+  anyHeld(session: Session): Promise<boolean>;
+  /** As a login answers them. */
+  roleNamesOf(roleIds: readonly string[]): Promise<string[]>;
+}
+
+export interface PlatformUsersDeps {
+  store: Store;
+  clock: Clock;
+  ids: Ids;
+  roles: Pick<Roles, "known" | "require">;
+  /** Ends every session of the user, in the same transaction. */
+  endSessions: (session: Session, userId: string) => Promise<void>;
+  audit: Pick<PlatformAudit, "record">;
+  scope: RoleScope;
+}
+
+const emailTaken = () =>
+  new Fault("already_exists", "a platform user with this email exists", { field: "email" });
+
+export function openPlatformUsers(deps: PlatformUsersDeps): PlatformUsers {
+  const { store, clock, ids, roles, audit, scope, endSessions } = deps;
+
+  async function find(reader: Pick<Store, "one" | "all">, id: string): Promise<PlatformUser> {
+    const user = await rows.userById(reader, id);
+    if (!user) throw missing("platform user", id);
+    return user;
+  }
+
+  async function readRoles(session: Session, roleIds: readonly string[]): Promise<string[]> {
+    await roles.require(session, scope, "role_ids", roleIds);
+    return [...new Set(roleIds)];
+  }
+
+  /** Hashing takes a tenth of a second: it stands before the write. */
+  async function prepare(input: NewPlatformUser, roleIds: readonly string[]): Promise<PlatformUser> {
+    const email = readEmail(input.email);
+    const name = readUserName(input.name);
+    if (name === "") throw invalid("name", "must not be empty");
+    requirePassword("password", input.password);
+    const at = clock.now();
+    return {
+      id: ids.next("puser"),
+      email,
+      name,
+      passwordHash: await hashPassword(input.password),
+      roles: [...roleIds],
+      isActive: true,
+      tokensAfter: 0,
+      createdAt: at,
+      updatedAt: at,
+      lastLoginAt: null,
+    };
+  }
+
+  async function insert(session: Session, user: PlatformUser, by: Caller, how: object = {}): Promise<void> {
+    if (!(await rows.insertUser(session, user))) throw emailTaken();
+    const { id: user_id, email, name, roles: role_ids } = user;
+    const payload = { user_id, email, name, role_ids, ...how };
+    await audit.record(session, { type: "platform.user.created", by, payload });
+  }
+
+  return {
+    async bootstrap(caller, input) {
+      // Whoever holds the first key owns the installation; other orgs' admins do not.
+      if ((caller.kind !== "key" && caller.kind !== "dev") || caller.orgId !== defaultOrgId)
+        throw new Fault("permission_denied", "an admin key of the default org is required");
+      const exist = () => new Fault("already_exists", "platform users already exist");
+      const user = await prepare(input, [rules.adminRoleId]);
+      await store.write(async (session) => {
+        await rows.holdUsers(session, scope.orgId);
+        if (await rows.anyUser(session)) throw exist();
+        await insert(session, user, caller, { bootstrap_key_id: caller.id });
+      });
+      return user;
+    },
+
+    list: () => rows.allUsers(store),
+    get: (id) => find(store, id),
+
+    async create(caller, input) {
+      const prepared = await prepare(input, []);
+      return store.write(async (session) => {
+        await rows.holdUsers(session, scope.orgId);
+        const user = { ...prepared, roles: await readRoles(session, input.roleIds ?? []) };
+        if ((await rows.allUsers(session)).length >= platformUsersMax)
+          throw new Fault("resource_exhausted", `at most ${platformUsersMax} platform users`);
+        await insert(session, user, caller);
+        return user;
+      });
+    },
+
+    async update(caller, id, change) {
+      const name = change.name === undefined ? undefined : readUserName(change.name);
+      if (name === "") throw invalid("name", "must not be empty");
+      const email = change.email === undefined ? undefined : readEmail(change.email);
+      if (change.password !== undefined) requirePassword("password", change.password);
+      const passwordHash = change.password === undefined ? undefined : await hashPassword(change.password);
+      const { isActive } = change;
+      try {
+        return await store.write(async (session) => {
+          await rows.holdUsers(session, scope.orgId);
+          const before = await find(session, id);
+          const roleIds = change.roleIds === undefined ? undefined : await readRoles(session, change.roleIds);
+          const at = clock.now();
+          const endsSessions = passwordHash !== undefined || isActive === false;
+          const after: PlatformUser = {
+            ...before,
+            ...(name !== undefined && { name }),
+            ...(email !== undefined && { email }),
+            ...(roleIds !== undefined && { roles: roleIds }),
+            ...(passwordHash !== undefined && { passwordHash }),
+            ...(isActive !== undefined && { isActive }),
+            ...(endsSessions && { tokensAfter: Math.max(at, before.tokensAfter + 1) }),
+            updatedAt: at,
+          };
+          rules.requireAdminLeft(await rows.allUsers(session), before, after);
+          await rows.updateUser(session, after);
+          if (endsSessions) await endSessions(session, id);
+          const payload = {
+            user_id: id,
+            ...(name !== undefined && { name }),
+            ...(email !== undefined && { email }),
+            ...(roleIds !== undefined && { role_ids: roleIds }),
+            ...(isActive !== undefined && { is_active: isActive }),
+            ...(passwordHash !== undefined && { password_changed: true }),
+          };
+          await audit.record(session, { type: "platform.user.updated", by: caller, payload });
+          return after;
+        });
+      } catch (error) {
+        if (error instanceof StoreError && error.trouble === "unique") throw emailTaken();
+        throw error;
+      }
+    },
+
+    async delete(caller, id) {
+      await store.write(async (session) => {
+        await rows.holdUsers(session, scope.orgId);
+        const before = await find(session, id);
+        rules.requireAdminLeft(await rows.allUsers(session), before, undefined);
+        await rows.deleteUser(session, id);
+        await endSessions(session, id);
+        const payload = { user_id: id, email: before.email };
+        await audit.record(session, { type: "platform.user.deleted", by: caller, payload });
+      });
+    },
+
+    find: (id) => rows.userById(store, id),
+    findByEmail: (email) => rows.userByEmail(store, email),
+    async noteLogin(session, id, passwordHash) {
+      const account = await rows.noteLogin(session, { id, passwordHash, at: clock.now() });
+      return account && { ...account, orgId: scope.orgId };
+    },
+
+    async roleNamesOf(roleIds) {
+      const names = new Map((await roles.known(store, scope)).map((role) => [role.id, role.name]));
+      return roleIds.flatMap((id) => names.get(id) ?? []);
+    },
+
+    countWithRole: async (session, _orgId, roleId) =>
+      (await rows.allUsers(session)).filter((user) => user.roles.includes(roleId)).length,
+    async takeRole(session, _orgId, roleId) {
+      for (const user of await rows.allUsers(session))
+        if (user.roles.includes(roleId))
+          await rows.setRoles(
+            session,
+            user.id,
+            user.roles.filter((one) => one !== roleId),
+          );
+    },
+
+    async anyHeld(session) {
+      await rows.shareUsers(session, scope.orgId);
+      return rows.anyUser(session);
+    },
+  };
+}

@@ -1,0 +1,378 @@
+import { type Static, Type } from "@sinclair/typebox";
+import { platformOrgId } from "../../../access/gate.ts";
+import { rfc3339 } from "../../../kit/clock.ts";
+import { invalid, missing } from "../../../kit/fault.ts";
+import { dryRunDecisionsMax, policyTextCharsMax, resourceNameCharsMax } from "../../../kit/limits.ts";
+import { type Call, listedById, type Operation, unary } from "../../../kit/operation.ts";
+import type { RoleScope, Roles } from "../roles/service.ts";
+import type { DryRun, DryRunAnswer, Policies, Policy, PolicyVersion } from "./service.ts";
+import { policyTemplates } from "./templates.ts";
+
+const text = Type.String();
+const bounded = Type.String({ maxLength: policyTextCharsMax });
+/** As long as what a call may be about. */
+const named = Type.String({ maxLength: resourceNameCharsMax });
+const instant = Type.String({ format: "date-time" });
+const byId = { id: Type.String({ minLength: 1 }) };
+
+const PolicyShape = Type.Object({
+  id: text,
+  org_id: text,
+  name: text,
+  effect: text,
+  actions: text,
+  resources: text,
+  condition: text,
+  version: Type.Integer(),
+  created_at: instant,
+  updated_at: instant,
+  /** What of it can match nothing. */
+  warnings: Type.Optional(Type.Array(text)),
+});
+
+export const policyJson = (policy: Policy, warnings: readonly string[]) => ({
+  id: policy.id,
+  org_id: policy.orgId,
+  name: policy.name,
+  effect: "deny",
+  actions: policy.actions,
+  resources: policy.resources,
+  condition: policy.condition,
+  version: policy.version,
+  created_at: rfc3339(policy.createdAt),
+  updated_at: rfc3339(policy.updatedAt),
+  ...(warnings.length > 0 && { warnings }),
+});
+
+const versionJson = (version: PolicyVersion, next: PolicyVersion | undefined) => ({
+  id: `${version.policyId}_v${version.version}`,
+  policy_id: version.policyId,
+  version_num: version.version,
+  name: version.name,
+  effect: "deny",
+  actions: version.actions,
+  resources: version.resources,
+  condition: version.condition,
+  enabled: next === undefined,
+  created_at: rfc3339(version.createdAt),
+  author_id: version.authorId,
+  ...(version.changeReason !== null && { change_reason: version.changeReason }),
+  ...(version.templateId !== null && { template_id: version.templateId }),
+  ...(version.templateVersion !== null && { template_version: version.templateVersion }),
+  valid_from: rfc3339(version.createdAt),
+  ...(next && { valid_until: rfc3339(next.createdAt) }),
+});
+
+/** Where the operations stand: a tenant's policies, or the platform's. */
+export interface PoliciesPlace {
+  name: string;
+  path: string;
+  rolesPath: string;
+  read: string;
+  manage: string;
+  /** Of the sub-routes under `rolesPath`. */
+  rolesRead: string;
+  rolesManage: string;
+  scopeOf: (call: Call) => RoleScope;
+}
+
+export const tenantPolicies: PoliciesPlace = {
+  name: "policies",
+  path: "/api/v1/policies",
+  rolesPath: "/api/v1/roles",
+  read: "orgs:read",
+  manage: "orgs:manage",
+  rolesRead: "orgs:read",
+  rolesManage: "orgs:manage",
+  scopeOf: (call) => ({ orgId: call.caller.orgId, kind: "tenant" }),
+};
+
+/** Which roles have which is a matter of roles: `platform:policies:*` alone gives a role nothing. */
+export const platformPolicies: PoliciesPlace = {
+  name: "platform.policies",
+  path: "/api/v1/platform/policies",
+  rolesPath: "/api/v1/platform/roles",
+  read: "platform:policies:read",
+  manage: "platform:policies:manage",
+  rolesRead: "platform:roles:read",
+  rolesManage: "platform:roles:manage",
+  scopeOf: (call) => ({ orgId: platformOrgId, kind: "platform", by: call.caller }),
+};
+
+type PolicyBody = ReturnType<typeof policyJson>;
+const give = (body: PolicyBody) => ({ status: 200, body });
+
+/** As it is answered to the call, with what of it can match nothing. */
+const showing =
+  (policies: Pick<Policies, "warningsOf">, scopeOf: PoliciesPlace["scopeOf"]) =>
+  (call: Call, policy: Policy): PolicyBody =>
+    policyJson(policy, policies.warningsOf(scopeOf(call), policy));
+
+/** List, get, create, update, delete, and which roles have which. */
+export function policiesOperations(policies: Policies, roles: Roles, place: PoliciesPlace): Operation[] {
+  const { name, path, rolesPath, read, manage, rolesRead, rolesManage, scopeOf } = place;
+  const show = showing(policies, scopeOf);
+  const scopeFor = (call: Call, orgId: string | undefined): RoleScope => {
+    const scope = scopeOf(call);
+    if (orgId !== undefined && orgId !== scope.orgId) throw missing("org", orgId);
+    return scope;
+  };
+  return [
+    unary({
+      name: `${name}.list`,
+      action: read,
+      scope: "none",
+      reads: true,
+      summary: "Deny policies of the org.",
+      input: Type.Object({ org_id: Type.Optional(text) }),
+      output: Type.Array(Type.Composite([PolicyShape, Type.Object({ role_count: Type.Integer() })])),
+      lists: listedById(),
+      rest: `GET ${path}`,
+      handle: async ({ org_id }, call) =>
+        (await policies.list(scopeFor(call, org_id))).map((policy) => ({
+          ...show(call, policy),
+          role_count: policy.roleCount,
+        })),
+    }),
+    unary({
+      name: `${name}.get`,
+      action: read,
+      scope: "none",
+      reads: true,
+      summary: "One deny policy.",
+      input: Type.Object(byId),
+      output: PolicyShape,
+      rest: { route: `GET ${path}/{id}`, give },
+      handle: async ({ id }, call) => show(call, await policies.get(scopeOf(call), id)),
+    }),
+    unary({
+      name: `${name}.create`,
+      action: manage,
+      scope: "none",
+      summary:
+        "A deny policy: comma-separated action and IRN patterns, and a CEL condition over subject, request, resource and time.",
+      input: Type.Object({
+        name: bounded,
+        org_id: Type.Optional(text),
+        effect: text,
+        actions: bounded,
+        resources: bounded,
+        condition: Type.Optional(bounded),
+      }),
+      output: PolicyShape,
+      rest: {
+        route: `POST ${path}`,
+        status: 201,
+        give: (body: PolicyBody) => ({ status: 201, body }),
+      },
+      handle: async ({ org_id, ...input }, call) =>
+        show(call, await policies.create(scopeFor(call, org_id), input, call.caller.id)),
+    }),
+    unary({
+      name: `${name}.update`,
+      action: manage,
+      scope: "none",
+      summary: "Changes a policy; every change is a new version.",
+      input: Type.Object({
+        ...byId,
+        name: Type.Optional(bounded),
+        effect: Type.Optional(text),
+        actions: Type.Optional(bounded),
+        resources: Type.Optional(bounded),
+        condition: Type.Optional(bounded),
+        change_reason: Type.Optional(Type.String({ maxLength: 1_000 })),
+      }),
+      output: PolicyShape,
+      rest: ["PATCH", "PUT"].map((verb) => ({ route: `${verb} ${path}/{id}`, give })),
+      async handle({ id, change_reason, ...change }, call) {
+        const wanted = { ...change, ...(change_reason !== undefined && { changeReason: change_reason }) };
+        return show(call, await policies.update(scopeOf(call), id, wanted, call.caller.id));
+      },
+    }),
+    unary({
+      name: `${name}.delete`,
+      action: manage,
+      scope: "none",
+      summary: "Deletes a policy with its versions and takes it from every role.",
+      input: Type.Object(byId),
+      rest: `DELETE ${path}/{id}`,
+      handle: ({ id }, call) => policies.remove(scopeOf(call), id),
+    }),
+    unary({
+      name: `${name}.ofRole`,
+      action: rolesRead,
+      scope: "none",
+      reads: true,
+      summary: "Deny policies of a role.",
+      input: Type.Object(byId),
+      output: Type.Object({ policies: Type.Array(PolicyShape) }),
+      rest: `GET ${rolesPath}/{id}/policies`,
+      handle: async ({ id }, call) => ({
+        policies: (await policies.ofRole(scopeOf(call), id)).map((policy) => show(call, policy)),
+      }),
+    }),
+    unary({
+      name: `${name}.assign`,
+      action: rolesManage,
+      scope: "none",
+      summary: "Gives a role a deny policy.",
+      input: Type.Object({ ...byId, policy_id: Type.String({ minLength: 1 }) }),
+      rest: `POST ${rolesPath}/{id}/policies`,
+      handle: ({ id, policy_id }, call) => roles.assign(scopeOf(call), id, policy_id),
+    }),
+    unary({
+      name: `${name}.unassign`,
+      action: rolesManage,
+      scope: "none",
+      summary: "Takes a deny policy from a role.",
+      input: Type.Object({ ...byId, policy_id: Type.String({ minLength: 1 }) }),
+      rest: `DELETE ${rolesPath}/{id}/policies/{policy_id}`,
+      handle: ({ id, policy_id }, call) => roles.unassign(scopeOf(call), id, policy_id),
+    }),
+  ];
+}
+
+const DryRunInput = Type.Object({
+  policy_id: Type.Optional(text),
+  actions: Type.Optional(bounded),
+  resources: Type.Optional(bounded),
+  condition: Type.Optional(bounded),
+  subject: Type.Optional(
+    Type.Object({
+      id: Type.Optional(named),
+      kind: Type.Optional(named),
+      roles: Type.Optional(Type.Array(named, { maxItems: 100 })),
+    }),
+  ),
+  request: Type.Optional(
+    Type.Object({
+      action: Type.Optional(named),
+      operation: Type.Optional(named),
+      type: Type.Optional(named),
+      resource: Type.Optional(named),
+      environment: Type.Optional(named),
+      environment_id: Type.Optional(named),
+      project_id: Type.Optional(named),
+    }),
+  ),
+  /** Also try it on so many of the org's last audited calls. */
+  last: Type.Optional(Type.Integer({ minimum: 1, maximum: dryRunDecisionsMax })),
+});
+
+const readDryRun = (input: Static<typeof DryRunInput>): DryRun => {
+  const { policy_id, subject = {}, request = {}, last } = input;
+  if (policy_id === undefined && input.condition === undefined && input.actions === undefined)
+    throw invalid("condition", "a condition, actions or a policy_id is required");
+  return {
+    ...(policy_id !== undefined && { policyId: policy_id }),
+    ...(input.actions !== undefined && { actions: input.actions }),
+    ...(input.resources !== undefined && { resources: input.resources }),
+    ...(input.condition !== undefined && { condition: input.condition }),
+    ...(last !== undefined && { last }),
+    subject: { id: subject.id ?? "", kind: subject.kind ?? "key", roles: subject.roles ?? [] },
+    request: {
+      operation: request.operation ?? "",
+      ...(request.action !== undefined && { action: request.action }),
+    },
+    resource: {
+      projectId: request.project_id ?? "*",
+      type: request.type ?? "*",
+      environmentId: request.environment_id ?? "*",
+      environmentName: request.environment ?? "*",
+      id: request.resource ?? "*",
+    },
+  };
+};
+
+const dryRunJson = ({ matched, conditionSource, compileError, evalError, past, warnings }: DryRunAnswer) => ({
+  matched,
+  condition_source: conditionSource,
+  ...(compileError !== undefined && { compile_error: compileError }),
+  ...(evalError !== undefined && { eval_error: evalError }),
+  ...(past && { past }),
+  ...(warnings.length > 0 && { warnings }),
+});
+
+/** Versions, trying out, templates: of tenants only. */
+export function policyToolsOperations(policies: Policies): Operation[] {
+  const { path, read, manage, scopeOf } = tenantPolicies;
+  const show = showing(policies, scopeOf);
+  return [
+    unary({
+      name: "policies.dryRun",
+      action: read,
+      scope: "none",
+      reads: true,
+      summary:
+        "What a policy would do to a made-up call, and to the org's last audited ones; stores nothing.",
+      input: DryRunInput,
+      rest: {
+        route: `POST ${path}/dry-run`,
+        give: (answer: DryRunAnswer) => ({ status: 200, body: dryRunJson(answer) }),
+      },
+      handle: (input, call) => policies.dryRun(scopeOf(call), readDryRun(input)),
+    }),
+    unary({
+      name: "policies.versions",
+      action: read,
+      scope: "none",
+      reads: true,
+      summary: "Every version of a policy, newest first.",
+      input: Type.Object(byId),
+      rest: `GET ${path}/{id}/versions`,
+      handle: async ({ id }, call) => {
+        const versions = await policies.versions(scopeOf(call), id);
+        return versions.map((version, at) => versionJson(version, versions[at - 1]));
+      },
+    }),
+    unary({
+      name: "policies.rollback",
+      action: manage,
+      scope: "none",
+      summary: "Writes what stood at a version as the next one.",
+      input: Type.Object({ ...byId, version: Type.Integer({ minimum: 1 }) }),
+      output: PolicyShape,
+      rest: { route: `POST ${path}/{id}/rollback/{version}`, give },
+      handle: async ({ id, version }, call) =>
+        show(call, await policies.rollback(scopeOf(call), id, version, call.caller.id)),
+    }),
+    unary({
+      name: "policyTemplates.list",
+      action: read,
+      scope: "none",
+      reads: true,
+      summary: "Bundles of deny policies that come with svc.",
+      input: Type.Object({}),
+      rest: "GET /api/v1/policy-templates",
+      handle: () =>
+        policyTemplates.map(({ id, name, version, description, policies: bundle }) => ({
+          id,
+          template_id: id,
+          name,
+          version,
+          description,
+          bundle_json: JSON.stringify({ policies: bundle }),
+          created_at: rfc3339(0),
+          updated_at: rfc3339(0),
+        })),
+    }),
+    unary({
+      name: "policyTemplates.install",
+      action: manage,
+      scope: "none",
+      summary:
+        "Creates the policies of a bundle, or brings them up to its version, and gives them to its roles.",
+      input: Type.Object(byId),
+      rest: "POST /api/v1/policy-templates/{id}/install",
+      handle: async ({ id }, call) => {
+        const installed = await policies.install(scopeOf(call), id, call.caller.id);
+        return {
+          template_id: installed.templateId,
+          version: installed.version,
+          policies: installed.policies.map((policy) => show(call, policy)),
+          policies_count: installed.policies.length,
+        };
+      },
+    }),
+  ];
+}

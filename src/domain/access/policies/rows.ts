@@ -1,0 +1,174 @@
+import type { SnapshotRows } from "../../../access/snapshot.ts";
+import type { Instant } from "../../../kit/clock.ts";
+import { sql } from "../../../kit/sql.ts";
+import type { Session, Store } from "../../../store/store.ts";
+
+/** A deny policy as it stands. */
+export interface Policy {
+  id: string;
+  orgId: string;
+  name: string;
+  actions: string;
+  resources: string;
+  /** Empty = always. */
+  condition: string;
+  version: number;
+  templateId: string | null;
+  templateVersion: string | null;
+  createdAt: Instant;
+  updatedAt: Instant;
+}
+
+export interface PolicyVersion extends Omit<Policy, "createdAt" | "updatedAt" | "id"> {
+  policyId: string;
+  authorId: string;
+  changeReason: string | null;
+  createdAt: Instant;
+}
+
+interface Stored {
+  id: string;
+  org_id: string;
+  name: string;
+  actions: string;
+  resources: string;
+  condition: string;
+  version: number;
+  template_id: string | null;
+  template_version: string | null;
+  created_at: number;
+  updated_at: number;
+}
+
+type Reader = Pick<Store, "one" | "all">;
+
+const fields = sql.raw(
+  "id, org_id, name, actions, resources, condition, version, template_id, template_version, created_at, updated_at",
+);
+
+const toPolicy = (row: Stored): Policy => ({
+  id: row.id,
+  orgId: row.org_id,
+  name: row.name,
+  actions: row.actions,
+  resources: row.resources,
+  condition: row.condition,
+  version: row.version,
+  templateId: row.template_id,
+  templateVersion: row.template_version,
+  createdAt: row.created_at,
+  updatedAt: row.updated_at,
+});
+
+export async function policiesOf(store: Reader, orgId: string): Promise<Policy[]> {
+  const rows = await store.all<Stored>(
+    sql`SELECT ${fields} FROM policies WHERE org_id = ${orgId} ORDER BY created_at, id`,
+  );
+  return rows.map(toPolicy);
+}
+
+export async function policyById(store: Reader, orgId: string, id: string): Promise<Policy | undefined> {
+  const row = await store.one<Stored>(
+    sql`SELECT ${fields} FROM policies WHERE id = ${id} AND org_id = ${orgId}`,
+  );
+  return row && toPolicy(row);
+}
+
+export async function policiesOfRole(store: Reader, orgId: string, roleId: string): Promise<Policy[]> {
+  const rows = await store.all<Stored>(sql`SELECT ${fields} FROM policies WHERE org_id = ${orgId}
+    AND id IN (SELECT policy_id FROM role_policies WHERE org_id = ${orgId} AND role_id = ${roleId})
+    ORDER BY created_at, id`);
+  return rows.map(toPolicy);
+}
+
+export async function roleCounts(store: Reader, orgId: string): Promise<Map<string, number>> {
+  const rows = await store.all<{ policy_id: string; count: number }>(
+    sql`SELECT policy_id, count(*) AS count FROM role_policies WHERE org_id = ${orgId} GROUP BY policy_id`,
+  );
+  return new Map(rows.map((row) => [row.policy_id, row.count]));
+}
+
+export const insertPolicy = (session: Session, policy: Policy): Promise<number> =>
+  session.run(sql`INSERT INTO policies (${fields})
+    VALUES (${policy.id}, ${policy.orgId}, ${policy.name}, ${policy.actions}, ${policy.resources},
+      ${policy.condition}, ${policy.version}, ${policy.templateId}, ${policy.templateVersion}, ${policy.createdAt},
+      ${policy.updatedAt})
+    ON CONFLICT (org_id, name) DO NOTHING`);
+
+export const updatePolicy = (session: Session, policy: Policy): Promise<number> =>
+  session.run(sql`UPDATE policies SET name = ${policy.name}, actions = ${policy.actions},
+      resources = ${policy.resources}, condition = ${policy.condition}, version = ${policy.version},
+      template_id = ${policy.templateId}, template_version = ${policy.templateVersion}, updated_at = ${policy.updatedAt}
+    WHERE id = ${policy.id} AND org_id = ${policy.orgId}`);
+
+export async function deletePolicy(session: Session, orgId: string, id: string): Promise<void> {
+  await session.run(sql`DELETE FROM role_policies WHERE org_id = ${orgId} AND policy_id = ${id}`);
+  await session.run(sql`DELETE FROM policy_versions WHERE org_id = ${orgId} AND policy_id = ${id}`);
+  await session.run(sql`DELETE FROM policies WHERE org_id = ${orgId} AND id = ${id}`);
+}
+
+export const insertVersion = (
+  session: Session,
+  policy: Policy,
+  by: { authorId: string; changeReason: string | null },
+): Promise<number> =>
+  session.run(sql`INSERT INTO policy_versions (policy_id, version, org_id, name, actions, resources, condition,
+      author_id, change_reason, template_id, template_version, created_at)
+    VALUES (${policy.id}, ${policy.version}, ${policy.orgId}, ${policy.name}, ${policy.actions}, ${policy.resources},
+      ${policy.condition}, ${by.authorId}, ${by.changeReason}, ${policy.templateId}, ${policy.templateVersion},
+      ${policy.updatedAt})`);
+
+export async function versionsOf(store: Reader, orgId: string, policyId: string): Promise<PolicyVersion[]> {
+  const rows = await store.all<
+    Omit<Stored, "id" | "updated_at"> & {
+      policy_id: string;
+      author_id: string;
+      change_reason: string | null;
+    }
+  >(sql`SELECT policy_id, version, org_id, name, actions, resources, condition, author_id, change_reason,
+      template_id, template_version, created_at
+    FROM policy_versions WHERE policy_id = ${policyId} AND org_id = ${orgId} ORDER BY version DESC`);
+  return rows.map((row) => ({
+    policyId: row.policy_id,
+    orgId: row.org_id,
+    name: row.name,
+    actions: row.actions,
+    resources: row.resources,
+    condition: row.condition,
+    version: row.version,
+    templateId: row.template_id,
+    templateVersion: row.template_version,
+    authorId: row.author_id,
+    changeReason: row.change_reason,
+    createdAt: row.created_at,
+  }));
+}
+
+export async function accessVersion(store: Reader, orgId: string): Promise<number | undefined> {
+  const row = await store.one<{ access_version: number }>(
+    sql`SELECT access_version FROM orgs WHERE id = ${orgId}`,
+  );
+  return row?.access_version;
+}
+
+/** All that decides over calls in the org; the version is read first, so that it is never newer than the rest. */
+export async function readSnapshot(store: Reader, orgId: string): Promise<SnapshotRows | undefined> {
+  const version = await accessVersion(store, orgId);
+  if (version === undefined) return undefined;
+  const [roles, policies, assigned] = await Promise.all([
+    store.all<{ id: string; name: string; base: string }>(
+      sql`SELECT id, name, base FROM roles WHERE org_id = ${orgId}`,
+    ),
+    policiesOf(store, orgId),
+    store.all<{ role_id: string; policy_id: string }>(
+      sql`SELECT role_id, policy_id FROM role_policies WHERE org_id = ${orgId}`,
+    ),
+  ]);
+  return {
+    orgId,
+    version,
+    roles,
+    policies,
+    assigned: assigned.map((row) => ({ roleId: row.role_id, policyId: row.policy_id })),
+  };
+}

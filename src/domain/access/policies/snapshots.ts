@@ -1,0 +1,49 @@
+import type { Snapshots } from "../../../access/gate.ts";
+import { type AccessSnapshot, type Compiled, compilePolicies, snapshotOf } from "../../../access/snapshot.ts";
+import { breather } from "../../../kit/breather.ts";
+import type { Clock } from "../../../kit/clock.ts";
+import { accessKeptMs, accessOrgsMax } from "../../../kit/limits.ts";
+import { remember } from "../../../kit/remember.ts";
+import type { Store } from "../../../store/store.ts";
+import * as rows from "./rows.ts";
+
+export interface OrgSnapshots extends Snapshots {
+  /** Something of the org was changed by this node. */
+  forget(orgId: string): void;
+}
+
+/**
+ * What decides over calls, per org: believed for half a second, then its version is looked up, and all of it read again when that
+ * has grown. A change is obeyed on every node within that second, bus or no bus.
+ */
+export function openSnapshots({ store, clock }: { store: Store; clock: Clock }): OrgSnapshots {
+  const last = new Map<string, { snapshot: AccessSnapshot; compiled: Compiled }>();
+  const nothingCompiled: Compiled = new Map();
+
+  const kept = remember<AccessSnapshot>({
+    clock,
+    keptMs: accessKeptMs,
+    entriesMax: accessOrgsMax,
+    async read(orgId) {
+      const version = await rows.accessVersion(store, orgId);
+      const before = last.get(orgId);
+      if (before && before.snapshot.version === version) return before.snapshot;
+      const read = version === undefined ? undefined : await rows.readSnapshot(store, orgId);
+      last.delete(orgId);
+      if (!read) return undefined;
+      const known = before?.compiled ?? nothingCompiled;
+      const compiled = await compilePolicies(read.policies, known, breather(clock, orgId));
+      const snapshot = snapshotOf(read, compiled);
+      if (last.size >= accessOrgsMax) last.delete(last.keys().next().value!);
+      last.set(orgId, { snapshot, compiled });
+      return snapshot;
+    },
+  });
+  // Nobody acts for an org that is gone.
+  const nothing = (orgId: string) => snapshotOf({ orgId, version: 0, roles: [], policies: [], assigned: [] });
+  return {
+    known: kept.known,
+    of: async (orgId) => (await kept.of(orgId)) ?? nothing(orgId),
+    forget: kept.forget,
+  };
+}

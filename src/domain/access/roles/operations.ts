@@ -1,0 +1,165 @@
+import { Type } from "@sinclair/typebox";
+import { platformOrgId } from "../../../access/gate.ts";
+import { rfc3339 } from "../../../kit/clock.ts";
+import { missing } from "../../../kit/fault.ts";
+import { type Call, listedById, type Operation, unary } from "../../../kit/operation.ts";
+import type { Role, RoleScope, Roles } from "./service.ts";
+
+const text = Type.String();
+const shortText = Type.String({ maxLength: 1_000 });
+const byId = { id: Type.String({ minLength: 1 }) };
+
+const RoleShape = Type.Object({
+  id: text,
+  org_id: text,
+  name: text,
+  is_default: Type.Boolean(),
+  /** The built-in role whose grants it has. */
+  base: Type.Optional(text),
+  created_at: Type.String({ format: "date-time" }),
+});
+const RoleRow = Type.Composite([
+  RoleShape,
+  Type.Object({ policy_count: Type.Integer(), api_key_count: Type.Integer() }),
+]);
+
+const roleJson = (role: Role) => ({
+  id: role.id,
+  org_id: role.orgId,
+  name: role.name,
+  is_default: role.isDefault,
+  ...(role.base !== undefined && { base: role.base }),
+  created_at: rfc3339(role.createdAt),
+});
+
+export interface RolesSurface {
+  roles: Roles;
+  /** Of every role of the org that some keys carry. */
+  keyCounts: (orgId: string) => Promise<ReadonlyMap<string, number>>;
+}
+
+/** Where the operations stand: a tenant's own roles, or the platform's. */
+export interface RolesPlace {
+  name: string;
+  path: string;
+  read: string;
+  manage: string;
+  scopeOf: (call: Call) => RoleScope;
+}
+
+export const tenantRoles: RolesPlace = {
+  name: "roles",
+  path: "/api/v1/roles",
+  read: "orgs:read",
+  manage: "orgs:manage",
+  scopeOf: (call) => ({ orgId: call.caller.orgId, kind: "tenant" }),
+};
+
+export const platformRoles: RolesPlace = {
+  name: "platform.roles",
+  path: "/api/v1/platform/roles",
+  read: "platform:roles:read",
+  manage: "platform:roles:manage",
+  scopeOf: (call) => ({ orgId: platformOrgId, kind: "platform", by: call.caller }),
+};
+
+export function rolesOperations({ roles, keyCounts }: RolesSurface, place: RolesPlace): Operation[] {
+  const { name, path, read, manage, scopeOf } = place;
+  /** An org named in the query or body must be the caller's; another one looks like none. */
+  const scopeFor = (call: Call, orgId: string | undefined): RoleScope => {
+    const scope = scopeOf(call);
+    if (orgId !== undefined && orgId !== scope.orgId) throw missing("org", orgId);
+    return scope;
+  };
+  const update = {
+    action: manage,
+    scope: "none" as const,
+    output: RoleShape,
+  };
+  return [
+    unary({
+      name: `${name}.list`,
+      action: read,
+      scope: "none",
+      reads: true,
+      summary: "Built-in roles and the org's own.",
+      input: Type.Object({ org_id: Type.Optional(text) }),
+      output: Type.Array(RoleRow),
+      lists: listedById(),
+      rest: {
+        route: `GET ${path}`,
+        give: (body: object[]) => ({ status: 200, body }),
+      },
+      async handle({ org_id }, call) {
+        const scope = scopeFor(call, org_id);
+        const [list, counts] = await Promise.all([roles.list(scope), keyCounts(scope.orgId)]);
+        return list.map((role) => ({
+          ...roleJson(role),
+          policy_count: role.policyCount,
+          api_key_count: counts.get(role.id) ?? 0,
+        }));
+      },
+    }),
+    unary({
+      name: `${name}.get`,
+      action: read,
+      scope: "none",
+      reads: true,
+      summary: "One role.",
+      input: Type.Object(byId),
+      output: RoleShape,
+      rest: { route: `GET ${path}/{id}`, give: (role: Role) => ({ status: 200, body: roleJson(role) }) },
+      handle: ({ id }, call) => roles.get(scopeOf(call), id),
+    }),
+    unary({
+      name: `${name}.create`,
+      action: manage,
+      scope: "none",
+      summary:
+        "A role of the org's own: with a base it grants what that built-in role grants, less what its policies deny; without, nothing.",
+      input: Type.Object({
+        name: shortText,
+        org_id: Type.Optional(text),
+        base: Type.Optional(shortText),
+        policy_ids: Type.Optional(Type.Array(text, { maxItems: 100 })),
+      }),
+      output: RoleShape,
+      rest: {
+        route: `POST ${path}`,
+        status: 201,
+        give: (role: Role) => ({ status: 201, body: roleJson(role) }),
+      },
+      handle: ({ name: roleName, org_id, base, policy_ids }, call) =>
+        roles.create(scopeFor(call, org_id), {
+          name: roleName,
+          ...(base !== undefined && { base }),
+          ...(policy_ids !== undefined && { policyIds: policy_ids }),
+        }),
+    }),
+    unary({
+      ...update,
+      name: `${name}.update`,
+      summary: "Renames a role of the org's own, or gives it another base; an empty one takes its base away.",
+      input: Type.Object({ ...byId, name: Type.Optional(shortText), base: Type.Optional(shortText) }),
+      rest: ["PATCH", "PUT"].map((verb) => ({
+        route: `${verb} ${path}/{id}`,
+        give: (role: Role) => ({ status: 200, body: roleJson(role) }),
+      })),
+      handle: ({ id, name: roleName, base }, call) =>
+        roles.update(scopeOf(call), id, {
+          ...(roleName !== undefined && { name: roleName }),
+          ...(base !== undefined && { base }),
+        }),
+    }),
+    unary({
+      name: `${name}.delete`,
+      action: manage,
+      scope: "none",
+      summary:
+        "Deletes a role of the org's own; 409 while users or keys carry it, unless `force` takes it off them all.",
+      input: Type.Object({ ...byId, force: Type.Optional(Type.Boolean()) }),
+      rest: `DELETE ${path}/{id}`,
+      handle: ({ id, force = false }, call) => roles.remove(scopeOf(call), id, { force }),
+    }),
+  ];
+}

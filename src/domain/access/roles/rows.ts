@@ -1,0 +1,106 @@
+import type { Instant } from "../../../kit/clock.ts";
+import { sql } from "../../../kit/sql.ts";
+import type { Session, Store } from "../../../store/store.ts";
+
+/** A role that an org made for itself. */
+export interface RoleRow {
+  id: string;
+  orgId: string;
+  name: string;
+  /** Name of the built-in role whose grants it has; empty: it grants nothing by itself. */
+  base: string;
+  createdAt: Instant;
+  updatedAt: Instant;
+}
+
+export interface CountedRole extends RoleRow {
+  policyCount: number;
+}
+
+interface Stored {
+  id: string;
+  org_id: string;
+  name: string;
+  base: string;
+  created_at: number;
+  updated_at: number;
+}
+
+type Reader = Pick<Store, "one" | "all">;
+
+const toRole = (row: Stored): RoleRow => ({
+  id: row.id,
+  orgId: row.org_id,
+  name: row.name,
+  base: row.base,
+  createdAt: row.created_at,
+  updatedAt: row.updated_at,
+});
+
+const fields = sql.raw("id, org_id, name, base, created_at, updated_at");
+
+/** Locks the org's row: changes of one org's roles and policies come one after the other. False when the org is gone. */
+export async function raiseAccess(session: Session, orgId: string): Promise<boolean> {
+  return (
+    (await session.run(sql`UPDATE orgs SET access_version = access_version + 1 WHERE id = ${orgId}`)) === 1
+  );
+}
+
+export async function rolesOf(store: Reader, orgId: string): Promise<RoleRow[]> {
+  const rows = await store.all<Stored>(
+    sql`SELECT ${fields} FROM roles WHERE org_id = ${orgId} ORDER BY created_at, id`,
+  );
+  return rows.map(toRole);
+}
+
+export async function roleById(store: Reader, orgId: string, id: string): Promise<RoleRow | undefined> {
+  const row = await store.one<Stored>(
+    sql`SELECT ${fields} FROM roles WHERE id = ${id} AND org_id = ${orgId}`,
+  );
+  return row && toRole(row);
+}
+
+export const orgCreatedAt = async (store: Reader, orgId: string): Promise<Instant | undefined> =>
+  (await store.one<{ created_at: number }>(sql`SELECT created_at FROM orgs WHERE id = ${orgId}`))?.created_at;
+
+/** Policies of each role of the org that has some. */
+export async function policyCounts(store: Reader, orgId: string): Promise<Map<string, number>> {
+  const rows = await store.all<{ role_id: string; count: number }>(
+    sql`SELECT role_id, count(*) AS count FROM role_policies WHERE org_id = ${orgId} GROUP BY role_id`,
+  );
+  return new Map(rows.map((row) => [row.role_id, row.count]));
+}
+
+export const insertRole = (session: Session, role: RoleRow): Promise<number> =>
+  session.run(sql`INSERT INTO roles (${fields})
+    VALUES (${role.id}, ${role.orgId}, ${role.name}, ${role.base}, ${role.createdAt}, ${role.updatedAt})
+    ON CONFLICT (org_id, name) DO NOTHING`);
+
+export const updateRole = (session: Session, role: RoleRow): Promise<number> =>
+  session.run(sql`UPDATE roles SET name = ${role.name}, base = ${role.base}, updated_at = ${role.updatedAt}
+    WHERE id = ${role.id} AND org_id = ${role.orgId}`);
+
+export async function deleteRole(session: Session, orgId: string, id: string): Promise<void> {
+  await session.run(sql`DELETE FROM role_policies WHERE org_id = ${orgId} AND role_id = ${id}`);
+  await session.run(sql`DELETE FROM roles WHERE id = ${id} AND org_id = ${orgId}`);
+}
+
+export const assignPolicy = (
+  session: Session,
+  { orgId, roleId, policyId, at }: { orgId: string; roleId: string; policyId: string; at: Instant },
+): Promise<number> =>
+  session.run(sql`INSERT INTO role_policies (org_id, role_id, policy_id, created_at)
+    VALUES (${orgId}, ${roleId}, ${policyId}, ${at}) ON CONFLICT (org_id, role_id, policy_id) DO NOTHING`);
+
+export const unassignPolicy = (
+  session: Session,
+  { orgId, roleId, policyId }: { orgId: string; roleId: string; policyId: string },
+): Promise<number> =>
+  session.run(sql`DELETE FROM role_policies
+    WHERE org_id = ${orgId} AND role_id = ${roleId} AND policy_id = ${policyId}`);
+
+export async function policyExists(store: Reader, orgId: string, policyId: string): Promise<boolean> {
+  return (
+    (await store.one(sql`SELECT id FROM policies WHERE id = ${policyId} AND org_id = ${orgId}`)) !== undefined
+  );
+}

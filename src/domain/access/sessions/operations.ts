@@ -1,0 +1,140 @@
+import { Type } from "@sinclair/typebox";
+import { Fault } from "../../../kit/fault.ts";
+import { sessionMs } from "../../../kit/limits.ts";
+import { type Operation, unary } from "../../../kit/operation.ts";
+import type { KnownSession, PlatformLogin, Sessions } from "./service.ts";
+
+const text = Type.String({ maxLength: 2_000 });
+const given = Type.String({ minLength: 1, maxLength: 2_000 });
+
+export const sessionCookie = "svc_dashboard_token";
+
+/** HttpOnly: no script reads it; Lax: no foreign page's form sends it; Secure where the browser came over TLS. */
+export const cookieOf = (token: string, isSecure: boolean): string =>
+  `${sessionCookie}=${token}; Path=/; HttpOnly; SameSite=Lax; Max-Age=${sessionMs / 1_000}${isSecure ? "; Secure" : ""}`;
+
+/** The browser forgets it. */
+const noCookie = (isSecure: boolean): string =>
+  `${sessionCookie}=; Path=/; HttpOnly; SameSite=Lax; Max-Age=0${isSecure ? "; Secure" : ""}`;
+
+export const sessionsOperations = (sessions: Sessions): Operation[] => [
+  unary({
+    name: "auth.login",
+    action: null,
+    scope: "none",
+    summary: "A dashboard session of 24 hours, as a token and as a cookie.",
+    input: Type.Object({ email: text, password: text }),
+    output: Type.Object({ token: Type.String() }),
+    rest: {
+      route: "POST /api/v1/auth/login",
+      give: ({ token, isSecure }: { token: string; isSecure: boolean }) => ({
+        status: 200,
+        body: { token },
+        headers: { "Set-Cookie": cookieOf(token, isSecure), "Cache-Control": "no-store" },
+      }),
+    },
+    async handle({ email, password }, call) {
+      const { token } = await sessions.login(email, password, call.address);
+      return { token, isSecure: call.isSecure };
+    },
+  }),
+  unary({
+    name: "platform.auth.login",
+    action: null,
+    scope: "none",
+    summary: "A session of a platform user of 24 hours, as a token and as a cookie; 403 for an inactive one.",
+    input: Type.Object({ email: given, password: given }),
+    output: Type.Object({
+      token: Type.String(),
+      user: Type.Object({ id: text, email: text, name: text, roles: Type.Array(text) }),
+    }),
+    rest: {
+      route: "POST /api/v1/platform/auth/login",
+      give: ({ isSecure, ...body }: PlatformLogin & { isSecure: boolean }) => ({
+        status: 200,
+        body,
+        headers: { "Set-Cookie": cookieOf(body.token, isSecure), "Cache-Control": "no-store" },
+      }),
+    },
+    async handle({ email, password }, call) {
+      return {
+        ...(await sessions.loginToPlatform(email, password, call.address)),
+        isSecure: call.isSecure,
+      };
+    },
+  }),
+  unary({
+    name: "auth.validate",
+    action: null,
+    scope: "none",
+    reads: true,
+    summary: "Whether the session of the cookie or of the Authorization header is valid.",
+    input: Type.Object({ token: Type.Optional(text) }),
+    output: Type.Object({ valid: Type.Boolean(), email: Type.String() }),
+    rest: {
+      route: "GET /api/v1/auth/validate",
+      take: ({ headers }) => {
+        const token = tokenOf(headers);
+        return token === undefined ? {} : { token };
+      },
+    },
+    async handle({ token }) {
+      const session: KnownSession | undefined = token === undefined ? undefined : await sessions.find(token);
+      if (!session) throw new Fault("unauthenticated", "Authentication required");
+      return { valid: true, email: session.caller.email ?? "" };
+    },
+  }),
+  unary({
+    name: "auth.logout",
+    action: "authenticated",
+    platformAction: "authenticated",
+    scope: "none",
+    summary: "Ends the session that the request comes with on every node, and takes the cookie back.",
+    input: Type.Object({}),
+    rest: {
+      route: "POST /api/v1/auth/logout",
+      // Reads no body: what is sent along is nobody's business.
+      take: () => ({}),
+      give: ({ isSecure }: { isSecure: boolean }) => ({
+        status: 204,
+        headers: { "Set-Cookie": noCookie(isSecure), "Cache-Control": "no-store" },
+      }),
+    },
+    async handle(_input, { session, isSecure }) {
+      if (session !== undefined) await sessions.logout(session);
+      return { isSecure };
+    },
+  }),
+  unary({
+    name: "auth.desktopSession",
+    action: "authenticated",
+    scope: "none",
+    summary: "A dashboard session with the organization, roles and environment of the API key that asks.",
+    input: Type.Object({}),
+    output: Type.Object({ token: Type.String() }),
+    rest: {
+      route: "POST /api/v1/auth/desktop-session",
+      give: ({ token }: { token: string }) => ({
+        status: 200,
+        body: { token },
+        headers: { "Cache-Control": "no-store" },
+      }),
+    },
+    handle: (_input, call) => sessions.desktop(call.caller),
+  }),
+];
+
+/** The session's token of a request: of the Authorization header, else of the cookie. */
+export function tokenOf(headers: Headers): string | undefined {
+  const [, bearer] = /^bearer +(\S+) *$/i.exec(headers.get("authorization") ?? "") ?? [];
+  return bearer ?? cookieValue(headers.get("cookie"));
+}
+
+export function cookieValue(header: string | null): string | undefined {
+  if (header === null || !header.includes(sessionCookie)) return undefined;
+  for (const part of header.split(";")) {
+    const [name, value] = part.trim().split("=", 2);
+    if (name === sessionCookie && value) return value;
+  }
+  return undefined;
+}

@@ -1,0 +1,81 @@
+import { hash } from "node:crypto";
+import type { Clock, Instant } from "../../../kit/clock.ts";
+import type { Ids } from "../../../kit/ids.ts";
+import { purgeSliceMax } from "../../../kit/limits.ts";
+import type { Session, Store } from "../../../store/store.ts";
+import * as rows from "./rows.ts";
+
+export type { SessionRow } from "./rows.ts";
+
+/** `desktop`: made with an API key, which is its subject. */
+export type SessionKind = "user" | "platform" | "desktop";
+
+/** A session that was just made; `sid` stands in its token and nowhere else. */
+export interface Issued {
+  kind: SessionKind;
+  subjectId: string;
+  sid: string;
+  createdAt: Instant;
+  expiresAt: Instant;
+}
+
+/** Every session is a row: a token without one opens nothing, whoever signed it. */
+export interface SessionRegister {
+  /** Under the lock of its subject's row; the oldest of more than `sessionsMax` leaves. */
+  add(
+    session: Session,
+    wanted: {
+      kind: SessionKind;
+      subjectId: string;
+      orgId: string;
+      /** The subject's sessions of before are not believed; this one is, whatever this node's clock says. */
+      after: Instant;
+    },
+  ): Promise<Issued>;
+  find(sid: string): Promise<rows.SessionRow | undefined>;
+  end(sid: string): Promise<void>;
+  /** All of a subject's, in the transaction of what ends them. */
+  endOf(session: Session, kind: SessionKind, subjectId: string): Promise<void>;
+  /** Forgets those whose time is over. */
+  forgetExpired(write: Store["write"]): Promise<void>;
+}
+
+/** Sessions of one user, or made with one key. */
+export const sessionsMax = 200;
+/** More than a subject can have: they are bounded as they are made. */
+const oldestAtOnce = 1_000;
+const sidBytes = 16;
+
+const idOf = (sid: string): string => hash("sha256", sid, "hex");
+
+export function openSessionRegister(deps: {
+  store: Store;
+  clock: Clock;
+  ids: Pick<Ids, "secret">;
+  /** How long a session lasts. */
+  ttlMs: number;
+}): SessionRegister {
+  const { store, clock, ids, ttlMs } = deps;
+  return {
+    async add(session, { kind, subjectId, orgId, after }) {
+      const sid = ids.secret(sidBytes);
+      const createdAt = Math.max(clock.now(), after);
+      // Tokens tell whole seconds.
+      const expiresAt = Math.floor((createdAt + ttlMs) / 1_000) * 1_000;
+      await rows.deleteOldest(session, { kind, subjectId }, { kept: sessionsMax - 1, most: oldestAtOnce });
+      await rows.insertSession(session, { id: idOf(sid), kind, subjectId, orgId, createdAt, expiresAt });
+      return { kind, subjectId, sid, createdAt, expiresAt };
+    },
+    find: (sid) => rows.sessionById(store, idOf(sid)),
+    end: (sid) => store.write(async (session) => void (await rows.deleteSession(session, idOf(sid)))),
+    async endOf(session, kind, subjectId) {
+      await rows.deleteSessionsOf(session, { kind, subjectId });
+    },
+    async forgetExpired(write) {
+      const before = clock.now();
+      while (
+        (await write((session) => rows.deleteExpired(session, before, purgeSliceMax))) === purgeSliceMax
+      );
+    },
+  };
+}

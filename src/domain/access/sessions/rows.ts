@@ -1,0 +1,59 @@
+import type { Instant } from "../../../kit/clock.ts";
+import { sql } from "../../../kit/sql.ts";
+import type { Session, Store } from "../../../store/store.ts";
+
+export interface SessionRow {
+  /** The hash of what the token carries: who reads the table learns no token. */
+  id: string;
+  kind: string;
+  /** Of a user or a platform user; of a desktop session the key's. */
+  subjectId: string;
+  orgId: string;
+  createdAt: Instant;
+  expiresAt: Instant;
+}
+
+export async function sessionById(store: Pick<Store, "one">, id: string): Promise<SessionRow | undefined> {
+  const row = await store.one<{
+    kind: string;
+    subject_id: string;
+    org_id: string;
+    created_at: number;
+    expires_at: number;
+  }>(sql`SELECT kind, subject_id, org_id, created_at, expires_at FROM sessions WHERE id = ${id}`);
+  return (
+    row && {
+      id,
+      kind: row.kind,
+      subjectId: row.subject_id,
+      orgId: row.org_id,
+      createdAt: row.created_at,
+      expiresAt: row.expires_at,
+    }
+  );
+}
+
+export const insertSession = (session: Session, row: SessionRow): Promise<number> =>
+  session.run(sql`INSERT INTO sessions (id, kind, subject_id, org_id, created_at, expires_at)
+    VALUES (${row.id}, ${row.kind}, ${row.subjectId}, ${row.orgId}, ${row.createdAt}, ${row.expiresAt})`);
+
+type Subject = Pick<SessionRow, "kind" | "subjectId">;
+
+/** All but the newest of a subject's. */
+export const deleteOldest = (
+  session: Session,
+  { kind, subjectId }: Subject,
+  { kept, most }: { kept: number; most: number },
+): Promise<number> =>
+  session.run(sql`DELETE FROM sessions WHERE id IN (SELECT id FROM sessions
+    WHERE kind = ${kind} AND subject_id = ${subjectId} ORDER BY created_at DESC LIMIT ${most} OFFSET ${kept})`);
+
+export const deleteSession = (session: Session, id: string): Promise<number> =>
+  session.run(sql`DELETE FROM sessions WHERE id = ${id}`);
+
+export const deleteSessionsOf = (session: Session, { kind, subjectId }: Subject): Promise<number> =>
+  session.run(sql`DELETE FROM sessions WHERE kind = ${kind} AND subject_id = ${subjectId}`);
+
+export const deleteExpired = (session: Session, before: Instant, limit: number): Promise<number> =>
+  session.run(sql`DELETE FROM sessions
+    WHERE id IN (SELECT id FROM sessions WHERE expires_at < ${before} LIMIT ${limit})`);

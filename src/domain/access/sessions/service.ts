@@ -1,0 +1,203 @@
+import { platformOrgId } from "../../../access/gate.ts";
+import type { Clock, Instant } from "../../../kit/clock.ts";
+import { Fault } from "../../../kit/fault.ts";
+import { keyLeaseMs } from "../../../kit/limits.ts";
+import type { Caller } from "../../../kit/operation.ts";
+import { hashPassword, verifyPassword } from "../../../kit/password.ts";
+import { remember } from "../../../kit/remember.ts";
+import type { Session, Store } from "../../../store/store.ts";
+import type { Keys, KnownKey } from "../keys/service.ts";
+import type { LoggedIn, Users } from "../users/service.ts";
+import type { SessionRegister } from "./register.ts";
+import type { Throttle } from "./throttle.ts";
+import type { Claims, Tokens } from "./tokens.ts";
+
+/** Who a token speaks for, as authentication needs it. */
+export interface KnownSession {
+  readonly caller: Caller;
+  /** The one environment that a desktop session is bound to; others choose among those of their org. */
+  readonly environmentId: string | undefined;
+  readonly expiresAt: number;
+}
+
+export interface PlatformAccount {
+  id: string;
+  email: string;
+  name: string;
+  passwordHash: string;
+  roles: readonly string[];
+  tokensAfter: number;
+  isActive: boolean;
+}
+
+/** Users of the platform, as sessions need them. */
+export interface PlatformUsers {
+  find(id: string): Promise<PlatformAccount | undefined>;
+  findByEmail(email: string): Promise<PlatformAccount | undefined>;
+  /** Holds the account's row; undefined when it was changed since this was its password's hash. */
+  noteLogin(session: Session, id: string, passwordHash: string): Promise<LoggedIn | undefined>;
+  roleNamesOf(roleIds: readonly string[]): Promise<string[]>;
+}
+
+export interface PlatformLogin {
+  token: string;
+  user: { id: string; email: string; name: string; roles: string[] };
+}
+
+export interface Sessions {
+  /** Whose token this is; undefined for one that is not valid, or not any more. Believed for half a second. */
+  find(token: string): KnownSession | undefined | Promise<KnownSession | undefined>;
+  /** `unauthenticated` in the same words and time whether the account exists or not. */
+  login(email: string, password: string, address: string): Promise<{ token: string; expiresAt: number }>;
+  /** The same for a user of the platform; `permission_denied` for an inactive one who knows the password. */
+  loginToPlatform(email: string, password: string, address: string): Promise<PlatformLogin>;
+  /** For a caller who came with an API key. */
+  desktop(caller: Caller): Promise<{ token: string; expiresAt: number }>;
+  /** Ends the token's session: at once at this node, at others within `limits.keyLeaseMs`. */
+  logout(token: string): Promise<void>;
+}
+
+export interface SessionsDeps {
+  store: Pick<Store, "write">;
+  clock: Clock;
+  register: SessionRegister;
+  tokens: Tokens;
+  throttle: Throttle;
+  users: Users;
+  keys: Pick<Keys, "byId" | "hold">;
+  platformUsers: PlatformUsers;
+}
+
+const sessionsRemembered = 10_000;
+export const badLogin = (): Fault => new Fault("unauthenticated", "Invalid email or password");
+
+/** Who a session speaks for, and since when sessions of theirs are believed. */
+interface Account extends Omit<KnownSession, "expiresAt"> {
+  tokensAfter: Instant;
+  expiresAt?: Instant | undefined;
+}
+
+export function openSessions(deps: SessionsDeps): Sessions {
+  const { store, clock, register, tokens, throttle, users, keys, platformUsers } = deps;
+
+  async function accountOf({ kind, subject }: Claims): Promise<Account | undefined> {
+    if (kind === "desktop") {
+      const key: KnownKey | undefined = await keys.byId(subject);
+      if (!key) return undefined;
+      const { caller, environmentId, expiresAt } = key;
+      // It acts as the key, but is no key: it makes no further sessions.
+      return {
+        caller: { ...caller, kind: "user" },
+        environmentId,
+        expiresAt,
+        tokensAfter: caller.tokensAfter ?? 0,
+      };
+    }
+    if (kind === "platform") {
+      const user = await platformUsers.find(subject);
+      if (!user?.isActive) return undefined;
+      const { id, roles, email, tokensAfter } = user;
+      const caller: Caller = { kind: "platform", id, orgId: platformOrgId, roles, email };
+      return { caller, environmentId: undefined, tokensAfter };
+    }
+    const user = await users.find(subject);
+    if (!user) return undefined;
+    const { id, orgId, roleIds, email, tokensAfter } = user;
+    const caller: Caller = { kind: "user", id, orgId, roles: roleIds, email };
+    return { caller, environmentId: undefined, tokensAfter };
+  }
+
+  async function read(token: string): Promise<KnownSession | undefined> {
+    const claims = await tokens.read(token);
+    if (!claims) return undefined;
+    const [row, account] = await Promise.all([register.find(claims.sid), accountOf(claims)]);
+    if (!row || row.kind !== claims.kind || row.subjectId !== claims.subject) return undefined;
+    if (!account || row.createdAt < account.tokensAfter) return undefined;
+    const { caller, environmentId, expiresAt = row.expiresAt } = account;
+    const ends = Math.min(expiresAt, row.expiresAt);
+    return ends <= clock.now() ? undefined : { caller, environmentId, expiresAt: ends };
+  }
+
+  const remembered = remember<KnownSession>({
+    clock,
+    keptMs: keyLeaseMs,
+    entriesMax: sessionsRemembered,
+    read,
+  });
+
+  /** What a password is compared with when there is no such account: the answer takes as long. */
+  let nobody: Promise<string> | undefined;
+
+  /** The account whose password this is. */
+  async function identify<Account extends { passwordHash: string }>(
+    login: { email: string; password: string; address: string; realm: string },
+    findByEmail: (email: string) => Promise<Account | undefined>,
+  ): Promise<Account> {
+    const { password, address, realm } = login;
+    const email = login.email.trim().toLowerCase();
+    const account = `${realm}\n${email}`;
+    await throttle.attempt(account, address);
+    nobody ??= hashPassword("nobody has this password");
+    const user = await findByEmail(email);
+    const matches = await verifyPassword(password, user?.passwordHash ?? (await nobody));
+    if (!user || !matches) throw badLogin();
+    await throttle.succeeded(account, address);
+    return user;
+  }
+
+  return {
+    find: (token) => remembered.known(token) ?? remembered.of(token),
+
+    async login(email, password, address) {
+      const { id, passwordHash } = await identify(
+        { email, password, address, realm: "tenant" },
+        users.findByEmail,
+      );
+      const made = await store.write(async (session) => {
+        const account = await users.noteLogin(session, id, passwordHash);
+        // Changed while the password was compared: it may be the old one.
+        if (!account) throw badLogin();
+        const { orgId, tokensAfter } = account;
+        return register.add(session, { kind: "user", subjectId: id, orgId, after: tokensAfter });
+      });
+      return tokens.sign(made);
+    },
+
+    async loginToPlatform(email, password, address) {
+      const login = { email, password, address, realm: "platform" };
+      const { id, name, ...user } = await identify(login, platformUsers.findByEmail);
+      if (!user.isActive) throw new Fault("permission_denied", "the platform user is inactive");
+      const made = await store.write(async (session) => {
+        const account = await platformUsers.noteLogin(session, id, user.passwordHash);
+        if (!account) throw badLogin();
+        const { orgId, tokensAfter } = account;
+        return register.add(session, { kind: "platform", subjectId: id, orgId, after: tokensAfter });
+      });
+      const [{ token }, roles] = await Promise.all([
+        tokens.sign(made),
+        platformUsers.roleNamesOf(user.roles),
+      ]);
+      return { token, user: { id, email: user.email, name, roles } };
+    },
+
+    async desktop(caller) {
+      if (caller.kind !== "key") throw new Fault("unauthenticated", "an API key is required");
+      const made = await store.write(async (session) => {
+        const key = await keys.hold(session, caller.id, caller.orgId);
+        // Rotated since the request was let in: its text is good for nothing any more.
+        if (!key || key.tokensAfter !== caller.tokensAfter)
+          throw new Fault("unauthenticated", "Invalid API key");
+        const { orgId, tokensAfter } = key;
+        return register.add(session, { kind: "desktop", subjectId: caller.id, orgId, after: tokensAfter });
+      });
+      return tokens.sign(made);
+    },
+
+    async logout(token) {
+      const claims = await tokens.read(token);
+      if (!claims) return;
+      await register.end(claims.sid);
+      remembered.forget(token);
+    },
+  };
+}

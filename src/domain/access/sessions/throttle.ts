@@ -1,0 +1,197 @@
+import type { Clock, Instant } from "../../../kit/clock.ts";
+import { combine, type Outcome } from "../../../kit/combine.ts";
+import { Fault } from "../../../kit/fault.ts";
+import { isOfItem, type Session, type Store } from "../../../store/store.ts";
+import * as rows from "./attempts.ts";
+
+export interface Throttle {
+  /** Counts an attempt, for all nodes; rejects with `resource_exhausted` and `Retry-After` when there were too many. */
+  attempt(account: string, address: string): Promise<void>;
+  /** The attempt succeeded: it was no guess, and who comes from there is known. */
+  succeeded(account: string, address: string): Promise<void>;
+  /** The tick of loop `sessions.attempts`: forgets what has ended. */
+  forgetOnce(): Promise<void>;
+}
+
+/** Whoever has an IPv6 address mostly has 2^64 of them: they count as one. */
+function placeOf(address: string): string {
+  if (!address.includes(":") || address.toLowerCase().startsWith("::ffff:")) return address;
+  const [head = "", tail] = address.split("::");
+  const groups = head === "" ? [] : head.split(":");
+  if (tail !== undefined) {
+    const last = tail === "" ? [] : tail.split(":");
+    while (groups.length + last.length < 8) groups.push("0");
+    groups.push(...last);
+  }
+  return groups
+    .slice(0, 4)
+    .map((group) => Number.parseInt(group, 16).toString(16))
+    .join(":");
+}
+
+/** Logins tried in a minute: for one account from one address, from one address, and for one account from anywhere. */
+export const loginLimits = { attemptsMax: 10, addressAttemptsMax: 100, accountAttemptsMax: 100 };
+const windowMs = 60_000;
+/** Where an account has logged in from before, it gets in however many others are kept out there. */
+const knownMs = 30 * 24 * 60 * 60 * 1_000;
+const refusalsRemembered = 100_000;
+const flushMax = 128;
+const waitingMax = 1_000;
+const forgetSliceMax = 1_000;
+
+/** Texts stand as hashes. Rows are held in the order of their keys, those of pairs first. */
+const hashOf = (order: 1 | 2, ...parts: string[]): string =>
+  `${order}${new Bun.CryptoHasher("sha256").update(JSON.stringify(parts)).digest("hex")}`;
+
+interface Attempt {
+  pair: string;
+  account: string;
+  address: string;
+  known: string;
+}
+
+const attemptOf = (account: string, from: string): Attempt => {
+  const address = placeOf(from);
+  return {
+    pair: hashOf(1, "pair", account, address),
+    account: hashOf(2, "account", account),
+    address: hashOf(2, "address", address),
+    known: hashOf(2, "known", account, address),
+  };
+};
+
+const tooMany = (endsAt: Instant, now: Instant): Fault =>
+  new Fault("resource_exhausted", "too many attempts, try again later", {
+    headers: { "Retry-After": String(Math.max(1, Math.ceil((endsAt - now) / 1_000))) },
+  });
+
+export interface ThrottleDeps {
+  store: Pick<Store, "all" | "write">;
+  clock: Pick<Clock, "now">;
+  /** Of one account from one address, a minute. */
+  attemptsMax: number;
+  /** Of one address over all accounts: of those that never logged in from there. */
+  addressAttemptsMax: number;
+  /** The same of one account over all addresses. */
+  accountAttemptsMax: number;
+}
+
+/**
+ * Attempts of one account from one address, counted before anything is computed, so that parallel guesses count too, on whichever
+ * nodes. Who tries many accounts, or one from many addresses, is counted as well; that keeps out only those who never logged in
+ * from where they are, or one guesser would lock out everybody behind the same proxy.
+ */
+export function openThrottle(deps: ThrottleDeps): Throttle {
+  const { store, clock, attemptsMax, addressAttemptsMax, accountAttemptsMax } = deps;
+  /** Refused here until then: further attempts cost the store nothing. */
+  const refused = new Map<string, Instant>();
+
+  function remember(key: string, until: Instant): void {
+    refused.delete(key);
+    if (refused.size >= refusalsRemembered) refused.delete(refused.keys().next().value!);
+    refused.set(key, until);
+  }
+
+  function stillRefused(key: string, now: Instant): Instant | undefined {
+    const until = refused.get(key);
+    if (until === undefined || until > now) return until;
+    refused.delete(key);
+    return undefined;
+  }
+
+  /** Each attempt's place in the count of its key: those that come together are counted one after the other. */
+  async function count(
+    session: Session,
+    keys: readonly string[],
+    now: Instant,
+  ): Promise<(key: string) => rows.Counted> {
+    const added = new Map<string, number>();
+    for (const key of keys) added.set(key, (added.get(key) ?? 0) + 1);
+    const totals = await rows.add(session, added, { now, endsAt: now + windowMs });
+    const places = new Map([...added].map(([key, more]) => [key, totals.get(key)!.count - more]));
+    return (key) => {
+      const place = places.get(key)! + 1;
+      places.set(key, place);
+      return { count: place, endsAt: totals.get(key)!.endsAt };
+    };
+  }
+
+  function over(key: string, { count: place, endsAt }: rows.Counted, most: number): Instant | undefined {
+    if (place <= most) return undefined;
+    remember(key, endsAt);
+    return endsAt;
+  }
+
+  async function flush(attempts: readonly Attempt[]): Promise<Outcome<void>[]> {
+    const now = clock.now();
+    return store.write(async (session) => {
+      const ofPair = await count(
+        session,
+        attempts.map(({ pair }) => pair),
+        now,
+      );
+      const ends = attempts.map(({ pair }) => over(pair, ofPair(pair), attemptsMax));
+      // What got no further is no guess at the account, which others may be logging in to from elsewhere.
+      const going = attempts.filter((_, at) => ends[at] === undefined);
+      const wholes = going.flatMap(({ account, address }) => [account, address]);
+      const ofWhole = await count(session, wholes, now);
+      const known = await rows.standing(
+        session,
+        going.map((one) => one.known),
+        now,
+      );
+      return attempts.map((attempt, at): Outcome<void> => {
+        const until = ends[at] ?? wholesUntil(attempt, ofWhole, known);
+        return until === undefined ? { value: undefined } : { error: tooMany(until, now) };
+      });
+    });
+  }
+
+  function wholesUntil(
+    { account, address, known }: Attempt,
+    ofWhole: (key: string) => rows.Counted,
+    isKnown: ReadonlySet<string>,
+  ): Instant | undefined {
+    const ofAddress = over(address, ofWhole(address), addressAttemptsMax);
+    const ofAccount = over(account, ofWhole(account), accountAttemptsMax);
+    return isKnown.has(known) ? undefined : (ofAddress ?? ofAccount);
+  }
+
+  const combiner = combine<Attempt, void>({
+    name: "sessions.attempts",
+    lanes: 1,
+    laneOf: () => 0,
+    itemsMax: flushMax,
+    waitingMax,
+    flush,
+    isOfItem,
+  });
+
+  return {
+    async attempt(account, from) {
+      const attempt = attemptOf(account, from);
+      const now = clock.now();
+      const pairUntil = stillRefused(attempt.pair, now);
+      if (pairUntil !== undefined) throw tooMany(pairUntil, now);
+      const until = stillRefused(attempt.address, now) ?? stillRefused(attempt.account, now);
+      // Rows are made for those only who may be let in.
+      if (until !== undefined && (await rows.standing(store, [attempt.known], now)).size === 0)
+        throw tooMany(until, now);
+      await combiner.submit(attempt);
+    },
+
+    async succeeded(account, from) {
+      const { pair, account: whole, address, known } = attemptOf(account, from);
+      const now = clock.now();
+      for (const key of [pair, whole]) refused.delete(key);
+      await store.write((session) =>
+        rows.clear(session, { cleared: [pair, whole], less: address, known, now, knownUntil: now + knownMs }),
+      );
+    },
+
+    async forgetOnce() {
+      const now = clock.now();
+      while ((await store.write((session) => rows.forget(session, now, forgetSliceMax))) === forgetSliceMax);
+    },
+  };
+}

@@ -1,0 +1,79 @@
+import { decodeJwt, errors, jwtVerify, SignJWT } from "jose";
+import type { Instant } from "../../../kit/clock.ts";
+import type { Keyring } from "../keyring/service.ts";
+import type { Issued, SessionKind } from "./register.ts";
+
+/** Which session a token is of. Roles are not in it: they are looked up, so that a change of them is obeyed. */
+export interface Claims {
+  kind: SessionKind;
+  /** User id; of a desktop session the id of the key it was made with. */
+  subject: string;
+  /** Names the session's row. */
+  sid: string;
+  expiresAt: Instant;
+}
+
+export interface Tokens {
+  sign(session: Issued): Promise<{ token: string; expiresAt: Instant }>;
+  /** Undefined for anything that is no valid token of ours, for whatever reason. */
+  read(token: string): Promise<Claims | undefined>;
+}
+
+const issuer = "svc";
+const algorithm = "HS256";
+const tokenCharsMax = 2_048;
+
+/** The platform's tokens are signed with a secret of their own: none of the tenants' opens it. */
+const secretOf = { user: "jwt_secret", desktop: "jwt_secret", platform: "platform_jwt_secret" } as const;
+const isKind = (kind: unknown): kind is SessionKind =>
+  typeof kind === "string" && Object.hasOwn(secretOf, kind);
+
+/** Three dotted base64url parts: what may be a token, before anything is computed. */
+export const looksLikeToken = (text: string): boolean =>
+  text.length <= tokenCharsMax && /^eyJ[\w-]+\.[\w-]+\.[\w-]+$/.test(text);
+
+export function openTokens(deps: { keyring: Pick<Keyring, "current" | "find">; now: () => Instant }): Tokens {
+  const { keyring, now } = deps;
+  const encoder = new TextEncoder();
+  return {
+    async sign({ kind, subjectId, sid, createdAt, expiresAt }) {
+      const { id, secret } = keyring.current(secretOf[kind]);
+      const token = await new SignJWT({ kind, at: createdAt, sid })
+        .setProtectedHeader({ alg: algorithm, kid: id, typ: "JWT" })
+        .setIssuer(issuer)
+        .setSubject(subjectId)
+        .setIssuedAt(Math.floor(createdAt / 1_000))
+        .setExpirationTime(Math.floor(expiresAt / 1_000))
+        .sign(encoder.encode(secret));
+      return { token, expiresAt };
+    },
+
+    async read(token) {
+      if (!looksLikeToken(token)) return undefined;
+      try {
+        // Not believed yet: it says which secret must have signed it.
+        const { kind } = decodeJwt(token);
+        if (!isKind(kind)) return undefined;
+        const { payload } = await jwtVerify(
+          token,
+          ({ kid }) => {
+            const secret = kid === undefined ? undefined : keyring.find(secretOf[kind], kid);
+            if (secret === undefined) throw new errors.JWKSNoMatchingKey();
+            return encoder.encode(secret);
+          },
+          {
+            algorithms: [algorithm],
+            issuer,
+            currentDate: new Date(now()),
+            requiredClaims: ["sub", "iat", "exp", "kind", "sid"],
+          },
+        );
+        const { sid, sub, exp } = payload;
+        if (payload.kind !== kind || typeof sid !== "string") return undefined;
+        return { kind, subject: sub!, sid, expiresAt: exp! * 1_000 };
+      } catch {
+        return undefined;
+      }
+    },
+  };
+}

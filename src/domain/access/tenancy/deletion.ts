@@ -1,0 +1,126 @@
+import { platformOrgId } from "../../../access/gate.ts";
+import { type Clock, type Instant, rfc3339 } from "../../../kit/clock.ts";
+import { invalid, missing } from "../../../kit/fault.ts";
+import { keyLeaseMs } from "../../../kit/limits.ts";
+import { sql } from "../../../kit/sql.ts";
+import type { Session, Store } from "../../../store/store.ts";
+import * as rows from "./delete-rows.ts";
+import { holdOrg, holdProject, holdProjectsOf } from "./org-rows.ts";
+import * as rules from "./rules.ts";
+
+/** A lifecycle frame (spec.md 'Lifecycle events'). */
+export interface EnvironmentFrame {
+  environmentId: string;
+  /** `system.environment.{id}.deleted`. */
+  topic: string;
+  payload: { id: string; name: string; projectId: string | null; timestamp: string };
+}
+
+export interface Deletion {
+  environment(id: string): Promise<void>;
+  /** With its environments; another org's looks like none. */
+  project(id: string, orgId: string): Promise<void>;
+  /** With everything it has. */
+  org(id: string): Promise<void>;
+  /** The tick of loop `tenancy.follow`: takes notice of what other nodes deleted, whatever hints were lost. */
+  followOnce(): Promise<void>;
+  /** Another node says that it deleted some. */
+  heard(environments: readonly rows.Deleted[]): void;
+}
+
+export interface DeletionDeps {
+  store: Store;
+  clock: Clock;
+  /** This node forgets what it believed of these environments, and lets go who waits in them. */
+  onGone: (environments: readonly rows.Deleted[]) => void;
+  /** Tells the other nodes; may be lost. */
+  tell: (environments: readonly rows.Deleted[]) => void;
+  /** Best effort, after the commit. */
+  onFrame: (frame: EnvironmentFrame) => void;
+  /** This node forgets the keys with these hashes. */
+  forgetKeys: (hashes: readonly string[]) => void;
+  /** Resolves once no node believes in the key any more, within `limits.keyLeaseMs`. */
+  forgetEverywhere: (hash: string) => Promise<void>;
+}
+
+/** Who looks this far back misses nothing that committed late. */
+const lookBackMs = 60_000;
+const noticedMax = 100_000;
+const hintedMax = 100;
+const keysAtOnce = 16;
+
+/** Locks go from above: the org, its projects, their environments, then what lies in these. */
+export function openDeletion(deps: DeletionDeps): Deletion {
+  const { store, clock } = deps;
+  const noticed = new Set<string>();
+
+  function notice(environments: readonly rows.Deleted[]): void {
+    const news = environments.filter((one) => !noticed.has(one.id));
+    if (news.length === 0) return;
+    for (const { id } of news) noticed.add(id);
+    for (const id of noticed) {
+      if (noticed.size <= noticedMax) break;
+      noticed.delete(id);
+    }
+    deps.onGone(news);
+  }
+
+  /** Whoever was not told stops believing in a key by itself: nobody is asked for longer than that. */
+  async function forgetKeys(hashes: readonly string[]): Promise<void> {
+    deps.forgetKeys(hashes);
+    const beganAt = clock.elapsed();
+    for (let from = 0; from < hashes.length; from += keysAtOnce) {
+      if (clock.elapsed() - beganAt >= keyLeaseMs) return;
+      await Promise.all(hashes.slice(from, from + keysAtOnce).map(deps.forgetEverywhere));
+    }
+  }
+
+  async function remove(
+    work: (session: Session, at: Instant) => Promise<{ environments: rows.Deleted[]; keyHashes: string[] }>,
+  ): Promise<void> {
+    const at = clock.now();
+    const { environments, keyHashes } = await store.write((session) => work(session, at));
+    notice(environments);
+    for (let from = 0; from < environments.length; from += hintedMax)
+      deps.tell(environments.slice(from, from + hintedMax));
+    for (const { id, name, projectId } of environments) {
+      const payload = { id, name, projectId, timestamp: rfc3339(at) };
+      deps.onFrame({ environmentId: id, topic: `system.environment.${id}.deleted`, payload });
+    }
+    await forgetKeys(keyHashes);
+  }
+
+  return {
+    heard: notice,
+    followOnce: async () => notice(await rows.deletedSince(store, clock.now() - lookBackMs)),
+
+    environment: (id) =>
+      remove(async (session, at) => {
+        if (id === rules.defaultEnvironmentId)
+          throw invalid("id", "the default environment cannot be deleted");
+        const gone = await rows.deleteEnvironments(session, sql`id = ${id}`, at);
+        if (gone.environments.length === 0) throw missing("environment", id);
+        return gone;
+      }),
+
+    project: (id, orgId) =>
+      remove(async (session, at) => {
+        if ((await holdProject(session, id))?.orgId !== orgId) throw missing("project", id);
+        if (id === rules.defaultProjectId) throw invalid("id", "the default project cannot be deleted");
+        const gone = await rows.deleteEnvironments(session, sql`project_id = ${id}`, at);
+        if (gone.environments.some((one) => one.id === rules.defaultEnvironmentId))
+          throw invalid("id", "the project of the default environment cannot be deleted");
+        await rows.deleteProject(session, id);
+        return gone;
+      }),
+
+    org: (id) =>
+      remove(async (session, at) => {
+        if (id === rules.defaultOrgId || id === platformOrgId) throw invalid("id", `${id} cannot be deleted`);
+        if (!(await holdOrg(session, id))) throw missing("org", id);
+        await holdProjectsOf(session, id);
+        const { environments, keyHashes } = await rows.deleteEnvironments(session, sql`org_id = ${id}`, at);
+        return { environments, keyHashes: [...keyHashes, ...(await rows.deleteOrg(session, id))] };
+      }),
+  };
+}

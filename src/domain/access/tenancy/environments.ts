@@ -1,0 +1,177 @@
+import { roleIdOf } from "../../../access/actions.ts";
+import type { Clock } from "../../../kit/clock.ts";
+import { Fault, invalid, missing } from "../../../kit/fault.ts";
+import type { Ids } from "../../../kit/ids.ts";
+import { environmentsMax } from "../../../kit/limits.ts";
+import type { Caller } from "../../../kit/operation.ts";
+import { type Session, type Store, StoreError } from "../../../store/store.ts";
+import type { Deletion } from "./deletion.ts";
+import { holdOrg, oldestProject, shareOrg, shareProject } from "./org-rows.ts";
+import type { ListedEnvironment } from "./rows.ts";
+import * as rows from "./rows.ts";
+import * as rules from "./rules.ts";
+
+export type { ListedEnvironment } from "./rows.ts";
+
+/** What of keys an environment's own key needs. */
+export interface KeyMaker<Row extends { id: string } = { id: string }> {
+  make(wanted: { orgId: string; environmentId: string; name: string; roleIds: readonly string[] }): {
+    key: string;
+    row: Row;
+  };
+  insert(session: Session, row: Row): Promise<boolean>;
+  /** Answers the hash of the text before. */
+  rekey(session: Session, id: string, orgId: string, text: string): Promise<string>;
+  hashOf(id: string, session: Session): Promise<string | undefined>;
+}
+
+export interface NewEnvironmentInput {
+  name: string;
+  projectId?: string;
+  color?: string;
+}
+
+/** Environments as an org's people keep them; one of another org looks like none. */
+export interface Environments {
+  list(caller: Caller, projectId?: string): Promise<ListedEnvironment[]>;
+  get(caller: Caller, id: string): Promise<ListedEnvironment>;
+  create(caller: Caller, input: NewEnvironmentInput): Promise<ListedEnvironment>;
+  update(caller: Caller, id: string, change: { name?: string; color?: string }): Promise<ListedEnvironment>;
+  remove(caller: Caller, id: string): Promise<void>;
+  /** Another text for the environment's compatibility key, which is made when there is none. */
+  rotateKey(caller: Caller, id: string): Promise<{ environment: ListedEnvironment; key: string }>;
+}
+
+export interface EnvironmentsDeps<Row extends { id: string }> {
+  store: Store;
+  clock: Clock;
+  ids: Ids;
+  keys: KeyMaker<Row>;
+  deletion: Pick<Deletion, "environment">;
+  /** This node reads the environment anew. */
+  changed: (environment: rows.Environment) => void;
+  forgetEverywhere: (hash: string) => Promise<void>;
+}
+
+/** What the SDKs need; whoever rotates the key gets no more by it than an admin may give anyway. */
+const compatRole = "developer";
+
+export function openEnvironments<Row extends { id: string }>(deps: EnvironmentsDeps<Row>): Environments {
+  const { store, clock, ids, keys, deletion, changed, forgetEverywhere } = deps;
+
+  function requireShown(caller: Caller, id: string, found: rows.Environment | undefined): rows.Environment {
+    if (!found || !(found.projectId === null || found.orgId === caller.orgId))
+      throw missing("environment", id);
+    return found;
+  }
+
+  const find = async (caller: Caller, id: string): Promise<rows.Environment> =>
+    requireShown(caller, id, await rows.environmentById(store, id));
+
+  /** As it is now: every change begins so, else it would take back what another one changed a moment ago. */
+  const hold = async (session: Session, caller: Caller, id: string): Promise<rows.Environment> =>
+    requireShown(caller, id, await rows.holdEnvironment(session, id));
+
+  const nameTaken = (error: unknown, name: string): unknown =>
+    error instanceof StoreError && error.trouble === "unique"
+      ? new Fault("already_exists", `environment ${name} already exists`, { field: "name" })
+      : error;
+
+  const listed = async (environment: rows.Environment): Promise<ListedEnvironment> => {
+    const all = await rows.environmentsOf(store, environment.orgId);
+    return all.find((one) => one.id === environment.id) ?? { ...environment, keyPrefix: undefined };
+  };
+
+  return {
+    list: (caller, projectId) => rows.environmentsOf(store, caller.orgId, projectId),
+    get: async (caller, id) => listed(await find(caller, id)),
+
+    async create({ orgId }, { name, projectId, color = rules.environmentColorDefault }) {
+      rules.requireEnvironmentName(name);
+      rules.requireColor(color);
+      try {
+        const environment = await store.write(async (session) => {
+          // Held, not shared: of two that would be one too many the second counts the first.
+          if (!(await holdOrg(session, orgId))) throw missing("org", orgId);
+          if ((await rows.countEnvironments(session, orgId)) >= environmentsMax)
+            throw new Fault("resource_exhausted", `at most ${environmentsMax} environments`);
+          return addEnvironment(session, { ids, at: clock.now() }, { orgId, name, color, projectId });
+        });
+        changed(environment);
+        return { ...environment, keyPrefix: undefined };
+      } catch (error) {
+        throw nameTaken(error, name);
+      }
+    },
+
+    async update(caller, id, { name, color }) {
+      if (name !== undefined) rules.requireEnvironmentName(name);
+      if (color !== undefined) rules.requireColor(color);
+      const { before, after } = await store
+        .write(async (session) => {
+          const before = await hold(session, caller, id);
+          const change = { ...(name !== undefined && { name }), ...(color !== undefined && { color }) };
+          const after = { ...before, ...change, updatedAt: clock.now() };
+          await rows.updateEnvironment(session, after);
+          return { before, after };
+        })
+        .catch((error: unknown) => {
+          throw nameTaken(error, name ?? "");
+        });
+      changed(before);
+      changed(after);
+      return listed(after);
+    },
+
+    async remove(caller, id) {
+      await find(caller, id);
+      await deletion.environment(id);
+    },
+
+    async rotateKey(caller, id) {
+      const { environment, key, before } = await store.write(async (session) => {
+        const environment = await hold(session, caller, id);
+        const { orgId } = environment;
+        const made = keys.make({
+          orgId,
+          environmentId: id,
+          name: `${environment.name} environment`,
+          roleIds: [roleIdOf(compatRole)],
+        });
+        const { key } = made;
+        const known = await rows.compatKeyOf(session, id);
+        if (known !== undefined && (await keys.hashOf(known, session)) !== undefined)
+          return { environment, key, before: await keys.rekey(session, known, orgId, key) };
+        await keys.insert(session, made.row);
+        await rows.setCompatKey(session, id, made.row.id);
+        return { environment, key, before: undefined };
+      });
+      if (before !== undefined) await forgetEverywhere(before);
+      return { environment: await listed(environment), key };
+    },
+  };
+}
+
+/**
+ * An environment of the org with the head of its log, in the named project or the org's oldest, which is made when there
+ * is none: an environment without a project would be anybody's (spec.md 'REST: environments, projects').
+ */
+export async function addEnvironment(
+  session: Session,
+  { ids, at }: { ids: Ids; at: number },
+  wanted: { orgId: string; name: string; color: string; projectId?: string | undefined },
+): Promise<rows.Environment> {
+  const { orgId, name, color } = wanted;
+  if (!(await shareOrg(session, orgId))) throw missing("org", orgId);
+  let { projectId } = wanted;
+  if (projectId === undefined) {
+    projectId = (await oldestProject(session, orgId))?.id;
+    if (projectId === undefined) {
+      projectId = ids.next("proj");
+      await rows.insertProject(session, { id: projectId, orgId, name: rules.defaultProjectName, at });
+    }
+  } else if (!(await shareProject(session, projectId, orgId))) throw invalid("project_id", "unknown project");
+  const environment = { id: ids.next("env"), orgId, projectId, name, color, createdAt: at, updatedAt: at };
+  await rows.insertEnvironment(session, environment);
+  return environment;
+}

@@ -1,0 +1,150 @@
+import { Type } from "@sinclair/typebox";
+import { EnvironmentService } from "../../../gen/svc/v1/environment_pb.ts";
+import { rfc3339 } from "../../../kit/clock.ts";
+import { listedById, type Operation, rpc, unary } from "../../../kit/operation.ts";
+import { timestampOf } from "../../../kit/wkt.ts";
+import type { Environments, ListedEnvironment } from "./environments.ts";
+
+const text = Type.String({ maxLength: 2_000 });
+const instant = Type.String({ format: "date-time" });
+const byId = { id: Type.String({ minLength: 1 }) };
+
+const EnvironmentShape = Type.Object({
+  id: text,
+  name: text,
+  color: text,
+  project_id: Type.Optional(text),
+  created_at: instant,
+  updated_at: instant,
+});
+
+const environmentJson = (environment: ListedEnvironment) => ({
+  id: environment.id,
+  name: environment.name,
+  color: environment.color,
+  ...(environment.projectId !== null && { project_id: environment.projectId }),
+  created_at: rfc3339(environment.createdAt),
+  updated_at: rfc3339(environment.updatedAt),
+});
+
+/** The key's text is answered by its rotation alone. */
+const environmentInfo = ({ id, name, keyPrefix, createdAt, updatedAt }: ListedEnvironment) => ({
+  id,
+  name,
+  apiKey: keyPrefix === undefined ? "" : `${keyPrefix}********`,
+  createdAt: timestampOf(createdAt),
+  updatedAt: timestampOf(updatedAt),
+});
+
+const ofItself = { environmentOf: ({ id }: { id: string }) => id, crossesOrgs: true };
+
+const give = (environment: ListedEnvironment) => ({ status: 200, body: environmentJson(environment) });
+
+export const environmentsOperations = (environments: Environments): Operation[] => [
+  unary({
+    name: "environments.list",
+    action: "functions:list",
+    scope: "none",
+    reads: true,
+    summary: "Environments of the org, oldest first.",
+    input: Type.Object({ project_id: Type.Optional(text) }),
+    output: Type.Array(EnvironmentShape),
+    rest: {
+      route: "GET /api/v1/environments",
+      give: (list: ListedEnvironment[]) => ({ status: 200, body: list.map(environmentJson) }),
+    },
+    rpc: rpc(
+      EnvironmentService.method.listEnvironments,
+      () => ({}),
+      (list: ListedEnvironment[]) => ({ environments: list.map(environmentInfo) }),
+    ),
+    handle: ({ project_id }, { caller }) => environments.list(caller, project_id),
+    lists: listedById(),
+  }),
+  unary({
+    name: "environments.get",
+    action: "functions:list",
+    scope: "none",
+    reads: true,
+    summary: "One environment.",
+    input: Type.Object(byId),
+    ...ofItself,
+    output: EnvironmentShape,
+    rest: { route: "GET /api/v1/environments/{id}", give },
+    rpc: rpc(EnvironmentService.method.getEnvironment, (m) => ({ id: m.id }), environmentInfo),
+    handle: ({ id }, { caller }) => environments.get(caller, id),
+  }),
+  unary({
+    name: "environments.create",
+    action: "secrets:manage",
+    scope: "none",
+    summary: "An environment in the project, or in the org's oldest.",
+    input: Type.Object({ name: text, project_id: Type.Optional(text), color: Type.Optional(text) }),
+    output: EnvironmentShape,
+    rest: {
+      route: "POST /api/v1/environments",
+      status: 201,
+      give: (environment: ListedEnvironment) => ({ status: 201, body: environmentJson(environment) }),
+    },
+    rpc: rpc(EnvironmentService.method.createEnvironment, (m) => ({ name: m.name }), environmentInfo),
+    handle: ({ name, project_id, color }, { caller }) =>
+      environments.create(caller, {
+        name,
+        ...(project_id && { projectId: project_id }),
+        ...(color !== undefined && { color }),
+      }),
+  }),
+  unary({
+    name: "environments.update",
+    action: "secrets:manage",
+    scope: "none",
+    summary: "Renames an environment, or gives it another color.",
+    input: Type.Object({ ...byId, name: Type.Optional(text), color: Type.Optional(text) }),
+    ...ofItself,
+    output: EnvironmentShape,
+    rest: { route: "PUT /api/v1/environments/{id}", give },
+    handle: ({ id, name, color }, { caller }) =>
+      environments.update(caller, id, {
+        ...(name !== undefined && { name }),
+        ...(color !== undefined && { color }),
+      }),
+  }),
+  unary({
+    name: "environments.delete",
+    action: "secrets:manage",
+    scope: "none",
+    summary: "Deletes an environment with its keys and everything in it.",
+    input: Type.Object(byId),
+    ...ofItself,
+    output: Type.Object({ status: text }),
+    rest: {
+      route: "DELETE /api/v1/environments/{id}",
+      give: () => ({ status: 200, body: { status: "deleted" } }),
+    },
+    rpc: rpc(
+      EnvironmentService.method.deleteEnvironment,
+      (m) => ({ id: m.id }),
+      () => ({ success: true }),
+    ),
+    handle: ({ id }, { caller }) => environments.remove(caller, id),
+  }),
+  unary({
+    name: "environments.rotateKey",
+    // Whoever gets the text of a key must be allowed to make keys.
+    action: "apikeys:manage",
+    scope: "none",
+    summary: "Another text for the environment's compatibility key, answered this once.",
+    input: Type.Object(byId),
+    ...ofItself,
+    rpc: rpc(
+      EnvironmentService.method.rotateAPIKey,
+      (m) => ({ id: m.id }),
+      ({ environment, key }: { environment: ListedEnvironment; key: string }) => ({
+        id: environment.id,
+        name: environment.name,
+        apiKey: key,
+      }),
+    ),
+    handle: ({ id }, { caller }) => environments.rotateKey(caller, id),
+  }),
+];

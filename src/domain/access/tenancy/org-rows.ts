@@ -1,0 +1,148 @@
+import type { Instant } from "../../../kit/clock.ts";
+import { sql } from "../../../kit/sql.ts";
+import type { Session, Store } from "../../../store/store.ts";
+
+export interface Preferences {
+  /** `Europe/Berlin`. */
+  default_timezone?: string;
+}
+
+export interface Org {
+  id: string;
+  name: string;
+  preferences: Preferences | undefined;
+  createdAt: Instant;
+  updatedAt: Instant;
+}
+
+export interface Project {
+  id: string;
+  orgId: string;
+  name: string;
+  description: string | undefined;
+  createdAt: Instant;
+  updatedAt: Instant;
+}
+
+/** An org with what it has, for the platform. */
+export interface Tenant {
+  id: string;
+  name: string;
+  createdAt: Instant;
+  environments: number;
+  keys: number;
+}
+
+interface OrgRow {
+  id: string;
+  name: string;
+  preferences: string | null;
+  created_at: number;
+  updated_at: number;
+}
+
+interface ProjectRow {
+  id: string;
+  org_id: string;
+  name: string;
+  description: string | null;
+  created_at: number;
+  updated_at: number;
+}
+
+type Reader = Pick<Store, "one">;
+
+const orgFields = sql.raw("id, name, preferences, created_at, updated_at");
+const projectFields = sql.raw("id, org_id, name, description, created_at, updated_at");
+
+const toOrg = (row: OrgRow): Org => ({
+  id: row.id,
+  name: row.name,
+  preferences: row.preferences === null ? undefined : (JSON.parse(row.preferences) as Preferences),
+  createdAt: row.created_at,
+  updatedAt: row.updated_at,
+});
+
+const toProject = (row: ProjectRow): Project => ({
+  id: row.id,
+  orgId: row.org_id,
+  name: row.name,
+  description: row.description ?? undefined,
+  createdAt: row.created_at,
+  updatedAt: row.updated_at,
+});
+
+export async function getOrg(store: Reader, id: string): Promise<Org | undefined> {
+  const row = await store.one<OrgRow>(sql`SELECT ${orgFields} FROM orgs WHERE id = ${id}`);
+  return row && toOrg(row);
+}
+
+/** The org stays until the transaction ends; false when there is none. */
+export const shareOrg = async (session: Session, id: string): Promise<boolean> =>
+  (await session.one(sql`SELECT id FROM orgs WHERE id = ${id} ${session.seams.shareRow}`)) !== undefined;
+
+/** The org as it is now, and nobody else changes it, or makes anything under it, until the transaction ends. */
+export async function holdOrg(session: Session, id: string): Promise<Org | undefined> {
+  const row = await session.one<OrgRow>(
+    sql`SELECT ${orgFields} FROM orgs WHERE id = ${id} ${session.seams.holdRow}`,
+  );
+  return row && toOrg(row);
+}
+
+/** Of an org that the session holds. */
+export const updateOrg = (session: Session, org: Org): Promise<number> =>
+  session.run(sql`UPDATE orgs SET name = ${org.name}, updated_at = ${org.updatedAt},
+      preferences = ${org.preferences === undefined ? null : JSON.stringify(org.preferences)}
+    WHERE id = ${org.id}`);
+
+/** All but the platform's own, oldest first. */
+export async function tenantsBut(store: Pick<Store, "all">, platformOrgId: string): Promise<Tenant[]> {
+  const rows = await store.all<OrgRow & { environments: number; keys: number }>(sql`SELECT o.id, o.name,
+      o.created_at, (SELECT count(*) FROM environments e WHERE e.org_id = o.id) AS environments,
+      (SELECT count(*) FROM api_keys k WHERE k.org_id = o.id) AS keys
+    FROM orgs o WHERE o.id <> ${platformOrgId} ORDER BY o.created_at, o.id`);
+  return rows.map((row) => ({
+    id: row.id,
+    name: row.name,
+    createdAt: row.created_at,
+    environments: row.environments,
+    keys: row.keys,
+  }));
+}
+
+export const countProjects = async (store: Reader, orgId: string): Promise<number> =>
+  (await store.one<{ count: number }>(sql`SELECT count(*) AS count FROM projects WHERE org_id = ${orgId}`))!
+    .count;
+
+export const projectsOf = async (store: Pick<Store, "all">, orgId: string): Promise<Project[]> =>
+  (
+    await store.all<ProjectRow>(
+      sql`SELECT ${projectFields} FROM projects WHERE org_id = ${orgId} ORDER BY created_at, id`,
+    )
+  ).map(toProject);
+
+/** The project stays until the transaction ends; false when the org has none of this id. */
+export const shareProject = async (session: Session, id: string, orgId: string): Promise<boolean> =>
+  (await session.one(sql`SELECT id FROM projects WHERE id = ${id} AND org_id = ${orgId}
+    ${session.seams.shareRow}`)) !== undefined;
+
+/** The project as it is now, and nobody else changes it, or makes anything in it, until the transaction ends. */
+export async function holdProject(session: Session, id: string): Promise<Project | undefined> {
+  const row = await session.one<ProjectRow>(
+    sql`SELECT ${projectFields} FROM projects WHERE id = ${id} ${session.seams.holdRow}`,
+  );
+  return row && toProject(row);
+}
+
+/** All of an org's, as a deletion of one of them would, so that neither waits for the other. */
+export const holdProjectsOf = (session: Session, orgId: string): Promise<{ id: string }[]> =>
+  session.all(sql`SELECT id FROM projects WHERE org_id = ${orgId} ORDER BY id ${session.seams.holdRow}`);
+
+export const oldestProject = (session: Session, orgId: string): Promise<{ id: string } | undefined> =>
+  session.one(sql`SELECT id FROM projects WHERE org_id = ${orgId} ORDER BY created_at, id LIMIT 1
+    ${session.seams.shareRow}`);
+
+/** Of a project that the session holds. */
+export const updateProject = (session: Session, project: Project): Promise<number> =>
+  session.run(sql`UPDATE projects SET name = ${project.name}, description = ${project.description},
+      updated_at = ${project.updatedAt} WHERE id = ${project.id}`);

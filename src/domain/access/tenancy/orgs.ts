@@ -1,0 +1,179 @@
+import { roleIdOf } from "../../../access/actions.ts";
+import { platformOrgId } from "../../../access/gate.ts";
+import type { Clock } from "../../../kit/clock.ts";
+import { Fault, missing } from "../../../kit/fault.ts";
+import type { Ids } from "../../../kit/ids.ts";
+import { orgNameCharsMax, projectNameCharsMax, projectsMax } from "../../../kit/limits.ts";
+import { requireStorable } from "../../../kit/names.ts";
+import type { Session, Store } from "../../../store/store.ts";
+import type { Deletion } from "./deletion.ts";
+import { addEnvironment, type KeyMaker } from "./environments.ts";
+import type { Org, Preferences, Project, Tenant } from "./org-rows.ts";
+import * as rows from "./org-rows.ts";
+import { environmentsOf, insertOrg, insertProject } from "./rows.ts";
+import * as rules from "./rules.ts";
+
+export interface Provisioned {
+  org: Org;
+  environment: { id: string; name: string };
+  key: string;
+  /** Names of the roles that the key carries. */
+  roles: string[];
+}
+
+/** Orgs and their projects. `orgId` is whose they are: what is another org's looks like missing. */
+export interface Orgs {
+  create(name: string): Promise<Org>;
+  get(orgId: string, id: string): Promise<Org>;
+  update(orgId: string, id: string, change: { name?: string; preferences?: Preferences }): Promise<Org>;
+  remove(orgId: string, id: string): Promise<void>;
+  /** Org, default project, environment and an admin key, all or nothing; the built-in roles are every org's. */
+  provision(wanted: { orgName: string; environmentName?: string }): Promise<Provisioned>;
+  /** Every org but the platform's own. */
+  tenants(): Promise<Tenant[]>;
+  projects(orgId: string): Promise<Project[]>;
+  createProject(orgId: string, input: { name: string; description?: string }): Promise<Project>;
+  updateProject(orgId: string, id: string, change: { name?: string; description?: string }): Promise<Project>;
+  removeProject(orgId: string, id: string): Promise<void>;
+  /** Ids of the environments that go with the project. */
+  environmentsIn(orgId: string, projectId: string): Promise<string[]>;
+}
+
+export interface OrgsDeps<Row extends { id: string }> {
+  store: Store;
+  clock: Clock;
+  ids: Ids;
+  keys: Pick<KeyMaker<Row>, "make" | "insert">;
+  deletion: Pick<Deletion, "org" | "project">;
+  /** This node asks anew whether there is such an org. */
+  changed: (orgId: string) => void;
+}
+
+const adminRole = "admin";
+
+export function openOrgs<Row extends { id: string }>(deps: OrgsDeps<Row>): Orgs {
+  const { store, clock, ids, keys, deletion, changed } = deps;
+
+  async function find(orgId: string, id: string): Promise<Org> {
+    const org = id === orgId ? await rows.getOrg(store, id) : undefined;
+    if (!org) throw missing("org", id);
+    return org;
+  }
+
+  async function holdProject(session: Session, orgId: string, id: string): Promise<Project> {
+    const project = await rows.holdProject(session, id);
+    if (project?.orgId !== orgId) throw missing("project", id);
+    return project;
+  }
+
+  const newOrg = (field: string, name: string): Org => {
+    const at = clock.now();
+    return {
+      id: ids.next("org"),
+      name: rules.readLabel(field, name, orgNameCharsMax),
+      preferences: undefined,
+      createdAt: at,
+      updatedAt: at,
+    };
+  };
+
+  return {
+    async create(name) {
+      const org = newOrg("name", name);
+      await store.write((session) => insertOrg(session, { ...org, at: org.createdAt }));
+      changed(org.id);
+      return org;
+    },
+
+    get: find,
+
+    async update(orgId, id, { name, preferences }) {
+      const timezone = preferences?.default_timezone;
+      if (timezone !== undefined) rules.requireTimezone("preferences.default_timezone", timezone);
+      const change = {
+        ...(name !== undefined && { name: rules.readLabel("name", name, orgNameCharsMax) }),
+        ...(preferences !== undefined && { preferences }),
+      };
+      return store.write(async (session) => {
+        const before = id === orgId ? await rows.holdOrg(session, id) : undefined;
+        if (!before) throw missing("org", id);
+        const after: Org = { ...before, ...change, updatedAt: clock.now() };
+        await rows.updateOrg(session, after);
+        return after;
+      });
+    },
+
+    async remove(orgId, id) {
+      await find(orgId, id);
+      await deletion.org(id);
+      changed(id);
+    },
+
+    async provision({ orgName, environmentName = rules.defaultEnvironmentName }) {
+      const org = newOrg("org_name", orgName);
+      rules.requireEnvironmentName(environmentName, "env_name");
+      const at = org.createdAt;
+      const made = await store.write(async (session) => {
+        await insertOrg(session, { ...org, at });
+        const environment = await addEnvironment(
+          session,
+          { ids, at },
+          { orgId: org.id, name: environmentName, color: rules.environmentColorDefault },
+        );
+        const { key, row } = keys.make({
+          orgId: org.id,
+          environmentId: environment.id,
+          name: "Admin",
+          roleIds: [roleIdOf(adminRole)],
+        });
+        await keys.insert(session, row);
+        return { environment, key };
+      });
+      changed(org.id);
+      return { org, ...made, roles: [adminRole] };
+    },
+
+    tenants: () => rows.tenantsBut(store, platformOrgId),
+    projects: (orgId) => rows.projectsOf(store, orgId),
+
+    async createProject(orgId, { name, description }) {
+      requireStorable("description", description);
+      const at = clock.now();
+      const label = rules.readLabel("name", name, projectNameCharsMax);
+      const id = ids.next("proj");
+      const project: Project = { id, orgId, name: label, description, createdAt: at, updatedAt: at };
+      await store.write(async (session) => {
+        // Held, not shared: of two that would be one too many the second counts the first.
+        if (!(await rows.holdOrg(session, orgId))) throw missing("org", orgId);
+        if ((await rows.countProjects(session, orgId)) >= projectsMax)
+          throw new Fault("resource_exhausted", `at most ${projectsMax} projects`);
+        await insertProject(session, { ...project, at });
+      });
+      return project;
+    },
+
+    async updateProject(orgId, id, { name, description }) {
+      requireStorable("description", description);
+      const change = {
+        ...(name !== undefined && { name: rules.readLabel("name", name, projectNameCharsMax) }),
+        ...(description !== undefined && { description }),
+      };
+      return store.write(async (session) => {
+        const after: Project = {
+          ...(await holdProject(session, orgId, id)),
+          ...change,
+          updatedAt: clock.now(),
+        };
+        await rows.updateProject(session, after);
+        return after;
+      });
+    },
+
+    async removeProject(orgId, id) {
+      await deletion.project(id, orgId);
+    },
+
+    environmentsIn: async (orgId, projectId) =>
+      (await environmentsOf(store, orgId, projectId)).map(({ id }) => id),
+  };
+}

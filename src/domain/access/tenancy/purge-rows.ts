@@ -1,0 +1,136 @@
+import type { Instant } from "../../../kit/clock.ts";
+import { column, type Sql, sql } from "../../../kit/sql.ts";
+import type { Seams, Session, Store } from "../../../store/store.ts";
+
+/** A table whose rows belong to environments, and the way to those of one. */
+export interface OwnedTable {
+  name: string;
+  /** Its primary key. */
+  key: readonly string[];
+  /** Where no index begins with `environment_id`: the column with the run's id. Such rows go just before their run. */
+  ofRun?: string;
+}
+
+/**
+ * Every table with an `environment_id`, in the order in which a purge empties them: first what would still act, last what
+ * only lies there. A unit test compares it with the schema.
+ */
+export const ownedTables: readonly OwnedTable[] = [
+  { name: "heads", key: ["environment_id"] },
+  { name: "topic_heads", key: ["environment_id"] },
+  { name: "api_keys", key: ["id"] },
+  { name: "functions", key: ["environment_id", "id"] },
+  { name: "executions", key: ["run_id"] },
+  { name: "waits", key: ["run_id", "kind", "step_id"] },
+  { name: "debounces", key: ["id"] },
+  { name: "schedules", key: ["environment_id", "function_id", "place"] },
+  { name: "consumer_groups", key: ["environment_id", "namespace", "name"] },
+  { name: "group_members", key: ["environment_id", "group_id", "id"] },
+  { name: "group_deliveries", key: ["environment_id", "group_id", "position"] },
+  { name: "secrets", key: ["environment_id", "name"] },
+  { name: "breakers", key: ["environment_id", "function_id", "endpoint_url"] },
+  { name: "workers", key: ["environment_id", "id"] },
+  { name: "lanes", key: ["id"] },
+  { name: "matchers", key: ["environment_id"] },
+  { name: "mirrors", key: ["environment_id"] },
+  { name: "outbox", key: ["id"] },
+  { name: "idempotency_keys", key: ["environment_id", "key"] },
+  { name: "invocations", key: ["parent_run_id", "step_id"], ofRun: "parent_run_id" },
+  { name: "child_ends", key: ["child_run_id"], ofRun: "child_run_id" },
+  { name: "resumes", key: ["run_id"], ofRun: "run_id" },
+  { name: "steps", key: ["run_id", "step_id"], ofRun: "run_id" },
+  { name: "run_history", key: ["run_id", "sequence"], ofRun: "run_id" },
+  { name: "runs", key: ["id"] },
+  { name: "events", key: ["environment_id", "position"] },
+  { name: "topic_messages", key: ["environment_id", "position"] },
+  { name: "topics", key: ["environment_id", "name"] },
+  { name: "healings", key: ["environment_id", "name"] },
+  { name: "function_versions", key: ["environment_id", "function_id", "version"] },
+  { name: "function_history", key: ["environment_id", "function_id", "entity_version"] },
+];
+
+/** The rows that a query names by their keys, deleted by way of these alone, whatever the statistics say. */
+function deleteNamed(session: Session, table: OwnedTable, which: Sql): Promise<number> {
+  const name = sql.raw(table.name);
+  if (session.seams.engine === "postgres")
+    return session.run(sql`DELETE FROM ${name} WHERE ctid = ANY (ARRAY(SELECT ctid FROM ${name} ${which}))`);
+  const key = sql.raw(table.key.join(", "));
+  return session.run(sql`DELETE FROM ${name} WHERE (${key}) IN (SELECT ${key} FROM ${name} ${which})`);
+}
+
+/** Of one environment, or of some of its runs. */
+export type Owner = { environmentId: string } | { runIds: readonly string[] };
+
+function owned({ engine, rowsFrom }: Seams, table: OwnedTable, owner: Owner): Sql {
+  if ("environmentId" in owner) return sql`WHERE environment_id = ${owner.environmentId}`;
+  const runColumn = sql.raw(table.ofRun ?? "id");
+  const ids = sql`SELECT i.id FROM ${rowsFrom("i", { id: column.text(owner.runIds) })}`;
+  return engine === "postgres"
+    ? sql`WHERE ${runColumn} = ANY (ARRAY(${ids}))`
+    : sql`WHERE ${runColumn} IN (${ids})`;
+}
+
+/** At most so many rows; answers how many. */
+export const purgeSlice = (
+  session: Session,
+  table: OwnedTable,
+  owner: Owner,
+  limit: number,
+): Promise<number> => deleteNamed(session, table, sql`${owned(session.seams, table, owner)} LIMIT ${limit}`);
+
+export const anyLeft = async (
+  store: Pick<Store, "one" | "seams">,
+  table: OwnedTable,
+  owner: Owner,
+): Promise<boolean> =>
+  (await store.one(
+    sql`SELECT 1 AS left_over FROM ${sql.raw(table.name)} ${owned(store.seams, table, owner)} LIMIT 1`,
+  )) !== undefined;
+
+/** Ids of runs of the environment, oldest first. */
+export const someRuns = async (
+  store: Pick<Store, "all">,
+  environmentId: string,
+  limit: number,
+): Promise<string[]> =>
+  (
+    await store.all<{ id: string }>(sql`SELECT id FROM runs WHERE environment_id = ${environmentId}
+      ORDER BY created_at, id LIMIT ${limit}`)
+  ).map((row) => row.id);
+
+export interface Tombstone {
+  id: string;
+  deletedAt: Instant;
+}
+
+/** Deleted environments of which rows may be left, longest deleted first. */
+export const unpurged = async (store: Pick<Store, "all">, limit: number): Promise<Tombstone[]> =>
+  (
+    await store.all<{ id: string; deleted_at: number }>(sql`SELECT id, deleted_at FROM deleted_environments
+      WHERE purged_at IS NULL ORDER BY deleted_at LIMIT ${limit}`)
+  ).map((row) => ({ id: row.id, deletedAt: row.deleted_at }));
+
+/** The first deleted of the org's, of those of which rows may be left. */
+export const oldestUnpurged = async (
+  store: Pick<Store, "one">,
+  orgId: string,
+): Promise<Tombstone | undefined> => {
+  const row = await store.one<{ id: string; deleted_at: number }>(sql`SELECT id, deleted_at
+    FROM deleted_environments WHERE org_id = ${orgId} AND purged_at IS NULL ORDER BY deleted_at LIMIT 1`);
+  return row && { id: row.id, deletedAt: row.deleted_at };
+};
+
+/** At most `limit`; of one org, or of all. */
+export const countUnpurged = async (
+  store: Pick<Store, "one">,
+  limit: number,
+  orgId?: string,
+): Promise<number> => {
+  const ofOrg = orgId === undefined ? sql`` : sql`AND org_id = ${orgId}`;
+  const row = await store.one<{ count: number }>(sql`SELECT count(*) AS count FROM (
+    SELECT 1 FROM deleted_environments WHERE purged_at IS NULL ${ofOrg} LIMIT ${limit}) counted`);
+  return Number(row?.count ?? 0);
+};
+
+export const markPurged = (session: Session, id: string, at: Instant): Promise<number> =>
+  session.run(sql`UPDATE deleted_environments SET purged_at = ${at} WHERE id = ${id}`);

@@ -1,0 +1,142 @@
+import { Type } from "@sinclair/typebox";
+import { rfc3339 } from "../../../kit/clock.ts";
+import { Fault } from "../../../kit/fault.ts";
+import type { Call, Operation } from "../../../kit/operation.ts";
+import { listedById, unary } from "../../../kit/operation.ts";
+import type { UserRow, Users } from "./service.ts";
+
+const text = Type.String({ maxLength: 2_000 });
+const instant = Type.String({ format: "date-time" });
+const byId = { id: Type.String({ minLength: 1 }) };
+const roleNames = Type.Array(text, { maxItems: 50 });
+
+const UserShape = Type.Object({
+  id: text,
+  org_id: text,
+  email: text,
+  name: text,
+  roles: Type.Array(text),
+  created_at: instant,
+  updated_at: instant,
+  last_login_at: Type.Optional(instant),
+});
+
+export const userJson = (user: UserRow) => ({
+  id: user.id,
+  org_id: user.orgId,
+  email: user.email,
+  name: user.name,
+  roles: user.roles,
+  created_at: rfc3339(user.createdAt),
+  updated_at: rfc3339(user.updatedAt),
+  ...(user.lastLoginAt !== null && { last_login_at: rfc3339(user.lastLoginAt) }),
+});
+
+const give = (user: UserRow) => ({ status: 200, body: userJson(user) });
+
+export interface UsersSurface {
+  /** Whether the caller may see this one, who is another. */
+  mayRead: (call: Call, id: string) => Promise<boolean>;
+  /** Of guesses at a password. */
+  throttle: {
+    /** Rejects when there were too many. */
+    attempt(account: string, address: string): Promise<void>;
+    succeeded(account: string, address: string): Promise<void>;
+  };
+}
+
+export const usersOperations = (users: Users, { mayRead, throttle }: UsersSurface): Operation[] => [
+  unary({
+    name: "users.create",
+    action: "users:manage",
+    scope: "none",
+    summary: "A user of the org, who logs in with a password.",
+    input: Type.Object({
+      email: text,
+      password: text,
+      name: Type.Optional(text),
+      roles: Type.Optional(roleNames),
+    }),
+    output: UserShape,
+    rest: {
+      route: "POST /api/v1/users",
+      status: 201,
+      give: (user: UserRow) => ({ status: 201, body: userJson(user) }),
+    },
+    handle: ({ email, password, name = "", roles = [] }, call) =>
+      users.create(call.caller.orgId, { email, password, name, roles }),
+  }),
+  unary({
+    name: "users.list",
+    action: "users:read",
+    scope: "none",
+    reads: true,
+    summary: "Users of the org.",
+    input: Type.Object({}),
+    output: Type.Array(UserShape),
+    rest: "GET /api/v1/users",
+    lists: listedById(),
+    handle: async (_input, call) => (await users.list(call.caller.orgId)).map(userJson),
+  }),
+  unary({
+    name: "users.get",
+    // Everyone may see themselves.
+    action: "authenticated",
+    scope: "none",
+    reads: true,
+    summary: "One user; admins see everyone of the org, others themselves.",
+    alsoAsks: ["users:read"],
+    input: Type.Object(byId),
+    output: UserShape,
+    rest: { route: "GET /api/v1/users/{id}", give },
+    async handle({ id }, call) {
+      if (call.caller.id !== id && !(await mayRead(call, id)))
+        throw new Fault("permission_denied", "Insufficient permissions");
+      return users.get(call.caller.orgId, id);
+    },
+  }),
+  unary({
+    name: "users.update",
+    action: "users:manage",
+    scope: "none",
+    summary: "Changes name, email or roles of a user.",
+    input: Type.Object({
+      ...byId,
+      name: Type.Optional(text),
+      email: Type.Optional(text),
+      roles: Type.Optional(roleNames),
+    }),
+    output: UserShape,
+    rest: { route: "PATCH /api/v1/users/{id}", give },
+    handle: ({ id, ...change }, call) =>
+      users.update(
+        call.caller.orgId,
+        id,
+        Object.fromEntries(Object.entries(change).filter(([, value]) => value !== undefined)),
+      ),
+  }),
+  unary({
+    name: "users.delete",
+    action: "users:manage",
+    scope: "none",
+    summary: "Deletes another user; their sessions end.",
+    input: Type.Object(byId),
+    rest: "DELETE /api/v1/users/{id}",
+    handle: ({ id }, call) => users.delete(call.caller, id),
+  }),
+  unary({
+    name: "users.changePassword",
+    action: "authenticated",
+    scope: "none",
+    summary: "Changes the caller's own password; every session of theirs ends.",
+    input: Type.Object({ ...byId, current_password: text, new_password: text }),
+    rest: "PATCH /api/v1/users/{id}/password",
+    async handle({ id, current_password, new_password }, { caller, address }) {
+      const account = `change\n${caller.id}`;
+      // Whoever has got hold of a session may not find out the password with it.
+      await throttle.attempt(account, address);
+      await users.changePassword(caller, id, current_password, new_password);
+      await throttle.succeeded(account, address);
+    },
+  }),
+];

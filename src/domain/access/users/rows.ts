@@ -1,0 +1,161 @@
+import type { Instant } from "../../../kit/clock.ts";
+import { sql } from "../../../kit/sql.ts";
+import type { Session, Store } from "../../../store/store.ts";
+
+/** A role as a user carries it: known by its id, and by the name that it has by now. */
+export interface CarriedRole {
+  id: string;
+  name: string;
+}
+
+export interface NewUser {
+  id: string;
+  orgId: string;
+  email: string;
+  name: string;
+  passwordHash: string;
+  roles: readonly CarriedRole[];
+  at: Instant;
+}
+
+export interface StoredUser {
+  id: string;
+  orgId: string;
+  email: string;
+  name: string;
+  passwordHash: string;
+  /** Names of roles. */
+  roles: string[];
+  /** Undefined when a node of the version before, which knows names alone, was the last to change them. */
+  roleIds: string[] | undefined;
+  /** Sessions made before are believed no more. */
+  tokensAfter: Instant;
+  createdAt: Instant;
+  updatedAt: Instant;
+  lastLoginAt: Instant | null;
+}
+
+export interface UserRow extends StoredUser {
+  roleIds: string[];
+}
+
+interface Stored {
+  id: string;
+  org_id: string;
+  email: string;
+  name: string;
+  password_hash: string;
+  roles: string;
+  role_ids: string | null;
+  role_ids_of: string | null;
+  tokens_after: number;
+  created_at: number;
+  updated_at: number;
+  last_login_at: number | null;
+}
+
+type Reader = Pick<Store, "one" | "all">;
+
+const fields = sql.raw(
+  "id, org_id, email, name, password_hash, roles, role_ids, role_ids_of, tokens_after, created_at, updated_at, last_login_at",
+);
+
+const toUser = (row: Stored): StoredUser => ({
+  id: row.id,
+  orgId: row.org_id,
+  email: row.email,
+  name: row.name,
+  passwordHash: row.password_hash,
+  roles: JSON.parse(row.roles) as string[],
+  roleIds:
+    row.role_ids === null || row.role_ids_of !== row.roles
+      ? undefined
+      : (JSON.parse(row.role_ids) as string[]),
+  tokensAfter: row.tokens_after,
+  createdAt: row.created_at,
+  updatedAt: row.updated_at,
+  lastLoginAt: row.last_login_at,
+});
+
+const namesOf = (roles: readonly CarriedRole[]): string => JSON.stringify(roles.map(({ name }) => name));
+const idsOf = (roles: readonly CarriedRole[]): string => JSON.stringify(roles.map(({ id }) => id));
+
+/** Whether there is any user at all. */
+export const anyUser = async (store: Pick<Store, "one">): Promise<boolean> =>
+  (await store.one(sql`SELECT id FROM users LIMIT 1`)) !== undefined;
+
+export async function userById(store: Reader, id: string): Promise<StoredUser | undefined> {
+  const row = await store.one<Stored>(sql`SELECT ${fields} FROM users WHERE id = ${id}`);
+  return row && toUser(row);
+}
+
+/** The user as it is now, and nobody else changes it until the transaction ends. */
+export async function holdUser(session: Session, id: string): Promise<StoredUser | undefined> {
+  const row = await session.one<Stored>(
+    sql`SELECT ${fields} FROM users WHERE id = ${id} ${session.seams.holdRow}`,
+  );
+  return row && toUser(row);
+}
+
+export const countUsers = async (reader: Pick<Store, "one">, orgId: string): Promise<number> =>
+  (await reader.one<{ count: number }>(sql`SELECT count(*) AS count FROM users WHERE org_id = ${orgId}`))!
+    .count;
+
+export async function userByEmail(store: Reader, email: string): Promise<StoredUser | undefined> {
+  const row = await store.one<Stored>(sql`SELECT ${fields} FROM users WHERE email = ${email}`);
+  return row && toUser(row);
+}
+
+export async function usersOf(store: Reader, orgId: string): Promise<StoredUser[]> {
+  const rows = await store.all<Stored>(
+    sql`SELECT ${fields} FROM users WHERE org_id = ${orgId} ORDER BY created_at, id`,
+  );
+  return rows.map(toUser);
+}
+
+/** False when the email is taken. */
+export async function insertUser(session: Session, user: NewUser): Promise<boolean> {
+  const names = namesOf(user.roles);
+  const inserted = await session.run(
+    sql`INSERT INTO users (id, org_id, email, name, password_hash, roles, role_ids, role_ids_of, created_at, updated_at)
+        VALUES (${user.id}, ${user.orgId}, ${user.email}, ${user.name}, ${user.passwordHash},
+                ${names}, ${idsOf(user.roles)}, ${names}, ${user.at}, ${user.at})
+        ON CONFLICT (email) DO NOTHING`,
+  );
+  return inserted === 1;
+}
+
+export const updateUser = (
+  session: Session,
+  user: Pick<UserRow, "id" | "name" | "email" | "updatedAt">,
+): Promise<number> =>
+  session.run(sql`UPDATE users SET name = ${user.name}, email = ${user.email}, updated_at = ${user.updatedAt}
+    WHERE id = ${user.id}`);
+
+export const setRoles = (session: Session, id: string, roles: readonly CarriedRole[]): Promise<number> => {
+  const names = namesOf(roles);
+  return session.run(sql`UPDATE users SET roles = ${names}, role_ids = ${idsOf(roles)}, role_ids_of = ${names}
+    WHERE id = ${id}`);
+};
+
+/** Whatever was issued before is believed no more. */
+export const changePassword = (
+  session: Session,
+  change: { id: string; passwordHash: string; at: Instant },
+): Promise<number> =>
+  session.run(sql`UPDATE users SET password_hash = ${change.passwordHash}, tokens_after = ${change.at},
+    updated_at = ${change.at} WHERE id = ${change.id}`);
+
+/** The row is held from then on. Undefined when this is not its password's hash any more. */
+export async function noteLogin(
+  session: Session,
+  { id, passwordHash, at }: { id: string; passwordHash: string; at: Instant },
+): Promise<{ orgId: string; tokensAfter: Instant } | undefined> {
+  const row = await session.one<{ org_id: string; tokens_after: number }>(sql`UPDATE users
+    SET last_login_at = ${at} WHERE id = ${id} AND password_hash = ${passwordHash} RETURNING org_id, tokens_after`);
+  return row && { orgId: row.org_id, tokensAfter: row.tokens_after };
+}
+
+export async function deleteUser(session: Session, id: string): Promise<void> {
+  await session.run(sql`DELETE FROM users WHERE id = ${id}`);
+}

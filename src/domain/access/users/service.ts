@@ -1,0 +1,238 @@
+import type { Clock, Instant } from "../../../kit/clock.ts";
+import { Fault, invalid, missing } from "../../../kit/fault.ts";
+import type { Ids } from "../../../kit/ids.ts";
+import { usersMax } from "../../../kit/limits.ts";
+import type { Caller } from "../../../kit/operation.ts";
+import { hashPassword, verifyPassword } from "../../../kit/password.ts";
+import { type Session, type Store, StoreError } from "../../../store/store.ts";
+import type { Tenancy } from "../tenancy/service.ts";
+import type { CarriedRole, NewUser, UserRow } from "./rows.ts";
+import * as rows from "./rows.ts";
+import * as rules from "./rules.ts";
+
+export type { CarriedRole, NewUser, UserRow } from "./rows.ts";
+
+export interface UserChange {
+  name?: string;
+  email?: string;
+  /** Names or ids. */
+  roles?: readonly string[];
+}
+
+/** What a login learns of an account that it holds. */
+export interface LoggedIn {
+  orgId: string;
+  tokensAfter: Instant;
+}
+
+export interface Users {
+  /** Whether there is any user at all. */
+  any(): Promise<boolean>;
+  /** The row of a user to be inserted. Hashing takes a tenth of a second: never do it inside a write. */
+  prepare(user: {
+    orgId: string;
+    email: string;
+    name: string;
+    password: string;
+    roles: readonly CarriedRole[];
+  }): Promise<NewUser>;
+  /** False when the email is taken. */
+  insert(session: Session, user: NewUser): Promise<boolean>;
+  remove(session: Session, id: string): Promise<void>;
+  list(orgId: string): Promise<UserRow[]>;
+  /** `not_found` for another org's. */
+  get(orgId: string, id: string): Promise<UserRow>;
+  create(
+    orgId: string,
+    input: { email: string; password: string; name: string; roles: readonly string[] },
+  ): Promise<UserRow>;
+  update(orgId: string, id: string, change: UserChange): Promise<UserRow>;
+  delete(caller: Caller, id: string): Promise<void>;
+  /** Of the caller's own, which ends every session of theirs; wants the current one. */
+  changePassword(caller: Caller, id: string, current: string, next: string): Promise<void>;
+  find(id: string): Promise<UserRow | undefined>;
+  findByEmail(email: string): Promise<{ id: string; passwordHash: string } | undefined>;
+  /** Holds the user's row; undefined when it was changed since this was its password's hash. */
+  noteLogin(session: Session, id: string, passwordHash: string): Promise<LoggedIn | undefined>;
+  /** How many users of the org carry the role, which the session has under the lock of the org. */
+  countWithRole(session: Session, orgId: string, roleId: string): Promise<number>;
+  /** Takes it off all who carry it; under the same lock. */
+  takeRole(session: Session, orgId: string, roleId: string): Promise<void>;
+  /** The role has another name; under the same lock. */
+  renameRole(session: Session, orgId: string, role: CarriedRole): Promise<void>;
+}
+
+export interface UsersDeps {
+  store: Store;
+  clock: Clock;
+  ids: Ids;
+  tenancy: Pick<Tenancy, "shareOrg">;
+  /** All roles that users of the org may have. */
+  rolesOf: (reader: Pick<Store, "one" | "all">, orgId: string) => Promise<readonly CarriedRole[]>;
+  /** Ends every session of the user, in the same transaction. */
+  endSessions: (session: Session, userId: string) => Promise<void>;
+}
+
+const emailTaken = () => new Fault("already_exists", "a user with this email exists", { field: "email" });
+
+const carriedBy = ({ roles, roleIds }: UserRow): CarriedRole[] =>
+  roleIds.map((id, at) => ({ id, name: roles[at] ?? id }));
+
+/** Every change holds the org, then the user: as both are now, and until it is committed. */
+export function users(deps: UsersDeps): Users {
+  const { store, clock, ids, tenancy, rolesOf, endSessions } = deps;
+
+  const prepare: Users["prepare"] = async ({ password, ...user }) => ({
+    id: ids.next("usr"),
+    ...user,
+    passwordHash: await hashPassword(password),
+    at: clock.now(),
+  });
+
+  /** A role that was named by a node of the version before is the one that has the name. */
+  async function allWhole(
+    reader: Pick<Store, "one" | "all">,
+    orgId: string,
+    stored: readonly rows.StoredUser[],
+  ): Promise<UserRow[]> {
+    const all = stored.every(({ roleIds }) => roleIds) ? [] : await rolesOf(reader, orgId);
+    return stored.map((user) => {
+      const { roleIds } = user;
+      if (roleIds) return { ...user, roleIds };
+      const found = user.roles.flatMap((name) => all.find((role) => role.name === name) ?? []);
+      return { ...user, roles: found.map(({ name }) => name), roleIds: found.map(({ id }) => id) };
+    });
+  }
+
+  const whole = async (reader: Pick<Store, "one" | "all">, user: rows.StoredUser): Promise<UserRow> =>
+    (await allWhole(reader, user.orgId, [user]))[0]!;
+
+  function requireOwn(orgId: string, id: string, user: rows.StoredUser | undefined): rows.StoredUser {
+    if (user?.orgId !== orgId) throw missing("user", id);
+    return user;
+  }
+
+  async function hold(session: Session, orgId: string, id: string): Promise<rows.StoredUser> {
+    await tenancy.shareOrg(session, orgId);
+    return requireOwn(orgId, id, await rows.holdUser(session, id));
+  }
+
+  async function readRoles(
+    session: Session,
+    orgId: string,
+    given: readonly string[],
+  ): Promise<CarriedRole[]> {
+    const all = given.length === 0 ? [] : await rolesOf(session, orgId);
+    const found = given.map((text) => {
+      const role = all.find(({ id, name }) => id === text || name === text);
+      if (!role) throw invalid("roles", `role ${text.slice(0, 80)} not found`);
+      return role;
+    });
+    return [...new Set(found)];
+  }
+
+  const withRole = async (session: Session, orgId: string, roleId: string): Promise<UserRow[]> =>
+    (await allWhole(session, orgId, await rows.usersOf(session, orgId))).filter(({ roleIds }) =>
+      roleIds.includes(roleId),
+    );
+
+  /** What all who carry the role have instead. */
+  async function replaceRole(
+    session: Session,
+    orgId: string,
+    roleId: string,
+    next: readonly CarriedRole[],
+  ): Promise<void> {
+    for (const user of await withRole(session, orgId, roleId)) {
+      const roles = carriedBy(user).flatMap((role) => (role.id === roleId ? next : role));
+      await rows.setRoles(session, user.id, roles);
+    }
+  }
+
+  return {
+    any: () => rows.anyUser(store),
+    prepare,
+    insert: rows.insertUser,
+    remove: rows.deleteUser,
+
+    list: async (orgId) => allWhole(store, orgId, await rows.usersOf(store, orgId)),
+
+    async get(orgId, id) {
+      return whole(store, requireOwn(orgId, id, await rows.userById(store, id)));
+    },
+
+    async create(orgId, input) {
+      const email = rules.readEmail(input.email);
+      const name = rules.readUserName(input.name);
+      rules.requirePassword("password", input.password);
+      const prepared = await prepare({ orgId, email, name, roles: [], password: input.password });
+      return store.write(async (session) => {
+        await tenancy.shareOrg(session, orgId);
+        const roles = await readRoles(session, orgId, input.roles);
+        if ((await rows.countUsers(session, orgId)) >= usersMax)
+          throw new Fault("resource_exhausted", `at most ${usersMax} users`);
+        if (!(await rows.insertUser(session, { ...prepared, roles }))) throw emailTaken();
+        return whole(session, requireOwn(orgId, prepared.id, await rows.userById(session, prepared.id)));
+      });
+    },
+
+    async update(orgId, id, change) {
+      const name = change.name === undefined ? undefined : rules.readUserName(change.name);
+      const email = change.email === undefined ? undefined : rules.readEmail(change.email);
+      try {
+        return await store.write(async (session) => {
+          const before = await hold(session, orgId, id);
+          const own = { name: name ?? before.name, email: email ?? before.email };
+          await rows.updateUser(session, { id, ...own, updatedAt: clock.now() });
+          if (change.roles !== undefined)
+            await rows.setRoles(session, id, await readRoles(session, orgId, change.roles));
+          return whole(session, requireOwn(orgId, id, await rows.userById(session, id)));
+        });
+      } catch (error) {
+        if (error instanceof StoreError && error.trouble === "unique") throw emailTaken();
+        throw error;
+      }
+    },
+
+    async delete(caller, id) {
+      if (caller.id === id) throw new Fault("invalid_argument", "users cannot delete themselves");
+      await store.write(async (session) => {
+        await hold(session, caller.orgId, id);
+        await rows.deleteUser(session, id);
+        await endSessions(session, id);
+      });
+    },
+
+    async changePassword(caller, id, current, next) {
+      if (caller.id !== id) throw new Fault("permission_denied", "Insufficient permissions");
+      const { orgId } = caller;
+      const compared = requireOwn(orgId, id, await rows.userById(store, id)).passwordHash;
+      rules.requirePassword("new_password", next);
+      const wrong = () =>
+        new Fault("permission_denied", "current_password: is not the current password", {
+          field: "current_password",
+        });
+      if (!(await verifyPassword(current, compared))) throw wrong();
+      const passwordHash = await hashPassword(next);
+      await store.write(async (session) => {
+        const before = await hold(session, orgId, id);
+        // Changed while this was computed: it was the current one no more.
+        if (before.passwordHash !== compared) throw wrong();
+        const at = Math.max(clock.now(), before.tokensAfter + 1);
+        await rows.changePassword(session, { id, passwordHash, at });
+        await endSessions(session, id);
+      });
+    },
+
+    async find(id) {
+      const user = await rows.userById(store, id);
+      return user && whole(store, user);
+    },
+    findByEmail: (email) => rows.userByEmail(store, email),
+    noteLogin: (session, id, passwordHash) => rows.noteLogin(session, { id, passwordHash, at: clock.now() }),
+
+    countWithRole: async (session, orgId, roleId) => (await withRole(session, orgId, roleId)).length,
+    takeRole: (session, orgId, roleId) => replaceRole(session, orgId, roleId, []),
+    renameRole: (session, orgId, role) => replaceRole(session, orgId, role.id, [role]),
+  };
+}

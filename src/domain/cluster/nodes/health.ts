@@ -1,0 +1,107 @@
+import { type Clock, type Instant, rfc3339 } from "../../../kit/clock.ts";
+import type { Store } from "../../../store/store.ts";
+
+/** A node as the cluster's register knows it. */
+export interface KnownNode {
+  id: string;
+  version: string;
+  url: string;
+  startedAt: Instant;
+  heartbeatAt: Instant;
+  drainingAt: Instant | null;
+  facts: {
+    loops: { name: string; progress_at: Instant | null; failures: number }[];
+    clock_offset_ms: number;
+    clock_uncertainty_ms: number;
+    bus_connected: boolean;
+    cpu_percent: number;
+    memory_bytes: number;
+  };
+}
+
+export interface HealthDeps {
+  store: Pick<Store, "engine" | "ping">;
+  clock: Clock;
+  nodeId: string;
+  bus: { kind: "in-process" | "nats"; connected(): boolean };
+  nodes: { list(): Promise<KnownNode[]> };
+  leaders: () => Promise<{ duty: string; epoch: number; node_id: string; lease_until: Instant }[]>;
+}
+
+/** A node that said nothing for so long is not there any more, or cannot reach the database. */
+const silentMs = 15_000;
+/** A loop without progress for so long stands still; the slowest of them ticks every ten minutes. */
+const loopStillMs = 15 * 60_000;
+
+const stateOf = (node: KnownNode, now: Instant): "up" | "draining" | "silent" => {
+  if (node.heartbeatAt < now - silentMs) return "silent";
+  return node.drainingAt === null ? "up" : "draining";
+};
+
+/**
+ * `GET /cluster/health`: nodes, leaders, database and bus as this node sees them. Who does not run the installation learns
+ * how many nodes are in which state, and nothing of any one of them.
+ */
+export async function clusterHealth(
+  { store, clock, nodeId, bus, nodes, leaders }: HealthDeps,
+  detailed: boolean,
+) {
+  const askedAt = clock.elapsed();
+  await store.ping();
+  const roundTripMs = clock.elapsed() - askedAt;
+  const [known, led] = await Promise.all([nodes.list(), leaders()]);
+  const now = clock.now();
+  const rows = known.map((node) => ({ ...node, state: stateOf(node, now) }));
+  const name = ({ id }: KnownNode) => (detailed ? `node ${id}` : "a node");
+  const found = [
+    ...rows.filter((node) => node.state === "silent").map((node) => `${name(node)} is silent`),
+    ...rows.filter((node) => !node.facts.bus_connected).map((node) => `${name(node)} has no message bus`),
+    ...led.filter((lead) => lead.lease_until < now - silentMs).map((lead) => `nobody leads ${lead.duty}`),
+    ...rows.flatMap((node) =>
+      node.facts.loops
+        .filter((loop) => loop.progress_at !== null && loop.progress_at < now - loopStillMs)
+        .map((loop) =>
+          detailed
+            ? `loop ${loop.name} of node ${node.id} stands still`
+            : "a node has a loop that stands still",
+        ),
+    ),
+  ];
+  const issues = [...new Set(found)];
+  const detailsOf = ({ facts, ...node }: KnownNode) => ({
+    id: node.id,
+    version: node.version,
+    url: node.url,
+    started_at: rfc3339(node.startedAt),
+    last_heartbeat: rfc3339(node.heartbeatAt),
+    bus_connected: facts.bus_connected,
+    clock_offset_ms: Math.round(facts.clock_offset_ms),
+    clock_uncertainty_ms: Math.round(facts.clock_uncertainty_ms * 10) / 10,
+    cpu_percent: facts.cpu_percent,
+    memory_bytes: facts.memory_bytes,
+    loops: facts.loops.map(({ name, progress_at, failures }) => ({
+      name,
+      last_progress: progress_at === null ? null : rfc3339(progress_at),
+      failures,
+    })),
+  });
+  return {
+    status: issues.length === 0 ? "healthy" : "degraded",
+    issues,
+    mode: bus.kind === "nats" || rows.length > 1 ? "cluster" : "standalone",
+    ...(detailed && { node_id: nodeId }),
+    nodes: rows.map((node) => ({ ...(detailed && detailsOf(node)), status: node.state })),
+    ...(detailed && {
+      leaders: led.map((lead) => ({
+        duty: lead.duty,
+        node_id: lead.node_id,
+        epoch: lead.epoch,
+        lease_expires_at: rfc3339(lead.lease_until),
+      })),
+    }),
+    database: { engine: store.engine, status: "healthy", round_trip_ms: Math.round(roundTripMs * 10) / 10 },
+    bus: { kind: bus.kind, status: bus.connected() ? "connected" : "disconnected" },
+  };
+}
+
+export type ClusterHealth = Awaited<ReturnType<typeof clusterHealth>>;

@@ -1,0 +1,96 @@
+import { Type } from "@sinclair/typebox";
+import { rfc3339 } from "../../../kit/clock.ts";
+import { keyOf } from "../../../kit/idempotency-key.ts";
+import { type Call, unary } from "../../../kit/operation.ts";
+import type { ClusterHealth } from "./health.ts";
+import type { Cluster, Rotation } from "./service.ts";
+
+const text = Type.String();
+const instant = Type.String({ format: "date-time" });
+
+/** Shown to operators of the installation; other callers see how many nodes are in each state. */
+const NodeDetails = Type.Partial(
+  Type.Object({
+    id: text,
+    version: text,
+    url: text,
+    started_at: instant,
+    last_heartbeat: instant,
+    bus_connected: Type.Boolean(),
+    clock_offset_ms: Type.Number(),
+    clock_uncertainty_ms: Type.Number(),
+    cpu_percent: Type.Number(),
+    memory_bytes: Type.Number(),
+    loops: Type.Array(
+      Type.Object({
+        name: text,
+        last_progress: Type.Union([instant, Type.Null()]),
+        failures: Type.Number(),
+      }),
+    ),
+  }),
+);
+
+const Health = Type.Object({
+  status: text,
+  issues: Type.Array(text),
+  mode: text,
+  node_id: Type.Optional(text),
+  nodes: Type.Array(Type.Composite([Type.Object({ status: text }), NodeDetails])),
+  leaders: Type.Optional(
+    Type.Array(Type.Object({ duty: text, node_id: text, epoch: Type.Number(), lease_expires_at: instant })),
+  ),
+  database: Type.Object({ engine: text, status: text, round_trip_ms: Type.Number() }),
+  bus: Type.Object({ kind: text, status: text }),
+});
+
+export const clusterOperations = (
+  cluster: Cluster,
+  /** Whether the caller runs the installation, or an org of it. */
+  seesDetails: (call: Call) => Promise<boolean>,
+) => [
+  unary({
+    name: "cluster.health",
+    action: "authenticated",
+    // Every role of the platform holds it.
+    platformAction: "platform:tenants:read",
+    scope: "none",
+    reads: true,
+    summary:
+      "Nodes, leaders, database and message bus, as this node sees them; who is no admin sees states and counts alone.",
+    input: Type.Object({}),
+    output: Health,
+    rest: { route: "GET /api/v1/cluster/health", give: (body: ClusterHealth) => ({ status: 200, body }) },
+    handle: async (_input, call) => cluster.health(await seesDetails(call)),
+  }),
+  unary({
+    name: "cluster.rotateToken",
+    action: "cluster:rotate-token",
+    platformAction: "platform:keys:manage",
+    scope: "none",
+    summary:
+      "Replaces a secret on every node: the `api_key` of the caller's org that `remote_key_id` names, or, for a platform credential, `jwt_secret`, `platform_jwt_secret`, `signing_key`, `master_key` (all that is sealed is sealed again).",
+    input: Type.Object({
+      kind: Type.String({ maxLength: 64 }),
+      new_value: Type.String({ maxLength: 1024 }),
+      remote_key_id: Type.Optional(Type.String({ maxLength: 128 })),
+    }),
+    output: Type.Object({ status: text, rotated_at: instant, confirmed_nodes: Type.Array(text) }),
+    // By which door a key gets another text is all the same.
+    about: ({ kind, remote_key_id: id }: { kind: string; remote_key_id?: string }) => [
+      kind,
+      ...(kind === "api_key" && id !== undefined ? [{ type: "apikeys", id, action: "apikeys:manage" }] : []),
+    ],
+    alsoAsks: ["apikeys:manage"],
+    rest: {
+      route: "POST /api/v1/cluster/rotate-token",
+      give: ({ rotatedAt, confirmed, replayed }: Rotation) => ({
+        status: 200,
+        body: { status: "rotated", rotated_at: rfc3339(rotatedAt), confirmed_nodes: confirmed },
+        ...(replayed && { headers: { "Idempotent-Replay": "1" } }),
+      }),
+    },
+    handle: (input, call) =>
+      cluster.rotate(input, call.caller, keyOf(undefined, call.idempotencyKey) ?? undefined),
+  }),
+];

@@ -1,0 +1,154 @@
+import { hash } from "node:crypto";
+import type { Clock, Instant } from "../../../kit/clock.ts";
+import { Fault, invalid } from "../../../kit/fault.ts";
+import type { Ids } from "../../../kit/ids.ts";
+import { idempotencyKeptMs } from "../../../kit/limits.ts";
+import type { Log } from "../../../kit/log.ts";
+import type { Caller } from "../../../kit/operation.ts";
+import type { Session, Store } from "../../../store/store.ts";
+import type { Keyring } from "../../access/keyring/service.ts";
+import type { Keys } from "../../access/keys/service.ts";
+import { defaultOrgId } from "../../access/tenancy/rules.ts";
+import type { Tenancy } from "../../access/tenancy/service.ts";
+import { type ClusterHealth, clusterHealth, type HealthDeps } from "./health.ts";
+import { confirmRotation, findRotation, insertRotation, purgeRotations, type RotationRow } from "./rows.ts";
+
+export interface RotateInput {
+  kind: string;
+  new_value: string;
+  remote_key_id?: string;
+}
+
+export interface Rotation {
+  rotatedAt: Instant;
+  /** Nodes that use the new value already; the others follow by themselves within seconds. */
+  confirmed: string[];
+  /** The answer of an earlier request with the same key. */
+  replayed: boolean;
+}
+
+export interface Cluster {
+  /** Addresses, memory and loops of nodes are left out unless `detailed`. */
+  health(detailed: boolean): Promise<ClusterHealth>;
+  rotate(input: RotateInput, caller: Caller, idempotencyKey: string | undefined): Promise<Rotation>;
+  purge(session: Session): Promise<number>;
+}
+
+export interface ClusterDeps extends HealthDeps {
+  store: Store;
+  clock: Clock;
+  ids: Ids;
+  log: Log;
+  keyring: Pick<Keyring, "rotate" | "refresh">;
+  keys: Pick<Keys, "rekey" | "forget">;
+  tenancy: Pick<Tenancy, "shareOrg">;
+  /** Whether there is a user of the platform, which stays so until the transaction ends. */
+  anyPlatformUser: (session: Session) => Promise<boolean>;
+  /** Asks every node, this one included, to use what was rotated; answers who did. */
+  announce: (rotated: Rotated) => Promise<string[]>;
+  /** Told of a platform key's rotation in its own transaction. */
+  recordRotated: (session: Session, keyId: string, caller: Caller) => Promise<void>;
+}
+
+/** What nodes are told of a rotation: never a secret. */
+export type Rotated = { kind: "keyring" } | { kind: "api_key"; hash: string };
+
+/** Kinds that concern every tenant of the installation, not only the caller's. */
+const installationKinds = ["jwt_secret", "platform_jwt_secret", "signing_key", "master_key"] as const;
+type InstallationKind = (typeof installationKinds)[number];
+const isInstallationKind = (kind: string): kind is InstallationKind =>
+  (installationKinds as readonly string[]).includes(kind);
+
+export function openCluster(deps: ClusterDeps): Cluster {
+  const { store, clock, ids, log, keyring, keys } = deps;
+
+  function requireKind(kind: string): void {
+    if (!isInstallationKind(kind) && kind !== "api_key")
+      throw invalid("kind", `must be one of ${[...installationKinds, "api_key"].join(", ")}`);
+  }
+
+  /**
+   * What concerns every tenant is the platform's: who acts for a tenant has the tenant's rights, and the gate has asked the
+   * others for `platform:keys:manage`. While the platform has nobody, the admins of the first org stand in.
+   */
+  async function requireInstallation(
+    session: Session,
+    kind: InstallationKind,
+    caller: Caller,
+  ): Promise<void> {
+    if (caller.kind === "dev") return;
+    if (caller.kind === "platform" && caller.impersonates !== true) return;
+    const isFirst = caller.kind !== "platform" && caller.orgId === defaultOrgId;
+    if (!isFirst || (await deps.anyPlatformUser(session)))
+      throw new Fault("permission_denied", `platform credential required to rotate the ${kind}`);
+  }
+
+  /** In the rotation's transaction; answers what the nodes must be told. */
+  async function apply(session: Session, input: RotateInput, caller: Caller): Promise<Rotated> {
+    if (isInstallationKind(input.kind)) {
+      await keyring.rotate(session, input.kind, input.new_value, caller.id);
+      return { kind: "keyring" };
+    }
+    if (!input.remote_key_id) throw invalid("remote_key_id", "required with kind api_key");
+    await deps.tenancy.shareOrg(session, caller.orgId);
+    const before = await keys.rekey(session, input.remote_key_id, caller.orgId, input.new_value);
+    if (caller.kind === "platform" && caller.impersonates !== true)
+      await deps.recordRotated(session, input.remote_key_id, caller);
+    return { kind: "api_key", hash: before };
+  }
+
+  async function announce(rotated: Rotated): Promise<string[]> {
+    try {
+      return await deps.announce(rotated);
+    } catch (error) {
+      // It is done: the others look by themselves.
+      log.warn("cluster.rotation_unconfirmed", { error });
+      return [deps.nodeId];
+    }
+  }
+
+  const replay = (row: RotationRow, requestHash: string): Rotation => {
+    if (row.request_hash !== requestHash)
+      throw new Fault("already_exists", "Idempotency-Key was used with another request", {
+        field: "Idempotency-Key",
+      });
+    return { rotatedAt: row.rotated_at, confirmed: JSON.parse(row.confirmed) as string[], replayed: true };
+  };
+
+  return {
+    health: (detailed) => clusterHealth(deps, detailed),
+
+    async rotate(input, caller, idempotencyKey) {
+      requireKind(input.kind);
+      const requestHash = hash(
+        "sha256",
+        JSON.stringify([input.kind, input.new_value, input.remote_key_id]),
+        "hex",
+      );
+      const row: RotationRow = {
+        id: ids.next("req"),
+        org_id: caller.orgId,
+        idempotency_key: idempotencyKey || null,
+        request_hash: requestHash,
+        kind: input.kind,
+        rotated_at: clock.now(),
+        actor_id: caller.id,
+        confirmed: "[]",
+      };
+      const done = await store.write(async (session) => {
+        if (isInstallationKind(input.kind)) await requireInstallation(session, input.kind, caller);
+        if (await insertRotation(session, row)) return apply(session, input, caller);
+        return replay((await findRotation(session, row.org_id, row.idempotency_key!))!, requestHash);
+      });
+      if ("replayed" in done) return done;
+      if (done.kind === "keyring") await keyring.refresh();
+      else keys.forget(done.hash);
+      const confirmed = await announce(done);
+      await store.write((session) => confirmRotation(session, row.id, confirmed));
+      log.info("cluster.rotated", { kind: input.kind, by: caller.id, confirmed });
+      return { rotatedAt: row.rotated_at, confirmed, replayed: false };
+    },
+
+    purge: (session) => purgeRotations(session, clock.now() - idempotencyKeptMs),
+  };
+}

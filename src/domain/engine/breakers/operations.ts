@@ -1,0 +1,51 @@
+import { Type } from "@sinclair/typebox";
+import { rfc3339 } from "../../../kit/clock.ts";
+import { functionDefinitionBytesMax } from "../../../kit/limits.ts";
+import { listed, type Operation, unary } from "../../../kit/operation.ts";
+import type { Breaker, Breakers } from "./service.ts";
+
+const text = Type.String();
+
+const BreakerShape = Type.Object({
+  key: text,
+  function_id: text,
+  endpoint: text,
+  state: text,
+  consecutive_fails: Type.Integer(),
+  last_failure: Type.Optional(Type.String({ format: "date-time" })),
+});
+
+const breakerJson = (breaker: Breaker) => ({
+  key: breaker.key,
+  function_id: breaker.functionId,
+  endpoint: breaker.endpoint,
+  state: breaker.state,
+  consecutive_fails: breaker.consecutiveFails,
+  ...(breaker.lastFailure !== undefined && { last_failure: rfc3339(breaker.lastFailure) }),
+});
+
+/** Of a key in base64url: as long as a definition, and so an endpoint, may be. */
+const keyCharsMax = Math.ceil((functionDefinitionBytesMax * 4) / 3);
+
+export const breakersOperations = (breakers: Breakers): Operation[] => [
+  unary({
+    name: "breakers.list",
+    action: "functions:list",
+    reads: true,
+    summary: "Endpoints of push functions that failed lately.",
+    input: Type.Object({}),
+    output: Type.Array(BreakerShape),
+    rest: "GET /api/v1/circuit-breakers",
+    lists: listed(({ key }: { key: string }) => [key]),
+    handle: async (_input, call) => (await breakers.list(call.environmentId)).map(breakerJson),
+  }),
+  unary({
+    name: "breakers.reset",
+    action: "functions:invoke",
+    summary: "Closes a breaker; `key` is unpadded base64url of `{functionID}|{endpointURL}`.",
+    input: Type.Object({ key: Type.String({ minLength: 1, maxLength: keyCharsMax }) }),
+    output: BreakerShape,
+    rest: "POST /api/v1/circuit-breakers/{key}/reset",
+    handle: async ({ key }, call) => breakerJson(await breakers.reset(call.environmentId, key)),
+  }),
+];

@@ -1,0 +1,170 @@
+import type { Clock, Instant } from "../../../kit/clock.ts";
+import { invalid } from "../../../kit/fault.ts";
+import { breakerFailsMax, breakerForgottenMs, breakerOpenMs, purgeSliceMax } from "../../../kit/limits.ts";
+import type { Log } from "../../../kit/log.ts";
+import type { Store } from "../../../store/store.ts";
+import type { Endpoint } from "./rows.ts";
+import * as rows from "./rows.ts";
+
+export type { Endpoint } from "./rows.ts";
+
+export interface Breaker {
+  key: string;
+  functionId: string;
+  endpoint: string;
+  /** One that is being tried counts as open until that succeeds. */
+  state: "open" | "closed";
+  consecutiveFails: number;
+  lastFailure: Instant | undefined;
+}
+
+export interface Breakers {
+  list(environmentId: string): Promise<Breaker[]>;
+  /** `key`: base64url of `{functionID}|{endpointURL}`. */
+  reset(environmentId: string, key: string): Promise<Breaker>;
+  /** `closed`: call on; `open`: call nothing; `trial`: one call, by this node alone. As far as this node knows, a second behind. */
+  admits(endpoint: Endpoint): Promise<"closed" | "open" | "trial">;
+  /** As far as this node knows, without trying anything. */
+  isOpen(endpoint: Endpoint): boolean;
+  /** The trial found nothing to try it with. */
+  untried(endpoint: Endpoint): Promise<void>;
+  failed(endpoint: Endpoint): Promise<void>;
+  /** Writes only where there was trouble. A call that began before the breaker opened says nothing about the endpoint of now. */
+  succeeded(endpoint: Endpoint, begunAt: Instant): Promise<void>;
+  /** The tick of loop `breakers.look`: takes up what other nodes have seen; true when something changed. */
+  lookOnce(): Promise<boolean>;
+  /** Part of the duty `retention`. */
+  forgetOnce(write: Store["write"]): Promise<void>;
+}
+
+const keyOf = ({ environmentId, functionId, endpointUrl }: Endpoint): string =>
+  `${environmentId}\n${functionId}\n${endpointUrl}`;
+const publicKey = (functionId: string, endpointUrl: string): string => `${functionId}|${endpointUrl}`;
+const knownMax = 100_000;
+const trialMs = 60_000;
+
+/** Which endpoints are spared for a while, the same on every node: the store has one row for each in trouble. */
+export function openBreakers({ store, clock, log }: { store: Store; clock: Clock; log: Log }): Breakers {
+  let known = new Map<string, rows.BreakerRow>();
+  /** What this node itself saw since a look began: newer than what that look reads. */
+  const seenMeanwhile = new Set<string>();
+
+  const learn = (key: string, row: rows.BreakerRow | undefined) => {
+    seenMeanwhile.add(key);
+    if (row) known.set(key, row);
+    else known.delete(key);
+  };
+
+  const shown = (row: rows.BreakerRow): Breaker => ({
+    key: publicKey(row.function_id, row.endpoint_url),
+    functionId: row.function_id,
+    endpoint: row.endpoint_url,
+    state: row.opened_at === null ? "closed" : "open",
+    consecutiveFails: row.fails,
+    lastFailure: row.last_failure_at,
+  });
+
+  return {
+    list: async (environmentId) => (await rows.breakersOf(store, environmentId)).map(shown),
+
+    async reset(environmentId, key) {
+      const text = readKey(key);
+      const bar = text.indexOf("|");
+      const [functionId, endpointUrl] = [text.slice(0, bar), text.slice(bar + 1)];
+      const endpoint = { environmentId, functionId, endpointUrl };
+      await store.write((session) => rows.forget(session, endpoint));
+      learn(keyOf(endpoint), undefined);
+      return {
+        key: text,
+        functionId,
+        endpoint: endpointUrl,
+        state: "closed",
+        consecutiveFails: 0,
+        lastFailure: undefined,
+      };
+    },
+
+    async admits(endpoint) {
+      const row = known.get(keyOf(endpoint));
+      if (!row || row.opened_at === null) return "closed";
+      const at = clock.now();
+      if (row.opened_at + breakerOpenMs > at || (row.trial_until ?? 0) > at) return "open";
+      const until = at + trialMs;
+      const taken = await store.write((session) =>
+        rows.takeTrial(session, endpoint, { at, openedBefore: at - breakerOpenMs, until }),
+      );
+      if (taken) return "trial";
+      // Another node tries it, or has closed it; the next look tells.
+      row.trial_until = at + 1_000;
+      return "open";
+    },
+
+    isOpen(endpoint) {
+      const row = known.get(keyOf(endpoint));
+      return row !== undefined && row.opened_at !== null;
+    },
+
+    async untried(endpoint) {
+      await store.write((session) => rows.dropTrial(session, endpoint));
+      const row = known.get(keyOf(endpoint));
+      if (row) row.trial_until = null;
+    },
+
+    async failed(endpoint) {
+      const at = clock.now();
+      const row = await store.write((session) =>
+        rows.noteFailure(session, endpoint, { at, most: breakerFailsMax }),
+      );
+      if (row.opened_at === at && row.fails === breakerFailsMax)
+        log.warn("breaker.opened", { functionId: row.function_id, environmentId: row.environment_id });
+      learn(keyOf(endpoint), row);
+    },
+
+    async succeeded(endpoint, begunAt) {
+      const key = keyOf(endpoint);
+      if (!known.has(key)) return;
+      const gone = await store.write((session) => rows.noteSuccess(session, endpoint, begunAt));
+      // None went: it is open, or was forgotten elsewhere, which the next look tells.
+      if (gone > 0) learn(key, undefined);
+    },
+
+    async lookOnce() {
+      seenMeanwhile.clear();
+      const list = await rows.allBreakers(store, knownMax);
+      const next = new Map(
+        list.map((row) => [
+          keyOf({
+            environmentId: row.environment_id,
+            functionId: row.function_id,
+            endpointUrl: row.endpoint_url,
+          }),
+          row,
+        ]),
+      );
+      for (const key of seenMeanwhile) {
+        const row = known.get(key);
+        if (row) next.set(key, row);
+        else next.delete(key);
+      }
+      const changed =
+        next.size !== known.size ||
+        [...next].some(([key, row]) => (known.get(key)?.opened_at === null) !== (row.opened_at === null));
+      known = next;
+      return changed;
+    },
+
+    async forgetOnce(write) {
+      const before = clock.now() - breakerForgottenMs;
+      while (
+        (await write((session) => rows.forgetBreakers(session, before, purgeSliceMax))) === purgeSliceMax
+      );
+    },
+  };
+}
+
+function readKey(key: string): string {
+  const text = /^[A-Za-z0-9_-]+$/.test(key) ? Buffer.from(key, "base64url").toString() : "";
+  if (!text.includes("|") || Buffer.from(text).toString("base64url") !== key)
+    throw invalid("key", "must be unpadded base64url of {functionID}|{endpointURL}");
+  return text;
+}

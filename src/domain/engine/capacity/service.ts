@@ -1,0 +1,187 @@
+import { hash } from "node:crypto";
+import type { Instant } from "../../../kit/clock.ts";
+import { Fault } from "../../../kit/fault.ts";
+import { capacityRowsDefault, capacityRowsMax, workerSilenceMsMax } from "../../../kit/limits.ts";
+import type { Caller } from "../../../kit/operation.ts";
+import type { Store } from "../../../store/store.ts";
+import type { BucketFacts, SessionFacts } from "../dispatch/facts.ts";
+import type { AskNodes } from "./nodes.ts";
+import * as rows from "./rows.ts";
+
+export interface CapacityInput {
+  env?: string;
+  function?: string;
+  limit?: number;
+}
+
+export interface Session extends Omit<SessionFacts, "functionIds"> {
+  id: string;
+  nodeId: string;
+  draining: boolean;
+  /** Without a word of the worker until then, it is forgotten. */
+  expiresAt: Instant;
+  labels: Record<string, string>;
+  transport: string;
+}
+
+export interface Credit {
+  session: Session;
+  /** From 0. */
+  ordinal: number;
+  /** The job it is used for. */
+  job: rows.LeaseRow | undefined;
+}
+
+export interface Bucket extends BucketFacts {
+  laneId: string | undefined;
+}
+
+export interface Stat extends rows.StatRow {
+  reserved: number;
+}
+
+/** Views of what claims and dispatchers really use; they change nothing. Every verb refuses who is not of the platform. */
+export interface Capacity {
+  lanes(caller: Caller, input: CapacityInput): Promise<rows.LaneRow[]>;
+  queue(caller: Caller, input: CapacityInput): Promise<rows.QueueRow[]>;
+  leases(caller: Caller, input: CapacityInput): Promise<rows.LeaseRow[]>;
+  buckets(caller: Caller, input: CapacityInput): Promise<Bucket[]>;
+  sessions(caller: Caller, input: CapacityInput): Promise<Session[]>;
+  credits(caller: Caller, input: CapacityInput): Promise<Credit[]>;
+  stats(caller: Caller): Promise<Stat[]>;
+}
+
+export interface CapacityDeps {
+  store: Store;
+  askNodes: AskNodes;
+}
+
+const sessionId = (
+  nodeId: string,
+  { environmentId, workerId }: Pick<SessionFacts, "environmentId" | "workerId">,
+): string => `sess_${hash("sha256", JSON.stringify([nodeId, environmentId, workerId]), "hex").slice(0, 24)}`;
+
+const keyOf = (environmentId: string, id: string): string => `${environmentId}\n${id}`;
+
+export function openCapacity({ store, askNodes }: CapacityDeps): Capacity {
+  async function sessionsOf({ environmentId, functionId, limit }: rows.CapacityFilter): Promise<Session[]> {
+    const found = (await askNodes({ environmentId, functionId })).flatMap(({ nodeId, draining, sessions }) =>
+      sessions.map((one) => ({ ...one, nodeId, draining, id: sessionId(nodeId, one) })),
+    );
+    const shown = found.sort((a, b) => (a.id < b.id ? -1 : 1)).slice(0, limit);
+    const environments = [...new Set(shown.map((one) => one.environmentId))];
+    const workers = environments.length === 0 ? [] : await rows.workersOf(store, environments);
+    const registered = new Map(workers.map((row) => [keyOf(row.environment_id, row.id), row]));
+    return shown.map((one) => {
+      const row = registered.get(keyOf(one.environmentId, one.workerId));
+      return {
+        ...one,
+        expiresAt: Math.max(one.askedAt, row?.last_heartbeat_at ?? 0) + workerSilenceMsMax,
+        labels: row ? (JSON.parse(row.labels) as Record<string, string>) : {},
+        transport: row?.transport ?? "rest",
+      };
+    });
+  }
+
+  return {
+    async lanes(caller, input) {
+      requirePlatform(caller);
+      return rows.listLanes(store, filterOf(input));
+    },
+
+    async queue(caller, input) {
+      requirePlatform(caller);
+      return rows.listQueue(store, filterOf(input));
+    },
+
+    async leases(caller, input) {
+      requirePlatform(caller);
+      return rows.listLeases(store, { ...filterOf(input), functionId: undefined });
+    },
+
+    async buckets(caller, input) {
+      requirePlatform(caller);
+      const filter = filterOf(input);
+      const [nodes, lanes] = await Promise.all([askNodes(filter), rows.listLanes(store, filter)]);
+      const byFunction = new Map<string, Bucket>();
+      for (const { environmentId, functionId, createdAt, lastDispatchedAt, reserved } of nodes.flatMap(
+        (node) => node.buckets,
+      )) {
+        const key = keyOf(environmentId, functionId);
+        const other = byFunction.get(key);
+        byFunction.set(key, {
+          environmentId,
+          functionId,
+          createdAt: Math.min(createdAt, other?.createdAt ?? createdAt),
+          lastDispatchedAt: Math.max(lastDispatchedAt ?? 0, other?.lastDispatchedAt ?? 0) || undefined,
+          reserved: reserved + (other?.reserved ?? 0),
+          laneId: undefined,
+        });
+      }
+      const limited = lanes.map((lane): Bucket => {
+        const { id, environment_id: environmentId, function_id: functionId } = lane;
+        byFunction.delete(keyOf(environmentId, functionId));
+        const times = { createdAt: lane.created_at, lastDispatchedAt: lane.last_used_at };
+        return { environmentId, functionId, ...times, reserved: 0, laneId: id };
+      });
+      const sortKey = (one: Bucket) => keyOf(keyOf(one.environmentId, one.functionId), one.laneId ?? "");
+      return [...byFunction.values(), ...limited]
+        .sort((a, b) => (sortKey(a) < sortKey(b) ? -1 : 1))
+        .slice(0, filter.limit);
+    },
+
+    async sessions(caller, input) {
+      requirePlatform(caller);
+      return sessionsOf(filterOf(input));
+    },
+
+    async credits(caller, input) {
+      requirePlatform(caller);
+      const filter = { ...filterOf(input), functionId: undefined };
+      const [sessions, leases] = await Promise.all([
+        sessionsOf({ ...filter, limit: capacityRowsMax }),
+        rows.listLeases(store, { ...filter, limit: capacityRowsMax }),
+      ]);
+      const held = Map.groupBy(leases, (lease) => keyOf(lease.environment_id, lease.worker_id ?? ""));
+      const credits: Credit[] = [];
+      // A worker that several nodes know uses its places where it was seen last.
+      const latest = new Map<string, Session>();
+      for (const session of sessions) {
+        const key = keyOf(session.environmentId, session.workerId);
+        if ((latest.get(key)?.askedAt ?? -1) < session.askedAt) latest.set(key, session);
+      }
+      for (const session of sessions) {
+        const key = keyOf(session.environmentId, session.workerId);
+        const jobs = latest.get(key) === session ? (held.get(key) ?? []) : [];
+        for (let ordinal = 0; ordinal < jobs.length + session.free; ordinal++)
+          credits.push({ session, ordinal, job: jobs[ordinal] });
+      }
+      return credits.slice(0, filter.limit);
+    },
+
+    async stats(caller) {
+      requirePlatform(caller);
+      const [nodes, counted] = await Promise.all([askNodes({}), rows.countAll(store)]);
+      const reserved = new Map<string, number>();
+      for (const bucket of nodes.flatMap((node) => node.buckets)) {
+        const key = keyOf(bucket.environmentId, bucket.functionId);
+        reserved.set(key, (reserved.get(key) ?? 0) + bucket.reserved);
+      }
+      return counted.map((row) => ({
+        ...row,
+        reserved: reserved.get(keyOf(row.environment_id, row.function_id)) ?? 0,
+      }));
+    },
+  };
+}
+
+function requirePlatform({ kind }: Caller): void {
+  if (kind !== "platform" && kind !== "dev")
+    throw new Fault("permission_denied", "platform credential required");
+}
+
+const filterOf = ({ env, function: functionId, limit }: CapacityInput): rows.CapacityFilter => ({
+  environmentId: env || undefined,
+  functionId: functionId || undefined,
+  limit: limit === undefined || limit <= 0 ? capacityRowsDefault : Math.min(limit, capacityRowsMax),
+});

@@ -1,0 +1,203 @@
+import { type Static, Type } from "@sinclair/typebox";
+import { type Instant, rfc3339 } from "../../../kit/clock.ts";
+import { laneFacts } from "../functions/rules.ts";
+import type { LaneRow, LeaseRow, QueueRow } from "./rows.ts";
+import type { Bucket, Credit, Session, Stat } from "./service.ts";
+
+const text = Type.String();
+const count = Type.Integer();
+const instant = Type.String({ format: "date-time" });
+const maybe = Type.Optional;
+
+export const Lane = Type.Object({
+  lane_id: text,
+  environment_id: text,
+  function_id: text,
+  scope: text,
+  scalar_type: text,
+  limit: count,
+  active_reserved: count,
+  config_version: count,
+  created_at: instant,
+  last_used_at: instant,
+});
+
+export const Lease = Type.Object({
+  lease_id: text,
+  run_id: text,
+  execution_seq: count,
+  environment_id: text,
+  function_id: text,
+  lease_token_hash: text,
+  activated_at: instant,
+  expires_at: instant,
+  lane_id: maybe(text),
+});
+
+export const Queued = Type.Object({
+  run_id: text,
+  execution_seq: count,
+  queue_seq: count,
+  environment_id: text,
+  function_id: text,
+  execution_mode: text,
+  blocking_reason: text,
+  eligible_at: instant,
+  first_enqueued_at: instant,
+  created_at: instant,
+  lane_id: maybe(text),
+  function_version: count,
+  timeout_ms: maybe(count),
+});
+
+export const BucketSchema = Type.Object({
+  environment_id: text,
+  function_id: text,
+  created_at: instant,
+  lane_id: maybe(text),
+  last_dispatched_at: maybe(instant),
+});
+
+export const SessionSchema = Type.Object({
+  session_id: text,
+  worker_id: text,
+  environment_id: text,
+  engine_node_id: text,
+  heartbeat_expiry: instant,
+  draining: Type.Boolean(),
+  created_at: instant,
+  labels: Type.Record(text, text),
+  protocol_caps: Type.Array(text),
+});
+
+export const CreditSchema = Type.Object({
+  credit_id: text,
+  session_id: text,
+  worker_id: text,
+  environment_id: text,
+  engine_node_id: text,
+  slot_ordinal: count,
+  claimed: Type.Boolean(),
+  claimed_run_id: text,
+  claimed_execution_seq: count,
+  created_at: instant,
+  expires_at: instant,
+});
+
+export const StatSchema = Type.Object({
+  environment_id: text,
+  function_id: text,
+  active_leases: count,
+  lane_limit: count,
+  queued: count,
+  reservations: count,
+  oldest_queue_age_seconds: count,
+});
+
+export const toLane = (row: LaneRow): Static<typeof Lane> => {
+  const { scope, scalarType } = laneFacts(row.id);
+  return {
+    lane_id: row.id,
+    environment_id: row.environment_id,
+    function_id: row.function_id,
+    scope,
+    scalar_type: scalarType,
+    limit: row.lane_limit ?? 0,
+    active_reserved: row.leased,
+    config_version: row.version ?? 0,
+    created_at: rfc3339(row.created_at),
+    last_used_at: rfc3339(row.last_used_at),
+  };
+};
+
+const leaseId = ({ run_id, execution_seq }: Pick<LeaseRow, "run_id" | "execution_seq">): string =>
+  `lease_${run_id.slice("run_".length)}_${execution_seq}`;
+
+export const toLease = (row: LeaseRow): Static<typeof Lease> => ({
+  lease_id: leaseId(row),
+  run_id: row.run_id,
+  execution_seq: row.execution_seq,
+  environment_id: row.environment_id,
+  function_id: "",
+  lease_token_hash: row.lease_hash,
+  activated_at: rfc3339(row.claimed_at),
+  expires_at: rfc3339(row.wake_at),
+  ...(row.lane_id !== null && { lane_id: row.lane_id }),
+});
+
+/** Why a run is not claimed; `awaiting_worker` when nothing but a free worker is missing. */
+function blockedBy({ function_status, lane_limit, leased }: QueueRow): string {
+  if (function_status === "paused") return "function_paused";
+  return lane_limit !== null && (leased ?? 0) >= lane_limit ? "concurrency_limit" : "awaiting_worker";
+}
+
+/** `queue_seq` is the place in the run's queue among the rows of this answer, from 1. */
+export function toQueue(rows: readonly QueueRow[]): Static<typeof Queued>[] {
+  const places = new Map<string, number>();
+  return rows.map((row) => {
+    const queue = row.lane_id ?? `${row.environment_id}\n${row.function_id}`;
+    const place = (places.get(queue) ?? 0) + 1;
+    places.set(queue, place);
+    return {
+      run_id: row.run_id,
+      execution_seq: row.execution_seq,
+      queue_seq: place,
+      environment_id: row.environment_id,
+      function_id: row.function_id,
+      execution_mode: row.mode,
+      blocking_reason: blockedBy(row),
+      eligible_at: rfc3339(row.wake_at),
+      first_enqueued_at: rfc3339(row.created_at),
+      created_at: rfc3339(row.created_at),
+      ...(row.lane_id !== null && { lane_id: row.lane_id }),
+      function_version: row.function_version,
+      ...(row.timeout_at !== null && { timeout_ms: row.timeout_at - row.created_at }),
+    };
+  });
+}
+
+export const toBucket = (one: Bucket): Static<typeof BucketSchema> => ({
+  environment_id: one.environmentId,
+  function_id: one.functionId,
+  created_at: rfc3339(one.createdAt),
+  ...(one.laneId !== undefined && { lane_id: one.laneId }),
+  ...(one.lastDispatchedAt !== undefined && { last_dispatched_at: rfc3339(one.lastDispatchedAt) }),
+});
+
+const whereOf = (session: Session) => ({
+  session_id: session.id,
+  worker_id: session.workerId,
+  environment_id: session.environmentId,
+  engine_node_id: session.nodeId,
+});
+
+export const toSession = (session: Session): Static<typeof SessionSchema> => ({
+  ...whereOf(session),
+  heartbeat_expiry: rfc3339(session.expiresAt),
+  draining: session.draining,
+  created_at: rfc3339(session.createdAt),
+  labels: session.labels,
+  protocol_caps: [session.transport],
+});
+
+export const toCredit = ({ session, ordinal, job }: Credit): Static<typeof CreditSchema> => ({
+  credit_id: `${session.id.replace("sess_", "credit_")}_${ordinal}`,
+  ...whereOf(session),
+  slot_ordinal: ordinal,
+  claimed: job !== undefined,
+  claimed_run_id: job?.run_id ?? "",
+  claimed_execution_seq: job?.execution_seq ?? 0,
+  created_at: rfc3339(job?.claimed_at ?? session.createdAt),
+  expires_at: rfc3339(job?.wake_at ?? session.expiresAt),
+});
+
+export const toStat = (row: Stat, now: Instant): Static<typeof StatSchema> => ({
+  environment_id: row.environment_id,
+  function_id: row.function_id,
+  active_leases: row.leased,
+  lane_limit: row.lane_limit ?? 0,
+  queued: row.queued,
+  reservations: row.reserved,
+  oldest_queue_age_seconds:
+    row.oldest_at === null ? 0 : Math.max(0, Math.floor((now - row.oldest_at) / 1_000)),
+});

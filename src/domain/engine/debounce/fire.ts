@@ -1,0 +1,99 @@
+import type { Instant } from "../../../kit/clock.ts";
+import { column, sql } from "../../../kit/sql.ts";
+import type { Flush } from "../../../store/store.ts";
+import {
+  insertCancels,
+  insertExecutions,
+  insertFirstHistory,
+  insertMatchers,
+  insertRuns,
+  newCancelColumns,
+  newRunColumns,
+} from "../runs/create.ts";
+import type { NewRun } from "../runs/run.ts";
+
+/** An entry that is due as it was read. It fires only while it is still armed with that event. */
+export interface Fire {
+  entryId: string;
+  eventId: string;
+  eventPosition: number;
+  /** Undefined for one that is dropped: its function is gone or archived, or its event is kept no more. */
+  run: NewRun | undefined;
+}
+
+export interface FireInput {
+  now: Instant;
+  fires: readonly Fire[];
+}
+
+/**
+ * Entries leave and their runs come in one transaction. An entry that somebody else holds - armed again, fired by another
+ * node - is skipped, never waited for. Locks: entries, sorted.
+ */
+export const fireFlush: Flush<FireInput, { ord: number }> = {
+  name: "debounce.fire",
+
+  postgres({ fires, now }, seams) {
+    const runs = fires.flatMap(({ run }) => run ?? []);
+    const run = sql.raw("run n");
+    const cancels = newCancelColumns(runs);
+    const cancel = sql.raw("cancel c JOIN run n ON n.id = c.run_id");
+    const watched = cancels
+      ? sql`cancel AS MATERIALIZED (SELECT * FROM ${seams.rowsFrom("l", cancels)}),
+    watched AS (${insertCancels(cancel, now)}),
+    matched AS (${insertMatchers(cancel)}),
+    `
+      : sql.empty;
+    const started =
+      runs.length === 0
+        ? sql.empty
+        : sql`run AS MATERIALIZED (
+      SELECT r.* FROM ${seams.rowsFrom("r", runColumns(fires))} JOIN held ON held.event_id = r.event_id
+        AND held.run_id = r.id ORDER BY r.id),
+    created AS (${insertRuns(run, now, false)}),
+    queued AS (${insertExecutions(run, now, { parents: false, watched: cancels !== undefined })}),
+    noted AS (${insertFirstHistory(run, now)}),
+    ${watched}`;
+    return sql`WITH held AS MATERIALIZED (
+      SELECT i.* FROM (SELECT * FROM ${seams.rowsFrom("f", fireColumns(fires))} ORDER BY id) i CROSS JOIN LATERAL (
+        SELECT d.id FROM debounces d WHERE d.id = i.id AND d.event_id = i.event_id AND d.fires_at + 0 <= ${now}::bigint
+        FOR UPDATE SKIP LOCKED) d),
+    ${started}gone AS (DELETE FROM debounces WHERE id = ANY (ARRAY(SELECT id FROM held)))
+    SELECT ord FROM held`;
+  },
+
+  libsql(session, { fires, now }) {
+    const { rowsFrom } = session.seams;
+    const gone = session.all<{ id: string }>(sql`DELETE FROM debounces WHERE id IN (
+        SELECT f.id FROM ${rowsFrom("f", fireColumns(fires))} JOIN debounces d ON d.id = f.id
+          AND d.event_id = f.event_id AND d.fires_at <= ${now}) RETURNING id`);
+    const ids = new Set(gone.map(({ id }) => id));
+    const fired = fires.flatMap((fire, at) => (ids.has(fire.entryId) ? { fire, ord: at + 1 } : []));
+    const runs = fired.flatMap(({ fire }) => fire.run ?? []);
+    if (runs.length > 0) {
+      const source = rowsFrom("n", runColumns(fired.map(({ fire }) => fire)));
+      const cancels = newCancelColumns(runs);
+      session.run(insertRuns(source, now, false));
+      session.run(insertExecutions(source, now, { parents: false, watched: cancels !== undefined }));
+      session.run(insertFirstHistory(source, now));
+      if (cancels) {
+        const cancel = sql`${rowsFrom("c", cancels)} JOIN ${source} ON n.id = c.run_id`;
+        session.run(insertCancels(cancel, now));
+        session.run(insertMatchers(cancel));
+      }
+    }
+    return fired.map(({ ord }) => ({ ord }));
+  },
+};
+
+/** Runs with the place of their event: what is logged after it is news to them. */
+const runColumns = (fires: readonly Fire[]) => ({
+  ...newRunColumns(fires.flatMap(({ run }) => run ?? [])),
+  position: column.bigint(fires.flatMap(({ run, eventPosition }) => (run ? eventPosition : []))),
+});
+
+const fireColumns = (fires: readonly Fire[]) => ({
+  id: column.text(fires.map((f) => f.entryId)),
+  event_id: column.text(fires.map((f) => f.eventId)),
+  run_id: column.text(fires.map((f) => f.run?.id ?? null)),
+});

@@ -1,0 +1,92 @@
+import { Type } from "@sinclair/typebox";
+import { rfc3339 } from "../../../kit/clock.ts";
+import { invalid } from "../../../kit/fault.ts";
+import { listed, type RestRequest, unary } from "../../../kit/operation.ts";
+
+import type { Debounce, DebounceEntry } from "./service.ts";
+
+const text = Type.String();
+const instant = Type.String({ format: "date-time" });
+
+const Entry = Type.Object({
+  environment_id: text,
+  function_id: text,
+  debounce_key: text,
+  event_id: text,
+  function_version: Type.Integer(),
+  period_ms: Type.Integer(),
+  armed_at: instant,
+  fires_at: instant,
+});
+
+const entryJson = (row: DebounceEntry) => ({
+  environment_id: row.environment_id,
+  function_id: row.function_id,
+  debounce_key: row.debounce_key,
+  event_id: row.event_id,
+  function_version: row.function_version,
+  period_ms: row.period_ms,
+  armed_at: rfc3339(row.armed_at),
+  fires_at: rfc3339(row.fires_at),
+});
+
+/** Unpadded base64url of well-formed UTF-8. */
+function keyOfPath(key: string): string {
+  const bytes = /^[A-Za-z0-9_-]+$/.test(key) ? Buffer.from(key, "base64url") : Buffer.alloc(0);
+  const plain = bytes.toString("utf8");
+  // What does not come back as it was sent was no encoding of a text.
+  if (bytes.length === 0 || bytes.toString("base64url") !== key || !Buffer.from(plain).equals(bytes))
+    throw invalid("key", "must be base64url without padding");
+  return plain;
+}
+
+const take = ({ params }: RestRequest) => {
+  for (const name of ["envID", "fnID", "key"])
+    if (!params[name]) throw invalid(name, "is missing in the path");
+  return params;
+};
+const path = "DELETE /api/v1/debounce/entries";
+
+export const debounceOperations = (debounce: Debounce) => [
+  unary({
+    name: "debounce.list",
+    action: "functions:read",
+    platformAction: "platform:tenants:read",
+    summary: "Armed debounce entries of the environment, by function.",
+    reads: true,
+    input: Type.Object({ limit: Type.Optional(Type.Integer()) }),
+    output: Type.Object({ entries: Type.Array(Entry), count: Type.Integer() }),
+    rest: "GET /api/v1/debounce/entries",
+    lists: listed(({ function_id }: { function_id: string }) => [function_id], { under: "entries" }),
+    async handle(input, call) {
+      const entries = await debounce.list(call.environmentId, input.limit);
+      return { entries: entries.map(entryJson), count: entries.length };
+    },
+  }),
+  unary({
+    name: "debounce.cancel",
+    action: "functions:invoke",
+    platformAction: "platform:tenants:manage",
+    summary: "Cancels an armed debounce entry: its event starts no run. Absent ones count as cancelled.",
+    input: Type.Object({ envID: text, fnID: text, key: text }),
+    about: ({ fnID }: { fnID: string }) => [fnID],
+    environmentOf: ({ envID }: { envID: string }) => envID,
+    crossesOrgs: true,
+    // Paths that lack a segment are bad requests, not unknown routes.
+    rest: [`${path}/{envID}/{fnID}/{key}`, `${path}/{envID}/{fnID}`, `${path}/{envID}`, path].map(
+      (route) => ({
+        route,
+        take,
+        status: 204,
+        give: () => ({ status: 204 }),
+      }),
+    ),
+    async handle({ envID: environmentId, fnID: functionId, key }, call) {
+      await debounce.cancel(
+        { environmentId, functionId, key: keyOfPath(key) },
+        call.caller,
+        call.environmentId,
+      );
+    },
+  }),
+];

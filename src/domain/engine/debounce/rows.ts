@@ -1,0 +1,96 @@
+import type { Instant } from "../../../kit/clock.ts";
+import { column, sql } from "../../../kit/sql.ts";
+import { type DueRows, environmentsDue, type Place, type Slice, sliceOf } from "../../../kit/turns.ts";
+import type { Session, Store } from "../../../store/store.ts";
+import { entryIdOf } from "./rules.ts";
+
+export interface EntryRow {
+  environment_id: string;
+  function_id: string;
+  debounce_key: string;
+  event_id: string;
+  function_version: number;
+  period_ms: number;
+  /** Of the last event. */
+  armed_at: number;
+  fires_at: number;
+}
+
+export interface DueRow extends EntryRow {
+  id: string;
+  event_position: number;
+  /** Null when retention has taken the event. */
+  event_name: string | null;
+  /** JSON text. */
+  data: string | null;
+  /** Null when the function is deleted. */
+  function_status: string | null;
+  /** In a slice by turns: whose it is. */
+  turn: number;
+}
+
+const event = sql`events v WHERE v.id = d.event_id`;
+
+const due = (now: Instant): DueRows => ({
+  table: "debounces",
+  columns: sql`d.id, d.environment_id, d.function_id, d.debounce_key, d.event_id, d.event_position, d.function_version,
+    d.period_ms, d.armed_at, d.fires_at, (SELECT v.name FROM ${event}) AS event_name,
+    (SELECT v.data FROM ${event}) AS data,
+    (SELECT f.status FROM functions f WHERE f.environment_id = d.environment_id AND f.id = d.function_id)
+      AS function_status`,
+  where: sql`d.fires_at >= 0`,
+  dueAt: "fires_at",
+  until: now,
+});
+
+export const dueEntries = (store: Store, now: Instant, slice: Slice): Promise<DueRow[]> =>
+  store.all(sliceOf(store.seams, due(now), slice));
+
+export const environmentsDueNow = (store: Store, now: Instant): Promise<Place[]> =>
+  store.all(environmentsDue(due(now)));
+
+/** Those that were not armed again meanwhile. */
+export const putOff = (session: Session, entries: readonly DueRow[], until: Instant): Promise<number> =>
+  session.run(
+    sql`UPDATE debounces SET fires_at = ${sql.bigint(until)} FROM ${session.seams.rowsFrom("v", {
+      id: column.text(entries.map(({ id }) => id)),
+      event_id: column.text(entries.map(({ event_id }) => event_id)),
+    })} WHERE debounces.id = v.id AND debounces.event_id = v.event_id`,
+  );
+
+export async function nextFireAt(store: Store): Promise<Instant | undefined> {
+  const row = await store.one<{ at: number | null }>(sql`SELECT min(fires_at) AS at FROM debounces`);
+  return row?.at ?? undefined;
+}
+
+export function listEntries(store: Store, environmentId: string, limit: number): Promise<EntryRow[]> {
+  return store.all(sql`SELECT environment_id, function_id, debounce_key, event_id, function_version, period_ms,
+      armed_at, fires_at
+    FROM debounces WHERE environment_id = ${environmentId} ORDER BY function_id, id LIMIT ${limit}`);
+}
+
+/** Whether there was one. */
+export async function deleteEntry(
+  session: Session,
+  entry: { environmentId: string; functionId: string; key: string },
+): Promise<boolean> {
+  const id = entryIdOf(entry.environmentId, entry.functionId, entry.key);
+  return (await session.run(sql`DELETE FROM debounces WHERE id = ${id}`)) > 0;
+}
+
+/** Locks: entries, after the head of their environment. */
+export function deleteEntriesOf(
+  session: Session,
+  { environmentId, functionId }: { environmentId: string; functionId: string },
+): Promise<number> {
+  return session.run(sql`DELETE FROM debounces
+    WHERE environment_id = ${environmentId} AND function_id = ${functionId}`);
+}
+
+/** The lowest position of the environment's log that an armed entry starts from. */
+export async function leastPosition(store: Store, environmentId: string): Promise<number | undefined> {
+  const row = await store.one<{ position: number | null }>(
+    sql`SELECT min(event_position) AS position FROM debounces WHERE environment_id = ${environmentId}`,
+  );
+  return row?.position ?? undefined;
+}

@@ -1,0 +1,162 @@
+import type { Clock } from "../../../kit/clock.ts";
+import { Fault, invalid } from "../../../kit/fault.ts";
+import type { Ids } from "../../../kit/ids.ts";
+import { debounceListDefault, debounceListMax, debounceSliceMax } from "../../../kit/limits.ts";
+import type { Log } from "../../../kit/log.ts";
+import type { Caller } from "../../../kit/operation.ts";
+import { countTurns, inTurns, type SharedWork, type Slice } from "../../../kit/turns.ts";
+import type { Session, Store } from "../../../store/store.ts";
+import type { FunctionDefinition, FunctionRecord, FunctionStatus } from "../functions/definition.ts";
+import type { NewRun } from "../runs/run.ts";
+import type { Lane } from "../runs/wakes/wake.ts";
+import type { NewArm } from "./arm.ts";
+import { type Fire, fireFlush } from "./fire.ts";
+import * as rows from "./rows.ts";
+
+export type DebounceEntry = rows.EntryRow;
+
+export interface EntryName {
+  environmentId: string;
+  functionId: string;
+  /** Plain. */
+  key: string;
+}
+
+/** Starts that wait for repetitions to cease: armed by the emit flush, fired here. */
+export interface Debounce {
+  list(environmentId: string, limit: number | undefined): Promise<DebounceEntry[]>;
+  /** An entry that is gone is cancelled too. `permission_denied` for another environment's, except for the platform. */
+  cancel(name: EntryName, caller: Caller, callerEnvironmentId: string): Promise<void>;
+  /** Told of arms of this node, for the loop to be awake when they fire. */
+  armed(arms: readonly NewArm[]): void;
+  /** Inside the transaction that deletes a function, after its head is held. */
+  dropFunction(session: Session, target: { environmentId: string; functionId: string }): Promise<void>;
+  /** The tick of loop `debounce.fire`: fires all that is due; answers in how many milliseconds the next is. */
+  fireOnce(): Promise<{ againInMs?: number }>;
+}
+
+export interface DebounceDeps {
+  store: Store;
+  clock: Clock;
+  ids: Ids;
+  log: Log;
+  definitionOf: (environmentId: string, functionId: string, version: number) => Promise<FunctionDefinition>;
+  newRun: (
+    record: FunctionRecord,
+    event: { id: string; name: string; value: unknown },
+    by: { ids: Ids; now: number },
+  ) => NewRun;
+  /** Lanes that have got work. */
+  onQueued: (lanes: readonly Lane[]) => void;
+  /** Told after the commit of runs that entries started. */
+  onCreated?: (runs: readonly NewRun[], at: number) => void;
+  /** Asks the loop `debounce.fire` to look in so many milliseconds at the latest. */
+  fireIn: (ms: number) => void;
+  /** A node that is not sure of the time fires nothing. */
+  knowsTime: () => boolean;
+}
+
+/** An entry that somebody holds is looked at again after this, not at once. */
+const fireEveryMsMin = 20;
+/** An entry whose definition cannot be read waits this long; the other entries fire. */
+const unreadMs = 10_000;
+
+export function openDebounce(deps: DebounceDeps): Debounce {
+  const { store, clock, ids, log, definitionOf, newRun, onQueued } = deps;
+
+  /** Pinned to the definition that the last event found: what the entry shows is what runs. */
+  async function fireOf(entry: rows.DueRow, now: number): Promise<Fire> {
+    const { id: entryId, event_id: eventId, function_id: functionId, environment_id: environmentId } = entry;
+    const {
+      event_position: eventPosition,
+      event_name: name,
+      data,
+      function_status: status,
+      function_version: version,
+    } = entry;
+    if (name === null || data === null || status === null || status === "archived") {
+      log.info("debounce.dropped", { environmentId, functionId, eventId, status: status ?? "deleted" });
+      return { entryId, eventId, eventPosition, run: undefined };
+    }
+    const definition = await definitionOf(environmentId, functionId, version);
+    const times = { createdAt: now, updatedAt: now };
+    const record = { environmentId, definition, status: status as FunctionStatus, version, ...times };
+    const run = newRun(record, { id: eventId, name, value: JSON.parse(data) }, { ids, now });
+    return { entryId, eventId, eventPosition, run };
+  }
+
+  async function fireSlice(slice: Slice): Promise<{ found: number; fired: rows.DueRow[] }> {
+    const now = clock.now();
+    const due = await rows.dueEntries(store, now, slice);
+    if (due.length === 0) return { found: 0, fired: [] };
+    const read = await Promise.all(
+      due.map((entry) => fireOf(entry, now).catch((error) => ({ entry, error }))),
+    );
+    const unread = read.flatMap((one) => ("error" in one ? one : []));
+    for (const { entry, error } of unread)
+      log.warn("debounce.not_fired", {
+        environmentId: entry.environment_id,
+        functionId: entry.function_id,
+        error,
+      });
+    if (unread.length > 0)
+      await store.write((session) =>
+        rows.putOff(
+          session,
+          unread.map(({ entry }) => entry),
+          now + unreadMs,
+        ),
+      );
+    const entries = due.filter((_, at) => !("error" in read[at]!));
+    const fires = read.flatMap((one) => ("error" in one ? [] : one));
+    const fired = fires.length === 0 ? [] : await store.flush(fireFlush, { now, fires });
+    const lanes = fired.flatMap(({ ord }): Lane | [] => {
+      const { run } = fires[ord - 1]!;
+      return run ? { environmentId: run.environmentId, functionId: run.functionId } : [];
+    });
+    if (lanes.length > 0) onQueued(lanes);
+    deps.onCreated?.(
+      fired.flatMap(({ ord }) => fires[ord - 1]!.run ?? []),
+      now,
+    );
+    return { found: due.length, fired: fired.map(({ ord }) => entries[ord - 1]!) };
+  }
+
+  return {
+    list(environmentId, limit = debounceListDefault) {
+      if (limit < 1 || limit > debounceListMax)
+        throw invalid("limit", `must be from 1 to ${debounceListMax}`);
+      return rows.listEntries(store, environmentId, limit);
+    },
+
+    async cancel(name, caller, callerEnvironmentId) {
+      const anywhere = caller.kind === "platform" || caller.kind === "dev";
+      if (!anywhere && name.environmentId !== callerEnvironmentId)
+        throw new Fault("permission_denied", "environment does not match API key scope");
+      if (await store.write((session) => rows.deleteEntry(session, name)))
+        log.info("debounce.cancelled", { ...name, by: caller.id });
+    },
+
+    armed: (arms) =>
+      deps.fireIn(Math.min(...arms.map(({ periodMs, maxWaitMs }) => Math.min(periodMs, maxWaitMs)))),
+
+    async dropFunction(session, target) {
+      await rows.deleteEntriesOf(session, target);
+    },
+
+    async fireOnce() {
+      if (!deps.knowsTime()) return {};
+      const work: SharedWork = {
+        async oldest(limit) {
+          const { found, fired } = await fireSlice({ oldest: limit });
+          return { found, taken: fired.length };
+        },
+        places: () => rows.environmentsDueNow(store, clock.now()),
+        take: async (turns) => countTurns(turns, (await fireSlice({ turns })).fired),
+      };
+      await inTurns([work], { clock, limit: debounceSliceMax });
+      const next = await rows.nextFireAt(store);
+      return next === undefined ? {} : { againInMs: Math.max(fireEveryMsMin, next - clock.now()) };
+    },
+  };
+}

@@ -1,0 +1,101 @@
+import type { CelBudget } from "../../../kit/cel.ts";
+/** A function as registered, in one form whatever spelling it came in. Durations are milliseconds. */
+export interface FunctionDefinition {
+  id: string;
+  slug: string;
+  name: string;
+  description: string;
+  triggers: readonly TriggerDefinition[];
+  retry: RetryPolicy;
+  /** Whole run, from creation of the run; absent = no limit. */
+  timeoutMs?: number;
+  concurrency?: { limit: number; key?: string };
+  debounce?: { periodMs: number; key?: string; maxWaitMs?: number };
+  /** Whether workers pull its runs, or the server calls `endpointUrl` for each. */
+  mode: "pull" | "push";
+  endpointUrl?: string;
+  actorKey?: string;
+  recording: boolean;
+  recordingProfile?: string;
+  recordingRetention?: string;
+  secrets: readonly string[];
+  cancelOn: readonly { event: string; match: string }[];
+  metadata?: Record<string, unknown>;
+}
+
+export interface TriggerDefinition {
+  /** An event's name, or a pattern: `*` stands for one segment, a last `>` for one or more. */
+  event?: string;
+  /** CEL over `event` and `data`; true starts a run. */
+  expression?: string;
+  cron?: string;
+}
+
+export interface RetryPolicy {
+  /** Attempts in all, the first one included. */
+  maxAttempts: number;
+  initialDelayMs: number;
+  backoffFactor: number;
+  maxDelayMs: number;
+}
+
+export type FunctionStatus = "active" | "paused" | "archived";
+
+export interface FunctionRecord {
+  environmentId: string;
+  definition: FunctionDefinition;
+  status: FunctionStatus;
+  /** Grows with every changed definition, from 1. */
+  version: number;
+  createdAt: number;
+  updatedAt: number;
+}
+
+/** What is told of a change once it is committed: topic `system.function.{id}.{change}`. */
+export interface FunctionFrame {
+  change: "registered" | "updated" | "deleted";
+  /** As it stands after the change; before it when deleted. */
+  record: FunctionRecord;
+  at: number;
+}
+
+/** What a trigger's expression sees of an event. */
+export interface TriggerEvent {
+  id: string;
+  name: string;
+  data: unknown;
+  metadata: unknown;
+  version: number;
+  source: string;
+  timestamp: number;
+}
+
+export interface Trigger {
+  readonly record: FunctionRecord;
+  /** Undefined: every event of the name. */
+  readonly expression: string | undefined;
+  /** Of several names. */
+  readonly isWide: boolean;
+  /** Whether the expression holds; a failing expression, or one that is more than the budget has left, does not. */
+  matches(event: TriggerEvent, budget?: CelBudget): boolean;
+}
+
+/** All functions of an environment as of one `heads.definitions_version`. */
+export interface Definitions {
+  readonly version: number;
+  readonly functions: ReadonlyMap<string, FunctionRecord>;
+  /** Triggers of active functions for this event name: those for exactly this one, then those with a pattern that it matches. */
+  triggersOf(eventName: string): readonly Trigger[];
+}
+
+export interface DefinitionsCache {
+  /** From memory when known; the flush that uses them checks the version. `not_found` when the environment is gone. */
+  of(environmentId: string): Promise<Definitions>;
+  /** The same without waiting, when they are in memory. */
+  known(environmentId: string): Definitions | undefined;
+  /** The same, once the store has said that nothing newer is known: for an answer that must not rest on old ones. */
+  current(environmentId: string): Promise<Definitions>;
+  /** From the store; concurrent calls share one read. */
+  reload(environmentId: string): Promise<Definitions>;
+  forget(environmentId: string): void;
+}

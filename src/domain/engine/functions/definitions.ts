@@ -1,0 +1,95 @@
+import { type CelProgram, compileCel } from "../../../kit/cel.ts";
+import { missing } from "../../../kit/fault.ts";
+import { keptBySize } from "../../../kit/kept-by-size.ts";
+import { definitionsKeptMax } from "../../../kit/limits.ts";
+import type { Store } from "../../../store/store.ts";
+import type { Definitions, DefinitionsCache, FunctionRecord, Trigger, TriggerEvent } from "./definition.ts";
+import { definitionsVersion, readDefinitions } from "./rows.ts";
+import { triggerVariables } from "./rules.ts";
+import { isPattern, openWide } from "./wide.ts";
+
+/** Of all definitions that a node keeps in memory, as JSON text; those of the last environment that was read always. */
+const definitionsCharsMax = 256 * 1024 * 1024;
+
+/** Functions of every environment this node emits into, as of the head they were read with. */
+export function openDefinitions(store: Store): DefinitionsCache {
+  const kept = keptBySize<Definitions>({ entriesMax: definitionsKeptMax, charsMax: definitionsCharsMax });
+  const reading = new Map<string, Promise<Definitions>>();
+
+  async function read(environmentId: string): Promise<Definitions> {
+    const found = await readDefinitions(store, environmentId);
+    if (!found) {
+      kept.delete(environmentId);
+      throw missing("environment", environmentId);
+    }
+    const definitions = compile(found.version, found.records);
+    kept.set(environmentId, definitions, found.chars);
+    return definitions;
+  }
+
+  function reload(environmentId: string): Promise<Definitions> {
+    // A read that began before the change would answer the old ones once more; the flush asks again then.
+    let answer = reading.get(environmentId);
+    if (!answer) {
+      answer = read(environmentId).finally(() => reading.delete(environmentId));
+      reading.set(environmentId, answer);
+    }
+    return answer;
+  }
+
+  return {
+    known: (environmentId) => kept.get(environmentId),
+    of: async (environmentId) => kept.get(environmentId) ?? reload(environmentId),
+    async current(environmentId) {
+      const known = kept.get(environmentId);
+      const isNew = known !== undefined && known.version === (await definitionsVersion(store, environmentId));
+      return isNew ? known : reload(environmentId);
+    },
+    reload,
+    forget: (environmentId) => kept.delete(environmentId),
+  };
+}
+
+const none: readonly Trigger[] = [];
+
+function compile(version: number, records: readonly FunctionRecord[]): Definitions {
+  const triggers = new Map<string, Trigger[]>();
+  const wide = openWide<Trigger>();
+  for (const record of records) {
+    if (record.status !== "active") continue;
+    for (const { event, expression } of record.definition.triggers) {
+      if (event === undefined) continue;
+      const trigger = { record, expression, isWide: isPattern(event), matches: matcher(expression) };
+      if (trigger.isWide) {
+        wide.add(event, trigger);
+        continue;
+      }
+      const list = triggers.get(event);
+      if (list) list.push(trigger);
+      else triggers.set(event, [trigger]);
+    }
+  }
+  return {
+    version,
+    functions: new Map(records.map((record) => [record.definition.id, record])),
+    triggersOf(eventName) {
+      const exact = triggers.get(eventName) ?? none;
+      return wide.isEmpty() ? exact : [...exact, ...wide.of(eventName)];
+    },
+  };
+}
+
+/** Programs are compiled on first use and shared by their text (kit/cel). An expression that fails does not match. */
+function matcher(expression: string | undefined): Trigger["matches"] {
+  if (expression === undefined) return () => true;
+  let program: CelProgram | undefined;
+  return (event: TriggerEvent, budget) => {
+    try {
+      program ??= compileCel(expression, { variables: triggerVariables, result: "bool" });
+      const seen = { event: { ...event, timestamp: new Date(event.timestamp) }, data: event.data };
+      return program.run(seen, budget) === true;
+    } catch {
+      return false;
+    }
+  };
+}

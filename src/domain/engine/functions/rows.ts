@@ -1,0 +1,221 @@
+import type { Instant } from "../../../kit/clock.ts";
+import { contains } from "../../../kit/contains.ts";
+import { countCap } from "../../../kit/limits.ts";
+import { type Sql, sql } from "../../../kit/sql.ts";
+import type { Session, Store } from "../../../store/store.ts";
+import type { FunctionDefinition, FunctionRecord, FunctionStatus } from "./definition.ts";
+import { bytesOf, cronsOf } from "./rules.ts";
+
+interface FunctionRow {
+  environment_id: string;
+  status: FunctionStatus;
+  version: number;
+  definition: string;
+  created_at: number;
+  updated_at: number;
+}
+
+const columns = sql.raw("environment_id, status, version, definition, created_at, updated_at");
+
+type Reader = Pick<Session, "all" | "one">;
+
+export async function getFunction(
+  reader: Reader,
+  environmentId: string,
+  id: string,
+): Promise<FunctionRecord | undefined> {
+  const row = await reader.one<FunctionRow>(sql`SELECT ${columns} FROM functions
+    WHERE environment_id = ${environmentId} AND id = ${id}`);
+  return row && toRecord(row);
+}
+
+/** The same, locked for the rest of the transaction. */
+export async function holdFunction(
+  session: Session,
+  environmentId: string,
+  id: string,
+): Promise<FunctionRecord | undefined> {
+  const row = await session.one<FunctionRow>(sql`SELECT ${columns} FROM functions
+    WHERE environment_id = ${environmentId} AND id = ${id} ORDER BY id ${session.seams.holdRow}`);
+  return row && toRecord(row);
+}
+
+export async function getBySlug(
+  reader: Reader,
+  environmentId: string,
+  slug: string,
+): Promise<FunctionRecord | undefined> {
+  const row = await reader.one<FunctionRow>(sql`SELECT ${columns} FROM functions
+    WHERE environment_id = ${environmentId} AND slug = ${slug}`);
+  return row && toRecord(row);
+}
+
+/** Of these slugs, the ones that are taken, each with its function. */
+export async function ownersOf(
+  reader: Reader,
+  environmentId: string,
+  slugs: readonly string[],
+): Promise<Map<string, string>> {
+  const rows = await reader.all<{ slug: string; id: string }>(sql`SELECT slug, id FROM functions
+    WHERE environment_id = ${environmentId} AND slug IN ${sql.list(slugs)}`);
+  return new Map(rows.map(({ slug, id }) => [slug, id]));
+}
+
+export interface FunctionFilter {
+  environmentId: string;
+  /** Substring of name or id, in either case. */
+  name?: string;
+  status?: FunctionStatus;
+  mode?: "pull" | "push";
+}
+
+function conditions(filter: FunctionFilter): Sql[] {
+  const list = [sql`environment_id = ${filter.environmentId}`];
+  if (filter.name !== undefined)
+    list.push(sql`(${contains("name", filter.name)} OR ${contains("id", filter.name)})`);
+  if (filter.status !== undefined) list.push(sql`status = ${filter.status}`);
+  if (filter.mode !== undefined) list.push(sql`mode = ${filter.mode}`);
+  return list;
+}
+
+/** Newest first by (created, id). */
+export async function listFunctions(
+  store: Store,
+  filter: FunctionFilter,
+  page: { after?: { at: Instant; id: string }; limit: number; offset: number },
+): Promise<FunctionRecord[]> {
+  const where = conditions(filter);
+  if (page.after)
+    where.push(
+      sql`(created_at < ${page.after.at} OR (created_at = ${page.after.at} AND slug < ${page.after.id}))`,
+    );
+  const rows = await store.all<FunctionRow>(sql`SELECT ${columns} FROM functions ${sql.where(where)}
+    ORDER BY created_at DESC, slug DESC LIMIT ${page.limit} OFFSET ${page.offset}`);
+  return rows.map(toRecord);
+}
+
+export async function countFunctions(store: Store, filter: FunctionFilter): Promise<number> {
+  const row = await store.one<{ count: number }>(sql`SELECT count(*) AS count FROM (
+    SELECT 1 FROM functions ${sql.where(conditions(filter))} LIMIT ${countCap}) counted`);
+  return row?.count ?? 0;
+}
+
+/** Fails as `unique` when the id or the slug is taken, also by who committed a moment ago. */
+export async function insertFunction(session: Session, record: FunctionRecord): Promise<void> {
+  const { definition } = record;
+  await session.run(sql`INSERT INTO functions
+      (environment_id, id, slug, name, status, mode, version, definition, lane_limit, cron_count, definition_bytes,
+      created_at, updated_at)
+    VALUES (${record.environmentId}, ${definition.id}, ${definition.slug}, ${definition.name}, ${record.status},
+      ${definition.mode}, ${record.version}, ${JSON.stringify(definition)},
+      ${definition.concurrency?.limit ?? null}, ${cronsOf(definition)}, ${bytesOf(definition)},
+      ${record.createdAt}, ${record.updatedAt})`);
+}
+
+/** Of a function that the session holds. */
+export async function updateFunction(session: Session, record: FunctionRecord): Promise<void> {
+  const { definition } = record;
+  await session.run(sql`UPDATE functions SET slug = ${definition.slug}, name = ${definition.name},
+      status = ${record.status}, mode = ${definition.mode}, version = ${record.version},
+      definition = ${JSON.stringify(definition)}, lane_limit = ${definition.concurrency?.limit ?? null},
+      cron_count = ${cronsOf(definition)}, definition_bytes = ${bytesOf(definition)},
+      updated_at = ${record.updatedAt}
+    WHERE environment_id = ${record.environmentId} AND id = ${definition.id}`);
+}
+
+export interface Totals {
+  functions: number;
+  crons: number;
+  bytes: number;
+}
+
+/** Of all functions of the environment, read from an index alone. */
+export async function totalsOf(session: Session, environmentId: string): Promise<Totals> {
+  const row = await session.one<Totals>(sql`SELECT count(*) AS functions,
+      CAST(COALESCE(sum(cron_count), 0) AS BIGINT) AS crons, CAST(COALESCE(sum(definition_bytes), 0) AS BIGINT) AS bytes
+    FROM functions WHERE environment_id = ${environmentId} AND definition_bytes >= 0`);
+  return row ?? { functions: 0, crons: 0, bytes: 0 };
+}
+
+/** Versions of a function that was deleted and registered again go on counting: a pinned run must never see another's. */
+export async function lastVersion(
+  session: Session,
+  environmentId: string,
+  functionId: string,
+): Promise<number> {
+  const row = await session.one<{
+    version: number | null;
+  }>(sql`SELECT max(version) AS version FROM function_versions
+    WHERE environment_id = ${environmentId} AND function_id = ${functionId}`);
+  return row?.version ?? 0;
+}
+
+export async function putVersion(session: Session, record: FunctionRecord, actorId: string): Promise<void> {
+  await session.run(sql`INSERT INTO function_versions
+      (environment_id, function_id, version, definition, recorded_at, actor_id)
+    VALUES (${record.environmentId}, ${record.definition.id}, ${record.version}, ${JSON.stringify(record.definition)},
+      ${record.updatedAt}, ${actorId})`);
+}
+
+export async function deleteFunction(session: Session, environmentId: string, id: string): Promise<void> {
+  await session.run(sql`DELETE FROM functions WHERE environment_id = ${environmentId} AND id = ${id}`);
+}
+
+/** Tells every emit flush of the environment that its cached functions are old; false when there is no environment. */
+export async function raiseDefinitions(session: Session, environmentId: string): Promise<boolean> {
+  const changed = await session.run(sql`UPDATE heads SET definitions_version = definitions_version + 1
+    WHERE environment_id = ${environmentId}`);
+  return changed === 1;
+}
+
+/** Undefined when the environment is gone. */
+export async function definitionsVersion(store: Store, environmentId: string): Promise<number | undefined> {
+  const head = await store.one<{ definitions_version: number }>(
+    sql`SELECT definitions_version FROM heads WHERE environment_id = ${environmentId}`,
+  );
+  return head?.definitions_version;
+}
+
+/** All functions with the version they stand for, in one snapshot; undefined when the environment is gone. */
+export async function readDefinitions(
+  store: Store,
+  environmentId: string,
+): Promise<{ version: number; records: FunctionRecord[]; chars: number } | undefined> {
+  const rows = await store.all<FunctionRow & { definitions_version: number; id: string | null }>(sql`SELECT
+      h.definitions_version, f.id, f.environment_id, f.status, f.version, f.definition, f.created_at, f.updated_at
+    FROM heads h LEFT JOIN functions f ON f.environment_id = h.environment_id
+    WHERE h.environment_id = ${environmentId}`);
+  const first = rows[0];
+  if (!first) return undefined;
+  const found = rows.filter((row) => row.id !== null);
+  return {
+    version: first.definitions_version,
+    records: found.map(toRecord),
+    chars: found.reduce((sum, { definition }) => sum + definition.length, 0),
+  };
+}
+
+export async function readVersion(
+  store: Store,
+  environmentId: string,
+  functionId: string,
+  version: number,
+): Promise<{ definition: FunctionDefinition; chars: number } | undefined> {
+  const row = await store.one<{ definition: string }>(sql`SELECT definition FROM function_versions
+    WHERE environment_id = ${environmentId} AND function_id = ${functionId} AND version = ${version}`);
+  return (
+    row && {
+      definition: JSON.parse(row.definition) as FunctionDefinition,
+      chars: row.definition.length,
+    }
+  );
+}
+
+const toRecord = (row: FunctionRow): FunctionRecord => ({
+  environmentId: row.environment_id,
+  definition: JSON.parse(row.definition) as FunctionDefinition,
+  status: row.status,
+  version: row.version,
+  createdAt: row.created_at,
+  updatedAt: row.updated_at,
+});

@@ -1,0 +1,343 @@
+import { hash } from "node:crypto";
+import { CelError, compileCel } from "../../../kit/cel.ts";
+import { cronExpressionBytesMax } from "../../../kit/cron.ts";
+import { valueAt } from "../../../kit/data-path.ts";
+import { Fault, invalid } from "../../../kit/fault.ts";
+import { requirePayload } from "../../../kit/json.ts";
+import {
+  functionDefinitionBytesMax,
+  functionIdBytesMax,
+  functionNameBytesMax,
+  functionTriggersMax,
+  retryDelayMsMax,
+  runAttemptsMax,
+  runTimeoutMsMax,
+  sleepMsMax,
+} from "../../../kit/limits.ts";
+import { requireEventName } from "../../../kit/names.ts";
+import type {
+  FunctionDefinition,
+  FunctionRecord,
+  FunctionStatus,
+  RetryPolicy,
+  TriggerDefinition,
+} from "./definition.ts";
+import { requireTriggerEvent } from "./wide.ts";
+
+/**
+ * RegisterFunction as sent: the fields of contract.md 1.2 and those of spec.md 'Function', either or both. Where they
+ * differ, `retry` and `preferredMode` win.
+ */
+export interface RegisterInput {
+  id: string;
+  name?: string;
+  description?: string;
+  slug?: string;
+  triggers?: readonly TriggerDefinition[];
+  retry?: Partial<RetryPolicy>;
+  retryAttempts?: number;
+  retryDelayMs?: number;
+  retryBackoff?: number;
+  timeoutMs?: number;
+  concurrency?: { limit?: number; key?: string };
+  debounce?: { periodMs?: number; key?: string; maxWaitMs?: number };
+  preferredMode?: "pull" | "push";
+  executionMode?: "pull" | "push";
+  endpointUrl?: string;
+  actorKey?: string;
+  recording?: boolean;
+  recordingProfile?: string;
+  recordingRetention?: string;
+  secrets?: readonly string[];
+  cancelOn?: readonly { event?: string; match?: string }[];
+  metadata?: Record<string, unknown>;
+  changeReason?: string;
+}
+
+const retryDefaults: RetryPolicy = {
+  maxAttempts: 3,
+  initialDelayMs: 1_000,
+  backoffFactor: 2,
+  maxDelayMs: 300_000,
+};
+
+const debounceMsMin = 1_000;
+const slugLengthMax = 100;
+const backoffFactorMax = 100;
+const concurrencyMax = 1_000_000;
+const recordingProfiles = ["all", "run_lifecycle", "steps"];
+const recordingRetentions = ["7d", "30d", "90d", "forever"];
+
+/** What a trigger's expression may name. */
+export const triggerVariables = ["event", "data"] as const;
+
+/** Throws the fault that names the field and the rule. */
+export function definitionOf(input: RegisterInput): FunctionDefinition {
+  const id = requireFunctionId(input.id);
+  const name = requireFunctionName(input.name || id);
+  const mode = input.preferredMode ?? input.executionMode ?? (input.endpointUrl ? "push" : "pull");
+  requirePayload("metadata", input.metadata);
+  const definition: FunctionDefinition = {
+    id,
+    slug: slugOf(input.slug || name) || slugOf(id) || "function",
+    name,
+    description: input.description ?? "",
+    triggers: readTriggers(input.triggers ?? []),
+    retry: readRetry(input),
+    mode,
+    recording: input.recording ?? false,
+    secrets: input.secrets ?? [],
+    cancelOn: readCancelOn(input.cancelOn ?? []),
+    ...(input.timeoutMs && { timeoutMs: within("timeoutMs", input.timeoutMs, 1, runTimeoutMsMax) }),
+    ...((input.concurrency?.limit || input.concurrency?.key) && {
+      concurrency: readConcurrency(input.concurrency),
+    }),
+    ...(input.debounce && { debounce: readDebounce(input.debounce) }),
+    ...readEndpoint(mode, input.endpointUrl),
+    ...(input.actorKey && { actorKey: input.actorKey }),
+    ...oneOf("recordingProfile", input.recordingProfile, recordingProfiles),
+    ...oneOf("recordingRetention", input.recordingRetention, recordingRetentions),
+    ...(input.metadata && { metadata: input.metadata }),
+  };
+  if (input.slug && input.slug !== definition.slug)
+    throw invalid("slug", `must be lower-case letters, digits and single hyphens, at most ${slugLengthMax}`);
+  if (bytesOf(definition) > functionDefinitionBytesMax)
+    throw invalid("metadata", `the whole definition may have ${functionDefinitionBytesMax} bytes at most`);
+  return definition;
+}
+
+/** As it is stored. */
+export const bytesOf = (definition: FunctionDefinition): number =>
+  Buffer.byteLength(JSON.stringify(definition));
+
+export const cronsOf = ({ triggers }: Pick<FunctionDefinition, "triggers">): number =>
+  triggers.filter(({ cron }) => cron !== undefined).length;
+
+/** Of one environment: every node keeps its functions in memory, and one node fires all its cron triggers. */
+const functionsMax = 5_000;
+const cronTriggersMax = 1_000;
+const definitionsBytesMax = 16 * 1024 * 1024;
+
+/**
+ * Throws the fault that names the limit that a change went beyond, when it is this change that grew. What was beyond it
+ * before may stay, and shrink.
+ */
+export function requireRoom(
+  before: FunctionDefinition | undefined,
+  after: FunctionDefinition,
+  totals: { functions: number; crons: number; bytes: number },
+): void {
+  const full = (text: string) => new Fault("resource_exhausted", `at most ${text} in one environment`);
+  if (before === undefined && totals.functions > functionsMax) throw full(`${functionsMax} functions`);
+  if (totals.crons > cronTriggersMax && cronsOf(after) > (before ? cronsOf(before) : 0))
+    throw full(`${cronTriggersMax} cron triggers`);
+  if (totals.bytes > definitionsBytesMax && bytesOf(after) > (before ? bytesOf(before) : 0))
+    throw full(`${definitionsBytesMax} bytes of function definitions`);
+}
+
+/** The charset is loose (`/` and `.` are common), but ids travel in subjects and paths. */
+function requireFunctionId(id: string): string {
+  if (id.trim() === "") throw invalid("id", "must not be empty");
+  if (Buffer.byteLength(id) > functionIdBytesMax) throw invalid("id", `at most ${functionIdBytesMax} bytes`);
+  if (!id.isWellFormed()) throw invalid("id", "must be well-formed Unicode");
+  if (/[\s*>\p{Cc}]/u.test(id))
+    throw invalid("id", "must not contain whitespace, control characters, * or >");
+  return id;
+}
+
+function requireFunctionName(name: string): string {
+  if (Buffer.byteLength(name) > functionNameBytesMax)
+    throw invalid("name", `at most ${functionNameBytesMax} bytes`);
+  if (!name.isWellFormed()) throw invalid("name", "must be well-formed Unicode");
+  if (/\p{Cc}/u.test(name)) throw invalid("name", "must not contain control characters");
+  return name;
+}
+
+/** `Charge Card!` becomes `charge-card`; letters outside ASCII lose their marks or drop out. */
+export function slugOf(text: string): string {
+  return text
+    .normalize("NFKD")
+    .replace(/\p{M}+/gu, "")
+    .toLowerCase()
+    .replace(/[^a-z0-9]+/g, "-")
+    .replace(/^-+|-+$/g, "")
+    .slice(0, slugLengthMax)
+    .replace(/-+$/, "");
+}
+
+function readTriggers(triggers: readonly TriggerDefinition[]): TriggerDefinition[] {
+  if (triggers.length > functionTriggersMax) throw invalid("triggers", `at most ${functionTriggersMax}`);
+  return triggers.map((trigger, at) => {
+    const field = `triggers[${at}]`;
+    if (!trigger.event && !trigger.cron) throw invalid(field, "wants an event or a cron expression");
+    if (trigger.event) requireTriggerEvent(`${field}.event`, trigger.event);
+    if (trigger.expression) {
+      try {
+        compileCel(trigger.expression, { variables: triggerVariables, result: "bool" });
+      } catch (error) {
+        if (error instanceof CelError) throw invalid(`${field}.expression`, error.message);
+        throw error;
+      }
+    }
+    if (trigger.cron && Buffer.byteLength(trigger.cron) > cronExpressionBytesMax)
+      throw invalid(`${field}.cron`, `at most ${cronExpressionBytesMax} bytes`);
+    // A cron expression that does not parse registers all the same and is announced as `invalid` (spec 'Cron rules').
+    return {
+      ...(trigger.event && { event: trigger.event }),
+      ...(trigger.expression && { expression: trigger.expression }),
+      ...(trigger.cron && { cron: trigger.cron }),
+    };
+  });
+}
+
+function readRetry(input: RegisterInput): RetryPolicy {
+  const { maxAttempts, initialDelayMs, backoffFactor, maxDelayMs } = input.retry ?? {};
+  // A zero in `retry` is an absent field on the wire; in the flat form, which knows absence, it is meant.
+  const either = (
+    [nestedName, nested]: [string, number | undefined],
+    [flatName, flat]: [string, number | undefined],
+    fallback: number,
+    [least, most]: [number, number],
+  ) =>
+    nested
+      ? within(`retry.${nestedName}`, nested, least, most)
+      : within(flatName, flat ?? fallback, least, most);
+  return {
+    maxAttempts: either(
+      ["maxAttempts", maxAttempts],
+      ["retryAttempts", input.retryAttempts],
+      retryDefaults.maxAttempts,
+      [1, runAttemptsMax],
+    ),
+    initialDelayMs: either(
+      ["initialDelayMs", initialDelayMs],
+      ["retryDelayMs", input.retryDelayMs],
+      retryDefaults.initialDelayMs,
+      [0, retryDelayMsMax],
+    ),
+    backoffFactor: either(
+      ["backoffFactor", backoffFactor],
+      ["retryBackoff", input.retryBackoff],
+      retryDefaults.backoffFactor,
+      [1, backoffFactorMax],
+    ),
+    maxDelayMs: within("retry.maxDelayMs", maxDelayMs || retryDefaults.maxDelayMs, 1, retryDelayMsMax),
+  };
+}
+
+function readConcurrency({ limit = 0, key }: { limit?: number; key?: string }) {
+  return { limit: within("concurrency.limit", limit, 1, concurrencyMax), ...(key && { key }) };
+}
+
+function readDebounce(debounce: NonNullable<RegisterInput["debounce"]>) {
+  const periodMs = within("debounce.periodMs", debounce.periodMs ?? 0, debounceMsMin, sleepMsMax);
+  const maxWaitMs =
+    debounce.maxWaitMs && within("debounce.maxWaitMs", debounce.maxWaitMs, periodMs, sleepMsMax);
+  return { periodMs, ...(debounce.key && { key: debounce.key }), ...(maxWaitMs && { maxWaitMs }) };
+}
+
+function readCancelOn(list: readonly { event?: string; match?: string }[]) {
+  return list.map(({ event = "", match = "" }, at) => {
+    requireEventName(`cancelOn[${at}].event`, event);
+    return { event, match };
+  });
+}
+
+function readEndpoint(mode: "pull" | "push", endpointUrl: string | undefined) {
+  if (!endpointUrl) {
+    if (mode === "push") throw invalid("endpointUrl", "required for push mode");
+    return {};
+  }
+  const url = URL.canParse(endpointUrl) ? new URL(endpointUrl) : undefined;
+  if (!url || (url.protocol !== "https:" && url.protocol !== "http:"))
+    throw invalid("endpointUrl", "must be an absolute http or https URL");
+  if (url.username !== "" || url.password !== "")
+    throw invalid("endpointUrl", "must not contain credentials");
+  return { endpointUrl };
+}
+
+function oneOf<K extends string>(field: K, value: string | undefined, words: readonly string[]) {
+  if (!value) return {};
+  if (!words.includes(value)) throw invalid(field, `must be one of ${words.join(", ")}`);
+  return { [field]: value } as Record<K, string>;
+}
+
+function within(field: string, value: number, least: number, most: number): number {
+  if (!Number.isFinite(value) || value < least || value > most)
+    throw invalid(field, `must be from ${least} to ${most}`);
+  return value;
+}
+
+/** The text two equal definitions share, whatever the order of their keys: what decides over a new version. */
+export function canonical(value: unknown): string {
+  if (Array.isArray(value)) return `[${value.map(canonical).join(",")}]`;
+  if (typeof value !== "object" || value === null) return JSON.stringify(value) ?? "null";
+  const entries = Object.entries(value).filter(([, member]) => member !== undefined);
+  entries.sort(([a], [b]) => (a < b ? -1 : 1));
+  return `{${entries.map(([key, member]) => `${JSON.stringify(key)}:${canonical(member)}`).join(",")}}`;
+}
+
+export const sameDefinition = (a: FunctionDefinition, b: FunctionDefinition): boolean =>
+  canonical(a) === canonical(b);
+
+/** active <-> paused, either -> archived; an archived function comes back by being registered again. */
+const moves: Record<FunctionStatus, readonly FunctionStatus[]> = {
+  active: ["paused", "archived"],
+  paused: ["active", "archived"],
+  archived: [],
+};
+
+export function requireMove(id: string, from: FunctionStatus, to: FunctionStatus): void {
+  if (!moves[from].includes(to))
+    throw new Fault("failed_precondition", `function ${id} is ${from} and cannot become ${to}`);
+}
+
+const statuses: readonly FunctionStatus[] = ["active", "paused", "archived"];
+
+/** `active`, `ACTIVE` and `FUNCTION_STATUS_ACTIVE`. */
+export function parseStatus(text: string): FunctionStatus | undefined {
+  const word = text.toLowerCase().replace(/^function_status_/, "");
+  return statuses.find((status) => status === word);
+}
+
+/** What a lane's key is; `f` is the one lane of a function, for runs without a key's value. */
+const laneKinds = { f: "", s: "string", n: "number", t: "boolean", j: "json" } as const;
+type LaneKind = keyof typeof laneKinds;
+
+const kindOf = (value: unknown): LaneKind => {
+  if (typeof value === "string") return "s";
+  if (typeof value === "number") return "n";
+  return typeof value === "boolean" ? "t" : "j";
+};
+
+const digest = (parts: readonly unknown[], length: number): string =>
+  hash("sha256", JSON.stringify(parts), "hex").slice(0, length);
+
+/** How the ids of a function's lanes begin; letters and digits only, so that they stand together under any collation. */
+export const lanePrefix = (environmentId: string, functionId: string): string =>
+  digest([environmentId, functionId], 16);
+
+const laneId = (kind: LaneKind, environmentId: string, functionId: string, value: unknown): string =>
+  `${lanePrefix(environmentId, functionId)}${kind}${digest([environmentId, functionId, value], 24)}`;
+
+/** The lane of a function's runs whose key leads to nothing, or that has no key. */
+export const sharedLane = (environmentId: string, functionId: string): string =>
+  laneId("f", environmentId, functionId, null);
+
+/** The lane of a run with this event data; null without a limit. A digest: what the key's value was cannot be read from it. */
+export function laneOf(
+  { environmentId, definition }: Pick<FunctionRecord, "environmentId" | "definition">,
+  data: unknown,
+): string | null {
+  const { id, concurrency } = definition;
+  if (concurrency === undefined) return null;
+  const value = concurrency.key === undefined ? undefined : valueAt(data, concurrency.key);
+  if (value === undefined) return sharedLane(environmentId, id);
+  return laneId(kindOf(value), environmentId, id, value);
+}
+
+/** `scope` and `scalar_type` of a capacity row. */
+export function laneFacts(id: string): { scope: "function" | "key"; scalarType: string } {
+  const kind = id[16] as LaneKind;
+  return { scope: kind === "f" ? "function" : "key", scalarType: laneKinds[kind] ?? "" };
+}

@@ -1,0 +1,127 @@
+import type { JsonObject, MessageInitShape } from "@bufbuild/protobuf";
+import type { FunctionHistoryEntrySchema, RegisterFunctionRequest } from "../../../gen/svc/v1/svc_pb.ts";
+import {
+  ExecutionMode,
+  type FunctionSchema,
+  FunctionStatus as FunctionStatusWire,
+} from "../../../gen/svc/v1/types_pb.ts";
+import { timestampOf } from "../../../kit/wkt.ts";
+import type { FunctionRecord, FunctionStatus } from "./definition.ts";
+import type { FunctionChange } from "./history.ts";
+import type { RegisterInput } from "./rules.ts";
+
+const statusWire: Record<FunctionStatus, FunctionStatusWire> = {
+  active: FunctionStatusWire.ACTIVE,
+  paused: FunctionStatusWire.PAUSED,
+  archived: FunctionStatusWire.ARCHIVED,
+};
+
+/** Undefined for UNSPECIFIED and for numbers that are no status. */
+export const statusWord = (status: number): FunctionStatus | undefined =>
+  (Object.keys(statusWire) as FunctionStatus[]).find((word) => statusWire[word] === status);
+
+const modeWire = { pull: ExecutionMode.PULL, push: ExecutionMode.PUSH };
+
+const modeWord = (mode: ExecutionMode): "pull" | "push" | undefined =>
+  mode === ExecutionMode.PULL ? "pull" : mode === ExecutionMode.PUSH ? "push" : undefined;
+
+/** Fields at their zero value count as absent, as the protobuf mapping has it. */
+export function fromRegisterMessage(m: RegisterFunctionRequest): RegisterInput {
+  const preferredMode = modeWord(m.preferredMode);
+  const executionMode = modeWord(m.executionMode);
+  return {
+    id: m.id,
+    name: m.name,
+    description: m.description,
+    slug: m.slug,
+    triggers: m.triggers.map(({ event, expression, cron }) => ({
+      ...(event && { event }),
+      ...(expression && { expression }),
+      ...(cron && { cron }),
+    })),
+    ...(m.retry && {
+      retry: {
+        maxAttempts: m.retry.maxAttempts,
+        ...(m.retry.initialDelayMs !== 0 && { initialDelayMs: m.retry.initialDelayMs }),
+        backoffFactor: m.retry.backoffFactor,
+        maxDelayMs: m.retry.maxDelayMs,
+      },
+    }),
+    ...(m.retryAttempts !== undefined && { retryAttempts: m.retryAttempts }),
+    ...(m.retryDelayMs !== undefined && { retryDelayMs: m.retryDelayMs }),
+    ...(m.retryBackoff !== undefined && { retryBackoff: m.retryBackoff }),
+    timeoutMs: m.timeoutMs,
+    ...(m.concurrency && { concurrency: { limit: m.concurrency.limit, key: m.concurrency.key } }),
+    ...(m.debounce && {
+      debounce: {
+        periodMs: m.debounce.periodMs,
+        key: m.debounce.key,
+        maxWaitMs: Number(m.debounce.maxWaitMs),
+      },
+    }),
+    ...(preferredMode && { preferredMode }),
+    ...(executionMode && { executionMode }),
+    endpointUrl: m.endpointUrl,
+    actorKey: m.actorKey,
+    recording: m.recording,
+    recordingProfile: m.recordingProfile,
+    recordingRetention: m.recordingRetention,
+    secrets: m.secrets,
+    cancelOn: m.cancelOn.map(({ event, match }) => ({ event, match })),
+    ...(m.metadata && { metadata: m.metadata }),
+    changeReason: m.changeReason,
+  };
+}
+
+/** Both forms: `retry`, `preferredMode` and `retryAttempts`, `executionMode` (design: rulings). */
+export function toFunctionMessage(record: FunctionRecord): MessageInitShape<typeof FunctionSchema> {
+  const { definition } = record;
+  return {
+    id: definition.id,
+    slug: definition.slug,
+    name: definition.name,
+    description: definition.description,
+    triggers: definition.triggers.map((trigger) => ({ ...trigger })),
+    retry: { ...definition.retry },
+    retryAttempts: definition.retry.maxAttempts,
+    retryDelayMs: definition.retry.initialDelayMs,
+    retryBackoff: definition.retry.backoffFactor,
+    timeoutMs: definition.timeoutMs ?? 0,
+    ...(definition.concurrency && {
+      concurrency: { limit: definition.concurrency.limit, key: definition.concurrency.key ?? "" },
+    }),
+    ...(definition.debounce && {
+      debounce: {
+        periodMs: definition.debounce.periodMs,
+        key: definition.debounce.key ?? "",
+        maxWaitMs: BigInt(definition.debounce.maxWaitMs ?? 0),
+      },
+    }),
+    preferredMode: modeWire[definition.mode],
+    executionMode: modeWire[definition.mode],
+    endpointUrl: definition.endpointUrl ?? "",
+    actorKey: definition.actorKey ?? "",
+    recording: definition.recording,
+    recordingProfile: definition.recordingProfile ?? "",
+    recordingRetention: definition.recordingRetention ?? "",
+    cancelOn: definition.cancelOn.map((spec) => ({ ...spec })),
+    ...(definition.metadata && { metadata: definition.metadata as JsonObject }),
+    status: statusWire[record.status],
+    version: record.version,
+    createdAt: timestampOf(record.createdAt),
+    updatedAt: timestampOf(record.updatedAt),
+  };
+}
+
+export const toHistoryEntry = (
+  change: FunctionChange,
+): MessageInitShape<typeof FunctionHistoryEntrySchema> => ({
+  eventId: change.eventId,
+  entityVersion: BigInt(change.entityVersion),
+  functionId: change.functionId,
+  functionSnapshot: toFunctionMessage(change.snapshot),
+  actorId: change.actorId,
+  changeReason: change.changeReason,
+  changeType: change.changeType,
+  recordedAt: timestampOf(change.recordedAt),
+});

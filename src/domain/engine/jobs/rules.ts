@@ -1,0 +1,162 @@
+import { createHash } from "node:crypto";
+import { parseRfc3339, rfc3339 } from "../../../kit/clock.ts";
+import type { Ids } from "../../../kit/ids.ts";
+import type { ClaimedRow } from "../runs/execution/claim.ts";
+import type { CompletedStep, NewRun } from "../runs/run.ts";
+
+/** What a worker is handed, in the wire form of contract.md 1.7. Payloads stay JSON text until they are sent. */
+export interface Job {
+  jobId: string;
+  runId: string;
+  functionId: string;
+  environmentId: string;
+  attempt: number;
+  maxAttempts: number;
+  stepSequenceBase: number;
+  actorId: string | null;
+  executionSeq: number;
+  leaseToken: string;
+  leaseExpiresAt: number;
+  event: JobEvent;
+  completedSteps: readonly CompletedStep[];
+  functionVersion: number;
+  /** Values of the secrets that its function declares; attached at the last moment (handing.ts). */
+  secrets?: Readonly<Record<string, string>>;
+}
+
+/** On its way to the worker. */
+export interface HandedJob extends Job {
+  /** What is left of the lease, in milliseconds: the worker's clock may be another. */
+  leaseMs: number;
+}
+
+export interface JobEvent {
+  id: string;
+  name: string;
+  version: number;
+  /** JSON texts. */
+  data: string;
+  metadata: string | null;
+  source: string;
+  at: number;
+  idempotencyKey: string | null;
+}
+
+/** One execution of a run: `job_{run}_{fence}`, so that a report finds its run by the job's id alone. */
+export const jobIdOf = (runId: string, executionSeq: number): string =>
+  `job_${runId.slice("run_".length)}_${executionSeq}`;
+
+export function runOfJob(jobId: string): { runId: string; executionSeq: number } | undefined {
+  const [, run, seq] = /^job_([A-Za-z0-9-]{1,64})_(\d{1,9})$/.exec(jobId) ?? [];
+  return run === undefined ? undefined : { runId: `run_${run}`, executionSeq: Number(seq) };
+}
+
+export interface LeaseToken {
+  token: string;
+  hash: string;
+}
+
+export function newLeaseToken(ids: Ids): LeaseToken {
+  const token = ids.secret(16);
+  return { token, hash: leaseHashOf(token) };
+}
+
+/** Only this is stored. */
+export const leaseHashOf = (token: string): string =>
+  createHash("sha256").update(token).digest("hex").slice(0, 32);
+
+export function jobOfClaim(
+  row: ClaimedRow,
+  token: string,
+  leaseExpiresAt: number,
+  steps: readonly CompletedStep[],
+): Job {
+  return {
+    jobId: jobIdOf(row.run_id, row.execution_seq),
+    runId: row.run_id,
+    functionId: row.function_id,
+    environmentId: row.environment_id,
+    attempt: row.attempt,
+    maxAttempts: row.max_attempts,
+    stepSequenceBase: row.step_count,
+    actorId: row.actor_id,
+    executionSeq: row.execution_seq,
+    leaseToken: token,
+    leaseExpiresAt,
+    event: {
+      id: row.event_id,
+      name: row.event_name,
+      version: row.event_version,
+      data: row.event_data,
+      metadata: row.event_metadata,
+      source: row.event_source,
+      at: row.event_at,
+      idempotencyKey: row.event_idempotency_key,
+    },
+    completedSteps: steps,
+    functionVersion: row.function_version,
+  };
+}
+
+/** The first execution of a run that was born claimed. */
+export const jobOfBirth = (
+  run: NewRun,
+  lease: { token: string; expiresAt: number },
+  event: JobEvent,
+): Job => ({
+  jobId: jobIdOf(run.id, 1),
+  runId: run.id,
+  functionId: run.functionId,
+  environmentId: run.environmentId,
+  attempt: 1,
+  maxAttempts: run.maxAttempts,
+  stepSequenceBase: 0,
+  actorId: run.actorId,
+  executionSeq: 1,
+  leaseToken: lease.token,
+  leaseExpiresAt: lease.expiresAt,
+  event,
+  completedSteps: [],
+  functionVersion: run.functionVersion,
+});
+
+/**
+ * The assignment as JSON text. Event data and step outputs are stored as JSON text and are spliced in as they are: parsing
+ * them only to write them again would double the cost of a job.
+ */
+export function assignmentJson(job: HandedJob): string {
+  const { event } = job;
+  const steps = job.completedSteps.map(
+    (step) =>
+      `{"step_id":${JSON.stringify(step.step_id)},"name":${JSON.stringify(step.name)},"output":${step.output ?? "null"},"status":"${step.status}"${step.error === null ? "" : `,"error":${step.error}`}}`,
+  );
+  const head = {
+    job_id: job.jobId,
+    run_id: job.runId,
+    function_id: job.functionId,
+    attempt: job.attempt,
+    max_attempts: job.maxAttempts,
+    step_sequence_base: job.stepSequenceBase,
+    ...(job.actorId !== null && { actor_id: job.actorId }),
+    execution_seq: job.executionSeq,
+    lease_token: job.leaseToken,
+    lease_expires_at: rfc3339(job.leaseExpiresAt),
+    lease_ms: job.leaseMs,
+    ...(job.secrets && { context: { secrets: job.secrets } }),
+  };
+  const eventHead = {
+    id: event.id,
+    name: event.name,
+    timestamp: rfc3339(event.at),
+    version: event.version,
+    source: event.source,
+    ...(event.idempotencyKey !== null && { idempotency_key: event.idempotencyKey }),
+  };
+  return `${JSON.stringify(head).slice(0, -1)},"event":${JSON.stringify(eventHead).slice(0, -1)},"data":${event.data},"metadata":${
+    event.metadata ?? "null"
+  }},"completed_steps":[${steps.join(",")}]}`;
+}
+
+/** Milliseconds of an RFC 3339 text that a worker sent, or null when absent or unreadable: worker clocks are hints only. */
+export const workerInstant = (text: string | undefined): number | null =>
+  text === undefined ? null : (parseRfc3339(text) ?? null);

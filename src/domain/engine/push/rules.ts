@@ -1,0 +1,110 @@
+import { type Static, Type } from "@sinclair/typebox";
+import { TypeCompiler } from "@sinclair/typebox/compiler";
+import { rfc3339 } from "../../../kit/clock.ts";
+import type { Job } from "../jobs/rules.ts";
+
+const lenient = { additionalProperties: true };
+
+/** What an endpoint answers (contract.md 3.3); errors of steps are texts here. */
+const Answer = Type.Object(
+  {
+    status: Type.Union([Type.Literal("completed"), Type.Literal("yielded"), Type.Literal("failed")]),
+    steps: Type.Optional(
+      Type.Union([
+        Type.Null(),
+        Type.Array(
+          Type.Object(
+            {
+              id: Type.String({ minLength: 1, maxLength: 1024 }),
+              name: Type.String({ maxLength: 1024 }),
+              type: Type.Optional(Type.Union([Type.Literal("invoke"), Type.Literal("compensate")])),
+              status: Type.Union([Type.Literal("completed"), Type.Literal("failed")]),
+              error: Type.Optional(Type.Unknown()),
+            },
+            lenient,
+          ),
+        ),
+      ]),
+    ),
+    result: Type.Optional(Type.Unknown()),
+    yield: Type.Optional(Type.Unknown()),
+    error: Type.Optional(Type.Unknown()),
+  },
+  lenient,
+);
+
+const check = TypeCompiler.Compile(Answer);
+
+/** The answer as the body of a worker's report; undefined when it is none. */
+export function reportOfAnswer(answer: unknown, job: Job): Record<string, unknown> | undefined {
+  if (!check.Check(answer)) return undefined;
+  const { status, steps, result, yield: yielded, error } = answer as Static<typeof Answer>;
+  return {
+    status,
+    execution_seq: job.executionSeq,
+    lease_token: job.leaseToken,
+    step_offset: job.stepSequenceBase,
+    steps: (steps ?? []).map(({ error: stepError, type = "invoke", ...step }) => ({
+      ...step,
+      type,
+      ...(stepError !== undefined && stepError !== null && { error: errorOf(stepError) }),
+    })),
+    ...(status === "completed" && { output: result ?? null }),
+    ...(status === "failed" && { error: errorOf(error) }),
+    ...(yielded !== undefined && yielded !== null && { yield: yielded }),
+  };
+}
+
+function errorOf(error: unknown): Record<string, unknown> {
+  if (typeof error === "string") return { message: error };
+  if (typeof error !== "object" || error === null) return { message: "the endpoint gave no reason" };
+  const { message, code, stack, retryable } = error as Record<string, unknown>;
+  return {
+    message: typeof message === "string" ? message : "the endpoint gave no reason",
+    ...(typeof code === "string" && { code }),
+    ...(typeof stack === "string" && { stack }),
+    ...(typeof retryable === "boolean" && { retryable }),
+  };
+}
+
+/**
+ * What the run waited for, when that came last: older handlers look here, beside its row among the steps. A failed invoke
+ * has no result to resume with; its row says why.
+ */
+function resumeText(job: Job): string {
+  const last = job.completedSteps.at(-1);
+  if (!last || last.status === "failed" || last.type === "invoke" || last.type === "compensate") return "";
+  const head = JSON.stringify({ step_id: last.step_id, type: last.type });
+  return `,"resume":${head.slice(0, -1)},"data":${last.output ?? "null"}}`;
+}
+
+/** The request's body (contract.md 3.1), compact: payloads are spliced in as they are stored. */
+export function requestBody(job: Job): string {
+  const { event } = job;
+  const head = {
+    run_id: job.runId,
+    function_id: job.functionId,
+    attempt: job.attempt,
+    ...(job.secrets && { secrets: job.secrets }),
+  };
+  const eventHead = {
+    id: event.id,
+    name: event.name,
+    timestamp: rfc3339(event.at),
+    version: event.version,
+    source: event.source,
+    ...(event.idempotencyKey !== null && { idempotency_key: event.idempotencyKey }),
+  };
+  // Older handlers refuse metadata that is null.
+  const metadata = event.metadata === null ? "" : `,"metadata":${event.metadata}`;
+  const steps = job.completedSteps.map(
+    (step) =>
+      `{"id":${JSON.stringify(step.step_id)},"name":${JSON.stringify(step.name)},"status":"${step.status}","output":${
+        step.output ?? "null"
+      }${step.error === null ? "" : `,"error":${JSON.stringify(step.error)}`}}`,
+  );
+  const resume = resumeText(job);
+  return `${JSON.stringify(head).slice(0, -1)},"event":${JSON.stringify(eventHead).slice(0, -1)},"data":${event.data}${metadata}},"steps":[${steps.join(
+    ",",
+  )}]${resume}}`;
+}

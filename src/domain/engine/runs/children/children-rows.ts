@@ -1,0 +1,293 @@
+import type { Instant } from "../../../../kit/clock.ts";
+import { column, sql } from "../../../../kit/sql.ts";
+import {
+  countTurns,
+  type DueRows,
+  environmentsDue,
+  type Place,
+  type Slice,
+  sliceOf,
+} from "../../../../kit/turns.ts";
+import type { Session, Store } from "../../../../store/store.ts";
+import { lanesOfRows, lockWaiting, type Resolution, resolveSteps } from "../waits/resolve.ts";
+import { type FailedInvoke, failInvokes, type Moved, pendingRows } from "./invokes.ts";
+
+/** A child that is still to be started. */
+export interface Invocation {
+  parent_run_id: string;
+  step_id: string;
+  environment_id: string;
+  function_id: string;
+  kind: "invoke" | "invoke_async";
+  input: string | null;
+  child_run_id: string | null;
+  /** When the step was yielded. */
+  started_at: Instant;
+  parent_depth: number;
+  /** Null when the parent does not wait for it any more. */
+  is_wanted: number | null;
+}
+
+const dueInvocations = (now: Instant): DueRows => ({
+  table: "invocations",
+  columns: sql.raw("d.parent_run_id, d.step_id"),
+  where: sql`d.due_at >= 0`,
+  dueAt: "due_at",
+  until: now,
+  tail: ["parent_run_id", "step_id"],
+});
+
+export const invocationPlaces = (store: Store, now: Instant): Promise<Place[]> =>
+  store.all(environmentsDue(dueInvocations(now)));
+
+/** Invocations that are due, kept from other nodes until `until`. Locks: invocations (never waited for). */
+export async function takeInvocations(
+  session: Session,
+  { now, until, slice }: { now: Instant; until: Instant; slice: Slice },
+): Promise<{ taken: Invocation[]; counts: number[] }> {
+  const taken = await session.all<{ parent_run_id: string; step_id: string; turn: number }>(
+    sliceOf(session.seams, { ...dueInvocations(now), lock: session.seams.skipLocked }, slice),
+  );
+  const counts = "turns" in slice ? countTurns(slice.turns, taken) : [taken.length];
+  if (taken.length === 0) return { taken: [], counts };
+  const list = session.seams.rowsFrom("v", {
+    parent_run_id: column.text(taken.map((row) => row.parent_run_id)),
+    step_id: column.text(taken.map((row) => row.step_id)),
+  });
+  await session.run(sql`UPDATE invocations SET due_at = ${sql.bigint(until)} FROM ${list}
+    WHERE invocations.parent_run_id = v.parent_run_id AND invocations.step_id = v.step_id`);
+  const found =
+    await session.all<Invocation>(sql`SELECT i.parent_run_id, i.step_id, i.environment_id, i.function_id, i.kind, s.input,
+      s.child_run_id, s.started_at, r.depth AS parent_depth,
+      CASE WHEN e.state = 'invoking' AND e.waiting_step_id = i.step_id THEN 1 END AS is_wanted
+    FROM ${list} JOIN invocations i ON i.parent_run_id = v.parent_run_id AND i.step_id = v.step_id
+      JOIN steps s ON s.run_id = v.parent_run_id AND s.step_id = v.step_id
+      JOIN runs r ON r.id = v.parent_run_id
+      LEFT JOIN executions e ON e.run_id = v.parent_run_id`);
+  return { taken: found, counts };
+}
+
+/**
+ * The child that a node of before 0.37 started and did not live to tell the step: it stored the key as callers' are. A
+ * caller's run under such a key is no child.
+ */
+export async function childOfBefore(
+  store: Pick<Store, "all">,
+  one: Pick<Invocation, "environment_id" | "parent_run_id" | "step_id">,
+  key: string,
+): Promise<string | undefined> {
+  const [used] = await store.all<{ run_ids: string }>(sql`SELECT run_ids FROM idempotency_keys
+    WHERE environment_id = ${one.environment_id} AND key = ${key}`);
+  const ids = used ? (JSON.parse(used.run_ids) as string[]) : [];
+  if (ids.length === 0) return undefined;
+  const [child] = await store.all<{ id: string }>(sql`SELECT id FROM runs WHERE id IN ${sql.list(ids)}
+    AND parent_run_id = ${one.parent_run_id} AND parent_step_id = ${one.step_id}`);
+  return child?.id;
+}
+
+export interface InvocationOutcome {
+  one: Invocation;
+  /** Undefined: not wanted any more, or to be tried again when it is. */
+  outcome: { childRunId: string } | { refused: string } | undefined;
+}
+
+/**
+ * Steps learn their children; parents that only wanted a start, or were refused one, go on. A crash before this means to
+ * start the child again under its key, which answers the same one. Locks: executions sorted by run, then their rows.
+ */
+export async function finishInvocations(
+  session: Session,
+  outcomes: readonly InvocationOutcome[],
+  { now, againMs }: { now: Instant; againMs: number },
+): Promise<Moved> {
+  const held = await lockWaiting(
+    session,
+    outcomes.map(({ one }) => one.parent_run_id),
+  );
+  const started = outcomes.flatMap(({ one, outcome }) =>
+    outcome && "childRunId" in outcome ? { one, childRunId: outcome.childRunId } : [],
+  );
+  const again = outcomes.filter(({ one, outcome }) => one.is_wanted !== null && !outcome);
+  const over = outcomes.filter((each) => !again.includes(each));
+  const { rowsFrom } = session.seams;
+  if (started.length > 0)
+    await session.run(
+      sql`UPDATE steps SET child_run_id = v.child_run_id FROM ${rowsFrom("v", {
+        run_id: column.text(started.map(({ one }) => one.parent_run_id)),
+        step_id: column.text(started.map(({ one }) => one.step_id)),
+        child_run_id: column.text(started.map(({ childRunId }) => childRunId)),
+      })} WHERE steps.run_id = v.run_id AND steps.step_id = v.step_id`,
+    );
+  // A child that was over before its parent began to wait for it, again, has told its end already.
+  const known = started.filter(({ one }) => one.kind === "invoke");
+  if (known.length > 0)
+    await session.run(sql`INSERT INTO child_ends (child_run_id, environment_id, ended_at)
+      SELECT r.id, r.environment_id, ${sql.bigint(now)}
+      FROM ${rowsFrom("v", { id: column.text(known.map(({ childRunId }) => childRunId)) })}
+        JOIN runs r ON r.id = v.id WHERE r.status <> 'active' ON CONFLICT DO NOTHING`);
+
+  const waits = ({ one }: { one: Invocation }) => {
+    const row = held.get(one.parent_run_id);
+    return row?.state === "invoking" && row.waiting_step_id === one.step_id ? row : undefined;
+  };
+  const woken = started.flatMap(({ one, childRunId }): { resolution: Resolution; text: string }[] => {
+    const row = one.kind === "invoke_async" ? waits({ one }) : undefined;
+    if (!row) return [];
+    const resolution: Resolution = {
+      row,
+      stepId: one.step_id,
+      status: "completed",
+      output: null,
+      error: null,
+      seenPosition: null,
+      detail: JSON.stringify({ step_id: one.step_id, child_run_id: childRunId }),
+    };
+    return [{ resolution, text: JSON.stringify({ run_id: childRunId }) }];
+  });
+  await resolveSteps(
+    session,
+    woken.map(({ resolution }, at) => ({ ...resolution, output: at + 1 })),
+    woken.map(({ text }) => text),
+    now,
+  );
+
+  const refused = outcomes.flatMap(({ one, outcome }) => {
+    const row = waits({ one });
+    return row && outcome && "refused" in outcome ? [{ row, one, reason: outcome.refused }] : [];
+  });
+  const steps = refused.length === 0 ? new Map() : await pendingRows(session, refused.map(refOf));
+  const moved = await failInvokes(
+    session,
+    refused.flatMap(({ row, one, reason }): FailedInvoke[] => {
+      const step = steps.get(one.parent_run_id);
+      if (!step) return [];
+      const error = {
+        message: reason,
+        code: "INVOKE_REFUSED",
+        retryable: false,
+        function_id: one.function_id,
+      };
+      return [{ row, step, error }];
+    }),
+    now,
+  );
+
+  await session.run(sql`DELETE FROM invocations WHERE (parent_run_id, step_id) IN (
+    SELECT v.run_id, v.step_id FROM ${rowsFrom("v", {
+      run_id: column.text(over.map(({ one }) => one.parent_run_id)),
+      step_id: column.text(over.map(({ one }) => one.step_id)),
+    })})`);
+  if (again.length > 0)
+    await session.run(
+      sql`UPDATE invocations SET due_at = ${sql.bigint(now + againMs)} FROM ${rowsFrom("v", {
+        run_id: column.text(again.map(({ one }) => one.parent_run_id)),
+        step_id: column.text(again.map(({ one }) => one.step_id)),
+      })} WHERE invocations.parent_run_id = v.run_id AND invocations.step_id = v.step_id`,
+    );
+  const lanes = lanesOfRows(woken.map(({ resolution }) => resolution.row));
+  return { lanes: [...lanes, ...moved.lanes], failed: moved.failed };
+}
+
+const refOf = ({ one }: { one: Invocation }) => ({ runId: one.parent_run_id, stepId: one.step_id });
+
+interface EndRow {
+  child_run_id: string;
+  status: string;
+  output: string | null;
+  error: string | null;
+  cancellation_cause: string | null;
+  function_id: string;
+  parent_run_id: string;
+  parent_step_id: string;
+}
+
+const endedChildren: DueRows = {
+  table: "child_ends",
+  columns: sql.raw("d.child_run_id"),
+  where: sql`d.ended_at >= 0`,
+  dueAt: "ended_at",
+  until: Number.MAX_SAFE_INTEGER,
+  tail: ["child_run_id"],
+};
+
+export const childEndPlaces = (store: Store): Promise<Place[]> => store.all(environmentsDue(endedChildren));
+
+/**
+ * Parents that wait for a child that has ended go on; one that wanted no more than its start goes on with that, by its
+ * invocation, which is still there when whoever started the child could not say so. Locks: child_ends (never waited for), then executions sorted by run. */
+export async function tellParents(
+  session: Session,
+  slice: Slice,
+  now: Instant,
+): Promise<{ counts: number[]; moved: Moved }> {
+  const ended = await session.all<{ child_run_id: string; turn: number }>(
+    sliceOf(session.seams, { ...endedChildren, lock: session.seams.skipLocked }, slice),
+  );
+  const counts = "turns" in slice ? countTurns(slice.turns, ended) : [ended.length];
+  if (ended.length === 0) return { counts, moved: { lanes: [], failed: [] } };
+  const { rowsFrom } = session.seams;
+  const ids = rowsFrom("v", { id: column.text(ended.map((row) => row.child_run_id)) });
+  const children = await session.all<EndRow>(sql`SELECT r.id AS child_run_id, r.status, r.output, r.error,
+      r.cancellation_cause, r.function_id, r.parent_run_id, r.parent_step_id
+    FROM ${ids} JOIN runs r ON r.id = v.id WHERE r.parent_run_id IS NOT NULL AND r.parent_step_id IS NOT NULL
+      AND NOT EXISTS (SELECT 1 FROM invocations i WHERE i.parent_run_id = r.parent_run_id
+        AND i.step_id = r.parent_step_id AND i.kind = 'invoke_async')`);
+  const held = await lockWaiting(
+    session,
+    children.map((child) => child.parent_run_id),
+  );
+  const waited = children.flatMap((child) => {
+    const row = held.get(child.parent_run_id);
+    return row?.state === "invoking" && row.waiting_step_id === child.parent_step_id ? [{ row, child }] : [];
+  });
+  const completed = waited.filter(({ child }) => child.status === "completed");
+  await resolveSteps(
+    session,
+    completed.map(
+      ({ row, child }, at): Resolution => ({
+        row,
+        stepId: child.parent_step_id,
+        status: "completed",
+        output: at + 1,
+        error: null,
+        seenPosition: null,
+        detail: JSON.stringify({ step_id: child.parent_step_id, child_run_id: child.child_run_id }),
+      }),
+    ),
+    completed.map(({ child }) => child.output ?? "null"),
+    now,
+  );
+  const failed = waited.filter(({ child }) => child.status !== "completed");
+  const steps =
+    failed.length === 0
+      ? new Map()
+      : await pendingRows(
+          session,
+          failed.map(({ child }) => ({ runId: child.parent_run_id, stepId: child.parent_step_id })),
+        );
+  const moved = await failInvokes(
+    session,
+    failed.flatMap(({ row, child }): FailedInvoke[] => {
+      const step = steps.get(child.parent_run_id);
+      return step ? [{ row, step, error: errorOf(child) }] : [];
+    }),
+    now,
+  );
+  await session.run(sql`DELETE FROM child_ends WHERE child_run_id IN (SELECT v.id FROM ${ids})`);
+  const lanes = lanesOfRows(completed.map(({ row }) => row));
+  return { counts, moved: { lanes: [...lanes, ...moved.lanes], failed: moved.failed } };
+}
+
+/** What the parent's handler is told (contract.md 4.2). */
+function errorOf(child: EndRow): FailedInvoke["error"] {
+  const error = child.error === null ? undefined : (JSON.parse(child.error) as { message: string });
+  const cause = child.cancellation_cause;
+  return {
+    function_id: child.function_id,
+    child_run_id: child.child_run_id,
+    message: error?.message ?? `the run of "${child.function_id}" was ${child.status}`,
+    code: "INVOKE_FAILED",
+    ...(cause !== null && { cause }),
+    retryable: false,
+  };
+}

@@ -1,0 +1,133 @@
+import type { Clock } from "../../../../kit/clock.ts";
+import { Fault } from "../../../../kit/fault.ts";
+import { childrenSliceMax } from "../../../../kit/limits.ts";
+import type { Log } from "../../../../kit/log.ts";
+import { stepRowId } from "../../../../kit/step-id.ts";
+import { inTurns, type Place, type SharedWork, type Slice } from "../../../../kit/turns.ts";
+import type { Store } from "../../../../store/store.ts";
+import type { Lane } from "../wakes/wake.ts";
+import * as rows from "./children-rows.ts";
+import type { Moved } from "./invokes.ts";
+
+/** Runs that steps start: each is started once, and its end brings its parent on. */
+export interface Children {
+  /** The tick of loop `runs.children`: starts children, tells parents of ends. */
+  moveOnce(): Promise<void>;
+}
+
+export interface ChildrenDeps {
+  store: Store;
+  clock: Clock;
+  log: Log;
+  /** Logs an event for the function and starts its run; a repeated key answers the first. Faults say why it will not. */
+  invoke: (
+    draft: {
+      functionId: string;
+      /** JSON text. */
+      data: string;
+      value: unknown;
+      metadata: string | null;
+      idempotencyKey: string | null;
+      /** The key is the server's own: no caller can name it. */
+      ownKey: true;
+      /** The run that starts it, and how deep that one stands itself. */
+      parent: { runId: string; stepId: string; depth: number };
+    },
+    origin: { environmentId: string; source: string; runId: string | undefined },
+  ) => Promise<{ runIds: string[] }>;
+  onQueued: (lanes: readonly Lane[]) => void;
+  onFailed: (runs: Moved["failed"]) => void;
+}
+
+/** A node that took an invocation and is heard of no more: another one takes it after this. */
+const takenMs = 10_000;
+const againMs = 1_000;
+
+/** Refusals that the next try would meet again. */
+const isRefusal = (error: unknown): error is Fault =>
+  error instanceof Fault &&
+  ["not_found", "failed_precondition", "invalid_argument", "already_exists", "permission_denied"].includes(
+    error.kind,
+  );
+
+/** One step starts one child, whoever tries it how often. */
+const keyOf = (runId: string, stepId: string) => `invoke:${stepRowId(runId, stepId)}`;
+
+export function openChildren(deps: ChildrenDeps): Children {
+  const { store, clock, log, onQueued, onFailed } = deps;
+
+  const told = (moved: Moved) => {
+    if (moved.lanes.length > 0) onQueued(moved.lanes);
+    onFailed(moved.failed);
+  };
+
+  async function start(
+    one: rows.Invocation,
+  ): Promise<{ childRunId: string } | { refused: string } | undefined> {
+    // Yielded again: its child is known.
+    if (one.child_run_id !== null) return { childRunId: one.child_run_id };
+    const data = one.input ?? "{}";
+    try {
+      const childOfBefore =
+        one.started_at <= clock.now() - takenMs / 2
+          ? await rows.childOfBefore(store, one, keyOf(one.parent_run_id, one.step_id))
+          : undefined;
+      if (childOfBefore !== undefined) return { childRunId: childOfBefore };
+      const { runIds } = await deps.invoke(
+        {
+          functionId: one.function_id,
+          data,
+          value: JSON.parse(data),
+          metadata: null,
+          idempotencyKey: keyOf(one.parent_run_id, one.step_id),
+          ownKey: true,
+          parent: { runId: one.parent_run_id, stepId: one.step_id, depth: one.parent_depth },
+        },
+        { environmentId: one.environment_id, source: "invoke", runId: one.parent_run_id },
+      );
+      const [childRunId] = runIds;
+      return childRunId === undefined ? { refused: "no run was started" } : { childRunId };
+    } catch (error) {
+      if (isRefusal(error)) return { refused: error.message };
+      log.warn("run.child_not_started", { runId: one.parent_run_id, functionId: one.function_id, error });
+      return undefined;
+    }
+  }
+
+  async function startSome(slice: Slice): Promise<number[]> {
+    const now = clock.now();
+    const { taken, counts } = await store.write((session) =>
+      rows.takeInvocations(session, { now, until: now + takenMs, slice }),
+    );
+    if (taken.length === 0) return counts;
+    const outcomes = await Promise.all(
+      taken.map(async (one) => ({ one, outcome: one.is_wanted === null ? undefined : await start(one) })),
+    );
+    const moved = await store.write((session) => rows.finishInvocations(session, outcomes, { now, againMs }));
+    told(moved);
+    return counts;
+  }
+
+  async function tellSome(slice: Slice): Promise<number[]> {
+    const { counts, moved } = await store.write((session) => rows.tellParents(session, slice, clock.now()));
+    told(moved);
+    return counts;
+  }
+
+  const work = (some: (slice: Slice) => Promise<number[]>, places: () => Promise<Place[]>): SharedWork => ({
+    async oldest(limit) {
+      const [count = 0] = await some({ oldest: limit });
+      return { found: count, taken: count };
+    },
+    places,
+    take: (turns) => some({ turns }),
+  });
+  const starts = work(startSome, () => rows.invocationPlaces(store, clock.now()));
+  const ends = work(tellSome, () => rows.childEndPlaces(store));
+
+  return {
+    async moveOnce() {
+      await inTurns([starts, ends], { clock, limit: childrenSliceMax });
+    },
+  };
+}

@@ -1,0 +1,182 @@
+import type { Instant } from "../../../../kit/clock.ts";
+import { column, sql } from "../../../../kit/sql.ts";
+import { countTurns, type Slice } from "../../../../kit/turns.ts";
+import type { Session } from "../../../../store/store.ts";
+import { noteSteps } from "../execution/step-moves.ts";
+import { type InvokeError, invokeTimedOut, waitTimedOut } from "../rules.ts";
+import type { RunError } from "../run.ts";
+import { lanesOfRows, type Resolution, resolveSteps, type WaitingRow } from "../waits/resolve.ts";
+import { endRuns, type Lane } from "../wakes/wake.ts";
+import { sliceOfWakes, type WakePlace } from "../wakes/wake-places.ts";
+
+/** A step that waits for its child, or for its event, as the row says. */
+export interface PendingRow {
+  run_id: string;
+  step_id: string;
+  name: string;
+  wait_event_name: string | null;
+  child_run_id: string | null;
+  failure_told_at: number | null;
+  function_id: string | null;
+}
+
+/** By run; a run waits at one step at a time. */
+export async function pendingRows(
+  session: Session,
+  steps: readonly { runId: string; stepId: string }[],
+): Promise<Map<string, PendingRow>> {
+  const rows =
+    await session.all<PendingRow>(sql`SELECT s.run_id, s.step_id, s.name, s.wait_event_name, s.child_run_id,
+      s.failure_told_at, COALESCE(i.function_id, c.function_id) AS function_id
+    FROM ${session.seams.rowsFrom("v", {
+      run_id: column.text(steps.map((s) => s.runId)),
+      step_id: column.text(steps.map((s) => s.stepId)),
+    })} JOIN steps s ON s.run_id = v.run_id AND s.step_id = v.step_id
+      LEFT JOIN invocations i ON i.parent_run_id = s.run_id AND i.step_id = s.step_id
+      LEFT JOIN runs c ON c.id = s.child_run_id`);
+  return new Map(rows.map((row) => [row.run_id, row]));
+}
+
+export interface FailedInvoke {
+  row: WaitingRow;
+  step: PendingRow;
+  error: InvokeError;
+}
+
+export interface Moved {
+  lanes: Lane[];
+  /** Runs that failed. */
+  failed: { runId: string; environmentId: string }[];
+}
+
+/**
+ * Steps that started a run fail. Where the worker can be told, the handler goes on with an error that is not retryable;
+ * an older one would yield the same step for ever, so its run fails (contract.md 4.2). The caller holds the executions' locks.
+ */
+export async function failInvokes(
+  session: Session,
+  list: readonly FailedInvoke[],
+  now: Instant,
+): Promise<Moved> {
+  const told = list.filter(({ step }) => step.failure_told_at !== null);
+  const untold = list.filter(({ step }) => step.failure_told_at === null);
+  await resolveSteps(
+    session,
+    told.map(
+      ({ row, step, error }): Resolution => ({
+        row,
+        stepId: step.step_id,
+        status: "failed",
+        output: null,
+        error: JSON.stringify(error),
+        seenPosition: null,
+        detail: JSON.stringify({ step_id: step.step_id, error }),
+      }),
+    ),
+    [],
+    now,
+  );
+  await endWaiting(
+    session,
+    untold.map(({ row, step, error }) => ({ row, stepId: step.step_id, status: "failed", error })),
+    now,
+  );
+  return { lanes: lanesOfRows(told.map(({ row }) => row)), failed: runsOf(untold) };
+}
+
+/** Steps get their last status, and their runs fail with the same error. */
+async function endWaiting(
+  session: Session,
+  list: readonly { row: WaitingRow; stepId: string; status: "failed" | "timed_out"; error: RunError }[],
+  now: Instant,
+): Promise<void> {
+  if (list.length === 0) return;
+  const at = sql.bigint(now);
+  await session.run(sql`UPDATE steps SET status = v.status, error = v.error, ended_at = ${at}, updated_at = ${at},
+      duration_ms = ${at} - steps.started_at
+    FROM ${session.seams.rowsFrom("v", {
+      run_id: column.text(list.map(({ row }) => row.run_id)),
+      step_id: column.text(list.map(({ stepId }) => stepId)),
+      status: column.text(list.map(({ status }) => status)),
+      error: column.text(list.map(({ error }) => JSON.stringify(error))),
+    })} WHERE steps.run_id = v.run_id AND steps.step_id = v.step_id AND steps.status = 'waiting'`);
+  noteSteps(
+    session,
+    list.map(({ row, stepId }) => ({ ...row, step_id: stepId })),
+    now,
+  );
+  await endRuns(
+    session,
+    list.map(({ row, error: { message, code } }) => ({
+      runId: row.run_id,
+      status: "failed",
+      error: { message, ...(code && { code }), retryable: false },
+      cause: null,
+    })),
+    now,
+  );
+}
+
+const runsOf = (list: readonly { row: WaitingRow }[]) =>
+  list.map(({ row }) => ({ runId: row.run_id, environmentId: row.environment_id }));
+
+const pendingColumns = sql.raw(
+  "d.run_id, d.environment_id, d.function_id, d.state, d.waiting_step_id, d.history_count",
+);
+
+const pendingStates = sql.raw("d.state <> 'queued' AND d.state IN ('waiting', 'invoking')");
+
+/** A wait whose events are still being looked through is looked at again after this. */
+const behindMs = 2_000;
+
+/**
+ * Waits and invokes whose time is over. A wait fails its run, which is not retried, unless its environment is `behind` in its
+ * log; an invoke fails its step, and the child goes on. Locks: executions (never waited for), then their rows.
+ */
+export async function timeOutPending(
+  session: Session,
+  now: Instant,
+  slice: Slice<WakePlace>,
+  behind: ReadonlySet<string>,
+): Promise<Moved & { counts: number[] }> {
+  const due = await session.all<WaitingRow & { waiting_step_id: string; turn: number }>(
+    sliceOfWakes(session, pendingColumns, now, slice, pendingStates),
+  );
+  const counts = "turns" in slice ? countTurns(slice.turns, due) : [];
+  if (due.length === 0) return { lanes: [], failed: [], counts };
+  const steps = await pendingRows(
+    session,
+    due.map((row) => ({ runId: row.run_id, stepId: row.waiting_step_id })),
+  );
+  const waiting = due.filter((row) => row.state === "waiting");
+  const waits = waiting.filter((row) => !behind.has(row.environment_id));
+  const later = waiting.filter((row) => behind.has(row.environment_id));
+  if (later.length > 0)
+    await session.run(sql`UPDATE executions SET wake_at = ${sql.bigint(now + behindMs)}
+      WHERE run_id IN (SELECT v.run_id FROM ${session.seams.rowsFrom("v", {
+        run_id: column.text(later.map(({ run_id }) => run_id)),
+      })})`);
+  await endWaiting(
+    session,
+    waits.map((row) => ({
+      row,
+      stepId: row.waiting_step_id,
+      status: "timed_out",
+      error: waitTimedOut(steps.get(row.run_id)?.wait_event_name ?? ""),
+    })),
+    now,
+  );
+  const invokes = due.flatMap((row): FailedInvoke[] => {
+    const step = steps.get(row.run_id);
+    if (row.state !== "invoking" || !step) return [];
+    return [{ row, step, error: invokeTimedOut(step.function_id ?? step.name, step.child_run_id) }];
+  });
+  const moved = await failInvokes(session, invokes, now);
+  if (invokes.length > 0)
+    await session.run(sql`DELETE FROM invocations WHERE parent_run_id IN (
+      SELECT v.run_id FROM ${session.seams.rowsFrom("v", {
+        run_id: column.text(invokes.map(({ row }) => row.run_id)),
+      })})`);
+  const failed = [...runsOf(waits.map((row) => ({ row }))), ...moved.failed];
+  return { lanes: moved.lanes, failed, counts };
+}

@@ -1,0 +1,61 @@
+import type { Instant } from "../../../../kit/clock.ts";
+import { column, sql } from "../../../../kit/sql.ts";
+import type { Seams, Store } from "../../../../store/store.ts";
+import { statusOf } from "../rules.ts";
+import type { ExecutionState, RunError, RunResult } from "../run.ts";
+
+/** The way to runs that leaves no other plan, whatever the statistics say (src/README.md). */
+function among(seams: Seams, runIds: readonly string[]) {
+  const ids = sql`SELECT i.run_id FROM ${seams.rowsFrom("i", { run_id: column.text(runIds) })}`;
+  return seams.engine === "postgres" ? sql`= ANY (ARRAY(${ids}))` : sql`IN (${ids})`;
+}
+
+interface ResultRow {
+  id: string;
+  environment_id: string;
+  function_id: string;
+  status: string;
+  state: ExecutionState | null;
+  output: string | null;
+  error: string | null;
+  created_at: number;
+  started_at: number | null;
+  ended_at: number | null;
+}
+
+/** How runs stand now, whether they are over or not. */
+export async function resultsOf(
+  store: Store,
+  targets: readonly { environmentId: string; runId: string }[],
+  now: Instant,
+): Promise<Map<string, RunResult>> {
+  const runIds = targets.map(({ runId }) => runId);
+  const rows =
+    await store.all<ResultRow>(sql`SELECT r.id, r.environment_id, r.function_id, r.status, r.output, r.error,
+      (SELECT e.state FROM executions e WHERE e.run_id = r.id) AS state, r.created_at,
+      COALESCE(r.started_at, (SELECT e.started_at FROM executions e WHERE e.run_id = r.id)) AS started_at, r.ended_at
+    FROM runs r WHERE r.id ${among(store.seams, runIds)}`);
+  const environmentOf = new Map(targets.map(({ runId, environmentId }) => [runId, environmentId]));
+  const own = rows.filter((row) => row.environment_id === environmentOf.get(row.id));
+  return new Map(
+    own.map((row) => [
+      row.id,
+      {
+        runId: row.id,
+        functionId: row.function_id,
+        status: statusOf(row.status, row.state).status,
+        output: row.output,
+        error: row.error === null ? null : (JSON.parse(row.error) as RunError),
+        durationMs: Math.max(0, (row.ended_at ?? now) - (row.started_at ?? row.created_at)),
+        isOver: row.ended_at !== null,
+      },
+    ]),
+  );
+}
+
+/** Of these runs, the ones that are over. */
+export async function endedOf(store: Store, runIds: readonly string[]): Promise<string[]> {
+  const rows = await store.all<{ id: string }>(sql`SELECT r.id FROM runs r
+    WHERE r.id ${among(store.seams, runIds)} AND r.status <> 'active'`);
+  return rows.map((row) => row.id);
+}

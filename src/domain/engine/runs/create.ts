@@ -1,0 +1,175 @@
+import type { Instant } from "../../../kit/clock.ts";
+import { column, type Sql, sql } from "../../../kit/sql.ts";
+import type { SyncSession } from "../../../store/store.ts";
+import { countLeased, holdLanes, leasedIn, noteLeases, noteLeasesSync } from "./execution/room.ts";
+import type { NewRun } from "./run.ts";
+
+/**
+ * The rows of new runs as fragments for the flush that creates them (an emit, later an invoke or a schedule). `source` is
+ * a table expression with the columns of `newRunColumns` and `position`, the place of the run's event in its log, already
+ * joined with whatever proves that the runs may be.
+ */
+export const newRunColumns = (runs: readonly NewRun[]) => ({
+  id: column.text(runs.map((r) => r.id)),
+  environment_id: column.text(runs.map((r) => r.environmentId)),
+  function_id: column.text(runs.map((r) => r.functionId)),
+  function_version: column.bigint(runs.map((r) => r.functionVersion)),
+  event_id: column.text(runs.map((r) => r.eventId)),
+  event_name: column.text(runs.map((r) => r.eventName)),
+  mode: column.text(runs.map((r) => r.mode)),
+  max_attempts: column.bigint(runs.map((r) => r.maxAttempts)),
+  timeout_at: column.bigint(runs.map((r) => r.timeoutAt)),
+  actor_id: column.text(runs.map((r) => r.actorId)),
+  lane_id: column.text(runs.map((r) => r.laneId)),
+  lease_hash: column.text(runs.map((r) => r.lease?.hash ?? null)),
+  worker_id: column.text(runs.map((r) => r.lease?.workerId ?? null)),
+  lease_until: column.bigint(runs.map((r) => r.lease?.expiresAt ?? null)),
+  ...(runs.some(isWatched) && { watched: column.bigint(runs.map((r) => (isWatched(r) ? 1 : null))) }),
+  ...(withParents(runs) && {
+    parent_run_id: column.text(runs.map((r) => r.parent?.runId ?? null)),
+    parent_step_id: column.text(runs.map((r) => r.parent?.stepId ?? null)),
+    depth: column.bigint(runs.map((r) => (r.parent ? r.parent.depth + 1 : 0))),
+  }),
+});
+
+const isWatched = ({ cancels }: NewRun): boolean => cancels !== undefined && cancels.length > 0;
+
+/** Runs that events may end; undefined when there are none, and nothing is to be inserted for them. */
+export function newCancelColumns(runs: readonly NewRun[]) {
+  const list = runs.flatMap(({ id, cancels = [] }) =>
+    cancels.map((cancel, place) => ({ ...cancel, id, place })),
+  );
+  if (list.length === 0) return undefined;
+  return {
+    run_id: column.text(list.map((c) => c.id)),
+    step_id: column.text(list.map((c) => `cancel:${c.place}`)),
+    event_name: column.text(list.map((c) => c.eventName)),
+    match_path: column.text(list.map((c) => c.match.path)),
+    value_hash: column.text(list.map((c) => c.match.valueHash)),
+    expression: column.text(list.map((c) => c.match.expression)),
+  };
+}
+
+/** `source`: rows `c` of `newCancelColumns` joined with their runs `n`. The event that starts a run does not end it. */
+export const insertCancels = (source: Sql, now: Instant): Sql => sql`INSERT INTO waits
+    (run_id, kind, step_id, environment_id, event_name, match_path, value_hash, expression, from_position, fresh_at)
+  SELECT c.run_id, 'cancel', c.step_id, n.environment_id, c.event_name, c.match_path, c.value_hash, c.expression,
+    n.position, ${sql.bigint(now)}
+  FROM ${source}`;
+
+/** The matcher's place in the logs of these runs, should they have none yet. */
+export const insertMatchers = (source: Sql): Sql => sql`INSERT INTO matchers (environment_id, position)
+  SELECT DISTINCT n.environment_id, 0 FROM ${source} WHERE true ORDER BY 1
+  ON CONFLICT (environment_id) DO NOTHING`;
+
+/** Runs without a parent are inserted by a text that knows of none. */
+export const withParents = (runs: readonly NewRun[]): boolean => runs.some((run) => run.parent !== undefined);
+
+const ofRun = sql.raw(", parent_run_id, parent_step_id, depth");
+const ofExecution = sql.raw(", parent_run_id");
+
+export const insertRuns = (source: Sql, now: Instant, parents: boolean): Sql => sql`INSERT INTO runs
+    (id, environment_id, function_id, function_version, event_id, event_name, mode, status, attempt, max_attempts,
+     actor_id, created_at, updated_at, timeout_at, execution_seq${parents ? ofRun : sql.empty})
+  SELECT n.id, n.environment_id, n.function_id, n.function_version, n.event_id, n.event_name, n.mode, 'active', 1,
+    n.max_attempts, n.actor_id, ${sql.bigint(now)}, ${sql.bigint(now)}, n.timeout_at, 0${parents ? ofRun : sql.empty}
+  FROM ${source}`;
+
+/** Queued from now on, or born claimed: leased, with the fence at 1. What `has` names is a column of the source. */
+export const insertExecutions = (
+  source: Sql,
+  now: Instant,
+  has: { parents: boolean; watched: boolean },
+): Sql => sql`INSERT INTO executions
+    (run_id, environment_id, function_id, function_version, state, wake_at, execution_seq, attempt, max_attempts,
+     lease_hash, worker_id, claimed_at, started_at, step_count, history_count, lost_count, timeout_at, lane_id,
+     seen_position${has.parents ? ofExecution : sql.empty}${has.watched ? sql.raw(", watched_at") : sql.empty})
+  SELECT n.id, n.environment_id, n.function_id, n.function_version,
+    CASE WHEN n.lease_hash IS NULL THEN 'queued' ELSE 'leased' END, COALESCE(n.lease_until, ${sql.bigint(now)}),
+    CASE WHEN n.lease_hash IS NULL THEN 0 ELSE 1 END, 1, n.max_attempts, n.lease_hash, n.worker_id,
+    CASE WHEN n.lease_hash IS NULL THEN NULL ELSE ${sql.bigint(now)} END,
+    CASE WHEN n.lease_hash IS NULL THEN NULL ELSE ${sql.bigint(now)} END,
+    0, CASE WHEN n.lease_hash IS NULL THEN 1 ELSE 2 END, 0, n.timeout_at, n.lane_id,
+    n.position${has.parents ? ofExecution : sql.empty}${has.watched ? sql`, CASE WHEN n.watched IS NOT NULL THEN ${sql.bigint(now)} END` : sql.empty}
+  FROM ${source}`;
+
+export const insertFirstHistory = (source: Sql, now: Instant): Sql => sql`INSERT INTO run_history
+    (run_id, sequence, environment_id, type, at, detail)
+  SELECT n.id, note.sequence, n.environment_id, note.type, ${sql.bigint(now)}, note.detail
+  FROM ${source} CROSS JOIN (
+    SELECT 1 AS sequence, 'run.created' AS type, '{}' AS detail
+    UNION ALL SELECT 2, 'run.started', '{"attempt":1,"execution_seq":1}') note
+  WHERE note.sequence = 1 OR n.lease_hash IS NOT NULL`;
+
+/** Lanes in which runs would be born claimed, with what they would take there. */
+export interface WantedLane {
+  laneId: string;
+  environmentId: string;
+  functionId: string;
+  limit: number;
+}
+
+export function wantedLanes(runs: readonly NewRun[]): WantedLane[] {
+  const lanes = new Map<string, WantedLane>();
+  for (const { laneId, lease, environmentId, functionId } of runs)
+    if (laneId !== null && lease !== null)
+      lanes.set(laneId, { laneId, environmentId, functionId, limit: lease.laneLimit ?? 0 });
+  return [...lanes.values()];
+}
+
+/** `room` (lane_id, free): what is free in each lane of `asked` that has nothing older, held until the commit. */
+export const holdRoom = (source: Sql, now: Instant): Sql => sql`asked AS MATERIALIZED (
+      SELECT * FROM ${source} ORDER BY lane_id),
+    ${holdLanes(now)},
+    room AS MATERIALIZED (
+      SELECT a.lane_id, a.lane_limit - ${leasedIn(sql.raw("a.lane_id"))} AS free FROM asked a
+      WHERE a.lane_id IN (SELECT lane_id FROM open) AND (
+        SELECT q.run_id FROM executions q WHERE q.lane_id = a.lane_id AND q.state = 'queued' LIMIT 1) IS NULL)`;
+
+export const wantedLaneColumns = (lanes: readonly WantedLane[]) => ({
+  lane_id: column.text(lanes.map((lane) => lane.laneId)),
+  environment_id: column.text(lanes.map((lane) => lane.environmentId)),
+  function_id: column.text(lanes.map((lane) => lane.functionId)),
+  lane_limit: column.bigint(lanes.map((lane) => lane.limit)),
+});
+
+const leaseColumns = ["lease_hash", "worker_id", "lease_until"];
+const bornColumns = (columns: readonly string[]) =>
+  sql.raw(
+    columns
+      .map((name) =>
+        leaseColumns.includes(name) ? `CASE WHEN o.given THEN b.${name} END AS ${name}` : `b.${name}`,
+      )
+      .join(", "),
+  );
+
+/** The rows of `born` as `run`, with leases as far as `room` goes; `denied` runs are queued although a worker waited. */
+export const leaseInRoom = (columns: readonly string[], now: Instant): Sql => sql`run AS MATERIALIZED (
+      SELECT ${bornColumns(columns)}, b.lease_hash IS NOT NULL AND NOT o.given AS denied
+      FROM (SELECT r.*, row_number() OVER (PARTITION BY r.lane_id, r.lease_hash IS NULL ORDER BY r.id) AS place FROM born r) b
+        LEFT JOIN room m ON m.lane_id = b.lane_id
+        CROSS JOIN LATERAL (SELECT b.lane_id IS NULL OR b.place <= COALESCE(m.free, 0) AS given) o
+      ORDER BY b.id),
+    leased AS (${noteLeases(
+      sql.raw("SELECT lane_id FROM run WHERE lane_id IS NOT NULL AND lease_hash IS NOT NULL"),
+      now,
+    )})`;
+
+/** The same for libSQL: the runs as they may be inserted. */
+export function leaseInRoomSync(session: SyncSession, runs: readonly NewRun[], now: Instant): NewRun[] {
+  const free = new Map<string, number>();
+  for (const { laneId, limit } of wantedLanes(runs)) {
+    const older = session.one(
+      sql`SELECT run_id FROM executions WHERE lane_id = ${laneId} AND state = 'queued' LIMIT 1`,
+    );
+    free.set(laneId, older ? 0 : limit - countLeased(session, laneId));
+  }
+  return runs.map((run) => {
+    if (run.laneId === null || run.lease === null) return run;
+    const left = free.get(run.laneId) ?? 0;
+    if (left <= 0) return { ...run, lease: null };
+    free.set(run.laneId, left - 1);
+    noteLeasesSync(session, { ...run, laneId: run.laneId }, now);
+    return run;
+  });
+}

@@ -1,0 +1,193 @@
+import type { Instant } from "../../../../kit/clock.ts";
+import { column, type Sql, sql } from "../../../../kit/sql.ts";
+import type { Flush, Seams, SyncSession } from "../../../../store/store.ts";
+
+/** How many runs of one function this node can take now, and for whom. */
+export interface LaneDemand {
+  environmentId: string;
+  functionId: string;
+  /** Rows before this are known to be taken: dead rows at the front of the index are not walked again. */
+  since: Instant;
+  /** One for each run wanted, in the order they shall be filled. */
+  slots: readonly { leaseHash: string; workerId: string }[];
+}
+
+export interface ClaimInput {
+  now: Instant;
+  leaseUntil: Instant;
+  lanes: readonly LaneDemand[];
+}
+
+/** All a worker needs to start, but for the steps already done. */
+export interface ClaimedRow {
+  /** Place of the lane in the input, from 1, and of the slot in the lane, from 1. */
+  lane: number;
+  rank: number;
+  run_id: string;
+  environment_id: string;
+  function_id: string;
+  function_version: number;
+  execution_seq: number;
+  attempt: number;
+  max_attempts: number;
+  step_count: number;
+  queued_at: number;
+  actor_id: string | null;
+  event_id: string;
+  event_name: string;
+  event_version: number;
+  event_data: string;
+  event_metadata: string | null;
+  event_source: string;
+  event_at: number;
+  event_idempotency_key: string | null;
+}
+
+/** The same, or with rank 0 and nothing else: the function has a limit, and its runs are claimed by lane (claim-limited.ts). */
+export type ClaimAnswer = ClaimedRow | { lane: number; rank: 0 };
+
+const laneColumns = (lanes: readonly LaneDemand[]) => ({
+  environment_id: column.text(lanes.map((l) => l.environmentId)),
+  function_id: column.text(lanes.map((l) => l.functionId)),
+  since: column.bigint(lanes.map((l) => l.since)),
+  wanted: column.bigint(lanes.map((l) => l.slots.length)),
+});
+
+export const slotColumns = (lanes: readonly Pick<LaneDemand, "slots">[]) => {
+  const slots = lanes.flatMap((lane, at) =>
+    lane.slots.map((slot, rank) => ({ ...slot, lane: at + 1, rank: rank + 1 })),
+  );
+  return {
+    lane: column.bigint(slots.map((s) => s.lane)),
+    rank: column.bigint(slots.map((s) => s.rank)),
+    lease_hash: column.text(slots.map((s) => s.leaseHash)),
+    worker_id: column.text(slots.map((s) => s.workerId)),
+  };
+};
+
+const eventColumns = sql.raw(`r.actor_id, v.id AS event_id, v.name AS event_name, v.version AS event_version,
+  v.data AS event_data, v.metadata AS event_metadata, v.source AS event_source, v.at AS event_at,
+  v.idempotency_key AS event_idempotency_key`);
+
+const answerColumns =
+  sql.raw(`c.lane, c.rank, c.queued_at, c.run_id, c.environment_id, c.function_id, c.function_version,
+  c.execution_seq, c.attempt, c.max_attempts, c.step_count`);
+
+/** As many as the columns of an answer after its rank. */
+export const noRun = sql.raw(Array(18).fill("NULL").join(", "));
+
+/** What `picked` (lane, rank, run_id, wake_at) and `slot` lead to: leases, history, and all that a worker needs. */
+export const leasePicked = (now: Instant, leaseUntil: Instant): Sql => sql`claimed AS (
+      UPDATE executions e SET state = 'leased', wake_at = ${leaseUntil}::bigint,
+        execution_seq = e.execution_seq + 1, lease_hash = s.lease_hash, worker_id = s.worker_id,
+        claimed_at = ${now}::bigint, started_at = COALESCE(e.started_at, ${now}::bigint),
+        history_count = e.history_count + 1
+      FROM picked p JOIN slot s ON s.lane = p.lane AND s.rank = p.rank
+      WHERE e.run_id || '' = p.run_id AND e.run_id = ANY (ARRAY(SELECT run_id FROM picked))
+      RETURNING p.lane, p.rank, p.wake_at AS queued_at, e.run_id, e.environment_id, e.function_id, e.function_version,
+        e.execution_seq, e.attempt, e.max_attempts, e.step_count, e.history_count, e.worker_id),
+    noted AS (
+      INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
+      SELECT run_id, history_count, environment_id, 'run.started', ${now}::bigint, ${startedDetail("claimed")}
+      FROM claimed),
+    r AS MATERIALIZED (
+      SELECT id, event_id, actor_id FROM runs WHERE id = ANY (ARRAY(SELECT run_id FROM picked))),
+    v AS MATERIALIZED (SELECT * FROM events WHERE id = ANY (ARRAY(SELECT event_id FROM r)))`;
+
+export const leasedAnswer = sql`${answerColumns}, ${eventColumns}`;
+export const leasedTables = sql.raw("claimed c JOIN r ON r.id = c.run_id JOIN v ON v.id = r.event_id");
+
+/**
+ * Oldest queued runs of each lane become leased: the fence rises, the token's hash and the expiry are set. Rows another
+ * node is just taking are skipped. A paused function's runs wait for a person; a deleted function's
+ * running ones finish. Locks: executions.
+ */
+export const claimFlush: Flush<ClaimInput, ClaimAnswer> = {
+  name: "runs.claim",
+
+  postgres({ now, leaseUntil, lanes }, seams) {
+    return sql`WITH lane AS MATERIALIZED (SELECT * FROM ${seams.rowsFrom("l", laneColumns(lanes))}),
+    slot AS MATERIALIZED (SELECT * FROM ${seams.rowsFrom("s", slotColumns(lanes))}),
+    apart AS MATERIALIZED (
+      SELECT lane.ord, f.lane_limit FROM lane CROSS JOIN LATERAL (
+        SELECT x.lane_limit FROM functions x WHERE x.environment_id = lane.environment_id AND x.id = lane.function_id
+          AND (x.status = 'paused' OR x.lane_limit IS NOT NULL) LIMIT 1) f),
+    picked AS MATERIALIZED (
+      SELECT lane.ord AS lane, p.run_id, p.wake_at,
+        row_number() OVER (PARTITION BY lane.ord ORDER BY p.wake_at, p.run_id) AS rank
+      FROM lane CROSS JOIN LATERAL (
+        SELECT e.run_id, e.wake_at FROM executions e
+        WHERE e.environment_id = lane.environment_id AND e.function_id = lane.function_id AND e.state = 'queued'
+          AND e.wake_at >= lane.since AND e.wake_at <= ${now}::bigint
+        ORDER BY e.wake_at, e.run_id LIMIT lane.wanted FOR UPDATE SKIP LOCKED) p
+      WHERE NOT EXISTS (SELECT 1 FROM apart WHERE apart.ord = lane.ord)),
+    ${leasePicked(now, leaseUntil)}
+    SELECT ${leasedAnswer} FROM ${leasedTables}
+    UNION ALL SELECT ord, 0, ${noRun} FROM apart WHERE lane_limit IS NOT NULL
+    ORDER BY lane, rank`;
+  },
+
+  libsql(session, { now, leaseUntil, lanes }) {
+    const limited: ClaimAnswer[] = [];
+    const picked = lanes.flatMap((lane, at) => {
+      const found = pick(session, lane, now);
+      if (found.length === 0 && isLimited(session, lane)) limited.push({ lane: at + 1, rank: 0 });
+      return found.map((row, rank) => ({ ...row, lane: at + 1, slot: lane.slots[rank]!, rank: rank + 1 }));
+    });
+    return [...leasePickedSync(session, picked, { now, leaseUntil }), ...limited];
+  },
+};
+
+export interface Picked {
+  run_id: string;
+  wake_at: number;
+  lane: number;
+  rank: number;
+  slot: LaneDemand["slots"][number];
+}
+
+export function leasePickedSync(
+  session: SyncSession,
+  picked: readonly Picked[],
+  { now, leaseUntil }: { now: Instant; leaseUntil: Instant },
+): ClaimedRow[] {
+  if (picked.length === 0) return [];
+  const chosen = {
+    run_id: column.text(picked.map((p) => p.run_id)),
+    lane: column.bigint(picked.map((p) => p.lane)),
+    rank: column.bigint(picked.map((p) => p.rank)),
+    queued_at: column.bigint(picked.map((p) => p.wake_at)),
+    lease_hash: column.text(picked.map((p) => p.slot.leaseHash)),
+    worker_id: column.text(picked.map((p) => p.slot.workerId)),
+  };
+  const from = (seams: Seams): Sql => seams.rowsFrom("c", chosen);
+  session.run(sql`UPDATE executions SET state = 'leased', wake_at = ${leaseUntil},
+      execution_seq = execution_seq + 1, lease_hash = c.lease_hash, worker_id = c.worker_id, claimed_at = ${now},
+      started_at = COALESCE(started_at, ${now}), history_count = history_count + 1
+    FROM ${from(session.seams)} WHERE executions.run_id = c.run_id`);
+  session.run(sql`INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
+    SELECT claimed.run_id, claimed.history_count, claimed.environment_id, 'run.started', ${now}, ${startedDetail("claimed")}
+    FROM ${from(session.seams)} JOIN executions claimed ON claimed.run_id = c.run_id`);
+  return session.all<ClaimedRow>(sql`SELECT c.lane, c.rank, c.queued_at, e.run_id, e.environment_id, e.function_id,
+      e.function_version, e.execution_seq, e.attempt, e.max_attempts, e.step_count, ${eventColumns}
+    FROM ${from(session.seams)} JOIN executions e ON e.run_id = c.run_id JOIN runs r ON r.id = c.run_id
+      JOIN events v ON v.id = r.event_id
+    ORDER BY c.lane, c.rank`);
+}
+
+function pick(session: SyncSession, lane: LaneDemand, now: Instant) {
+  return session.all<{ run_id: string; wake_at: number }>(sql`SELECT e.run_id, e.wake_at FROM executions e
+    WHERE e.environment_id = ${lane.environmentId} AND e.function_id = ${lane.functionId} AND e.state = 'queued'
+      AND e.wake_at >= ${lane.since} AND e.wake_at <= ${now}
+      AND NOT EXISTS (SELECT 1 FROM functions f WHERE f.environment_id = ${lane.environmentId}
+        AND f.id = ${lane.functionId} AND (f.status = 'paused' OR f.lane_limit IS NOT NULL))
+    ORDER BY e.wake_at, e.run_id LIMIT ${lane.slots.length}`);
+}
+
+const isLimited = (session: SyncSession, { environmentId, functionId }: LaneDemand): boolean =>
+  session.one(sql`SELECT id FROM functions
+    WHERE environment_id = ${environmentId} AND id = ${functionId} AND lane_limit IS NOT NULL`) !== undefined;
+
+/** JSON text `{"attempt":2,"execution_seq":5,"worker_id":"w"}` built where the values are: in the statement. */
+export const startedDetail = (alias: string): Sql =>
+  sql.raw(`'{"attempt":' || ${alias}.attempt || ',"execution_seq":' || ${alias}.execution_seq || '}'`);

@@ -1,0 +1,68 @@
+import type { Clock } from "../../../../kit/clock.ts";
+import { sql } from "../../../../kit/sql.ts";
+import type { Store } from "../../../../store/store.ts";
+import type { Fence, PutOff } from "../run.ts";
+import type { RunReport } from "./report.ts";
+
+/** Between two tries: doubles from the least to the most. */
+export const putOffMsMin = 1_000;
+export const putOffMsMax = 5 * 60 * 1000;
+/** So many tries in a row, about eight minutes, and the run fails. */
+export const putOffTriesMax = 10;
+
+export const putOffMs = (tries: number): number =>
+  Math.min(putOffMsMax, putOffMsMin * 2 ** Math.min(30, tries - 1));
+
+/** Rows of history that are looked back on: each try leaves one when it is claimed and one when it goes back. */
+const rowsLookedAt = 4 * putOffTriesMax;
+/** What a run may go through between two tries without having been handed out. */
+const between: ReadonlySet<string> = new Set(["run.started", "run.released", "run.lease_expired"]);
+
+/**
+ * How many times in a row the run was put off, read from its history: this is rare, and a count in `executions` would cost
+ * every claim a column.
+ */
+async function putOffTries(store: Pick<Store, "all">, { runId }: Pick<Fence, "runId">): Promise<number> {
+  const rows = await store.all<{ type: string; detail: string }>(sql`SELECT type, detail FROM run_history
+    WHERE run_id = ${runId} ORDER BY sequence DESC LIMIT ${rowsLookedAt}`);
+  for (const { type, detail } of rows) {
+    if (!between.has(type)) return 0;
+    const { tries } = JSON.parse(detail) as { tries?: number };
+    if (type === "run.released" && tries !== undefined) return tries;
+  }
+  return 0;
+}
+
+export interface Unsent {
+  /** The run's error, should it come to that. */
+  code: string;
+  message: string;
+  /** It is no fault of the job: a database that does not answer fails no run, however often. */
+  isPassing: boolean;
+}
+
+export interface PutOffDeps {
+  store: Pick<Store, "all">;
+  clock: Pick<Clock, "now">;
+  report: (report: RunReport) => Promise<void>;
+  release: (fence: Fence & { environmentId: string }, putOff: PutOff) => Promise<void>;
+}
+
+/**
+ * A job that cannot be handed out goes back alone, with a pause that doubles, so that it neither comes right back nor fills
+ * its history; the last try fails its run. Answers which try it was, and whether it was the last.
+ */
+export const openPutOff =
+  ({ store, clock, report, release }: PutOffDeps) =>
+  async (
+    fence: Fence & { environmentId: string },
+    { code, message, isPassing }: Unsent,
+  ): Promise<{ tries: number; failed: boolean }> => {
+    const tries = (await putOffTries(store, fence)) + 1;
+    const failed = tries >= putOffTriesMax && !isPassing;
+    if (failed) {
+      const error = { message, code, retryable: false };
+      await report({ ...fence, outcome: { kind: "failed", error }, steps: [], stepOffset: undefined });
+    } else await release(fence, { code, tries, until: clock.now() + putOffMs(tries) });
+    return { tries, failed };
+  };

@@ -1,0 +1,246 @@
+import type { Instant } from "../../../../kit/clock.ts";
+import { type Match, storedMatch } from "../../waits/rules.ts";
+import { unresolvedMatch } from "../rules.ts";
+import type { Fence, PutOff, RunError, StepType } from "../run.ts";
+import type { PendingStep } from "./pending.ts";
+import { behindAll, type NewStep, type Settlement } from "./settle.ts";
+
+/** What the holder of a run reports of it, whatever surface it came over. */
+export interface RunReport extends Fence {
+  environmentId: string;
+  outcome: ReportOutcome;
+  steps: readonly ReportedStep[];
+  /** Run-wide index of `steps[0]`; absent when the worker does not count. */
+  stepOffset: number | undefined;
+  /** The worker takes failed steps among the completed ones; when it does not, a failed invoke fails the run. */
+  failuresTold?: boolean;
+}
+
+export type ReportOutcome =
+  /** Not over: steps are kept; `leaseUntil` set renews the lease. */
+  | { kind: "progress"; leaseUntil: Instant | null }
+  | { kind: "completed"; output: string }
+  | { kind: "failed"; error: RunError }
+  | (Yielded & { kind: "sleep"; until: Instant })
+  | (Yielded & { kind: "wait"; eventName: string; match: Match; timeoutAt: Instant; input: string | null })
+  | (Yielded & {
+      kind: "invoke";
+      functionId: string;
+      /** JSON text. */
+      input: string | null;
+      timeoutAt: Instant;
+      /** The run goes on as soon as the child is started. */
+      isAsync: boolean;
+    });
+
+/** The step that a handler was left at. */
+interface Yielded {
+  stepId: string;
+  name: string;
+  at: Instant;
+}
+
+export interface ReportedStep {
+  stepId: string;
+  name: string;
+  type: StepType;
+  status: "completed" | "failed";
+  /** JSON text; null for a failed step. */
+  output: string | null;
+  error: RunError | null;
+  startedAt: Instant | null;
+  endedAt: Instant | null;
+  durationMs: number | null;
+  compensationFor: string | null;
+}
+
+/** What a failed attempt comes to, decided by the retry policy of the pinned definition. */
+export type Verdict = { retryAt: Instant; inMs: number; attempt: number } | "ends";
+
+/** What a report is read with. */
+export interface Facts {
+  /** Of a failed report. */
+  verdict: Verdict;
+  /** Data of the run's triggering event, for a wait that compares with it; undefined when the event is gone. */
+  triggerData: unknown;
+}
+
+/** The settlement a report comes to. */
+export function toSettlement(report: RunReport, { verdict, triggerData }: Facts): Settlement {
+  const { outcome, stepOffset } = report;
+  const base: Settlement = {
+    environmentId: report.environmentId,
+    runId: report.runId,
+    executionSeq: report.executionSeq,
+    leaseHash: report.leaseHash,
+    ends: null,
+    next: "leased",
+    wakeAt: null,
+    output: null,
+    error: null,
+    historyType: null,
+    historyDetail: "{}",
+    steps: report.steps.map((step, at) => newStep(report, step, at)),
+    stepsTop: stepOffset === undefined ? 0 : stepOffset + report.steps.length,
+    waitingStepId: null,
+    pending: null,
+  };
+  switch (outcome.kind) {
+    case "progress":
+      if (report.steps.length === 0) return { ...base, wakeAt: outcome.leaseUntil };
+      return { ...noted(base, "run.progress"), wakeAt: outcome.leaseUntil };
+    case "completed":
+      return { ...noted(base, "run.completed"), ends: "completed", output: outcome.output };
+    case "failed":
+      if (verdict === "ends")
+        return {
+          ...noted(base, "run.failed", { error: outcome.error }),
+          ends: "failed",
+          error: JSON.stringify(outcome.error),
+        };
+      return {
+        ...noted(base, "run.retrying", {
+          error: outcome.error,
+          attempt: verdict.attempt,
+          retry_in_ms: verdict.inMs,
+        }),
+        next: "retrying",
+        wakeAt: verdict.retryAt,
+      };
+    case "sleep":
+      return {
+        ...noted(base, "run.slept", { step_id: outcome.stepId, until: outcome.until }),
+        next: "sleeping",
+        wakeAt: outcome.until,
+        waitingStepId: outcome.stepId,
+        steps: [
+          ...base.steps.filter((step) => step.stepId !== outcome.stepId),
+          sleepingStep(report, outcome),
+        ],
+      };
+    case "wait": {
+      const match = storedMatch(outcome.match, triggerData);
+      if (match === undefined) return unresolved(base, report, outcome);
+      const wanted = { kind: "event" as const, name: outcome.eventName, match };
+      return waitingFor(base, report, outcome, wanted, "waiting");
+    }
+    case "invoke": {
+      const kind = outcome.isAsync ? ("invoke_async" as const) : ("invoke" as const);
+      return waitingFor(base, report, outcome, { kind, functionId: outcome.functionId }, "invoking");
+    }
+  }
+}
+
+function waitingFor(
+  base: Settlement,
+  report: RunReport,
+  outcome: ReportOutcome & { kind: "wait" | "invoke" },
+  wanted: PendingStep["for"],
+  next: "waiting" | "invoking",
+): Settlement {
+  const { stepId, timeoutAt } = outcome;
+  const what = wanted.kind === "event" ? { event: wanted.name } : { function_id: wanted.functionId };
+  return {
+    ...noted(base, `run.${next}`, { step_id: stepId, ...what, until: timeoutAt }),
+    next,
+    wakeAt: timeoutAt,
+    waitingStepId: stepId,
+    steps: base.steps.filter((step) => step.stepId !== stepId),
+    pending: {
+      stepId,
+      name: outcome.name,
+      sequence: placeOfYield(report),
+      startedAt: outcome.at,
+      timeoutAt,
+      input: outcome.input,
+      failureTold: report.failuresTold ?? false,
+      for: wanted,
+    },
+  };
+}
+
+/** A wait that nothing could end fails the run at once, where it is seen, and not after its timeout. */
+function unresolved(
+  base: Settlement,
+  report: RunReport,
+  outcome: ReportOutcome & { kind: "wait" },
+): Settlement {
+  const error = unresolvedMatch(outcome.match.kind === "trigger" ? outcome.match.path : "");
+  const step: NewStep = {
+    ...yieldedStep(report, outcome),
+    type: "wait_for_event",
+    status: "failed",
+    error: JSON.stringify(error),
+    endedAt: outcome.at,
+  };
+  const steps = [...base.steps.filter(({ stepId }) => stepId !== outcome.stepId), step];
+  return {
+    ...noted({ ...base, steps }, "run.failed", { error }),
+    ends: "failed",
+    error: JSON.stringify(error),
+  };
+}
+
+/** A job that never reached its worker goes back to the queue: no attempt is spent. One that is put off is due later. */
+export const toRelease = (
+  fence: Fence & { environmentId: string },
+  now: Instant,
+  putOff?: PutOff,
+): Settlement => ({
+  environmentId: fence.environmentId,
+  runId: fence.runId,
+  executionSeq: fence.executionSeq,
+  leaseHash: fence.leaseHash,
+  ends: null,
+  next: "queued",
+  wakeAt: putOff?.until ?? now,
+  output: null,
+  error: null,
+  historyType: "run.released",
+  historyDetail: JSON.stringify(putOff ?? {}),
+  steps: [],
+  stepsTop: 0,
+  waitingStepId: null,
+  pending: null,
+});
+
+/** History keeps which steps a report brought and how they went; their outputs stand in `steps`. */
+function noted(settlement: Settlement, type: string, more: Record<string, unknown> = {}): Settlement {
+  const steps = settlement.steps.map((step) => ({ step_id: step.stepId, status: step.status }));
+  return {
+    ...settlement,
+    historyType: type,
+    historyDetail: JSON.stringify(steps.length > 0 ? { ...more, steps } : more),
+  };
+}
+
+const newStep = (report: RunReport, step: ReportedStep, at: number): NewStep => ({
+  ...step,
+  sequence: report.stepOffset === undefined ? behindAll(at) : report.stepOffset + at,
+  error: step.error === null ? null : JSON.stringify(step.error),
+  sleepUntil: null,
+});
+
+/** Behind the steps that came with it. */
+const placeOfYield = (report: RunReport): number =>
+  behindAll(report.stepOffset === undefined ? report.steps.length : 0);
+
+const yieldedStep = (report: RunReport, { stepId, name, at }: Yielded) => ({
+  stepId,
+  name,
+  sequence: placeOfYield(report),
+  output: null,
+  error: null,
+  startedAt: at,
+  endedAt: null,
+  durationMs: null,
+  compensationFor: null,
+  sleepUntil: null,
+});
+
+const sleepingStep = (report: RunReport, sleep: ReportOutcome & { kind: "sleep" }): NewStep => ({
+  ...yieldedStep(report, sleep),
+  type: "sleep",
+  status: "sleeping",
+  sleepUntil: sleep.until,
+});

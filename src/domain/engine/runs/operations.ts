@@ -1,0 +1,99 @@
+import { Type } from "@sinclair/typebox";
+import { SvcService } from "../../../gen/svc/v1/svc_pb.ts";
+import { rfc3339 } from "../../../kit/clock.ts";
+import { listedById, rpc, unary } from "../../../kit/operation.ts";
+import { instantOf, withNumbers } from "../../../kit/wkt.ts";
+import type { Run, Step } from "./run.ts";
+import type { ListRunsInput, Runs, RunsPage } from "./service.ts";
+import { runStatusWord, toRunMessage, toStepMessage } from "./wire.ts";
+
+const id = Type.String({ minLength: 1, maxLength: 200 });
+
+const ListInput = Type.Object({
+  functionId: Type.Optional(Type.String()),
+  eventId: Type.Optional(Type.String()),
+  search: Type.Optional(Type.String()),
+  status: Type.Optional(Type.Union([Type.String(), Type.Integer()])),
+  statuses: Type.Optional(Type.Array(Type.Union([Type.String(), Type.Integer()]), { maxItems: 20 })),
+  since: Type.Optional(Type.String()),
+  until: Type.Optional(Type.String()),
+  limit: Type.Optional(Type.Integer()),
+  offset: Type.Optional(Type.Integer({ minimum: 0, maximum: 1_000_000 })),
+  cursor: Type.Optional(Type.String()),
+});
+
+const set = <K extends string, V>(key: K, value: V | "" | 0 | undefined) =>
+  (value === "" || value === 0 || value === undefined ? {} : { [key]: value }) as Partial<Record<K, V>>;
+
+/** Enum numbers become words; UNSPECIFIED is no filter. */
+const words = (list: readonly (string | number)[]): string[] =>
+  list.flatMap((status) =>
+    typeof status === "number" ? (runStatusWord(status) ?? (status === 0 ? [] : `${status}`)) : status || [],
+  );
+
+export const runsOperations = (runs: Runs) => [
+  unary({
+    name: "runs.get",
+    action: "runs:read",
+    summary: "One run.",
+    reads: true,
+    input: Type.Object({ id }),
+    rpc: rpc(
+      SvcService.method.getRun,
+      (m) => ({ id: m.id }),
+      (run: Run) => toRunMessage(run),
+    ),
+    handle: (input, call) => runs.get(call.environmentId, input.id),
+  }),
+  unary({
+    name: "runs.list",
+    action: "runs:read",
+    summary: "Runs of the environment, newest first.",
+    reads: true,
+    input: ListInput,
+    rpc: rpc(
+      SvcService.method.listRuns,
+      (m) => ({
+        ...set("functionId", m.functionId),
+        ...set("eventId", m.eventId),
+        ...set("search", m.search),
+        ...set("status", Number(m.status)),
+        statuses: m.statuses.map(Number),
+        ...(m.since && { since: rfc3339(instantOf(m.since)) }),
+        ...(m.until && { until: rfc3339(instantOf(m.until)) }),
+        ...set("limit", m.limit),
+        ...set("offset", m.offset),
+        ...set("cursor", m.cursor),
+      }),
+      (page: RunsPage) => ({
+        runs: page.runs.map(toRunMessage),
+        nextCursor: page.nextCursor ?? "",
+        totalCount: page.totalCount,
+      }),
+      // Status words come as `running`, `RUNNING` and the enum constant.
+      { take: (body) => withNumbers(body, ["limit", "offset"]) },
+    ),
+    lists: listedById("runs"),
+    handle(input, call) {
+      const { status, statuses: many, ...rest } = input;
+      const filter: ListRunsInput = {
+        ...rest,
+        statuses: words([...(status === undefined ? [] : [status]), ...(many ?? [])]),
+      };
+      return runs.list(call.environmentId, filter);
+    },
+  }),
+  unary({
+    name: "runs.steps",
+    action: "runs:read",
+    summary: "Steps of a run in order.",
+    reads: true,
+    input: Type.Object({ runId: id }),
+    rpc: rpc(
+      SvcService.method.getRunSteps,
+      (m) => ({ runId: m.runId }),
+      (steps: Step[]) => ({ steps: steps.map(toStepMessage) }),
+    ),
+    handle: (input, call) => runs.steps(call.environmentId, input.runId),
+  }),
+];

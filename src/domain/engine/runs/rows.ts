@@ -1,0 +1,348 @@
+import type { Instant } from "../../../kit/clock.ts";
+import { contains } from "../../../kit/contains.ts";
+import { countCap } from "../../../kit/limits.ts";
+import type { Cursor } from "../../../kit/page.ts";
+import { column, type Sql, sql } from "../../../kit/sql.ts";
+import { stepRowId } from "../../../kit/step-id.ts";
+import type { Session, Store } from "../../../store/store.ts";
+import { statusOf, storedStatuses } from "./rules.ts";
+import type {
+  CompletedStep,
+  ExecutionState,
+  Fence,
+  Run,
+  RunError,
+  RunStatus,
+  Step,
+  StepStatus,
+  StepType,
+} from "./run.ts";
+
+interface RunRow {
+  id: string;
+  environment_id: string;
+  function_id: string;
+  function_version: number;
+  event_id: string;
+  event_name: string;
+  mode: "pull" | "push";
+  status: string;
+  attempt: number;
+  max_attempts: number;
+  actor_id: string | null;
+  worker_id: string | null;
+  input: string | null;
+  output: string | null;
+  error: string | null;
+  cancellation_cause: string | null;
+  parent_run_id: string | null;
+  parent_step_id: string | null;
+  created_at: number;
+  started_at: number | null;
+  ended_at: number | null;
+  updated_at: number;
+  timeout_at: number | null;
+  state: ExecutionState | null;
+  claimed_at: number | null;
+}
+
+const runColumns =
+  sql.raw(`r.id, r.environment_id, r.function_id, r.function_version, r.event_id, r.event_name, r.mode,
+  r.status, COALESCE(e.attempt, r.attempt) AS attempt, r.max_attempts, r.actor_id,
+  COALESCE(e.worker_id, r.worker_id) AS worker_id, v.data AS input, r.output, r.error, r.cancellation_cause,
+  r.parent_run_id, r.parent_step_id, r.created_at, COALESCE(e.started_at, r.started_at) AS started_at, r.ended_at,
+  COALESCE(e.claimed_at, r.updated_at) AS updated_at, r.timeout_at, e.state, e.claimed_at`);
+
+const runTables = sql.raw(`runs r LEFT JOIN executions e ON e.run_id = r.id
+  LEFT JOIN events v ON v.id = r.event_id AND v.environment_id = r.environment_id`);
+
+export interface RunFilter {
+  environmentId: string;
+  functionId?: string;
+  eventId?: string;
+  /** Substring of run id, function id or event name. */
+  search?: string;
+  statuses: readonly RunStatus[];
+  since?: Instant;
+  until?: Instant;
+}
+
+function conditions(filter: RunFilter): Sql[] {
+  const list = [sql`r.environment_id = ${filter.environmentId}`];
+  if (filter.functionId !== undefined) list.push(sql`r.function_id = ${filter.functionId}`);
+  if (filter.eventId !== undefined) list.push(sql`r.event_id = ${filter.eventId}`);
+  if (filter.since !== undefined) list.push(sql`r.created_at >= ${filter.since}`);
+  if (filter.until !== undefined) list.push(sql`r.created_at <= ${filter.until}`);
+  if (filter.search !== undefined) {
+    const { search } = filter;
+    list.push(
+      sql`(${contains("r.id", search)} OR ${contains("r.function_id", search)} OR ${contains("r.event_name", search)})`,
+    );
+  }
+  if (filter.statuses.length > 0) list.push(statusCondition(filter));
+  return list;
+}
+
+/** Each kind by the index that finds it: live runs by their executions, failed and cancelled by `trouble`. */
+function statusCondition({ environmentId, statuses }: RunFilter): Sql {
+  const { ended, states } = storedStatuses(statuses);
+  const troubles = ended.filter((status) => status !== "completed");
+  const parts: Sql[] = [];
+  if (states.length > 0)
+    parts.push(sql`r.id IN (SELECT run_id FROM executions
+      WHERE environment_id = ${environmentId} AND state IN ${sql.list(states)})`);
+  if (troubles.length > 0) parts.push(sql`r.trouble IN ${sql.list(troubles)}`);
+  if (ended.includes("completed")) parts.push(sql`r.status = 'completed'`);
+  return sql`(${sql.join(parts, " OR ")})`;
+}
+
+export async function getRun(store: Store, environmentId: string, runId: string): Promise<Run | undefined> {
+  const row = await store.one<RunRow>(sql`SELECT ${runColumns} FROM ${runTables}
+    WHERE r.id = ${runId} AND r.environment_id = ${environmentId}`);
+  return row && toRun(row);
+}
+
+/** Newest first by (created, id). */
+export async function listRuns(
+  store: Store,
+  filter: RunFilter,
+  page: { after?: Cursor; limit: number; offset: number },
+): Promise<Run[]> {
+  const where = conditions(filter);
+  if (page.after)
+    where.push(
+      sql`(r.created_at < ${page.after.at} OR (r.created_at = ${page.after.at} AND r.id < ${page.after.id}))`,
+    );
+  const rows = await store.all<RunRow>(sql`SELECT ${runColumns} FROM ${runTables} ${sql.where(where)}
+    ORDER BY r.created_at DESC, r.id DESC LIMIT ${page.limit} OFFSET ${page.offset}`);
+  return rows.map(toRun);
+}
+
+/** How many match, counted up to the cap. */
+export async function countRuns(store: Store, filter: RunFilter): Promise<number> {
+  const row = await store.one<{ count: number }>(sql`SELECT count(*) AS count FROM (
+    SELECT 1 FROM runs r LEFT JOIN executions e ON e.run_id = r.id ${sql.where(conditions(filter))}
+    LIMIT ${countCap}) counted`);
+  return row?.count ?? 0;
+}
+
+/** Runs of all environments that are not over, counted up to `most`. */
+export async function countActive(store: Store, most: number): Promise<number> {
+  const row = await store.one<{ count: number }>(
+    sql`SELECT count(*) AS count FROM (SELECT 1 FROM executions LIMIT ${most}) counted`,
+  );
+  return row?.count ?? 0;
+}
+
+interface StepRow {
+  run_id: string;
+  step_id: string;
+  name: string;
+  type: StepType;
+  sequence: number;
+  status: StepStatus;
+  output: string | null;
+  error: string | null;
+  attempt: number;
+  started_at: number | null;
+  ended_at: number | null;
+  duration_ms: number | null;
+  original_output: string | null;
+  patched_at: number | null;
+  patched_by: string | null;
+  compensation_for: string | null;
+  sleep_until: number | null;
+  input: string | null;
+  wait_event_name: string | null;
+  wait_timeout_at: number | null;
+  created_at: number;
+  updated_at: number;
+}
+
+export async function getSteps(store: Store, environmentId: string, runId: string): Promise<Step[]> {
+  const rows =
+    await store.all<StepRow>(sql`SELECT run_id, step_id, name, type, sequence, status, output, error,
+      attempt, started_at, ended_at, duration_ms, original_output, patched_at, patched_by, compensation_for,
+      sleep_until, input, wait_event_name, wait_timeout_at, created_at, updated_at
+    FROM steps WHERE run_id = ${runId} AND environment_id = ${environmentId} ORDER BY sequence, created_at`);
+  return rows.map(toStep);
+}
+
+/** What handlers of these runs need not do again, in order. */
+export async function completedSteps(
+  store: Store,
+  runIds: readonly string[],
+): Promise<Map<string, CompletedStep[]>> {
+  const rows =
+    await store.all<CompletedStep>(sql`SELECT s.run_id, s.step_id, s.name, s.type, s.status, s.output,
+      CASE WHEN s.status = 'failed' THEN s.error END AS error
+    FROM ${store.seams.rowsFrom("i", { run_id: column.text(runIds) })} JOIN steps s ON s.run_id = i.run_id
+    WHERE s.status = 'completed' OR (s.status = 'failed' AND s.failure_told_at IS NOT NULL)
+    ORDER BY s.run_id, s.sequence`);
+  const byRun = new Map<string, CompletedStep[]>(runIds.map((id) => [id, []]));
+  for (const row of rows) byRun.get(row.run_id)?.push(row);
+  return byRun;
+}
+
+/** What decides over a failed attempt; read without a lock, because the fence pins it until the settlement. */
+export interface AttemptRow {
+  run_id: string;
+  environment_id: string;
+  function_id: string;
+  function_version: number;
+  attempt: number;
+  max_attempts: number;
+}
+
+export async function attemptsOf(
+  store: Store,
+  targets: readonly { environmentId: string; runId: string }[],
+): Promise<Map<string, AttemptRow>> {
+  const rows =
+    await store.all<AttemptRow>(sql`SELECT e.run_id, e.environment_id, e.function_id, e.function_version,
+      e.attempt, e.max_attempts
+    FROM ${store.seams.rowsFrom("v", {
+      run_id: column.text(targets.map((target) => target.runId)),
+      environment_id: column.text(targets.map((target) => target.environmentId)),
+    })} JOIN executions e ON e.run_id = v.run_id AND e.environment_id = v.environment_id`);
+  return new Map(rows.map((row) => [row.run_id, row]));
+}
+
+/** Data of the events that started these runs. */
+export async function triggersOf(
+  store: Store,
+  targets: readonly { environmentId: string; runId: string }[],
+): Promise<Map<string, unknown>> {
+  const rows = await store.all<{ id: string; data: string }>(sql`SELECT r.id, v.data
+    FROM ${store.seams.rowsFrom("i", {
+      run_id: column.text(targets.map((target) => target.runId)),
+      environment_id: column.text(targets.map((target) => target.environmentId)),
+    })} JOIN runs r ON r.id = i.run_id AND r.environment_id = i.environment_id
+      JOIN events v ON v.id = r.event_id`);
+  return new Map(rows.map((row) => [row.id, JSON.parse(row.data) as unknown]));
+}
+
+/** The fence a run is under, or ended under, for telling a late worker what it is. */
+export interface LastFence {
+  run_id: string;
+  execution_seq: number;
+  lease_hash: string | null;
+}
+
+export async function lastFences(
+  store: Store,
+  targets: readonly { environmentId: string; runId: string }[],
+): Promise<Map<string, LastFence>> {
+  const rows =
+    await store.all<LastFence>(sql`SELECT r.id AS run_id, COALESCE(e.execution_seq, r.execution_seq) AS execution_seq,
+      CASE WHEN e.run_id IS NULL THEN r.lease_hash ELSE e.lease_hash END AS lease_hash
+    FROM ${store.seams.rowsFrom("v", {
+      run_id: column.text(targets.map((target) => target.runId)),
+      environment_id: column.text(targets.map((target) => target.environmentId)),
+    })} JOIN runs r ON r.id = v.run_id AND r.environment_id = v.environment_id
+    LEFT JOIN executions e ON e.run_id = r.id`);
+  return new Map(rows.map((row) => [row.run_id, row]));
+}
+
+/** Milliseconds since 1970 of the next wake that is planned, whoever it belongs to. */
+export async function nextWakeAt(store: Store): Promise<Instant | undefined> {
+  const row = await store.one<{ at: number | null }>(sql`SELECT min(at) AS at FROM (
+    SELECT min(wake_at) AS at FROM executions WHERE state <> 'queued'
+    UNION ALL SELECT min(timeout_at) FROM executions WHERE timeout_at IS NOT NULL) due`);
+  return row?.at ?? undefined;
+}
+
+const toError = (text: string | null): RunError | null =>
+  text === null ? null : (JSON.parse(text) as RunError);
+
+function toRun(row: RunRow): Run {
+  return {
+    id: row.id,
+    environmentId: row.environment_id,
+    functionId: row.function_id,
+    functionVersion: row.function_version,
+    eventId: row.event_id,
+    eventName: row.event_name,
+    mode: row.mode,
+    ...statusOf(row.status, row.state),
+    attempt: row.attempt,
+    maxAttempts: row.max_attempts,
+    actorId: row.actor_id,
+    workerId: row.worker_id,
+    input: row.input,
+    output: row.output,
+    error: toError(row.error),
+    cancellationCause: row.cancellation_cause,
+    parentRunId: row.parent_run_id,
+    parentStepId: row.parent_step_id,
+    createdAt: row.created_at,
+    startedAt: row.started_at,
+    endedAt: row.ended_at,
+    updatedAt: row.updated_at,
+    timeoutAt: row.timeout_at,
+    claimedAt: row.claimed_at,
+  };
+}
+
+function toStep(row: StepRow): Step {
+  return {
+    id: stepRowId(row.run_id, row.step_id),
+    runId: row.run_id,
+    stepId: row.step_id,
+    name: row.name,
+    type: row.type,
+    sequence: row.sequence,
+    status: row.status,
+    output: row.output,
+    error: toError(row.error),
+    attempt: row.attempt,
+    startedAt: row.started_at,
+    endedAt: row.ended_at,
+    durationMs: row.duration_ms,
+    originalOutput: row.original_output,
+    patchedAt: row.patched_at,
+    patchedBy: row.patched_by,
+    compensationFor: row.compensation_for,
+    sleepUntil: row.sleep_until,
+    input: row.input,
+    waitEventName: row.wait_event_name,
+    waitTimeoutAt: row.wait_timeout_at,
+    createdAt: row.created_at,
+    updatedAt: row.updated_at,
+  };
+}
+
+/** Marks an assignment as received, and its worker as alive; answers whether the fence held. */
+export async function ackExecution(
+  session: Session,
+  fence: Fence & { environmentId: string },
+  { now, leaseUntil }: { now: Instant; leaseUntil: Instant },
+): Promise<boolean> {
+  const changed = await session.run(sql`UPDATE executions SET acked_at = ${now},
+      wake_at = CASE WHEN wake_at < ${sql.bigint(leaseUntil)} THEN ${sql.bigint(leaseUntil)} ELSE wake_at END
+    WHERE run_id = ${fence.runId} AND environment_id = ${fence.environmentId} AND state = 'leased'
+      AND execution_seq = ${fence.executionSeq} AND lease_hash = ${fence.leaseHash}`);
+  return changed === 1;
+}
+
+/** Extends the leases a worker says it still works on; others keep ageing. Locks: executions sorted by run. */
+export async function renewLeases(
+  session: Session,
+  renewal: {
+    environmentId: string;
+    workerId: string;
+    leaseUntil: Instant;
+    jobs: readonly { runId: string; executionSeq: number }[];
+  },
+): Promise<void> {
+  const held = column.text(renewal.jobs.map((job) => job.runId));
+  await session.all(sql`SELECT run_id FROM executions WHERE environment_id = ${renewal.environmentId} AND run_id IN (
+      SELECT run_id FROM ${session.seams.rowsFrom("v", { run_id: held })}) ORDER BY run_id ${session.seams.holdRow}`);
+  await session.run(sql`UPDATE executions SET wake_at = ${renewal.leaseUntil}
+    FROM ${session.seams.rowsFrom("v", {
+      run_id: held,
+      execution_seq: column.bigint(renewal.jobs.map((job) => job.executionSeq)),
+    })} WHERE executions.run_id = v.run_id AND executions.execution_seq = v.execution_seq
+      AND executions.environment_id = ${renewal.environmentId} AND executions.worker_id = ${renewal.workerId}
+      AND executions.state = 'leased'`);
+}

@@ -1,0 +1,168 @@
+import { type Instant, rfc3339 } from "../../../../kit/clock.ts";
+import { column, sql } from "../../../../kit/sql.ts";
+import type { Session } from "../../../../store/store.ts";
+import { endRuns, type Lane } from "../wakes/wake.ts";
+import { lanesOfRows, lockWaiting, type Resolution, resolveSteps, type WaitingRow } from "./resolve.ts";
+import type { MatchedEvent, WaitRow } from "./waits.ts";
+
+/** A wait and the first event that it matches. */
+export interface Found {
+  wait: WaitRow;
+  event: MatchedEvent;
+}
+
+export interface Matches {
+  environmentId: string;
+  /** The matcher's place; null where only fresh waits were looked after, a part of the way. */
+  cursor: { from: number; to: number; generation: number } | null;
+  found: readonly Found[];
+  compared: readonly Compared[];
+}
+
+/** Fresh waits that were compared with the log up to there: as far as needed, or a part of the way. */
+export interface Compared {
+  waits: readonly WaitRow[];
+  to: number;
+  isFresh: boolean;
+}
+
+export interface Applied {
+  lanes: Lane[];
+  cancelled: string[];
+}
+
+/**
+ * One transaction of a matcher: runs are woken and cancelled, waits go, the cursor moves. Undefined when another node has
+ * moved the cursor, or settled fresh waits, since the waits were read: nothing is changed then, or the cursor would pass what
+ * those waits wait for. Whoever was woken, resumed or ended since then is left alone. Locks: the matcher's cursor (never waited for), then executions sorted by run, then their rows.
+ */
+export async function applyMatches(
+  session: Session,
+  matches: Matches,
+  now: Instant,
+): Promise<Applied | undefined> {
+  const { environmentId, cursor, compared } = matches;
+  if (cursor) {
+    const held = await session.one<{
+      position: number;
+      generation: number;
+    }>(sql`SELECT position, generation FROM matchers
+      WHERE environment_id = ${environmentId} ${session.seams.skipLocked}`);
+    if (held?.position !== cursor.from || held.generation !== cursor.generation) return undefined;
+  }
+  const applied = await applyFound(session, matches.found, now);
+  for (const group of compared) if (group.waits.length > 0) await moveOn(session, group);
+  const settles = compared.some((group) => !group.isFresh && group.waits.length > 0);
+  if (cursor && (cursor.to !== cursor.from || settles))
+    await session.run(sql`UPDATE matchers SET position = ${cursor.to}, generation = generation + ${settles ? 1 : 0}
+      WHERE environment_id = ${environmentId}`);
+  return applied;
+}
+
+async function moveOn(session: Session, { waits, to, isFresh }: Compared): Promise<void> {
+  await session.run(sql`UPDATE waits SET from_position = CASE WHEN from_position < ${to} THEN ${sql.bigint(to)}
+      ELSE from_position END ${isFresh ? sql.empty : sql.raw(", fresh_at = NULL")}
+    WHERE (run_id, kind, step_id, from_position, fresh_at) IN (
+      SELECT v.run_id, v.kind, v.step_id, v.from_position, v.fresh_at FROM ${rowsOf(session, waits)})`);
+}
+
+async function applyFound(session: Session, found: readonly Found[], now: Instant): Promise<Applied> {
+  if (found.length === 0) return { lanes: [], cancelled: [] };
+  const locked = await lockWaiting(
+    session,
+    found.map(({ wait }) => wait.run_id),
+  );
+  const waits = found.map(({ wait }) => wait);
+  const places = await placesOf(session, waits);
+  const same = found.filter((_, at) => places.has(at + 1));
+  const isHeld = ({ wait: { kind, run_id, step_id } }: Found) => {
+    const row = locked.get(run_id);
+    return (
+      kind === "wait" &&
+      row?.waiting_step_id === step_id &&
+      (row.state === "held" || row.state === "resuming")
+    );
+  };
+  // What a person holds stays as it is: its wait is compared again when the run goes on.
+  const held = same.filter(isHeld).map(({ wait }) => wait);
+  if (held.length > 0)
+    await session.run(sql`UPDATE waits SET fresh_at = NULL WHERE (run_id, kind, step_id) IN (
+      SELECT v.run_id, v.kind, v.step_id FROM ${rowsOf(session, held)})`);
+  // A wait that is there while its run does not wait at it was forgotten by somebody: it goes too.
+  const there = same.filter((one) => !isHeld(one));
+  if (there.length > 0)
+    await session.run(sql`DELETE FROM waits WHERE (run_id, kind, step_id) IN (
+      SELECT v.run_id, v.kind, v.step_id FROM ${rowsOf(
+        session,
+        there.map(({ wait }) => wait),
+      )})`);
+  const texts = new Map<string, { place: number; text: string }>();
+  const woken: Resolution[] = [];
+  const cancelled = new Map<string, WaitingRow>();
+  for (const { wait, event } of there) {
+    const row = locked.get(wait.run_id);
+    if (!row) continue;
+    if (wait.kind === "cancel") {
+      cancelled.set(row.run_id, row);
+      continue;
+    }
+    if (row.state !== "waiting" || row.waiting_step_id !== wait.step_id) continue;
+    const known = texts.get(event.id) ?? { place: texts.size + 1, text: eventJson(event) };
+    texts.set(event.id, known);
+    woken.push({
+      row,
+      stepId: wait.step_id,
+      status: "completed",
+      output: known.place,
+      error: null,
+      seenPosition: event.position,
+      detail: JSON.stringify({ step_id: wait.step_id, event_id: event.id }),
+    });
+  }
+  await resolveSteps(
+    session,
+    woken,
+    [...texts.values()].map((known) => known.text),
+    now,
+  );
+  const ended = [...cancelled.keys()];
+  if (ended.length > 0)
+    await endRuns(
+      session,
+      ended.map((runId) => ({ runId, status: "cancelled", error: null, cause: "cancel-on-event" })),
+      now,
+    );
+  const queued = woken.map(({ row }) => row).filter((row) => !cancelled.has(row.run_id));
+  return { lanes: lanesOfRows(queued), cancelled: ended };
+}
+
+const rowsOf = (session: Session, waits: readonly WaitRow[]) =>
+  session.seams.rowsFrom("v", {
+    run_id: column.text(waits.map((w) => w.run_id)),
+    kind: column.text(waits.map((w) => w.kind)),
+    step_id: column.text(waits.map((w) => w.step_id)),
+    from_position: column.bigint(waits.map((w) => w.from_position)),
+    fresh_at: column.bigint(waits.map((w) => w.fresh_at ?? 0)),
+  });
+
+/** Places, from 1, of the waits that are still as they were read; runs may have made others of the same name since. */
+async function placesOf(session: Session, waits: readonly WaitRow[]): Promise<Set<number>> {
+  const rows = await session.all<{ ord: number }>(sql`SELECT v.ord FROM ${rowsOf(session, waits)}
+    WHERE (SELECT 1 FROM waits w WHERE w.run_id = v.run_id AND w.kind = v.kind AND w.step_id = v.step_id
+      AND w.from_position = v.from_position AND COALESCE(w.fresh_at, 0) = v.fresh_at LIMIT 1) IS NOT NULL`);
+  return new Set(rows.map((row) => row.ord));
+}
+
+/** What a handler gets for its wait (contract.md 4.2); payloads are spliced in as they are stored. */
+function eventJson(event: MatchedEvent): string {
+  const head = {
+    id: event.id,
+    name: event.name,
+    version: event.version,
+    timestamp: rfc3339(event.at),
+    source: event.source,
+    ...(event.idempotency_key !== null && { idempotencyKey: event.idempotency_key }),
+  };
+  const metadata = event.metadata === null ? "" : `,"metadata":${event.metadata}`;
+  return `${JSON.stringify(head).slice(0, -1)},"data":${event.data}${metadata}}`;
+}

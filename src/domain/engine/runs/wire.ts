@@ -1,0 +1,116 @@
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import {
+  type ErrorSchema,
+  ExecutionMode,
+  type RunSchema,
+  RunStatus as RunStatusWire,
+  type StepSchema,
+  StepStatus as StepStatusWire,
+  StepType as StepTypeWire,
+} from "../../../gen/svc/v1/types_pb.ts";
+import type { Instant } from "../../../kit/clock.ts";
+import { payload, timestampOf } from "../../../kit/wkt.ts";
+import type { Run, RunError, RunStatus, Step, StepStatus, StepType } from "./run.ts";
+
+export const runStatusWire: Record<RunStatus, RunStatusWire> = {
+  waiting_for_capacity: RunStatusWire.WAITING_FOR_CAPACITY,
+  waiting: RunStatusWire.WAITING,
+  running: RunStatusWire.RUNNING,
+  paused: RunStatusWire.PAUSED,
+  completed: RunStatusWire.COMPLETED,
+  failed: RunStatusWire.FAILED,
+  cancelled: RunStatusWire.CANCELLED,
+};
+
+const stepStatusWire: Record<StepStatus, StepStatusWire> = {
+  completed: StepStatusWire.COMPLETED,
+  failed: StepStatusWire.FAILED,
+  sleeping: StepStatusWire.SLEEPING,
+  waiting: StepStatusWire.WAITING,
+  timed_out: StepStatusWire.TIMED_OUT,
+};
+
+const stepTypeWire: Record<StepType, StepTypeWire> = {
+  invoke: StepTypeWire.INVOKE,
+  compensate: StepTypeWire.COMPENSATE,
+  sleep: StepTypeWire.SLEEP,
+  wait_for_event: StepTypeWire.WAIT_FOR_EVENT,
+  invoke_function: StepTypeWire.INVOKE_FUNCTION,
+};
+
+/** The words a status filter may hold when it comes as an enum; UNSPECIFIED is no filter. */
+/** Of the deprecated `RUN_STATUS_PENDING`. */
+const pendingNumber = 1;
+
+export const runStatusWord = (status: number): string | undefined =>
+  status === pendingNumber
+    ? "pending"
+    : (Object.keys(runStatusWire) as RunStatus[]).find((word) => runStatusWire[word] === status);
+
+const at = (instant: Instant | null) => (instant === null ? undefined : timestampOf(instant));
+
+export const toError = (error: RunError): MessageInitShape<typeof ErrorSchema> => ({
+  message: error.message,
+  code: error.code ?? "",
+  stack: error.stack ?? "",
+  retryable: error.retryable,
+});
+
+export function toRunMessage(run: Run): MessageInitShape<typeof RunSchema> {
+  return {
+    id: run.id,
+    functionId: run.functionId,
+    functionVersion: run.functionVersion,
+    eventId: run.eventId,
+    eventName: run.eventName,
+    environmentId: run.environmentId,
+    executionMode: run.mode === "push" ? ExecutionMode.PUSH : ExecutionMode.PULL,
+    status: runStatusWire[run.status],
+    attempt: run.attempt,
+    maxAttempts: run.maxAttempts,
+    workerId: run.workerId ?? "",
+    claimedBy: run.status === "running" ? (run.workerId ?? "") : "",
+    actorId: run.actorId ?? "",
+    pauseReason: run.pauseReason ?? "",
+    cancellationCause: run.cancellationCause ?? "",
+    parentRunId: run.parentRunId ?? "",
+    parentStepId: run.parentStepId ?? "",
+    ...payload("input", "inputValue", run.input),
+    ...payload("output", "outputValue", run.output),
+    ...(run.error && { error: toError(run.error) }),
+    createdAt: at(run.createdAt),
+    startedAt: at(run.startedAt),
+    endedAt: at(run.endedAt),
+    updatedAt: at(run.updatedAt),
+    timeoutAt: at(run.timeoutAt),
+    claimedAt: at(run.claimedAt),
+  };
+}
+
+export function toStepMessage(step: Step): MessageInitShape<typeof StepSchema> {
+  return {
+    id: step.id,
+    runId: step.runId,
+    stepId: step.stepId,
+    name: step.name,
+    stepType: stepTypeWire[step.type],
+    sequence: step.sequence,
+    status: stepStatusWire[step.status],
+    attempt: step.attempt,
+    durationMs: step.durationMs ?? 0,
+    patchedBy: step.patchedBy ?? "",
+    compensationFor: step.compensationFor ?? "",
+    ...payload("input", "inputValue", step.input),
+    ...payload("output", "outputValue", step.output),
+    ...payload("originalOutput", "originalOutputValue", step.originalOutput),
+    ...(step.error && { error: toError(step.error) }),
+    startedAt: at(step.startedAt),
+    endedAt: at(step.endedAt),
+    patchedAt: at(step.patchedAt),
+    sleepUntil: at(step.sleepUntil),
+    waitEventName: step.waitEventName ?? "",
+    waitTimeout: at(step.waitTimeoutAt),
+    createdAt: at(step.createdAt),
+    updatedAt: at(step.updatedAt),
+  };
+}

@@ -1,0 +1,187 @@
+import type { Instant } from "../../../kit/clock.ts";
+import { storedKey } from "../../../kit/idempotency-key.ts";
+import { column, sql } from "../../../kit/sql.ts";
+import { type DueRows, environmentsDue, type Place, type Slice, sliceOf } from "../../../kit/turns.ts";
+import type { Session, Store } from "../../../store/store.ts";
+
+/** A cron trigger of a function. */
+export interface Schedule {
+  environmentId: string;
+  functionId: string;
+  /** Tells the schedules of one function apart; never given twice while one is left. */
+  place: number;
+  expression: string;
+  /** Empty: only its function is started. */
+  eventName: string;
+  /** The next slot; null while it rests, and for an expression that does not parse. */
+  nextAt: Instant | null;
+  /** The ledger: expected = fired + missed. */
+  expectedCount: number;
+  firedCount: number;
+  missedCount: number;
+  /** The process that led when `nextAt` was last moved. */
+  movedBy: string;
+}
+
+const columnsOf = (s: string) =>
+  sql.raw(`${s}.environment_id AS "environmentId", ${s}.function_id AS "functionId", ${s}.place, ${s}.expression,
+  ${s}.event_name AS "eventName", ${s}.next_at AS "nextAt", ${s}.expected_count AS "expectedCount",
+  ${s}.fired_count AS "firedCount", ${s}.missed_count AS "missedCount", ${s}.moved_by AS "movedBy"`);
+
+/** Environments behind `after` whose functions changed since their schedules were made. */
+export async function unscheduled(store: Store, after: string, limit: number): Promise<string[]> {
+  const rows = await store.all<{ environment_id: string }>(sql`SELECT environment_id FROM heads
+    WHERE schedules_version <> definitions_version AND environment_id > ${after}
+    ORDER BY environment_id LIMIT ${limit}`);
+  return rows.map((row) => row.environment_id);
+}
+
+export function schedulesOf(reader: Pick<Session, "all">, environmentId: string): Promise<Schedule[]> {
+  return reader.all(sql`SELECT ${columnsOf("s")} FROM schedules s WHERE s.environment_id = ${environmentId}
+    ORDER BY s.function_id, s.place`);
+}
+
+export async function setScheduled(session: Session, environmentId: string, version: number): Promise<void> {
+  await session.run(
+    sql`UPDATE heads SET schedules_version = ${version} WHERE environment_id = ${environmentId}`,
+  );
+}
+
+export async function deleteSchedules(session: Session, gone: readonly Schedule[]): Promise<void> {
+  for (const { environmentId, functionId, place } of gone)
+    await session.run(sql`DELETE FROM schedules WHERE environment_id = ${environmentId}
+      AND function_id = ${functionId} AND place = ${place}`);
+}
+
+export async function putSchedules(session: Session, put: readonly Schedule[], now: Instant): Promise<void> {
+  if (put.length === 0) return;
+  await session.run(sql`INSERT INTO schedules (environment_id, function_id, place, expression, event_name, next_at,
+      expected_count, fired_count, missed_count, moved_by, created_at, updated_at)
+    SELECT v.environment_id, v.function_id, v.place, v.expression, v.event_name, v.next_at, 0, 0, 0, v.moved_by,
+      ${sql.bigint(now)}, ${sql.bigint(now)}
+    FROM ${session.seams.rowsFrom("v", {
+      ...keyColumns(put),
+      expression: column.text(put.map((s) => s.expression)),
+      event_name: column.text(put.map((s) => s.eventName)),
+      next_at: column.bigint(put.map((s) => s.nextAt)),
+      moved_by: column.text(put.map((s) => s.movedBy)),
+    })} WHERE true
+    ON CONFLICT (environment_id, function_id, place) DO UPDATE SET next_at = excluded.next_at,
+      moved_by = excluded.moved_by, updated_at = excluded.updated_at`);
+}
+
+export interface DueSchedule extends Schedule {
+  nextAt: Instant;
+  /** Null when the environment is gone. */
+  definitionsVersion: number | null;
+  schedulesVersion: number | null;
+  /** In a slice by turns: whose it is. */
+  turn: number;
+}
+
+const head = sql`heads h WHERE h.environment_id = d.environment_id`;
+
+const due = (now: Instant): DueRows => ({
+  table: "schedules",
+  columns: sql`${columnsOf("d")}, (SELECT h.definitions_version FROM ${head}) AS "definitionsVersion",
+    (SELECT h.schedules_version FROM ${head}) AS "schedulesVersion"`,
+  where: sql`d.next_at IS NOT NULL`,
+  dueAt: "next_at",
+  until: now,
+});
+
+export const dueSchedules = (store: Store, now: Instant, slice: Slice): Promise<DueSchedule[]> =>
+  store.all(sliceOf(store.seams, due(now), slice));
+
+export const environmentsDueNow = (store: Store, now: Instant): Promise<Place[]> =>
+  store.all(environmentsDue(due(now)));
+
+export async function nextSlotAt(store: Store): Promise<Instant | undefined> {
+  const row = await store.one<{ at: number | null }>(
+    sql`SELECT min(next_at) AS at FROM schedules WHERE next_at IS NOT NULL`,
+  );
+  return row?.at ?? undefined;
+}
+
+export interface Moved {
+  schedule: DueSchedule;
+  nextAt: Instant | null;
+  firedCount: number;
+  missedCount: number;
+}
+
+/** Keeps the ledger; a schedule that somebody else has moved stays as it is. Answers how many were moved. */
+export function moveSchedules(
+  session: Session,
+  moved: readonly Moved[],
+  { now, self }: { now: Instant; self: string },
+): Promise<number> {
+  return session.run(sql`UPDATE schedules SET next_at = v.next_at, moved_by = ${self}, updated_at = ${now},
+      fired_count = fired_count + v.fired, missed_count = missed_count + v.missed,
+      expected_count = expected_count + v.fired + v.missed
+    FROM ${session.seams.rowsFrom("v", {
+      ...keyColumns(moved.map(({ schedule }) => schedule)),
+      was_at: column.bigint(moved.map(({ schedule }) => schedule.nextAt)),
+      next_at: column.bigint(moved.map(({ nextAt }) => nextAt)),
+      fired: column.bigint(moved.map(({ firedCount }) => firedCount)),
+      missed: column.bigint(moved.map(({ missedCount }) => missedCount)),
+    })} WHERE schedules.environment_id = v.environment_id AND schedules.function_id = v.function_id
+      AND schedules.place = v.place AND schedules.next_at + 0 = v.was_at`);
+}
+
+/** One key a slot, the server's own: whoever fires it again, a new leader or a repeat, starts nothing twice. */
+export const keyOfSlot = (
+  { functionId, place }: Pick<Schedule, "functionId" | "place">,
+  slot: Instant,
+): string => `cron:${functionId}:${place}:${slot}`;
+
+/**
+ * Of these the slots that a node of before 0.37 took: it stored their keys as callers' are. A caller's event under such a
+ * key, whose source is another, takes no slot.
+ */
+export async function slotsOfBefore(
+  { all, seams }: Pick<Session, "all" | "seams">,
+  schedule: Pick<Schedule, "environmentId" | "functionId" | "place">,
+  slots: readonly Instant[],
+): Promise<Set<Instant>> {
+  if (slots.length === 0) return new Set();
+  const rows = await all<{ slot: Instant }>(sql`SELECT v.slot FROM ${seams.rowsFrom("v", {
+    key: column.text(slots.map((slot) => keyOfSlot(schedule, slot))),
+    slot: column.bigint(slots),
+  })} JOIN idempotency_keys k ON k.environment_id = ${schedule.environmentId} AND k.key = v.key
+    LEFT JOIN events e ON e.id = k.event_id AND e.environment_id = k.environment_id
+    WHERE k.event_id = '' OR e.source = 'cron'`);
+  return new Set(rows.map(({ slot }) => slot));
+}
+
+/**
+ * Slots that nobody has fired, and from now on nobody can: their keys are taken. A slot that was fired without anyone
+ * having heard of it has its key already. Locks: the keys, in their order.
+ */
+export async function giveUpSlots(
+  session: Session,
+  schedule: Schedule,
+  slots: readonly Instant[],
+  now: Instant,
+): Promise<Set<Instant>> {
+  const { environmentId, functionId, eventName } = schedule;
+  const before = await slotsOfBefore(session, schedule, slots);
+  const left = slots.filter((slot) => !before.has(slot));
+  const bySlot = new Map(
+    left.map((slot) => [storedKey({ idempotencyKey: keyOfSlot(schedule, slot), ownKey: true })!, slot]),
+  );
+  const invokes = eventName === "";
+  const taken = await session.all<{ key: string }>(sql`INSERT INTO idempotency_keys
+      (environment_id, key, kind, function_id, event_id, run_ids, created_at)
+    SELECT ${environmentId}, v.key, ${invokes ? "invoke" : "emit"}, ${sql`CAST(${invokes ? functionId : null} AS TEXT)`},
+      '', '[]', ${sql.bigint(now)}
+    FROM ${session.seams.rowsFrom("v", { key: column.text([...bySlot.keys()].sort()) })} WHERE true
+    ON CONFLICT (environment_id, key) DO NOTHING RETURNING key`);
+  return new Set(taken.map(({ key }) => bySlot.get(key)!));
+}
+
+const keyColumns = (list: readonly Schedule[]) => ({
+  environment_id: column.text(list.map((s) => s.environmentId)),
+  function_id: column.text(list.map((s) => s.functionId)),
+  place: column.bigint(list.map((s) => s.place)),
+});

@@ -1,0 +1,105 @@
+import { Type } from "@sinclair/typebox";
+import { rfc3339 } from "../../../kit/clock.ts";
+import { listed, type Operation, unary } from "../../../kit/operation.ts";
+import type { SecretRow, Secrets } from "./service.ts";
+
+const text = Type.String({ maxLength: 4_000 });
+const instant = Type.String({ format: "date-time" });
+const byName = { name: Type.String({ minLength: 1, maxLength: 400 }) };
+// The service answers with the limit in bytes; this only keeps the document honest.
+const value = Type.String({ description: "Never answered again." });
+
+const SecretShape = Type.Object({
+  name: text,
+  revision: Type.Integer(),
+  description: Type.Optional(text),
+  created_at: instant,
+  updated_at: instant,
+});
+
+const secretJson = (row: SecretRow) => ({
+  name: row.name,
+  revision: row.revision,
+  ...(row.description !== null && { description: row.description }),
+  created_at: rfc3339(row.createdAt),
+  updated_at: rfc3339(row.updatedAt),
+});
+
+const give = (row: SecretRow) => ({ status: 200, body: secretJson(row) });
+
+/** Metadata on every read; values only ever reach workers, in their assignments. */
+export const secretsOperations = (secrets: Secrets): Operation[] => [
+  unary({
+    name: "secrets.list",
+    action: "secrets:read",
+    reads: true,
+    summary: "Secrets of the environment, without their values.",
+    input: Type.Object({}),
+    output: Type.Array(SecretShape),
+    rest: "GET /api/v1/secrets",
+    lists: listed(({ name }: { name: string }) => [name]),
+    handle: async (_input, call) => (await secrets.list(call.environmentId)).map(secretJson),
+  }),
+  unary({
+    name: "secrets.create",
+    action: "secrets:manage",
+    summary: "A secret, sealed at rest; functions that declare its name get its value in their assignments.",
+    input: Type.Object({ ...byName, value, description: Type.Optional(text) }),
+    output: SecretShape,
+    rest: {
+      route: "POST /api/v1/secrets",
+      status: 201,
+      give: (row: SecretRow) => ({ status: 201, body: secretJson(row) }),
+    },
+    handle: (input, call) => secrets.create(call.environmentId, input),
+  }),
+  unary({
+    name: "secrets.get",
+    action: "secrets:read",
+    reads: true,
+    summary: "One secret, without its value.",
+    input: Type.Object(byName),
+    output: SecretShape,
+    rest: { route: "GET /api/v1/secrets/{name}", give },
+    handle: ({ name }, call) => secrets.get(call.environmentId, name),
+  }),
+  unary({
+    name: "secrets.put",
+    action: "secrets:manage",
+    summary: "Gives a secret another value; its next revision.",
+    input: Type.Object({ ...byName, value, description: Type.Optional(text) }),
+    output: SecretShape,
+    rest: { route: "PUT /api/v1/secrets/{name}", give },
+    handle: ({ name, ...input }, call) => secrets.put(call.environmentId, name, input),
+  }),
+  unary({
+    name: "secrets.patch",
+    action: "secrets:manage",
+    summary: "Renames or describes a secret; its value stays.",
+    input: Type.Object({ ...byName, new_name: Type.Optional(text), description: Type.Optional(text) }),
+    output: SecretShape,
+    rest: {
+      route: "PATCH /api/v1/secrets/{name}",
+      give,
+      // The path names the secret, the body's `name` its next name.
+      take({ params, body }) {
+        const { name, ...rest } = (body ?? {}) as Record<string, unknown>;
+        return { ...rest, ...(name !== undefined && { new_name: name }), name: params.name };
+      },
+      body: Type.Object({ name: Type.Optional(text), description: Type.Optional(text) }),
+    },
+    handle: ({ name, new_name, description }, call) =>
+      secrets.patch(call.environmentId, name, {
+        ...(new_name !== undefined && { name: new_name }),
+        ...(description !== undefined && { description }),
+      }),
+  }),
+  unary({
+    name: "secrets.delete",
+    action: "secrets:manage",
+    summary: "Deletes a secret.",
+    input: Type.Object(byName),
+    rest: "DELETE /api/v1/secrets/{name}",
+    handle: ({ name }, call) => secrets.remove(call.environmentId, name),
+  }),
+];

@@ -1,0 +1,102 @@
+import type { Instant } from "../../../kit/clock.ts";
+import { sql } from "../../../kit/sql.ts";
+import type { Session, Store } from "../../../store/store.ts";
+
+/** All of a secret that is ever shown. */
+export interface SecretRow {
+  id: string;
+  environmentId: string;
+  name: string;
+  revision: number;
+  description: string | null;
+  createdAt: Instant;
+  updatedAt: Instant;
+}
+
+export interface SealedRow extends SecretRow {
+  sealed: string;
+}
+
+interface Stored {
+  id: string;
+  environment_id: string;
+  name: string;
+  revision: number;
+  description: string | null;
+  sealed: string;
+  created_at: number;
+  updated_at: number;
+}
+
+type Reader = Pick<Store, "one" | "all">;
+
+const fields = sql.raw("id, environment_id, name, revision, description, sealed, created_at, updated_at");
+
+const toRow = (row: Stored): SealedRow => ({
+  id: row.id,
+  environmentId: row.environment_id,
+  name: row.name,
+  revision: row.revision,
+  description: row.description,
+  sealed: row.sealed,
+  createdAt: row.created_at,
+  updatedAt: row.updated_at,
+});
+
+export async function secretsOf(reader: Reader, environmentId: string): Promise<SealedRow[]> {
+  const rows = await reader.all<Stored>(
+    sql`SELECT ${fields} FROM secrets WHERE environment_id = ${environmentId} ORDER BY name`,
+  );
+  return rows.map(toRow);
+}
+
+export async function secretByName(
+  reader: Reader,
+  environmentId: string,
+  name: string,
+): Promise<SealedRow | undefined> {
+  const row = await reader.one<Stored>(
+    sql`SELECT ${fields} FROM secrets WHERE environment_id = ${environmentId} AND name = ${name}`,
+  );
+  return row && toRow(row);
+}
+
+/** The same, locked for the rest of the transaction. */
+export async function holdSecret(
+  session: Session,
+  environmentId: string,
+  name: string,
+): Promise<SealedRow | undefined> {
+  const row = await session.one<Stored>(sql`SELECT ${fields} FROM secrets
+    WHERE environment_id = ${environmentId} AND name = ${name} ${session.seams.holdRow}`);
+  return row && toRow(row);
+}
+
+export const insertSecret = (session: Session, row: SealedRow): Promise<number> =>
+  session.run(sql`INSERT INTO secrets (${fields})
+    VALUES (${row.id}, ${row.environmentId}, ${row.name}, ${row.revision}, ${row.description}, ${row.sealed},
+      ${row.createdAt}, ${row.updatedAt})
+    ON CONFLICT (environment_id, name) DO NOTHING`);
+
+export const updateSecret = (session: Session, row: SealedRow): Promise<number> =>
+  session.run(sql`UPDATE secrets SET name = ${row.name}, revision = ${row.revision},
+      description = ${row.description}, sealed = ${row.sealed}, updated_at = ${row.updatedAt}
+    WHERE environment_id = ${row.environmentId} AND id = ${row.id}`);
+
+export const deleteSecret = (session: Session, environmentId: string, name: string): Promise<number> =>
+  session.run(sql`DELETE FROM secrets WHERE environment_id = ${environmentId} AND name = ${name}`);
+
+/** Of the whole installation, for a new master key. */
+export async function everySecret(
+  reader: Reader,
+): Promise<{ id: string; environmentId: string; sealed: string }[]> {
+  const rows = await reader.all<Stored>(sql`SELECT id, environment_id, sealed FROM secrets ORDER BY id`);
+  return rows.map((row) => ({ id: row.id, environmentId: row.environment_id, sealed: row.sealed }));
+}
+
+export const resealSecret = (
+  session: Session,
+  secret: { id: string; environmentId: string; sealed: string },
+): Promise<number> =>
+  session.run(sql`UPDATE secrets SET sealed = ${secret.sealed}
+    WHERE environment_id = ${secret.environmentId} AND id = ${secret.id}`);

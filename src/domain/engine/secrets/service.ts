@@ -1,0 +1,247 @@
+import type { Clock, Instant } from "../../../kit/clock.ts";
+import { Fault, invalid, missing } from "../../../kit/fault.ts";
+import type { Ids } from "../../../kit/ids.ts";
+import { secretBytesMax, secretNameCharsMax, secretsKeptMs, secretsMax } from "../../../kit/limits.ts";
+import { requireStorable } from "../../../kit/names.ts";
+import { remember } from "../../../kit/remember.ts";
+import { type Session, type Store, StoreError } from "../../../store/store.ts";
+import type { Keyring } from "../../access/keyring/service.ts";
+import type { SealedRow, SecretRow } from "./rows.ts";
+import * as rows from "./rows.ts";
+
+export type { SecretRow } from "./rows.ts";
+
+export interface Secrets {
+  list(environmentId: string): Promise<SecretRow[]>;
+  get(environmentId: string, name: string): Promise<SecretRow>;
+  create(
+    environmentId: string,
+    input: { name: string; value: string; description?: string },
+  ): Promise<SecretRow>;
+  /** Another value; the next revision. */
+  put(
+    environmentId: string,
+    name: string,
+    input: { value: string; description?: string },
+  ): Promise<SecretRow>;
+  /** Another name or description; the value stays. */
+  patch(
+    environmentId: string,
+    name: string,
+    input: { name?: string; description?: string },
+  ): Promise<SecretRow>;
+  remove(environmentId: string, name: string): Promise<void>;
+  /** Values of those that exist, for assignments and nothing else; believed for a second. Throws when one of them cannot be unsealed. */
+  valuesOf(environmentId: string, names: readonly string[]): Promise<Record<string, string>>;
+  /** Part of a master key's rotation: all values are sealed again. */
+  reseal(session: Session, again: (place: string, sealed: string) => string): Promise<void>;
+}
+
+/** Never a value. */
+export interface SecretFrame {
+  change: "created" | "updated" | "deleted";
+  environmentId: string;
+  name: string;
+  at: Instant;
+}
+
+export interface SecretsDeps {
+  store: Store;
+  clock: Clock;
+  ids: Ids;
+  keyring: Pick<Keyring, "seal" | "unseal" | "isCurrent" | "refresh">;
+  /** The environment stays until the transaction ends; `not_found` when it is gone. */
+  shareEnvironment: (session: Session, environmentId: string) => Promise<void>;
+  /** Told after the commit; a hint that may be lost. */
+  announce?: (frame: SecretFrame) => void;
+}
+
+const placeOf = (environmentId: string, id: string) => `secret/${environmentId}/${id}`;
+const environmentsRemembered = 1_000;
+const sealTriesMax = 5;
+
+export function openSecrets(deps: SecretsDeps): Secrets {
+  const { store, clock, ids, keyring, shareEnvironment, announce } = deps;
+  const kept = remember<{ values: ReadonlyMap<string, string>; unread: ReadonlyMap<string, unknown> }>({
+    clock,
+    keptMs: secretsKeptMs,
+    entriesMax: environmentsRemembered,
+    async read(environmentId) {
+      const values = new Map<string, string>();
+      const unread = new Map<string, unknown>();
+      for (const { id, name, sealed } of await rows.secretsOf(store, environmentId))
+        try {
+          values.set(name, await keyring.unseal(placeOf(environmentId, id), sealed));
+        } catch (error) {
+          // Whose function does not declare it must not suffer.
+          unread.set(name, error);
+        }
+      return { values, unread };
+    },
+  });
+
+  const tell = (change: SecretFrame["change"], environmentId: string, name: string) =>
+    announce?.({ change, environmentId, name, at: clock.now() });
+
+  /** As it is now: every change begins so, else it would take back what another one changed a moment ago. */
+  async function hold(session: Session, environmentId: string, name: string): Promise<SealedRow> {
+    const row = await rows.holdSecret(session, environmentId, name);
+    if (!row) throw missing("secret", name);
+    return row;
+  }
+
+  /** Sealed under the master key in force at the commit: a rotation waits for us, or we seal once more. */
+  async function write(
+    environmentId: string,
+    work: (session: Session, seal: (id: string, value: string) => string) => Promise<SealedRow>,
+  ): Promise<SecretRow> {
+    for (let tries = 1; ; tries++) {
+      try {
+        const { sealed: _, ...shown } = await store.write(async (session) => {
+          const row = await work(session, (id, value) => keyring.seal(placeOf(environmentId, id), value));
+          if (!(await keyring.isCurrent(session, row.sealed))) throw outdated;
+          return row;
+        });
+        kept.forget(environmentId);
+        return shown;
+      } catch (error) {
+        if (error !== outdated || tries === sealTriesMax) throw error;
+        await keyring.refresh();
+      }
+    }
+  }
+
+  return {
+    async list(environmentId) {
+      return (await rows.secretsOf(store, environmentId)).map(({ sealed: _, ...shown }) => shown);
+    },
+
+    async get(environmentId, name) {
+      const row = await rows.secretByName(store, environmentId, name);
+      if (!row) throw missing("secret", name);
+      const { sealed: _, ...shown } = row;
+      return shown;
+    },
+
+    async create(environmentId, { name, value, description }) {
+      requireStorable("description", description);
+      requireName(name);
+      requireValue(value);
+      const created = await write(environmentId, async (session, seal) => {
+        await shareEnvironment(session, environmentId);
+        if ((await rows.secretsOf(session, environmentId)).length >= secretsMax)
+          throw new Fault("resource_exhausted", `at most ${secretsMax} secrets`);
+        const at = clock.now();
+        const id = ids.uuid();
+        const row: SealedRow = {
+          id,
+          environmentId,
+          name,
+          revision: 1,
+          description: description ?? null,
+          sealed: seal(id, value),
+          createdAt: at,
+          updatedAt: at,
+        };
+        if ((await rows.insertSecret(session, row)) === 0) throw taken(name);
+        return row;
+      });
+      tell("created", environmentId, name);
+      return created;
+    },
+
+    async put(environmentId, name, { value, description }) {
+      requireStorable("description", description);
+      requireValue(value);
+      const updated = await write(environmentId, async (session, seal) => {
+        const before = await hold(session, environmentId, name);
+        const row: SealedRow = {
+          ...before,
+          revision: before.revision + 1,
+          description: description ?? before.description,
+          sealed: seal(before.id, value),
+          updatedAt: clock.now(),
+        };
+        await rows.updateSecret(session, row);
+        return row;
+      });
+      tell("updated", environmentId, name);
+      return updated;
+    },
+
+    async patch(environmentId, name, { name: wanted, description }) {
+      requireStorable("description", description);
+      if (wanted !== undefined) requireName(wanted);
+      const row = await store
+        .write(async (session) => {
+          const before = await hold(session, environmentId, name);
+          const after: SealedRow = {
+            ...before,
+            name: wanted ?? before.name,
+            description: description ?? before.description,
+            updatedAt: clock.now(),
+          };
+          await rows.updateSecret(session, after);
+          return after;
+        })
+        .catch((error: unknown) => {
+          throw error instanceof StoreError && error.trouble === "unique" ? taken(wanted ?? name) : error;
+        });
+      kept.forget(environmentId);
+      const { sealed: _, ...shown } = row;
+      if (shown.name === name) tell("updated", environmentId, name);
+      else {
+        tell("deleted", environmentId, name);
+        tell("created", environmentId, shown.name);
+      }
+      return shown;
+    },
+
+    async remove(environmentId, name) {
+      const removed = await store.write((session) => rows.deleteSecret(session, environmentId, name));
+      if (removed === 0) throw missing("secret", name);
+      kept.forget(environmentId);
+      tell("deleted", environmentId, name);
+    },
+
+    async valuesOf(environmentId, names) {
+      const known = await kept.of(environmentId);
+      const found: Record<string, string> = {};
+      for (const name of names) {
+        if (known?.unread.has(name)) throw known.unread.get(name);
+        const value = known?.values.get(name);
+        if (value !== undefined) found[name] = value;
+      }
+      return found;
+    },
+
+    async reseal(session, again) {
+      for (const { id, environmentId, sealed } of await rows.everySecret(session))
+        await rows.resealSecret(session, {
+          id,
+          environmentId,
+          sealed: again(placeOf(environmentId, id), sealed),
+        });
+    },
+  };
+}
+
+const outdated = new Error("sealed under a master key of before");
+
+const taken = (name: string): Fault =>
+  new Fault("already_exists", `a secret named "${name}" exists`, { field: "name" });
+
+function requireName(name: string): void {
+  if (!/^[A-Za-z0-9_][A-Za-z0-9_.-]*$/.test(name) || name.length > secretNameCharsMax)
+    throw invalid(
+      "name",
+      `must be at most ${secretNameCharsMax} of A-Z, a-z, 0-9, _, . and -, not begin with . or -`,
+    );
+}
+
+function requireValue(value: string): void {
+  if (value === "") throw invalid("value", "must not be empty");
+  if (Buffer.byteLength(value) > secretBytesMax) throw invalid("value", `at most ${secretBytesMax} bytes`);
+  if (!value.isWellFormed() || value.includes("\0"))
+    throw invalid("value", "must be well-formed text without NUL");
+}

@@ -1,0 +1,111 @@
+import { Fault, invalid } from "../../../kit/fault.ts";
+import { keyOf } from "../../../kit/idempotency-key.ts";
+import { jsonText } from "../../../kit/json.ts";
+import { syncTimeoutMsDefault, syncTimeoutMsMax } from "../../../kit/limits.ts";
+import type { Call } from "../../../kit/operation.ts";
+import { draftOf, type EmitInput, noteStarts } from "../../log/events/rules.ts";
+import type { Emitted, Events, InvokeDraft } from "../../log/events/service.ts";
+import type { Ends } from "../runs/children/ends.ts";
+import type { RunResult } from "../runs/run.ts";
+
+export interface InvokeInput {
+  functionId: string;
+  /** Any JSON value; absent means `{}`. */
+  data?: unknown;
+  metadata?: Record<string, unknown> | null;
+  idempotencyKey?: string;
+}
+
+/** How long the caller waits; absent and 0 mean `syncTimeoutMsDefault`. */
+export interface SyncInput {
+  timeoutMs?: number;
+}
+
+/** What a start needs to know of the request. */
+export type StartCall = Pick<Call, "environmentId" | "idempotencyKey" | "runId" | "signal" | "screen">;
+
+/** Starts that answer a caller directly, at once or with what came of them. */
+export interface Starts {
+  /** Resolves once the run is durable; a repeated idempotency key answers the first. */
+  invoke(input: InvokeInput, call: StartCall): Promise<{ runId: string; eventId: string }>;
+  /** The same, and waits for the run's end. */
+  invokeSync(input: InvokeInput & SyncInput, call: StartCall): Promise<RunResult>;
+  /** Emits, and waits for the ends of all runs that the event starts. */
+  triggerSync(
+    input: EmitInput & SyncInput,
+    call: StartCall,
+  ): Promise<{ eventId: string; results: RunResult[] }>;
+}
+
+export interface StartsDeps {
+  events: Pick<Events, "invoke" | "emitUndelayed">;
+  ends: Pick<Ends, "enter" | "wait">;
+  /** Called for runs that nobody waits for any more: their caller went away (contract.md 5.2). */
+  cancelRun?: (environmentId: string, runId: string) => Promise<void>;
+}
+
+export function openStarts({ events, ends, cancelRun }: StartsDeps): Starts {
+  async function withEnds(
+    input: SyncInput,
+    call: StartCall,
+    start: () => Promise<Emitted>,
+  ): Promise<{ eventId: string; results: RunResult[] }> {
+    const timeoutMs = timeoutOf(input.timeoutMs);
+    const leave = ends.enter();
+    try {
+      const { eventId, runIds, repeated = false } = await start();
+      const { environmentId, signal } = call;
+      const results = await ends.wait({ environmentId, runIds, timeoutMs, signal, look: repeated });
+      if (!signal.aborted) return { eventId, results };
+      // Runs of a repeat belong to the call that started them.
+      const begun = repeated ? [] : results.filter(({ isOver }) => !isOver);
+      await Promise.allSettled(begun.map(({ runId }) => cancelRun?.(environmentId, runId)));
+      throw new Fault("deadline_exceeded", "the caller waits no longer");
+    } finally {
+      leave();
+    }
+  }
+
+  return {
+    async invoke(input, call) {
+      const { eventId, runIds } = await events.invoke(invokeDraftOf(input, call), call);
+      return { runId: runIds[0]!, eventId };
+    },
+
+    async invokeSync(input, call) {
+      const draft = invokeDraftOf(input, call);
+      const { results } = await withEnds(input, call, () => events.invoke(draft, call));
+      const [result] = results;
+      if (!result) throw new Fault("not_found", "the run of this idempotency key is kept no more");
+      return result;
+    },
+
+    async triggerSync(input, call) {
+      const draft = draftOf(input, call.idempotencyKey);
+      await noteStarts(call, [draft]);
+      const { environmentId, runId } = call;
+      return withEnds(input, call, () =>
+        events.emitUndelayed(draft, { environmentId, source: "api", runId }),
+      );
+    },
+  };
+}
+
+function timeoutOf(timeoutMs = 0): number {
+  if (timeoutMs < 0 || timeoutMs > syncTimeoutMsMax)
+    throw invalid("timeoutMs", `must be from 0 to ${syncTimeoutMsMax}`);
+  return timeoutMs || syncTimeoutMsDefault;
+}
+
+/** Throws the fault that names the field. */
+function invokeDraftOf(input: InvokeInput, call: StartCall): InvokeDraft {
+  const value = input.data === undefined ? {} : input.data;
+  const metadata = input.metadata ?? null;
+  return {
+    functionId: input.functionId,
+    value,
+    data: jsonText("data", value),
+    metadata: metadata && jsonText("metadata", metadata),
+    idempotencyKey: keyOf(input.idempotencyKey, call.idempotencyKey),
+  };
+}

@@ -1,0 +1,139 @@
+import type { Value } from "@bufbuild/protobuf/wkt";
+import { Type } from "@sinclair/typebox";
+import { SvcService } from "../../../gen/svc/v1/svc_pb.ts";
+import { invalid } from "../../../kit/fault.ts";
+import { jsonText } from "../../../kit/json.ts";
+import { type Operation, rpc, unary } from "../../../kit/operation.ts";
+import { jsonOf, timestampOf } from "../../../kit/wkt.ts";
+import type { Run, Step } from "../runs/run.ts";
+import { toRunMessage, toStepMessage } from "../runs/wire.ts";
+import { readJsonText } from "./rules.ts";
+import type { PausedState, Steering } from "./service.ts";
+
+const id = Type.String({ minLength: 1, maxLength: 2_048 });
+const reason = Type.Optional(Type.String({ maxLength: 100_000 }));
+
+const pausedStep = (step: Step) => ({
+  id: step.id,
+  name: step.name,
+  output: step.output ?? "",
+  injected: step.patchedAt !== null,
+  ...(step.endedAt !== null && { completedAt: timestampOf(step.endedAt) }),
+  stepType: step.type,
+  status: step.status,
+  error: step.error === null ? "" : JSON.stringify(step.error),
+});
+
+/** The plain field, or its twin for what is no object; the hot path's JSON needs neither. */
+const outputOf = (output: object | undefined, twin: Value | undefined): string | undefined => {
+  if (output !== undefined) return jsonText("output", output);
+  return twin === undefined ? undefined : jsonText("output", jsonOf(twin));
+};
+
+export const steeringOperations = (steering: Steering): Operation[] => [
+  unary({
+    name: "runs.cancel",
+    action: "runs:cancel",
+    summary: "Cancels a run that is not over; repeated, it answers the cancelled run.",
+    input: Type.Object({ id, reason }),
+    rpc: rpc(
+      SvcService.method.cancelRun,
+      (m) => ({ id: m.id, reason: m.reason }),
+      (run: Run) => toRunMessage(run),
+    ),
+    handle: (input, call) => steering.cancel(call.environmentId, input.id, input.reason ?? ""),
+  }),
+  unary({
+    name: "runs.pause",
+    action: "runs:cancel",
+    summary: "Holds a run: at once while it waits, at the next step boundary while it runs.",
+    input: Type.Object({ runId: id }),
+    rpc: rpc(
+      SvcService.method.pauseRun,
+      (m) => ({ runId: m.runId }),
+      (status: string) => ({ status }),
+    ),
+    handle: (input, call) => steering.pause(call.environmentId, input.runId, call.caller.id),
+  }),
+  unary({
+    name: "runs.pausedState",
+    action: "runs:read",
+    reads: true,
+    summary: "Steps of a run that a person holds.",
+    input: Type.Object({ runId: id }),
+    rpc: rpc(
+      SvcService.method.getPausedState,
+      (m) => ({ runId: m.runId }),
+      (state: PausedState) => ({
+        steps: state.steps.map(pausedStep),
+        nextStepHint: state.nextStepHint,
+        pauseReason: state.pauseReason,
+      }),
+    ),
+    handle: (input, call) => steering.pausedState(call.environmentId, input.runId),
+  }),
+  unary({
+    name: "runs.inject",
+    action: "runs:cancel",
+    summary: "Replaces the output of a completed step of a run that a person holds.",
+    input: Type.Object({ runId: id, stepId: id, newOutput: Type.String(), reason }),
+    rpc: rpc(
+      SvcService.method.injectStepOutput,
+      (m) => ({ runId: m.runId, stepId: m.stepId, newOutput: m.newOutput, reason: m.reason }),
+      (answer: { stepId: string; previousOutput: string }) => answer,
+    ),
+    handle: ({ runId, stepId, newOutput, reason: why }, call) =>
+      steering.inject(
+        call.environmentId,
+        { runId, stepId, output: readJsonText("new_output", newOutput), reason: why ?? "" },
+        call.caller.id,
+      ),
+  }),
+  unary({
+    name: "steps.patch",
+    action: "runs:cancel",
+    summary: "Replaces the output of a completed or failed step, whatever its run does.",
+    input: Type.Object({ stepId: id, output: Type.Optional(Type.String()), reason }),
+    rpc: rpc(
+      SvcService.method.patchStep,
+      (m) => {
+        const output = outputOf(m.output, m.outputValue);
+        return { stepId: m.stepId, ...(output !== undefined && { output }), reason: m.reason };
+      },
+      (step: Step) => toStepMessage(step),
+      {
+        // Any JSON in either field and spelling (contract.md rulings).
+        take({ output, outputValue, ...body }) {
+          const given = outputValue === undefined ? output : outputValue;
+          const { step_id, ...rest } = body;
+          return {
+            ...rest,
+            ...(step_id !== undefined && { stepId: step_id }),
+            ...(given !== undefined && { output: jsonText("output", given) }),
+          };
+        },
+      },
+    ),
+    handle({ stepId, output, reason: why }, call) {
+      if (output === undefined) throw invalid("output", "is required");
+      return steering.patch(
+        call.environmentId,
+        { stepId, output: readJsonText("output", output), reason: why ?? "" },
+        call.caller.id,
+      );
+    },
+  }),
+  unary({
+    name: "runs.resume",
+    action: "runs:cancel",
+    summary: "Lets a paused or failed run go on, from one of its steps when asked to.",
+    input: Type.Object({ runId: id, fromStep: Type.Optional(Type.String({ maxLength: 2_048 })) }),
+    rpc: rpc(
+      SvcService.method.resumeRun,
+      (m) => ({ runId: m.runId, ...(m.fromStep !== "" && { fromStep: m.fromStep }) }),
+      (run: Run) => toRunMessage(run),
+    ),
+    handle: ({ runId, fromStep }, call) =>
+      steering.resume(call.environmentId, runId, fromStep || undefined, call.caller.id),
+  }),
+];

@@ -1,0 +1,217 @@
+import type { Instant } from "../../../kit/clock.ts";
+import { sql } from "../../../kit/sql.ts";
+import type { Session, Store } from "../../../store/store.ts";
+
+type Reader = Pick<Store, "one" | "all">;
+
+export interface RunRow {
+  id: string;
+  environment_id: string;
+  function_id: string;
+  function_version: number;
+  status: string;
+  error: string | null;
+  attempt: number;
+  max_attempts: number;
+  worker_id: string | null;
+  created_at: number;
+  started_at: number | null;
+  ended_at: number | null;
+  timeout_at: number | null;
+  execution_seq: number;
+  lease_hash: string | null;
+  parent_run_id: string | null;
+  event_id: string;
+}
+
+/** JSON text of what started the run; undefined when the event has expired. */
+export const triggerOf = async (reader: Reader, run: RunRow): Promise<string | undefined> =>
+  (
+    await reader.one<{ data: string }>(
+      sql`SELECT data FROM events WHERE id = ${run.event_id} AND environment_id = ${run.environment_id}`,
+    )
+  )?.data;
+
+export interface ExecutionRow {
+  run_id: string;
+  environment_id: string;
+  function_id: string;
+  state: string;
+  wake_at: number;
+  execution_seq: number;
+  worker_id: string | null;
+  waiting_step_id: string | null;
+  lane_id: string | null;
+  history_count: number;
+  held_from: string | null;
+  held_wake_at: number | null;
+  pause_requested_at: number | null;
+}
+
+export interface StepRow {
+  run_id: string;
+  step_id: string;
+  name: string;
+  type: string;
+  sequence: number;
+  status: string;
+  output: string | null;
+  error: string | null;
+  original_output: string | null;
+  patched_at: number | null;
+  started_at: number | null;
+  ended_at: number | null;
+  duration_ms: number | null;
+  updated_at: number;
+}
+
+const runFields = sql.raw(
+  "id, environment_id, function_id, function_version, status, error, attempt, max_attempts, worker_id, created_at, started_at, ended_at, timeout_at, execution_seq, lease_hash, parent_run_id, event_id",
+);
+
+export const runById = (reader: Reader, environmentId: string, runId: string): Promise<RunRow | undefined> =>
+  reader.one(sql`SELECT ${runFields} FROM runs WHERE id = ${runId} AND environment_id = ${environmentId}`);
+
+/** Locks: execution, then run. Undefined for a run that is over, or not of this environment. */
+export const lockExecution = (
+  session: Session,
+  environmentId: string,
+  runId: string,
+): Promise<ExecutionRow | undefined> =>
+  session.one(sql`SELECT run_id, environment_id, function_id, state, wake_at, execution_seq, worker_id,
+      waiting_step_id, lane_id, history_count, held_from, held_wake_at, pause_requested_at
+    FROM executions WHERE run_id = ${runId} AND environment_id = ${environmentId} ${session.seams.holdRow}`);
+
+export const lockRun = (
+  session: Session,
+  environmentId: string,
+  runId: string,
+): Promise<RunRow | undefined> =>
+  session.one(sql`SELECT ${runFields} FROM runs
+    WHERE id = ${runId} AND environment_id = ${environmentId} ${session.seams.holdRow}`);
+
+export const stepsOf = (reader: Reader, environmentId: string, runId: string): Promise<StepRow[]> =>
+  reader.all(sql`SELECT run_id, step_id, name, type, sequence, status, output, error, original_output, patched_at,
+      started_at, ended_at, duration_ms, updated_at
+    FROM steps WHERE run_id = ${runId} AND environment_id = ${environmentId} ORDER BY sequence, step_id`);
+
+export const requestPause = (session: Session, runId: string, at: Instant, by: string): Promise<number> =>
+  session.run(sql`UPDATE executions SET pause_requested_at = COALESCE(pause_requested_at, ${sql.bigint(at)}),
+    held_by = ${by} WHERE run_id = ${runId}`);
+
+export const holdNow = (
+  session: Session,
+  row: ExecutionRow,
+  { at, by, never }: { at: Instant; by: string; never: number },
+): Promise<number> =>
+  session.run(sql`UPDATE executions SET state = 'held', held_from = state, held_wake_at = wake_at, wake_at = ${never},
+    held_at = ${at}, held_by = ${by}, pause_requested_at = NULL, history_count = history_count + 1
+    WHERE run_id = ${row.run_id}`);
+
+/** Behind all that the run's history has; `sequence` is known where the execution counts it. */
+export async function note(
+  session: Session,
+  entry: {
+    runId: string;
+    environmentId: string;
+    type: string;
+    at: Instant;
+    detail: object;
+    sequence?: number;
+  },
+): Promise<void> {
+  const { runId, environmentId, type, at } = entry;
+  const sequence = entry.sequence ?? (await lastSequence(session, runId)) + 1;
+  await session.run(sql`INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
+    VALUES (${runId}, ${sequence}, ${environmentId}, ${type}, ${at}, ${JSON.stringify(entry.detail)})`);
+}
+
+export async function lastSequence(reader: Reader, runId: string): Promise<number> {
+  const row = await reader.one<{ last: number | null }>(
+    sql`SELECT max(sequence) AS last FROM run_history WHERE run_id = ${runId}`,
+  );
+  return row?.last ?? 0;
+}
+
+export const countNote = (session: Session, runId: string): Promise<number> =>
+  session.run(sql`UPDATE executions SET history_count = history_count + 1 WHERE run_id = ${runId}`);
+
+/** Something happened to a run after its end: whoever looks for what happened since then finds it. Locks: none, the run's is held. */
+export const touchRun = (session: Session, runId: string, at: Instant): Promise<number> =>
+  session.run(sql`UPDATE runs SET updated_at = ${at} WHERE id = ${runId} AND updated_at < ${at}`);
+
+/** Rows changed: 0 when somebody else was first. */
+export const patchStep = (
+  session: Session,
+  step: StepRow,
+  change: { output: string; at: Instant; by: string },
+): Promise<number> =>
+  session.run(sql`UPDATE steps SET status = 'completed', error = NULL, output = ${change.output},
+      original_output = CASE WHEN patched_at IS NULL THEN output ELSE original_output END,
+      patched_at = ${change.at}, patched_by = ${change.by}, updated_at = ${change.at}
+    WHERE run_id = ${step.run_id} AND step_id = ${step.step_id} AND status = ${step.status}
+      AND updated_at = ${step.updated_at} AND COALESCE(output, '') = ${step.output ?? ""}`);
+
+export const resumedAt = async (reader: Reader, runId: string): Promise<number | undefined> =>
+  (await reader.one<{ resumed_at: number }>(sql`SELECT resumed_at FROM resumes WHERE run_id = ${runId}`))
+    ?.resumed_at;
+
+export const openWindow = (
+  session: Session,
+  window: { runId: string; environmentId: string; at: Instant; by: string; plan: string },
+): Promise<number> =>
+  session.run(sql`INSERT INTO resumes (run_id, environment_id, resumed_at, resumed_by, plan)
+    VALUES (${window.runId}, ${window.environmentId}, ${window.at}, ${window.by}, ${window.plan})
+    ON CONFLICT (run_id) DO UPDATE SET resumed_at = excluded.resumed_at, resumed_by = excluded.resumed_by,
+      plan = excluded.plan`);
+
+export const dropWindow = (session: Session, runId: string): Promise<number> =>
+  session.run(sql`DELETE FROM resumes WHERE run_id = ${runId}`);
+
+export const forgetWindows = (session: Session, before: Instant, limit: number): Promise<number> =>
+  session.run(sql`DELETE FROM resumes WHERE run_id IN (
+    SELECT run_id FROM resumes WHERE resumed_at < ${before} AND plan IS NULL ORDER BY resumed_at LIMIT ${limit})`);
+
+/** `at` is by when the wake loop finishes what nobody finished. */
+export const beginResume = (session: Session, runId: string, at: Instant): Promise<number> =>
+  session.run(sql`UPDATE executions SET state = 'resuming', wake_at = ${at}, history_count = history_count + 1
+    WHERE run_id = ${runId}`);
+
+export async function undoResume(session: Session, row: ExecutionRow, at: Instant): Promise<void> {
+  await session.run(
+    sql`UPDATE executions SET state = ${row.state}, wake_at = ${row.wake_at} WHERE run_id = ${row.run_id}`,
+  );
+  // What was logged meanwhile was not compared with it.
+  if (row.state === "waiting")
+    await session.run(sql`UPDATE waits SET fresh_at = ${sql.bigint(at)}, from_position = COALESCE(
+        (SELECT NULLIF(e.seen_position, 0) FROM executions e WHERE e.run_id = waits.run_id), from_position)
+      WHERE run_id = ${row.run_id} AND kind = 'wait'`);
+}
+
+/** A failed run lives again: its execution goes on from the last fence, with one attempt more. */
+export async function revive(
+  session: Session,
+  run: RunRow,
+  revival: { at: Instant; timeoutAt: number | null; historyCount: number; laneId: string | null },
+): Promise<void> {
+  const { at, timeoutAt, historyCount, laneId } = revival;
+  const attempt = run.attempt + 1;
+  const most = Math.max(run.max_attempts, attempt);
+  await session.run(sql`UPDATE runs SET status = 'active', trouble = NULL, error = NULL, ended_at = NULL,
+      max_attempts = ${most}, timeout_at = ${timeoutAt}, updated_at = ${at}
+    WHERE id = ${run.id}`);
+  await session.run(sql`INSERT INTO executions (run_id, environment_id, function_id, function_version, state, wake_at,
+      execution_seq, attempt, max_attempts, started_at, step_count, history_count, lost_count, timeout_at, parent_run_id,
+      lane_id, seen_position)
+    VALUES (${run.id}, ${run.environment_id}, ${run.function_id}, ${run.function_version}, 'resuming', ${at},
+      ${run.execution_seq}, ${attempt}, ${most}, ${run.started_at},
+      COALESCE((SELECT max(sequence) + 1 FROM steps WHERE run_id = ${run.id}), 0), ${historyCount}, 0,
+      ${timeoutAt}, ${run.parent_run_id}, ${laneId}, COALESCE((SELECT position FROM heads WHERE environment_id = ${run.environment_id}), 0))`);
+}
+
+export async function unrevive(session: Session, run: RunRow): Promise<void> {
+  await session.run(sql`DELETE FROM executions WHERE run_id = ${run.id} AND state = 'resuming'`);
+  await session.run(sql`UPDATE runs SET status = 'failed', trouble = 'failed', error = ${run.error},
+      ended_at = ${run.ended_at}, max_attempts = ${run.max_attempts}, timeout_at = ${run.timeout_at}
+    WHERE id = ${run.id} AND status = 'active'`);
+}

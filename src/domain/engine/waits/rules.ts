@@ -1,0 +1,128 @@
+import { createHash } from "node:crypto";
+import { CelError, compileCel } from "../../../kit/cel.ts";
+import { matchPathBytesMax } from "../../../kit/limits.ts";
+
+/** Which events of a name are meant (contract.md 4.3). */
+export type Match =
+  | { kind: "any" }
+  /** The value at the path equals the triggering event's. */
+  | { kind: "trigger"; path: string }
+  | { kind: "literal"; path: string; value: unknown }
+  | { kind: "cel"; expression: string };
+
+/** The form that is stored and looked up: `path` is '' for any event, `celPath` for an expression. */
+export interface StoredMatch {
+  path: string;
+  valueHash: string;
+  expression: string | null;
+}
+
+/** What an expression sees of an event. */
+export interface MatchEvent {
+  id: string;
+  name: string;
+  data: unknown;
+  metadata: unknown;
+  version: number;
+  source: string;
+  /** Milliseconds since 1970. */
+  timestamp: number;
+}
+
+/** No path: paths hold no blank. */
+export const celPath = " cel";
+export const anyPath = "";
+
+const prefix = /^(?:\$\.|event\.)?data\.(?=.)|^\$\.(?=.)/;
+const barePath = /^[\p{L}\p{N}_$-]+(?:\.[\p{L}\p{N}_$-]+)*$/u;
+/** Only what CEL reads as the same comparison: one path of identifiers, one literal without escapes. */
+const equality =
+  /^\s*((?:\$\.|event\.)?data(?:\.[A-Za-z_]\w*)+)\s*==\s*("[^"\\\r\n]*"|'[^'\\\r\n]*'|-?\d{1,15}(?:\.\d{1,15})?|true|false|null)\s*$/;
+const variables = ["event", "data"];
+
+/**
+ * Reads a `match`: nothing, a path with or without `data.`, `event.data.`, `$.data.` or `$.`, an equality, or any other CEL
+ * expression over `data` and `event`. `literal` is what the value at a path shall be instead of the triggering event's.
+ * Throws CelError that says what is wrong.
+ */
+export function readMatch(text: string | undefined, literal?: { value: unknown }): Match {
+  const match = text?.trim() ?? "";
+  if (match === "") {
+    if (literal) throw new CelError("a value to match needs a path");
+    return { kind: "any" };
+  }
+  if (match.includes("\0")) throw new CelError("must not contain NUL");
+  const [, left, right] = equality.exec(match) ?? [];
+  const path = (left ?? match).replace(prefix, "");
+  const isPath = barePath.test(match);
+  if ((isPath || left !== undefined) && Buffer.byteLength(path) > matchPathBytesMax)
+    throw new CelError(`a path has at most ${matchPathBytesMax} bytes`);
+  if (isPath) {
+    return literal ? { kind: "literal", path, value: literal.value } : { kind: "trigger", path };
+  }
+  if (literal) throw new CelError("a value to match needs a path, not an expression");
+  if (right !== undefined) return { kind: "literal", path, value: literalOf(right) };
+  compileCel(match, { variables, result: "bool" });
+  return { kind: "cel", expression: match };
+}
+
+function literalOf(text: string): unknown {
+  if (/^["']/.test(text)) return text.slice(1, -1);
+  return /\d/.test(text) ? Number(text) : JSON.parse(text);
+}
+
+/** What is looked up for this match; undefined when the triggering event has nothing at the path. */
+export function storedMatch(match: Match, triggerData: unknown): StoredMatch | undefined {
+  switch (match.kind) {
+    case "any":
+      return { path: anyPath, valueHash: "", expression: null };
+    case "cel":
+      return { path: celPath, valueHash: "", expression: match.expression };
+    case "literal":
+      return { path: match.path, valueHash: hashOfValue(match.value), expression: null };
+    case "trigger": {
+      const value = valueAt(triggerData, match.path);
+      return value === undefined
+        ? undefined
+        : { path: match.path, valueHash: hashOfValue(value), expression: null };
+    }
+  }
+}
+
+/** The value at a path of own keys and places in lists; undefined when there is none. */
+export function valueAt(data: unknown, path: string): unknown {
+  let value = data;
+  for (const key of path.split(".")) {
+    if (typeof value !== "object" || value === null || !Object.hasOwn(value, key)) return undefined;
+    value = (value as Record<string, unknown>)[key];
+  }
+  return value;
+}
+
+/** Equal JSON values have equal hashes, whatever the order of their keys. */
+export const hashOfValue = (value: unknown): string =>
+  createHash("sha256").update(JSON.stringify(value, sorted)).digest("hex").slice(0, 32);
+
+function sorted(_key: string, value: unknown): unknown {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
+  return Object.fromEntries(Object.entries(value).sort(([one], [other]) => (one < other ? -1 : 1)));
+}
+
+/** The hash to look up under a path for an event; undefined when the event has nothing there. */
+export function hashAt(data: unknown, path: string): string | undefined {
+  if (path === anyPath) return "";
+  const value = valueAt(data, path);
+  return value === undefined ? undefined : hashOfValue(value);
+}
+
+/** Whether an expression holds for an event; one that fails does not. */
+export function holds(expression: string, event: MatchEvent): boolean {
+  try {
+    const program = compileCel(expression, { variables, result: "bool" });
+    return (
+      program.run({ event: { ...event, timestamp: new Date(event.timestamp) }, data: event.data }) === true
+    );
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,282 @@
+import { type Static, Type } from "@sinclair/typebox";
+import { WorkerService } from "../../../gen/svc/v1/worker_pb.ts";
+import { checkedApart } from "../../../kit/checked-apart.ts";
+import type { Fault } from "../../../kit/fault.ts";
+import { duplex, listedById, rpcDuplex, type Thing, unary } from "../../../kit/operation.ts";
+import { assignmentJson, type HandedJob } from "../jobs/rules.ts";
+import { workerJson } from "./registration.ts";
+import { ackFields, reportFields } from "./report.ts";
+import { functionThing, isServing, rightsOf, type Serving, servedThings } from "./rights.ts";
+import type { ExchangeAnswer, ExchangeResult, Workers } from "./service.ts";
+import { StreamMessage } from "./stream/stream-messages.ts";
+import { fromWorkerMessage, toEngineMessage, toJobMessage } from "./wire.ts";
+
+/** Workers of several generations send fields that this server does not read. */
+const lenient = { additionalProperties: true };
+
+const Status = Type.Object({ status: Type.String() });
+const workerId = Type.String({ minLength: 1 });
+
+const Registration = Type.Object(
+  {
+    workerId,
+    worker_id: Type.Optional(Type.String()),
+    hostname: Type.Optional(Type.String({ maxLength: 256 })),
+    function_ids: Type.Array(Type.String()),
+    max_concurrent_jobs: Type.Optional(Type.Integer()),
+    labels: Type.Optional(
+      Type.Union([Type.Record(Type.String(), Type.String({ maxLength: 256 })), Type.Null()]),
+    ),
+    version: Type.Optional(
+      Type.Union([
+        Type.Object(
+          {
+            sdk: Type.Optional(Type.String({ maxLength: 100 })),
+            runtime: Type.Optional(Type.String({ maxLength: 100 })),
+          },
+          lenient,
+        ),
+        Type.Null(),
+      ]),
+    ),
+  },
+  lenient,
+);
+
+const Heartbeat = Type.Object(
+  {
+    workerId,
+    active_jobs: Type.Optional(Type.Integer({ minimum: 0 })),
+    jobs: Type.Optional(
+      Type.Union([
+        Type.Array(Type.Object({ job_id: Type.String() }, lenient), { maxItems: 1000 }),
+        Type.Null(),
+      ]),
+    ),
+  },
+  lenient,
+);
+
+const Assignment = Type.Object(
+  {
+    job_id: Type.String(),
+    run_id: Type.String(),
+    function_id: Type.String(),
+    attempt: Type.Integer(),
+    max_attempts: Type.Integer(),
+    step_sequence_base: Type.Integer(),
+    execution_seq: Type.Integer(),
+    lease_token: Type.String(),
+    lease_expires_at: Type.String({ format: "date-time" }),
+    event: Type.Object({}, lenient),
+    completed_steps: Type.Array(Type.Object({}, lenient)),
+  },
+  lenient,
+);
+
+/** Reports are checked by the service, each alone: one that has the wrong form must not cost the others of an exchange theirs. */
+const reported = checkedApart(reportFields);
+const ReportInput = Type.Object({ workerId, jobId: Type.String(), ...reported }, lenient);
+const AckInput = Type.Object({ workerId, jobId: Type.String(), ...ackFields }, lenient);
+
+const Exchange = Type.Object(
+  {
+    workerId,
+    reports: Type.Optional(Type.Array(Type.Object({ job_id: Type.String(), ...reported }, lenient))),
+    acks: Type.Optional(
+      Type.Array(Type.Object({ job_id: Type.String(), ...checkedApart(ackFields) }, lenient)),
+    ),
+    available: Type.Optional(Type.Integer({ minimum: 0 })),
+    hold_ms: Type.Optional(Type.Integer({ minimum: 0 })),
+  },
+  lenient,
+);
+
+const Results = Type.Array(
+  Type.Object({
+    job_id: Type.String(),
+    status: Type.Union([Type.Literal("ok"), Type.Integer()]),
+    error: Type.Optional(Type.String()),
+    message: Type.Optional(Type.String()),
+  }),
+);
+
+/** `{"jobs":[…]}` spliced from JSON texts; 204 when there are none. */
+const giveJobs = (jobs: readonly HandedJob[]) =>
+  jobs.length === 0
+    ? { status: 204 }
+    : { status: 200, body: `{"jobs":[${jobs.map(assignmentJson).join(",")}]}`, headers: jsonType };
+
+/** The worker, and once it is known what it serves, that too. */
+const about = (input: { workerId: string } | Serving): (string | Thing)[] => [
+  input.workerId,
+  ...(isServing(input) ? servedThings(input) : []),
+];
+const alsoAsks = ["secrets:read"];
+
+const jsonType = { "content-type": "application/json" };
+
+/** HTTP status that the single route would have answered, for each item of an exchange. */
+const statusOf: Partial<Record<Fault["kind"], number>> = {
+  not_found: 404,
+  aborted: 409,
+  resource_exhausted: 429,
+  unavailable: 503,
+};
+
+const resultJson = ({ jobId, fault }: ExchangeResult) =>
+  fault === undefined
+    ? { job_id: jobId, status: "ok" }
+    : {
+        job_id: jobId,
+        status: statusOf[fault.kind] ?? 400,
+        error: fault.code ?? fault.message,
+        message: fault.message,
+      };
+
+export const workersOperations = (workers: Workers) => [
+  duplex({
+    name: "workers.connect",
+    action: "functions:invoke",
+    summary: "A pull worker's stream: register first, then jobs and reports in both directions.",
+    input: StreamMessage,
+    about: (message: StreamMessage | Serving) =>
+      isServing(message) ? servedThings(message) : (message.register?.function_ids ?? []),
+    alsoAsks,
+    rpc: rpcDuplex(
+      WorkerService.method.connect,
+      (message) => fromWorkerMessage(message) as StreamMessage,
+      toEngineMessage,
+    ),
+    handle: (messages, call, permit) =>
+      workers.connect(call.environmentId, messages, call.signal, {
+        written: toJobMessage,
+        rights: rightsOf(call, permit),
+      }),
+  }),
+  unary({
+    name: "workers.register",
+    action: "functions:invoke",
+    summary: "Registers a pull worker, or registers it anew.",
+    input: Registration,
+    about: ({ workerId: id, function_ids }: Static<typeof Registration>) => [
+      id,
+      ...function_ids.map(functionThing),
+    ],
+    output: Status,
+    rest: ["POST /api/v1/workers/{workerId}/register", "PUT /api/v1/workers/{workerId}/register"],
+    async handle(input, call) {
+      await workers.register(call.environmentId, {
+        workerId: input.workerId,
+        functionIds: input.function_ids,
+        ...(input.hostname !== undefined && { hostname: input.hostname }),
+        ...(input.max_concurrent_jobs !== undefined && { maxConcurrentJobs: input.max_concurrent_jobs }),
+        ...(input.labels && { labels: input.labels }),
+        ...(input.version && { version: input.version }),
+      });
+      return { status: "registered" };
+    },
+  }),
+  unary({
+    name: "workers.heartbeat",
+    action: "functions:invoke",
+    summary: "A worker's sign of life; renews the leases of the jobs it lists and of no others.",
+    input: Heartbeat,
+    output: Status,
+    rest: ["POST /api/v1/workers/{workerId}/heartbeat", "PUT /api/v1/workers/{workerId}/heartbeat"],
+    async handle(input, call) {
+      await workers.heartbeat(call.environmentId, input.workerId, {
+        jobIds: (input.jobs ?? []).map((job) => job.job_id),
+        ...(input.active_jobs !== undefined && { activeJobs: input.active_jobs }),
+      });
+      return { status: "ok" };
+    },
+  }),
+  unary({
+    name: "workers.list",
+    action: "functions:read",
+    summary: "Workers of the environment that have been heard of lately.",
+    reads: true,
+    input: Type.Object({}),
+    output: Type.Object({ workers: Type.Array(Type.Object({}, lenient)), count: Type.Integer() }),
+    rest: "GET /api/v1/workers",
+    lists: listedById("workers"),
+    async handle(_input, call) {
+      const list = await workers.list(call.environmentId);
+      return { workers: list.map(workerJson), count: list.length };
+    },
+  }),
+  unary({
+    name: "workers.poll",
+    action: "functions:invoke",
+    summary: "Jobs for a worker, at most `available`; held open while there are none, then 204.",
+    held: true,
+    about,
+    alsoAsks,
+    input: Type.Object({ workerId, available: Type.Optional(Type.Integer({ minimum: 0 })) }),
+    output: Type.Object({ jobs: Type.Array(Assignment) }),
+    rest: { route: "GET /api/v1/workers/{workerId}/jobs", give: giveJobs },
+    handle: (input, call, permit) =>
+      workers.poll(call.environmentId, input.workerId, input.available, call.signal, rightsOf(call, permit)),
+  }),
+  unary({
+    name: "workers.ack",
+    action: "functions:invoke",
+    summary: "An assignment has arrived at its worker.",
+    input: AckInput,
+    output: Status,
+    rest: "PUT /api/v1/workers/{workerId}/jobs/{jobId}/ack",
+    async handle(input, call) {
+      await workers.ack(call.environmentId, input.workerId, { ...input, job_id: input.jobId });
+      return { status: "ok" };
+    },
+  }),
+  unary({
+    name: "workers.report",
+    action: "functions:invoke",
+    summary: "What became of a job: completed, failed, yielded, or progress made.",
+    input: ReportInput,
+    output: Status,
+    rest: "PUT /api/v1/workers/{workerId}/jobs/{jobId}",
+    unread: (params, call, fault) =>
+      workers.reportUnread(call.environmentId, params.workerId ?? "", params.jobId ?? "", fault),
+    async handle(input, call, permit) {
+      const rights = rightsOf(call, permit);
+      await workers.report(call.environmentId, input.workerId, input.jobId, input, rights);
+      return { status: "ok" };
+    },
+  }),
+  unary({
+    name: "workers.exchange",
+    action: "functions:invoke",
+    summary: "Many reports and the next jobs in one round trip; jobs handed out here count as acked.",
+    held: true,
+    about,
+    alsoAsks,
+    input: Exchange,
+    output: Type.Object({ results: Results, acked: Results, jobs: Type.Array(Assignment) }),
+    rest: {
+      route: "POST /api/v1/workers/{workerId}/exchange",
+      give: (output: ExchangeAnswer) => ({
+        status: 200,
+        body: `{"results":${JSON.stringify(output.results.map(resultJson))},"acked":${JSON.stringify(
+          output.acked.map(resultJson),
+        )},"jobs":[${output.jobs.map(assignmentJson).join(",")}]}`,
+        headers: jsonType,
+      }),
+    },
+    handle: (input, call, permit) =>
+      workers.exchange(
+        call.environmentId,
+        input.workerId,
+        {
+          reports: input.reports ?? [],
+          acks: input.acks ?? [],
+          available: input.available ?? 0,
+          ...(input.hold_ms !== undefined && { holdMs: input.hold_ms }),
+        },
+        call.signal,
+        rightsOf(call, permit),
+      ),
+  }),
+];

@@ -1,0 +1,79 @@
+import type { Fault } from "../../../kit/fault.ts";
+import type { Store } from "../../../store/store.ts";
+import type { HandedJob, Job } from "../jobs/rules.ts";
+import type { RegisterWorkerInput } from "./registration.ts";
+import type { Report } from "./report.ts";
+import type { Rights } from "./rights.ts";
+import type { WorkerRecord } from "./rows.ts";
+import type { Streams } from "./stream/streams.ts";
+
+export interface AckInput {
+  job_id: string;
+  run_id?: string;
+  execution_seq?: number;
+  lease_token?: string;
+}
+
+/** What one report or ack of an exchange came to. */
+export type ExchangeResult = { jobId: string; fault: Fault | undefined };
+
+export interface ExchangeAnswer {
+  results: ExchangeResult[];
+  acked: ExchangeResult[];
+  jobs: HandedJob[];
+}
+
+export interface Workers {
+  /** Pull workers over one stream in both directions. */
+  connect: Streams["connect"];
+  cancelled: Streams["cancelled"];
+  /** The environment is gone: polls end, streams end, its workers are strangers. */
+  letGo(environmentId: string): void;
+  /** What an endpoint answered, or why it could not, taken as a worker's report. */
+  reportOf(job: Pick<Job, "environmentId" | "jobId">, report: Report): Promise<void>;
+  /** The tick of loop `workers.streams`. */
+  lookOnce: Streams["lookOnce"];
+  /** Tells workers on streams that this server goes; resolves once their unstarted jobs are given back. */
+  drain(): Promise<void>;
+  register(environmentId: string, input: RegisterWorkerInput): Promise<void>;
+  heartbeat(
+    environmentId: string,
+    workerId: string,
+    input: { activeJobs?: number; jobIds: readonly string[] },
+  ): Promise<void>;
+  list(environmentId: string): Promise<WorkerRecord[]>;
+  /** Waits up to the hold time for a first job. */
+  poll(
+    environmentId: string,
+    workerId: string,
+    available: number | undefined,
+    signal: AbortSignal,
+    rights?: Rights,
+  ): Promise<HandedJob[]>;
+  ack(environmentId: string, workerId: string, input: AckInput): Promise<void>;
+  report(
+    environmentId: string,
+    workerId: string,
+    jobId: string,
+    sent: Report,
+    rights?: Rights,
+  ): Promise<void>;
+  /** A report of this job was larger than what is read of a body (`runs.noteRefusal`). */
+  reportUnread(environmentId: string, workerId: string, jobId: string, fault: Fault): Promise<void>;
+  exchange(
+    environmentId: string,
+    workerId: string,
+    input: {
+      reports: readonly (Report & { job_id: string })[];
+      acks: readonly AckInput[];
+      available: number;
+      holdMs?: number;
+    },
+    signal: AbortSignal,
+    rights?: Rights,
+  ): Promise<ExchangeAnswer>;
+  /** The tick of loop `workers.signs`: writes signs of life. */
+  signOnce(): Promise<void>;
+  /** The tick of loop `workers.forget`: workers that were silent for long. */
+  forgetOnce(write: Store["write"]): Promise<void>;
+}

@@ -1,0 +1,55 @@
+import { rfc3339 } from "../../../kit/clock.ts";
+import { invalid } from "../../../kit/fault.ts";
+import { workerFunctionsMax, workerJobsMax, workerLabelsMax } from "../../../kit/limits.ts";
+import type { WorkerRecord } from "./rows.ts";
+import { workerToken } from "./rules.ts";
+
+export interface RegisterWorkerInput {
+  workerId: string;
+  hostname?: string;
+  functionIds: readonly string[];
+  maxConcurrentJobs?: number;
+  labels?: Record<string, string>;
+  version?: { sdk?: string; runtime?: string };
+}
+
+/** Throws the fault of the first field that cannot be. */
+export function readRegistration(
+  input: RegisterWorkerInput,
+  transport: WorkerRecord["transport"],
+): Omit<WorkerRecord, "environmentId" | "registeredAt" | "lastHeartbeatAt"> {
+  if (input.functionIds.length === 0) throw invalid("function_ids", "at least one function");
+  if (input.functionIds.length > workerFunctionsMax)
+    throw invalid("function_ids", `at most ${workerFunctionsMax}`);
+  for (const [at, id] of input.functionIds.entries()) workerToken(`function_ids[${at}]`, id);
+  const labels = Object.entries(input.labels ?? {});
+  if (labels.length > workerLabelsMax) throw invalid("labels", `at most ${workerLabelsMax}`);
+  const maxConcurrent = input.maxConcurrentJobs ?? 10;
+  if (maxConcurrent < 1 || maxConcurrent > workerJobsMax)
+    throw invalid("max_concurrent_jobs", `must be from 1 to ${workerJobsMax}`);
+  return {
+    id: workerToken("worker_id", input.workerId),
+    hostname: input.hostname ?? "",
+    functionIds: [...new Set(input.functionIds)],
+    labels: Object.fromEntries(labels),
+    sdk: input.version?.sdk ?? "",
+    runtime: input.version?.runtime ?? "",
+    transport,
+    maxConcurrent,
+    activeJobs: 0,
+  };
+}
+
+/** A worker as `GET /workers` shows it (contract.md 1.11). */
+export const workerJson = (worker: WorkerRecord) => ({
+  id: worker.id,
+  hostname: worker.hostname,
+  function_ids: worker.functionIds,
+  labels: worker.labels,
+  version: { sdk: worker.sdk, runtime: worker.runtime },
+  transport: worker.transport,
+  active_jobs: worker.activeJobs,
+  max_concurrent: worker.maxConcurrent,
+  registered_at: rfc3339(worker.registeredAt),
+  last_heartbeat: rfc3339(worker.lastHeartbeatAt),
+});

@@ -1,0 +1,117 @@
+import type { Instant } from "../../../kit/clock.ts";
+import { column, sql } from "../../../kit/sql.ts";
+import type { Session, Store } from "../../../store/store.ts";
+
+export interface WorkerRecord {
+  environmentId: string;
+  id: string;
+  hostname: string;
+  functionIds: string[];
+  labels: Record<string, string>;
+  sdk: string;
+  runtime: string;
+  transport: "rest" | "stream";
+  maxConcurrent: number;
+  activeJobs: number;
+  registeredAt: Instant;
+  lastHeartbeatAt: Instant;
+}
+
+interface WorkerRow {
+  environment_id: string;
+  id: string;
+  hostname: string;
+  function_ids: string;
+  labels: string;
+  sdk: string;
+  runtime: string;
+  transport: "rest" | "stream";
+  max_concurrent: number;
+  active_jobs: number;
+  registered_at: number;
+  last_heartbeat_at: number;
+}
+
+export async function upsertWorker(session: Session, worker: WorkerRecord): Promise<void> {
+  await session.run(sql`INSERT INTO workers (environment_id, id, hostname, function_ids, labels, sdk, runtime, transport,
+      max_concurrent, active_jobs, registered_at, last_heartbeat_at)
+    VALUES (${worker.environmentId}, ${worker.id}, ${worker.hostname}, ${JSON.stringify(worker.functionIds)},
+      ${JSON.stringify(worker.labels)}, ${worker.sdk}, ${worker.runtime}, ${worker.transport}, ${worker.maxConcurrent},
+      ${worker.activeJobs}, ${worker.registeredAt}, ${worker.lastHeartbeatAt})
+    ON CONFLICT (environment_id, id) DO UPDATE SET hostname = excluded.hostname, function_ids = excluded.function_ids,
+      labels = excluded.labels, sdk = excluded.sdk, runtime = excluded.runtime, transport = excluded.transport,
+      max_concurrent = excluded.max_concurrent, registered_at = excluded.registered_at,
+      last_heartbeat_at = excluded.last_heartbeat_at`);
+}
+
+export async function getWorker(
+  store: Store,
+  environmentId: string,
+  id: string,
+): Promise<WorkerRecord | undefined> {
+  const row = await store.one<WorkerRow>(
+    sql`SELECT * FROM workers WHERE environment_id = ${environmentId} AND id = ${id}`,
+  );
+  return row && toWorker(row);
+}
+
+export async function listWorkers(store: Store, environmentId: string): Promise<WorkerRecord[]> {
+  const rows = await store.all<WorkerRow>(
+    sql`SELECT * FROM workers WHERE environment_id = ${environmentId} ORDER BY id`,
+  );
+  return rows.map(toWorker);
+}
+
+/** Signs of life of many workers at once; `activeJobs` null keeps what the last heartbeat said. */
+export async function touchWorkers(
+  session: Session,
+  signs: readonly { environmentId: string; id: string; at: Instant; activeJobs: number | null }[],
+): Promise<void> {
+  await session.run(sql`UPDATE workers SET last_heartbeat_at = v.at,
+      active_jobs = COALESCE(v.active_jobs, workers.active_jobs)
+    FROM ${session.seams.rowsFrom("v", {
+      environment_id: column.text(signs.map((s) => s.environmentId)),
+      id: column.text(signs.map((s) => s.id)),
+      at: column.bigint(signs.map((s) => s.at)),
+      active_jobs: column.bigint(signs.map((s) => s.activeJobs)),
+    })} WHERE workers.environment_id = v.environment_id AND workers.id = v.id`);
+}
+
+/** Workers of all environments that were heard of since, counted up to `most`. */
+export async function countAlive(store: Store, since: Instant, most: number): Promise<number> {
+  const row = await store.one<{ count: number }>(sql`SELECT count(*) AS count FROM (
+    SELECT 1 FROM workers WHERE last_heartbeat_at >= ${since} LIMIT ${most}) counted`);
+  return row?.count ?? 0;
+}
+
+export const forgetSilent = (
+  session: Session,
+  before: Instant,
+): Promise<{ environment_id: string; id: string }[]> =>
+  session.all(sql`DELETE FROM workers WHERE last_heartbeat_at < ${before} RETURNING environment_id, id`);
+
+/** The worker's stream is over: its row goes, unless it has registered anew since. */
+export async function forgetWorker(
+  session: Session,
+  { environmentId, id, registeredAt }: Pick<WorkerRecord, "environmentId" | "id" | "registeredAt">,
+): Promise<number> {
+  return session.run(sql`DELETE FROM workers WHERE environment_id = ${environmentId} AND id = ${id}
+    AND transport = 'stream' AND registered_at = ${registeredAt}`);
+}
+
+function toWorker(row: WorkerRow): WorkerRecord {
+  return {
+    environmentId: row.environment_id,
+    id: row.id,
+    hostname: row.hostname,
+    functionIds: JSON.parse(row.function_ids) as string[],
+    labels: JSON.parse(row.labels) as Record<string, string>,
+    sdk: row.sdk,
+    runtime: row.runtime,
+    transport: row.transport,
+    maxConcurrent: row.max_concurrent,
+    activeJobs: row.active_jobs,
+    registeredAt: row.registered_at,
+    lastHeartbeatAt: row.last_heartbeat_at,
+  };
+}

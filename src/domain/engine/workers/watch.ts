@@ -1,0 +1,33 @@
+import type { Clock } from "../../../kit/clock.ts";
+import { lately } from "../../../kit/lately.ts";
+import { gaugeCountMax, gaugeKeptMs, gaugeWaitMsMax, workerSilenceMsMax } from "../../../kit/limits.ts";
+import type { Counter, Metrics } from "../../../kit/metrics.ts";
+import type { Store } from "../../../store/store.ts";
+import * as rows from "./rows.ts";
+
+/** Answers the count of workers that are gone: a row is forgotten once, by one node. */
+export function watchWorkers({
+  store,
+  clock,
+  metrics,
+}: {
+  store: Store;
+  clock: Clock;
+  metrics: Metrics;
+}): Counter {
+  const connected = metrics.gauge({
+    name: "svc_workers_connected",
+    help: "Workers of the whole installation that were heard of in the last five minutes.",
+  })();
+  const countAlive = lately({
+    clock,
+    keptMs: gaugeKeptMs,
+    waitMsMax: gaugeWaitMsMax,
+    ask: () => rows.countAlive(store, clock.now() - workerSilenceMsMax, gaugeCountMax),
+  });
+  metrics.beforeReading(async () => connected.set(await countAlive()));
+  return metrics.counter({
+    name: "svc_worker_disconnects_total",
+    help: "Streams of workers that ended, and workers forgotten after ten minutes without a sign of life; counted by the node that saw it.",
+  })();
+}

@@ -1,0 +1,141 @@
+import { type Static, Type } from "@sinclair/typebox";
+import { CelError } from "../../../kit/cel.ts";
+import { parseRfc3339 } from "../../../kit/clock.ts";
+import { Fault, invalid } from "../../../kit/fault.ts";
+import {
+  functionIdBytesMax,
+  invokeMsDefault,
+  invokeMsMax,
+  sleepMsMax,
+  waitMsDefault,
+  waitMsMax,
+} from "../../../kit/limits.ts";
+import { requireEventName } from "../../../kit/names.ts";
+import { requireStepId, stepIdBytesMax } from "../../../kit/step-id.ts";
+import type { ReportOutcome } from "../runs/execution/report.ts";
+import { readMatch } from "../waits/rules.ts";
+import { jsonText, plainText } from "./texts.ts";
+
+const lenient = { additionalProperties: true };
+const maybe = <T extends Parameters<typeof Type.Union>[0][number]>(type: T) =>
+  Type.Optional(Type.Union([type, Type.Null()]));
+
+/** What a handler was left at (contract.md 1.9). */
+export const YieldShape = Type.Object(
+  {
+    step_id: Type.String({ minLength: 1, maxLength: stepIdBytesMax }),
+    step_name: Type.Optional(Type.String({ maxLength: 1024 })),
+    type: Type.String(),
+    until: Type.Optional(Type.String()),
+    event_filter: maybe(
+      Type.Object(
+        {
+          event: Type.String(),
+          match: maybe(Type.String()),
+          timeout: maybe(Type.Union([Type.String(), Type.Number()])),
+          match_value: Type.Optional(Type.Unknown()),
+          payload: Type.Optional(Type.Unknown()),
+        },
+        lenient,
+      ),
+    ),
+    function_id: Type.Optional(Type.String()),
+    input: Type.Optional(Type.Unknown()),
+    invoke_timeout_ms: maybe(Type.Number()),
+  },
+  lenient,
+);
+type Yield = Static<typeof YieldShape>;
+
+/** An invoke that does not wait for its child waits for its start, as long as that takes. */
+const asyncStartMsMax = 24 * 60 * 60 * 1000;
+const unitsMs: Record<string, number> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
+
+/** Throws the fault that names the field of the yield. */
+export function readYield(asked: Yield | null | undefined, now: number): ReportOutcome {
+  if (!asked) throw invalid("yield", "required with status yielded");
+  const stepId = requireStepId("yield.step_id", plainText("yield.step_id", asked.step_id));
+  const name = plainText("yield.step_name", asked.step_name || nameOfStepId(stepId));
+  const step = { stepId, name, at: now };
+  switch (asked.type) {
+    case "sleep":
+      return { ...step, kind: "sleep", until: readUntil(asked.until, now) };
+    case "wait_for_event":
+      return { ...step, kind: "wait", ...readFilter(asked.event_filter, now) };
+    case "invoke_function":
+    case "invoke_function_async":
+      return { ...step, kind: "invoke", ...readInvoke(asked, now) };
+    default:
+      throw new Fault(
+        "invalid_argument",
+        `yield.type: "${asked.type.slice(0, 40)}" is not supported by this server`,
+        { field: "yield.type", code: "UNSUPPORTED_YIELD_TYPE" },
+      );
+  }
+}
+
+function readUntil(text: string | undefined, now: number): number {
+  const until = text === undefined ? undefined : parseRfc3339(text);
+  if (until === undefined) throw invalid("yield.until", "must be an RFC 3339 timestamp");
+  if (until - now > sleepMsMax) throw invalid("yield.until", `at most ${sleepMsMax} ms from now`);
+  return until;
+}
+
+function readFilter(filter: Yield["event_filter"], now: number) {
+  if (!filter) throw invalid("yield.event_filter", "required for wait_for_event");
+  requireEventName("yield.event_filter.event", filter.event);
+  const { match_value: value, payload } = filter;
+  // Clients that write every field send null for no value.
+  const literal = value === undefined || value === null ? undefined : { value };
+  return {
+    eventName: filter.event,
+    match: readMatchField(filter.match ?? undefined, literal),
+    timeoutAt: now + readTimeout(filter.timeout),
+    input: payload === undefined ? null : jsonText("yield.event_filter.payload", payload),
+  };
+}
+
+function readMatchField(text: string | undefined, literal: { value: unknown } | undefined) {
+  try {
+    return readMatch(text, literal);
+  } catch (error) {
+    if (error instanceof CelError) throw invalid("yield.event_filter.match", error.message);
+    throw error;
+  }
+}
+
+/** Milliseconds; text has a unit: `250ms`, `10s`, `1.5h`, `7d`. */
+function readTimeout(timeout: string | number | null | undefined): number {
+  if (timeout === undefined || timeout === null || timeout === "") return waitMsDefault;
+  const [, amount, unit] = /^\s*(\d{1,12}(?:\.\d{1,6})?)\s*(ms|s|m|h|d)\s*$/.exec(`${timeout}`) ?? [];
+  const ms =
+    typeof timeout === "number" ? timeout : amount && unit ? Number(amount) * unitsMs[unit]! : Number.NaN;
+  const field = "yield.event_filter.timeout";
+  if (!Number.isFinite(ms)) throw invalid(field, "must be a number with ms, s, m, h or d, such as 7d");
+  if (ms < 1 || ms > waitMsMax) throw invalid(field, `must be from 1 ms to ${waitMsMax} ms`);
+  return Math.round(ms);
+}
+
+function readInvoke(asked: Yield, now: number) {
+  const functionId = plainText("yield.function_id", asked.function_id ?? "");
+  if (functionId === "") throw invalid("yield.function_id", "required for an invoke");
+  if (Buffer.byteLength(functionId) > functionIdBytesMax)
+    throw invalid("yield.function_id", `at most ${functionIdBytesMax} bytes`);
+  const isAsync = asked.type === "invoke_function_async";
+  const given = asked.invoke_timeout_ms ?? 0;
+  const timeoutMs = given > 0 ? Math.round(given) : invokeMsDefault;
+  if (timeoutMs > invokeMsMax) throw invalid("yield.invoke_timeout_ms", `at most ${invokeMsMax}`);
+  return {
+    functionId,
+    input: asked.input === undefined ? null : jsonText("yield.input", asked.input),
+    timeoutAt: now + (isAsync ? asyncStartMsMax : timeoutMs),
+    isAsync,
+  };
+}
+
+/** `{run}:{name}:{n}` is the SDKs' form; workers leave the name out of a yield. */
+export function nameOfStepId(stepId: string): string {
+  const parts = stepId.split(/(?<!\\):/);
+  const name = parts.length >= 3 ? parts.at(-2)! : stepId;
+  return name.replace(/\\(.)/g, "$1");
+}

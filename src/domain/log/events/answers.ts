@@ -1,0 +1,129 @@
+import type { Outcome } from "../../../kit/combine.ts";
+import { Fault, missing } from "../../../kit/fault.ts";
+import { keyReused, storedKey } from "../../../kit/idempotency-key.ts";
+import { type Claims, type Keyed, nameOfKey } from "../../../kit/key-claims.ts";
+import type { Store } from "../../../store/store.ts";
+import type { Logged, NewEvent } from "./flush.ts";
+import type { InvokeTarget } from "./matching.ts";
+import { findKeys, type TakenKey } from "./rows.ts";
+import type { EventDraft } from "./rules.ts";
+
+export interface Emitted {
+  eventId: string;
+  runIds: string[];
+  /** The event's position; undefined for a repeat of an event that has since expired. */
+  position: number | undefined;
+  /** Set when an idempotency key was used before: what its first use came to. */
+  repeated?: true;
+}
+
+/** One event of a unit on its way into the log. */
+export interface Prepared extends NewEvent, Keyed {}
+
+/** What each event that was to be written came to, by id. Those that were not repeat a key, or their environment is gone. */
+export async function answersOf(
+  store: Store,
+  events: readonly Prepared[],
+  logged: readonly Logged[],
+): Promise<Map<string, Emitted | Fault>> {
+  const answers = new Map<string, Emitted | Fault>();
+  for (const { ord, position } of logged) {
+    const event = events[ord - 1]!;
+    answers.set(event.id, { eventId: event.id, runIds: event.runs.map((run) => run.id), position });
+  }
+  const rest = events.filter((event) => !answers.has(event.id));
+  // The flush is committed: a failed read here costs only the repeats their answer, never the others theirs.
+  const used = await usedKeys(store, rest).catch(() => undefined);
+  for (const event of rest) {
+    const row = event.key === null ? undefined : used?.get(nameOfKey(event.environmentId, event.key));
+    if (!used) answers.set(event.id, unread());
+    // A key row that names this very event was written beside a head that is no more.
+    else if (!row || row.event_id === event.id)
+      answers.set(event.id, missing("environment", event.environmentId));
+    else answers.set(event.id, firstOf(row, event));
+  }
+  return answers;
+}
+
+/** What the keys of these were used for so far, by their names. */
+export async function usedKeys(
+  store: Store,
+  items: readonly Pick<Keyed, "environmentId" | "key">[],
+): Promise<Map<string, TakenKey>> {
+  const keys = items.flatMap(({ environmentId, key }) => (key === null ? [] : { environmentId, key }));
+  const rows = keys.length === 0 ? [] : await findKeys(store, keys);
+  return new Map(rows.map((row) => [nameOfKey(row.environment_id, row.key), row]));
+}
+
+/** The answer of a whole unit: one for each of its events, in their order, or the first fault. */
+export function answerOfUnit(
+  events: readonly Prepared[],
+  answers: ReadonlyMap<string, Emitted | Fault>,
+  { twins, repeats }: Pick<Claims<Prepared, TakenKey>, "twins" | "repeats">,
+): Outcome<Emitted[]> {
+  const list = events.map((event): Emitted | Fault => {
+    const row = repeats.get(event);
+    if (row) return firstOf(row, event);
+    const first = twins.get(event);
+    const answer = answers.get((first ?? event).id)!;
+    return !first || answer instanceof Fault ? answer : { ...answer, repeated: true };
+  });
+  const fault = list.find((answer) => answer instanceof Fault);
+  return fault ? { error: fault } : { value: list as Emitted[] };
+}
+
+/** The part of an emit or invoke that its answer depends on. */
+interface Asked {
+  origin: { environmentId: string };
+  drafts: readonly EventDraft[];
+  target?: InvokeTarget | undefined;
+}
+
+/** What was refused is answered all the same when its keys, all of them, were used while it could be done. */
+export async function answersToRefused<Unit extends Asked>(
+  store: Store,
+  refused: ReadonlyMap<Unit, Fault>,
+): Promise<Map<Unit, Outcome<Emitted[]>>> {
+  const outcomes = new Map<Unit, Outcome<Emitted[]>>();
+  for (const [unit, error] of refused) {
+    const { environmentId } = unit.origin;
+    const items = unit.drafts.map((draft) => ({ ...keyedOf(draft, unit.target), environmentId }));
+    const used = items.every(({ key }) => key !== null)
+      ? await usedKeys(store, items).catch(() => undefined)
+      : undefined;
+    const firsts = items.map((item) => {
+      const row = used?.get(nameOfKey(environmentId, item.key!));
+      return row ? firstOf(row, item) : error;
+    });
+    const fault = firsts.find((first) => first instanceof Fault);
+    outcomes.set(unit, fault ? { error: fault } : { value: firsts as Emitted[] });
+  }
+  return outcomes;
+}
+
+/** What a draft's key stands for: a function that is started directly, else the emit. */
+export const keyedOf = (draft: EventDraft, target: InvokeTarget | undefined) => ({
+  idempotencyKey: draft.idempotencyKey,
+  key: storedKey(draft),
+  use: target?.functionId ?? null,
+  at: draft.at ?? "",
+});
+
+/** A key means one fact: it cannot name an emit and an invoke, or two functions. */
+const firstOf = (
+  row: TakenKey,
+  { use, at, idempotencyKey }: Pick<Prepared, "use" | "at" | "idempotencyKey">,
+): Emitted | Fault =>
+  row.function_id !== use
+    ? keyReused(idempotencyKey ?? "", at)
+    : {
+        eventId: row.event_id,
+        runIds: JSON.parse(row.run_ids) as string[],
+        position: row.position ?? undefined,
+        repeated: true,
+      };
+
+const unread = (): Fault =>
+  new Fault("unavailable", "the answer to a repeated key cannot be read, try again", {
+    headers: { "Retry-After": "1" },
+  });

@@ -1,0 +1,223 @@
+import { type Static, Type } from "@sinclair/typebox";
+import { PubSubService } from "../../../gen/svc/v1/pubsub_pb.ts";
+import { SvcService } from "../../../gen/svc/v1/svc_pb.ts";
+import { rfc3339 } from "../../../kit/clock.ts";
+import { invalid } from "../../../kit/fault.ts";
+import { storedJson } from "../../../kit/json.ts";
+import { triggerBatchMax } from "../../../kit/limits.ts";
+import { type Call, listed, rpc, type Thing, unary } from "../../../kit/operation.ts";
+import type { EventLog, LoggedEvent } from "../log/service.ts";
+import { draftOf, type EmitInput, noteStarts } from "./rules.ts";
+import { screenedPage } from "./screened.ts";
+import type { Emitted, Events } from "./service.ts";
+import { fromBody, fromMessage } from "./wire.ts";
+
+const Emit = Type.Object({
+  event: Type.String(),
+  data: Type.Optional(Type.Unknown()),
+  version: Type.Optional(Type.Integer({ maximum: 2_147_483_647 })),
+  metadata: Type.Optional(Type.Union([Type.Record(Type.String(), Type.Unknown()), Type.Null()])),
+  idempotencyKey: Type.Optional(Type.String()),
+});
+
+const Batch = Type.Object({ events: Type.Array(Emit) });
+
+const toMessage = (emitted: Emitted) => ({
+  eventId: emitted.eventId,
+  runIds: emitted.runIds,
+  sequence: BigInt(emitted.position ?? 0),
+});
+
+const toBody = ({ eventId, runIds, position }: Emitted) => ({
+  eventId,
+  runIds: runIds.length > 0 ? runIds : undefined,
+  sequence: position === undefined ? undefined : `${position}`,
+});
+
+/** As deny policies may name an event: by its name, and as subscribers do. */
+const about = (name: string): (string | Thing)[] => [name, { type: "event", id: `events:${name}` }];
+const namesOf = ({ name }: { name: string }) => [name, `events:${name}`];
+const alsoAsks = ["functions:invoke"];
+
+const originOf = (call: Call) => ({ environmentId: call.environmentId, source: "api", runId: call.runId });
+
+const Id = Type.String({ minLength: 1, maxLength: 200 });
+
+const EventRecord = Type.Object({
+  id: Type.String(),
+  name: Type.String(),
+  data: Type.Unknown(),
+  source: Type.String(),
+  version: Type.Integer(),
+  sequence: Type.String({ description: "64-bit position in the environment's log" }),
+  timestamp: Type.String({ format: "date-time" }),
+  created_at: Type.String({ format: "date-time" }),
+  processed: Type.Boolean(),
+  metadata: Type.Optional(Type.Unknown()),
+  idempotency_key: Type.Optional(Type.String()),
+  entity_id: Type.Optional(Type.String()),
+  entity_type: Type.Optional(Type.String()),
+  entity_version: Type.Optional(Type.Integer()),
+  run_id: Type.Optional(Type.String()),
+});
+
+const eventJson = (event: LoggedEvent) => ({
+  id: event.id,
+  name: event.name,
+  data: storedJson(event.data),
+  source: event.source,
+  version: event.version,
+  sequence: `${event.position}`,
+  timestamp: rfc3339(event.at),
+  created_at: rfc3339(event.at),
+  // Emit writes the event and its runs in one transaction: what is listed has been processed.
+  processed: true,
+  ...(event.metadata !== null && { metadata: storedJson(event.metadata) }),
+  ...(event.idempotency_key !== null && { idempotency_key: event.idempotency_key }),
+  ...(event.entity_id !== null && { entity_id: event.entity_id }),
+  ...(event.entity_type !== null && { entity_type: event.entity_type }),
+  ...(event.entity_version !== null && { entity_version: event.entity_version }),
+  ...(event.run_id !== null && { run_id: event.run_id }),
+});
+
+const text = Type.Optional(Type.String());
+
+export const eventsOperations = (events: Events, log: EventLog) => [
+  unary({
+    name: "events.emit",
+    action: "events:emit",
+    summary: "Accepts one event; runs of every function it triggers are created in the same commit.",
+    input: Emit,
+    about: ({ event }: Static<typeof Emit>) => about(event),
+    alsoAsks,
+    rpc: [
+      rpc(SvcService.method.emit, fromMessage, toMessage, { take: fromBody, give: toBody }),
+      rpc(SvcService.method.trigger, fromMessage, toMessage, { take: fromBody, give: toBody }),
+      rpc(PubSubService.method.emit, fromMessage, toMessage, { take: fromBody, give: toBody }),
+    ],
+    async handle(input, call) {
+      const draft = draftOf(input as EmitInput, call.idempotencyKey);
+      const noting = noteStarts(call, [draft]);
+      if (noting) await noting;
+      const [emitted] = await events.emit([draft], originOf(call));
+      return emitted!;
+    },
+  }),
+  unary({
+    name: "events.emitBatch",
+    action: "events:emit",
+    summary: `Accepts up to ${triggerBatchMax} events in order; one that is illegal refuses all.`,
+    input: Batch,
+    about: ({ events: list }: Static<typeof Batch>) => list.flatMap(({ event }) => about(event)),
+    alsoAsks,
+    rpc: rpc(
+      SvcService.method.triggerBatch,
+      (m) => ({ events: m.events.map(fromMessage) }),
+      (list: Emitted[]) => ({ results: list.map(toMessage) }),
+      {
+        take: (body) => ({
+          ...body,
+          events: Array.isArray(body.events)
+            ? body.events.map((item) => fromItem(item))
+            : (body.events ?? []),
+        }),
+        give: (list) => ({ results: list.map(toBody) }),
+      },
+    ),
+    async handle(input, call) {
+      if (input.events.length > triggerBatchMax)
+        throw invalid("events", `at most ${triggerBatchMax} in one batch`);
+      if (call.idempotencyKey)
+        throw invalid("Idempotency-Key", "give each event of a batch its own idempotencyKey");
+      const drafts = input.events.map((item, at) => draftOf(item as EmitInput, undefined, `events[${at}].`));
+      const noting = noteStarts(call, drafts);
+      if (noting) await noting;
+      return events.emit(drafts, originOf(call));
+    },
+  }),
+  unary({
+    name: "events.list",
+    action: "events:subscribe",
+    summary: "Events of the environment, newest first.",
+    reads: true,
+    input: Type.Object({
+      name: text,
+      names: text,
+      source: text,
+      search: text,
+      since: text,
+      until: text,
+      limit: Type.Optional(Type.Integer()),
+      cursor: text,
+      before: text,
+    }),
+    output: Type.Object({
+      events: Type.Array(EventRecord),
+      count: Type.Integer(),
+      limit: Type.Integer(),
+      next_cursor: Type.Optional(Type.String()),
+      prev_cursor: Type.Optional(Type.String()),
+      has_next: Type.Boolean(),
+      has_prev: Type.Boolean(),
+      approx_total: Type.Integer(),
+      approx_total_capped: Type.Boolean(),
+    }),
+    rest: "GET /api/v1/events",
+    async handle(input, call) {
+      const screen = await call.screen("events:subscribe", "event");
+      const page = screen
+        ? await screenedPage(log, call.environmentId, input, (event) => screen.refusalOf(namesOf(event)))
+        : await log.list(call.environmentId, input);
+      return {
+        events: page.events.map(eventJson),
+        count: page.events.length,
+        limit: page.limit,
+        ...(page.nextCursor !== undefined && { next_cursor: page.nextCursor }),
+        ...(page.prevCursor !== undefined && { prev_cursor: page.prevCursor }),
+        has_next: page.hasNext,
+        has_prev: page.hasPrev,
+        approx_total: page.approxTotal,
+        approx_total_capped: page.approxTotalCapped,
+      };
+    },
+  }),
+  unary({
+    name: "events.names",
+    action: "events:subscribe",
+    summary: "Distinct names of the newest events with their counts.",
+    reads: true,
+    input: Type.Object({ source: text, since: text, until: text }),
+    output: Type.Object({
+      names: Type.Array(Type.Object({ name: Type.String(), count: Type.Integer() })),
+      scanned: Type.Integer(),
+      truncated: Type.Boolean(),
+      scan_cap: Type.Integer(),
+    }),
+    rest: "GET /api/v1/events/names",
+    lists: listed(namesOf, { under: "names" }),
+    handle: (input, call) => log.names(call.environmentId, input),
+  }),
+  unary({
+    name: "events.get",
+    action: "events:subscribe",
+    summary: "One event.",
+    reads: true,
+    input: Type.Object({ id: Id }),
+    about: ({ id, name }: { id: string; name?: string }) => (name === undefined ? [id] : about(name)),
+    finds: (found, { id }) => ({ id, name: (found as { name: string }).name }),
+    output: EventRecord,
+    rest: "GET /api/v1/events/{id}",
+    handle: async (input, call) => eventJson(await log.get(call.environmentId, input.id)),
+  }),
+];
+
+/** Names of a batch's items come in either case too; the names of the outer message were put right before. */
+function fromItem(item: unknown): unknown {
+  if (typeof item !== "object" || item === null || Array.isArray(item)) return item;
+  const { idempotency_key, data_value, ...rest } = item as Record<string, unknown>;
+  return fromBody({
+    ...(idempotency_key !== undefined && { idempotencyKey: idempotency_key }),
+    ...(data_value !== undefined && { dataValue: data_value }),
+    ...rest,
+  });
+}

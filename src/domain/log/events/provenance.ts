@@ -1,0 +1,31 @@
+import type { Clock } from "../../../kit/clock.ts";
+import { runsRememberedMax } from "../../../kit/limits.ts";
+import { remember } from "../../../kit/remember.ts";
+import { sql } from "../../../kit/sql.ts";
+import type { Store } from "../../../store/store.ts";
+
+/** A run stays in its environment for as long as it exists. */
+const keptMs = 60_000;
+
+/**
+ * Which run an event may say it comes from (`X-Svc-Run-ID`). A header that names no run of the caller's environment is left
+ * out rather than refused: it is a note, clients send it by themselves, and a foreign id must look like a missing one.
+ */
+export function openProvenance({ store, clock }: { store: Store; clock: Clock }) {
+  const known = remember<{ runId: string }>({
+    clock,
+    keptMs,
+    entriesMax: runsRememberedMax,
+    async read(key) {
+      const [environmentId, runId] = key.split("\n") as [string, string];
+      const found = await store.one<{ id: string }>(
+        sql`SELECT id FROM runs WHERE id = ${runId} AND environment_id = ${environmentId}`,
+      );
+      return found && { runId };
+    },
+  });
+  return async (environmentId: string, runId: string): Promise<string | undefined> => {
+    if (!/^run_[A-Za-z0-9-]{1,64}$/.test(runId)) return undefined;
+    return (await known.of(`${environmentId}\n${runId}`))?.runId;
+  };
+}

@@ -1,0 +1,33 @@
+import type { Instant } from "../../../kit/clock.ts";
+import { column, sql } from "../../../kit/sql.ts";
+import type { Session, Store } from "../../../store/store.ts";
+
+export interface TakenKey {
+  environment_id: string;
+  key: string;
+  kind: string;
+  function_id: string | null;
+  event_id: string;
+  run_ids: string;
+  position: number | null;
+}
+
+/** What the first use of each key came to. */
+export function findKeys(
+  store: Store,
+  keys: readonly { environmentId: string; key: string }[],
+): Promise<TakenKey[]> {
+  return store.all(sql`SELECT k.environment_id, k.key, k.kind, k.function_id, k.event_id, k.run_ids, v.position
+    FROM ${store.seams.rowsFrom("i", {
+      environment_id: column.text(keys.map((k) => k.environmentId)),
+      key: column.text(keys.map((k) => k.key)),
+    })} JOIN idempotency_keys k ON k.environment_id = i.environment_id AND k.key = i.key
+      LEFT JOIN events v ON v.id = k.event_id AND v.environment_id = k.environment_id`);
+}
+
+/** Forgets keys older than they are kept for; a slice at a time. */
+export function purgeKeys(session: Session, before: Instant, limit: number): Promise<number> {
+  return session.run(sql`DELETE FROM idempotency_keys WHERE (environment_id, key) IN (
+    SELECT environment_id, key FROM idempotency_keys WHERE created_at < ${before}
+    ORDER BY created_at LIMIT ${limit})`);
+}

@@ -1,0 +1,72 @@
+import { type Fault, invalid } from "../../../kit/fault.ts";
+import { keyOf } from "../../../kit/idempotency-key.ts";
+import { jsonText } from "../../../kit/json.ts";
+import { requireEventName } from "../../../kit/names.ts";
+import type { Call } from "../../../kit/operation.ts";
+
+/** What a caller emits, before it is checked. */
+export interface EmitInput {
+  event: string;
+  /** Any JSON value; absent means `{}`. */
+  data?: unknown;
+  /** From 1; absent and 0 mean 1. */
+  version?: number;
+  metadata?: Record<string, unknown> | null;
+  idempotencyKey?: string;
+}
+
+/** The same, checked, with payloads as the JSON text that is stored. */
+export interface EventDraft {
+  name: string;
+  version: number;
+  value: unknown;
+  data: string;
+  metadata: string | null;
+  metadataValue: Record<string, unknown> | null;
+  idempotencyKey: string | null;
+  /** The key is the server's own: see `storedKey`. */
+  ownKey?: true;
+  /** Its place in the caller's batch: `events[3].`. */
+  at?: string;
+  /** Thrown where the event would start the function of its own name: its sender may not start that one. */
+  startRefused?: Fault;
+}
+
+/** Throws the fault that names the field; `at` is its place in a batch: `events[3].`. */
+export function draftOf(input: EmitInput, headerKey: string | undefined, at = ""): EventDraft {
+  requireEventName(`${at}event`, input.event);
+  const version = input.version ?? 0;
+  if (version < 0) throw invalid(`${at}version`, "must not be negative");
+  const value = input.data === undefined ? {} : input.data;
+  const metadata = input.metadata ?? null;
+  return {
+    name: input.event,
+    version: version === 0 ? 1 : version,
+    value,
+    data: jsonText(`${at}data`, value),
+    metadata: metadata && jsonText(`${at}metadata`, metadata),
+    metadataValue: metadata,
+    idempotencyKey: keyOf(input.idempotencyKey, headerKey, at),
+    ...(at !== "" && { at }),
+  };
+}
+
+/**
+ * An event that no trigger matches starts the function of its name, so its sender must be one who may invoke that. Which
+ * functions there are is known in the flush: here the drafts take along what it would come to.
+ */
+export function noteStarts(
+  call: Pick<Call, "screen">,
+  drafts: readonly EventDraft[],
+): Promise<void> | undefined {
+  const asked = call.screen("functions:invoke", "function");
+  if (!asked) return undefined;
+  return (async () => {
+    const found = await asked;
+    if (!found) return;
+    for (const draft of drafts) {
+      const refused = await found.refusalOf([draft.name]);
+      if (refused) draft.startRefused = refused;
+    }
+  })();
+}

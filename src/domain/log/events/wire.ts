@@ -1,0 +1,42 @@
+import type { JsonObject } from "@bufbuild/protobuf";
+import type { Value } from "@bufbuild/protobuf/wkt";
+import { jsonOf, withNumbers } from "../../../kit/wkt.ts";
+import type { EmitInput } from "./rules.ts";
+
+/** How requests carry data: an object in the plain field, anything else in its twin. */
+export interface DataMessage {
+  data?: JsonObject | undefined;
+  dataValue?: Value | undefined;
+}
+
+export const dataOf = ({ data, dataValue }: DataMessage): { data?: unknown } => ({
+  ...(data !== undefined && { data }),
+  ...(dataValue !== undefined && { data: jsonOf(dataValue) }),
+});
+
+/** `TriggerRequest`, `TriggerSyncRequest` and `EmitRequest`, as messages. */
+interface TriggerMessage extends DataMessage {
+  event: string;
+  version: number;
+  metadata?: JsonObject | undefined;
+  idempotencyKey: string;
+}
+
+export const fromMessage = (m: TriggerMessage): EmitInput => ({
+  event: m.event,
+  version: m.version,
+  idempotencyKey: m.idempotencyKey,
+  ...dataOf(m),
+  ...(m.metadata !== undefined && { metadata: m.metadata }),
+});
+
+/** The same from plain JSON: payloads never become messages on the hot path. */
+export function fromBody(
+  body: Record<string, unknown>,
+  numbers: readonly string[] = ["version"],
+): Record<string, unknown> {
+  const read = withNumbers(body, numbers);
+  if (!("dataValue" in read || "namespace" in read)) return read;
+  const { dataValue, namespace: _namespace, ...rest } = read;
+  return dataValue === undefined ? rest : { ...rest, data: dataValue };
+}

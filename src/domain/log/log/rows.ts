@@ -1,0 +1,166 @@
+import type { Instant } from "../../../kit/clock.ts";
+import { contains } from "../../../kit/contains.ts";
+import { countCap, namesMax, namesScanCap } from "../../../kit/limits.ts";
+import type { Cursor } from "../../../kit/page.ts";
+import { column, type Sql, sql } from "../../../kit/sql.ts";
+import type { Store } from "../../../store/store.ts";
+
+/** An event as it stands in the log. `data` and `metadata` are JSON text. */
+export interface LoggedEvent {
+  id: string;
+  position: number;
+  name: string;
+  version: number;
+  data: string;
+  metadata: string | null;
+  source: string;
+  at: Instant;
+  idempotency_key: string | null;
+  entity_id: string | null;
+  entity_type: string | null;
+  entity_version: number | null;
+  run_id: string | null;
+}
+
+export interface EventFilter {
+  environmentId: string;
+  /** Substring of the name. */
+  name?: string;
+  /** Exact, any of them. */
+  names?: readonly string[];
+  sources?: readonly string[];
+  /** Substring of name or id. */
+  search?: string;
+  since?: Instant;
+  until?: Instant;
+}
+
+const columns = sql.raw(`id, position, name, version, data, metadata, source, at, idempotency_key, entity_id,
+  entity_type, entity_version, run_id`);
+
+function conditions(filter: EventFilter): Sql[] {
+  const list = [sql`environment_id = ${filter.environmentId}`];
+  if (filter.name !== undefined) list.push(contains("name", filter.name));
+  if (filter.names !== undefined) list.push(sql`name IN ${sql.list(filter.names)}`);
+  if (filter.sources !== undefined) list.push(sql`source IN ${sql.list(filter.sources)}`);
+  if (filter.search !== undefined)
+    list.push(sql`(${contains("name", filter.search)} OR ${contains("id", filter.search)})`);
+  if (filter.since !== undefined) list.push(sql`at >= ${filter.since}`);
+  if (filter.until !== undefined) list.push(sql`at <= ${filter.until}`);
+  return list;
+}
+
+export type Beside = { olderThan: Cursor } | { newerThan: Cursor } | undefined;
+
+/** By (at, id): newest first, or with `newerThan` the nearest newer ones, oldest first. */
+export function listEvents(
+  store: Store,
+  filter: EventFilter,
+  beside: Beside,
+  limit: number,
+): Promise<LoggedEvent[]> {
+  const where = conditions(filter);
+  if (beside && "newerThan" in beside) {
+    const { at, id } = beside.newerThan;
+    where.push(sql`(at > ${at} OR (at = ${at} AND id > ${id}))`);
+    return store.all(sql`SELECT ${columns} FROM events ${sql.where(where)} ORDER BY at, id LIMIT ${limit}`);
+  }
+  if (beside) {
+    const { at, id } = beside.olderThan;
+    where.push(sql`(at < ${at} OR (at = ${at} AND id < ${id}))`);
+  }
+  return store.all(
+    sql`SELECT ${columns} FROM events ${sql.where(where)} ORDER BY at DESC, id DESC LIMIT ${limit}`,
+  );
+}
+
+/** Whether any matching event is newer than this place. */
+export async function hasNewer(store: Store, filter: EventFilter, { at, id }: Cursor): Promise<boolean> {
+  const where = [...conditions(filter), sql`(at > ${at} OR (at = ${at} AND id > ${id}))`];
+  return (await store.one(sql`SELECT 1 AS found FROM events ${sql.where(where)} LIMIT 1`)) !== undefined;
+}
+
+/** How many match, counted up to one more than the cap. */
+export async function countEvents(store: Store, filter: EventFilter): Promise<number> {
+  const row = await store.one<{ count: number }>(sql`SELECT count(*) AS count FROM (
+    SELECT 1 FROM events ${sql.where(conditions(filter))} LIMIT ${countCap + 1}) counted`);
+  return row?.count ?? 0;
+}
+
+export function getEvent(store: Store, environmentId: string, id: string): Promise<LoggedEvent | undefined> {
+  return store.one(sql`SELECT ${columns} FROM events WHERE id = ${id} AND environment_id = ${environmentId}`);
+}
+
+/** Names of the newest matching events with counts, most frequent first; one more of each than the caps allow. */
+export async function countNames(
+  store: Store,
+  filter: EventFilter,
+): Promise<{ names: { name: string; count: number }[]; scanned: number }> {
+  const rows = await store.all<{ name: string; count: number }>(sql`SELECT name, count(*) AS count FROM (
+      SELECT name FROM events ${sql.where(conditions(filter))} ORDER BY at DESC, id DESC LIMIT ${namesScanCap}) newest
+    GROUP BY name ORDER BY count(*) DESC, name LIMIT ${namesMax + 1}`);
+  const scanned = await store.one<{ count: number }>(sql`SELECT count(*) AS count FROM (
+    SELECT 1 FROM events ${sql.where(conditions(filter))} LIMIT ${namesScanCap + 1}) counted`);
+  return { names: rows, scanned: scanned?.count ?? 0 };
+}
+
+/** The events behind a position, in order; up to and with `last` when that is given. */
+export const eventsAfter = (
+  store: Pick<Store, "all">,
+  environmentId: string,
+  after: number,
+  limit: number,
+  last?: number,
+): Promise<LoggedEvent[]> => {
+  const where = [sql`environment_id = ${environmentId}`, sql`position > ${after}`];
+  if (last !== undefined) where.push(sql`position <= ${last}`);
+  return store.all(sql`SELECT ${columns} FROM events ${sql.where(where)} ORDER BY position LIMIT ${limit}`);
+};
+
+/** Where a log ends, and where it begins. */
+export interface LogPlace {
+  environment_id: string;
+  position: number;
+  retention_floor: number;
+}
+
+export interface Head extends LogPlace {
+  epoch: number;
+}
+
+export const headsOf = (store: Pick<Store, "all">, environmentIds: readonly string[]): Promise<Head[]> =>
+  store.all(sql`SELECT environment_id, position, retention_floor, epoch FROM heads
+    WHERE environment_id IN ${sql.list(environmentIds)}`);
+
+/** Newest first, up to and with position `last`; of one name when that is given. */
+export function newestEvents(
+  store: Pick<Store, "all">,
+  environmentId: string,
+  { last, name }: { last: number; name: string | undefined },
+  limit: number,
+): Promise<LoggedEvent[]> {
+  const inLog = sql`environment_id = ${environmentId}`;
+  if (name === undefined)
+    return store.all(sql`SELECT ${columns} FROM events WHERE ${inLog} AND position <= ${last}
+      ORDER BY position DESC LIMIT ${limit}`);
+  // Time order is position order: the index over names serves both, from the time of the last one on. `+ 0` keeps the key out of
+  // it, by which libSQL would read and sort the whole log, payloads included, for each slice.
+  const lastAt = sql`SELECT at FROM events WHERE ${inLog} AND position <= ${last} ORDER BY position DESC LIMIT 1`;
+  return store.all(sql`SELECT ${columns} FROM events
+    WHERE ${inLog} AND name = ${name} AND at <= (${lastAt}) AND position + 0 <= ${last}
+    ORDER BY at DESC, position DESC LIMIT ${limit}`);
+}
+
+/** Of these positions those that are there. */
+export const eventsAt = (
+  store: Pick<Store, "all" | "seams">,
+  environmentId: string,
+  positions: readonly number[],
+): Promise<LoggedEvent[]> =>
+  store.all(sql`SELECT ${columns} FROM events WHERE environment_id = ${environmentId}
+    AND position ${positionsAmong(store, positions)} ORDER BY position`);
+
+function positionsAmong({ seams }: Pick<Store, "seams">, positions: readonly number[]): Sql {
+  const wanted = sql`SELECT i.position FROM ${seams.rowsFrom("i", { position: column.bigint(positions) })}`;
+  return seams.engine === "postgres" ? sql`= ANY (ARRAY(${wanted}))` : sql`IN (${wanted})`;
+}

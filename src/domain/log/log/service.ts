@@ -1,0 +1,203 @@
+import { type Instant, parseRfc3339 } from "../../../kit/clock.ts";
+import { Fault, invalid, missing } from "../../../kit/fault.ts";
+import { countCap, filterValuesMax, namesMax, namesScanCap, searchBytesMax } from "../../../kit/limits.ts";
+import { type Cursor, pageSize, readCursor, writeCursor } from "../../../kit/page.ts";
+import type { Store } from "../../../store/store.ts";
+import * as rows from "./rows.ts";
+
+export type { LoggedEvent } from "./rows.ts";
+
+/** Query of `GET /events`, as sent. */
+export interface ListEventsQuery {
+  name?: string;
+  /** Comma-separated. */
+  names?: string;
+  source?: string;
+  search?: string;
+  since?: string;
+  until?: string;
+  limit?: number;
+  cursor?: string;
+  before?: string;
+}
+
+export interface EventsPage {
+  events: rows.LoggedEvent[];
+  limit: number;
+  nextCursor: string | undefined;
+  prevCursor: string | undefined;
+  hasNext: boolean;
+  hasPrev: boolean;
+  approxTotal: number;
+  approxTotalCapped: boolean;
+}
+
+export interface EventNames {
+  names: { name: string; count: number }[];
+  scanned: number;
+  truncated: boolean;
+  scan_cap: number;
+}
+
+export interface EventLog {
+  list(environmentId: string, query: ListEventsQuery): Promise<EventsPage>;
+  names(
+    environmentId: string,
+    query: Pick<ListEventsQuery, "source" | "since" | "until">,
+  ): Promise<EventNames>;
+  get(environmentId: string, id: string): Promise<rows.LoggedEvent>;
+}
+
+/** Reads of an environment's log; it is written by the flush of `events`. */
+export function openEventLog(store: Store): EventLog {
+  return {
+    async list(environmentId, query) {
+      if (query.cursor !== undefined && query.before !== undefined)
+        throw invalid("cursor", "mutually exclusive with before");
+      const filter = readFilter(environmentId, query);
+      const limit = pageSize(query.limit);
+      const [page, total] = await Promise.all([
+        query.before === undefined
+          ? olderPage(store, filter, query.cursor, limit)
+          : newerPage(store, filter, query.before, limit),
+        rows.countEvents(store, filter),
+      ]);
+      return { ...page, limit, approxTotal: Math.min(total, countCap), approxTotalCapped: total > countCap };
+    },
+
+    async names(environmentId, query) {
+      const { names, scanned } = await rows.countNames(store, readFilter(environmentId, query));
+      return {
+        names: names.slice(0, namesMax),
+        scanned: Math.min(scanned, namesScanCap),
+        truncated: scanned > namesScanCap || names.length > namesMax,
+        scan_cap: namesScanCap,
+      };
+    },
+
+    async get(environmentId, id) {
+      const event = await rows.getEvent(store, environmentId, id);
+      if (!event) throw missing("event", id);
+      return event;
+    },
+  };
+}
+
+type Page = Omit<EventsPage, "limit" | "approxTotal" | "approxTotalCapped">;
+
+const placeOf = (event: rows.LoggedEvent): Cursor => ({ at: event.at, id: event.id });
+
+/** About how many letters of payloads one page holds, and at least one event; what it leaves out is on the next one. */
+export const pageCharsMax = 8 * 1024 * 1024;
+/** Events read at once, at first and later: each may be as large as a request. */
+const sliceFirst = 8;
+const sliceMax = 16;
+
+async function readPage(
+  store: Store,
+  filter: rows.EventFilter,
+  beside: rows.Beside,
+  limit: number,
+): Promise<{ events: rows.LoggedEvent[]; isMore: boolean }> {
+  const events: rows.LoggedEvent[] = [];
+  let chars = 1;
+  let from = beside;
+  for (let most = Math.min(limit + 1, sliceFirst); ; ) {
+    const slice = await rows.listEvents(store, filter, from, most);
+    for (const event of slice) {
+      chars += event.data.length + (event.metadata?.length ?? 0);
+      if (events.length === limit || (events.length > 0 && chars > pageCharsMax))
+        return { events, isMore: true };
+      events.push(event);
+    }
+    if (slice.length < most) return { events, isMore: false };
+    const last = placeOf(events.at(-1)!);
+    from = beside && "newerThan" in beside ? { newerThan: last } : { olderThan: last };
+    const fitting = Math.floor(((pageCharsMax - chars) * events.length) / chars);
+    most = Math.min(limit + 1 - events.length, fitting + 1, sliceMax);
+  }
+}
+
+async function olderPage(
+  store: Store,
+  filter: rows.EventFilter,
+  cursor: string | undefined,
+  limit: number,
+): Promise<Page> {
+  const after = cursor === undefined ? undefined : readCursor("cursor", cursor);
+  const { events, isMore } = await readPage(store, filter, after && { olderThan: after }, limit);
+  const first = events[0];
+  // On the newest page there is nothing newer, whatever arrives meanwhile (spec).
+  const hasPrev = after !== undefined && (await rows.hasNewer(store, filter, first ? placeOf(first) : after));
+  return page(events, isMore, hasPrev, after);
+}
+
+async function newerPage(
+  store: Store,
+  filter: rows.EventFilter,
+  before: string,
+  limit: number,
+): Promise<Page> {
+  const place = readCursor("before", before);
+  const { events, isMore } = await readPage(store, filter, { newerThan: place }, limit);
+  events.reverse();
+  // Everything at and below `before` is older than this page, so there is a next one whenever that event exists.
+  const last = events.at(-1) ? placeOf(events.at(-1)!) : { at: place.at, id: `${place.id}~` };
+  const older = await rows.listEvents(store, filter, { olderThan: last }, 1);
+  return page(events, older.length > 0, isMore, place);
+}
+
+function page(
+  events: rows.LoggedEvent[],
+  hasNext: boolean,
+  hasPrev: boolean,
+  place: Cursor | undefined,
+): Page {
+  const first = events[0] ? placeOf(events[0]) : place;
+  const last = events.at(-1) ? placeOf(events.at(-1)!) : place;
+  return {
+    events,
+    hasNext,
+    hasPrev,
+    nextCursor: hasNext && last ? writeCursor(last) : undefined,
+    prevCursor: hasPrev && first ? writeCursor(first) : undefined,
+  };
+}
+
+function readFilter(environmentId: string, query: ListEventsQuery): rows.EventFilter {
+  if (query.search !== undefined && query.search.length > searchBytesMax)
+    throw invalid("search", `at most ${searchBytesMax} characters`);
+  const names = values("names", query.names);
+  const sources = values("source", query.source);
+  const since = instant("since", query.since);
+  const until = instant("until", query.until);
+  return {
+    environmentId,
+    ...(query.name && { name: query.name }),
+    ...(query.search && { search: query.search }),
+    ...(names && { names }),
+    ...(sources && { sources }),
+    ...(since !== undefined && { since }),
+    ...(until !== undefined && { until }),
+  };
+}
+
+function values(field: string, text: string | undefined): string[] | undefined {
+  const list = text?.split(",").filter((value) => value !== "");
+  if (list === undefined || list.length === 0) return undefined;
+  if (list.length > filterValuesMax)
+    throw new Fault(
+      "invalid_argument",
+      `too many values in '${field}' parameter: at most ${filterValuesMax}`,
+      { field },
+    );
+  return list;
+}
+
+function instant(field: string, text: string | undefined): Instant | undefined {
+  if (text === undefined || text === "") return undefined;
+  const at = parseRfc3339(text);
+  if (at === undefined)
+    throw new Fault("invalid_argument", `invalid '${field}' parameter: must be RFC3339`, { field });
+  return at;
+}

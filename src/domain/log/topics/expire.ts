@@ -1,0 +1,76 @@
+import type { Clock } from "../../../kit/clock.ts";
+import { expireSliceMax, expireSlicesMax } from "../../../kit/limits.ts";
+import type { Log } from "../../../kit/log.ts";
+import type { Session, Store } from "../../../store/store.ts";
+import type { FloorGuard } from "../../record/retention/service.ts";
+import { environmentsWithTopics, expireMessages, oldestMessages } from "./rows.ts";
+
+type Write = <T>(work: (session: Session) => Promise<T>) => Promise<T>;
+
+export interface ExpiryDeps {
+  store: Store;
+  clock: Clock;
+  log: Log;
+  /** 0 keeps them for ever. */
+  retentionHours: number;
+  /** Of whoever reads topics behind their end. */
+  floorGuards: readonly FloorGuard[];
+}
+
+const hourMs = 60 * 60 * 1000;
+/** Between slices, so that publishers come first. */
+const breathMs = 1;
+/** Slices of one environment before it is the next one's turn. */
+const turnSlicesMax = 20;
+
+/** The tick of `topics.expire`, on the node that leads `retention`: old messages go, a slice at a time. */
+export function openExpiry({ store, clock, log, retentionHours, floorGuards }: ExpiryDeps) {
+  /** Where the walk over the environments goes on with the next tick. */
+  let after = "";
+
+  /** What may go now: everything below the answer; undefined when there is nothing. */
+  async function horizon(environmentId: string, needed: number): Promise<number | undefined> {
+    const before = clock.now() - retentionHours * hourMs;
+    const oldest = await oldestMessages(store, environmentId, expireSliceMax);
+    const old = oldest.filter(({ at, position }) => at < before && position < needed);
+    return old.length === 0 ? undefined : old.at(-1)!.position + 1;
+  }
+
+  async function expireOf(write: Write, environmentId: string, slices: number) {
+    let needed = Number.POSITIVE_INFINITY;
+    for (const guard of floorGuards) needed = Math.min(needed, (await guard(environmentId)) ?? needed);
+    let gone = 0;
+    let used = 1;
+    for (; used <= slices; used++) {
+      const floor = await horizon(environmentId, needed);
+      if (floor === undefined) break;
+      gone += await write((session) => expireMessages(session, environmentId, floor, expireSliceMax));
+      await clock.sleep(breathMs);
+    }
+    return { gone, used, isMore: used > slices };
+  }
+
+  return async (write: Write): Promise<{ againInMs?: number }> => {
+    if (retentionHours === 0) return {};
+    let left = expireSlicesMax;
+    let gone = 0;
+    const behind: string[] = [];
+    const turn = async (environmentId: string) => {
+      const done = await expireOf(write, environmentId, Math.min(left, turnSlicesMax));
+      gone += done.gone;
+      left -= done.used;
+      if (done.isMore) behind.push(environmentId);
+    };
+    while (left > 0) {
+      const [next] = await environmentsWithTopics(store, after, 1);
+      after = next?.environment_id ?? "";
+      if (!next) break;
+      await turn(after);
+    }
+    // Nobody's past keeps another's from its turn.
+    while (left > 0 && behind.length > 0) await turn(behind.shift()!);
+    if (gone > 0) log.info("topics.expired", { gone });
+    // There is more: soon again, with others in between.
+    return left > 0 ? {} : { againInMs: 1_000 };
+  };
+}

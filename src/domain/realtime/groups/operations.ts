@@ -1,0 +1,218 @@
+import { type Static, Type } from "@sinclair/typebox";
+import { PubSubService } from "../../../gen/svc/v1/pubsub_pb.ts";
+import { listed, type Operation, rpc, rpcStream, stream, unary } from "../../../kit/operation.ts";
+import { allOf, namesOf, parsePattern } from "../pubsub/rules.ts";
+import type { Delivery } from "../pubsub/service.ts";
+import type { Streams } from "../pubsub/stream.ts";
+import { toEventMessage } from "../pubsub/wire.ts";
+import type { Groups, ListedGroup } from "./service.ts";
+import { fromAckType, fromGroup, fromStatus, toGroup } from "./wire.ts";
+
+const text = Type.Optional(Type.String());
+const count = Type.Optional(Type.Integer());
+
+const Settings = Type.Object({
+  pattern: text,
+  filterExpr: text,
+  ackMode: Type.Optional(Type.Union([Type.Literal("auto"), Type.Literal("manual")])),
+  backpressure: Type.Optional(
+    Type.Union([Type.Literal("drop"), Type.Literal("block"), Type.Literal("buffer")]),
+  ),
+  maxInflight: count,
+  maxRedeliveries: count,
+  redeliverDelayMs: count,
+  metadata: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
+  status: Type.Optional(Type.Union([Type.Literal("active"), Type.Literal("paused")])),
+});
+
+const Name = Type.Object({ namespace: text, name: Type.String() });
+const Create = Type.Object({ ...Name.properties, settings: Settings });
+const Update = Type.Object({
+  ...Create.properties,
+  /** Fields to take over, as the message names them. */
+  paths: Type.Optional(Type.Array(Type.String())),
+});
+
+/** As deny policies may name it: the group, and what it reads. */
+const about = (name: string, pattern?: string) => [
+  `group:${name}`,
+  ...(pattern ? namesOf(parsePattern(pattern)) : []),
+];
+
+/** One delivery to one member. */
+interface Shared {
+  subscriptionId: string;
+  pattern: string;
+  /** Undefined for the message that says that the consumer has joined. */
+  delivery: Delivery | undefined;
+}
+
+export const groupsOperations = (groups: Groups, streams: Pick<Streams, "carry">): Operation[] => [
+  unary({
+    name: "groups.create",
+    action: "events:emit",
+    summary: "Creates a consumer group; it gets what its pattern stands for from now on.",
+    input: Create,
+    about: ({ name, settings }: Static<typeof Create>) => about(name, settings.pattern),
+    rpc: rpc(
+      PubSubService.method.createConsumerGroup,
+      (m) => ({ namespace: m.namespace, name: m.name, settings: fromGroup(m) as Static<typeof Settings> }),
+      toGroup,
+    ),
+    handle: ({ settings, ...name }, call) => groups.create(call.environmentId, name, settings),
+  }),
+  unary({
+    name: "groups.get",
+    action: "events:subscribe",
+    summary: "One consumer group with its members and what it holds.",
+    reads: true,
+    input: Name,
+    about: ({ name, pattern }: Static<typeof Name> & { pattern?: string }) => about(name, pattern),
+    finds: (found) => {
+      const { name, pattern } = found as ListedGroup;
+      return { name, pattern };
+    },
+    rpc: rpc(PubSubService.method.getConsumerGroup, ({ namespace, name }) => ({ namespace, name }), toGroup),
+    handle: (name, call) => groups.get(call.environmentId, name),
+  }),
+  unary({
+    name: "groups.list",
+    action: "events:subscribe",
+    summary: "Consumer groups by namespace and name.",
+    reads: true,
+    input: Type.Object({
+      namespace: text,
+      status: Settings.properties.status,
+      limit: count,
+      cursor: text,
+    }),
+    rpc: rpc(
+      PubSubService.method.listConsumerGroups,
+      (m) => {
+        const status = fromStatus(m.status);
+        return { namespace: m.namespace, limit: m.limit, cursor: m.cursor, ...(status && { status }) };
+      },
+      (page: Awaited<ReturnType<Groups["list"]>>) => ({
+        groups: page.groups.map(toGroup),
+        nextCursor: page.nextCursor ?? "",
+        totalCount: page.totalCount,
+      }),
+    ),
+    handle: ({ namespace, status, limit, cursor }, call) =>
+      groups.list(call.environmentId, { namespace, status, limit, cursor }),
+    lists: listed(({ name, pattern }: ListedGroup) => about(name, pattern), { under: "groups" }),
+  }),
+  unary({
+    name: "groups.update",
+    action: "events:emit",
+    summary: "Changes settings of a consumer group: those that the mask names, or all that say something.",
+    input: Update,
+    about: ({ name, settings }: Static<typeof Update>) => about(name, settings.pattern),
+    rpc: rpc(
+      PubSubService.method.updateConsumerGroup,
+      ({ group, updateMask }) => ({
+        namespace: group?.namespace ?? "",
+        name: group?.name ?? "",
+        settings: (group ? fromGroup(group) : {}) as Static<typeof Settings>,
+        ...(updateMask && { paths: updateMask.paths }),
+      }),
+      toGroup,
+    ),
+    handle: ({ settings, paths, ...name }, call): Promise<ListedGroup> =>
+      groups.update(call.environmentId, name, settings, paths),
+  }),
+  unary({
+    name: "groups.delete",
+    action: "events:emit",
+    summary: "Deletes a consumer group; its members' streams end.",
+    input: Name,
+    about: ({ name }: Static<typeof Name>) => about(name),
+    rpc: rpc(
+      PubSubService.method.deleteConsumerGroup,
+      ({ namespace, name }) => ({ namespace, name }),
+      () => ({}),
+    ),
+    handle: (name, call) => groups.delete(call.environmentId, name),
+  }),
+  unary({
+    name: "groups.ack",
+    action: "events:emit",
+    summary: "Settles one delivery of a group whose ack_mode is manual: ack, nak or term.",
+    input: Type.Object({
+      namespace: text,
+      name: Type.String(),
+      consumerId: Type.String(),
+      eventId: Type.String(),
+      verdict: Type.Union([Type.Literal("ack"), Type.Literal("nak"), Type.Literal("term")]),
+      delayMs: count,
+    }),
+    about: ({ name }: { name: string }) => about(name),
+    rpc: rpc(
+      PubSubService.method.ackEvent,
+      (m) => ({
+        namespace: m.namespace,
+        name: m.groupName,
+        consumerId: m.consumerId,
+        eventId: m.eventId,
+        verdict: fromAckType(m.ackType),
+        delayMs: m.redeliverDelayMs,
+      }),
+      () => ({}),
+    ),
+    handle: (input, call) => groups.ack(call.environmentId, input),
+  }),
+  stream({
+    name: "groups.join",
+    action: "events:emit",
+    alsoAsks: ["events:subscribe"],
+    // It takes from the other members, and it reads.
+    costs: () => ["events:subscribe"],
+    summary: "Deliveries to one member of a consumer group; each goes to one member at a time.",
+    input: Type.Object({
+      namespace: text,
+      name: Type.String(),
+      consumerId: Type.String(),
+      clientId: Type.String(),
+      withStart: Type.Boolean(),
+    }),
+    about: ({ name, pattern }: { name: string; pattern?: string }) => [
+      ...about(name, pattern),
+      ...(pattern ? allOf(parsePattern(pattern)) : []),
+    ],
+    rpc: rpcStream(
+      PubSubService.method.joinConsumerGroup,
+      (m) => ({
+        namespace: m.namespace,
+        name: m.groupName,
+        consumerId: m.consumerId,
+        clientId: m.clientId,
+        withStart: m.withStart,
+      }),
+      ({ subscriptionId, pattern, delivery }: Shared) =>
+        delivery
+          ? toEventMessage(
+              { id: subscriptionId, includeMetadata: true, pattern: parsePattern(pattern) },
+              delivery,
+            )
+          : { subscriptionId },
+    ),
+    async *handle(request, call, permit) {
+      const { name } = request;
+      let seat: Awaited<ReturnType<Groups["join"]>>;
+      let reads = "";
+      const deliveries = streams.carry(call.signal, async (sink) => {
+        seat = await groups.join(call.environmentId, request, {
+          give: sink.give,
+          async permit(pattern) {
+            await permit({ name, pattern });
+            reads = pattern;
+          },
+          ended: sink.end,
+        });
+        return seat;
+      });
+      for await (const delivery of deliveries)
+        if (delivery || request.withStart) yield { subscriptionId: seat!.id, pattern: reads, delivery };
+    },
+  }),
+];

@@ -1,0 +1,91 @@
+import type { JsonObject, MessageInitShape } from "@bufbuild/protobuf";
+import {
+  AckMode,
+  AckType,
+  BackpressureMode,
+  type ConsumerGroupSchema,
+  ConsumerGroupStatus,
+} from "../../../gen/svc/v1/pubsub_pb.ts";
+import { invalid } from "../../../kit/fault.ts";
+import { storedJson } from "../../../kit/json.ts";
+import { timestampOf } from "../../../kit/wkt.ts";
+import type { GroupInput, ListedGroup } from "./service.ts";
+
+const ackModes = { auto: AckMode.AUTO, manual: AckMode.MANUAL } as const;
+const pressures = {
+  drop: BackpressureMode.DROP,
+  block: BackpressureMode.BLOCK,
+  buffer: BackpressureMode.BUFFER,
+} as const;
+const statuses = { active: ConsumerGroupStatus.ACTIVE, paused: ConsumerGroupStatus.PAUSED } as const;
+const verdicts = { ack: AckType.ACK, nak: AckType.NAK, term: AckType.TERM } as const;
+
+/** The word of a number; undefined for 0, which says nothing. */
+function wordOf<Word extends string>(
+  field: string,
+  words: Record<Word, number>,
+  value: number,
+): Word | undefined {
+  if (value === 0) return undefined;
+  const found = (Object.keys(words) as Word[]).find((word) => words[word] === value);
+  if (!found) throw invalid(field, `must be one of ${Object.keys(words).join(", ")}`);
+  return found;
+}
+
+interface GroupMessage {
+  pattern: string;
+  filterExpr: string;
+  ackMode: number;
+  backpressure: number;
+  maxInflight: number;
+  maxRedeliveries: number;
+  redeliverDelayMs: number;
+  metadata?: JsonObject | undefined;
+  status?: number;
+}
+
+export const fromGroup = (m: GroupMessage): GroupInput => ({
+  pattern: m.pattern,
+  filterExpr: m.filterExpr,
+  ackMode: wordOf("ack_mode", ackModes, m.ackMode),
+  backpressure: wordOf("backpressure", pressures, m.backpressure),
+  maxInflight: m.maxInflight,
+  maxRedeliveries: m.maxRedeliveries,
+  redeliverDelayMs: m.redeliverDelayMs,
+  ...(m.metadata && { metadata: m.metadata }),
+  ...(m.status !== undefined && { status: fromStatus(m.status) }),
+});
+
+export function fromStatus(value: number): GroupInput["status"] {
+  if (value === ConsumerGroupStatus.DELETED)
+    throw invalid("status", "a group is deleted by DeleteConsumerGroup, and then not listed");
+  return wordOf("status", statuses, value);
+}
+
+export function fromAckType(value: number): keyof typeof verdicts {
+  const word = wordOf("ack_type", verdicts, value);
+  if (!word) throw invalid("ack_type", "must be one of ack, nak, term");
+  return word;
+}
+
+export const toGroup = (group: ListedGroup): MessageInitShape<typeof ConsumerGroupSchema> => ({
+  id: group.id,
+  namespace: group.namespace,
+  name: group.name,
+  pattern: group.pattern,
+  filterExpr: group.filter_expr ?? "",
+  ackMode: ackModes[group.ack_mode],
+  backpressure: pressures[group.backpressure],
+  maxInflight: group.max_inflight,
+  maxRedeliveries: group.max_redeliveries,
+  redeliverDelayMs: group.redeliver_delay_ms,
+  ...(group.metadata !== null && { metadata: storedJson(group.metadata) as JsonObject }),
+  status: statuses[group.status],
+  memberCount: group.member_count,
+  createdAt: timestampOf(group.created_at),
+  updatedAt: timestampOf(group.updated_at),
+  position: BigInt(group.position),
+  inflightCount: group.inflight_count,
+  droppedCount: BigInt(group.dropped_count),
+  givenUpCount: BigInt(group.given_up_count),
+});

@@ -1,0 +1,86 @@
+import { type Clock, type Instant, rfc3339 } from "../../../kit/clock.ts";
+import type { FunctionFrame } from "../../engine/functions/definition.ts";
+import type { CronFrame } from "../../engine/schedules/rules.ts";
+import type { SecretFrame } from "../../engine/secrets/service.ts";
+import type { WorkerFrame } from "../../engine/workers/signs.ts";
+import type { OutboxFrame } from "../../record/outbox/service.ts";
+import type { Frames } from "./frames.ts";
+
+type Publisher = Pick<Frames, "publish">;
+
+/** `system.function.{id}.{registered|updated|deleted}`. */
+export const functionFrames =
+  (frames: Publisher) =>
+  ({ change, record, at }: FunctionFrame): void => {
+    const { definition, environmentId, status } = record;
+    frames.publish(environmentId, `system.function.${definition.id}.${change}`, {
+      id: definition.id,
+      name: definition.name,
+      status,
+      preferredMode: definition.mode,
+      createdAt: rfc3339(record.createdAt),
+      updatedAt: rfc3339(record.updatedAt),
+      timestamp: rfc3339(at),
+    });
+  };
+
+const instants = new Set(["nextRun", "windowStart", "windowEnd"]);
+
+/** `system.cron.{functionId}.{registered|removed|invalid|missed}`. */
+export const cronFrames =
+  (frames: Publisher) =>
+  ({ environmentId, functionId, at, leaf, ...extra }: CronFrame): void => {
+    const told = Object.entries(extra).map(([name, value]) => [
+      name,
+      instants.has(name) ? rfc3339(value as Instant) : value,
+    ]);
+    frames.publish(environmentId, `system.cron.${functionId}.${leaf}`, {
+      functionId,
+      environmentId,
+      timestamp: rfc3339(at),
+      ...Object.fromEntries(told),
+    });
+  };
+
+/** `system.worker.{id}.{connected|disconnected|health}`; made while somebody reads them. */
+export const workerFrames =
+  (frames: Pick<Frames, "publish" | "wants">, clock: Pick<Clock, "now">) =>
+  ({ change, environmentId, workerId, healthy, draining }: WorkerFrame): void => {
+    if (!frames.wants("workers", environmentId)) return;
+    frames.publish(environmentId, `system.worker.${workerId}.${change}`, {
+      workerId,
+      health: healthy ? "healthy" : "unhealthy",
+      draining,
+      timestamp: rfc3339(clock.now()),
+    });
+  };
+
+/** `system.outbox.{event_id}.{dead_lettered|requeued|discarded}`. */
+export const outboxFrames =
+  (frames: Publisher) =>
+  (frame: OutboxFrame): void => {
+    const { change, environmentId, eventId } = frame;
+    const told =
+      frame.change === "dead_lettered"
+        ? {
+            outbox_id: frame.outboxId,
+            entity_id: frame.entityId,
+            topic: frame.topic,
+            kind: frame.kind,
+            attempts: frame.attempts,
+            last_error: frame.lastError,
+          }
+        : { result: change };
+    frames.publish(environmentId, `system.outbox.${eventId}.${change}`, {
+      event_id: eventId,
+      environment_id: environmentId,
+      ...told,
+      timestamp: rfc3339(frame.at),
+    });
+  };
+
+/** `system.secret.{name}.{created|updated|deleted}`; a secret with another name is one that went and one that came. */
+export const secretFrames =
+  (frames: Publisher) =>
+  ({ change, environmentId, name, at }: SecretFrame): void =>
+    frames.publish(environmentId, `system.secret.${name}.${change}`, { name, timestamp: rfc3339(at) });

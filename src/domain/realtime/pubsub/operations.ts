@@ -1,0 +1,61 @@
+import { type Static, Type } from "@sinclair/typebox";
+import { PubSubService } from "../../../gen/svc/v1/pubsub_pb.ts";
+import { rpcStream, stream } from "../../../kit/operation.ts";
+import { allOf, namesOf, parsePattern } from "./rules.ts";
+import type { Streamed, Streams } from "./stream.ts";
+import { fromOptions, toStreamMessage } from "./wire.ts";
+
+/** Decimal digits: it may be larger than a JSON number holds. */
+const Digits = Type.String({ pattern: "^[0-9]{1,20}$" });
+
+const Subscribe = Type.Object({
+  pattern: Type.String(),
+  replay: Type.Optional(Type.Integer()),
+  includeMetadata: Type.Optional(Type.Boolean()),
+  filter: Type.Optional(Type.String()),
+  consumerGroup: Type.Optional(Type.String()),
+  startAfterSequence: Type.Optional(Digits),
+  withStart: Type.Optional(Type.Boolean()),
+  epoch: Type.Optional(Digits),
+});
+
+/** What the gate is asked about of a subscription. */
+type Asked = Pick<Static<typeof Subscribe>, "pattern" | "consumerGroup">;
+
+/** Also what the gate asks of a WebSocket and of each of its subscriptions. */
+export const subscribeOperation = (streams: Streams) =>
+  stream({
+    name: "pubsub.subscribe",
+    action: "events:subscribe",
+    summary: "Events and frames on the topics of a pattern, as they happen.",
+    reads: true,
+    about({ pattern: text, consumerGroup }: Asked) {
+      const pattern = parsePattern(text);
+      if (!consumerGroup) return namesOf(pattern);
+      return [...namesOf(pattern), `group:${consumerGroup}`, ...allOf(pattern)];
+    },
+    alsoAsks: ["events:emit"],
+    // Who takes part in a group takes from its other members, and makes it where there is none.
+    costs: ({ consumerGroup }: Asked) => (consumerGroup ? ["events:emit"] : []),
+    input: Subscribe,
+    rpc: rpcStream(
+      PubSubService.method.subscribe,
+      (m) => fromOptions(m.pattern, m.options),
+      (one: Streamed) => toStreamMessage(one),
+    ),
+    handle: ({ startAfterSequence, epoch, ...input }, call, permit) =>
+      streams.subscribe(
+        call.environmentId,
+        {
+          ...input,
+          ...(startAfterSequence !== undefined && { startAfterSequence: BigInt(startAfterSequence) }),
+          ...(epoch !== undefined && { epoch: BigInt(epoch) }),
+        },
+        {
+          signal: call.signal,
+          holder: call.caller.id,
+          permit: (pattern) => permit({ pattern, consumerGroup: input.consumerGroup }),
+          caller: call,
+        },
+      ),
+  });

@@ -1,0 +1,64 @@
+import type { CelProgram } from "../../../kit/cel.ts";
+import { replayMax } from "../../../kit/limits.ts";
+import { type Pattern, parsePattern, readFilter, refusal } from "./rules.ts";
+
+/** What a subscriber asks for, on any transport. */
+export interface SubscribeInput {
+  pattern: string;
+  replay?: number | undefined;
+  includeMetadata?: boolean | undefined;
+  topicOnly?: boolean | undefined;
+  /** A CEL expression on `data`, `metadata`, `topic` and `event`. */
+  filter?: string | undefined;
+  consumerGroup?: string | undefined;
+  startAfterSequence?: bigint | undefined;
+  /** To be told, before anything else, where it begins. */
+  withStart?: boolean | undefined;
+  /** Of the log that `startAfterSequence` was seen in. */
+  epoch?: bigint | undefined;
+}
+
+/** The same, checked. */
+export interface Wanted {
+  pattern: Pattern;
+  replay: number;
+  includeMetadata: boolean;
+  topicOnly: boolean;
+  filterText: string | undefined;
+  filter: CelProgram | undefined;
+  startAfter: bigint | undefined;
+  /** Shares what comes with the other members of this group. */
+  group: string | undefined;
+  withStart: boolean;
+  epoch: bigint | undefined;
+}
+
+/** Throws the refusal that names the option. */
+export function readWanted(input: SubscribeInput): Wanted {
+  const pattern = parsePattern(input.pattern);
+  const { replay = 0, startAfterSequence: startAfter, consumerGroup } = input;
+  const field = "startAfterSequence";
+  if (startAfter !== undefined && replay > 0)
+    throw refusal("INVALID_ARGUMENT", `${field} cannot be combined with replay`, { field });
+  if (startAfter !== undefined && consumerGroup)
+    throw refusal("INVALID_ARGUMENT", `${field} cannot be combined with consumerGroup`, { field });
+  if (replay < 0) throw refusal("INVALID_ARGUMENT", "replay: must not be negative", { field: "replay" });
+  if (replay > replayMax)
+    throw refusal("LIMIT_EXCEEDED", `replay: at most ${replayMax}`, { field: "replay" });
+  if (consumerGroup && pattern.namespace === "system")
+    throw refusal("INVALID_ARGUMENT", "consumerGroup: frames of system.* have no groups", {
+      field: "consumerGroup",
+    });
+  return {
+    pattern,
+    replay,
+    includeMetadata: input.includeMetadata ?? false,
+    topicOnly: input.topicOnly ?? false,
+    filterText: input.filter || undefined,
+    filter: readFilter(input.filter),
+    startAfter,
+    group: consumerGroup || undefined,
+    withStart: input.withStart ?? false,
+    epoch: input.epoch,
+  };
+}

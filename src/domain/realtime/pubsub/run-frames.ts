@@ -1,0 +1,157 @@
+import { type Instant, rfc3339 } from "../../../kit/clock.ts";
+import { endsWaitingMax, frameSliceMax, replayMax } from "../../../kit/limits.ts";
+import type { Log } from "../../../kit/log.ts";
+import type { Store } from "../../../store/store.ts";
+import type { NewRun, RunError } from "../../engine/runs/run.ts";
+import type { Frames } from "./frames.ts";
+import { openLooks } from "./looks.ts";
+import { endsOf, lastNotesOf, notesOf, type RunNote } from "./rows.ts";
+import { runMoves } from "./rules.ts";
+
+/** What a run frame says. Clients take `output` or `error` of the frame that ends a run for its result. */
+export interface RunFrame {
+  environmentId: string;
+  topic: string;
+  /** JSON text. */
+  data: string;
+  at: Instant;
+  /** Place in the run's history. */
+  sequence: number;
+  isEnd: boolean;
+}
+
+const ends = new Set(["completed", "failed", "cancelled"]);
+
+const statusWords: Record<string, string> = { created: "waiting_for_capacity", resumed: "running" };
+
+export function frameOfNote(note: RunNote): RunFrame {
+  const moved = runMoves.get(note.type);
+  const word = moved === undefined ? note.type.slice("run.".length) : "updated";
+  const detail = JSON.parse(note.detail) as { error?: RunError | null; cause?: string | null };
+  const isEnd = ends.has(word);
+  const startedAt = word === "created" ? null : note.started_at;
+  const head = JSON.stringify({
+    id: note.run_id,
+    runId: note.run_id,
+    functionId: note.function_id,
+    status: moved ?? statusWords[word] ?? word,
+    eventId: note.event_id,
+    eventName: note.event_name,
+    timestamp: rfc3339(note.at),
+    // A later start is news of a later frame: what is told again from history is what was told.
+    ...(startedAt !== null && startedAt <= note.at && { startedAt: rfc3339(startedAt) }),
+    ...(isEnd && { endedAt: rfc3339(note.at) }),
+    ...(isEnd && detail.error && { error: { message: detail.error.message, code: detail.error.code } }),
+    ...(word === "cancelled" && { error: { message: "the run was cancelled", code: "cancelled" } }),
+    ...(word === "cancelled" && detail.cause && { cause: detail.cause }),
+  });
+  return {
+    environmentId: note.environment_id,
+    topic: `system.run.${note.run_id}.${word}`,
+    data: word === "completed" ? `${head.slice(0, -1)},"output":${note.output ?? "null"}}` : head,
+    at: note.at,
+    sequence: note.sequence,
+    isEnd,
+  };
+}
+
+/** Told after the commit; costs nothing while nobody anywhere reads run frames. */
+export interface RunFrames {
+  created(runs: readonly NewRun[], at: Instant): void;
+  /** Of any environments. */
+  ended(runIds: readonly string[]): void;
+  /** Runs that stopped, and are over (`ends`) or not. */
+  moved(runs: readonly { runId: string; environmentId: string; ends?: string | null }[]): void;
+  /** Runs that began. */
+  claimed(runs: readonly { run_id: string; environment_id: string }[]): void;
+  resumed(environmentId: string, runId: string): void;
+}
+
+export interface RunFramesDeps {
+  store: Store;
+  log: Log;
+  frames: Pick<Frames, "wantsRuns" | "send">;
+}
+
+export function openRunFrames({ store, log, frames }: RunFramesDeps): RunFrames {
+  const ends = openLook((ids) => endsOf(store, ids), send);
+  const moves = openLook((ids) => lastNotesOf(store, ids), sendMove);
+  /** The last place in its history that was told of a run: a look may find what another look has told, or come late. */
+  const told = new Map<string, number>();
+
+  function send(note: RunNote): void {
+    if (!frames.wantsRuns(note.environment_id)) return;
+    const last = told.get(note.run_id) ?? 0;
+    if (told.size >= endsWaitingMax) told.delete(told.keys().next().value!);
+    told.set(note.run_id, Math.max(last, note.sequence));
+    const { environmentId, topic, data, at, sequence } = frameOfNote(note);
+    frames.send(environmentId, { topic, data, at, sequence });
+  }
+
+  function sendMove(note: RunNote): void {
+    // Its creation, its end and its resume are told by who made them.
+    if (!runMoves.has(note.type) || (told.get(note.run_id) ?? 0) >= note.sequence) return;
+    send(note);
+  }
+
+  function openLook(find: (runIds: readonly string[]) => Promise<RunNote[]>, tell: (note: RunNote) => void) {
+    const look = openLooks<string>({
+      sliceMax: frameSliceMax,
+      onFailed: (error) => log.debug("frames.runs_unread", { error }),
+      async look(runIds) {
+        for (const note of await find(runIds)) tell(note);
+      },
+    });
+    return (runIds: readonly string[]) => look(runIds.map((runId) => [runId, runId]));
+  }
+
+  return {
+    created(runs, at) {
+      if (!frames.wantsRuns()) return;
+      for (const { id, environmentId, functionId, eventId, eventName, lease } of runs) {
+        const note = {
+          run_id: id,
+          environment_id: environmentId,
+          function_id: functionId,
+          event_id: eventId,
+          event_name: eventName,
+          at,
+          started_at: at,
+          detail: "{}",
+          output: null,
+        };
+        send({ ...note, type: "run.created", sequence: 1 });
+        if (lease) sendMove({ ...note, type: "run.started", sequence: 2 });
+      }
+    },
+
+    ended(runIds) {
+      if (frames.wantsRuns()) ends(runIds);
+    },
+
+    moved(runs) {
+      if (!frames.wantsRuns()) return;
+      moves(
+        runs.flatMap(({ runId, environmentId, ends: end }) =>
+          (end ?? null) === null && frames.wantsRuns(environmentId) ? runId : [],
+        ),
+      );
+    },
+
+    claimed(runs) {
+      if (!frames.wantsRuns()) return;
+      moves(runs.flatMap((run) => (frames.wantsRuns(run.environment_id) ? run.run_id : [])));
+    },
+
+    resumed(environmentId, runId) {
+      if (!frames.wantsRuns(environmentId)) return;
+      void notesOf(store, [runId], replayMax).then(
+        (notes) => {
+          const note = notes.find(({ type }) => type === "run.resumed");
+          if (note) send(note);
+        },
+        (error) => log.debug("frames.runs_unread", { error }),
+      );
+    },
+  };
+}

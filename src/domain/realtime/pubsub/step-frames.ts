@@ -1,0 +1,121 @@
+import { type Instant, rfc3339 } from "../../../kit/clock.ts";
+import type { Log } from "../../../kit/log.ts";
+import { column, sql } from "../../../kit/sql.ts";
+import { stepRowId } from "../../../kit/step-id.ts";
+import type { Store } from "../../../store/store.ts";
+import type { StepMove, StepMoves } from "../../engine/runs/execution/step-moves.ts";
+import type { RunError } from "../../engine/runs/run.ts";
+import type { Frames } from "./frames.ts";
+import { openLooks } from "./looks.ts";
+
+/** Steps looked up at once for their frames: their outputs come along. */
+const stepsSliceMax = 100;
+
+/** Told after the commit; costs nothing while nobody anywhere reads step frames. */
+export interface StepFrames extends StepMoves {
+  /** A person gave it another output. */
+  patched(step: StepMove): void;
+}
+
+interface Told extends StepMove {
+  isPatch: boolean;
+}
+
+interface StepRow {
+  ord: number;
+  name: string;
+  type: string;
+  status: string;
+  /** JSON texts. */
+  output: string | null;
+  error: string | null;
+  started_at: Instant | null;
+  ended_at: Instant | null;
+  created_at: Instant;
+  updated_at: Instant;
+}
+
+/** How a step that is over ended. */
+const endVerbs: Record<string, string> = { completed: "completed", failed: "failed", timed_out: "failed" };
+
+/**
+ * What is told of a change: a step came to be, ended, or, when it did neither, was updated. Workers report most steps when they
+ * are over: such a step came to be and ended at once. A completed step that is reported again has not changed.
+ */
+export function verbsOf(
+  { isPatch, at }: Pick<Told, "isPatch" | "at">,
+  row: Pick<StepRow, "status" | "created_at" | "updated_at">,
+): string[] {
+  if (isPatch) return ["patched"];
+  const began = row.created_at === at;
+  const verb = endVerbs[row.status] ?? (began ? undefined : "updated");
+  return [...(began ? ["created"] : []), ...(verb !== undefined && row.updated_at === at ? [verb] : [])];
+}
+
+function payloadOf({ runId, stepId, at }: Told, row: StepRow): string {
+  const error = row.error === null ? undefined : (JSON.parse(row.error) as RunError);
+  const head = JSON.stringify({
+    id: stepRowId(runId, stepId),
+    stepId,
+    runId,
+    name: row.name,
+    type: row.type,
+    status: row.status,
+    ...(error && { error: { message: error.message, code: error.code } }),
+    ...(row.started_at !== null && { startedAt: rfc3339(row.started_at) }),
+    ...(row.ended_at !== null && { endedAt: rfc3339(row.ended_at) }),
+    timestamp: rfc3339(at),
+  });
+  return row.output === null ? head : `${head.slice(0, -1)},"output":${row.output}}`;
+}
+
+export interface StepFramesDeps {
+  store: Pick<Store, "all" | "seams">;
+  log: Log;
+  frames: Pick<Frames, "wants" | "send">;
+}
+
+/** `system.run.{run id}.step.{the SDK's step id}.{created|updated|completed|failed|patched}`. */
+export function openStepFrames({ store, log, frames }: StepFramesDeps): StepFrames {
+  const look = openLooks<Told>({
+    sliceMax: stepsSliceMax,
+    onFailed: (error) => log.debug("frames.steps_unread", { error }),
+    async look(told) {
+      const rows =
+        await store.all<StepRow>(sql`SELECT v.ord, s.name, s.type, s.status, s.output, s.error, s.started_at,
+          s.ended_at, s.created_at, s.updated_at
+        FROM ${store.seams.rowsFrom("v", {
+          run_id: column.text(told.map((one) => one.runId)),
+          step_id: column.text(told.map((one) => one.stepId)),
+          environment_id: column.text(told.map((one) => one.environmentId)),
+        })} JOIN steps s ON s.run_id = v.run_id AND s.step_id = v.step_id AND s.environment_id = v.environment_id
+        ORDER BY v.ord`);
+      for (const row of rows) {
+        const one = told[row.ord - 1]!;
+        for (const verb of verbsOf(one, row))
+          frames.send(one.environmentId, {
+            topic: `system.run.${one.runId}.step.${one.stepId}.${verb}`,
+            data: payloadOf(one, row),
+            at: one.at,
+          });
+      }
+    },
+  });
+
+  const tell = (moves: readonly StepMove[], isPatch: boolean) =>
+    look(
+      moves.flatMap((move): [string, Told][] =>
+        frames.wants("steps", move.environmentId)
+          ? [[`${move.runId}\n${move.stepId}\n${move.at}\n${isPatch}`, { ...move, isPatch }]]
+          : [],
+      ),
+    );
+
+  return {
+    wanted: () => frames.wants("steps"),
+    tell: (moves) => tell(moves, false),
+    patched(step) {
+      if (frames.wants("steps")) tell([step], true);
+    },
+  };
+}

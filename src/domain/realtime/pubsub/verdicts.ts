@@ -1,0 +1,139 @@
+import { breather } from "../../../kit/breather.ts";
+import { CelBudget, type CelProgram } from "../../../kit/cel.ts";
+import type { Clock } from "../../../kit/clock.ts";
+import { Fault } from "../../../kit/fault.ts";
+
+/** What the filters of one log may look at for one event, as items of kit/cel-bounds: ten of the dearest, thousands of others. */
+export const eventItemsMax = 100_000;
+/** The same for all events of a second, and how much of it may be saved up. */
+export const logItemsPerSecond = 400_000;
+export const logItemsMax = 800_000;
+
+interface Filtered {
+  read(budget: CelBudget): void;
+  passes(filter: NonNullable<Filtering["spec"]["filter"]>, budget: CelBudget): boolean;
+}
+
+/** A channel as far as its filter is concerned. */
+export interface Filtering {
+  readonly spec: { readonly filter: CelProgram | undefined };
+}
+
+/** Whose filters hold for one event, as far as they have been asked. */
+export type Verdicts<Channel extends Filtering> = Map<Channel, boolean>;
+
+export interface Judge<Channel extends Filtering> {
+  /**
+   * Asks the filters of these channels; undefined when that took no pause. Where they look at too much together, the dearest
+   * are ended: whoever asks for little keeps what they have.
+   */
+  judge(
+    delivery: Filtered,
+    channels: () => readonly Channel[],
+    verdicts: Verdicts<Channel>,
+  ): Promise<void> | undefined;
+  /** The channel has no members any more. */
+  forget(channel: Channel): void;
+}
+
+export const tooMuch = (): Fault =>
+  new Fault(
+    "resource_exhausted",
+    "filter: the filters of this log look at too much, and this one at most; narrow the pattern, or the filter",
+    { field: "filter", code: "LIMIT_EXCEEDED" },
+  );
+
+export interface JudgeDeps<Channel extends Filtering> {
+  environmentId: string;
+  clock: Pick<Clock, "elapsed" | "sleep">;
+  /** Ends every subscription of the channel. */
+  end: (channel: Channel, fault: Fault) => void;
+}
+
+/** What a channel took counts half as much after so long. */
+const halvedMs = 1_000;
+
+/** One for each log with subscribers. */
+export function openJudge<Channel extends Filtering>({
+  environmentId,
+  clock,
+  end,
+}: JudgeDeps<Channel>): Judge<Channel> {
+  const saved = new CelBudget(logItemsMax);
+  let savedAt = clock.elapsed();
+  /** What each channel has taken lately. */
+  const spent = new Map<Channel, number>();
+  let halvedAt = savedAt;
+
+  function budgetNow(): CelBudget {
+    const now = clock.elapsed();
+    saved.grant(Math.floor(((now - savedAt) * logItemsPerSecond) / 1_000));
+    savedAt = now;
+    const halvings = Math.floor((now - halvedAt) / halvedMs);
+    if (halvings > 0) {
+      halvedAt = now;
+      for (const [channel, items] of spent)
+        if (items < 2 ** halvings) spent.delete(channel);
+        else spent.set(channel, items / 2 ** halvings);
+    }
+    const budget = new CelBudget(eventItemsMax);
+    if (saved.left < eventItemsMax) budget.spend(eventItemsMax - Math.max(0, saved.left));
+    return budget;
+  }
+
+  /** Who took most lately leaves, and what that was is there again. */
+  function endDearest(budget: CelBudget, verdicts: Verdicts<Channel>): void {
+    const [dearest, items] = [...spent].reduce((most, one) => (one[1] > most[1] ? one : most));
+    spent.delete(dearest);
+    verdicts.set(dearest, false);
+    budget.grant(items);
+    saved.grant(items);
+    end(dearest, tooMuch());
+  }
+
+  const unasked = (channels: readonly Channel[], verdicts: Verdicts<Channel>): Channel | undefined => {
+    for (const channel of channels) {
+      if (verdicts.has(channel)) continue;
+      if (channel.spec.filter) return channel;
+      verdicts.set(channel, true);
+    }
+    return undefined;
+  };
+
+  function ask(delivery: Filtered, channel: Channel, verdicts: Verdicts<Channel>, budget: CelBudget): void {
+    // That it is read is nobody's doing.
+    delivery.read(budget);
+    const before = budget.left;
+    const passes = delivery.passes(channel.spec.filter!, budget);
+    const items = before - budget.left;
+    saved.spend(items);
+    spent.set(channel, (spent.get(channel) ?? 0) + items);
+    // Without it the answer is not to be believed: it is asked again once the dearest has left.
+    if (budget.isUsedUp) endDearest(budget, verdicts);
+    else verdicts.set(channel, passes);
+  }
+
+  return {
+    forget: (channel) => void spent.delete(channel),
+
+    judge(delivery, channels, verdicts) {
+      let next = unasked(channels(), verdicts);
+      if (!next) return undefined;
+      const budget = budgetNow();
+      const breathe = breather(clock, environmentId);
+      const goOn = async (first: Promise<void>): Promise<void> => {
+        await first;
+        for (let one = unasked(channels(), verdicts); one; one = unasked(channels(), verdicts)) {
+          ask(delivery, one, verdicts, budget);
+          await breathe();
+        }
+      };
+      for (; next; next = unasked(channels(), verdicts)) {
+        const pause = breathe();
+        if (pause) return goOn(pause);
+        ask(delivery, next, verdicts, budget);
+      }
+      return undefined;
+    },
+  };
+}

@@ -1,0 +1,199 @@
+import { Type } from "@sinclair/typebox";
+import { AuditService } from "../../../gen/svc/v1/audit_pb.ts";
+import { parseRfc3339 } from "../../../kit/clock.ts";
+import { invalid, missing } from "../../../kit/fault.ts";
+import { type Call, type Operation, rpc, unary } from "../../../kit/operation.ts";
+import type { AuditPage, AuthAudit, Verified } from "./service.ts";
+import { auditEventJson, auditEventMessage, authTrailRpcJson } from "./wire.ts";
+
+const text = Type.String({ maxLength: 2_000 });
+const optional = Type.Optional(text);
+const limit = Type.Optional(Type.Integer());
+
+const Page = { from: optional, to: optional, limit, cursor: optional };
+
+interface Bounds {
+  from?: string;
+  to?: string;
+  limit?: number;
+  cursor?: string;
+}
+
+function instantOf(field: "from" | "to", given: string | undefined): number | undefined {
+  if (given === undefined || given === "") return undefined;
+  const at = parseRfc3339(given);
+  if (at === undefined) throw invalid(field, "must be an RFC 3339 time");
+  return at;
+}
+
+function boundsOf(bounds: Bounds) {
+  const from = instantOf("from", bounds.from);
+  const to = instantOf("to", bounds.to);
+  return {
+    ...(from !== undefined && { from }),
+    ...(to !== undefined && { to }),
+    ...(bounds.limit !== undefined && { limit: bounds.limit }),
+    ...(bounds.cursor && { cursor: bounds.cursor }),
+  };
+}
+
+const isPlatform = ({ caller }: Call) => caller.kind === "platform" && caller.impersonates !== true;
+
+/** Tenants see their own org; the platform the one it names, else its own. Another's looks like one that is not there. */
+function orgOf(call: Call, named: string | undefined): string {
+  const own = call.caller.orgId;
+  if (!named || named === own || isPlatform(call)) return named || own;
+  throw missing("org", named);
+}
+
+const present = (name: string, value: string) => (value === "" ? {} : { [name]: value });
+
+const verifiedJson = (orgId: string, verified: Verified) => ({
+  org_id: orgId,
+  valid: verified.valid,
+  checked: verified.checked,
+  floor_sequence: verified.floorSequence,
+  head_sequence: verified.headSequence,
+  head_hash: verified.headHash,
+  broken: verified.broken,
+  next_sequence: verified.nextSequence,
+});
+
+export const auditOperations = (audit: AuthAudit): Operation[] => [
+  unary({
+    name: "audit.authTrail",
+    action: "orgs:read",
+    platformAction: "platform:audit:read",
+    scope: "none",
+    reads: true,
+    summary: "What callers of the org were allowed, refused and changed: newest first.",
+    input: Type.Object({ org_id: optional, api_key_id: optional, action: optional, ...Page }),
+    rpc: rpc(
+      AuditService.method.getAuthAuditTrail,
+      (m) => ({
+        ...present("org_id", m.orgId),
+        ...present("api_key_id", m.apiKeyId),
+        ...present("action", m.action),
+        ...present("from", m.fromTimestamp),
+        ...present("to", m.toTimestamp),
+        ...present("cursor", m.cursor),
+        ...(m.limit !== 0 && { limit: m.limit }),
+      }),
+      (page: AuditPage) => ({
+        events: page.events.map(auditEventMessage),
+        totalCount: page.totalCount,
+        nextCursor: page.nextCursor ?? "",
+      }),
+      { give: authTrailRpcJson },
+    ),
+    handle: ({ org_id, api_key_id, action, ...bounds }, call) =>
+      audit.list({
+        orgId: orgOf(call, org_id),
+        ...(api_key_id && { callerId: api_key_id }),
+        ...(action && { action }),
+        ...boundsOf(bounds),
+      }),
+  }),
+  unary({
+    name: "audit.settings",
+    action: "orgs:read",
+    platformAction: "platform:audit:read",
+    scope: "none",
+    reads: true,
+    summary: "What is audited, for how long it is kept, and whether it gets there.",
+    input: Type.Object({}),
+    output: Type.Object({
+      capture_scope: text,
+      authz_successful_reads: Type.Boolean(),
+      authz_excluded_actions: Type.Array(text),
+      kv_capture: Type.Boolean(),
+      payload_redaction_enabled: Type.Boolean(),
+      payload_redaction_fields: Type.Array(text),
+      retention_days: Type.Integer(),
+      function_recording: text,
+      changes_require_restart: Type.Boolean(),
+      delivery_guarantee: text,
+      delivery_healthy: Type.Boolean(),
+      delivery_failure_count: Type.Integer(),
+    }),
+    rest: "GET /api/v1/audit/settings",
+    handle() {
+      const { settings } = audit;
+      const { healthy, failures } = audit.delivery();
+      return {
+        capture_scope: settings.successfulReads ? "denials, writes and reads" : "denials and writes",
+        authz_successful_reads: settings.successfulReads,
+        authz_excluded_actions: [...settings.excludedActions].sort(),
+        kv_capture: settings.kvCapture,
+        payload_redaction_enabled: settings.redactedFields.size > 0,
+        payload_redaction_fields: [...settings.redactedFields].sort(),
+        retention_days: settings.retentionDays,
+        function_recording: "run_history",
+        changes_require_restart: true,
+        delivery_guarantee: "spooled before the answer, written at least once, kept once",
+        delivery_healthy: healthy,
+        delivery_failure_count: failures,
+      };
+    },
+  }),
+  unary({
+    name: "audit.verify",
+    action: "orgs:read",
+    platformAction: "platform:audit:read",
+    scope: "none",
+    reads: true,
+    summary: "Checks the org's chain of audit rows and names the first that is not what was written.",
+    input: Type.Object({
+      org_id: optional,
+      from_sequence: Type.Optional(Type.Integer({ minimum: 1 })),
+      noted_sequence: Type.Optional(Type.Integer({ minimum: 1 })),
+      noted_hash: optional,
+    }),
+    rest: "GET /api/v1/audit/verify",
+    async handle({ org_id, from_sequence, noted_sequence, noted_hash }, call) {
+      if ((noted_sequence === undefined) !== (noted_hash === undefined))
+        throw invalid("noted_hash", "goes with noted_sequence");
+      const orgId = orgOf(call, org_id);
+      const noted =
+        noted_sequence === undefined ? undefined : { sequence: noted_sequence, hash: noted_hash ?? "" };
+      return verifiedJson(orgId, await audit.verify(orgId, from_sequence, noted));
+    },
+  }),
+];
+
+interface CallQuery extends Bounds {
+  action?: string;
+  api_key_id?: string;
+  event_type?: string;
+}
+
+/** What callers did in one environment, in the form of `GET /api/v1/audit`. */
+export async function callTrailOf(audit: AuthAudit, environmentId: string, orgId: string, query: CallQuery) {
+  const { action, api_key_id, event_type, ...bounds } = query;
+  const page = await audit.list({
+    orgId,
+    environmentId,
+    ...(api_key_id && { callerId: api_key_id }),
+    ...(action && { action }),
+    ...(event_type && { eventTypes: [event_type] }),
+    ...boundsOf(bounds),
+  });
+  return {
+    ...page,
+    events: page.events.map((row) => {
+      const { payload, metadata, scope, platform_key_id, platform_user_id, impersonated_org_id } =
+        auditEventJson(row);
+      return {
+        id: row.id,
+        runId: "",
+        functionId: "",
+        type: row.eventType,
+        stepId: null,
+        at: row.at,
+        payload,
+        environmentId: row.environmentId,
+        more: { metadata, scope, platform_key_id, platform_user_id, impersonated_org_id },
+      };
+    }),
+  };
+}

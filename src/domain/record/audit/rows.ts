@@ -1,0 +1,250 @@
+import type { Instant } from "../../../kit/clock.ts";
+import { countCap } from "../../../kit/limits.ts";
+import { column, type Sql, sql } from "../../../kit/sql.ts";
+import type { Session, Store } from "../../../store/store.ts";
+import type { AuditHead, AuditRow } from "./rules.ts";
+
+type Reader = Pick<Store | Session, "all" | "one">;
+
+interface Stored {
+  org_id: string;
+  sequence: number;
+  id: string;
+  at: number;
+  event_type: string;
+  operation: string;
+  action: string;
+  reads: number;
+  environment_id: string;
+  resource: string;
+  allowed: number;
+  rule: string;
+  outcome: string;
+  caller_kind: string;
+  caller_id: string;
+  roles: string;
+  impersonated_org_id: string;
+  request_id: string;
+  payload: string | null;
+  removed: string;
+  key_id: string;
+  hash: string;
+}
+
+const fields = sql.raw(
+  `org_id, sequence, id, at, event_type, operation, action, reads, environment_id, resource, allowed, rule, outcome,
+   caller_kind, caller_id, roles, impersonated_org_id, request_id, payload, removed, key_id, hash`,
+);
+
+/** With its roles as they are stored: that text is what the hash covers. */
+export type StoredRow = Omit<AuditRow, "roles"> & { roles: string };
+
+const toRow = (row: Stored): StoredRow => ({
+  orgId: row.org_id,
+  sequence: row.sequence,
+  id: row.id,
+  at: row.at,
+  eventType: row.event_type,
+  operation: row.operation,
+  action: row.action,
+  reads: row.reads === 1,
+  environmentId: row.environment_id,
+  resource: row.resource,
+  allowed: row.allowed === 1,
+  rule: row.rule,
+  outcome: row.outcome,
+  callerKind: row.caller_kind,
+  callerId: row.caller_id,
+  roles: row.roles,
+  impersonatedOrgId: row.impersonated_org_id,
+  requestId: row.request_id,
+  payload: row.payload,
+  removed: row.removed,
+  keyId: row.key_id,
+  hash: row.hash,
+});
+
+export async function insertRows(session: Session, rows: readonly StoredRow[]): Promise<void> {
+  const number = (value: boolean) => (value ? 1 : 0);
+  const columns = {
+    org_id: column.text(rows.map((r) => r.orgId)),
+    sequence: column.bigint(rows.map((r) => r.sequence)),
+    id: column.text(rows.map((r) => r.id)),
+    at: column.bigint(rows.map((r) => r.at)),
+    event_type: column.text(rows.map((r) => r.eventType)),
+    operation: column.text(rows.map((r) => r.operation)),
+    action: column.text(rows.map((r) => r.action)),
+    reads: column.bigint(rows.map((r) => number(r.reads))),
+    environment_id: column.text(rows.map((r) => r.environmentId)),
+    resource: column.text(rows.map((r) => r.resource)),
+    allowed: column.bigint(rows.map((r) => number(r.allowed))),
+    rule: column.text(rows.map((r) => r.rule)),
+    outcome: column.text(rows.map((r) => r.outcome)),
+    caller_kind: column.text(rows.map((r) => r.callerKind)),
+    caller_id: column.text(rows.map((r) => r.callerId)),
+    roles: column.text(rows.map((r) => r.roles)),
+    impersonated_org_id: column.text(rows.map((r) => r.impersonatedOrgId)),
+    request_id: column.text(rows.map((r) => r.requestId)),
+    payload: column.text(rows.map((r) => r.payload)),
+    removed: column.text(rows.map((r) => r.removed)),
+    key_id: column.text(rows.map((r) => r.keyId)),
+    hash: column.text(rows.map((r) => r.hash)),
+  };
+  await session.run(sql`INSERT INTO auth_audit (${fields})
+    SELECT ${fields} FROM ${session.seams.rowsFrom("r", columns)}`);
+}
+
+const headFields = sql.raw(
+  "h.org_id, h.sequence, h.hash, h.floor_sequence, h.floor_hash, h.key_id, h.signature",
+);
+
+interface StoredHead {
+  org_id: string;
+  sequence: number;
+  hash: string;
+  floor_sequence: number;
+  floor_hash: string;
+  key_id: string;
+  signature: string;
+}
+
+const toHead = (row: StoredHead): AuditHead => ({
+  orgId: row.org_id,
+  sequence: row.sequence,
+  hash: row.hash,
+  floorSequence: row.floor_sequence,
+  floorHash: row.floor_hash,
+  keyId: row.key_id,
+  signature: row.signature,
+});
+
+/** Held until the transaction ends, in the order of the orgs: whoever holds a head appends to its chain alone. */
+export async function holdHeads(session: Session, orgIds: readonly string[]): Promise<AuditHead[]> {
+  const ids = column.text([...orgIds].sort());
+  const named = session.seams.rowsFrom("o", { org_id: ids });
+  const rows =
+    session.seams.engine === "postgres"
+      ? await session.all<StoredHead>(sql`SELECT ${headFields} FROM (SELECT org_id FROM ${named} ORDER BY org_id) n
+          CROSS JOIN LATERAL (SELECT * FROM auth_audit_heads x WHERE x.org_id = n.org_id ORDER BY x.org_id FOR UPDATE) h`)
+      : await session.all<StoredHead>(
+          sql`SELECT ${headFields} FROM auth_audit_heads h WHERE h.org_id IN (SELECT org_id FROM ${named})`,
+        );
+  return rows.map(toHead);
+}
+
+export async function headOf(reader: Reader, orgId: string): Promise<AuditHead | undefined> {
+  const row = await reader.one<StoredHead>(
+    sql`SELECT ${headFields} FROM auth_audit_heads h WHERE h.org_id = ${orgId}`,
+  );
+  return row && toHead(row);
+}
+
+/** Orgs with a chain, by id, after the one given. */
+export const orgsAfter = async (reader: Reader, after: string, limit: number): Promise<string[]> =>
+  (
+    await reader.all<{ org_id: string }>(
+      sql`SELECT org_id FROM auth_audit_heads WHERE org_id > ${after} ORDER BY org_id LIMIT ${limit}`,
+    )
+  ).map((row) => row.org_id);
+
+/** Leaves heads that are there as they are. */
+export async function insertHeads(session: Session, heads: readonly AuditHead[]): Promise<void> {
+  for (const head of heads)
+    await session.run(sql`INSERT INTO auth_audit_heads
+        (org_id, sequence, hash, floor_sequence, floor_hash, key_id, signature)
+      VALUES (${head.orgId}, ${head.sequence}, ${head.hash}, ${head.floorSequence}, ${head.floorHash},
+        ${head.keyId}, ${head.signature})
+      ON CONFLICT (org_id) DO NOTHING`);
+}
+
+export async function updateHeads(session: Session, heads: readonly AuditHead[]): Promise<void> {
+  for (const head of heads)
+    await session.run(sql`UPDATE auth_audit_heads SET sequence = ${head.sequence}, hash = ${head.hash},
+        floor_sequence = ${head.floorSequence}, floor_hash = ${head.floorHash}, key_id = ${head.keyId},
+        signature = ${head.signature}
+      WHERE org_id = ${head.orgId}`);
+}
+
+/** Which of these ids the org's chain already has, among rows of that time. */
+export async function knownIds(
+  reader: Reader,
+  orgId: string,
+  ids: readonly string[],
+  from: Instant,
+  to: Instant,
+): Promise<Set<string>> {
+  const rows = await reader.all<{ id: string }>(
+    sql`SELECT id FROM auth_audit WHERE org_id = ${orgId} AND at >= ${from} AND at <= ${to}`,
+  );
+  const wanted = new Set(ids);
+  return new Set(rows.flatMap(({ id }) => (wanted.has(id) ? id : [])));
+}
+
+/** In the order of the chain, after the sequence given. */
+export const rowsAfter = async (
+  reader: Reader,
+  orgId: string,
+  sequence: number,
+  limit: number,
+): Promise<StoredRow[]> =>
+  (
+    await reader.all<Stored>(
+      sql`SELECT ${fields} FROM auth_audit WHERE org_id = ${orgId} AND sequence > ${sequence}
+        ORDER BY sequence LIMIT ${limit}`,
+    )
+  ).map(toRow);
+
+export const deleteUpTo = (session: Session, orgId: string, sequence: number): Promise<number> =>
+  session.run(sql`DELETE FROM auth_audit WHERE org_id = ${orgId} AND sequence <= ${sequence}`);
+
+export interface AuditQuery {
+  orgId: string;
+  /** The key or user that called. */
+  callerId?: string;
+  action?: string;
+  eventTypes?: readonly string[];
+  environmentId?: string;
+  /** Both inclusive. */
+  from?: Instant;
+  to?: Instant;
+  before?: { at: Instant; sequence: number };
+  limit: number;
+}
+
+function conditionsOf(query: AuditQuery): Sql[] {
+  const { callerId, action, eventTypes, environmentId, from, to } = query;
+  return [
+    sql`org_id = ${query.orgId}`,
+    ...(callerId === undefined ? [] : [sql`caller_id = ${callerId}`]),
+    ...(action === undefined ? [] : [sql`(action = ${action} OR operation = ${action})`]),
+    ...(eventTypes === undefined ? [] : [sql`event_type IN ${sql.list(eventTypes)}`]),
+    ...(environmentId === undefined ? [] : [sql`environment_id = ${environmentId}`]),
+    ...(from === undefined ? [] : [sql`at >= ${from}`]),
+    ...(to === undefined ? [] : [sql`at <= ${to}`]),
+  ];
+}
+
+/** Newest first. */
+export async function listRows(reader: Reader, query: AuditQuery): Promise<StoredRow[]> {
+  const { before, limit } = query;
+  const conditions = conditionsOf(query);
+  if (before)
+    conditions.push(sql`at <= ${before.at} AND (at < ${before.at} OR sequence < ${before.sequence})`);
+  const rows = await reader.all<Stored>(sql`SELECT ${fields} FROM auth_audit ${sql.where(conditions)}
+    ORDER BY at DESC, sequence DESC LIMIT ${limit}`);
+  return rows.map(toRow);
+}
+
+/** At most `countCap`. */
+export async function countRows(reader: Reader, query: AuditQuery): Promise<number> {
+  const row = await reader.one<{ count: number }>(sql`SELECT count(*) AS count FROM (
+    SELECT 1 AS one FROM auth_audit ${sql.where(conditionsOf(query))} LIMIT ${countCap}) counted`);
+  return Number(row?.count ?? 0);
+}
+
+export async function lastRow(reader: Reader, orgId: string): Promise<StoredRow | undefined> {
+  const row = await reader.one<Stored>(
+    sql`SELECT ${fields} FROM auth_audit WHERE org_id = ${orgId} ORDER BY sequence DESC LIMIT 1`,
+  );
+  return row && toRow(row);
+}

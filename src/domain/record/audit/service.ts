@@ -1,0 +1,199 @@
+import type { ConditionFacts } from "../../../access/condition.ts";
+import type { Clock, Instant } from "../../../kit/clock.ts";
+import { invalid } from "../../../kit/fault.ts";
+import type { Ids } from "../../../kit/ids.ts";
+import { auditVerifyRowsMax } from "../../../kit/limits.ts";
+import type { Log } from "../../../kit/log.ts";
+import { pageSize, readCursor, writeCursor } from "../../../kit/page.ts";
+import type { Session, Store } from "../../../store/store.ts";
+import { openChain, type PlaceOf } from "./chain.ts";
+import { type AuditPolicy, type Delivery, openRecorder } from "./recorder.ts";
+import { canonicalField } from "./redaction.ts";
+import * as rows from "./rows.ts";
+import type { AuditedCall, AuditRow } from "./rules.ts";
+import { openSpool } from "./spool.ts";
+import type { AuditKeys, Noted, Verified } from "./verify.ts";
+
+export type { Noted, Verified } from "./verify.ts";
+
+export interface AuditListQuery extends Omit<rows.AuditQuery, "before" | "limit"> {
+  limit?: number;
+  cursor?: string;
+}
+
+export interface AuditPage {
+  events: AuditRow[];
+  nextCursor: string | undefined;
+  /** At most `countCap`. */
+  totalCount: number;
+  retentionDays: number;
+}
+
+export interface AuditSettings extends AuditPolicy {
+  retentionDays: number;
+}
+
+/** Settings of the server as they are written there. */
+export interface WrittenSettings {
+  auditReads: boolean;
+  /** With commas between, or `none`. */
+  auditExcludedActions: string;
+  auditKv: boolean;
+  auditRedactFields: string | undefined;
+  auditRetentionDays: number;
+}
+
+export const auditSettingsOf = (written: WrittenSettings): AuditSettings => ({
+  successfulReads: written.auditReads,
+  excludedActions: new Set(
+    written.auditExcludedActions === "none" ? [] : written.auditExcludedActions.split(","),
+  ),
+  kvCapture: written.auditKv,
+  redactedFields: new Set((written.auditRedactFields?.split(",") ?? []).map(canonicalField)),
+  retentionDays: written.auditRetentionDays,
+});
+
+/** A call that was made, as policies are tried on it. */
+export interface PastCall {
+  facts: ConditionFacts;
+  allowed: boolean;
+}
+
+export interface AuthAudit {
+  /** Told of every call; what is kept of it is written later. Never throws. */
+  observe(call: AuditedCall): void;
+  /** Newest first, of one org. */
+  list(query: AuditListQuery): Promise<AuditPage>;
+  /** The org's last calls, newest first. */
+  pastDecisions(orgId: string, limit: number): Promise<PastCall[]>;
+  /** Follows the org's chain of hashes; `from` is the sequence of the first row to check. */
+  verify(orgId: string, from?: number, noted?: Noted): Promise<Verified>;
+  settings: AuditSettings;
+  delivery(): Delivery;
+  /** The tick of loop `audit.flush`. */
+  flushOnce(): Promise<void>;
+  /** The tick of duty loop `audit.forget`: one slice of every org whose oldest rows are past their time. */
+  forgetOnce(
+    write: <T>(work: (session: Session) => Promise<T>) => Promise<T>,
+  ): Promise<{ againInMs: number } | void>;
+  close(): Promise<void>;
+}
+
+export interface AuthAuditDeps {
+  store: Store;
+  clock: Clock;
+  ids: Ids;
+  log: Log;
+  keys: AuditKeys;
+  settings: AuditSettings;
+  /** Where rows wait that the store has not got yet. */
+  spoolFolder: string;
+  placeOf: (environmentId: string) => Promise<{ projectId: string | null; name: string } | undefined>;
+  platformOrgId: string;
+  flushIn: (ms: number) => void;
+}
+
+const dayMs = 24 * 60 * 60 * 1000;
+const orgsSlice = 100;
+/** There is more to cut than one tick may. */
+const againMs = 200;
+
+const fromStored = (row: rows.StoredRow): AuditRow => ({ ...row, roles: JSON.parse(row.roles) as string[] });
+
+export function openAuthAudit(deps: AuthAuditDeps): AuthAudit {
+  const { store, clock, ids, log, keys, settings, placeOf } = deps;
+  const spool = openSpool({ folder: deps.spoolFolder, stamp: ids.next("node"), secrets: keys });
+  const chain = openChain({
+    store,
+    keys,
+    placeOf: placeOf satisfies PlaceOf,
+    newId: () => ids.next("aud"),
+    now: clock.now,
+    onMismatch: (orgId, reason) => log.error("audit.chain_changed", { orgId, reason }),
+  });
+  const { platformOrgId, flushIn } = deps;
+  const append = chain.append;
+  const recorder = openRecorder({ clock, ids, log, policy: settings, spool, append, platformOrgId, flushIn });
+
+  return {
+    observe: recorder.observe,
+    settings,
+    delivery: recorder.delivery,
+    flushOnce: recorder.flushOnce,
+
+    async list({ cursor, limit, ...query }) {
+      const size = pageSize(limit);
+      const place = cursor ? readCursor("cursor", cursor) : undefined;
+      const before = place && { at: place.at, sequence: Number(place.id) };
+      if (before && !Number.isSafeInteger(before.sequence))
+        throw invalid("cursor", "is not a cursor of this list");
+      const [found, totalCount] = await Promise.all([
+        rows.listRows(store, { ...query, ...(before && { before }), limit: size + 1 }),
+        rows.countRows(store, { ...query, limit: 0 }),
+      ]);
+      const shown = found.slice(0, size);
+      const last = shown.at(-1);
+      return {
+        events: shown.map(fromStored),
+        nextCursor:
+          found.length > size && last ? writeCursor({ at: last.at, id: String(last.sequence) }) : undefined,
+        totalCount,
+        retentionDays: settings.retentionDays,
+      };
+    },
+
+    async pastDecisions(orgId, limit) {
+      const found = await rows.listRows(store, { orgId, limit });
+      const names = new Map<string, string>();
+      for (const { environmentId } of found)
+        if (environmentId !== "" && !names.has(environmentId))
+          names.set(environmentId, (await placeOf(environmentId))?.name ?? "*");
+      return found.map((row) => ({ allowed: row.allowed, facts: factsOf(row, names) }));
+    },
+
+    verify: (orgId, from, noted) => chain.verify(orgId, from, auditVerifyRowsMax, noted),
+
+    async forgetOnce(write) {
+      if (settings.retentionDays === 0) return undefined;
+      const before: Instant = clock.now() - settings.retentionDays * dayMs;
+      let cut = 0;
+      for (let after = ""; ; ) {
+        const orgs = await rows.orgsAfter(store, after, orgsSlice);
+        for (const orgId of orgs) cut += await write((session) => chain.cut(session, orgId, before));
+        if (orgs.length < orgsSlice) break;
+        after = orgs.at(-1)!;
+      }
+      return cut > 0 ? { againInMs: againMs } : undefined;
+    },
+
+    async close() {
+      await recorder.flushOnce().catch((error: unknown) => log.warn("audit.left_in_spool", { error }));
+      spool.close();
+    },
+  };
+}
+
+function factsOf(row: rows.StoredRow, names: ReadonlyMap<string, string>): ConditionFacts {
+  // irn:svc:{org}:{project}:{type}:{environment}:{resource}
+  const parts = row.resource.split(":").map((part) => part.replaceAll("%3A", ":").replaceAll("%25", "%"));
+  return {
+    subject: {
+      id: row.callerId,
+      kind: row.callerKind,
+      orgId: row.orgId,
+      roles: JSON.parse(row.roles) as string[],
+    },
+    action: row.action,
+    operation: row.operation,
+    reads: row.reads,
+    resource: {
+      orgId: row.orgId,
+      projectId: parts[3] ?? "*",
+      type: parts[4] ?? "*",
+      environmentId: row.environmentId || "*",
+      environmentName: names.get(row.environmentId) ?? "*",
+      id: parts[6] ?? "*",
+    },
+    at: row.at,
+  };
+}

@@ -1,0 +1,137 @@
+import {
+  closeSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmdirSync,
+  rmSync,
+  statSync,
+  writeSync,
+} from "node:fs";
+import { join } from "node:path";
+import type { Instant } from "../../../kit/clock.ts";
+import { auditSpoolBytesMax } from "../../../kit/limits.ts";
+import type { AuditEntry } from "./rules.ts";
+import { lineMac, sameText } from "./rules.ts";
+
+/** Rows that are not in the store yet, in files: they outlive this process, and a store that is away. */
+export interface Spool {
+  /** The file that the row went to; throws when it cannot be written or the spool is full. */
+  append(entry: AuditEntry): string;
+  /** Rows to come go to another file. */
+  cut(): void;
+  /** Rows of a file, without lines that were cut short or that nobody here wrote; none when it is gone. */
+  read(file: string): AuditEntry[];
+  forget(file: string): void;
+  /** Takes over files that another process left and has not touched since then. */
+  adopt(untouchedSince: Instant): string[];
+  /** Leaves no empty folder behind. */
+  close(): void;
+}
+
+export interface SpoolDeps {
+  folder: string;
+  /** Of this process alone. */
+  stamp: string;
+  /** What lines are signed with. */
+  secrets: { current(): { id: string; secret: string }; find(id: string): string | undefined };
+}
+
+const suffix = ".audit";
+
+export function openSpool({ folder, stamp, secrets }: SpoolDeps): Spool {
+  let current: { file: string; handle: number } | undefined;
+  let count = 0;
+  const bytesOf = new Map<string, number>();
+  const nextFile = () => join(folder, `${stamp}-${++count}${suffix}`);
+
+  function open(): { file: string; handle: number } {
+    mkdirSync(folder, { recursive: true, mode: 0o700 });
+    const file = nextFile();
+    return { file, handle: openSync(file, "ax", 0o600) };
+  }
+
+  function cut(): void {
+    if (current) closeSync(current.handle);
+    current = undefined;
+  }
+
+  function bytes(): number {
+    let all = 0;
+    for (const own of bytesOf.values()) all += own;
+    return all;
+  }
+
+  return {
+    append(entry) {
+      const { id, secret } = secrets.current();
+      const text = JSON.stringify(entry);
+      const line = Buffer.from(`${id} ${lineMac(secret, text)} ${text}\n`);
+      if (bytes() + line.length > auditSpoolBytesMax) throw new Error("the audit spool is full");
+      current ??= open();
+      const { file, handle } = current;
+      let written = 0;
+      while (written < line.length) written += writeSync(handle, line, written);
+      bytesOf.set(file, (bytesOf.get(file) ?? 0) + line.length);
+      return file;
+    },
+
+    cut,
+
+    read(file) {
+      let text: string;
+      try {
+        text = readFileSync(file, "utf8");
+      } catch (error) {
+        if ((error as { code?: string }).code === "ENOENT") return [];
+        throw error;
+      }
+      return text.split("\n").flatMap((line) => {
+        const [, id, mac, json] = /^(\S+) (\S+) (.+)$/.exec(line) ?? [];
+        if (id === undefined || mac === undefined || json === undefined) return [];
+        const secret = secrets.find(id);
+        if (secret === undefined || !sameText(lineMac(secret, json), mac)) return [];
+        return JSON.parse(json) as AuditEntry;
+      });
+    },
+
+    forget(file) {
+      bytesOf.delete(file);
+      rmSync(file, { force: true });
+    },
+
+    adopt(untouchedSince) {
+      let names: string[];
+      try {
+        names = readdirSync(folder);
+      } catch {
+        return [];
+      }
+      return names.sort().flatMap((name) => {
+        if (!name.endsWith(suffix) || name.startsWith(`${stamp}-`)) return [];
+        const own = nextFile();
+        try {
+          const found = statSync(join(folder, name));
+          if (found.mtimeMs > untouchedSince) return [];
+          // Of several processes that see it, one gets it.
+          renameSync(join(folder, name), own);
+          bytesOf.set(own, found.size);
+          return own;
+        } catch {
+          return [];
+        }
+      });
+    },
+
+    close() {
+      cut();
+      try {
+        rmdirSync(folder);
+      } catch {
+        // Not empty, or never made.
+      }
+    },
+  };
+}

@@ -1,0 +1,156 @@
+import { Type } from "@sinclair/typebox";
+import { AuditService } from "../../../gen/svc/v1/audit_pb.ts";
+import { TimeTravelService } from "../../../gen/svc/v1/timetravel_pb.ts";
+import { parseRfc3339, rfc3339 } from "../../../kit/clock.ts";
+import { invalid } from "../../../kit/fault.ts";
+import { type Call, rpc, unary } from "../../../kit/operation.ts";
+import { instantOf } from "../../../kit/wkt.ts";
+import type { PastStep } from "./rules.ts";
+import type { History, RunState, TimelineEvent, Trail, TrailQuery } from "./service.ts";
+import {
+  auditMessage,
+  snapshotJson,
+  snapshotMessage,
+  timelineMessage,
+  trailJson,
+  trailRpcJson,
+} from "./wire.ts";
+
+const id = Type.String({ minLength: 1, maxLength: 200 });
+const timestamp = Type.Optional(Type.String({ description: "RFC 3339; now when left out." }));
+
+function instant(text: string | undefined) {
+  if (text === undefined || text === "") return undefined;
+  const at = parseRfc3339(text);
+  if (at === undefined) throw invalid("timestamp", "must be RFC3339");
+  return at;
+}
+
+const text = (key: string, value: string | undefined) => (value ? { [key]: value } : {});
+
+const AuditEvent = Type.Object({
+  id: Type.String(),
+  run_id: Type.String(),
+  function_id: Type.String(),
+  step_id: Type.Optional(Type.String()),
+  event_type: Type.String(),
+  payload: Type.Object({}, { additionalProperties: true }),
+  environment_id: Type.String(),
+  created_at: Type.String({ format: "date-time" }),
+  scope: Type.String(),
+  metadata: Type.Optional(Type.Record(Type.String(), Type.String())),
+  platform_key_id: Type.Optional(Type.String()),
+  platform_user_id: Type.Optional(Type.String()),
+  impersonated_org_id: Type.Optional(Type.String()),
+});
+
+const TrailInput = Type.Object({
+  run_id: Type.Optional(Type.String({ maxLength: 200 })),
+  function_id: Type.Optional(Type.String({ maxLength: 200 })),
+  event_type: Type.Optional(Type.String({ maxLength: 100 })),
+  from: Type.Optional(Type.String()),
+  to: Type.Optional(Type.String()),
+  limit: Type.Optional(Type.Integer()),
+  cursor: Type.Optional(Type.String()),
+  action: Type.Optional(Type.String({ maxLength: 100 })),
+  api_key_id: Type.Optional(Type.String({ maxLength: 200 })),
+});
+
+/** The audit of calls in the form of the trail; refuses callers who may not see it. */
+export type CallTrail = (query: TrailQuery, call: Call) => Promise<Trail>;
+
+export const historyOperations = (history: History, callTrail?: CallTrail) => [
+  unary({
+    name: "timetravel.state",
+    action: "runs:read",
+    summary: "A recorded run as it stood at an instant.",
+    reads: true,
+    input: Type.Object({ runId: id, timestamp }),
+    rpc: rpc(
+      TimeTravelService.method.getRunStateAt,
+      (m) => ({ runId: m.runId, ...(m.timestamp && { timestamp: rfc3339(instantOf(m.timestamp)) }) }),
+      (state: RunState) => ({ snapshot: snapshotMessage(state) }),
+      { give: snapshotJson },
+    ),
+    handle: (input, call) => history.stateAt(call.environmentId, input.runId, instant(input.timestamp)),
+  }),
+  unary({
+    name: "timetravel.timeline",
+    action: "runs:read",
+    summary: "What happened to a recorded run, in order.",
+    reads: true,
+    input: Type.Object({ runId: id }),
+    rpc: rpc(
+      TimeTravelService.method.getRunTimeline,
+      (m) => ({ runId: m.runId }),
+      (events: TimelineEvent[]) => ({ events: events.map(timelineMessage) }),
+    ),
+    handle: (input, call) => history.timeline(call.environmentId, input.runId),
+  }),
+  unary({
+    name: "timetravel.step_output",
+    action: "runs:read",
+    summary: "A step of a recorded run as it stood at an instant.",
+    reads: true,
+    input: Type.Object({ runId: id, stepId: id, timestamp }),
+    rpc: rpc(
+      TimeTravelService.method.getStepOutputAt,
+      (m) => ({
+        runId: m.runId,
+        stepId: m.stepId,
+        ...(m.timestamp && { timestamp: rfc3339(instantOf(m.timestamp)) }),
+      }),
+      ({ stepId, past }: { stepId: string; past: PastStep }) => ({
+        stepId,
+        status: past.status,
+        output: new TextEncoder().encode(past.output ?? ""),
+        originalOutput: new TextEncoder().encode(past.originalOutput ?? ""),
+        patched: past.patched,
+        injected: past.injected,
+      }),
+    ),
+    async handle({ runId, stepId, timestamp: at }, call) {
+      return { stepId, past: await history.stepAt(call.environmentId, runId, stepId, instant(at)) };
+    },
+  }),
+  unary({
+    name: "audit.trail",
+    action: "runs:read",
+    summary:
+      "What runs of the environment did: newest run first, of each run the newest first; by action or api_key_id what callers did.",
+    reads: true,
+    input: TrailInput,
+    output: Type.Object({
+      events: Type.Array(AuditEvent),
+      next_cursor: Type.String(),
+      total_count: Type.Integer(),
+      retention_days: Type.Integer(),
+    }),
+    rest: {
+      route: "GET /api/v1/audit",
+      give: (trail: Trail) => ({ status: 200, body: trailJson(trail) }),
+    },
+    rpc: rpc(
+      AuditService.method.getAuditTrail,
+      (m) => ({
+        ...text("run_id", m.runId),
+        ...text("event_type", m.eventType),
+        ...text("from", m.fromTimestamp),
+        ...text("to", m.toTimestamp),
+        ...text("cursor", m.cursor),
+        ...(m.limit !== 0 && { limit: m.limit }),
+      }),
+      (trail: Trail) => ({
+        events: trail.events.map(auditMessage),
+        totalCount: trail.totalCount,
+        nextCursor: trail.nextCursor ?? "",
+        retentionDays: trail.retentionDays,
+      }),
+      { give: trailRpcJson },
+    ),
+    handle: (input, call) =>
+      callTrail && (input.action || input.api_key_id)
+        ? callTrail(input, call)
+        : history.trail(call.environmentId, input),
+  }),
+];

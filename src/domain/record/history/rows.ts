@@ -1,0 +1,52 @@
+import type { Instant } from "../../../kit/clock.ts";
+import type { Cursor } from "../../../kit/page.ts";
+import { column, sql } from "../../../kit/sql.ts";
+import type { Store } from "../../../store/store.ts";
+import type { HistoryRow } from "./rules.ts";
+
+export const historyOf = (store: Store, environmentId: string, runId: string): Promise<HistoryRow[]> =>
+  store.all(sql`SELECT run_id, sequence, type, at, detail FROM run_history
+    WHERE run_id = ${runId} AND environment_id = ${environmentId} ORDER BY sequence`);
+
+export interface TrailRun {
+  id: string;
+  function_id: string;
+  created_at: number;
+}
+
+export interface TrailFilter {
+  environmentId: string;
+  functionId?: string;
+  from?: Instant;
+  to?: Instant;
+}
+
+/** Runs that history may be found of, newest first by (created, id); `from` the given place on, itself included. */
+export function trailRuns(
+  store: Store,
+  { environmentId, functionId, from, to }: TrailFilter,
+  start: Cursor | undefined,
+  limit: number,
+): Promise<TrailRun[]> {
+  const where = [sql`environment_id = ${environmentId}`];
+  if (functionId !== undefined) where.push(sql`function_id = ${functionId}`);
+  // A run has no history before it was created; behind its end only what also moves `updated_at`.
+  if (to !== undefined) where.push(sql`created_at <= ${to}`);
+  if (from !== undefined) where.push(sql`(ended_at IS NULL OR ended_at >= ${from} OR updated_at >= ${from})`);
+  if (start) where.push(sql`(created_at < ${start.at} OR (created_at = ${start.at} AND id <= ${start.id}))`);
+  return store.all(sql`SELECT id, function_id, created_at FROM runs ${sql.where(where)}
+    ORDER BY created_at DESC, id DESC LIMIT ${limit}`);
+}
+
+/** History of several runs, by the primary key. */
+export async function historyOfAll(
+  store: Store,
+  runIds: readonly string[],
+): Promise<Map<string, HistoryRow[]>> {
+  const rows = await store.all<HistoryRow>(sql`SELECT h.run_id, h.sequence, h.type, h.at, h.detail
+    FROM ${store.seams.rowsFrom("i", { run_id: column.text(runIds) })} JOIN run_history h ON h.run_id = i.run_id
+    ORDER BY h.run_id, h.sequence`);
+  const byRun = new Map<string, HistoryRow[]>(runIds.map((id) => [id, []]));
+  for (const row of rows) byRun.get(row.run_id)?.push(row);
+  return byRun;
+}

@@ -1,0 +1,152 @@
+import type { JsonObject, MessageInitShape } from "@bufbuild/protobuf";
+import type { AuditEventSchema } from "../../../gen/svc/v1/audit_pb.ts";
+import type {
+  TimeTravelRunStateSnapshotSchema,
+  TimeTravelTimelineEventSchema,
+} from "../../../gen/svc/v1/timetravel_pb.ts";
+import { type Instant, rfc3339 } from "../../../kit/clock.ts";
+import { timestampOf } from "../../../kit/wkt.ts";
+import { isSignificant, summaryOf } from "./rules.ts";
+import type { RunState, TimelineEvent, Trail } from "./service.ts";
+
+const bytes = (text: string | null) => new TextEncoder().encode(text ?? "");
+const base64 = (text: string | null) => Buffer.from(text ?? "").toString("base64");
+/** A time is shown only once it has come. */
+const when = (at: Instant | null, now: Instant) => (at !== null && at <= now ? at : undefined);
+
+export function snapshotMessage(state: RunState): MessageInitShape<typeof TimeTravelRunStateSnapshotSchema> {
+  return {
+    runId: state.run.id,
+    functionId: state.run.functionId,
+    status: state.status,
+    input: bytes(state.run.input),
+    timestamp: timestampOf(state.at),
+    createdAt: timestampOf(state.run.createdAt),
+    steps: state.steps.map(({ step, ...past }) => {
+      const started = when(step.startedAt, state.at);
+      const completed = past.status === "sleeping" ? undefined : when(step.endedAt, state.at);
+      return {
+        stepId: step.stepId,
+        name: step.name,
+        type: step.type,
+        sequence: step.sequence,
+        status: past.status,
+        output: bytes(past.output),
+        error: bytes(past.error),
+        originalOutput: bytes(past.originalOutput),
+        ...(started !== undefined && { startedAt: timestampOf(started) }),
+        ...(completed !== undefined && { completedAt: timestampOf(completed) }),
+        durationMs: completed === undefined ? 0 : (step.durationMs ?? 0),
+        injected: past.injected,
+        patched: past.patched,
+      };
+    }),
+  };
+}
+
+/** Clients read the snapshot flat or wrapped, in either case (contract.md 5.2). Bytes are base64, as the protobuf mapping has them. */
+export function snapshotJson(state: RunState) {
+  const steps = state.steps.map(({ step, ...past }) => {
+    const started = when(step.startedAt, state.at);
+    const completed = past.status === "sleeping" ? undefined : when(step.endedAt, state.at);
+    return bothCases({
+      stepId: step.stepId,
+      name: step.name,
+      type: step.type,
+      sequence: step.sequence,
+      status: past.status,
+      ...(past.output !== null && { output: base64(past.output) }),
+      ...(past.error !== null && { error: base64(past.error) }),
+      ...(past.originalOutput !== null && { originalOutput: base64(past.originalOutput) }),
+      ...(started !== undefined && { startedAt: rfc3339(started) }),
+      ...(completed !== undefined && { completedAt: rfc3339(completed) }),
+      ...(completed !== undefined && step.durationMs !== null && { durationMs: step.durationMs }),
+      injected: past.injected,
+      patched: past.patched,
+    });
+  });
+  const snapshot = bothCases({
+    runId: state.run.id,
+    functionId: state.run.functionId,
+    status: state.status,
+    ...(state.run.input !== null && { input: base64(state.run.input) }),
+    steps,
+    timestamp: rfc3339(state.at),
+    createdAt: rfc3339(state.run.createdAt),
+  });
+  return { snapshot, ...snapshot };
+}
+
+const bothCases = (value: Record<string, unknown>): Record<string, unknown> => {
+  const both: Record<string, unknown> = { ...value };
+  for (const [key, one] of Object.entries(value))
+    both[key.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)] = one;
+  return both;
+};
+
+const inCamelCase = (value: Record<string, unknown>): Record<string, unknown> =>
+  Object.fromEntries(
+    Object.entries(value).map(([key, one]) => [
+      key.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase()),
+      one,
+    ]),
+  );
+
+export const timelineMessage = (
+  event: TimelineEvent,
+): MessageInitShape<typeof TimeTravelTimelineEventSchema> => ({
+  id: event.id,
+  eventType: event.type,
+  stepId: event.stepId ?? "",
+  stepName: event.stepName,
+  summary: summaryOf(event),
+  significant: isSignificant(event.type),
+  timestamp: timestampOf(event.at),
+});
+
+export const auditMessage = (event: Trail["events"][number]): MessageInitShape<typeof AuditEventSchema> => ({
+  id: event.id,
+  runId: event.runId,
+  functionId: event.functionId,
+  stepId: event.stepId ?? "",
+  eventType: event.type,
+  payload: event.payload as JsonObject,
+  createdAt: timestampOf(event.at),
+  environmentId: event.environmentId,
+  scope: "tenant",
+});
+
+export const auditJson = (event: Trail["events"][number]) => ({
+  id: event.id,
+  run_id: event.runId,
+  function_id: event.functionId,
+  ...(event.stepId !== null && { step_id: event.stepId }),
+  event_type: event.type,
+  payload: event.payload,
+  environment_id: event.environmentId,
+  created_at: rfc3339(event.at),
+  scope: "tenant",
+  ...event.more,
+});
+
+export const trailJson = (trail: Trail) => ({
+  events: trail.events.map(auditJson),
+  next_cursor: trail.nextCursor ?? "",
+  total_count: trail.totalCount,
+  retention_days: trail.retentionDays,
+});
+
+/** The same body over RPC, with the entries that one client reads instead. */
+export const trailRpcJson = (trail: Trail) => ({
+  ...trailJson(trail),
+  events: trail.events.map((event) => ({ ...inCamelCase(auditJson(event)), ...auditJson(event) })),
+  nextCursor: trail.nextCursor ?? "",
+  totalCount: trail.totalCount,
+  retentionDays: trail.retentionDays,
+  entries: trail.events.map((event) => ({
+    id: event.id,
+    type: event.type,
+    timestamp: rfc3339(event.at),
+    data: { ...event.payload, run_id: event.runId, function_id: event.functionId },
+  })),
+});

@@ -1,0 +1,73 @@
+import { Type } from "@sinclair/typebox";
+import { type Instant, rfc3339 } from "../../../kit/clock.ts";
+import { Fault } from "../../../kit/fault.ts";
+import { unary } from "../../../kit/operation.ts";
+import type { Integrity, Report } from "./service.ts";
+
+/** What deleted environments of an org still have; it is out of nobody's sight, and in nobody's way. */
+export interface PurgeBacklog {
+  /** Deleted environments of which rows may be left, counted up to a bound. */
+  environments: number;
+  /** The one that was deleted first. */
+  oldest: { id: string; at: Instant } | null;
+}
+
+const at = Type.String({ format: "date-time" });
+const Oldest = Type.Object({ id: Type.String(), age_ms: Type.Integer() });
+
+const reportJson = (report: Report, { environments, oldest }: PurgeBacklog) => ({
+  balanced: report.balanced,
+  checked_at: rfc3339(report.at),
+  checks: report.checks.map((check) => ({
+    name: check.name,
+    about: check.about,
+    count: check.count,
+    ...(check.oldest && {
+      oldest: { id: check.oldest.id, age_ms: Math.max(0, report.at - check.oldest.at) },
+    }),
+    healed: check.healed,
+    ...(check.healedAt !== null && { healed_at: rfc3339(check.healedAt) }),
+  })),
+  purging: {
+    environments,
+    ...(oldest && { oldest: { id: oldest.id, age_ms: Math.max(0, report.at - oldest.at) } }),
+  },
+});
+
+export const integrityOperations = (
+  integrity: Integrity,
+  backlogOf: (orgId: string) => Promise<PurgeBacklog>,
+) => [
+  unary({
+    name: "integrity.report",
+    action: "runs:read",
+    summary:
+      "What must balance in the environment, whether it does, and what the org's deleted ones have left.",
+    reads: true,
+    input: Type.Object({}),
+    output: Type.Object({
+      balanced: Type.Boolean(),
+      checked_at: at,
+      checks: Type.Array(
+        Type.Object({
+          name: Type.String(),
+          about: Type.String(),
+          count: Type.Integer(),
+          oldest: Type.Optional(Oldest),
+          healed: Type.Integer(),
+          healed_at: Type.Optional(at),
+        }),
+      ),
+      purging: Type.Object({ environments: Type.Integer(), oldest: Type.Optional(Oldest) }),
+    }),
+    rest: "GET /api/v1/integrity",
+    async handle(_input, call) {
+      const report = await integrity.report(call.environmentId);
+      if (!report)
+        throw new Fault("unavailable", "the database did not answer in time", {
+          headers: { "Retry-After": "1" },
+        });
+      return reportJson(report, await backlogOf(call.caller.orgId));
+    },
+  }),
+];

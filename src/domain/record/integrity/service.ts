@@ -1,0 +1,176 @@
+import type { Clock, Instant } from "../../../kit/clock.ts";
+import { lately } from "../../../kit/lately.ts";
+import { integrityEnvironmentsMax, integrityKeptMs, integrityWaitMsMax } from "../../../kit/limits.ts";
+import type { Log } from "../../../kit/log.ts";
+import type { Metrics } from "../../../kit/metrics.ts";
+import type { Session, Store } from "../../../store/store.ts";
+import * as rows from "./rows.ts";
+import type { Offence } from "./rules.ts";
+
+/** One balance that must hold in every environment. Contributed by the capability whose rows it reads; cheap, bounded. */
+export interface IntegrityCheck {
+  /** `timers.overdue`. */
+  name: string;
+  /** What it counts. */
+  about: string;
+  run(environmentId: string): Promise<Offence>;
+}
+
+/** One thing put right by a sweep. */
+export interface Healed {
+  name: string;
+  environmentId: string;
+  id: string;
+}
+
+/** How a sweep writes: only while its node leads. */
+export type LeaderWriter = <T>(work: (session: Session) => Promise<T>) => Promise<T>;
+
+export interface Checked extends Offence {
+  name: string;
+  about: string;
+  healed: number;
+  healedAt: Instant | null;
+}
+
+export interface Report {
+  at: Instant;
+  balanced: boolean;
+  checks: Checked[];
+}
+
+export interface Integrity {
+  /** At most limits.integrityKeptMs old; undefined when the store does not answer in time. */
+  report(environmentId: string): Promise<Report | undefined>;
+  /** Notes what a sweep put right: a row, a count, a line in the log. */
+  healed(write: LeaderWriter, list: readonly Healed[]): Promise<void>;
+  /** The tick of loop `integrity.look`: some environments each time, so that health and metrics know. */
+  lookOnce(): Promise<void>;
+  /** What is out of balance, as far as this node has looked. */
+  warnings(): string[];
+}
+
+export interface IntegrityDeps {
+  store: Store;
+  clock: Clock;
+  log: Log;
+  metrics: Metrics;
+  checks: readonly IntegrityCheck[];
+}
+
+/** The log's own balance: its head stands where its last event does. Matching happens in the flush that appends. */
+export const logCheck = (store: Store): IntegrityCheck => ({
+  name: "events.head",
+  about: "Events that the end of the log does not count, or counts without having them.",
+  async run(environmentId) {
+    const ends = await rows.endsOf(store, environmentId);
+    if (!ends) return { count: 0, oldest: null };
+    // With everything expired there is no last event; the floor stands behind the end then.
+    const last = ends.last ?? Math.min(ends.position, Math.max(0, ends.retention_floor - 1));
+    const count = Math.abs(ends.position - last);
+    return {
+      count,
+      oldest: count === 0 ? null : { id: `position ${Math.min(ends.position, last) + 1}`, at: ends.at },
+    };
+  },
+});
+
+export function openIntegrity({ store, clock, log, metrics, checks }: IntegrityDeps): Integrity {
+  const askers = new Map<string, () => Promise<Report | undefined>>();
+  const seen = new Map<string, Report>();
+  let after = "";
+  const labels = ["check"] as const;
+  const found = metrics.gauge({
+    name: "svc_integrity_offenders",
+    help: "Rows out of balance in the environments that this node has looked at.",
+    labels,
+  });
+  const healedCount = metrics.counter({
+    name: "svc_integrity_healed_total",
+    help: "Rows that the sweeper put right.",
+    labels,
+  });
+  for (const { name } of checks) healedCount(name);
+  metrics.beforeReading(() => {
+    for (const { name } of checks) {
+      let sum = 0;
+      for (const report of seen.values())
+        sum += report.checks.find((check) => check.name === name)?.count ?? 0;
+      found(name).set(sum);
+    }
+  });
+
+  async function look(environmentId: string): Promise<Report> {
+    const healings = new Map((await rows.healingsOf(store, environmentId)).map((row) => [row.name, row]));
+    const checked: Checked[] = [];
+    for (const { name, about, run } of checks) {
+      const offence = await run(environmentId);
+      const healing = healings.get(name);
+      checked.push({
+        name,
+        about,
+        ...offence,
+        healed: healing?.healed ?? 0,
+        healedAt: healing?.last_at ?? null,
+      });
+    }
+    const report = {
+      at: clock.now(),
+      balanced: checked.every((check) => check.count === 0),
+      checks: checked,
+    };
+    if (report.balanced) seen.delete(environmentId);
+    else seen.set(environmentId, report);
+    return report;
+  }
+
+  const askerOf = (environmentId: string) => {
+    let asker = askers.get(environmentId);
+    if (!asker) {
+      if (askers.size >= integrityEnvironmentsMax) askers.delete(askers.keys().next().value!);
+      asker = lately({
+        clock,
+        keptMs: integrityKeptMs,
+        waitMsMax: integrityWaitMsMax,
+        ask: () => look(environmentId),
+      });
+      askers.set(environmentId, asker);
+    }
+    return asker;
+  };
+
+  return {
+    report: (environmentId) => askerOf(environmentId)(),
+
+    async healed(write, list) {
+      const counts = new Map<string, { environmentId: string; name: string; count: number }>();
+      for (const { environmentId, name, id } of list) {
+        log.warn("integrity.healed", { check: name, environmentId, id });
+        healedCount(name).add();
+        const key = `${environmentId}\n${name}`;
+        const { count } = counts.get(key) ?? { count: 0 };
+        counts.set(key, { environmentId, name, count: count + 1 });
+      }
+      const now = clock.now();
+      if (counts.size > 0)
+        await write(async (session) => {
+          for (const one of counts.values()) await rows.noteHealing(session, { ...one, now });
+        });
+    },
+
+    async lookOnce() {
+      // What was out of balance is looked at each time, so that a warning goes with its reason.
+      for (const id of [...seen.keys()]) await look(id);
+      const slice = await rows.environmentsAfter(store, after, 20);
+      after = slice.length < 20 ? "" : (slice.at(-1)?.id ?? "");
+      for (const { id } of slice) await look(id);
+    },
+
+    warnings: () =>
+      [...seen.values()].flatMap(({ checks: list }) =>
+        list
+          .filter((check) => check.count > 0)
+          .map((check) => `${check.name}: ${check.count} out of balance, see /api/v1/integrity`),
+      ),
+  };
+}

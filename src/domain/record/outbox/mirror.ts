@@ -1,0 +1,146 @@
+import { BusError, type Mirror as BusMirror } from "../../../bus/bus.ts";
+import type { Clock } from "../../../kit/clock.ts";
+import { lately } from "../../../kit/lately.ts";
+import {
+  gaugeKeptMs,
+  gaugeWaitMsMax,
+  mirrorLogsMax,
+  mirrorRoundMs,
+  mirrorSliceMax,
+} from "../../../kit/limits.ts";
+import type { Log } from "../../../kit/log.ts";
+import type { Metrics } from "../../../kit/metrics.ts";
+import type { Store } from "../../../store/store.ts";
+import type { Past } from "../../log/log/past.ts";
+import * as rows from "./rows.ts";
+import { type EntryDraft, type MirrorPlace, mirrorDrafts } from "./rules.ts";
+import { type LeaderWriter, type Outbox, type OutboxEntry, tooLarge } from "./service.ts";
+
+export interface Mirror {
+  /** The tick of `outbox.mirror`, on the node that leads `outbox`. */
+  mirrorOnce(write: LeaderWriter): Promise<{ againInMs?: number }>;
+  /** The first position that was not mirrored: retention stops before it. */
+  leastUnmirrored(environmentId: string): Promise<number>;
+  /** An event that was refused, once more. */
+  send(entry: OutboxEntry): Promise<void>;
+}
+
+export interface MirrorDeps {
+  store: Store;
+  clock: Clock;
+  log: Log;
+  metrics: Metrics;
+  past: Pick<Past, "between">;
+  /** Where the messages go. */
+  target: BusMirror;
+  connected: () => boolean;
+  outbox: Pick<Outbox, "refused">;
+  payloadBytesMax: number;
+}
+
+const lookEveryMs = 1_000;
+
+const messageOf = ({ payload }: EntryDraft | OutboxEntry, place: MirrorPlace) => ({
+  subject: place.subject,
+  id: place.messageId,
+  headers: place.headers,
+  payload,
+});
+
+/**
+ * Hands every event to users of the bus outside, reading the logs behind a cursor: whoever emits never pays for it. An
+ * event that the bus refuses becomes an outbox entry, and the others go on.
+ */
+export function openMirror(deps: MirrorDeps): Mirror {
+  const { store, clock, log, target, payloadBytesMax } = deps;
+  /** Where the walk over all logs goes on, when a round ended before its time was over. */
+  let after = "";
+  let toldTrouble = "";
+
+  const lag = deps.metrics.gauge({
+    name: "svc_mirror_lag_events",
+    help: "Events that users of the bus outside have not got yet, as far as one look goes.",
+  })();
+  const behind = async () => {
+    const places = await rows.logPlaces(store, "", mirrorLogsMax);
+    return places.reduce((sum, { head, position }) => sum + Math.max(0, head - (position ?? 0)), 0);
+  };
+  const counted = lately({ clock, keptMs: gaugeKeptMs, waitMsMax: gaugeWaitMsMax, ask: behind });
+  deps.metrics.beforeReading(async () => lag.set(await counted()));
+
+  /** One slice of one log; answers how far it is mirrored then. */
+  async function slice(
+    write: LeaderWriter,
+    { environment_id, head, position }: rows.LogPlace,
+  ): Promise<number> {
+    const events = await deps.past.between(
+      environment_id,
+      { after: position ?? 0, last: head },
+      mirrorSliceMax,
+    );
+    const drafts = events.flatMap((event) => mirrorDrafts(environment_id, event));
+    const refused: { draft: EntryDraft; error: BusError }[] = [];
+    const fitting = drafts.filter((draft) => {
+      const error = tooLarge(draft.payload, payloadBytesMax);
+      if (error) refused.push({ draft, error });
+      return error === undefined;
+    });
+    const answers = await target.publish(
+      fitting.map((draft) => messageOf(draft, draft.metadata as unknown as MirrorPlace)),
+    );
+    for (const [at, error] of answers.entries()) if (error) refused.push({ draft: fitting[at]!, error });
+    const reached = events.length < mirrorSliceMax ? head : events.at(-1)!.position;
+    await write(async (session) => {
+      for (const { draft, error } of refused) await deps.outbox.refused(session, draft, error);
+      await rows.moveMirror(session, environment_id, reached);
+    });
+    return reached;
+  }
+
+  return {
+    async mirrorOnce(write) {
+      if (!deps.connected()) return { againInMs: lookEveryMs };
+      const until = clock.elapsed() + mirrorRoundMs;
+      try {
+        let isBehind = false;
+        let trouble: { error: unknown } | undefined;
+        for (;;) {
+          const places = await rows.logPlaces(store, after, mirrorLogsMax);
+          // One slice of each log in turn; what is wrong with one of them holds up none of the others.
+          for (const place of places) {
+            if (place.head <= (place.position ?? 0)) continue;
+            try {
+              if ((await slice(write, place)) < place.head) isBehind = true;
+            } catch (error) {
+              if (error instanceof BusError) throw error;
+              trouble ??= { error };
+            }
+          }
+          after = places.length < mirrorLogsMax ? "" : places.at(-1)!.environment_id;
+          toldTrouble = "";
+          if (trouble && (after === "" || clock.elapsed() >= until)) throw trouble.error;
+          if (clock.elapsed() >= until) return { againInMs: 1 };
+          if (after !== "") continue;
+          if (!isBehind) return {};
+          isBehind = false;
+        }
+      } catch (error) {
+        if (!(error instanceof BusError)) throw error;
+        // It waits there: nothing is lost and nothing spent.
+        if (error.message !== toldTrouble) log.warn("outbox.mirror_waits", { error: error.message });
+        toldTrouble = error.message;
+        return { againInMs: lookEveryMs };
+      }
+    },
+
+    async leastUnmirrored(environmentId) {
+      return ((await rows.logPlace(store, environmentId))?.position ?? 0) + 1;
+    },
+
+    async send(entry) {
+      const place = JSON.parse(entry.metadata) as MirrorPlace;
+      const [error] = await target.publish([messageOf(entry, place)]);
+      if (error) throw error;
+    },
+  };
+}

@@ -1,0 +1,119 @@
+import { Type } from "@sinclair/typebox";
+import { rfc3339 } from "../../../kit/clock.ts";
+import { invalid } from "../../../kit/fault.ts";
+import { deadLettersMax, deadLettersOffsetMax } from "../../../kit/limits.ts";
+import { namedEnvironment } from "../../../kit/named-environment.ts";
+import { listed, type Operation, type RestRequest, unary } from "../../../kit/operation.ts";
+import type { Outbox, OutboxEntry } from "./service.ts";
+
+const text = Type.String();
+const instant = Type.String({ format: "date-time" });
+const bytes = Type.String({ contentEncoding: "base64" });
+
+const DeadLetter = Type.Object({
+  id: text,
+  event_id: text,
+  entity_id: text,
+  topic: text,
+  kind: text,
+  environment_id: text,
+  created_at: instant,
+  dead_at: instant,
+  attempts: Type.Integer(),
+  last_error: text,
+  payload: bytes,
+  metadata: bytes,
+});
+
+const base64 = (json: string): string => Buffer.from(json).toString("base64");
+
+const deadLetterJson = (row: OutboxEntry) => ({
+  id: row.id,
+  event_id: row.event_id,
+  entity_id: row.entity_id ?? "",
+  topic: row.topic,
+  kind: row.kind,
+  environment_id: row.environment_id,
+  created_at: rfc3339(row.created_at),
+  dead_at: rfc3339(row.dead_at ?? row.created_at),
+  attempts: row.attempts,
+  last_error: row.last_error ?? "",
+  payload: base64(row.payload),
+  metadata: base64(row.metadata),
+});
+
+const Page = Type.Object({
+  limit: Type.Optional(Type.Integer({ minimum: 1, maximum: deadLettersMax })),
+  offset: Type.Optional(Type.Integer({ minimum: 0, maximum: deadLettersOffsetMax })),
+});
+
+/** The environment must be named, by query or header, whatever the key says (design: rulings). */
+function takePage({ query, headers }: RestRequest): unknown {
+  if (!namedEnvironment(query.get("env")) && !namedEnvironment(headers.get("x-svc-environment")))
+    throw invalid("env", "is required, as query parameter or header X-Svc-Environment");
+  const whole = (name: string) => {
+    const given = query.get(name);
+    if (given === null) return {};
+    return { [name]: /^-?\d{1,15}$/.test(given) ? Number(given) : given };
+  };
+  return { ...whole("limit"), ...whole("offset") };
+}
+
+const Target = Type.Object({ eventID: Type.String({ minLength: 1, maxLength: 512 }) });
+const Result = Type.Object({ event_id: text, result: text });
+const about = ({ eventID }: { eventID: string }) => [eventID];
+
+export const outboxOperations = (outbox: Outbox): Operation[] => [
+  unary({
+    name: "outbox.deadLetters",
+    action: "events:subscribe",
+    reads: true,
+    summary: "Messages that the bus refused until their attempts were spent, newest first.",
+    input: Page,
+    output: Type.Object({
+      items: Type.Array(DeadLetter),
+      limit: Type.Integer(),
+      offset: Type.Integer(),
+    }),
+    rest: {
+      route: "GET /api/v1/outbox/dead-letter",
+      take: takePage,
+      query: Type.Object({ env: Type.Optional(text), ...Page.properties }),
+    },
+    // What is shown is the event's payload.
+    lists: listed(({ topic }: { topic: string }) => [topic, topic.replace(/^events:/, "")], {
+      under: "items",
+      type: "event",
+    }),
+    async handle(input, call) {
+      const { items, ...page } = await outbox.deadLetters(call.environmentId, input);
+      return { items: items.map(deadLetterJson), ...page };
+    },
+  }),
+  unary({
+    name: "outbox.requeue",
+    action: "outbox:manage",
+    summary: "Tries every dead letter of the event anew, with all its attempts.",
+    input: Target,
+    output: Result,
+    about,
+    rest: "POST /api/v1/outbox/dead-letter/{eventID}/requeue",
+    async handle({ eventID }, call) {
+      await outbox.requeue(call.environmentId, eventID);
+      return { event_id: eventID, result: "requeued" };
+    },
+  }),
+  unary({
+    name: "outbox.discard",
+    action: "outbox:manage",
+    summary: "Gives the event's dead letters up; the event itself stays.",
+    input: Target,
+    output: Result,
+    about,
+    rest: "DELETE /api/v1/outbox/dead-letter/{eventID}",
+    async handle({ eventID }, call) {
+      await outbox.discard(call.environmentId, eventID);
+      return { event_id: eventID, result: "discarded" };
+    },
+  }),
+];

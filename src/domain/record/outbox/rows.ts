@@ -1,0 +1,159 @@
+import type { Instant } from "../../../kit/clock.ts";
+import { gaugeCountMax } from "../../../kit/limits.ts";
+import { column, type Sql, sql } from "../../../kit/sql.ts";
+import { type DueRows, environmentsDue, type Place, type Slice, sliceOf } from "../../../kit/turns.ts";
+import type { Session, Store } from "../../../store/store.ts";
+
+type Reader = Pick<Store, "all" | "one" | "seams">;
+
+export interface EntryRow {
+  id: string;
+  environment_id: string;
+  event_id: string;
+  entity_id: string | null;
+  topic: string;
+  kind: string;
+  /** JSON texts. */
+  payload: string;
+  metadata: string;
+  created_at: number;
+  attempts: number;
+  due_at: number;
+  last_error: string | null;
+  dead_at: number | null;
+}
+
+const fieldNames = [
+  ...["id", "environment_id", "event_id", "entity_id", "topic", "kind", "payload", "metadata"],
+  ...["created_at", "attempts", "due_at", "last_error", "dead_at"],
+];
+const fields = sql.raw(fieldNames.join(", "));
+
+/** Nothing when the environment is gone: what nobody may ask for any more is not promised. */
+export const insertEntry = (session: Session, row: EntryRow): Promise<number> =>
+  session.run(sql`INSERT INTO outbox (${fields})
+    SELECT ${row.id}, environment_id, ${row.event_id}, ${row.entity_id}, ${row.topic}, ${row.kind}, ${row.payload},
+      ${row.metadata}, ${sql.bigint(row.created_at)}, ${sql.bigint(row.attempts)}, ${sql.bigint(row.due_at)},
+      ${row.last_error}, CAST(NULL AS BIGINT)
+    FROM heads WHERE environment_id = ${row.environment_id}`);
+
+const due = (kind: string, now: Instant): DueRows => ({
+  table: "outbox",
+  columns: sql.raw(fieldNames.map((name) => `d.${name}`).join(", ")),
+  where: sql`d.kind = ${kind} AND d.dead_at IS NULL`,
+  dueAt: "due_at",
+  until: now,
+  tail: ["id"],
+});
+
+/** Of one kind. */
+export const dueEntries = (
+  reader: Reader,
+  kind: string,
+  now: Instant,
+  slice: Slice,
+): Promise<(EntryRow & { turn: number })[]> => reader.all(sliceOf(reader.seams, due(kind, now), slice));
+
+export const environmentsDueNow = (reader: Reader, kind: string, now: Instant): Promise<Place[]> =>
+  reader.all(environmentsDue(due(kind, now)));
+
+function among(session: Session, ids: readonly string[]): Sql {
+  const list = sql`SELECT i.id FROM ${session.seams.rowsFrom("i", { id: column.text(ids) })}`;
+  return session.seams.engine === "postgres" ? sql`= ANY (ARRAY(${list}))` : sql`IN (${list})`;
+}
+
+export const deleteEntries = (session: Session, ids: readonly string[]): Promise<number> =>
+  session.run(sql`DELETE FROM outbox WHERE id ${among(session, ids)} AND dead_at IS NULL`);
+
+/** A try that was refused; nothing when the entry changed since `row` was read. */
+export const spendAttempt = (
+  session: Session,
+  row: EntryRow,
+  { error, dueAt, deadAt }: { error: string; dueAt: Instant; deadAt: Instant | null },
+): Promise<number> =>
+  session.run(sql`UPDATE outbox SET attempts = attempts + 1, last_error = ${error}, due_at = ${sql.bigint(dueAt)},
+      dead_at = ${deadAt}
+    WHERE id = ${row.id} AND attempts = ${row.attempts} AND dead_at IS NULL`);
+
+/** Newest first. */
+export const deadLetters = (
+  reader: Reader,
+  environmentId: string,
+  { limit, offset }: { limit: number; offset: number },
+): Promise<EntryRow[]> =>
+  reader.all(sql`SELECT ${fields} FROM outbox WHERE environment_id = ${environmentId} AND dead_at IS NOT NULL
+    ORDER BY dead_at DESC, id DESC LIMIT ${limit} OFFSET ${offset}`);
+
+/** Every dead letter of the event lives again; answers how many. */
+export const requeue = (
+  session: Session,
+  environmentId: string,
+  eventId: string,
+  now: Instant,
+): Promise<number> =>
+  session.run(sql`UPDATE outbox SET attempts = 0, dead_at = NULL, due_at = ${sql.bigint(now)}
+    WHERE environment_id = ${environmentId} AND event_id = ${eventId} AND dead_at IS NOT NULL`);
+
+export const discard = (session: Session, environmentId: string, eventId: string): Promise<number> =>
+  session.run(sql`DELETE FROM outbox
+    WHERE environment_id = ${environmentId} AND event_id = ${eventId} AND dead_at IS NOT NULL`);
+
+export const forgetDead = (session: Session, before: Instant, limit: number): Promise<number> =>
+  session.run(sql`DELETE FROM outbox WHERE id IN (
+    SELECT id FROM outbox WHERE dead_at < ${before} ORDER BY dead_at, id LIMIT ${limit})`);
+
+export interface Counts {
+  waiting: number;
+  dead: number;
+  oldest: number | null;
+}
+
+/** Of all environments, counted up to a bound; `oldest` is the longest due of those that wait. */
+export const counts = async (reader: Reader, kinds: readonly string[]): Promise<Counts> => {
+  const oldest = kinds.map(
+    (kind) => sql`SELECT min(due_at) AS due_at FROM outbox WHERE kind = ${kind} AND dead_at IS NULL`,
+  );
+  const row = await reader.one<Counts>(sql`SELECT
+    (SELECT count(*) FROM (SELECT 1 FROM outbox WHERE dead_at IS NULL LIMIT ${gaugeCountMax}) w) AS waiting,
+    (SELECT count(*) FROM (SELECT 1 FROM outbox WHERE dead_at IS NOT NULL LIMIT ${gaugeCountMax}) d) AS dead,
+    (SELECT min(o.due_at) FROM (${sql.join(oldest, " UNION ALL ")}) o) AS oldest`);
+  return row ?? { waiting: 0, dead: 0, oldest: null };
+};
+
+/** Entries of the environment that were due before, in no order. */
+export const overdue = (
+  reader: Reader,
+  environmentId: string,
+  before: Instant,
+  limit: number,
+): Promise<{ id: string; due_at: number }[]> =>
+  reader.all(sql`SELECT id, due_at FROM outbox
+    WHERE environment_id = ${environmentId} AND due_at < ${before} AND dead_at IS NULL LIMIT ${limit}`);
+
+/** A log whose end the mirror has not reached. */
+export interface LogPlace {
+  environment_id: string;
+  head: number;
+  /** Null before the mirror's first look. */
+  position: number | null;
+}
+
+/** How far the logs behind this id, in order of ids, are mirrored. */
+export const logPlaces = (reader: Reader, after: string, limit: number): Promise<LogPlace[]> =>
+  reader.all(sql`SELECT h.environment_id, h.position AS head, m.position
+    FROM (SELECT environment_id, position FROM heads WHERE environment_id > ${after}
+      ORDER BY environment_id LIMIT ${limit}) h
+    LEFT JOIN mirrors m ON m.environment_id = h.environment_id
+    ORDER BY h.environment_id`);
+
+export const logPlace = (reader: Reader, environmentId: string): Promise<LogPlace | undefined> =>
+  reader.one(sql`SELECT h.environment_id, h.position AS head, m.position
+    FROM heads h LEFT JOIN mirrors m ON m.environment_id = h.environment_id
+    WHERE h.environment_id = ${environmentId}`);
+
+/** Nothing when the environment is gone. */
+export const moveMirror = (session: Session, environmentId: string, position: number): Promise<number> =>
+  session.run(sql`INSERT INTO mirrors (environment_id, position)
+    SELECT environment_id, ${sql.bigint(position)} FROM heads WHERE environment_id = ${environmentId}
+    ON CONFLICT (environment_id) DO UPDATE SET position = excluded.position
+      WHERE mirrors.position < excluded.position`);

@@ -1,0 +1,87 @@
+import { type Instant, rfc3339 } from "../../../kit/clock.ts";
+import type { LoggedEvent } from "../../log/log/service.ts";
+
+/** What a promise is about: a word to whoever holds a run, or an event for users of the bus outside. */
+export const entryKinds = ["control", "mirror"] as const;
+export type EntryKind = (typeof entryKinds)[number];
+
+/** A promise that is to be written with its fact. */
+export interface EntryDraft {
+  environmentId: string;
+  /** What the entry is told by: an event's id, or the stable id of a control message. */
+  eventId: string;
+  entityId?: string;
+  topic: string;
+  kind: EntryKind;
+  /** JSON text: the message as it leaves. */
+  payload: string;
+  /** What the kind's sender needs besides. */
+  metadata: Readonly<Record<string, unknown>>;
+}
+
+/** A change of entries that subscribers hear of. */
+export type OutboxFrame =
+  | {
+      change: "dead_lettered";
+      environmentId: string;
+      eventId: string;
+      outboxId: string;
+      entityId: string;
+      topic: string;
+      kind: string;
+      attempts: number;
+      lastError: string;
+      at: Instant;
+    }
+  | { change: "requeued" | "discarded"; environmentId: string; eventId: string; at: Instant };
+
+/** Tells the sender of a mirrored event where it goes. */
+export interface MirrorPlace {
+  subject: string;
+  messageId: string;
+  headers: Record<string, string>;
+}
+
+const token = (text: string): string => text.replaceAll(/[\s\p{Cc}*>]/gu, "_");
+
+/**
+ * An event as users of the bus read it, once for its name and once for its entity: subject
+ * `{environment}.events.{name}` and `{environment}.entity.{type}.{id}.{name}`.
+ */
+export function mirrorDrafts(environmentId: string, event: LoggedEvent): EntryDraft[] {
+  const head = JSON.stringify({
+    id: event.id,
+    name: event.name,
+    environmentId,
+    sequence: event.position,
+    version: event.version,
+    timestamp: rfc3339(event.at),
+    source: event.source,
+    ...(event.entity_id !== null && {
+      entityId: event.entity_id,
+      entityType: event.entity_type,
+      entityVersion: event.entity_version,
+    }),
+    ...(event.run_id !== null && { runId: event.run_id }),
+  });
+  const payload = `${head.slice(0, -1)},"data":${event.data},"metadata":${event.metadata ?? "null"}}`;
+  const draft = (topic: string): EntryDraft => {
+    const place: MirrorPlace = {
+      subject: `${token(environmentId)}.${token(topic.replace(":", "."))}`,
+      messageId: `${event.id}/${topic}`,
+      headers: { "Svc-Topic": topic, "Svc-Sequence": String(event.position) },
+    };
+    return {
+      environmentId,
+      eventId: event.id,
+      ...(event.entity_id !== null && { entityId: event.entity_id }),
+      topic,
+      kind: "mirror",
+      payload,
+      metadata: { ...place },
+    };
+  };
+  const named = draft(`events:${event.name}`);
+  if (event.entity_id === null || event.entity_type === null) return [named];
+  return [named, draft(`entity:${event.entity_type}.${event.entity_id}.${event.name}`)];
+}

@@ -1,0 +1,47 @@
+import { Type } from "@sinclair/typebox";
+import { retentionDaysMax } from "../../../kit/limits.ts";
+import { type Operation, unary } from "../../../kit/operation.ts";
+import type { KeptDays, Retention } from "./service.ts";
+
+const days = Type.Integer({ description: "0: for ever." });
+
+const KeptShape = Type.Object({
+  event_days: days,
+  run_days: days,
+  own_days: Type.Union([Type.Integer(), Type.Null()]),
+  retention_floor: Type.Integer(),
+});
+
+const keptJson = (kept: KeptDays) => ({
+  event_days: kept.events,
+  run_days: kept.runs,
+  own_days: kept.own,
+  retention_floor: kept.floor,
+});
+
+export const retentionOperations = (retention: Pick<Retention, "daysOf" | "setDays">): Operation[] => [
+  unary({
+    name: "retention.get",
+    action: "runs:read",
+    reads: true,
+    summary:
+      "How many days the environment's events and runs are kept, and below which position events have expired.",
+    input: Type.Object({}),
+    output: KeptShape,
+    rest: "GET /api/v1/retention",
+    handle: async (_input, call) => keptJson(await retention.daysOf(call.environmentId)),
+  }),
+  unary({
+    name: "retention.set",
+    // As every change of an environment.
+    action: "secrets:manage",
+    summary:
+      "Keeps the environment's events and runs so many days: 0 for ever, null as long as the installation says.",
+    input: Type.Object({
+      days: Type.Union([Type.Integer({ minimum: 0, maximum: retentionDaysMax }), Type.Null()]),
+    }),
+    output: KeptShape,
+    rest: "PUT /api/v1/retention",
+    handle: async ({ days: own }, call) => keptJson(await retention.setDays(call.environmentId, own)),
+  }),
+];

@@ -1,0 +1,112 @@
+import type { Instant } from "../../../kit/clock.ts";
+import type { Cursor } from "../../../kit/page.ts";
+import { column, sql } from "../../../kit/sql.ts";
+import type { Session, Store } from "../../../store/store.ts";
+
+export interface Keeping {
+  id: string;
+  retention_days: number | null;
+}
+
+export const keepings = (store: Store, after: string, limit: number): Promise<Keeping[]> =>
+  store.all(sql`SELECT id, retention_days FROM environments WHERE id > ${after} ORDER BY id LIMIT ${limit}`);
+
+export const keepingOf = (store: Store, environmentId: string): Promise<Keeping | undefined> =>
+  store.one(sql`SELECT id, retention_days FROM environments WHERE id = ${environmentId}`);
+
+export const keepingWithFloor = (
+  store: Store,
+  environmentId: string,
+): Promise<(Keeping & { retention_floor: number }) | undefined> =>
+  store.one(sql`SELECT e.id, e.retention_days, h.retention_floor FROM environments e
+    JOIN heads h ON h.environment_id = e.id WHERE e.id = ${environmentId}`);
+
+export const setDays = (
+  session: Session,
+  environmentId: string,
+  days: number | null,
+  now: Instant,
+): Promise<number> =>
+  session.run(sql`UPDATE environments SET retention_days = CAST(${days} AS BIGINT), updated_at = ${now}
+    WHERE id = ${environmentId}`);
+
+/** The lowest position of the first instant at or behind `at`; the place behind the end when there is none. */
+export async function positionAt(store: Store, environmentId: string, at: Instant): Promise<number> {
+  const first = await store.one<{ at: number }>(sql`SELECT at FROM events
+    WHERE environment_id = ${environmentId} AND at >= ${at} ORDER BY at, id LIMIT 1`);
+  const row = first
+    ? await store.one<{ position: number }>(sql`SELECT min(position) AS position FROM events
+        WHERE environment_id = ${environmentId} AND at = ${first.at}`)
+    : await store.one<{ position: number }>(sql`SELECT position + 1 AS position FROM heads
+        WHERE environment_id = ${environmentId}`);
+  return row?.position ?? 0;
+}
+
+/** The first events that are still kept below `below`, in order: how far one slice goes, and the first that a live run needs. */
+export async function expirable(
+  store: Store,
+  environmentId: string,
+  { below, limit }: { below: number; limit: number },
+): Promise<{ last: number | null; needed: number | null; count: number }> {
+  const slice = sql`SELECT position, id FROM events WHERE environment_id = ${environmentId} AND position < ${below}
+      AND entity_id IS NULL ORDER BY position LIMIT ${limit}`;
+  const row = await store.one<{ last: number | null; needed: number | null; count: number }>(sql`SELECT
+      max(v.position) AS last, count(*) AS count,
+      min(CASE WHEN EXISTS (SELECT 1 FROM runs r JOIN executions e ON e.run_id = r.id WHERE r.event_id = v.id)
+        THEN v.position END) AS needed
+    FROM (${slice}) v`);
+  return row ?? { last: null, needed: null, count: 0 };
+}
+
+/** In a transaction of its own, before anything goes: whoever reads from below is refused from now on. */
+export const raiseFloor = (session: Session, environmentId: string, floor: number): Promise<number> =>
+  session.run(sql`UPDATE heads SET retention_floor = ${sql.bigint(floor)}
+    WHERE environment_id = ${environmentId} AND retention_floor < ${sql.bigint(floor)}`);
+
+export const deleteEvents = (
+  session: Session,
+  environmentId: string,
+  last: number,
+  limit: number,
+): Promise<number> =>
+  session.run(sql`DELETE FROM events WHERE environment_id = ${environmentId} AND position IN (
+    SELECT position FROM events WHERE environment_id = ${environmentId} AND position <= ${last}
+      AND entity_id IS NULL ORDER BY position LIMIT ${limit})`);
+
+export interface OldRun {
+  id: string;
+  function_id: string;
+  function_version: number;
+  status: string;
+  created_at: number;
+  ended_at: number | null;
+}
+
+/** Oldest first by (created, id). */
+export function oldRuns(
+  store: Store,
+  environmentId: string,
+  { after, before, limit }: { after: Cursor | undefined; before: Instant; limit: number },
+): Promise<OldRun[]> {
+  const where = [sql`environment_id = ${environmentId}`, sql`created_at < ${before}`];
+  if (after)
+    where.push(
+      sql`(created_at > ${after.at} OR (created_at = ${after.at} AND id > ${after.id}))`,
+      sql`created_at >= ${after.at}`,
+    );
+  return store.all(sql`SELECT id, function_id, function_version, status, created_at, ended_at FROM runs
+    ${sql.where(where)} ORDER BY created_at, id LIMIT ${limit}`);
+}
+
+/** Runs that are over, with their steps and their history. */
+export async function deleteRuns(session: Session, runIds: readonly string[]): Promise<number> {
+  const among = sql`(SELECT run_id FROM ${session.seams.rowsFrom("v", { run_id: column.text(runIds) })})`;
+  await session.run(sql`DELETE FROM steps WHERE run_id IN ${among}`);
+  await session.run(sql`DELETE FROM run_history WHERE run_id IN ${among}`);
+  return session.run(sql`DELETE FROM runs WHERE id IN ${among} AND status <> 'active'`);
+}
+
+/** So that plans do not go by rows that are gone. */
+export async function analyze(session: Session, tables: readonly string[]): Promise<void> {
+  for (const table of tables) await session.run(sql.raw(`ANALYZE ${table}`));
+}

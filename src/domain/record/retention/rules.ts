@@ -1,0 +1,28 @@
+import type { Instant } from "../../../kit/clock.ts";
+import { expireSliceMax, expireSliceMin, expireSliceMs } from "../../../kit/limits.ts";
+
+export const dayMs = 24 * 60 * 60 * 1000;
+
+/** Before which instant something has expired; undefined when it is kept for ever. */
+export const cutoff = (days: number, now: Instant): Instant | undefined =>
+  days === 0 ? undefined : now - days * dayMs;
+
+const recordedDays: Record<string, number> = { "7d": 7, "30d": 30, "90d": 90, forever: 0 };
+
+/** Days that a run is kept: what its function's recording asks for, or the environment's. 0: for ever. */
+export function runDays(
+  recording: { recording: boolean; recordingRetention?: string },
+  environmentDays: number,
+): number {
+  const asked = recording.recording ? recordedDays[recording.recordingRetention ?? ""] : undefined;
+  return asked ?? environmentDays;
+}
+
+/** No recording asks for less. */
+export const recordedDaysMin = 7;
+
+/** The next slice after one of `rows` that took so long: half as many when that was too long, twice when it was short. */
+export function nextSlice(rows: number, tookMs: number): number {
+  if (tookMs > expireSliceMs) return Math.max(expireSliceMin, Math.floor(rows / 2));
+  return tookMs < expireSliceMs / 4 ? Math.min(expireSliceMax, rows * 2) : rows;
+}
