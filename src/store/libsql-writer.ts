@@ -6,6 +6,8 @@ import { StoreError } from "./store.ts";
 /** One caller's work inside the group. It answers at once, or with a promise that the whole writer waits for. */
 export interface Unit<T> {
   run(): T | Promise<T>;
+  /** What it does follows from what it was given alone: run again, it does the same. */
+  repeatable?: true;
   /** When the unit last issued a statement; the watchdog measures from there. */
   activeAt?(): number;
   /** The unit was given up: whatever it still tries must fail. */
@@ -39,7 +41,12 @@ interface Outcome {
   one: Waiting;
   value: unknown;
   error: { cause: unknown } | undefined;
+  /** It stands in line once more. */
+  again: boolean;
 }
+
+const undoneByAnother = (cause: unknown) =>
+  new StoreError("unavailable", "another write that shared the transaction made the database undo it", cause);
 
 function rollBack(connection: Connection): void {
   try {
@@ -70,11 +77,23 @@ export function writer(options: WriterOptions): Writer {
       open = false;
       kept = 0;
     };
+    /** One unit made SQLite undo all: what stood before it is not to blame, and runs again behind it where it can. */
+    const undoneBy = (culprit: Outcome) => {
+      for (const outcome of outcomes) {
+        if (outcome === culprit || outcome.error || outcome.again) continue;
+        if (outcome.one.unit.repeatable) {
+          outcome.again = true;
+          units.push(outcome.one);
+        } else outcome.error = { cause: undoneByAnother(culprit.error?.cause) };
+      }
+      open = false;
+      kept = 0;
+    };
     try {
       while (outcomes.length < Math.min(units.length, unitsMax)) {
         if (outcomes.length > 0 && clock.elapsed() - startedAt >= groupMs) break;
         const one = units[outcomes.length] as Waiting;
-        const outcome: Outcome = { one, value: undefined, error: undefined };
+        const outcome: Outcome = { one, value: undefined, error: undefined, again: false };
         // The first of a group needs no savepoint: when it fails, there is nothing else to keep.
         const guarded = kept > 0;
         outcomes.push(outcome);
@@ -90,7 +109,7 @@ export function writer(options: WriterOptions): Writer {
           outcome.error = { cause: error };
           if (!open) continue;
           // A full disk, among others, makes SQLite undo the whole transaction by itself.
-          if (!connection.inTransaction()) undone(error);
+          if (!connection.inTransaction()) undoneBy(outcome);
           else if (guarded) connection.exec("ROLLBACK TO unit; RELEASE unit");
           else {
             connection.exec("ROLLBACK");
@@ -103,7 +122,8 @@ export function writer(options: WriterOptions): Writer {
       undone(error);
       if (connection.inTransaction()) rollBack(connection);
     }
-    for (const { one, value, error } of outcomes) {
+    for (const { one, value, error, again } of outcomes) {
+      if (again) continue;
       if (error) one.reject(toLibsqlTrouble(error.cause));
       else one.resolve(value);
     }

@@ -91,6 +91,7 @@ export async function openLibsql(options: LibsqlOptions): Promise<Store> {
     async flush<I, R extends object>(flush: Flush<I, R>, input: I) {
       requireOpen();
       return queue.submit({
+        repeatable: true,
         run: () => {
           const session = syncSession(written);
           const rows = flush.libsql(session, input);

@@ -21,11 +21,16 @@ function connectionThat(refuses: (text: string) => boolean) {
     close() {},
   };
   const queue = writer({ clock: testClock(), connection, unitsMax: 100, groupMs: 1_000, idleMs: 1_000 });
-  const outcome = (run: () => string) =>
+  const outcome = (run: () => string, repeatable?: true) =>
     queue
-      .submit({ run })
+      .submit({ run, ...(repeatable && { repeatable }) })
       .catch((error: { trouble?: string; message: string }) => error.trouble ?? error.message);
-  return { texts, outcome, queue };
+  /** As SQLite does by itself after some errors. */
+  const undoAll = () => {
+    open = false;
+    throw new Error("undone");
+  };
+  return { texts, outcome, queue, undoAll };
 }
 
 const fails = () => {
@@ -62,6 +67,28 @@ test("a unit that fails first takes its transaction with it; one that fails late
     "ROLLBACK TO unit; RELEASE unit",
     "SAVEPOINT unit",
     "RELEASE unit",
+    "COMMIT",
+  ]);
+});
+
+test("when one unit makes the database undo all, those before it run again or are told that they may try again", async () => {
+  const { outcome, texts, undoAll } = connectionThat(() => false);
+  const runs: string[] = [];
+  const run = (name: string) => () => {
+    runs.push(name);
+    return name;
+  };
+  const group = await Promise.all([
+    outcome(run("a"), true),
+    outcome(run("b")),
+    outcome(undoAll),
+    outcome(run("d")),
+  ]);
+  expect(group).toEqual(["a", "unavailable", "undone", "d"]);
+  expect(runs).toEqual(["a", "b", "d", "a"]);
+  expect(texts.filter((text) => /BEGIN|COMMIT/.test(text))).toEqual([
+    "BEGIN IMMEDIATE",
+    "BEGIN IMMEDIATE",
     "COMMIT",
   ]);
 });
