@@ -37,7 +37,7 @@ export interface AuditDeps {
   ids: Ids;
   log: Log;
   keyring: Keyring;
-  tenancy: Pick<Tenancy, "placeOf">;
+  tenancy: Pick<Tenancy, "findEnvironment">;
   /** Asks for a round of loop `audit.flush` by then. */
   flushIn: (ms: number) => void;
 }
@@ -61,7 +61,7 @@ export function openAudit(deps: AuditDeps): Audit {
     keys: { current: () => keyring.current("audit_key"), find: (id) => keyring.find("audit_key", id) },
     settings: auditSettingsOf(config),
     spoolFolder: auditSpoolOf(config),
-    placeOf: tenancy.placeOf,
+    scopeOf: tenancy.findEnvironment,
     platformOrgId,
     flushIn,
   });

@@ -7,7 +7,7 @@ import { boolean, line } from "./kit/setting-kinds.ts";
 import { masterKeyFileOf, settings } from "./settings.ts";
 import { othersOn, raiseEpochs } from "./store/epochs.ts";
 import { openLibsql } from "./store/libsql.ts";
-import { backUpLibsql, type Content, Refusal } from "./store/libsql-backup.ts";
+import { BackupRefusal, backUpLibsql, type Content } from "./store/libsql-backup.ts";
 import { drivers } from "./store/libsql-drivers.ts";
 import { restoreLibsql } from "./store/libsql-restore.ts";
 import { openPostgres } from "./store/postgres.ts";
@@ -34,16 +34,16 @@ const restoreSettings = {
   force: force("Replace a database that is there; it is kept aside."),
 };
 
-type Environment = Readonly<Record<string, string | undefined>>;
+type ProcessEnvironment = Readonly<Record<string, string | undefined>>;
 
 export interface Command {
   argv: readonly string[];
-  environment: Environment;
+  environment: ProcessEnvironment;
   clock: Clock;
   say: (line: string) => void;
 }
 
-export interface Outcome {
+export interface CommandOutcome {
   did: "all" | "nothing: badly asked" | "nothing: refused";
   /** Why nothing was done, for the operator. */
   reasons: readonly string[];
@@ -61,9 +61,9 @@ const read = <Rows extends Settings>(rows: Rows, { argv, environment }: Command)
 const driverOf = (name: Values<typeof restoreSettings>["libsqlDriver"]) =>
   drivers[name === "bun" ? "bun:sqlite" : "libsql"]();
 
-const badly = (...reasons: string[]): Outcome => ({ did: "nothing: badly asked", reasons });
+const badly = (...reasons: string[]): CommandOutcome => ({ did: "nothing: badly asked", reasons });
 
-async function unlessRefused(work: () => Promise<void>): Promise<Outcome> {
+async function unlessRefused(work: () => Promise<void>): Promise<CommandOutcome> {
   try {
     await work();
     return { did: "all", reasons: [] };
@@ -89,7 +89,7 @@ const keyFilesBeside = (file: string): string[] =>
     .map((name) => join(dirname(file), name));
 
 /** `svc backup --db FILE --to FILE` */
-export async function backup(command: Command): Promise<Outcome> {
+export async function backup(command: Command): Promise<CommandOutcome> {
   const { clock, say } = command;
   const outcome = read(backupSettings, command);
   if (!outcome.ok) return badly(...outcome.errors);
@@ -113,7 +113,7 @@ export async function backup(command: Command): Promise<Outcome> {
 }
 
 /** `svc restore --from FILE --db FILE`, and `svc restore --epoch` for a database that was restored by other means. */
-export async function restore(command: Command): Promise<Outcome> {
+export async function restore(command: Command): Promise<CommandOutcome> {
   const { clock, say } = command;
   const outcome = read(restoreSettings, command);
   if (!outcome.ok) return badly(...outcome.errors);
@@ -155,7 +155,7 @@ async function raise(
   try {
     const others = url === undefined ? [] : await othersOn(store, ownName);
     if (others.length > 0 && !values.force)
-      throw new Refusal(
+      throw new BackupRefusal(
         `others are connected to this database: ${others.join(", ")}. Stop all nodes first: they remember what the restore undid (--force goes on regardless)`,
       );
     const count = await raiseEpochs(store, clock.now());

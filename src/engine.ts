@@ -4,27 +4,27 @@ import type { Keyring } from "./domain/access/keyring/service.ts";
 import type { Tenancy } from "./domain/access/tenancy/service.ts";
 import { breakersOperations } from "./domain/engine/breakers/operations.ts";
 import { openBreakers } from "./domain/engine/breakers/service.ts";
-import { openAskNodes } from "./domain/engine/capacity/nodes.ts";
+import { openAskNodes } from "./domain/engine/capacity/node-requests.ts";
 import { capacityOperations } from "./domain/engine/capacity/operations.ts";
 import { openCapacity } from "./domain/engine/capacity/service.ts";
 import { debounceOperations } from "./domain/engine/debounce/operations.ts";
 import { openDebounce } from "./domain/engine/debounce/service.ts";
+import { openAssignments } from "./domain/engine/dispatch/assignments.ts";
 import { openDispatcher } from "./domain/engine/dispatch/dispatcher.ts";
 import { openGiveBack } from "./domain/engine/dispatch/give-back.ts";
-import { openHanding } from "./domain/engine/dispatch/handing.ts";
 import { definitionUnread, openUnsent } from "./domain/engine/dispatch/unsent.ts";
 import { openDefinitions } from "./domain/engine/functions/definitions.ts";
-import { requireFewFiltered } from "./domain/engine/functions/filtered.ts";
-import { unknownFunctions } from "./domain/engine/functions/known.ts";
+import { requireFewFiltered } from "./domain/engine/functions/filtered-triggers.ts";
 import { functionsOperations } from "./domain/engine/functions/operations.ts";
 import { type Functions, openFunctions } from "./domain/engine/functions/service.ts";
-import { openCaller } from "./domain/engine/push/call.ts";
+import { unknownFunctions } from "./domain/engine/functions/unknown-functions.ts";
+import { openEndpointCaller } from "./domain/engine/push/endpoint-call.ts";
 import { openPush } from "./domain/engine/push/service.ts";
-import { openEnds } from "./domain/engine/runs/children/ends.ts";
-import { tellingSteps } from "./domain/engine/runs/execution/step-moves.ts";
+import { openRunEnds } from "./domain/engine/runs/children/run-ends.ts";
 import { runsOperations } from "./domain/engine/runs/operations.ts";
 import { openRuns, type Runs } from "./domain/engine/runs/service.ts";
-import type { Lane } from "./domain/engine/runs/wakes/wake.ts";
+import { publishingSteps } from "./domain/engine/runs/step-moves.ts";
+import type { QueueHint } from "./domain/engine/runs/wakes/due.ts";
 import { openSchedules } from "./domain/engine/schedules/service.ts";
 import { secretsOperations } from "./domain/engine/secrets/operations.ts";
 import { openSecrets, type Secrets } from "./domain/engine/secrets/service.ts";
@@ -35,7 +35,7 @@ import { steeringOperations } from "./domain/engine/steering/operations.ts";
 import { openSteering } from "./domain/engine/steering/service.ts";
 import { workersOperations } from "./domain/engine/workers/operations.ts";
 import { openWorkers, type Workers } from "./domain/engine/workers/service.ts";
-import { newRun } from "./domain/log/events/matching.ts";
+import { newRun } from "./domain/log/events/new-runs.ts";
 import { eventsOperations } from "./domain/log/events/operations.ts";
 import { type Events, openEvents } from "./domain/log/events/service.ts";
 import { type Feeds, openFeeds } from "./domain/log/log/feed.ts";
@@ -59,12 +59,12 @@ import type { Log } from "./kit/log.ts";
 import type { LoopOptions } from "./kit/loop.ts";
 import type { Operation } from "./kit/operation.ts";
 import type { Watch } from "./kit/watch.ts";
-import { openPromises } from "./outbox.ts";
+import { openOutboxPart } from "./outbox.ts";
 import type { Config } from "./settings.ts";
 import type { Store } from "./store/store.ts";
 import { openUpkeep } from "./upkeep.ts";
 
-export interface Engine {
+export interface EnginePart {
   functions: Functions;
   runs: Runs;
   workers: Workers;
@@ -75,7 +75,7 @@ export interface Engine {
   /** What one node does for all. */
   duties: readonly DutyLoop[];
   /** Lanes that another node says have got work. */
-  queuedElsewhere(lanes: readonly Lane[]): void;
+  queuedElsewhere(lanes: readonly QueueHint[]): void;
   /** The environment is gone: nothing of it is handed out any more. */
   letGo(environmentId: string): void;
   /** Held polls are answered; no more work is handed out. */
@@ -114,7 +114,7 @@ export interface EngineDeps {
   watch: Watch;
   bus: Bus;
   /** Tells the other nodes about lanes that have got work. */
-  tellOthers: (lanes: readonly Lane[]) => void;
+  tellOthers: (lanes: readonly QueueHint[]) => void;
   /** False while this node is not sure of the time: it claims nothing then. */
   knowsTime: () => boolean;
   /** Asks the wake loop to look by then. */
@@ -130,17 +130,17 @@ export interface EngineDeps {
 }
 
 /** What turns events into finished runs, put together: functions, runs, workers, events, low to high. */
-export function openEngine(deps: EngineDeps): Engine {
+export function openEngine(deps: EngineDeps): EnginePart {
   const { config, store, clock, ids, log, watch } = deps;
-  const onQueued = (lanes: readonly Lane[]) => {
+  const onQueued = (lanes: readonly QueueHint[]) => {
     dispatcher.queued(lanes);
     deps.tellOthers(lanes);
   };
-  const ends = openEnds({ store, clock, bus: deps.bus, self: ids.uuid() });
+  const ends = openRunEnds({ store, clock, bus: deps.bus, self: ids.uuid() });
   const runFrames = openRunFrames({ store, log, frames: deps.frames });
   const tellWorker = workerFrames(deps.frames, clock);
   const stepFrames = openStepFrames({ store, log, frames: deps.frames });
-  const storeOfSteps = tellingSteps(store, stepFrames);
+  const storeOfSteps = publishingSteps(store, stepFrames);
   const runs = openRuns({
     store: storeOfSteps,
     clock,
@@ -199,7 +199,7 @@ export function openEngine(deps: EngineDeps): Engine {
   const definitions = openDefinitions(store);
   const { shareEnvironment } = deps.tenancy;
   const secrets = openSecrets({ ...deps, shareEnvironment, announce: secretFrames(deps.frames) });
-  const handing = openHanding({
+  const handing = openAssignments({
     dispatcher,
     definitions,
     definitionAt: functions.definitionAt,
@@ -211,7 +211,7 @@ export function openEngine(deps: EngineDeps): Engine {
     store,
     shareEnvironment,
     clock,
-    dispatcher: { ...dispatcher, take: handing.toWorker },
+    dispatcher: { ...dispatcher, poll: handing.toWorker },
     definitions,
     runs,
     log,
@@ -231,10 +231,10 @@ export function openEngine(deps: EngineDeps): Engine {
     log,
     metrics: watch.metrics,
     nodeId: deps.nodeId,
-    handing,
+    assignments: handing,
     breakers,
     definitionAt: functions.definitionAt,
-    call: openCaller({
+    call: openEndpointCaller({
       clock,
       guard: addressGuard(config.pushAllowPrivate ?? (config.dev ? ["127.0.0.0/8", "::1"] : [])),
       answerBytesMax: pushAnswerBytesMax,
@@ -259,18 +259,18 @@ export function openEngine(deps: EngineDeps): Engine {
     knowsTime: deps.knowsTime,
   });
   const { bus } = deps;
-  const controls = openControls({ clock, tell: (payload) => bus.hint("runs.control", payload) });
-  bus.onHint("runs.control", (payload) => controls.heard(new TextDecoder().decode(payload)));
+  const controls = openControls({ clock, send: (payload) => bus.hint("runs.control", payload) });
+  bus.onHint("runs.control", (payload) => controls.receive(new TextDecoder().decode(payload)));
   controls.onControl(({ kind, workerId, ...message }) => {
     if (kind === "cancel" && workerId !== null) workers.cancelled({ ...message, workerId });
   });
-  const promises = openPromises(deps);
+  const promises = openOutboxPart(deps);
   const steering = openSteering({
     store: storeOfSteps,
     clock,
     log,
     controls,
-    promise: promises.control,
+    enqueue: promises.control,
     runs,
     onPatched: stepFrames.patched,
     onResumed: runFrames.resumed,
@@ -282,7 +282,7 @@ export function openEngine(deps: EngineDeps): Engine {
     reads: eventReads(store),
     log,
     hasOthers: () => bus.kind === "nats" && bus.present().length > 1,
-    tell: (hint) => bus.hint(`log.${hint.environmentId}`, JSON.stringify(hint)),
+    publishHint: (hint) => bus.hint(`log.${hint.environmentId}`, JSON.stringify(hint)),
     listen: (environmentId, heard) =>
       bus.onHint(`log.${environmentId}`, (payload) => heard(JSON.parse(new TextDecoder().decode(payload)))),
   });
@@ -361,7 +361,7 @@ export function openEngine(deps: EngineDeps): Engine {
       { name: "workers.dispatch", everyMs: 1_000, tick: dispatcher.lookOnce },
       { name: "log.feeds", everyMs: 1_000, tick: feeds.compareOnce },
       { name: "workers.streams", everyMs: 1_000, tick: workers.lookOnce },
-      { name: "workers.signs", everyMs: 5_000, tick: workers.signOnce },
+      { name: "workers.signs", everyMs: 5_000, tick: workers.flushHeartbeats },
       ...upkeep.loops,
     ],
     duties: [
@@ -377,7 +377,7 @@ export function openEngine(deps: EngineDeps): Engine {
     queuedElsewhere: dispatcher.queued,
     letGo(environmentId) {
       definitions.forget(environmentId);
-      workers.letGo(environmentId);
+      workers.forgetEnvironment(environmentId);
     },
     async drain() {
       ends.drain();

@@ -18,7 +18,7 @@ import type { Operation } from "./kit/operation.ts";
 import type { Store } from "./store/store.ts";
 import type { Tenants } from "./tenants.ts";
 
-export interface Members {
+export interface ClusterPart {
   operations: readonly Operation[];
   loops: readonly LoopOptions[];
   /** Resolves once no node believes any more what it knew of the key with this hash. */
@@ -56,7 +56,7 @@ const told = new TextDecoder();
 const confirmedWithinMs = 10_000;
 
 /** This node among its kind, put together: the register, leadership and its duties, rotations. */
-export function openMembers(deps: MembersDeps): Members {
+export function openClusterPart(deps: MembersDeps): ClusterPart {
   const { store, bus, clock, ids, log, nodeId, version, url, keys, keyring, uncertaintyMs } = deps;
   const usage = processUsage(clock);
   const nodes = openNodes({

@@ -5,7 +5,7 @@ import { openPast } from "./domain/log/log/past.ts";
 import type { Frames } from "./domain/realtime/pubsub/frames.ts";
 import { outboxFrames } from "./domain/realtime/pubsub/lifecycle-frames.ts";
 import type { IntegrityCheck } from "./domain/record/integrity/service.ts";
-import { outboxChecks } from "./domain/record/outbox/balance.ts";
+import { outboxChecks } from "./domain/record/outbox/invariants.ts";
 import { openMirror } from "./domain/record/outbox/mirror.ts";
 import { outboxOperations } from "./domain/record/outbox/operations.ts";
 import { openOutbox } from "./domain/record/outbox/service.ts";
@@ -19,7 +19,7 @@ import type { Watch } from "./kit/watch.ts";
 import type { Config } from "./settings.ts";
 import type { Session, Store } from "./store/store.ts";
 
-export interface Promises {
+export interface OutboxPart {
   operations: readonly Operation[];
   duties: readonly DutyLoop[];
   checks: readonly IntegrityCheck[];
@@ -29,7 +29,7 @@ export interface Promises {
   settled(): Promise<void>;
 }
 
-export interface PromisesDeps {
+export interface OutboxPartDeps {
   config: Pick<Config, "natsMirror" | "busPayloadMax" | "outboxAttempts">;
   store: Store;
   bus: Bus;
@@ -44,7 +44,7 @@ export interface PromisesDeps {
 const controlTopic = "runs.control";
 
 /** What must be told to the world put together: the outbox, and the mirror of every log for users of the bus outside. */
-export function openPromises(deps: PromisesDeps): Promises {
+export function openOutboxPart(deps: OutboxPartDeps): OutboxPart {
   const { config, store, bus, clock, ids, log, frames } = deps;
   const { metrics } = deps.watch;
   const payloadBytesMax = config.busPayloadMax;
@@ -79,7 +79,7 @@ export function openPromises(deps: PromisesDeps): Promises {
     checks: outboxChecks({ store, clock, mirrored: mirror && past }),
     floorGuards: mirror ? [mirror.leastUnmirrored] : [],
     control: (session, message) =>
-      outbox.promise(session, {
+      outbox.enqueue(session, {
         environmentId: message.environmentId,
         eventId: message.messageId,
         topic: controlTopic,

@@ -3,27 +3,27 @@ import type { DutyLoop } from "./cluster/duties.ts";
 import { type Feeds, openFeeds } from "./domain/log/log/feed.ts";
 import { openPast } from "./domain/log/log/past.ts";
 import { openExpiry } from "./domain/log/topics/expire.ts";
-import { openTopicsPast, type TopicMessage, topicReads } from "./domain/log/topics/log.ts";
 import { topicsOperations } from "./domain/log/topics/operations.ts";
+import { openTopicsPast, type TopicMessage, topicReads } from "./domain/log/topics/past.ts";
 import { openTopics, type Topics } from "./domain/log/topics/service.ts";
 import { groupsOperations } from "./domain/realtime/groups/operations.ts";
-import { openTopicReaders } from "./domain/realtime/groups/readers.ts";
 import { leastUnhandled } from "./domain/realtime/groups/rows.ts";
 import { type Groups, openGroups } from "./domain/realtime/groups/service.ts";
+import { openTopicConsumers } from "./domain/realtime/groups/topic-consumers.ts";
 import type { Frames } from "./domain/realtime/pubsub/frames.ts";
 import { subscribeOperation } from "./domain/realtime/pubsub/operations.ts";
 import { openScreenings } from "./domain/realtime/pubsub/screening.ts";
 import { openPubSub, type PubSub } from "./domain/realtime/pubsub/service.ts";
+import { openSocketSessions } from "./domain/realtime/pubsub/socket-session.ts";
 import { sourcesOf } from "./domain/realtime/pubsub/source.ts";
-import { openStreams } from "./domain/realtime/pubsub/stream.ts";
-import { openTalks } from "./domain/realtime/pubsub/talk.ts";
-import type { Edge, Standing } from "./edge/call.ts";
+import { openSubscriptionStreams } from "./domain/realtime/pubsub/subscription-streams.ts";
+import type { Edge, Reauthorizer } from "./edge/call.ts";
 import type { Upgrade } from "./edge/http.ts";
+import { openReauthorizer } from "./edge/reauthorize.ts";
 import { openSockets, type Sockets, socketOptions } from "./edge/sockets.ts";
-import { openStanding } from "./edge/standing.ts";
 import type { Clock } from "./kit/clock.ts";
 import type { Ids } from "./kit/ids.ts";
-import { groupRefreshMs, standingLookMs } from "./kit/limits.ts";
+import { groupRefreshMs, reauthorizeEveryMs } from "./kit/limits.ts";
 import type { Log } from "./kit/log.ts";
 import type { LoopOptions } from "./kit/loop.ts";
 import type { Operation } from "./kit/operation.ts";
@@ -36,7 +36,7 @@ export interface Realtime {
   topics: Topics;
   groups: Groups;
   /** Sockets, streams and held polls, asked again and again whether their callers may go on. */
-  standing: Standing;
+  reauthorizer: Reauthorizer;
   operations: readonly Operation[];
   loops: readonly LoopOptions[];
   /** What one node does for all. */
@@ -77,11 +77,11 @@ export function openRealtime(deps: RealtimeDeps): Realtime {
     reads: topicReads(store),
     log,
     hasOthers: () => bus.kind === "nats" && bus.present().length > 1,
-    tell: (hint) => bus.hint(subjectOf(hint.environmentId), JSON.stringify(hint)),
+    publishHint: (hint) => bus.hint(subjectOf(hint.environmentId), JSON.stringify(hint)),
     listen: (environmentId, heard) =>
       bus.onHint(subjectOf(environmentId), (payload) => heard(JSON.parse(new TextDecoder().decode(payload)))),
   });
-  const topics = openTopics({ ...deps, feeds: topicFeeds, readersOf: openTopicReaders(store) });
+  const topics = openTopics({ ...deps, feeds: topicFeeds, consumersOf: openTopicConsumers(store) });
   const past = openPast(store);
   const sources = sourcesOf({ feeds, past, topicFeeds, topicsPast: openTopicsPast(store) });
   const groups = openGroups({ ...deps, sources });
@@ -98,15 +98,15 @@ export function openRealtime(deps: RealtimeDeps): Realtime {
     },
   });
   const screeningOf = openScreenings(deps.watch.metrics);
-  const streams = openStreams(pubsub, screeningOf);
+  const streams = openSubscriptionStreams(pubsub, screeningOf);
   const operation = subscribeOperation(streams);
-  const standing = openStanding(deps);
+  const reauthorizer = openReauthorizer(deps);
   let sockets: Sockets | undefined;
   const { metrics } = deps.watch;
   const help = "Open WebSockets at this node.";
   const open = metrics.gauge({ name: "svc_websockets_open", help })();
   metrics.beforeReading(async () => open.set(sockets?.size() ?? 0));
-  const connect = openTalks({
+  const connect = openSocketSessions({
     pubsub,
     log,
     publish: (channelId, text) => sockets?.publish(channelId, text),
@@ -124,15 +124,15 @@ export function openRealtime(deps: RealtimeDeps): Realtime {
     pubsub,
     topics,
     groups,
-    standing,
+    reauthorizer,
     operations: [operation, ...topicsOperations(topics), ...groupsOperations(groups, streams)],
     loops: [
       { name: "topics.feeds", everyMs: 1_000, tick: topicFeeds.compareOnce },
       { name: "groups.look", everyMs: 1_000, tick: groups.lookOnce },
       { name: "groups.refresh", everyMs: groupRefreshMs, tick: groups.refreshOnce },
-      { name: "pubsub.interest", everyMs: 1_000, tick: frames.tellOnce },
+      { name: "pubsub.interest", everyMs: 1_000, tick: frames.publishInterestOnce },
       { name: "pubsub.runs", everyMs: 1_000, tick: pubsub.lookOnce },
-      { name: "edge.standing", everyMs: standingLookMs, tick: standing.lookOnce },
+      { name: "edge.standing", everyMs: reauthorizeEveryMs, tick: reauthorizer.reauthorizeOnce },
     ],
     duties: [
       { duty: "retention", name: "topics.expire", everyMs: 10 * 60_000, tick: expireOnce },

@@ -18,20 +18,20 @@ import type { AuthAudit } from "./domain/record/audit/service.ts";
 import { authenticator } from "./edge/authenticate.ts";
 import type { Edge } from "./edge/call.ts";
 import { docsPages } from "./edge/docs-page.ts";
-import { followRequests } from "./edge/follow.ts";
 import { listenGrpc } from "./edge/grpc.ts";
 import { listenEdge } from "./edge/http.ts";
+import { listenApart, openWatch } from "./edge/open-watch.ts";
 import { probes } from "./edge/probes.ts";
+import { followRequests } from "./edge/request-log.ts";
 import { services } from "./edge/services.ts";
 import { openUnknownFields } from "./edge/unknown-fields.ts";
-import { listenApart, openWatch } from "./edge/watch.ts";
 import { openEngine } from "./engine.ts";
 import { type SystemClock, systemClock } from "./kit/clock.ts";
 import { closing, within } from "./kit/closing.ts";
 import type { Draining } from "./kit/draining.ts";
 import { Fault } from "./kit/fault.ts";
 import { type Ids, systemIds } from "./kit/ids.ts";
-import { clockUncertaintyMsMax, drainToldMsMax } from "./kit/limits.ts";
+import { clockUncertaintyMsMax, drainHintMsMax } from "./kit/limits.ts";
 import { type Log, silentLog } from "./kit/log.ts";
 import { type Loop, type LoopOptions, loop } from "./kit/loop.ts";
 import type { Caller, Operation } from "./kit/operation.ts";
@@ -39,7 +39,7 @@ import { secretFiles } from "./kit/secret-files.ts";
 import { FileProblem } from "./kit/tls-files.ts";
 import { version } from "./kit/version.ts";
 import { watchLoop } from "./kit/watch.ts";
-import { openMembers } from "./members.ts";
+import { openClusterPart } from "./members.ts";
 import { openRealtime, realtimeFeatures } from "./realtime.ts";
 import { bootstrapKeyFileOf, type Config, masterKeyFileOf } from "./settings.ts";
 import { type OpenStoreOptions, openStore } from "./store/open.ts";
@@ -234,7 +234,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       platformAudit.writeOnce().catch((error) => log.warn("platform.audit_lost", { error })),
     );
     const purge = openPurge({ store, clock, metrics });
-    const members = openMembers({
+    const members = openClusterPart({
       ...{ store, bus, clock, ids, log, nodeId, version, keyring, tenancy, platformAudit, ...people },
       url: () => url,
       tenants: () => tenants,
@@ -317,8 +317,8 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       requests.observe(seen);
       if (seen.caller.impersonates) platformAudit.impersonated({ ...seen, operation: seen.operation.name });
     });
-    const { standing } = realtime;
-    const asked = { authenticate, ...tenants.gate, standing, loopbackOnly: config.dev };
+    const { reauthorizer } = realtime;
+    const asked = { authenticate, ...tenants.gate, reauthorizer, loopbackOnly: config.dev };
     const unknownFields = openUnknownFields({ log, ...watch, strict: config.strictInput });
     const edge: Edge = { clock, ids, log, unknownFields, ...asked, ...requests, ...watching };
     const { host: hostname, metricsPort, grpcPort } = config;
@@ -352,7 +352,7 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       draining.active = true;
       const told = members.drain().catch((error) => log.warn("cluster.drain_untold", { error }));
       // The database may be the reason to stop: the notice and the workers do not wait for it for long.
-      await within(clock, drainToldMsMax, told);
+      await within(clock, drainHintMsMax, told);
       // Held polls are let go at once: their workers find another node.
       await Promise.all([engine.drain(), clock.sleep(config.drainNoticeMs)]);
       realtime.drain();

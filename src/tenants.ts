@@ -173,12 +173,14 @@ export function openTenants(deps: TenantsDeps): Tenants {
       tenancy.forget(environments);
       for (const { id } of environments) deps.letGo(id);
     },
-    tell: (environments) => bus.hint("tenancy.deleted", JSON.stringify(environments)),
+    publishHint: (environments) => bus.hint("tenancy.deleted", JSON.stringify(environments)),
     onFrame: ({ environmentId, topic, payload }) => frames.publish(environmentId, topic, payload),
     forgetKeys: (hashes) => hashes.forEach(keys.forget),
     forgetEverywhere: forgetKey,
   });
-  bus.onHint("tenancy.deleted", (payload) => deletion.heard(JSON.parse(new TextDecoder().decode(payload))));
+  bus.onHint("tenancy.deleted", (payload) =>
+    deletion.onDeletedElsewhere(JSON.parse(new TextDecoder().decode(payload))),
+  );
   const environments = openEnvironments({
     store,
     clock,
@@ -218,7 +220,7 @@ export function openTenants(deps: TenantsDeps): Tenants {
     rolesOf: (reader, orgId) => roles.known(reader, { orgId, kind: "tenant" }),
     anyPlatformUser: platformUsers.anyHeld,
     seesDetails: async (call) => call.caller.kind === "platform" || grants(call, "cluster:rotate-token"),
-    gate: openGate({ snapshots, placeOf: tenancy.placeOf, clock }),
+    gate: openGate({ snapshots, scopeOf: tenancy.findEnvironment, clock }),
     operations: [
       ...rolesOperations({ roles, keyCounts: keys.roleCounts }, tenantRoles),
       ...policiesOperations(policies, roles, tenantPolicies),

@@ -1,16 +1,16 @@
 import type { DutyLoop } from "./cluster/duties.ts";
 import { purgeBacklogOf } from "./domain/access/tenancy/purge.ts";
-import { debounceCheck } from "./domain/engine/debounce/balance.ts";
+import { debounceCheck } from "./domain/engine/debounce/invariants.ts";
 import { leastPosition } from "./domain/engine/debounce/rows.ts";
 import type { Functions } from "./domain/engine/functions/service.ts";
-import { runChecks } from "./domain/engine/runs/balance.ts";
+import { runChecks } from "./domain/engine/runs/invariants.ts";
 import type { Runs } from "./domain/engine/runs/service.ts";
-import { leastUnmatched } from "./domain/engine/runs/waits/waits.ts";
+import { leastUnmatched } from "./domain/engine/runs/waits/wait-rows.ts";
+import type { QueueHint } from "./domain/engine/runs/wakes/due.ts";
 import { openSweep } from "./domain/engine/runs/wakes/sweep.ts";
-import type { Lane } from "./domain/engine/runs/wakes/wake.ts";
-import { scheduleChecks } from "./domain/engine/schedules/balance.ts";
-import { topicChecks } from "./domain/log/topics/balance.ts";
-import { groupCheck } from "./domain/realtime/groups/balance.ts";
+import { scheduleChecks } from "./domain/engine/schedules/invariants.ts";
+import { topicChecks } from "./domain/log/topics/invariants.ts";
+import { groupCheck } from "./domain/realtime/groups/invariants.ts";
 import { leastUnhandled } from "./domain/realtime/groups/rows.ts";
 import { type CallTrail, historyOperations } from "./domain/record/history/operations.ts";
 import { openHistory } from "./domain/record/history/service.ts";
@@ -42,7 +42,7 @@ export interface UpkeepDeps {
   watch: Watch;
   functions: Pick<Functions, "definitionAt">;
   runs: Runs;
-  onQueued: (lanes: readonly Lane[]) => void;
+  onQueued: (lanes: readonly QueueHint[]) => void;
   /** Of parts that are not the engine's: whoever reads a log behind its end, and what must add up there. */
   floorGuards: readonly FloorGuard[];
   checks: readonly IntegrityCheck[];

@@ -132,7 +132,7 @@ const laws: Law[] = [
       ["src/bus/local.ts", `\nimport type { NatsConnection } from "@nats-io/transport-node";`, 2],
       ["src/cluster/nodes.ts", `import { Kvm } from "@nats-io/kv";`, 1],
       ["src/kit/metrics.ts", `import { Counter } from "prom-client";`, 1],
-      ["src/edge/follow.ts", `import { trace } from "@opentelemetry/api";`, 1],
+      ["src/edge/request-log.ts", `import { trace } from "@opentelemetry/api";`, 1],
     ],
     good: [
       ["src/store/postgres.ts", `import postgres from "postgres";`],

@@ -1,11 +1,11 @@
-import { type CelBudget, CelError, type CelProgram, compileCel } from "../kit/cel.ts";
+import { type CelBudget, CelError, type CelProgram, compileCel } from "../kit/cel/cel.ts";
 import type { Instant } from "../kit/clock.ts";
 import { irnOf, type Resource } from "./resource.ts";
 
 /** What a condition may name; each is a map, see `conditionContext`. */
 export const conditionVariables = ["subject", "request", "resource", "time"] as const;
 
-export interface Subject {
+export interface PolicySubject {
   /** Key or user id. */
   id: string;
   kind: string;
@@ -14,7 +14,7 @@ export interface Subject {
 }
 
 export interface ConditionFacts {
-  subject: Subject;
+  subject: PolicySubject;
   action: string;
   /** `runs.cancel`. */
   operation: string;

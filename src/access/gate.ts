@@ -17,7 +17,7 @@ export interface Snapshots {
 }
 
 /** The environment of a call as patterns name it. */
-export interface Place {
+export interface EnvironmentScope {
   orgId: string;
   name: string;
   projectId: string | null;
@@ -29,7 +29,7 @@ export const platformOrgId = "org_platform";
 export interface GateDeps {
   snapshots: Snapshots;
   /** Undefined for an environment that is gone. */
-  placeOf: (environmentId: string) => Promise<Place | undefined>;
+  scopeOf: (environmentId: string) => Promise<EnvironmentScope | undefined>;
   clock: Pick<Clock, "now" | "elapsed" | "sleep">;
 }
 
@@ -61,7 +61,7 @@ export interface Gate {
 }
 
 /** A refusal by a rule, which the audit names. */
-export class Refusal extends Fault {
+export class AccessRefusal extends Fault {
   readonly rule: string;
 
   constructor(message: string, rule: string) {
@@ -81,7 +81,7 @@ interface Question {
 }
 
 /** How long one call's decisions have held the event loop, and have taken in all. */
-interface Pace {
+interface DecisionPace {
   breathe: Breathe;
   since: number;
   spentMs: number;
@@ -93,14 +93,14 @@ const quickMs = 1;
 /** The clock is looked at after policies have looked at so many items: a fraction of that time. */
 const uncheckedItemsMax = 25;
 
-export function openGate({ snapshots, placeOf, clock }: GateDeps): Gate {
+export function openGate({ snapshots, scopeOf, clock }: GateDeps): Gate {
   const check = (snapshot: AccessSnapshot, call: GatedCall, action: string): void => {
     if (isAction(action) && snapshot.grants(call.caller.roles, action)) return;
     call.refusedBy = "role";
     throw refusal(call.caller, "role", `no role grants ${action}`);
   };
 
-  const paceOf = ({ caller }: GatedCall): Pace => {
+  const paceOf = ({ caller }: GatedCall): DecisionPace => {
     let own: Breathe | undefined;
     const breathe = () => {
       own ??= breather(clock, caller.orgId);
@@ -115,13 +115,13 @@ export function openGate({ snapshots, placeOf, clock }: GateDeps): Gate {
     call: GatedCall,
     { name, reads = false }: Operation,
     { actions, type, ids, isPattern = false, environmentId = call.environmentId }: Question,
-    pace: Pace,
-  ): Promise<Refusal | undefined> {
+    pace: DecisionPace,
+  ): Promise<AccessRefusal | undefined> {
     const { caller } = call;
     for (const action of actions) {
       const policies = snapshot.policiesOf(caller.roles, action);
       if (policies.length === 0) continue;
-      const place = environmentId === "" ? undefined : await placeOf(environmentId);
+      const place = environmentId === "" ? undefined : await scopeOf(environmentId);
       const subject = { ...caller, roles: snapshot.wordsOf(caller.roles) };
       const decision = decisionOf(policies, { subject, action, operation: name, reads, at: clock.now() });
       let checkedAt = 0;
@@ -177,19 +177,19 @@ export function openGate({ snapshots, placeOf, clock }: GateDeps): Gate {
   }
 
   /** The other environment that the input is about, when it is the caller's org's: about a foreign one nothing is told. */
-  async function ownPlace(
+  async function otherEnvironmentOf(
     { caller, environmentId }: GatedCall,
     { environmentOf }: Operation,
     input: unknown,
   ): Promise<string | undefined> {
     const named = environmentOf?.(input as never);
     if (!named || named === environmentId) return undefined;
-    return (await placeOf(named))?.orgId === caller.orgId ? named : undefined;
+    return (await scopeOf(named))?.orgId === caller.orgId ? named : undefined;
   }
 
   /** The call is one in the environment's org, for policies, audit and handler: it would escape the org's own otherwise. */
   async function follow(call: GatedCall, environmentId: string): Promise<void> {
-    const place = await placeOf(environmentId);
+    const place = await scopeOf(environmentId);
     if (!place || place.orgId === call.caller.orgId) return;
     call.caller = { ...call.caller, orgId: place.orgId };
     call.environmentId = environmentId;
@@ -224,7 +224,7 @@ export function openGate({ snapshots, placeOf, clock }: GateDeps): Gate {
           isPattern: thing.isPattern,
         });
     }
-    const elsewhere = await ownPlace(call, operation, input);
+    const elsewhere = await otherEnvironmentOf(call, operation, input);
     if (elsewhere !== undefined)
       questions.push(...questions.map((question) => ({ ...question, environmentId: elsewhere })));
     const pace = paceOf(call);
@@ -254,7 +254,7 @@ export function openGate({ snapshots, placeOf, clock }: GateDeps): Gate {
     { actions, type }: Pick<Question, "actions" | "type">,
   ): Screen | undefined {
     if (isUnbound(snapshot, call, actions)) return undefined;
-    const verdicts = new Map<string, Refusal | undefined>();
+    const verdicts = new Map<string, AccessRefusal | undefined>();
     const pace = paceOf(call);
     return {
       refusalOf(names) {
@@ -310,7 +310,7 @@ export function openGate({ snapshots, placeOf, clock }: GateDeps): Gate {
     return snapshots.of(platformOrgId).then((read) => check(read, call, needed));
   }
 
-  function ask(call: GatedCall, operation: Operation, input: unknown): void | Promise<void> {
+  function checkPolicies(call: GatedCall, operation: Operation, input: unknown): void | Promise<void> {
     const { action } = operation;
     if (action === null || (isPlatform(call) && isOpen(call, operation))) return undefined;
     const costs = operation.costs?.(input as never) ?? free;
@@ -346,8 +346,8 @@ export function openGate({ snapshots, placeOf, clock }: GateDeps): Gate {
     guard(call, operation, input) {
       const crosses = operation.crossesOrgs && call.caller.impersonates;
       const named = crosses ? operation.environmentOf?.(input as never) : undefined;
-      if (!named) return ask(call, operation, input);
-      return follow(call, named).then(() => ask(call, operation, input));
+      if (!named) return checkPolicies(call, operation, input);
+      return follow(call, named).then(() => checkPolicies(call, operation, input));
     },
 
     screen(call, operation, { action, type }) {
@@ -368,10 +368,10 @@ function requireEnvironment(call: GatedCall, operation: Operation): void {
 }
 
 /** Admins are told which rule it was; others get the bare words of the spec. */
-function refusal(caller: Caller, rule: string, why: string): Refusal {
+function refusal(caller: Caller, rule: string, why: string): AccessRefusal {
   const isAdmin =
     roleGrants(caller.roles, "orgs:manage") || roleGrants(caller.roles, "platform:policies:manage");
-  return new Refusal(isAdmin ? `Insufficient permissions: ${why}` : "Insufficient permissions", rule);
+  return new AccessRefusal(isAdmin ? `Insufficient permissions: ${why}` : "Insufficient permissions", rule);
 }
 
 /** At the start, so that a misspelt action is found before anyone asks for it. */

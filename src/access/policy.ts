@@ -1,7 +1,7 @@
-import { CelBudget, type CelProgram } from "../kit/cel.ts";
+import { CelBudget, type CelProgram } from "../kit/cel/cel.ts";
 import { type Action, actions } from "./actions.ts";
 import { type ConditionFacts, compileCondition, conditionContext, evaluateCondition } from "./condition.ts";
-import { type PatternPlace, parsePattern, part, type Resource, type ResourcePattern } from "./resource.ts";
+import { type PatternScope, parsePattern, part, type Resource, type ResourcePattern } from "./resource.ts";
 
 /** A deny policy as it is stored. */
 export interface PolicyText {
@@ -25,17 +25,17 @@ export interface CompiledPolicy {
   readonly looksAtResource: boolean;
   isAbout(resource: Resource): boolean;
   /** Whether it denies what it is about; a condition that fails denies too, and says why. What that took is spent. */
-  denies(facts: ConditionFacts, context: () => Record<string, unknown>, spent?: CelBudget): Verdict;
+  denies(facts: ConditionFacts, context: () => Record<string, unknown>, spent?: CelBudget): PolicyVerdict;
 }
 
-export interface Verdict {
+export interface PolicyVerdict {
   denied: boolean;
   /** Why the condition could not be judged. */
   error?: string;
 }
 
-const denied: Verdict = { denied: true };
-const allowed: Verdict = { denied: false };
+const denied: PolicyVerdict = { denied: true };
+const allowed: PolicyVerdict = { denied: false };
 
 export class PolicyError extends Error {
   readonly field: "actions" | "resources" | "condition";
@@ -126,7 +126,7 @@ function patternsOf(text: string): ResourcePattern[] {
 /** What of the policy can match nothing, in words for who wrote it: it is kept, and denies less than it seems to. */
 export function policyWarnings(
   { actions: actionText, resources }: Pick<PolicyText, "actions" | "resources">,
-  where: PatternPlace,
+  where: PatternScope,
 ): string[] {
   const quoted = (pattern: string) => `"${pattern.slice(0, 80)}"`;
   return [
@@ -141,7 +141,7 @@ export function policyWarnings(
 }
 
 /** Whether one policy denies one thing, asked for the first time. */
-export const deniesAlone = (policy: CompiledPolicy, facts: ConditionFacts): Verdict =>
+export const deniesAlone = (policy: CompiledPolicy, facts: ConditionFacts): PolicyVerdict =>
   policy.isAbout(facts.resource) ? policy.denies(facts, () => conditionContext(facts)) : allowed;
 
 /** More than any call may spend: it counts, and refuses nothing. */
@@ -153,7 +153,7 @@ export interface Decision {
   /** What the policies looked at until now, in items of conditions. */
   readonly items: number;
   /** What the policy of that place in the list says about the resource. */
-  verdict(at: number, resource: Resource): Verdict;
+  verdict(at: number, resource: Resource): PolicyVerdict;
 }
 
 /** One action of one caller held against deny policies, about one resource after the other. */
@@ -161,7 +161,7 @@ export function decisionOf(
   policies: readonly CompiledPolicy[],
   common: Omit<ConditionFacts, "resource">,
 ): Decision {
-  const ofAll: (Verdict | undefined)[] = [];
+  const ofAll: (PolicyVerdict | undefined)[] = [];
   const spent = new CelBudget(uncounted);
   let context: Record<string, unknown> | undefined;
   let lookedAt: Resource | undefined;

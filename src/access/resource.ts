@@ -88,12 +88,12 @@ export function irnOf(resource: Resource): string {
 export interface ResourcePattern {
   readonly text: string;
   /** Why it can match nothing in the org, where that is known. */
-  warning(where: PatternPlace): string | undefined;
+  warning(where: PatternScope): string | undefined;
   matches(resource: Resource): boolean;
 }
 
 /** Where a pattern is meant to match. */
-export interface PatternPlace {
+export interface PatternScope {
   /** Undefined where policies bind callers in any org. */
   orgId: string | undefined;
   /** Of all operations. */

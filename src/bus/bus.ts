@@ -37,7 +37,7 @@ export interface Bus {
    */
   hold(name: string): Promise<Hold>;
   /** Frees the name at once when this node has it. */
-  letGo(name: string): Promise<void>;
+  release(name: string): Promise<void>;
   /** Where the bus keeps what users outside may read; undefined where it keeps nothing. */
   readonly mirror?: Mirror;
   close(): Promise<void>;
@@ -69,7 +69,7 @@ export interface Presence {
   nodeId: string;
   /** Opaque facts the node told with its last sign of life. */
   facts: Record<string, unknown>;
-  heardAt: number;
+  seenAt: number;
 }
 
 export class BusError extends Error {

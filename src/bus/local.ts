@@ -5,7 +5,7 @@ import { type Bus, BusError, type Unlisten } from "./bus.ts";
 import { isSubject } from "./subject.ts";
 import { watchBus } from "./watch.ts";
 
-interface Hub {
+interface LocalNetwork {
   hints: Set<{ pattern: string; handler: (payload: Uint8Array, subject: string) => void }>;
   answers: Set<{ pattern: string; handler: (payload: Uint8Array) => Promise<Uint8Array | string> }>;
   nodes: Map<string, Record<string, unknown>>;
@@ -26,17 +26,17 @@ const bytesOf = (payload: Uint8Array | string) =>
   typeof payload === "string" ? encoder.encode(payload) : payload;
 
 /** One process, any number of nodes in it: the bus of a standalone server, and of tests. */
-export function localHub(): (options: LocalBusOptions) => Bus {
-  const hub: Hub = { hints: new Set(), answers: new Set(), nodes: new Map(), names: new Map() };
-  return (options) => join(hub, options);
+export function localNetwork(): (options: LocalBusOptions) => Bus {
+  const network: LocalNetwork = { hints: new Set(), answers: new Set(), nodes: new Map(), names: new Map() };
+  return (options) => join(network, options);
 }
 
-function join(hub: Hub, options: LocalBusOptions): Bus {
+function join(network: LocalNetwork, options: LocalBusOptions): Bus {
   const { clock, nodeId, facts = () => ({}), onError, metrics = noMetrics } = options;
   const mine: Unlisten[] = [];
   let open = true;
   const count = watchBus(metrics, () => open);
-  hub.nodes.set(nodeId, facts());
+  network.nodes.set(nodeId, facts());
 
   const listen = <T>(set: Set<T>, entry: T): Unlisten => {
     set.add(entry);
@@ -54,17 +54,17 @@ function join(hub: Hub, options: LocalBusOptions): Bus {
   };
 
   const answering = (subject: string) =>
-    [...hub.answers].filter((entry) => matchesPattern(entry.pattern, subject));
+    [...network.answers].filter((entry) => matchesPattern(entry.pattern, subject));
 
   const hint = (subject: string, payload: Uint8Array | string) => {
     if (!open) return;
     count.sent.add();
     const bytes = bytesOf(payload);
-    for (const entry of [...hub.hints]) {
+    for (const entry of [...network.hints]) {
       if (!matchesPattern(entry.pattern, subject)) continue;
       // After the caller's own work, as over a network; in order, because microtasks are.
       queueMicrotask(() => {
-        if (!hub.hints.has(entry)) return;
+        if (!network.hints.has(entry)) return;
         try {
           entry.handler(bytes, subject);
         } catch (error) {
@@ -83,10 +83,10 @@ function join(hub: Hub, options: LocalBusOptions): Bus {
       hint(subject, payload);
     },
     onHint: (pattern, handler) =>
-      listen(hub.hints, {
+      listen(network.hints, {
         pattern,
         handler(payload, subject) {
-          count.heard.add();
+          count.received.add();
           handler(payload, subject);
         },
       }),
@@ -106,13 +106,13 @@ function join(hub: Hub, options: LocalBusOptions): Bus {
     },
     async requestMany(subject, payload, { timeoutMs, repliesMax }) {
       const replies: Uint8Array[] = [];
-      const asked = answering(subject).slice(0, repliesMax);
+      const responders = answering(subject).slice(0, repliesMax);
       let cancel = () => {};
       const late = new Promise<void>((resolve) => {
         cancel = clock.after(timeoutMs, resolve);
       });
       const all = Promise.all(
-        asked.map((entry) =>
+        responders.map((entry) =>
           ask(entry.handler, bytesOf(payload)).then(
             (reply) => void replies.push(reply),
             (error: unknown) => onError(subject, error),
@@ -123,26 +123,30 @@ function join(hub: Hub, options: LocalBusOptions): Bus {
       cancel();
       return [...replies];
     },
-    onRequest: (pattern, handler) => listen(hub.answers, { pattern, handler }),
+    onRequest: (pattern, handler) => listen(network.answers, { pattern, handler }),
     present: () =>
-      [...hub.nodes]
-        .map(([id, told]) => ({ nodeId: id, facts: id === nodeId ? facts() : told, heardAt: clock.now() }))
+      [...network.nodes]
+        .map(([id, joinedFacts]) => ({
+          nodeId: id,
+          facts: id === nodeId ? facts() : joinedFacts,
+          seenAt: clock.now(),
+        }))
         .sort((a, b) => (a.nodeId < b.nodeId ? -1 : 1)),
     connected: () => open,
     onConnection: () => () => {},
     async hold(name) {
       if (!open) return "unreachable";
-      const holder = hub.names.get(name) ?? nodeId;
-      hub.names.set(name, holder);
+      const holder = network.names.get(name) ?? nodeId;
+      network.names.set(name, holder);
       return holder === nodeId ? "mine" : "theirs";
     },
-    async letGo(name) {
-      if (hub.names.get(name) === nodeId) hub.names.delete(name);
+    async release(name) {
+      if (network.names.get(name) === nodeId) network.names.delete(name);
     },
     async close() {
       open = false;
-      for (const [name, holder] of hub.names) if (holder === nodeId) hub.names.delete(name);
-      hub.nodes.delete(nodeId);
+      for (const [name, holder] of network.names) if (holder === nodeId) network.names.delete(name);
+      network.nodes.delete(nodeId);
       for (const stop of mine.splice(0)) stop();
     },
   };

@@ -66,13 +66,13 @@ export function natsMirror({ connection, prefix, stream, log }: NatsMirrorOption
   async function publishOne(
     client: JetStreamClient,
     most: number,
-    { subject, id, payload, headers: told }: Mirrored,
+    { subject, id, payload, headers: extraHeaders }: Mirrored,
   ): Promise<BusError | undefined> {
     if (!isSubject(subject)) return new BusError("refused", `${subject} is no subject`);
     const bytes = encoder.encode(payload);
     const head = headers();
     let size = bytes.length + Buffer.byteLength(id) + headBytes;
-    for (const [name, value] of Object.entries(told)) {
+    for (const [name, value] of Object.entries(extraHeaders)) {
       head.set(name, value);
       size += Buffer.byteLength(`${name}: ${value}\r\n`);
     }

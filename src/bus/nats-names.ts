@@ -19,7 +19,8 @@ const answerMs = 1_000;
 /** The stream's answer to a write that expected another revision: someone else was there first. */
 const wrongRevision = 10_071;
 
-const isTaken = (error: unknown) => error instanceof JetStreamApiError && error.code === wrongRevision;
+const isWrongRevision = (error: unknown) =>
+  error instanceof JetStreamApiError && error.code === wrongRevision;
 
 /** Names in a KV bucket whose entries expire. The bucket is made anew by whoever misses it. */
 export function natsNames({ connection, nodeId, bucket, keptMs, log }: NatsNamesOptions) {
@@ -55,7 +56,7 @@ export function natsNames({ connection, nodeId, bucket, keptMs, log }: NatsNames
       return "mine";
     } catch (error) {
       revisions.delete(name);
-      if (!isTaken(error)) throw error;
+      if (!isWrongRevision(error)) throw error;
     }
     const entry = await entries.get(name);
     if (entry?.string() !== nodeId || entry.operation !== "PUT") return "theirs";
@@ -79,7 +80,7 @@ export function natsNames({ connection, nodeId, bucket, keptMs, log }: NatsNames
       }
     },
 
-    async letGo(name: string): Promise<void> {
+    async release(name: string): Promise<void> {
       const revision = revisions.get(name);
       const current = connection();
       if (revision === undefined || !current) return;

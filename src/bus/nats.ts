@@ -48,7 +48,7 @@ export interface BusTls {
   key?: string;
 }
 
-const signEveryMs = 1_000;
+const presenceEveryMs = 1_000;
 const forgottenMs = 5_000;
 const reconnectWaitMs = 250;
 const connectMs = 5_000;
@@ -56,7 +56,7 @@ const connectMs = 5_000;
 const errorHeader = "X-Svc-Bus-Error";
 
 /** A node's sign of life. */
-interface Sign {
+interface PresenceHeartbeat {
   nodeId: string;
   /** When it was sent; older nodes do not say. */
   at?: number;
@@ -109,7 +109,7 @@ export function openNatsBus(options: NatsBusOptions): Bus & { dropped(): number 
   const watchers = new Set<(connected: boolean) => void>();
   const dial = dialOf(options);
   const leaving = new AbortController();
-  const heard = new Map<string, Presence>();
+  const presences = new Map<string, Presence>();
   let connection: NatsConnection | undefined;
   let connected = false;
   let closing = false;
@@ -159,18 +159,18 @@ export function openNatsBus(options: NatsBusOptions): Bus & { dropped(): number 
     for (const listener of listeners) attach(listener);
     setConnected(true);
     void follow(made);
-    signs.wake();
+    heartbeats.wake();
   }
 
   /** Until it succeeds; says why not whenever the reason changes. */
   async function open(): Promise<void> {
-    for (let told = ""; !closing && !connection; ) {
+    for (let lastMessage = ""; !closing && !connection; ) {
       try {
         await tryToOpen();
       } catch (error) {
         const message = error instanceof Error ? error.message : String(error);
-        if (message !== told) log.warn("bus.unreachable", { error: message });
-        told = message;
+        if (message !== lastMessage) log.warn("bus.unreachable", { error: message });
+        lastMessage = message;
         await clock.sleep(reconnectWaitMs, leaving.signal);
       }
     }
@@ -201,32 +201,32 @@ export function openNatsBus(options: NatsBusOptions): Bus & { dropped(): number 
     };
   };
 
-  const signs = loop(
+  const heartbeats = loop(
     { clock, onError: (name, error) => log.warn("loop.failed", { loop: name, error: String(error) }) },
     {
       name: "bus.presence",
-      everyMs: signEveryMs,
+      everyMs: presenceEveryMs,
       async tick() {
-        const sign: Sign = { nodeId, at: clock.now(), facts: options.facts?.() ?? {} };
-        if (connected) publish("presence", JSON.stringify(sign), undefined);
+        const heartbeat: PresenceHeartbeat = { nodeId, at: clock.now(), facts: options.facts?.() ?? {} };
+        if (connected) publish("presence", JSON.stringify(heartbeat), undefined);
         const before = clock.now() - forgottenMs;
-        for (const [id, presence] of heard) if (presence.heardAt < before) heard.delete(id);
+        for (const [id, presence] of presences) if (presence.seenAt < before) presences.delete(id);
       },
     },
   );
 
-  watchLoop(metrics, signs);
+  watchLoop(metrics, heartbeats);
   listen({
     pattern: "presence",
     deliver(message) {
-      const { nodeId: id, at, facts } = message.json<Sign>();
-      const heardAt = clock.now();
-      heard.set(id, { nodeId: id, facts, heardAt });
+      const { nodeId: id, at, facts } = message.json<PresenceHeartbeat>();
+      const seenAt = clock.now();
+      presences.set(id, { nodeId: id, facts, seenAt });
       // The clocks are one time base, as far as it goes: a sign from the future has just been sent.
-      if (at !== undefined && id !== nodeId) count.lag.observe(Math.max(0, heardAt - at) / 1000);
+      if (at !== undefined && id !== nodeId) count.lag.observe(Math.max(0, seenAt - at) / 1000);
     },
   });
-  signs.start();
+  heartbeats.start();
   void open();
 
   const reached = () => (connected ? connection : undefined);
@@ -279,7 +279,7 @@ export function openNatsBus(options: NatsBusOptions): Bus & { dropped(): number 
       listen({
         pattern,
         deliver(message) {
-          count.heard.add();
+          count.received.add();
           try {
             handler(message.data, message.subject.slice(prefix.length));
           } catch (error) {
@@ -329,10 +329,10 @@ export function openNatsBus(options: NatsBusOptions): Bus & { dropped(): number 
         },
       }),
     present: () => {
-      const all = new Map(heard).set(nodeId, {
+      const all = new Map(presences).set(nodeId, {
         nodeId,
         facts: options.facts?.() ?? {},
-        heardAt: clock.now(),
+        seenAt: clock.now(),
       });
       return [...all.values()].sort((a, b) => (a.nodeId < b.nodeId ? -1 : 1));
     },
@@ -342,12 +342,12 @@ export function openNatsBus(options: NatsBusOptions): Bus & { dropped(): number 
       return () => void watchers.delete(handler);
     },
     hold: names.hold,
-    letGo: names.letGo,
+    release: names.release,
     dropped: () => dropped,
     async close() {
       closing = true;
       leaving.abort();
-      await signs.stop();
+      await heartbeats.stop();
       listeners.clear();
       await connection?.close();
       setConnected(false);

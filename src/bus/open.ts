@@ -1,5 +1,5 @@
 import type { Bus } from "./bus.ts";
-import { type LocalBusOptions, localHub } from "./local.ts";
+import { type LocalBusOptions, localNetwork } from "./local.ts";
 import { type NatsBusOptions, openNatsBus } from "./nats.ts";
 
 type BusOptions = Omit<LocalBusOptions, "onError"> &
@@ -9,7 +9,7 @@ type BusOptions = Omit<LocalBusOptions, "onError"> &
 export function openBus({ url, ...options }: BusOptions): Bus {
   if (url !== undefined) return openNatsBus({ ...options, url });
   const { log } = options;
-  return localHub()({
+  return localNetwork()({
     ...options,
     onError: (subject, error) => log.warn("bus.handler_failed", { subject, error }),
   });

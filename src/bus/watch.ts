@@ -15,7 +15,7 @@ export function watchBus(metrics: Metrics, connected: Bus["connected"]) {
   metrics.beforeReading(() => state.set(connected() ? 1 : 0));
   return {
     sent: hints("out"),
-    heard: hints("in"),
+    received: hints("in"),
     dropped: metrics.counter({
       name: "svc_bus_hints_dropped_total",
       help: "Hints that were not sent because the bus could not be reached.",

@@ -26,7 +26,7 @@ export interface LeaderRow {
 
 export interface LeadershipDeps {
   store: Store;
-  bus: { hold(name: string): Promise<Hold>; letGo(name: string): Promise<void> };
+  bus: { hold(name: string): Promise<Hold>; release(name: string): Promise<void> };
   clock: Clock;
   log: Log;
   nodeId: string;
@@ -34,7 +34,7 @@ export interface LeadershipDeps {
   uncertaintyMs: () => number;
 }
 
-interface Reign {
+interface LeadershipTerm {
   epoch: number;
   /** Of `clock.elapsed()`: from then on another node may lead. */
   until: number;
@@ -49,22 +49,22 @@ const leaseMs = nameKeptMs;
  */
 export function leadership(deps: LeadershipDeps): Leadership {
   const { store, bus, clock, log, nodeId, duties } = deps;
-  const reigns = new Map<string, Reign>();
+  const terms = new Map<string, LeadershipTerm>();
   let resigned = false;
 
   const nameOf = (duty: string) => `duty.${duty}`;
 
-  async function keep(duty: string, { epoch }: Reign): Promise<boolean> {
+  async function renew(duty: string, { epoch }: LeadershipTerm): Promise<boolean> {
     const askedAt = clock.elapsed();
     const kept = await store.write((session) =>
       session.run(sql`UPDATE leaders SET lease_until = ${clock.now() + leaseMs}
         WHERE duty = ${duty} AND node_id = ${nodeId} AND epoch = ${epoch}`),
     );
-    if (kept === 1) reigns.set(duty, { epoch, until: askedAt + leaseMs });
+    if (kept === 1) terms.set(duty, { epoch, until: askedAt + leaseMs });
     return kept === 1;
   }
 
-  async function take(duty: string): Promise<void> {
+  async function claim(duty: string): Promise<void> {
     const askedAt = clock.elapsed();
     const now = clock.now();
     const row = await store.write((session) =>
@@ -75,14 +75,14 @@ export function leadership(deps: LeadershipDeps): Leadership {
         WHERE leaders.lease_until <= ${now} RETURNING epoch`),
     );
     if (!row) return;
-    reigns.set(duty, { epoch: row.epoch, until: askedAt + leaseMs });
+    terms.set(duty, { epoch: row.epoch, until: askedAt + leaseMs });
     log.info("cluster.leads", { duty, epoch: row.epoch });
   }
 
   async function leave(duty: string): Promise<void> {
-    const reign = reigns.get(duty);
+    const reign = terms.get(duty);
     if (!reign) return;
-    reigns.delete(duty);
+    terms.delete(duty);
     await store.write((session) =>
       session.run(sql`UPDATE leaders SET lease_until = 0
         WHERE duty = ${duty} AND node_id = ${nodeId} AND epoch = ${reign.epoch}`),
@@ -95,18 +95,18 @@ export function leadership(deps: LeadershipDeps): Leadership {
     const vote = await bus.hold(nameOf(duty));
     if (resigned) return;
     if (vote === "theirs") return leave(duty);
-    const reign = reigns.get(duty);
-    if (reign && (await keep(duty, reign))) return;
+    const reign = terms.get(duty);
+    if (reign && (await renew(duty, reign))) return;
     if (reign) {
-      reigns.delete(duty);
+      terms.delete(duty);
       log.warn("cluster.lost_lead", { duty, epoch: reign.epoch });
     }
-    await take(duty);
+    await claim(duty);
   }
 
   return {
     epochOf(duty) {
-      const reign = reigns.get(duty);
+      const reign = terms.get(duty);
       return reign && clock.elapsed() < reign.until ? reign.epoch : undefined;
     },
 
@@ -122,7 +122,7 @@ export function leadership(deps: LeadershipDeps): Leadership {
       await Promise.all(
         duties.map(async (duty) => {
           await leave(duty).catch((error: unknown) => log.debug("cluster.resign_failed", { duty, error }));
-          await bus.letGo(nameOf(duty));
+          await bus.release(nameOf(duty));
         }),
       );
     },

@@ -37,7 +37,7 @@ export interface Nodes {
   forgetSilent(session: Session): Promise<number>;
 }
 
-export interface NodesDeps {
+export interface ClusterNodesDeps {
   store: Store;
   clock: Clock;
   bus: { present(): readonly Presence[] };
@@ -58,7 +58,7 @@ interface NodeRow {
 }
 
 /** Nodes of one database, by their rows; signs of life over the bus are younger than the rows' and count as well. */
-export function openNodes(deps: NodesDeps): Nodes {
+export function openNodes(deps: ClusterNodesDeps): Nodes {
   const { store, clock, bus, nodeId, version } = deps;
   const startedAt = clock.now();
   let drainingAt: Instant | null = null;
@@ -94,7 +94,7 @@ export function openNodes(deps: NodesDeps): Nodes {
         sql`SELECT id, version, url, started_at, heartbeat_at, draining_at, facts FROM nodes
           WHERE heartbeat_at > ${clock.now() - nodeForgottenMs} AND id <> ${nodeId}`,
       );
-      const heard = new Map(bus.present().map((one) => [one.nodeId, one.heardAt]));
+      const heard = new Map(bus.present().map((one) => [one.nodeId, one.seenAt]));
       const others = rows.map(
         (row): NodeRecord => ({
           id: row.id,

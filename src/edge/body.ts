@@ -1,7 +1,7 @@
 import { gunzipSync } from "node:zlib";
 import { Fault } from "../kit/fault.ts";
-import { readJsonBytes } from "../kit/json.ts";
-import type { Reading } from "./body-room.ts";
+import { parseJsonBytes } from "../kit/payload-json.ts";
+import type { BodyRead } from "./body-budget.ts";
 
 const tooLarge = (bytesMax: number) =>
   new Fault("payload_too_large", `request body is larger than ${bytesMax} bytes`);
@@ -12,14 +12,14 @@ const cutShort = (cause: unknown) =>
 
 /** The length the client promised, or undefined when it sends in pieces. Refused before a byte is read when too large. */
 function promisedLength(request: Request, bytesMax: number): number | undefined {
-  const told = request.headers.get("content-length");
-  if (told === null) return undefined;
-  const length = Number(told);
+  const header = request.headers.get("content-length");
+  if (header === null) return undefined;
+  const length = Number(header);
   if (length > bytesMax) throw tooLarge(bytesMax);
   return length;
 }
 
-async function readPieces(request: Request, bytesMax: number, reading?: Reading): Promise<Uint8Array> {
+async function readPieces(request: Request, bytesMax: number, reading?: BodyRead): Promise<Uint8Array> {
   if (!request.body) return new Uint8Array();
   const pieces: Uint8Array[] = [];
   let length = 0;
@@ -28,7 +28,7 @@ async function readPieces(request: Request, bytesMax: number, reading?: Reading)
       length += piece.byteLength;
       // Leaving the loop cancels the stream, so the rest is never held.
       if (length > bytesMax) throw tooLarge(bytesMax);
-      reading?.take(piece.byteLength);
+      reading?.acquire(piece.byteLength);
       pieces.push(piece);
     }
   } catch (error) {
@@ -61,7 +61,7 @@ const promiseBytesMax = 64 * 1024;
 const uncountedBytesMax = 4 * 1024;
 
 /** The body as sent. */
-export async function readSent(request: Request, bytesMax: number, reading?: Reading): Promise<Uint8Array> {
+export async function readSent(request: Request, bytesMax: number, reading?: BodyRead): Promise<Uint8Array> {
   const length = promisedLength(request, bytesMax);
   if (length === 0) return new Uint8Array();
   if (length !== undefined && length <= uncountedBytesMax) {
@@ -73,7 +73,7 @@ export async function readSent(request: Request, bytesMax: number, reading?: Rea
   }
   try {
     if (length === undefined || length > promiseBytesMax) return await readPieces(request, bytesMax, reading);
-    reading?.take(length);
+    reading?.acquire(length);
     return await request.bytes();
   } catch (error) {
     throw error instanceof Fault ? error : cutShort(error);
@@ -83,16 +83,16 @@ export async function readSent(request: Request, bytesMax: number, reading?: Rea
 }
 
 /** The body as sent, unpacked. */
-export async function readBytes(request: Request, bytesMax: number, reading?: Reading): Promise<Uint8Array> {
+export async function readBytes(request: Request, bytesMax: number, reading?: BodyRead): Promise<Uint8Array> {
   const bytes = await readSent(request, bytesMax, reading);
   const encoding = encodingOf(request);
   return encoding ? inflate(bytes, encoding, bytesMax) : bytes;
 }
 
 /** The body as JSON; undefined when there is none. */
-export async function readJson(request: Request, bytesMax: number, reading?: Reading): Promise<unknown> {
+export async function readJsonBody(request: Request, bytesMax: number, reading?: BodyRead): Promise<unknown> {
   const bytes = await readBytes(request, bytesMax, reading);
-  return bytes.byteLength === 0 ? undefined : readJsonBytes(bytes);
+  return bytes.byteLength === 0 ? undefined : parseJsonBytes(bytes);
 }
 
 const jsonType = /^application\/(?:[\w.-]+\+)?json\s*(?:;|$)/i;

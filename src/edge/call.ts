@@ -3,7 +3,7 @@ import { Fault, type FaultKind } from "../kit/fault.ts";
 import type { Ids } from "../kit/ids.ts";
 import type { Log } from "../kit/log.ts";
 import type { Call, Caller, Operation, Screen } from "../kit/operation.ts";
-import { troubleOf } from "./spell.ts";
+import { troubleOf } from "./fault-encoding.ts";
 import type { UnknownFields } from "./unknown-fields.ts";
 
 export interface Authenticated {
@@ -41,7 +41,7 @@ export interface Observation {
 export type Follow = (request: Request) => (answer: Response | "upgraded" | "failed") => void;
 
 /** A call that goes on after its caller was let in: a socket, a stream, a held poll. */
-export interface Stand {
+export interface OpenCall {
   edge: Edge;
   operation: Operation;
   /** As it was let in. */
@@ -53,11 +53,11 @@ export interface Stand {
 }
 
 /** All standing calls of a node. */
-export interface Standing {
+export interface Reauthorizer {
   /** It is over when the answered function is called. */
-  add(stand: Stand): () => void;
+  add(stand: OpenCall): () => void;
   /** The tick of loop `edge.standing`: asks again whether each caller may still do what it does. */
-  lookOnce(): Promise<void>;
+  reauthorizeOnce(): Promise<void>;
   size(): number;
 }
 
@@ -74,7 +74,7 @@ export interface Edge {
   /** Throws `resource_exhausted` when this caller asks too often. */
   limit?: ((caller: Caller) => void) | undefined;
   /** Where calls that go on for long are asked again whether they may. */
-  standing?: Standing;
+  reauthorizer?: Reauthorizer;
   /** Throws when a deny policy holds for what the parsed input is about. */
   guard?: (call: RequestCall, operation: Operation, input: unknown) => void | Promise<void>;
   /** The deny policies that may keep things of a type from the caller; undefined when there are none. */
@@ -101,7 +101,7 @@ export class RefusedCaller extends Fault {
 }
 
 /** How things are screened from a caller, and for which operation. */
-export interface Screening {
+export interface CallScreening {
   operation: Operation;
   screen: Edge["screen"];
 }
@@ -119,7 +119,7 @@ export class RequestCall implements Call {
   refusedBy: string | undefined;
   address = "";
   isSecure = false;
-  readonly screening: Screening;
+  readonly screening: CallScreening;
   #signal: AbortSignal | undefined;
   #latest: RequestCall | undefined;
   #listeners: (() => void | Promise<void>)[] | undefined;
@@ -129,7 +129,7 @@ export class RequestCall implements Call {
     requestId: string,
     receivedAt: Instant,
     who: Authenticated,
-    screening: Screening,
+    screening: CallScreening,
   ) {
     this.caller = who.caller;
     this.environmentId = who.environmentId;
@@ -170,8 +170,8 @@ export class RequestCall implements Call {
 
   async #told(listeners: readonly (() => void | Promise<void>)[]): Promise<void> {
     for (const listener of listeners) {
-      const heard = listener();
-      if (heard) await heard;
+      const pending = listener();
+      if (pending) await pending;
     }
   }
 

@@ -1,6 +1,6 @@
 import swaggerStyle from "swagger-ui-dist/swagger-ui.css" with { type: "file" };
 import swaggerScript from "swagger-ui-dist/swagger-ui-bundle.js" with { type: "file" };
-import type { Page } from "./http.ts";
+import type { StaticPage } from "./http.ts";
 
 const scriptFile: string = swaggerScript;
 const styleFile: string = swaggerStyle;
@@ -69,7 +69,7 @@ const careful = {
     "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'",
 };
 
-const page = (path: string, contentType: string, body: () => BodyInit): Page => ({
+const page = (path: string, contentType: string, body: () => BodyInit): StaticPage => ({
   path,
   handle: () =>
     new Response(body(), {
@@ -78,7 +78,7 @@ const page = (path: string, contentType: string, body: () => BodyInit): Page => 
 });
 
 /** The API as a page people read, with every file from this server. Public: the document itself is not in it. */
-export const docsPages: readonly Page[] = [
+export const docsPages: readonly StaticPage[] = [
   page("/docs", "text/html; charset=utf-8", () => html),
   page("/docs/docs.js", "text/javascript; charset=utf-8", () => script),
   page("/docs/swagger-ui-bundle.js", "text/javascript; charset=utf-8", () => Bun.file(scriptFile)),

@@ -3,11 +3,11 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import { Fault } from "../kit/fault.ts";
 import type { DuplexOperation, Permit } from "../kit/operation.ts";
 import { type Edge, faultOf, type RequestCall } from "./call.ts";
-import { type Prepared, tell } from "./perform.ts";
-import { standBy } from "./standing.ts";
+import { observeCall, type PreparedOperation } from "./perform.ts";
+import { keepAuthorized } from "./reauthorize.ts";
 
 /** What Connect says of bytes that are no message, in our words; anything else is a caller that has left. */
-function unread(error: unknown): Fault {
+function faultOfRead(error: unknown): Fault {
   if (error instanceof Fault) return error;
   const { code, rawMessage } = ConnectError.from(error);
   if (code === Code.InvalidArgument) return new Fault("invalid_argument", rawMessage, { cause: error });
@@ -19,11 +19,11 @@ function unread(error: unknown): Fault {
 /** The parsed messages; deny policies are asked about each, and `heard` is told of it. */
 async function* parsed(
   edge: Edge,
-  prepared: Prepared,
+  prepared: PreparedOperation,
   call: RequestCall,
   messages: AsyncIterable<Message>,
-  take: (message: Message) => unknown,
-  heard: (input: unknown) => void,
+  decode: (message: Message) => unknown,
+  onInput: (input: unknown) => void,
 ): AsyncGenerator<unknown> {
   const sent = messages[Symbol.asyncIterator]();
   for (;;) {
@@ -31,13 +31,13 @@ async function* parsed(
     try {
       next = await sent.next();
     } catch (error) {
-      throw unread(error);
+      throw faultOfRead(error);
     }
     if (next.done) return;
-    const input = prepared.parse(take(next.value));
+    const input = prepared.parse(decode(next.value));
     const guarded = edge.guard?.(call, prepared.operation, input);
     if (guarded) await guarded;
-    heard(input);
+    onInput(input);
     yield input;
   }
 }
@@ -48,19 +48,19 @@ async function* parsed(
  */
 export async function* performDuplex(
   edge: Edge,
-  prepared: Prepared,
+  prepared: PreparedOperation,
   call: RequestCall,
   messages: AsyncIterable<Message>,
-  take: (message: Message) => unknown,
+  decode: (message: Message) => unknown,
 ): AsyncGenerator<unknown> {
   const operation = prepared.operation as DuplexOperation;
   const startedAt = edge.clock.elapsed();
   let first: unknown;
   let ledTo: unknown;
-  const standing = standBy(edge, operation, call, () =>
+  const authorization = keepAuthorized(edge, operation, call, () =>
     [first, ledTo].filter((asked) => asked !== undefined),
   );
-  const heard = (input: unknown) => {
+  const onInput = (input: unknown) => {
     first ??= input;
   };
   const permit: Permit = async (leadsTo) => {
@@ -70,14 +70,14 @@ export async function* performDuplex(
   };
   let fault: Fault | undefined;
   try {
-    yield* operation.handle(parsed(edge, prepared, call, messages, take, heard), call, permit);
-    const refused = standing.refused();
+    yield* operation.handle(parsed(edge, prepared, call, messages, decode, onInput), call, permit);
+    const refused = authorization.refused();
     if (refused) throw refused;
   } catch (error) {
     fault = faultOf(edge, error, operation, call.requestId);
     throw fault;
   } finally {
-    standing.leave();
-    tell(edge, operation, call, { fault, input: first, startedAt });
+    authorization.leave();
+    observeCall(edge, operation, call, { fault, input: first, startedAt });
   }
 }

@@ -13,10 +13,10 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import type { UniversalHandler } from "@connectrpc/connect/protocol";
 import { universalRequestFromNodeRequest, universalResponseToNodeResponse } from "@connectrpc/connect-node";
 import type { Operation } from "../kit/operation.ts";
-import { openBodyRoom } from "./body-room.ts";
+import { openBodyBudget } from "./body-budget.ts";
 import type { Edge } from "./call.ts";
 import { baseHeaders, requestIdOf } from "./headers.ts";
-import { strangerAt } from "./loopback.ts";
+import { refusalOfStranger } from "./loopback.ts";
 import { prepare } from "./perform.ts";
 import type { Surface } from "./rest.ts";
 import { boundMethods } from "./rpc.ts";
@@ -56,7 +56,7 @@ const farewellMs = 250;
 /** For TLS to be agreed on. */
 const handshakeMs = 10_000;
 
-interface Served {
+interface ServedMethod {
   handler: UniversalHandler;
   bound: RpcImplementation | undefined;
 }
@@ -78,7 +78,7 @@ function refuse(path: string, request: Http2ServerRequest, response: Http2Server
 const oneOf = (value: string | string[] | undefined) => (Array.isArray(value) ? value[0] : value);
 
 const strangerIn = ({ headers, authority }: Http2ServerRequest) =>
-  strangerAt({
+  refusalOfStranger({
     host: headers[":authority"] ?? authority ?? headers.host,
     origin: headers.origin,
     site: oneOf(headers["sec-fetch-site"]),
@@ -86,7 +86,7 @@ const strangerIn = ({ headers, authority }: Http2ServerRequest) =>
 
 async function answer(
   surface: Surface,
-  { handler, bound }: Served,
+  { handler, bound }: ServedMethod,
   request: Http2ServerRequest,
   response: Http2ServerResponse,
 ): Promise<void> {
@@ -102,7 +102,7 @@ async function answer(
   await universalResponseToNodeResponse({ ...answered, header }, response);
 }
 
-const placeOf = ({ remoteAddress, remotePort }: Pick<Socket, "remoteAddress" | "remotePort">) =>
+const remoteEndOf = ({ remoteAddress, remotePort }: Pick<Socket, "remoteAddress" | "remotePort">) =>
   `${remoteAddress} ${remotePort}`;
 
 const listening = (server: Http2Server, { port, hostname }: GrpcOptions): Promise<void> =>
@@ -117,11 +117,11 @@ const listening = (server: Http2Server, { port, hostname }: GrpcOptions): Promis
 /** gRPC needs trailers, which Bun's own server does not send: the same operations behind node:http2, on a port of its own. */
 export async function listenGrpc(options: GrpcOptions): Promise<ListeningGrpc> {
   const { edge, bodyBytesMax, services, tls, idleMs = 5 * 60_000 } = options;
-  const surface: Surface = { edge, bodyBytesMax, headers: baseHeaders([]), room: openBodyRoom() };
+  const surface: Surface = { edge, bodyBytesMax, headers: baseHeaders([]), room: openBodyBudget() };
   const bound = boundMethods(options.registry.map(prepare));
   const shutdown = new AbortController();
   const protocols = { connect: false, grpcWeb: false, grpc: true, shutdown: shutdown.signal };
-  const served = new Map<string, Served>();
+  const served = new Map<string, ServedMethod>();
   for (const handler of universalHandlers(surface, services, bound, protocols)) {
     served.set(handler.requestPath, { handler, bound: bound.get(handler.requestPath) });
   }
@@ -156,7 +156,7 @@ export async function listenGrpc(options: GrpcOptions): Promise<ListeningGrpc> {
     if (!spoken.has(from)) socket.destroy();
   };
   server.on("connection", (socket: Socket) => {
-    const from = placeOf(socket);
+    const from = remoteEndOf(socket);
     sockets.set(socket, from);
     const cancel = edge.clock.after(Math.min(handshakeMs, idleMs), () => cutSilent(socket, from));
     socket.on("error", () => {});
@@ -166,7 +166,7 @@ export async function listenGrpc(options: GrpcOptions): Promise<ListeningGrpc> {
     });
   });
   server.on("session", (session) => {
-    const from = placeOf(session.socket);
+    const from = remoteEndOf(session.socket);
     sessions.add(session);
     spoken.add(from);
     session.setTimeout(idleMs, () => session.close());

@@ -91,12 +91,12 @@ export function preflight(base: Readonly<Record<string, string>>): Response {
   });
 }
 
-const tellable = /^[A-Za-z0-9._-]{1,128}$/;
+const loggable = /^[A-Za-z0-9._-]{1,128}$/;
 
 /** The caller's own `X-Request-Id` when it is fit for a log line of any form, else a new one. */
 export function requestIdOf(request: Request, ids: Ids): string {
-  const told = request.headers.get("x-request-id");
-  return told !== null && tellable.test(told) ? told : ids.next("req");
+  const sent = request.headers.get("x-request-id");
+  return sent !== null && loggable.test(sent) ? sent : ids.next("req");
 }
 
 /** Adds an operation's own headers. Names are lowered, so that none is sent twice. */

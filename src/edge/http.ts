@@ -3,10 +3,10 @@ import { Elysia } from "elysia";
 import type { Draining } from "../kit/draining.ts";
 import { Fault } from "../kit/fault.ts";
 import type { Operation } from "../kit/operation.ts";
-import { openBodyRoom } from "./body-room.ts";
+import { openBodyBudget } from "./body-budget.ts";
 import type { Edge } from "./call.ts";
 import { baseHeaders, type Origins, preflight, requestIdOf } from "./headers.ts";
-import { strangerOf } from "./loopback.ts";
+import { refusalOfRequest } from "./loopback.ts";
 import { prepare } from "./perform.ts";
 import {
   type Handler,
@@ -37,7 +37,7 @@ export interface Upgrade {
 }
 
 /** A public GET outside the registry, such as a page and its files. It sets its own content type and caching. */
-export interface Page {
+export interface StaticPage {
   path: string;
   handle: (request: Request, params: Record<string, string>) => Response | Promise<Response>;
 }
@@ -46,7 +46,7 @@ export interface EdgeOptions {
   edge: Edge;
   registry: readonly Operation[];
   services: readonly DescService[];
-  pages?: readonly Page[];
+  pages?: readonly StaticPage[];
   upgrades?: readonly Upgrade[];
   hostname: string;
   /** 0 takes a free one. */
@@ -143,7 +143,7 @@ function upgradeRoute(surface: Surface, { path, handle }: Upgrade): ServedRoute 
   };
 }
 
-function pageRoute({ edge }: Surface, { path, handle }: Page): ServedRoute {
+function pageRoute({ edge }: Surface, { path, handle }: StaticPage): ServedRoute {
   return {
     method: "GET",
     path,
@@ -160,7 +160,7 @@ function forLoopback({ edge, headers }: Surface, { handle, ...route }: ServedRou
   return {
     ...route,
     handle(request, params, server) {
-      const fault = strangerOf(request);
+      const fault = refusalOfRequest(request);
       if (!fault) return handle(request, params, server);
       const base = { ...headers(request), "x-request-id": requestIdOf(request, edge.ids) };
       const answer = restFault(fault, base);
@@ -255,7 +255,7 @@ export async function listenEdge(options: EdgeOptions): Promise<ListeningEdge> {
   const surface: Surface = {
     edge,
     bodyBytesMax,
-    room: openBodyRoom(),
+    room: openBodyBudget(),
     headers: baseHeaders(options.origins ?? "*"),
     ...(options.trustProxy && { trustProxy: true }),
   };

@@ -1,7 +1,7 @@
 import { Fault } from "../kit/fault.ts";
 
 /** What tells where a request comes from and what it takes this server for. */
-export interface Asker {
+export interface RequestSource {
   /** With the port. */
   host: string | null | undefined;
   origin: string | null | undefined;
@@ -33,15 +33,15 @@ const refusal = (what: string): Fault =>
  * Where everybody is let in, whatever page a browser shows could call: so only callers that name this machine are answered
  * (a name that was rebound to it does not), and no page from elsewhere.
  */
-export function strangerAt({ host, origin, site }: Asker): Fault | undefined {
+export function refusalOfStranger({ host, origin, site }: RequestSource): Fault | undefined {
   if (!host || !isLoopback(host)) return refusal("Host is no loopback name");
   if (origin !== null && origin !== undefined)
     return isLoopbackOrigin(origin) ? undefined : refusal("Origin is no loopback origin");
   return site === "cross-site" ? refusal("another site's page asks") : undefined;
 }
 
-export const strangerOf = ({ headers }: Pick<Request, "headers">): Fault | undefined =>
-  strangerAt({
+export const refusalOfRequest = ({ headers }: Pick<Request, "headers">): Fault | undefined =>
+  refusalOfStranger({
     host: headers.get("host"),
     origin: headers.get("origin"),
     site: headers.get("sec-fetch-site"),

@@ -117,7 +117,7 @@ function restDescribed(operation: UnaryOperation, binding: FullBinding, operatio
   ];
   const body = binding.body ? plain(binding.body) : bodySchema(operation.input, names);
   const hasFields = binding.body !== undefined || Object.keys(body.properties ?? {}).length > 0;
-  const status = binding.status ?? (operation.output || binding.give ? 200 : 204);
+  const status = binding.status ?? (operation.output || binding.encode ? 200 : 204);
   return {
     ...base,
     ...(parameters.length > 0 && { parameters }),

@@ -1,16 +1,16 @@
 import { KindGuard, type TObject, type TSchema, Type } from "@sinclair/typebox";
 import { TypeCompiler } from "@sinclair/typebox/compiler";
-import { Refusal } from "../access/gate.ts";
-import { isCheckedApart } from "../kit/checked-apart.ts";
+import { AccessRefusal } from "../access/gate.ts";
 import { explain } from "../kit/explain.ts";
 import type { Fault } from "../kit/fault.ts";
+import { isCheckedPerItem } from "../kit/item-check.ts";
 import type { Caller, Operation, Permit, StreamOperation, UnaryOperation } from "../kit/operation.ts";
 import { type Authenticated, type Edge, faultOf, RefusedCaller, RequestCall } from "./call.ts";
-import { shown } from "./shown.ts";
-import { askAgain, standBy } from "./standing.ts";
+import { keepAuthorized, reauthorize } from "./reauthorize.ts";
+import { screenedList } from "./screened-list.ts";
 
 /** An operation with its input check compiled, once. */
-export interface Prepared {
+export interface PreparedOperation {
   operation: Operation;
   parse: (input: unknown) => unknown;
 }
@@ -23,12 +23,12 @@ const nobody: Authenticated = { caller: anonymous, environmentId: "" };
  * each would refuse the fields of the others.
  */
 export function closed(schema: TSchema): TSchema {
-  if (isCheckedApart(schema)) return Type.Optional(Type.Unknown());
+  if (isCheckedPerItem(schema)) return Type.Optional(Type.Unknown());
   if (KindGuard.IsObject(schema)) {
     const properties: TObject["properties"] = {};
     for (const [name, property] of Object.entries(schema.properties)) properties[name] = closed(property);
     const { required = [], additionalProperties = false } = schema as TObject & { required?: string[] };
-    const checked = required.filter((name) => !isCheckedApart(schema.properties[name]!));
+    const checked = required.filter((name) => !isCheckedPerItem(schema.properties[name]!));
     return { ...schema, properties, required: checked, additionalProperties };
   }
   if (KindGuard.IsArray(schema)) return { ...schema, items: closed(schema.items) };
@@ -36,7 +36,7 @@ export function closed(schema: TSchema): TSchema {
   return schema;
 }
 
-export function prepare(operation: Operation): Prepared {
+export function prepare(operation: Operation): PreparedOperation {
   const check = TypeCompiler.Compile(closed(operation.input));
   return {
     operation,
@@ -48,7 +48,12 @@ export function prepare(operation: Operation): Prepared {
 }
 
 /** Authentication and the start of a call. Runs before the body is read. */
-export async function admit(edge: Edge, { operation }: Prepared, request: Request, requestId: string) {
+export async function admit(
+  edge: Edge,
+  { operation }: PreparedOperation,
+  request: Request,
+  requestId: string,
+) {
   const receivedAt = edge.clock.now();
   try {
     const who = operation.action === null ? nobody : await edge.authenticate(request, operation);
@@ -64,19 +69,23 @@ export async function admit(edge: Edge, { operation }: Prepared, request: Reques
 }
 
 /** The role gate. It needs no input, so a stranger cannot probe what an operation would take. */
-export function passGate(edge: Edge, { operation }: Prepared, call: RequestCall): void | Promise<void> {
+export function passGate(
+  edge: Edge,
+  { operation }: PreparedOperation,
+  call: RequestCall,
+): void | Promise<void> {
   if (operation.action === null) return;
   return edge.gate(call, operation);
 }
 
 /** The role gate by itself, for protocols that ask before the message is read; a refusal is observed. */
-export async function enter(edge: Edge, prepared: Prepared, call: RequestCall): Promise<void> {
+export async function enter(edge: Edge, prepared: PreparedOperation, call: RequestCall): Promise<void> {
   const startedAt = edge.clock.elapsed();
   try {
     await passGate(edge, prepared, call);
   } catch (error) {
     const fault = faultOf(edge, error, prepared.operation, call.requestId);
-    tell(edge, prepared.operation, call, { fault, input: undefined, startedAt });
+    observeCall(edge, prepared.operation, call, { fault, input: undefined, startedAt });
     throw fault;
   }
 }
@@ -89,9 +98,9 @@ export interface Performed {
 /** Runs a unary operation for a caller who has been admitted: gate, parse, handle, observe. Throws Faults only. */
 export async function perform(
   edge: Edge,
-  prepared: Prepared,
+  prepared: PreparedOperation,
   call: RequestCall,
-  take: () => unknown,
+  decode: () => unknown,
 ): Promise<Performed> {
   const { operation } = prepared;
   const startedAt = edge.clock.elapsed();
@@ -100,7 +109,7 @@ export async function perform(
   try {
     const gated = passGate(edge, prepared, call);
     if (gated) await gated;
-    const raw = take();
+    const raw = decode();
     input = prepared.parse(raw instanceof Promise ? await raw : raw);
     const guarded = edge.guard?.(call, operation, input);
     if (guarded) await guarded;
@@ -108,7 +117,7 @@ export async function perform(
     const permit: Permit = async (leadsTo) => edge.guard?.(call, operation, leadsTo);
     const handled = unary.held ? handleHeld(edge, unary, call, input) : unary.handle(input, call, permit);
     const answered = await handled;
-    const output = unary.lists ? await shown(call, unary, answered) : answered;
+    const output = unary.lists ? await screenedList(call, unary, answered) : answered;
     const found = unary.finds?.(output, input);
     if (found !== undefined) await edge.guard?.(call, operation, found);
     return { input, output };
@@ -116,14 +125,14 @@ export async function perform(
     fault = faultOf(edge, error, operation, call.requestId);
     throw fault;
   } finally {
-    tell(edge, operation, call, { fault, input, startedAt });
+    observeCall(edge, operation, call, { fault, input, startedAt });
   }
 }
 
 /** An answer that may take long ends early, as a refusal, when its caller may not have it any more. */
 async function handleHeld(edge: Edge, operation: UnaryOperation, call: RequestCall, input: unknown) {
   const inputs = [input];
-  const { leave, refused } = standBy(edge, operation, call, () => inputs);
+  const { leave, refused } = keepAuthorized(edge, operation, call, () => inputs);
   const permit: Permit = async (leadsTo) => {
     const guarded = edge.guard?.(call, operation, leadsTo);
     if (guarded) await guarded;
@@ -144,9 +153,9 @@ async function handleHeld(edge: Edge, operation: UnaryOperation, call: RequestCa
 /** The same for a stream, which ends when its caller may not go on; observed when it ends, whoever ends it. */
 export async function* performStream(
   edge: Edge,
-  prepared: Prepared,
+  prepared: PreparedOperation,
   call: RequestCall,
-  take: () => unknown,
+  decode: () => unknown,
 ): AsyncGenerator<unknown> {
   const { operation } = prepared;
   const startedAt = edge.clock.elapsed();
@@ -156,38 +165,38 @@ export async function* performStream(
   try {
     const gated = passGate(edge, prepared, call);
     if (gated) await gated;
-    input = prepared.parse(take());
+    input = prepared.parse(decode());
     const guarded = edge.guard?.(call, operation, input);
     if (guarded) await guarded;
     const stream = operation as StreamOperation;
     const inputs = [input];
     const permit = async (leadsTo: unknown) => {
-      await askAgain(edge, operation, call, leadsTo);
+      await reauthorize(edge, operation, call, leadsTo);
       inputs[1] = leadsTo;
     };
-    const standing = standBy(edge, operation, call, () => inputs);
-    leave = standing.leave;
+    const authorization = keepAuthorized(edge, operation, call, () => inputs);
+    leave = authorization.leave;
     yield* stream.handle(input, call, permit) as AsyncIterable<unknown>;
-    const refused = standing.refused();
+    const refused = authorization.refused();
     if (refused) throw refused;
   } catch (error) {
     fault = faultOf(edge, error, operation, call.requestId);
     throw fault;
   } finally {
     leave();
-    tell(edge, operation, call, { fault, input, startedAt });
+    observeCall(edge, operation, call, { fault, input, startedAt });
   }
 }
 
 /** Tells of an operation that is over. Throws nothing: whoever counts it may not change its answer. */
-export function tell(
+export function observeCall(
   edge: Edge,
   operation: Operation,
   call: RequestCall,
   { fault, input, startedAt }: { fault: Fault | undefined; input: unknown; startedAt: number },
 ) {
   const { request, caller, environmentId, requestId } = call;
-  const refusedBy = call.refusedBy ?? (fault instanceof Refusal ? fault.rule : undefined);
+  const refusedBy = call.refusedBy ?? (fault instanceof AccessRefusal ? fault.rule : undefined);
   const ms = edge.clock.elapsed() - startedAt;
   const outcome = fault?.kind ?? "ok";
   const message = fault?.message;

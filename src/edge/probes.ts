@@ -106,7 +106,7 @@ export function probes(host: ProbesHost): Operation[] {
       output: Health,
       rest: {
         route: "GET /health",
-        give: ({ well, at, status, warnings }) => ({
+        encode: ({ well, at, status, warnings }) => ({
           status: well ? 200 : 503,
           body: { status, timestamp: rfc3339(at), version, ...(warnings.length > 0 && { warnings }) },
         }),
@@ -132,7 +132,7 @@ export function probes(host: ProbesHost): Operation[] {
       output: Ready,
       rest: {
         route: "GET /ready",
-        give: ({ status, issues }) => ({
+        encode: ({ status, issues }) => ({
           status: status === "ready" ? 200 : 503,
           body: { status, ...(issues.length > 0 && { issues }) },
         }),
@@ -149,7 +149,7 @@ export function probes(host: ProbesHost): Operation[] {
       output: CapabilitiesAnswer,
       rest: {
         route: "GET /api/v1/capabilities",
-        give: ({ authRequired, transports, features }) => ({
+        encode: ({ authRequired, transports, features }) => ({
           status: 200,
           body: { version, auth_required: authRequired, transports, features },
         }),
@@ -189,7 +189,7 @@ export function probes(host: ProbesHost): Operation[] {
       output: Type.Object({}, { additionalProperties: true }),
       rest: ["/openapi.json", "/api/v1/openapi.json"].map((path) => ({
         route: `GET ${path}`,
-        give: (body: string) => ({ status: 200, body, headers: { "Content-Type": "application/json" } }),
+        encode: (body: string) => ({ status: 200, body, headers: { "Content-Type": "application/json" } }),
       })),
       handle() {
         document ??= JSON.stringify(openApiDocument(host.registry(), version));

@@ -3,7 +3,7 @@ import { Fault } from "../kit/fault.ts";
 import { rateLimitedKeysMax } from "../kit/limits.ts";
 import type { Caller } from "../kit/operation.ts";
 
-interface Bucket {
+interface TokenBucket {
   /** Of `clock.elapsed()`. */
   filledAt: number;
   left: number;
@@ -18,7 +18,7 @@ export interface RateLimitOptions {
 
 /** A bucket of requests for each caller, filled at the rate and no further than the burst. */
 export function rateLimit({ clock, perSecond, burst }: RateLimitOptions): (caller: Caller) => void {
-  const buckets = new Map<string, Bucket>();
+  const buckets = new Map<string, TokenBucket>();
   const perMs = perSecond / 1_000;
   return ({ id }) => {
     if (id === "") return;

@@ -1,12 +1,12 @@
 import { KindGuard, type TSchema } from "@sinclair/typebox";
 import { Fault, invalid } from "../kit/fault.ts";
 import type { RestReply, RestRequest, UnaryOperation } from "../kit/operation.ts";
-import { isJson, readBytes, readJson } from "./body.ts";
-import { type BodyRoom, publicBodyBytesMax } from "./body-room.ts";
+import { isJson, readBytes, readJsonBody } from "./body.ts";
+import { type BodyBudget, publicBodyBytesMax } from "./body-budget.ts";
 import { type Edge, faultOf, type RequestCall } from "./call.ts";
+import { restForm } from "./fault-encoding.ts";
 import { type BaseHeaders, requestIdOf, withHeaders } from "./headers.ts";
-import { admit, type Prepared, perform } from "./perform.ts";
-import { restForm } from "./spell.ts";
+import { admit, type PreparedOperation, perform } from "./perform.ts";
 import { lookFor, unknownTo } from "./unknown-fields.ts";
 
 /** What an HTTP handler gets from the router: the path's parameters, decoded except the last of a `{key...}` route. */
@@ -29,7 +29,7 @@ export interface Surface {
   headers: BaseHeaders;
   bodyBytesMax: number;
   /** For bodies that are being read. */
-  room?: BodyRoom;
+  room?: BodyBudget;
 }
 
 export interface Route {
@@ -50,8 +50,8 @@ export interface FullBinding {
   status?: number;
   body?: TSchema;
   query?: TSchema;
-  take?: (request: RestRequest) => unknown;
-  give?: (output: unknown, input: unknown) => RestReply;
+  decode?: (request: RestRequest) => unknown;
+  encode?: (output: unknown, input: unknown) => RestReply;
 }
 
 /** The routes of an operation in one form. */
@@ -83,7 +83,7 @@ function textReaders(schema: TSchema): (readonly [name: string, read: FromText])
 }
 
 /** Path, query and body under their wire names; the path wins, then the body. Unknown query parameters are left out. */
-function defaultTake(schema: TSchema): (request: RestRequest) => unknown {
+function defaultDecode(schema: TSchema): (request: RestRequest) => unknown {
   const readers = textReaders(schema);
   return ({ params, query, body }) => {
     if (body !== undefined && (typeof body !== "object" || body === null || Array.isArray(body))) {
@@ -98,7 +98,7 @@ function defaultTake(schema: TSchema): (request: RestRequest) => unknown {
   };
 }
 
-const defaultGive =
+const defaultEncode =
   (status = 200) =>
   (output: unknown): RestReply =>
     output === undefined ? { status: 204 } : { status, body: output };
@@ -163,14 +163,14 @@ export function restFault(fault: Fault, base: Record<string, string>): Response 
 const bodyless = new Set(["GET", "HEAD"]);
 
 /** The handler of one route of one operation. Whatever can be known per route is worked out here, once. */
-export function restHandler(surface: Surface, prepared: Prepared, binding: FullBinding): Handler {
+export function restHandler(surface: Surface, prepared: PreparedOperation, binding: FullBinding): Handler {
   const { edge, room } = surface;
   // Whom nobody knows is heard no longer than it takes to say who it is.
   const isPublic = prepared.operation.action === null;
   const bodyBytesMax = isPublic ? Math.min(publicBodyBytesMax, surface.bodyBytesMax) : surface.bodyBytesMax;
   const { method, path } = parseRoute(binding.route);
-  const take = binding.take ?? defaultTake(prepared.operation.input);
-  const give = binding.give ?? defaultGive(binding.status);
+  const decode = binding.decode ?? defaultDecode(prepared.operation.input);
+  const encode = binding.encode ?? defaultEncode(binding.status);
   const restName = /\{(\w+)\.\.\.\}$/.exec(path)?.[1];
   const readsBody = !bodyless.has(method);
 
@@ -183,7 +183,7 @@ export function restHandler(surface: Surface, prepared: Prepared, binding: FullB
     if (contentType !== null && !isJson(contentType) && request.headers.get("content-length") !== "0") {
       throw new Fault("unsupported_media_type", `Content-Type must be application/json, not ${contentType}`);
     }
-    return readJson(request, bodyBytesMax, reading);
+    return readJsonBody(request, bodyBytesMax, reading);
   };
 
   const look = lookFor(prepared.operation.input);
@@ -195,22 +195,22 @@ export function restHandler(surface: Surface, prepared: Prepared, binding: FullB
 
   const held = prepared.operation.held === true;
   // Logging in is all that asks whence a request comes, and only REST can.
-  const asksWhence = isPublic;
-  const lookWhence = (call: RequestCall, request: Request, server: IdleTimer): void => {
-    const told = (name: string) =>
+  const needsOrigin = isPublic;
+  const readOrigin = (call: RequestCall, request: Request, server: IdleTimer): void => {
+    const forwarded = (name: string) =>
       surface.trustProxy ? request.headers.get(name)?.split(",").at(-1)?.trim() : undefined;
-    call.address = told("x-forwarded-for") || server.requestIP?.(request)?.address || "";
-    call.isSecure = request.url.startsWith("https:") || told("x-forwarded-proto") === "https";
+    call.address = forwarded("x-forwarded-for") || server.requestIP?.(request)?.address || "";
+    call.isSecure = request.url.startsWith("https:") || forwarded("x-forwarded-proto") === "https";
   };
 
-  const { unread } = prepared.operation as UnaryOperation;
-  const readOrTell = async (request: Request, params: Record<string, string>, call: RequestCall) => {
+  const { onBodyTooLarge } = prepared.operation as UnaryOperation;
+  const readOrReport = async (request: Request, params: Record<string, string>, call: RequestCall) => {
     try {
       return await readBody(request, call);
     } catch (error) {
-      if (unread && error instanceof Fault && error.kind === "payload_too_large") {
+      if (onBodyTooLarge && error instanceof Fault && error.kind === "payload_too_large") {
         await edge.guard?.(call, prepared.operation, params);
-        await unread(params, call, error);
+        await onBodyTooLarge(params, call, error);
       }
       throw error;
     }
@@ -221,18 +221,18 @@ export function restHandler(surface: Surface, prepared: Prepared, binding: FullB
     if (held) server.timeout(request, 0);
     try {
       const call = await admit(edge, prepared, request, requestId);
-      if (asksWhence) lookWhence(call, request, server);
+      if (needsOrigin) readOrigin(call, request, server);
       const { input, output } = await perform(edge, prepared, call, async () =>
         known(
-          take({
+          decode({
             params: restName === undefined ? params : nameRest(params, restName),
             query: queryOf(request.url),
             headers: request.headers,
-            body: await readOrTell(request, params, call),
+            body: await readOrReport(request, params, call),
           }),
         ),
       );
-      const reply = give(output, input);
+      const reply = encode(output, input);
       if (isIterable(reply.body)) server.timeout(request, 0);
       return answer(reply, { ...surface.headers(request), "x-request-id": requestId });
     } catch (error) {

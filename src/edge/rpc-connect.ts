@@ -22,15 +22,15 @@ import {
 import { Fault } from "../kit/fault.ts";
 import type { RpcBinding, RpcDuplexBinding, RpcStreamBinding } from "../kit/operation.ts";
 import { readSent } from "./body.ts";
-import type { Reading } from "./body-room.ts";
+import type { BodyRead } from "./body-budget.ts";
 import { faultOf, type RequestCall } from "./call.ts";
 import { performDuplex } from "./duplex.ts";
-import { admit, enter, type Prepared, perform, performStream } from "./perform.ts";
+import { connectForm } from "./fault-encoding.ts";
+import { admit, enter, type PreparedOperation, perform, performStream } from "./perform.ts";
 import type { IdleTimer, Surface } from "./rest.ts";
-import { connectForm } from "./spell.ts";
 
 export interface RpcImplementation {
-  prepared: Prepared;
+  prepared: PreparedOperation;
   binding:
     | RpcBinding<unknown, unknown>
     | RpcStreamBinding<unknown, unknown>
@@ -49,10 +49,10 @@ export interface ConnectHandler {
 export interface Visit {
   request: Request;
   requestId: string;
-  prepared: Prepared | undefined;
+  prepared: PreparedOperation | undefined;
   call?: RequestCall;
   /** The message that is being read. */
-  reading?: Reading | undefined;
+  reading?: BodyRead | undefined;
 }
 
 const noVisit: Visit = { request: new Request("http://edge.invalid"), requestId: "", prepared: undefined };
@@ -111,14 +111,14 @@ function callOf(visit: Visit): RequestCall {
 
 function implement(surface: Surface, router: ConnectRouter, { prepared, binding }: RpcImplementation): void {
   const { edge } = surface;
-  const take = (message: Message) => binding.take(message as never);
+  const decode = (message: Message) => binding.decode(message as never);
   if (prepared.operation.mode === "unary") {
     const answer = async (message: Message, context: HandlerContext) => {
       const visit = context.values.get(visitKey);
       visit.reading?.release();
       try {
-        const performed = perform(edge, prepared, callOf(visit), () => take(message));
-        return binding.give((await Promise.race([performed, ended(context.signal)])).output);
+        const performed = perform(edge, prepared, callOf(visit), () => decode(message));
+        return binding.encode((await Promise.race([performed, ended(context.signal)])).output);
       } catch (error) {
         throw asConnectError(surface, error, visit);
       }
@@ -132,10 +132,16 @@ function implement(surface: Surface, router: ConnectRouter, { prepared, binding 
     try {
       const items =
         prepared.operation.mode === "duplex"
-          ? performDuplex(edge, prepared, callOf(visit), readOff(sent as AsyncIterable<Message>, visit), take)
-          : performStream(edge, prepared, callOf(visit), () => take(sent as Message));
+          ? performDuplex(
+              edge,
+              prepared,
+              callOf(visit),
+              readOff(sent as AsyncIterable<Message>, visit),
+              decode,
+            )
+          : performStream(edge, prepared, callOf(visit), () => decode(sent as Message));
       for await (const item of items) {
-        const answer = binding.give(item);
+        const answer = binding.encode(item);
         try {
           yield answer;
         } catch (error) {
@@ -202,7 +208,7 @@ export async function* countedBytes(
   visit.reading = room?.reading(visit.call?.caller.id ?? "");
   try {
     for await (const piece of pieces) {
-      visit.reading?.take(piece.byteLength);
+      visit.reading?.acquire(piece.byteLength);
       yield piece;
     }
   } catch (error) {

@@ -1,15 +1,15 @@
 import type { DescMethod, DescService } from "@bufbuild/protobuf";
 import { Fault, invalid } from "../kit/fault.ts";
-import { readJson as readJsonText } from "../kit/json.ts";
 import type { Operation, RpcBinding } from "../kit/operation.ts";
-import { isConnectJson, readJson } from "./body.ts";
+import { parseJson as readJsonText } from "../kit/payload-json.ts";
+import { isConnectJson, readJsonBody } from "./body.ts";
 import { faultOf, type RequestCall } from "./call.ts";
+import { connectForm } from "./fault-encoding.ts";
 import { jsonHeaders, requestIdOf, withHeaders } from "./headers.ts";
 import { bodyObject, checkNames, readMessage, writeMessage } from "./message-json.ts";
-import { admit, type Prepared, perform } from "./perform.ts";
+import { admit, type PreparedOperation, perform } from "./perform.ts";
 import type { Handler, Surface } from "./rest.ts";
 import { type ConnectHandler, connectHandlers, type RpcImplementation } from "./rpc-connect.ts";
-import { connectForm } from "./spell.ts";
 import { unknownTo } from "./unknown-fields.ts";
 
 export interface RpcRoute {
@@ -80,15 +80,19 @@ const isJsonQuery = (request: Request) =>
  * Unary JSON without Connect's own machinery, which costs three times as much. Bindings with `json` read and write it
  * themselves; all others go through messages.
  */
-function unaryJson(surface: Surface, prepared: Prepared, binding: RpcBinding<unknown, unknown>): Handler {
+function unaryJson(
+  surface: Surface,
+  prepared: PreparedOperation,
+  binding: RpcBinding<unknown, unknown>,
+): Handler {
   const { edge, bodyBytesMax, room } = surface;
   const { input, output } = binding.method;
-  const read = binding.json?.take;
+  const read = binding.json?.decode;
   const onUnknown = unknownTo(edge.unknownFields, prepared.operation);
-  const take = read
+  const decode = read
     ? (body: unknown) => read(checkNames(input, bodyObject(body), onUnknown))
-    : (body: unknown) => binding.take(readMessage(input, bodyObject(body), onUnknown) as never);
-  const give = binding.json?.give ?? ((result: unknown) => writeMessage(output, binding.give(result)));
+    : (body: unknown) => binding.decode(readMessage(input, bodyObject(body), onUnknown) as never);
+  const encode = binding.json?.encode ?? ((result: unknown) => writeMessage(output, binding.encode(result)));
   const held = prepared.operation.held === true;
 
   return async (request, _params, server) => {
@@ -98,13 +102,13 @@ function unaryJson(surface: Surface, prepared: Prepared, binding: RpcBinding<unk
       const call = await admit(edge, prepared, request, requestId);
       const work = () =>
         perform(edge, prepared, call, async () => {
-          if (request.method === "GET") return take(queryBody(request));
-          return take(await readJson(request, bodyBytesMax, room?.reading(call.caller.id)));
+          if (request.method === "GET") return decode(queryBody(request));
+          return decode(await readJsonBody(request, bodyBytesMax, room?.reading(call.caller.id)));
         });
       const ms = timeoutOf(request);
       const performed = ms === undefined ? await work() : await within(surface, call, ms, work);
       const headers = jsonHeaders(surface.headers(request), requestId);
-      return new Response(JSON.stringify(give(performed.output)), { headers });
+      return new Response(JSON.stringify(encode(performed.output)), { headers });
     } catch (error) {
       const fault = faultOf(edge, error, prepared.operation, requestId);
       return connectFault(fault, { ...surface.headers(request), "x-request-id": requestId });
@@ -139,7 +143,7 @@ function unimplemented(surface: Surface, method: DescMethod): Handler {
 }
 
 /** What answers which method, by the method's path. */
-export function boundMethods(registry: readonly Prepared[]): Map<string, RpcImplementation> {
+export function boundMethods(registry: readonly PreparedOperation[]): Map<string, RpcImplementation> {
   const bound = new Map<string, RpcImplementation>();
   for (const prepared of registry) {
     const { operation } = prepared;
@@ -157,7 +161,7 @@ export function boundMethods(registry: readonly Prepared[]): Map<string, RpcImpl
 export function rpcRoutes(
   surface: Surface,
   services: readonly DescService[],
-  registry: readonly Prepared[],
+  registry: readonly PreparedOperation[],
 ): RpcRoute[] {
   const bound = boundMethods(registry);
   return connectHandlers(surface, services, bound).flatMap((connect) => {

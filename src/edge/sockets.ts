@@ -1,16 +1,16 @@
 import { Fault } from "../kit/fault.ts";
-import { openHoldings } from "../kit/holdings.ts";
+import { openHolderLimit } from "../kit/holder-limit.ts";
 import { socketBufferBytesMax, socketFrameBytesMax, socketWaitBytes } from "../kit/limits.ts";
 import type { Call, Operation } from "../kit/operation.ts";
 import { type Edge, faultOf, type RequestCall } from "./call.ts";
 import { decidingHeaders, protocolsOf } from "./credential.ts";
 import { requestIdOf } from "./headers.ts";
 import type { EdgeServer, Upgrade } from "./http.ts";
-import { admit, enter, prepare, tell } from "./perform.ts";
-import { type Reader, watchUnread } from "./unread.ts";
+import { admit, enter, observeCall, prepare } from "./perform.ts";
+import { type BufferedConnection, watchSendBuffers } from "./send-buffers.ts";
 
 /** One connection, as whoever speaks on it needs it. */
-export interface SocketLine {
+export interface SocketConnection {
   send(text: string): void | Promise<void>;
   join(channelId: string): void;
   leave(channelId: string): void;
@@ -23,11 +23,11 @@ export interface Subscribed {
   consumerGroup?: string | undefined;
 }
 
-export interface SocketTalk {
+export interface SocketSession {
   /** Undefined for a binary frame. */
   onMessage(text: string | undefined): void;
   /** What the gate is asked about, of its subscriptions. */
-  asked(): Iterable<Subscribed>;
+  subscriptions(): Iterable<Subscribed>;
   /** Ends the subscriptions that this was asked of: the caller may not have them any more. */
   deny(asked: Subscribed, fault: Fault): void;
   onClose(): void;
@@ -41,11 +41,11 @@ export interface SocketsDeps {
     environmentId: string;
     /** Key or user. */
     holder: string;
-    line: SocketLine;
+    connection: SocketConnection;
     permit: (asked: Subscribed) => Promise<void>;
     caller: Pick<Call, "screen" | "onRenewed">;
     isLegacy: boolean;
-  }) => SocketTalk;
+  }) => SocketSession;
 }
 
 export interface Sockets {
@@ -103,10 +103,10 @@ export function openSockets(deps: SocketsDeps): Sockets {
   const all = new Set<RawSocket>();
   let publishing: EdgeServer | undefined;
   let draining = false;
-  const holdings = openHoldings({ most: socketsOfCallerMax, what: "sockets" });
-  const unread = watchUnread(edge);
+  const holdings = openHolderLimit({ most: socketsOfCallerMax, what: "sockets" });
+  const sendBuffers = watchSendBuffers(edge);
 
-  async function letIn(credentials: Request, requestId: string): Promise<RequestCall> {
+  async function admitCaller(credentials: Request, requestId: string): Promise<RequestCall> {
     const call = await admit(edge, prepared, credentials, requestId);
     await enter(edge, prepared, call);
     return call;
@@ -114,7 +114,7 @@ export function openSockets(deps: SocketsDeps): Sockets {
 
   /** The policies that hold now, as of a caller who may have changed since the upgrade. */
   const permitAs = (credentials: Request, requestId: string) => async (input: Subscribed) => {
-    const call = await letIn(credentials, requestId);
+    const call = await admitCaller(credentials, requestId);
     const startedAt = edge.clock.elapsed();
     let fault: Fault | undefined;
     try {
@@ -123,30 +123,30 @@ export function openSockets(deps: SocketsDeps): Sockets {
       fault = faultOf(edge, error, operation, requestId);
       throw fault;
     } finally {
-      tell(edge, operation, call, { fault, input, startedAt });
+      observeCall(edge, operation, call, { fault, input, startedAt });
     }
   };
 
   /** Asked again and again whether its caller may still listen, to each of its patterns. */
-  const stand = (raw: RawSocket, call: RequestCall, talk: SocketTalk) =>
-    edge.standing?.add({
+  const watchAuthorization = (raw: RawSocket, call: RequestCall, session: SocketSession) =>
+    edge.reauthorizer?.add({
       edge,
       operation,
       call,
-      inputs: () => talk.asked(),
+      inputs: () => session.subscriptions(),
       refuse(fault, input) {
         if (input === undefined) raw.close(closes.refused, "the credential is not good any more");
-        else talk.deny(input as Subscribed, fault);
+        else session.deny(input as Subscribed, fault);
       },
     });
 
   function dataOf(
     credentials: Request,
     call: RequestCall,
-    { isLegacy, letGo }: { isLegacy: boolean; letGo: () => void },
+    { isLegacy, letGo: releaseSlot }: { isLegacy: boolean; letGo: () => void },
   ) {
-    let reader: Reader | undefined;
-    let talk: SocketTalk | undefined;
+    let reader: BufferedConnection | undefined;
+    let talk: SocketSession | undefined;
     let leave: (() => void) | undefined;
     let drained: (() => void) | undefined;
     let room: Promise<void> | undefined;
@@ -155,11 +155,11 @@ export function openSockets(deps: SocketsDeps): Sockets {
       drained = undefined;
       room = undefined;
     };
-    const line = (raw: RawSocket): SocketLine => ({
+    const line = (raw: RawSocket): SocketConnection => ({
       send(text) {
         if (raw.readyState !== isOpen) return;
         raw.send(text);
-        unread.sent(text.length);
+        sendBuffers.sent(text.length);
         if (raw.readyState !== isOpen || raw.getBufferedAmount() < socketWaitBytes) return;
         room ??= new Promise((resolve) => {
           drained = resolve;
@@ -179,25 +179,25 @@ export function openSockets(deps: SocketsDeps): Sockets {
           // It goes on by sequence, as after any cut.
           cut: () => raw.terminate(),
         };
-        unread.add(reader);
+        sendBuffers.add(reader);
         if (draining) return raw.close(closes.restart, "the server is going away");
         talk = connect({
           environmentId: call.environmentId,
           holder: call.caller.id,
-          line: line(raw),
+          connection: line(raw),
           permit: permitAs(credentials, call.requestId),
           caller: call,
           isLegacy,
         });
-        leave = stand(raw, call, talk);
+        leave = watchAuthorization(raw, call, talk);
       },
       message: (_raw: RawSocket, message: string | Uint8Array) =>
         talk?.onMessage(typeof message === "string" ? message : undefined),
       drain: release,
       close(raw: RawSocket) {
         all.delete(raw);
-        letGo();
-        if (reader) unread.remove(reader);
+        releaseSlot();
+        if (reader) sendBuffers.remove(reader);
         leave?.();
         talk?.onClose();
         release();
@@ -220,7 +220,7 @@ export function openSockets(deps: SocketsDeps): Sockets {
         let call: RequestCall;
         try {
           if (draining) throw new Fault("unavailable", "the server is going away");
-          call = await letIn(credentials, requestId);
+          call = await admitCaller(credentials, requestId);
         } catch (error) {
           throw faultOf(edge, error, operation, requestId);
         }
@@ -229,7 +229,7 @@ export function openSockets(deps: SocketsDeps): Sockets {
         if (offered.length > 0 && !speaks)
           throw new Fault("invalid_argument", `offer the subprotocol ${protocol}`);
         publishing = server;
-        const letGo = holdings.take(call.caller.id);
+        const letGo = holdings.acquire(call.caller.id);
         const options = {
           data: dataOf(credentials, call, { isLegacy: !speaks, letGo }),
           ...(speaks && { headers: { "Sec-WebSocket-Protocol": protocol } }),
@@ -242,7 +242,7 @@ export function openSockets(deps: SocketsDeps): Sockets {
 
     publish(channelId, text) {
       publishing?.publish(channelId, text);
-      unread.sent(text.length * all.size);
+      sendBuffers.sent(text.length * all.size);
     },
 
     drain() {

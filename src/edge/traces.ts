@@ -50,7 +50,7 @@ function contextOf(parent: string | null | undefined) {
 }
 
 /** Says once that spans are lost, and once that they arrive again. */
-function telling(exporter: SpanExporter, log: Log): SpanExporter {
+function loggingLosses(exporter: SpanExporter, log: Log): SpanExporter {
   let lost = false;
   return {
     export: (spans, done) =>
@@ -71,7 +71,7 @@ export function openTracer(host: TracesHost): OpenTracer {
   const { clock, log } = host;
   const exporter = new OTLPTraceExporter({ url: addressOf(host.endpoint), timeoutMillis: exportMsMax });
   const processor = new BatchSpanProcessor({
-    exporter: telling(exporter, log),
+    exporter: loggingLosses(exporter, log),
     scheduledDelayMillis: sendEveryMs,
     exportTimeoutMillis: exportMsMax,
   });

@@ -12,7 +12,7 @@ export interface UnknownFields {
 }
 
 /** Names that are told in the log, each once. */
-const toldMax = 1_000;
+const loggedMax = 1_000;
 const fieldCharsMax = 100;
 
 export function openUnknownFields(host: { log: Log; metrics: Metrics; strict: boolean }): UnknownFields {
@@ -21,15 +21,15 @@ export function openUnknownFields(host: { log: Log; metrics: Metrics; strict: bo
     help: "Fields of requests that this server does not know and passed over; the debug log names each once.",
     labels: ["operation"],
   });
-  const told = new Set<string>();
+  const logged = new Set<string>();
   return {
     strict: host.strict,
     ignored({ name }, field) {
       count(name).add();
       const shown = field.slice(0, fieldCharsMax);
       const key = `${name} ${shown.replaceAll(/\[[^\]]*\]/g, "[]")}`;
-      if (told.has(key) || told.size >= toldMax) return;
-      told.add(key);
+      if (logged.has(key) || logged.size >= loggedMax) return;
+      logged.add(key);
       host.log.debug("request.unknown_field", { operation: name, field: shown });
     },
   };
@@ -50,7 +50,7 @@ export function unknownTo(fields: UnknownFields | undefined, operation: Operatio
 }
 
 /** Fields that workers send with reports, heartbeats and yields as they were agreed on, and that nothing here needs. */
-const unread = new Set([
+const ignoredFields = new Set([
   "data",
   "execution_seq",
   "job_id",
@@ -86,7 +86,7 @@ export function lookFor(schema: TSchema): Look | undefined {
     for (const name in value) {
       const place = path === "" ? name : `${path}.${name}`;
       if (inner.has(name)) inner.get(name)?.((value as Record<string, unknown>)[name], place, tell);
-      else if (open && !unread.has(name)) tell(place);
+      else if (open && !ignoredFields.has(name)) tell(place);
     }
   };
 }

@@ -30,7 +30,7 @@ function threadOf(clock: Ticking): Thread {
 }
 
 /** The next tenant's first. */
-function letGoOn({ waiting }: Thread): boolean {
+function resumeNext({ waiting }: Thread): boolean {
   const [next] = waiting;
   if (!next) return false;
   const [tenant, queue] = next;
@@ -48,7 +48,7 @@ async function turn(clock: Ticking, thread: Thread): Promise<void> {
     const overMs = clock.elapsed() - thread.beganAt! - burstMs;
     if (overMs > 0) await clock.sleep(Math.min(paybackMsMax, overMs));
     thread.beganAt = clock.elapsed();
-  } while (letGoOn(thread));
+  } while (resumeNext(thread));
   thread.beganAt = undefined;
 }
 

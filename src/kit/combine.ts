@@ -2,7 +2,7 @@ import type { Clock } from "./clock.ts";
 import { Fault } from "./fault.ts";
 
 /** How one item of a flush fared. A flush answers one for each item, in the order of the items. */
-export type Outcome<Result> = { value: Result } | { error: unknown };
+export type ItemOutcome<Result> = { value: Result } | { error: unknown };
 
 export interface CombineOptions<Item, Result> {
   /** Shown in metrics and errors: `runs.settle`. */
@@ -25,7 +25,7 @@ export interface CombineOptions<Item, Result> {
   /** Flushes of one lane that may run at once; above 1, items without a key may settle out of their order. */
   depth?: number;
   /** Calls `committed` once what it wrote stands: what it throws behind that must not make it write again. */
-  flush: (items: readonly Item[], committed: () => void) => Promise<readonly Outcome<Result>[]>;
+  flush: (items: readonly Item[], committed: () => void) => Promise<readonly ItemOutcome<Result>[]>;
   /** Told of every flush that begins; what it answers is told of its end. */
   watch?: ((itemCount: number) => (failed: boolean) => void) | undefined;
   /**
@@ -70,7 +70,7 @@ interface Entry<Item, Result> {
   reject: (error: unknown) => void;
 }
 
-interface Lane<Item, Result> {
+interface CombineLane<Item, Result> {
   /** The group that this lane is for, when it was set apart. */
   group: string | undefined;
   /** Its last flush got stuck. */
@@ -103,7 +103,7 @@ const apartIdleMax = 1_000;
  */
 export function combine<Item, Result>(options: CombineOptions<Item, Result>): Combiner<Item, Result> {
   const { name, laneOf, itemsMax, waitingMax, depth = 1, apart } = options;
-  const newLane = (group?: string): Lane<Item, Result> => ({
+  const newLane = (group?: string): CombineLane<Item, Result> => ({
     group,
     stuck: false,
     failedAlone: new Set(),
@@ -117,13 +117,13 @@ export function combine<Item, Result>(options: CombineOptions<Item, Result>): Co
   });
   const lanes = Array.from({ length: options.lanes }, () => newLane());
   /** Lanes of groups set apart; the one that was longest ago in trouble comes first. */
-  const lanesApart = new Map<string, Lane<Item, Result>>();
+  const lanesApart = new Map<string, CombineLane<Item, Result>>();
   let apartInFlight = 0;
   const count: CombineCounters = { flushes: 0, items: 0, largest: 0, waiting: 0, refused: 0 };
   const drained: (() => void)[] = [];
 
   /** The next flush of a lane, taken out of its line. */
-  function take(lane: Lane<Item, Result>): Entry<Item, Result>[] {
+  function nextFlush(lane: CombineLane<Item, Result>): Entry<Item, Result>[] {
     const taken: Entry<Item, Result>[] = [];
     const passed: Entry<Item, Result>[] = [];
     // A key that waits is as good as taken: what comes later with it must not pass.
@@ -147,13 +147,16 @@ export function combine<Item, Result>(options: CombineOptions<Item, Result>): Co
     return taken;
   }
 
-  async function run(entries: readonly Entry<Item, Result>[], lane: Lane<Item, Result>): Promise<void> {
+  async function run(
+    entries: readonly Entry<Item, Result>[],
+    lane: CombineLane<Item, Result>,
+  ): Promise<void> {
     const items = entries.map((entry) => entry.item);
     count.flushes++;
     count.items += items.length;
     count.largest = Math.max(count.largest, items.length);
     const over = options.watch?.(items.length);
-    let outcomes: readonly Outcome<Result>[];
+    let outcomes: readonly ItemOutcome<Result>[];
     let isCommitted = false;
     try {
       outcomes = await options.flush(items, () => {
@@ -181,17 +184,17 @@ export function combine<Item, Result>(options: CombineOptions<Item, Result>): Co
   }
 
   /** What the callers need to hear is why their flush failed, also when the question about it throws. */
-  function asked(about: ((error: unknown) => boolean) | undefined, error: unknown): boolean {
+  function holdsFor(about: ((error: unknown) => boolean) | undefined, error: unknown): boolean {
     try {
       return about?.(error) ?? false;
     } catch {
       return false;
     }
   }
-  const isStuck = (error: unknown) => asked(apart?.isStuck, error);
+  const isStuck = (error: unknown) => holdsFor(apart?.isStuck, error);
 
   /** What waits in a lane of groups that were set apart goes to their own lanes. */
-  function moveApart(lane: Lane<Item, Result>, waiting: readonly Entry<Item, Result>[]): void {
+  function moveApart(lane: CombineLane<Item, Result>, waiting: readonly Entry<Item, Result>[]): void {
     lane.waiting = [];
     for (const entry of waiting) {
       const own = lanesApart.get(apart!.groupOf(entry.item)) ?? lane;
@@ -204,7 +207,7 @@ export function combine<Item, Result>(options: CombineOptions<Item, Result>): Co
   }
 
   /** Once no flush of the lane still holds what the group sent before: else its items could settle out of their order. */
-  function setFailedApart(lane: Lane<Item, Result>): void {
+  function setFailedApart(lane: CombineLane<Item, Result>): void {
     if (lane.failedAlone.size === 0 || lane.inFlight > 0) return;
     for (const group of lane.failedAlone) if (!lanesApart.has(group)) lanesApart.set(group, newLane(group));
     lane.failedAlone.clear();
@@ -212,7 +215,11 @@ export function combine<Item, Result>(options: CombineOptions<Item, Result>): Co
   }
 
   /** The groups of a flush that got stuck go on alone, each followed by what waits of it; a group that did so fails. */
-  function setApart(error: unknown, entries: readonly Entry<Item, Result>[], lane: Lane<Item, Result>): void {
+  function setApart(
+    error: unknown,
+    entries: readonly Entry<Item, Result>[],
+    lane: CombineLane<Item, Result>,
+  ): void {
     const groupOf = (entry: Entry<Item, Result>) => apart!.groupOf(entry.item);
     const groups = new Set(entries.map(groupOf));
     if (groups.size === 1) for (const entry of entries) entry.reject(error);
@@ -229,8 +236,12 @@ export function combine<Item, Result>(options: CombineOptions<Item, Result>): Co
   }
 
   /** One half after the other: a flush that fails holds one connection of the store, like any other. */
-  async function split(error: unknown, entries: readonly Entry<Item, Result>[], lane: Lane<Item, Result>) {
-    const isOfItem = asked(options.isOfItem, error);
+  async function split(
+    error: unknown,
+    entries: readonly Entry<Item, Result>[],
+    lane: CombineLane<Item, Result>,
+  ) {
+    const isOfItem = holdsFor(options.isOfItem, error);
     if (!isOfItem || entries.length === 1) {
       for (const entry of entries) entry.reject(error);
       if (isOfItem && apart && lane.group === undefined)
@@ -242,8 +253,8 @@ export function combine<Item, Result>(options: CombineOptions<Item, Result>): Co
     await run(entries.slice(middle), lane);
   }
 
-  async function flushNext(lane: Lane<Item, Result>): Promise<void> {
-    const entries = take(lane);
+  async function flushNext(lane: CombineLane<Item, Result>): Promise<void> {
+    const entries = nextFlush(lane);
     if (entries.length === 0) return;
     const keys = entries.flatMap((entry) => entry.key ?? []);
     const alone = lane.group === undefined ? 0 : 1;
@@ -266,7 +277,7 @@ export function combine<Item, Result>(options: CombineOptions<Item, Result>): Co
   }
 
   /** Whether more are about to come: then the flush begins with them, or when the pace is over. */
-  function waitsForMore(lane: Lane<Item, Result>): boolean {
+  function waitsForMore(lane: CombineLane<Item, Result>): boolean {
     const { pace } = options;
     if (!pace || lane.waiting.length >= Math.max(1, ...lane.sizes)) return false;
     const leftMs = lane.beganAt + pace.ms - pace.clock.elapsed();
@@ -278,7 +289,7 @@ export function combine<Item, Result>(options: CombineOptions<Item, Result>): Co
     return true;
   }
 
-  function pump(lane: Lane<Item, Result>): void {
+  function pump(lane: CombineLane<Item, Result>): void {
     const isApart = lane.group !== undefined;
     if (lane.waiting.length > 0 && lane.inFlight === 0) {
       if (waitsForMore(lane)) return;

@@ -13,14 +13,14 @@ export interface Keyed {
 }
 
 /** What a key was used for, as the store says. */
-export interface UsedKey {
+export interface KeyUseRow {
   environment_id: string;
   key: string;
   function_id: string | null;
 }
 
 /** What becomes of the units that share a flush. */
-export interface Claims<Item extends Keyed, Row extends UsedKey> {
+export interface KeyClaims<Item extends Keyed, Row extends KeyUseRow> {
   /** To be written, in order. */
   written: Item[];
   /** What was decided for batches holds only if these get their keys; when one does not, nothing may be written. */
@@ -49,10 +49,10 @@ export const nameOfKey = (environmentId: string, key: string): string => `${envi
  * stands, and a batch is written whole or not at all. Items on their own are left to the store, which does the same for
  * them; so the decision costs nothing where no batch carries a key.
  */
-export function claimKeys<Item extends Keyed, Row extends UsedKey>(
+export function claimKeys<Item extends Keyed, Row extends KeyUseRow>(
   units: readonly (readonly Item[])[],
   used: ReadonlyMap<string, Row> = new Map(),
-): Claims<Item, Row> {
+): KeyClaims<Item, Row> {
   if (!units.some((items) => items.length > 1 && items.some(({ key }) => key !== null)))
     return {
       written: units.flat(),
@@ -95,7 +95,7 @@ export function claimKeys<Item extends Keyed, Row extends UsedKey>(
   return { written, bound, twins, repeats, refused };
 }
 
-function claimForBatch<Item extends Keyed, Row extends UsedKey>(
+function claimForBatch<Item extends Keyed, Row extends KeyUseRow>(
   items: readonly Item[],
   { used, holders }: { used: ReadonlyMap<string, Row>; holders: ReadonlyMap<string, Item> },
 ) {

@@ -102,9 +102,9 @@ export const flushItemsMax = 128;
 /** An authenticated key or session is believed for this long without asking the store again (design: key deletion). */
 export const keyLeaseMs = 500;
 /** Sockets, streams and held polls are asked so often whether they may go on: with what is believed, within a second. */
-export const standingLookMs = 250;
+export const reauthorizeEveryMs = 250;
 /** Credentials of standing calls that are looked up at once. */
-export const standingAtOnce = 8;
+export const reauthorizeConcurrency = 8;
 /** Leases of one run that may end without any report in a row, before the run fails as `WORKER_LOST`. */
 export const leasesLostMax = 10;
 /** Callers of one node that wait for the ends of runs; runs looked after in one query. */
@@ -228,7 +228,7 @@ export const projectsMax = 1_000;
 export const orgNameCharsMax = 200;
 export const projectNameCharsMax = 200;
 /** A deleted environment counts as purged no earlier than this after its deletion: whoever was let in before has written by then. */
-export const purgeSettleMs = 60_000;
+export const purgeGraceMs = 60_000;
 /** What one slice of a purge aims at, in this process and in a server of its own; and how long one round of slices takes. */
 export const purgeSliceMs = 5;
 export const purgeRemoteSliceMs = 50;
@@ -346,4 +346,4 @@ export const rateLimitedKeysMax = 10_000;
 export const closePartMsMax = 3_000;
 export const closeMsMax = 10_000;
 /** Telling the other nodes of it takes at most this of that. */
-export const drainToldMsMax = 1_000;
+export const drainHintMsMax = 1_000;

@@ -90,13 +90,13 @@ export type RestBinding<I, O> =
   | string
   | {
       route: string;
-      /** The body reaches `take` as the bytes that were sent (Uint8Array), whatever their type. */
+      /** The body reaches `decode` as the bytes that were sent (Uint8Array), whatever their type. */
       raw?: boolean;
-      take?: (request: RestRequest) => unknown;
-      give?: (output: O, input: I) => RestReply;
-      /** The status of success: what the default `give` answers, and what the OpenAPI document says. */
+      decode?: (request: RestRequest) => unknown;
+      encode?: (output: O, input: I) => RestReply;
+      /** The status of success: what the default `encode` answers, and what the OpenAPI document says. */
       status?: number;
-      /** For the document, where `take` reads something else than the input's own fields. */
+      /** For the document, where `decode` reads something else than the input's own fields. */
       body?: TSchema;
       query?: TSchema;
     };
@@ -104,54 +104,62 @@ export type RestBinding<I, O> =
 /** How an operation appears as a unary Connect method. */
 export interface RpcBinding<I, O> {
   method: DescMethodUnary;
-  take: (message: never) => I;
-  give: (output: O) => object;
+  decode: (message: never) => I;
+  encode: (output: O) => object;
   /** JSON in, JSON out or both without building messages: for hot methods and loose spellings; names as in the protobuf mapping. */
-  json?: { take?: (body: Record<string, unknown>) => unknown; give?: (output: O) => unknown };
+  json?: { decode?: (body: Record<string, unknown>) => unknown; encode?: (output: O) => unknown };
 }
 
 export interface RpcStreamBinding<I, O> {
   method: DescMethodServerStreaming;
-  take: (message: never) => I;
-  give: (output: O) => object;
+  decode: (message: never) => I;
+  encode: (output: O) => object;
 }
 
-/** Messages in both directions; `take` and `give` translate each of them. */
+/** Messages in both directions; `decode` and `encode` translate each of them. */
 export interface RpcDuplexBinding<I, O> {
   method: DescMethodBiDiStreaming;
-  take: (message: never) => I;
-  give: (output: O) => object;
+  decode: (message: never) => I;
+  encode: (output: O) => object;
 }
 
 /** Both mappings are checked against the generated types: a misspelt field does not compile. */
 export function rpc<In extends DescMessage, Out extends DescMessage, I, O>(
   method: DescMethodUnary<In, Out>,
-  take: (message: MessageShape<In>) => I,
-  give: (output: O) => MessageInitShape<Out>,
+  decode: (message: MessageShape<In>) => I,
+  encode: (output: O) => MessageInitShape<Out>,
   json?: RpcBinding<I, O>["json"],
 ): RpcBinding<I, O> {
   return {
     method,
-    take: take as RpcBinding<I, O>["take"],
-    give: give as (output: O) => object,
+    decode: decode as RpcBinding<I, O>["decode"],
+    encode: encode as (output: O) => object,
     ...(json && { json }),
   };
 }
 
 export function rpcStream<In extends DescMessage, Out extends DescMessage, I, O>(
   method: DescMethodServerStreaming<In, Out>,
-  take: (message: MessageShape<In>) => I,
-  give: (output: O) => MessageInitShape<Out>,
+  decode: (message: MessageShape<In>) => I,
+  encode: (output: O) => MessageInitShape<Out>,
 ): RpcStreamBinding<I, O> {
-  return { method, take: take as RpcStreamBinding<I, O>["take"], give: give as (output: O) => object };
+  return {
+    method,
+    decode: decode as RpcStreamBinding<I, O>["decode"],
+    encode: encode as (output: O) => object,
+  };
 }
 
 export function rpcDuplex<In extends DescMessage, Out extends DescMessage, I, O>(
   method: DescMethodBiDiStreaming<In, Out>,
-  take: (message: MessageShape<In>) => I,
-  give: (output: O) => MessageInitShape<Out>,
+  decode: (message: MessageShape<In>) => I,
+  encode: (output: O) => MessageInitShape<Out>,
 ): RpcDuplexBinding<I, O> {
-  return { method, take: take as RpcDuplexBinding<I, O>["take"], give: give as (output: O) => object };
+  return {
+    method,
+    decode: decode as RpcDuplexBinding<I, O>["decode"],
+    encode: encode as (output: O) => object,
+  };
 }
 
 /**
@@ -227,7 +235,7 @@ export interface UnaryOperation<S extends TSchema = TSchema, O = unknown> extend
   finds?: (output: O, input: Static<S>) => object | undefined;
   lists?: Listing<O>;
   /** Told that the body of a REST call was too large to be read, with what the path says; its caller has passed the gate. */
-  unread?: (params: Record<string, string>, call: Call, fault: Fault) => Promise<void>;
+  onBodyTooLarge?: (params: Record<string, string>, call: Call, fault: Fault) => Promise<void>;
 }
 
 /**

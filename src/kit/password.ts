@@ -1,11 +1,11 @@
-import { atMost } from "./at-most.ts";
+import { semaphore } from "./semaphore.ts";
 
 /** 19 MiB and two passes (OWASP's floor for argon2id), in KiB. */
 const argon2 = { algorithm: "argon2id", memoryCost: 19_456, timeCost: 2 } as const;
 /** Each hash holds its memory while it runs. */
 const hashesAtOnceMax = 2;
 
-const hashing = atMost(hashesAtOnceMax);
+const hashing = semaphore(hashesAtOnceMax);
 
 export const hashPassword = (password: string): Promise<string> =>
   hashing(() => Bun.password.hash(password, argon2));

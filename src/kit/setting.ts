@@ -28,7 +28,7 @@ export const setting = <Value, const Fallback extends Value | undefined>(
 
 export type Origin = "flag" | "environment" | "default";
 
-export type Outcome<Rows extends Settings> =
+export type SettingsOutcome<Rows extends Settings> =
   | { ok: true; values: Values<Rows>; origins: Readonly<Record<keyof Rows, Origin>> }
   | { ok: false; errors: string[] };
 
@@ -68,7 +68,7 @@ export function suggestion(word: string, known: readonly string[]): string {
 
 const isSwitch = (row: Settings[string]) => row.parse.shown === "BOOL";
 
-interface Given {
+interface GivenSetting {
   text: string;
   from: Exclude<Origin, "default">;
   /** As the user wrote it, for errors. */
@@ -79,9 +79,9 @@ function readFlags(
   rows: Settings,
   { argv, words }: Pick<SettingsSource, "argv" | "words">,
   errors: string[],
-): Map<string, Given> {
+): Map<string, GivenSetting> {
   const byFlag = new Map(Object.entries(rows).flatMap(([name, row]) => (row.flag ? [[row.flag, name]] : [])));
-  const given = new Map<string, Given>();
+  const given = new Map<string, GivenSetting>();
   for (let place = 0; place < argv.length; place++) {
     const argument = argv[place]!;
     // Not repeated in the error: it may be a secret that lost its flag.
@@ -113,11 +113,15 @@ function readFlags(
   return given;
 }
 
-function readEnvironment(rows: Settings, source: SettingsSource, errors: string[]): Map<string, Given> {
+function readEnvironment(
+  rows: Settings,
+  source: SettingsSource,
+  errors: string[],
+): Map<string, GivenSetting> {
   const byVariable = new Map(
     Object.entries(rows).flatMap(([name, row]) => (row.env ? [[row.env, name]] : [])),
   );
-  const given = new Map<string, Given>();
+  const given = new Map<string, GivenSetting>();
   for (const [variable, text] of Object.entries(source.environment)) {
     const name = byVariable.get(variable);
     if (name === undefined) {
@@ -131,7 +135,10 @@ function readEnvironment(rows: Settings, source: SettingsSource, errors: string[
 }
 
 /** A flag beats a variable, a variable the default; an empty variable counts as not set. All errors at once. */
-export function readSettings<Rows extends Settings>(rows: Rows, source: SettingsSource): Outcome<Rows> {
+export function readSettings<Rows extends Settings>(
+  rows: Rows,
+  source: SettingsSource,
+): SettingsOutcome<Rows> {
   const errors: string[] = [];
   const flags = readFlags(rows, source, errors);
   const variables = readEnvironment(rows, source, errors);

@@ -8,23 +8,23 @@ export interface Trie<Value> {
   isEmpty(): boolean;
 }
 
-interface Place<Value> {
-  next: Map<string, Place<Value>>;
+interface TrieNode<Value> {
+  next: Map<string, TrieNode<Value>>;
   /** Patterns that end here. */
   values: Set<Value>;
   /** Patterns that end with `>` here. */
   rest: Set<Value>;
 }
 
-const newPlace = <Value>(): Place<Value> => ({ next: new Map(), values: new Set(), rest: new Set() });
+const newNode = <Value>(): TrieNode<Value> => ({ next: new Map(), values: new Set(), rest: new Set() });
 
-const isEmpty = <Value>({ next, values, rest }: Place<Value>): boolean =>
+const isEmpty = <Value>({ next, values, rest }: TrieNode<Value>): boolean =>
   next.size === 0 && values.size === 0 && rest.size === 0;
 
 export function openTrie<Value>(): Trie<Value> {
-  const root = newPlace<Value>();
+  const root = newNode<Value>();
 
-  function collect(place: Place<Value>, tokens: readonly string[], at: number, found: Value[]): void {
+  function collect(place: TrieNode<Value>, tokens: readonly string[], at: number, found: Value[]): void {
     if (at === tokens.length) {
       for (const value of place.values) found.push(value);
       return;
@@ -36,7 +36,7 @@ export function openTrie<Value>(): Trie<Value> {
     if (any) collect(any, tokens, at + 1, found);
   }
 
-  function prune(place: Place<Value>, pattern: readonly string[], at: number, value: Value): void {
+  function prune(place: TrieNode<Value>, pattern: readonly string[], at: number, value: Value): void {
     const token = pattern[at];
     if (token === undefined) place.values.delete(value);
     else if (token === ">" && at === pattern.length - 1) place.rest.delete(value);
@@ -58,7 +58,7 @@ export function openTrie<Value>(): Trie<Value> {
         }
         let next = place.next.get(token);
         if (!next) {
-          next = newPlace();
+          next = newNode();
           place.next.set(token, next);
         }
         place = next;

@@ -1,7 +1,7 @@
 import { fromJson, type JsonObject, type JsonValue, type MessageInitShape } from "@bufbuild/protobuf";
 import { type Timestamp, type TimestampSchema, type Value, ValueSchema } from "@bufbuild/protobuf/wkt";
 import type { Instant } from "./clock.ts";
-import { storedJson, storedLevelsMax } from "./json.ts";
+import { storedJson, storedLevelsMax } from "./payload-json.ts";
 
 export function timestampOf(at: Instant): MessageInitShape<typeof TimestampSchema> {
   const seconds = Math.floor(at / 1000);

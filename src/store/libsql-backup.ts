@@ -17,9 +17,9 @@ import { type Landed, requireFamiliar } from "./migrate.ts";
 import { migrations } from "./migrations/index.ts";
 
 /** What was asked for is not done, and nothing was changed; the message is for the operator. */
-export class Refusal extends Error {}
+export class BackupRefusal extends Error {}
 
-export interface Log {
+export interface BackedUpLog {
   environmentId: string;
   position: number;
   epoch: number;
@@ -30,7 +30,7 @@ export interface Content {
   bytes: number;
   /** The last migration that has landed on it. */
   schemaVersion: number;
-  logs: Log[];
+  logs: BackedUpLog[];
 }
 
 /** A checkpoint of the server may hold the file for a moment. */
@@ -48,8 +48,8 @@ export const sync = (path: string): void => {
 };
 
 export function requireDatabaseFile(path: string): void {
-  if (!existsSync(path)) throw new Refusal(`${path} does not exist`);
-  if (!statSync(path).isFile()) throw new Refusal(`${path} is no file`);
+  if (!existsSync(path)) throw new BackupRefusal(`${path} does not exist`);
+  if (!statSync(path).isFile()) throw new BackupRefusal(`${path} is no file`);
   const start = Buffer.alloc(magic.length);
   const handle = openSync(path, "r");
   try {
@@ -57,7 +57,7 @@ export function requireDatabaseFile(path: string): void {
   } finally {
     closeSync(handle);
   }
-  if (start.toString("latin1") !== magic) throw new Refusal(`${path} is no database of svc`);
+  if (start.toString("latin1") !== magic) throw new BackupRefusal(`${path} is no database of svc`);
 }
 
 function readContent(connection: Connection, { path, name }: { path: string; name: string }): Content {
@@ -65,20 +65,20 @@ function readContent(connection: Connection, { path, name }: { path: string; nam
   const [tables] = all(
     "SELECT COUNT(*) AS count FROM sqlite_schema WHERE name IN ('migrations', 'heads', 'events')",
   );
-  if (Number(tables?.count) !== 3) throw new Refusal(`${name} is no database of svc`);
+  if (Number(tables?.count) !== 3) throw new BackupRefusal(`${name} is no database of svc`);
   const landed = all(
     "SELECT version, name, hash, compatible FROM migrations ORDER BY version",
   ) as unknown as Landed[];
   requireFamiliar(landed, migrations, "libsql");
 
   const problems = all(`PRAGMA integrity_check(${problemsShown})`).map((row) => String(row.integrity_check));
-  if (problems.join() !== "ok") throw new Refusal(`${name} is damaged: ${problems.join("; ")}`);
+  if (problems.join() !== "ok") throw new BackupRefusal(`${name} is damaged: ${problems.join("; ")}`);
   const logs = all(`SELECT environment_id, position, epoch,
     (SELECT MAX(position) FROM events WHERE events.environment_id = heads.environment_id) AS top
     FROM heads ORDER BY environment_id`);
   const torn = logs.find(({ position, top }) => top !== null && Number(top) > Number(position));
   if (torn)
-    throw new Refusal(`${name} is damaged: the log of ${torn.environment_id} goes on behind its head`);
+    throw new BackupRefusal(`${name} is damaged: the log of ${torn.environment_id} goes on behind its head`);
   return {
     bytes: statSync(path).size,
     schemaVersion: Number(landed.at(-1)?.version ?? 0),
@@ -106,7 +106,7 @@ export function verified<T>(
   } catch (error) {
     const code = String((error as { code?: unknown }).code);
     if (/^SQLITE_(CORRUPT|NOTADB)/.test(code))
-      throw new Refusal(`${name} is damaged: ${(error as Error).message}`);
+      throw new BackupRefusal(`${name} is damaged: ${(error as Error).message}`);
     throw error;
   } finally {
     connection?.close();
@@ -122,8 +122,8 @@ export function backUpLibsql(options: { file: string; to: string; force: boolean
   const to = resolve(options.to);
   requireDatabaseFile(file);
   if (existsSync(to)) {
-    if (realpathSync(to) === realpathSync(file)) throw new Refusal(`${to} is the database itself`);
-    if (!force) throw new Refusal(`${to} exists; --force overwrites it`);
+    if (realpathSync(to) === realpathSync(file)) throw new BackupRefusal(`${to} is the database itself`);
+    if (!force) throw new BackupRefusal(`${to} exists; --force overwrites it`);
   }
   mkdirSync(dirname(to), { recursive: true, mode: 0o700 });
   const making = `${to}.making-${process.pid}`;

@@ -12,7 +12,7 @@ import {
 import { dirname, resolve } from "node:path";
 import type { Instant } from "../kit/clock.ts";
 import { epochFloorAt, raiseEpochsText } from "./epochs.ts";
-import { type Content, Refusal, requireDatabaseFile, sync, verified } from "./libsql-backup.ts";
+import { BackupRefusal, type Content, requireDatabaseFile, sync, verified } from "./libsql-backup.ts";
 import type { Driver } from "./libsql-drivers.ts";
 import { claimFile } from "./libsql-lock.ts";
 
@@ -62,13 +62,14 @@ export function restoreLibsql(options: RestoreOptions): Restored {
   const file = resolve(options.file);
   requireDatabaseFile(from);
   if (filled(`${from}-wal`))
-    throw new Refusal(
+    throw new BackupRefusal(
       `${from} has a log beside it (-wal), so it is a database in use and no backup: use svc backup`,
     );
   if (existsSync(file) && realpathSync(file) === realpathSync(from))
-    throw new Refusal(`${from} is the database itself`);
+    throw new BackupRefusal(`${from} is the database itself`);
   const overExisting = () => {
-    if (!force && filled(file)) throw new Refusal(`${file} exists; --force sets it aside and replaces it`);
+    if (!force && filled(file))
+      throw new BackupRefusal(`${file} exists; --force sets it aside and replaces it`);
   };
   overExisting();
 

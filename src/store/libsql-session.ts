@@ -37,12 +37,12 @@ export function syncSession(prepared: (text: string) => Statement, before?: () =
   const requireSound = () => {
     if (failed) throw failed.error;
   };
-  const statement = <T>(query: Sql, take: (statement: Statement, values: Bound[]) => T): T => {
+  const statement = <T>(query: Sql, execute: (statement: Statement, values: Bound[]) => T): T => {
     before?.();
     requireSound();
     try {
       const { text, values } = renderLibsql(query);
-      return take(prepared(text), values);
+      return execute(prepared(text), values);
     } catch (error) {
       failed = { error: toLibsqlTrouble(error) };
       throw failed.error;

@@ -4,7 +4,7 @@ import { toLibsqlTrouble } from "./libsql-errors.ts";
 import { StoreError } from "./store.ts";
 
 /** One caller's work inside the group. It answers at once, or with a promise that the whole writer waits for. */
-export interface Unit<T> {
+export interface WriteUnit<T> {
   run(): T | Promise<T>;
   /** What it does follows from what it was given alone: run again, it does the same. */
   repeatable?: true;
@@ -26,19 +26,19 @@ export interface WriterOptions {
 }
 
 export interface Writer {
-  submit<T>(unit: Unit<T>): Promise<T>;
+  submit<T>(unit: WriteUnit<T>): Promise<T>;
   /** Resolves when all that was submitted is settled. */
   drain(): Promise<void>;
 }
 
-interface Waiting {
-  unit: Unit<unknown>;
+interface QueuedWrite {
+  unit: WriteUnit<unknown>;
   resolve: (value: unknown) => void;
   reject: (error: unknown) => void;
 }
 
-interface Outcome {
-  one: Waiting;
+interface WriteOutcome {
+  one: QueuedWrite;
   value: unknown;
   error: { cause: unknown } | undefined;
   /** It stands in line once more. */
@@ -62,13 +62,13 @@ function rollBack(connection: Connection): void {
  */
 export function writer(options: WriterOptions): Writer {
   const { clock, connection, unitsMax, groupMs, idleMs } = options;
-  let waiting: Waiting[] = [];
+  let waiting: QueuedWrite[] = [];
   let working: Promise<void> | undefined;
 
   /** Commits a group from the front of `units`, which may grow meanwhile; answers how many it took. */
-  const runGroup = async (units: Waiting[]): Promise<number> => {
+  const runGroup = async (units: QueuedWrite[]): Promise<number> => {
     const startedAt = clock.elapsed();
-    const outcomes: Outcome[] = [];
+    const outcomes: WriteOutcome[] = [];
     let open = false;
     // How many outcomes stand in the open transaction.
     let kept = 0;
@@ -78,7 +78,7 @@ export function writer(options: WriterOptions): Writer {
       kept = 0;
     };
     /** One unit made SQLite undo all: what stood before it is not to blame, and runs again behind it where it can. */
-    const undoneBy = (culprit: Outcome) => {
+    const undoneBy = (culprit: WriteOutcome) => {
       for (const outcome of outcomes) {
         if (outcome === culprit || outcome.error || outcome.again) continue;
         if (outcome.one.unit.repeatable) {
@@ -92,8 +92,8 @@ export function writer(options: WriterOptions): Writer {
     try {
       while (outcomes.length < Math.min(units.length, unitsMax)) {
         if (outcomes.length > 0 && clock.elapsed() - startedAt >= groupMs) break;
-        const one = units[outcomes.length] as Waiting;
-        const outcome: Outcome = { one, value: undefined, error: undefined, again: false };
+        const one = units[outcomes.length] as QueuedWrite;
+        const outcome: WriteOutcome = { one, value: undefined, error: undefined, again: false };
         // The first of a group needs no savepoint: when it fails, there is nothing else to keep.
         const guarded = kept > 0;
         outcomes.push(outcome);
@@ -130,7 +130,7 @@ export function writer(options: WriterOptions): Writer {
     return outcomes.length;
   };
 
-  const watched = <T>(unit: Unit<T>, answer: Promise<T>): Promise<T> =>
+  const watched = <T>(unit: WriteUnit<T>, answer: Promise<T>): Promise<T> =>
     new Promise<T>((resolve, reject) => {
       let cancel = () => {};
       const look = (ms: number) => {
@@ -153,15 +153,15 @@ export function writer(options: WriterOptions): Writer {
     // Let what arrives in the same turn of the event loop share the commit.
     await nextTurn();
     while (waiting.length > 0) {
-      const taken = await runGroup(waiting);
-      waiting = waiting.slice(taken);
+      const doneCount = await runGroup(waiting);
+      waiting = waiting.slice(doneCount);
       if (waiting.length > 0) await nextTurn();
     }
     working = undefined;
   };
 
   return {
-    submit<T>(unit: Unit<T>) {
+    submit<T>(unit: WriteUnit<T>) {
       return new Promise<T>((resolve, reject) => {
         waiting.push({ unit, resolve: resolve as (value: unknown) => void, reject });
         working ??= work();

@@ -67,11 +67,11 @@ export async function openLibsql(options: LibsqlOptions): Promise<Store> {
     if (closed) throw new StoreError("unavailable", "the store is closed");
   };
 
-  const read = <T>(query: Sql, take: (statement: Statement, values: Bound[]) => T): T => {
+  const read = <T>(query: Sql, execute: (statement: Statement, values: Bound[]) => T): T => {
     requireOpen();
     try {
       const { text, values } = renderLibsql(query);
-      return take(reading(text), values);
+      return execute(reading(text), values);
     } catch (error) {
       throw toLibsqlTrouble(error);
     }

@@ -3,14 +3,14 @@ import type { Clock } from "../kit/clock.ts";
 import type { Log } from "../kit/log.ts";
 import { sql } from "../kit/sql.ts";
 import { sortNextByBytes } from "./postgres-collation.ts";
-import { type Engine, type Session, type Store, StoreError } from "./store.ts";
+import { type Session, type Store, type StoreEngine, StoreError } from "./store.ts";
 
 export interface Migration {
   /** 1, 2, 3, …: the order in which they land. */
   version: number;
   name: string;
   /** One statement a text. Never edited once landed. */
-  statements: readonly string[] | ((engine: Engine) => readonly string[]);
+  statements: readonly string[] | ((engine: StoreEngine) => readonly string[]);
   /** A program of the version before this one keeps working on the migrated tables (two-phase upgrade). */
   compatible?: boolean;
 }
@@ -36,7 +36,7 @@ const attemptsMax = 10;
 const createTable = sql`CREATE TABLE IF NOT EXISTS migrations (
   version BIGINT PRIMARY KEY, name TEXT NOT NULL, hash TEXT NOT NULL, compatible BIGINT NOT NULL, landed_at BIGINT NOT NULL)`;
 
-export function textOf(migration: Migration, engine: Engine): readonly string[] {
+export function textOf(migration: Migration, engine: StoreEngine): readonly string[] {
   const { statements } = migration;
   return typeof statements === "function" ? statements(engine) : statements;
 }
@@ -57,7 +57,7 @@ const label = ({ version, name }: { version: number; name: string }) =>
 export function requireFamiliar(
   landed: readonly Landed[],
   migrations: readonly Migration[],
-  engine: Engine,
+  engine: StoreEngine,
 ): void {
   for (const row of landed) {
     const own = migrations.find((migration) => migration.version === row.version);

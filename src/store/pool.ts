@@ -18,8 +18,8 @@ export interface PoolOptions<Client extends Pooled> {
 }
 
 export interface Pool<Client extends Pooled> {
-  take(): Promise<Client>;
-  give(client: Client): void;
+  acquire(): Promise<Client>;
+  release(client: Client): void;
   /** Those in use are destroyed when they come back. */
   close(): void;
   /** Clients that exist, in use or not. */
@@ -30,7 +30,7 @@ export interface Pool<Client extends Pooled> {
   waiting(): number;
 }
 
-interface Waiter<Client> {
+interface ConnectionRequest<Client> {
   resolve: (client: Client) => void;
   reject: (error: unknown) => void;
   cancel: () => void;
@@ -40,7 +40,7 @@ interface Waiter<Client> {
 export function pool<Client extends Pooled>(options: PoolOptions<Client>): Pool<Client> {
   const { clock, sizeMax, waitMsMax, open, onWaited } = options;
   const idle: Client[] = [];
-  const waiting: Waiter<Client>[] = [];
+  const waiting: ConnectionRequest<Client>[] = [];
   let size = 0;
   let closed = false;
 
@@ -49,10 +49,10 @@ export function pool<Client extends Pooled>(options: PoolOptions<Client>): Pool<
     client.destroy();
   };
 
-  const settleWaiters = (settle: (waiter: Waiter<Client>) => void) => {
-    for (const waiter of waiting.splice(0)) {
-      waiter.cancel();
-      settle(waiter);
+  const endRequests = (end: (request: ConnectionRequest<Client>) => void) => {
+    for (const request of waiting.splice(0)) {
+      request.cancel();
+      end(request);
     }
   };
 
@@ -63,7 +63,7 @@ export function pool<Client extends Pooled>(options: PoolOptions<Client>): Pool<
     } catch (error) {
       size--;
       // While clients are in use, the next one that comes back is for who waits; with none left nobody would fare better.
-      if (size === 0) settleWaiters((waiter) => waiter.reject(error));
+      if (size === 0) endRequests((request) => request.reject(error));
       throw error;
     }
   };
@@ -74,10 +74,10 @@ export function pool<Client extends Pooled>(options: PoolOptions<Client>): Pool<
       const over = () => since !== undefined && onWaited?.(clock.elapsed() - since);
       const cancelLate = clock.after(waitMsMax, () => {
         over();
-        waiting.splice(waiting.indexOf(waiter), 1);
+        waiting.splice(waiting.indexOf(request), 1);
         reject(new StoreError("unavailable", `no connection became free within ${waitMsMax} ms`));
       });
-      const waiter: Waiter<Client> = {
+      const request: ConnectionRequest<Client> = {
         resolve,
         reject,
         cancel() {
@@ -85,23 +85,23 @@ export function pool<Client extends Pooled>(options: PoolOptions<Client>): Pool<
           over();
         },
       };
-      waiting.push(waiter);
+      waiting.push(request);
     });
 
-  const give = (client: Client) => {
+  const release = (client: Client) => {
     if (closed) return drop(client);
     if (client.usable()) {
-      const waiter = waiting.shift();
-      if (!waiter) return void idle.push(client);
-      waiter.cancel();
-      return waiter.resolve(client);
+      const request = waiting.shift();
+      if (!request) return void idle.push(client);
+      request.cancel();
+      return request.resolve(client);
     }
     drop(client);
-    if (waiting.length > 0) opened().then(give, () => {});
+    if (waiting.length > 0) opened().then(release, () => {});
   };
 
   return {
-    async take() {
+    async acquire() {
       if (closed) throw new StoreError("unavailable", "the store is closed");
       for (let client = idle.pop(); client; client = idle.pop()) {
         if (client.usable()) return client;
@@ -113,11 +113,11 @@ export function pool<Client extends Pooled>(options: PoolOptions<Client>): Pool<
       drop(client);
       throw new StoreError("unavailable", "the store is closed");
     },
-    give,
+    release,
     close() {
       closed = true;
       for (const client of idle.splice(0)) drop(client);
-      settleWaiters((waiter) => waiter.reject(new StoreError("unavailable", "the store is closed")));
+      endRequests((request) => request.reject(new StoreError("unavailable", "the store is closed")));
     },
     size: () => size,
     inUse: () => size - idle.length,

@@ -1,5 +1,5 @@
+import { cachedQuery } from "../kit/cached-query.ts";
 import type { Clock } from "../kit/clock.ts";
-import { lately } from "../kit/lately.ts";
 import { gaugeKeptMs, gaugeWaitMsMax } from "../kit/limits.ts";
 import { type Metrics, secondsBuckets } from "../kit/metrics.ts";
 import type { Pool, Pooled } from "./pool.ts";
@@ -62,6 +62,6 @@ export function watchLockWaiters(metrics: Metrics, clock: Clock, ask: () => Prom
     name: "svc_store_lock_waiters",
     help: "Sessions of the whole installation that wait for a lock in the database.",
   })();
-  const asked = lately({ clock, keptMs: gaugeKeptMs, waitMsMax: gaugeWaitMsMax, ask });
+  const asked = cachedQuery({ clock, keptMs: gaugeKeptMs, waitMsMax: gaugeWaitMsMax, query: ask });
   metrics.beforeReading(async () => waiters.set(await asked()));
 }

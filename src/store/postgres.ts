@@ -99,7 +99,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Store> {
   };
 
   /** Runs again what the server undid on its own account: a deadlock's victim, a serialization failure. */
-  const untilSettled = async <T>(attempt: () => Promise<T>): Promise<T> => {
+  const retryConflicts = async <T>(attempt: () => Promise<T>): Promise<T> => {
     for (let failures = 1; ; failures++) {
       try {
         return await attempt();
@@ -113,13 +113,13 @@ export async function openPostgres(options: PostgresOptions): Promise<Store> {
   };
 
   const read = async (query: Sql): Promise<Answer> => {
-    const client = await general.take();
+    const client = await general.acquire();
     try {
       return await ask(client, query);
     } catch (error) {
       throw toPostgresTrouble(error);
     } finally {
-      general.give(client);
+      general.release(client);
     }
   };
 
@@ -129,12 +129,12 @@ export async function openPostgres(options: PostgresOptions): Promise<Store> {
     all: async <R extends object>(query: Sql) => rowsOf<R>(await read(query)),
     one: async <R extends object>(query: Sql) => (await read(query))[0] as R | undefined,
     write: (work) =>
-      untilSettled(async () => {
-        const client = await general.take();
+      retryConflicts(async () => {
+        const client = await general.acquire();
         try {
           return await transaction(client, ask, work);
         } finally {
-          general.give(client);
+          general.release(client);
         }
       }),
     async flush<I, R extends object>(
@@ -142,12 +142,12 @@ export async function openPostgres(options: PostgresOptions): Promise<Store> {
       input: I,
     ) {
       const { text, values } = renderPostgres(flush.postgres(input, postgresSeams));
-      return untilSettled(async () => {
-        const client = await hot.take();
+      return retryConflicts(async () => {
+        const client = await hot.acquire();
         try {
           return rowsOf<R>(await client.ask(text, values.slice(), true));
         } finally {
-          hot.give(client);
+          hot.release(client);
         }
       });
     },
@@ -184,11 +184,11 @@ export async function openPostgres(options: PostgresOptions): Promise<Store> {
 }
 
 async function requireDurableCommits(
-  general: { take(): Promise<Client>; give(client: Client): void },
+  general: { acquire(): Promise<Client>; release(client: Client): void },
   options: PostgresOptions,
 ): Promise<void> {
-  const client = await general.take();
-  general.give(client);
+  const client = await general.acquire();
+  general.release(client);
   if (client.synchronousCommit !== "off") return;
   const about = "synchronous_commit is off: a crash of the server may lose writes that were acknowledged";
   if (!options.acceptAsyncCommit) throw new Error(about);

@@ -1,14 +1,14 @@
+import type { FirstOfEach } from "../kit/round-robin.ts";
 import type { Sql, SqlArray } from "../kit/sql.ts";
-import type { FirstOfEach } from "../kit/turns.ts";
 
 /** A row as the engine returns it: text, numbers (64-bit integers below 2^53 come as numbers), null. */
 export type Row = Record<string, unknown>;
 
-export type Engine = "postgres" | "libsql";
+export type StoreEngine = "postgres" | "libsql";
 
 /** What the engines say differently. A seam stays only as long as a conformance test fails without it. */
 export interface Seams {
-  readonly engine: Engine;
+  readonly engine: StoreEngine;
   /** `FOR UPDATE SKIP LOCKED` on Postgres; nothing on libSQL, whose one writer sees no locks. */
   readonly skipLocked: Sql;
   /** `FOR UPDATE` on Postgres; nothing on libSQL. */
@@ -55,7 +55,7 @@ export interface Flush<I, R extends object> {
 }
 
 export interface Store {
-  readonly engine: Engine;
+  readonly engine: StoreEngine;
   readonly seams: Seams;
   /** Committed rows. */
   all<R extends object = Row>(query: Sql): Promise<R[]>;

@@ -1,7 +1,7 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { type Value, ValueSchema } from "@bufbuild/protobuf/wkt";
-import { payloadLevelsMax } from "../../src/kit/json.ts";
+import { payloadLevelsMax } from "../../src/kit/payload-json.ts";
 
 /** One JSON value at a limit, or just beyond it. */
 export interface Probe {

@@ -1,5 +1,5 @@
 import { expect, mock, test } from "bun:test";
-import { CelBudget } from "../../src/kit/cel.ts";
+import { CelBudget } from "../../src/kit/cel/cel.ts";
 import { engines } from "../support/server.ts";
 import { attackWith, suite } from "./neighbours.suite.ts";
 import { aggressors } from "./neighbours-aggressors.ts";

@@ -1,4 +1,4 @@
-import { laneOfEnvironment } from "../../src/kit/lanes.ts";
+import { combineLaneOf } from "../../src/kit/combine-lane.ts";
 import { chanceOf } from "../support/chance.ts";
 import { type EngineName, startTestServer, type TestServer } from "../support/server.ts";
 import { codesOf, poisonOf, poisonTables } from "./poison-triggers.ts";
@@ -33,11 +33,11 @@ function breachesOf({ what, statuses, badAt, mayPass }: Attempt): string[] {
 async function tenantsOf(server: TestServer): Promise<Tenant[]> {
   const { tenancy, keys } = server.running.domain;
   const tenants: Tenant[] = [{ env: server.env, key: server.adminKey }];
-  const lane = laneOfEnvironment(server.env);
+  const lane = combineLaneOf(server.env);
   for (let made = 0; tenants.length < tenantsCount; made++) {
     const orgId = `org_poison${made}`;
     const { id: env } = await tenancy.createEnvironment({ orgId, name: `poison${made}` });
-    if (laneOfEnvironment(env) !== lane) continue;
+    if (combineLaneOf(env) !== lane) continue;
     const scope = { orgId, environmentId: env, name: "poison", roleIds: ["role_admin"] };
     tenants.push({ env, key: (await keys.create(scope)).key });
   }

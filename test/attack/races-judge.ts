@@ -1,4 +1,4 @@
-import { orgOutlivedBy } from "../../src/domain/access/tenancy/delete-rows.ts";
+import { orgOutlivedBy } from "../../src/domain/access/tenancy/deletion-rows.ts";
 import type { Operation } from "../../src/kit/operation.ts";
 import { sql } from "../../src/kit/sql.ts";
 import type { Store } from "../../src/store/store.ts";

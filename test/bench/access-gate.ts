@@ -2,7 +2,7 @@
  * `bun run bench:access gate`: the CPU that three roles and twenty policies add to a call, at the gate itself: one org without
  * policies (A), one with them (B), and the first again (A), in one process, turn about.
  */
-import { openGate, type Place } from "../../src/access/gate.ts";
+import { type EnvironmentScope, openGate } from "../../src/access/gate.ts";
 import { snapshotOf } from "../../src/access/snapshot.ts";
 import { systemClock } from "../../src/kit/clock.ts";
 import type { Caller, Operation } from "../../src/kit/operation.ts";
@@ -40,7 +40,7 @@ export async function benchGate(): Promise<void> {
     [operationOf("runs.cancel"), { id: "run_01m7z5rvkc2c6xh2p8nthvyq6q" }],
   ];
   const clock = systemClock();
-  const place: Place = { orgId: "org_default", name: "production", projectId: "proj_default" };
+  const place: EnvironmentScope = { orgId: "org_default", name: "production", projectId: "proj_default" };
   const gateOf = (withPolicies: boolean) => {
     const snapshot = snapshotOf({
       orgId: "org_default",
@@ -52,7 +52,7 @@ export async function benchGate(): Promise<void> {
         : [],
     });
     const snapshots = { known: () => snapshot, of: async () => snapshot };
-    return openGate({ snapshots, placeOf: async () => place, clock });
+    return openGate({ snapshots, scopeOf: async () => place, clock });
   };
   const bare = gateOf(false);
   const full = gateOf(true);

@@ -2,7 +2,7 @@ import type { LoggedEvent } from "../../src/domain/log/log/service.ts";
 import { deliveriesOf } from "../../src/domain/realtime/pubsub/delivery.ts";
 import type { Frames } from "../../src/domain/realtime/pubsub/frames.ts";
 import { openHub } from "../../src/domain/realtime/pubsub/hub.ts";
-import { readWanted } from "../../src/domain/realtime/pubsub/options.ts";
+import { readSubscriptionOptions } from "../../src/domain/realtime/pubsub/options.ts";
 import { eventFrame } from "../../src/domain/realtime/pubsub/socket-frames.ts";
 import { systemClock } from "../../src/kit/clock.ts";
 import { median } from "./figures.ts";
@@ -43,7 +43,7 @@ function costOf(matching: number, others: number): number {
     },
   };
   const add = (pattern: string, place: number) => {
-    const wanted = readWanted({
+    const wanted = readSubscriptionOptions({
       pattern,
       filter: `data.n >= -${place} && data.customer == "c-1042"`,
     });
@@ -57,7 +57,7 @@ function costOf(matching: number, others: number): number {
   const run = () => {
     frames = 0;
     const from = process.cpuUsage();
-    for (const event of events) hub.onTold([{ position: event.position, placed: deliveriesOf(event) }]);
+    for (const event of events) hub.onEntries([{ position: event.position, placed: deliveriesOf(event) }]);
     const { user, system } = process.cpuUsage(from);
     if (frames !== events.length * matching) throw new Error(`${frames} frames instead`);
     return (user + system) / frames;

@@ -3,7 +3,7 @@
  * HTTP. Prints one JSON line.
  */
 import { tenancy as openTenancy } from "../../src/domain/access/tenancy/service.ts";
-import { draftOf } from "../../src/domain/log/topics/draft.ts";
+import { draftOf } from "../../src/domain/log/topics/rules.ts";
 import { openTopics } from "../../src/domain/log/topics/service.ts";
 import { systemClock } from "../../src/kit/clock.ts";
 import { systemIds } from "../../src/kit/ids.ts";
@@ -30,7 +30,7 @@ const topics = openTopics({
   ids,
   feeds: { wanted: () => false, committed: () => {} },
   watch: noWatch,
-  readersOf: async () => () => [],
+  consumersOf: async () => () => [],
 });
 
 const publish = () => {

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { readFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
-import { laneOfEnvironment } from "../../src/kit/lanes.ts";
+import { combineLaneOf } from "../../src/kit/combine-lane.ts";
 import { sql } from "../../src/kit/sql.ts";
 import type { Store } from "../../src/store/store.ts";
 import { type AckedEmit, checkAll } from "../support/checkers.ts";
@@ -162,7 +162,7 @@ test("64 callers over two nodes write logs without a gap, past a frozen holder o
 
 test("flushes of two nodes over the same heads never wait for each other in a circle", async () => {
   // Which lane an environment has is chance: the fullest has a quarter of them at least.
-  const lanes = Map.groupBy(tenants, ({ environmentId }) => laneOfEnvironment(environmentId));
+  const lanes = Map.groupBy(tenants, ({ environmentId }) => combineLaneOf(environmentId));
   const [mates] = [...lanes.values()].sort((one, other) => other.length - one.length) as [Tenant[]];
   expect(mates.length).toBeGreaterThan(2);
   const acked: AckedEmit[] = [];

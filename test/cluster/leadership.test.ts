@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { Bus, Hold } from "../../src/bus/bus.ts";
-import { localHub } from "../../src/bus/local.ts";
+import { localNetwork } from "../../src/bus/local.ts";
 import { dutyLoop } from "../../src/cluster/duties.ts";
 import { Deposed, type Leadership, leadership, writeAsLeader } from "../../src/cluster/leader.ts";
 import { systemClock, type TestClock, testClock } from "../../src/kit/clock.ts";
@@ -41,7 +41,7 @@ describe("leadership", () => {
 
   const house = (nodes: number): Node[] => {
     duty = `duty-${++count}`;
-    const hub = localHub();
+    const hub = localNetwork();
     return Array.from({ length: nodes }, (_, at) => {
       const nodeId = `n${at + 1}`;
       const bus = hub({ clock, nodeId, onError: () => {} });
@@ -58,7 +58,7 @@ describe("leadership", () => {
           uncertaintyMs: () => node.uncertaintyMs,
           bus: {
             hold: async (name): Promise<Hold> => (node.away ? "unreachable" : bus.hold(name)),
-            letGo: async (name) => (node.away ? undefined : bus.letGo(name)),
+            release: async (name) => (node.away ? undefined : bus.release(name)),
           },
         }),
       };
@@ -91,7 +91,7 @@ describe("leadership", () => {
     const [a, b] = house(2) as [Node, Node];
     await round(a, b);
     // The bus has given the name away already.
-    await a.bus.letGo(`duty.${duty}`);
+    await a.bus.release(`duty.${duty}`);
     await round(b);
     expect(epochs(b)).toEqual([undefined]);
     await clock.advance(1_000);
@@ -116,7 +116,7 @@ describe("leadership", () => {
   test("a holder that finds the name with another gives the duty up", async () => {
     const [a, b] = house(2) as [Node, Node];
     await round(a, b);
-    await a.bus.letGo(`duty.${duty}`);
+    await a.bus.release(`duty.${duty}`);
     await b.bus.hold(`duty.${duty}`);
     await round(b, a);
     expect(epochs(a, b)).toEqual([undefined, undefined]);
@@ -153,7 +153,7 @@ describe("leadership", () => {
     );
     await frozen.tick();
     expect(told).toEqual([]);
-    await a.bus.letGo(`duty.${duty}`);
+    await a.bus.release(`duty.${duty}`);
     for (let n = 0; n < 4; n++) await round(b);
     expect(epochs(b)).toEqual([2]);
     await frozen.tick();
@@ -167,7 +167,7 @@ describe("leadership", () => {
     const [a, b] = house(2) as [Node, Node];
     await round(a, b);
     await clock.advance(5_000);
-    await a.bus.letGo(`duty.${duty}`);
+    await a.bus.release(`duty.${duty}`);
     let taking: Promise<void> = Promise.resolve();
     const seen = await writeAsLeader(store, duty, 1, async (session) => {
       taking = b.lead.campaignOnce();

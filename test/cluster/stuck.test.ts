@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { laneOfEnvironment } from "../../src/kit/lanes.ts";
+import { combineLaneOf } from "../../src/kit/combine-lane.ts";
 import { combineLanes, combineWaitingMax } from "../../src/kit/limits.ts";
 import { sql } from "../../src/kit/sql.ts";
 import type { Store } from "../../src/store/store.ts";
@@ -23,7 +23,7 @@ let time: LivedTime;
 async function tenantsOfAllLanes(): Promise<Tenant[]> {
   const made: Tenant[] = [];
   const isEnough = () => {
-    const lanes = Map.groupBy(made, ({ environmentId }) => laneOfEnvironment(environmentId));
+    const lanes = Map.groupBy(made, ({ environmentId }) => combineLaneOf(environmentId));
     return lanes.size === combineLanes && [...lanes.values()].every((mates) => mates.length >= 4);
   };
   while (!isEnough()) made.push(...(await makeTenants(server, 10, `tenant-${made.length}`)));
@@ -78,8 +78,8 @@ function emitting(tenant: Tenant, acked: AckedEmit[]) {
 }
 
 test("a stuck head stalls its neighbours of the lane for one lock timeout, and no other lane", async () => {
-  const lane = laneOfEnvironment(tenants[0]!.environmentId);
-  const lanes = Map.groupBy(tenants.slice(1), ({ environmentId }) => laneOfEnvironment(environmentId));
+  const lane = combineLaneOf(tenants[0]!.environmentId);
+  const lanes = Map.groupBy(tenants.slice(1), ({ environmentId }) => combineLaneOf(environmentId));
   const laneMates = lanes.get(lane)!;
   lanes.delete(lane);
   expect(lanes.size).toBe(combineLanes - 1);

@@ -2,7 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { jetstreamManager } from "@nats-io/jetstream";
 import { connect } from "@nats-io/transport-node";
 import type { Bus } from "../../src/bus/bus.ts";
-import { localHub } from "../../src/bus/local.ts";
+import { localNetwork } from "../../src/bus/local.ts";
 import { openNatsBus } from "../../src/bus/nats.ts";
 import { systemClock } from "../../src/kit/clock.ts";
 import { silentLog } from "../../src/kit/log.ts";
@@ -19,7 +19,7 @@ const closeAll = async (buses: readonly Bus[]) => {
 };
 
 busConformance("in-process", async () => {
-  const hub = localHub();
+  const hub = localNetwork();
   const buses: Bus[] = [];
   return {
     async open(count) {

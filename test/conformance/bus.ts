@@ -160,9 +160,9 @@ export function busConformance(name: string, start: () => Promise<BusCase>): voi
         expect(await b!.hold("duty.x")).toBe("theirs");
         expect(await b!.hold("duty.y")).toBe("mine");
         expect(await a!.hold("duty.x")).toBe("mine");
-        await b!.letGo("duty.x");
+        await b!.release("duty.x");
         expect(await c!.hold("duty.x")).toBe("theirs");
-        await a!.letGo("duty.x");
+        await a!.release("duty.x");
         expect(await b!.hold("duty.x")).toBe("mine");
         expect(await a!.hold("duty.x")).toBe("theirs");
         await b!.close();

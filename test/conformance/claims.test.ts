@@ -5,9 +5,9 @@ import { join } from "node:path";
 import { lanePrefix, sharedLane } from "../../src/domain/engine/functions/rules.ts";
 import { type ClaimedRow, claimFlush } from "../../src/domain/engine/runs/execution/claim.ts";
 import { claimLimitedFlush, type LaneFound } from "../../src/domain/engine/runs/execution/claim-limited.ts";
-import { adoptRuns, forgetLanes, lookAtLanes } from "../../src/domain/engine/runs/execution/lanes.ts";
+import { adoptRuns, forgetLanes, lookAtLanes } from "../../src/domain/engine/runs/execution/lane-rows.ts";
 import type { NewRun } from "../../src/domain/engine/runs/run.ts";
-import { emitFlush, type Logged, type NewEvent } from "../../src/domain/log/events/flush.ts";
+import { type EmittedRow, emitFlush, type NewEvent } from "../../src/domain/log/events/flush.ts";
 import { systemClock } from "../../src/kit/clock.ts";
 import { silentLog } from "../../src/kit/log.ts";
 import { column, sql } from "../../src/kit/sql.ts";
@@ -96,7 +96,7 @@ describe.each(["libsql", "postgres"] as const)("claims on %s", (engine) => {
     store.flush(claimFlush, {
       now,
       leaseUntil: now + 1,
-      lanes: [{ environmentId, functionId, since: 0, slots: slots(count) }],
+      demands: [{ environmentId, functionId, since: 0, slots: slots(count) }],
     });
 
   test("take what the limit leaves, the oldest of each lane, and say what is left", async () => {
@@ -155,7 +155,7 @@ describe.each(["libsql", "postgres"] as const)("claims on %s", (engine) => {
       since: 0,
       slots: slots(3),
     }));
-    const rows = await store.flush(claimFlush, { now, leaseUntil: now + 1, lanes });
+    const rows = await store.flush(claimFlush, { now, leaseUntil: now + 1, demands: lanes });
     expect(rows.map(({ lane, rank }) => [lane, rank])).toEqual(
       expect.arrayContaining([
         [1, 0],
@@ -226,7 +226,8 @@ describe.each(["libsql", "postgres"] as const)("claims on %s", (engine) => {
       });
       return store.flush(emitFlush, { now, events, definitions: new Map([["env_b", 1]]) });
     };
-    const deniedIn = async (answer: Promise<Logged[]>) => (await answer).map((row) => Boolean(row.denied));
+    const deniedIn = async (answer: Promise<EmittedRow[]>) =>
+      (await answer).map((row) => Boolean(row.denied));
     const leased = async () =>
       (await store.one<{ count: number }>(
         sql`SELECT count(*) AS count FROM executions WHERE lane_id = ${laneId} AND state = 'leased'`,

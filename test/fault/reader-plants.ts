@@ -22,16 +22,17 @@ export const readerPlants = {
   },
   /** Of some deliveries the first acknowledgement is answered and forgotten: they are given once more. */
   forgotten: {
-    file: "src/domain/realtime/groups/settle.ts",
-    find: 'if (verdict !== "nak") gone.set(placeText(row), row);',
+    file: "src/domain/realtime/groups/ack.ts",
+    find: 'if (verdict !== "nak") gone.set(deliveryKeyText(row), row);',
     plant:
-      'if (verdict !== "nak") { if (row.position % 40 > 0 || row.attempt > 1) gone.set(placeText(row), row); }',
+      'if (verdict !== "nak") { if (row.position % 40 > 0 || row.attempt > 1) gone.set(deliveryKeyText(row), row); }',
   },
   /** A group passes over some of what it should hand out. */
   skipped: {
-    file: "src/domain/realtime/groups/desk.ts",
-    find: "if (delivery) ahead.found.push({ position: told.position, delivery });",
-    plant: "if (delivery && told.position % 40 > 0) ahead.found.push({ position: told.position, delivery });",
+    file: "src/domain/realtime/groups/group-reader.ts",
+    find: "if (delivery) ahead.found.push({ position: entry.position, delivery });",
+    plant:
+      "if (delivery && entry.position % 40 > 0) ahead.found.push({ position: entry.position, delivery });",
   },
 } as const satisfies Record<string, SourcePlant>;
 

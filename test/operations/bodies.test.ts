@@ -5,19 +5,19 @@ import {
   bodiesBytesMax,
   bodiesOfCallerBytesMax,
   bodiesOfNobodyBytesMax,
-  openBodyRoom,
+  openBodyBudget,
   publicBodyBytesMax,
-} from "../../src/edge/body-room.ts";
+} from "../../src/edge/body-budget.ts";
 import { freePort } from "../support/process.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
 
 test("bodies that are being read share a bound, and who holds little is served", () => {
-  const room = openBodyRoom();
+  const room = openBodyBudget();
   const mega = 1024 * 1024;
   const takes = (holder: string, bytes: number) => {
     try {
-      room.reading(holder).take(bytes);
+      room.reading(holder).acquire(bytes);
       return true;
     } catch {
       return false;
@@ -29,7 +29,7 @@ test("bodies that are being read share a bound, and who holds little is served",
   expect([takes("ak_c", 16 * mega), takes("ak_c", 4 * mega)]).toEqual([false, true]);
   const before = room.bytes();
   const reading = room.reading("ak_d");
-  reading.take(mega);
+  reading.acquire(mega);
   reading.release();
   reading.release();
   expect(room.bytes()).toBe(before);

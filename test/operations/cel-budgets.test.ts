@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { filteredTriggersMax } from "../../src/domain/engine/functions/filtered.ts";
+import { filteredTriggersMax } from "../../src/domain/engine/functions/filtered-triggers.ts";
 import { longestComputation } from "../support/held.ts";
 import { listen, type RawStream } from "../support/raw-stream.ts";
 import { startTestServer, type TestServer } from "../support/server.ts";

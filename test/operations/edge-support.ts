@@ -63,7 +63,7 @@ export function madeUpOperations(made: Pick<MadeUp, "ran" | "streams">): Operati
       ...base,
       name: "things.create",
       input: Thing,
-      rest: { route: "POST /api/v1/things", give: (thing) => ({ status: 201, body: thing }) },
+      rest: { route: "POST /api/v1/things", encode: (thing) => ({ status: 201, body: thing }) },
       handle: (input) => note("create", input),
     }),
     unary({
@@ -100,8 +100,8 @@ export function madeUpOperations(made: Pick<MadeUp, "ran" | "streams">): Operati
       rest: {
         route: "PUT /api/v1/buckets/{bucket}/keys/{key...}",
         raw: true,
-        take: ({ params, body }) => ({ ...params, bytes: body }),
-        give: (out) => ({ status: 200, body: out, headers: { ETag: '"7"' } }),
+        decode: ({ params, body }) => ({ ...params, bytes: body }),
+        encode: (out) => ({ status: 200, body: out, headers: { ETag: '"7"' } }),
       },
       handle: ({ bucket, key, bytes }) => ({ bucket, key, size: bytes.byteLength }),
     }),
@@ -111,7 +111,7 @@ export function madeUpOperations(made: Pick<MadeUp, "ran" | "streams">): Operati
       input: Type.Object({}),
       rest: {
         route: "GET /api/v1/export",
-        give: (pieces) => ({
+        encode: (pieces) => ({
           status: 200,
           body: pieces,
           headers: { "Content-Type": "application/x-ndjson" },
@@ -193,7 +193,10 @@ export function madeUpOperations(made: Pick<MadeUp, "ran" | "streams">): Operati
         PubSubService.method.emit,
         (m) => ({ event: m.event, data: m.dataValue ?? m.data }),
         (out: { eventId: string; data: unknown }) => ({ eventId: out.eventId }),
-        { take: (body) => ({ event: body.event, data: body.data }), give: ({ eventId }) => ({ eventId }) },
+        {
+          decode: (body) => ({ event: body.event, data: body.data }),
+          encode: ({ eventId }) => ({ eventId }),
+        },
       ),
       handle: (input) => note("emit", { eventId: `evt_${input.event}`, data: input.data }),
     }),

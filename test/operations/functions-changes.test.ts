@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import type { FunctionFrame } from "../../src/domain/engine/functions/definition.ts";
 import { type Functions, openFunctions } from "../../src/domain/engine/functions/service.ts";
-import { cancelQueued } from "../../src/domain/engine/runs/wakes/wake.ts";
+import { cancelQueued } from "../../src/domain/engine/runs/wakes/due.ts";
 import { systemClock } from "../../src/kit/clock.ts";
 import { systemIds } from "../../src/kit/ids.ts";
 import { sql } from "../../src/kit/sql.ts";

@@ -1,11 +1,11 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { standingOf } from "../../src/domain/engine/runs/wakes/restore.ts";
+import { restoredStateOf } from "../../src/domain/engine/runs/wakes/restore-execution.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { pullWorker, stepIdOf } from "../support/pull-worker.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
 
-type HistoryRow = Parameters<typeof standingOf>[0][number];
+type HistoryRow = Parameters<typeof restoredStateOf>[0][number];
 
 describe.each(engines)("a run that was held and is resumed, on %s", (engine) => {
   let server: TestServer;
@@ -137,6 +137,6 @@ describe.each(engines)("a run that was held and is resumed, on %s", (engine) => 
     );
     expect(told.slice(-3).map(({ type }) => type)).toEqual(["step.patched", "run.resumed", "run.slept"]);
     const sleep = { stepId: before!.waiting_step_id, until: before!.wake_at };
-    expect(standingOf(told)).toMatchObject({ state: "sleeping", sleep });
+    expect(restoredStateOf(told)).toMatchObject({ state: "sleeping", sleep });
   });
 });

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { debounceCheck } from "../../src/domain/engine/debounce/balance.ts";
-import { asleep, lostRuns, orphans, runChecks } from "../../src/domain/engine/runs/balance.ts";
-import { scheduleChecks } from "../../src/domain/engine/schedules/balance.ts";
-import { topicChecks } from "../../src/domain/log/topics/balance.ts";
-import { groupCheck } from "../../src/domain/realtime/groups/balance.ts";
+import { debounceCheck } from "../../src/domain/engine/debounce/invariants.ts";
+import { asleep, lostRuns, orphans, runChecks } from "../../src/domain/engine/runs/invariants.ts";
+import { scheduleChecks } from "../../src/domain/engine/schedules/invariants.ts";
+import { topicChecks } from "../../src/domain/log/topics/invariants.ts";
+import { groupCheck } from "../../src/domain/realtime/groups/invariants.ts";
 import { type IntegrityCheck, logCheck } from "../../src/domain/record/integrity/service.ts";
 import { testClock } from "../../src/kit/clock.ts";
 import { type Sql, sql } from "../../src/kit/sql.ts";

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { debounceCheck } from "../../src/domain/engine/debounce/balance.ts";
-import { runChecks } from "../../src/domain/engine/runs/balance.ts";
+import { debounceCheck } from "../../src/domain/engine/debounce/invariants.ts";
+import { runChecks } from "../../src/domain/engine/runs/invariants.ts";
+import { wakeDue } from "../../src/domain/engine/runs/wakes/due.ts";
 import { openSweep } from "../../src/domain/engine/runs/wakes/sweep.ts";
-import { wakeDue } from "../../src/domain/engine/runs/wakes/wake.ts";
-import { scheduleChecks } from "../../src/domain/engine/schedules/balance.ts";
+import { scheduleChecks } from "../../src/domain/engine/schedules/invariants.ts";
 import { testClock } from "../../src/kit/clock.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { pullWorker } from "../support/pull-worker.ts";

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { connect } from "node:net";
-import { payloadLevelsMax } from "../../src/kit/json.ts";
 import { silentLog } from "../../src/kit/log.ts";
+import { payloadLevelsMax } from "../../src/kit/payload-json.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { createFunction, createWorker } from "../../src/sdk/index.ts";
 import { everyWay } from "../support/every-route.ts";

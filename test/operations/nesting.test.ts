@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { payloadLevelsMax } from "../../src/kit/json.ts";
+import { payloadLevelsMax } from "../../src/kit/payload-json.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 import { openSocket } from "../support/sockets.ts";
 

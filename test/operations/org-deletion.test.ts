@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { orgOutlivedBy, tablesOfOrg } from "../../src/domain/access/tenancy/delete-rows.ts";
+import { orgOutlivedBy, tablesOfOrg } from "../../src/domain/access/tenancy/deletion-rows.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { type FurnishedOrg, furnishOrg } from "../support/furnished-org.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { FunctionDefinition } from "../../src/domain/engine/functions/definition.ts";
-import { leastUnmatched } from "../../src/domain/engine/runs/waits/waits.ts";
+import { leastUnmatched } from "../../src/domain/engine/runs/waits/wait-rows.ts";
 import { nextSlice } from "../../src/domain/record/retention/rules.ts";
 import { openRetention } from "../../src/domain/record/retention/service.ts";
 import { testClock } from "../../src/kit/clock.ts";

@@ -3,12 +3,12 @@ import { openDebounce } from "../../src/domain/engine/debounce/service.ts";
 import type { DefinitionsCache, FunctionDefinition } from "../../src/domain/engine/functions/definition.ts";
 import { openChildren } from "../../src/domain/engine/runs/children/children.ts";
 import { openMatcher } from "../../src/domain/engine/runs/waits/matcher.ts";
-import { openWakes } from "../../src/domain/engine/runs/wakes/wakes.ts";
+import { openWakes } from "../../src/domain/engine/runs/wakes/wake-work.ts";
 import { openSchedules } from "../../src/domain/engine/schedules/service.ts";
 import { wakeSliceMax } from "../../src/kit/limits.ts";
 import { silentLog } from "../../src/kit/log.ts";
+import { roundRobin } from "../../src/kit/round-robin.ts";
 import { sql } from "../../src/kit/sql.ts";
-import { inTurns } from "../../src/kit/turns.ts";
 import type { Store } from "../../src/store/store.ts";
 import { plant } from "../support/plant.ts";
 import { engines } from "../support/server.ts";
@@ -58,7 +58,7 @@ describe.each(engines)("what runs wait for is shared by environment on %s", (eng
       waiting_step_id: "'s'",
     });
     shared.watch(shared.gone(`executions WHERE environment_id = '${modest}' AND state = '${state}'`));
-    await inTurns([wakes().wakes], share);
+    await roundRobin([wakes().wakes], share);
     await shared.expectShared();
     expect(await shared.count(`executions WHERE state = '${state}'`)).toBe(0);
     await shared.bare.write((session) => session.run(sql`DELETE FROM executions`));
@@ -71,7 +71,7 @@ describe.each(engines)("what runs wait for is shared by environment on %s", (eng
       wake_at: "0",
     });
     shared.watch(shared.gone(`executions WHERE environment_id = '${modest}'`));
-    await inTurns([wakes().timeouts], share);
+    await roundRobin([wakes().timeouts], share);
     await shared.expectShared();
     expect(await shared.count("executions")).toBe(0);
   });

@@ -1,5 +1,5 @@
 import type { Bus } from "../../src/bus/bus.ts";
-import { localHub } from "../../src/bus/local.ts";
+import { localNetwork } from "../../src/bus/local.ts";
 import type { Chance } from "../support/chance.ts";
 import type { ProcessTime } from "./time.ts";
 
@@ -10,7 +10,7 @@ export function simulatedHub(): (
   chance: Chance,
   lossOf: () => number,
 ) => Bus {
-  const join = localHub();
+  const join = localNetwork();
   return (nodeId, process, chance, lossOf) => {
     const bus = join({ clock: process.clock, nodeId, onError: () => {} });
     return {

@@ -1,6 +1,6 @@
 import type { Bus } from "../../src/bus/bus.ts";
 import { openFrames } from "../../src/domain/realtime/pubsub/frames.ts";
-import { type Engine, openEngine } from "../../src/engine.ts";
+import { type EnginePart, openEngine } from "../../src/engine.ts";
 import type { Ids } from "../../src/kit/ids.ts";
 import { type Log, silentLog } from "../../src/kit/log.ts";
 import { type Loop, loop } from "../../src/kit/loop.ts";
@@ -11,7 +11,7 @@ import type { ProcessTime } from "./time.ts";
 export interface SimulatedNode {
   id: string;
   process: ProcessTime;
-  engine: Engine;
+  engine: EnginePart;
 }
 
 export interface NodeOptions {

@@ -1,4 +1,4 @@
-import type { SettleInput } from "../../src/domain/engine/runs/execution/settle.ts";
+import type { CommitReportsInput } from "../../src/domain/engine/runs/execution/commit-reports.ts";
 import { column, render, type Sql, sql } from "../../src/kit/sql.ts";
 import type { Plant } from "./world.ts";
 
@@ -9,7 +9,7 @@ const fence: Plant = (store, plain) => ({
   ...store,
   async flush(flush, input) {
     if (flush.name !== "runs.settle") return store.flush(flush, input);
-    const { now, settlements } = input as unknown as SettleInput;
+    const { now, changes: settlements } = input as unknown as CommitReportsInput;
     const held = await plain.all<{ run_id: string; execution_seq: number; lease_hash: string | null }>(
       sql`SELECT run_id, execution_seq, lease_hash FROM executions JOIN ${plain.seams.rowsFrom("wanted", {
         id: column.text(settlements.map((one) => one.runId)),

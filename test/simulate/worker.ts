@@ -1,5 +1,5 @@
-import type { HandedJob } from "../../src/domain/engine/jobs/rules.ts";
-import type { Report } from "../../src/domain/engine/workers/report.ts";
+import type { AssignedJob } from "../../src/domain/engine/jobs/rules.ts";
+import type { ReportBody } from "../../src/domain/engine/workers/report-body.ts";
 import { Fault } from "../../src/kit/fault.ts";
 import type { Chance } from "../support/chance.ts";
 import {
@@ -32,17 +32,17 @@ export interface WorkerWorld {
 /** A call that a dead node never answers. */
 const callMs = 5_000;
 
-type Step = NonNullable<Report["steps"]>[number];
+type Step = NonNullable<ReportBody["steps"]>[number];
 
 /** A worker process: polls, runs programs, reports, and may die or stand still at any moment. */
 export function startWorker(id: string, world: WorkerWorld, chance: Chance, leaseMs: number): ProcessTime {
   const { time, environmentId } = world;
   const process = processTime(time);
   const slots = chance.between(1, 6);
-  const held = new Map<string, HandedJob>();
+  const held = new Map<string, AssignedJob>();
   /** When the lease of each job was last known to begin, as the SDK's workers count it (src/sdk/lease.ts). */
   const leasedAt = new Map<string, number>();
-  const leaseHolds = (job: HandedJob) => time.elapsed() - leasedAt.get(job.jobId)! < job.leaseMs;
+  const leaseHolds = (job: AssignedJob) => time.elapsed() - leasedAt.get(job.jobId)! < job.leaseMs;
 
   /** Rejects with `Error` when the answer does not come in time. */
   async function call<T>(ask: (node: SimulatedNode) => Promise<T>): Promise<T> {
@@ -118,7 +118,11 @@ export function startWorker(id: string, world: WorkerWorld, chance: Chance, leas
   }
 
   /** Whether the lease still is this worker's, asked of the server when it may be over; renews it. */
-  async function confirm({ jobId: job_id, executionSeq: execution_seq, leaseToken: lease_token }: HandedJob) {
+  async function confirm({
+    jobId: job_id,
+    executionSeq: execution_seq,
+    leaseToken: lease_token,
+  }: AssignedJob) {
     const askedAt = time.elapsed();
     try {
       await call(({ engine }) =>
@@ -133,8 +137,8 @@ export function startWorker(id: string, world: WorkerWorld, chance: Chance, leas
 
   /** Answers whether the run still is this worker's. */
   async function send(
-    job: HandedJob,
-    report: Omit<Report, "execution_seq" | "lease_token">,
+    job: AssignedJob,
+    report: Omit<ReportBody, "execution_seq" | "lease_token">,
   ): Promise<boolean> {
     for (let tries = 0; tries < 8; tries++) {
       try {
@@ -157,7 +161,7 @@ export function startWorker(id: string, world: WorkerWorld, chance: Chance, leas
     return false;
   }
 
-  async function handle(job: HandedJob): Promise<void> {
+  async function handle(job: AssignedJob): Promise<void> {
     const program = world.programs.get(job.functionId)!;
     const input = inputOf(job.event.data);
     if (chance.happens(0.5) && !(await confirm(job))) return;

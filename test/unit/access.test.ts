@@ -66,7 +66,7 @@ function gateFor(snapshot: AccessSnapshot, at = Date.UTC(2026, 0, 5, 12)) {
       known: () => snapshot,
       of: async () => snapshot,
     },
-    async placeOf(id) {
+    async scopeOf(id) {
       asked.push(id);
       return { orgId: "org_1", name: "production", projectId: "proj_1" };
     },

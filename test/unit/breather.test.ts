@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { breather, burstMs } from "../../src/kit/breather.ts";
-import { CelBudget, compileCel } from "../../src/kit/cel.ts";
+import { CelBudget, compileCel } from "../../src/kit/cel/cel.ts";
 
 /** Time that moves by what is computed, and by pauses. */
 function thread() {

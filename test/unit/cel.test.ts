@@ -1,8 +1,8 @@
 import { describe, expect, test } from "bun:test";
 import { Environment } from "@marcbachmann/cel-js";
 import fc from "fast-check";
-import { CelError, type CelOptions, compileCel } from "../../src/kit/cel.ts";
-import { celItemsMax, rewrite } from "../../src/kit/cel-bounds.ts";
+import { celItemsMax, rewrite } from "../../src/kit/cel/bounds.ts";
+import { CelError, type CelOptions, compileCel } from "../../src/kit/cel/cel.ts";
 import { expressionBytesMax } from "../../src/kit/limits.ts";
 
 const any: CelOptions = { variables: ["event", "data"], result: "any" };

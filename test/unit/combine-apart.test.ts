@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { combine, type Outcome } from "../../src/kit/combine.ts";
+import { combine, type ItemOutcome } from "../../src/kit/combine.ts";
 import { until } from "../support/until.ts";
 
 interface Item {
@@ -20,7 +20,7 @@ function oneLane() {
     waitingMax: 1_000,
     isOfItem: (error) => error instanceof Bad,
     flush: (items) =>
-      new Promise<Outcome<number>[]>((resolve, reject) => {
+      new Promise<ItemOutcome<number>[]>((resolve, reject) => {
         const pass = () => resolve(items.map(({ number }) => ({ value: number })));
         const stick = () => reject(new Stuck("stuck"));
         flushes.push({

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { testClock } from "../../src/kit/clock.ts";
-import { combine, type Outcome } from "../../src/kit/combine.ts";
+import { combine, type ItemOutcome } from "../../src/kit/combine.ts";
 
 const paceMs = 8;
 
@@ -21,7 +21,7 @@ function paced() {
       await new Promise<void>((done) => {
         end = done;
       });
-      return items.map((value): Outcome<number> => ({ value }));
+      return items.map((value): ItemOutcome<number> => ({ value }));
     },
   });
   const settle = async () => {

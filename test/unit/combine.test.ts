@@ -1,11 +1,11 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { type CombineOptions, combine, type Outcome } from "../../src/kit/combine.ts";
+import { type CombineOptions, combine, type ItemOutcome } from "../../src/kit/combine.ts";
 import { Fault } from "../../src/kit/fault.ts";
 
 interface Flushed {
   items: readonly string[];
-  finish(outcomes?: Outcome<string>[]): void;
+  finish(outcomes?: ItemOutcome<string>[]): void;
   fail(error: unknown): void;
 }
 

@@ -1,20 +1,22 @@
 import { Database } from "bun:sqlite";
 import { expect, test } from "bun:test";
-import { contains } from "../../src/kit/contains.ts";
 import { sql } from "../../src/kit/sql.ts";
+import { containsIgnoringCase } from "../../src/kit/sql-contains.ts";
 import { renderLibsql } from "../../src/store/libsql-text.ts";
 
 const database = new Database(":memory:");
 
 function isIn(text: string, search: string): boolean {
   const query = renderLibsql(
-    sql`SELECT 1 AS found FROM (SELECT ${text} AS name) WHERE ${contains("name", search)}`,
+    sql`SELECT 1 AS found FROM (SELECT ${text} AS name) WHERE ${containsIgnoringCase("name", search)}`,
   );
   return database.query(query.text).get(...(query.values as string[])) !== null;
 }
 
 test("a search takes its signs literally", () => {
-  expect(renderLibsql(contains("name", "50%_OF\\it")).values).toEqual([String.raw`%50\%\_of\\it%`]);
+  expect(renderLibsql(containsIgnoringCase("name", "50%_OF\\it")).values).toEqual([
+    String.raw`%50\%\_of\\it%`,
+  ]);
 });
 
 test.each([

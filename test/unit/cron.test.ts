@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { CronError, parseCron } from "../../src/kit/cron.ts";
+import { CronError, parseCron } from "../../src/kit/cron/cron.ts";
 
 const slots = (expression: string, from: string, count: number) => {
   const plan = parseCron(expression);

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { openDispatcher } from "../../src/domain/engine/dispatch/dispatcher.ts";
 import { openGiveBack } from "../../src/domain/engine/dispatch/give-back.ts";
-import type { Asking } from "../../src/domain/engine/dispatch/lanes.ts";
+import type { PollRequest } from "../../src/domain/engine/dispatch/queues.ts";
 import type { ClaimedRow, ClaimInput } from "../../src/domain/engine/runs/execution/claim.ts";
 import type { LimitedInput } from "../../src/domain/engine/runs/execution/claim-limited.ts";
 import { testClock } from "../../src/kit/clock.ts";
@@ -45,8 +45,8 @@ function house(limits: Record<string, number> = {}) {
     }),
     runs: {
       async claim(input: ClaimInput) {
-        const limited = input.lanes.flatMap((lane, at) => (limits[lane.functionId] ? [at + 1] : []));
-        const runs = input.lanes.flatMap((lane, at) => {
+        const limited = input.demands.flatMap((lane, at) => (limits[lane.functionId] ? [at + 1] : []));
+        const runs = input.demands.flatMap((lane, at) => {
           if (limits[lane.functionId] || paused.has(lane.functionId)) return [];
           const found = queue.filter((run) => run.functionId === lane.functionId);
           return found.slice(0, lane.slots.length).map((run, rank) => claimed(take(run), at + 1, rank + 1));
@@ -105,8 +105,8 @@ function house(limits: Record<string, number> = {}) {
     leased.set(laneId, inLane(laneId) - 1);
     if (tells) dispatcher.queued([{ environmentId, functionId, laneId, freed: true, queued: false }]);
   };
-  const ask = (workerId: string, functionIds: readonly string[], more: Partial<Asking> = {}) =>
-    dispatcher.take({
+  const ask = (workerId: string, functionIds: readonly string[], more: Partial<PollRequest> = {}) =>
+    dispatcher.poll({
       environmentId,
       workerId,
       functionIds,

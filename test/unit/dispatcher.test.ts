@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { openDispatcher } from "../../src/domain/engine/dispatch/dispatcher.ts";
 import { openGiveBack } from "../../src/domain/engine/dispatch/give-back.ts";
-import type { Asking } from "../../src/domain/engine/dispatch/lanes.ts";
+import type { PollRequest } from "../../src/domain/engine/dispatch/queues.ts";
 import type { ClaimedRow, ClaimInput } from "../../src/domain/engine/runs/execution/claim.ts";
 import type { NewRun } from "../../src/domain/engine/runs/run.ts";
 import { testClock } from "../../src/kit/clock.ts";
@@ -40,7 +40,7 @@ function house() {
       async claim(input) {
         claims.push(input);
         await claiming;
-        const runs = input.lanes.flatMap((lane, at) =>
+        const runs = input.demands.flatMap((lane, at) =>
           lane.slots.flatMap((_, rank) => {
             const place = queue.findIndex((run) => run.functionId === lane.functionId);
             const [run] = place < 0 ? [] : queue.splice(place, 1);
@@ -61,8 +61,8 @@ function house() {
     queue.push({ runId, functionId, seq: 0 });
     dispatcher.queued([{ environmentId, functionId }]);
   };
-  const ask = (workerId: string, more: Partial<Asking> = {}) =>
-    dispatcher.take({
+  const ask = (workerId: string, more: Partial<PollRequest> = {}) =>
+    dispatcher.poll({
       environmentId,
       workerId,
       functionIds: ["f"],
@@ -192,7 +192,7 @@ describe("dispatcher", () => {
     const kept = born("run_a")!;
     expect(kept.place.lease.workerId).toBe("w");
     kept.deliver();
-    dispatcher.handOut();
+    dispatcher.answerDelivered();
     expect(idsOf(await answer)).toEqual(["run_a"]);
   });
 

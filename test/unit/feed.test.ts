@@ -48,7 +48,7 @@ describe("feed", () => {
           reads: eventReads(counted),
           log: silentLog,
           hasOthers: () => true,
-          tell(hint) {
+          publishHint(hint) {
             hints.push(hint);
             for (const [other, node] of nodes.entries())
               if (other !== place && !node.deaf)

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
-import { assignmentJson, type HandedJob } from "../../src/domain/engine/jobs/rules.ts";
-import { knowsFailedSteps, stepsFor } from "../../src/domain/engine/workers/generations.ts";
+import { type AssignedJob, assignmentJson } from "../../src/domain/engine/jobs/rules.ts";
+import { knowsFailedSteps, stepsFor } from "../../src/domain/engine/workers/sdk-versions.ts";
 import { toEngineMessage, toJobMessage } from "../../src/domain/engine/workers/wire.ts";
 
 test.each([
@@ -44,15 +44,15 @@ test("older workers get completed steps alone, newer ones see what failed and wh
     leaseExpiresAt: 0,
     executionSeq: 1,
   };
-  const rest = JSON.parse(assignmentJson(job as unknown as HandedJob)).completed_steps;
+  const rest = JSON.parse(assignmentJson(job as unknown as AssignedJob)).completed_steps;
   expect(rest).toEqual([
     { step_id: "s:a:0", name: "a", output: 1, status: "completed" },
     { step_id: "s:b:0", name: "b", output: null, status: "failed", error: { message: "no" } },
   ]);
   const { payload } = toEngineMessage({
     kind: "job",
-    job: job as unknown as HandedJob,
-    message: toJobMessage(job as unknown as HandedJob),
+    job: job as unknown as AssignedJob,
+    message: toJobMessage(job as unknown as AssignedJob),
   });
   if (payload?.case !== "job") throw new Error("no job");
   expect(

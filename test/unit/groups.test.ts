@@ -2,13 +2,13 @@ import { afterAll, afterEach, beforeEach, describe, expect, test } from "bun:tes
 import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { localHub } from "../../src/bus/local.ts";
+import { localNetwork } from "../../src/bus/local.ts";
 import { openFeeds } from "../../src/domain/log/log/feed.ts";
 import { eventReads, openPast } from "../../src/domain/log/log/past.ts";
-import { openTopicsPast, topicReads } from "../../src/domain/log/topics/log.ts";
+import { openTopicsPast, topicReads } from "../../src/domain/log/topics/past.ts";
 import { openTopics, type Topics } from "../../src/domain/log/topics/service.ts";
-import { changed, changesOf, settingsOf } from "../../src/domain/realtime/groups/draft.ts";
 import type { GroupRow } from "../../src/domain/realtime/groups/rows.ts";
+import { changed, changesOf, settingsOf } from "../../src/domain/realtime/groups/definition.ts";
 import { type Groups, openGroups, type Seated } from "../../src/domain/realtime/groups/service.ts";
 import type { Delivery } from "../../src/domain/realtime/pubsub/service.ts";
 import { sourcesOf } from "../../src/domain/realtime/pubsub/source.ts";
@@ -44,7 +44,7 @@ describe("members of a group", () => {
       session.run(sql`INSERT INTO heads (environment_id, position, last_at, definitions_version, retention_floor, epoch)
         VALUES (${env}, 0, 0, 0, 0, 1)`),
     );
-    const alone = { log: silentLog, hasOthers: () => false, tell: () => {}, listen: () => () => {} };
+    const alone = { log: silentLog, hasOthers: () => false, publishHint: () => {}, listen: () => () => {} };
     const topicFeeds = openFeeds({ ...alone, reads: topicReads(store) });
     const sources = sourcesOf({
       feeds: openFeeds({ ...alone, reads: eventReads(store) }),
@@ -53,8 +53,8 @@ describe("members of a group", () => {
       topicsPast: openTopicsPast(store),
     });
     const readersOf = async () => () => [];
-    topics = openTopics({ store, clock, ids, feeds: topicFeeds, watch: noWatch, readersOf });
-    const hub = localHub();
+    topics = openTopics({ store, clock, ids, feeds: topicFeeds, watch: noWatch, consumersOf: readersOf });
+    const hub = localNetwork();
     const open = (nodeId: string) =>
       openGroups({
         ...{ store, clock, ids, log: silentLog, watch: noWatch, nodeId, sources },
@@ -92,7 +92,7 @@ describe("members of a group", () => {
     const stands: (() => boolean)[] = [];
     const request = { name: "g", consumerId: "", clientId: "" };
     const seat = await node.join(env, request, {
-      give(delivery, mayStand) {
+      deliver(delivery, mayStand) {
         got.push(delivery);
         stands.push(mayStand);
         return give(delivery);

@@ -1,24 +1,24 @@
 import { describe, expect, test } from "bun:test";
 import { openScreenings } from "../../src/domain/realtime/pubsub/screening.ts";
-import { openStreams } from "../../src/domain/realtime/pubsub/stream.ts";
-import { type Reader, watchUnread } from "../../src/edge/unread.ts";
+import { openSubscriptionStreams } from "../../src/domain/realtime/pubsub/subscription-streams.ts";
+import { type BufferedConnection, watchSendBuffers } from "../../src/edge/send-buffers.ts";
 import { testClock } from "../../src/kit/clock.ts";
 import type { Fault } from "../../src/kit/fault.ts";
-import { openHoldings } from "../../src/kit/holdings.ts";
+import { openHolderLimit } from "../../src/kit/holder-limit.ts";
 import { noMetrics } from "../../src/kit/metrics.ts";
 
 test("so many for one holder, each given back once", () => {
-  const holdings = openHoldings({ most: 2, what: "sockets" });
-  const first = holdings.take("ak_a");
-  holdings.take("ak_a");
+  const holdings = openHolderLimit({ most: 2, what: "sockets" });
+  const first = holdings.acquire("ak_a");
+  holdings.acquire("ak_a");
   let fault: Fault | undefined;
   try {
-    holdings.take("ak_a");
+    holdings.acquire("ak_a");
   } catch (error) {
     fault = error as Fault;
   }
   expect([fault?.kind, fault?.code]).toEqual(["resource_exhausted", "LIMIT_EXCEEDED"]);
-  holdings.take("ak_b");
+  holdings.acquire("ak_b");
   first();
   first();
   expect(holdings.count("ak_a")).toBe(1);
@@ -28,14 +28,18 @@ describe("what readers leave unread", () => {
   function readersOf(unread: Record<string, [holder: string, bytes: number]>) {
     const cut: string[] = [];
     const readers = Object.entries(unread).map(
-      ([name, [holder, bytes]]): Reader => ({ holder, unread: () => bytes, cut: () => void cut.push(name) }),
+      ([name, [holder, bytes]]): BufferedConnection => ({
+        holder,
+        unread: () => bytes,
+        cut: () => void cut.push(name),
+      }),
     );
     return { readers, cut };
   }
 
   test("of one key is cut down to its bound, the slowest first, then that of all", async () => {
     const clock = testClock();
-    const watch = watchUnread({ clock, bytesMax: 100, callerBytesMax: 60 });
+    const watch = watchSendBuffers({ clock, bytesMax: 100, callerBytesMax: 60 });
     const { readers, cut } = readersOf({
       ...{ a1: ["a", 30], a2: ["a", 40], a3: ["a", 20] },
       ...{ b1: ["b", 55], c1: ["c", 10], d1: ["d", 0] },
@@ -54,9 +58,9 @@ describe("what readers leave unread", () => {
 test("streams of one key are so many, and one that ends makes room", async () => {
   const never = new Promise<never>(() => {});
   const pubsub = { read: () => ({}), specOf: () => ({}), subscribe: () => never } as unknown as Parameters<
-    typeof openStreams
+    typeof openSubscriptionStreams
   >[0];
-  const streams = openStreams(pubsub, openScreenings(noMetrics));
+  const streams = openSubscriptionStreams(pubsub, openScreenings(noMetrics));
   const open = (holder: string) => {
     const caller = { screen: () => undefined, onRenewed: () => {} };
     const reader = { signal: new AbortController().signal, holder, permit: async () => {}, caller };

@@ -1,5 +1,9 @@
 import { expect, test } from "bun:test";
-import { openIntake, streamWaitingBytesMax, weightOf } from "../../src/domain/engine/workers/intake.ts";
+import {
+  openIntake,
+  streamWaitingBytesMax,
+  weightOf,
+} from "../../src/domain/engine/workers/stream/intake.ts";
 import { streamWaitingMax } from "../../src/kit/limits.ts";
 
 const isReady = async (ready: Promise<void>) =>
@@ -13,7 +17,7 @@ test("what a worker has said waits in bytes, not only in messages", async () => 
   intake.add(large[3]!);
   const waiting = intake.ready();
   expect(await isReady(waiting)).toBe(false);
-  intake.less([large[0]!]);
+  intake.remove([large[0]!]);
   expect(await isReady(waiting)).toBe(true);
   const small = Array.from({ length: streamWaitingMax }, (_, n) => ({ n }));
   for (const message of small) intake.add(message);

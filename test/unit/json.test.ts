@@ -4,11 +4,11 @@ import { services } from "../../src/edge/services.ts";
 import {
   isNested,
   jsonText,
+  parseJson,
+  parseJsonBytes,
   payloadLevelsMax,
-  readJson,
-  readJsonBytes,
   storedJson,
-} from "../../src/kit/json.ts";
+} from "../../src/kit/payload-json.ts";
 
 const lists = (levels: number) => "[".repeat(levels) + "]".repeat(levels);
 const free = new Set(["google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue"]);
@@ -88,12 +88,12 @@ test("what JSON can hold comes back as it was", () => {
 });
 
 test("text is refused before it is parsed, half a surrogate anywhere in it", () => {
-  expect(() => readJson(lists(2_000_000))).toThrow("malformed JSON: nested deeper than 32 levels");
-  expect(() => readJson("{")).toThrow("malformed JSON:");
-  expect(() => readJson("{", "newOutput")).toThrow("newOutput: must be JSON text:");
-  expect(() => readJson('{"id":"a\\ud800"}')).toThrow("id: must not hold half a surrogate");
-  expect(() => readJsonBytes(new Uint8Array([0x22, 0xff, 0x22]))).toThrow("not UTF-8");
-  expect(readJson(lists(40))).toEqual(JSON.parse(lists(40)));
+  expect(() => parseJson(lists(2_000_000))).toThrow("malformed JSON: nested deeper than 32 levels");
+  expect(() => parseJson("{")).toThrow("malformed JSON:");
+  expect(() => parseJson("{", "newOutput")).toThrow("newOutput: must be JSON text:");
+  expect(() => parseJson('{"id":"a\\ud800"}')).toThrow("id: must not hold half a surrogate");
+  expect(() => parseJsonBytes(new Uint8Array([0x22, 0xff, 0x22]))).toThrow("not UTF-8");
+  expect(parseJson(lists(40))).toEqual(JSON.parse(lists(40)));
 });
 
 test("what is stored is shown, or said to be too deep to be", () => {

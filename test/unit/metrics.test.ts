@@ -1,9 +1,9 @@
 import { describe, expect, test } from "bun:test";
 import { openMetrics } from "../../src/edge/metrics.ts";
+import { cachedQuery } from "../../src/kit/cached-query.ts";
 import { testClock } from "../../src/kit/clock.ts";
 import { combine } from "../../src/kit/combine.ts";
 import { systemIds, timeOfId } from "../../src/kit/ids.ts";
-import { lately } from "../../src/kit/lately.ts";
 import { loop } from "../../src/kit/loop.ts";
 import { noMetrics } from "../../src/kit/metrics.ts";
 import { noTracer, type Tracer } from "../../src/kit/trace.ts";
@@ -219,17 +219,17 @@ describe("what is watched", () => {
       ];
     };
     expect(await now()).toEqual([0, 0, 0, 0, 0]);
-    const first = await clients.take();
-    const second = clients.take();
-    const third = clients.take().catch((error: unknown) => error);
+    const first = await clients.acquire();
+    const second = clients.acquire();
+    const third = clients.acquire().catch((error: unknown) => error);
     expect(await now()).toEqual([1, 1, 2, 0, 0]);
     await clock.advance(500);
-    clients.give(first);
+    clients.release(first);
     const held = await second;
     expect(await now()).toEqual([1, 1, 1, 1, 0.5]);
     await clock.advance(500);
     expect(await third).toMatchObject({ trouble: "unavailable" });
-    clients.give(held);
+    clients.release(held);
     expect(await now()).toEqual([1, 0, 0, 2, 1.5]);
     clients.close();
   });
@@ -254,11 +254,11 @@ describe("a question that may get stuck", () => {
   test("is asked once for all, believed for a while, and not waited for too long", async () => {
     const clock = testClock();
     const asked: PromiseWithResolvers<number>[] = [];
-    const value = lately({
+    const value = cachedQuery({
       clock,
       keptMs: 100,
       waitMsMax: 50,
-      ask() {
+      query() {
         const one = Promise.withResolvers<number>();
         asked.push(one);
         return one.promise;

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
+import { requireEventName } from "../../src/kit/event-names.ts";
 import type { Fault } from "../../src/kit/fault.ts";
-import { requireEventName } from "../../src/kit/names.ts";
 
 const ruleOf = (name: string): string | undefined => {
   try {

@@ -27,24 +27,24 @@ function twoPlaces() {
 
 test("a failed connect leaves those who wait to the connections in use", async () => {
   const { clients, fail } = twoPlaces();
-  const busy = await clients.take();
+  const busy = await clients.acquire();
   fail(true);
-  const opening = clients.take().catch((error: Error) => error.message);
-  const waiting = clients.take();
+  const opening = clients.acquire().catch((error: Error) => error.message);
+  const waiting = clients.acquire();
   expect(await opening).toBe("too many connections");
   expect(clients.waiting()).toBe(1);
-  clients.give(busy);
+  clients.release(busy);
   expect(await waiting).toBe(busy);
 });
 
 test("with no connection left a failed connect fails all who wait", async () => {
   const { clients, fail } = twoPlaces();
   fail(true);
-  const all = [clients.take(), clients.take(), clients.take()].map((one) =>
+  const all = [clients.acquire(), clients.acquire(), clients.acquire()].map((one) =>
     one.catch((error: Error) => error.message),
   );
   expect(await Promise.all(all)).toEqual(Array(3).fill("too many connections"));
   expect([clients.size(), clients.waiting()]).toEqual([0, 0]);
   fail(false);
-  expect(await clients.take()).toMatchObject({ number: 1 });
+  expect(await clients.acquire()).toMatchObject({ number: 1 });
 });

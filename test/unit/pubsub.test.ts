@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { Delivery } from "../../src/domain/realtime/pubsub/delivery.ts";
-import { readWanted } from "../../src/domain/realtime/pubsub/options.ts";
+import { readSubscriptionOptions } from "../../src/domain/realtime/pubsub/options.ts";
 import {
   frameKindsOf,
   literalRun,
@@ -196,7 +196,9 @@ describe("options", () => {
     [{ filter: "event.data.a == 1" }, "passes"],
     [{ filter: "payload.a == 1" }, "INVALID_ARGUMENT"],
     [{ filter: "'text'" }, "INVALID_ARGUMENT"],
-  ])("case %#", (options, code) => expect(codeOf(() => readWanted({ pattern: "a", ...options }))).toBe(code));
+  ])("case %#", (options, code) =>
+    expect(codeOf(() => readSubscriptionOptions({ pattern: "a", ...options }))).toBe(code),
+  );
 });
 
 describe("a client's frame", () => {

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { orgOutlivedBy, tablesOfOrg } from "../../src/domain/access/tenancy/delete-rows.ts";
+import { orgOutlivedBy, tablesOfOrg } from "../../src/domain/access/tenancy/deletion-rows.ts";
 import { ownedTables } from "../../src/domain/access/tenancy/purge-rows.ts";
 import { isFrameToken } from "../../src/domain/realtime/pubsub/frames.ts";
 import { sql } from "../../src/kit/sql.ts";

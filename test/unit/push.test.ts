@@ -1,6 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { createHmac } from "node:crypto";
-import { openCaller, signatureOf, TransportFailure } from "../../src/domain/engine/push/call.ts";
+import {
+  openEndpointCaller,
+  signatureOf,
+  TransportFailure,
+} from "../../src/domain/engine/push/endpoint-call.ts";
 import { addressGuard, parseNetwork } from "../../src/kit/addresses.ts";
 import { systemClock } from "../../src/kit/clock.ts";
 
@@ -92,7 +96,7 @@ describe("calls", () => {
       timeoutMs?: number;
     } = {},
   ) =>
-    openCaller({
+    openEndpointCaller({
       clock,
       guard: addressGuard(options.allowed ?? ["127.0.0.0/8"]),
       answerBytesMax: 1_000,
@@ -131,7 +135,7 @@ describe("calls", () => {
     expect(await failure(call("/huge"))).toBe("the answer is larger than 1000 bytes");
     expect(await failure(call("/text"))).toBe("the endpoint's answer is no JSON");
     expect(await failure(call("/slow", { timeoutMs: 300 }))).toBe("no answer within 300 ms");
-    const gone = openCaller({ clock, guard: addressGuard("all"), answerBytesMax: 10 });
+    const gone = openEndpointCaller({ clock, guard: addressGuard("all"), answerBytesMax: 10 });
     const nobody = gone({ url: "http://127.0.0.1:1/", body: "{}", signingKey: undefined, timeoutMs: 20_000 });
     expect(await failure(nobody)).toStartWith("the endpoint cannot be reached");
     const unknown = gone({

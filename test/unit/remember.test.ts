@@ -1,14 +1,14 @@
 import { expect, test } from "bun:test";
-import { atMost } from "../../src/kit/at-most.ts";
 import { testClock } from "../../src/kit/clock.ts";
-import { remember } from "../../src/kit/remember.ts";
+import { semaphore } from "../../src/kit/semaphore.ts";
+import { ttlCache } from "../../src/kit/ttl-cache.ts";
 
 function fixture(entriesMax = 10) {
   const clock = testClock();
   const store = new Map<string, { value: number }>();
   const pending: (() => void)[] = [];
   const state = { reads: 0, hold: false, fail: false };
-  const memory = remember<{ value: number }>({
+  const memory = ttlCache<{ value: number }>({
     clock,
     keptMs: 1_000,
     entriesMax,
@@ -27,28 +27,28 @@ test("an answer is believed for its time, counted from before the read", async (
   const { clock, store, memory, state, release } = fixture();
   store.set("a", { value: 1 });
   state.hold = true;
-  const asked = memory.of("a");
+  const asked = memory.get("a");
   await clock.advance(900);
   release();
   expect(await asked).toEqual({ value: 1 });
-  expect(memory.known("a")).toEqual({ value: 1 });
+  expect(memory.peek("a")).toEqual({ value: 1 });
   await clock.advance(100);
-  expect(memory.known("a")).toBeUndefined();
+  expect(memory.peek("a")).toBeUndefined();
 });
 
 test("askers at once share one read; what is missing is remembered too; a failure is not", async () => {
   const { memory, state } = fixture();
-  expect(await Promise.all([memory.of("a"), memory.of("a"), memory.of("b")])).toEqual([
+  expect(await Promise.all([memory.get("a"), memory.get("a"), memory.get("b")])).toEqual([
     undefined,
     undefined,
     undefined,
   ]);
-  await memory.of("a");
+  await memory.get("a");
   expect(state.reads).toBe(2);
   state.fail = true;
-  await expect(memory.of("c")).rejects.toThrow("down");
+  await expect(memory.get("c")).rejects.toThrow("down");
   state.fail = false;
-  expect(await memory.of("c")).toBeUndefined();
+  expect(await memory.get("c")).toBeUndefined();
   expect(state.reads).toBe(4);
 });
 
@@ -56,29 +56,29 @@ test("what was read before it was forgotten is not believed", async () => {
   const { store, memory, state, release } = fixture();
   store.set("a", { value: 1 });
   state.hold = true;
-  const old = memory.of("a");
+  const old = memory.get("a");
   memory.forget("a");
   store.set("a", { value: 2 });
-  const young = memory.of("a");
+  const young = memory.get("a");
   release();
   expect(await old).toEqual({ value: 1 });
   expect(await young).toEqual({ value: 2 });
-  expect(memory.known("a")).toEqual({ value: 2 });
+  expect(memory.peek("a")).toEqual({ value: 2 });
 });
 
 test("a flood of missing keys pushes out none that exists, and memory is bounded", async () => {
   const { store, memory, state } = fixture(3);
   store.set("a", { value: 1 });
-  await memory.of("a");
-  for (let i = 0; i < 20; i++) await memory.of(`no ${i}`);
-  expect(memory.known("a")).toEqual({ value: 1 });
+  await memory.get("a");
+  for (let i = 0; i < 20; i++) await memory.get(`no ${i}`);
+  expect(memory.peek("a")).toEqual({ value: 1 });
   const reads = state.reads;
-  await memory.of("no 0");
+  await memory.get("no 0");
   expect(state.reads).toBe(reads + 1);
 });
 
 test("at most so many run at once, in order, also when one fails", async () => {
-  const run = atMost(2);
+  const run = semaphore(2);
   let running = 0;
   let most = 0;
   const order: number[] = [];

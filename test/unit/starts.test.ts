@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { openEnds } from "../../src/domain/engine/runs/children/ends.ts";
+import { openRunEnds } from "../../src/domain/engine/runs/children/run-ends.ts";
 import type { RunResult } from "../../src/domain/engine/runs/run.ts";
 import { openStarts } from "../../src/domain/engine/starts/service.ts";
 import type { Events } from "../../src/domain/log/events/service.ts";
@@ -65,7 +65,7 @@ describe("callers that wait for ends", () => {
   );
 
   test("only so many may wait, and places are given back", () => {
-    const ends = openEnds({
+    const ends = openRunEnds({
       store: undefined as never,
       clock: undefined as never,
       bus: { kind: "in-process" } as never,

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import fc from "fast-check";
 import type { FunctionDefinition } from "../../src/domain/engine/functions/definition.ts";
-import { neverWakesAt } from "../../src/domain/engine/runs/execution/settle.ts";
+import { neverWakesAt } from "../../src/domain/engine/runs/execution/commit-reports.ts";
 import type { Runs } from "../../src/domain/engine/runs/service.ts";
-import { finishResumes } from "../../src/domain/engine/runs/wakes/resumed.ts";
+import { finishResumes } from "../../src/domain/engine/runs/wakes/finish-resumes.ts";
 import { openControls } from "../../src/domain/engine/steering/controls.ts";
 import { cutReason, readJsonText, runOfStep } from "../../src/domain/engine/steering/rules.ts";
 import { openSteering } from "../../src/domain/engine/steering/service.ts";
@@ -33,7 +33,7 @@ const row = (query: ReturnType<typeof sql>) => store.one<Record<string, unknown>
 test("a resume that cannot be told leaves the run as it was", async () => {
   const controls = {
     publish: () => Promise.reject(new Error("nobody hears")),
-    tellHere: () => {},
+    notifyHere: () => {},
     onControl: () => {},
   };
   const promise = async () => () => {};
@@ -42,7 +42,7 @@ test("a resume that cannot be told leaves the run as it was", async () => {
     finishResumes: (session: Session, ids: readonly string[]) => finishResumes(session, ids, clock.now()),
   } as unknown as Runs;
   const definitionOf = async () => ({ id: "fn" }) as unknown as FunctionDefinition;
-  const deps = { store, clock, log: silentLog, controls, promise, runs, definitionOf };
+  const deps = { store, clock, log: silentLog, controls, enqueue: promise, runs, definitionOf };
   const steering = openSteering({ ...deps, onQueued: () => {} });
   for (const [id, status] of [
     ["run_failed", "failed"],
@@ -74,7 +74,7 @@ test("a resume that cannot be told leaves the run as it was", async () => {
 
 test("telling takes two seconds at most", async () => {
   const time = testClock();
-  const controls = openControls({ clock: time, tell: () => new Promise(() => {}) });
+  const controls = openControls({ clock: time, send: () => new Promise(() => {}) });
   const message = {
     messageId: "cancel-run_1",
     kind: "cancel",

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
-import { noteSteps, tellingSteps } from "../../src/domain/engine/runs/execution/step-moves.ts";
-import { openWorkerSigns, type WorkerFrame } from "../../src/domain/engine/workers/signs.ts";
+import { noteSteps, publishingSteps } from "../../src/domain/engine/runs/step-moves.ts";
+import { openWorkerFrames, type WorkerFrame } from "../../src/domain/engine/workers/frames.ts";
 import type { Frame } from "../../src/domain/realtime/pubsub/frames.ts";
 import { openStepFrames, verbsOf } from "../../src/domain/realtime/pubsub/step-frames.ts";
 import type { Session, Store } from "../../src/store/store.ts";
@@ -50,11 +50,11 @@ test("while nobody reads step frames the store is not asked; then once for all t
     frames: { wants: () => wanted, send: (_, frame) => void sent.push(frame) },
   });
   const moves = [move, { ...move, stepId: "run_1:b:0" }];
-  frames.tell(moves);
+  frames.publish(moves);
   frames.patched(move);
   expect([asked, sent.length]).toEqual([0, 0]);
   wanted = true;
-  frames.tell(moves);
+  frames.publish(moves);
   await until(() => sent.length === 4, { about: "the frames" });
   expect(asked).toBe(1);
   expect(sent.map(({ topic }) => topic)).toEqual([
@@ -74,8 +74,8 @@ describe("a store that tells of steps", () => {
       await work(sessions[0]!).catch(() => {});
       return work(sessions[1]!);
     };
-    const steps = { wanted: () => wanted, tell: (moves: readonly unknown[]) => void told.push(...moves) };
-    return { told, store: tellingSteps({ write } as Store, steps) };
+    const steps = { wanted: () => wanted, publish: (moves: readonly unknown[]) => void told.push(...moves) };
+    return { told, store: publishingSteps({ write } as Store, steps) };
   };
 
   test("tells what the try did that was committed, after it", async () => {
@@ -103,11 +103,11 @@ describe("a store that tells of steps", () => {
 
 test("a worker that drains says so until it registers anew", () => {
   const told: WorkerFrame[] = [];
-  const signs = openWorkerSigns((frame) => void told.push(frame));
+  const signs = openWorkerFrames((frame) => void told.push(frame));
   const worker = { environmentId: "env_1", workerId: "w" };
   signs.connected(worker);
   signs.draining(worker);
-  signs.beat(worker);
+  signs.heartbeat(worker);
   signs.disconnected(worker);
   signs.connected(worker);
   expect(told.map(({ change, healthy, draining }) => [change, healthy, draining])).toEqual([

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
-import type { Report } from "../../src/domain/engine/workers/report.ts";
-import { withTimeLeft } from "../../src/domain/engine/workers/stream/stream-job.ts";
+import type { ReportBody } from "../../src/domain/engine/workers/report-body.ts";
+import { withTimeLeft } from "../../src/domain/engine/workers/stream/job-reports.ts";
 import { fromWorkerMessage } from "../../src/domain/engine/workers/wire.ts";
 import { WorkerMessageSchema } from "../../src/gen/svc/v1/worker_pb.ts";
 import { rfc3339 } from "../../src/kit/clock.ts";
@@ -31,7 +31,7 @@ test("yields read as they would over REST", () => {
         },
       },
     },
-  }) as { report: Report };
+  }) as { report: ReportBody };
   const filter = {
     event: "paid",
     match: "orderId",

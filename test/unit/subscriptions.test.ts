@@ -2,11 +2,11 @@ import { afterAll, beforeEach, describe, expect, test } from "bun:test";
 import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { localHub } from "../../src/bus/local.ts";
+import { localNetwork } from "../../src/bus/local.ts";
 import { type Feeds, openFeeds } from "../../src/domain/log/log/feed.ts";
 import { eventReads, openPast, type Past } from "../../src/domain/log/log/past.ts";
 import type { LoggedEvent } from "../../src/domain/log/log/service.ts";
-import { openTopicsPast, topicReads } from "../../src/domain/log/topics/log.ts";
+import { openTopicsPast, topicReads } from "../../src/domain/log/topics/past.ts";
 import { type Frames, openFrames } from "../../src/domain/realtime/pubsub/frames.ts";
 import type { SubscribeInput } from "../../src/domain/realtime/pubsub/options.ts";
 import { type Member, openPubSub, type PubSub } from "../../src/domain/realtime/pubsub/service.ts";
@@ -51,11 +51,11 @@ describe("subscriptions", () => {
     const alone = {
       log: silentLog,
       hasOthers: () => false,
-      tell: () => {},
+      publishHint: () => {},
       listen: () => () => {},
     };
     feeds = openFeeds({ ...alone, reads: eventReads(store) });
-    const bus = localHub()({ clock, nodeId: "a", onError: () => {} });
+    const bus = localNetwork()({ clock, nodeId: "a", onError: () => {} });
     frames = openFrames({ bus, clock, log: silentLog, self: "a" });
     const past = openPast(store);
     const troubled: Past = {
@@ -102,7 +102,7 @@ describe("subscriptions", () => {
     const spec = pubsub.specOf({ environmentId: env, wanted, ordinal: 0 });
     const member: Member = {
       accepted: () => void said.push("accepted"),
-      give(_spec, delivery) {
+      deliver(_spec, delivery) {
         got.push(delivery.sequence ?? 0);
         return full();
       },

@@ -1,9 +1,9 @@
 import { describe, expect, test } from "bun:test";
 import { testClock } from "../../src/kit/clock.ts";
-import { keptBySize } from "../../src/kit/kept-by-size.ts";
-import { inTurns, type Place, type SharedWork } from "../../src/kit/turns.ts";
+import { roundRobin, type SharedWork, type WorkScope } from "../../src/kit/round-robin.ts";
+import { sizedCache } from "../../src/kit/sized-cache.ts";
 
-interface Part extends Place {
+interface Part extends WorkScope {
   part: string;
 }
 
@@ -29,16 +29,16 @@ function piles(due: Record<string, Record<string, number>>, tookMs = 0) {
         for (const part of Object.keys(parts)) rest -= take(id, part, rest);
       return { found: limit - rest, taken: limit - rest };
     },
-    async places() {
+    async scopes() {
       looks++;
       return Object.entries(left).flatMap(([environmentId, parts]) =>
         Object.keys(parts).flatMap((part) => (parts[part]! > 0 ? { environmentId, part } : [])),
       );
     },
-    async take(turns) {
+    async claim(turns) {
       got.push({});
       await clock.advance(tookMs);
-      return turns.map(({ place, quota }) => take(place.environmentId, place.part, quota));
+      return turns.map(({ scope: place, quota }) => take(place.environmentId, place.part, quota));
     },
   };
   return { work, got, left, clock, looks: () => looks };
@@ -49,14 +49,14 @@ const sum = (slice: Record<string, number>) => Object.values(slice).reduce((all,
 describe("due work of many environments", () => {
   test("what fits into one slice is taken by its time, and nothing else is asked", async () => {
     const { work, got, clock, looks } = piles({ a: { x: 6 }, b: { x: 3 } });
-    expect(await inTurns([work], { clock, limit: 10 })).toBe(true);
+    expect(await roundRobin([work], { clock, limit: 10 })).toBe(true);
     expect(got).toEqual([{ a: 6, b: 3 }]);
     expect(looks()).toBe(0);
   });
 
   test("when there is more, each has an equal share of a slice, and all of it when it is alone", async () => {
     const { work, got, clock, left } = piles({ a: { x: 500 }, b: { x: 30 }, c: { x: 1 } });
-    expect(await inTurns([work], { clock, limit: 90 })).toBe(true);
+    expect(await roundRobin([work], { clock, limit: 90 })).toBe(true);
     expect(got[0]).toEqual({ a: 90, b: 0, c: 0 });
     expect(got[1]).toEqual({ a: 30, b: 30, c: 1 });
     expect(got.slice(3).every((slice) => slice.b === undefined || slice.b === 0)).toBe(true);
@@ -67,7 +67,7 @@ describe("due work of many environments", () => {
   test("an environment has one share, in however many places its work is", async () => {
     const many = Object.fromEntries(Array.from({ length: 300 }, (_, at) => [`p${at}`, 5]));
     const { work, got, clock, left } = piles({ a: many, b: { x: 400 } });
-    expect(await inTurns([work], { clock, limit: 100 })).toBe(true);
+    expect(await roundRobin([work], { clock, limit: 100 })).toBe(true);
     for (const slice of got.slice(1, 5)) expect(slice).toMatchObject({ a: 50, b: 50 });
     expect(Object.values(left.a!).every((count) => count === 0)).toBe(true);
     for (const slice of got) expect(sum(slice)).toBeLessThanOrEqual(100);
@@ -76,7 +76,7 @@ describe("due work of many environments", () => {
   test("more environments than a slice has room for all have their turn in one round", async () => {
     const all = Object.fromEntries(Array.from({ length: 25 }, (_, at) => [`e${at}`, { x: 2 }]));
     const { work, got, clock } = piles(all);
-    expect(await inTurns([work], { clock, limit: 10 })).toBe(true);
+    expect(await roundRobin([work], { clock, limit: 10 })).toBe(true);
     const first = got.slice(1, 4).flatMap((slice) => Object.keys(slice));
     // Five were served as the longest due.
     expect(new Set(first).size).toBe(20);
@@ -85,7 +85,7 @@ describe("due work of many environments", () => {
 
   test("no round begins when its time is over, and it says that there is more", async () => {
     const { work, clock, left } = piles({ a: { x: 1_000 } }, 100);
-    expect(await inTurns([work], { clock, limit: 10, msMax: 250 })).toBe(false);
+    expect(await roundRobin([work], { clock, limit: 10, msMax: 250 })).toBe(false);
     expect(left.a!.x).toBe(970);
   });
 
@@ -100,7 +100,7 @@ describe("due work of many environments", () => {
         return other.work.oldest(limit);
       },
     };
-    expect(await inTurns([work, second], { clock, limit: 10 })).toBe(true);
+    expect(await roundRobin([work, second], { clock, limit: 10 })).toBe(true);
     expect(gotBefore).toEqual([1, 2]);
     expect([sum(got.at(-2)!), other.left]).toEqual([10, { b: { x: 0 } }]);
   });
@@ -110,14 +110,14 @@ describe("due work of many environments", () => {
     const held: SharedWork<Part> = {
       ...work,
       oldest: async (limit) => ({ found: limit, taken: 0 }),
-      take: async (turns) => turns.map(() => 0),
+      claim: async (turns) => turns.map(() => 0),
     };
-    expect(await inTurns([held], { clock, limit: 10 })).toBe(true);
+    expect(await roundRobin([held], { clock, limit: 10 })).toBe(true);
   });
 });
 
 test("what is kept is bounded in number and in size, and the last one stays", () => {
-  const kept = keptBySize<number>({ entriesMax: 3, charsMax: 100 });
+  const kept = sizedCache<number>({ entriesMax: 3, charsMax: 100 });
   for (const at of [1, 2, 3, 4]) kept.set(`k${at}`, at, 10);
   expect([1, 2, 3, 4].map((at) => kept.get(`k${at}`))).toEqual([undefined, 2, 3, 4]);
   kept.set("large", 5, 85);

@@ -11,7 +11,7 @@ import {
   storedMatch,
   valueAt,
 } from "../../src/domain/engine/waits/rules.ts";
-import { CelError } from "../../src/kit/cel.ts";
+import { CelError } from "../../src/kit/cel/cel.ts";
 
 describe("match", () => {
   test.each<[string | undefined, Match]>([

@@ -1,4 +1,4 @@
-import type { Engine } from "../store.ts";
+import type { StoreEngine } from "../store.ts";
 
 /**
  * The tables that events and runs stand on. Times are milliseconds since 1970, `…_at`; JSON is TEXT, read and written
@@ -7,7 +7,7 @@ import type { Engine } from "../store.ts";
 export const first = {
   version: 1,
   name: "first",
-  statements: (engine: Engine): string[] => {
+  statements: (engine: StoreEngine): string[] => {
     // Rows that live shortly leave room for their own updates, and are cleaned before they pile up.
     const hot =
       engine === "postgres"

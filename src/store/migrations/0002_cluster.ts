@@ -1,11 +1,11 @@
-import type { Engine } from "../store.ts";
+import type { StoreEngine } from "../store.ts";
 
 /** What nodes know of each other. */
 export const cluster = {
   version: 2,
   name: "cluster",
   compatible: true,
-  statements: (_engine: Engine): string[] => [
+  statements: (_engine: StoreEngine): string[] => [
     // One row a duty, for ever: who leads it, and the fence of what its leaders write.
     `CREATE TABLE leaders (
       duty TEXT PRIMARY KEY, epoch BIGINT NOT NULL, node_id TEXT NOT NULL, lease_until BIGINT NOT NULL)`,

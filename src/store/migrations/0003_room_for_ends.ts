@@ -1,4 +1,4 @@
-import type { Engine } from "../store.ts";
+import type { StoreEngine } from "../store.ts";
 
 /**
  * Every run's row is written twice, at its creation and at its end. With half of each page left free the second version
@@ -8,6 +8,6 @@ export const roomForEnds = {
   version: 3,
   name: "room_for_ends",
   compatible: true,
-  statements: (engine: Engine): string[] =>
+  statements: (engine: StoreEngine): string[] =>
     engine === "postgres" ? ["ALTER TABLE runs SET (fillfactor = 50)"] : [],
 };

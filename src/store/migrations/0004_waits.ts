@@ -1,11 +1,11 @@
-import type { Engine } from "../store.ts";
+import type { StoreEngine } from "../store.ts";
 
 /** What runs wait for besides the time: events of the log, and runs that they started. */
 export const waits = {
   version: 4,
   name: "waits",
   compatible: true,
-  statements: (engine: Engine): string[] => {
+  statements: (engine: StoreEngine): string[] => {
     const hot =
       engine === "postgres"
         ? " WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000)"

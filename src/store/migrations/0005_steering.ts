@@ -1,11 +1,11 @@
-import type { Engine } from "../store.ts";
+import type { StoreEngine } from "../store.ts";
 
 /** Runs that people hold and resume, and the history of functions. */
 export const steering = {
   version: 5,
   name: "steering",
   compatible: true,
-  statements: (engine: Engine): string[] => {
+  statements: (engine: StoreEngine): string[] => {
     const clustered = engine === "postgres" ? "" : " WITHOUT ROWID";
     return [
       // What a held execution was before, and since when and by whom it is held.

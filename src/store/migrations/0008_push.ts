@@ -1,11 +1,11 @@
-import type { Engine } from "../store.ts";
+import type { StoreEngine } from "../store.ts";
 
 /** Secrets of environments, and what is known of endpoints that are called. */
 export const push = {
   version: 8,
   name: "push",
   compatible: true,
-  statements: (_engine: Engine): string[] => [
+  statements: (_engine: StoreEngine): string[] => [
     // Kept until deleted by their owners; `sealed` is bound to the row's id (keyring).
     `CREATE TABLE secrets (
       environment_id TEXT NOT NULL, name TEXT NOT NULL, id TEXT NOT NULL, revision BIGINT NOT NULL, description TEXT,

@@ -1,4 +1,4 @@
-import type { Engine } from "../store.ts";
+import type { StoreEngine } from "../store.ts";
 
 /**
  * Concurrency limits. `executions.lane_id` stays NULL for functions without a limit, and such rows are in none of the two
@@ -8,7 +8,7 @@ export const lanes = {
   version: 9,
   name: "lanes",
   compatible: true,
-  statements: (engine: Engine): string[] => {
+  statements: (engine: StoreEngine): string[] => {
     const hot =
       engine === "postgres"
         ? " WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000)"

@@ -1,11 +1,11 @@
-import type { Engine } from "../store.ts";
+import type { StoreEngine } from "../store.ts";
 
 /** What the sweeper did, and how long each environment keeps its past. */
 export const explain = {
   version: 10,
   name: "explain",
   compatible: true,
-  statements: (_engine: Engine): string[] => [
+  statements: (_engine: StoreEngine): string[] => [
     // One row an environment and check that ever had to be healed; gone with nothing: it is the count of a lifetime.
     `CREATE TABLE healings (
       environment_id TEXT NOT NULL, name TEXT NOT NULL, healed BIGINT NOT NULL, last_at BIGINT NOT NULL,

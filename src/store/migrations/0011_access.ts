@@ -1,11 +1,11 @@
-import type { Engine } from "../store.ts";
+import type { StoreEngine } from "../store.ts";
 
 /** Roles and deny policies of orgs. */
 export const access = {
   version: 11,
   name: "access",
   compatible: true,
-  statements: (_engine: Engine): string[] => [
+  statements: (_engine: StoreEngine): string[] => [
     // Grows with every change of a role or policy of the org: nodes see by it whether what they know is current.
     "ALTER TABLE orgs ADD COLUMN access_version BIGINT NOT NULL DEFAULT 0",
     "ALTER TABLE orgs ADD COLUMN preferences TEXT",

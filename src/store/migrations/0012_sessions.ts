@@ -1,11 +1,11 @@
-import type { Engine } from "../store.ts";
+import type { StoreEngine } from "../store.ts";
 
 /** What sessions need of users, and the platform's own users. */
 export const sessions = {
   version: 12,
   name: "sessions",
   compatible: true,
-  statements: (_engine: Engine): string[] => [
+  statements: (_engine: StoreEngine): string[] => [
     // Tokens issued before are believed no more: the password was changed.
     "ALTER TABLE users ADD COLUMN tokens_after BIGINT NOT NULL DEFAULT 0",
     "CREATE INDEX users_by_org ON users (org_id, created_at, id)",

@@ -1,11 +1,11 @@
-import type { Engine } from "../store.ts";
+import type { StoreEngine } from "../store.ts";
 
 /** Deletion of environments: what is left of them until all of their rows are gone. */
 export const tenancy = {
   version: 13,
   name: "tenancy",
   compatible: true,
-  statements: (_engine: Engine): string[] => [
+  statements: (_engine: StoreEngine): string[] => [
     "ALTER TABLE projects ADD COLUMN description TEXT",
     // The key that EnvironmentService makes and rotates; one that was deleted is made anew.
     "ALTER TABLE environments ADD COLUMN compat_key_id TEXT",

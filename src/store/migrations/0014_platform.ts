@@ -1,11 +1,11 @@
-import type { Engine } from "../store.ts";
+import type { StoreEngine } from "../store.ts";
 
 /** What platform credentials changed, and where they acted for a tenant. */
 export const platform = {
   version: 14,
   name: "platform",
   compatible: true,
-  statements: (_engine: Engine): string[] => [
+  statements: (_engine: StoreEngine): string[] => [
     // Kept for `limits.platformAuditKeptMs`. Ids are empty where there is none.
     `CREATE TABLE platform_audit (
       id TEXT PRIMARY KEY, event_type TEXT NOT NULL, platform_key_id TEXT NOT NULL, platform_user_id TEXT NOT NULL,

@@ -1,11 +1,11 @@
-import type { Engine } from "../store.ts";
+import type { StoreEngine } from "../store.ts";
 
 /** What callers were allowed and refused, and what they changed: one chain of hashes an org. */
 export const audit = {
   version: 15,
   name: "audit",
   compatible: true,
-  statements: (_engine: Engine): string[] => [
+  statements: (_engine: StoreEngine): string[] => [
     // Left by the retention of the setting, oldest first; `hash` covers the row and the hash before it.
     `CREATE TABLE auth_audit (
       org_id TEXT NOT NULL, sequence BIGINT NOT NULL, id TEXT NOT NULL, at BIGINT NOT NULL, event_type TEXT NOT NULL,

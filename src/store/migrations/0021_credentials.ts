@@ -1,11 +1,11 @@
-import type { Engine } from "../store.ts";
+import type { StoreEngine } from "../store.ts";
 
 /** Sessions as rows, keys whose rotation ends what was made with them, users who carry their roles by id. */
 export const credentials = {
   version: 21,
   name: "credentials",
   compatible: true,
-  statements: (engine: Engine): string[] => {
+  statements: (engine: StoreEngine): string[] => {
     // The names that still are a role's, each with its id: built-in ones, and the org's own.
     const carried =
       engine === "postgres"

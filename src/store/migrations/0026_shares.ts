@@ -1,11 +1,11 @@
-import type { Engine } from "../store.ts";
+import type { StoreEngine } from "../store.ts";
 
 /** Due work is found by environment, so that each has its share; what functions an environment has is counted. */
 export const shares = {
   version: 26,
   name: "shares",
   compatible: true,
-  statements: (engine: Engine): string[] => {
+  statements: (engine: StoreEngine): string[] => {
     // Definitions hold whatever their owners wrote into them, also escapes of what is no text for Postgres (U+0000, half
     // surrogates): it is read without any, or one of them would keep all nodes of this version from starting.
     const plain = String.raw`regexp_replace(definition, '\\(u[0-9a-fA-F]{4}|.)', '', 'g')::json`;

@@ -1,11 +1,11 @@
-import type { Engine } from "../store.ts";
+import type { StoreEngine } from "../store.ts";
 
 /** Attempts to log in, counted for all nodes together. */
 export const loginAttempts = {
   version: 27,
   name: "login_attempts",
   compatible: true,
-  statements: (engine: Engine): string[] => {
+  statements: (engine: StoreEngine): string[] => {
     const hot =
       engine === "postgres"
         ? " WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000)"

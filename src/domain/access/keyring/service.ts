@@ -193,7 +193,7 @@ export async function openKeyring(deps: KeyringDeps): Promise<Keyring> {
   }
 
   /** What settings bring counts when the ring does not know it; what it knows as older does not. */
-  const takeGiven = (): Promise<void> =>
+  const adoptSettings = (): Promise<void> =>
     store.write(async (session) => {
       const list = await rows.holdRows(session);
       const { ring } = load(list, masterKey!);
@@ -230,7 +230,7 @@ export async function openKeyring(deps: KeyringDeps): Promise<Keyring> {
 
   masterKey = await found();
   await refresh();
-  await takeGiven();
+  await adoptSettings();
   await refresh();
 
   return {

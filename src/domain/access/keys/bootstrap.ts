@@ -42,7 +42,7 @@ export interface Bootstrapped {
 
 const errorText = (error: unknown) => (error instanceof Error ? error.message : String(error));
 
-interface Wanted {
+interface BootstrapPlan {
   key: { row: NewKey; file?: string; fileError?: string } | undefined;
   user: NewUser | undefined;
 }
@@ -70,7 +70,7 @@ export async function bootstrap(options: BootstrapOptions): Promise<Bootstrapped
   };
 
   /** Names the file of a key that is already valid; when that fails the key goes, as nobody could ever use it. */
-  const place = async (pending: string, hash: string, user?: NewUser): Promise<Bootstrapped> => {
+  const publishFile = async (pending: string, hash: string, user?: NewUser): Promise<Bootstrapped> => {
     try {
       putInPlace(pending, path);
     } catch (error) {
@@ -89,13 +89,13 @@ export async function bootstrap(options: BootstrapOptions): Promise<Bootstrapped
 
   const knownHash = await keys.hashOf(bootstrapKeyId);
   const left = knownHash === undefined ? undefined : findPending(path, knownHash);
-  if (knownHash !== undefined && left !== undefined) return place(left, knownHash);
+  if (knownHash !== undefined && left !== undefined) return publishFile(left, knownHash);
 
   const [anyKey, anyUser] = await Promise.all([keys.any(), users.any()]);
   if (anyKey && anyUser) return { key: "existing" };
 
   const password = options.adminPassword ?? ids.secret(12);
-  const wanted: Wanted = { key: undefined, user: undefined };
+  const wanted: BootstrapPlan = { key: undefined, user: undefined };
   if (!anyUser) {
     const roles = [{ id: roleIdOf(role), name: role }];
     const user = { orgId: defaultOrgId, email: dashboardEmail, name: "Admin", roles, password };
@@ -143,5 +143,5 @@ export async function bootstrap(options: BootstrapOptions): Promise<Bootstrapped
     issued({ file_path_error: wanted.key.fileError });
     return { key: "issued", ...madeUp };
   }
-  return place(file, wanted.key.row.hash, inserted.user ? wanted.user : undefined);
+  return publishFile(file, wanted.key.row.hash, inserted.user ? wanted.user : undefined);
 }

@@ -45,7 +45,7 @@ export interface KeyManagementDeps {
   clock: Clock;
   keys: Keys;
   roles: Pick<Roles, "require" | "known">;
-  tenancy: Pick<Tenancy, "placeOf" | "shareOrg" | "shareEnvironment">;
+  tenancy: Pick<Tenancy, "findEnvironment" | "shareOrg" | "shareEnvironment">;
   /** Makes every node forget what it believed of the key with this hash, within `limits.keyLeaseMs`. */
   forgetEverywhere: (hash: string) => Promise<void>;
   /** Told of each change in its own transaction. */
@@ -99,7 +99,7 @@ export function openKeyManagement(deps: KeyManagementDeps): KeyManagement {
       return null;
     }
     if (input.environmentId === undefined) return call.environmentId || null;
-    const environment = await tenancy.placeOf(input.environmentId);
+    const environment = await tenancy.findEnvironment(input.environmentId);
     if (environment?.orgId !== scope.orgId) throw invalid("env_id", "unknown environment");
     return environment.id;
   }

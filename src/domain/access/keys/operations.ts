@@ -68,7 +68,7 @@ export const keysOperations = ({ manage, scopeOf }: KeysSurface): Operation[] =>
       rest: {
         route: "POST /api/v1/apikeys",
         status: 201,
-        give: (made: Made) => ({ status: 201, body: newKeyJson(made) }),
+        encode: (made: Made) => ({ status: 201, body: newKeyJson(made) }),
       },
       handle: ({ name, env_id, role_ids, expires_in, platform = false }, call) =>
         manage.create(
@@ -103,7 +103,7 @@ export const keysOperations = ({ manage, scopeOf }: KeysSurface): Operation[] =>
       output: KeyShape,
       rest: {
         route: "GET /api/v1/apikeys/{id}",
-        give: (row: ListedKey) => ({ status: 200, body: keyJson(row) }),
+        encode: (row: ListedKey) => ({ status: 200, body: keyJson(row) }),
       },
       handle: ({ id }, call) => manage.get(own(call), id),
     }),
@@ -123,7 +123,7 @@ export const keysOperations = ({ manage, scopeOf }: KeysSurface): Operation[] =>
       output: NewKeyShape,
       rest: {
         route: "POST /api/v1/apikeys/{id}/rotate",
-        give: (made: Made) => ({
+        encode: (made: Made) => ({
           status: 200,
           body: newKeyJson(made),
           headers: { "Cache-Control": "no-store" },
@@ -139,7 +139,7 @@ export const keysOperations = ({ manage, scopeOf }: KeysSurface): Operation[] =>
       output: KeyShape,
       rest: {
         route: "PUT /api/v1/apikeys/{id}/roles",
-        give: (row: ListedKey) => ({ status: 200, body: keyJson(row) }),
+        encode: (row: ListedKey) => ({ status: 200, body: keyJson(row) }),
       },
       handle: ({ id, role_ids }, call) => manage.setRoles(own(call), id, role_ids),
     }),

@@ -39,7 +39,7 @@ export interface KeyFacts {
   tokensAfter: Instant;
 }
 
-type Reader = Pick<Store, "one">;
+type StoreReader = Pick<Store, "one">;
 
 interface FactsRow {
   id: string;
@@ -51,12 +51,12 @@ interface FactsRow {
   tokens_after: number;
 }
 
-export async function keyByHash(store: Reader, hash: string): Promise<KeyFacts | undefined> {
+export async function keyByHash(store: StoreReader, hash: string): Promise<KeyFacts | undefined> {
   const row = await store.one<FactsRow>(sql`SELECT ${facts} FROM api_keys WHERE key_hash = ${hash}`);
   return row && toFacts(row);
 }
 
-export async function keyById(store: Reader, id: string): Promise<KeyFacts | undefined> {
+export async function keyById(store: StoreReader, id: string): Promise<KeyFacts | undefined> {
   const row = await store.one<FactsRow>(sql`SELECT ${facts} FROM api_keys WHERE id = ${id}`);
   return row && toFacts(row);
 }
@@ -100,7 +100,7 @@ export async function keysOf(store: Pick<Store, "all">, orgId: string): Promise<
   return rows.map(toListed);
 }
 
-export async function listedKey(store: Reader, id: string): Promise<ListedKey | undefined> {
+export async function listedKey(store: StoreReader, id: string): Promise<ListedKey | undefined> {
   const row = await store.one<ListedRow>(sql`SELECT ${listed} FROM api_keys WHERE id = ${id}`);
   return row && toListed(row);
 }
@@ -108,7 +108,7 @@ export async function listedKey(store: Reader, id: string): Promise<ListedKey | 
 export const setRoleIds = (session: Session, id: string, roleIds: readonly string[]): Promise<number> =>
   session.run(sql`UPDATE api_keys SET role_ids = ${JSON.stringify(roleIds)} WHERE id = ${id}`);
 
-export const countKeys = async (reader: Reader, orgId: string): Promise<number> =>
+export const countKeys = async (reader: StoreReader, orgId: string): Promise<number> =>
   (await reader.one<{ count: number }>(sql`SELECT count(*) AS count FROM api_keys WHERE org_id = ${orgId}`))!
     .count;
 
@@ -123,10 +123,10 @@ export async function keyRoleCounts(store: Pick<Store, "all">, orgId: string): P
   return counts;
 }
 
-export const anyKey = async (store: Reader): Promise<boolean> =>
+export const anyKey = async (store: StoreReader): Promise<boolean> =>
   (await store.one(sql`SELECT id FROM api_keys LIMIT 1`)) !== undefined;
 
-export async function hashOfKey(store: Reader, id: string): Promise<string | undefined> {
+export async function hashOfKey(store: StoreReader, id: string): Promise<string | undefined> {
   const row = await store.one<{ key_hash: string }>(sql`SELECT key_hash FROM api_keys WHERE id = ${id}`);
   return row?.key_hash;
 }

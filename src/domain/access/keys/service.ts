@@ -3,7 +3,7 @@ import { Fault, missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import { keyLeaseMs } from "../../../kit/limits.ts";
 import type { Caller } from "../../../kit/operation.ts";
-import { remember } from "../../../kit/remember.ts";
+import { ttlCache } from "../../../kit/ttl-cache.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import type { HeldKey, NewKey } from "./rows.ts";
 import * as rows from "./rows.ts";
@@ -64,7 +64,7 @@ export interface Keys {
   /** How many keys of the org, or of the platform, carry the role; under the lock of the org. */
   countWithRole(session: Session, orgId: string, roleId: string): Promise<number>;
   /** Takes the role off all who carry it; under the same lock. */
-  takeRole(session: Session, orgId: string, roleId: string): Promise<void>;
+  revokeRole(session: Session, orgId: string, roleId: string): Promise<void>;
 }
 
 export interface KeysDeps {
@@ -85,7 +85,7 @@ const keysRemembered = 50_000;
 const usedSliceMax = 500;
 
 export function keys({ store, clock, ids, endSessions }: KeysDeps): Keys {
-  const byHash = remember<KnownKey>({
+  const byHash = ttlCache<KnownKey>({
     clock,
     keptMs: keyLeaseMs,
     entriesMax: keysRemembered,
@@ -138,7 +138,7 @@ export function keys({ store, clock, ids, endSessions }: KeysDeps): Keys {
     find(text) {
       if (text.length > rules.keyTextBytesMax) return undefined;
       const hash = rules.keyHash(text);
-      return byHash.known(hash) ?? byHash.of(hash);
+      return byHash.peek(hash) ?? byHash.get(hash);
     },
 
     async byId(id) {
@@ -208,7 +208,7 @@ export function keys({ store, clock, ids, endSessions }: KeysDeps): Keys {
 
     countWithRole: async (session, orgId, roleId) =>
       (await rows.keyRoleCounts(session, orgId)).get(roleId) ?? 0,
-    async takeRole(session, orgId, roleId) {
+    async revokeRole(session, orgId, roleId) {
       for (const { id, roleIds } of await rows.keysOf(session, orgId))
         if (roleIds.includes(roleId))
           await rows.setRoleIds(

@@ -24,7 +24,7 @@ export interface PlatformEventFilter {
   impersonatedOrgId?: string;
 }
 
-interface Stored {
+interface PlatformEventColumns {
   id: string;
   event_type: string;
   platform_key_id: string;
@@ -38,7 +38,7 @@ const fields = sql.raw(
   "id, event_type, platform_key_id, platform_user_id, impersonated_org_id, payload, created_at",
 );
 
-const toEvent = (row: Stored): PlatformEvent => ({
+const toEvent = (row: PlatformEventColumns): PlatformEvent => ({
   id: row.id,
   type: row.event_type,
   keyId: row.platform_key_id,
@@ -85,7 +85,7 @@ export async function eventsOf(
   const { after, limit } = page;
   const conditions = conditionsOf(filter);
   if (after) conditions.push(sql`(created_at, id) < (${sql.bigint(after.at)}, ${after.id})`);
-  const rows = await store.all<Stored>(
+  const rows = await store.all<PlatformEventColumns>(
     sql`SELECT ${fields} FROM platform_audit ${sql.where(conditions)}
         ORDER BY created_at DESC, id DESC LIMIT ${limit}`,
   );

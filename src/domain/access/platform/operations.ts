@@ -2,7 +2,7 @@ import { Type } from "@sinclair/typebox";
 import { rfc3339 } from "../../../kit/clock.ts";
 import { listedById, type Operation, unary } from "../../../kit/operation.ts";
 import type { PlatformAudit, PlatformEvent } from "./audit.ts";
-import type { Org, PlatformOrgs } from "./orgs.ts";
+import type { PlatformOrg, PlatformOrgs } from "./orgs.ts";
 import { platformEventTypes, readBound } from "./rules.ts";
 import type { PlatformUser, PlatformUsers } from "./service.ts";
 
@@ -34,7 +34,7 @@ const userJson = (user: PlatformUser) => ({
   ...(user.lastLoginAt !== null && { last_login_at: rfc3339(user.lastLoginAt) }),
 });
 
-const give = (user: PlatformUser) => ({ status: 200, body: userJson(user) });
+const encode = (user: PlatformUser) => ({ status: 200, body: userJson(user) });
 const path = "/api/v1/platform/users";
 const read = { action: "platform:users:read", scope: "none" as const, reads: true };
 const manage = { action: "platform:users:manage", scope: "none" as const };
@@ -51,7 +51,7 @@ export const platformUsersOperations = (users: PlatformUsers): Operation[] => [
     rest: {
       route: "POST /api/v1/platform/bootstrap",
       status: 201,
-      give: ({ id, email, name }: PlatformUser) => ({ status: 201, body: { id, email, name } }),
+      encode: ({ id, email, name }: PlatformUser) => ({ status: 201, body: { id, email, name } }),
     },
     handle: (input, call) => users.bootstrap(call.caller, input),
   }),
@@ -71,7 +71,7 @@ export const platformUsersOperations = (users: PlatformUsers): Operation[] => [
     summary: "One user of the platform.",
     input: Type.Object(byId),
     output: UserShape,
-    rest: { route: `GET ${path}/{id}`, give },
+    rest: { route: `GET ${path}/{id}`, encode },
     handle: ({ id }) => users.get(id),
   }),
   unary({
@@ -83,7 +83,7 @@ export const platformUsersOperations = (users: PlatformUsers): Operation[] => [
     rest: {
       route: `POST ${path}`,
       status: 201,
-      give: (user: PlatformUser) => ({ status: 201, body: userJson(user) }),
+      encode: (user: PlatformUser) => ({ status: 201, body: userJson(user) }),
     },
     handle: ({ role_ids, ...input }, call) =>
       users.create(call.caller, { ...input, ...(role_ids !== undefined && { roleIds: role_ids }) }),
@@ -101,7 +101,7 @@ export const platformUsersOperations = (users: PlatformUsers): Operation[] => [
       role_ids: Type.Optional(roleIds),
     }),
     output: UserShape,
-    rest: ["PUT", "PATCH"].map((verb) => ({ route: `${verb} ${path}/{id}`, give })),
+    rest: ["PUT", "PATCH"].map((verb) => ({ route: `${verb} ${path}/{id}`, encode })),
     handle: ({ id, is_active, role_ids, ...change }, call) =>
       users.update(call.caller, id, {
         ...change,
@@ -121,7 +121,7 @@ export const platformUsersOperations = (users: PlatformUsers): Operation[] => [
 
 const OrgShape = Type.Object({ id: text, name: text, created_at: instant, updated_at: instant });
 
-const orgJson = (org: Org) => ({
+const orgJson = (org: PlatformOrg) => ({
   id: org.id,
   name: org.name,
   created_at: rfc3339(org.createdAt),
@@ -162,7 +162,7 @@ export const platformTenantsOperations = (orgs: PlatformOrgs): Operation[] => [
     rest: [tenantsPath, "/api/v1/platform/orgs"].map((path) => ({
       route: `POST ${path}`,
       status: 201,
-      give: (org: Org) => ({ status: 201, body: orgJson(org) }),
+      encode: (org: PlatformOrg) => ({ status: 201, body: orgJson(org) }),
     })),
     handle: ({ name }) => orgs.create(name),
   }),

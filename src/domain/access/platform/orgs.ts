@@ -4,7 +4,7 @@ import { invalid, missing } from "../../../kit/fault.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Store } from "../../../store/store.ts";
 
-export interface Org {
+export interface PlatformOrg {
   id: string;
   name: string;
   createdAt: Instant;
@@ -14,20 +14,20 @@ export interface Org {
 /** Orgs as the platform sees them. The platform's own is none of them. */
 export interface PlatformOrgs {
   /** Oldest first. */
-  list(): Promise<Org[]>;
-  get(id: string): Promise<Org>;
+  list(): Promise<PlatformOrg[]>;
+  get(id: string): Promise<PlatformOrg>;
   /** The org's row only: no project, no environment. */
-  create(name: string): Promise<Org>;
+  create(name: string): Promise<PlatformOrg>;
   delete(id: string): Promise<void>;
 }
 
 /** How orgs come and go, with all that this takes with it. */
 export interface OrgWrites {
-  create(name: string): Promise<Org>;
+  create(name: string): Promise<PlatformOrg>;
   remove(id: string): Promise<void>;
 }
 
-interface OrgRow {
+interface PlatformOrgRow {
   id: string;
   name: string;
   created_at: number;
@@ -36,7 +36,7 @@ interface OrgRow {
 
 const fields = sql.raw("id, name, created_at, updated_at");
 
-const toOrg = (row: OrgRow): Org => ({
+const toOrg = (row: PlatformOrgRow): PlatformOrg => ({
   id: row.id,
   name: row.name,
   createdAt: row.created_at,
@@ -51,13 +51,13 @@ export function openPlatformOrgs({ store, writes }: { store: Store; writes: OrgW
       const row =
         id === platformOrgId
           ? undefined
-          : await store.one<OrgRow>(sql`SELECT ${fields} FROM orgs WHERE id = ${id}`);
+          : await store.one<PlatformOrgRow>(sql`SELECT ${fields} FROM orgs WHERE id = ${id}`);
       if (!row) throw missing("org", id);
       return toOrg(row);
     },
 
     async list() {
-      const rows = await store.all<OrgRow>(
+      const rows = await store.all<PlatformOrgRow>(
         sql`SELECT ${fields} FROM orgs WHERE id <> ${platformOrgId} ORDER BY created_at, id`,
       );
       return rows.map(toOrg);

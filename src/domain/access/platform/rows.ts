@@ -17,7 +17,7 @@ export interface PlatformUser {
   lastLoginAt: Instant | null;
 }
 
-interface Stored {
+interface PlatformUserColumns {
   id: string;
   email: string;
   name: string;
@@ -30,13 +30,13 @@ interface Stored {
   last_login_at: number | null;
 }
 
-type Reader = Pick<Store, "one" | "all">;
+type StoreReader = Pick<Store, "one" | "all">;
 
 const fields = sql.raw(
   "id, email, name, password_hash, roles, is_active, tokens_after, created_at, updated_at, last_login_at",
 );
 
-const toUser = (row: Stored): PlatformUser => ({
+const toUser = (row: PlatformUserColumns): PlatformUser => ({
   id: row.id,
   email: row.email,
   name: row.name,
@@ -62,19 +62,25 @@ export async function shareUsers(session: Session, platformOrgId: string): Promi
 export const anyUser = async (reader: Pick<Store, "one">): Promise<boolean> =>
   (await reader.one(sql`SELECT id FROM platform_users LIMIT 1`)) !== undefined;
 
-export async function userById(reader: Reader, id: string): Promise<PlatformUser | undefined> {
-  const row = await reader.one<Stored>(sql`SELECT ${fields} FROM platform_users WHERE id = ${id}`);
+export async function userById(reader: StoreReader, id: string): Promise<PlatformUser | undefined> {
+  const row = await reader.one<PlatformUserColumns>(
+    sql`SELECT ${fields} FROM platform_users WHERE id = ${id}`,
+  );
   return row && toUser(row);
 }
 
-export async function userByEmail(reader: Reader, email: string): Promise<PlatformUser | undefined> {
-  const row = await reader.one<Stored>(sql`SELECT ${fields} FROM platform_users WHERE email = ${email}`);
+export async function userByEmail(reader: StoreReader, email: string): Promise<PlatformUser | undefined> {
+  const row = await reader.one<PlatformUserColumns>(
+    sql`SELECT ${fields} FROM platform_users WHERE email = ${email}`,
+  );
   return row && toUser(row);
 }
 
 /** Oldest first; there are at most `limits.platformUsersMax`. */
-export async function allUsers(reader: Reader): Promise<PlatformUser[]> {
-  const rows = await reader.all<Stored>(sql`SELECT ${fields} FROM platform_users ORDER BY created_at, id`);
+export async function allUsers(reader: StoreReader): Promise<PlatformUser[]> {
+  const rows = await reader.all<PlatformUserColumns>(
+    sql`SELECT ${fields} FROM platform_users ORDER BY created_at, id`,
+  );
   return rows.map(toUser);
 }
 

@@ -49,7 +49,7 @@ export interface PlatformUsers {
   noteLogin(session: Session, id: string, passwordHash: string): Promise<LoggedIn | undefined>;
   /** Under the lock of the platform's org, like `takeRole`. */
   countWithRole(session: Session, orgId: string, roleId: string): Promise<number>;
-  takeRole(session: Session, orgId: string, roleId: string): Promise<void>;
+  revokeRole(session: Session, orgId: string, roleId: string): Promise<void>;
   /** Whether there is any, which stays so until the transaction ends. */
   anyHeld(session: Session): Promise<boolean>;
   /** As a login answers them. */
@@ -212,7 +212,7 @@ export function openPlatformUsers(deps: PlatformUsersDeps): PlatformUsers {
 
     countWithRole: async (session, _orgId, roleId) =>
       (await rows.allUsers(session)).filter((user) => user.roles.includes(roleId)).length,
-    async takeRole(session, _orgId, roleId) {
+    async revokeRole(session, _orgId, roleId) {
       for (const user of await rows.allUsers(session))
         if (user.roles.includes(roleId))
           await rows.setRoles(

@@ -64,7 +64,7 @@ const versionJson = (version: PolicyVersion, next: PolicyVersion | undefined) =>
 });
 
 /** Where the operations stand: a tenant's policies, or the platform's. */
-export interface PoliciesPlace {
+export interface ScopedPolicies {
   name: string;
   path: string;
   rolesPath: string;
@@ -76,7 +76,7 @@ export interface PoliciesPlace {
   scopeOf: (call: Call) => RoleScope;
 }
 
-export const tenantPolicies: PoliciesPlace = {
+export const tenantPolicies: ScopedPolicies = {
   name: "policies",
   path: "/api/v1/policies",
   rolesPath: "/api/v1/roles",
@@ -88,7 +88,7 @@ export const tenantPolicies: PoliciesPlace = {
 };
 
 /** Which roles have which is a matter of roles: `platform:policies:*` alone gives a role nothing. */
-export const platformPolicies: PoliciesPlace = {
+export const platformPolicies: ScopedPolicies = {
   name: "platform.policies",
   path: "/api/v1/platform/policies",
   rolesPath: "/api/v1/platform/roles",
@@ -100,17 +100,17 @@ export const platformPolicies: PoliciesPlace = {
 };
 
 type PolicyBody = ReturnType<typeof policyJson>;
-const give = (body: PolicyBody) => ({ status: 200, body });
+const encode = (body: PolicyBody) => ({ status: 200, body });
 
 /** As it is answered to the call, with what of it can match nothing. */
 const showing =
-  (policies: Pick<Policies, "warningsOf">, scopeOf: PoliciesPlace["scopeOf"]) =>
+  (policies: Pick<Policies, "warningsOf">, scopeOf: ScopedPolicies["scopeOf"]) =>
   (call: Call, policy: Policy): PolicyBody =>
     policyJson(policy, policies.warningsOf(scopeOf(call), policy));
 
 /** List, get, create, update, delete, and which roles have which. */
-export function policiesOperations(policies: Policies, roles: Roles, place: PoliciesPlace): Operation[] {
-  const { name, path, rolesPath, read, manage, rolesRead, rolesManage, scopeOf } = place;
+export function policiesOperations(policies: Policies, roles: Roles, scoped: ScopedPolicies): Operation[] {
+  const { name, path, rolesPath, read, manage, rolesRead, rolesManage, scopeOf } = scoped;
   const show = showing(policies, scopeOf);
   const scopeFor = (call: Call, orgId: string | undefined): RoleScope => {
     const scope = scopeOf(call);
@@ -142,7 +142,7 @@ export function policiesOperations(policies: Policies, roles: Roles, place: Poli
       summary: "One deny policy.",
       input: Type.Object(byId),
       output: PolicyShape,
-      rest: { route: `GET ${path}/{id}`, give },
+      rest: { route: `GET ${path}/{id}`, encode },
       handle: async ({ id }, call) => show(call, await policies.get(scopeOf(call), id)),
     }),
     unary({
@@ -163,7 +163,7 @@ export function policiesOperations(policies: Policies, roles: Roles, place: Poli
       rest: {
         route: `POST ${path}`,
         status: 201,
-        give: (body: PolicyBody) => ({ status: 201, body }),
+        encode: (body: PolicyBody) => ({ status: 201, body }),
       },
       handle: async ({ org_id, ...input }, call) =>
         show(call, await policies.create(scopeFor(call, org_id), input, call.caller.id)),
@@ -183,7 +183,7 @@ export function policiesOperations(policies: Policies, roles: Roles, place: Poli
         change_reason: Type.Optional(Type.String({ maxLength: 1_000 })),
       }),
       output: PolicyShape,
-      rest: ["PATCH", "PUT"].map((verb) => ({ route: `${verb} ${path}/{id}`, give })),
+      rest: ["PATCH", "PUT"].map((verb) => ({ route: `${verb} ${path}/{id}`, encode })),
       async handle({ id, change_reason, ...change }, call) {
         const wanted = { ...change, ...(change_reason !== undefined && { changeReason: change_reason }) };
         return show(call, await policies.update(scopeOf(call), id, wanted, call.caller.id));
@@ -308,7 +308,7 @@ export function policyToolsOperations(policies: Policies): Operation[] {
       input: DryRunInput,
       rest: {
         route: `POST ${path}/dry-run`,
-        give: (answer: DryRunAnswer) => ({ status: 200, body: dryRunJson(answer) }),
+        encode: (answer: DryRunAnswer) => ({ status: 200, body: dryRunJson(answer) }),
       },
       handle: (input, call) => policies.dryRun(scopeOf(call), readDryRun(input)),
     }),
@@ -332,7 +332,7 @@ export function policyToolsOperations(policies: Policies): Operation[] {
       summary: "Writes what stood at a version as the next one.",
       input: Type.Object({ ...byId, version: Type.Integer({ minimum: 1 }) }),
       output: PolicyShape,
-      rest: { route: `POST ${path}/{id}/rollback/{version}`, give },
+      rest: { route: `POST ${path}/{id}/rollback/{version}`, encode },
       handle: async ({ id, version }, call) =>
         show(call, await policies.rollback(scopeOf(call), id, version, call.caller.id)),
     }),

@@ -26,7 +26,7 @@ export interface PolicyVersion extends Omit<Policy, "createdAt" | "updatedAt" | 
   createdAt: Instant;
 }
 
-interface Stored {
+interface PolicyColumns {
   id: string;
   org_id: string;
   name: string;
@@ -40,13 +40,13 @@ interface Stored {
   updated_at: number;
 }
 
-type Reader = Pick<Store, "one" | "all">;
+type StoreReader = Pick<Store, "one" | "all">;
 
 const fields = sql.raw(
   "id, org_id, name, actions, resources, condition, version, template_id, template_version, created_at, updated_at",
 );
 
-const toPolicy = (row: Stored): Policy => ({
+const toPolicy = (row: PolicyColumns): Policy => ({
   id: row.id,
   orgId: row.org_id,
   name: row.name,
@@ -60,28 +60,28 @@ const toPolicy = (row: Stored): Policy => ({
   updatedAt: row.updated_at,
 });
 
-export async function policiesOf(store: Reader, orgId: string): Promise<Policy[]> {
-  const rows = await store.all<Stored>(
+export async function policiesOf(store: StoreReader, orgId: string): Promise<Policy[]> {
+  const rows = await store.all<PolicyColumns>(
     sql`SELECT ${fields} FROM policies WHERE org_id = ${orgId} ORDER BY created_at, id`,
   );
   return rows.map(toPolicy);
 }
 
-export async function policyById(store: Reader, orgId: string, id: string): Promise<Policy | undefined> {
-  const row = await store.one<Stored>(
+export async function policyById(store: StoreReader, orgId: string, id: string): Promise<Policy | undefined> {
+  const row = await store.one<PolicyColumns>(
     sql`SELECT ${fields} FROM policies WHERE id = ${id} AND org_id = ${orgId}`,
   );
   return row && toPolicy(row);
 }
 
-export async function policiesOfRole(store: Reader, orgId: string, roleId: string): Promise<Policy[]> {
-  const rows = await store.all<Stored>(sql`SELECT ${fields} FROM policies WHERE org_id = ${orgId}
+export async function policiesOfRole(store: StoreReader, orgId: string, roleId: string): Promise<Policy[]> {
+  const rows = await store.all<PolicyColumns>(sql`SELECT ${fields} FROM policies WHERE org_id = ${orgId}
     AND id IN (SELECT policy_id FROM role_policies WHERE org_id = ${orgId} AND role_id = ${roleId})
     ORDER BY created_at, id`);
   return rows.map(toPolicy);
 }
 
-export async function roleCounts(store: Reader, orgId: string): Promise<Map<string, number>> {
+export async function roleCounts(store: StoreReader, orgId: string): Promise<Map<string, number>> {
   const rows = await store.all<{ policy_id: string; count: number }>(
     sql`SELECT policy_id, count(*) AS count FROM role_policies WHERE org_id = ${orgId} GROUP BY policy_id`,
   );
@@ -118,9 +118,13 @@ export const insertVersion = (
       ${policy.condition}, ${by.authorId}, ${by.changeReason}, ${policy.templateId}, ${policy.templateVersion},
       ${policy.updatedAt})`);
 
-export async function versionsOf(store: Reader, orgId: string, policyId: string): Promise<PolicyVersion[]> {
+export async function versionsOf(
+  store: StoreReader,
+  orgId: string,
+  policyId: string,
+): Promise<PolicyVersion[]> {
   const rows = await store.all<
-    Omit<Stored, "id" | "updated_at"> & {
+    Omit<PolicyColumns, "id" | "updated_at"> & {
       policy_id: string;
       author_id: string;
       change_reason: string | null;
@@ -144,7 +148,7 @@ export async function versionsOf(store: Reader, orgId: string, policyId: string)
   }));
 }
 
-export async function accessVersion(store: Reader, orgId: string): Promise<number | undefined> {
+export async function accessVersion(store: StoreReader, orgId: string): Promise<number | undefined> {
   const row = await store.one<{ access_version: number }>(
     sql`SELECT access_version FROM orgs WHERE id = ${orgId}`,
   );
@@ -152,7 +156,7 @@ export async function accessVersion(store: Reader, orgId: string): Promise<numbe
 }
 
 /** All that decides over calls in the org; the version is read first, so that it is never newer than the rest. */
-export async function readSnapshot(store: Reader, orgId: string): Promise<SnapshotRows | undefined> {
+export async function readSnapshot(store: StoreReader, orgId: string): Promise<SnapshotRows | undefined> {
   const version = await accessVersion(store, orgId);
   if (version === undefined) return undefined;
   const [roles, policies, assigned] = await Promise.all([

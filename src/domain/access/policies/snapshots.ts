@@ -3,7 +3,7 @@ import { type AccessSnapshot, type Compiled, compilePolicies, snapshotOf } from 
 import { breather } from "../../../kit/breather.ts";
 import type { Clock } from "../../../kit/clock.ts";
 import { accessKeptMs, accessOrgsMax } from "../../../kit/limits.ts";
-import { remember } from "../../../kit/remember.ts";
+import { ttlCache } from "../../../kit/ttl-cache.ts";
 import type { Store } from "../../../store/store.ts";
 import * as rows from "./rows.ts";
 
@@ -20,7 +20,7 @@ export function openSnapshots({ store, clock }: { store: Store; clock: Clock }):
   const last = new Map<string, { snapshot: AccessSnapshot; compiled: Compiled }>();
   const nothingCompiled: Compiled = new Map();
 
-  const kept = remember<AccessSnapshot>({
+  const kept = ttlCache<AccessSnapshot>({
     clock,
     keptMs: accessKeptMs,
     entriesMax: accessOrgsMax,
@@ -42,8 +42,8 @@ export function openSnapshots({ store, clock }: { store: Store; clock: Clock }):
   // Nobody acts for an org that is gone.
   const nothing = (orgId: string) => snapshotOf({ orgId, version: 0, roles: [], policies: [], assigned: [] });
   return {
-    known: kept.known,
-    of: async (orgId) => (await kept.of(orgId)) ?? nothing(orgId),
+    known: kept.peek,
+    of: async (orgId) => (await kept.get(orgId)) ?? nothing(orgId),
     forget: kept.forget,
   };
 }

@@ -39,7 +39,7 @@ export interface RolesSurface {
 }
 
 /** Where the operations stand: a tenant's own roles, or the platform's. */
-export interface RolesPlace {
+export interface ScopedRoles {
   name: string;
   path: string;
   read: string;
@@ -47,7 +47,7 @@ export interface RolesPlace {
   scopeOf: (call: Call) => RoleScope;
 }
 
-export const tenantRoles: RolesPlace = {
+export const tenantRoles: ScopedRoles = {
   name: "roles",
   path: "/api/v1/roles",
   read: "orgs:read",
@@ -55,7 +55,7 @@ export const tenantRoles: RolesPlace = {
   scopeOf: (call) => ({ orgId: call.caller.orgId, kind: "tenant" }),
 };
 
-export const platformRoles: RolesPlace = {
+export const platformRoles: ScopedRoles = {
   name: "platform.roles",
   path: "/api/v1/platform/roles",
   read: "platform:roles:read",
@@ -63,8 +63,8 @@ export const platformRoles: RolesPlace = {
   scopeOf: (call) => ({ orgId: platformOrgId, kind: "platform", by: call.caller }),
 };
 
-export function rolesOperations({ roles, keyCounts }: RolesSurface, place: RolesPlace): Operation[] {
-  const { name, path, read, manage, scopeOf } = place;
+export function rolesOperations({ roles, keyCounts }: RolesSurface, scoped: ScopedRoles): Operation[] {
+  const { name, path, read, manage, scopeOf } = scoped;
   /** An org named in the query or body must be the caller's; another one looks like none. */
   const scopeFor = (call: Call, orgId: string | undefined): RoleScope => {
     const scope = scopeOf(call);
@@ -88,7 +88,7 @@ export function rolesOperations({ roles, keyCounts }: RolesSurface, place: Roles
       lists: listedById(),
       rest: {
         route: `GET ${path}`,
-        give: (body: object[]) => ({ status: 200, body }),
+        encode: (body: object[]) => ({ status: 200, body }),
       },
       async handle({ org_id }, call) {
         const scope = scopeFor(call, org_id);
@@ -108,7 +108,7 @@ export function rolesOperations({ roles, keyCounts }: RolesSurface, place: Roles
       summary: "One role.",
       input: Type.Object(byId),
       output: RoleShape,
-      rest: { route: `GET ${path}/{id}`, give: (role: Role) => ({ status: 200, body: roleJson(role) }) },
+      rest: { route: `GET ${path}/{id}`, encode: (role: Role) => ({ status: 200, body: roleJson(role) }) },
       handle: ({ id }, call) => roles.get(scopeOf(call), id),
     }),
     unary({
@@ -127,7 +127,7 @@ export function rolesOperations({ roles, keyCounts }: RolesSurface, place: Roles
       rest: {
         route: `POST ${path}`,
         status: 201,
-        give: (role: Role) => ({ status: 201, body: roleJson(role) }),
+        encode: (role: Role) => ({ status: 201, body: roleJson(role) }),
       },
       handle: ({ name: roleName, org_id, base, policy_ids }, call) =>
         roles.create(scopeFor(call, org_id), {
@@ -143,7 +143,7 @@ export function rolesOperations({ roles, keyCounts }: RolesSurface, place: Roles
       input: Type.Object({ ...byId, name: Type.Optional(shortText), base: Type.Optional(shortText) }),
       rest: ["PATCH", "PUT"].map((verb) => ({
         route: `${verb} ${path}/{id}`,
-        give: (role: Role) => ({ status: 200, body: roleJson(role) }),
+        encode: (role: Role) => ({ status: 200, body: roleJson(role) }),
       })),
       handle: ({ id, name: roleName, base }, call) =>
         roles.update(scopeOf(call), id, {

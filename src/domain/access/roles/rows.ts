@@ -17,7 +17,7 @@ export interface CountedRole extends RoleRow {
   policyCount: number;
 }
 
-interface Stored {
+interface RoleColumns {
   id: string;
   org_id: string;
   name: string;
@@ -26,9 +26,9 @@ interface Stored {
   updated_at: number;
 }
 
-type Reader = Pick<Store, "one" | "all">;
+type StoreReader = Pick<Store, "one" | "all">;
 
-const toRole = (row: Stored): RoleRow => ({
+const toRole = (row: RoleColumns): RoleRow => ({
   id: row.id,
   orgId: row.org_id,
   name: row.name,
@@ -46,25 +46,25 @@ export async function raiseAccess(session: Session, orgId: string): Promise<bool
   );
 }
 
-export async function rolesOf(store: Reader, orgId: string): Promise<RoleRow[]> {
-  const rows = await store.all<Stored>(
+export async function rolesOf(store: StoreReader, orgId: string): Promise<RoleRow[]> {
+  const rows = await store.all<RoleColumns>(
     sql`SELECT ${fields} FROM roles WHERE org_id = ${orgId} ORDER BY created_at, id`,
   );
   return rows.map(toRole);
 }
 
-export async function roleById(store: Reader, orgId: string, id: string): Promise<RoleRow | undefined> {
-  const row = await store.one<Stored>(
+export async function roleById(store: StoreReader, orgId: string, id: string): Promise<RoleRow | undefined> {
+  const row = await store.one<RoleColumns>(
     sql`SELECT ${fields} FROM roles WHERE id = ${id} AND org_id = ${orgId}`,
   );
   return row && toRole(row);
 }
 
-export const orgCreatedAt = async (store: Reader, orgId: string): Promise<Instant | undefined> =>
+export const orgCreatedAt = async (store: StoreReader, orgId: string): Promise<Instant | undefined> =>
   (await store.one<{ created_at: number }>(sql`SELECT created_at FROM orgs WHERE id = ${orgId}`))?.created_at;
 
 /** Policies of each role of the org that has some. */
-export async function policyCounts(store: Reader, orgId: string): Promise<Map<string, number>> {
+export async function policyCounts(store: StoreReader, orgId: string): Promise<Map<string, number>> {
   const rows = await store.all<{ role_id: string; count: number }>(
     sql`SELECT role_id, count(*) AS count FROM role_policies WHERE org_id = ${orgId} GROUP BY role_id`,
   );
@@ -99,7 +99,7 @@ export const unassignPolicy = (
   session.run(sql`DELETE FROM role_policies
     WHERE org_id = ${orgId} AND role_id = ${roleId} AND policy_id = ${policyId}`);
 
-export async function policyExists(store: Reader, orgId: string, policyId: string): Promise<boolean> {
+export async function policyExists(store: StoreReader, orgId: string, policyId: string): Promise<boolean> {
   return (
     (await store.one(sql`SELECT id FROM policies WHERE id = ${policyId} AND org_id = ${orgId}`)) !== undefined
   );

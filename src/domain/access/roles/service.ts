@@ -78,7 +78,7 @@ export interface Roles {
 export interface RoleCarriers {
   countWithRole(session: Session, orgId: string, roleId: string): Promise<number>;
   /** Takes it off all who carry it. */
-  takeRole(session: Session, orgId: string, roleId: string): Promise<void>;
+  revokeRole(session: Session, orgId: string, roleId: string): Promise<void>;
   /** For those who also keep its name. */
   renameRole?(session: Session, orgId: string, role: { id: string; name: string }): Promise<void>;
 }
@@ -105,7 +105,7 @@ const plural = (count: number, name: string) => `${count} ${name}${count === 1 ?
 export function openRoles({ store, clock, ids, carriers, changed, record }: RolesDeps): Roles {
   let installedAt: number | undefined;
   /** The default org is as old as the installation, and stays. */
-  async function bornAt(): Promise<number> {
+  async function installationTime(): Promise<number> {
     installedAt ??= await rows.orgCreatedAt(store, defaultOrgId);
     return installedAt ?? 0;
   }
@@ -144,7 +144,10 @@ export function openRoles({ store, clock, ids, carriers, changed, record }: Role
     ]);
     const known = builtIn(scope, id);
     if (known)
-      return builtInRole(scope, known, { policyCount: counts.get(id) ?? 0, createdAt: await bornAt() });
+      return builtInRole(scope, known, {
+        policyCount: counts.get(id) ?? 0,
+        createdAt: await installationTime(),
+      });
     if (!row) throw missing("role", id);
     return ownRole(row, counts.get(id) ?? 0);
   }
@@ -199,7 +202,7 @@ export function openRoles({ store, clock, ids, carriers, changed, record }: Role
       const [own, counts, createdAt] = await Promise.all([
         rows.rolesOf(store, scope.orgId),
         rows.policyCounts(store, scope.orgId),
-        bornAt(),
+        installationTime(),
       ]);
       return [
         ...builtInOf(scope).map((role) =>
@@ -273,7 +276,7 @@ export function openRoles({ store, clock, ids, carriers, changed, record }: Role
           if (found === 0) continue;
           taken_from += found;
           carrying.push(plural(found, name));
-          if (force) await people.takeRole(session, scope.orgId, id);
+          if (force) await people.revokeRole(session, scope.orgId, id);
         }
         if (taken_from > 0 && !force)
           throw new Fault(

@@ -27,7 +27,7 @@ export const sessionsOperations = (sessions: Sessions): Operation[] => [
     output: Type.Object({ token: Type.String() }),
     rest: {
       route: "POST /api/v1/auth/login",
-      give: ({ token, isSecure }: { token: string; isSecure: boolean }) => ({
+      encode: ({ token, isSecure }: { token: string; isSecure: boolean }) => ({
         status: 200,
         body: { token },
         headers: { "Set-Cookie": cookieOf(token, isSecure), "Cache-Control": "no-store" },
@@ -50,7 +50,7 @@ export const sessionsOperations = (sessions: Sessions): Operation[] => [
     }),
     rest: {
       route: "POST /api/v1/platform/auth/login",
-      give: ({ isSecure, ...body }: PlatformLogin & { isSecure: boolean }) => ({
+      encode: ({ isSecure, ...body }: PlatformLogin & { isSecure: boolean }) => ({
         status: 200,
         body,
         headers: { "Set-Cookie": cookieOf(body.token, isSecure), "Cache-Control": "no-store" },
@@ -73,7 +73,7 @@ export const sessionsOperations = (sessions: Sessions): Operation[] => [
     output: Type.Object({ valid: Type.Boolean(), email: Type.String() }),
     rest: {
       route: "GET /api/v1/auth/validate",
-      take: ({ headers }) => {
+      decode: ({ headers }) => {
         const token = tokenOf(headers);
         return token === undefined ? {} : { token };
       },
@@ -94,8 +94,8 @@ export const sessionsOperations = (sessions: Sessions): Operation[] => [
     rest: {
       route: "POST /api/v1/auth/logout",
       // Reads no body: what is sent along is nobody's business.
-      take: () => ({}),
-      give: ({ isSecure }: { isSecure: boolean }) => ({
+      decode: () => ({}),
+      encode: ({ isSecure }: { isSecure: boolean }) => ({
         status: 204,
         headers: { "Set-Cookie": noCookie(isSecure), "Cache-Control": "no-store" },
       }),
@@ -114,7 +114,7 @@ export const sessionsOperations = (sessions: Sessions): Operation[] => [
     output: Type.Object({ token: Type.String() }),
     rest: {
       route: "POST /api/v1/auth/desktop-session",
-      give: ({ token }: { token: string }) => ({
+      encode: ({ token }: { token: string }) => ({
         status: 200,
         body: { token },
         headers: { "Cache-Control": "no-store" },

@@ -37,12 +37,12 @@ export const insertSession = (session: Session, row: SessionRow): Promise<number
   session.run(sql`INSERT INTO sessions (id, kind, subject_id, org_id, created_at, expires_at)
     VALUES (${row.id}, ${row.kind}, ${row.subjectId}, ${row.orgId}, ${row.createdAt}, ${row.expiresAt})`);
 
-type Subject = Pick<SessionRow, "kind" | "subjectId">;
+type SessionSubject = Pick<SessionRow, "kind" | "subjectId">;
 
 /** All but the newest of a subject's. */
 export const deleteOldest = (
   session: Session,
-  { kind, subjectId }: Subject,
+  { kind, subjectId }: SessionSubject,
   { kept, most }: { kept: number; most: number },
 ): Promise<number> =>
   session.run(sql`DELETE FROM sessions WHERE id IN (SELECT id FROM sessions
@@ -51,7 +51,7 @@ export const deleteOldest = (
 export const deleteSession = (session: Session, id: string): Promise<number> =>
   session.run(sql`DELETE FROM sessions WHERE id = ${id}`);
 
-export const deleteSessionsOf = (session: Session, { kind, subjectId }: Subject): Promise<number> =>
+export const deleteSessionsOf = (session: Session, { kind, subjectId }: SessionSubject): Promise<number> =>
   session.run(sql`DELETE FROM sessions WHERE kind = ${kind} AND subject_id = ${subjectId}`);
 
 export const deleteExpired = (session: Session, before: Instant, limit: number): Promise<number> =>

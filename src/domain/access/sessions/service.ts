@@ -4,13 +4,13 @@ import { Fault } from "../../../kit/fault.ts";
 import { keyLeaseMs } from "../../../kit/limits.ts";
 import type { Caller } from "../../../kit/operation.ts";
 import { hashPassword, verifyPassword } from "../../../kit/password.ts";
-import { remember } from "../../../kit/remember.ts";
+import { ttlCache } from "../../../kit/ttl-cache.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import type { Keys, KnownKey } from "../keys/service.ts";
 import type { LoggedIn, Users } from "../users/service.ts";
 import type { SessionRegister } from "./register.ts";
 import type { Throttle } from "./throttle.ts";
-import type { Claims, Tokens } from "./tokens.ts";
+import type { TokenClaims, Tokens } from "./tokens.ts";
 
 /** Who a token speaks for, as authentication needs it. */
 export interface KnownSession {
@@ -31,7 +31,7 @@ export interface PlatformAccount {
 }
 
 /** Users of the platform, as sessions need them. */
-export interface PlatformUsers {
+export interface PlatformAccounts {
   find(id: string): Promise<PlatformAccount | undefined>;
   findByEmail(email: string): Promise<PlatformAccount | undefined>;
   /** Holds the account's row; undefined when it was changed since this was its password's hash. */
@@ -65,7 +65,7 @@ export interface SessionsDeps {
   throttle: Throttle;
   users: Users;
   keys: Pick<Keys, "byId" | "hold">;
-  platformUsers: PlatformUsers;
+  platformUsers: PlatformAccounts;
 }
 
 const sessionsRemembered = 10_000;
@@ -80,7 +80,7 @@ interface Account extends Omit<KnownSession, "expiresAt"> {
 export function openSessions(deps: SessionsDeps): Sessions {
   const { store, clock, register, tokens, throttle, users, keys, platformUsers } = deps;
 
-  async function accountOf({ kind, subject }: Claims): Promise<Account | undefined> {
+  async function accountOf({ kind, subject }: TokenClaims): Promise<Account | undefined> {
     if (kind === "desktop") {
       const key: KnownKey | undefined = await keys.byId(subject);
       if (!key) return undefined;
@@ -118,7 +118,7 @@ export function openSessions(deps: SessionsDeps): Sessions {
     return ends <= clock.now() ? undefined : { caller, environmentId, expiresAt: ends };
   }
 
-  const remembered = remember<KnownSession>({
+  const remembered = ttlCache<KnownSession>({
     clock,
     keptMs: keyLeaseMs,
     entriesMax: sessionsRemembered,
@@ -146,7 +146,7 @@ export function openSessions(deps: SessionsDeps): Sessions {
   }
 
   return {
-    find: (token) => remembered.known(token) ?? remembered.of(token),
+    find: (token) => remembered.peek(token) ?? remembered.get(token),
 
     async login(email, password, address) {
       const { id, passwordHash } = await identify(

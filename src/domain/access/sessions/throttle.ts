@@ -1,8 +1,8 @@
 import type { Clock, Instant } from "../../../kit/clock.ts";
-import { combine, type Outcome } from "../../../kit/combine.ts";
+import { combine, type ItemOutcome } from "../../../kit/combine.ts";
 import { Fault } from "../../../kit/fault.ts";
 import { isOfItem, type Session, type Store } from "../../../store/store.ts";
-import * as rows from "./attempts.ts";
+import * as rows from "./attempt-rows.ts";
 
 export interface Throttle {
   /** Counts an attempt, for all nodes; rejects with `resource_exhausted` and `Retry-After` when there were too many. */
@@ -14,7 +14,7 @@ export interface Throttle {
 }
 
 /** Whoever has an IPv6 address mostly has 2^64 of them: they count as one. */
-function placeOf(address: string): string {
+function networkOf(address: string): string {
   if (!address.includes(":") || address.toLowerCase().startsWith("::ffff:")) return address;
   const [head = "", tail] = address.split("::");
   const groups = head === "" ? [] : head.split(":");
@@ -51,7 +51,7 @@ interface Attempt {
 }
 
 const attemptOf = (account: string, from: string): Attempt => {
-  const address = placeOf(from);
+  const address = networkOf(from);
   return {
     pair: hashOf(1, "pair", account, address),
     account: hashOf(2, "account", account),
@@ -86,7 +86,7 @@ export function openThrottle(deps: ThrottleDeps): Throttle {
   /** Refused here until then: further attempts cost the store nothing. */
   const refused = new Map<string, Instant>();
 
-  function remember(key: string, until: Instant): void {
+  function rememberRefusal(key: string, until: Instant): void {
     refused.delete(key);
     if (refused.size >= refusalsRemembered) refused.delete(refused.keys().next().value!);
     refused.set(key, until);
@@ -118,11 +118,11 @@ export function openThrottle(deps: ThrottleDeps): Throttle {
 
   function over(key: string, { count: place, endsAt }: rows.Counted, most: number): Instant | undefined {
     if (place <= most) return undefined;
-    remember(key, endsAt);
+    rememberRefusal(key, endsAt);
     return endsAt;
   }
 
-  async function flush(attempts: readonly Attempt[]): Promise<Outcome<void>[]> {
+  async function flush(attempts: readonly Attempt[]): Promise<ItemOutcome<void>[]> {
     const now = clock.now();
     return store.write(async (session) => {
       const ofPair = await count(
@@ -135,12 +135,12 @@ export function openThrottle(deps: ThrottleDeps): Throttle {
       const going = attempts.filter((_, at) => ends[at] === undefined);
       const wholes = going.flatMap(({ account, address }) => [account, address]);
       const ofWhole = await count(session, wholes, now);
-      const known = await rows.standing(
+      const known = await rows.unexpired(
         session,
         going.map((one) => one.known),
         now,
       );
-      return attempts.map((attempt, at): Outcome<void> => {
+      return attempts.map((attempt, at): ItemOutcome<void> => {
         const until = ends[at] ?? wholesUntil(attempt, ofWhole, known);
         return until === undefined ? { value: undefined } : { error: tooMany(until, now) };
       });
@@ -175,7 +175,7 @@ export function openThrottle(deps: ThrottleDeps): Throttle {
       if (pairUntil !== undefined) throw tooMany(pairUntil, now);
       const until = stillRefused(attempt.address, now) ?? stillRefused(attempt.account, now);
       // Rows are made for those only who may be let in.
-      if (until !== undefined && (await rows.standing(store, [attempt.known], now)).size === 0)
+      if (until !== undefined && (await rows.unexpired(store, [attempt.known], now)).size === 0)
         throw tooMany(until, now);
       await combiner.submit(attempt);
     },

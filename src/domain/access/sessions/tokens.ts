@@ -4,7 +4,7 @@ import type { Keyring } from "../keyring/service.ts";
 import type { Issued, SessionKind } from "./register.ts";
 
 /** Which session a token is of. Roles are not in it: they are looked up, so that a change of them is obeyed. */
-export interface Claims {
+export interface TokenClaims {
   kind: SessionKind;
   /** User id; of a desktop session the id of the key it was made with. */
   subject: string;
@@ -16,7 +16,7 @@ export interface Claims {
 export interface Tokens {
   sign(session: Issued): Promise<{ token: string; expiresAt: Instant }>;
   /** Undefined for anything that is no valid token of ours, for whatever reason. */
-  read(token: string): Promise<Claims | undefined>;
+  read(token: string): Promise<TokenClaims | undefined>;
 }
 
 const issuer = "svc";

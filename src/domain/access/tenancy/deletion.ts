@@ -4,7 +4,7 @@ import { invalid, missing } from "../../../kit/fault.ts";
 import { keyLeaseMs } from "../../../kit/limits.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
-import * as rows from "./delete-rows.ts";
+import * as rows from "./deletion-rows.ts";
 import { holdOrg, holdProject, holdProjectsOf } from "./org-rows.ts";
 import * as rules from "./rules.ts";
 
@@ -25,16 +25,16 @@ export interface Deletion {
   /** The tick of loop `tenancy.follow`: takes notice of what other nodes deleted, whatever hints were lost. */
   followOnce(): Promise<void>;
   /** Another node says that it deleted some. */
-  heard(environments: readonly rows.Deleted[]): void;
+  onDeletedElsewhere(environments: readonly rows.DeletedEnvironment[]): void;
 }
 
 export interface DeletionDeps {
   store: Store;
   clock: Clock;
   /** This node forgets what it believed of these environments, and lets go who waits in them. */
-  onGone: (environments: readonly rows.Deleted[]) => void;
+  onGone: (environments: readonly rows.DeletedEnvironment[]) => void;
   /** Tells the other nodes; may be lost. */
-  tell: (environments: readonly rows.Deleted[]) => void;
+  publishHint: (environments: readonly rows.DeletedEnvironment[]) => void;
   /** Best effort, after the commit. */
   onFrame: (frame: EnvironmentFrame) => void;
   /** This node forgets the keys with these hashes. */
@@ -54,7 +54,7 @@ export function openDeletion(deps: DeletionDeps): Deletion {
   const { store, clock } = deps;
   const noticed = new Set<string>();
 
-  function notice(environments: readonly rows.Deleted[]): void {
+  function notice(environments: readonly rows.DeletedEnvironment[]): void {
     const news = environments.filter((one) => !noticed.has(one.id));
     if (news.length === 0) return;
     for (const { id } of news) noticed.add(id);
@@ -76,13 +76,16 @@ export function openDeletion(deps: DeletionDeps): Deletion {
   }
 
   async function remove(
-    work: (session: Session, at: Instant) => Promise<{ environments: rows.Deleted[]; keyHashes: string[] }>,
+    work: (
+      session: Session,
+      at: Instant,
+    ) => Promise<{ environments: rows.DeletedEnvironment[]; keyHashes: string[] }>,
   ): Promise<void> {
     const at = clock.now();
     const { environments, keyHashes } = await store.write((session) => work(session, at));
     notice(environments);
     for (let from = 0; from < environments.length; from += hintedMax)
-      deps.tell(environments.slice(from, from + hintedMax));
+      deps.publishHint(environments.slice(from, from + hintedMax));
     for (const { id, name, projectId } of environments) {
       const payload = { id, name, projectId, timestamp: rfc3339(at) };
       deps.onFrame({ environmentId: id, topic: `system.environment.${id}.deleted`, payload });
@@ -91,7 +94,7 @@ export function openDeletion(deps: DeletionDeps): Deletion {
   }
 
   return {
-    heard: notice,
+    onDeletedElsewhere: notice,
     followOnce: async () => notice(await rows.deletedSince(store, clock.now() - lookBackMs)),
 
     environment: (id) =>

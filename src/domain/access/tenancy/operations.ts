@@ -38,7 +38,7 @@ const environmentInfo = ({ id, name, keyPrefix, createdAt, updatedAt }: ListedEn
 
 const ofItself = { environmentOf: ({ id }: { id: string }) => id, crossesOrgs: true };
 
-const give = (environment: ListedEnvironment) => ({ status: 200, body: environmentJson(environment) });
+const encode = (environment: ListedEnvironment) => ({ status: 200, body: environmentJson(environment) });
 
 export const environmentsOperations = (environments: Environments): Operation[] => [
   unary({
@@ -51,7 +51,7 @@ export const environmentsOperations = (environments: Environments): Operation[] 
     output: Type.Array(EnvironmentShape),
     rest: {
       route: "GET /api/v1/environments",
-      give: (list: ListedEnvironment[]) => ({ status: 200, body: list.map(environmentJson) }),
+      encode: (list: ListedEnvironment[]) => ({ status: 200, body: list.map(environmentJson) }),
     },
     rpc: rpc(
       EnvironmentService.method.listEnvironments,
@@ -70,7 +70,7 @@ export const environmentsOperations = (environments: Environments): Operation[] 
     input: Type.Object(byId),
     ...ofItself,
     output: EnvironmentShape,
-    rest: { route: "GET /api/v1/environments/{id}", give },
+    rest: { route: "GET /api/v1/environments/{id}", encode },
     rpc: rpc(EnvironmentService.method.getEnvironment, (m) => ({ id: m.id }), environmentInfo),
     handle: ({ id }, { caller }) => environments.get(caller, id),
   }),
@@ -84,7 +84,7 @@ export const environmentsOperations = (environments: Environments): Operation[] 
     rest: {
       route: "POST /api/v1/environments",
       status: 201,
-      give: (environment: ListedEnvironment) => ({ status: 201, body: environmentJson(environment) }),
+      encode: (environment: ListedEnvironment) => ({ status: 201, body: environmentJson(environment) }),
     },
     rpc: rpc(EnvironmentService.method.createEnvironment, (m) => ({ name: m.name }), environmentInfo),
     handle: ({ name, project_id, color }, { caller }) =>
@@ -102,7 +102,7 @@ export const environmentsOperations = (environments: Environments): Operation[] 
     input: Type.Object({ ...byId, name: Type.Optional(text), color: Type.Optional(text) }),
     ...ofItself,
     output: EnvironmentShape,
-    rest: { route: "PUT /api/v1/environments/{id}", give },
+    rest: { route: "PUT /api/v1/environments/{id}", encode },
     handle: ({ id, name, color }, { caller }) =>
       environments.update(caller, id, {
         ...(name !== undefined && { name }),
@@ -119,7 +119,7 @@ export const environmentsOperations = (environments: Environments): Operation[] 
     output: Type.Object({ status: text }),
     rest: {
       route: "DELETE /api/v1/environments/{id}",
-      give: () => ({ status: 200, body: { status: "deleted" } }),
+      encode: () => ({ status: 200, body: { status: "deleted" } }),
     },
     rpc: rpc(
       EnvironmentService.method.deleteEnvironment,

@@ -52,9 +52,9 @@ export const tenantJson = (tenant: Tenant) => ({
   key_count: tenant.keys,
 });
 
-const give = (org: Org) => ({ status: 200, body: orgJson(org) });
-const giveNew = (org: Org) => ({ status: 201, body: orgJson(org) });
-const giveProject = (project: Project) => ({ status: 200, body: projectJson(project) });
+const encode = (org: Org) => ({ status: 200, body: orgJson(org) });
+const encodeNew = (org: Org) => ({ status: 201, body: orgJson(org) });
+const encodeProject = (project: Project) => ({ status: 200, body: projectJson(project) });
 
 /** What lies across orgs is the platform's, which outside `/platform` acts by impersonation only (spec.md 'Impersonation'). */
 function requirePlatform(call: Call): void {
@@ -78,7 +78,7 @@ export const orgsOperations = (orgs: Orgs): Operation[] => [
     summary: "An org without anything in it. A tenant's admin sees it no further than this answer.",
     input: Type.Object({ name: text }),
     output: OrgShape,
-    rest: { route: "POST /api/v1/orgs", status: 201, give: giveNew },
+    rest: { route: "POST /api/v1/orgs", status: 201, encode: encodeNew },
     handle({ name }, call) {
       requireNamedOrg(call);
       return orgs.create(name);
@@ -104,7 +104,7 @@ export const orgsOperations = (orgs: Orgs): Operation[] => [
     summary: "The caller's org; any other looks like none.",
     input: Type.Object(byId),
     output: OrgShape,
-    rest: { route: "GET /api/v1/orgs/{id}", give },
+    rest: { route: "GET /api/v1/orgs/{id}", encode },
     handle: ({ id }, { caller }) => orgs.get(caller.orgId, id),
   }),
   unary({
@@ -118,7 +118,7 @@ export const orgsOperations = (orgs: Orgs): Operation[] => [
       preferences: Type.Optional(Type.Composite([PreferencesShape], { additionalProperties: false })),
     }),
     output: OrgShape,
-    rest: { route: "PATCH /api/v1/orgs/{id}", give },
+    rest: { route: "PATCH /api/v1/orgs/{id}", encode },
     handle: ({ id, name, preferences }, { caller }) =>
       orgs.update(caller.orgId, id, {
         ...(name !== undefined && { name }),
@@ -176,7 +176,7 @@ export const orgsOperations = (orgs: Orgs): Operation[] => [
     rest: {
       route: "POST /api/v1/tenants/provision",
       status: 201,
-      give: ({ org, environment, key, roles }: Provisioned) => ({
+      encode: ({ org, environment, key, roles }: Provisioned) => ({
         status: 201,
         body: {
           org: { id: org.id, name: org.name },
@@ -215,7 +215,7 @@ export const projectsOperations = (orgs: Orgs): Operation[] => [
     rest: {
       route: "POST /api/v1/projects",
       status: 201,
-      give: (project: Project) => ({ status: 201, body: projectJson(project) }),
+      encode: (project: Project) => ({ status: 201, body: projectJson(project) }),
     },
     handle: ({ name, description }, { caller }) =>
       orgs.createProject(caller.orgId, { name, ...(description !== undefined && { description }) }),
@@ -227,7 +227,7 @@ export const projectsOperations = (orgs: Orgs): Operation[] => [
     summary: "Renames or describes a project.",
     input: Type.Object({ ...byId, name: Type.Optional(text), description: Type.Optional(text) }),
     output: ProjectShape,
-    rest: { route: "PUT /api/v1/projects/{id}", give: giveProject },
+    rest: { route: "PUT /api/v1/projects/{id}", encode: encodeProject },
     handle: ({ id, name, description }, { caller }) =>
       orgs.updateProject(caller.orgId, id, {
         ...(name !== undefined && { name }),

@@ -50,7 +50,7 @@ interface ProjectRow {
   updated_at: number;
 }
 
-type Reader = Pick<Store, "one">;
+type StoreReader = Pick<Store, "one">;
 
 const orgFields = sql.raw("id, name, preferences, created_at, updated_at");
 const projectFields = sql.raw("id, org_id, name, description, created_at, updated_at");
@@ -72,7 +72,7 @@ const toProject = (row: ProjectRow): Project => ({
   updatedAt: row.updated_at,
 });
 
-export async function getOrg(store: Reader, id: string): Promise<Org | undefined> {
+export async function getOrg(store: StoreReader, id: string): Promise<Org | undefined> {
   const row = await store.one<OrgRow>(sql`SELECT ${orgFields} FROM orgs WHERE id = ${id}`);
   return row && toOrg(row);
 }
@@ -110,7 +110,7 @@ export async function tenantsBut(store: Pick<Store, "all">, platformOrgId: strin
   }));
 }
 
-export const countProjects = async (store: Reader, orgId: string): Promise<number> =>
+export const countProjects = async (store: StoreReader, orgId: string): Promise<number> =>
   (await store.one<{ count: number }>(sql`SELECT count(*) AS count FROM projects WHERE org_id = ${orgId}`))!
     .count;
 

@@ -1,10 +1,10 @@
 import { roleIdOf } from "../../../access/actions.ts";
 import { platformOrgId } from "../../../access/gate.ts";
 import type { Clock } from "../../../kit/clock.ts";
+import { requireStorable } from "../../../kit/event-names.ts";
 import { Fault, missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import { orgNameCharsMax, projectNameCharsMax, projectsMax } from "../../../kit/limits.ts";
-import { requireStorable } from "../../../kit/names.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import type { Deletion } from "./deletion.ts";
 import { addEnvironment, type KeyMaker } from "./environments.ts";

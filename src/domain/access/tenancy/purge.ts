@@ -1,12 +1,12 @@
+import { cachedQuery } from "../../../kit/cached-query.ts";
 import type { Clock, Instant } from "../../../kit/clock.ts";
-import { lately } from "../../../kit/lately.ts";
 import {
   gaugeCountMax,
   gaugeKeptMs,
   gaugeWaitMsMax,
+  purgeGraceMs,
   purgeRemoteSliceMs,
   purgeRoundMs,
-  purgeSettleMs,
   purgeSliceMax,
   purgeSliceMs,
 } from "../../../kit/limits.ts";
@@ -14,7 +14,7 @@ import type { Metrics } from "../../../kit/metrics.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import * as rows from "./purge-rows.ts";
 
-type Write = <T>(work: (session: Session) => Promise<T>) => Promise<T>;
+type LeaderWrite = <T>(work: (session: Session) => Promise<T>) => Promise<T>;
 
 export interface Purge {
   /** Removes rows of deleted environments for a while, a slice a transaction. */
@@ -22,7 +22,7 @@ export interface Purge {
     duty: "retention";
     name: string;
     everyMs: number;
-    tick(write: Write): Promise<{ againInMs?: number }>;
+    tick(write: LeaderWrite): Promise<{ againInMs?: number }>;
   };
   /** Deleted environments of which rows may be left. */
   backlog(): Promise<number>;
@@ -39,7 +39,7 @@ const environmentsAtOnce = 1_000;
 const purgeTurnMs = 50;
 const sliceMin = 8;
 
-interface Pace {
+interface PurgePace {
   /** What a slice aims at. */
   sliceMs: number;
   /** Also of the cheapest rows: a commit has its price too. */
@@ -52,7 +52,7 @@ interface Pace {
  * On libSQL a slice is work of this very thread. On Postgres most of its time is spent on the way there and back, and it
  * holds up nobody: slices that aim at a few milliseconds would end as single rows wherever the database is not next door.
  */
-const paces: Record<Store["engine"], Pace> = {
+const paces: Record<Store["engine"], PurgePace> = {
   libsql: { sliceMs: purgeSliceMs, sliceMax: 250, runsAtOnce: 50 },
   postgres: { sliceMs: purgeRemoteSliceMs, sliceMax: purgeSliceMax, runsAtOnce: 250 },
 };
@@ -62,7 +62,7 @@ const tablesOfRuns = rows.ownedTables.filter((table) => table.ofRun !== undefine
 const tables = rows.ownedTables.filter((table) => table.ofRun === undefined);
 
 /** One way through all tables. */
-interface Pass {
+interface PurgePass {
   /** In `tables`, of the one to be emptied next. */
   place: number;
   removed: number;
@@ -85,13 +85,13 @@ export function openPurge({ store, clock, metrics }: PurgeDeps): Purge {
     name: "svc_environments_purging",
     help: "Deleted environments of which rows may be left.",
   })();
-  const count = lately({ clock, keptMs: gaugeKeptMs, waitMsMax: gaugeWaitMsMax, ask: backlog });
+  const count = cachedQuery({ clock, keptMs: gaugeKeptMs, waitMsMax: gaugeWaitMsMax, query: backlog });
   metrics.beforeReading(async () => purging.set(await count()));
 
   /** Found empty, and waiting for stragglers. */
   const emptied = new Set<string>();
   /** Where the last round stopped: on a slow store one of them does not get through all tables. */
-  const passes = new Map<string, Pass>();
+  const passes = new Map<string, PurgePass>();
   /** Rows of a slice, by table: what lies in it decides how many of them take the time that a slice may. */
   const sliceOf = new Map<string, number>();
   /** The last slice of each table, and how long it took. */
@@ -112,7 +112,7 @@ export function openPurge({ store, clock, metrics }: PurgeDeps): Purge {
     table: rows.OwnedTable,
     owner: rows.Owner,
     until: number,
-    write: Write,
+    write: LeaderWrite,
   ): Promise<{ done: boolean; removed: number }> {
     let removed = 0;
     let isShort = true;
@@ -138,7 +138,7 @@ export function openPurge({ store, clock, metrics }: PurgeDeps): Purge {
   async function emptyRuns(
     environmentId: string,
     until: number,
-    write: Write,
+    write: LeaderWrite,
   ): Promise<{ done: boolean; removed: number }> {
     let removed = 0;
     do {
@@ -153,7 +153,7 @@ export function openPurge({ store, clock, metrics }: PurgeDeps): Purge {
   }
 
   /** Goes on with a pass; whether it came to its end. */
-  async function goOn(id: string, pass: Pass, until: number, write: Write): Promise<boolean> {
+  async function goOn(id: string, pass: PurgePass, until: number, write: LeaderWrite): Promise<boolean> {
     while (pass.place < tables.length) {
       if (clock.elapsed() >= until) return false;
       const table = tables[pass.place]!;
@@ -176,11 +176,11 @@ export function openPurge({ store, clock, metrics }: PurgeDeps): Purge {
     const from = all.findIndex(({ id }) => id === servedLast) + 1;
     const now = clock.now();
     return [...all.slice(from), ...all.slice(0, from)].filter(
-      ({ id, deletedAt }) => !emptied.has(id) || now >= deletedAt + purgeSettleMs,
+      ({ id, deletedAt }) => !emptied.has(id) || now >= deletedAt + purgeGraceMs,
     );
   }
 
-  async function purgeOnce(write: Write) {
+  async function purgeOnce(write: LeaderWrite) {
     const until = clock.elapsed() + purgeRoundMs;
     const queue = await inTurn();
     while (queue.length > 0) {
@@ -197,7 +197,7 @@ export function openPurge({ store, clock, metrics }: PurgeDeps): Purge {
       }
       passes.delete(id);
       emptied.add(id);
-      if (pass.removed > 0 || pass.beganAt < deletedAt + purgeSettleMs) continue;
+      if (pass.removed > 0 || pass.beganAt < deletedAt + purgeGraceMs) continue;
       await write((session) => rows.markPurged(session, id, clock.now()));
       emptied.delete(id);
     }

@@ -35,15 +35,18 @@ const toEnvironment = (row: EnvironmentRow | undefined): Environment | undefined
     updatedAt: row.updated_at,
   };
 
-type Reader = Pick<Store, "one">;
+type StoreReader = Pick<Store, "one">;
 
-export const environmentById = async (store: Reader, id: string): Promise<Environment | undefined> =>
+export const environmentById = async (store: StoreReader, id: string): Promise<Environment | undefined> =>
   toEnvironment(await store.one<EnvironmentRow>(sql`SELECT ${fields} FROM environments WHERE id = ${id}`));
 
-export const orgById = (store: Reader, id: string): Promise<{ id: string; name: string } | undefined> =>
+export const orgById = (store: StoreReader, id: string): Promise<{ id: string; name: string } | undefined> =>
   store.one(sql`SELECT id, name FROM orgs WHERE id = ${id}`);
 
-export const oldestEnvironment = async (store: Reader, orgId: string): Promise<Environment | undefined> =>
+export const oldestEnvironment = async (
+  store: StoreReader,
+  orgId: string,
+): Promise<Environment | undefined> =>
   toEnvironment(
     await store.one<EnvironmentRow>(
       sql`SELECT ${fields} FROM environments WHERE org_id = ${orgId} ORDER BY created_at, id LIMIT 1`,
@@ -51,7 +54,7 @@ export const oldestEnvironment = async (store: Reader, orgId: string): Promise<E
   );
 
 export const environmentByName = async (
-  store: Reader,
+  store: StoreReader,
   orgId: string,
   name: string,
 ): Promise<Environment | undefined> =>
@@ -79,7 +82,7 @@ export async function environmentsOf(
   return rows.map((row) => ({ ...toEnvironment(row)!, keyPrefix: row.key_prefix ?? undefined }));
 }
 
-export const countEnvironments = async (store: Reader, orgId: string): Promise<number> =>
+export const countEnvironments = async (store: StoreReader, orgId: string): Promise<number> =>
   (await store.one<{ count: number }>(
     sql`SELECT count(*) AS count FROM environments WHERE org_id = ${orgId}`,
   ))!.count;

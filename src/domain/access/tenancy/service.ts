@@ -2,7 +2,7 @@ import type { Clock } from "../../../kit/clock.ts";
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import type { Log } from "../../../kit/log.ts";
-import { remember } from "../../../kit/remember.ts";
+import { ttlCache } from "../../../kit/ttl-cache.ts";
 import { type Session, type Store, StoreError } from "../../../store/store.ts";
 import { shareOrg, shareProject } from "./org-rows.ts";
 import type { Environment } from "./rows.ts";
@@ -45,7 +45,7 @@ export interface Tenancy {
   /** The same of an org. */
   forgetOrg(orgId: string): void;
   /** Name and project of an environment; undefined when it is gone. */
-  placeOf(environmentId: string): Promise<Environment | undefined>;
+  findEnvironment(environmentId: string): Promise<Environment | undefined>;
   /**
    * Begins whatever is made under an org, or changes what its people may do: the org stays until the transaction ends, and
    * an org that is gone is `not_found`. Where both are shared, the org comes before the environment, as in a deletion.
@@ -65,17 +65,17 @@ const fallbackNamesLogged = 1_000;
 
 export function tenancy({ store, clock, ids, log, strictEnvironment }: TenancyOptions): Tenancy {
   const lease = { clock, keptMs: environmentLeaseMs, entriesMax: environmentsRemembered };
-  const byId = remember<Environment>({ ...lease, read: (id) => rows.environmentById(store, id) });
+  const byId = ttlCache<Environment>({ ...lease, read: (id) => rows.environmentById(store, id) });
   const nameKey = (orgId: string, name: string) => `${orgId} ${name}`;
-  const byName = remember<Environment>({
+  const byName = ttlCache<Environment>({
     ...lease,
     read(key) {
       const space = key.indexOf(" ");
       return rows.environmentByName(store, key.slice(0, space), key.slice(space + 1));
     },
   });
-  const orgs = remember<{ id: string }>({ ...lease, read: (id) => rows.orgById(store, id) });
-  const homes = remember<Environment>({ ...lease, read: (orgId) => rows.oldestEnvironment(store, orgId) });
+  const orgs = ttlCache<{ id: string }>({ ...lease, read: (id) => rows.orgById(store, id) });
+  const homes = ttlCache<Environment>({ ...lease, read: (orgId) => rows.oldestEnvironment(store, orgId) });
   const fallenBack = new Set<string>();
 
   const lookUp = async (answer: Promise<Environment | undefined>): Promise<Environment | undefined> => {
@@ -93,14 +93,14 @@ export function tenancy({ store, clock, ids, log, strictEnvironment }: TenancyOp
       fallenBack.add(name);
       log.warn("environment.fell_back", { name: name.slice(0, 100), to: rules.defaultEnvironmentId });
     }
-    const environment = await lookUp(byId.of(rules.defaultEnvironmentId));
+    const environment = await lookUp(byId.get(rules.defaultEnvironmentId));
     if (!environment) throw new Error(`${rules.defaultEnvironmentId} is missing`);
     return environment;
   };
 
   const environmentMeant: Tenancy["environmentMeant"] = async (selector, orgId) => {
     if (rules.isEnvironmentId(selector)) {
-      const environment = await lookUp(byId.of(selector));
+      const environment = await lookUp(byId.get(selector));
       // Another org's looks like none; the default one is no secret.
       const isShown =
         orgId === "" || environment?.orgId === orgId || environment?.id === rules.defaultEnvironmentId;
@@ -108,7 +108,7 @@ export function tenancy({ store, clock, ids, log, strictEnvironment }: TenancyOp
       return environment;
     }
     const named = rules.isEnvironmentName(selector)
-      ? await lookUp(byName.of(nameKey(orgId, selector)))
+      ? await lookUp(byName.get(nameKey(orgId, selector)))
       : undefined;
     return named ?? fallBack(selector);
   };
@@ -124,7 +124,7 @@ export function tenancy({ store, clock, ids, log, strictEnvironment }: TenancyOp
 
   return {
     environmentMeant,
-    placeOf: (environmentId) => byId.of(environmentId),
+    findEnvironment: (environmentId) => byId.get(environmentId),
     forget(environments) {
       for (const { id, orgId, name } of environments) {
         byId.forget(id);
@@ -136,7 +136,7 @@ export function tenancy({ store, clock, ids, log, strictEnvironment }: TenancyOp
       orgs.forget(orgId);
       homes.forget(orgId);
     },
-    orgExists: async (orgId) => (await orgs.of(orgId)) !== undefined,
+    orgExists: async (orgId) => (await orgs.get(orgId)) !== undefined,
 
     async shareOrg(session, orgId) {
       if (!(await shareOrg(session, orgId))) throw missing("org", orgId);
@@ -148,7 +148,7 @@ export function tenancy({ store, clock, ids, log, strictEnvironment }: TenancyOp
 
     async homeEnvironment(selector, orgId) {
       if (selector !== undefined || orgId === rules.defaultOrgId) return resolveEnvironment(selector, orgId);
-      return (await homes.of(orgId))?.id ?? "";
+      return (await homes.get(orgId))?.id ?? "";
     },
 
     resolveEnvironment,

@@ -32,7 +32,7 @@ export const userJson = (user: UserRow) => ({
   ...(user.lastLoginAt !== null && { last_login_at: rfc3339(user.lastLoginAt) }),
 });
 
-const give = (user: UserRow) => ({ status: 200, body: userJson(user) });
+const encode = (user: UserRow) => ({ status: 200, body: userJson(user) });
 
 export interface UsersSurface {
   /** Whether the caller may see this one, who is another. */
@@ -61,7 +61,7 @@ export const usersOperations = (users: Users, { mayRead, throttle }: UsersSurfac
     rest: {
       route: "POST /api/v1/users",
       status: 201,
-      give: (user: UserRow) => ({ status: 201, body: userJson(user) }),
+      encode: (user: UserRow) => ({ status: 201, body: userJson(user) }),
     },
     handle: ({ email, password, name = "", roles = [] }, call) =>
       users.create(call.caller.orgId, { email, password, name, roles }),
@@ -88,7 +88,7 @@ export const usersOperations = (users: Users, { mayRead, throttle }: UsersSurfac
     alsoAsks: ["users:read"],
     input: Type.Object(byId),
     output: UserShape,
-    rest: { route: "GET /api/v1/users/{id}", give },
+    rest: { route: "GET /api/v1/users/{id}", encode },
     async handle({ id }, call) {
       if (call.caller.id !== id && !(await mayRead(call, id)))
         throw new Fault("permission_denied", "Insufficient permissions");
@@ -107,7 +107,7 @@ export const usersOperations = (users: Users, { mayRead, throttle }: UsersSurfac
       roles: Type.Optional(roleNames),
     }),
     output: UserShape,
-    rest: { route: "PATCH /api/v1/users/{id}", give },
+    rest: { route: "PATCH /api/v1/users/{id}", encode },
     handle: ({ id, ...change }, call) =>
       users.update(
         call.caller.orgId,

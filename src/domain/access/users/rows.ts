@@ -39,7 +39,7 @@ export interface UserRow extends StoredUser {
   roleIds: string[];
 }
 
-interface Stored {
+interface UserColumns {
   id: string;
   org_id: string;
   email: string;
@@ -54,13 +54,13 @@ interface Stored {
   last_login_at: number | null;
 }
 
-type Reader = Pick<Store, "one" | "all">;
+type StoreReader = Pick<Store, "one" | "all">;
 
 const fields = sql.raw(
   "id, org_id, email, name, password_hash, roles, role_ids, role_ids_of, tokens_after, created_at, updated_at, last_login_at",
 );
 
-const toUser = (row: Stored): StoredUser => ({
+const toUser = (row: UserColumns): StoredUser => ({
   id: row.id,
   orgId: row.org_id,
   email: row.email,
@@ -84,14 +84,14 @@ const idsOf = (roles: readonly CarriedRole[]): string => JSON.stringify(roles.ma
 export const anyUser = async (store: Pick<Store, "one">): Promise<boolean> =>
   (await store.one(sql`SELECT id FROM users LIMIT 1`)) !== undefined;
 
-export async function userById(store: Reader, id: string): Promise<StoredUser | undefined> {
-  const row = await store.one<Stored>(sql`SELECT ${fields} FROM users WHERE id = ${id}`);
+export async function userById(store: StoreReader, id: string): Promise<StoredUser | undefined> {
+  const row = await store.one<UserColumns>(sql`SELECT ${fields} FROM users WHERE id = ${id}`);
   return row && toUser(row);
 }
 
 /** The user as it is now, and nobody else changes it until the transaction ends. */
 export async function holdUser(session: Session, id: string): Promise<StoredUser | undefined> {
-  const row = await session.one<Stored>(
+  const row = await session.one<UserColumns>(
     sql`SELECT ${fields} FROM users WHERE id = ${id} ${session.seams.holdRow}`,
   );
   return row && toUser(row);
@@ -101,13 +101,13 @@ export const countUsers = async (reader: Pick<Store, "one">, orgId: string): Pro
   (await reader.one<{ count: number }>(sql`SELECT count(*) AS count FROM users WHERE org_id = ${orgId}`))!
     .count;
 
-export async function userByEmail(store: Reader, email: string): Promise<StoredUser | undefined> {
-  const row = await store.one<Stored>(sql`SELECT ${fields} FROM users WHERE email = ${email}`);
+export async function userByEmail(store: StoreReader, email: string): Promise<StoredUser | undefined> {
+  const row = await store.one<UserColumns>(sql`SELECT ${fields} FROM users WHERE email = ${email}`);
   return row && toUser(row);
 }
 
-export async function usersOf(store: Reader, orgId: string): Promise<StoredUser[]> {
-  const rows = await store.all<Stored>(
+export async function usersOf(store: StoreReader, orgId: string): Promise<StoredUser[]> {
+  const rows = await store.all<UserColumns>(
     sql`SELECT ${fields} FROM users WHERE org_id = ${orgId} ORDER BY created_at, id`,
   );
   return rows.map(toUser);

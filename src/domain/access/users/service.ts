@@ -57,7 +57,7 @@ export interface Users {
   /** How many users of the org carry the role, which the session has under the lock of the org. */
   countWithRole(session: Session, orgId: string, roleId: string): Promise<number>;
   /** Takes it off all who carry it; under the same lock. */
-  takeRole(session: Session, orgId: string, roleId: string): Promise<void>;
+  revokeRole(session: Session, orgId: string, roleId: string): Promise<void>;
   /** The role has another name; under the same lock. */
   renameRole(session: Session, orgId: string, role: CarriedRole): Promise<void>;
 }
@@ -232,7 +232,7 @@ export function users(deps: UsersDeps): Users {
     noteLogin: (session, id, passwordHash) => rows.noteLogin(session, { id, passwordHash, at: clock.now() }),
 
     countWithRole: async (session, orgId, roleId) => (await withRole(session, orgId, roleId)).length,
-    takeRole: (session, orgId, roleId) => replaceRole(session, orgId, roleId, []),
+    revokeRole: (session, orgId, roleId) => replaceRole(session, orgId, roleId, []),
     renameRole: (session, orgId, role) => replaceRole(session, orgId, role.id, [role]),
   };
 }

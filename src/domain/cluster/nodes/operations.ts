@@ -60,7 +60,7 @@ export const clusterOperations = (
       "Nodes, leaders, database and message bus, as this node sees them; who is no admin sees states and counts alone.",
     input: Type.Object({}),
     output: Health,
-    rest: { route: "GET /api/v1/cluster/health", give: (body: ClusterHealth) => ({ status: 200, body }) },
+    rest: { route: "GET /api/v1/cluster/health", encode: (body: ClusterHealth) => ({ status: 200, body }) },
     handle: async (_input, call) => cluster.health(await seesDetails(call)),
   }),
   unary({
@@ -84,7 +84,7 @@ export const clusterOperations = (
     alsoAsks: ["apikeys:manage"],
     rest: {
       route: "POST /api/v1/cluster/rotate-token",
-      give: ({ rotatedAt, confirmed, replayed }: Rotation) => ({
+      encode: ({ rotatedAt, confirmed, replayed }: Rotation) => ({
         status: 200,
         body: { status: "rotated", rotated_at: rfc3339(rotatedAt), confirmed_nodes: confirmed },
         ...(replayed && { headers: { "Idempotent-Replay": "1" } }),

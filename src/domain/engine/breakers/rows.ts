@@ -79,7 +79,7 @@ export const forget = (session: Session, endpoint: Endpoint): Promise<number> =>
   session.run(sql`DELETE FROM breakers WHERE ${its(endpoint)}`);
 
 /** One node at a time tries an endpoint whose breaker has been open for long enough. */
-export async function takeTrial(
+export async function claimTrial(
   session: Session,
   endpoint: Endpoint,
   { at, openedBefore, until }: { at: Instant; openedBefore: Instant; until: Instant },

@@ -90,10 +90,10 @@ export function openBreakers({ store, clock, log }: { store: Store; clock: Clock
       const at = clock.now();
       if (row.opened_at + breakerOpenMs > at || (row.trial_until ?? 0) > at) return "open";
       const until = at + trialMs;
-      const taken = await store.write((session) =>
-        rows.takeTrial(session, endpoint, { at, openedBefore: at - breakerOpenMs, until }),
+      const claimed = await store.write((session) =>
+        rows.claimTrial(session, endpoint, { at, openedBefore: at - breakerOpenMs, until }),
       );
-      if (taken) return "trial";
+      if (claimed) return "trial";
       // Another node tries it, or has closed it; the next look tells.
       row.trial_until = at + 1_000;
       return "open";

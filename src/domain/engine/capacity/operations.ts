@@ -4,9 +4,9 @@ import type { Capacity } from "./service.ts";
 import {
   BucketSchema,
   CreditSchema,
-  Lane,
-  Lease,
-  Queued,
+  LaneSchema,
+  LeaseSchema,
+  QueuedSchema,
   SessionSchema,
   StatSchema,
   toBucket,
@@ -46,16 +46,19 @@ const view = <S extends TSchema>(
   });
 
 export const capacityOperations = (capacity: Capacity): Operation[] => [
-  view("lanes", "Concurrency lanes with their limits and leases.", Lane, async (input, { caller }) =>
+  view("lanes", "Concurrency lanes with their limits and leases.", LaneSchema, async (input, { caller }) =>
     (await capacity.lanes(caller, input)).map(toLane),
   ),
-  view("queue", "Runs that wait for a worker or for room in their lane.", Queued, async (input, { caller }) =>
-    toQueue(await capacity.queue(caller, input)),
+  view(
+    "queue",
+    "Runs that wait for a worker or for room in their lane.",
+    QueuedSchema,
+    async (input, { caller }) => toQueue(await capacity.queue(caller, input)),
   ),
   view(
     "leases",
     "Runs that workers hold, with the hashes of their lease tokens.",
-    Lease,
+    LeaseSchema,
     async (input, { caller }) => (await capacity.leases(caller, input)).map(toLease),
   ),
   view("buckets", "Queues as the dispatchers serve them.", BucketSchema, async (input, { caller }) =>

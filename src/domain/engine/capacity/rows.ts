@@ -7,9 +7,9 @@ export interface CapacityFilter {
   limit: number;
 }
 
-type Filtered = Pick<CapacityFilter, "environmentId" | "functionId">;
+type CapacityScope = Pick<CapacityFilter, "environmentId" | "functionId">;
 
-function conditions({ environmentId, functionId }: Filtered, table: string): Sql[] {
+function conditions({ environmentId, functionId }: CapacityScope, table: string): Sql[] {
   const list: Sql[] = [];
   if (environmentId !== undefined) list.push(sql`${sql.raw(table)}.environment_id = ${environmentId}`);
   if (functionId !== undefined) list.push(sql`${sql.raw(table)}.function_id = ${functionId}`);

@@ -5,7 +5,7 @@ import { capacityRowsDefault, capacityRowsMax, workerSilenceMsMax } from "../../
 import type { Caller } from "../../../kit/operation.ts";
 import type { Store } from "../../../store/store.ts";
 import type { BucketFacts, SessionFacts } from "../dispatch/facts.ts";
-import type { AskNodes } from "./nodes.ts";
+import type { AskNodes } from "./node-requests.ts";
 import * as rows from "./rows.ts";
 
 export interface CapacityInput {
@@ -14,7 +14,7 @@ export interface CapacityInput {
   limit?: number;
 }
 
-export interface Session extends Omit<SessionFacts, "functionIds"> {
+export interface WorkerSession extends Omit<SessionFacts, "functionIds"> {
   id: string;
   nodeId: string;
   draining: boolean;
@@ -25,14 +25,14 @@ export interface Session extends Omit<SessionFacts, "functionIds"> {
 }
 
 export interface Credit {
-  session: Session;
+  session: WorkerSession;
   /** From 0. */
   ordinal: number;
   /** The job it is used for. */
   job: rows.LeaseRow | undefined;
 }
 
-export interface Bucket extends BucketFacts {
+export interface CapacityBucket extends BucketFacts {
   laneId: string | undefined;
 }
 
@@ -45,8 +45,8 @@ export interface Capacity {
   lanes(caller: Caller, input: CapacityInput): Promise<rows.LaneRow[]>;
   queue(caller: Caller, input: CapacityInput): Promise<rows.QueueRow[]>;
   leases(caller: Caller, input: CapacityInput): Promise<rows.LeaseRow[]>;
-  buckets(caller: Caller, input: CapacityInput): Promise<Bucket[]>;
-  sessions(caller: Caller, input: CapacityInput): Promise<Session[]>;
+  buckets(caller: Caller, input: CapacityInput): Promise<CapacityBucket[]>;
+  sessions(caller: Caller, input: CapacityInput): Promise<WorkerSession[]>;
   credits(caller: Caller, input: CapacityInput): Promise<Credit[]>;
   stats(caller: Caller): Promise<Stat[]>;
 }
@@ -64,7 +64,11 @@ const sessionId = (
 const keyOf = (environmentId: string, id: string): string => `${environmentId}\n${id}`;
 
 export function openCapacity({ store, askNodes }: CapacityDeps): Capacity {
-  async function sessionsOf({ environmentId, functionId, limit }: rows.CapacityFilter): Promise<Session[]> {
+  async function sessionsOf({
+    environmentId,
+    functionId,
+    limit,
+  }: rows.CapacityFilter): Promise<WorkerSession[]> {
     const found = (await askNodes({ environmentId, functionId })).flatMap(({ nodeId, draining, sessions }) =>
       sessions.map((one) => ({ ...one, nodeId, draining, id: sessionId(nodeId, one) })),
     );
@@ -103,7 +107,7 @@ export function openCapacity({ store, askNodes }: CapacityDeps): Capacity {
       requirePlatform(caller);
       const filter = filterOf(input);
       const [nodes, lanes] = await Promise.all([askNodes(filter), rows.listLanes(store, filter)]);
-      const byFunction = new Map<string, Bucket>();
+      const byFunction = new Map<string, CapacityBucket>();
       for (const { environmentId, functionId, createdAt, lastDispatchedAt, reserved } of nodes.flatMap(
         (node) => node.buckets,
       )) {
@@ -118,13 +122,14 @@ export function openCapacity({ store, askNodes }: CapacityDeps): Capacity {
           laneId: undefined,
         });
       }
-      const limited = lanes.map((lane): Bucket => {
+      const limited = lanes.map((lane): CapacityBucket => {
         const { id, environment_id: environmentId, function_id: functionId } = lane;
         byFunction.delete(keyOf(environmentId, functionId));
         const times = { createdAt: lane.created_at, lastDispatchedAt: lane.last_used_at };
         return { environmentId, functionId, ...times, reserved: 0, laneId: id };
       });
-      const sortKey = (one: Bucket) => keyOf(keyOf(one.environmentId, one.functionId), one.laneId ?? "");
+      const sortKey = (one: CapacityBucket) =>
+        keyOf(keyOf(one.environmentId, one.functionId), one.laneId ?? "");
       return [...byFunction.values(), ...limited]
         .sort((a, b) => (sortKey(a) < sortKey(b) ? -1 : 1))
         .slice(0, filter.limit);
@@ -145,7 +150,7 @@ export function openCapacity({ store, askNodes }: CapacityDeps): Capacity {
       const held = Map.groupBy(leases, (lease) => keyOf(lease.environment_id, lease.worker_id ?? ""));
       const credits: Credit[] = [];
       // A worker that several nodes know uses its places where it was seen last.
-      const latest = new Map<string, Session>();
+      const latest = new Map<string, WorkerSession>();
       for (const session of sessions) {
         const key = keyOf(session.environmentId, session.workerId);
         if ((latest.get(key)?.askedAt ?? -1) < session.askedAt) latest.set(key, session);

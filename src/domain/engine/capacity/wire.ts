@@ -2,14 +2,14 @@ import { type Static, Type } from "@sinclair/typebox";
 import { type Instant, rfc3339 } from "../../../kit/clock.ts";
 import { laneFacts } from "../functions/rules.ts";
 import type { LaneRow, LeaseRow, QueueRow } from "./rows.ts";
-import type { Bucket, Credit, Session, Stat } from "./service.ts";
+import type { CapacityBucket, Credit, Stat, WorkerSession } from "./service.ts";
 
 const text = Type.String();
 const count = Type.Integer();
 const instant = Type.String({ format: "date-time" });
 const maybe = Type.Optional;
 
-export const Lane = Type.Object({
+export const LaneSchema = Type.Object({
   lane_id: text,
   environment_id: text,
   function_id: text,
@@ -22,7 +22,7 @@ export const Lane = Type.Object({
   last_used_at: instant,
 });
 
-export const Lease = Type.Object({
+export const LeaseSchema = Type.Object({
   lease_id: text,
   run_id: text,
   execution_seq: count,
@@ -34,7 +34,7 @@ export const Lease = Type.Object({
   lane_id: maybe(text),
 });
 
-export const Queued = Type.Object({
+export const QueuedSchema = Type.Object({
   run_id: text,
   execution_seq: count,
   queue_seq: count,
@@ -94,7 +94,7 @@ export const StatSchema = Type.Object({
   oldest_queue_age_seconds: count,
 });
 
-export const toLane = (row: LaneRow): Static<typeof Lane> => {
+export const toLane = (row: LaneRow): Static<typeof LaneSchema> => {
   const { scope, scalarType } = laneFacts(row.id);
   return {
     lane_id: row.id,
@@ -113,7 +113,7 @@ export const toLane = (row: LaneRow): Static<typeof Lane> => {
 const leaseId = ({ run_id, execution_seq }: Pick<LeaseRow, "run_id" | "execution_seq">): string =>
   `lease_${run_id.slice("run_".length)}_${execution_seq}`;
 
-export const toLease = (row: LeaseRow): Static<typeof Lease> => ({
+export const toLease = (row: LeaseRow): Static<typeof LeaseSchema> => ({
   lease_id: leaseId(row),
   run_id: row.run_id,
   execution_seq: row.execution_seq,
@@ -132,7 +132,7 @@ function blockedBy({ function_status, lane_limit, leased }: QueueRow): string {
 }
 
 /** `queue_seq` is the place in the run's queue among the rows of this answer, from 1. */
-export function toQueue(rows: readonly QueueRow[]): Static<typeof Queued>[] {
+export function toQueue(rows: readonly QueueRow[]): Static<typeof QueuedSchema>[] {
   const places = new Map<string, number>();
   return rows.map((row) => {
     const queue = row.lane_id ?? `${row.environment_id}\n${row.function_id}`;
@@ -156,7 +156,7 @@ export function toQueue(rows: readonly QueueRow[]): Static<typeof Queued>[] {
   });
 }
 
-export const toBucket = (one: Bucket): Static<typeof BucketSchema> => ({
+export const toBucket = (one: CapacityBucket): Static<typeof BucketSchema> => ({
   environment_id: one.environmentId,
   function_id: one.functionId,
   created_at: rfc3339(one.createdAt),
@@ -164,14 +164,14 @@ export const toBucket = (one: Bucket): Static<typeof BucketSchema> => ({
   ...(one.lastDispatchedAt !== undefined && { last_dispatched_at: rfc3339(one.lastDispatchedAt) }),
 });
 
-const whereOf = (session: Session) => ({
+const whereOf = (session: WorkerSession) => ({
   session_id: session.id,
   worker_id: session.workerId,
   environment_id: session.environmentId,
   engine_node_id: session.nodeId,
 });
 
-export const toSession = (session: Session): Static<typeof SessionSchema> => ({
+export const toSession = (session: WorkerSession): Static<typeof SessionSchema> => ({
   ...whereOf(session),
   heartbeat_expiry: rfc3339(session.expiresAt),
   draining: session.draining,

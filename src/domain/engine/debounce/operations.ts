@@ -40,7 +40,7 @@ function keyOfPath(key: string): string {
   return plain;
 }
 
-const take = ({ params }: RestRequest) => {
+const decode = ({ params }: RestRequest) => {
   for (const name of ["envID", "fnID", "key"])
     if (!params[name]) throw invalid(name, "is missing in the path");
   return params;
@@ -76,9 +76,9 @@ export const debounceOperations = (debounce: Debounce) => [
     rest: [`${path}/{envID}/{fnID}/{key}`, `${path}/{envID}/{fnID}`, `${path}/{envID}`, path].map(
       (route) => ({
         route,
-        take,
+        decode,
         status: 204,
-        give: () => ({ status: 204 }),
+        encode: () => ({ status: 204 }),
       }),
     ),
     async handle({ envID: environmentId, fnID: functionId, key }, call) {

@@ -1,10 +1,16 @@
 import type { Instant } from "../../../kit/clock.ts";
+import {
+  type DueRows,
+  environmentsDue,
+  type Slice,
+  sliceOf,
+  type WorkScope,
+} from "../../../kit/round-robin.ts";
 import { column, sql } from "../../../kit/sql.ts";
-import { type DueRows, environmentsDue, type Place, type Slice, sliceOf } from "../../../kit/turns.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import { entryIdOf } from "./rules.ts";
 
-export interface EntryRow {
+export interface DebounceEntryRow {
   environment_id: string;
   function_id: string;
   debounce_key: string;
@@ -16,7 +22,7 @@ export interface EntryRow {
   fires_at: number;
 }
 
-export interface DueRow extends EntryRow {
+export interface DueEntryRow extends DebounceEntryRow {
   id: string;
   event_position: number;
   /** Null when retention has taken the event. */
@@ -43,14 +49,14 @@ const due = (now: Instant): DueRows => ({
   until: now,
 });
 
-export const dueEntries = (store: Store, now: Instant, slice: Slice): Promise<DueRow[]> =>
+export const dueEntries = (store: Store, now: Instant, slice: Slice): Promise<DueEntryRow[]> =>
   store.all(sliceOf(store.seams, due(now), slice));
 
-export const environmentsDueNow = (store: Store, now: Instant): Promise<Place[]> =>
+export const environmentsDueNow = (store: Store, now: Instant): Promise<WorkScope[]> =>
   store.all(environmentsDue(due(now)));
 
 /** Those that were not armed again meanwhile. */
-export const putOff = (session: Session, entries: readonly DueRow[], until: Instant): Promise<number> =>
+export const putOff = (session: Session, entries: readonly DueEntryRow[], until: Instant): Promise<number> =>
   session.run(
     sql`UPDATE debounces SET fires_at = ${sql.bigint(until)} FROM ${session.seams.rowsFrom("v", {
       id: column.text(entries.map(({ id }) => id)),
@@ -63,7 +69,7 @@ export async function nextFireAt(store: Store): Promise<Instant | undefined> {
   return row?.at ?? undefined;
 }
 
-export function listEntries(store: Store, environmentId: string, limit: number): Promise<EntryRow[]> {
+export function listEntries(store: Store, environmentId: string, limit: number): Promise<DebounceEntryRow[]> {
   return store.all(sql`SELECT environment_id, function_id, debounce_key, event_id, function_version, period_ms,
       armed_at, fires_at
     FROM debounces WHERE environment_id = ${environmentId} ORDER BY function_id, id LIMIT ${limit}`);

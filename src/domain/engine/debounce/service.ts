@@ -4,16 +4,16 @@ import type { Ids } from "../../../kit/ids.ts";
 import { debounceListDefault, debounceListMax, debounceSliceMax } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
 import type { Caller } from "../../../kit/operation.ts";
-import { countTurns, inTurns, type SharedWork, type Slice } from "../../../kit/turns.ts";
+import { countTurns, roundRobin, type SharedWork, type Slice } from "../../../kit/round-robin.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import type { FunctionDefinition, FunctionRecord, FunctionStatus } from "../functions/definition.ts";
 import type { NewRun } from "../runs/run.ts";
-import type { Lane } from "../runs/wakes/wake.ts";
+import type { QueueHint } from "../runs/wakes/due.ts";
 import type { NewArm } from "./arm.ts";
 import { type Fire, fireFlush } from "./fire.ts";
 import * as rows from "./rows.ts";
 
-export type DebounceEntry = rows.EntryRow;
+export type DebounceEntry = rows.DebounceEntryRow;
 
 export interface EntryName {
   environmentId: string;
@@ -47,7 +47,7 @@ export interface DebounceDeps {
     by: { ids: Ids; now: number },
   ) => NewRun;
   /** Lanes that have got work. */
-  onQueued: (lanes: readonly Lane[]) => void;
+  onQueued: (lanes: readonly QueueHint[]) => void;
   /** Told after the commit of runs that entries started. */
   onCreated?: (runs: readonly NewRun[], at: number) => void;
   /** Asks the loop `debounce.fire` to look in so many milliseconds at the latest. */
@@ -65,7 +65,7 @@ export function openDebounce(deps: DebounceDeps): Debounce {
   const { store, clock, ids, log, definitionOf, newRun, onQueued } = deps;
 
   /** Pinned to the definition that the last event found: what the entry shows is what runs. */
-  async function fireOf(entry: rows.DueRow, now: number): Promise<Fire> {
+  async function fireOf(entry: rows.DueEntryRow, now: number): Promise<Fire> {
     const { id: entryId, event_id: eventId, function_id: functionId, environment_id: environmentId } = entry;
     const {
       event_position: eventPosition,
@@ -85,7 +85,7 @@ export function openDebounce(deps: DebounceDeps): Debounce {
     return { entryId, eventId, eventPosition, run };
   }
 
-  async function fireSlice(slice: Slice): Promise<{ found: number; fired: rows.DueRow[] }> {
+  async function fireSlice(slice: Slice): Promise<{ found: number; fired: rows.DueEntryRow[] }> {
     const now = clock.now();
     const due = await rows.dueEntries(store, now, slice);
     if (due.length === 0) return { found: 0, fired: [] };
@@ -110,7 +110,7 @@ export function openDebounce(deps: DebounceDeps): Debounce {
     const entries = due.filter((_, at) => !("error" in read[at]!));
     const fires = read.flatMap((one) => ("error" in one ? [] : one));
     const fired = fires.length === 0 ? [] : await store.flush(fireFlush, { now, fires });
-    const lanes = fired.flatMap(({ ord }): Lane | [] => {
+    const lanes = fired.flatMap(({ ord }): QueueHint | [] => {
       const { run } = fires[ord - 1]!;
       return run ? { environmentId: run.environmentId, functionId: run.functionId } : [];
     });
@@ -151,10 +151,10 @@ export function openDebounce(deps: DebounceDeps): Debounce {
           const { found, fired } = await fireSlice({ oldest: limit });
           return { found, taken: fired.length };
         },
-        places: () => rows.environmentsDueNow(store, clock.now()),
-        take: async (turns) => countTurns(turns, (await fireSlice({ turns })).fired),
+        scopes: () => rows.environmentsDueNow(store, clock.now()),
+        claim: async (turns) => countTurns(turns, (await fireSlice({ turns })).fired),
       };
-      await inTurns([work], { clock, limit: debounceSliceMax });
+      await roundRobin([work], { clock, limit: debounceSliceMax });
       const next = await rows.nextFireAt(store);
       return next === undefined ? {} : { againInMs: Math.max(fireEveryMsMin, next - clock.now()) };
     },

@@ -1,8 +1,8 @@
 import type { Log } from "../../../kit/log.ts";
 import type { ClaimedRow } from "../runs/execution/claim.ts";
 import type { Runs } from "../runs/service.ts";
-import type { Desk } from "./desks.ts";
-import type { Lane, Slot, Waiter } from "./lanes.ts";
+import type { IdleWorker } from "./idle-workers.ts";
+import type { ClaimSlot, FunctionQueue, HeldPoll } from "./queues.ts";
 
 /** FNV-1a with a last mixing, so that ids which differ in their last letter are far apart. */
 function scoreOf(actorId: string, workerId: string): number {
@@ -19,14 +19,14 @@ function scoreOf(actorId: string, workerId: string): number {
  */
 export function nearest<Place extends { workerId: string }>(
   actorId: string,
-  places: Iterable<Place>,
+  candidates: Iterable<Place>,
 ): Place | undefined {
   let best: Place | undefined;
   let bestScore = -1;
-  for (const place of places) {
-    const score = scoreOf(actorId, place.workerId);
-    if (score > bestScore || (score === bestScore && place.workerId < best!.workerId)) {
-      best = place;
+  for (const candidate of candidates) {
+    const score = scoreOf(actorId, candidate.workerId);
+    if (score > bestScore || (score === bestScore && candidate.workerId < best!.workerId)) {
+      best = candidate;
       bestScore = score;
     }
   }
@@ -34,66 +34,70 @@ export function nearest<Place extends { workerId: string }>(
 }
 
 /** Who is asked to take a run that is born now; an actor's goes to the nearest of those that have a slot, here or on the way back. */
-export function* askedFirst(
-  lane: Lane,
+export function* offeredFirst(
+  queue: FunctionQueue,
   actorId: string | null,
-  { hasSlot, expects }: { hasSlot: (waiter: Waiter) => boolean; expects: (desk: Desk) => boolean },
-): Iterable<Waiter | Desk> {
-  if (actorId === null) return yield* lane.waiters;
-  const chosen = nearest(actorId, [...[...lane.waiters].filter(hasSlot), ...[...lane.away].filter(expects)]);
+  { hasSlot, expects }: { hasSlot: (poll: HeldPoll) => boolean; expects: (worker: IdleWorker) => boolean },
+): Iterable<HeldPoll | IdleWorker> {
+  if (actorId === null) return yield* queue.polls;
+  const chosen = nearest(actorId, [...[...queue.polls].filter(hasSlot), ...[...queue.away].filter(expects)]);
   if (chosen) yield chosen;
 }
 
 /** Where the rows of one lane go: actors to their nearest worker while it has a slot in this claim, the others as claimed. */
-function seatLane(rows: readonly ClaimedRow[], slots: readonly Slot[], seats: Map<ClaimedRow, Slot>): void {
-  const free = new Map<string, { workerId: string; slots: Slot[] }>();
+function assignQueue(
+  rows: readonly ClaimedRow[],
+  slots: readonly ClaimSlot[],
+  assigned: Map<ClaimedRow, ClaimSlot>,
+): void {
+  const free = new Map<string, { workerId: string; slots: ClaimSlot[] }>();
   for (const slot of slots) {
-    const { workerId } = slot.desk;
-    const place = free.get(workerId) ?? { workerId, slots: [] };
-    place.slots.push(slot);
-    free.set(workerId, place);
+    const { workerId } = slot.worker;
+    const candidate = free.get(workerId) ?? { workerId, slots: [] };
+    candidate.slots.push(slot);
+    free.set(workerId, candidate);
   }
-  const sit = (row: ClaimedRow, place: { workerId: string; slots: Slot[] }) => {
-    seats.set(row, place.slots.shift()!);
-    if (place.slots.length === 0) free.delete(place.workerId);
+  const assign = (row: ClaimedRow, candidate: { workerId: string; slots: ClaimSlot[] }) => {
+    assigned.set(row, candidate.slots.shift()!);
+    if (candidate.slots.length === 0) free.delete(candidate.workerId);
   };
-  for (const row of rows) if (row.actor_id !== null) sit(row, nearest(row.actor_id, free.values())!);
+  for (const row of rows) if (row.actor_id !== null) assign(row, nearest(row.actor_id, free.values())!);
   for (const row of rows)
     if (row.actor_id === null)
-      sit(row, free.get(slots[row.rank - 1]!.desk.workerId) ?? free.values().next().value!);
+      assign(row, free.get(slots[row.rank - 1]!.worker.workerId) ?? free.values().next().value!);
 }
 
 /**
  * Sticky routing of a claim's rows (contract.md 4.6 `actorKey`). A row keeps its token and fence; when it goes to another worker
  * than it was claimed for, its execution says so first. Claims without actors cost nothing.
  */
-export function openSeating({ runs, log }: { runs: Pick<Runs, "handOver">; log: Log }) {
+export function openActorAssignment({ runs, log }: { runs: Pick<Runs, "handOver">; log: Log }) {
   return async (
     rows: readonly ClaimedRow[],
-    slotsOf: readonly (readonly Slot[])[],
-  ): Promise<(row: ClaimedRow) => Slot> => {
+    slotsOf: readonly (readonly ClaimSlot[])[],
+  ): Promise<(row: ClaimedRow) => ClaimSlot> => {
     const asClaimed = (row: ClaimedRow) => slotsOf[row.lane - 1]![row.rank - 1]!;
     const lanes = new Set(rows.filter((row) => row.actor_id !== null).map((row) => row.lane));
     if (lanes.size === 0) return asClaimed;
-    const seats = new Map<ClaimedRow, Slot>();
+    const assigned = new Map<ClaimedRow, ClaimSlot>();
     for (const lane of lanes)
-      seatLane(
+      assignQueue(
         rows.filter((row) => row.lane === lane),
         slotsOf[lane - 1]!,
-        seats,
+        assigned,
       );
-    const moved = [...seats].flatMap(([row, { desk }]) => {
-      const { hash, desk: claimedFor } = asClaimed(row);
-      if (desk.workerId === claimedFor.workerId) return [];
+    const reassigned = [...assigned].flatMap(([row, { worker }]) => {
+      const { hash, worker: claimedFor } = asClaimed(row);
+      if (worker.workerId === claimedFor.workerId) return [];
       const { run_id: runId, execution_seq: executionSeq } = row;
-      return { runId, executionSeq, leaseHash: hash, workerId: desk.workerId };
+      return { runId, executionSeq, leaseHash: hash, workerId: worker.workerId };
     });
     try {
-      if (moved.length > 0) await runs.handOver(moved);
+      if (reassigned.length > 0) await runs.handOver(reassigned);
     } catch (error) {
       log.warn("actors could not be seated", { error: String(error) });
       return asClaimed;
     }
-    return (row) => seats.get(row) ?? asClaimed(row);
+    return (row) => assigned.get(row) ?? asClaimed(row);
   };
 }

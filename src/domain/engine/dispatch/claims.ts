@@ -8,13 +8,19 @@ import { type Job, jobOfClaim } from "../jobs/rules.ts";
 import type { ClaimedRow } from "../runs/execution/claim.ts";
 import type { CompletedStep } from "../runs/run.ts";
 import type { Runs } from "../runs/service.ts";
-import { openSeating } from "./actors.ts";
-import type { Desk, Desks } from "./desks.ts";
-import { askMin, isAwaited, type Lane } from "./lanes.ts";
-import { type Limited, looked, newLimited, tell, untold } from "./limited.ts";
-import { type Plan, type Planned, planClaim } from "./plan.ts";
+import { openActorAssignment } from "./actors.ts";
+import type { IdleWorker, IdleWorkers } from "./idle-workers.ts";
+import {
+  type LimitedLanes,
+  newLimitedLanes,
+  noteClaimed,
+  noteClaimFailed,
+  noteLook,
+} from "./limited-lanes.ts";
+import { type ClaimPlan, type PlannedQueue, planClaim } from "./plan.ts";
+import type { HeldPolls } from "./polls.ts";
+import { claimSizeMin, type FunctionQueue, isAwaited } from "./queues.ts";
 import { UnsentJob } from "./unsent.ts";
-import type { Waiters } from "./waiters.ts";
 
 export interface ClaimsDeps {
   runs: Pick<Runs, "claim" | "claimLimited" | "lookAtLanes" | "completedSteps" | "handOver">;
@@ -23,11 +29,11 @@ export interface ClaimsDeps {
   log: Log;
   tracer: Tracer;
   leaseMs: number;
-  lanes: ReadonlyMap<string, Lane>;
-  desks: Desks;
-  waiters: Waiters;
+  queues: ReadonlyMap<string, FunctionQueue>;
+  idleWorkers: IdleWorkers;
+  polls: HeldPolls;
   onUnsent: (job: Job, error: UnsentJob) => void;
-  leaveAt: (desk: Desk, lane: Lane, job: Job) => void;
+  leaveFor: (worker: IdleWorker, queue: FunctionQueue, job: Job) => void;
   /** A lane was busy and shall be tried again. */
   pump: () => void;
 }
@@ -38,18 +44,18 @@ const lateMsMax = 5_000;
 const busyMs = 10;
 
 export function openClaims(deps: ClaimsDeps) {
-  const { runs, clock, log, tracer, leaseMs, lanes, waiters, onUnsent, leaveAt } = deps;
-  const seat = openSeating(deps);
+  const { runs, clock, log, tracer, leaseMs, queues, polls, onUnsent, leaveFor } = deps;
+  const assignToActors = openActorAssignment(deps);
 
-  async function look(lane: Lane, state: Limited): Promise<void> {
+  async function look(queue: FunctionQueue, state: LimitedLanes): Promise<void> {
     state.stale = false;
-    lane.lookedAt = clock.now();
+    queue.lookedAt = clock.now();
     try {
-      const found = await runs.lookAtLanes(lane, state.after);
+      const found = await runs.lookAtLanes(queue, state.after);
       if (found.limit === undefined) {
-        lane.limited = undefined;
-        lane.dirty = true;
-      } else looked(state, found, laneLookMax);
+        queue.limited = undefined;
+        queue.dirty = true;
+      } else noteLook(state, found, laneLookMax);
     } catch (error) {
       state.stale = true;
       throw error;
@@ -59,38 +65,38 @@ export function openClaims(deps: ClaimsDeps) {
   /** Which lanes of limited functions have work, where nobody here knows. */
   async function lookWhereStale(): Promise<void> {
     const looks: Promise<void>[] = [];
-    for (const lane of lanes.values())
-      if (lane.limited?.stale && isAwaited(lane)) looks.push(look(lane, lane.limited));
+    for (const queue of queues.values())
+      if (queue.limited?.stale && isAwaited(queue)) looks.push(look(queue, queue.limited));
     if (looks.length > 0) await Promise.all(looks);
   }
 
-  async function claim(plan: Plan): Promise<number> {
+  async function claim(plan: ClaimPlan): Promise<number> {
     const now = clock.now();
     const leaseUntil = now + leaseMs;
     const times = { now, leaseUntil };
     const [open, limited] = await Promise.allSettled([
-      plan.demands.length === 0 ? undefined : runs.claim({ ...times, lanes: plan.demands }),
+      plan.demands.length === 0 ? undefined : runs.claim({ ...times, demands: plan.demands }),
       plan.limited.length === 0 ? undefined : runs.claimLimited({ ...times, demands: plan.limited }),
     ]);
-    if (open.status === "rejected") for (const { lane } of plan.demands) lane.dirty = true;
-    if (limited.status === "rejected") for (const { state } of plan.limited) untold(state);
+    if (open.status === "rejected") for (const { queue } of plan.demands) queue.dirty = true;
+    if (limited.status === "rejected") for (const { state } of plan.limited) noteClaimFailed(state);
     if (open.status === "fulfilled" && open.value) {
-      for (const place of open.value.limited) plan.demands[place - 1]!.lane.limited ??= newLimited();
-      await hand(open.value.runs, plan.demands, leaseUntil);
+      for (const place of open.value.limited) plan.demands[place - 1]!.queue.limited ??= newLimitedLanes();
+      await assign(open.value.runs, plan.demands, leaseUntil);
     }
     if (limited.status === "fulfilled" && limited.value) {
-      for (const [at, { lane, state }] of plan.limited.entries()) {
+      for (const [at, { queue, state }] of plan.limited.entries()) {
         const found = limited.value.lanes.filter((one) => one.lane === at + 1);
         // Paused, or without a limit by now: a look will tell.
         if (found.length === 0) state.stale = true;
-        const busy = tell(state, found);
+        const busy = noteClaimed(state, found);
         if (busy.length > 0)
           clock.after(busyMs, () => {
             for (const laneId of busy) state.ready.add(laneId);
-            if (isAwaited(lane)) deps.pump();
+            if (isAwaited(queue)) deps.pump();
           });
       }
-      await hand(limited.value.runs, plan.limited, leaseUntil);
+      await assign(limited.value.runs, plan.limited, leaseUntil);
     }
     for (const one of [open, limited]) if (one.status === "rejected") throw one.reason;
     return [open, limited].reduce(
@@ -122,49 +128,52 @@ export function openClaims(deps: ClaimsDeps) {
     }
   }
 
-  async function hand(
+  async function assign(
     rows: readonly ClaimedRow[],
-    demands: readonly Planned[],
+    demands: readonly PlannedQueue[],
     leaseUntil: number,
   ): Promise<void> {
     const resumed = rows.filter((row) => row.step_count > 0).map((row) => row.run_id);
     const steps = resumed.length === 0 ? noSteps : await stepsOf(resumed);
-    const seatOf = await seat(
+    const slotOf = await assignToActors(
       rows,
-      demands.map(({ places }) => places),
+      demands.map(({ claimSlots }) => claimSlots),
     );
     const now = clock.now();
     const taken = new Map<number, number>();
     for (const row of rows) {
-      const { lane, places } = demands[row.lane - 1]!;
-      const { token } = places[row.rank - 1]!;
-      const { waiter, desk } = seatOf(row);
+      const { queue, claimSlots } = demands[row.lane - 1]!;
+      const { token } = claimSlots[row.rank - 1]!;
+      const { poll, worker } = slotOf(row);
       const done = steps.get(row.run_id) ?? [];
       const job = jobOfClaim(row, token, leaseUntil, done instanceof UnsentJob ? [] : done);
       // Without knowing what is done already nobody may begin.
       if (done instanceof UnsentJob) onUnsent(job, done);
-      else if (waiter) waiter.jobs.push(job);
-      else leaveAt(desk, lane, job);
+      else if (poll) poll.jobs.push(job);
+      else leaveFor(worker, queue, job);
       taken.set(row.lane, (taken.get(row.lane) ?? 0) + 1);
-      lane.since = Math.max(lane.since, row.queued_at - lateMsMax);
-      lane.lastDispatchedAt = now;
+      queue.since = Math.max(queue.since, row.queued_at - lateMsMax);
+      queue.lastDispatchedAt = now;
     }
-    for (const [at, { lane, places }] of demands.entries()) {
+    for (const [at, { queue, claimSlots }] of demands.entries()) {
       const count = taken.get(at + 1) ?? 0;
-      if (count === places.length && !lane.limited) lane.dirty = true;
-      lane.ask = count === places.length ? Math.min(pollJobsMax, lane.ask * 2) : Math.max(askMin, 2 * count);
+      if (count === claimSlots.length && !queue.limited) queue.dirty = true;
+      queue.claimSize =
+        count === claimSlots.length
+          ? Math.min(pollJobsMax, queue.claimSize * 2)
+          : Math.max(claimSizeMin, 2 * count);
       // A look that found nothing counts too: a lane that only seems to have work must not be first for ever.
-      lane.served += Math.max(1, count);
+      queue.served += Math.max(1, count);
     }
   }
 
   /** One claim for all that wait; false when there was nothing to claim or nobody to claim for. */
   async function claimOnce(): Promise<boolean> {
     await lookWhereStale();
-    const plan = planClaim(lanes.values(), deps);
-    const planned: Planned[] = [...plan.demands, ...plan.limited];
+    const plan = planClaim(queues.values(), deps);
+    const planned: PlannedQueue[] = [...plan.demands, ...plan.limited];
     if (planned.length === 0) return false;
-    const slots = planned.flatMap(({ places }) => places);
+    const slots = planned.flatMap(({ claimSlots }) => claimSlots);
     const span = tracer.start("claim", "client");
     span.set("svc.claim.lanes", planned.length);
     let failed: string | undefined;
@@ -175,17 +184,17 @@ export function openClaims(deps: ClaimsDeps) {
       throw error;
     } finally {
       span.end(failed);
-      for (const slot of slots) (slot.waiter ?? slot.desk).pending--;
+      for (const slot of slots) (slot.poll ?? slot.worker).pending--;
       // Whose claim only found that its function has a limit has not been looked for yet.
-      const asked = new Set(
-        planned.flatMap(({ lane, places }) =>
-          lane.limited?.stale ? [] : places.flatMap((place) => place.waiter ?? []),
+      const claimedFor = new Set(
+        planned.flatMap(({ queue, claimSlots }) =>
+          queue.limited?.stale ? [] : claimSlots.flatMap((place) => place.poll ?? []),
         ),
       );
       // Who does not hold is answered by the claim that asked for it, or by the second that had no slot left for it.
-      for (const waiter of plan.waiters)
-        waiters.finish(waiter, waiter.holdMs === 0 && (asked.has(waiter) || waiter.looks > 1));
-      waiters.handOut();
+      for (const poll of plan.polls)
+        polls.finish(poll, poll.holdMs === 0 && (claimedFor.has(poll) || poll.looks > 1));
+      polls.answerDelivered();
     }
     return true;
   }

@@ -6,32 +6,40 @@ import { noTracer, type Tracer } from "../../../kit/trace.ts";
 import type { Job } from "../jobs/rules.ts";
 import type { NewRun } from "../runs/run.ts";
 import type { Runs } from "../runs/service.ts";
-import type { Lane as LaneHint } from "../runs/wakes/wake.ts";
-import { openBirths, type Reservation } from "./births.ts";
+import type { QueueHint } from "../runs/wakes/due.ts";
 import { openClaims } from "./claims.ts";
-import { type Desk, openDesks } from "./desks.ts";
 import { type DispatchFacts, dispatchFacts } from "./facts.ts";
 import type { GiveBack } from "./give-back.ts";
-import { type Asking, doubt, isAwaited, type Lane, mayHaveWork, newLane, type Waiter } from "./lanes.ts";
-import { heardOf, isUnheardOf, newLimited } from "./limited.ts";
+import { type IdleWorker, openIdleWorkers } from "./idle-workers.ts";
+import { isUnknownLane, newLimitedLanes, noteHint } from "./limited-lanes.ts";
+import { openHeldPolls } from "./polls.ts";
+import {
+  type FunctionQueue,
+  type HeldPoll,
+  isAwaited,
+  markStale,
+  mayHaveWork,
+  newFunctionQueue,
+  type PollRequest,
+} from "./queues.ts";
+import { openReservations, type Reservation } from "./reservations.ts";
 import type { UnsentJob } from "./unsent.ts";
-import { openWaiters } from "./waiters.ts";
 
 export interface Dispatcher {
-  take(asking: Asking): Promise<Job[]>;
+  poll(request: PollRequest): Promise<Job[]>;
   /**
    * A lease for a run born now, when a worker waits here and the lane has no older work. In a lane with a limit it is only
    * wished for: whether there is room is known under the lane's lock.
    */
   reserve(run: Pick<NewRun, "environmentId" | "functionId" | "laneId" | "actorId">): Reservation | undefined;
   /** Answers the workers that runs were delivered to: once, after the last birth of a flush. */
-  handOut(): void;
+  answerDelivered(): void;
   /** A worker let a lease end: its held polls are answered with nothing, and it gets no job before it asks again. */
   distrust(worker: { environmentId: string; workerId: string }): void;
   /** The environment is gone: its held polls are answered with nothing. */
-  letGo(environmentId: string): void;
+  forgetEnvironment(environmentId: string): void;
   /** Runs were queued or leases of limited functions ended, here or (by hint) on another node. */
-  queued(lanes: readonly LaneHint[]): void;
+  queued(lanes: readonly QueueHint[]): void;
   /** The tick of loop `workers.dispatch`: looks everywhere, whatever hints were lost. */
   lookOnce(): Promise<void>;
   /** Answers all held polls with nothing, and every later one at once; resolves once nothing is claimed or given back any more. */
@@ -61,35 +69,35 @@ const lookEveryMs = 1_000;
 export function openDispatcher(deps: DispatcherDeps): Dispatcher {
   const { runs, clock, ids, log, leaseMs, mayClaim, tracer = noTracer } = deps;
   const { giveBack, underWay } = deps.back;
-  const lanes = new Map<string, Lane>();
+  const queues = new Map<string, FunctionQueue>();
   let pumping: Promise<void> | undefined;
   /** Asked to pump while pumping. */
   let again = false;
   let draining = false;
 
-  const laneOf = (environmentId: string, functionId: string): Lane => {
+  const queueOf = (environmentId: string, functionId: string): FunctionQueue => {
     const key = `${environmentId}\n${functionId}`;
-    let lane = lanes.get(key);
-    if (!lane) {
-      lane = newLane({ environmentId, functionId }, clock.now());
-      lanes.set(key, lane);
+    let queue = queues.get(key);
+    if (!queue) {
+      queue = newFunctionQueue({ environmentId, functionId }, clock.now());
+      queues.set(key, queue);
     }
-    return lane;
+    return queue;
   };
 
-  const desks = openDesks(clock, giveBack);
-  const waiters = openWaiters(desks, () => draining);
-  const { finish, handOut } = waiters;
+  const idleWorkers = openIdleWorkers(clock, giveBack);
+  const polls = openHeldPolls(idleWorkers, () => draining);
+  const { finish, answerDelivered } = polls;
 
-  function queued(list: readonly LaneHint[]): void {
+  function queued(list: readonly QueueHint[]): void {
     let wanted = false;
     for (const { environmentId, functionId, laneId, freed = false, queued = true } of list) {
-      const lane = lanes.get(`${environmentId}\n${functionId}`);
-      if (!lane) continue;
-      if (laneId !== undefined && queued) lane.limited ??= newLimited();
-      if (laneId === undefined) doubt(lane);
-      else if (!lane.limited || !heardOf(lane.limited, laneId, { queued, freed })) continue;
-      wanted ||= isAwaited(lane);
+      const queue = queues.get(`${environmentId}\n${functionId}`);
+      if (!queue) continue;
+      if (laneId !== undefined && queued) queue.limited ??= newLimitedLanes();
+      if (laneId === undefined) markStale(queue);
+      else if (!queue.limited || !noteHint(queue.limited, laneId, { queued, freed })) continue;
+      wanted ||= isAwaited(queue);
     }
     if (wanted) void pump();
   }
@@ -116,97 +124,98 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
   }
 
   /** For its worker to fetch; or handed over, when the worker has come back meanwhile. */
-  function leaveAt(desk: Desk, lane: Lane, job: Job): void {
-    for (const waiter of lane.waiters) {
+  function leaveFor(idle: IdleWorker, queue: FunctionQueue, job: Job): void {
+    for (const poll of queue.polls) {
       // Not creditOf: what is promised at the desk is this very job.
-      if (waiter.desk !== desk || waiter.available - waiter.pending - waiter.jobs.length <= 0) continue;
-      waiter.jobs.push(job);
-      waiters.delivered(waiter);
+      if (poll.worker !== idle || poll.available - poll.pending - poll.jobs.length <= 0) continue;
+      poll.jobs.push(job);
+      polls.delivered(poll);
       return;
     }
     if (draining) giveBack([job]);
-    else desks.put(desk, job);
+    else idleWorkers.keepFor(idle, job);
   }
 
-  const parts = { clock, ids, leaseMs, desks, waiters, leaveAt };
-  const births = openBirths(parts);
+  const parts = { clock, ids, leaseMs, idleWorkers, polls, leaveFor };
+  const reservations = openReservations(parts);
   const { onUnsent = (job: Job) => giveBack([job]) } = deps;
-  const claims = openClaims({ ...parts, runs, log, tracer, lanes, onUnsent, pump: () => void pump() });
+  const claims = openClaims({ ...parts, runs, log, tracer, queues, onUnsent, pump: () => void pump() });
 
   return {
-    take(asking) {
+    poll(request) {
       return new Promise<Job[]>((resolve) => {
-        const lanesAsked = asking.functionIds.map((id) => laneOf(asking.environmentId, id));
-        const desk = desks.of(asking);
-        desk.asking++;
-        desk.askedAt = clock.now();
-        desk.functionIds = asking.functionIds;
-        const waiter: Waiter = {
-          ...asking,
-          desk,
-          available: Math.min(asking.available, pollJobsMax),
-          lanes: lanesAsked,
+        const polledQueues = request.functionIds.map((id) => queueOf(request.environmentId, id));
+        const idle = idleWorkers.of(request);
+        idle.pollCount++;
+        idle.askedAt = clock.now();
+        idle.functionIds = request.functionIds;
+        const poll: HeldPoll = {
+          ...request,
+          worker: idle,
+          available: Math.min(request.available, pollJobsMax),
+          queues: polledQueues,
           jobs: [],
           pending: 0,
           looks: 0,
           closed: false,
           answered: false,
-          settle: () => {
-            desk.asking--;
+          answer: () => {
+            idle.pollCount--;
             cancelHold();
-            asking.signal.removeEventListener("abort", leave);
-            if (asking.signal.aborted && waiter.jobs.length > 0) giveBack(waiter.jobs.splice(0));
-            resolve(waiter.jobs);
+            request.signal.removeEventListener("abort", leave);
+            if (request.signal.aborted && poll.jobs.length > 0) giveBack(poll.jobs.splice(0));
+            resolve(poll.jobs);
           },
         };
-        const leave = () => finish(waiter, true);
-        asking.signal.addEventListener("abort", leave, { once: true });
-        const cancelHold = clock.after(asking.holdMs, () => {
+        const leave = () => finish(poll, true);
+        request.signal.addEventListener("abort", leave, { once: true });
+        const cancelHold = clock.after(request.holdMs, () => {
           // A poll that looks once is answered by its claim; should that fail, here.
-          if (asking.holdMs > 0 || !pumping) finish(waiter, true);
+          if (request.holdMs > 0 || !pumping) finish(poll, true);
         });
-        if (waiter.available <= 0) desk.spare = 0;
-        if (waiter.available <= 0 || draining || asking.signal.aborted) return finish(waiter, true);
+        if (poll.available <= 0) idle.spare = 0;
+        if (poll.available <= 0 || draining || request.signal.aborted) return finish(poll, true);
         const now = clock.now();
-        waiter.jobs = desks.fetch(desk, { most: waiter.available, functionIds: asking.functionIds });
-        for (const lane of lanesAsked) {
-          lane.waiters.add(waiter);
-          lane.away.delete(desk);
-          if (now - lane.lookedAt >= lookEveryMs) doubt(lane);
+        poll.jobs = idleWorkers.fetch(idle, { most: poll.available, functionIds: request.functionIds });
+        for (const queue of polledQueues) {
+          queue.polls.add(poll);
+          queue.away.delete(idle);
+          if (now - queue.lookedAt >= lookEveryMs) markStale(queue);
         }
-        const dirty = lanesAsked.some(mayHaveWork);
+        const dirty = polledQueues.some(mayHaveWork);
         // What lay at its desk goes out at once; what else there is will lie there when it comes back.
-        if (waiter.jobs.length > 0) {
-          finish(waiter, true);
+        if (poll.jobs.length > 0) {
+          finish(poll, true);
           if (dirty) void pump();
-        } else if (dirty) void pump().then(() => asking.holdMs === 0 && finish(waiter, true));
-        else if (asking.holdMs === 0) finish(waiter, true);
+        } else if (dirty) void pump().then(() => request.holdMs === 0 && finish(poll, true));
+        else if (request.holdMs === 0) finish(poll, true);
       });
     },
 
     reserve({ environmentId, functionId, laneId, actorId }) {
-      const lane = lanes.get(`${environmentId}\n${functionId}`);
-      if (!lane || draining || !mayClaim()) return undefined;
-      const mayBeBorn = laneId === null ? !lane.limited && !lane.dirty : isUnheardOf(lane.limited, laneId);
-      if (!mayBeBorn) return undefined;
-      return births.reserve(lane, actorId);
+      const queue = queues.get(`${environmentId}\n${functionId}`);
+      if (!queue || draining || !mayClaim()) return undefined;
+      const mayLease =
+        laneId === null ? !queue.limited && !queue.dirty : isUnknownLane(queue.limited, laneId);
+      if (!mayLease) return undefined;
+      return reservations.reserve(queue, actorId);
     },
 
-    handOut,
+    answerDelivered,
 
     distrust(worker) {
-      const desk = desks.of(worker);
-      for (const lane of lanes.values())
-        for (const waiter of [...lane.waiters]) if (waiter.desk === desk) finish(waiter, true);
-      desk.spare = 0;
+      const idle = idleWorkers.of(worker);
+      for (const queue of queues.values())
+        for (const poll of [...queue.polls]) if (poll.worker === idle) finish(poll, true);
+      idle.spare = 0;
     },
 
-    letGo(environmentId) {
-      for (const desk of desks.all()) if (desk.environmentId === environmentId) desk.spare = 0;
-      for (const [key, lane] of lanes) {
-        if (lane.environmentId !== environmentId) continue;
-        for (const waiter of [...lane.waiters]) finish(waiter, true);
-        lanes.delete(key);
+    forgetEnvironment(environmentId) {
+      for (const idle of idleWorkers.all()) if (idle.environmentId === environmentId) idle.spare = 0;
+      for (const [key, queue] of queues) {
+        if (queue.environmentId !== environmentId) continue;
+        for (const poll of [...queue.polls]) finish(poll, true);
+        queues.delete(key);
       }
     },
 
@@ -214,10 +223,10 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
 
     async lookOnce() {
       const now = clock.now();
-      desks.tidy(false);
-      for (const [key, lane] of lanes) {
-        if (lane.waiters.size > 0) doubt(lane);
-        else if (now - lane.lookedAt > 60 * lookEveryMs) lanes.delete(key);
+      idleWorkers.tidy(false);
+      for (const [key, queue] of queues) {
+        if (queue.polls.size > 0) markStale(queue);
+        else if (now - queue.lookedAt > 60 * lookEveryMs) queues.delete(key);
       }
       // Under load a pump goes on and on; the tick must not wait for its end.
       void pump();
@@ -225,12 +234,12 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
 
     async drain() {
       draining = true;
-      desks.tidy(true);
-      for (const lane of lanes.values()) for (const waiter of [...lane.waiters]) finish(waiter, true);
+      idleWorkers.tidy(true);
+      for (const queue of queues.values()) for (const poll of [...queue.polls]) finish(poll, true);
       while (pumping || underWay.size > 0) await Promise.all([pumping, ...underWay]);
     },
 
-    waiting: () => new Set([...lanes.values()].flatMap((lane) => [...lane.waiters])).size,
-    facts: () => dispatchFacts(lanes.values(), desks),
+    waiting: () => new Set([...queues.values()].flatMap((queue) => [...queue.polls])).size,
+    facts: () => dispatchFacts(queues.values(), idleWorkers),
   };
 }

@@ -1,7 +1,7 @@
 import type { Instant } from "../../../kit/clock.ts";
-import type { Desk, Desks } from "./desks.ts";
-import type { Lane, Waiter } from "./lanes.ts";
-import { creditOf } from "./waiters.ts";
+import type { IdleWorker, IdleWorkers } from "./idle-workers.ts";
+import { creditOf } from "./polls.ts";
+import type { FunctionQueue, HeldPoll } from "./queues.ts";
 
 /** A worker as one node's dispatcher has it. */
 export interface SessionFacts {
@@ -30,29 +30,29 @@ export interface DispatchFacts {
   buckets: BucketFacts[];
 }
 
-export function dispatchFacts(lanes: Iterable<Lane>, desks: Desks): DispatchFacts {
-  const known = Array.from(lanes);
-  const waiters = new Map<Desk, Set<Waiter>>();
-  for (const lane of known)
-    for (const waiter of lane.waiters)
-      waiters.set(waiter.desk, (waiters.get(waiter.desk) ?? new Set()).add(waiter));
-  const lying = new Map<string, number>();
-  const sessions = Array.from(desks.all(), (desk): SessionFacts => {
-    const asking = [...(waiters.get(desk) ?? [])];
-    for (const { functionId } of desk.box) {
-      const key = `${desk.environmentId}\n${functionId}`;
-      lying.set(key, (lying.get(key) ?? 0) + 1);
+export function dispatchFacts(queues: Iterable<FunctionQueue>, idleWorkers: IdleWorkers): DispatchFacts {
+  const known = Array.from(queues);
+  const pollsOf = new Map<IdleWorker, Set<HeldPoll>>();
+  for (const queue of known)
+    for (const poll of queue.polls)
+      pollsOf.set(poll.worker, (pollsOf.get(poll.worker) ?? new Set()).add(poll));
+  const unfetched = new Map<string, number>();
+  const sessions = Array.from(idleWorkers.all(), (worker): SessionFacts => {
+    const polls = [...(pollsOf.get(worker) ?? [])];
+    for (const { functionId } of worker.unfetched) {
+      const key = `${worker.environmentId}\n${functionId}`;
+      unfetched.set(key, (unfetched.get(key) ?? 0) + 1);
     }
     return {
-      environmentId: desk.environmentId,
-      workerId: desk.workerId,
-      functionIds: desk.functionIds,
-      createdAt: desk.createdAt,
-      askedAt: desk.askedAt,
+      environmentId: worker.environmentId,
+      workerId: worker.workerId,
+      functionIds: worker.functionIds,
+      createdAt: worker.createdAt,
+      askedAt: worker.askedAt,
       free:
-        asking.reduce((sum, waiter) => sum + Math.max(0, creditOf(waiter)), 0) +
-        (desks.expects(desk) ? desks.creditOf(desk) : 0),
-      reserved: desk.pending + desk.box.length + asking.reduce((sum, waiter) => sum + waiter.pending, 0),
+        polls.reduce((sum, poll) => sum + Math.max(0, creditOf(poll)), 0) +
+        (idleWorkers.expects(worker) ? idleWorkers.creditOf(worker) : 0),
+      reserved: worker.pending + worker.unfetched.length + polls.reduce((sum, poll) => sum + poll.pending, 0),
     };
   });
   return {
@@ -62,7 +62,7 @@ export function dispatchFacts(lanes: Iterable<Lane>, desks: Desks): DispatchFact
       functionId,
       createdAt,
       lastDispatchedAt,
-      reserved: lying.get(`${environmentId}\n${functionId}`) ?? 0,
+      reserved: unfetched.get(`${environmentId}\n${functionId}`) ?? 0,
     })),
   };
 }

@@ -1,132 +1,132 @@
 import type { Clock } from "../../../kit/clock.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import { newLeaseToken } from "../jobs/rules.ts";
-import type { LaneDemand } from "../runs/execution/claim.ts";
+import type { FunctionDemand } from "../runs/execution/claim.ts";
 import type { LimitedDemand } from "../runs/execution/claim-limited.ts";
-import type { Desk, Desks } from "./desks.ts";
-import { expectedAt, isClaimable, type Lane, type Slot, type Waiter } from "./lanes.ts";
-import { type Limited, nextLanes } from "./limited.ts";
-import { creditOf } from "./waiters.ts";
+import type { IdleWorker, IdleWorkers } from "./idle-workers.ts";
+import { type LimitedLanes, nextLanes } from "./limited-lanes.ts";
+import { creditOf } from "./polls.ts";
+import { type ClaimSlot, expectedWorker, type FunctionQueue, type HeldPoll, isClaimable } from "./queues.ts";
 
 /** A claim looks from the lane's start at least this often, whatever its watermark says. */
 const wholeEveryMs = 2_000;
 
-export interface Planned {
-  lane: Lane;
+export interface PlannedQueue {
+  queue: FunctionQueue;
   /** Where each slot's run goes. */
-  places: readonly Slot[];
+  claimSlots: readonly ClaimSlot[];
 }
 
-export interface Plan {
-  demands: (LaneDemand & Planned)[];
+export interface ClaimPlan {
+  demands: (FunctionDemand & PlannedQueue)[];
   /** Of functions with a limit. */
-  limited: (LimitedDemand & Planned & { state: Limited })[];
+  limited: (LimitedDemand & PlannedQueue & { state: LimitedLanes })[];
   /** Who waits for one of the lanes, whether it had a slot left for it or not. */
-  waiters: Set<Waiter>;
+  polls: Set<HeldPoll>;
 }
 
 export interface PlanDeps {
   clock: Clock;
   ids: Ids;
-  desks: Desks;
+  idleWorkers: IdleWorkers;
 }
 
 /**
  * Shares each waiter's free slots out over its lanes that have work, so that a lane with a long queue does not starve the
  * rest: who was served least is first, and nobody gets more than its part while others want theirs.
  */
-export function planClaim(lanes: Iterable<Lane>, deps: PlanDeps): Plan {
-  const { ids, desks } = deps;
-  const slotsOf = new Map<Lane, Slot[]>();
-  const waiters = new Set<Waiter>();
-  const wanted: Lane[] = [];
-  const fresh = new Set<Lane>();
-  for (const lane of lanes) {
-    const hadWork = lane.hasWork;
-    lane.hasWork = isClaimable(lane);
-    if (!lane.hasWork) continue;
-    wanted.push(lane);
-    if (!hadWork) fresh.add(lane);
-    for (const waiter of lane.waiters) waiters.add(waiter);
+export function planClaim(queues: Iterable<FunctionQueue>, deps: PlanDeps): ClaimPlan {
+  const { ids, idleWorkers } = deps;
+  const slotsOf = new Map<FunctionQueue, ClaimSlot[]>();
+  const polls = new Set<HeldPoll>();
+  const wanted: FunctionQueue[] = [];
+  const fresh = new Set<FunctionQueue>();
+  for (const queue of queues) {
+    const hadWork = queue.hasWork;
+    queue.hasWork = isClaimable(queue);
+    if (!queue.hasWork) continue;
+    wanted.push(queue);
+    if (!hadWork) fresh.add(queue);
+    for (const poll of queue.polls) polls.add(poll);
   }
-  const served = (lane: Lane) => lane.served + (slotsOf.get(lane)?.length ?? 0);
-  const shareOut = (own: Lane[], room: number, place: () => Slot): number => {
-    welcome(own, fresh);
+  const served = (queue: FunctionQueue) => queue.served + (slotsOf.get(queue)?.length ?? 0);
+  const shareOut = (own: FunctionQueue[], room: number, newSlot: () => ClaimSlot): number => {
+    catchUpServed(own, fresh);
     own.sort((a, b) => served(a) - served(b));
     let credit = room;
-    for (const [at, lane] of own.entries()) {
+    for (const [at, queue] of own.entries()) {
       if (credit <= 0) break;
-      const slots = slotsOf.get(lane) ?? [];
-      const share = Math.min(Math.ceil(credit / (own.length - at)), lane.ask - slots.length);
+      const slots = slotsOf.get(queue) ?? [];
+      const share = Math.min(Math.ceil(credit / (own.length - at)), queue.claimSize - slots.length);
       if (share <= 0) continue;
       credit -= share;
-      for (let count = 0; count < share; count++) slots.push(place());
-      slotsOf.set(lane, slots);
+      for (let count = 0; count < share; count++) slots.push(newSlot());
+      slotsOf.set(queue, slots);
     }
     return room - credit;
   };
-  for (const waiter of waiters) {
-    waiter.looks++;
-    const own = waiter.lanes.filter((lane) => lane.hasWork);
-    const { desk } = waiter;
-    waiter.pending += shareOut(own, creditOf(waiter), () => ({ ...newLeaseToken(ids), waiter, desk }));
+  for (const poll of polls) {
+    poll.looks++;
+    const own = poll.queues.filter((queue) => queue.hasWork);
+    const { worker } = poll;
+    poll.pending += shareOut(own, creditOf(poll), () => ({ ...newLeaseToken(ids), poll, worker }));
   }
-  for (const [desk, own] of expectedDesks(wanted, slotsOf, desks))
-    desk.pending += shareOut(own, desks.creditOf(desk), () => ({
+  for (const [worker, own] of expectedWorkers(wanted, slotsOf, idleWorkers))
+    worker.pending += shareOut(own, idleWorkers.creditOf(worker), () => ({
       ...newLeaseToken(ids),
-      desk,
-      waiter: undefined,
+      worker,
+      poll: undefined,
     }));
-  return { ...demandsOf(slotsOf, deps), waiters };
+  return { ...demandsOf(slotsOf, deps), polls };
 }
 
 /**
  * Lanes that have work again stand where the least served of their neighbours stands, or a turn before it: they are soon
  * served, and get nothing for the time when they wanted nothing.
  */
-function welcome(own: readonly Lane[], fresh: ReadonlySet<Lane>): void {
+function catchUpServed(own: readonly FunctionQueue[], fresh: ReadonlySet<FunctionQueue>): void {
   let least = Number.POSITIVE_INFINITY;
-  for (const lane of own) if (!fresh.has(lane)) least = Math.min(least, lane.served);
+  for (const queue of own) if (!fresh.has(queue)) least = Math.min(least, queue.served);
   if (least === Number.POSITIVE_INFINITY) return;
-  for (const lane of own) if (fresh.has(lane)) lane.served = Math.max(lane.served, least - 1);
+  for (const queue of own) if (fresh.has(queue)) queue.served = Math.max(queue.served, least - 1);
 }
 
 function demandsOf(
-  slotsOf: ReadonlyMap<Lane, Slot[]>,
+  slotsOf: ReadonlyMap<FunctionQueue, ClaimSlot[]>,
   { clock }: PlanDeps,
-): Pick<Plan, "demands" | "limited"> {
+): Pick<ClaimPlan, "demands" | "limited"> {
   const now = clock.now();
-  const plan: Pick<Plan, "demands" | "limited"> = { demands: [], limited: [] };
-  for (const [lane, places] of slotsOf) {
-    const { environmentId, functionId } = lane;
-    const slots = places.map(({ hash, desk }) => ({ leaseHash: hash, workerId: desk.workerId }));
-    const demand = { lane, places, environmentId, functionId, slots };
-    lane.lookedAt = now;
-    if (lane.limited) {
-      plan.limited.push({ ...demand, state: lane.limited, laneIds: nextLanes(lane.limited, slots.length) });
+  const plan: Pick<ClaimPlan, "demands" | "limited"> = { demands: [], limited: [] };
+  for (const [queue, claimSlots] of slotsOf) {
+    const { environmentId, functionId } = queue;
+    const slots = claimSlots.map(({ hash, worker }) => ({ leaseHash: hash, workerId: worker.workerId }));
+    const demand = { queue, claimSlots, environmentId, functionId, slots };
+    queue.lookedAt = now;
+    if (queue.limited) {
+      plan.limited.push({ ...demand, state: queue.limited, laneIds: nextLanes(queue.limited, slots.length) });
       continue;
     }
-    const whole = now - lane.wholeAt >= wholeEveryMs;
-    if (whole) lane.wholeAt = now;
-    lane.dirty = false;
-    plan.demands.push({ ...demand, since: whole ? 0 : lane.since });
+    const whole = now - queue.wholeAt >= wholeEveryMs;
+    if (whole) queue.wholeAt = now;
+    queue.dirty = false;
+    plan.demands.push({ ...demand, since: whole ? 0 : queue.since });
   }
   return plan;
 }
 
 /** Lanes that got no slot of a waiter, by a worker on its way back: runs may wait for it. */
-function expectedDesks(
-  wanted: readonly Lane[],
-  slotsOf: ReadonlyMap<Lane, Slot[]>,
-  desks: Desks,
-): Map<Desk, Lane[]> {
-  const lanesOf = new Map<Desk, Lane[]>();
-  for (const lane of wanted) {
-    const desk = slotsOf.has(lane) ? undefined : expectedAt(lane, desks);
-    if (!desk) continue;
-    const own = lanesOf.get(desk);
-    if (own) own.push(lane);
-    else lanesOf.set(desk, [lane]);
+function expectedWorkers(
+  wanted: readonly FunctionQueue[],
+  slotsOf: ReadonlyMap<FunctionQueue, ClaimSlot[]>,
+  idleWorkers: IdleWorkers,
+): Map<IdleWorker, FunctionQueue[]> {
+  const queuesOf = new Map<IdleWorker, FunctionQueue[]>();
+  for (const queue of wanted) {
+    const worker = slotsOf.has(queue) ? undefined : expectedWorker(queue, idleWorkers);
+    if (!worker) continue;
+    const own = queuesOf.get(worker);
+    if (own) own.push(queue);
+    else queuesOf.set(worker, [queue]);
   }
-  return lanesOf;
+  return queuesOf;
 }

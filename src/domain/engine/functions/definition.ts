@@ -1,4 +1,4 @@
-import type { CelBudget } from "../../../kit/cel.ts";
+import type { CelBudget } from "../../../kit/cel/cel.ts";
 /** A function as registered, in one form whatever spelling it came in. Durations are milliseconds. */
 export interface FunctionDefinition {
   id: string;

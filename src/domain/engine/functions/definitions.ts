@@ -1,19 +1,19 @@
-import { type CelProgram, compileCel } from "../../../kit/cel.ts";
+import { type CelProgram, compileCel } from "../../../kit/cel/cel.ts";
 import { missing } from "../../../kit/fault.ts";
-import { keptBySize } from "../../../kit/kept-by-size.ts";
 import { definitionsKeptMax } from "../../../kit/limits.ts";
+import { sizedCache } from "../../../kit/sized-cache.ts";
 import type { Store } from "../../../store/store.ts";
 import type { Definitions, DefinitionsCache, FunctionRecord, Trigger, TriggerEvent } from "./definition.ts";
 import { definitionsVersion, readDefinitions } from "./rows.ts";
 import { triggerVariables } from "./rules.ts";
-import { isPattern, openWide } from "./wide.ts";
+import { isPattern, openPatternIndex } from "./trigger-patterns.ts";
 
 /** Of all definitions that a node keeps in memory, as JSON text; those of the last environment that was read always. */
 const definitionsCharsMax = 256 * 1024 * 1024;
 
 /** Functions of every environment this node emits into, as of the head they were read with. */
 export function openDefinitions(store: Store): DefinitionsCache {
-  const kept = keptBySize<Definitions>({ entriesMax: definitionsKeptMax, charsMax: definitionsCharsMax });
+  const kept = sizedCache<Definitions>({ entriesMax: definitionsKeptMax, charsMax: definitionsCharsMax });
   const reading = new Map<string, Promise<Definitions>>();
 
   async function read(environmentId: string): Promise<Definitions> {
@@ -54,14 +54,14 @@ const none: readonly Trigger[] = [];
 
 function compile(version: number, records: readonly FunctionRecord[]): Definitions {
   const triggers = new Map<string, Trigger[]>();
-  const wide = openWide<Trigger>();
+  const patterns = openPatternIndex<Trigger>();
   for (const record of records) {
     if (record.status !== "active") continue;
     for (const { event, expression } of record.definition.triggers) {
       if (event === undefined) continue;
       const trigger = { record, expression, isWide: isPattern(event), matches: matcher(expression) };
       if (trigger.isWide) {
-        wide.add(event, trigger);
+        patterns.add(event, trigger);
         continue;
       }
       const list = triggers.get(event);
@@ -74,7 +74,7 @@ function compile(version: number, records: readonly FunctionRecord[]): Definitio
     functions: new Map(records.map((record) => [record.definition.id, record])),
     triggersOf(eventName) {
       const exact = triggers.get(eventName) ?? none;
-      return wide.isEmpty() ? exact : [...exact, ...wide.of(eventName)];
+      return patterns.isEmpty() ? exact : [...exact, ...patterns.of(eventName)];
     },
   };
 }

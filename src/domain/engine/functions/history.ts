@@ -18,7 +18,7 @@ export interface FunctionChange {
   recordedAt: Instant;
 }
 
-interface Stored {
+interface FunctionHistoryRow {
   event_id: string;
   entity_version: number;
   function_id: string;
@@ -33,7 +33,7 @@ const columns = sql.raw(
   "event_id, entity_version, function_id, snapshot, change_type, change_reason, actor_id, recorded_at",
 );
 
-const toChange = (row: Stored): FunctionChange => ({
+const toChange = (row: FunctionHistoryRow): FunctionChange => ({
   eventId: row.event_id,
   entityVersion: row.entity_version,
   functionId: row.function_id,
@@ -67,7 +67,7 @@ export async function changesOf(
   page: { before: number | undefined; limit: number },
 ): Promise<FunctionChange[]> {
   const below = page.before === undefined ? sql.empty : sql`AND entity_version < ${page.before}`;
-  const rows = await store.all<Stored>(sql`SELECT ${columns} FROM function_history
+  const rows = await store.all<FunctionHistoryRow>(sql`SELECT ${columns} FROM function_history
     WHERE environment_id = ${environmentId} AND function_id = ${functionId} ${below}
     ORDER BY entity_version DESC LIMIT ${page.limit}`);
   return rows.map(toChange);
@@ -79,7 +79,7 @@ export async function changeAt(
   functionId: string,
   entityVersion: number,
 ): Promise<FunctionChange | undefined> {
-  const row = await store.one<Stored>(sql`SELECT ${columns} FROM function_history
+  const row = await store.one<FunctionHistoryRow>(sql`SELECT ${columns} FROM function_history
     WHERE environment_id = ${environmentId} AND function_id = ${functionId} AND entity_version = ${entityVersion}`);
   return row && toChange(row);
 }

@@ -52,7 +52,7 @@ const Id = Type.String({ minLength: 1, maxLength: 400 });
 /** Whoever makes a function declare a secret must be one who may read it: its runs get the value. */
 const secretThing = (id: string): Thing => ({ type: "secret", id, action: "secrets:read" });
 /** And one who may read the events that start it: its runs get them. A pattern names all that it stands for. */
-const eventThings = ({ event }: Trigger): Thing[] =>
+const eventThings = ({ event }: TriggerInput): Thing[] =>
   event
     ? [event, `events:${event}`].map((name) => ({
         type: "event",
@@ -61,14 +61,14 @@ const eventThings = ({ event }: Trigger): Thing[] =>
         action: "events:subscribe",
       }))
     : [];
-interface Trigger {
+interface TriggerInput {
   event?: string | undefined;
 }
-interface Reading {
+interface DeclaredReads {
   secrets?: readonly string[];
-  triggers?: readonly Trigger[];
+  triggers?: readonly TriggerInput[];
 }
-const readThings = ({ secrets = [], triggers = [] }: Reading): Thing[] => [
+const readThings = ({ secrets = [], triggers = [] }: DeclaredReads): Thing[] => [
   ...secrets.map(secretThing),
   ...triggers.flatMap(eventThings),
 ];
@@ -80,7 +80,7 @@ export const functionsOperations = (functions: Functions) => [
     action: "functions:register",
     summary: "Registers a function, or a changed definition of it as its next version.",
     input: Register,
-    about: ({ id, ...reading }: { id: string } & Reading) => [id, ...readThings(reading)],
+    about: ({ id, ...reading }: { id: string } & DeclaredReads) => [id, ...readThings(reading)],
     alsoAsks,
     rpc: rpc(
       SvcService.method.registerFunction,
@@ -220,7 +220,7 @@ export const functionsOperations = (functions: Functions) => [
     name: "functions.rollback",
     action: "functions:register",
     summary: "Makes what stood after an earlier change the next version.",
-    about: ({ functionId, ...reading }: { functionId: string } & Reading) => [
+    about: ({ functionId, ...reading }: { functionId: string } & DeclaredReads) => [
       functionId,
       ...readThings(reading),
     ],

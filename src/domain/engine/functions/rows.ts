@@ -1,7 +1,7 @@
 import type { Instant } from "../../../kit/clock.ts";
-import { contains } from "../../../kit/contains.ts";
 import { countCap } from "../../../kit/limits.ts";
 import { type Sql, sql } from "../../../kit/sql.ts";
+import { containsIgnoringCase } from "../../../kit/sql-contains.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import type { FunctionDefinition, FunctionRecord, FunctionStatus } from "./definition.ts";
 import { bytesOf, cronsOf } from "./rules.ts";
@@ -17,10 +17,10 @@ interface FunctionRow {
 
 const columns = sql.raw("environment_id, status, version, definition, created_at, updated_at");
 
-type Reader = Pick<Session, "all" | "one">;
+type StoreReader = Pick<Session, "all" | "one">;
 
 export async function getFunction(
-  reader: Reader,
+  reader: StoreReader,
   environmentId: string,
   id: string,
 ): Promise<FunctionRecord | undefined> {
@@ -41,7 +41,7 @@ export async function holdFunction(
 }
 
 export async function getBySlug(
-  reader: Reader,
+  reader: StoreReader,
   environmentId: string,
   slug: string,
 ): Promise<FunctionRecord | undefined> {
@@ -52,7 +52,7 @@ export async function getBySlug(
 
 /** Of these slugs, the ones that are taken, each with its function. */
 export async function ownersOf(
-  reader: Reader,
+  reader: StoreReader,
   environmentId: string,
   slugs: readonly string[],
 ): Promise<Map<string, string>> {
@@ -72,7 +72,9 @@ export interface FunctionFilter {
 function conditions(filter: FunctionFilter): Sql[] {
   const list = [sql`environment_id = ${filter.environmentId}`];
   if (filter.name !== undefined)
-    list.push(sql`(${contains("name", filter.name)} OR ${contains("id", filter.name)})`);
+    list.push(
+      sql`(${containsIgnoringCase("name", filter.name)} OR ${containsIgnoringCase("id", filter.name)})`,
+    );
   if (filter.status !== undefined) list.push(sql`status = ${filter.status}`);
   if (filter.mode !== undefined) list.push(sql`mode = ${filter.mode}`);
   return list;

@@ -1,9 +1,9 @@
 import { hash } from "node:crypto";
-import { CelError, compileCel } from "../../../kit/cel.ts";
-import { cronExpressionBytesMax } from "../../../kit/cron.ts";
+import { CelError, compileCel } from "../../../kit/cel/cel.ts";
+import { cronExpressionBytesMax } from "../../../kit/cron/cron.ts";
 import { valueAt } from "../../../kit/data-path.ts";
+import { requireEventName } from "../../../kit/event-names.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
-import { requirePayload } from "../../../kit/json.ts";
 import {
   functionDefinitionBytesMax,
   functionIdBytesMax,
@@ -14,7 +14,7 @@ import {
   runTimeoutMsMax,
   sleepMsMax,
 } from "../../../kit/limits.ts";
-import { requireEventName } from "../../../kit/names.ts";
+import { requirePayload } from "../../../kit/payload-json.ts";
 import type {
   FunctionDefinition,
   FunctionRecord,
@@ -22,7 +22,7 @@ import type {
   RetryPolicy,
   TriggerDefinition,
 } from "./definition.ts";
-import { requireTriggerEvent } from "./wide.ts";
+import { requireTriggerEvent } from "./trigger-patterns.ts";
 
 /**
  * RegisterFunction as sent: the fields of contract.md 1.2 and those of spec.md 'Function', either or both. Where they

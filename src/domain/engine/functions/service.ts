@@ -1,10 +1,10 @@
-import { CelError } from "../../../kit/cel.ts";
+import { CelError } from "../../../kit/cel/cel.ts";
 import type { Clock } from "../../../kit/clock.ts";
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
-import { keptBySize } from "../../../kit/kept-by-size.ts";
 import { definitionsKeptMax } from "../../../kit/limits.ts";
 import { pageSize, readCursor, writeCursor } from "../../../kit/page.ts";
+import { sizedCache } from "../../../kit/sized-cache.ts";
 import { type Session, type Store, StoreError } from "../../../store/store.ts";
 import { readMatch } from "../waits/rules.ts";
 import type { FunctionDefinition, FunctionFrame, FunctionRecord, FunctionStatus } from "./definition.ts";
@@ -112,7 +112,7 @@ const numbered = (slug: string, number: number): string => (number === 1 ? slug 
 
 export function openFunctions(deps: FunctionsDeps): Functions {
   const { store, clock, ids, cancelQueued, cancelled, announce } = deps;
-  const pinned = keptBySize<FunctionDefinition>({
+  const pinned = sizedCache<FunctionDefinition>({
     entriesMax: definitionsKeptMax,
     charsMax: pinnedCharsMax,
   });

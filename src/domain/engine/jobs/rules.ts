@@ -25,7 +25,7 @@ export interface Job {
 }
 
 /** On its way to the worker. */
-export interface HandedJob extends Job {
+export interface AssignedJob extends Job {
   /** What is left of the lease, in milliseconds: the worker's clock may be another. */
   leaseMs: number;
 }
@@ -99,7 +99,7 @@ export function jobOfClaim(
 }
 
 /** The first execution of a run that was born claimed. */
-export const jobOfBirth = (
+export const jobOfNewRun = (
   run: NewRun,
   lease: { token: string; expiresAt: number },
   event: JobEvent,
@@ -124,7 +124,7 @@ export const jobOfBirth = (
  * The assignment as JSON text. Event data and step outputs are stored as JSON text and are spliced in as they are: parsing
  * them only to write them again would double the cost of a job.
  */
-export function assignmentJson(job: HandedJob): string {
+export function assignmentJson(job: AssignedJob): string {
   const { event } = job;
   const steps = job.completedSteps.map(
     (step) =>

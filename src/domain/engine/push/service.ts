@@ -6,11 +6,11 @@ import type { Metrics } from "../../../kit/metrics.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Store } from "../../../store/store.ts";
 import type { Breakers, Endpoint } from "../breakers/service.ts";
-import type { Handing } from "../dispatch/handing.ts";
+import type { Assignments } from "../dispatch/assignments.ts";
 import type { FunctionDefinition } from "../functions/definition.ts";
 import type { Job } from "../jobs/rules.ts";
-import type { Report } from "../workers/report.ts";
-import { type CallEndpoint, TransportFailure } from "./call.ts";
+import type { ReportBody } from "../workers/report-body.ts";
+import { type CallEndpoint, TransportFailure } from "./endpoint-call.ts";
 import { reportOfAnswer, requestBody } from "./rules.ts";
 
 export interface Push {
@@ -27,7 +27,7 @@ export interface PushDeps {
   metrics: Metrics;
   /** Names this node's caller as the holder of leases. */
   nodeId: string;
-  handing: Pick<Handing, "toPush">;
+  assignments: Pick<Assignments, "toPush">;
   breakers: Breakers;
   definitionAt: (environmentId: string, functionId: string, version: number) => Promise<FunctionDefinition>;
   call: CallEndpoint;
@@ -37,7 +37,7 @@ export interface PushDeps {
   onDefinitionUnread: (job: Job, error: unknown) => void;
   signingKey: () => string;
   /** The same way as a worker's report. */
-  report: (job: Job, report: Report) => Promise<void>;
+  report: (job: Job, report: ReportBody) => Promise<void>;
   /** Of one whole call; never so long that the lease ends before. */
   timeoutMs: number;
 }
@@ -47,7 +47,7 @@ const sparedMs = 500;
 /** A report that the store could not take is sent again, so often. */
 const reportTriesMax = 5;
 
-interface Served {
+interface ServedFunction {
   environmentId: string;
   functionId: string;
   /** Of the definition that names the endpoint. */
@@ -62,13 +62,13 @@ interface Served {
 
 /** Runs of functions in push mode: this node takes their jobs as a worker would, and calls their endpoints. */
 export function openPush(deps: PushDeps): Push {
-  const { store, clock, log, handing, breakers, definitionAt, call } = deps;
+  const { store, clock, log, assignments, breakers, definitionAt, call } = deps;
   const calls = deps.metrics.counter({
     name: "svc_push_calls_total",
     help: "Calls to endpoints of push functions, by outcome.",
     labels: ["outcome"],
   });
-  const served = new Map<string, Served>();
+  const served = new Map<string, ServedFunction>();
   const underWay = new Set<Promise<void>>();
   let inFlight = 0;
   let draining = false;
@@ -78,9 +78,10 @@ export function openPush(deps: PushDeps): Push {
     for (const go of waiting) go();
     waiting.clear();
   };
-  const roomAt = (one: Served) => Math.min(pushCallsEndpointMax - one.inFlight, pushCallsMax - inFlight);
+  const roomAt = (one: ServedFunction) =>
+    Math.min(pushCallsEndpointMax - one.inFlight, pushCallsMax - inFlight);
 
-  async function serve(one: Served): Promise<void> {
+  async function serve(one: ServedFunction): Promise<void> {
     const { environmentId, functionId } = one;
     const { signal } = one.stop;
     while (!signal.aborted) {
@@ -97,7 +98,7 @@ export function openPush(deps: PushDeps): Push {
         }
         const isTrial = admitted === "trial";
         one.poll = new AbortController();
-        const jobs = await handing.toPush({
+        const jobs = await assignments.toPush({
           environmentId,
           workerId: `push-${deps.nodeId}`,
           functionIds: [functionId],
@@ -124,7 +125,7 @@ export function openPush(deps: PushDeps): Push {
     }
   }
 
-  function begin(one: Served, job: Job): Promise<void> {
+  function begin(one: ServedFunction, job: Job): Promise<void> {
     one.inFlight++;
     inFlight++;
     const handled = handle(one, job)
@@ -139,7 +140,7 @@ export function openPush(deps: PushDeps): Push {
     return handled;
   }
 
-  async function handle(one: Served, job: Job): Promise<void> {
+  async function handle(one: ServedFunction, job: Job): Promise<void> {
     const { environmentId, functionId } = job;
     let definition: FunctionDefinition;
     try {
@@ -177,14 +178,14 @@ export function openPush(deps: PushDeps): Push {
       if (breakers.isOpen(endpoint)) served.get(`${environmentId}\n${functionId}`)?.poll.abort();
       report = failure(job, { message: error.message, code: "PUSH_TRANSPORT", retryable: true });
     }
-    await send(job, report as Report);
+    await send(job, report as ReportBody);
   }
 
   /** What the breaker cannot note costs the next calls their caution, and this job nothing: its report must be sent. */
   const noted = (note: Promise<void>, { environmentId, functionId }: Endpoint): Promise<void> =>
     note.catch((error) => log.warn("push.breaker_unnoted", { environmentId, functionId, error }));
 
-  async function send(job: Job, report: Report): Promise<void> {
+  async function send(job: Job, report: ReportBody): Promise<void> {
     for (let tries = 1; ; tries++) {
       try {
         return await deps.report(job, report);
@@ -240,7 +241,7 @@ export function openPush(deps: PushDeps): Push {
         const endpointUrl = await endpointOf(row);
         if (draining) return;
         if (endpointUrl === undefined) continue;
-        const one: Served = {
+        const one: ServedFunction = {
           environmentId: row.environment_id,
           functionId: row.id,
           version: row.version,

@@ -1,7 +1,7 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { SyncSession } from "../../../store/store.ts";
-import { countLeased, holdLanes, leasedIn, noteLeases, noteLeasesSync } from "./execution/room.ts";
+import { countLeased, holdLanes, leasedIn, noteLeases, noteLeasesSync } from "./execution/lane-room.ts";
 import type { NewRun } from "./run.ts";
 
 /**
@@ -134,7 +134,7 @@ export const wantedLaneColumns = (lanes: readonly WantedLane[]) => ({
 });
 
 const leaseColumns = ["lease_hash", "worker_id", "lease_until"];
-const bornColumns = (columns: readonly string[]) =>
+const leasedColumns = (columns: readonly string[]) =>
   sql.raw(
     columns
       .map((name) =>
@@ -145,7 +145,7 @@ const bornColumns = (columns: readonly string[]) =>
 
 /** The rows of `born` as `run`, with leases as far as `room` goes; `denied` runs are queued although a worker waited. */
 export const leaseInRoom = (columns: readonly string[], now: Instant): Sql => sql`run AS MATERIALIZED (
-      SELECT ${bornColumns(columns)}, b.lease_hash IS NOT NULL AND NOT o.given AS denied
+      SELECT ${leasedColumns(columns)}, b.lease_hash IS NOT NULL AND NOT o.given AS denied
       FROM (SELECT r.*, row_number() OVER (PARTITION BY r.lane_id, r.lease_hash IS NULL ORDER BY r.id) AS place FROM born r) b
         LEFT JOIN room m ON m.lane_id = b.lane_id
         CROSS JOIN LATERAL (SELECT b.lane_id IS NULL OR b.place <= COALESCE(m.free, 0) AS given) o

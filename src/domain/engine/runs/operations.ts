@@ -71,7 +71,7 @@ export const runsOperations = (runs: Runs) => [
         totalCount: page.totalCount,
       }),
       // Status words come as `running`, `RUNNING` and the enum constant.
-      { take: (body) => withNumbers(body, ["limit", "offset"]) },
+      { decode: (body) => withNumbers(body, ["limit", "offset"]) },
     ),
     lists: listedById("runs"),
     handle(input, call) {

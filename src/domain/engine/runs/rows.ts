@@ -1,8 +1,8 @@
 import type { Instant } from "../../../kit/clock.ts";
-import { contains } from "../../../kit/contains.ts";
 import { countCap } from "../../../kit/limits.ts";
 import type { Cursor } from "../../../kit/page.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
+import { containsIgnoringCase } from "../../../kit/sql-contains.ts";
 import { stepRowId } from "../../../kit/step-id.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import { statusOf, storedStatuses } from "./rules.ts";
@@ -76,7 +76,7 @@ function conditions(filter: RunFilter): Sql[] {
   if (filter.search !== undefined) {
     const { search } = filter;
     list.push(
-      sql`(${contains("r.id", search)} OR ${contains("r.function_id", search)} OR ${contains("r.event_name", search)})`,
+      sql`(${containsIgnoringCase("r.id", search)} OR ${containsIgnoringCase("r.function_id", search)} OR ${containsIgnoringCase("r.event_name", search)})`,
     );
   }
   if (filter.statuses.length > 0) list.push(statusCondition(filter));

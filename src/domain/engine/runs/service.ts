@@ -1,6 +1,6 @@
+import { cachedQuery } from "../../../kit/cached-query.ts";
 import { type Clock, type Instant, parseRfc3339 } from "../../../kit/clock.ts";
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
-import { lately } from "../../../kit/lately.ts";
 import {
   gaugeCountMax,
   gaugeKeptMs,
@@ -13,30 +13,36 @@ import {
 } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
 import { pageSize, readCursor, writeCursor } from "../../../kit/page.ts";
-import { inTurns } from "../../../kit/turns.ts";
+import { roundRobin } from "../../../kit/round-robin.ts";
 import type { Watch } from "../../../kit/watch.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import { sharedLane } from "../functions/rules.ts";
 import { type Children, type ChildrenDeps, openChildren } from "./children/children.ts";
-import { tellingEnds } from "./children/ends.ts";
+import { notifyingTally } from "./children/run-ends.ts";
 import { type ClaimedRow, type ClaimInput, claimFlush } from "./execution/claim.ts";
 import { claimLimitedFlush, type LaneFound, type LimitedInput } from "./execution/claim-limited.ts";
-import { adoptRuns, forgetLanes, type LaneLook, limitedFunctions, lookAtLanes } from "./execution/lanes.ts";
+import { type ExecutionChange, neverWakesAt } from "./execution/commit-reports.ts";
+import {
+  adoptRuns,
+  forgetLanes,
+  type LaneLook,
+  limitedFunctions,
+  lookAtLanes,
+} from "./execution/lane-rows.ts";
 import { type Handover, handOver, type LeaseState, leaseStates } from "./execution/leases.ts";
 import { openPutOff } from "./execution/put-off.ts";
-import { noteRefusal, type Refusal } from "./execution/refusal.ts";
+import { noteRefusal, type ReportRefusal } from "./execution/refusal.ts";
 import type { RunReport } from "./execution/report.ts";
-import { openReports, type ReportsDeps, whyRefused } from "./execution/reports.ts";
-import { neverWakesAt, type Settlement } from "./execution/settle.ts";
-import { type StepMoves, tellSettled } from "./execution/step-moves.ts";
-import { openTally } from "./execution/tally.ts";
+import { openReports, type ReportsDeps, whyRefused } from "./execution/report-queue.ts";
 import * as rows from "./rows.ts";
 import { parseRunStatus } from "./rules.ts";
 import type { CompletedStep, Fence, Run, Step } from "./run.ts";
+import { publishReportedSteps, type StepMoves } from "./step-moves.ts";
+import { openTally } from "./tally.ts";
 import { type Matcher, openMatcher } from "./waits/matcher.ts";
-import { finishResumes } from "./wakes/resumed.ts";
-import { cancelQueued, endRuns, type Lane, type RunEnd } from "./wakes/wake.ts";
-import { openWakes } from "./wakes/wakes.ts";
+import { cancelQueued, endRuns, type QueueHint, type RunEnd } from "./wakes/due.ts";
+import { finishResumes } from "./wakes/finish-resumes.ts";
+import { openWakes } from "./wakes/wake-work.ts";
 
 export interface ListRunsInput {
   functionId?: string;
@@ -72,7 +78,7 @@ export interface Runs {
   /** Ends runs whose executions' locks the caller holds. */
   endHeld(session: Session, ends: readonly RunEnd[]): Promise<void>;
   /** Second half of resumes whose executions' locks the caller holds; answers the lanes that have got work. */
-  finishResumes(session: Session, runIds: readonly string[]): Promise<Lane[]>;
+  finishResumes(session: Session, runIds: readonly string[]): Promise<QueueHint[]>;
   /** The wake of an execution that a person holds. */
   readonly neverWakesAt: Instant;
   /** Commits what the holder of a run reports; rejects with the fault of contract.md 1.10 when its fence does not hold. */
@@ -82,7 +88,7 @@ export interface Runs {
   /** Puts a claimed run back that cannot be handed to anybody: due later, and failed when that was tried often enough. */
   putOff: ReturnType<typeof openPutOff>;
   /** A report of this lease's holder could not be read: unless it is heard of again, the run fails when the lease ends. */
-  noteRefusal(refusal: Refusal): Promise<void>;
+  noteRefusal(refusal: ReportRefusal): Promise<void>;
   /** Resolves once no report is on its way to the store. */
   drain(): Promise<void>;
   /** Notes that an assignment has arrived; rejects like `report`. */
@@ -119,14 +125,14 @@ export interface RunsDeps {
   watch: Watch;
   definitionOf: ReportsDeps["definitionOf"];
   /** Lanes that have got work. */
-  onQueued: (lanes: readonly Lane[]) => void;
+  onQueued: (lanes: readonly QueueHint[]) => void;
   /** A worker let a lease end without a word. */
   onSilent: (worker: { environmentId: string; workerId: string }) => void;
   /** Told after the commit of runs that ended on this node. */
   onEnded: (runIds: readonly string[]) => void;
   /** The same of runs that began, and of all that was reported. */
   onClaimed?: (runs: readonly ClaimedRow[]) => void;
-  onMoved?: (settlements: readonly Settlement[]) => void;
+  onMoved?: (settlements: readonly ExecutionChange[]) => void;
   /** Of steps that were reported. */
   steps?: StepMoves;
   /** An execution's next wake was planned for then: the wake loop shall look by that time. */
@@ -143,8 +149,8 @@ const wakeEveryMsMin = 20;
 export function openRuns(deps: RunsDeps): Runs {
   const { store, clock, log, onQueued } = deps;
   const { metrics } = deps.watch;
-  const tally = tellingEnds(openTally(metrics), deps.onEnded, deps.onMoved, (settlements, now) => {
-    if (deps.steps) tellSettled(deps.steps, settlements, now);
+  const tally = notifyingTally(openTally(metrics), deps.onEnded, deps.onMoved, (settlements, now) => {
+    if (deps.steps) publishReportedSteps(deps.steps, settlements, now);
   });
   const onChildren = () => deps.wakeLoop("runs.children");
   const matcher = openMatcher({
@@ -168,11 +174,11 @@ export function openRuns(deps: RunsDeps): Runs {
     name: "svc_active_runs",
     help: `Runs of the whole installation that are not over, counted up to ${gaugeCountMax}.`,
   })();
-  const countActive = lately({
+  const countActive = cachedQuery({
     clock,
     keptMs: gaugeKeptMs,
     waitMsMax: gaugeWaitMsMax,
-    ask: () => rows.countActive(store, gaugeCountMax),
+    query: () => rows.countActive(store, gaugeCountMax),
   });
   metrics.beforeReading(async () => active.set(await countActive()));
   const { wakes, timeouts } = openWakes({ ...deps, matcher, onFailed });
@@ -264,7 +270,7 @@ export function openRuns(deps: RunsDeps): Runs {
     },
 
     async wakeOnce() {
-      await inTurns([wakes, timeouts], { clock, limit: wakeSliceMax });
+      await roundRobin([wakes, timeouts], { clock, limit: wakeSliceMax });
       const next = await rows.nextWakeAt(store);
       return next === undefined ? {} : { againInMs: Math.max(wakeEveryMsMin, next - clock.now()) };
     },

@@ -1,7 +1,13 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { storedKey } from "../../../kit/idempotency-key.ts";
+import {
+  type DueRows,
+  environmentsDue,
+  type Slice,
+  sliceOf,
+  type WorkScope,
+} from "../../../kit/round-robin.ts";
 import { column, sql } from "../../../kit/sql.ts";
-import { type DueRows, environmentsDue, type Place, type Slice, sliceOf } from "../../../kit/turns.ts";
 import type { Session, Store } from "../../../store/store.ts";
 
 /** A cron trigger of a function. */
@@ -93,7 +99,7 @@ const due = (now: Instant): DueRows => ({
 export const dueSchedules = (store: Store, now: Instant, slice: Slice): Promise<DueSchedule[]> =>
   store.all(sliceOf(store.seams, due(now), slice));
 
-export const environmentsDueNow = (store: Store, now: Instant): Promise<Place[]> =>
+export const environmentsDueNow = (store: Store, now: Instant): Promise<WorkScope[]> =>
   store.all(environmentsDue(due(now)));
 
 export async function nextSlotAt(store: Store): Promise<Instant | undefined> {
@@ -103,7 +109,7 @@ export async function nextSlotAt(store: Store): Promise<Instant | undefined> {
   return row?.at ?? undefined;
 }
 
-export interface Moved {
+export interface ScheduleMove {
   schedule: DueSchedule;
   nextAt: Instant | null;
   firedCount: number;
@@ -113,7 +119,7 @@ export interface Moved {
 /** Keeps the ledger; a schedule that somebody else has moved stays as it is. Answers how many were moved. */
 export function moveSchedules(
   session: Session,
-  moved: readonly Moved[],
+  moved: readonly ScheduleMove[],
   { now, self }: { now: Instant; self: string },
 ): Promise<number> {
   return session.run(sql`UPDATE schedules SET next_at = v.next_at, moved_by = ${self}, updated_at = ${now},
@@ -139,7 +145,7 @@ export const keyOfSlot = (
  * Of these the slots that a node of before 0.37 took: it stored their keys as callers' are. A caller's event under such a
  * key, whose source is another, takes no slot.
  */
-export async function slotsOfBefore(
+export async function slotsFiredBefore(
   { all, seams }: Pick<Session, "all" | "seams">,
   schedule: Pick<Schedule, "environmentId" | "functionId" | "place">,
   slots: readonly Instant[],
@@ -165,7 +171,7 @@ export async function giveUpSlots(
   now: Instant,
 ): Promise<Set<Instant>> {
   const { environmentId, functionId, eventName } = schedule;
-  const before = await slotsOfBefore(session, schedule, slots);
+  const before = await slotsFiredBefore(session, schedule, slots);
   const left = slots.filter((slot) => !before.has(slot));
   const bySlot = new Map(
     left.map((slot) => [storedKey({ idempotencyKey: keyOfSlot(schedule, slot), ownKey: true })!, slot]),

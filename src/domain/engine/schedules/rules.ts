@@ -1,5 +1,5 @@
 import type { Instant } from "../../../kit/clock.ts";
-import { type CronPlan, parseCron } from "../../../kit/cron.ts";
+import { type CronPlan, parseCron } from "../../../kit/cron/cron.ts";
 import { cronLateMsMax, cronSlotsCountMax } from "../../../kit/limits.ts";
 import type { FunctionRecord } from "../functions/definition.ts";
 import type { Schedule } from "./rows.ts";
@@ -32,16 +32,16 @@ export const planOf = (expression: string): CronPlan | { error: string } => {
   }
 };
 
-interface Wanted {
+interface WantedSchedule {
   functionId: string;
   expression: string;
   eventName: string;
 }
 
 /** Equal triggers of one function are one schedule. */
-function wantedOf(record: FunctionRecord): Wanted[] {
+function wantedOf(record: FunctionRecord): WantedSchedule[] {
   const { id, triggers } = record.definition;
-  const wanted = new Map<string, Wanted>();
+  const wanted = new Map<string, WantedSchedule>();
   for (const { cron, event = "" } of triggers) {
     if (cron === undefined) continue;
     // Whatever was registered can be stored.
@@ -72,7 +72,7 @@ export function scheduleChanges(
     const mine = byFunction.get(id) ?? [];
     byFunction.delete(id);
     const wanted = record.status === "archived" ? [] : wantedOf(record);
-    const isWanted = (schedule: Wanted) => (one: Wanted) =>
+    const isWanted = (schedule: WantedSchedule) => (one: WantedSchedule) =>
       one.expression === schedule.expression && one.eventName === schedule.eventName;
     const left = mine.filter((schedule) => !wanted.some(isWanted(schedule)));
     changes.gone.push(...left);

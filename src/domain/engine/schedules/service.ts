@@ -1,6 +1,6 @@
 import { type Clock, type Instant, rfc3339 } from "../../../kit/clock.ts";
 import { scheduleSliceMax } from "../../../kit/limits.ts";
-import { countTurns, inTurns, type SharedWork, type Slice } from "../../../kit/turns.ts";
+import { countTurns, roundRobin, type SharedWork, type Slice } from "../../../kit/round-robin.ts";
 import type { Events } from "../../log/events/service.ts";
 import * as rows from "./rows.ts";
 import {
@@ -11,16 +11,16 @@ import {
   planOf,
   withoutFired,
 } from "./rules.ts";
-import { openTakeUp, type TakeUpDeps, type Write } from "./take-up.ts";
+import { openScheduleSync, type ScheduleSyncDeps, type ScheduleWrite } from "./sync.ts";
 
-export type { Write } from "./take-up.ts";
+export type { ScheduleWrite as Write } from "./sync.ts";
 
 export interface Schedules {
   /** The tick of loop `schedules.tick`, duty `cron`: takes up changed triggers, fires what is due. */
-  tickOnce(write: Write): Promise<{ againInMs?: number }>;
+  tickOnce(write: ScheduleWrite): Promise<{ againInMs?: number }>;
 }
 
-export interface SchedulesDeps extends TakeUpDeps {
+export interface SchedulesDeps extends ScheduleSyncDeps {
   clock: Pick<Clock, "now" | "elapsed">;
   events: Pick<Events, "emit" | "invoke">;
 }
@@ -35,16 +35,17 @@ const roundMs = 500;
 /** Missed slots that one transaction notes. */
 const missedAtOnce = 1_000;
 
-type MovedMissed = rows.Moved & { missed: MissedSlots };
+type MissedMove = rows.ScheduleMove & { missed: MissedSlots };
 
 export function openSchedules(deps: SchedulesDeps): Schedules {
   const { store, clock, log, events, self, onFrame } = deps;
-  const takeUpChanges = openTakeUp(deps);
+  const syncChanged = openScheduleSync(deps);
   /** Slots that could not be fired so far, by schedule. */
   const failing = new Map<string, Instant>();
 
   async function fire(schedule: rows.Schedule, slot: Instant, now: Instant): Promise<void> {
-    if (now - slot >= takenOverMsMin && (await rows.slotsOfBefore(store, schedule, [slot])).has(slot)) return;
+    if (now - slot >= takenOverMsMin && (await rows.slotsFiredBefore(store, schedule, [slot])).has(slot))
+      return;
     const { environmentId, functionId, expression, eventName } = schedule;
     const origin = { environmentId, source: "cron", runId: undefined };
     const value = { scheduledAt: rfc3339(slot), expression };
@@ -61,7 +62,10 @@ export function openSchedules(deps: SchedulesDeps): Schedules {
   }
 
   /** Undefined while its slot can still be fired. */
-  async function run(schedule: rows.DueSchedule, now: Instant): Promise<(rows.Moved & DueSlots) | undefined> {
+  async function run(
+    schedule: rows.DueSchedule,
+    now: Instant,
+  ): Promise<(rows.ScheduleMove & DueSlots) | undefined> {
     const plan = planOf(schedule.expression);
     if ("error" in plan)
       return { schedule, nextAt: null, fires: undefined, missed: undefined, firedCount: 0, missedCount: 0 };
@@ -90,7 +94,7 @@ export function openSchedules(deps: SchedulesDeps): Schedules {
   }
 
   /** Fires what is due of a slice; answers what was found and what of it was moved on. */
-  async function fireSlice(write: Write, slice: Slice) {
+  async function fireSlice(write: ScheduleWrite, slice: Slice) {
     const now = clock.now();
     const due = await rows.dueSchedules(store, now, slice);
     const orphans = due.filter(({ definitionsVersion }) => definitionsVersion === null);
@@ -115,13 +119,13 @@ export function openSchedules(deps: SchedulesDeps): Schedules {
   }
 
   /** So many slots at a time as one transaction takes well. */
-  async function moveMissed(write: Write, list: readonly MovedMissed[], now: Instant): Promise<void> {
+  async function moveMissed(write: ScheduleWrite, list: readonly MissedMove[], now: Instant): Promise<void> {
     const sorted = list.toSorted((a, b) => (nameOf(a.schedule) < nameOf(b.schedule) ? -1 : 1));
     while (sorted.length > 0) {
-      const some: MovedMissed[] = [];
+      const some: MissedMove[] = [];
       for (let slots = 0; sorted.length > 0 && slots < missedAtOnce; slots += some.at(-1)!.missed.count)
         some.push(sorted.shift()!);
-      const told = await write(async (session) => {
+      const missedSchedules = await write(async (session) => {
         const left: { schedule: rows.DueSchedule; missed: MissedSlots }[] = [];
         for (const { schedule, nextAt, firedCount, missed } of some) {
           const unfired = await rows.giveUpSlots(session, schedule, missed.slots, now);
@@ -132,16 +136,16 @@ export function openSchedules(deps: SchedulesDeps): Schedules {
         }
         return left;
       });
-      for (const { schedule, missed } of told) {
+      for (const { schedule, missed } of missedSchedules) {
         const { environmentId, functionId } = schedule;
-        const { slots: _, ...said } = missed;
-        onFrame({ environmentId, functionId, at: now, leaf: "missed", ...said, cause: causeOf(schedule) });
+        const { slots: _, ...window } = missed;
+        onFrame({ environmentId, functionId, at: now, leaf: "missed", ...window, cause: causeOf(schedule) });
       }
     }
   }
 
   /** All that is due; or some of it could not be fired; or there was more than its time allowed. */
-  async function fireDue(write: Write): Promise<"all" | "some" | "more"> {
+  async function fireDue(write: ScheduleWrite): Promise<"all" | "some" | "more"> {
     let isLeft = false;
     const work: SharedWork = {
       async oldest(limit) {
@@ -149,21 +153,21 @@ export function openSchedules(deps: SchedulesDeps): Schedules {
         if (done.length < found) isLeft = true;
         return { found, taken: done.length };
       },
-      places: () => rows.environmentsDueNow(store, clock.now()),
-      async take(turns) {
+      scopes: () => rows.environmentsDueNow(store, clock.now()),
+      async claim(turns) {
         const { found, done } = await fireSlice(write, { turns });
         if (done.length < found) isLeft = true;
         return countTurns(turns, done);
       },
     };
-    const isOver = await inTurns([work], { clock, limit: scheduleSliceMax, msMax: roundMs });
+    const isOver = await roundRobin([work], { clock, limit: scheduleSliceMax, msMax: roundMs });
     if (!isOver) return "more";
     return isLeft ? "some" : "all";
   }
 
   return {
     async tickOnce(write) {
-      await takeUpChanges(write);
+      await syncChanged(write);
       const fired = await fireDue(write);
       if (fired !== "all") return { againInMs: fired === "some" ? againMsMin : 0 };
       const next = await rows.nextSlotAt(store);

@@ -25,7 +25,7 @@ const secretJson = (row: SecretRow) => ({
   updated_at: rfc3339(row.updatedAt),
 });
 
-const give = (row: SecretRow) => ({ status: 200, body: secretJson(row) });
+const encode = (row: SecretRow) => ({ status: 200, body: secretJson(row) });
 
 /** Metadata on every read; values only ever reach workers, in their assignments. */
 export const secretsOperations = (secrets: Secrets): Operation[] => [
@@ -49,7 +49,7 @@ export const secretsOperations = (secrets: Secrets): Operation[] => [
     rest: {
       route: "POST /api/v1/secrets",
       status: 201,
-      give: (row: SecretRow) => ({ status: 201, body: secretJson(row) }),
+      encode: (row: SecretRow) => ({ status: 201, body: secretJson(row) }),
     },
     handle: (input, call) => secrets.create(call.environmentId, input),
   }),
@@ -60,7 +60,7 @@ export const secretsOperations = (secrets: Secrets): Operation[] => [
     summary: "One secret, without its value.",
     input: Type.Object(byName),
     output: SecretShape,
-    rest: { route: "GET /api/v1/secrets/{name}", give },
+    rest: { route: "GET /api/v1/secrets/{name}", encode },
     handle: ({ name }, call) => secrets.get(call.environmentId, name),
   }),
   unary({
@@ -69,7 +69,7 @@ export const secretsOperations = (secrets: Secrets): Operation[] => [
     summary: "Gives a secret another value; its next revision.",
     input: Type.Object({ ...byName, value, description: Type.Optional(text) }),
     output: SecretShape,
-    rest: { route: "PUT /api/v1/secrets/{name}", give },
+    rest: { route: "PUT /api/v1/secrets/{name}", encode },
     handle: ({ name, ...input }, call) => secrets.put(call.environmentId, name, input),
   }),
   unary({
@@ -80,9 +80,9 @@ export const secretsOperations = (secrets: Secrets): Operation[] => [
     output: SecretShape,
     rest: {
       route: "PATCH /api/v1/secrets/{name}",
-      give,
+      encode,
       // The path names the secret, the body's `name` its next name.
-      take({ params, body }) {
+      decode({ params, body }) {
         const { name, ...rest } = (body ?? {}) as Record<string, unknown>;
         return { ...rest, ...(name !== undefined && { new_name: name }), name: params.name };
       },

@@ -17,7 +17,7 @@ export interface SealedRow extends SecretRow {
   sealed: string;
 }
 
-interface Stored {
+interface StoredSecret {
   id: string;
   environment_id: string;
   name: string;
@@ -28,11 +28,11 @@ interface Stored {
   updated_at: number;
 }
 
-type Reader = Pick<Store, "one" | "all">;
+type StoreReader = Pick<Store, "one" | "all">;
 
 const fields = sql.raw("id, environment_id, name, revision, description, sealed, created_at, updated_at");
 
-const toRow = (row: Stored): SealedRow => ({
+const toRow = (row: StoredSecret): SealedRow => ({
   id: row.id,
   environmentId: row.environment_id,
   name: row.name,
@@ -43,19 +43,19 @@ const toRow = (row: Stored): SealedRow => ({
   updatedAt: row.updated_at,
 });
 
-export async function secretsOf(reader: Reader, environmentId: string): Promise<SealedRow[]> {
-  const rows = await reader.all<Stored>(
+export async function secretsOf(reader: StoreReader, environmentId: string): Promise<SealedRow[]> {
+  const rows = await reader.all<StoredSecret>(
     sql`SELECT ${fields} FROM secrets WHERE environment_id = ${environmentId} ORDER BY name`,
   );
   return rows.map(toRow);
 }
 
 export async function secretByName(
-  reader: Reader,
+  reader: StoreReader,
   environmentId: string,
   name: string,
 ): Promise<SealedRow | undefined> {
-  const row = await reader.one<Stored>(
+  const row = await reader.one<StoredSecret>(
     sql`SELECT ${fields} FROM secrets WHERE environment_id = ${environmentId} AND name = ${name}`,
   );
   return row && toRow(row);
@@ -67,7 +67,7 @@ export async function holdSecret(
   environmentId: string,
   name: string,
 ): Promise<SealedRow | undefined> {
-  const row = await session.one<Stored>(sql`SELECT ${fields} FROM secrets
+  const row = await session.one<StoredSecret>(sql`SELECT ${fields} FROM secrets
     WHERE environment_id = ${environmentId} AND name = ${name} ${session.seams.holdRow}`);
   return row && toRow(row);
 }
@@ -88,9 +88,11 @@ export const deleteSecret = (session: Session, environmentId: string, name: stri
 
 /** Of the whole installation, for a new master key. */
 export async function everySecret(
-  reader: Reader,
+  reader: StoreReader,
 ): Promise<{ id: string; environmentId: string; sealed: string }[]> {
-  const rows = await reader.all<Stored>(sql`SELECT id, environment_id, sealed FROM secrets ORDER BY id`);
+  const rows = await reader.all<StoredSecret>(
+    sql`SELECT id, environment_id, sealed FROM secrets ORDER BY id`,
+  );
   return rows.map((row) => ({ id: row.id, environmentId: row.environment_id, sealed: row.sealed }));
 }
 

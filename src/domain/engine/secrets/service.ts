@@ -1,9 +1,9 @@
 import type { Clock, Instant } from "../../../kit/clock.ts";
+import { requireStorable } from "../../../kit/event-names.ts";
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import { secretBytesMax, secretNameCharsMax, secretsKeptMs, secretsMax } from "../../../kit/limits.ts";
-import { requireStorable } from "../../../kit/names.ts";
-import { remember } from "../../../kit/remember.ts";
+import { ttlCache } from "../../../kit/ttl-cache.ts";
 import { type Session, type Store, StoreError } from "../../../store/store.ts";
 import type { Keyring } from "../../access/keyring/service.ts";
 import type { SealedRow, SecretRow } from "./rows.ts";
@@ -56,22 +56,22 @@ export interface SecretsDeps {
   announce?: (frame: SecretFrame) => void;
 }
 
-const placeOf = (environmentId: string, id: string) => `secret/${environmentId}/${id}`;
-const environmentsRemembered = 1_000;
+const sealScopeOf = (environmentId: string, id: string) => `secret/${environmentId}/${id}`;
+const environmentsCachedMax = 1_000;
 const sealTriesMax = 5;
 
 export function openSecrets(deps: SecretsDeps): Secrets {
   const { store, clock, ids, keyring, shareEnvironment, announce } = deps;
-  const kept = remember<{ values: ReadonlyMap<string, string>; unread: ReadonlyMap<string, unknown> }>({
+  const kept = ttlCache<{ values: ReadonlyMap<string, string>; unread: ReadonlyMap<string, unknown> }>({
     clock,
     keptMs: secretsKeptMs,
-    entriesMax: environmentsRemembered,
+    entriesMax: environmentsCachedMax,
     async read(environmentId) {
       const values = new Map<string, string>();
       const unread = new Map<string, unknown>();
       for (const { id, name, sealed } of await rows.secretsOf(store, environmentId))
         try {
-          values.set(name, await keyring.unseal(placeOf(environmentId, id), sealed));
+          values.set(name, await keyring.unseal(sealScopeOf(environmentId, id), sealed));
         } catch (error) {
           // Whose function does not declare it must not suffer.
           unread.set(name, error);
@@ -80,7 +80,7 @@ export function openSecrets(deps: SecretsDeps): Secrets {
     },
   });
 
-  const tell = (change: SecretFrame["change"], environmentId: string, name: string) =>
+  const announceChange = (change: SecretFrame["change"], environmentId: string, name: string) =>
     announce?.({ change, environmentId, name, at: clock.now() });
 
   /** As it is now: every change begins so, else it would take back what another one changed a moment ago. */
@@ -98,7 +98,7 @@ export function openSecrets(deps: SecretsDeps): Secrets {
     for (let tries = 1; ; tries++) {
       try {
         const { sealed: _, ...shown } = await store.write(async (session) => {
-          const row = await work(session, (id, value) => keyring.seal(placeOf(environmentId, id), value));
+          const row = await work(session, (id, value) => keyring.seal(sealScopeOf(environmentId, id), value));
           if (!(await keyring.isCurrent(session, row.sealed))) throw outdated;
           return row;
         });
@@ -146,7 +146,7 @@ export function openSecrets(deps: SecretsDeps): Secrets {
         if ((await rows.insertSecret(session, row)) === 0) throw taken(name);
         return row;
       });
-      tell("created", environmentId, name);
+      announceChange("created", environmentId, name);
       return created;
     },
 
@@ -165,7 +165,7 @@ export function openSecrets(deps: SecretsDeps): Secrets {
         await rows.updateSecret(session, row);
         return row;
       });
-      tell("updated", environmentId, name);
+      announceChange("updated", environmentId, name);
       return updated;
     },
 
@@ -189,10 +189,10 @@ export function openSecrets(deps: SecretsDeps): Secrets {
         });
       kept.forget(environmentId);
       const { sealed: _, ...shown } = row;
-      if (shown.name === name) tell("updated", environmentId, name);
+      if (shown.name === name) announceChange("updated", environmentId, name);
       else {
-        tell("deleted", environmentId, name);
-        tell("created", environmentId, shown.name);
+        announceChange("deleted", environmentId, name);
+        announceChange("created", environmentId, shown.name);
       }
       return shown;
     },
@@ -201,11 +201,11 @@ export function openSecrets(deps: SecretsDeps): Secrets {
       const removed = await store.write((session) => rows.deleteSecret(session, environmentId, name));
       if (removed === 0) throw missing("secret", name);
       kept.forget(environmentId);
-      tell("deleted", environmentId, name);
+      announceChange("deleted", environmentId, name);
     },
 
     async valuesOf(environmentId, names) {
-      const known = await kept.of(environmentId);
+      const known = await kept.get(environmentId);
       const found: Record<string, string> = {};
       for (const name of names) {
         if (known?.unread.has(name)) throw known.unread.get(name);
@@ -220,7 +220,7 @@ export function openSecrets(deps: SecretsDeps): Secrets {
         await rows.resealSecret(session, {
           id,
           environmentId,
-          sealed: again(placeOf(environmentId, id), sealed),
+          sealed: again(sealScopeOf(environmentId, id), sealed),
         });
     },
   };

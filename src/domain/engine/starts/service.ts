@@ -1,11 +1,11 @@
 import { Fault, invalid } from "../../../kit/fault.ts";
 import { keyOf } from "../../../kit/idempotency-key.ts";
-import { jsonText } from "../../../kit/json.ts";
 import { syncTimeoutMsDefault, syncTimeoutMsMax } from "../../../kit/limits.ts";
 import type { Call } from "../../../kit/operation.ts";
+import { jsonText } from "../../../kit/payload-json.ts";
 import { draftOf, type EmitInput, noteStarts } from "../../log/events/rules.ts";
 import type { Emitted, Events, InvokeDraft } from "../../log/events/service.ts";
-import type { Ends } from "../runs/children/ends.ts";
+import type { RunEnds } from "../runs/children/run-ends.ts";
 import type { RunResult } from "../runs/run.ts";
 
 export interface InvokeInput {
@@ -39,7 +39,7 @@ export interface Starts {
 
 export interface StartsDeps {
   events: Pick<Events, "invoke" | "emitUndelayed">;
-  ends: Pick<Ends, "enter" | "wait">;
+  ends: Pick<RunEnds, "enter" | "wait">;
   /** Called for runs that nobody waits for any more: their caller went away (contract.md 5.2). */
   cancelRun?: (environmentId: string, runId: string) => Promise<void>;
 }

@@ -1,6 +1,6 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { RunResultSchema } from "../../../gen/svc/v1/svc_pb.ts";
-import { storedJson } from "../../../kit/json.ts";
+import { storedJson } from "../../../kit/payload-json.ts";
 import { isJsonObject, payload } from "../../../kit/wkt.ts";
 import type { RunResult } from "../runs/run.ts";
 import { runStatusWire, toError } from "../runs/wire.ts";

@@ -19,7 +19,7 @@ export interface Controls {
   /** Resolves once it was handed on; rejects when that took longer than `limits.controlMs`. */
   publish(message: ControlMessage): Promise<void>;
   /** Tells those who hold runs through this node. */
-  tellHere(message: ControlMessage): void;
+  notifyHere(message: ControlMessage): void;
   /** Told of every message, this node's own too. */
   onControl(listener: (message: ControlMessage) => void): void;
 }
@@ -27,17 +27,17 @@ export interface Controls {
 export interface ControlsDeps {
   clock: Pick<Clock, "after">;
   /** Hands a message to the other nodes. */
-  tell: (payload: string) => void | Promise<void>;
+  send: (payload: string) => void | Promise<void>;
 }
 
 export interface OpenControls extends Controls {
   /** A message of another node. */
-  heard(payload: string): void;
+  receive(payload: string): void;
 }
 
-export function openControls({ clock, tell }: ControlsDeps): OpenControls {
+export function openControls({ clock, send }: ControlsDeps): OpenControls {
   const listeners: ((message: ControlMessage) => void)[] = [];
-  const told = (message: ControlMessage) => {
+  const notify = (message: ControlMessage) => {
     for (const listener of listeners) listener(message);
   };
   return {
@@ -47,14 +47,14 @@ export function openControls({ clock, tell }: ControlsDeps): OpenControls {
         cancel = clock.after(controlMs, () => reject(new Error("telling took too long")));
       });
       try {
-        await Promise.race([Promise.resolve(tell(JSON.stringify(message))), late]);
+        await Promise.race([Promise.resolve(send(JSON.stringify(message))), late]);
       } finally {
         cancel();
       }
-      told(message);
+      notify(message);
     },
-    tellHere: told,
+    notifyHere: notify,
     onControl: (listener) => void listeners.push(listener),
-    heard: (payload) => told(JSON.parse(payload) as ControlMessage),
+    receive: (payload) => notify(JSON.parse(payload) as ControlMessage),
   };
 }

@@ -2,8 +2,8 @@ import type { Value } from "@bufbuild/protobuf/wkt";
 import { Type } from "@sinclair/typebox";
 import { SvcService } from "../../../gen/svc/v1/svc_pb.ts";
 import { invalid } from "../../../kit/fault.ts";
-import { jsonText } from "../../../kit/json.ts";
 import { type Operation, rpc, unary } from "../../../kit/operation.ts";
+import { jsonText } from "../../../kit/payload-json.ts";
 import { jsonOf, timestampOf } from "../../../kit/wkt.ts";
 import type { Run, Step } from "../runs/run.ts";
 import { toRunMessage, toStepMessage } from "../runs/wire.ts";
@@ -103,7 +103,7 @@ export const steeringOperations = (steering: Steering): Operation[] => [
       (step: Step) => toStepMessage(step),
       {
         // Any JSON in either field and spelling (contract.md rulings).
-        take({ output, outputValue, ...body }) {
+        decode({ output, outputValue, ...body }) {
           const given = outputValue === undefined ? output : outputValue;
           const { step_id, ...rest } = body;
           return {

@@ -2,9 +2,9 @@ import type { Instant } from "../../../kit/clock.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
 
-type Reader = Pick<Store, "one" | "all">;
+type StoreReader = Pick<Store, "one" | "all">;
 
-export interface RunRow {
+export interface SteeredRunRow {
   id: string;
   environment_id: string;
   function_id: string;
@@ -25,7 +25,7 @@ export interface RunRow {
 }
 
 /** JSON text of what started the run; undefined when the event has expired. */
-export const triggerOf = async (reader: Reader, run: RunRow): Promise<string | undefined> =>
+export const triggerOf = async (reader: StoreReader, run: SteeredRunRow): Promise<string | undefined> =>
   (
     await reader.one<{ data: string }>(
       sql`SELECT data FROM events WHERE id = ${run.event_id} AND environment_id = ${run.environment_id}`,
@@ -48,7 +48,7 @@ export interface ExecutionRow {
   pause_requested_at: number | null;
 }
 
-export interface StepRow {
+export interface SteeredStepRow {
   run_id: string;
   step_id: string;
   name: string;
@@ -69,7 +69,11 @@ const runFields = sql.raw(
   "id, environment_id, function_id, function_version, status, error, attempt, max_attempts, worker_id, created_at, started_at, ended_at, timeout_at, execution_seq, lease_hash, parent_run_id, event_id",
 );
 
-export const runById = (reader: Reader, environmentId: string, runId: string): Promise<RunRow | undefined> =>
+export const runById = (
+  reader: StoreReader,
+  environmentId: string,
+  runId: string,
+): Promise<SteeredRunRow | undefined> =>
   reader.one(sql`SELECT ${runFields} FROM runs WHERE id = ${runId} AND environment_id = ${environmentId}`);
 
 /** Locks: execution, then run. Undefined for a run that is over, or not of this environment. */
@@ -86,11 +90,15 @@ export const lockRun = (
   session: Session,
   environmentId: string,
   runId: string,
-): Promise<RunRow | undefined> =>
+): Promise<SteeredRunRow | undefined> =>
   session.one(sql`SELECT ${runFields} FROM runs
     WHERE id = ${runId} AND environment_id = ${environmentId} ${session.seams.holdRow}`);
 
-export const stepsOf = (reader: Reader, environmentId: string, runId: string): Promise<StepRow[]> =>
+export const stepsOf = (
+  reader: StoreReader,
+  environmentId: string,
+  runId: string,
+): Promise<SteeredStepRow[]> =>
   reader.all(sql`SELECT run_id, step_id, name, type, sequence, status, output, error, original_output, patched_at,
       started_at, ended_at, duration_ms, updated_at
     FROM steps WHERE run_id = ${runId} AND environment_id = ${environmentId} ORDER BY sequence, step_id`);
@@ -126,7 +134,7 @@ export async function note(
     VALUES (${runId}, ${sequence}, ${environmentId}, ${type}, ${at}, ${JSON.stringify(entry.detail)})`);
 }
 
-export async function lastSequence(reader: Reader, runId: string): Promise<number> {
+export async function lastSequence(reader: StoreReader, runId: string): Promise<number> {
   const row = await reader.one<{ last: number | null }>(
     sql`SELECT max(sequence) AS last FROM run_history WHERE run_id = ${runId}`,
   );
@@ -143,7 +151,7 @@ export const touchRun = (session: Session, runId: string, at: Instant): Promise<
 /** Rows changed: 0 when somebody else was first. */
 export const patchStep = (
   session: Session,
-  step: StepRow,
+  step: SteeredStepRow,
   change: { output: string; at: Instant; by: string },
 ): Promise<number> =>
   session.run(sql`UPDATE steps SET status = 'completed', error = NULL, output = ${change.output},
@@ -152,7 +160,7 @@ export const patchStep = (
     WHERE run_id = ${step.run_id} AND step_id = ${step.step_id} AND status = ${step.status}
       AND updated_at = ${step.updated_at} AND COALESCE(output, '') = ${step.output ?? ""}`);
 
-export const resumedAt = async (reader: Reader, runId: string): Promise<number | undefined> =>
+export const resumedAt = async (reader: StoreReader, runId: string): Promise<number | undefined> =>
   (await reader.one<{ resumed_at: number }>(sql`SELECT resumed_at FROM resumes WHERE run_id = ${runId}`))
     ?.resumed_at;
 
@@ -191,7 +199,7 @@ export async function undoResume(session: Session, row: ExecutionRow, at: Instan
 /** A failed run lives again: its execution goes on from the last fence, with one attempt more. */
 export async function revive(
   session: Session,
-  run: RunRow,
+  run: SteeredRunRow,
   revival: { at: Instant; timeoutAt: number | null; historyCount: number; laneId: string | null },
 ): Promise<void> {
   const { at, timeoutAt, historyCount, laneId } = revival;
@@ -209,7 +217,7 @@ export async function revive(
       ${timeoutAt}, ${run.parent_run_id}, ${laneId}, COALESCE((SELECT position FROM heads WHERE environment_id = ${run.environment_id}), 0))`);
 }
 
-export async function unrevive(session: Session, run: RunRow): Promise<void> {
+export async function unrevive(session: Session, run: SteeredRunRow): Promise<void> {
   await session.run(sql`DELETE FROM executions WHERE run_id = ${run.id} AND state = 'resuming'`);
   await session.run(sql`UPDATE runs SET status = 'failed', trouble = 'failed', error = ${run.error},
       ended_at = ${run.ended_at}, max_attempts = ${run.max_attempts}, timeout_at = ${run.timeout_at}

@@ -1,9 +1,9 @@
 import { Fault, invalid } from "../../../kit/fault.ts";
-import { jsonText, readJson, readJsonBytes } from "../../../kit/json.ts";
 import { cancelReasonRunes, discardedBytesMax, stepOutputBytesMax } from "../../../kit/limits.ts";
+import { jsonText, parseJson, parseJsonBytes } from "../../../kit/payload-json.ts";
 import { stepRowId } from "../../../kit/step-id.ts";
-import type { ResumePlan } from "../runs/wakes/resumed.ts";
-import type { ExecutionRow, StepRow } from "./rows.ts";
+import type { ResumePlan } from "../runs/wakes/finish-resumes.ts";
+import type { ExecutionRow, SteeredStepRow } from "./rows.ts";
 
 /** The reason of a cancel goes only into the published message and the log. */
 export const cutReason = (reason: string): string => [...reason].slice(0, cancelReasonRunes).join("");
@@ -16,7 +16,7 @@ export function runOfStep(stepId: string): string | undefined {
   return fromSdk;
 }
 
-export const isStep = (step: StepRow, id: string): boolean =>
+export const isStep = (step: SteeredStepRow, id: string): boolean =>
   step.step_id === id || stepRowId(step.run_id, step.step_id) === id;
 
 /** JSON text, or the same as base64, as newer clients send it; throws the fault that names the field. */
@@ -28,10 +28,10 @@ export function readJsonText(field: string, text: string): string {
 
 function readText(field: string, text: string): unknown {
   try {
-    return readJson(text, field);
+    return parseJson(text, field);
   } catch (refused) {
     try {
-      return readJsonBytes(Buffer.from(text, "base64"), field);
+      return parseJsonBytes(Buffer.from(text, "base64"), field);
     } catch {
       throw refused;
     }
@@ -77,7 +77,7 @@ export interface DiscardedStep {
 }
 
 /** As much as one row of history may hold. */
-export function recordOf(steps: readonly StepRow[]): DiscardedStep[] {
+export function recordOf(steps: readonly SteeredStepRow[]): DiscardedStep[] {
   let left = discardedBytesMax;
   return steps.map((step) => {
     const { step_id, name, type, sequence, status, output, error, original_output } = step;

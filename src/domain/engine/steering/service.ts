@@ -6,11 +6,11 @@ import { stepRowId } from "../../../kit/step-id.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import type { FunctionDefinition } from "../functions/definition.ts";
 import { laneOf } from "../functions/rules.ts";
-import type { StepMove } from "../runs/execution/step-moves.ts";
 import type { Run, Step } from "../runs/run.ts";
 import type { Runs } from "../runs/service.ts";
-import type { ResumePlan } from "../runs/wakes/resumed.ts";
-import type { Lane } from "../runs/wakes/wake.ts";
+import type { StepMove } from "../runs/step-moves.ts";
+import type { QueueHint } from "../runs/wakes/due.ts";
+import type { ResumePlan } from "../runs/wakes/finish-resumes.ts";
 import type { ControlMessage, Controls } from "./controls.ts";
 import * as rows from "./rows.ts";
 import * as rules from "./rules.ts";
@@ -51,7 +51,7 @@ export interface SteeringDeps {
   log: Log;
   controls: Controls;
   /** Promises to tell the other nodes, with the fact; what it answers is called after the commit (outbox). */
-  promise: (session: Session, message: ControlMessage) => Promise<() => void>;
+  enqueue: (session: Session, message: ControlMessage) => Promise<() => void>;
   runs: Pick<Runs, "get" | "steps" | "endHeld" | "cancelled" | "finishResumes" | "neverWakesAt">;
   /** Told after the commit that gave a step another output; a hint that may be lost. */
   onPatched?: (step: StepMove) => void;
@@ -60,20 +60,22 @@ export interface SteeringDeps {
   onMoved?: (runs: readonly { runId: string; environmentId: string }[]) => void;
   definitionOf: (environmentId: string, functionId: string, version: number) => Promise<FunctionDefinition>;
   /** Lanes that have got work, or room for it. */
-  onQueued: (lanes: readonly Lane[]) => void;
+  onQueued: (lanes: readonly QueueHint[]) => void;
 }
 
 export function openSteering(deps: SteeringDeps): Steering {
   const { store, clock, log, controls, runs, onQueued } = deps;
 
-  const tellPatched = (environmentId: string, { run_id: runId, step_id: stepId }: rows.StepRow): void =>
-    deps.onPatched?.({ environmentId, runId, stepId, at: clock.now() });
+  const announcePatched = (
+    environmentId: string,
+    { run_id: runId, step_id: stepId }: rows.SteeredStepRow,
+  ): void => deps.onPatched?.({ environmentId, runId, stepId, at: clock.now() });
 
   async function requireRun(
     reader: Store | Session,
     environmentId: string,
     runId: string,
-  ): Promise<rows.RunRow> {
+  ): Promise<rows.SteeredRunRow> {
     const run = await rows.runById(reader, environmentId, runId);
     if (!run) throw missing("run", runId);
     return run;
@@ -83,7 +85,7 @@ export function openSteering(deps: SteeringDeps): Steering {
     environmentId: string,
     runId: string | undefined,
     stepId: string,
-  ): Promise<rows.StepRow> {
+  ): Promise<rows.SteeredStepRow> {
     const steps = runId === undefined ? [] : await rows.stepsOf(store, environmentId, runId);
     const step = steps.find((one) => rules.isStep(one, stepId));
     if (!step) throw missing("step", stepId);
@@ -93,7 +95,7 @@ export function openSteering(deps: SteeringDeps): Steering {
   /** What a person wrote instead of a step's own output; later executions of the run are computed from it. */
   async function write(
     environmentId: string,
-    seen: rows.StepRow,
+    seen: rows.SteeredStepRow,
     change: { output: string; reason: string; actorId: string; isInjected: boolean },
   ): Promise<void> {
     const at = clock.now();
@@ -128,7 +130,7 @@ export function openSteering(deps: SteeringDeps): Steering {
   }
 
   /** Where a failed run counts again, by the definition it is pinned to. */
-  async function laneOfRun(run: rows.RunRow): Promise<string | null> {
+  async function laneOfRun(run: rows.SteeredRunRow): Promise<string | null> {
     if (run.status !== "failed") return null;
     const { environment_id, function_id, function_version } = run;
     const [definition, trigger] = await Promise.all([
@@ -168,7 +170,7 @@ export function openSteering(deps: SteeringDeps): Steering {
           executionSeq: execution.execution_seq,
           reason: rules.cutReason(reason),
         };
-        return { execution, message, keep: await deps.promise(session, message) };
+        return { execution, message, keep: await deps.enqueue(session, message) };
       });
       if (ended) {
         const { execution, message } = ended;
@@ -178,7 +180,7 @@ export function openSteering(deps: SteeringDeps): Steering {
           onQueued([{ environmentId, functionId, laneId, freed: true, queued: false }]);
         }
         log.info("run.cancelled", { runId, environmentId, reason: message.reason });
-        controls.tellHere(message);
+        controls.notifyHere(message);
         ended.keep();
       }
       return runs.get(environmentId, runId);
@@ -232,7 +234,7 @@ export function openSteering(deps: SteeringDeps): Steering {
       if (step.status !== "completed")
         throw new Fault("failed_precondition", `the step is ${step.status}, not completed`);
       await write(environmentId, step, { output, reason, actorId, isInjected: true });
-      tellPatched(environmentId, step);
+      announcePatched(environmentId, step);
       return { stepId: stepRowId(runId, step.step_id), previousOutput: step.output ?? "null" };
     },
 
@@ -241,7 +243,7 @@ export function openSteering(deps: SteeringDeps): Steering {
       if (step.status !== "completed" && step.status !== "failed")
         throw new Fault("failed_precondition", `the step is ${step.status}, neither completed nor failed`);
       await write(environmentId, step, { output, reason, actorId, isInjected: false });
-      tellPatched(environmentId, step);
+      announcePatched(environmentId, step);
       return shown(environmentId, step.run_id, step.step_id);
     },
 
@@ -337,7 +339,7 @@ export function openSteering(deps: SteeringDeps): Steering {
   async function undo(
     environmentId: string,
     runId: string,
-    { execution, run }: { execution: rows.ExecutionRow | undefined; run: rows.RunRow },
+    { execution, run }: { execution: rows.ExecutionRow | undefined; run: rows.SteeredRunRow },
   ): Promise<void> {
     await store.write(async (session) => {
       const now = await rows.lockExecution(session, environmentId, runId);
@@ -367,7 +369,7 @@ async function stepsFrom(
   environmentId: string,
   runId: string,
   fromStep: string,
-): Promise<rows.StepRow[]> {
+): Promise<rows.SteeredStepRow[]> {
   const steps = await rows.stepsOf(session, environmentId, runId);
   const first =
     steps.find((one) => rules.isStep(one, fromStep)) ?? steps.find((one) => one.name === fromStep);

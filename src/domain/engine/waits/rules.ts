@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { CelError, compileCel } from "../../../kit/cel.ts";
+import { CelError, compileCel } from "../../../kit/cel/cel.ts";
 import { matchPathBytesMax } from "../../../kit/limits.ts";
 
 /** Which events of a name are meant (contract.md 4.3). */

@@ -1,14 +1,14 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { WorkerService } from "../../../gen/svc/v1/worker_pb.ts";
-import { checkedApart } from "../../../kit/checked-apart.ts";
 import type { Fault } from "../../../kit/fault.ts";
+import { checkedPerItem } from "../../../kit/item-check.ts";
 import { duplex, listedById, rpcDuplex, type Thing, unary } from "../../../kit/operation.ts";
-import { assignmentJson, type HandedJob } from "../jobs/rules.ts";
+import { type AssignedJob, assignmentJson } from "../jobs/rules.ts";
 import { workerJson } from "./registration.ts";
-import { ackFields, reportFields } from "./report.ts";
+import { ackFields, reportFields } from "./report-body.ts";
 import { functionThing, isServing, rightsOf, type Serving, servedThings } from "./rights.ts";
 import type { ExchangeAnswer, ExchangeResult, Workers } from "./service.ts";
-import { StreamMessage } from "./stream/stream-messages.ts";
+import { StreamMessage } from "./stream/messages.ts";
 import { fromWorkerMessage, toEngineMessage, toJobMessage } from "./wire.ts";
 
 /** Workers of several generations send fields that this server does not read. */
@@ -75,7 +75,7 @@ const Assignment = Type.Object(
 );
 
 /** Reports are checked by the service, each alone: one that has the wrong form must not cost the others of an exchange theirs. */
-const reported = checkedApart(reportFields);
+const reported = checkedPerItem(reportFields);
 const ReportInput = Type.Object({ workerId, jobId: Type.String(), ...reported }, lenient);
 const AckInput = Type.Object({ workerId, jobId: Type.String(), ...ackFields }, lenient);
 
@@ -84,7 +84,7 @@ const Exchange = Type.Object(
     workerId,
     reports: Type.Optional(Type.Array(Type.Object({ job_id: Type.String(), ...reported }, lenient))),
     acks: Type.Optional(
-      Type.Array(Type.Object({ job_id: Type.String(), ...checkedApart(ackFields) }, lenient)),
+      Type.Array(Type.Object({ job_id: Type.String(), ...checkedPerItem(ackFields) }, lenient)),
     ),
     available: Type.Optional(Type.Integer({ minimum: 0 })),
     hold_ms: Type.Optional(Type.Integer({ minimum: 0 })),
@@ -102,7 +102,7 @@ const Results = Type.Array(
 );
 
 /** `{"jobs":[…]}` spliced from JSON texts; 204 when there are none. */
-const giveJobs = (jobs: readonly HandedJob[]) =>
+const encodeJobs = (jobs: readonly AssignedJob[]) =>
   jobs.length === 0
     ? { status: 204 }
     : { status: 200, body: `{"jobs":[${jobs.map(assignmentJson).join(",")}]}`, headers: jsonType };
@@ -215,7 +215,7 @@ export const workersOperations = (workers: Workers) => [
     alsoAsks,
     input: Type.Object({ workerId, available: Type.Optional(Type.Integer({ minimum: 0 })) }),
     output: Type.Object({ jobs: Type.Array(Assignment) }),
-    rest: { route: "GET /api/v1/workers/{workerId}/jobs", give: giveJobs },
+    rest: { route: "GET /api/v1/workers/{workerId}/jobs", encode: encodeJobs },
     handle: (input, call, permit) =>
       workers.poll(call.environmentId, input.workerId, input.available, call.signal, rightsOf(call, permit)),
   }),
@@ -238,7 +238,7 @@ export const workersOperations = (workers: Workers) => [
     input: ReportInput,
     output: Status,
     rest: "PUT /api/v1/workers/{workerId}/jobs/{jobId}",
-    unread: (params, call, fault) =>
+    onBodyTooLarge: (params, call, fault) =>
       workers.reportUnread(call.environmentId, params.workerId ?? "", params.jobId ?? "", fault),
     async handle(input, call, permit) {
       const rights = rightsOf(call, permit);
@@ -257,7 +257,7 @@ export const workersOperations = (workers: Workers) => [
     output: Type.Object({ results: Results, acked: Results, jobs: Type.Array(Assignment) }),
     rest: {
       route: "POST /api/v1/workers/{workerId}/exchange",
-      give: (output: ExchangeAnswer) => ({
+      encode: (output: ExchangeAnswer) => ({
         status: 200,
         body: `{"results":${JSON.stringify(output.results.map(resultJson))},"acked":${JSON.stringify(
           output.acked.map(resultJson),

@@ -1,11 +1,11 @@
 import type { Fault } from "../../../kit/fault.ts";
 import type { Store } from "../../../store/store.ts";
-import type { HandedJob, Job } from "../jobs/rules.ts";
+import type { AssignedJob, Job } from "../jobs/rules.ts";
 import type { RegisterWorkerInput } from "./registration.ts";
-import type { Report } from "./report.ts";
+import type { ReportBody } from "./report-body.ts";
 import type { Rights } from "./rights.ts";
 import type { WorkerRecord } from "./rows.ts";
-import type { Streams } from "./stream/streams.ts";
+import type { WorkerStreams } from "./stream/connections.ts";
 
 export interface AckInput {
   job_id: string;
@@ -20,19 +20,19 @@ export type ExchangeResult = { jobId: string; fault: Fault | undefined };
 export interface ExchangeAnswer {
   results: ExchangeResult[];
   acked: ExchangeResult[];
-  jobs: HandedJob[];
+  jobs: AssignedJob[];
 }
 
 export interface Workers {
   /** Pull workers over one stream in both directions. */
-  connect: Streams["connect"];
-  cancelled: Streams["cancelled"];
+  connect: WorkerStreams["connect"];
+  cancelled: WorkerStreams["cancelled"];
   /** The environment is gone: polls end, streams end, its workers are strangers. */
-  letGo(environmentId: string): void;
+  forgetEnvironment(environmentId: string): void;
   /** What an endpoint answered, or why it could not, taken as a worker's report. */
-  reportOf(job: Pick<Job, "environmentId" | "jobId">, report: Report): Promise<void>;
+  reportOf(job: Pick<Job, "environmentId" | "jobId">, report: ReportBody): Promise<void>;
   /** The tick of loop `workers.streams`. */
-  lookOnce: Streams["lookOnce"];
+  lookOnce: WorkerStreams["lookOnce"];
   /** Tells workers on streams that this server goes; resolves once their unstarted jobs are given back. */
   drain(): Promise<void>;
   register(environmentId: string, input: RegisterWorkerInput): Promise<void>;
@@ -49,13 +49,13 @@ export interface Workers {
     available: number | undefined,
     signal: AbortSignal,
     rights?: Rights,
-  ): Promise<HandedJob[]>;
+  ): Promise<AssignedJob[]>;
   ack(environmentId: string, workerId: string, input: AckInput): Promise<void>;
   report(
     environmentId: string,
     workerId: string,
     jobId: string,
-    sent: Report,
+    sent: ReportBody,
     rights?: Rights,
   ): Promise<void>;
   /** A report of this job was larger than what is read of a body (`runs.noteRefusal`). */
@@ -64,7 +64,7 @@ export interface Workers {
     environmentId: string,
     workerId: string,
     input: {
-      reports: readonly (Report & { job_id: string })[];
+      reports: readonly (ReportBody & { job_id: string })[];
       acks: readonly AckInput[];
       available: number;
       holdMs?: number;
@@ -73,7 +73,7 @@ export interface Workers {
     rights?: Rights,
   ): Promise<ExchangeAnswer>;
   /** The tick of loop `workers.signs`: writes signs of life. */
-  signOnce(): Promise<void>;
+  flushHeartbeats(): Promise<void>;
   /** The tick of loop `workers.forget`: workers that were silent for long. */
   forgetOnce(write: Store["write"]): Promise<void>;
 }

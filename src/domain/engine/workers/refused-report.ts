@@ -1,7 +1,7 @@
 import { Fault } from "../../../kit/fault.ts";
 import { StoreError } from "../../../store/store.ts";
 import type { Fence, RunError } from "../runs/run.ts";
-import { readFence } from "./report.ts";
+import { readFence } from "./report-body.ts";
 
 export interface RefusedReport {
   fence: Fence;

@@ -1,6 +1,6 @@
 import type { Call, Permit, Thing } from "../../../kit/operation.ts";
 import type { Definitions, DefinitionsCache } from "../functions/definition.ts";
-import type { Report } from "./report.ts";
+import type { ReportBody } from "./report-body.ts";
 import type { WorkerRecord } from "./rows.ts";
 
 /** What deny policies let a worker's credential do. */
@@ -11,7 +11,7 @@ export interface Rights {
   /** Whether any may be denied. */
   secretsAreScreened(): boolean | Promise<boolean>;
   /** The report as it counts: invoking what the credential may not invoke fails the run. */
-  reported<Sent extends Report>(sent: Sent): Sent | Promise<Sent>;
+  reported<Sent extends ReportBody>(sent: Sent): Sent | Promise<Sent>;
 }
 
 /** What serving functions is about: the functions, and the secrets that come with their jobs. */
@@ -71,7 +71,7 @@ export const rightsOf = (call: Pick<Call, "screen">, permit: Permit): Rights => 
 });
 
 /** A refused report would come again for ever: the run fails instead, as by every other refusal of an invoke. */
-async function invoking<Sent extends Report>(
+async function invoking<Sent extends ReportBody>(
   call: Pick<Call, "screen">,
   sent: Sent,
   functionId: string,

@@ -63,17 +63,17 @@ export async function listWorkers(store: Store, environmentId: string): Promise<
 }
 
 /** Signs of life of many workers at once; `activeJobs` null keeps what the last heartbeat said. */
-export async function touchWorkers(
+export async function recordHeartbeats(
   session: Session,
-  signs: readonly { environmentId: string; id: string; at: Instant; activeJobs: number | null }[],
+  heartbeats: readonly { environmentId: string; id: string; at: Instant; activeJobs: number | null }[],
 ): Promise<void> {
   await session.run(sql`UPDATE workers SET last_heartbeat_at = v.at,
       active_jobs = COALESCE(v.active_jobs, workers.active_jobs)
     FROM ${session.seams.rowsFrom("v", {
-      environment_id: column.text(signs.map((s) => s.environmentId)),
-      id: column.text(signs.map((s) => s.id)),
-      at: column.bigint(signs.map((s) => s.at)),
-      active_jobs: column.bigint(signs.map((s) => s.activeJobs)),
+      environment_id: column.text(heartbeats.map((s) => s.environmentId)),
+      id: column.text(heartbeats.map((s) => s.id)),
+      at: column.bigint(heartbeats.map((s) => s.at)),
+      active_jobs: column.bigint(heartbeats.map((s) => s.activeJobs)),
     })} WHERE workers.environment_id = v.environment_id AND workers.id = v.id`);
 }
 

@@ -6,19 +6,19 @@ import type { Metrics } from "../../../kit/metrics.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import type { Dispatcher } from "../dispatch/dispatcher.ts";
 import type { GiveBack } from "../dispatch/give-back.ts";
-import type { Asking } from "../dispatch/lanes.ts";
+import type { PollRequest } from "../dispatch/queues.ts";
 import type { DefinitionsCache } from "../functions/definition.ts";
-import { type HandedJob, type Job, runOfJob } from "../jobs/rules.ts";
+import { type AssignedJob, type Job, runOfJob } from "../jobs/rules.ts";
 import type { Runs } from "../runs/service.ts";
-import { knowsFailedSteps, stepsFor } from "./generations.ts";
+import { openWorkerFrames, type WorkerFrame } from "./frames.ts";
 import type { AckInput, ExchangeResult, Workers } from "./port.ts";
 import { lastRefused, sendable, unlessLost } from "./refused-report.ts";
 import { type RegisterWorkerInput, readRegistration } from "./registration.ts";
-import { checkReport, type Report, readFence, readReport } from "./report.ts";
+import { checkReport, type ReportBody, readFence, readReport } from "./report-body.ts";
 import { type Rights, requireServing } from "./rights.ts";
 import * as rows from "./rows.ts";
-import { openWorkerSigns, type WorkerFrame } from "./signs.ts";
-import { openStreams } from "./stream/streams.ts";
+import { knowsFailedSteps, stepsFor } from "./sdk-versions.ts";
+import { openWorkerStreams } from "./stream/connections.ts";
 import { watchWorkers } from "./watch.ts";
 
 export type { ExchangeAnswer, ExchangeResult, Workers } from "./port.ts";
@@ -47,18 +47,18 @@ export interface WorkersDeps {
 }
 
 /** Endpoints understand failed steps (contract.md 3.1). */
-const endpointGeneration = "1.0.0";
+const endpointSdkVersion = "1.0.0";
 /** A worker that polls is alive; that is written at most this often. */
-const signEveryMs = 10_000;
+const heartbeatEveryMs = 10_000;
 /** Another node may have heard of a worker anew: a known one is read again after this. */
 const knownMs = 5_000;
 
 export function openWorkers(deps: WorkersDeps): Workers {
   const { store, clock, dispatcher, runs, leaseMs, holdMs } = deps;
   const disconnects = watchWorkers(deps);
-  const told = openWorkerSigns(deps.announce);
+  const frames = openWorkerFrames(deps.announce);
   const known = new Map<string, { record: rows.WorkerRecord; readAt: number }>();
-  const signs = new Map<
+  const heartbeats = new Map<
     string,
     { environmentId: string; id: string; at: number; activeJobs: number | null }
   >();
@@ -77,15 +77,16 @@ export function openWorkers(deps: WorkersDeps): Workers {
       entry = { record, readAt: now };
       known.set(key, entry);
     }
-    const last = signs.get(key)?.at ?? entry.record.lastHeartbeatAt;
-    if (now - last >= signEveryMs) signs.set(key, { environmentId, id: workerId, at: now, activeJobs: null });
+    const last = heartbeats.get(key)?.at ?? entry.record.lastHeartbeatAt;
+    if (now - last >= heartbeatEveryMs)
+      heartbeats.set(key, { environmentId, id: workerId, at: now, activeJobs: null });
     return entry.record;
   }
 
   async function report(
     worker: rows.WorkerRecord,
     jobId: string,
-    sent: Report,
+    sent: ReportBody,
     rights: Rights | undefined,
   ): Promise<void> {
     const counts = rights?.reported(sent) ?? sent;
@@ -105,7 +106,7 @@ export function openWorkers(deps: WorkersDeps): Workers {
     const { environmentId } = worker;
     try {
       const report = readReport(checkReport(body), { environmentId, jobId, now: clock.now(), leaseMs });
-      await sendable(runs.report({ ...report, failuresTold: knowsFailedSteps(worker.sdk) }));
+      await sendable(runs.report({ ...report, takesFailedSteps: knowsFailedSteps(worker.sdk) }));
     } catch (error) {
       const refused = error instanceof Fault ? lastRefused(jobId, body, error) : undefined;
       if (refused?.isCorrectable && mayCorrect) {
@@ -124,14 +125,14 @@ export function openWorkers(deps: WorkersDeps): Workers {
   const ack = async (environmentId: string, sent: AckInput) =>
     sendable(runs.ack({ ...readFence(sent.job_id, sent), environmentId }, leaseMs));
 
-  const take = (
+  const poll = (
     worker: rows.WorkerRecord,
     available: number,
     hold: number,
     reports: boolean,
     { signal, rights }: { signal: AbortSignal; rights: Rights | undefined },
   ) => {
-    const asking: Asking = {
+    const request: PollRequest = {
       environmentId: worker.environmentId,
       workerId: worker.id,
       functionIds: worker.functionIds,
@@ -141,11 +142,11 @@ export function openWorkers(deps: WorkersDeps): Workers {
       signal,
       mayHave: rights?.mayHave,
     };
-    return dispatcher.take(asking);
+    return dispatcher.poll(request);
   };
 
   /** A lease that ended on the way here has no worker to go to: its run goes back by itself. */
-  const handed = ({ sdk }: rows.WorkerRecord, jobs: readonly Job[]): HandedJob[] => {
+  const assigned = ({ sdk }: rows.WorkerRecord, jobs: readonly Job[]): AssignedJob[] => {
     const now = clock.now();
     return jobs.flatMap((job) => {
       const left = job.leaseExpiresAt - now;
@@ -168,7 +169,7 @@ export function openWorkers(deps: WorkersDeps): Workers {
       await rows.upsertWorker(session, record);
     });
     known.set(keyOf(environmentId, record.id), { record, readAt: now });
-    told.connected({ environmentId, workerId: record.id });
+    frames.connected({ environmentId, workerId: record.id });
     return record;
   }
 
@@ -181,7 +182,7 @@ export function openWorkers(deps: WorkersDeps): Workers {
   }
 
   /** One transaction: leases of those jobs, and the sign of life. */
-  async function beat(
+  async function recordHeartbeat(
     { environmentId, id: workerId }: Pick<rows.WorkerRecord, "environmentId" | "id">,
     activeJobs: number,
     jobs: readonly { runId: string; executionSeq: number }[],
@@ -190,23 +191,23 @@ export function openWorkers(deps: WorkersDeps): Workers {
     await store.write(async (session) => {
       if (jobs.length > 0)
         await runs.renew(session, { environmentId, workerId, leaseUntil: now + leaseMs, jobs });
-      await rows.touchWorkers(session, [{ environmentId, id: workerId, at: now, activeJobs }]);
+      await rows.recordHeartbeats(session, [{ environmentId, id: workerId, at: now, activeJobs }]);
     });
-    signs.delete(keyOf(environmentId, workerId));
-    told.beat({ environmentId, workerId });
+    heartbeats.delete(keyOf(environmentId, workerId));
+    frames.heartbeat({ environmentId, workerId });
     const entry = known.get(keyOf(environmentId, workerId));
     if (entry) entry.record.lastHeartbeatAt = now;
   }
 
   const { giveBack, underWay } = deps.back;
-  const streams = openStreams({
+  const streams = openWorkerStreams({
     clock,
     log: deps.log,
     leaseMs,
     drainMs: deps.drainMs,
     dispatcher,
     disconnects,
-    handed,
+    assigned,
     giveBack,
     definitions: deps.definitions,
     register: (environmentId, { worker_id, function_ids, max_concurrent_jobs, ...rest }) =>
@@ -215,15 +216,15 @@ export function openWorkers(deps: WorkersDeps): Workers {
         { ...rest, workerId: worker_id, functionIds: function_ids, maxConcurrentJobs: max_concurrent_jobs },
         "stream",
       ),
-    onDraining: told.draining,
+    onDraining: frames.draining,
     async forget(worker) {
       const gone = await store.write((session) => rows.forgetWorker(session, worker));
       known.delete(keyOf(worker.environmentId, worker.id));
-      if (gone > 0) told.disconnected({ environmentId: worker.environmentId, workerId: worker.id });
+      if (gone > 0) frames.disconnected({ environmentId: worker.environmentId, workerId: worker.id });
     },
     submit: (worker, jobId, body) => submit(worker, jobId, body),
-    async beat(worker, activeJobs, leases) {
-      await beat(worker, activeJobs, leases);
+    async heartbeat(worker, activeJobs, leases) {
+      await recordHeartbeat(worker, activeJobs, leases);
       return runs.leaseStates({ environmentId: worker.environmentId, workerId: worker.id, leases });
     },
   });
@@ -244,12 +245,12 @@ export function openWorkers(deps: WorkersDeps): Workers {
     connect: streams.connect,
     cancelled: streams.cancelled,
     reportOf: ({ environmentId, jobId }, body) =>
-      submit({ environmentId, sdk: endpointGeneration }, jobId, body, false),
+      submit({ environmentId, sdk: endpointSdkVersion }, jobId, body, false),
     lookOnce: streams.lookOnce,
-    letGo(environmentId) {
+    forgetEnvironment(environmentId) {
       for (const [key, { record }] of known) if (record.environmentId === environmentId) known.delete(key);
-      dispatcher.letGo(environmentId);
-      streams.letGo(environmentId);
+      dispatcher.forgetEnvironment(environmentId);
+      streams.forgetEnvironment(environmentId);
     },
     async drain() {
       streams.shutdown("the server is shutting down");
@@ -262,7 +263,7 @@ export function openWorkers(deps: WorkersDeps): Workers {
     async heartbeat(environmentId, workerId, input) {
       await registered(environmentId, workerId);
       const jobs = input.jobIds.flatMap((id) => runOfJob(id) ?? []);
-      await beat({ environmentId, id: workerId }, input.activeJobs ?? jobs.length, jobs);
+      await recordHeartbeat({ environmentId, id: workerId }, input.activeJobs ?? jobs.length, jobs);
     },
 
     async list(environmentId) {
@@ -276,7 +277,7 @@ export function openWorkers(deps: WorkersDeps): Workers {
       const worker = await registered(environmentId, workerId);
       await requireServing(rights, worker, deps.definitions);
       const wanted = available ?? worker.maxConcurrent;
-      return handed(worker, await take(worker, wanted, holdMs, false, { signal, rights }));
+      return assigned(worker, await poll(worker, wanted, holdMs, false, { signal, rights }));
     },
 
     async ack(environmentId, workerId, input) {
@@ -311,21 +312,21 @@ export function openWorkers(deps: WorkersDeps): Workers {
           input.reports.map((body) => outcome(body.job_id, report(worker, body.job_id, body, rights))),
         ),
         Promise.all(input.acks.map((sent) => outcome(sent.job_id, ack(environmentId, sent)))),
-        take(worker, input.available, hold, busy, { signal, rights }),
+        poll(worker, input.available, hold, busy, { signal, rights }),
       ]);
-      return { results, acked, jobs: handed(worker, jobs) };
+      return { results, acked, jobs: assigned(worker, jobs) };
     },
 
-    async signOnce() {
+    async flushHeartbeats() {
       const now = clock.now();
-      const batch = [...signs.values()];
+      const batch = [...heartbeats.values()];
       if (batch.length > 0) {
-        await store.write((session) => rows.touchWorkers(session, batch));
-        for (const sign of batch) {
-          const entry = known.get(keyOf(sign.environmentId, sign.id));
-          if (entry) entry.record.lastHeartbeatAt = sign.at;
-          signs.delete(keyOf(sign.environmentId, sign.id));
-          told.beat({ environmentId: sign.environmentId, workerId: sign.id });
+        await store.write((session) => rows.recordHeartbeats(session, batch));
+        for (const heartbeat of batch) {
+          const entry = known.get(keyOf(heartbeat.environmentId, heartbeat.id));
+          if (entry) entry.record.lastHeartbeatAt = heartbeat.at;
+          heartbeats.delete(keyOf(heartbeat.environmentId, heartbeat.id));
+          frames.heartbeat({ environmentId: heartbeat.environmentId, workerId: heartbeat.id });
         }
       }
       for (const [key, entry] of known) if (now - entry.readAt > workerSilenceMsMax) known.delete(key);
@@ -335,7 +336,7 @@ export function openWorkers(deps: WorkersDeps): Workers {
       const gone = await write((session) => rows.forgetSilent(session, clock.now() - 2 * workerSilenceMsMax));
       disconnects.add(gone.length);
       for (const { environment_id: environmentId, id: workerId } of gone)
-        told.disconnected({ environmentId, workerId });
+        frames.disconnected({ environmentId, workerId });
     },
   };
 }

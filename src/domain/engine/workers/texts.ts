@@ -1,6 +1,6 @@
 import { invalid } from "../../../kit/fault.ts";
-import { jsonText as payloadText } from "../../../kit/json.ts";
 import { stepOutputBytesMax } from "../../../kit/limits.ts";
+import { jsonText as payloadText } from "../../../kit/payload-json.ts";
 
 /**
  * Postgres keeps no NUL in text, and half a surrogate is stored as another text, which the worker would not find again; found

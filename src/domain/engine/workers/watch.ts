@@ -1,5 +1,5 @@
+import { cachedQuery } from "../../../kit/cached-query.ts";
 import type { Clock } from "../../../kit/clock.ts";
-import { lately } from "../../../kit/lately.ts";
 import { gaugeCountMax, gaugeKeptMs, gaugeWaitMsMax, workerSilenceMsMax } from "../../../kit/limits.ts";
 import type { Counter, Metrics } from "../../../kit/metrics.ts";
 import type { Store } from "../../../store/store.ts";
@@ -19,11 +19,11 @@ export function watchWorkers({
     name: "svc_workers_connected",
     help: "Workers of the whole installation that were heard of in the last five minutes.",
   })();
-  const countAlive = lately({
+  const countAlive = cachedQuery({
     clock,
     keptMs: gaugeKeptMs,
     waitMsMax: gaugeWaitMsMax,
-    ask: () => rows.countAlive(store, clock.now() - workerSilenceMsMax, gaugeCountMax),
+    query: () => rows.countAlive(store, clock.now() - workerSilenceMsMax, gaugeCountMax),
   });
   metrics.beforeReading(async () => connected.set(await countAlive()));
   return metrics.counter({

@@ -11,12 +11,18 @@ import {
 } from "../../../gen/svc/v1/worker_pb.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
 import { Fault, invalid, unreachable } from "../../../kit/fault.ts";
-import { isNested, payloadLevelsMax, readJson, readJsonBytes, storedJson } from "../../../kit/json.ts";
+import {
+  isNested,
+  parseJson,
+  parseJsonBytes,
+  payloadLevelsMax,
+  storedJson,
+} from "../../../kit/payload-json.ts";
 import { instantOf, isJsonObject, jsonOf, payload, timestampOf } from "../../../kit/wkt.ts";
-import type { HandedJob } from "../jobs/rules.ts";
+import type { AssignedJob } from "../jobs/rules.ts";
 import type { LeaseState } from "../runs/execution/leases.ts";
 import { refusedResult } from "./rules.ts";
-import type { StreamAnswer } from "./stream/stream-messages.ts";
+import type { StreamAnswer } from "./stream/messages.ts";
 
 const leaseStateWire: Record<LeaseState, LeaseStateWire> = {
   refreshed: LeaseStateWire.REFRESHED,
@@ -54,10 +60,10 @@ const errorOf = (error: ErrorMessage | undefined) =>
   };
 
 const bytesOf = (field: string, bytes: Uint8Array): unknown =>
-  bytes.length === 0 ? undefined : readJsonBytes(bytes, field);
+  bytes.length === 0 ? undefined : parseJsonBytes(bytes, field);
 
 function bodyOf(text: string): Record<string, unknown> {
-  const body = readJson(text, "report.body");
+  const body = parseJson(text, "report.body");
   if (isJsonObject(body)) return body;
   throw invalid("report.body", "must be the JSON text of an object");
 }
@@ -219,7 +225,7 @@ function carried<T extends string | null>(field: string, text: T): T {
 }
 
 /** A job as the stream carries it; throws for one that it cannot. */
-export const toJobMessage = (job: HandedJob) => ({
+export const toJobMessage = (job: AssignedJob) => ({
   jobId: job.jobId,
   runId: job.runId,
   functionId: job.functionId,

@@ -1,6 +1,7 @@
 import { type Static, Type } from "@sinclair/typebox";
-import { CelError } from "../../../kit/cel.ts";
+import { CelError } from "../../../kit/cel/cel.ts";
 import { parseRfc3339 } from "../../../kit/clock.ts";
+import { requireEventName } from "../../../kit/event-names.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
 import {
   functionIdBytesMax,
@@ -10,7 +11,6 @@ import {
   waitMsDefault,
   waitMsMax,
 } from "../../../kit/limits.ts";
-import { requireEventName } from "../../../kit/names.ts";
 import { requireStepId, stepIdBytesMax } from "../../../kit/step-id.ts";
 import type { ReportOutcome } from "../runs/execution/report.ts";
 import { readMatch } from "../waits/rules.ts";

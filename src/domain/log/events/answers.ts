@@ -1,11 +1,11 @@
-import type { Outcome } from "../../../kit/combine.ts";
+import type { ItemOutcome } from "../../../kit/combine.ts";
 import { Fault, missing } from "../../../kit/fault.ts";
 import { keyReused, storedKey } from "../../../kit/idempotency-key.ts";
-import { type Claims, type Keyed, nameOfKey } from "../../../kit/key-claims.ts";
+import { type KeyClaims, type Keyed, nameOfKey } from "../../../kit/key-claims.ts";
 import type { Store } from "../../../store/store.ts";
-import type { Logged, NewEvent } from "./flush.ts";
-import type { InvokeTarget } from "./matching.ts";
-import { findKeys, type TakenKey } from "./rows.ts";
+import type { EmittedRow, NewEvent } from "./flush.ts";
+import type { InvokeTarget } from "./new-runs.ts";
+import { findKeys, type UsedEventKey } from "./rows.ts";
 import type { EventDraft } from "./rules.ts";
 
 export interface Emitted {
@@ -18,13 +18,13 @@ export interface Emitted {
 }
 
 /** One event of a unit on its way into the log. */
-export interface Prepared extends NewEvent, Keyed {}
+export interface PreparedEvent extends NewEvent, Keyed {}
 
 /** What each event that was to be written came to, by id. Those that were not repeat a key, or their environment is gone. */
 export async function answersOf(
   store: Store,
-  events: readonly Prepared[],
-  logged: readonly Logged[],
+  events: readonly PreparedEvent[],
+  logged: readonly EmittedRow[],
 ): Promise<Map<string, Emitted | Fault>> {
   const answers = new Map<string, Emitted | Fault>();
   for (const { ord, position } of logged) {
@@ -49,7 +49,7 @@ export async function answersOf(
 export async function usedKeys(
   store: Store,
   items: readonly Pick<Keyed, "environmentId" | "key">[],
-): Promise<Map<string, TakenKey>> {
+): Promise<Map<string, UsedEventKey>> {
   const keys = items.flatMap(({ environmentId, key }) => (key === null ? [] : { environmentId, key }));
   const rows = keys.length === 0 ? [] : await findKeys(store, keys);
   return new Map(rows.map((row) => [nameOfKey(row.environment_id, row.key), row]));
@@ -57,10 +57,10 @@ export async function usedKeys(
 
 /** The answer of a whole unit: one for each of its events, in their order, or the first fault. */
 export function answerOfUnit(
-  events: readonly Prepared[],
+  events: readonly PreparedEvent[],
   answers: ReadonlyMap<string, Emitted | Fault>,
-  { twins, repeats }: Pick<Claims<Prepared, TakenKey>, "twins" | "repeats">,
-): Outcome<Emitted[]> {
+  { twins, repeats }: Pick<KeyClaims<PreparedEvent, UsedEventKey>, "twins" | "repeats">,
+): ItemOutcome<Emitted[]> {
   const list = events.map((event): Emitted | Fault => {
     const row = repeats.get(event);
     if (row) return firstOf(row, event);
@@ -73,18 +73,18 @@ export function answerOfUnit(
 }
 
 /** The part of an emit or invoke that its answer depends on. */
-interface Asked {
+interface KeyedEmit {
   origin: { environmentId: string };
   drafts: readonly EventDraft[];
   target?: InvokeTarget | undefined;
 }
 
 /** What was refused is answered all the same when its keys, all of them, were used while it could be done. */
-export async function answersToRefused<Unit extends Asked>(
+export async function answersToRefused<Unit extends KeyedEmit>(
   store: Store,
   refused: ReadonlyMap<Unit, Fault>,
-): Promise<Map<Unit, Outcome<Emitted[]>>> {
-  const outcomes = new Map<Unit, Outcome<Emitted[]>>();
+): Promise<Map<Unit, ItemOutcome<Emitted[]>>> {
+  const outcomes = new Map<Unit, ItemOutcome<Emitted[]>>();
   for (const [unit, error] of refused) {
     const { environmentId } = unit.origin;
     const items = unit.drafts.map((draft) => ({ ...keyedOf(draft, unit.target), environmentId }));
@@ -111,8 +111,8 @@ export const keyedOf = (draft: EventDraft, target: InvokeTarget | undefined) => 
 
 /** A key means one fact: it cannot name an emit and an invoke, or two functions. */
 const firstOf = (
-  row: TakenKey,
-  { use, at, idempotencyKey }: Pick<Prepared, "use" | "at" | "idempotencyKey">,
+  row: UsedEventKey,
+  { use, at, idempotencyKey }: Pick<PreparedEvent, "use" | "at" | "idempotencyKey">,
 ): Emitted | Fault =>
   row.function_id !== use
     ? keyReused(idempotencyKey ?? "", at)

@@ -45,7 +45,7 @@ export interface NewEvent {
   arms: readonly NewArm[];
 }
 
-export interface EmitInput {
+export interface EmitFlushInput {
   now: Instant;
   events: readonly NewEvent[];
   /** Of these every key must be got, or nothing is written and `lostKeys` is raised. */
@@ -55,7 +55,7 @@ export interface EmitInput {
 }
 
 /** An event that is missing in the answer was not written: its idempotency key is taken, or its environment is gone. */
-export interface Logged {
+export interface EmittedRow {
   ord: number;
   position: number;
   at: Instant;
@@ -122,7 +122,7 @@ const eventTarget = sql.raw(
  * events, runs, executions and history. Survivors are counted before positions are given, so no position is skipped; the
  * head stays locked from its update to the commit, so `n + 1` is never visible before `n`.
  */
-export const emitFlush: Flush<EmitInput, Logged> = {
+export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {
   name: "events.emit",
 
   postgres({ events, bound, definitions, now }, seams) {
@@ -225,8 +225,10 @@ export const emitFlush: Flush<EmitInput, Logged> = {
   },
 
   libsql(session, { events, bound, definitions, now }) {
-    const alive = events.some((e) => e.idempotencyKey !== null) ? withoutTaken(session, events, now) : events;
-    const logged: (Logged & { event: NewEvent })[] = [];
+    const alive = events.some((e) => e.idempotencyKey !== null)
+      ? withoutUsedKeys(session, events, now)
+      : events;
+    const logged: (EmittedRow & { event: NewEvent })[] = [];
     const heads = new Map(
       session
         .all<{ environment_id: string; position: number; last_at: number; definitions_version: number }>(
@@ -260,7 +262,7 @@ const refuseLost = (limited: boolean) => sql`UNION ALL
     WHERE i.bound = 1 AND i.id NOT IN (SELECT event_id FROM fresh)`;
 
 /** Takes the idempotency keys; answers the events that got theirs or have none. */
-function withoutTaken(session: SyncSession, events: readonly NewEvent[], now: Instant): NewEvent[] {
+function withoutUsedKeys(session: SyncSession, events: readonly NewEvent[], now: Instant): NewEvent[] {
   const keyed = events.filter((e) => e.idempotencyKey !== null);
   const fresh = new Set(
     session
@@ -281,7 +283,7 @@ function withoutTaken(session: SyncSession, events: readonly NewEvent[], now: In
 /** Answers the runs that were to be born claimed and are queued. */
 function write(
   session: SyncSession,
-  logged: readonly (Logged & { event: NewEvent })[],
+  logged: readonly (EmittedRow & { event: NewEvent })[],
   now: Instant,
 ): Set<string> {
   const { rowsFrom } = session.seams;

@@ -3,9 +3,9 @@ import { PubSubService } from "../../../gen/svc/v1/pubsub_pb.ts";
 import { SvcService } from "../../../gen/svc/v1/svc_pb.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
 import { invalid } from "../../../kit/fault.ts";
-import { storedJson } from "../../../kit/json.ts";
 import { triggerBatchMax } from "../../../kit/limits.ts";
 import { type Call, listed, rpc, type Thing, unary } from "../../../kit/operation.ts";
+import { storedJson } from "../../../kit/payload-json.ts";
 import type { EventLog, LoggedEvent } from "../log/service.ts";
 import { draftOf, type EmitInput, noteStarts } from "./rules.ts";
 import { screenedPage } from "./screened.ts";
@@ -91,9 +91,9 @@ export const eventsOperations = (events: Events, log: EventLog) => [
     about: ({ event }: Static<typeof Emit>) => about(event),
     alsoAsks,
     rpc: [
-      rpc(SvcService.method.emit, fromMessage, toMessage, { take: fromBody, give: toBody }),
-      rpc(SvcService.method.trigger, fromMessage, toMessage, { take: fromBody, give: toBody }),
-      rpc(PubSubService.method.emit, fromMessage, toMessage, { take: fromBody, give: toBody }),
+      rpc(SvcService.method.emit, fromMessage, toMessage, { decode: fromBody, encode: toBody }),
+      rpc(SvcService.method.trigger, fromMessage, toMessage, { decode: fromBody, encode: toBody }),
+      rpc(PubSubService.method.emit, fromMessage, toMessage, { decode: fromBody, encode: toBody }),
     ],
     async handle(input, call) {
       const draft = draftOf(input as EmitInput, call.idempotencyKey);
@@ -115,13 +115,13 @@ export const eventsOperations = (events: Events, log: EventLog) => [
       (m) => ({ events: m.events.map(fromMessage) }),
       (list: Emitted[]) => ({ results: list.map(toMessage) }),
       {
-        take: (body) => ({
+        decode: (body) => ({
           ...body,
           events: Array.isArray(body.events)
             ? body.events.map((item) => fromItem(item))
             : (body.events ?? []),
         }),
-        give: (list) => ({ results: list.map(toBody) }),
+        encode: (list) => ({ results: list.map(toBody) }),
       },
     ),
     async handle(input, call) {

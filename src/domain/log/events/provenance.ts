@@ -1,7 +1,7 @@
 import type { Clock } from "../../../kit/clock.ts";
 import { runsRememberedMax } from "../../../kit/limits.ts";
-import { remember } from "../../../kit/remember.ts";
 import { sql } from "../../../kit/sql.ts";
+import { ttlCache } from "../../../kit/ttl-cache.ts";
 import type { Store } from "../../../store/store.ts";
 
 /** A run stays in its environment for as long as it exists. */
@@ -12,7 +12,7 @@ const keptMs = 60_000;
  * out rather than refused: it is a note, clients send it by themselves, and a foreign id must look like a missing one.
  */
 export function openProvenance({ store, clock }: { store: Store; clock: Clock }) {
-  const known = remember<{ runId: string }>({
+  const known = ttlCache<{ runId: string }>({
     clock,
     keptMs,
     entriesMax: runsRememberedMax,
@@ -26,6 +26,6 @@ export function openProvenance({ store, clock }: { store: Store; clock: Clock })
   });
   return async (environmentId: string, runId: string): Promise<string | undefined> => {
     if (!/^run_[A-Za-z0-9-]{1,64}$/.test(runId)) return undefined;
-    return (await known.of(`${environmentId}\n${runId}`))?.runId;
+    return (await known.get(`${environmentId}\n${runId}`))?.runId;
   };
 }

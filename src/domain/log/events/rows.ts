@@ -2,7 +2,7 @@ import type { Instant } from "../../../kit/clock.ts";
 import { column, sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
 
-export interface TakenKey {
+export interface UsedEventKey {
   environment_id: string;
   key: string;
   kind: string;
@@ -16,7 +16,7 @@ export interface TakenKey {
 export function findKeys(
   store: Store,
   keys: readonly { environmentId: string; key: string }[],
-): Promise<TakenKey[]> {
+): Promise<UsedEventKey[]> {
   return store.all(sql`SELECT k.environment_id, k.key, k.kind, k.function_id, k.event_id, k.run_ids, v.position
     FROM ${store.seams.rowsFrom("i", {
       environment_id: column.text(keys.map((k) => k.environmentId)),

@@ -1,8 +1,8 @@
+import { requireEventName } from "../../../kit/event-names.ts";
 import { type Fault, invalid } from "../../../kit/fault.ts";
 import { keyOf } from "../../../kit/idempotency-key.ts";
-import { jsonText } from "../../../kit/json.ts";
-import { requireEventName } from "../../../kit/names.ts";
 import type { Call } from "../../../kit/operation.ts";
+import { jsonText } from "../../../kit/payload-json.ts";
 
 /** What a caller emits, before it is checked. */
 export interface EmitInput {
@@ -59,10 +59,10 @@ export function noteStarts(
   call: Pick<Call, "screen">,
   drafts: readonly EventDraft[],
 ): Promise<void> | undefined {
-  const asked = call.screen("functions:invoke", "function");
-  if (!asked) return undefined;
+  const opening = call.screen("functions:invoke", "function");
+  if (!opening) return undefined;
   return (async () => {
-    const found = await asked;
+    const found = await opening;
     if (!found) return;
     for (const draft of drafts) {
       const refused = await found.refusalOf([draft.name]);

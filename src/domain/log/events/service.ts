@@ -1,9 +1,9 @@
 import type { Clock, Instant } from "../../../kit/clock.ts";
-import { combine, type Outcome } from "../../../kit/combine.ts";
+import { combine, type ItemOutcome } from "../../../kit/combine.ts";
+import { combineLaneOf } from "../../../kit/combine-lane.ts";
 import { Fault } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import { claimKeys, contended, lostKeys } from "../../../kit/key-claims.ts";
-import { laneOfEnvironment } from "../../../kit/lanes.ts";
 import {
   combineLanes,
   combinePaceMs,
@@ -15,12 +15,12 @@ import {
 import { type Watch, watchFlushes, watchWaiting } from "../../../kit/watch.ts";
 import { isOfItem, type Store, StoreError } from "../../../store/store.ts";
 import type { NewArm } from "../../engine/debounce/arm.ts";
-import type { Reservation } from "../../engine/dispatch/births.ts";
 import type { Dispatcher } from "../../engine/dispatch/dispatcher.ts";
+import type { Reservation } from "../../engine/dispatch/reservations.ts";
 import type { Definitions, DefinitionsCache } from "../../engine/functions/definition.ts";
 import type { NewRun } from "../../engine/runs/run.ts";
 import type { Matcher } from "../../engine/runs/waits/matcher.ts";
-import type { Lane } from "../../engine/runs/wakes/wake.ts";
+import type { QueueHint } from "../../engine/runs/wakes/due.ts";
 import type { Feeds } from "../log/feed.ts";
 import {
   answerOfUnit,
@@ -28,15 +28,15 @@ import {
   answersToRefused,
   type Emitted,
   keyedOf,
-  type Prepared as PreparedEvent,
+  type PreparedEvent,
   usedKeys,
 } from "./answers.ts";
-import { emitFlush, type Logged, loggedEvent, staleDefinitions } from "./flush.ts";
-import { type InvokeTarget, invokedBy, newArm, newRun, requireUndelayed, startedBy } from "./matching.ts";
+import { type EmittedRow, emitFlush, loggedEvent, staleDefinitions } from "./flush.ts";
+import { type InvokeTarget, invokedBy, newArm, newRun, requireUndelayed, startedBy } from "./new-runs.ts";
 import { openProvenance } from "./provenance.ts";
-import { purgeKeys, type TakenKey } from "./rows.ts";
+import { purgeKeys, type UsedEventKey } from "./rows.ts";
 import type { EventDraft } from "./rules.ts";
-import { type Judgeable, type Judged, judgedOf, openTriggering, unjudged } from "./triggering.ts";
+import { type Judgeable, type Judged, judgedOf, openTriggering, unjudged } from "./trigger-evaluation.ts";
 
 /** A start of one function, checked, with payloads as the JSON text that is stored. */
 export interface InvokeDraft extends InvokeTarget {
@@ -87,9 +87,9 @@ export interface EventsDeps {
   clock: Clock;
   ids: Ids;
   definitions: DefinitionsCache;
-  dispatcher: Pick<Dispatcher, "reserve" | "handOut">;
+  dispatcher: Pick<Dispatcher, "reserve" | "answerDelivered">;
   /** Lanes that have got work nobody holds yet. */
-  onQueued: (lanes: readonly Lane[]) => void;
+  onQueued: (lanes: readonly QueueHint[]) => void;
   /** Told after the commit of starts that wait for repetitions to cease. */
   onArmed: (arms: readonly NewArm[]) => void;
   /** Told after the commit of runs that events started. */
@@ -100,7 +100,7 @@ export interface EventsDeps {
   watch: Watch;
 }
 
-interface Asked {
+interface EmitSubmission {
   origin: EmitOrigin;
   drafts: readonly EventDraft[];
   /** The one function that the one draft starts, whatever triggers there are. */
@@ -109,14 +109,14 @@ interface Asked {
   undelayed?: boolean;
 }
 
-interface Unit extends Asked, Judgeable {
+interface EmitUnit extends EmitSubmission, Judgeable {
   origin: EmitOrigin;
   target: InvokeTarget | undefined;
 }
 
-/** One event of a flush with the places kept for its runs. */
-interface Prepared extends PreparedEvent {
-  kept: Map<string, Reservation>;
+/** One event of a flush with the places reservations for its runs. */
+interface ReservedEvent extends PreparedEvent {
+  reservations: Map<string, Reservation>;
 }
 
 /** Functions may change and keys be used while a flush is prepared; more often than this in a row something is wrong. */
@@ -136,14 +136,14 @@ export function openEvents(deps: EventsDeps): Events {
   const triggering = openTriggering({ clock, definitions });
 
   function prepare(
-    { origin, drafts, judged, target, undelayed }: Unit,
+    { origin, drafts, judged, target, undelayed }: EmitUnit,
     known: Definitions,
     now: Instant,
-  ): Prepared[] {
+  ): ReservedEvent[] {
     const invoked = target && [invokedBy(known, target)];
     return drafts.map((draft, at) => {
       const { id } = judged[at]!;
-      const kept = new Map<string, Reservation>();
+      const reservations = new Map<string, Reservation>();
       const started = invoked ?? startedBy(known, draft, judged[at]!);
       if (undelayed) requireUndelayed(started);
       const arms: NewArm[] = [];
@@ -156,7 +156,7 @@ export function openEvents(deps: EventsDeps): Events {
         const run = newRun(record, { id, name: draft.name, value: draft.value }, { ids, now });
         if (target?.parent) run.parent = target.parent;
         const place = record.status === "active" ? dispatcher.reserve(run) : undefined;
-        if (place) kept.set(run.id, place);
+        if (place) reservations.set(run.id, place);
         const laneLimit = record.definition.concurrency?.limit;
         return place
           ? { ...run, lease: { ...place.lease, ...(laneLimit !== undefined && { laneLimit }) } }
@@ -181,12 +181,12 @@ export function openEvents(deps: EventsDeps): Events {
         runId: origin.runId ?? null,
         runs,
         arms,
-        kept,
+        reservations,
       };
     });
   }
 
-  async function flush(units: readonly Unit[], committed: () => void): Promise<Outcome<Emitted[]>[]> {
+  async function flush(units: readonly EmitUnit[], committed: () => void): Promise<ItemOutcome<Emitted[]>[]> {
     const known = new Map<string, Definitions>();
     const gone = new Map<string, unknown>();
     const load = (environmentIds: Iterable<string>, how: "of" | "current" | "reload") =>
@@ -202,13 +202,13 @@ export function openEvents(deps: EventsDeps): Events {
       );
     await load(new Set(units.map((unit) => unit.origin.environmentId)), "of");
     let checked = false;
-    let used: ReadonlyMap<string, TakenKey> | undefined;
+    let used: ReadonlyMap<string, UsedEventKey> | undefined;
 
     for (let tries = 1; ; tries++) {
       const now = clock.now();
       const going = judgedOf(units, known);
-      const prepared = new Map<Unit, Prepared[]>();
-      const refused = new Map<Unit, Fault>();
+      const prepared = new Map<EmitUnit, ReservedEvent[]>();
+      const refused = new Map<EmitUnit, Fault>();
       try {
         for (const unit of going) {
           try {
@@ -220,7 +220,7 @@ export function openEvents(deps: EventsDeps): Events {
         }
         if (refused.size > 0 && !checked) {
           checked = true;
-          dropKept([...prepared.values()].flat());
+          dropReservations([...prepared.values()].flat());
           await load(new Set([...refused.keys()].map((unit) => unit.origin.environmentId)), "current");
           continue;
         }
@@ -253,7 +253,7 @@ export function openEvents(deps: EventsDeps): Events {
         });
       } catch (error) {
         const events = [...prepared.values()].flat();
-        dropKept(events);
+        dropReservations(events);
         if (tries >= triesMax) throw isMarked(error, lostKeys) ? contended() : error;
         // The store names one of them; the others may be as old.
         if (isMarked(error, staleDefinitions)) await load([...known.keys()], "reload");
@@ -264,13 +264,13 @@ export function openEvents(deps: EventsDeps): Events {
   }
 
   /** After the commit: runs that were born claimed go to their workers, the others' lanes are told. */
-  function handOver(events: readonly Prepared[], logged: readonly Logged[]): void {
+  function handOver(events: readonly ReservedEvent[], logged: readonly EmittedRow[]): void {
     const placeOf = new Map(logged.map((row) => [events[row.ord - 1]!, row]));
-    const lanes = new Map<string, Lane>();
+    const lanes = new Map<string, QueueHint>();
     for (const event of events) {
       const row = placeOf.get(event);
       for (const run of event.runs) {
-        const place = event.kept.get(run.id);
+        const place = event.reservations.get(run.id);
         const denied = row?.denied?.includes(run.id) === true;
         if ((!place || denied) && row)
           lanes.set(run.laneId ?? `${run.environmentId}\n${run.functionId}`, {
@@ -281,16 +281,16 @@ export function openEvents(deps: EventsDeps): Events {
         if (place && row && !denied) place.deliver(run, { ...event, at: row.at });
         if (place && (!row || denied)) place.drop();
       }
-      event.kept.clear();
+      event.reservations.clear();
     }
-    dispatcher.handOut();
+    dispatcher.answerDelivered();
     const arms = logged.flatMap(({ ord }) => events[ord - 1]!.arms);
     if (arms.length > 0) onArmed(arms);
     if (lanes.size > 0) onQueued([...lanes.values()]);
   }
 
   /** Readers of the log hear of it, here and elsewhere. */
-  function feed(events: readonly Prepared[], logged: readonly Logged[]): void {
+  function feed(events: readonly ReservedEvent[], logged: readonly EmittedRow[]): void {
     for (const { ord, at } of logged) {
       const { environmentId, runs } = events[ord - 1]!;
       if (runs.length > 0) deps.onCreated?.(runs, at);
@@ -308,10 +308,10 @@ export function openEvents(deps: EventsDeps): Events {
     }
   }
 
-  const combiner = combine<Unit, Emitted[]>({
+  const combiner = combine<EmitUnit, Emitted[]>({
     name: "events.emit",
     lanes: combineLanes,
-    laneOf: (unit) => laneOfEnvironment(unit.origin.environmentId),
+    laneOf: (unit) => combineLaneOf(unit.origin.environmentId),
     weigh: (unit) =>
       unit.drafts.reduce(
         (sum, draft) => sum + 1 + (draft.data.length + (draft.metadata?.length ?? 0)) / weightChars,
@@ -338,9 +338,9 @@ export function openEvents(deps: EventsDeps): Events {
       ? origin
       : provenanceOf(origin.environmentId, origin.runId).then((runId) => ({ ...origin, runId }));
 
-  const submit = ({ origin, drafts, target, undelayed = false }: Asked): Promise<Emitted[]> => {
+  const submit = ({ origin, drafts, target, undelayed = false }: EmitSubmission): Promise<Emitted[]> => {
     const judged = drafts.map((): Judged => ({ id: ids.next("evt"), at: undefined, verdicts: undefined }));
-    const unit: Unit = { origin, drafts, target, undelayed, judged, judgedBy: undefined };
+    const unit: EmitUnit = { origin, drafts, target, undelayed, judged, judgedBy: undefined };
     return triggering.through(unit, combiner.submit);
   };
 
@@ -375,18 +375,21 @@ export function openEvents(deps: EventsDeps): Events {
   };
 }
 
-function dropKept(events: readonly Prepared[]): void {
-  for (const { kept } of events) {
-    for (const place of kept.values()) place.drop();
-    kept.clear();
+function dropReservations(events: readonly ReservedEvent[]): void {
+  for (const { reservations } of events) {
+    for (const place of reservations.values()) place.drop();
+    reservations.clear();
   }
 }
 
 /** Repeats and what was refused get no runs. */
-function dropUnwritten(units: readonly (readonly Prepared[])[], written: readonly Prepared[]): void {
+function dropUnwritten(
+  units: readonly (readonly ReservedEvent[])[],
+  written: readonly ReservedEvent[],
+): void {
   if (units.reduce((sum, { length }) => sum + length, 0) === written.length) return;
   const going = new Set(written);
-  dropKept(units.flat().filter((event) => !going.has(event)));
+  dropReservations(units.flat().filter((event) => !going.has(event)));
 }
 
 const isMarked = (error: unknown, mark: string): boolean =>

@@ -1,17 +1,17 @@
 import { Fault } from "../../../kit/fault.ts";
 import { feedHintBytesMax, feedSliceMax } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
-import type { LoggedEvent, LogPlace } from "./rows.ts";
+import type { LoggedEvent, LogPosition } from "./rows.ts";
 
 /** What any log is made of. Payloads are JSON texts. */
-export interface Logged {
+export interface LogEntry {
   position: number;
   data: string;
   metadata: string | null;
 }
 
 /** Someone who follows a log. Called with events in order of position, each once, none missing. */
-export interface Reader<Event = LoggedEvent> {
+export interface FeedReader<Event = LoggedEvent> {
   onEvents: (events: readonly Event[]) => void;
   /** The log is gone, with its environment; nothing follows. */
   onEnd?: () => void;
@@ -37,7 +37,7 @@ export interface Feeds<Event = LoggedEvent> {
    * Follows the log from behind `after`, or from its end. Resolves when the reader has caught up; what comes after that it
    * gets as it is committed, on whichever node. Rejects when `after` is above the head or below the retention floor.
    */
-  follow(environmentId: string, reader: Reader<Event>, after?: number): Promise<Following>;
+  follow(environmentId: string, reader: FeedReader<Event>, after?: number): Promise<Following>;
   /** Whether anyone here or elsewhere would want to hear of a commit in this environment. */
   wanted(environmentId: string): boolean;
   /** A commit of this node; the events of one environment in order. */
@@ -53,16 +53,16 @@ export interface LogReads<Event> {
   /** Behind a position, in order; up to and with `last` when that is given. */
   after(environmentId: string, after: number, limit: number, last?: number): Promise<Event[]>;
   /** Where the logs stand; one that is gone is missing. */
-  heads(environmentIds: readonly string[]): Promise<LogPlace[]>;
+  heads(environmentIds: readonly string[]): Promise<LogPosition[]>;
 }
 
 export interface FeedsDeps<Event> {
   reads: LogReads<Event>;
   log: Log;
   /** Tells the other nodes; best effort. */
-  tell: (hint: LogHint<Event>) => void;
+  publishHint: (hint: LogHint<Event>) => void;
   /** Calls back with what other nodes tell of this environment, until the answer is called. */
-  listen: (environmentId: string, heard: (hint: LogHint<Event>) => void) => () => void;
+  listen: (environmentId: string, onHint: (hint: LogHint<Event>) => void) => () => void;
   /** Whether there are other nodes to tell. */
   hasOthers: () => boolean;
 }
@@ -74,19 +74,19 @@ interface Feed<Event> {
   /** The highest head that anyone told of. */
   head: number;
   reading: Promise<void> | undefined;
-  readers: Set<Reader<Event>>;
+  readers: Set<FeedReader<Event>>;
   /** Readers that are still catching up. */
   joining: number;
   unlisten: () => void;
 }
 
 /** One feed an environment that has readers here: readers of any number share its reads and its place. */
-export function openFeeds<Event extends Logged>(deps: FeedsDeps<Event>): Feeds<Event> {
-  const { reads, log, tell, listen, hasOthers } = deps;
+export function openFeeds<Event extends LogEntry>(deps: FeedsDeps<Event>): Feeds<Event> {
+  const { reads, log, publishHint, listen, hasOthers } = deps;
   const feeds = new Map<string, Feed<Event>>();
   const opening = new Map<string, Promise<Feed<Event>>>();
 
-  async function headOf(environmentId: string): Promise<LogPlace> {
+  async function headOf(environmentId: string): Promise<LogPosition> {
     const [head] = await reads.heads([environmentId]);
     if (!head) throw new Fault("not_found", `environment ${environmentId} not found`);
     return head;
@@ -94,18 +94,18 @@ export function openFeeds<Event extends Logged>(deps: FeedsDeps<Event>): Feeds<E
 
   async function open(environmentId: string): Promise<Feed<Event>> {
     // Listens before it looks, so that nothing falls between.
-    let heard = 0;
+    let hintedHead = 0;
     let feed: Feed<Event> | undefined;
     const unlisten = listen(environmentId, (hint) => {
-      if (feed) take(feed, hint);
-      else heard = Math.max(heard, hint.head);
+      if (feed) applyHint(feed, hint);
+      else hintedHead = Math.max(hintedHead, hint.head);
     });
     try {
       const { position } = await headOf(environmentId);
       feed = {
         environmentId,
         position,
-        head: Math.max(position, heard),
+        head: Math.max(position, hintedHead),
         reading: undefined,
         readers: new Set(),
         joining: 0,
@@ -131,7 +131,7 @@ export function openFeeds<Event extends Logged>(deps: FeedsDeps<Event>): Feeds<E
     return made;
   };
 
-  function give(feed: Feed<Event>, events: readonly Event[], position: number): void {
+  function deliver(feed: Feed<Event>, events: readonly Event[], position: number): void {
     feed.position = position;
     if (events.length === 0) return;
     for (const reader of [...feed.readers]) {
@@ -143,13 +143,13 @@ export function openFeeds<Event extends Logged>(deps: FeedsDeps<Event>): Feeds<E
     }
   }
 
-  function take(feed: Feed<Event>, { head, events }: LogHint<Event>): void {
+  function applyHint(feed: Feed<Event>, { head, events }: LogHint<Event>): void {
     feed.head = Math.max(feed.head, head);
     if (feed.head <= feed.position) return;
     const first = events?.[0];
     // What a reading is about to bring must not be given twice.
     if (first && !feed.reading && first.position <= feed.position + 1) {
-      give(
+      deliver(
         feed,
         events.filter((event) => event.position > feed.position),
         head,
@@ -166,7 +166,7 @@ export function openFeeds<Event extends Logged>(deps: FeedsDeps<Event>): Feeds<E
           const { head, position } = feed;
           const events = await reads.after(feed.environmentId, position, feedSliceMax);
           const isWhole = events.length < feedSliceMax;
-          give(
+          deliver(
             feed,
             events,
             isWhole ? Math.max(head, events.at(-1)?.position ?? 0) : events.at(-1)!.position,
@@ -191,7 +191,7 @@ export function openFeeds<Event extends Logged>(deps: FeedsDeps<Event>): Feeds<E
   }
 
   /** Up to the feed's own place, which may move meanwhile, and then with it. */
-  async function catchUpAndJoin(feed: Feed<Event>, reader: Reader<Event>, after: number): Promise<void> {
+  async function catchUpAndJoin(feed: Feed<Event>, reader: FeedReader<Event>, after: number): Promise<void> {
     const { environmentId } = feed;
     const { position, retention_floor: floor } = await headOf(environmentId);
     if (after > position)
@@ -239,13 +239,13 @@ export function openFeeds<Event extends Logged>(deps: FeedsDeps<Event>): Feeds<E
       const head = events.at(-1)?.position;
       if (head === undefined) return;
       const feed = feeds.get(environmentId);
-      if (feed) take(feed, { environmentId, head, events: [...events] });
+      if (feed) applyHint(feed, { environmentId, head, events: [...events] });
       if (!hasOthers()) return;
       const bytes = events.reduce(
         (sum, event) => sum + event.data.length + (event.metadata?.length ?? 0) + 300,
         0,
       );
-      tell({ environmentId, head, ...(bytes <= feedHintBytesMax && { events: [...events] }) });
+      publishHint({ environmentId, head, ...(bytes <= feedHintBytesMax && { events: [...events] }) });
     },
 
     async compareOnce() {
@@ -256,7 +256,7 @@ export function openFeeds<Event extends Logged>(deps: FeedsDeps<Event>): Feeds<E
         for (const id of slice) {
           const feed = feeds.get(id);
           const head = heads.get(id);
-          if (feed && head !== undefined) take(feed, { environmentId: id, head });
+          if (feed && head !== undefined) applyHint(feed, { environmentId: id, head });
           else if (feed) {
             close(feed);
             for (const reader of feed.readers) reader.onEnd?.();

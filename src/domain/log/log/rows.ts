@@ -1,8 +1,8 @@
 import type { Instant } from "../../../kit/clock.ts";
-import { contains } from "../../../kit/contains.ts";
 import { countCap, namesMax, namesScanCap } from "../../../kit/limits.ts";
 import type { Cursor } from "../../../kit/page.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
+import { containsIgnoringCase } from "../../../kit/sql-contains.ts";
 import type { Store } from "../../../store/store.ts";
 
 /** An event as it stands in the log. `data` and `metadata` are JSON text. */
@@ -40,33 +40,35 @@ const columns = sql.raw(`id, position, name, version, data, metadata, source, at
 
 function conditions(filter: EventFilter): Sql[] {
   const list = [sql`environment_id = ${filter.environmentId}`];
-  if (filter.name !== undefined) list.push(contains("name", filter.name));
+  if (filter.name !== undefined) list.push(containsIgnoringCase("name", filter.name));
   if (filter.names !== undefined) list.push(sql`name IN ${sql.list(filter.names)}`);
   if (filter.sources !== undefined) list.push(sql`source IN ${sql.list(filter.sources)}`);
   if (filter.search !== undefined)
-    list.push(sql`(${contains("name", filter.search)} OR ${contains("id", filter.search)})`);
+    list.push(
+      sql`(${containsIgnoringCase("name", filter.search)} OR ${containsIgnoringCase("id", filter.search)})`,
+    );
   if (filter.since !== undefined) list.push(sql`at >= ${filter.since}`);
   if (filter.until !== undefined) list.push(sql`at <= ${filter.until}`);
   return list;
 }
 
-export type Beside = { olderThan: Cursor } | { newerThan: Cursor } | undefined;
+export type PageAnchor = { olderThan: Cursor } | { newerThan: Cursor } | undefined;
 
 /** By (at, id): newest first, or with `newerThan` the nearest newer ones, oldest first. */
 export function listEvents(
   store: Store,
   filter: EventFilter,
-  beside: Beside,
+  anchor: PageAnchor,
   limit: number,
 ): Promise<LoggedEvent[]> {
   const where = conditions(filter);
-  if (beside && "newerThan" in beside) {
-    const { at, id } = beside.newerThan;
+  if (anchor && "newerThan" in anchor) {
+    const { at, id } = anchor.newerThan;
     where.push(sql`(at > ${at} OR (at = ${at} AND id > ${id}))`);
     return store.all(sql`SELECT ${columns} FROM events ${sql.where(where)} ORDER BY at, id LIMIT ${limit}`);
   }
-  if (beside) {
-    const { at, id } = beside.olderThan;
+  if (anchor) {
+    const { at, id } = anchor.olderThan;
     where.push(sql`(at < ${at} OR (at = ${at} AND id < ${id}))`);
   }
   return store.all(
@@ -118,13 +120,13 @@ export const eventsAfter = (
 };
 
 /** Where a log ends, and where it begins. */
-export interface LogPlace {
+export interface LogPosition {
   environment_id: string;
   position: number;
   retention_floor: number;
 }
 
-export interface Head extends LogPlace {
+export interface Head extends LogPosition {
   epoch: number;
 }
 

@@ -83,9 +83,9 @@ export function openEventLog(store: Store): EventLog {
   };
 }
 
-type Page = Omit<EventsPage, "limit" | "approxTotal" | "approxTotalCapped">;
+type EventsPageSlice = Omit<EventsPage, "limit" | "approxTotal" | "approxTotalCapped">;
 
-const placeOf = (event: rows.LoggedEvent): Cursor => ({ at: event.at, id: event.id });
+const cursorOf = (event: rows.LoggedEvent): Cursor => ({ at: event.at, id: event.id });
 
 /** About how many letters of payloads one page holds, and at least one event; what it leaves out is on the next one. */
 export const pageCharsMax = 8 * 1024 * 1024;
@@ -96,12 +96,12 @@ const sliceMax = 16;
 async function readPage(
   store: Store,
   filter: rows.EventFilter,
-  beside: rows.Beside,
+  anchor: rows.PageAnchor,
   limit: number,
 ): Promise<{ events: rows.LoggedEvent[]; isMore: boolean }> {
   const events: rows.LoggedEvent[] = [];
   let chars = 1;
-  let from = beside;
+  let from = anchor;
   for (let most = Math.min(limit + 1, sliceFirst); ; ) {
     const slice = await rows.listEvents(store, filter, from, most);
     for (const event of slice) {
@@ -111,8 +111,8 @@ async function readPage(
       events.push(event);
     }
     if (slice.length < most) return { events, isMore: false };
-    const last = placeOf(events.at(-1)!);
-    from = beside && "newerThan" in beside ? { newerThan: last } : { olderThan: last };
+    const last = cursorOf(events.at(-1)!);
+    from = anchor && "newerThan" in anchor ? { newerThan: last } : { olderThan: last };
     const fitting = Math.floor(((pageCharsMax - chars) * events.length) / chars);
     most = Math.min(limit + 1 - events.length, fitting + 1, sliceMax);
   }
@@ -123,12 +123,13 @@ async function olderPage(
   filter: rows.EventFilter,
   cursor: string | undefined,
   limit: number,
-): Promise<Page> {
+): Promise<EventsPageSlice> {
   const after = cursor === undefined ? undefined : readCursor("cursor", cursor);
   const { events, isMore } = await readPage(store, filter, after && { olderThan: after }, limit);
   const first = events[0];
   // On the newest page there is nothing newer, whatever arrives meanwhile (spec).
-  const hasPrev = after !== undefined && (await rows.hasNewer(store, filter, first ? placeOf(first) : after));
+  const hasPrev =
+    after !== undefined && (await rows.hasNewer(store, filter, first ? cursorOf(first) : after));
   return page(events, isMore, hasPrev, after);
 }
 
@@ -137,24 +138,24 @@ async function newerPage(
   filter: rows.EventFilter,
   before: string,
   limit: number,
-): Promise<Page> {
-  const place = readCursor("before", before);
-  const { events, isMore } = await readPage(store, filter, { newerThan: place }, limit);
+): Promise<EventsPageSlice> {
+  const cursor = readCursor("before", before);
+  const { events, isMore } = await readPage(store, filter, { newerThan: cursor }, limit);
   events.reverse();
   // Everything at and below `before` is older than this page, so there is a next one whenever that event exists.
-  const last = events.at(-1) ? placeOf(events.at(-1)!) : { at: place.at, id: `${place.id}~` };
+  const last = events.at(-1) ? cursorOf(events.at(-1)!) : { at: cursor.at, id: `${cursor.id}~` };
   const older = await rows.listEvents(store, filter, { olderThan: last }, 1);
-  return page(events, older.length > 0, isMore, place);
+  return page(events, older.length > 0, isMore, cursor);
 }
 
 function page(
   events: rows.LoggedEvent[],
   hasNext: boolean,
   hasPrev: boolean,
-  place: Cursor | undefined,
-): Page {
-  const first = events[0] ? placeOf(events[0]) : place;
-  const last = events.at(-1) ? placeOf(events.at(-1)!) : place;
+  cursor: Cursor | undefined,
+): EventsPageSlice {
+  const first = events[0] ? cursorOf(events[0]) : cursor;
+  const last = events.at(-1) ? cursorOf(events.at(-1)!) : cursor;
   return {
     events,
     hasNext,

@@ -22,7 +22,7 @@ export interface PublishFlushInput {
 }
 
 /** A message that is missing in the answer was not written: its key is taken, or its log has no head (yet, or any more). */
-export interface Placed {
+export interface PublishedRow {
   ord: number;
   position: number;
   at: Instant;
@@ -52,7 +52,7 @@ const countAgain = sql.raw(`ON CONFLICT (environment_id, name) DO UPDATE SET
   last_at = excluded.last_at`);
 
 /** Messages of any number of publishers in one round trip: as `events/flush.ts`, without all that an event starts. */
-export const publishFlush: Flush<PublishFlushInput, Placed> = {
+export const publishFlush: Flush<PublishFlushInput, PublishedRow> = {
   name: "topics.publish",
 
   postgres({ messages, bound, now }, seams) {
@@ -120,7 +120,7 @@ export const publishFlush: Flush<PublishFlushInput, Placed> = {
 
   libsql(session, { messages, bound, now }) {
     const alive = messages.some((m) => m.idempotencyKey !== null)
-      ? withoutTaken(session, messages, now)
+      ? withoutUsedKeys(session, messages, now)
       : new Set(messages);
     const heads = new Map(
       session
@@ -132,7 +132,7 @@ export const publishFlush: Flush<PublishFlushInput, Placed> = {
     );
     for (const { environmentId } of bound?.difference(alive) ?? [])
       if (heads.has(environmentId)) throw new StoreError("marked", lostKeys + environmentId);
-    const placed: (Placed & { message: NewMessage })[] = [];
+    const placed: (PublishedRow & { message: NewMessage })[] = [];
     for (const [at, message] of messages.entries()) {
       const head = heads.get(message.environmentId);
       if (!head || !alive.has(message)) continue;
@@ -145,7 +145,11 @@ export const publishFlush: Flush<PublishFlushInput, Placed> = {
 };
 
 /** Takes the idempotency keys; answers the messages that got theirs or have none. */
-function withoutTaken(session: SyncSession, messages: readonly NewMessage[], now: Instant): Set<NewMessage> {
+function withoutUsedKeys(
+  session: SyncSession,
+  messages: readonly NewMessage[],
+  now: Instant,
+): Set<NewMessage> {
   const keyed = messages.filter((m) => m.idempotencyKey !== null);
   const fresh = new Set(
     session
@@ -159,7 +163,7 @@ function withoutTaken(session: SyncSession, messages: readonly NewMessage[], now
   return new Set(messages.filter((m) => m.idempotencyKey === null || fresh.has(m.id)));
 }
 
-function write(session: SyncSession, placed: readonly (Placed & { message: NewMessage })[]): void {
+function write(session: SyncSession, placed: readonly (PublishedRow & { message: NewMessage })[]): void {
   const { rowsFrom } = session.seams;
   const last = new Map(placed.map((one) => [one.message.environmentId, one]));
   session.run(sql`UPDATE topic_heads SET position = v.position, last_at = v.last_at

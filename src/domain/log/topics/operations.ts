@@ -3,7 +3,7 @@ import { PubSubService } from "../../../gen/svc/v1/pubsub_pb.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { publishBatchMax } from "../../../kit/limits.ts";
 import { listed, type Operation, rpc, unary } from "../../../kit/operation.ts";
-import { draftOf, type PublishInput, topicName } from "./draft.ts";
+import { draftOf, type PublishInput, topicName } from "./rules.ts";
 import type { Published, Topics } from "./service.ts";
 import {
   fromPublish,
@@ -45,8 +45,8 @@ export const topicsOperations = (topics: Topics): Operation[] => [
     input: Publish,
     about: ({ topic }: Static<typeof Publish>) => [about(topic)],
     rpc: rpc(PubSubService.method.publish, fromPublish, toPublished, {
-      take: fromPublishBody,
-      give: toPublishedBody,
+      decode: fromPublishBody,
+      encode: toPublishedBody,
     }),
     async handle(input, call) {
       const draft = draftOf(input as PublishInput, call.idempotencyKey);
@@ -65,11 +65,11 @@ export const topicsOperations = (topics: Topics): Operation[] => [
       (m) => ({ messages: m.messages.map(fromPublish) }),
       (list: Published[]) => ({ results: list.map(toPublished) }),
       {
-        take: (body) => ({
+        decode: (body) => ({
           ...body,
           messages: Array.isArray(body.messages) ? body.messages.map(fromItem) : (body.messages ?? []),
         }),
-        give: (list) => ({ results: list.map(toPublishedBody) }),
+        encode: (list) => ({ results: list.map(toPublishedBody) }),
       },
     ),
     handle(input, call) {

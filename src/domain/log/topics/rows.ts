@@ -13,7 +13,7 @@ export interface TopicMessage {
   at: Instant;
 }
 
-type Reads = Pick<Store, "all" | "one" | "seams">;
+type TopicReads = Pick<Store, "all" | "one" | "seams">;
 
 const columns = sql.raw("id, position, topic, data, metadata, at");
 
@@ -83,7 +83,7 @@ export const makeHeads = (session: Session, environmentIds: readonly string[]): 
       WHERE environment_id IN ${sql.list(environmentIds)} ORDER BY environment_id ${session.seams.shareRow}) h
     WHERE true ON CONFLICT (environment_id) DO NOTHING`);
 
-export interface UsedKey {
+export interface UsedTopicKey {
   environment_id: string;
   key: string;
   /** `topic:` and the topic; other uses of the key have another word, or none. */
@@ -94,10 +94,10 @@ export interface UsedKey {
 }
 
 /** What the first use of each key came to. */
-export const findUsed = (
-  store: Reads,
+export const findUsedKeys = (
+  store: TopicReads,
   keys: readonly { environmentId: string; key: string }[],
-): Promise<UsedKey[]> =>
+): Promise<UsedTopicKey[]> =>
   store.all(sql`SELECT k.environment_id, k.key, k.function_id, k.event_id, m.position
     FROM ${store.seams.rowsFrom("i", {
       environment_id: column.text(keys.map((k) => k.environmentId)),
@@ -124,21 +124,25 @@ const topicColumns = sql`t.name, t.message_count, t.last_position, t.last_at,
 
 /** By name, behind `after`. */
 export const listTopics = (
-  store: Reads,
+  store: TopicReads,
   environmentId: string,
   { after, limit }: { after: string; limit: number },
 ): Promise<TopicRow[]> =>
   store.all(sql`SELECT ${topicColumns} FROM topics t WHERE t.environment_id = ${environmentId} AND t.name > ${after}
     ORDER BY t.name LIMIT ${limit}`);
 
-export const getTopic = (store: Reads, environmentId: string, name: string): Promise<TopicRow | undefined> =>
+export const getTopic = (
+  store: TopicReads,
+  environmentId: string,
+  name: string,
+): Promise<TopicRow | undefined> =>
   store.one(
     sql`SELECT ${topicColumns} FROM topics t WHERE t.environment_id = ${environmentId} AND t.name = ${name}`,
   );
 
 /** Messages of the topic behind a position, counted up to the cap. */
 export async function countBehind(
-  store: Reads,
+  store: TopicReads,
   environmentId: string,
   topic: string,
   after: number,

@@ -1,17 +1,18 @@
 import type { Clock } from "../../../kit/clock.ts";
-import { combine, type Outcome } from "../../../kit/combine.ts";
+import { combine, type ItemOutcome } from "../../../kit/combine.ts";
+import { combineLaneOf } from "../../../kit/combine-lane.ts";
+import { requireEventName } from "../../../kit/event-names.ts";
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
 import { keyReused } from "../../../kit/idempotency-key.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import {
-  type Claims,
   claimKeys,
   contended,
+  type KeyClaims,
   type Keyed,
   lostKeys,
   nameOfKey,
 } from "../../../kit/key-claims.ts";
-import { laneOfEnvironment } from "../../../kit/lanes.ts";
 import {
   combineLanes,
   combineWaitingMax,
@@ -19,22 +20,21 @@ import {
   publishPaceMs,
   topicsListMax,
 } from "../../../kit/limits.ts";
-import { requireEventName } from "../../../kit/names.ts";
 import { type Watch, watchFlushes, watchWaiting } from "../../../kit/watch.ts";
 import { isOfItem, type Store, StoreError } from "../../../store/store.ts";
 import type { Feeds } from "../log/feed.ts";
-import { type PublishDraft, topicName } from "./draft.ts";
-import { type NewMessage, type Placed, publishFlush, useOf } from "./flush.ts";
-import type { TopicMessage } from "./log.ts";
+import { type NewMessage, type PublishedRow, publishFlush, useOf } from "./flush.ts";
+import type { TopicMessage } from "./past.ts";
 import {
   countBehind,
-  findUsed,
+  findUsedKeys,
   getTopic,
   listTopics,
   makeHeads,
   type TopicRow,
-  type UsedKey,
+  type UsedTopicKey,
 } from "./rows.ts";
+import { type PublishDraft, topicName } from "./rules.ts";
 
 export interface Published {
   eventId: string;
@@ -43,12 +43,12 @@ export interface Published {
 }
 
 /** A consumer group that reads a topic: how far it has come, and who is in it. */
-export interface TopicReader {
+export interface TopicConsumer {
   position: number;
   memberCount: number;
 }
 
-export type ReadersOf = (environmentId: string) => Promise<(topic: string) => TopicReader[]>;
+export type ConsumersOf = (environmentId: string) => Promise<(topic: string) => TopicConsumer[]>;
 
 export interface TopicInfo extends TopicRow {
   /** Members of the groups that read it. */
@@ -83,16 +83,16 @@ export interface TopicsDeps {
   ids: Ids;
   feeds: Pick<Feeds<TopicMessage>, "wanted" | "committed">;
   watch: Watch;
-  readersOf: ReadersOf;
+  consumersOf: ConsumersOf;
 }
 
-interface Unit {
+interface PublishUnit {
   environmentId: string;
   drafts: readonly PublishDraft[];
 }
 
 /** One message of a unit on its way into the log. */
-interface Prepared extends NewMessage, Keyed {}
+interface PreparedMessage extends NewMessage, Keyed {}
 
 /** Keys may be used while a flush is prepared; more often than this in a row something is wrong. */
 const triesMax = 10;
@@ -103,7 +103,7 @@ const headedMax = 100_000;
 /** So many characters of data weigh as much as one small message: a flush stays small in bytes too. */
 const weightChars = 16_384;
 
-export function openTopics({ store, clock, ids, feeds, watch, readersOf }: TopicsDeps): Topics {
+export function openTopics({ store, clock, ids, feeds, watch, consumersOf }: TopicsDeps): Topics {
   const published = watch.metrics.counter({
     name: "svc_topic_messages_published_total",
     help: "Messages that this node committed to topics; repeats of a key are none.",
@@ -114,9 +114,9 @@ export function openTopics({ store, clock, ids, feeds, watch, readersOf }: Topic
 
   /** The first publish of an environment makes the head, so that all of a flush is one statement. */
   async function write(
-    messages: readonly Prepared[],
-    bound: ReadonlySet<Prepared>,
-  ): Promise<Map<Prepared, Placed>> {
+    messages: readonly PreparedMessage[],
+    bound: ReadonlySet<PreparedMessage>,
+  ): Promise<Map<PreparedMessage, PublishedRow>> {
     if (messages.length === 0) return new Map();
     const headless = new Set(messages.flatMap((m) => (headed.has(m.environmentId) ? [] : m.environmentId)));
     if (headless.size > 0) await store.write((session) => makeHeads(session, [...headless].sort()));
@@ -127,14 +127,16 @@ export function openTopics({ store, clock, ids, feeds, watch, readersOf }: Topic
   }
 
   /** What the keys of these were used for so far, by their names. */
-  async function usedKeys(messages: readonly Prepared[]): Promise<Map<string, UsedKey>> {
+  async function usedKeys(messages: readonly PreparedMessage[]): Promise<Map<string, UsedTopicKey>> {
     const keys = messages.flatMap(({ environmentId, key }) => (key === null ? [] : { environmentId, key }));
-    const rows = keys.length === 0 ? [] : await findUsed(store, keys);
+    const rows = keys.length === 0 ? [] : await findUsedKeys(store, keys);
     return new Map(rows.map((row) => [nameOfKey(row.environment_id, row.key), row]));
   }
 
   /** What keys came to that were used before. A failed read costs only the repeats their answer: the flush is committed. */
-  async function firstUses(messages: readonly Prepared[]): Promise<Map<Prepared, Published | Fault>> {
+  async function firstUses(
+    messages: readonly PreparedMessage[],
+  ): Promise<Map<PreparedMessage, Published | Fault>> {
     const keyed = messages.filter(({ key }) => key !== null);
     const used = await usedKeys(keyed).catch(() => undefined);
     if (!used) return new Map(keyed.map((message) => [message, unread()]));
@@ -146,7 +148,7 @@ export function openTopics({ store, clock, ids, feeds, watch, readersOf }: Topic
     );
   }
 
-  function feed(placed: ReadonlyMap<NewMessage, Placed>): void {
+  function feed(placed: ReadonlyMap<NewMessage, PublishedRow>): void {
     const wanted = [...placed].filter(([{ environmentId }]) => feeds.wanted(environmentId));
     const byEnvironment = Map.groupBy(wanted, ([{ environmentId }]) => environmentId);
     for (const [environmentId, own] of byEnvironment) {
@@ -167,10 +169,13 @@ export function openTopics({ store, clock, ids, feeds, watch, readersOf }: Topic
     }
   }
 
-  async function flush(units: readonly Unit[], committed: () => void): Promise<Outcome<Published[]>[]> {
+  async function flush(
+    units: readonly PublishUnit[],
+    committed: () => void,
+  ): Promise<ItemOutcome<Published[]>[]> {
     const ofUnit = units.map(({ environmentId, drafts }) =>
       drafts.map(
-        (draft): Prepared => ({
+        (draft): PreparedMessage => ({
           id: ids.next("evt"),
           environmentId,
           ...draft,
@@ -180,7 +185,7 @@ export function openTopics({ store, clock, ids, feeds, watch, readersOf }: Topic
         }),
       ),
     );
-    let used: ReadonlyMap<string, UsedKey> | undefined;
+    let used: ReadonlyMap<string, UsedTopicKey> | undefined;
     for (let tries = 1; ; tries++) {
       let claims = claimKeys(ofUnit, used);
       // Who is refused is told which item is wrong: only the store knows.
@@ -209,10 +214,10 @@ export function openTopics({ store, clock, ids, feeds, watch, readersOf }: Topic
     }
   }
 
-  const combiner = combine<Unit, Published[]>({
+  const combiner = combine<PublishUnit, Published[]>({
     name: "topics.publish",
     lanes: combineLanes,
-    laneOf: (unit) => laneOfEnvironment(unit.environmentId),
+    laneOf: (unit) => combineLaneOf(unit.environmentId),
     weigh: (unit) =>
       unit.drafts.reduce(
         (sum, draft) => sum + 1 + (draft.data.length + (draft.metadata?.length ?? 0)) / weightChars,
@@ -240,7 +245,7 @@ export function openTopics({ store, clock, ids, feeds, watch, readersOf }: Topic
       const most = limit > 0 ? Math.min(limit, topicsListMax) : topicsListMax;
       const after = cursor ? readName(cursor) : "";
       const found = await listTopics(store, environmentId, { after, limit: most + 1 });
-      const read = await readersOf(environmentId);
+      const read = await consumersOf(environmentId);
       const topics = found
         .slice(0, most)
         .map((topic): TopicInfo => ({ ...topic, consumerCount: membersOf(read(topic.name)) }));
@@ -255,18 +260,18 @@ export function openTopics({ store, clock, ids, feeds, watch, readersOf }: Topic
       requireEventName("topic", name);
       const topic = await getTopic(store, environmentId, name);
       if (!topic) throw missing("topic", name);
-      const readers = (await readersOf(environmentId))(name);
-      const slowest = Math.min(...readers.map(({ position }) => position));
+      const consumers = (await consumersOf(environmentId))(name);
+      const slowest = Math.min(...consumers.map(({ position }) => position));
       const lag = slowest < topic.last_position ? await countBehind(store, environmentId, name, slowest) : 0;
-      return { ...topic, consumerCount: membersOf(readers), lag };
+      return { ...topic, consumerCount: membersOf(consumers), lag };
     },
 
     drain: combiner.drain,
   };
 }
 
-const membersOf = (readers: readonly TopicReader[]): number =>
-  readers.reduce((sum, { memberCount }) => sum + memberCount, 0);
+const membersOf = (consumers: readonly TopicConsumer[]): number =>
+  consumers.reduce((sum, { memberCount }) => sum + memberCount, 0);
 
 const writeName = (name: string): string => Buffer.from(name).toString("base64url");
 
@@ -278,10 +283,10 @@ function readName(cursor: string): string {
 
 /** What each unit came to: one answer for each of its messages, in their order, or the first fault. */
 const outcomesOf = (
-  units: readonly (readonly Prepared[])[],
-  { refused, repeats, twins }: Claims<Prepared, UsedKey>,
-  answerOf: (written: Prepared) => Published | Fault,
-): Outcome<Published[]>[] =>
+  units: readonly (readonly PreparedMessage[])[],
+  { refused, repeats, twins }: KeyClaims<PreparedMessage, UsedTopicKey>,
+  answerOf: (written: PreparedMessage) => Published | Fault,
+): ItemOutcome<Published[]>[] =>
   units.map((messages, place) => {
     const answers = messages.map((message) => {
       const row = repeats.get(message);
@@ -292,7 +297,7 @@ const outcomesOf = (
   });
 
 /** A key means one fact: it cannot name an emit and a message, or two topics. */
-const firstUse = (row: UsedKey, { use, at }: Prepared): Published | Fault =>
+const firstUse = (row: UsedTopicKey, { use, at }: PreparedMessage): Published | Fault =>
   row.function_id === use
     ? { eventId: row.event_id, position: row.position ?? undefined }
     : keyReused(row.key, at);

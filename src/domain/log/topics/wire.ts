@@ -1,6 +1,6 @@
 import { timestampOf } from "../../../kit/wkt.ts";
 import { type DataMessage, dataOf } from "../events/wire.ts";
-import type { PublishInput } from "./draft.ts";
+import type { PublishInput } from "./rules.ts";
 import type { Published, TopicInfo, TopicStats } from "./service.ts";
 
 interface PublishMessage extends DataMessage {

@@ -3,7 +3,7 @@ import { PubSubService } from "../../../gen/svc/v1/pubsub_pb.ts";
 import { listed, type Operation, rpc, rpcStream, stream, unary } from "../../../kit/operation.ts";
 import { allOf, namesOf, parsePattern } from "../pubsub/rules.ts";
 import type { Delivery } from "../pubsub/service.ts";
-import type { Streams } from "../pubsub/stream.ts";
+import type { SubscriptionStreams } from "../pubsub/subscription-streams.ts";
 import { toEventMessage } from "../pubsub/wire.ts";
 import type { Groups, ListedGroup } from "./service.ts";
 import { fromAckType, fromGroup, fromStatus, toGroup } from "./wire.ts";
@@ -47,7 +47,10 @@ interface Shared {
   delivery: Delivery | undefined;
 }
 
-export const groupsOperations = (groups: Groups, streams: Pick<Streams, "carry">): Operation[] => [
+export const groupsOperations = (
+  groups: Groups,
+  streams: Pick<SubscriptionStreams, "carry">,
+): Operation[] => [
   unary({
     name: "groups.create",
     action: "events:emit",
@@ -198,21 +201,21 @@ export const groupsOperations = (groups: Groups, streams: Pick<Streams, "carry">
     ),
     async *handle(request, call, permit) {
       const { name } = request;
-      let seat: Awaited<ReturnType<Groups["join"]>>;
+      let membership: Awaited<ReturnType<Groups["join"]>>;
       let reads = "";
       const deliveries = streams.carry(call.signal, async (sink) => {
-        seat = await groups.join(call.environmentId, request, {
-          give: sink.give,
+        membership = await groups.join(call.environmentId, request, {
+          deliver: sink.deliver,
           async permit(pattern) {
             await permit({ name, pattern });
             reads = pattern;
           },
           ended: sink.end,
         });
-        return seat;
+        return membership;
       });
       for await (const delivery of deliveries)
-        if (delivery || request.withStart) yield { subscriptionId: seat!.id, pattern: reads, delivery };
+        if (delivery || request.withStart) yield { subscriptionId: membership!.id, pattern: reads, delivery };
     },
   }),
 ];

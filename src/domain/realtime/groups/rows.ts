@@ -1,6 +1,12 @@
 import type { Instant } from "../../../kit/clock.ts";
+import {
+  type DueRows,
+  environmentsDue,
+  type Slice,
+  sliceOf,
+  type WorkScope,
+} from "../../../kit/round-robin.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
-import { type DueRows, environmentsDue, type Place, type Slice, sliceOf } from "../../../kit/turns.ts";
 import type { Session, Store } from "../../../store/store.ts";
 
 export type AckMode = "auto" | "manual";
@@ -48,7 +54,7 @@ export interface ListedGroup extends GroupRow {
   inflight_count: number;
 }
 
-type Reads = Pick<Store, "all" | "one" | "seams">;
+type GroupReads = Pick<Store, "all" | "one" | "seams">;
 
 const settingNames = [
   "pattern",
@@ -82,7 +88,7 @@ const listed = sql`${columns},
   (SELECT count(*) FROM group_deliveries d WHERE d.environment_id = g.environment_id AND d.group_id = g.id)
     AS inflight_count`;
 
-export const getListed = (reads: Reads, key: GroupKey): Promise<ListedGroup | undefined> =>
+export const getListed = (reads: GroupReads, key: GroupKey): Promise<ListedGroup | undefined> =>
   reads.one(sql`SELECT ${listed} FROM consumer_groups g WHERE ${whereGroup(key)}`);
 
 export interface GroupFilter {
@@ -100,7 +106,7 @@ function conditions({ environmentId, namespace, status }: GroupFilter): Sql[] {
 
 /** By namespace and name, behind `after`. */
 export function listGroups(
-  reads: Reads,
+  reads: GroupReads,
   filter: GroupFilter,
   { after, limit }: { after: { namespace: string; name: string } | undefined; limit: number },
 ): Promise<ListedGroup[]> {
@@ -170,7 +176,7 @@ const lapsed = (now: Instant): DueRows => ({
   where: sql`d.kept_until IS NOT NULL`,
   dueAt: "kept_until",
   until: now - 1,
-  placeOrder: { dueAt: "kept_until + 0", by: ["namespace", "name"] },
+  scopeOrder: { dueAt: "kept_until + 0", by: ["namespace", "name"] },
 });
 
 export type LapsedGroup = Pick<GroupRow, keyof GroupKey | "id"> & { turn: number };
@@ -182,8 +188,10 @@ export const lapsedGroups = (
   slice: Slice,
 ): Promise<LapsedGroup[]> => store.all(sliceOf(store.seams, lapsed(now), slice));
 
-export const environmentsWithLapsed = (store: Pick<Store, "all" | "seams">, now: Instant): Promise<Place[]> =>
-  store.all(environmentsDue(lapsed(now)));
+export const environmentsWithLapsed = (
+  store: Pick<Store, "all" | "seams">,
+  now: Instant,
+): Promise<WorkScope[]> => store.all(environmentsDue(lapsed(now)));
 
 /** The lowest position of a log that a group has not handled, for retention. */
 export async function leastUnhandled(
@@ -200,7 +208,7 @@ export async function leastUnhandled(
 }
 
 /** Groups that read topics, for the counts of a topic. */
-export const topicReaders = (
+export const groupsOnTopics = (
   store: Pick<Store, "all">,
   environmentId: string,
 ): Promise<{ pattern: string; position: number; member_count: number }[]> =>
@@ -210,7 +218,7 @@ export const topicReaders = (
 
 /** How groups stand, for those who serve their members. One that is gone is missing. */
 export const groupsNow = (
-  store: Reads,
+  store: GroupReads,
   keys: readonly GroupKey[],
 ): Promise<(GroupRow & { due_at: Instant | null })[]> =>
   store.all(sql`SELECT ${sql.raw("g.environment_id, g.namespace, g.name, g.id, g.log, g.version, g.position")},

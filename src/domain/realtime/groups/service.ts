@@ -5,12 +5,12 @@ import type { Ids } from "../../../kit/ids.ts";
 import { groupDelayMsMax, groupsMax } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
 import { pageSize } from "../../../kit/page.ts";
-import { inTurns, type Slice, workOn } from "../../../kit/turns.ts";
+import { roundRobin, type Slice, workOn } from "../../../kit/round-robin.ts";
 import type { Watch } from "../../../kit/watch.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import type { Sources } from "../pubsub/source.ts";
-import { type GroupReader, openAttendance, type Seated } from "./attendance.ts";
-import { changed, changesOf, type GroupInput, type GroupName, keyOf, settingsOf } from "./draft.ts";
+import { type AckVerdict, type GroupChange, openAcks } from "./ack.ts";
+import { type GroupReader, type JoinedMember, openGroupMembership } from "./membership.ts";
 import {
   countGroups,
   deleteGroup,
@@ -28,11 +28,11 @@ import {
   listGroups,
   updateSettings,
 } from "./rows.ts";
-import { type Moved, openSettler, type Verdict } from "./settle.ts";
+import { changed, changesOf, type GroupInput, type GroupName, keyOf, settingsOf } from "./definition.ts";
 
-export type { GroupReader, Seated } from "./attendance.ts";
-export type { GroupInput, GroupName } from "./draft.ts";
+export type { GroupReader, JoinedMember as Seated } from "./membership.ts";
 export type { ListedGroup } from "./rows.ts";
+export type { GroupInput, GroupName } from "./definition.ts";
 
 export interface JoinRequest extends GroupName {
   /** As acknowledgements name it; without one it is nobody in particular. */
@@ -44,7 +44,7 @@ export interface AckRequest extends GroupName {
   eventId: string;
   /** Empty: whoever holds it. */
   consumerId: string;
-  verdict: Verdict;
+  verdict: AckVerdict;
   /** Of a `nak`; 0 and absent: the group's own. */
   delayMs?: number | undefined;
 }
@@ -77,7 +77,7 @@ export interface Groups {
    * Takes part until it is stopped, or the reader is told of the end. The reader is asked to permit what the group reads, now
    * and whenever that changes.
    */
-  join(environmentId: string, request: JoinRequest, reader: GroupReader): Promise<Seated>;
+  join(environmentId: string, request: JoinRequest, subscriber: GroupReader): Promise<JoinedMember>;
   /**
    * The group that a subscription names: made when there is none, from `startAfter` or from now on, and kept a while after its
    * last member. Throws when there is one with another pattern or filter.
@@ -116,18 +116,21 @@ const subject = "groups.moved";
 
 export function openGroups(deps: GroupsDeps): Groups {
   const { store, clock, ids, log, watch, bus, nodeId } = deps;
-  const tell = (moved: readonly Moved[]) => {
+  const publishChanges = (moved: readonly GroupChange[]) => {
     if (bus.kind === "nats") bus.hint(subject, JSON.stringify({ from: nodeId, moved }));
   };
-  const onMoved = (moved: readonly Moved[]) => {
-    attendance.moved(moved);
-    tell(moved);
+  const onChanged = (moved: readonly GroupChange[]) => {
+    membership.noteChanges(moved);
+    publishChanges(moved);
   };
-  const settler = openSettler({ store, clock, watch, onMoved });
-  const attendance = openAttendance({ ...deps, settler, onMoved });
+  const acks = openAcks({ store, clock, watch, onChanged });
+  const membership = openGroupMembership({ ...deps, acks, onChanged });
   bus.onHint(subject, (payload) => {
-    const { from, moved } = JSON.parse(new TextDecoder().decode(payload)) as { from: string; moved: Moved[] };
-    if (from !== nodeId) attendance.moved(moved);
+    const { from, moved } = JSON.parse(new TextDecoder().decode(payload)) as {
+      from: string;
+      moved: GroupChange[];
+    };
+    if (from !== nodeId) membership.noteChanges(moved);
   });
 
   async function listedOf(key: GroupKey): Promise<ListedGroup> {
@@ -201,8 +204,8 @@ export function openGroups(deps: GroupsDeps): Groups {
         await updateSettings(session, after);
         return after;
       });
-      onMoved([{ environmentId, groupId: group.id, dueAt: clock.now() }]);
-      await attendance.lookAt(key);
+      onChanged([{ environmentId, groupId: group.id, dueAt: clock.now() }]);
+      await membership.lookAt(key);
       return listedOf(key);
     },
 
@@ -214,11 +217,11 @@ export function openGroups(deps: GroupsDeps): Groups {
         return found;
       });
       if (!group) throw missing("consumer group", key.name);
-      tell([{ environmentId, groupId: group.id, dueAt: clock.now() }]);
-      await attendance.lookAt(key);
+      publishChanges([{ environmentId, groupId: group.id, dueAt: clock.now() }]);
+      await membership.lookAt(key);
     },
 
-    async join(environmentId, { consumerId, clientId, ...name }, reader) {
+    async join(environmentId, { consumerId, clientId, ...name }, subscriber) {
       const key = keyOf(environmentId, name, "group_name");
       for (const [field, value] of [
         ["consumer_id", consumerId],
@@ -228,8 +231,8 @@ export function openGroups(deps: GroupsDeps): Groups {
           throw invalid(field, `at most ${consumerIdBytesMax} bytes without control characters`);
       const group = await getGroup(store, key);
       if (!group) throw missing("consumer group", key.name);
-      await reader.permit(group.pattern);
-      return attendance.join(group, { consumerId, clientId }, reader);
+      await subscriber.permit(group.pattern);
+      return membership.join(group, { consumerId, clientId }, subscriber);
     },
 
     async forSubscription(environmentId, name, wanted, startAfter) {
@@ -237,7 +240,7 @@ export function openGroups(deps: GroupsDeps): Groups {
       let group = await getGroup(store, key);
       if (!group) {
         const position = await startAfter();
-        const keptUntil = attendance.keptUntil();
+        const keptUntil = membership.keptUntil();
         await store.write((session) =>
           insert(session, key, wanted, {
             keptUntil,
@@ -259,14 +262,14 @@ export function openGroups(deps: GroupsDeps): Groups {
       if (eventId === "") throw invalid("event_id", "must not be empty");
       if (delayMs < 0 || delayMs > groupDelayMsMax)
         throw invalid("redeliver_delay_ms", `from 0 to ${groupDelayMsMax}`);
-      await settler.say({ ...key, eventId, consumerId, verdict, delayMs: delayMs > 0 ? delayMs : undefined });
+      await acks.ack({ ...key, eventId, consumerId, verdict, delayMs: delayMs > 0 ? delayMs : undefined });
     },
 
-    lookOnce: attendance.lookOnce,
+    lookOnce: membership.lookOnce,
 
     async refreshOnce() {
       // Alone, this node knows of every change by itself.
-      if (store.engine === "postgres") await attendance.refreshOnce();
+      if (store.engine === "postgres") await membership.refreshOnce();
     },
 
     async forgetOnce(write) {
@@ -284,12 +287,12 @@ export function openGroups(deps: GroupsDeps): Groups {
         return found;
       };
       const work = workOn(forgetSome, () => environmentsWithLapsed(store, now));
-      await inTurns([work], { clock, limit: lapsedAtOnce });
+      await roundRobin([work], { clock, limit: lapsedAtOnce });
     },
 
     async settled() {
-      await attendance.settled();
-      await settler.drain();
+      await membership.settled();
+      await acks.drain();
     },
   };
 }

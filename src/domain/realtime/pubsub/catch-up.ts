@@ -7,7 +7,7 @@ import type { ChannelSpec } from "./hub.ts";
 import { notesOf } from "./rows.ts";
 import { literalName, matchesTokens, tokensOf, wantedOf } from "./rules.ts";
 import { frameOfNote } from "./run-frames.ts";
-import type { Source, Told } from "./source.ts";
+import type { Source, SourceEntry } from "./source.ts";
 
 /** So many letters are read from a log at once for one reader, about: a slice that had more makes the next smaller. */
 const sliceCharsMax = 1024 * 1024;
@@ -21,7 +21,7 @@ function openSlices() {
   let limit = sliceFirst;
   return {
     limit: () => limit,
-    read(events: readonly Told[]) {
+    read(events: readonly SourceEntry[]) {
       const chars = events.reduce((sum, { placed }) => sum + (placed[0]?.delivery.data.length ?? 0), 1);
       const fitting = Math.floor((sliceCharsMax * events.length) / chars);
       limit = Math.max(sliceMin, Math.min(fitting, limit * 4, feedSliceMax));
@@ -33,7 +33,7 @@ function openSlices() {
 const readAgainAtOnce = 4;
 
 /** One of the past, without what it says when that is too much to keep. */
-export interface Found {
+export interface ReplayEntry {
   position: number;
   delivery: Delivery | undefined;
 }
@@ -43,9 +43,9 @@ export async function newestOf(
   source: Pick<Source, "newest">,
   spec: ChannelSpec,
   { last, count, effort }: { last: number; count: number; effort: Effort },
-): Promise<Found[]> {
+): Promise<ReplayEntry[]> {
   const name = literalName(spec.pattern);
-  const found: Found[] = [];
+  const found: ReplayEntry[] = [];
   const slices = openSlices();
   let chars = 0;
   let below = last;
@@ -76,7 +76,7 @@ export async function newestOf(
 export async function* deliveriesFound(
   source: Pick<Source, "at">,
   spec: ChannelSpec,
-  found: readonly Found[],
+  found: readonly ReplayEntry[],
   { breathe }: Pick<Effort, "breathe">,
 ): AsyncGenerator<Delivery> {
   const asFound = { pattern: spec.pattern, filter: undefined };
@@ -90,11 +90,13 @@ export async function* deliveriesFound(
     }
     const slice = found.slice(from, from + readAgainAtOnce);
     const dropped = slice.filter(({ delivery }) => !delivery).map(({ position }) => position);
-    const read = new Map((await source.at(spec.environmentId, dropped)).map((told) => [told.position, told]));
+    const read = new Map(
+      (await source.at(spec.environmentId, dropped)).map((entry) => [entry.position, entry]),
+    );
     for (const { position, delivery } of slice) {
-      const told = read.get(position);
+      const entry = read.get(position);
       if (delivery) yield delivery;
-      else if (told) yield* wantedOf(asFound, told);
+      else if (entry) yield* wantedOf(asFound, entry);
     }
     from += slice.length;
   }

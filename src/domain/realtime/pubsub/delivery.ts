@@ -1,8 +1,8 @@
-import { type CelBudget, type CelProgram, itemsToRead } from "../../../kit/cel.ts";
+import { type CelBudget, type CelProgram, itemsToRead } from "../../../kit/cel/cel.ts";
 import type { Instant } from "../../../kit/clock.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
 import type { LoggedEvent } from "../../log/log/service.ts";
-import type { TopicMessage } from "../../log/topics/log.ts";
+import type { TopicMessage } from "../../log/topics/past.ts";
 import { tokensOf } from "./rules.ts";
 
 export interface DeliveryFacts {
@@ -95,13 +95,13 @@ export class Delivery implements DeliveryFacts {
   }
 }
 
-export interface Placed {
+export interface TopicDelivery {
   delivery: Delivery;
   tokens: readonly string[];
 }
 
 /** The topics of an event: its name, and the stream it was appended to. */
-export function deliveriesOf(event: LoggedEvent): Placed[] {
+export function deliveriesOf(event: LoggedEvent): TopicDelivery[] {
   const facts = {
     eventId: event.id,
     eventName: event.name,
@@ -111,15 +111,15 @@ export function deliveriesOf(event: LoggedEvent): Placed[] {
     source: "user",
     event: { name: event.name, version: event.version, source: event.source },
   } as const;
-  const named = placed(new Delivery({ ...facts, topic: `events:${event.name}`, data: event.data }));
+  const named = withTokens(new Delivery({ ...facts, topic: `events:${event.name}`, data: event.data }));
   if (event.entity_type === null || event.entity_id === null) return [named];
   const topic = `entity:${event.entity_type}.${event.entity_id}.${event.name}`;
-  return [named, placed(new Delivery({ ...facts, topic, data: wholeEvent(event) }))];
+  return [named, withTokens(new Delivery({ ...facts, topic, data: wholeEvent(event) }))];
 }
 
 /** A message of a developer topic. */
-export const messageDelivery = ({ id, position, topic, data, metadata, at }: TopicMessage): Placed =>
-  placed(
+export const messageDelivery = ({ id, position, topic, data, metadata, at }: TopicMessage): TopicDelivery =>
+  withTokens(
     new Delivery({
       topic: `topic:${topic}`,
       eventId: id,
@@ -132,7 +132,7 @@ export const messageDelivery = ({ id, position, topic, data, metadata, at }: Top
     }),
   );
 
-const placed = (delivery: Delivery): Placed => ({ delivery, tokens: tokensOf(delivery.topic) });
+const withTokens = (delivery: Delivery): TopicDelivery => ({ delivery, tokens: tokensOf(delivery.topic) });
 
 /** The full event, as entity subscribers get it (contract.md 6.5). Payloads are JSON texts already. */
 function wholeEvent(event: LoggedEvent): string {

@@ -1,5 +1,5 @@
 import { type Breathe, breather } from "../../../kit/breather.ts";
-import { CelBudget, type CelProgram } from "../../../kit/cel.ts";
+import { CelBudget, type CelProgram } from "../../../kit/cel/cel.ts";
 import type { Clock } from "../../../kit/clock.ts";
 import { Fault } from "../../../kit/fault.ts";
 

@@ -34,11 +34,11 @@ export interface Frames {
   /** The same of any kind. */
   wants(kind: FrameKind, environmentId?: string): boolean;
   /** For the readers of one environment on this node. */
-  listen(environmentId: string, heard: (frame: Frame) => void): Unlisten;
+  listen(environmentId: string, listener: (frame: Frame) => void): Unlisten;
   /** Readers of these frames came or went on this node. */
   want(kind: FrameKind, environmentId: string, wanted: boolean): void;
   /** The tick of loop `pubsub.interest`: tells the other nodes whose frames are read here; forgets silent ones. */
-  tellOnce(): Promise<void>;
+  publishInterestOnce(): Promise<void>;
 }
 
 export interface FramesDeps {
@@ -77,16 +77,16 @@ export function openFrames({ bus, clock, log, self }: FramesDeps): Frames {
   const isAlone = bus.kind !== "nats";
 
   const deliver = (environmentId: string, frame: Frame) => {
-    for (const heard of [...(listeners.get(environmentId) ?? [])]) {
+    for (const listener of [...(listeners.get(environmentId) ?? [])]) {
       try {
-        heard(frame);
+        listener(frame);
       } catch (error) {
         log.error("frames.listener_failed", { environmentId, error });
       }
     }
   };
 
-  const tell = (kind: FrameKind, environmentIds: readonly string[]) => {
+  const publishInterest = (kind: FrameKind, environmentIds: readonly string[]) => {
     for (let from = 0; from < environmentIds.length; from += frameSliceMax)
       bus.hint(
         "pubsub.wanted",
@@ -101,13 +101,13 @@ export function openFrames({ bus, clock, log, self }: FramesDeps): Frames {
 
   if (!isAlone)
     bus.onHint("pubsub.wanted", (payload) => {
-      const told = JSON.parse(new TextDecoder().decode(payload)) as Record<string, string[] | undefined> & {
+      const hint = JSON.parse(new TextDecoder().decode(payload)) as Record<string, string[] | undefined> & {
         from: string;
       };
-      if (told.from === self) return;
+      if (hint.from === self) return;
       const until = clock.now() + frameInterestMs;
       for (const kind of kinds)
-        for (const environmentId of told[fieldOf[kind]] ?? [])
+        for (const environmentId of hint[fieldOf[kind]] ?? [])
           interest[kind].theirs.set(environmentId, until);
     });
 
@@ -134,10 +134,10 @@ export function openFrames({ bus, clock, log, self }: FramesDeps): Frames {
       return mine.has(environmentId) || theirs.has(environmentId);
     },
 
-    listen(environmentId, heard) {
+    listen(environmentId, listener) {
       const others = listeners.get(environmentId);
-      if (others) others.add(heard);
-      else listeners.set(environmentId, new Set([heard]));
+      if (others) others.add(listener);
+      else listeners.set(environmentId, new Set([listener]));
       const unlisten =
         isAlone || !isFrameToken(environmentId)
           ? undefined
@@ -145,12 +145,12 @@ export function openFrames({ bus, clock, log, self }: FramesDeps): Frames {
               const { from, ...frame } = JSON.parse(new TextDecoder().decode(payload)) as Frame & {
                 from: string;
               };
-              if (from !== self) heard(frame);
+              if (from !== self) listener(frame);
             });
       return () => {
         unlisten?.();
         const all = listeners.get(environmentId);
-        all?.delete(heard);
+        all?.delete(listener);
         if (all?.size === 0) listeners.delete(environmentId);
       };
     },
@@ -160,15 +160,15 @@ export function openFrames({ bus, clock, log, self }: FramesDeps): Frames {
       const count = (mine.get(environmentId) ?? 0) + (wanted ? 1 : -1);
       if (count > 0) mine.set(environmentId, count);
       else mine.delete(environmentId);
-      if (wanted && count === 1 && !isAlone) tell(kind, [environmentId]);
+      if (wanted && count === 1 && !isAlone) publishInterest(kind, [environmentId]);
     },
 
-    async tellOnce() {
+    async publishInterestOnce() {
       const now = clock.now();
       for (const kind of kinds) {
         const { mine, theirs } = interest[kind];
         for (const [environmentId, until] of theirs) if (until < now) theirs.delete(environmentId);
-        if (!isAlone && mine.size > 0) tell(kind, [...mine.keys()]);
+        if (!isAlone && mine.size > 0) publishInterest(kind, [...mine.keys()]);
       }
     },
   };

@@ -1,11 +1,11 @@
-import type { CelProgram } from "../../../kit/cel.ts";
+import type { CelProgram } from "../../../kit/cel/cel.ts";
 import type { Clock } from "../../../kit/clock.ts";
 import type { Fault } from "../../../kit/fault.ts";
 import { openTrie } from "../../../kit/trie.ts";
-import { Delivery, type Placed } from "./delivery.ts";
+import { Delivery, type TopicDelivery } from "./delivery.ts";
 import type { Frame, Frames } from "./frames.ts";
 import { frameKindsOf, type Pattern, tokensOf } from "./rules.ts";
-import type { Told } from "./source.ts";
+import type { SourceEntry } from "./source.ts";
 import { openJudge, tooMuch, type Verdicts } from "./verdicts.ts";
 
 /** What all subscriptions of one id have in common: the same deliveries, in the same bytes. */
@@ -32,7 +32,7 @@ export interface Member {
    * A delivery for this one alone. A promise asks whoever reads from the store to wait for it. `stands`, of a group's, is asked
    * right before it is written: after a no it is dropped.
    */
-  give(spec: ChannelSpec, delivery: Delivery, stands?: () => boolean): void | Promise<void>;
+  deliver(spec: ChannelSpec, delivery: Delivery, isStillHeld?: () => boolean): void | Promise<void>;
   /** From now on it has what its outlet publishes on the channel. */
   joined(spec: ChannelSpec): void;
   /** Some of what comes is not for its caller: it is given each delivery by itself. */
@@ -46,13 +46,13 @@ export interface Member {
 }
 
 /** A way to many connections at once. */
-export interface Outlet {
+export interface Broadcast {
   publish(spec: ChannelSpec, delivery: Delivery): void;
 }
 
 export interface Channel {
   readonly spec: ChannelSpec;
-  readonly outlet: Outlet;
+  readonly broadcast: Broadcast;
   readonly joined: Set<Member>;
   /** As those, each by itself. */
   readonly apart: Set<Member>;
@@ -75,7 +75,7 @@ export interface Late {
 export interface Hub {
   readonly environmentId: string;
   /** The channel of this id and outlet, made when there is none. */
-  channelOf(spec: ChannelSpec, outlet: Outlet): Channel;
+  channelOf(spec: ChannelSpec, broadcast: Broadcast): Channel;
   /** The member goes on from its place, with the others once the log has come there. */
   addLate(channel: Channel, member: Member, late: Late): void;
   /** It has what comes from now on, with the others or apart. */
@@ -88,7 +88,7 @@ export interface Hub {
   position(): number;
   /** The environment is gone: nothing will come any more. */
   isOver(): boolean;
-  onTold(list: readonly Told[]): void;
+  onEntries(list: readonly SourceEntry[]): void;
   onFrame(frame: Frame): void;
   /** Every member is told, once. */
   end(): void;
@@ -108,20 +108,20 @@ export interface HubDeps {
 }
 
 /** What stands at one position, under its topics; frames have none. */
-interface Unit {
+interface BacklogEntry {
   position: number | undefined;
-  placed: readonly Placed[];
+  placed: readonly TopicDelivery[];
 }
 
-const charsOf = ({ placed }: Unit): number =>
+const charsOf = ({ placed }: BacklogEntry): number =>
   placed.reduce((sum, { delivery }) => sum + delivery.data.length, 0);
 
 export function openHub({ environmentId, frames, clock, fedTo, failed }: HubDeps): Hub {
   const trie = openTrie<Channel>();
-  const channels = new Map<Outlet, Map<string, Channel>>();
+  const channels = new Map<Broadcast, Map<string, Channel>>();
   const lateChannels = new Set<Channel>();
   /** What came while filters were asked for what came before it. */
-  const backlog: Unit[] = [];
+  const backlog: BacklogEntry[] = [];
   let backlogChars = 0;
   let working = false;
   /** While it works. */
@@ -139,36 +139,36 @@ export function openHub({ environmentId, frames, clock, fedTo, failed }: HubDeps
   }
 
   /** All filters are asked before anybody is told: who joins meanwhile is told too, or has it already. */
-  function deliver({ placed }: Unit): Promise<void> | undefined {
-    const asked = placed.map((one) => ({
+  function deliver({ placed }: BacklogEntry): Promise<void> | undefined {
+    const candidates = placed.map((one) => ({
       ...one,
       matching: () => trie.match(one.tokens),
       verdicts: new Map() as Verdicts<Channel>,
     }));
     const judgeAll = (): Promise<void> | undefined => {
-      for (const { delivery, matching, verdicts } of asked) {
+      for (const { delivery, matching, verdicts } of candidates) {
         const pause = judge.judge(delivery, matching, verdicts);
         if (pause) return pause.then(judgeAll);
       }
-      for (const { delivery, matching, verdicts } of asked)
-        for (const channel of matching()) if (verdicts.get(channel)) giveAll(channel, delivery);
+      for (const { delivery, matching, verdicts } of candidates)
+        for (const channel of matching()) if (verdicts.get(channel)) deliverToChannel(channel, delivery);
       return undefined;
     };
     return judgeAll();
   }
 
-  function giveAll(channel: Channel, delivery: Delivery): void {
-    if (channel.joined.size > 0) channel.outlet.publish(channel.spec, delivery);
-    for (const member of channel.apart) void member.give(channel.spec, delivery);
+  function deliverToChannel(channel: Channel, delivery: Delivery): void {
+    if (channel.joined.size > 0) channel.broadcast.publish(channel.spec, delivery);
+    for (const member of channel.apart) void member.deliver(channel.spec, delivery);
     if (channel.late.size > 0)
-      for (const [member, late] of channel.late) giveLate(channel, member, late, delivery);
+      for (const [member, late] of channel.late) deliverLate(channel, member, late, delivery);
   }
 
   /** One after the other, in the order in which they came. */
-  async function workOff(first: Unit, delivered: Promise<void>): Promise<void> {
+  async function workOff(first: BacklogEntry, delivered: Promise<void>): Promise<void> {
     working = true;
     let pause: Promise<void> | undefined = delivered;
-    for (let unit: Unit | undefined = first; unit && !over; unit = backlog.shift()) {
+    for (let unit: BacklogEntry | undefined = first; unit && !over; unit = backlog.shift()) {
       try {
         if (unit !== first) {
           backlogChars -= charsOf(unit);
@@ -185,7 +185,7 @@ export function openHub({ environmentId, frames, clock, fedTo, failed }: HubDeps
     joinAllLate();
   }
 
-  function take(unit: Unit): void {
+  function accept(unit: BacklogEntry): void {
     if (!working) {
       const pause = deliver(unit);
       if (!pause) return;
@@ -199,7 +199,7 @@ export function openHub({ environmentId, frames, clock, fedTo, failed }: HubDeps
       for (const channel of all()) if (channel.spec.filter) endChannel(channel, tooMuch());
   }
 
-  function giveLate(channel: Channel, member: Member, late: Late, delivery: Delivery): void {
+  function deliverLate(channel: Channel, member: Member, late: Late, delivery: Delivery): void {
     const { sequence } = delivery;
     if (sequence !== undefined) {
       if (late.reading) {
@@ -209,7 +209,7 @@ export function openHub({ environmentId, frames, clock, fedTo, failed }: HubDeps
       if (sequence <= late.after) return;
       late.after = sequence;
     }
-    void member.give(channel.spec, delivery);
+    void member.deliver(channel.spec, delivery);
   }
 
   function join(channel: Channel, member: Member): void {
@@ -236,17 +236,17 @@ export function openHub({ environmentId, frames, clock, fedTo, failed }: HubDeps
   };
 
   function leave(channel: Channel, member: Member): void {
-    const { spec, outlet, joined, apart, late } = channel;
+    const { spec, broadcast, joined, apart, late } = channel;
     joined.delete(member);
     apart.delete(member);
     late.delete(member);
     if (late.size === 0) lateChannels.delete(channel);
     if (joined.size + apart.size + late.size > 0) return;
-    const byId = channels.get(outlet);
+    const byId = channels.get(broadcast);
     if (byId?.get(spec.id) !== channel) return;
     byId.delete(spec.id);
     judge.forget(channel);
-    if (byId.size === 0) channels.delete(outlet);
+    if (byId.size === 0) channels.delete(broadcast);
     trie.remove(spec.pattern.tokens, channel);
     for (const kind of frameKindsOf(spec.pattern)) frames.want(kind, environmentId, false);
   }
@@ -257,15 +257,15 @@ export function openHub({ environmentId, frames, clock, fedTo, failed }: HubDeps
     environmentId,
     position,
 
-    channelOf(spec, outlet) {
-      let byId = channels.get(outlet);
+    channelOf(spec, broadcast) {
+      let byId = channels.get(broadcast);
       if (!byId) {
         byId = new Map();
-        channels.set(outlet, byId);
+        channels.set(broadcast, byId);
       }
       let channel = byId.get(spec.id);
       if (!channel) {
-        channel = { spec, outlet, joined: new Set(), apart: new Set(), late: new Map() };
+        channel = { spec, broadcast, joined: new Set(), apart: new Set(), late: new Map() };
         byId.set(spec.id, channel);
         trie.add(spec.pattern.tokens, channel);
         for (const kind of frameKindsOf(spec.pattern)) frames.want(kind, environmentId, true);
@@ -287,15 +287,15 @@ export function openHub({ environmentId, frames, clock, fedTo, failed }: HubDeps
 
     isOver: () => over,
 
-    onTold(list) {
-      for (const unit of list) take(unit);
+    onEntries(list) {
+      for (const unit of list) accept(unit);
       joinAllLate();
     },
 
     onFrame({ topic, data, at, sequence }) {
       const facts = { eventId: undefined, custom: null, source: "system" } as const;
       const delivery = new Delivery({ ...facts, topic, data, at, sequence });
-      take({ position: undefined, placed: [{ delivery, tokens: tokensOf(topic) }] });
+      accept({ position: undefined, placed: [{ delivery, tokens: tokensOf(topic) }] });
     },
 
     end() {

@@ -2,7 +2,7 @@ import { type Clock, type Instant, rfc3339 } from "../../../kit/clock.ts";
 import type { FunctionFrame } from "../../engine/functions/definition.ts";
 import type { CronFrame } from "../../engine/schedules/rules.ts";
 import type { SecretFrame } from "../../engine/secrets/service.ts";
-import type { WorkerFrame } from "../../engine/workers/signs.ts";
+import type { WorkerFrame } from "../../engine/workers/frames.ts";
 import type { OutboxFrame } from "../../record/outbox/service.ts";
 import type { Frames } from "./frames.ts";
 
@@ -30,7 +30,7 @@ const instants = new Set(["nextRun", "windowStart", "windowEnd"]);
 export const cronFrames =
   (frames: Publisher) =>
   ({ environmentId, functionId, at, leaf, ...extra }: CronFrame): void => {
-    const told = Object.entries(extra).map(([name, value]) => [
+    const fields = Object.entries(extra).map(([name, value]) => [
       name,
       instants.has(name) ? rfc3339(value as Instant) : value,
     ]);
@@ -38,7 +38,7 @@ export const cronFrames =
       functionId,
       environmentId,
       timestamp: rfc3339(at),
-      ...Object.fromEntries(told),
+      ...Object.fromEntries(fields),
     });
   };
 
@@ -60,7 +60,7 @@ export const outboxFrames =
   (frames: Publisher) =>
   (frame: OutboxFrame): void => {
     const { change, environmentId, eventId } = frame;
-    const told =
+    const fields =
       frame.change === "dead_lettered"
         ? {
             outbox_id: frame.outboxId,
@@ -74,7 +74,7 @@ export const outboxFrames =
     frames.publish(environmentId, `system.outbox.${eventId}.${change}`, {
       event_id: eventId,
       environment_id: environmentId,
-      ...told,
+      ...fields,
       timestamp: rfc3339(frame.at),
     });
   };

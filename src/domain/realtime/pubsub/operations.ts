@@ -2,7 +2,7 @@ import { type Static, Type } from "@sinclair/typebox";
 import { PubSubService } from "../../../gen/svc/v1/pubsub_pb.ts";
 import { rpcStream, stream } from "../../../kit/operation.ts";
 import { allOf, namesOf, parsePattern } from "./rules.ts";
-import type { Streamed, Streams } from "./stream.ts";
+import type { Streamed, SubscriptionStreams } from "./subscription-streams.ts";
 import { fromOptions, toStreamMessage } from "./wire.ts";
 
 /** Decimal digits: it may be larger than a JSON number holds. */
@@ -20,23 +20,23 @@ const Subscribe = Type.Object({
 });
 
 /** What the gate is asked about of a subscription. */
-type Asked = Pick<Static<typeof Subscribe>, "pattern" | "consumerGroup">;
+type SubscribeGateInput = Pick<Static<typeof Subscribe>, "pattern" | "consumerGroup">;
 
 /** Also what the gate asks of a WebSocket and of each of its subscriptions. */
-export const subscribeOperation = (streams: Streams) =>
+export const subscribeOperation = (streams: SubscriptionStreams) =>
   stream({
     name: "pubsub.subscribe",
     action: "events:subscribe",
     summary: "Events and frames on the topics of a pattern, as they happen.",
     reads: true,
-    about({ pattern: text, consumerGroup }: Asked) {
+    about({ pattern: text, consumerGroup }: SubscribeGateInput) {
       const pattern = parsePattern(text);
       if (!consumerGroup) return namesOf(pattern);
       return [...namesOf(pattern), `group:${consumerGroup}`, ...allOf(pattern)];
     },
     alsoAsks: ["events:emit"],
     // Who takes part in a group takes from its other members, and makes it where there is none.
-    costs: ({ consumerGroup }: Asked) => (consumerGroup ? ["events:emit"] : []),
+    costs: ({ consumerGroup }: SubscribeGateInput) => (consumerGroup ? ["events:emit"] : []),
     input: Subscribe,
     rpc: rpcStream(
       PubSubService.method.subscribe,

@@ -1,4 +1,4 @@
-import type { CelProgram } from "../../../kit/cel.ts";
+import type { CelProgram } from "../../../kit/cel/cel.ts";
 import { replayMax } from "../../../kit/limits.ts";
 import { type Pattern, parsePattern, readFilter, refusal } from "./rules.ts";
 
@@ -19,7 +19,7 @@ export interface SubscribeInput {
 }
 
 /** The same, checked. */
-export interface Wanted {
+export interface SubscriptionOptions {
   pattern: Pattern;
   replay: number;
   includeMetadata: boolean;
@@ -34,7 +34,7 @@ export interface Wanted {
 }
 
 /** Throws the refusal that names the option. */
-export function readWanted(input: SubscribeInput): Wanted {
+export function readSubscriptionOptions(input: SubscribeInput): SubscriptionOptions {
   const pattern = parsePattern(input.pattern);
   const { replay = 0, startAfterSequence: startAfter, consumerGroup } = input;
   const field = "startAfterSequence";

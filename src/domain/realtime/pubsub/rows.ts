@@ -1,7 +1,7 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Seams, Store } from "../../../store/store.ts";
-import { historyTypesTold } from "./rules.ts";
+import { announcedHistoryTypes } from "./rules.ts";
 
 /** A row of a run's history that subscribers hear of, beside the run as it is. */
 export interface RunNote {
@@ -32,12 +32,12 @@ const noteColumns =
   h.at, h.detail, COALESCE(r.started_at, (SELECT e.started_at FROM executions e WHERE e.run_id = r.id)) AS started_at,
   CASE WHEN h.type = 'run.completed' THEN r.output END AS output`);
 
-const toldTypes = sql.list(historyTypesTold);
+const announcedTypes = sql.list(announcedHistoryTypes);
 
 /** What subscribers hear of these runs, newest first: of each at most `limit` all together. */
 export const notesOf = (store: Store, runIds: readonly string[], limit: number): Promise<RunNote[]> =>
   store.all(sql`SELECT ${noteColumns} FROM run_history h JOIN runs r ON r.id = h.run_id
-    WHERE h.run_id ${among(store.seams, runIds)} AND r.id ${among(store.seams, runIds)} AND h.type IN ${toldTypes}
+    WHERE h.run_id ${among(store.seams, runIds)} AND r.id ${among(store.seams, runIds)} AND h.type IN ${announcedTypes}
     ORDER BY h.sequence DESC LIMIT ${limit}`);
 
 /** The last row of each run's history, of some types or of all. It is found backwards from the end, once a run. */
@@ -49,7 +49,7 @@ function lastNotes(store: Store, runIds: readonly string[], types: Sql, only: Sq
 
 /** The last that subscribers hear of each of these runs. */
 export const lastNotesOf = (store: Store, runIds: readonly string[]): Promise<RunNote[]> =>
-  lastNotes(store, runIds, sql`AND m.type IN ${toldTypes}`, sql.empty);
+  lastNotes(store, runIds, sql`AND m.type IN ${announcedTypes}`, sql.empty);
 
 /** How runs ended, of those that are over. */
 export const endsOf = (store: Store, runIds: readonly string[]): Promise<RunNote[]> =>

@@ -1,4 +1,4 @@
-import { type CelBudget, CelError, type CelProgram, compileCel } from "../../../kit/cel.ts";
+import { type CelBudget, CelError, type CelProgram, compileCel } from "../../../kit/cel/cel.ts";
 import { Fault, type FaultDetail } from "../../../kit/fault.ts";
 import { patternBytesMax } from "../../../kit/limits.ts";
 import type { Thing } from "../../../kit/operation.ts";
@@ -174,8 +174,8 @@ export interface SubscriptionIdentity {
 export function subscriptionIdOf(one: SubscriptionIdentity): string {
   const { environmentId, pattern, includeMetadata, topicOnly, filter = "", group, ordinal } = one;
   const facts = [environmentId, pattern.text, includeMetadata, topicOnly, filter, ordinal];
-  const told = JSON.stringify(group === undefined ? facts : [...facts, group]);
-  return `sub_${new Bun.CryptoHasher("sha256").update(told).digest("hex").slice(0, 26)}`;
+  const identity = JSON.stringify(group === undefined ? facts : [...facts, group]);
+  return `sub_${new Bun.CryptoHasher("sha256").update(identity).digest("hex").slice(0, 26)}`;
 }
 
 /** What subscribers hear of a run besides its creation and its end, by type of its history: the status it has then. */
@@ -188,7 +188,7 @@ export const runMoves: ReadonlyMap<string, string> = new Map([
   ["run.retrying", "waiting"],
 ]);
 
-export const historyTypesTold: readonly string[] = [
+export const announcedHistoryTypes: readonly string[] = [
   "run.created",
   "run.resumed",
   "run.completed",

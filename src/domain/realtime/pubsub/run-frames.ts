@@ -4,7 +4,7 @@ import type { Log } from "../../../kit/log.ts";
 import type { Store } from "../../../store/store.ts";
 import type { NewRun, RunError } from "../../engine/runs/run.ts";
 import type { Frames } from "./frames.ts";
-import { openLooks } from "./looks.ts";
+import { openLookupQueue } from "./lookup-queue.ts";
 import { endsOf, lastNotesOf, notesOf, type RunNote } from "./rows.ts";
 import { runMoves } from "./rules.ts";
 
@@ -77,29 +77,32 @@ export function openRunFrames({ store, log, frames }: RunFramesDeps): RunFrames 
   const ends = openLook((ids) => endsOf(store, ids), send);
   const moves = openLook((ids) => lastNotesOf(store, ids), sendMove);
   /** The last place in its history that was told of a run: a look may find what another look has told, or come late. */
-  const told = new Map<string, number>();
+  const announced = new Map<string, number>();
 
   function send(note: RunNote): void {
     if (!frames.wantsRuns(note.environment_id)) return;
-    const last = told.get(note.run_id) ?? 0;
-    if (told.size >= endsWaitingMax) told.delete(told.keys().next().value!);
-    told.set(note.run_id, Math.max(last, note.sequence));
+    const last = announced.get(note.run_id) ?? 0;
+    if (announced.size >= endsWaitingMax) announced.delete(announced.keys().next().value!);
+    announced.set(note.run_id, Math.max(last, note.sequence));
     const { environmentId, topic, data, at, sequence } = frameOfNote(note);
     frames.send(environmentId, { topic, data, at, sequence });
   }
 
   function sendMove(note: RunNote): void {
     // Its creation, its end and its resume are told by who made them.
-    if (!runMoves.has(note.type) || (told.get(note.run_id) ?? 0) >= note.sequence) return;
+    if (!runMoves.has(note.type) || (announced.get(note.run_id) ?? 0) >= note.sequence) return;
     send(note);
   }
 
-  function openLook(find: (runIds: readonly string[]) => Promise<RunNote[]>, tell: (note: RunNote) => void) {
-    const look = openLooks<string>({
+  function openLook(
+    find: (runIds: readonly string[]) => Promise<RunNote[]>,
+    announce: (note: RunNote) => void,
+  ) {
+    const look = openLookupQueue<string>({
       sliceMax: frameSliceMax,
       onFailed: (error) => log.debug("frames.runs_unread", { error }),
       async look(runIds) {
-        for (const note of await find(runIds)) tell(note);
+        for (const note of await find(runIds)) announce(note);
       },
     });
     return (runIds: readonly string[]) => look(runIds.map((runId) => [runId, runId]));

@@ -7,13 +7,13 @@ import type { Delivery } from "./delivery.ts";
 export type Screened = Pick<Call, "screen" | "onRenewed">;
 
 /** What deny policies keep from one reader of deliveries. */
-export interface Screening {
+export interface DeliveryScreening {
   /** Looks up what is kept from the caller now. */
   look(): void | Promise<void>;
   /** Whether anything is: then its deliveries are its own, and cannot be shared with others of its channel. */
   isApart(): boolean;
   /** Writes the delivery unless it is kept from the caller; in the order in which they are given. */
-  give(delivery: Delivery, write: () => void | Promise<void>): void | Promise<void>;
+  deliver(delivery: Delivery, write: () => void | Promise<void>): void | Promise<void>;
 }
 
 /** Deliveries that wait for a decision about one before them; whoever has more is told to come again. */
@@ -32,7 +32,7 @@ const undecided = () =>
     headers: { "Retry-After": "1" },
   });
 
-export type OpenScreening = (caller: Screened, ended: (fault: Fault) => void) => Screening;
+export type OpenScreening = (caller: Screened, ended: (fault: Fault) => void) => DeliveryScreening;
 
 export function openScreenings(metrics: Metrics): OpenScreening {
   const denied = metrics.counter({
@@ -82,7 +82,7 @@ export function openScreenings(metrics: Metrics): OpenScreening {
         return undefined;
       },
       isApart: () => screen !== undefined,
-      give(delivery, write) {
+      deliver(delivery, write) {
         if (!screen && !last) return write();
         const may = mayHave(delivery);
         if (!last && !(may instanceof Promise)) return may ? write() : undefined;

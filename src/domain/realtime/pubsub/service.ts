@@ -8,23 +8,23 @@ import type { Delivery } from "./delivery.ts";
 import { openEffort } from "./effort.ts";
 import type { Frames } from "./frames.ts";
 import {
+  type Broadcast,
   type Channel,
   type ChannelSpec,
   type Hub,
   type Late,
   type Member,
-  type Outlet,
   openHub,
 } from "./hub.ts";
-import { readWanted, type SubscribeInput, type Wanted } from "./options.ts";
+import { readSubscriptionOptions, type SubscribeInput, type SubscriptionOptions } from "./options.ts";
 import { endsOf } from "./rows.ts";
 import { type LogName, literalRun, logOf, subscriptionIdOf } from "./rules.ts";
 import type { Sources } from "./source.ts";
-import { placeAfter, requireEpoch } from "./start.ts";
+import { positionAfter, requireEpoch } from "./start-position.ts";
 
 export type { Delivery } from "./delivery.ts";
-export type { Channel, ChannelSpec, Member, Outlet, Start } from "./hub.ts";
-export type { Wanted } from "./options.ts";
+export type { Broadcast as Outlet, Channel, ChannelSpec, Member, Start } from "./hub.ts";
+export type { SubscriptionOptions as Wanted } from "./options.ts";
 
 export interface Subscription {
   readonly id: string;
@@ -35,17 +35,22 @@ export interface Subscription {
 
 export interface SubscribeRequest {
   environmentId: string;
-  wanted: Wanted;
+  wanted: SubscriptionOptions;
   /** How many alike the connection has. */
   ordinal: number;
 }
 
 export interface PubSub {
   /** Throws the refusal that names pattern or option. */
-  read(input: SubscribeInput): Wanted;
+  read(input: SubscribeInput): SubscriptionOptions;
   specOf(request: SubscribeRequest): ChannelSpec;
   /** Rejects when the start is above the log's end or has expired; else the member is accepted and then given what it asked for. */
-  subscribe(spec: ChannelSpec, wanted: Wanted, outlet: Outlet, member: Member): Promise<Subscription>;
+  subscribe(
+    spec: ChannelSpec,
+    wanted: SubscriptionOptions,
+    broadcast: Broadcast,
+    member: Member,
+  ): Promise<Subscription>;
   /** The tick of loop `pubsub.runs`: ends of runs that are awaited here and that no frame told of. */
   lookOnce(): Promise<void>;
   /** Logs with subscribers on this node. */
@@ -55,13 +60,13 @@ export interface PubSub {
 /** A subscription that shares what comes with the other members of a group. */
 export interface GroupRequest {
   environmentId: string;
-  wanted: Wanted & { group: string };
+  wanted: SubscriptionOptions & { group: string };
   /** Who acknowledges, to the group. */
   consumerId: string;
   /** Where a group that is made now begins; undefined: with what comes next. */
   startAfter: () => Promise<number | undefined>;
   /** As `Member.give` has it. */
-  give: (delivery: Delivery, stands: () => boolean) => void | Promise<void>;
+  deliver: (delivery: Delivery, isStillHeld: () => boolean) => void | Promise<void>;
   permit: (pattern: string) => Promise<void>;
   ended: (fault: Fault) => void;
 }
@@ -78,16 +83,16 @@ export interface PubSubDeps {
 }
 
 /** The hub of a log that has subscribers here, open or about to be. */
-interface Held {
+interface SharedHub {
   count: number;
   hub: Promise<Hub & { close(): void }>;
 }
 
 /** A subscription on its way to its channel. */
-interface Following {
+interface SubscriptionContext {
   spec: ChannelSpec;
-  wanted: Wanted;
-  outlet: Outlet;
+  wanted: SubscriptionOptions;
+  broadcast: Broadcast;
   member: Member;
   hub: Hub;
   state: { over: boolean };
@@ -99,7 +104,7 @@ const isLogged = ({ pattern: { namespace } }: ChannelSpec): boolean => namespace
 const logIn = ({ pattern }: ChannelSpec): LogName => logOf(pattern.namespace);
 
 /** A subscription to one run. */
-interface Watched {
+interface FollowedRun {
   runId: string;
   /** Gives what the run's history has that was not given. */
   look: () => Promise<void>;
@@ -113,9 +118,9 @@ const retryMsMin = 100;
 const retryMsMax = 5_000;
 
 export function openPubSub({ store, clock, log, sources, frames, joinGroup }: PubSubDeps): PubSub {
-  const hubs = new Map<string, Held>();
+  const hubs = new Map<string, SharedHub>();
   /** Subscriptions to one run each, that is not over. */
-  const watched = new Set<Watched>();
+  const watched = new Set<FollowedRun>();
 
   const hubKey = (spec: ChannelSpec) => `${logIn(spec)}\n${spec.environmentId}`;
 
@@ -126,7 +131,7 @@ export function openPubSub({ store, clock, log, sources, frames, joinGroup }: Pu
     const failed = (error: unknown) => log.error("pubsub.defect", { environmentId, error });
     const hub = openHub({ environmentId, frames, clock, fedTo: () => position(), failed });
     const feed = await sources[name].follow(environmentId, {
-      onTold: hub.onTold,
+      onEntries: hub.onEntries,
       onEnd() {
         onEnd();
         hub.end();
@@ -145,7 +150,7 @@ export function openPubSub({ store, clock, log, sources, frames, joinGroup }: Pu
   }
 
   /** Every holder gives it back, once. */
-  function hold(spec: ChannelSpec): { hub: Held["hub"]; letGo: () => void } {
+  function acquireHub(spec: ChannelSpec): { hub: SharedHub["hub"]; release: () => void } {
     const key = hubKey(spec);
     let held = hubs.get(key);
     if (!held) {
@@ -153,7 +158,7 @@ export function openPubSub({ store, clock, log, sources, frames, joinGroup }: Pu
       const forget = () => {
         if (hubs.get(key) === made) hubs.delete(key);
       };
-      const made: Held = { count: 0, hub: open(spec, forget) };
+      const made: SharedHub = { count: 0, hub: open(spec, forget) };
       held = made;
       hubs.set(key, made);
     }
@@ -161,7 +166,7 @@ export function openPubSub({ store, clock, log, sources, frames, joinGroup }: Pu
     mine.count++;
     return {
       hub: mine.hub,
-      letGo() {
+      release() {
         if (--mine.count > 0) return;
         if (hubs.get(key) === mine) hubs.delete(key);
         mine.hub.then(
@@ -173,22 +178,25 @@ export function openPubSub({ store, clock, log, sources, frames, joinGroup }: Pu
   }
 
   /** The log as it is, and where a subscription begins in it; `after` undefined: with what comes next. */
-  async function startOf(spec: ChannelSpec, wanted: Wanted): Promise<{ after?: number; epoch?: number }> {
+  async function startOf(
+    spec: ChannelSpec,
+    wanted: SubscriptionOptions,
+  ): Promise<{ after?: number; epoch?: number }> {
     const { startAfter, epoch, withStart } = wanted;
     if (!isLogged(spec) || (startAfter === undefined && epoch === undefined && !withStart)) return {};
     const head = await sources[logIn(spec)].head(spec.environmentId);
     if (!head) throw missing("environment", spec.environmentId);
     requireEpoch(head, epoch);
-    const after = startAfter === undefined ? undefined : placeAfter(spec.pattern, head, startAfter);
+    const after = startAfter === undefined ? undefined : positionAfter(spec.pattern, head, startAfter);
     return { epoch: head.epoch, ...(after !== undefined && { after }) };
   }
 
-  function join({ hub, spec, outlet, member, channel }: Following, after: number): void {
+  function join({ hub, spec, broadcast, member, channel }: SubscriptionContext, after: number): void {
     if (hub.isOver()) {
       member.ended();
       return;
     }
-    channel.value = hub.channelOf(spec, outlet);
+    channel.value = hub.channelOf(spec, broadcast);
     if (after > hub.position()) {
       hub.addLate(channel.value, member, { after, reading: false, again: false, isLone: false });
       return;
@@ -197,14 +205,14 @@ export function openPubSub({ store, clock, log, sources, frames, joinGroup }: Pu
   }
 
   /** What it asked for of the past, then up to the channel's place, and on with it. Troubles of the store are waited out. */
-  async function followLog(following: Following, start: number | undefined): Promise<void> {
+  async function followLog(following: SubscriptionContext, start: number | undefined): Promise<void> {
     const { spec, wanted, member, hub, state } = following;
     const source = sources[logIn(spec)];
     let after = start;
     const effort = openEffort({ environmentId: spec.environmentId, clock, filter: spec.filter });
     const give = (delivery: Delivery) => {
       after = delivery.sequence ?? after;
-      return member.give(spec, delivery);
+      return member.deliver(spec, delivery);
     };
     for (let pauseMs = retryMsMin; !state.over; pauseMs = Math.min(retryMsMax, pauseMs * 2)) {
       try {
@@ -236,12 +244,12 @@ export function openPubSub({ store, clock, log, sources, frames, joinGroup }: Pu
 
   /** The run's history is its log; frames that arrive while it is read are found there. */
   function followRun(
-    { spec, wanted, outlet, member, hub, state, channel }: Following,
+    { spec, wanted, broadcast, member, hub, state, channel }: SubscriptionContext,
     runId: string,
-  ): Watched {
+  ): FollowedRun {
     const after = Number(wanted.startAfter ?? 0n);
     const late: Late = { after, reading: false, again: false, isLone: true };
-    channel.value = hub.channelOf(spec, outlet);
+    channel.value = hub.channelOf(spec, broadcast);
     hub.addLate(channel.value, member, late);
     let count = wanted.replay > 0 ? wanted.replay : replayMax;
     const effort = openEffort({ environmentId: spec.environmentId, clock, filter: spec.filter });
@@ -251,14 +259,14 @@ export function openPubSub({ store, clock, log, sources, frames, joinGroup }: Pu
       count = replayMax;
       for (const delivery of found.deliveries) {
         if (state.over) return;
-        const full = member.give(spec, delivery);
+        const full = member.deliver(spec, delivery);
         if (full) await full;
       }
       late.after = found.last;
       if (found.isOver) watched.delete(watching);
       if (late.again && !state.over) await read();
     }
-    const watching: Watched = {
+    const watching: FollowedRun = {
       runId,
       async look() {
         if (late.reading || state.over) return;
@@ -281,7 +289,7 @@ export function openPubSub({ store, clock, log, sources, frames, joinGroup }: Pu
 
   async function shareInGroup(
     spec: ChannelSpec,
-    wanted: Wanted & { group: string },
+    wanted: SubscriptionOptions & { group: string },
     member: Member,
   ): Promise<Subscription> {
     const source = sources[logIn(spec)];
@@ -290,7 +298,7 @@ export function openPubSub({ store, clock, log, sources, frames, joinGroup }: Pu
     const accepted = new Promise<void>((resolve) => {
       accept = resolve;
     });
-    const seat = await joinGroup({
+    const membership = await joinGroup({
       environmentId,
       wanted,
       consumerId: spec.id,
@@ -298,23 +306,23 @@ export function openPubSub({ store, clock, log, sources, frames, joinGroup }: Pu
         const head = await source.head(environmentId);
         if (!head || wanted.replay === 0) return undefined;
         const effort = openEffort({ environmentId, clock, filter: spec.filter });
-        const asked = { last: head.position, count: wanted.replay, effort };
-        const [first] = await newestOf(source, spec, asked);
+        const range = { last: head.position, count: wanted.replay, effort };
+        const [first] = await newestOf(source, spec, range);
         return first === undefined ? head.position : first.position - 1;
       },
       // Nothing comes before the confirmation.
-      give: (delivery, stands) => accepted.then(() => member.give(spec, delivery, stands)),
+      deliver: (delivery, isStillHeld) => accepted.then(() => member.deliver(spec, delivery, isStillHeld)),
       permit: member.permit,
       ended: member.ended,
     });
     // A group has a place of its own: its members begin nowhere.
     member.accepted(undefined);
     accept();
-    return { id: spec.id, setApart() {}, stop: seat.stop };
+    return { id: spec.id, setApart() {}, stop: membership.stop };
   }
 
   return {
-    read: readWanted,
+    read: readSubscriptionOptions,
 
     specOf({ environmentId, wanted, ordinal }) {
       const { pattern, filterText: filter, includeMetadata, topicOnly, group } = wanted;
@@ -328,22 +336,22 @@ export function openPubSub({ store, clock, log, sources, frames, joinGroup }: Pu
       };
     },
 
-    async subscribe(spec, wanted, outlet, member) {
+    async subscribe(spec, wanted, broadcast, member) {
       const { group } = wanted;
       if (group !== undefined) return shareInGroup(spec, { ...wanted, group }, member);
       const { after: start, epoch } = await startOf(spec, wanted);
-      const { hub: opening, letGo } = hold(spec);
+      const { hub: opening, release } = acquireHub(spec);
       const hub = await opening.catch((error) => {
-        letGo();
+        release();
         throw error;
       });
       const runId = literalRun(spec.pattern);
       const state = { over: false };
       const channel = { value: undefined as Channel | undefined };
-      const following: Following = { spec, wanted, outlet, member, hub, state, channel };
+      const following: SubscriptionContext = { spec, wanted, broadcast, member, hub, state, channel };
       const sequence = start ?? hub.position();
       member.accepted(wanted.withStart && epoch !== undefined ? { sequence, epoch } : undefined);
-      let watching: Watched | undefined;
+      let watching: FollowedRun | undefined;
       if (runId !== undefined && (wanted.replay > 0 || wanted.startAfter !== undefined))
         watching = followRun(following, runId);
       else if (start !== undefined || (wanted.replay > 0 && isLogged(spec))) void followLog(following, start);
@@ -358,7 +366,7 @@ export function openPubSub({ store, clock, log, sources, frames, joinGroup }: Pu
           state.over = true;
           if (watching) watched.delete(watching);
           if (channel.value) hub.leave(channel.value, member);
-          letGo();
+          release();
         },
       };
     },

@@ -10,9 +10,9 @@ export type ClientFrame =
   | { type: "unsubscribe"; subscriptionId: string }
   | { type: "ack"; eventId: string; ackType: string; redeliverDelay: number | undefined };
 
-type Fields = Record<string, unknown>;
+type JsonFields = Record<string, unknown>;
 
-const isFields = (value: unknown): value is Fields =>
+const isFields = (value: unknown): value is JsonFields =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
 const malformed = (what: string) => refusal("INVALID_PATTERN", what);
@@ -36,7 +36,7 @@ const withWhole: Reviver = (key, value, context) =>
     ? new Whole(context.source)
     : value;
 
-function parsed(text: string): Fields {
+function parsed(text: string): JsonFields {
   let value: unknown;
   try {
     value = JSON.parse(text, withWhole as (key: string, value: unknown) => unknown);
@@ -48,7 +48,7 @@ function parsed(text: string): Fields {
 }
 
 /** Undefined and null are as good as left out. */
-function option<T>(options: Fields, name: string, is: (value: unknown) => value is T, wanted: string) {
+function option<T>(options: JsonFields, name: string, is: (value: unknown) => value is T, wanted: string) {
   const value = options[name];
   if (value === undefined || value === null) return undefined;
   if (!is(value)) throw malformed(`${name}: must be ${wanted}`);
@@ -61,7 +61,7 @@ const isInteger = (value: unknown): value is number => Number.isInteger(value);
 
 const sequenceMax = 2n ** 64n - 1n;
 
-function wholeOf(options: Fields, name: string): bigint | undefined {
+function wholeOf(options: JsonFields, name: string): bigint | undefined {
   const value = options[name];
   if (value === undefined || value === null) return undefined;
   const digits = value instanceof Whole ? value.digits : value;
@@ -71,7 +71,7 @@ function wholeOf(options: Fields, name: string): bigint | undefined {
   return read;
 }
 
-function subscribeOf(frame: Fields): SubscribeInput {
+function subscribeOf(frame: JsonFields): SubscribeInput {
   const { subscription } = frame;
   if (!isFields(subscription)) throw malformed("subscribe: subscription must be an object");
   const { pattern, options = {} } = subscription;
@@ -99,7 +99,7 @@ export function patternOf(text: string): string | undefined {
 }
 
 /** Empty for what is no object, or no JSON. */
-function fieldsOf(text: string | undefined): Fields {
+function fieldsOf(text: string | undefined): JsonFields {
   try {
     const value: unknown = JSON.parse(text ?? "");
     return isFields(value) ? value : {};
@@ -148,8 +148,8 @@ export function eventFrame(spec: ChannelSpec, delivery: Delivery): string {
 
 /** The start only for who asked for it: digits, as positions may be larger than what a JSON number keeps apart. */
 export const okFrame = (pattern: string, subscriptionId: string, start: Start | undefined): string => {
-  const told = start && { startSequence: `${start.sequence}`, epoch: `${start.epoch}` };
-  const result = { pattern, status: "ok", subscriptionId, ...told };
+  const startFields = start && { startSequence: `${start.sequence}`, epoch: `${start.epoch}` };
+  const result = { pattern, status: "ok", subscriptionId, ...startFields };
   return JSON.stringify({ type: "subscription_result", results: [result] });
 };
 

@@ -1,39 +1,39 @@
-import type { Feeds, Following, Logged } from "../../log/log/feed.ts";
+import type { Feeds, Following, LogEntry } from "../../log/log/feed.ts";
 import type { Past } from "../../log/log/past.ts";
 import type { LoggedEvent } from "../../log/log/service.ts";
-import type { TopicMessage } from "../../log/topics/log.ts";
-import { deliveriesOf, messageDelivery, type Placed } from "./delivery.ts";
+import type { TopicMessage } from "../../log/topics/past.ts";
+import { deliveriesOf, messageDelivery, type TopicDelivery } from "./delivery.ts";
 import type { LogName } from "./rules.ts";
 
 /** What stands at one position of a log, under every topic that subscribers know it by. */
-export interface Told {
+export interface SourceEntry {
   position: number;
-  placed: readonly Placed[];
+  placed: readonly TopicDelivery[];
 }
 
 /** A log that subscriptions are served from: what it has, and what comes. */
-export interface Source extends Past<Told> {
+export interface Source extends Past<SourceEntry> {
   follow(
     environmentId: string,
-    reader: { onTold: (list: readonly Told[]) => void; onEnd: () => void },
+    reader: { onEntries: (list: readonly SourceEntry[]) => void; onEnd: () => void },
   ): Promise<Following>;
 }
 
 export type Sources = Readonly<Record<LogName, Source>>;
 
-function sourceOf<Event extends Logged>(
+function sourceOf<Event extends LogEntry>(
   feeds: Pick<Feeds<Event>, "follow">,
   past: Past<Event>,
-  placedOf: (event: Event) => readonly Placed[],
+  placedOf: (event: Event) => readonly TopicDelivery[],
 ): Source {
-  const told = (event: Event): Told => ({ position: event.position, placed: placedOf(event) });
+  const entryOf = (event: Event): SourceEntry => ({ position: event.position, placed: placedOf(event) });
   return {
-    follow: (environmentId, { onTold, onEnd }) =>
-      feeds.follow(environmentId, { onEvents: (events) => onTold(events.map(told)), onEnd }),
+    follow: (environmentId, { onEntries, onEnd }) =>
+      feeds.follow(environmentId, { onEvents: (events) => onEntries(events.map(entryOf)), onEnd }),
     head: past.head,
-    between: async (...asked) => (await past.between(...asked)).map(told),
-    newest: async (...asked) => (await past.newest(...asked)).map(told),
-    at: async (...asked) => (await past.at(...asked)).map(told),
+    between: async (...asked) => (await past.between(...asked)).map(entryOf),
+    newest: async (...asked) => (await past.newest(...asked)).map(entryOf),
+    at: async (...asked) => (await past.at(...asked)).map(entryOf),
   };
 }
 

@@ -3,10 +3,10 @@ import type { Log } from "../../../kit/log.ts";
 import { column, sql } from "../../../kit/sql.ts";
 import { stepRowId } from "../../../kit/step-id.ts";
 import type { Store } from "../../../store/store.ts";
-import type { StepMove, StepMoves } from "../../engine/runs/execution/step-moves.ts";
 import type { RunError } from "../../engine/runs/run.ts";
+import type { StepMove, StepMoves } from "../../engine/runs/step-moves.ts";
 import type { Frames } from "./frames.ts";
-import { openLooks } from "./looks.ts";
+import { openLookupQueue } from "./lookup-queue.ts";
 
 /** Steps looked up at once for their frames: their outputs come along. */
 const stepsSliceMax = 100;
@@ -17,11 +17,11 @@ export interface StepFrames extends StepMoves {
   patched(step: StepMove): void;
 }
 
-interface Told extends StepMove {
+interface StepAnnouncement extends StepMove {
   isPatch: boolean;
 }
 
-interface StepRow {
+interface StepFrameRow {
   ord: number;
   name: string;
   type: string;
@@ -43,8 +43,8 @@ const endVerbs: Record<string, string> = { completed: "completed", failed: "fail
  * are over: such a step came to be and ended at once. A completed step that is reported again has not changed.
  */
 export function verbsOf(
-  { isPatch, at }: Pick<Told, "isPatch" | "at">,
-  row: Pick<StepRow, "status" | "created_at" | "updated_at">,
+  { isPatch, at }: Pick<StepAnnouncement, "isPatch" | "at">,
+  row: Pick<StepFrameRow, "status" | "created_at" | "updated_at">,
 ): string[] {
   if (isPatch) return ["patched"];
   const began = row.created_at === at;
@@ -52,7 +52,7 @@ export function verbsOf(
   return [...(began ? ["created"] : []), ...(verb !== undefined && row.updated_at === at ? [verb] : [])];
 }
 
-function payloadOf({ runId, stepId, at }: Told, row: StepRow): string {
+function payloadOf({ runId, stepId, at }: StepAnnouncement, row: StepFrameRow): string {
   const error = row.error === null ? undefined : (JSON.parse(row.error) as RunError);
   const head = JSON.stringify({
     id: stepRowId(runId, stepId),
@@ -77,21 +77,21 @@ export interface StepFramesDeps {
 
 /** `system.run.{run id}.step.{the SDK's step id}.{created|updated|completed|failed|patched}`. */
 export function openStepFrames({ store, log, frames }: StepFramesDeps): StepFrames {
-  const look = openLooks<Told>({
+  const look = openLookupQueue<StepAnnouncement>({
     sliceMax: stepsSliceMax,
     onFailed: (error) => log.debug("frames.steps_unread", { error }),
-    async look(told) {
+    async look(announcements) {
       const rows =
-        await store.all<StepRow>(sql`SELECT v.ord, s.name, s.type, s.status, s.output, s.error, s.started_at,
+        await store.all<StepFrameRow>(sql`SELECT v.ord, s.name, s.type, s.status, s.output, s.error, s.started_at,
           s.ended_at, s.created_at, s.updated_at
         FROM ${store.seams.rowsFrom("v", {
-          run_id: column.text(told.map((one) => one.runId)),
-          step_id: column.text(told.map((one) => one.stepId)),
-          environment_id: column.text(told.map((one) => one.environmentId)),
+          run_id: column.text(announcements.map((one) => one.runId)),
+          step_id: column.text(announcements.map((one) => one.stepId)),
+          environment_id: column.text(announcements.map((one) => one.environmentId)),
         })} JOIN steps s ON s.run_id = v.run_id AND s.step_id = v.step_id AND s.environment_id = v.environment_id
         ORDER BY v.ord`);
       for (const row of rows) {
-        const one = told[row.ord - 1]!;
+        const one = announcements[row.ord - 1]!;
         for (const verb of verbsOf(one, row))
           frames.send(one.environmentId, {
             topic: `system.run.${one.runId}.step.${one.stepId}.${verb}`,
@@ -102,9 +102,9 @@ export function openStepFrames({ store, log, frames }: StepFramesDeps): StepFram
     },
   });
 
-  const tell = (moves: readonly StepMove[], isPatch: boolean) =>
+  const announce = (moves: readonly StepMove[], isPatch: boolean) =>
     look(
-      moves.flatMap((move): [string, Told][] =>
+      moves.flatMap((move): [string, StepAnnouncement][] =>
         frames.wants("steps", move.environmentId)
           ? [[`${move.runId}\n${move.stepId}\n${move.at}\n${isPatch}`, { ...move, isPatch }]]
           : [],
@@ -113,9 +113,9 @@ export function openStepFrames({ store, log, frames }: StepFramesDeps): StepFram
 
   return {
     wanted: () => frames.wants("steps"),
-    tell: (moves) => tell(moves, false),
+    publish: (moves) => announce(moves, false),
     patched(step) {
-      if (frames.wants("steps")) tell([step], true);
+      if (frames.wants("steps")) announce([step], true);
     },
   };
 }

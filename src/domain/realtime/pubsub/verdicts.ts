@@ -1,5 +1,5 @@
 import { breather } from "../../../kit/breather.ts";
-import { CelBudget, type CelProgram } from "../../../kit/cel.ts";
+import { CelBudget, type CelProgram } from "../../../kit/cel/cel.ts";
 import type { Clock } from "../../../kit/clock.ts";
 import { Fault } from "../../../kit/fault.ts";
 
@@ -9,7 +9,7 @@ export const eventItemsMax = 100_000;
 export const logItemsPerSecond = 400_000;
 export const logItemsMax = 800_000;
 
-interface Filtered {
+interface FilterableDelivery {
   read(budget: CelBudget): void;
   passes(filter: NonNullable<Filtering["spec"]["filter"]>, budget: CelBudget): boolean;
 }
@@ -28,7 +28,7 @@ export interface Judge<Channel extends Filtering> {
    * are ended: whoever asks for little keeps what they have.
    */
   judge(
-    delivery: Filtered,
+    delivery: FilterableDelivery,
     channels: () => readonly Channel[],
     verdicts: Verdicts<Channel>,
   ): Promise<void> | undefined;
@@ -91,7 +91,7 @@ export function openJudge<Channel extends Filtering>({
     end(dearest, tooMuch());
   }
 
-  const unasked = (channels: readonly Channel[], verdicts: Verdicts<Channel>): Channel | undefined => {
+  const nextUndecided = (channels: readonly Channel[], verdicts: Verdicts<Channel>): Channel | undefined => {
     for (const channel of channels) {
       if (verdicts.has(channel)) continue;
       if (channel.spec.filter) return channel;
@@ -100,7 +100,12 @@ export function openJudge<Channel extends Filtering>({
     return undefined;
   };
 
-  function ask(delivery: Filtered, channel: Channel, verdicts: Verdicts<Channel>, budget: CelBudget): void {
+  function evaluate(
+    delivery: FilterableDelivery,
+    channel: Channel,
+    verdicts: Verdicts<Channel>,
+    budget: CelBudget,
+  ): void {
     // That it is read is nobody's doing.
     delivery.read(budget);
     const before = budget.left;
@@ -117,21 +122,21 @@ export function openJudge<Channel extends Filtering>({
     forget: (channel) => void spent.delete(channel),
 
     judge(delivery, channels, verdicts) {
-      let next = unasked(channels(), verdicts);
+      let next = nextUndecided(channels(), verdicts);
       if (!next) return undefined;
       const budget = budgetNow();
       const breathe = breather(clock, environmentId);
       const goOn = async (first: Promise<void>): Promise<void> => {
         await first;
-        for (let one = unasked(channels(), verdicts); one; one = unasked(channels(), verdicts)) {
-          ask(delivery, one, verdicts, budget);
+        for (let one = nextUndecided(channels(), verdicts); one; one = nextUndecided(channels(), verdicts)) {
+          evaluate(delivery, one, verdicts, budget);
           await breathe();
         }
       };
-      for (; next; next = unasked(channels(), verdicts)) {
+      for (; next; next = nextUndecided(channels(), verdicts)) {
         const pause = breathe();
         if (pause) return goOn(pause);
-        ask(delivery, next, verdicts, budget);
+        evaluate(delivery, next, verdicts, budget);
       }
       return undefined;
     },

@@ -5,16 +5,16 @@ import { type Session, type Store, StoreError } from "../../../store/store.ts";
 import * as rows from "./rows.ts";
 import type { AuditEntry, AuditHead } from "./rules.ts";
 import * as rules from "./rules.ts";
-import { type AuditKeys, type Noted, type Verified, verifyChain } from "./verify.ts";
+import { type AuditKeys, type NotedRow, type Verified, verifyChain } from "./verify.ts";
 
 /** The names that an environment's resources are called by. */
-export type PlaceOf = (environmentId: string) => Promise<{ projectId: string | null } | undefined>;
+export type ScopeOf = (environmentId: string) => Promise<{ projectId: string | null } | undefined>;
 
 export interface Chain {
   /** Appends to the chains of the entries' orgs, all or nothing; with `again`, leaves out what is there already. */
   append(entries: readonly AuditEntry[], options?: { again?: boolean }): Promise<void>;
   /** Names the first row that is not what was written. A head noted earlier must still be found in the chain. */
-  verify(orgId: string, from: number | undefined, limit: number, noted?: Noted): Promise<Verified>;
+  verify(orgId: string, from: number | undefined, limit: number, noted?: NotedRow): Promise<Verified>;
   /** Cuts rows from before that time off the old end, one slice; answers how many. */
   cut(session: Session, orgId: string, before: Instant): Promise<number>;
 }
@@ -22,7 +22,7 @@ export interface Chain {
 export interface ChainDeps {
   store: Store;
   keys: AuditKeys;
-  placeOf: PlaceOf;
+  scopeOf: ScopeOf;
   /** Told of a head that is not what was signed. */
   onMismatch: (orgId: string, reason: string) => void;
   newId: () => string;
@@ -31,7 +31,7 @@ export interface ChainDeps {
 
 const genesis = "";
 
-export function openChain({ store, keys, placeOf, onMismatch, newId, now }: ChainDeps): Chain {
+export function openChain({ store, keys, scopeOf, onMismatch, newId, now }: ChainDeps): Chain {
   /** How far each chain had come when this node last saw it: a head from before that was put back. */
   const seen = new Map<string, number>();
 
@@ -78,7 +78,7 @@ export function openChain({ store, keys, placeOf, onMismatch, newId, now }: Chai
     const projects = new Map<string, string>();
     for (const { environmentId } of entries) {
       if (environmentId === "" || projects.has(environmentId)) continue;
-      projects.set(environmentId, (await placeOf(environmentId))?.projectId ?? "*");
+      projects.set(environmentId, (await scopeOf(environmentId))?.projectId ?? "*");
     }
     return projects;
   }

@@ -84,7 +84,7 @@ export const auditOperations = (audit: AuthAudit): Operation[] => [
         totalCount: page.totalCount,
         nextCursor: page.nextCursor ?? "",
       }),
-      { give: authTrailRpcJson },
+      { encode: authTrailRpcJson },
     ),
     handle: ({ org_id, api_key_id, action, ...bounds }, call) =>
       audit.list({

@@ -26,7 +26,7 @@ export interface AuditPolicy {
   redactedFields: ReadonlySet<string>;
 }
 
-export interface Delivery {
+export interface DeliveryHealth {
   healthy: boolean;
   /** Flushes that failed, and rows that were lost. */
   failures: number;
@@ -40,7 +40,7 @@ export interface Recorder {
   observe(call: AuditedCall): void;
   /** Writes what waits; the tick of loop `audit.flush`. */
   flushOnce(): Promise<void>;
-  delivery(): Delivery;
+  delivery(): DeliveryHealth;
 }
 
 export interface RecorderDeps {
@@ -169,8 +169,8 @@ export function openRecorder(deps: RecorderDeps): Recorder {
     if (caller.orgId === "") return;
     const denied = outcome === "permission_denied";
     // What the platform's people do in a tenant's org is the tenant's to know, however often it is done.
-    const isTold = denied || caller.impersonates === true;
-    if (!isTold && policy.excludedActions.has(operation.action ?? "")) return;
+    const isAlwaysRecorded = denied || caller.impersonates === true;
+    if (!isAlwaysRecorded && policy.excludedActions.has(operation.action ?? "")) return;
     // What the platform's people look at in a tenant's org is recorded whatever the setting says.
     if (!denied && operation.reads === true && !policy.successfulReads && caller.impersonates !== true)
       return;

@@ -4,9 +4,9 @@ import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import type { AuditHead, AuditRow } from "./rules.ts";
 
-type Reader = Pick<Store | Session, "all" | "one">;
+type StoreReader = Pick<Store | Session, "all" | "one">;
 
-interface Stored {
+interface AuditColumns {
   org_id: string;
   sequence: number;
   id: string;
@@ -39,7 +39,7 @@ const fields = sql.raw(
 /** With its roles as they are stored: that text is what the hash covers. */
 export type StoredRow = Omit<AuditRow, "roles"> & { roles: string };
 
-const toRow = (row: Stored): StoredRow => ({
+const toRow = (row: AuditColumns): StoredRow => ({
   orgId: row.org_id,
   sequence: row.sequence,
   id: row.id,
@@ -98,7 +98,7 @@ const headFields = sql.raw(
   "h.org_id, h.sequence, h.hash, h.floor_sequence, h.floor_hash, h.key_id, h.signature",
 );
 
-interface StoredHead {
+interface AuditHeadColumns {
   org_id: string;
   sequence: number;
   hash: string;
@@ -108,7 +108,7 @@ interface StoredHead {
   signature: string;
 }
 
-const toHead = (row: StoredHead): AuditHead => ({
+const toHead = (row: AuditHeadColumns): AuditHead => ({
   orgId: row.org_id,
   sequence: row.sequence,
   hash: row.hash,
@@ -124,23 +124,23 @@ export async function holdHeads(session: Session, orgIds: readonly string[]): Pr
   const named = session.seams.rowsFrom("o", { org_id: ids });
   const rows =
     session.seams.engine === "postgres"
-      ? await session.all<StoredHead>(sql`SELECT ${headFields} FROM (SELECT org_id FROM ${named} ORDER BY org_id) n
+      ? await session.all<AuditHeadColumns>(sql`SELECT ${headFields} FROM (SELECT org_id FROM ${named} ORDER BY org_id) n
           CROSS JOIN LATERAL (SELECT * FROM auth_audit_heads x WHERE x.org_id = n.org_id ORDER BY x.org_id FOR UPDATE) h`)
-      : await session.all<StoredHead>(
+      : await session.all<AuditHeadColumns>(
           sql`SELECT ${headFields} FROM auth_audit_heads h WHERE h.org_id IN (SELECT org_id FROM ${named})`,
         );
   return rows.map(toHead);
 }
 
-export async function headOf(reader: Reader, orgId: string): Promise<AuditHead | undefined> {
-  const row = await reader.one<StoredHead>(
+export async function headOf(reader: StoreReader, orgId: string): Promise<AuditHead | undefined> {
+  const row = await reader.one<AuditHeadColumns>(
     sql`SELECT ${headFields} FROM auth_audit_heads h WHERE h.org_id = ${orgId}`,
   );
   return row && toHead(row);
 }
 
 /** Orgs with a chain, by id, after the one given. */
-export const orgsAfter = async (reader: Reader, after: string, limit: number): Promise<string[]> =>
+export const orgsAfter = async (reader: StoreReader, after: string, limit: number): Promise<string[]> =>
   (
     await reader.all<{ org_id: string }>(
       sql`SELECT org_id FROM auth_audit_heads WHERE org_id > ${after} ORDER BY org_id LIMIT ${limit}`,
@@ -167,7 +167,7 @@ export async function updateHeads(session: Session, heads: readonly AuditHead[])
 
 /** Which of these ids the org's chain already has, among rows of that time. */
 export async function knownIds(
-  reader: Reader,
+  reader: StoreReader,
   orgId: string,
   ids: readonly string[],
   from: Instant,
@@ -182,13 +182,13 @@ export async function knownIds(
 
 /** In the order of the chain, after the sequence given. */
 export const rowsAfter = async (
-  reader: Reader,
+  reader: StoreReader,
   orgId: string,
   sequence: number,
   limit: number,
 ): Promise<StoredRow[]> =>
   (
-    await reader.all<Stored>(
+    await reader.all<AuditColumns>(
       sql`SELECT ${fields} FROM auth_audit WHERE org_id = ${orgId} AND sequence > ${sequence}
         ORDER BY sequence LIMIT ${limit}`,
     )
@@ -225,25 +225,25 @@ function conditionsOf(query: AuditQuery): Sql[] {
 }
 
 /** Newest first. */
-export async function listRows(reader: Reader, query: AuditQuery): Promise<StoredRow[]> {
+export async function listRows(reader: StoreReader, query: AuditQuery): Promise<StoredRow[]> {
   const { before, limit } = query;
   const conditions = conditionsOf(query);
   if (before)
     conditions.push(sql`at <= ${before.at} AND (at < ${before.at} OR sequence < ${before.sequence})`);
-  const rows = await reader.all<Stored>(sql`SELECT ${fields} FROM auth_audit ${sql.where(conditions)}
+  const rows = await reader.all<AuditColumns>(sql`SELECT ${fields} FROM auth_audit ${sql.where(conditions)}
     ORDER BY at DESC, sequence DESC LIMIT ${limit}`);
   return rows.map(toRow);
 }
 
 /** At most `countCap`. */
-export async function countRows(reader: Reader, query: AuditQuery): Promise<number> {
+export async function countRows(reader: StoreReader, query: AuditQuery): Promise<number> {
   const row = await reader.one<{ count: number }>(sql`SELECT count(*) AS count FROM (
     SELECT 1 AS one FROM auth_audit ${sql.where(conditionsOf(query))} LIMIT ${countCap}) counted`);
   return Number(row?.count ?? 0);
 }
 
-export async function lastRow(reader: Reader, orgId: string): Promise<StoredRow | undefined> {
-  const row = await reader.one<Stored>(
+export async function lastRow(reader: StoreReader, orgId: string): Promise<StoredRow | undefined> {
+  const row = await reader.one<AuditColumns>(
     sql`SELECT ${fields} FROM auth_audit WHERE org_id = ${orgId} ORDER BY sequence DESC LIMIT 1`,
   );
   return row && toRow(row);

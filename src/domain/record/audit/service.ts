@@ -6,15 +6,15 @@ import { auditVerifyRowsMax } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
 import { pageSize, readCursor, writeCursor } from "../../../kit/page.ts";
 import type { Session, Store } from "../../../store/store.ts";
-import { openChain, type PlaceOf } from "./chain.ts";
-import { type AuditPolicy, type Delivery, openRecorder } from "./recorder.ts";
+import { openChain, type ScopeOf } from "./chain.ts";
+import { type AuditPolicy, type DeliveryHealth, openRecorder } from "./recorder.ts";
 import { canonicalField } from "./redaction.ts";
 import * as rows from "./rows.ts";
 import type { AuditedCall, AuditRow } from "./rules.ts";
 import { openSpool } from "./spool.ts";
-import type { AuditKeys, Noted, Verified } from "./verify.ts";
+import type { AuditKeys, NotedRow, Verified } from "./verify.ts";
 
-export type { Noted, Verified } from "./verify.ts";
+export type { NotedRow as Noted, Verified } from "./verify.ts";
 
 export interface AuditListQuery extends Omit<rows.AuditQuery, "before" | "limit"> {
   limit?: number;
@@ -67,9 +67,9 @@ export interface AuthAudit {
   /** The org's last calls, newest first. */
   pastDecisions(orgId: string, limit: number): Promise<PastCall[]>;
   /** Follows the org's chain of hashes; `from` is the sequence of the first row to check. */
-  verify(orgId: string, from?: number, noted?: Noted): Promise<Verified>;
+  verify(orgId: string, from?: number, noted?: NotedRow): Promise<Verified>;
   settings: AuditSettings;
-  delivery(): Delivery;
+  delivery(): DeliveryHealth;
   /** The tick of loop `audit.flush`. */
   flushOnce(): Promise<void>;
   /** The tick of duty loop `audit.forget`: one slice of every org whose oldest rows are past their time. */
@@ -88,7 +88,7 @@ export interface AuthAuditDeps {
   settings: AuditSettings;
   /** Where rows wait that the store has not got yet. */
   spoolFolder: string;
-  placeOf: (environmentId: string) => Promise<{ projectId: string | null; name: string } | undefined>;
+  scopeOf: (environmentId: string) => Promise<{ projectId: string | null; name: string } | undefined>;
   platformOrgId: string;
   flushIn: (ms: number) => void;
 }
@@ -101,12 +101,12 @@ const againMs = 200;
 const fromStored = (row: rows.StoredRow): AuditRow => ({ ...row, roles: JSON.parse(row.roles) as string[] });
 
 export function openAuthAudit(deps: AuthAuditDeps): AuthAudit {
-  const { store, clock, ids, log, keys, settings, placeOf } = deps;
+  const { store, clock, ids, log, keys, settings, scopeOf } = deps;
   const spool = openSpool({ folder: deps.spoolFolder, stamp: ids.next("node"), secrets: keys });
   const chain = openChain({
     store,
     keys,
-    placeOf: placeOf satisfies PlaceOf,
+    scopeOf: scopeOf satisfies ScopeOf,
     newId: () => ids.next("aud"),
     now: clock.now,
     onMismatch: (orgId, reason) => log.error("audit.chain_changed", { orgId, reason }),
@@ -147,7 +147,7 @@ export function openAuthAudit(deps: AuthAuditDeps): AuthAudit {
       const names = new Map<string, string>();
       for (const { environmentId } of found)
         if (environmentId !== "" && !names.has(environmentId))
-          names.set(environmentId, (await placeOf(environmentId))?.name ?? "*");
+          names.set(environmentId, (await scopeOf(environmentId))?.name ?? "*");
       return found.map((row) => ({ allowed: row.allowed, facts: factsOf(row, names) }));
     },
 

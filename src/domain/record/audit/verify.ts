@@ -30,7 +30,7 @@ export interface Verified {
 }
 
 /** A row of the chain that somebody wrote down outside. */
-export interface Noted {
+export interface NotedRow {
   sequence: number;
   hash: string;
 }
@@ -50,7 +50,7 @@ export async function verifyChain(
   orgId: string,
   from: number | undefined,
   limit: number,
-  noted?: Noted,
+  noted?: NotedRow,
 ): Promise<Verified> {
   const { store, keys, whyNot, wasSeen } = deps;
   const head = await rows.headOf(store, orgId);

@@ -70,7 +70,7 @@ export const historyOperations = (history: History, callTrail?: CallTrail) => [
       TimeTravelService.method.getRunStateAt,
       (m) => ({ runId: m.runId, ...(m.timestamp && { timestamp: rfc3339(instantOf(m.timestamp)) }) }),
       (state: RunState) => ({ snapshot: snapshotMessage(state) }),
-      { give: snapshotJson },
+      { encode: snapshotJson },
     ),
     handle: (input, call) => history.stateAt(call.environmentId, input.runId, instant(input.timestamp)),
   }),
@@ -128,7 +128,7 @@ export const historyOperations = (history: History, callTrail?: CallTrail) => [
     }),
     rest: {
       route: "GET /api/v1/audit",
-      give: (trail: Trail) => ({ status: 200, body: trailJson(trail) }),
+      encode: (trail: Trail) => ({ status: 200, body: trailJson(trail) }),
     },
     rpc: rpc(
       AuditService.method.getAuditTrail,
@@ -146,7 +146,7 @@ export const historyOperations = (history: History, callTrail?: CallTrail) => [
         nextCursor: trail.nextCursor ?? "",
         retentionDays: trail.retentionDays,
       }),
-      { give: trailRpcJson },
+      { encode: trailRpcJson },
     ),
     handle: (input, call) =>
       callTrail && (input.action || input.api_key_id)

@@ -23,17 +23,17 @@ export interface HistoryEvent {
   payload: Record<string, unknown>;
 }
 
-interface Detail extends Record<string, unknown> {
+interface HistoryDetail extends Record<string, unknown> {
   steps?: { step_id: string; status: string }[];
   step_id?: string;
   /** Of a resume from a step, as they stood then. */
   discarded?: DiscardedStep[];
 }
 
-const detailOf = (row: HistoryRow): Detail => JSON.parse(row.detail) as Detail;
+const detailOf = (row: HistoryRow): HistoryDetail => JSON.parse(row.detail) as HistoryDetail;
 
 /** The steps that a row changed, with the status they came to. */
-function stepsOf(row: HistoryRow, detail: Detail): { step_id: string; status: string }[] {
+function stepsOf(row: HistoryRow, detail: HistoryDetail): { step_id: string; status: string }[] {
   const steps = detail.steps ?? [];
   if (detail.step_id === undefined) return steps;
   const word = stepWords[row.type];
@@ -208,7 +208,7 @@ export function stepAt(history: readonly HistoryRow[], step: PresentStep, at: In
 }
 
 /** What a patch replaced. Rows of before `had_output` do not tell null from nothing. */
-const textOf = ({ previous_output: previous, had_output: had }: Detail): string | null =>
+const textOf = ({ previous_output: previous, had_output: had }: HistoryDetail): string | null =>
   had === true || (previous !== undefined && previous !== null) ? JSON.stringify(previous) : null;
 
 /** Which events a recording shows. */

@@ -152,7 +152,7 @@ export function openHistory({ store, clock, runs, definitionOf, retentionDaysOf 
       const from = instant("from", query.from);
       const to = instant("to", query.to);
       const limit = pageSize(query.limit);
-      const place = query.cursor ? placeOf(query.cursor) : undefined;
+      const place = query.cursor ? trailPositionOf(query.cursor) : undefined;
       if (query.action || query.api_key_id)
         return { events: [], nextCursor: undefined, totalCount: 0, retentionDays };
       const wanted = (event: HistoryEvent) =>
@@ -215,7 +215,7 @@ export function openHistory({ store, clock, runs, definitionOf, retentionDaysOf 
 }
 
 /** A place in the trail: the row of history of a run, and which of its events. Rows that are added later are not behind it. */
-interface TrailPlace {
+interface TrailPosition {
   sequence: number;
   place: number;
   /** Events that were shown before it. */
@@ -223,13 +223,13 @@ interface TrailPlace {
 }
 
 /** Whether an event is the one at the place, or behind it: the newest come first. */
-const isFrom = (one: { sequence: number; place: number }, from: TrailPlace): boolean =>
+const isFrom = (one: { sequence: number; place: number }, from: TrailPosition): boolean =>
   one.sequence < from.sequence || (one.sequence === from.sequence && one.place <= from.place);
 
-const cursorOf = ({ run, sequence, place, before }: TrailPlace & { run: rows.TrailRun }): string =>
+const cursorOf = ({ run, sequence, place, before }: TrailPosition & { run: rows.TrailRun }): string =>
   writeCursor({ at: run.created_at, id: `${run.id}-${sequence}-${place}-${before}` });
 
-function placeOf(text: string): TrailPlace & { at: number; id: string } {
+function trailPositionOf(text: string): TrailPosition & { at: number; id: string } {
   const { at, id } = readCursor("cursor", text);
   const [, runId, ...numbers] = /^(.+)-(\d{1,15})-(\d{1,15})-(\d{1,15})$/.exec(id) ?? [];
   if (runId === undefined) throw invalid("cursor", "is not a cursor of this list");

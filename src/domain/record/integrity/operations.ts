@@ -2,7 +2,7 @@ import { Type } from "@sinclair/typebox";
 import { type Instant, rfc3339 } from "../../../kit/clock.ts";
 import { Fault } from "../../../kit/fault.ts";
 import { unary } from "../../../kit/operation.ts";
-import type { Integrity, Report } from "./service.ts";
+import type { Integrity, IntegrityReport } from "./service.ts";
 
 /** What deleted environments of an org still have; it is out of nobody's sight, and in nobody's way. */
 export interface PurgeBacklog {
@@ -15,7 +15,7 @@ export interface PurgeBacklog {
 const at = Type.String({ format: "date-time" });
 const Oldest = Type.Object({ id: Type.String(), age_ms: Type.Integer() });
 
-const reportJson = (report: Report, { environments, oldest }: PurgeBacklog) => ({
+const reportJson = (report: IntegrityReport, { environments, oldest }: PurgeBacklog) => ({
   balanced: report.balanced,
   checked_at: rfc3339(report.at),
   checks: report.checks.map((check) => ({

@@ -1,11 +1,11 @@
+import { cachedQuery } from "../../../kit/cached-query.ts";
 import type { Clock, Instant } from "../../../kit/clock.ts";
-import { lately } from "../../../kit/lately.ts";
 import { integrityEnvironmentsMax, integrityKeptMs, integrityWaitMsMax } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
 import type { Metrics } from "../../../kit/metrics.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import * as rows from "./rows.ts";
-import type { Offence } from "./rules.ts";
+import type { Violations } from "./rules.ts";
 
 /** One balance that must hold in every environment. Contributed by the capability whose rows it reads; cheap, bounded. */
 export interface IntegrityCheck {
@@ -13,7 +13,7 @@ export interface IntegrityCheck {
   name: string;
   /** What it counts. */
   about: string;
-  run(environmentId: string): Promise<Offence>;
+  run(environmentId: string): Promise<Violations>;
 }
 
 /** One thing put right by a sweep. */
@@ -24,26 +24,26 @@ export interface Healed {
 }
 
 /** How a sweep writes: only while its node leads. */
-export type LeaderWriter = <T>(work: (session: Session) => Promise<T>) => Promise<T>;
+export type LeaderWrite = <T>(work: (session: Session) => Promise<T>) => Promise<T>;
 
-export interface Checked extends Offence {
+export interface CheckResult extends Violations {
   name: string;
   about: string;
   healed: number;
   healedAt: Instant | null;
 }
 
-export interface Report {
+export interface IntegrityReport {
   at: Instant;
   balanced: boolean;
-  checks: Checked[];
+  checks: CheckResult[];
 }
 
 export interface Integrity {
   /** At most limits.integrityKeptMs old; undefined when the store does not answer in time. */
-  report(environmentId: string): Promise<Report | undefined>;
+  report(environmentId: string): Promise<IntegrityReport | undefined>;
   /** Notes what a sweep put right: a row, a count, a line in the log. */
-  healed(write: LeaderWriter, list: readonly Healed[]): Promise<void>;
+  healed(write: LeaderWrite, list: readonly Healed[]): Promise<void>;
   /** The tick of loop `integrity.look`: some environments each time, so that health and metrics know. */
   lookOnce(): Promise<void>;
   /** What is out of balance, as far as this node has looked. */
@@ -76,8 +76,8 @@ export const logCheck = (store: Store): IntegrityCheck => ({
 });
 
 export function openIntegrity({ store, clock, log, metrics, checks }: IntegrityDeps): Integrity {
-  const askers = new Map<string, () => Promise<Report | undefined>>();
-  const seen = new Map<string, Report>();
+  const cachedReports = new Map<string, () => Promise<IntegrityReport | undefined>>();
+  const seen = new Map<string, IntegrityReport>();
   let after = "";
   const labels = ["check"] as const;
   const found = metrics.gauge({
@@ -100,9 +100,9 @@ export function openIntegrity({ store, clock, log, metrics, checks }: IntegrityD
     }
   });
 
-  async function look(environmentId: string): Promise<Report> {
+  async function look(environmentId: string): Promise<IntegrityReport> {
     const healings = new Map((await rows.healingsOf(store, environmentId)).map((row) => [row.name, row]));
-    const checked: Checked[] = [];
+    const checked: CheckResult[] = [];
     for (const { name, about, run } of checks) {
       const offence = await run(environmentId);
       const healing = healings.get(name);
@@ -124,23 +124,24 @@ export function openIntegrity({ store, clock, log, metrics, checks }: IntegrityD
     return report;
   }
 
-  const askerOf = (environmentId: string) => {
-    let asker = askers.get(environmentId);
+  const cachedReportOf = (environmentId: string) => {
+    let asker = cachedReports.get(environmentId);
     if (!asker) {
-      if (askers.size >= integrityEnvironmentsMax) askers.delete(askers.keys().next().value!);
-      asker = lately({
+      if (cachedReports.size >= integrityEnvironmentsMax)
+        cachedReports.delete(cachedReports.keys().next().value!);
+      asker = cachedQuery({
         clock,
         keptMs: integrityKeptMs,
         waitMsMax: integrityWaitMsMax,
-        ask: () => look(environmentId),
+        query: () => look(environmentId),
       });
-      askers.set(environmentId, asker);
+      cachedReports.set(environmentId, asker);
     }
     return asker;
   };
 
   return {
-    report: (environmentId) => askerOf(environmentId)(),
+    report: (environmentId) => cachedReportOf(environmentId)(),
 
     async healed(write, list) {
       const counts = new Map<string, { environmentId: string; name: string; count: number }>();

@@ -1,6 +1,6 @@
 import { BusError, type Mirror as BusMirror } from "../../../bus/bus.ts";
+import { cachedQuery } from "../../../kit/cached-query.ts";
 import type { Clock } from "../../../kit/clock.ts";
-import { lately } from "../../../kit/lately.ts";
 import {
   gaugeKeptMs,
   gaugeWaitMsMax,
@@ -13,12 +13,12 @@ import type { Metrics } from "../../../kit/metrics.ts";
 import type { Store } from "../../../store/store.ts";
 import type { Past } from "../../log/log/past.ts";
 import * as rows from "./rows.ts";
-import { type EntryDraft, type MirrorPlace, mirrorDrafts } from "./rules.ts";
-import { type LeaderWriter, type Outbox, type OutboxEntry, tooLarge } from "./service.ts";
+import { type EntryDraft, type MirrorAddress, mirrorDrafts } from "./rules.ts";
+import { type LeaderWrite, type Outbox, type OutboxEntry, tooLarge } from "./service.ts";
 
-export interface Mirror {
+export interface EventMirror {
   /** The tick of `outbox.mirror`, on the node that leads `outbox`. */
-  mirrorOnce(write: LeaderWriter): Promise<{ againInMs?: number }>;
+  mirrorOnce(write: LeaderWrite): Promise<{ againInMs?: number }>;
   /** The first position that was not mirrored: retention stops before it. */
   leastUnmirrored(environmentId: string): Promise<number>;
   /** An event that was refused, once more. */
@@ -40,7 +40,7 @@ export interface MirrorDeps {
 
 const lookEveryMs = 1_000;
 
-const messageOf = ({ payload }: EntryDraft | OutboxEntry, place: MirrorPlace) => ({
+const messageOf = ({ payload }: EntryDraft | OutboxEntry, place: MirrorAddress) => ({
   subject: place.subject,
   id: place.messageId,
   headers: place.headers,
@@ -51,27 +51,27 @@ const messageOf = ({ payload }: EntryDraft | OutboxEntry, place: MirrorPlace) =>
  * Hands every event to users of the bus outside, reading the logs behind a cursor: whoever emits never pays for it. An
  * event that the bus refuses becomes an outbox entry, and the others go on.
  */
-export function openMirror(deps: MirrorDeps): Mirror {
+export function openMirror(deps: MirrorDeps): EventMirror {
   const { store, clock, log, target, payloadBytesMax } = deps;
   /** Where the walk over all logs goes on, when a round ended before its time was over. */
   let after = "";
-  let toldTrouble = "";
+  let loggedTrouble = "";
 
   const lag = deps.metrics.gauge({
     name: "svc_mirror_lag_events",
     help: "Events that users of the bus outside have not got yet, as far as one look goes.",
   })();
   const behind = async () => {
-    const places = await rows.logPlaces(store, "", mirrorLogsMax);
+    const places = await rows.mirrorProgressAfter(store, "", mirrorLogsMax);
     return places.reduce((sum, { head, position }) => sum + Math.max(0, head - (position ?? 0)), 0);
   };
-  const counted = lately({ clock, keptMs: gaugeKeptMs, waitMsMax: gaugeWaitMsMax, ask: behind });
+  const counted = cachedQuery({ clock, keptMs: gaugeKeptMs, waitMsMax: gaugeWaitMsMax, query: behind });
   deps.metrics.beforeReading(async () => lag.set(await counted()));
 
   /** One slice of one log; answers how far it is mirrored then. */
   async function slice(
-    write: LeaderWriter,
-    { environment_id, head, position }: rows.LogPlace,
+    write: LeaderWrite,
+    { environment_id, head, position }: rows.MirrorProgress,
   ): Promise<number> {
     const events = await deps.past.between(
       environment_id,
@@ -86,7 +86,7 @@ export function openMirror(deps: MirrorDeps): Mirror {
       return error === undefined;
     });
     const answers = await target.publish(
-      fitting.map((draft) => messageOf(draft, draft.metadata as unknown as MirrorPlace)),
+      fitting.map((draft) => messageOf(draft, draft.metadata as unknown as MirrorAddress)),
     );
     for (const [at, error] of answers.entries()) if (error) refused.push({ draft: fitting[at]!, error });
     const reached = events.length < mirrorSliceMax ? head : events.at(-1)!.position;
@@ -105,7 +105,7 @@ export function openMirror(deps: MirrorDeps): Mirror {
         let isBehind = false;
         let trouble: { error: unknown } | undefined;
         for (;;) {
-          const places = await rows.logPlaces(store, after, mirrorLogsMax);
+          const places = await rows.mirrorProgressAfter(store, after, mirrorLogsMax);
           // One slice of each log in turn; what is wrong with one of them holds up none of the others.
           for (const place of places) {
             if (place.head <= (place.position ?? 0)) continue;
@@ -117,7 +117,7 @@ export function openMirror(deps: MirrorDeps): Mirror {
             }
           }
           after = places.length < mirrorLogsMax ? "" : places.at(-1)!.environment_id;
-          toldTrouble = "";
+          loggedTrouble = "";
           if (trouble && (after === "" || clock.elapsed() >= until)) throw trouble.error;
           if (clock.elapsed() >= until) return { againInMs: 1 };
           if (after !== "") continue;
@@ -127,18 +127,18 @@ export function openMirror(deps: MirrorDeps): Mirror {
       } catch (error) {
         if (!(error instanceof BusError)) throw error;
         // It waits there: nothing is lost and nothing spent.
-        if (error.message !== toldTrouble) log.warn("outbox.mirror_waits", { error: error.message });
-        toldTrouble = error.message;
+        if (error.message !== loggedTrouble) log.warn("outbox.mirror_waits", { error: error.message });
+        loggedTrouble = error.message;
         return { againInMs: lookEveryMs };
       }
     },
 
     async leastUnmirrored(environmentId) {
-      return ((await rows.logPlace(store, environmentId))?.position ?? 0) + 1;
+      return ((await rows.mirrorProgressOf(store, environmentId))?.position ?? 0) + 1;
     },
 
     async send(entry) {
-      const place = JSON.parse(entry.metadata) as MirrorPlace;
+      const place = JSON.parse(entry.metadata) as MirrorAddress;
       const [error] = await target.publish([messageOf(entry, place)]);
       if (error) throw error;
     },

@@ -48,7 +48,7 @@ const Page = Type.Object({
 });
 
 /** The environment must be named, by query or header, whatever the key says (design: rulings). */
-function takePage({ query, headers }: RestRequest): unknown {
+function decodePage({ query, headers }: RestRequest): unknown {
   if (!namedEnvironment(query.get("env")) && !namedEnvironment(headers.get("x-svc-environment")))
     throw invalid("env", "is required, as query parameter or header X-Svc-Environment");
   const whole = (name: string) => {
@@ -77,7 +77,7 @@ export const outboxOperations = (outbox: Outbox): Operation[] => [
     }),
     rest: {
       route: "GET /api/v1/outbox/dead-letter",
-      take: takePage,
+      decode: decodePage,
       query: Type.Object({ env: Type.Optional(text), ...Page.properties }),
     },
     // What is shown is the event's payload.

@@ -1,12 +1,18 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { gaugeCountMax } from "../../../kit/limits.ts";
+import {
+  type DueRows,
+  environmentsDue,
+  type Slice,
+  sliceOf,
+  type WorkScope,
+} from "../../../kit/round-robin.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
-import { type DueRows, environmentsDue, type Place, type Slice, sliceOf } from "../../../kit/turns.ts";
 import type { Session, Store } from "../../../store/store.ts";
 
-type Reader = Pick<Store, "all" | "one" | "seams">;
+type StoreReader = Pick<Store, "all" | "one" | "seams">;
 
-export interface EntryRow {
+export interface OutboxRow {
   id: string;
   environment_id: string;
   event_id: string;
@@ -30,7 +36,7 @@ const fieldNames = [
 const fields = sql.raw(fieldNames.join(", "));
 
 /** Nothing when the environment is gone: what nobody may ask for any more is not promised. */
-export const insertEntry = (session: Session, row: EntryRow): Promise<number> =>
+export const insertEntry = (session: Session, row: OutboxRow): Promise<number> =>
   session.run(sql`INSERT INTO outbox (${fields})
     SELECT ${row.id}, environment_id, ${row.event_id}, ${row.entity_id}, ${row.topic}, ${row.kind}, ${row.payload},
       ${row.metadata}, ${sql.bigint(row.created_at)}, ${sql.bigint(row.attempts)}, ${sql.bigint(row.due_at)},
@@ -48,13 +54,13 @@ const due = (kind: string, now: Instant): DueRows => ({
 
 /** Of one kind. */
 export const dueEntries = (
-  reader: Reader,
+  reader: StoreReader,
   kind: string,
   now: Instant,
   slice: Slice,
-): Promise<(EntryRow & { turn: number })[]> => reader.all(sliceOf(reader.seams, due(kind, now), slice));
+): Promise<(OutboxRow & { turn: number })[]> => reader.all(sliceOf(reader.seams, due(kind, now), slice));
 
-export const environmentsDueNow = (reader: Reader, kind: string, now: Instant): Promise<Place[]> =>
+export const environmentsDueNow = (reader: StoreReader, kind: string, now: Instant): Promise<WorkScope[]> =>
   reader.all(environmentsDue(due(kind, now)));
 
 function among(session: Session, ids: readonly string[]): Sql {
@@ -68,7 +74,7 @@ export const deleteEntries = (session: Session, ids: readonly string[]): Promise
 /** A try that was refused; nothing when the entry changed since `row` was read. */
 export const spendAttempt = (
   session: Session,
-  row: EntryRow,
+  row: OutboxRow,
   { error, dueAt, deadAt }: { error: string; dueAt: Instant; deadAt: Instant | null },
 ): Promise<number> =>
   session.run(sql`UPDATE outbox SET attempts = attempts + 1, last_error = ${error}, due_at = ${sql.bigint(dueAt)},
@@ -77,10 +83,10 @@ export const spendAttempt = (
 
 /** Newest first. */
 export const deadLetters = (
-  reader: Reader,
+  reader: StoreReader,
   environmentId: string,
   { limit, offset }: { limit: number; offset: number },
-): Promise<EntryRow[]> =>
+): Promise<OutboxRow[]> =>
   reader.all(sql`SELECT ${fields} FROM outbox WHERE environment_id = ${environmentId} AND dead_at IS NOT NULL
     ORDER BY dead_at DESC, id DESC LIMIT ${limit} OFFSET ${offset}`);
 
@@ -109,7 +115,7 @@ export interface Counts {
 }
 
 /** Of all environments, counted up to a bound; `oldest` is the longest due of those that wait. */
-export const counts = async (reader: Reader, kinds: readonly string[]): Promise<Counts> => {
+export const counts = async (reader: StoreReader, kinds: readonly string[]): Promise<Counts> => {
   const oldest = kinds.map(
     (kind) => sql`SELECT min(due_at) AS due_at FROM outbox WHERE kind = ${kind} AND dead_at IS NULL`,
   );
@@ -122,7 +128,7 @@ export const counts = async (reader: Reader, kinds: readonly string[]): Promise<
 
 /** Entries of the environment that were due before, in no order. */
 export const overdue = (
-  reader: Reader,
+  reader: StoreReader,
   environmentId: string,
   before: Instant,
   limit: number,
@@ -131,7 +137,7 @@ export const overdue = (
     WHERE environment_id = ${environmentId} AND due_at < ${before} AND dead_at IS NULL LIMIT ${limit}`);
 
 /** A log whose end the mirror has not reached. */
-export interface LogPlace {
+export interface MirrorProgress {
   environment_id: string;
   head: number;
   /** Null before the mirror's first look. */
@@ -139,14 +145,21 @@ export interface LogPlace {
 }
 
 /** How far the logs behind this id, in order of ids, are mirrored. */
-export const logPlaces = (reader: Reader, after: string, limit: number): Promise<LogPlace[]> =>
+export const mirrorProgressAfter = (
+  reader: StoreReader,
+  after: string,
+  limit: number,
+): Promise<MirrorProgress[]> =>
   reader.all(sql`SELECT h.environment_id, h.position AS head, m.position
     FROM (SELECT environment_id, position FROM heads WHERE environment_id > ${after}
       ORDER BY environment_id LIMIT ${limit}) h
     LEFT JOIN mirrors m ON m.environment_id = h.environment_id
     ORDER BY h.environment_id`);
 
-export const logPlace = (reader: Reader, environmentId: string): Promise<LogPlace | undefined> =>
+export const mirrorProgressOf = (
+  reader: StoreReader,
+  environmentId: string,
+): Promise<MirrorProgress | undefined> =>
   reader.one(sql`SELECT h.environment_id, h.position AS head, m.position
     FROM heads h LEFT JOIN mirrors m ON m.environment_id = h.environment_id
     WHERE h.environment_id = ${environmentId}`);

@@ -36,7 +36,7 @@ export type OutboxFrame =
   | { change: "requeued" | "discarded"; environmentId: string; eventId: string; at: Instant };
 
 /** Tells the sender of a mirrored event where it goes. */
-export interface MirrorPlace {
+export interface MirrorAddress {
   subject: string;
   messageId: string;
   headers: Record<string, string>;
@@ -66,7 +66,7 @@ export function mirrorDrafts(environmentId: string, event: LoggedEvent): EntryDr
   });
   const payload = `${head.slice(0, -1)},"data":${event.data},"metadata":${event.metadata ?? "null"}}`;
   const draft = (topic: string): EntryDraft => {
-    const place: MirrorPlace = {
+    const place: MirrorAddress = {
       subject: `${token(environmentId)}.${token(topic.replace(":", "."))}`,
       messageId: `${event.id}/${topic}`,
       headers: { "Svc-Topic": topic, "Svc-Sequence": String(event.position) },

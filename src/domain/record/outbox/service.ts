@@ -1,9 +1,9 @@
 import { BusError } from "../../../bus/bus.ts";
 import { backoff } from "../../../kit/backoff.ts";
+import { cachedQuery } from "../../../kit/cached-query.ts";
 import type { Clock } from "../../../kit/clock.ts";
 import { missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
-import { lately } from "../../../kit/lately.ts";
 import {
   deadLetterKeptMs,
   deadLettersDefault,
@@ -18,43 +18,43 @@ import {
 } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
 import type { Metrics } from "../../../kit/metrics.ts";
-import { inTurns, type Slice, workOn } from "../../../kit/turns.ts";
+import { roundRobin, type Slice, workOn } from "../../../kit/round-robin.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import * as rows from "./rows.ts";
 import { type EntryDraft, type EntryKind, entryKinds, type OutboxFrame } from "./rules.ts";
 
-export type { EntryRow as OutboxEntry } from "./rows.ts";
+export type { OutboxRow as OutboxEntry } from "./rows.ts";
 export type { EntryDraft, OutboxFrame } from "./rules.ts";
 
 /**
  * Hands an entry to the world. Rejects with a BusError: `disconnected`, `timeout` or `no_responders` when nothing can be
  * told right now, which spends no attempt; anything else refuses this entry and spends one.
  */
-export type Send = (entry: rows.EntryRow) => Promise<void>;
+export type Send = (entry: rows.OutboxRow) => Promise<void>;
 
 /** How the tick of a duty writes: only while its node leads. */
-export type LeaderWriter = <T>(work: (session: Session) => Promise<T>) => Promise<T>;
+export type LeaderWrite = <T>(work: (session: Session) => Promise<T>) => Promise<T>;
 
 export interface Outbox {
   /**
    * Promises, in the transaction of the fact. What it answers is called after the commit: it tells at once, and takes the
    * promise back when that went well; else the leader does both.
    */
-  promise(session: Session, draft: EntryDraft): Promise<() => void>;
+  enqueue(session: Session, draft: EntryDraft): Promise<() => void>;
   /** An entry that was refused at its first try already. */
   refused(session: Session, draft: EntryDraft, error: Error): Promise<void>;
   /** Newest first. */
   deadLetters(
     environmentId: string,
     page: { limit?: number; offset?: number },
-  ): Promise<{ items: rows.EntryRow[]; limit: number; offset: number }>;
+  ): Promise<{ items: rows.OutboxRow[]; limit: number; offset: number }>;
   /** Throws `not_found` when the event has no dead letter. */
   requeue(environmentId: string, eventId: string): Promise<void>;
   discard(environmentId: string, eventId: string): Promise<void>;
   /** The tick of `outbox.relay`, on the node that leads `outbox`. */
-  relayOnce(write: LeaderWriter): Promise<{ againInMs?: number }>;
+  relayOnce(write: LeaderWrite): Promise<{ againInMs?: number }>;
   /** The tick of `outbox.forget`. */
-  forgetOnce(write: LeaderWriter): Promise<void>;
+  forgetOnce(write: LeaderWrite): Promise<void>;
   /** Resolves once nothing that was begun is on its way. */
   settled(): Promise<void>;
 }
@@ -92,7 +92,7 @@ export const tooLarge = (payload: string, bytesMax: number): BusError | undefine
 const relayMsMax = 1_000;
 
 /** What a try came to: told, refused, or not tried to its end. */
-type Outcome = "told" | { refused: unknown } | { passing: unknown };
+type SendOutcome = "told" | { refused: unknown } | { passing: unknown };
 
 export function openOutbox(deps: OutboxDeps): Outbox {
   const { store, clock, ids, log, metrics, attemptsMax, announce } = deps;
@@ -101,7 +101,7 @@ export function openOutbox(deps: OutboxDeps): Outbox {
   const underway = new Set<Promise<void>>();
 
   const labels = ["kind"] as const;
-  const told = metrics.counter({
+  const sentCount = metrics.counter({
     name: "svc_outbox_told_total",
     help: "Outbox entries that reached the bus.",
     labels,
@@ -116,7 +116,7 @@ export function openOutbox(deps: OutboxDeps): Outbox {
     help: "Outbox entries that ran out of attempts.",
     labels,
   });
-  for (const kind of entryKinds) for (const count of [told, refusedCount, died]) count(kind);
+  for (const kind of entryKinds) for (const count of [sentCount, refusedCount, died]) count(kind);
   const waiting = metrics.gauge({
     name: "svc_outbox_waiting",
     help: "Outbox entries that wait to be told.",
@@ -130,7 +130,7 @@ export function openOutbox(deps: OutboxDeps): Outbox {
     help: "Dead letters of all environments.",
   })();
   const ask = () => rows.counts(store, entryKinds);
-  const counted = lately({ clock, keptMs: gaugeKeptMs, waitMsMax: gaugeWaitMsMax, ask });
+  const counted = cachedQuery({ clock, keptMs: gaugeKeptMs, waitMsMax: gaugeWaitMsMax, query: ask });
   metrics.beforeReading(async () => {
     const found = await counted();
     waiting.set(found?.waiting);
@@ -138,7 +138,7 @@ export function openOutbox(deps: OutboxDeps): Outbox {
     lag.set(found && Math.max(0, clock.now() - (found.oldest ?? clock.now())) / 1000);
   });
 
-  const rowOf = (draft: EntryDraft, dueInMs: number): rows.EntryRow => {
+  const rowOf = (draft: EntryDraft, dueInMs: number): rows.OutboxRow => {
     const now = clock.now();
     return {
       id: ids.next("ob"),
@@ -157,13 +157,13 @@ export function openOutbox(deps: OutboxDeps): Outbox {
     };
   };
 
-  async function tryOnce(entry: rows.EntryRow): Promise<Outcome> {
+  async function tryOnce(entry: rows.OutboxRow): Promise<SendOutcome> {
     const kind = entry.kind as EntryKind;
     try {
       const refusal = tooLarge(entry.payload, deps.payloadBytesMax);
       if (refusal) throw refusal;
       await deps.senders[kind](entry);
-      told(kind).add();
+      sentCount(kind).add();
       return "told";
     } catch (error) {
       if (isPassing(error)) return { passing: error };
@@ -172,7 +172,7 @@ export function openOutbox(deps: OutboxDeps): Outbox {
     }
   }
 
-  async function tellNow(entry: rows.EntryRow): Promise<void> {
+  async function sendNow(entry: rows.OutboxRow): Promise<void> {
     try {
       const outcome = await tryOnce(entry);
       if (outcome !== "told") return deps.relayIn(outboxSendMs);
@@ -184,13 +184,13 @@ export function openOutbox(deps: OutboxDeps): Outbox {
   }
 
   interface Tries {
-    told: rows.EntryRow[];
-    refused: { row: rows.EntryRow; error: string; dueAt: number; deadAt: number | null }[];
+    told: rows.OutboxRow[];
+    refused: { row: rows.OutboxRow; error: string; dueAt: number; deadAt: number | null }[];
     /** The bus cannot be reached: the others were not tried. */
     isCut: boolean;
   }
 
-  async function tryAll(kind: EntryKind, due: readonly rows.EntryRow[]): Promise<Tries> {
+  async function tryAll(kind: EntryKind, due: readonly rows.OutboxRow[]): Promise<Tries> {
     const tries: Tries = { told: [], refused: [], isCut: false };
     for (const row of due) {
       const outcome = await tryOnce(row);
@@ -210,7 +210,7 @@ export function openOutbox(deps: OutboxDeps): Outbox {
   }
 
   /** Entries that were told leave; those that were refused have spent an attempt, perhaps their last. */
-  async function settle(kind: EntryKind, { told: gone, refused }: Tries, write: LeaderWriter) {
+  async function commitTries(kind: EntryKind, { told: gone, refused }: Tries, write: LeaderWrite) {
     if (gone.length + refused.length === 0) return;
     const dying = await write(async (session) => {
       const ids = gone.map(({ id }) => id);
@@ -241,32 +241,32 @@ export function openOutbox(deps: OutboxDeps): Outbox {
   }
 
   /** Tries what is due of one kind, until the bus cannot be reached; answers when to go on, if it is known. */
-  async function relay(kind: EntryKind, write: LeaderWriter): Promise<number | undefined> {
+  async function relay(kind: EntryKind, write: LeaderWrite): Promise<number | undefined> {
     let isCut = false;
     let soonest = Number.POSITIVE_INFINITY;
     async function trySlice(slice: Slice) {
       const due = isCut ? [] : await rows.dueEntries(store, kind, clock.now(), slice);
       const tries = await tryAll(kind, due);
       isCut ||= tries.isCut;
-      await settle(kind, tries, write);
+      await commitTries(kind, tries, write);
       for (const { deadAt, dueAt } of tries.refused) if (deadAt === null) soonest = Math.min(soonest, dueAt);
       return isCut ? [] : due;
     }
     const work = workOn(trySlice, () => rows.environmentsDueNow(store, kind, clock.now()));
-    const isOver = await inTurns([work], { clock, limit: outboxSliceMax, msMax: relayMsMax });
+    const isOver = await roundRobin([work], { clock, limit: outboxSliceMax, msMax: relayMsMax });
     if (isCut) return undefined;
     if (!isOver) return 0;
     return Number.isFinite(soonest) ? Math.max(1, soonest - clock.now()) : undefined;
   }
 
   return {
-    async promise(session, draft) {
+    async enqueue(session, draft) {
       const row = rowOf(draft, outboxSendMs);
       await rows.insertEntry(session, row);
       return () => {
-        const telling = tellNow(row);
-        underway.add(telling);
-        void telling.finally(() => underway.delete(telling));
+        const sending = sendNow(row);
+        underway.add(sending);
+        void sending.finally(() => underway.delete(sending));
       };
     },
 

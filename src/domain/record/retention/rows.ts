@@ -3,21 +3,25 @@ import type { Cursor } from "../../../kit/page.ts";
 import { column, sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
 
-export interface Keeping {
+export interface EnvironmentRetention {
   id: string;
   retention_days: number | null;
 }
 
-export const keepings = (store: Store, after: string, limit: number): Promise<Keeping[]> =>
+export const retentionsAfter = (
+  store: Store,
+  after: string,
+  limit: number,
+): Promise<EnvironmentRetention[]> =>
   store.all(sql`SELECT id, retention_days FROM environments WHERE id > ${after} ORDER BY id LIMIT ${limit}`);
 
-export const keepingOf = (store: Store, environmentId: string): Promise<Keeping | undefined> =>
+export const retentionOf = (store: Store, environmentId: string): Promise<EnvironmentRetention | undefined> =>
   store.one(sql`SELECT id, retention_days FROM environments WHERE id = ${environmentId}`);
 
-export const keepingWithFloor = (
+export const retentionWithFloor = (
   store: Store,
   environmentId: string,
-): Promise<(Keeping & { retention_floor: number }) | undefined> =>
+): Promise<(EnvironmentRetention & { retention_floor: number }) | undefined> =>
   store.one(sql`SELECT e.id, e.retention_days, h.retention_floor FROM environments e
     JOIN heads h ON h.environment_id = e.id WHERE e.id = ${environmentId}`);
 

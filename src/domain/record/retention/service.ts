@@ -9,7 +9,7 @@ import type { FunctionDefinition } from "../../engine/functions/definition.ts";
 import * as rows from "./rows.ts";
 import { cutoff, nextSlice, recordedDaysMin, runDays } from "./rules.ts";
 
-type Write = <T>(work: (session: Session) => Promise<T>) => Promise<T>;
+type LeaderWrite = <T>(work: (session: Session) => Promise<T>) => Promise<T>;
 
 /** The lowest position of an environment's log that somebody still needs; undefined when nobody does. */
 export type FloorGuard = (environmentId: string) => Promise<number | undefined>;
@@ -31,9 +31,9 @@ export interface Retention {
   /** Days that an environment's runs are kept; 0: for ever. */
   runDaysOf(environmentId: string): Promise<number>;
   /** The tick of `events.expire`, on the node that leads `retention`. */
-  expireEvents(write: Write): Promise<{ againInMs?: number }>;
+  expireEvents(write: LeaderWrite): Promise<{ againInMs?: number }>;
   /** The tick of `runs.expire`. */
-  expireRuns(write: Write): Promise<{ againInMs?: number }>;
+  expireRuns(write: LeaderWrite): Promise<{ againInMs?: number }>;
 }
 
 export interface RetentionDeps {
@@ -78,7 +78,7 @@ export function openRetention(deps: RetentionDeps): Retention {
   const walkedTo = { events: "", runs: "" };
   async function* environments(what: keyof typeof walkedTo) {
     for (;;) {
-      const slice = await rows.keepings(store, walkedTo[what], environmentsAtOnce);
+      const slice = await rows.retentionsAfter(store, walkedTo[what], environmentsAtOnce);
       for (const keeping of slice) {
         walkedTo[what] = keeping.id;
         yield keeping;
@@ -88,7 +88,7 @@ export function openRetention(deps: RetentionDeps): Retention {
     walkedTo[what] = "";
   }
 
-  async function expireEventsOf(write: Write, environmentId: string, days: number, slices: number) {
+  async function expireEventsOf(write: LeaderWrite, environmentId: string, days: number, slices: number) {
     const before = cutoff(days, clock.now());
     if (before === undefined) return { gone: 0, slices: 0, isMore: false };
     let below = await rows.positionAt(store, environmentId, before);
@@ -113,7 +113,7 @@ export function openRetention(deps: RetentionDeps): Retention {
     return { gone, slices: used + 1, isMore: used === slices };
   }
 
-  async function expireRunsOf(write: Write, environmentId: string, days: number, slices: number) {
+  async function expireRunsOf(write: LeaderWrite, environmentId: string, days: number, slices: number) {
     const now = clock.now();
     // A recording may ask for less than the environment, and never for less than this.
     const before = now - (days === 0 ? recordedDaysMin : Math.min(days, recordedDaysMin)) * 86_400_000;
@@ -149,7 +149,7 @@ export function openRetention(deps: RetentionDeps): Retention {
 
   async function round(
     what: "events" | "runs",
-    write: Write,
+    write: LeaderWrite,
     one: typeof expireEventsOf,
     fallback: number,
     tables: readonly string[],
@@ -157,8 +157,8 @@ export function openRetention(deps: RetentionDeps): Retention {
     let left = expireSlicesMax;
     let gone = 0;
     const troubles: unknown[] = [];
-    const behind: rows.Keeping[] = [];
-    const turn = async (keeping: rows.Keeping) => {
+    const behind: rows.EnvironmentRetention[] = [];
+    const turn = async (keeping: rows.EnvironmentRetention) => {
       const { id, retention_days: own } = keeping;
       try {
         const done = await one(write, id, own ?? fallback, Math.min(left, turnSlicesMax));
@@ -187,7 +187,7 @@ export function openRetention(deps: RetentionDeps): Retention {
   }
 
   async function daysOf(environmentId: string): Promise<KeptDays> {
-    const found = await rows.keepingWithFloor(store, environmentId);
+    const found = await rows.retentionWithFloor(store, environmentId);
     if (!found) throw missing("environment", environmentId);
     const { retention_days: own, retention_floor: floor } = found;
     const { eventRetentionDays, runRetentionDays } = config;
@@ -204,7 +204,7 @@ export function openRetention(deps: RetentionDeps): Retention {
     },
 
     runDaysOf: async (environmentId) =>
-      (await rows.keepingOf(store, environmentId))?.retention_days ?? config.runRetentionDays,
+      (await rows.retentionOf(store, environmentId))?.retention_days ?? config.runRetentionDays,
     expireEvents: (write) => round("events", write, expireEventsOf, config.eventRetentionDays, ["events"]),
     expireRuns: (write) =>
       round("runs", write, expireRunsOf, config.runRetentionDays, ["runs", "steps", "run_history"]),

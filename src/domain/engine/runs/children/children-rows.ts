@@ -1,16 +1,16 @@
 import type { Instant } from "../../../../kit/clock.ts";
-import { column, sql } from "../../../../kit/sql.ts";
 import {
   countTurns,
   type DueRows,
   environmentsDue,
-  type Place,
   type Slice,
   sliceOf,
-} from "../../../../kit/turns.ts";
+  type WorkScope,
+} from "../../../../kit/round-robin.ts";
+import { column, sql } from "../../../../kit/sql.ts";
 import type { Session, Store } from "../../../../store/store.ts";
-import { lanesOfRows, lockWaiting, type Resolution, resolveSteps } from "../waits/resolve.ts";
-import { type FailedInvoke, failInvokes, type Moved, pendingRows } from "./invokes.ts";
+import { lockWaiting, queueHintsOfRows, type Resolution, resolveSteps } from "../waits/resolve-steps.ts";
+import { type FailedInvoke, failInvokes, pendingRows, type ResolvedRuns } from "./invokes.ts";
 
 /** A child that is still to be started. */
 export interface Invocation {
@@ -37,22 +37,22 @@ const dueInvocations = (now: Instant): DueRows => ({
   tail: ["parent_run_id", "step_id"],
 });
 
-export const invocationPlaces = (store: Store, now: Instant): Promise<Place[]> =>
+export const invocationEnvironments = (store: Store, now: Instant): Promise<WorkScope[]> =>
   store.all(environmentsDue(dueInvocations(now)));
 
 /** Invocations that are due, kept from other nodes until `until`. Locks: invocations (never waited for). */
-export async function takeInvocations(
+export async function claimInvocations(
   session: Session,
   { now, until, slice }: { now: Instant; until: Instant; slice: Slice },
-): Promise<{ taken: Invocation[]; counts: number[] }> {
-  const taken = await session.all<{ parent_run_id: string; step_id: string; turn: number }>(
+): Promise<{ claimed: Invocation[]; counts: number[] }> {
+  const claimed = await session.all<{ parent_run_id: string; step_id: string; turn: number }>(
     sliceOf(session.seams, { ...dueInvocations(now), lock: session.seams.skipLocked }, slice),
   );
-  const counts = "turns" in slice ? countTurns(slice.turns, taken) : [taken.length];
-  if (taken.length === 0) return { taken: [], counts };
+  const counts = "turns" in slice ? countTurns(slice.turns, claimed) : [claimed.length];
+  if (claimed.length === 0) return { claimed: [], counts };
   const list = session.seams.rowsFrom("v", {
-    parent_run_id: column.text(taken.map((row) => row.parent_run_id)),
-    step_id: column.text(taken.map((row) => row.step_id)),
+    parent_run_id: column.text(claimed.map((row) => row.parent_run_id)),
+    step_id: column.text(claimed.map((row) => row.step_id)),
   });
   await session.run(sql`UPDATE invocations SET due_at = ${sql.bigint(until)} FROM ${list}
     WHERE invocations.parent_run_id = v.parent_run_id AND invocations.step_id = v.step_id`);
@@ -64,14 +64,14 @@ export async function takeInvocations(
       JOIN steps s ON s.run_id = v.parent_run_id AND s.step_id = v.step_id
       JOIN runs r ON r.id = v.parent_run_id
       LEFT JOIN executions e ON e.run_id = v.parent_run_id`);
-  return { taken: found, counts };
+  return { claimed: found, counts };
 }
 
 /**
  * The child that a node of before 0.37 started and did not live to tell the step: it stored the key as callers' are. A
  * caller's run under such a key is no child.
  */
-export async function childOfBefore(
+export async function childStartedBefore(
   store: Pick<Store, "all">,
   one: Pick<Invocation, "environment_id" | "parent_run_id" | "step_id">,
   key: string,
@@ -99,7 +99,7 @@ export async function finishInvocations(
   session: Session,
   outcomes: readonly InvocationOutcome[],
   { now, againMs }: { now: Instant; againMs: number },
-): Promise<Moved> {
+): Promise<ResolvedRuns> {
   const held = await lockWaiting(
     session,
     outcomes.map(({ one }) => one.parent_run_id),
@@ -184,7 +184,7 @@ export async function finishInvocations(
         step_id: column.text(again.map(({ one }) => one.step_id)),
       })} WHERE invocations.parent_run_id = v.run_id AND invocations.step_id = v.step_id`,
     );
-  const lanes = lanesOfRows(woken.map(({ resolution }) => resolution.row));
+  const lanes = queueHintsOfRows(woken.map(({ resolution }) => resolution.row));
   return { lanes: [...lanes, ...moved.lanes], failed: moved.failed };
 }
 
@@ -210,16 +210,17 @@ const endedChildren: DueRows = {
   tail: ["child_run_id"],
 };
 
-export const childEndPlaces = (store: Store): Promise<Place[]> => store.all(environmentsDue(endedChildren));
+export const childEndEnvironments = (store: Store): Promise<WorkScope[]> =>
+  store.all(environmentsDue(endedChildren));
 
 /**
  * Parents that wait for a child that has ended go on; one that wanted no more than its start goes on with that, by its
  * invocation, which is still there when whoever started the child could not say so. Locks: child_ends (never waited for), then executions sorted by run. */
-export async function tellParents(
+export async function resolveParents(
   session: Session,
   slice: Slice,
   now: Instant,
-): Promise<{ counts: number[]; moved: Moved }> {
+): Promise<{ counts: number[]; moved: ResolvedRuns }> {
   const ended = await session.all<{ child_run_id: string; turn: number }>(
     sliceOf(session.seams, { ...endedChildren, lock: session.seams.skipLocked }, slice),
   );
@@ -274,7 +275,7 @@ export async function tellParents(
     now,
   );
   await session.run(sql`DELETE FROM child_ends WHERE child_run_id IN (SELECT v.id FROM ${ids})`);
-  const lanes = lanesOfRows(completed.map(({ row }) => row));
+  const lanes = queueHintsOfRows(completed.map(({ row }) => row));
   return { counts, moved: { lanes: [...lanes, ...moved.lanes], failed: moved.failed } };
 }
 

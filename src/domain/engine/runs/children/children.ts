@@ -2,12 +2,12 @@ import type { Clock } from "../../../../kit/clock.ts";
 import { Fault } from "../../../../kit/fault.ts";
 import { childrenSliceMax } from "../../../../kit/limits.ts";
 import type { Log } from "../../../../kit/log.ts";
+import { roundRobin, type SharedWork, type Slice, type WorkScope } from "../../../../kit/round-robin.ts";
 import { stepRowId } from "../../../../kit/step-id.ts";
-import { inTurns, type Place, type SharedWork, type Slice } from "../../../../kit/turns.ts";
 import type { Store } from "../../../../store/store.ts";
-import type { Lane } from "../wakes/wake.ts";
+import type { QueueHint } from "../wakes/due.ts";
 import * as rows from "./children-rows.ts";
-import type { Moved } from "./invokes.ts";
+import type { ResolvedRuns } from "./invokes.ts";
 
 /** Runs that steps start: each is started once, and its end brings its parent on. */
 export interface Children {
@@ -35,12 +35,12 @@ export interface ChildrenDeps {
     },
     origin: { environmentId: string; source: string; runId: string | undefined },
   ) => Promise<{ runIds: string[] }>;
-  onQueued: (lanes: readonly Lane[]) => void;
-  onFailed: (runs: Moved["failed"]) => void;
+  onQueued: (lanes: readonly QueueHint[]) => void;
+  onFailed: (runs: ResolvedRuns["failed"]) => void;
 }
 
 /** A node that took an invocation and is heard of no more: another one takes it after this. */
-const takenMs = 10_000;
+const invocationClaimMs = 10_000;
 const againMs = 1_000;
 
 /** Refusals that the next try would meet again. */
@@ -56,7 +56,7 @@ const keyOf = (runId: string, stepId: string) => `invoke:${stepRowId(runId, step
 export function openChildren(deps: ChildrenDeps): Children {
   const { store, clock, log, onQueued, onFailed } = deps;
 
-  const told = (moved: Moved) => {
+  const onResolved = (moved: ResolvedRuns) => {
     if (moved.lanes.length > 0) onQueued(moved.lanes);
     onFailed(moved.failed);
   };
@@ -68,11 +68,11 @@ export function openChildren(deps: ChildrenDeps): Children {
     if (one.child_run_id !== null) return { childRunId: one.child_run_id };
     const data = one.input ?? "{}";
     try {
-      const childOfBefore =
-        one.started_at <= clock.now() - takenMs / 2
-          ? await rows.childOfBefore(store, one, keyOf(one.parent_run_id, one.step_id))
+      const startedBefore =
+        one.started_at <= clock.now() - invocationClaimMs / 2
+          ? await rows.childStartedBefore(store, one, keyOf(one.parent_run_id, one.step_id))
           : undefined;
-      if (childOfBefore !== undefined) return { childRunId: childOfBefore };
+      if (startedBefore !== undefined) return { childRunId: startedBefore };
       const { runIds } = await deps.invoke(
         {
           functionId: one.function_id,
@@ -96,38 +96,43 @@ export function openChildren(deps: ChildrenDeps): Children {
 
   async function startSome(slice: Slice): Promise<number[]> {
     const now = clock.now();
-    const { taken, counts } = await store.write((session) =>
-      rows.takeInvocations(session, { now, until: now + takenMs, slice }),
+    const { claimed, counts } = await store.write((session) =>
+      rows.claimInvocations(session, { now, until: now + invocationClaimMs, slice }),
     );
-    if (taken.length === 0) return counts;
+    if (claimed.length === 0) return counts;
     const outcomes = await Promise.all(
-      taken.map(async (one) => ({ one, outcome: one.is_wanted === null ? undefined : await start(one) })),
+      claimed.map(async (one) => ({ one, outcome: one.is_wanted === null ? undefined : await start(one) })),
     );
     const moved = await store.write((session) => rows.finishInvocations(session, outcomes, { now, againMs }));
-    told(moved);
+    onResolved(moved);
     return counts;
   }
 
-  async function tellSome(slice: Slice): Promise<number[]> {
-    const { counts, moved } = await store.write((session) => rows.tellParents(session, slice, clock.now()));
-    told(moved);
+  async function resolveSome(slice: Slice): Promise<number[]> {
+    const { counts, moved } = await store.write((session) =>
+      rows.resolveParents(session, slice, clock.now()),
+    );
+    onResolved(moved);
     return counts;
   }
 
-  const work = (some: (slice: Slice) => Promise<number[]>, places: () => Promise<Place[]>): SharedWork => ({
+  const work = (
+    some: (slice: Slice) => Promise<number[]>,
+    places: () => Promise<WorkScope[]>,
+  ): SharedWork => ({
     async oldest(limit) {
       const [count = 0] = await some({ oldest: limit });
       return { found: count, taken: count };
     },
-    places,
-    take: (turns) => some({ turns }),
+    scopes: places,
+    claim: (turns) => some({ turns }),
   });
-  const starts = work(startSome, () => rows.invocationPlaces(store, clock.now()));
-  const ends = work(tellSome, () => rows.childEndPlaces(store));
+  const starts = work(startSome, () => rows.invocationEnvironments(store, clock.now()));
+  const ends = work(resolveSome, () => rows.childEndEnvironments(store));
 
   return {
     async moveOnce() {
-      await inTurns([starts, ends], { clock, limit: childrenSliceMax });
+      await roundRobin([starts, ends], { clock, limit: childrenSliceMax });
     },
   };
 }

@@ -1,13 +1,13 @@
 import type { Instant } from "../../../../kit/clock.ts";
+import { countTurns, type Slice } from "../../../../kit/round-robin.ts";
 import { column, sql } from "../../../../kit/sql.ts";
-import { countTurns, type Slice } from "../../../../kit/turns.ts";
 import type { Session } from "../../../../store/store.ts";
-import { noteSteps } from "../execution/step-moves.ts";
 import { type InvokeError, invokeTimedOut, waitTimedOut } from "../rules.ts";
 import type { RunError } from "../run.ts";
-import { lanesOfRows, type Resolution, resolveSteps, type WaitingRow } from "../waits/resolve.ts";
-import { endRuns, type Lane } from "../wakes/wake.ts";
-import { sliceOfWakes, type WakePlace } from "../wakes/wake-places.ts";
+import { noteSteps } from "../step-moves.ts";
+import { queueHintsOfRows, type Resolution, resolveSteps, type WaitingRow } from "../waits/resolve-steps.ts";
+import { endRuns, type QueueHint } from "../wakes/due.ts";
+import { sliceOfWakes, type WakeQueue } from "../wakes/wake-queues.ts";
 
 /** A step that waits for its child, or for its event, as the row says. */
 export interface PendingRow {
@@ -43,8 +43,8 @@ export interface FailedInvoke {
   error: InvokeError;
 }
 
-export interface Moved {
-  lanes: Lane[];
+export interface ResolvedRuns {
+  lanes: QueueHint[];
   /** Runs that failed. */
   failed: { runId: string; environmentId: string }[];
 }
@@ -57,12 +57,12 @@ export async function failInvokes(
   session: Session,
   list: readonly FailedInvoke[],
   now: Instant,
-): Promise<Moved> {
-  const told = list.filter(({ step }) => step.failure_told_at !== null);
-  const untold = list.filter(({ step }) => step.failure_told_at === null);
+): Promise<ResolvedRuns> {
+  const accepting = list.filter(({ step }) => step.failure_told_at !== null);
+  const ending = list.filter(({ step }) => step.failure_told_at === null);
   await resolveSteps(
     session,
-    told.map(
+    accepting.map(
       ({ row, step, error }): Resolution => ({
         row,
         stepId: step.step_id,
@@ -78,10 +78,10 @@ export async function failInvokes(
   );
   await endWaiting(
     session,
-    untold.map(({ row, step, error }) => ({ row, stepId: step.step_id, status: "failed", error })),
+    ending.map(({ row, step, error }) => ({ row, stepId: step.step_id, status: "failed", error })),
     now,
   );
-  return { lanes: lanesOfRows(told.map(({ row }) => row)), failed: runsOf(untold) };
+  return { lanes: queueHintsOfRows(accepting.map(({ row }) => row)), failed: runsOf(ending) };
 }
 
 /** Steps get their last status, and their runs fail with the same error. */
@@ -136,9 +136,9 @@ const behindMs = 2_000;
 export async function timeOutPending(
   session: Session,
   now: Instant,
-  slice: Slice<WakePlace>,
+  slice: Slice<WakeQueue>,
   behind: ReadonlySet<string>,
-): Promise<Moved & { counts: number[] }> {
+): Promise<ResolvedRuns & { counts: number[] }> {
   const due = await session.all<WaitingRow & { waiting_step_id: string; turn: number }>(
     sliceOfWakes(session, pendingColumns, now, slice, pendingStates),
   );

@@ -3,7 +3,7 @@ import { column, sql } from "../../../../kit/sql.ts";
 import type { Flush, SyncSession } from "../../../../store/store.ts";
 import {
   type ClaimedRow,
-  type LaneDemand,
+  type FunctionDemand,
   leasedAnswer,
   leasedTables,
   leasePicked,
@@ -12,10 +12,10 @@ import {
   type Picked,
   slotColumns,
 } from "./claim.ts";
-import { countLeased, holdLanes, leasedIn, noteLeases, noteLeasesSync } from "./room.ts";
+import { countLeased, holdLanes, leasedIn, noteLeases, noteLeasesSync } from "./lane-room.ts";
 
 /** Runs wanted of a function with a limit, from these of its lanes. */
-export interface LimitedDemand extends Omit<LaneDemand, "since"> {
+export interface LimitedDemand extends Omit<FunctionDemand, "since"> {
   laneIds: readonly string[];
 }
 

@@ -3,7 +3,7 @@ import { column, type Sql, sql } from "../../../../kit/sql.ts";
 import type { Flush, Seams, SyncSession } from "../../../../store/store.ts";
 
 /** How many runs of one function this node can take now, and for whom. */
-export interface LaneDemand {
+export interface FunctionDemand {
   environmentId: string;
   functionId: string;
   /** Rows before this are known to be taken: dead rows at the front of the index are not walked again. */
@@ -15,7 +15,7 @@ export interface LaneDemand {
 export interface ClaimInput {
   now: Instant;
   leaseUntil: Instant;
-  lanes: readonly LaneDemand[];
+  demands: readonly FunctionDemand[];
 }
 
 /** All a worker needs to start, but for the steps already done. */
@@ -46,14 +46,14 @@ export interface ClaimedRow {
 /** The same, or with rank 0 and nothing else: the function has a limit, and its runs are claimed by lane (claim-limited.ts). */
 export type ClaimAnswer = ClaimedRow | { lane: number; rank: 0 };
 
-const laneColumns = (lanes: readonly LaneDemand[]) => ({
+const demandColumns = (lanes: readonly FunctionDemand[]) => ({
   environment_id: column.text(lanes.map((l) => l.environmentId)),
   function_id: column.text(lanes.map((l) => l.functionId)),
   since: column.bigint(lanes.map((l) => l.since)),
   wanted: column.bigint(lanes.map((l) => l.slots.length)),
 });
 
-export const slotColumns = (lanes: readonly Pick<LaneDemand, "slots">[]) => {
+export const slotColumns = (lanes: readonly Pick<FunctionDemand, "slots">[]) => {
   const slots = lanes.flatMap((lane, at) =>
     lane.slots.map((slot, rank) => ({ ...slot, lane: at + 1, rank: rank + 1 })),
   );
@@ -105,8 +105,8 @@ export const leasedTables = sql.raw("claimed c JOIN r ON r.id = c.run_id JOIN v 
 export const claimFlush: Flush<ClaimInput, ClaimAnswer> = {
   name: "runs.claim",
 
-  postgres({ now, leaseUntil, lanes }, seams) {
-    return sql`WITH lane AS MATERIALIZED (SELECT * FROM ${seams.rowsFrom("l", laneColumns(lanes))}),
+  postgres({ now, leaseUntil, demands: lanes }, seams) {
+    return sql`WITH lane AS MATERIALIZED (SELECT * FROM ${seams.rowsFrom("l", demandColumns(lanes))}),
     slot AS MATERIALIZED (SELECT * FROM ${seams.rowsFrom("s", slotColumns(lanes))}),
     apart AS MATERIALIZED (
       SELECT lane.ord, f.lane_limit FROM lane CROSS JOIN LATERAL (
@@ -127,7 +127,7 @@ export const claimFlush: Flush<ClaimInput, ClaimAnswer> = {
     ORDER BY lane, rank`;
   },
 
-  libsql(session, { now, leaseUntil, lanes }) {
+  libsql(session, { now, leaseUntil, demands: lanes }) {
     const limited: ClaimAnswer[] = [];
     const picked = lanes.flatMap((lane, at) => {
       const found = pick(session, lane, now);
@@ -143,7 +143,7 @@ export interface Picked {
   wake_at: number;
   lane: number;
   rank: number;
-  slot: LaneDemand["slots"][number];
+  slot: FunctionDemand["slots"][number];
 }
 
 export function leasePickedSync(
@@ -175,7 +175,7 @@ export function leasePickedSync(
     ORDER BY c.lane, c.rank`);
 }
 
-function pick(session: SyncSession, lane: LaneDemand, now: Instant) {
+function pick(session: SyncSession, lane: FunctionDemand, now: Instant) {
   return session.all<{ run_id: string; wake_at: number }>(sql`SELECT e.run_id, e.wake_at FROM executions e
     WHERE e.environment_id = ${lane.environmentId} AND e.function_id = ${lane.functionId} AND e.state = 'queued'
       AND e.wake_at >= ${lane.since} AND e.wake_at <= ${now}
@@ -184,7 +184,7 @@ function pick(session: SyncSession, lane: LaneDemand, now: Instant) {
     ORDER BY e.wake_at, e.run_id LIMIT ${lane.slots.length}`);
 }
 
-const isLimited = (session: SyncSession, { environmentId, functionId }: LaneDemand): boolean =>
+const isLimited = (session: SyncSession, { environmentId, functionId }: FunctionDemand): boolean =>
   session.one(sql`SELECT id FROM functions
     WHERE environment_id = ${environmentId} AND id = ${functionId} AND lane_limit IS NOT NULL`) !== undefined;
 

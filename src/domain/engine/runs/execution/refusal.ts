@@ -8,7 +8,7 @@ import type { RunError } from "../run.ts";
  * its worker may still report otherwise. It is noted in the run's history, and is believed when the lease then ends without
  * another word of its holder: nothing reported, and the lease not renewed.
  */
-export interface Refusal {
+export interface ReportRefusal {
   environmentId: string;
   runId: string;
   executionSeq: number;
@@ -21,7 +21,7 @@ export interface Refusal {
 const noted = "run.report_refused";
 
 /** What stands in the history of one. */
-interface Noted {
+interface RefusalNote {
   execution_seq: number;
   message: string;
   code: string;
@@ -30,7 +30,7 @@ interface Noted {
 }
 
 /** Answers whether it was noted; what the last row of the history says already is not said again. */
-export async function noteRefusal(session: Session, refusal: Refusal, now: Instant): Promise<boolean> {
+export async function noteRefusal(session: Session, refusal: ReportRefusal, now: Instant): Promise<boolean> {
   const { environmentId, runId, executionSeq, holder, message, code } = refusal;
   const isHeld =
     "workerId" in holder ? sql`worker_id = ${holder.workerId}` : sql`lease_hash = ${holder.leaseHash}`;
@@ -41,14 +41,14 @@ export async function noteRefusal(session: Session, refusal: Refusal, now: Insta
     WHERE run_id = ${runId} AND environment_id = ${environmentId} AND execution_seq = ${executionSeq}
       AND ${isHeld} AND state = 'leased' ${session.seams.holdRow}`);
   if (!held) return false;
-  const said: Noted = { execution_seq: executionSeq, message, code, lease_until: held.wake_at };
-  const detail = JSON.stringify(said);
+  const note: RefusalNote = { execution_seq: executionSeq, message, code, lease_until: held.wake_at };
+  const detail = JSON.stringify(note);
   const lastRow = sql`run_id = ${runId} AND sequence = ${held.history_count}`;
   const last = await session.one<{ type: string; detail: string }>(
     sql`SELECT type, detail FROM run_history WHERE ${lastRow}`,
   );
   if (last?.type === noted) {
-    if ((JSON.parse(last.detail) as Noted).lease_until >= held.wake_at) return false;
+    if ((JSON.parse(last.detail) as RefusalNote).lease_until >= held.wake_at) return false;
     await session.run(sql`UPDATE run_history SET detail = ${detail} WHERE ${lastRow}`);
     return true;
   }
@@ -72,7 +72,7 @@ export async function refusedLast(
     })} JOIN run_history h ON h.run_id = v.run_id AND h.sequence = v.sequence AND h.type = ${noted}`);
   const rowOf = new Map(rows.map((row) => [row.run_id, row]));
   for (const { run_id, detail } of last) {
-    const { execution_seq, message, code, lease_until } = JSON.parse(detail) as Noted;
+    const { execution_seq, message, code, lease_until } = JSON.parse(detail) as RefusalNote;
     const row = rowOf.get(run_id)!;
     if (row.execution_seq === execution_seq && row.wake_at <= lease_until)
       found.set(run_id, { message, code, retryable: false });

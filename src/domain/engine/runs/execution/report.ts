@@ -2,8 +2,8 @@ import type { Instant } from "../../../../kit/clock.ts";
 import { type Match, storedMatch } from "../../waits/rules.ts";
 import { unresolvedMatch } from "../rules.ts";
 import type { Fence, PutOff, RunError, StepType } from "../run.ts";
-import type { PendingStep } from "./pending.ts";
-import { behindAll, type NewStep, type Settlement } from "./settle.ts";
+import { behindAll, type ExecutionChange, type NewStep } from "./commit-reports.ts";
+import type { PendingStep } from "./pending-steps.ts";
 
 /** What the holder of a run reports of it, whatever surface it came over. */
 export interface RunReport extends Fence {
@@ -13,7 +13,7 @@ export interface RunReport extends Fence {
   /** Run-wide index of `steps[0]`; absent when the worker does not count. */
   stepOffset: number | undefined;
   /** The worker takes failed steps among the completed ones; when it does not, a failed invoke fails the run. */
-  failuresTold?: boolean;
+  takesFailedSteps?: boolean;
 }
 
 export type ReportOutcome =
@@ -55,20 +55,23 @@ export interface ReportedStep {
 }
 
 /** What a failed attempt comes to, decided by the retry policy of the pinned definition. */
-export type Verdict = { retryAt: Instant; inMs: number; attempt: number } | "ends";
+export type RetryDecision = { retryAt: Instant; inMs: number; attempt: number } | "ends";
 
 /** What a report is read with. */
-export interface Facts {
+export interface ReportContext {
   /** Of a failed report. */
-  verdict: Verdict;
+  decision: RetryDecision;
   /** Data of the run's triggering event, for a wait that compares with it; undefined when the event is gone. */
   triggerData: unknown;
 }
 
 /** The settlement a report comes to. */
-export function toSettlement(report: RunReport, { verdict, triggerData }: Facts): Settlement {
+export function toExecutionChange(
+  report: RunReport,
+  { decision, triggerData }: ReportContext,
+): ExecutionChange {
   const { outcome, stepOffset } = report;
-  const base: Settlement = {
+  const base: ExecutionChange = {
     environmentId: report.environmentId,
     runId: report.runId,
     executionSeq: report.executionSeq,
@@ -92,7 +95,7 @@ export function toSettlement(report: RunReport, { verdict, triggerData }: Facts)
     case "completed":
       return { ...noted(base, "run.completed"), ends: "completed", output: outcome.output };
     case "failed":
-      if (verdict === "ends")
+      if (decision === "ends")
         return {
           ...noted(base, "run.failed", { error: outcome.error }),
           ends: "failed",
@@ -101,11 +104,11 @@ export function toSettlement(report: RunReport, { verdict, triggerData }: Facts)
       return {
         ...noted(base, "run.retrying", {
           error: outcome.error,
-          attempt: verdict.attempt,
-          retry_in_ms: verdict.inMs,
+          attempt: decision.attempt,
+          retry_in_ms: decision.inMs,
         }),
         next: "retrying",
-        wakeAt: verdict.retryAt,
+        wakeAt: decision.retryAt,
       };
     case "sleep":
       return {
@@ -132,12 +135,12 @@ export function toSettlement(report: RunReport, { verdict, triggerData }: Facts)
 }
 
 function waitingFor(
-  base: Settlement,
+  base: ExecutionChange,
   report: RunReport,
   outcome: ReportOutcome & { kind: "wait" | "invoke" },
   wanted: PendingStep["for"],
   next: "waiting" | "invoking",
-): Settlement {
+): ExecutionChange {
   const { stepId, timeoutAt } = outcome;
   const what = wanted.kind === "event" ? { event: wanted.name } : { function_id: wanted.functionId };
   return {
@@ -153,7 +156,7 @@ function waitingFor(
       startedAt: outcome.at,
       timeoutAt,
       input: outcome.input,
-      failureTold: report.failuresTold ?? false,
+      takesFailedSteps: report.takesFailedSteps ?? false,
       for: wanted,
     },
   };
@@ -161,10 +164,10 @@ function waitingFor(
 
 /** A wait that nothing could end fails the run at once, where it is seen, and not after its timeout. */
 function unresolved(
-  base: Settlement,
+  base: ExecutionChange,
   report: RunReport,
   outcome: ReportOutcome & { kind: "wait" },
-): Settlement {
+): ExecutionChange {
   const error = unresolvedMatch(outcome.match.kind === "trigger" ? outcome.match.path : "");
   const step: NewStep = {
     ...yieldedStep(report, outcome),
@@ -186,7 +189,7 @@ export const toRelease = (
   fence: Fence & { environmentId: string },
   now: Instant,
   putOff?: PutOff,
-): Settlement => ({
+): ExecutionChange => ({
   environmentId: fence.environmentId,
   runId: fence.runId,
   executionSeq: fence.executionSeq,
@@ -205,10 +208,10 @@ export const toRelease = (
 });
 
 /** History keeps which steps a report brought and how they went; their outputs stand in `steps`. */
-function noted(settlement: Settlement, type: string, more: Record<string, unknown> = {}): Settlement {
-  const steps = settlement.steps.map((step) => ({ step_id: step.stepId, status: step.status }));
+function noted(change: ExecutionChange, type: string, more: Record<string, unknown> = {}): ExecutionChange {
+  const steps = change.steps.map((step) => ({ step_id: step.stepId, status: step.status }));
   return {
-    ...settlement,
+    ...change,
     historyType: type,
     historyDetail: JSON.stringify(steps.length > 0 ? { ...more, steps } : more),
   };

@@ -1,12 +1,18 @@
 import { type Instant, rfc3339 } from "../../../../kit/clock.ts";
 import { column, sql } from "../../../../kit/sql.ts";
 import type { Session } from "../../../../store/store.ts";
-import { endRuns, type Lane } from "../wakes/wake.ts";
-import { lanesOfRows, lockWaiting, type Resolution, resolveSteps, type WaitingRow } from "./resolve.ts";
-import type { MatchedEvent, WaitRow } from "./waits.ts";
+import { endRuns, type QueueHint } from "../wakes/due.ts";
+import {
+  lockWaiting,
+  queueHintsOfRows,
+  type Resolution,
+  resolveSteps,
+  type WaitingRow,
+} from "./resolve-steps.ts";
+import type { MatchedEvent, WaitRow } from "./wait-rows.ts";
 
 /** A wait and the first event that it matches. */
-export interface Found {
+export interface MatchedWait {
   wait: WaitRow;
   event: MatchedEvent;
 }
@@ -15,7 +21,7 @@ export interface Matches {
   environmentId: string;
   /** The matcher's place; null where only fresh waits were looked after, a part of the way. */
   cursor: { from: number; to: number; generation: number } | null;
-  found: readonly Found[];
+  found: readonly MatchedWait[];
   compared: readonly Compared[];
 }
 
@@ -27,7 +33,7 @@ export interface Compared {
 }
 
 export interface Applied {
-  lanes: Lane[];
+  lanes: QueueHint[];
   cancelled: string[];
 }
 
@@ -50,11 +56,11 @@ export async function applyMatches(
       WHERE environment_id = ${environmentId} ${session.seams.skipLocked}`);
     if (held?.position !== cursor.from || held.generation !== cursor.generation) return undefined;
   }
-  const applied = await applyFound(session, matches.found, now);
+  const applied = await applyMatched(session, matches.found, now);
   for (const group of compared) if (group.waits.length > 0) await moveOn(session, group);
-  const settles = compared.some((group) => !group.isFresh && group.waits.length > 0);
-  if (cursor && (cursor.to !== cursor.from || settles))
-    await session.run(sql`UPDATE matchers SET position = ${cursor.to}, generation = generation + ${settles ? 1 : 0}
+  const joins = compared.some((group) => !group.isFresh && group.waits.length > 0);
+  if (cursor && (cursor.to !== cursor.from || joins))
+    await session.run(sql`UPDATE matchers SET position = ${cursor.to}, generation = generation + ${joins ? 1 : 0}
       WHERE environment_id = ${environmentId}`);
   return applied;
 }
@@ -66,7 +72,7 @@ async function moveOn(session: Session, { waits, to, isFresh }: Compared): Promi
       SELECT v.run_id, v.kind, v.step_id, v.from_position, v.fresh_at FROM ${rowsOf(session, waits)})`);
 }
 
-async function applyFound(session: Session, found: readonly Found[], now: Instant): Promise<Applied> {
+async function applyMatched(session: Session, found: readonly MatchedWait[], now: Instant): Promise<Applied> {
   if (found.length === 0) return { lanes: [], cancelled: [] };
   const locked = await lockWaiting(
     session,
@@ -75,7 +81,7 @@ async function applyFound(session: Session, found: readonly Found[], now: Instan
   const waits = found.map(({ wait }) => wait);
   const places = await placesOf(session, waits);
   const same = found.filter((_, at) => places.has(at + 1));
-  const isHeld = ({ wait: { kind, run_id, step_id } }: Found) => {
+  const isHeld = ({ wait: { kind, run_id, step_id } }: MatchedWait) => {
     const row = locked.get(run_id);
     return (
       kind === "wait" &&
@@ -96,7 +102,7 @@ async function applyFound(session: Session, found: readonly Found[], now: Instan
         session,
         there.map(({ wait }) => wait),
       )})`);
-  const texts = new Map<string, { place: number; text: string }>();
+  const texts = new Map<string, { ordinal: number; text: string }>();
   const woken: Resolution[] = [];
   const cancelled = new Map<string, WaitingRow>();
   for (const { wait, event } of there) {
@@ -107,13 +113,13 @@ async function applyFound(session: Session, found: readonly Found[], now: Instan
       continue;
     }
     if (row.state !== "waiting" || row.waiting_step_id !== wait.step_id) continue;
-    const known = texts.get(event.id) ?? { place: texts.size + 1, text: eventJson(event) };
+    const known = texts.get(event.id) ?? { ordinal: texts.size + 1, text: eventJson(event) };
     texts.set(event.id, known);
     woken.push({
       row,
       stepId: wait.step_id,
       status: "completed",
-      output: known.place,
+      output: known.ordinal,
       error: null,
       seenPosition: event.position,
       detail: JSON.stringify({ step_id: wait.step_id, event_id: event.id }),
@@ -133,7 +139,7 @@ async function applyFound(session: Session, found: readonly Found[], now: Instan
       now,
     );
   const queued = woken.map(({ row }) => row).filter((row) => !cancelled.has(row.run_id));
-  return { lanes: lanesOfRows(queued), cancelled: ended };
+  return { lanes: queueHintsOfRows(queued), cancelled: ended };
 }
 
 const rowsOf = (session: Session, waits: readonly WaitRow[]) =>

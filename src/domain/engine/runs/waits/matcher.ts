@@ -3,11 +3,11 @@ import type { Clock } from "../../../../kit/clock.ts";
 import { matcherMatchesMax, matcherMovesMax, matcherSliceMax } from "../../../../kit/limits.ts";
 import type { Store } from "../../../../store/store.ts";
 import { anyPath, celPath, hashAt, holds } from "../../waits/rules.ts";
-import { openBeside } from "../wakes/beside.ts";
-import type { Lane } from "../wakes/wake.ts";
-import { applyMatches, type Compared, type Found, type Matches } from "./apply-matches.ts";
-import type { MatchedEvent, WaitRow } from "./waits.ts";
-import * as rows from "./waits.ts";
+import type { QueueHint } from "../wakes/due.ts";
+import { applyMatches, type Compared, type MatchedWait, type Matches } from "./apply-matches.ts";
+import { openSlowWork } from "./slow-work.ts";
+import type { MatchedEvent, WaitRow } from "./wait-rows.ts";
+import * as rows from "./wait-rows.ts";
 
 /** Follows the logs for runs that wait for events, and for those that events end (design section 5). */
 export interface Matcher {
@@ -27,7 +27,7 @@ export interface Matcher {
 export interface MatcherDeps {
   store: Store;
   clock: Clock;
-  onQueued: (lanes: readonly Lane[]) => void;
+  onQueued: (lanes: readonly QueueHint[]) => void;
   onCancelled: (runIds: readonly string[]) => void;
   /** Asks for a tick now. */
   wakeLoop: () => void;
@@ -53,9 +53,9 @@ const patienceMs = 500;
 const patienceMsMin = 25;
 const catchUpMsMax = 250;
 /** Each holds a slice of a log in memory. */
-const besideMax = 32;
+const slowWorkMax = 32;
 
-type Pass = "done" | "more" | "lost";
+type PassOutcome = "done" | "more" | "lost";
 
 /** This node looked as far as `to`, and nothing came of it; good while the cursor and its generation are as they were. */
 interface Seen {
@@ -71,7 +71,7 @@ export function openMatcher(deps: MatcherDeps): Matcher {
   const seen = new Map<string, Seen>();
   let lookedAt = Number.NEGATIVE_INFINITY;
   let running: Promise<void> = Promise.resolve();
-  const beside = openBeside(clock, (environmentId) => {
+  const slowWork = openSlowWork(clock, (environmentId) => {
     // There may be more.
     dirty.add(environmentId);
     deps.wakeLoop();
@@ -97,7 +97,7 @@ export function openMatcher(deps: MatcherDeps): Matcher {
    * Reads a piece of the log and what waits for it, compares, and commits. Comparing needs no lock: the commit checks that
    * the cursor and each wait are as they were read.
    */
-  async function pass(environmentId: string): Promise<Pass> {
+  async function pass(environmentId: string): Promise<PassOutcome> {
     const at = await rows.readCursor(store, environmentId);
     if (!at) return "done";
     const fresh = await rows.freshWaits(store, environmentId, matcherSliceMax);
@@ -108,7 +108,7 @@ export function openMatcher(deps: MatcherDeps): Matcher {
     if (back.unfinished.length > 0)
       await apply({ environmentId, cursor: null, found: [], compared: back.unfinished });
     // After a time without waits the log is long; otherwise reading it costs no more than the question.
-    const skips = at.head - from > matcherSliceMax && !(await rows.anySettled(store, environmentId));
+    const skips = at.head - from > matcherSliceMax && !(await rows.anyCompared(store, environmentId));
     const ahead = skips ? { found: [], to: at.head } : await lookAhead(environmentId, from, at.head);
     const found = [...back.found, ...ahead.found];
     const { generation } = at;
@@ -132,7 +132,7 @@ export function openMatcher(deps: MatcherDeps): Matcher {
 
   /** Compares waits that were registered lately with what their runs have not seen, up to `head`. */
   async function lookBack(environmentId: string, fresh: readonly WaitRow[], head: number) {
-    const found: Found[] = [];
+    const found: MatchedWait[] = [];
     const finished: WaitRow[] = [];
     const unfinished: Compared[] = [];
     const breathe = breather(clock, environmentId);
@@ -168,7 +168,7 @@ export function openMatcher(deps: MatcherDeps): Matcher {
     environmentId: string,
     from: number,
     head: number,
-  ): Promise<{ found: Found[]; to: number }> {
+  ): Promise<{ found: MatchedWait[]; to: number }> {
     let to = Math.min(head, from + matcherSliceMax);
     const names = await rows.namesWaitedFor(store, environmentId, { from, to });
     if (names.length === 0) return { found: [], to };
@@ -185,7 +185,7 @@ export function openMatcher(deps: MatcherDeps): Matcher {
     const page = await rows.readEvents(store, { environmentId, names, from, to }, limit);
     if (page.cut) to = page.events.at(-1)!.position;
 
-    const matched = new Map<number, Found[]>();
+    const matched = new Map<number, MatchedWait[]>();
     const note = (wait: WaitRow, event: MatchedEvent) => {
       const list = matched.get(event.position);
       if (list) list.push({ wait, event });
@@ -197,7 +197,7 @@ export function openMatcher(deps: MatcherDeps): Matcher {
     }
     const cutAt = await lookUp(environmentId, page.events, paths, note);
 
-    const found: Found[] = [];
+    const found: MatchedWait[] = [];
     const taken = new Set<string>();
     for (const event of page.events) {
       for (const one of matched.get(event.position) ?? []) {
@@ -296,19 +296,19 @@ export function openMatcher(deps: MatcherDeps): Matcher {
   }
 
   /** Whose turn it is besides those who had one and want more. */
-  async function newcomers(): Promise<string[]> {
+  async function nextEnvironments(): Promise<string[]> {
     const now = clock.elapsed();
     if (dirty.size === 0 || now - lookedAt >= lookEveryMs) {
       lookedAt = now;
       return look();
     }
-    const heard = [...dirty];
+    const woken = [...dirty];
     dirty.clear();
-    return heard;
+    return woken;
   }
 
   async function round(): Promise<void> {
-    let queue = await newcomers();
+    let queue = await nextEnvironments();
     const races = new Map<string, number>();
     let failure: { error: unknown } | undefined;
     let patience = patienceMs;
@@ -316,15 +316,15 @@ export function openMatcher(deps: MatcherDeps): Matcher {
     while (queue.length > 0) {
       const next: string[] = [];
       for (const environmentId of queue) {
-        if (beside.has(environmentId)) continue;
-        if (beside.size() >= besideMax) await beside.oneOver();
+        if (slowWork.has(environmentId)) continue;
+        if (slowWork.size() >= slowWorkMax) await slowWork.oneOver();
         const beganAt = clock.elapsed();
         // What is wrong with one environment's log must not hold up the others.
-        const passing = pass(environmentId).catch((error: unknown): Pass => {
+        const passing = pass(environmentId).catch((error: unknown): PassOutcome => {
           failure ??= { error };
           return "done";
         });
-        const outcome = await beside.within(Math.max(patienceMsMin, patience), environmentId, passing);
+        const outcome = await slowWork.within(Math.max(patienceMsMin, patience), environmentId, passing);
         if (outcome === undefined) patience -= clock.elapsed() - beganAt;
         const lost = (races.get(environmentId) ?? 0) + (outcome === "lost" ? 1 : 0);
         races.set(environmentId, lost);
@@ -332,7 +332,7 @@ export function openMatcher(deps: MatcherDeps): Matcher {
       }
       // Who comes meanwhile does not wait until there is no more of the others.
       const isLookDue = clock.elapsed() - lookedAt >= lookEveryMs;
-      const more = next.length > 0 && (dirty.size > 0 || isLookDue) ? await newcomers() : [];
+      const more = next.length > 0 && (dirty.size > 0 || isLookDue) ? await nextEnvironments() : [];
       queue = [...new Set([...next, ...more])];
     }
     if (failure) throw failure.error;
@@ -349,8 +349,8 @@ export function openMatcher(deps: MatcherDeps): Matcher {
       const behind = new Set<string>();
       const one = async (environmentId: string) => {
         const done =
-          !beside.has(environmentId) &&
-          (await beside.within(catchUpMsMax, environmentId, catchUpOne(environmentId)));
+          !slowWork.has(environmentId) &&
+          (await slowWork.within(catchUpMsMax, environmentId, catchUpOne(environmentId)));
         if (!done) behind.add(environmentId);
       };
       // What is wrong with one environment's log is told by the loop, and holds up nobody's wakes.

@@ -1,11 +1,19 @@
 import type { Clock } from "../../../../kit/clock.ts";
 import type { Store } from "../../../../store/store.ts";
-import type { Healed, LeaderWriter } from "../../../record/integrity/service.ts";
+import type { Healed, LeaderWrite } from "../../../record/integrity/service.ts";
 import type { FunctionDefinition } from "../../functions/definition.ts";
 import { laneOf } from "../../functions/rules.ts";
-import { asleep, dropOrphans, type Found, lostRuns, orphans, overdue, stillOverdue } from "../balance.ts";
-import { lostRun, requeueAsleep, restoreExecution } from "./restore.ts";
-import type { Lane } from "./wake.ts";
+import {
+  asleep,
+  type BrokenRun,
+  dropOrphans,
+  lostRuns,
+  orphans,
+  overdue,
+  stillOverdue,
+} from "../invariants.ts";
+import type { QueueHint } from "./due.ts";
+import { lostRun, requeueAsleep, restoreExecution } from "./restore-execution.ts";
 
 export interface SweepDeps {
   store: Store;
@@ -13,8 +21,8 @@ export interface SweepDeps {
   /** Moves all that is due. */
   wakeOnce: () => Promise<unknown>;
   /** Noted, counted, logged. */
-  healed: (write: LeaderWriter, list: readonly Healed[]) => Promise<void>;
-  onQueued: (lanes: readonly Lane[]) => void;
+  healed: (write: LeaderWrite, list: readonly Healed[]) => Promise<void>;
+  onQueued: (lanes: readonly QueueHint[]) => void;
   definitionOf: (environmentId: string, functionId: string, version: number) => Promise<FunctionDefinition>;
 }
 
@@ -23,11 +31,11 @@ export function openSweep({ store, clock, wakeOnce, healed, onQueued, definition
   let runsAfter = "";
   let executionsAfter = "";
 
-  const named = (name: string, list: readonly Found[]): Healed[] =>
+  const named = (name: string, list: readonly BrokenRun[]): Healed[] =>
     list.map(({ id, environment_id }) => ({ name, environmentId: environment_id, id }));
 
   /** Answers the lane that got work, null for a run that does not go on by itself, undefined for one that is well. */
-  async function restore(write: LeaderWriter, { id }: Found): Promise<Lane | null | undefined> {
+  async function restore(write: LeaderWrite, { id }: BrokenRun): Promise<QueueHint | null | undefined> {
     const run = await lostRun(store, id);
     if (!run) return undefined;
     const { environment_id: environmentId, function_id: functionId, function_version, data } = run;
@@ -39,7 +47,7 @@ export function openSweep({ store, clock, wakeOnce, healed, onQueued, definition
     return state === "queued" ? { environmentId, functionId } : null;
   }
 
-  return async (write: LeaderWriter): Promise<void> => {
+  return async (write: LeaderWrite): Promise<void> => {
     const late = await overdue(store, clock.now());
     if (late.length > 0) {
       await wakeOnce();
@@ -56,8 +64,8 @@ export function openSweep({ store, clock, wakeOnce, healed, onQueued, definition
 
     const lost = await lostRuns(store, runsAfter);
     runsAfter = lost.last ?? "";
-    const restored: Found[] = [];
-    const lanes: Lane[] = [];
+    const restored: BrokenRun[] = [];
+    const lanes: QueueHint[] = [];
     const troubles: unknown[] = [];
     for (const one of lost.found)
       try {
@@ -72,8 +80,8 @@ export function openSweep({ store, clock, wakeOnce, healed, onQueued, definition
     await healed(write, named("runs.without_execution", restored));
     if (lanes.length > 0) onQueued(lanes);
 
-    const woken: Found[] = [];
-    const wokenLanes: Lane[] = [];
+    const woken: BrokenRun[] = [];
+    const wokenLanes: QueueHint[] = [];
     for (const one of await asleep(store, executionsAfter)) {
       const lane = await write((session) => requeueAsleep(session, one.id, clock.now()));
       if (!lane) continue;
@@ -85,7 +93,7 @@ export function openSweep({ store, clock, wakeOnce, healed, onQueued, definition
 
     const stray = await orphans(store, executionsAfter);
     executionsAfter = stray.last ?? "";
-    const dropped: Found[] = [];
+    const dropped: BrokenRun[] = [];
     for (const one of stray.found)
       if ((await write((session) => dropOrphans(session, [one.id]))) > 0) dropped.push(one);
     await healed(write, named("executions.without_run", dropped));

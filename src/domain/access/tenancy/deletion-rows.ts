@@ -1,0 +1,117 @@
+import type { Instant } from "../../../kit/clock.ts";
+import { column, type Sql, sql } from "../../../kit/sql.ts";
+import type { Session, Store } from "../../../store/store.ts";
+
+/** An environment that was deleted, as it was. */
+export interface DeletedEnvironment {
+  id: string;
+  orgId: string;
+  projectId: string | null;
+  name: string;
+}
+
+interface DeletedRow {
+  id: string;
+  org_id: string;
+  project_id: string | null;
+  name: string;
+}
+
+const toDeleted = (row: DeletedRow): DeletedEnvironment => ({
+  id: row.id,
+  orgId: row.org_id,
+  projectId: row.project_id,
+  name: row.name,
+});
+
+/**
+ * Takes the environments away, for whoever asks after the commit: heads (nothing can be emitted or registered any more),
+ * keys, the environments themselves; leaves a tombstone of each. Everything else is removed by and by. Locks:
+ * environments, then heads, then heads of topics, all by id.
+ */
+export async function deleteEnvironments(
+  session: Session,
+  which: Sql,
+  at: Instant,
+): Promise<{ environments: DeletedEnvironment[]; keyHashes: string[] }> {
+  const { holdRow } = session.seams;
+  const found = await session.all<DeletedRow>(
+    sql`SELECT id, org_id, project_id, name FROM environments WHERE ${which} ORDER BY id ${holdRow}`,
+  );
+  if (found.length === 0) return { environments: [], keyHashes: [] };
+  const ids = sql.list(found.map((row) => row.id));
+  await session.all(
+    sql`SELECT environment_id FROM heads WHERE environment_id IN ${ids} ORDER BY environment_id ${holdRow}`,
+  );
+  await session.run(sql`DELETE FROM heads WHERE environment_id IN ${ids}`);
+  await session.all(
+    sql`SELECT environment_id FROM topic_heads WHERE environment_id IN ${ids} ORDER BY environment_id ${holdRow}`,
+  );
+  await session.run(sql`DELETE FROM topic_heads WHERE environment_id IN ${ids}`);
+  const keys = await session.all<{ id: string; key_hash: string }>(
+    sql`DELETE FROM api_keys WHERE environment_id IN ${ids} RETURNING id, key_hash`,
+  );
+  const keyIds = column.text(keys.map((key) => key.id));
+  await session.run(sql`DELETE FROM sessions WHERE kind = 'desktop'
+    AND subject_id IN (SELECT id FROM ${session.seams.rowsFrom("gone", { id: keyIds })})`);
+  await session.run(sql`INSERT INTO deleted_environments (id, org_id, project_id, name, deleted_at)
+    SELECT id, org_id, project_id, name, ${sql.bigint(at)} FROM environments WHERE id IN ${ids}`);
+  await session.run(sql`DELETE FROM environments WHERE id IN ${ids}`);
+  return { environments: found.map(toDeleted), keyHashes: keys.map((key) => key.key_hash) };
+}
+
+export const deleteProject = (session: Session, id: string): Promise<number> =>
+  session.run(sql`DELETE FROM projects WHERE id = ${id}`);
+
+/**
+ * Every table with an `org_id` whose rows go with the org, in the order in which they go; environments have gone before. A
+ * unit test compares this and `orgOutlivedBy` with the schema.
+ */
+export const tablesOfOrg = [
+  "api_keys",
+  "policy_versions",
+  "role_policies",
+  "policies",
+  "roles",
+  "users",
+  // Behind users and keys: who logs in holds one of these.
+  "sessions",
+  "projects",
+  "environments",
+] as const;
+
+/** What stays of an org, and why. */
+export const orgOutlivedBy = {
+  /** Evidence: the platform reads and verifies it, retention cuts it like any other. */
+  auth_audit: "its audit",
+  auth_audit_heads: "the signed end of its audit",
+  /** Ids are never reused. */
+  deleted_environments: "tombstones",
+  /** A day at most. */
+  rotations: "answers that may be asked for again",
+} as const;
+
+/** Everything that an org has besides its environments. Answers the hashes of keys outside any environment. */
+export async function deleteOrg(session: Session, id: string): Promise<string[]> {
+  const keys = await session.all<{ key_hash: string }>(
+    sql`SELECT key_hash FROM api_keys WHERE org_id = ${id}`,
+  );
+  for (const table of tablesOfOrg)
+    await session.run(
+      table === "policy_versions"
+        ? sql`DELETE FROM policy_versions WHERE policy_id IN (SELECT id FROM policies WHERE org_id = ${id})`
+        : sql`DELETE FROM ${sql.raw(table)} WHERE org_id = ${id}`,
+    );
+  await session.run(sql`DELETE FROM orgs WHERE id = ${id}`);
+  return keys.map((key) => key.key_hash);
+}
+
+/** Environments deleted since, in the order of their deletion. */
+export const deletedSince = async (
+  store: Pick<Store, "all">,
+  since: Instant,
+): Promise<DeletedEnvironment[]> =>
+  (
+    await store.all<DeletedRow>(sql`SELECT id, org_id, project_id, name FROM deleted_environments
+      WHERE deleted_at >= ${since} ORDER BY deleted_at`)
+  ).map(toDeleted);

@@ -1,0 +1,93 @@
+import type { Log } from "../../../kit/log.ts";
+import type { DefinitionsCache, FunctionDefinition } from "../functions/definition.ts";
+import type { Job } from "../jobs/rules.ts";
+import type { Secrets } from "../secrets/service.ts";
+import type { Dispatcher } from "./dispatcher.ts";
+import type { PollRequest } from "./queues.ts";
+import { definitionUnread, secretsDenied, UnsentJob } from "./unsent.ts";
+
+export interface AssignmentsDeps {
+  dispatcher: Pick<Dispatcher, "poll">;
+  definitions: DefinitionsCache;
+  /** The definition that a run is pinned to. */
+  definitionAt: (environmentId: string, functionId: string, version: number) => Promise<FunctionDefinition>;
+  secrets: Pick<Secrets, "valuesOf">;
+  /** A job that cannot be handed over; told of each alone. */
+  onUnsent: (job: Job, error: unknown) => void;
+  log: Log;
+}
+
+export interface Assignments {
+  /** For workers that pull: functions in push mode are none of theirs. */
+  toWorker(request: PollRequest): Promise<Job[]>;
+  /** For the node's own caller of endpoints. */
+  toPush(request: PollRequest): Promise<Job[]>;
+}
+
+/** Payloads and completed steps of one job, in characters: more than SDKs take in one request, and a tenth of a node's memory. */
+export const jobCharsMax = 64 * 1024 * 1024;
+
+function charsOf({ event, completedSteps }: Job): number {
+  let chars = event.data.length + (event.metadata?.length ?? 0);
+  for (const { output, error } of completedSteps) chars += (output?.length ?? 0) + (error?.length ?? 0);
+  return chars;
+}
+
+/** The last stop of jobs before they leave: with the values of the secrets that their functions declare, and only there. */
+export function openAssignments(deps: AssignmentsDeps): Assignments {
+  const { dispatcher, definitions, definitionAt, secrets, onUnsent, log } = deps;
+
+  /** Without waiting where the current definition is the pinned one, as it mostly is. */
+  function secretsOf(job: Job): readonly string[] | Promise<readonly string[]> {
+    const record = definitions.known(job.environmentId)?.functions.get(job.functionId);
+    if (record && record.version === job.functionVersion) return record.definition.secrets;
+    return definitionAt(job.environmentId, job.functionId, job.functionVersion).then(
+      (definition) => definition.secrets,
+      (error) => {
+        throw definitionUnread(job, error);
+      },
+    );
+  }
+
+  async function withSecrets(job: Job, mayHave: PollRequest["mayHave"]): Promise<Job> {
+    const chars = charsOf(job);
+    if (chars > jobCharsMax)
+      throw new UnsentJob(
+        "JOB_TOO_LARGE",
+        `event and completed steps have ${chars} characters of JSON, of which a worker is handed at most ${jobCharsMax}`,
+      );
+    const declared = secretsOf(job);
+    const names = declared instanceof Promise ? await declared : declared;
+    if (names.length === 0) return job;
+    if (mayHave && !(await mayHave(names))) throw secretsDenied(job);
+    const values = await secrets.valuesOf(job.environmentId, names).catch((error) => {
+      throw new UnsentJob("SECRET_UNREADABLE", "a secret that the function declares cannot be read", error);
+    });
+    const missing = names.filter((name) => !Object.hasOwn(values, name));
+    if (missing.length > 0)
+      log.warn("job.secrets_missing", { runId: job.runId, functionId: job.functionId, names: missing });
+    return { ...job, secrets: values };
+  }
+
+  /** Each for itself: one that cannot be handed over must not keep the others back. */
+  async function ready(jobs: readonly Job[], mayHave?: PollRequest["mayHave"]): Promise<Job[]> {
+    const settled = await Promise.allSettled(jobs.map((job) => withSecrets(job, mayHave)));
+    return settled.flatMap((one, at) => {
+      if (one.status === "fulfilled") return one.value;
+      onUnsent(jobs[at]!, one.reason);
+      return [];
+    });
+  }
+
+  return {
+    async toWorker(request) {
+      const known = definitions.known(request.environmentId) ?? (await definitions.of(request.environmentId));
+      const isPush = (id: string) => known.functions.get(id)?.definition.mode === "push";
+      const functionIds = request.functionIds.some(isPush)
+        ? request.functionIds.filter((id) => !isPush(id))
+        : request.functionIds;
+      return ready(await dispatcher.poll({ ...request, functionIds }), request.mayHave);
+    },
+    toPush: async (request) => ready(await dispatcher.poll(request)),
+  };
+}

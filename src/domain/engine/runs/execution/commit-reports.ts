@@ -1,0 +1,369 @@
+import type { Instant } from "../../../../kit/clock.ts";
+import { column, sql } from "../../../../kit/sql.ts";
+import type { Flush, SyncSession } from "../../../../store/store.ts";
+import type { ExecutionState, Fence, StepStatus, StepType, TerminalStatus } from "../run.ts";
+import { insertPending, type PendingStep, pendingParts } from "./pending-steps.ts";
+
+/** What a worker's report comes to once the rules have read it. One run at most once in a flush. */
+export interface ExecutionChange extends Fence {
+  environmentId: string;
+  /** The run ends in this status; null keeps its execution. */
+  ends: TerminalStatus | null;
+  /** State of the execution that stays; `leased` for progress. */
+  next: ExecutionState;
+  /** Next wake of the execution that stays; null keeps what it has. */
+  wakeAt: Instant | null;
+  /** JSON texts. */
+  output: string | null;
+  error: string | null;
+  /** Null notes nothing (an empty heartbeat). */
+  historyType: string | null;
+  historyDetail: string;
+  steps: readonly NewStep[];
+  /** Sequence of the last step + 1. */
+  stepsTop: number;
+  waitingStepId: string | null;
+  /** What the run waits for besides the time. */
+  pending: PendingStep | null;
+}
+
+export interface NewStep {
+  stepId: string;
+  name: string;
+  type: StepType;
+  /** Place in the run; negative: behind all that the run has, `-1` first, then `-2` and so on. */
+  sequence: number;
+  status: StepStatus;
+  output: string | null;
+  error: string | null;
+  startedAt: Instant | null;
+  endedAt: Instant | null;
+  durationMs: number | null;
+  compensationFor: string | null;
+  sleepUntil: Instant | null;
+}
+
+/** The wake of an execution that a person holds. */
+export const neverWakesAt = Number.MAX_SAFE_INTEGER;
+const neverWakes = sql.raw(String(neverWakesAt));
+
+/** Sequence of a step whose worker did not say where it stands: the `place`th (from 0) behind all others. */
+export const behindAll = (place: number): number => -1 - place;
+
+const appendedCount = (change: ExecutionChange): number =>
+  change.steps.filter((step) => step.sequence < 0).length + (change.pending ? 1 : 0);
+
+/** `not_running`: the fence holds, but the run sleeps or waits. `gone`: there is no execution; the run's own row knows why. */
+export interface CommittedReport {
+  ord: number;
+  outcome: "done" | "stale" | "not_running" | "gone";
+  /** The run that is to hear of this one's end, if that is what it came to. */
+  parent_run_id: string | null;
+  /** Of a function with a limit, and done. */
+  lane_id: string | null;
+  function_id: string | null;
+}
+
+export interface CommitReportsInput {
+  now: Instant;
+  changes: readonly ExecutionChange[];
+}
+
+const reportColumns = (list: readonly ExecutionChange[]) => ({
+  run_id: column.text(list.map((s) => s.runId)),
+  environment_id: column.text(list.map((s) => s.environmentId)),
+  execution_seq: column.bigint(list.map((s) => s.executionSeq)),
+  lease_hash: column.text(list.map((s) => s.leaseHash)),
+  ends: column.text(list.map((s) => s.ends)),
+  next: column.text(list.map((s) => s.next)),
+  wake_at: column.bigint(list.map((s) => s.wakeAt)),
+  output: column.text(list.map((s) => s.output)),
+  error: column.text(list.map((s) => s.error)),
+  history_type: column.text(list.map((s) => s.historyType)),
+  history_detail: column.text(list.map((s) => s.historyDetail)),
+  steps_top: column.bigint(list.map((s) => s.stepsTop)),
+  waiting_step_id: column.text(list.map((s) => s.waitingStepId)),
+  appended: column.bigint(list.map(appendedCount)),
+  pausable: column.bigint(list.map((s) => (mayPause(s) ? 1 : null))),
+});
+
+/** A pause that was asked for takes effect here: at anything but a sign of life. */
+const mayPause = (change: ExecutionChange): boolean =>
+  change.ends === null && (change.next !== "leased" || change.steps.length > 0);
+
+interface StepOfReport extends NewStep {
+  report: number;
+  change: ExecutionChange;
+}
+
+const stepsOfReports = (list: readonly ExecutionChange[]): StepOfReport[] =>
+  list.flatMap((change, at) => change.steps.map((step) => ({ ...step, report: at + 1, change })));
+
+const stepColumns = (steps: readonly StepOfReport[]) => ({
+  report: column.bigint(steps.map((s) => s.report)),
+  run_id: column.text(steps.map((s) => s.change.runId)),
+  environment_id: column.text(steps.map((s) => s.change.environmentId)),
+  step_id: column.text(steps.map((s) => s.stepId)),
+  name: column.text(steps.map((s) => s.name)),
+  type: column.text(steps.map((s) => s.type)),
+  sequence: column.bigint(steps.map((s) => s.sequence)),
+  status: column.text(steps.map((s) => s.status)),
+  output: column.text(steps.map((s) => s.output)),
+  error: column.text(steps.map((s) => s.error)),
+  started_at: column.bigint(steps.map((s) => s.startedAt)),
+  ended_at: column.bigint(steps.map((s) => s.endedAt)),
+  duration_ms: column.bigint(steps.map((s) => s.durationMs)),
+  compensation_for: column.text(steps.map((s) => s.compensationFor)),
+  sleep_until: column.bigint(steps.map((s) => s.sleepUntil)),
+});
+
+const stepTarget =
+  sql.raw(`steps (run_id, step_id, environment_id, name, type, sequence, status, output, error,
+  attempt, started_at, ended_at, duration_ms, compensation_for, sleep_until, created_at, updated_at)`);
+
+// A completed step is never written again: its output is what later steps were computed from.
+const stepConflict = sql.raw(`ON CONFLICT (run_id, step_id) DO UPDATE SET
+  status = excluded.status, output = excluded.output, error = excluded.error, attempt = excluded.attempt,
+  started_at = excluded.started_at, ended_at = excluded.ended_at, duration_ms = excluded.duration_ms,
+  sleep_until = excluded.sleep_until, updated_at = excluded.updated_at
+  WHERE steps.status <> 'completed'`);
+
+/**
+ * Reports of any number of workers in one round trip: the fence of each is checked under its row's lock, and steps, run,
+ * execution and history change together or not at all. Locks: executions, sorted by run.
+ */
+export const commitReportsFlush: Flush<CommitReportsInput, CommittedReport> = {
+  name: "runs.settle",
+
+  postgres({ changes, now }, seams) {
+    const steps = stepsOfReports(changes);
+    const stored =
+      steps.length === 0
+        ? sql.empty
+        : sql`, stored AS (
+      INSERT INTO ${stepTarget}
+      SELECT s.run_id, s.step_id, s.environment_id, s.name, s.type,
+        CASE WHEN s.sequence < 0 THEN GREATEST(v.step_count, v.steps_top) - s.sequence - 1 ELSE s.sequence END, s.status, s.output, s.error,
+        v.attempt, s.started_at, s.ended_at, s.duration_ms, s.compensation_for, s.sleep_until, ${now}::bigint, ${now}::bigint
+      FROM ${seams.rowsFrom("s", stepColumns(steps))} JOIN valid v ON v.ord = s.report
+      ORDER BY s.run_id, s.step_id
+      ${stepConflict})`;
+    // What no settlement asks for is left out: it would still join all of them.
+    const ending = changes.every(({ ends }) => ends === null)
+      ? sql.empty
+      : sql`closed AS (
+      DELETE FROM executions WHERE run_id = ANY (ARRAY(SELECT v.run_id FROM valid v WHERE v.ends IS NOT NULL))),
+    unwatched AS (
+      DELETE FROM waits WHERE run_id = ANY (ARRAY(
+        SELECT v.run_id FROM valid v WHERE v.ends IS NOT NULL AND v.watched_at IS NOT NULL))),
+    parted AS (
+      INSERT INTO child_ends (child_run_id, environment_id, ended_at)
+      SELECT v.run_id, v.environment_id, ${now}::bigint FROM valid v
+      WHERE v.ends IS NOT NULL AND v.parent_run_id IS NOT NULL
+      ON CONFLICT DO NOTHING),
+    ended AS (
+      UPDATE runs r SET status = v.ends, trouble = CASE WHEN v.ends <> 'completed' THEN v.ends END, output = v.output, error = v.error, attempt = v.attempt,
+        worker_id = v.worker_id, started_at = v.started_at, ended_at = ${now}::bigint, updated_at = ${now}::bigint,
+        execution_seq = v.execution_seq, lease_hash = v.lease_hash
+      FROM valid v WHERE r.id || '' = v.run_id AND r.id = ANY (ARRAY(
+        SELECT v.run_id FROM valid v WHERE v.ends IS NOT NULL))),
+    `;
+    const staying = changes.every(({ ends }) => ends !== null)
+      ? sql.empty
+      : sql`moved AS (
+      UPDATE executions e SET state = CASE WHEN v.paused_at IS NULL THEN v.next ELSE 'held' END,
+        wake_at = CASE WHEN v.paused_at IS NULL THEN COALESCE(v.wake_at, e.wake_at) ELSE ${neverWakes} END,
+        held_from = CASE WHEN v.paused_at IS NOT NULL THEN v.next END,
+        held_wake_at = CASE WHEN v.paused_at IS NOT NULL THEN COALESCE(v.wake_at, e.wake_at) END,
+        held_at = CASE WHEN v.paused_at IS NOT NULL THEN ${now}::bigint END,
+        pause_requested_at = CASE WHEN v.paused_at IS NULL THEN e.pause_requested_at END,
+        lease_hash = CASE WHEN v.next <> 'queued' THEN e.lease_hash END,
+        worker_id = CASE WHEN v.next = 'leased' AND v.paused_at IS NULL THEN e.worker_id END,
+        step_count = GREATEST(e.step_count, v.steps_top) + v.appended, waiting_step_id = v.waiting_step_id,
+        lost_count = CASE WHEN v.next = 'queued' THEN e.lost_count ELSE 0 END,
+        started_at = CASE WHEN v.next = 'queued' AND e.started_at = e.claimed_at THEN NULL ELSE e.started_at END,
+        history_count = e.history_count + CASE WHEN v.history_type IS NULL THEN 0 ELSE 1 END
+      FROM valid v WHERE e.run_id || '' = v.run_id AND e.run_id = ANY (ARRAY(
+        SELECT v.run_id FROM valid v WHERE v.ends IS NULL))),
+    `;
+    // Through the primary key, whatever the statistics say: see src/README.md, 'Plans go by the primary key'. Sorted first,
+    // so that the locks are.
+    return sql`WITH report AS MATERIALIZED (
+      SELECT * FROM ${seams.rowsFrom("item", reportColumns(changes))} ORDER BY run_id),
+    held AS MATERIALIZED (
+      SELECT r.*, e.state, e.held_seq, e.held_hash, e.attempt, e.history_count, e.step_count, e.started_at, e.worker_id,
+        e.seen_position, e.watched_at, e.parent_run_id, e.lane_id, e.function_id,
+        CASE WHEN r.pausable IS NOT NULL THEN e.pause_requested_at END AS paused_at
+      FROM report r CROSS JOIN LATERAL (
+        SELECT x.state, x.execution_seq AS held_seq, x.lease_hash AS held_hash, x.attempt, x.history_count, x.step_count,
+          x.started_at, x.worker_id, x.seen_position, x.watched_at, x.parent_run_id, x.pause_requested_at, x.lane_id,
+          CASE WHEN x.lane_id IS NOT NULL THEN x.function_id END AS function_id
+        FROM executions x WHERE x.run_id = r.run_id AND x.environment_id || '' = r.environment_id
+        ORDER BY x.run_id FOR UPDATE) e),
+    valid AS MATERIALIZED (
+      SELECT * FROM held WHERE state = 'leased' AND held_seq = execution_seq AND held_hash = lease_hash)
+    ${stored}${pendingParts(changes, now, seams)},
+    ${ending}${staying}noted AS (
+      INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
+      SELECT v.run_id, v.history_count + 1, v.environment_id, CASE WHEN v.paused_at IS NULL THEN v.history_type
+        ELSE 'run.paused' END, ${now}::bigint, v.history_detail
+      FROM valid v WHERE v.history_type IS NOT NULL)
+    SELECT r.ord, CASE WHEN v.ord IS NOT NULL THEN 'done' WHEN h.ord IS NULL THEN 'gone'
+      WHEN h.held_seq = h.execution_seq AND h.held_hash = h.lease_hash THEN 'not_running' ELSE 'stale' END AS outcome,
+      CASE WHEN v.ends IS NOT NULL THEN v.parent_run_id END AS parent_run_id, v.lane_id, v.function_id
+    FROM report r LEFT JOIN held h ON h.ord = r.ord LEFT JOIN valid v ON v.ord = r.ord`;
+  },
+
+  libsql(session, { changes, now }) {
+    const locked =
+      session.all<LockedExecution>(sql`SELECT i.ord, e.state, e.execution_seq, e.lease_hash, e.attempt, e.history_count,
+        e.step_count, e.started_at, e.worker_id, e.seen_position, e.watched_at, e.parent_run_id, e.pause_requested_at,
+        e.lane_id, e.function_id
+      FROM ${session.seams.rowsFrom("i", {
+        run_id: column.text(changes.map((s) => s.runId)),
+        environment_id: column.text(changes.map((s) => s.environmentId)),
+      })} JOIN executions e ON e.run_id = i.run_id AND e.environment_id = i.environment_id`);
+    const byOrd = new Map(locked.map((row) => [row.ord, row]));
+    const answers: CommittedReport[] = [];
+    const valid: { change: ExecutionChange; row: LockedExecution }[] = [];
+    for (const [at, change] of changes.entries()) {
+      const row = byOrd.get(at + 1);
+      const outcome = judge(change, row);
+      if (row && outcome === "done") valid.push({ change, row });
+      const parent = outcome === "done" && change.ends !== null ? row?.parent_run_id : null;
+      const limited = outcome === "done" && row?.lane_id ? row : undefined;
+      answers.push({
+        ord: at + 1,
+        outcome,
+        parent_run_id: parent ?? null,
+        lane_id: limited?.lane_id ?? null,
+        function_id: limited?.function_id ?? null,
+      });
+    }
+    if (valid.length > 0) commitValid(session, valid, now);
+    return answers;
+  },
+};
+
+function judge(change: ExecutionChange, row: LockedExecution | undefined): CommittedReport["outcome"] {
+  if (row === undefined) return "gone";
+  if (row.execution_seq !== change.executionSeq || row.lease_hash !== change.leaseHash) return "stale";
+  return row.state === "leased" ? "done" : "not_running";
+}
+
+interface LockedExecution {
+  ord: number;
+  state: string;
+  execution_seq: number;
+  lease_hash: string | null;
+  attempt: number;
+  history_count: number;
+  step_count: number;
+  started_at: number | null;
+  worker_id: string | null;
+  seen_position: number;
+  watched_at: number | null;
+  parent_run_id: string | null;
+  pause_requested_at: number | null;
+  lane_id: string | null;
+  function_id: string;
+}
+
+type Valid = { change: ExecutionChange; row: LockedExecution };
+
+const isPaused = ({ change, row }: Valid): boolean => row.pause_requested_at !== null && mayPause(change);
+
+function commitValid(
+  session: SyncSession,
+  valid: readonly { change: ExecutionChange; row: LockedExecution }[],
+  now: Instant,
+): void {
+  const { rowsFrom } = session.seams;
+  const steps = stepsOfReports(valid.map((v) => v.change));
+  if (steps.length > 0)
+    session.run(sql`INSERT INTO ${stepTarget}
+      SELECT s.run_id, s.step_id, s.environment_id, s.name, s.type, s.sequence, s.status, s.output, s.error,
+        s.attempt, s.started_at, s.ended_at, s.duration_ms, s.compensation_for, s.sleep_until, ${now}, ${now}
+      FROM ${rowsFrom("s", {
+        ...stepColumns(steps),
+        sequence: column.bigint(
+          steps.map((s) => {
+            const { row } = valid[s.report - 1]!;
+            return s.sequence < 0 ? Math.max(row.step_count, s.change.stepsTop) - s.sequence - 1 : s.sequence;
+          }),
+        ),
+        attempt: column.bigint(steps.map((s) => valid[s.report - 1]!.row.attempt)),
+      })} WHERE true ${stepConflict}`);
+
+  insertPending(session, valid, now);
+
+  const ending = valid.filter((v) => v.change.ends !== null);
+  if (ending.length > 0) {
+    const watched = ending.filter((v) => v.row.watched_at !== null);
+    if (watched.length > 0)
+      session.run(sql`DELETE FROM waits WHERE run_id IN ${sql.list(watched.map((v) => v.change.runId))}`);
+    const children = ending.filter((v) => v.row.parent_run_id !== null);
+    if (children.length > 0)
+      session.run(sql`INSERT INTO child_ends (child_run_id, environment_id, ended_at)
+        SELECT run_id, environment_id, ${now} FROM ${rowsFrom("c", {
+          run_id: column.text(children.map((v) => v.change.runId)),
+          environment_id: column.text(children.map((v) => v.change.environmentId)),
+        })} WHERE true ON CONFLICT DO NOTHING`);
+    const list = ending.map((v) => v.change);
+    session.run(sql`DELETE FROM executions WHERE run_id IN (
+      SELECT run_id FROM ${rowsFrom("i", { run_id: column.text(list.map((s) => s.runId)) })})`);
+    session.run(sql`UPDATE runs SET status = v.ends, trouble = CASE WHEN v.ends <> 'completed' THEN v.ends END, output = v.output, error = v.error, attempt = v.attempt,
+        worker_id = v.worker_id, started_at = v.started_at, ended_at = ${now}, updated_at = ${now},
+        execution_seq = v.execution_seq, lease_hash = v.lease_hash
+      FROM ${rowsFrom("v", {
+        run_id: column.text(list.map((s) => s.runId)),
+        ends: column.text(list.map((s) => s.ends)),
+        output: column.text(list.map((s) => s.output)),
+        error: column.text(list.map((s) => s.error)),
+        attempt: column.bigint(ending.map((v) => v.row.attempt)),
+        worker_id: column.text(ending.map((v) => v.row.worker_id)),
+        started_at: column.bigint(ending.map((v) => v.row.started_at)),
+        execution_seq: column.bigint(list.map((s) => s.executionSeq)),
+        lease_hash: column.text(list.map((s) => s.leaseHash)),
+      })} WHERE runs.id = v.run_id`);
+  }
+
+  const stayingRows = valid.filter((v) => v.change.ends === null);
+  const staying = stayingRows.map((v) => v.change);
+  if (staying.length > 0)
+    session.run(sql`UPDATE executions SET state = CASE WHEN v.paused IS NULL THEN v.next ELSE 'held' END,
+        wake_at = CASE WHEN v.paused IS NULL THEN COALESCE(v.wake_at, executions.wake_at) ELSE ${neverWakes} END,
+        held_from = CASE WHEN v.paused IS NOT NULL THEN v.next END,
+        held_wake_at = CASE WHEN v.paused IS NOT NULL THEN COALESCE(v.wake_at, executions.wake_at) END,
+        held_at = CASE WHEN v.paused IS NOT NULL THEN ${now} END,
+        pause_requested_at = CASE WHEN v.paused IS NULL THEN executions.pause_requested_at END,
+        lease_hash = CASE WHEN v.next <> 'queued' THEN executions.lease_hash END,
+        worker_id = CASE WHEN v.next = 'leased' AND v.paused IS NULL THEN executions.worker_id END,
+        step_count = MAX(executions.step_count, v.steps_top) + v.appended, waiting_step_id = v.waiting_step_id,
+        lost_count = CASE WHEN v.next = 'queued' THEN executions.lost_count ELSE 0 END,
+        started_at = CASE WHEN v.next = 'queued' AND executions.started_at = executions.claimed_at THEN NULL
+          ELSE executions.started_at END,
+        history_count = executions.history_count + CASE WHEN v.history_type IS NULL THEN 0 ELSE 1 END
+      FROM ${rowsFrom("v", {
+        run_id: column.text(staying.map((s) => s.runId)),
+        next: column.text(staying.map((s) => s.next)),
+        wake_at: column.bigint(staying.map((s) => s.wakeAt)),
+        steps_top: column.bigint(staying.map((s) => s.stepsTop)),
+        waiting_step_id: column.text(staying.map((s) => s.waitingStepId)),
+        history_type: column.text(staying.map((s) => s.historyType)),
+        appended: column.bigint(staying.map(appendedCount)),
+        paused: column.bigint(stayingRows.map((v) => (isPaused(v) ? 1 : null))),
+      })} WHERE executions.run_id = v.run_id`);
+
+  const noted = valid.filter((v) => v.change.historyType !== null);
+  if (noted.length > 0)
+    session.run(sql`INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
+      SELECT v.run_id, v.sequence, v.environment_id, v.type, ${now}, v.detail
+      FROM ${rowsFrom("v", {
+        run_id: column.text(noted.map((v) => v.change.runId)),
+        sequence: column.bigint(noted.map((v) => v.row.history_count + 1)),
+        environment_id: column.text(noted.map((v) => v.change.environmentId)),
+        type: column.text(noted.map((v) => (isPaused(v) ? "run.paused" : v.change.historyType))),
+        detail: column.text(noted.map((v) => v.change.historyDetail)),
+      })}`);
+}

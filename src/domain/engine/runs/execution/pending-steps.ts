@@ -1,0 +1,145 @@
+import type { Instant } from "../../../../kit/clock.ts";
+import { column, type Sql, sql } from "../../../../kit/sql.ts";
+import type { Seams, SyncSession } from "../../../../store/store.ts";
+import type { StoredMatch } from "../../waits/rules.ts";
+import type { ExecutionChange } from "./commit-reports.ts";
+
+/** A step that a handler was left at, and that something else than time brings on. */
+export interface PendingStep {
+  stepId: string;
+  name: string;
+  sequence: number;
+  startedAt: Instant;
+  /** When it ends without what it waits for. */
+  timeoutAt: Instant;
+  /** JSON text. */
+  input: string | null;
+  /** The worker understands a failed step among the completed ones. */
+  takesFailedSteps: boolean;
+  for:
+    | { kind: "event"; name: string; match: StoredMatch }
+    | { kind: "invoke" | "invoke_async"; functionId: string };
+}
+
+interface PendingOfReport {
+  /** Place of the settlement in its flush, from 1. */
+  report: number;
+  step: PendingStep;
+}
+
+export const pendingOf = (changes: readonly ExecutionChange[]): PendingOfReport[] =>
+  changes.flatMap(({ pending }, at) => (pending ? { report: at + 1, step: pending } : []));
+
+const eventOf = ({ step }: PendingOfReport) => (step.for.kind === "event" ? step.for : undefined);
+const invokeOf = ({ step }: PendingOfReport) => (step.for.kind === "event" ? undefined : step.for);
+
+const pendingColumns = (list: readonly PendingOfReport[]) => ({
+  report: column.bigint(list.map((p) => p.report)),
+  step_id: column.text(list.map((p) => p.step.stepId)),
+  name: column.text(list.map((p) => p.step.name)),
+  sequence: column.bigint(list.map((p) => p.step.sequence)),
+  started_at: column.bigint(list.map((p) => p.step.startedAt)),
+  timeout_at: column.bigint(list.map((p) => p.step.timeoutAt)),
+  input: column.text(list.map((p) => p.step.input)),
+  told: column.bigint(list.map((p) => (p.step.takesFailedSteps ? 1 : null))),
+  kind: column.text(list.map((p) => p.step.for.kind)),
+  event_name: column.text(list.map((p) => eventOf(p)?.name ?? null)),
+  match_path: column.text(list.map((p) => eventOf(p)?.match.path ?? null)),
+  value_hash: column.text(list.map((p) => eventOf(p)?.match.valueHash ?? null)),
+  expression: column.text(list.map((p) => eventOf(p)?.match.expression ?? null)),
+  function_id: column.text(list.map((p) => invokeOf(p)?.functionId ?? null)),
+});
+
+/** Inserts from `source a` with the columns above and those of the run's execution, each its own statement. */
+const inserts = (source: Sql, place: Sql, now: Instant) => {
+  const at = sql.bigint(now);
+  return {
+    // A completed step is never written again; a child that an earlier yield started stays this step's child.
+    steps: sql`INSERT INTO steps (run_id, step_id, environment_id, name, type, sequence, status, attempt, started_at,
+        input, wait_event_name, wait_timeout_at, failure_told_at, created_at, updated_at)
+      SELECT a.run_id, a.step_id, a.environment_id, a.name,
+        CASE WHEN a.kind = 'event' THEN 'wait_for_event' ELSE 'invoke_function' END, ${place}, 'waiting', a.attempt,
+        a.started_at, a.input, a.event_name, CASE WHEN a.kind <> 'invoke_async' THEN a.timeout_at END,
+        CASE WHEN a.told IS NOT NULL THEN ${at} END, ${at}, ${at}
+      FROM ${source} WHERE true
+      ON CONFLICT (run_id, step_id) DO UPDATE SET type = excluded.type, status = excluded.status, output = NULL,
+        error = NULL, attempt = excluded.attempt, ended_at = NULL, duration_ms = NULL, input = excluded.input,
+        wait_event_name = excluded.wait_event_name, wait_timeout_at = excluded.wait_timeout_at,
+        failure_told_at = excluded.failure_told_at, updated_at = excluded.updated_at
+        WHERE steps.status <> 'completed'`,
+    // A run of before migration 4 does not know what it has seen: what was logged up to now.
+    waits: sql`INSERT INTO waits (run_id, kind, step_id, environment_id, event_name, match_path, value_hash, expression,
+        from_position, fresh_at)
+      SELECT a.run_id, 'wait', a.step_id, a.environment_id, a.event_name, a.match_path, a.value_hash, a.expression,
+        COALESCE(NULLIF(a.seen_position, 0),
+          (SELECT h.position FROM heads h WHERE h.environment_id = a.environment_id), 0), ${at}
+      FROM ${source} WHERE a.kind = 'event'
+      ON CONFLICT (run_id, kind, step_id) DO UPDATE SET event_name = excluded.event_name,
+        match_path = excluded.match_path, value_hash = excluded.value_hash, expression = excluded.expression,
+        from_position = excluded.from_position, fresh_at = excluded.fresh_at`,
+    matchers: sql`INSERT INTO matchers (environment_id, position)
+      SELECT DISTINCT a.environment_id, 0 FROM ${source} WHERE a.kind = 'event' ORDER BY 1
+      ON CONFLICT (environment_id) DO NOTHING`,
+    invocations: sql`INSERT INTO invocations (parent_run_id, step_id, environment_id, function_id, kind, due_at, created_at)
+      SELECT a.run_id, a.step_id, a.environment_id, a.function_id, a.kind, ${at}, ${at}
+      FROM ${source} WHERE a.kind <> 'event'
+      ON CONFLICT (parent_run_id, step_id) DO UPDATE SET function_id = excluded.function_id, kind = excluded.kind,
+        due_at = excluded.due_at`,
+  };
+};
+
+/** Further parts of the settling statement, behind its `valid`; nothing when no step is pending. */
+export function pendingParts(changes: readonly ExecutionChange[], now: Instant, seams: Seams): Sql {
+  const list = pendingOf(changes);
+  if (list.length === 0) return sql.empty;
+  const parts = inserts(
+    sql.raw("asked a"),
+    sql.raw(
+      "CASE WHEN a.sequence < 0 THEN GREATEST(a.step_count, a.steps_top) - a.sequence - 1 ELSE a.sequence END",
+    ),
+    now,
+  );
+  const waits = list.some(eventOf)
+    ? sql`, asked_waits AS (${parts.waits}), asked_matchers AS (${parts.matchers})`
+    : sql.empty;
+  const invocations = list.some(invokeOf) ? sql`, asked_invocations AS (${parts.invocations})` : sql.empty;
+  return sql`, asked AS MATERIALIZED (
+      SELECT p.*, v.run_id, v.environment_id, v.attempt, v.step_count, v.steps_top, v.seen_position
+      FROM ${seams.rowsFrom("p", pendingColumns(list))} JOIN valid v ON v.ord = p.report ORDER BY v.run_id),
+    asked_steps AS (${parts.steps})${waits}${invocations}`;
+}
+
+/** The same on libSQL, for settlements whose fences hold. */
+export function insertPending(
+  session: SyncSession,
+  valid: readonly {
+    change: ExecutionChange;
+    row: { attempt: number; step_count: number; seen_position: number };
+  }[],
+  now: Instant,
+): void {
+  const list = pendingOf(valid.map((v) => v.change));
+  if (list.length === 0) return;
+  const of = ({ report }: PendingOfReport) => valid[report - 1]!;
+  const source = session.seams.rowsFrom("a", {
+    ...pendingColumns(list),
+    run_id: column.text(list.map((p) => of(p).change.runId)),
+    environment_id: column.text(list.map((p) => of(p).change.environmentId)),
+    attempt: column.bigint(list.map((p) => of(p).row.attempt)),
+    seen_position: column.bigint(list.map((p) => of(p).row.seen_position)),
+    sequence: column.bigint(
+      list.map((p) => {
+        const { row, change } = of(p);
+        const { sequence } = p.step;
+        return sequence < 0 ? Math.max(row.step_count, change.stepsTop) - sequence - 1 : sequence;
+      }),
+    ),
+  });
+  const parts = inserts(source, sql.raw("a.sequence"), now);
+  session.run(parts.steps);
+  if (list.some(eventOf)) {
+    session.run(parts.waits);
+    session.run(parts.matchers);
+  }
+  if (list.some(invokeOf)) session.run(parts.invocations);
+}

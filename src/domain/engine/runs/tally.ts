@@ -1,0 +1,56 @@
+import type { Instant } from "../../../kit/clock.ts";
+import { timeOfId } from "../../../kit/ids.ts";
+import { type Counter, longSecondsBuckets, type Metrics } from "../../../kit/metrics.ts";
+import type { ExecutionChange } from "./execution/commit-reports.ts";
+import type { TerminalStatus } from "./run.ts";
+
+/** Counts ends of runs and steps once they are committed, a whole flush at a time. */
+export interface Tally {
+  reported(changes: readonly ExecutionChange[], now: Instant): void;
+  ended(status: TerminalStatus, runIds: readonly string[], now: Instant): void;
+}
+
+export function openTally(metrics: Metrics): Tally | undefined {
+  if (!metrics.on) return undefined;
+  const ends = metrics.counter({
+    name: "svc_runs_total",
+    help: "Runs that ended on this node, by how.",
+    labels: ["status"],
+  });
+  const endsBy: Record<TerminalStatus, Counter> = {
+    completed: ends("completed"),
+    failed: ends("failed"),
+    cancelled: ends("cancelled"),
+  };
+  const runSeconds = metrics.histogram({
+    name: "svc_run_duration_seconds",
+    help: "From a run's creation to its end.",
+    buckets: longSecondsBuckets,
+  })();
+  const stepSeconds = metrics.histogram({
+    name: "svc_step_duration_seconds",
+    help: "How long steps took, as their workers say.",
+    buckets: longSecondsBuckets,
+  })();
+
+  const ended = (status: TerminalStatus, runIds: readonly string[], now: Instant) => {
+    endsBy[status].add(runIds.length);
+    for (const runId of runIds) {
+      // The id was made with the run; the row would have to be read for it.
+      const createdAt = timeOfId(runId);
+      if (createdAt !== undefined) runSeconds.observe(Math.max(0, now - createdAt) / 1000);
+    }
+  };
+  return {
+    ended,
+    reported(changes, now) {
+      const idsBy: Record<TerminalStatus, string[]> = { completed: [], failed: [], cancelled: [] };
+      for (const { ends, runId, steps } of changes) {
+        if (ends !== null) idsBy[ends].push(runId);
+        for (const { durationMs } of steps) if (durationMs !== null) stepSeconds.observe(durationMs / 1000);
+      }
+      for (const status of ["completed", "failed", "cancelled"] as const)
+        if (idsBy[status].length > 0) ended(status, idsBy[status], now);
+    },
+  };
+}

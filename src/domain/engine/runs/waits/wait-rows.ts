@@ -1,0 +1,201 @@
+import { matcherBytesMax, matcherMovesMax } from "../../../../kit/limits.ts";
+import { column, type Sql, sql } from "../../../../kit/sql.ts";
+import type { Store } from "../../../../store/store.ts";
+import { celPath } from "../../waits/rules.ts";
+
+/** SQL of waits as their matcher reads them; what it changes stands in apply-matches.ts. */
+
+export interface WaitRow {
+  run_id: string;
+  kind: "wait" | "cancel";
+  step_id: string;
+  event_name: string;
+  match_path: string;
+  value_hash: string;
+  expression: string | null;
+  from_position: number;
+  fresh_at: number | null;
+}
+
+export interface MatchedEvent {
+  id: string;
+  position: number;
+  /** As of the read; see `matchers.generation`. */
+  generation: number;
+  name: string;
+  version: number;
+  data: string;
+  metadata: string | null;
+  source: string;
+  at: number;
+  idempotency_key: string | null;
+}
+
+const waitColumns =
+  sql.raw(`w.run_id, w.kind, w.step_id, w.event_name, w.match_path, w.value_hash, w.expression,
+  w.from_position, w.fresh_at`);
+
+export interface WaitingEnvironment {
+  id: string;
+  position: number | null;
+  generation: number | null;
+  head: number | null;
+  /** Not null when it has fresh waits. */
+  fresh: string | null;
+}
+
+/** Environments that have waits now, and how far their matchers are: a few probes of an index each. */
+export function environmentsWaiting(store: Store): Promise<WaitingEnvironment[]> {
+  return store.all<WaitingEnvironment>(sql`WITH RECURSIVE found(id) AS (
+      SELECT (SELECT min(w.environment_id) FROM waits w)
+      UNION ALL
+      SELECT (SELECT min(w.environment_id) FROM waits w WHERE w.environment_id > found.id) FROM found
+      WHERE found.id IS NOT NULL)
+    SELECT id, (SELECT m.position FROM matchers m WHERE m.environment_id = id) AS position,
+      (SELECT m.generation FROM matchers m WHERE m.environment_id = id) AS generation,
+      (SELECT h.position FROM heads h WHERE h.environment_id = id) AS head,
+      (SELECT w.run_id FROM waits w WHERE w.environment_id = id AND w.fresh_at IS NOT NULL
+        ORDER BY w.environment_id, w.fresh_at LIMIT 1) AS fresh
+    FROM found WHERE id IS NOT NULL`);
+}
+
+export interface CursorRow {
+  position: number;
+  /** As of the read; see `matchers.generation`. */
+  generation: number;
+  head: number;
+}
+
+export const readCursor = (store: Store, environmentId: string): Promise<CursorRow | undefined> =>
+  store.one<CursorRow>(sql`SELECT m.position, m.generation, h.position AS head
+    FROM matchers m JOIN heads h ON h.environment_id = m.environment_id WHERE m.environment_id = ${environmentId}`);
+
+/** Whether any wait was compared up to the cursor; where all are fresh, nothing before the head concerns the others. */
+export const anyCompared = async (store: Store, environmentId: string): Promise<boolean> =>
+  (await store.one(sql`SELECT w.run_id FROM waits w WHERE w.environment_id = ${environmentId} AND w.fresh_at IS NULL
+    LIMIT 1`)) !== undefined;
+
+/** The lowest position of the log that a matcher has not compared yet with what waits there; undefined when nothing waits. */
+export async function leastUnmatched(
+  store: Pick<Store, "one">,
+  environmentId: string,
+): Promise<number | undefined> {
+  const row = await store.one<{ settled: number | null; fresh: number | null }>(sql`SELECT
+      (SELECT m.position FROM matchers m WHERE m.environment_id = ${environmentId} AND EXISTS (
+        SELECT 1 FROM waits w WHERE w.environment_id = ${environmentId} AND w.fresh_at IS NULL)) AS settled,
+      (SELECT min(w.from_position) FROM waits w WHERE w.environment_id = ${environmentId} AND w.fresh_at IS NOT NULL)
+        AS fresh`);
+  const seen = [row?.settled, row?.fresh].filter((position) => position != null);
+  return seen.length === 0 ? undefined : Math.min(...seen) + 1;
+}
+
+/** Waits that were not yet compared with what was logged before the cursor. */
+export const freshWaits = (store: Store, environmentId: string, limit: number): Promise<WaitRow[]> =>
+  store.all<WaitRow>(sql`SELECT ${waitColumns} FROM waits w
+    WHERE w.environment_id = ${environmentId} AND w.fresh_at IS NOT NULL ORDER BY w.fresh_at, w.run_id LIMIT ${limit}`);
+
+/** Names of events in a piece of the log that have waits. The subquery is a lookup for each event, whatever the planner thinks. */
+export async function namesWaitedFor(
+  store: Store,
+  environmentId: string,
+  { from, to }: { from: number; to: number },
+): Promise<string[]> {
+  const rows = await store.all<{ name: string }>(sql`SELECT DISTINCT v.name FROM events v
+    WHERE v.environment_id = ${environmentId} AND v.position > ${from} AND v.position <= ${to}
+      AND (SELECT w.run_id FROM waits w WHERE w.environment_id = ${environmentId} AND w.event_name = v.name
+        ORDER BY w.environment_id, w.event_name, w.match_path LIMIT 1) IS NOT NULL`);
+  return rows.map((row) => row.name);
+}
+
+/** The different paths that waits for a name look at: one probe of the index each, never all the waits. */
+export async function pathsOf(store: Store, environmentId: string, eventName: string): Promise<string[]> {
+  const of = sql`FROM waits w WHERE w.environment_id = ${environmentId} AND w.event_name = ${eventName}`;
+  const rows = await store.all<{ path: string }>(sql`WITH RECURSIVE found(path) AS (
+      SELECT (SELECT min(w.match_path) ${of})
+      UNION ALL
+      SELECT (SELECT min(w.match_path) ${of} AND w.match_path > found.path) FROM found WHERE found.path IS NOT NULL)
+    SELECT path FROM found WHERE path IS NOT NULL`);
+  return rows.map((row) => row.path);
+}
+
+export interface MatchedEventsPage {
+  events: MatchedEvent[];
+  /** There are more behind the last one. */
+  cut: boolean;
+}
+
+/** Events in order, bounded in number and bytes; at least one when there is one. */
+export async function readEvents(
+  store: Store,
+  range: { environmentId: string; names: readonly string[]; from: number; to: number; fromAt?: number },
+  limit: number,
+): Promise<MatchedEventsPage> {
+  const rows = await store.all<MatchedEvent & { page_count: number }>(sql`SELECT * FROM (
+      SELECT page.*, count(*) OVER () AS page_count,
+        sum(length(page.data)) OVER (ORDER BY page.position) - length(page.data) AS before FROM (
+          SELECT v.id, v.position, v.name, v.version, v.data, v.metadata, v.source, v.at, v.idempotency_key FROM events v
+          WHERE v.environment_id = ${range.environmentId} AND v.name IN ${sql.list(range.names)}
+            AND v.position > ${range.from} AND v.position <= ${range.to}
+            ${range.fromAt === undefined ? sql.empty : sql`AND v.at >= ${range.fromAt}`}
+          ORDER BY ${range.fromAt === undefined ? sql.empty : sql.raw("v.at,")} v.position LIMIT ${limit}) page) sized
+    WHERE before < ${matcherBytesMax} ORDER BY position`);
+  return {
+    events: rows,
+    cut: rows.length > 0 && (rows.length < rows[0]!.page_count || rows.length === limit),
+  };
+}
+
+/** When the event at a position was logged; 0 when it has expired. Time order is position order. */
+export async function timeAt(store: Store, environmentId: string, position: number): Promise<number> {
+  const row = await store.one<{ at: number }>(
+    sql`SELECT at FROM events WHERE environment_id = ${environmentId} AND position = ${position}`,
+  );
+  return row?.at ?? 0;
+}
+
+export interface Probe {
+  eventName: string;
+  path: string;
+  valueHash: string;
+  position: number;
+}
+
+/** Waits for the values of events; so many for each probe at most (the last of them only says that there are more). */
+export function probeWaits(
+  store: Store,
+  environmentId: string,
+  probes: readonly Probe[],
+): Promise<(WaitRow & { probe: number })[]> {
+  const from = store.seams.rowsFrom("p", {
+    event_name: column.text(probes.map((p) => p.eventName)),
+    path: column.text(probes.map((p) => p.path)),
+    value_hash: column.text(probes.map((p) => p.valueHash)),
+    position: column.bigint(probes.map((p) => p.position)),
+  });
+  const condition = sql`w.environment_id = ${environmentId} AND w.event_name = p.event_name AND w.match_path = p.path
+    AND w.value_hash = p.value_hash AND w.fresh_at IS NULL AND w.from_position < p.position`;
+  const limit = matcherMovesMax + 1;
+  // SQLite knows no LATERAL; a list of keys from an ordered lookup is the same there.
+  const query: Sql =
+    store.engine === "postgres"
+      ? sql`SELECT p.ord AS probe, w.* FROM ${from} CROSS JOIN LATERAL (
+          SELECT ${waitColumns} FROM waits w WHERE ${condition} ORDER BY w.run_id, w.step_id LIMIT ${limit}) w
+        ORDER BY p.ord`
+      : sql`SELECT p.ord AS probe, ${waitColumns} FROM ${from} CROSS JOIN waits w ON w.rowid IN (
+          SELECT w.rowid FROM waits w WHERE ${condition} ORDER BY w.run_id, w.step_id LIMIT ${limit})
+        ORDER BY p.ord`;
+  return store.all(query);
+}
+
+/** Waits with expressions, a page at a time by run and step. */
+export const expressionWaits = (
+  store: Store,
+  environmentId: string,
+  eventName: string,
+  after: { runId: string; stepId: string },
+  limit: number,
+): Promise<WaitRow[]> =>
+  store.all<WaitRow>(sql`SELECT ${waitColumns} FROM waits w
+    WHERE w.environment_id = ${environmentId} AND w.event_name = ${eventName} AND w.match_path = ${celPath}
+      AND w.value_hash = '' AND (w.run_id, w.step_id) > (${after.runId}, ${after.stepId}) AND w.fresh_at IS NULL
+    ORDER BY w.run_id, w.step_id LIMIT ${limit}`);

@@ -1,0 +1,322 @@
+import type { Instant } from "../../../../kit/clock.ts";
+import { leasesLostMax, wakeSliceMax } from "../../../../kit/limits.ts";
+import {
+  countTurns,
+  type DueRows,
+  environmentsDue,
+  type Slice,
+  sliceOf,
+  type WorkScope,
+} from "../../../../kit/round-robin.ts";
+import { column, sql } from "../../../../kit/sql.ts";
+import type { Session, Store } from "../../../../store/store.ts";
+import { neverWakesAt } from "../execution/commit-reports.ts";
+import { refusedLast } from "../execution/refusal.ts";
+import { timedOut, workerLost } from "../rules.ts";
+import type { RunError, TerminalStatus } from "../run.ts";
+import { noteSteps } from "../step-moves.ts";
+import { finishResumes } from "./finish-resumes.ts";
+import { sliceOfWakes, type WakeQueue } from "./wake-queues.ts";
+
+export interface QueueHint {
+  environmentId: string;
+  functionId: string;
+  /** When the function has a limit, and it is known which of its lanes this is about. */
+  laneId?: string;
+  /** A run there gave up its lease; `queued` false: and none was queued by it. */
+  freed?: boolean;
+  queued?: boolean;
+}
+
+interface DueExecution {
+  run_id: string;
+  environment_id: string;
+  function_id: string;
+  lane_id: string | null;
+  state: "leased" | "sleeping" | "retrying" | "waiting" | "invoking" | "resuming";
+  pause_requested_at: number | null;
+  execution_seq: number;
+  attempt: number;
+  history_count: number;
+  lost_count: number;
+  wake_at: number;
+  worker_id: string | null;
+  waiting_step_id: string | null;
+  /** In a slice by turns: whose it is. */
+  turn: number;
+}
+
+export interface WakeOutcome {
+  /** Rows found; equal to the slice when there may be more. */
+  found: number;
+  /** Of each turn, in a slice by turns. */
+  counts: number[];
+  /** Lanes that have work now. */
+  lanes: QueueHint[];
+  /** Runs that failed because too many workers in a row were lost with them. */
+  lost: { runId: string; environmentId: string }[];
+  /** Runs that failed because the last report of their worker could not be read. */
+  refused: WakeOutcome["lost"];
+  /** Waits or invokes are due, too: `timeOutPending` moves them. */
+  isPendingDue: boolean;
+  /** Environments of the waits among them. */
+  waitedIn: Set<string>;
+  /** Workers whose leases ended without a word. */
+  silent: { environmentId: string; workerId: string }[];
+}
+
+const dueColumns =
+  sql.raw(`d.run_id, d.environment_id, d.function_id, d.lane_id, d.state, d.execution_seq, d.attempt,
+  d.history_count, d.lost_count, d.wake_at, d.worker_id, d.waiting_step_id, d.pause_requested_at`);
+
+/**
+ * Moves what is due: a sleep has passed, a retry's delay is over, a lease ended without a report. Rows another node holds are
+ * skipped. Locks: executions (never waited for), then steps and runs of the same runs.
+ */
+export async function wakeDue(
+  session: Session,
+  now: Instant,
+  slice: Slice<WakeQueue> = { oldest: wakeSliceMax },
+): Promise<WakeOutcome> {
+  const due = await session.all<DueExecution>(sliceOfWakes(session, dueColumns, now, slice));
+  const refusals = await refusedLast(
+    session,
+    due.filter((row) => row.state === "leased"),
+  );
+  const isRefused = (row: DueExecution) => refusals.has(row.run_id);
+  const isLost = (row: DueExecution) => row.state === "leased" && row.lost_count + 1 >= leasesLostMax;
+  const failing = due.filter((row) => isRefused(row) || isLost(row));
+  if (failing.length > 0)
+    await endRuns(
+      session,
+      failing.map((row) => ({
+        runId: row.run_id,
+        status: "failed",
+        error: refusals.get(row.run_id) ?? workerLost(leasesLostMax),
+        cause: null,
+      })),
+      now,
+    );
+  // A resume whose node died between its two halves is finished here.
+  const resuming = due.filter((row) => row.state === "resuming").map((row) => row.run_id);
+  if (resuming.length > 0) await finishResumes(session, resuming, now);
+  const queued = due.filter(
+    (row): row is QueuedRow => !failing.includes(row) && !isPending(row) && row.state !== "resuming",
+  );
+  if (queued.length > 0) await requeue(session, queued, now);
+  return {
+    found: due.length,
+    counts: "turns" in slice ? countTurns(slice.turns, due) : [],
+    lanes: queueHintsOf(due.filter((row) => !isPending(row))),
+    isPendingDue: due.some(isPending),
+    waitedIn: new Set(due.flatMap((row) => (row.state === "waiting" ? row.environment_id : []))),
+    lost: failing.filter((row) => !isRefused(row)).map(nameOf),
+    refused: failing.filter(isRefused).map(nameOf),
+    silent: silentWorkers(due),
+  };
+}
+
+const nameOf = (row: DueExecution) => ({ runId: row.run_id, environmentId: row.environment_id });
+
+type QueuedRow = DueExecution & { state: keyof typeof historyTypes };
+
+const isPending = ({ state }: DueExecution): boolean => state === "waiting" || state === "invoking";
+
+async function requeue(session: Session, rows: readonly QueuedRow[], now: Instant): Promise<void> {
+  const { rowsFrom } = session.seams;
+  const slept = rows.filter((row) => row.state === "sleeping");
+  if (slept.length > 0)
+    await session.run(sql`UPDATE steps SET status = 'completed', output = 'null', ended_at = ${now}, updated_at = ${now},
+        duration_ms = ${now} - started_at
+      FROM ${rowsFrom("v", {
+        run_id: column.text(slept.map((row) => row.run_id)),
+        step_id: column.text(slept.map((row) => row.waiting_step_id)),
+      })} WHERE steps.run_id = v.run_id AND steps.step_id = v.step_id AND steps.status = 'sleeping'`);
+  noteSteps(
+    session,
+    slept.map((row) => ({ ...row, step_id: row.waiting_step_id })),
+    now,
+  );
+  // A pause that was asked for takes effect when the lease ends unreported, too.
+  await session.run(sql`UPDATE executions SET state = CASE WHEN pause_requested_at IS NULL THEN 'queued' ELSE 'held' END,
+      wake_at = CASE WHEN pause_requested_at IS NULL THEN ${sql.bigint(now)} ELSE ${sql.bigint(neverWakesAt)} END,
+      held_from = CASE WHEN pause_requested_at IS NOT NULL THEN 'queued' END,
+      held_wake_at = CASE WHEN pause_requested_at IS NOT NULL THEN ${sql.bigint(now)} END,
+      held_at = CASE WHEN pause_requested_at IS NOT NULL THEN ${sql.bigint(now)} END, pause_requested_at = NULL,
+      lease_hash = NULL, worker_id = NULL,
+      waiting_step_id = NULL, attempt = v.attempt, lost_count = v.lost_count, history_count = executions.history_count + 1
+      ${slept.length === 0 ? sql.empty : headSeen}
+    FROM ${rowsFrom("v", {
+      run_id: column.text(rows.map((row) => row.run_id)),
+      slept: column.bigint(rows.map((row) => (row.state === "sleeping" ? 1 : null))),
+      attempt: column.bigint(rows.map((row) => row.attempt + (row.state === "retrying" ? 1 : 0))),
+      lost_count: column.bigint(rows.map((row) => row.lost_count + (row.state === "leased" ? 1 : 0))),
+    })} WHERE executions.run_id = v.run_id`);
+  await session.run(sql`INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
+    SELECT run_id, sequence, environment_id, type, ${sql.bigint(now)}, detail FROM ${rowsFrom("v", {
+      run_id: column.text(rows.map((row) => row.run_id)),
+      sequence: column.bigint(rows.map((row) => row.history_count + 1)),
+      environment_id: column.text(rows.map((row) => row.environment_id)),
+      type: column.text(
+        rows.map((row) => (row.pause_requested_at === null ? historyTypes[row.state] : "run.paused")),
+      ),
+      detail: column.text(rows.map(wakeDetail)),
+    })}`);
+}
+
+/** What was logged while a run slept is no news to it. */
+const headSeen =
+  sql.raw(`, seen_position = CASE WHEN v.slept IS NULL THEN executions.seen_position ELSE COALESCE(
+        (SELECT h.position FROM heads h WHERE h.environment_id = executions.environment_id),
+        executions.seen_position) END`);
+
+const historyTypes = { leased: "run.lease_expired", sleeping: "run.woken", retrying: "run.retried" };
+
+function wakeDetail(row: QueuedRow): string {
+  if (row.state === "sleeping") return JSON.stringify({ step_id: row.waiting_step_id });
+  if (row.state === "retrying") return JSON.stringify({ attempt: row.attempt + 1 });
+  return JSON.stringify({ worker_id: row.worker_id, execution_seq: row.execution_seq });
+}
+
+export interface TimedOut {
+  runId: string;
+  environmentId: string;
+  freed: QueueHint | undefined;
+}
+
+const dueTimeouts = (now: Instant): DueRows => ({
+  table: "executions",
+  columns: sql.raw(`d.run_id, d.environment_id, d.function_id, d.lane_id,
+    d.timeout_at - (SELECT r.created_at FROM runs r WHERE r.id = d.run_id) AS timeout_ms`),
+  where: sql`d.timeout_at IS NOT NULL`,
+  dueAt: "timeout_at",
+  until: now,
+});
+
+/** Environments with runs whose time is over. */
+export const timeoutEnvironments = (store: Store, now: Instant): Promise<WorkScope[]> =>
+  store.all(environmentsDue(dueTimeouts(now)));
+
+/** Ends runs whose `timeoutMs` has passed, wherever they stand; answers which. */
+export async function endTimedOut(
+  session: Session,
+  now: Instant,
+  slice: Slice,
+): Promise<{ ended: TimedOut[]; counts: number[] }> {
+  const due = await session.all<{
+    run_id: string;
+    environment_id: string;
+    function_id: string;
+    lane_id: string | null;
+    timeout_ms: number;
+    turn: number;
+  }>(sliceOf(session.seams, { ...dueTimeouts(now), lock: session.seams.skipLocked }, slice));
+  if (due.length > 0)
+    await endRuns(
+      session,
+      due.map((row) => ({
+        runId: row.run_id,
+        status: "failed",
+        error: timedOut(row.timeout_ms),
+        cause: null,
+      })),
+      now,
+    );
+  const ended = due.map(({ run_id, environment_id, function_id, lane_id }) => ({
+    runId: run_id,
+    environmentId: environment_id,
+    freed: freedLaneHint(environment_id, function_id, lane_id),
+  }));
+  return { ended, counts: "turns" in slice ? countTurns(slice.turns, due) : [] };
+}
+
+/** What the dispatcher is told of a lease that ended for good; undefined when nothing waits for that. */
+export const freedLaneHint = (
+  environmentId: string,
+  functionId: string,
+  laneId: string | null,
+): QueueHint | undefined =>
+  laneId === null ? undefined : { environmentId, functionId, laneId, freed: true, queued: false };
+
+export interface RunEnd {
+  runId: string;
+  status: Exclude<TerminalStatus, "completed">;
+  error: RunError | null;
+  /** Why it was cancelled: `user`, `function_deleted`. */
+  cause: string | null;
+}
+
+/**
+ * Ends runs other than by their worker's report. The last fence is kept with the run, so that the worker that holds it
+ * learns `RUN_NOT_RUNNING` and any other `STALE_EXECUTION`. What it waited for goes, and who waits for it is told. The
+ * caller holds the executions' locks.
+ */
+export async function endRuns(session: Session, ends: readonly RunEnd[], now: Instant): Promise<void> {
+  const { rowsFrom } = session.seams;
+  const ids = column.text(ends.map((end) => end.runId));
+  await session.run(sql`UPDATE runs SET status = v.status, trouble = v.status, error = v.error, cancellation_cause = v.cause,
+      ended_at = ${now}, updated_at = ${now}, attempt = e.attempt, worker_id = e.worker_id, started_at = e.started_at,
+      execution_seq = e.execution_seq, lease_hash = e.lease_hash
+    FROM ${rowsFrom("v", {
+      run_id: ids,
+      status: column.text(ends.map((end) => end.status)),
+      error: column.text(ends.map((end) => end.error && JSON.stringify(end.error))),
+      cause: column.text(ends.map((end) => end.cause)),
+    })} JOIN executions e ON e.run_id = v.run_id WHERE runs.id = v.run_id`);
+  await session.run(sql`INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
+    SELECT e.run_id, e.history_count + 1, e.environment_id, v.type, ${sql.bigint(now)}, v.detail
+    FROM ${rowsFrom("v", {
+      run_id: ids,
+      type: column.text(ends.map((end) => `run.${end.status}`)),
+      detail: column.text(ends.map((end) => JSON.stringify({ error: end.error, cause: end.cause }))),
+    })} JOIN executions e ON e.run_id = v.run_id`);
+  await session.run(sql`INSERT INTO child_ends (child_run_id, environment_id, ended_at)
+    SELECT e.run_id, e.environment_id, ${sql.bigint(now)}
+    FROM ${rowsFrom("v", { run_id: ids })} JOIN executions e ON e.run_id = v.run_id
+    WHERE e.parent_run_id IS NOT NULL ON CONFLICT DO NOTHING`);
+  await session.run(
+    sql`DELETE FROM waits WHERE run_id IN (SELECT run_id FROM ${rowsFrom("v", { run_id: ids })})`,
+  );
+  await session.run(
+    sql`DELETE FROM executions WHERE run_id IN (SELECT run_id FROM ${rowsFrom("v", { run_id: ids })})`,
+  );
+}
+
+/** Runs of a function that no worker has begun end as cancelled; answers their ids. Locks: executions sorted by run. */
+export async function cancelQueued(
+  session: Session,
+  {
+    environmentId,
+    functionId,
+    cause,
+    now,
+  }: { environmentId: string; functionId: string; cause: string; now: Instant },
+): Promise<string[]> {
+  const rows = await session.all<{ run_id: string }>(sql`SELECT run_id FROM executions
+    WHERE environment_id = ${environmentId} AND function_id = ${functionId} AND state = 'queued' AND started_at IS NULL
+    ORDER BY run_id ${session.seams.holdRow}`);
+  const ends = rows.map((row) => ({ runId: row.run_id, status: "cancelled" as const, error: null, cause }));
+  for (let from = 0; from < ends.length; from += 1000)
+    await endRuns(session, ends.slice(from, from + 1000), now);
+  return ends.map((end) => end.runId);
+}
+
+const silentWorkers = (rows: readonly DueExecution[]) =>
+  rows.flatMap(({ state, environment_id, worker_id }) =>
+    state === "leased" && worker_id !== null ? { environmentId: environment_id, workerId: worker_id } : [],
+  );
+
+/** Of rows that are queued now, and of leases that are over. */
+function queueHintsOf(rows: readonly DueExecution[]): QueueHint[] {
+  const lanes = new Map<string, QueueHint>();
+  for (const { environment_id, function_id, lane_id, state } of rows) {
+    const key = lane_id ?? `${environment_id}\n${function_id}`;
+    const freed = state === "leased" || lanes.get(key)?.freed === true;
+    lanes.set(key, {
+      environmentId: environment_id,
+      functionId: function_id,
+      ...(lane_id !== null && { laneId: lane_id, freed }),
+    });
+  }
+  return [...lanes.values()];
+}

@@ -1,0 +1,103 @@
+import type { Instant } from "../../../../kit/clock.ts";
+import { column, sql } from "../../../../kit/sql.ts";
+import type { Session } from "../../../../store/store.ts";
+import { noteSteps } from "../step-moves.ts";
+
+/** What a resume does once it has been told, and what undoes it when it could not be told. */
+export interface ResumePlan {
+  /** What the execution was: `held`, `sleeping`, …; `failed` when there was none. */
+  from: string;
+  /** Steps from here on are done again. */
+  fromSequence: number | null;
+  /** A sleep that is over now. */
+  sleptStepId: string | null;
+  /** It had failed an attempt and waited for the next. */
+  nextAttempt: boolean;
+  /** A sleep or a wait that goes on where a person had held the run: with its own deadline. */
+  goesOn?: { state: "sleeping" | "waiting"; stepId: string; until: Instant } | null;
+}
+
+interface Resumed {
+  run_id: string;
+  environment_id: string;
+  function_id: string;
+  history_count: number;
+  plan: string | null;
+}
+
+/**
+ * Sleeps and waits as it did when it was held. What was logged meanwhile is compared with the wait as with a new one. False
+ * when there is no such wait any more: its handler asks for it again.
+ */
+async function goOn(
+  session: Session,
+  row: Resumed,
+  { state, stepId, until }: NonNullable<ResumePlan["goesOn"]>,
+  now: Instant,
+): Promise<boolean> {
+  if (state === "waiting") {
+    const found =
+      await session.run(sql`UPDATE waits SET fresh_at = ${sql.bigint(now)}, from_position = COALESCE(
+          (SELECT NULLIF(e.seen_position, 0) FROM executions e WHERE e.run_id = waits.run_id), from_position)
+        WHERE run_id = ${row.run_id} AND kind = 'wait' AND step_id = ${stepId}`);
+    if (found === 0) return false;
+  }
+  const sequence = row.history_count + 1;
+  await session.run(sql`UPDATE executions SET state = ${state}, wake_at = ${sql.bigint(until)}, lease_hash = NULL,
+      worker_id = NULL, waiting_step_id = ${stepId}, held_from = NULL, held_wake_at = NULL, held_at = NULL, held_by = NULL,
+      history_count = ${sequence}
+    WHERE run_id = ${row.run_id}`);
+  // Told as what it is, so that whoever reads history finds the run where it stands.
+  await session.run(sql`INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
+    VALUES (${row.run_id}, ${sequence}, ${row.environment_id}, ${state === "sleeping" ? "run.slept" : "run.waiting"},
+      ${sql.bigint(now)}, ${JSON.stringify({ step_id: stepId, until, resumed: true })})`);
+  return true;
+}
+
+/**
+ * The second half of resumes: discarded steps go, a sleep is over, what an event was waited for is asked again by the
+ * handler, and the run is queued; or it goes on to sleep or to wait. The caller holds the executions' locks, whose state is
+ * `resuming`; answers the lanes of those that are queued.
+ */
+export async function finishResumes(
+  session: Session,
+  runIds: readonly string[],
+  now: Instant,
+): Promise<{ environmentId: string; functionId: string }[]> {
+  const ids = session.seams.rowsFrom("v", { run_id: column.text(runIds) });
+  const rows =
+    await session.all<Resumed>(sql`SELECT e.run_id, e.environment_id, e.function_id, e.history_count, r.plan
+    FROM ${ids} JOIN executions e ON e.run_id = v.run_id LEFT JOIN resumes r ON r.run_id = v.run_id
+    WHERE e.state = 'resuming' ORDER BY e.run_id`);
+  const queued: Resumed[] = [];
+  for (const row of rows) {
+    const plan = row.plan === null ? undefined : (JSON.parse(row.plan) as ResumePlan);
+    const at = sql.bigint(now);
+    if (plan?.goesOn && (await goOn(session, row, plan.goesOn, now))) {
+      await session.run(sql`UPDATE resumes SET plan = NULL WHERE run_id = ${row.run_id}`);
+      continue;
+    }
+    queued.push(row);
+    if (plan && plan.fromSequence !== null)
+      await session.run(
+        sql`DELETE FROM steps WHERE run_id = ${row.run_id} AND sequence >= ${plan.fromSequence}`,
+      );
+    if (plan && plan.sleptStepId !== null)
+      await session.run(sql`UPDATE steps SET status = 'completed', output = 'null', ended_at = ${at}, updated_at = ${at},
+          duration_ms = ${at} - started_at
+        WHERE run_id = ${row.run_id} AND step_id = ${plan.sleptStepId} AND status = 'sleeping'`);
+    noteSteps(session, [{ ...row, step_id: plan?.sleptStepId ?? null }], now);
+    await session.run(sql`DELETE FROM waits WHERE run_id = ${row.run_id} AND kind = 'wait'`);
+    // Asleep it missed nothing that it should hear of; at anything else it still is where it was.
+    const seen =
+      plan?.sleptStepId == null
+        ? sql.raw("seen_position")
+        : sql`COALESCE((SELECT h.position FROM heads h WHERE h.environment_id = ${row.environment_id}), seen_position)`;
+    await session.run(sql`UPDATE executions SET state = 'queued', wake_at = ${at}, lease_hash = NULL, worker_id = NULL,
+        waiting_step_id = NULL, held_from = NULL, held_wake_at = NULL, held_at = NULL, held_by = NULL,
+        attempt = attempt + ${plan?.nextAttempt === true ? 1 : 0}, seen_position = ${seen}
+      WHERE run_id = ${row.run_id}`);
+    await session.run(sql`UPDATE resumes SET plan = NULL WHERE run_id = ${row.run_id}`);
+  }
+  return queued.map((row) => ({ environmentId: row.environment_id, functionId: row.function_id }));
+}

@@ -1,0 +1,85 @@
+import type { Clock, Instant } from "../../../../kit/clock.ts";
+import type { Log } from "../../../../kit/log.ts";
+import type { SharedWork, Slice } from "../../../../kit/round-robin.ts";
+import type { Store } from "../../../../store/store.ts";
+import { timeOutPending } from "../children/invokes.ts";
+import type { Matcher } from "../waits/matcher.ts";
+import { endTimedOut, type QueueHint, timeoutEnvironments, wakeDue } from "./due.ts";
+import { type WakeQueue, wakeQueues } from "./wake-queues.ts";
+
+export interface WakesDeps {
+  store: Store;
+  clock: Clock;
+  log: Log;
+  matcher: Pick<Matcher, "catchUp">;
+  onQueued: (lanes: readonly QueueHint[]) => void;
+  onFailed: (runs: readonly { runId: string; environmentId: string }[]) => void;
+  onSilent: (worker: { environmentId: string; workerId: string }) => void;
+}
+
+const isPending = ({ state }: WakeQueue): boolean => state === "waiting" || state === "invoking";
+
+/** What the loop `runs.wake` moves: executions at their wakes, and runs at their ends in time. */
+export function openWakes(deps: WakesDeps): { wakes: SharedWork<WakeQueue>; timeouts: SharedWork } {
+  const { store, clock, log, matcher, onQueued, onFailed, onSilent } = deps;
+
+  async function wake(now: Instant, slice: Slice<WakeQueue>) {
+    const woken = await store.write((session) => wakeDue(session, now, slice));
+    for (const run of woken.lost) log.warn("run.workers_lost", run);
+    for (const run of woken.refused) log.warn("run.report_refused", run);
+    onFailed([...woken.lost, ...woken.refused]);
+    for (const worker of woken.silent) onSilent(worker);
+    if (woken.lanes.length > 0) onQueued(woken.lanes);
+    return woken;
+  }
+
+  /** An event of before the deadline counts, also when nobody has come to look at it yet. */
+  async function timeOut(now: Instant, waitedIn: Iterable<string>, slice: Slice<WakeQueue>) {
+    const behind = await matcher.catchUp(waitedIn);
+    const moved = await store.write((session) => timeOutPending(session, now, slice, behind));
+    for (const run of moved.failed) log.debug("run.wait_timed_out", run);
+    onFailed(moved.failed);
+    if (moved.lanes.length > 0) onQueued(moved.lanes);
+    return moved.counts;
+  }
+
+  const wakes: SharedWork<WakeQueue> = {
+    async oldest(limit) {
+      const now = clock.now();
+      const woken = await wake(now, { oldest: limit });
+      if (woken.isPendingDue) await timeOut(now, woken.waitedIn, { oldest: limit });
+      return { found: woken.found, taken: woken.found };
+    },
+    scopes: () => wakeQueues(store, clock.now()),
+    async claim(turns) {
+      const now = clock.now();
+      const pending = turns.filter(({ scope: place }) => isPending(place));
+      const others = turns.filter(({ scope: place }) => !isPending(place));
+      const woken = others.length === 0 ? [] : (await wake(now, { turns: others })).counts;
+      const waits = pending.filter(({ scope: place }) => place.state === "waiting");
+      const waitedIn = new Set(waits.map(({ scope: place }) => place.environmentId));
+      const moved = pending.length === 0 ? [] : await timeOut(now, waitedIn, { turns: pending });
+      return turns.map((turn) => (isPending(turn.scope) ? moved : woken).shift() ?? 0);
+    },
+  };
+
+  async function endLate(slice: Slice): Promise<number[]> {
+    const { ended, counts } = await store.write((session) => endTimedOut(session, clock.now(), slice));
+    for (const { runId, environmentId } of ended) log.debug("run.timed_out", { runId, environmentId });
+    const freed = ended.flatMap((run) => run.freed ?? []);
+    if (freed.length > 0) onQueued(freed);
+    onFailed(ended);
+    return "turns" in slice ? counts : [ended.length];
+  }
+
+  const timeouts: SharedWork = {
+    async oldest(limit) {
+      const [count = 0] = await endLate({ oldest: limit });
+      return { found: count, taken: count };
+    },
+    scopes: () => timeoutEnvironments(store, clock.now()),
+    claim: (turns) => endLate({ turns }),
+  };
+
+  return { wakes, timeouts };
+}

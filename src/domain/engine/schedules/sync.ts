@@ -1,0 +1,56 @@
+import type { Clock } from "../../../kit/clock.ts";
+import { scheduleSliceMax } from "../../../kit/limits.ts";
+import type { Log } from "../../../kit/log.ts";
+import { isOfItem, type Session, type Store } from "../../../store/store.ts";
+import type { DefinitionsCache } from "../functions/definition.ts";
+import * as rows from "./rows.ts";
+import { type CronFrame, scheduleChanges } from "./rules.ts";
+
+/** As the leader of the duty. */
+export type ScheduleWrite = <T>(work: (session: Session) => Promise<T>) => Promise<T>;
+
+export interface ScheduleSyncDeps {
+  store: Store;
+  clock: Pick<Clock, "now">;
+  log: Log;
+  definitions: Pick<DefinitionsCache, "current">;
+  /** Names this process: a slot that it should have fired itself was missed by a stall. */
+  self: string;
+  /** Called after the commit; a hint that may be lost. */
+  onFrame: (frame: CronFrame) => void;
+}
+
+/** Makes the schedules of environments whose functions have changed into those that these ask for. */
+export function openScheduleSync({ store, clock, log, definitions, self, onFrame }: ScheduleSyncDeps) {
+  /** Of each environment once a tick: who changes its functions all the time holds up nobody. */
+  async function syncChanged(write: ScheduleWrite): Promise<void> {
+    for (let after = ""; ; ) {
+      const changed = await rows.unscheduled(store, after, scheduleSliceMax);
+      for (const environmentId of changed)
+        await syncEnvironment(write, environmentId).catch((error: unknown) => {
+          // What is wrong with one environment's triggers must not stop everybody's.
+          if (!isOfItem(error)) throw error;
+          log.warn("cron.not_taken_up", { environmentId, error });
+        });
+      if (changed.length < scheduleSliceMax) return;
+      after = changed.at(-1)!;
+    }
+  }
+
+  async function syncEnvironment(write: ScheduleWrite, environmentId: string): Promise<void> {
+    const known = await definitions.current(environmentId).catch(() => undefined);
+    if (!known) return;
+    const now = clock.now();
+    const frames = await write(async (session) => {
+      const before = await rows.schedulesOf(session, environmentId);
+      const changes = scheduleChanges(environmentId, before, known.functions.values(), { now, self });
+      await rows.deleteSchedules(session, changes.gone);
+      await rows.putSchedules(session, changes.put, now);
+      await rows.setScheduled(session, environmentId, known.version);
+      return changes.frames;
+    });
+    for (const frame of frames) onFrame(frame);
+  }
+
+  return syncChanged;
+}

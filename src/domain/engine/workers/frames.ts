@@ -1,0 +1,50 @@
+/** What is told of a worker: topic `system.worker.{id}.{change}`. */
+export interface WorkerFrame {
+  /** `health`: it gave a sign of life, or let a lease end without a word. */
+  change: "connected" | "disconnected" | "health";
+  environmentId: string;
+  workerId: string;
+  healthy: boolean;
+  /** It finishes what it has and takes no more. */
+  draining: boolean;
+}
+
+type Worker = Pick<WorkerFrame, "environmentId" | "workerId">;
+
+/** Tells what is heard of workers; hints that may be lost. */
+export interface WorkerFrames {
+  connected(worker: Worker): void;
+  disconnected(worker: Worker): void;
+  /** A sign of life. */
+  heartbeat(worker: Worker): void;
+  /** It said on its stream that it takes no more. */
+  draining(worker: Worker): void;
+}
+
+export function openWorkerFrames(announce: ((frame: WorkerFrame) => void) | undefined): WorkerFrames {
+  const drains = new Set<string>();
+  const keyOf = ({ environmentId, workerId }: Worker) => `${environmentId}\n${workerId}`;
+  const send = (change: WorkerFrame["change"], worker: Worker) =>
+    announce?.({
+      change,
+      environmentId: worker.environmentId,
+      workerId: worker.workerId,
+      healthy: change !== "disconnected",
+      draining: drains.has(keyOf(worker)),
+    });
+  return {
+    connected(worker) {
+      drains.delete(keyOf(worker));
+      send("connected", worker);
+    },
+    disconnected(worker) {
+      send("disconnected", worker);
+      drains.delete(keyOf(worker));
+    },
+    heartbeat: (worker) => send("health", worker),
+    draining(worker) {
+      drains.add(keyOf(worker));
+      send("health", worker);
+    },
+  };
+}

@@ -1,0 +1,165 @@
+import { type Static, Type } from "@sinclair/typebox";
+import { Fault, invalid } from "../../../kit/fault.ts";
+import { checker } from "../../../kit/item-check.ts";
+import { progressStepsMax } from "../../../kit/limits.ts";
+import { requireStepId, stepIdBytesMax } from "../../../kit/step-id.ts";
+import { leaseHashOf, runOfJob, workerInstant } from "../jobs/rules.ts";
+import type { ReportedStep, ReportOutcome, RunReport } from "../runs/execution/report.ts";
+import type { Fence, RunError } from "../runs/run.ts";
+import { jsonText, plainText } from "./texts.ts";
+import { readYield, YieldShape } from "./yields.ts";
+
+/** Workers of several generations send more fields than are read here. */
+const lenient = { additionalProperties: true };
+
+export const ErrorShape = Type.Object(
+  {
+    message: Type.String(),
+    code: Type.Optional(Type.String()),
+    stack: Type.Optional(Type.String()),
+    retryable: Type.Optional(Type.Boolean()),
+  },
+  lenient,
+);
+
+/** Steps in one run at most, counted by the worker; every number of a report fits the column it goes to. */
+const countMax = 10_000_000;
+const int32Max = 2 ** 31 - 1;
+
+export const StepShape = Type.Object(
+  {
+    id: Type.String({ minLength: 1, maxLength: stepIdBytesMax }),
+    name: Type.String({ maxLength: 1024 }),
+    type: Type.Union([Type.Literal("invoke"), Type.Literal("compensate"), Type.Literal("sleep")]),
+    status: Type.Union([Type.Literal("completed"), Type.Literal("failed")]),
+    started_at: Type.Optional(Type.String()),
+    ended_at: Type.Optional(Type.String()),
+    duration_ms: Type.Optional(Type.Number()),
+    output: Type.Optional(Type.Unknown()),
+    error: Type.Optional(Type.Union([ErrorShape, Type.Null()])),
+    compensation_for: Type.Optional(Type.String()),
+  },
+  lenient,
+);
+
+/** The two halves of the fence, as every assignment carries them; that they are there is checked by `readFence`. */
+export const fenceFields = {
+  execution_seq: Type.Optional(Type.Integer({ minimum: 0, maximum: int32Max })),
+  lease_token: Type.Optional(Type.String()),
+};
+
+/** Fields of a job report (contract.md 1.8). */
+export const reportFields = {
+  ...fenceFields,
+  status: Type.Union([
+    Type.Literal("completed"),
+    Type.Literal("failed"),
+    Type.Literal("yielded"),
+    Type.Literal("progress"),
+  ]),
+  output: Type.Optional(Type.Unknown()),
+  error: Type.Optional(Type.Union([ErrorShape, Type.Null()])),
+  steps: Type.Optional(Type.Union([Type.Array(StepShape), Type.Null()])),
+  step_offset: Type.Optional(Type.Integer({ maximum: countMax })),
+  yield: Type.Optional(Type.Union([YieldShape, Type.Null()])),
+};
+
+export const ackFields = { ...fenceFields, run_id: Type.Optional(Type.String()) };
+
+export const ReportBody = Type.Object(reportFields, lenient);
+export type ReportBody = Static<typeof ReportBody>;
+
+/** Throws the fault that names the field unless it is a report. */
+export const checkReport = checker(ReportBody);
+
+/**
+ * A last report brings all steps that are not stored yet, as many as they are: its body is bounded in bytes, and so that no
+ * report holds the store for long, in steps. Only `progress` is sent in pieces of `progressStepsMax`.
+ */
+export const lastStepsMax = 10_000;
+
+export interface ReportTarget {
+  environmentId: string;
+  jobId: string;
+  now: number;
+  leaseMs: number;
+}
+
+const isFenceNumber = (seq: number): boolean => Number.isInteger(seq) && seq >= 0 && seq <= int32Max;
+
+/** The proof a worker sends back; the job's id names the run. Throws what contract.md 1.10 names when there is none. */
+export function readFence(jobId: string, sent: { execution_seq?: unknown; lease_token?: unknown }): Fence {
+  const job = runOfJob(jobId);
+  if (!job) throw new Fault("not_found", `job ${jobId.slice(0, 100)} not found`);
+  const { execution_seq: executionSeq, lease_token: token } = sent;
+  const isToken = typeof token === "string" && token !== "";
+  if (!isToken || typeof executionSeq !== "number" || !isFenceNumber(executionSeq))
+    throw new Fault("invalid_argument", "execution_seq and lease_token of the assignment must be sent back", {
+      code: "INCOMPATIBLE_PROTOCOL",
+      field: isToken ? "execution_seq" : "lease_token",
+    });
+  return { runId: job.runId, executionSeq, leaseHash: leaseHashOf(token) };
+}
+
+/** Throws the fault that contract.md 1.10 names when the report cannot be taken. Changes nothing. */
+export function readReport(report: ReportBody, target: ReportTarget): RunReport {
+  const fence = readFence(target.jobId, report);
+  if (report.step_offset !== undefined && report.step_offset < 0)
+    throw invalid("step_offset", "must not be negative");
+  const given = report.steps ?? [];
+  const stepsMax = report.status === "progress" ? progressStepsMax : lastStepsMax;
+  if (given.length > stepsMax)
+    throw invalid("steps", `at most ${stepsMax} in one report with status ${report.status}`);
+  return {
+    ...fence,
+    environmentId: target.environmentId,
+    outcome: readOutcome(report, target, given.length),
+    steps: readSteps(given),
+    stepOffset: report.step_offset,
+  };
+}
+
+function readOutcome(report: ReportBody, { now, leaseMs }: ReportTarget, stepCount: number): ReportOutcome {
+  switch (report.status) {
+    case "progress":
+      // Without steps it is a heartbeat of the lease; with steps it leaves the lease as it is (spec).
+      return { kind: "progress", leaseUntil: stepCount === 0 ? now + leaseMs : null };
+    case "completed":
+      return { kind: "completed", output: jsonText("output", report.output) };
+    case "failed":
+      return { kind: "failed", error: readError(report.error) };
+    case "yielded":
+      return readYield(report.yield, now);
+  }
+}
+
+function readSteps(given: NonNullable<ReportBody["steps"]>): ReportedStep[] {
+  // A step that failed and then completed within one report counts as it ended.
+  const byId = new Map<string, ReportedStep>();
+  for (const [at, step] of given.entries()) {
+    byId.set(step.id, {
+      stepId: requireStepId(`steps[${at}].id`, plainText(`steps[${at}].id`, step.id)),
+      name: plainText(`steps[${at}].name`, step.name),
+      type: step.type,
+      status: step.status,
+      output: step.status === "completed" ? jsonText(`steps[${at}].output`, step.output) : null,
+      error: step.error ? readError(step.error) : null,
+      startedAt: workerInstant(step.started_at),
+      endedAt: workerInstant(step.ended_at),
+      durationMs:
+        step.duration_ms === undefined ? null : Math.min(int32Max, Math.max(0, Math.round(step.duration_ms))),
+      compensationFor: plainText(`steps[${at}].compensation_for`, step.compensation_for ?? "") || null,
+    });
+  }
+  return [...byId.values()];
+}
+
+function readError(error: ReportBody["error"]): RunError {
+  return {
+    message: error?.message ?? "the worker gave no reason",
+    ...(error?.code && { code: error.code }),
+    ...(error?.stack && { stack: error.stack }),
+    // A failure that does not say so may be retried; `false` is obeyed exactly (contract.md 4.4).
+    retryable: error?.retryable ?? true,
+  };
+}

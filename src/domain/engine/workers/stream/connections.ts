@@ -1,0 +1,157 @@
+import { Fault, invalid, missing } from "../../../../kit/fault.ts";
+import { streamHeartbeatMs, streamRegisterMs } from "../../../../kit/limits.ts";
+import type { Counter } from "../../../../kit/metrics.ts";
+import type { DefinitionsCache } from "../../functions/definition.ts";
+import { requireServing } from "../rights.ts";
+import type { WorkerRecord } from "../rows.ts";
+import type { StreamAnswer, StreamMessage } from "./messages.ts";
+import type { StreamDeps, WorkerStream } from "./port.ts";
+import { openWorkerStream } from "./worker-stream.ts";
+
+type Register = NonNullable<StreamMessage["register"]>;
+
+/** A run that a person or an event has ended, as the holder of its lease is told. */
+export interface CancelledRun {
+  environmentId: string;
+  runId: string;
+  workerId: string;
+  executionSeq: number;
+  reason: string;
+}
+
+export interface WorkerStreams {
+  /** One worker's conversation, from `register` to its end. Ends with `signal`, whose reason may be a Fault for the worker. */
+  connect(
+    environmentId: string,
+    messages: AsyncIterable<StreamMessage>,
+    signal: AbortSignal,
+    { written, rights }: Pick<StreamDeps, "written" | "rights">,
+  ): AsyncGenerator<StreamAnswer>;
+  /** Tells the worker that runs it, when its stream ends here. */
+  cancelled(run: CancelledRun): void;
+  /** The environment is gone, and the conversations of its workers end. */
+  forgetEnvironment(environmentId: string): void;
+  /** The tick of loop `workers.streams`: acks that did not come, leases that ended, silence. */
+  lookOnce(): Promise<void>;
+  /** Tells every worker that this server goes. */
+  shutdown(reason: string): void;
+  /** Resolves once the rows of streams that have ended are gone. */
+  settled(): Promise<void>;
+}
+
+export interface WorkerStreamsDeps extends Omit<StreamDeps, "written"> {
+  /** How long workers are given when the server goes. */
+  drainMs: number;
+  /** Notes the worker; rejects a registration that cannot be. */
+  register: (environmentId: string, input: Register) => Promise<WorkerRecord>;
+  /** The worker's row goes with its stream, unless it has registered anew meanwhile. */
+  forget: (worker: WorkerRecord) => Promise<void>;
+  disconnects: Counter;
+  definitions: Pick<DefinitionsCache, "known" | "current">;
+}
+
+export function openWorkerStreams(deps: WorkerStreamsDeps): WorkerStreams {
+  const { clock, log, leaseMs, drainMs } = deps;
+  const streams = new Map<string, WorkerStream>();
+  const forgetting = new Set<Promise<void>>();
+  let going: string | undefined;
+  const keyOf = ({ environmentId, id }: WorkerRecord) => `${environmentId}\n${id}`;
+
+  function open(worker: WorkerRecord, own: Pick<StreamDeps, "written" | "rights">): WorkerStream {
+    const key = keyOf(worker);
+    const stream: WorkerStream = openWorkerStream({ ...deps, ...own }, worker, () => {
+      if (streams.get(key) === stream) streams.delete(key);
+      deps.disconnects.add(1);
+      const forgotten = deps
+        .forget(worker)
+        .catch((error) => log.warn("worker.not_forgotten", { workerId: worker.id, error: String(error) }))
+        .finally(() => forgetting.delete(forgotten));
+      forgetting.add(forgotten);
+    });
+    streams.get(key)?.close(new Fault("aborted", "the worker has opened another stream"));
+    streams.set(key, stream);
+    return stream;
+  }
+
+  async function listen(stream: WorkerStream, sent: AsyncIterator<StreamMessage>): Promise<void> {
+    try {
+      while (!stream.closed) {
+        await stream.ready();
+        const next = await sent.next();
+        if (next.done) return await stream.leave();
+        if (!stream.closed) stream.receive(next.value);
+      }
+    } catch (error) {
+      if (!(error instanceof Fault)) log.error("worker.stream_failed", { error });
+      else log.info("worker.stream_refused", { workerId: stream.worker.id, reason: error.message });
+      stream.close(error);
+    }
+  }
+
+  /** `register`, which has to come first and soon. */
+  async function registration(sent: AsyncIterator<StreamMessage>, signal: AbortSignal): Promise<Register> {
+    let cancel = () => {};
+    const late = new Promise<never>((_, reject) => {
+      cancel = clock.after(streamRegisterMs, () =>
+        reject(new Fault("deadline_exceeded", `no register within ${streamRegisterMs} ms`)),
+      );
+      const left = () => reject(signal.reason);
+      if (signal.aborted) left();
+      else signal.addEventListener("abort", left, { once: true });
+    });
+    try {
+      const first = await Promise.race([sent.next(), late]);
+      if (first.done || !first.value.register) throw invalid("register", "must be the first message");
+      return first.value.register;
+    } finally {
+      cancel();
+    }
+  }
+
+  return {
+    async *connect(environmentId, messages, signal, { written, rights }) {
+      if (going !== undefined) throw new Fault("unavailable", going);
+      const sent = messages[Symbol.asyncIterator]();
+      const worker = await deps.register(environmentId, await registration(sent, signal));
+      await requireServing(rights, worker, deps.definitions);
+      yield {
+        kind: "registered",
+        workerId: worker.id,
+        heartbeatIntervalMs: Math.max(1, Math.floor(Math.min(streamHeartbeatMs, leaseMs / 3))),
+      };
+      const stream = open(worker, { written, rights });
+      const end = () => stream.close(signal.reason instanceof Fault ? signal.reason : undefined);
+      if (signal.aborted) end();
+      signal.addEventListener("abort", end, { once: true });
+      if (going !== undefined) stream.shutdown(going, drainMs);
+      void listen(stream, sent);
+      try {
+        yield* stream.answers();
+      } finally {
+        signal.removeEventListener("abort", end);
+        stream.close();
+      }
+    },
+
+    cancelled({ environmentId, workerId, runId, executionSeq, reason }) {
+      streams.get(`${environmentId}\n${workerId}`)?.cancel(runId, executionSeq, reason);
+    },
+
+    forgetEnvironment(environmentId) {
+      for (const stream of [...streams.values()])
+        if (stream.worker.environmentId === environmentId)
+          stream.close(missing("environment", environmentId));
+    },
+
+    async lookOnce() {
+      for (const stream of [...streams.values()]) stream.look();
+    },
+
+    shutdown(reason) {
+      going = reason;
+      for (const stream of [...streams.values()]) stream.shutdown(reason, drainMs);
+    },
+
+    settled: async () => void (await Promise.all(forgetting)),
+  };
+}

@@ -1,0 +1,66 @@
+import { streamWaitingMax } from "../../../../kit/limits.ts";
+
+/** Of what one worker has said and the store has not taken, about: letters, and so much for each value. */
+export const streamWaitingBytesMax = 16 * 1024 * 1024;
+const bytesAValue = 16;
+
+/** About how much memory a value takes; not looked at any further once that is too much. */
+export function weightOf(value: unknown, most: number): number {
+  let weight = 0;
+  const left: unknown[] = [value];
+  while (left.length > 0 && weight < most) {
+    const one = left.pop();
+    weight += bytesAValue;
+    if (typeof one === "string" || one instanceof Uint8Array) weight += one.length;
+    else if (Array.isArray(one)) for (const item of one) left.push(item);
+    else if (typeof one === "object" && one !== null)
+      for (const [key, item] of Object.entries(one)) {
+        weight += key.length;
+        left.push(item);
+      }
+  }
+  return weight;
+}
+
+/** What a worker has said on its stream and is not stored yet: bounded in messages and in bytes. */
+export interface Intake {
+  add(message: object): void;
+  remove(messages: readonly object[]): void;
+  /** Resolves when there is room for what the next message may bring. */
+  ready(): Promise<void>;
+  /** Nobody needs to wait any more. */
+  close(): void;
+}
+
+export function openIntake(): Intake {
+  const weights = new Map<object, number>();
+  let bytes = 0;
+  let closed = false;
+  let whenReady = () => {};
+  const isFull = () => !closed && (weights.size >= streamWaitingMax || bytes >= streamWaitingBytesMax);
+
+  return {
+    add(message) {
+      const weight = weightOf(message, streamWaitingBytesMax);
+      weights.set(message, weight);
+      bytes += weight;
+    },
+    remove(messages) {
+      for (const message of messages) {
+        bytes -= weights.get(message) ?? 0;
+        weights.delete(message);
+      }
+      if (!isFull()) whenReady();
+    },
+    async ready() {
+      while (isFull())
+        await new Promise<void>((ready) => {
+          whenReady = ready;
+        });
+    },
+    close() {
+      closed = true;
+      whenReady();
+    },
+  };
+}

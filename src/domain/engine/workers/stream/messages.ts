@@ -1,0 +1,94 @@
+import { type Static, Type } from "@sinclair/typebox";
+import type { Fault } from "../../../../kit/fault.ts";
+import { checkedPerItem } from "../../../../kit/item-check.ts";
+import { heartbeatJobsMax } from "../../../../kit/limits.ts";
+import type { AssignedJob } from "../../jobs/rules.ts";
+import type { LeaseState } from "../../runs/execution/leases.ts";
+import { ackFields, ErrorShape, fenceFields, reportFields, StepShape } from "../report-body.ts";
+
+const lenient = { additionalProperties: true };
+const JobId = Type.String({ minLength: 1, maxLength: 200 });
+const StepId = Type.String({ minLength: 1 });
+
+/** What a worker says on its stream, one of these at a time (contract.md 2.2), in the words of the REST routes. */
+export const StreamMessage = Type.Object({
+  register: Type.Optional(
+    Type.Object({
+      worker_id: Type.String(),
+      hostname: Type.String({ maxLength: 256 }),
+      function_ids: Type.Array(Type.String()),
+      max_concurrent_jobs: Type.Integer(),
+      labels: Type.Record(Type.String(), Type.String({ maxLength: 256 })),
+      version: Type.Object({
+        sdk: Type.String({ maxLength: 100 }),
+        runtime: Type.String({ maxLength: 100 }),
+      }),
+    }),
+  ),
+  heartbeat: Type.Optional(
+    Type.Object({
+      active_jobs: Type.Integer({ minimum: 0 }),
+      jobs: Type.Array(
+        Type.Object({ job_id: JobId, execution_seq: Type.Integer(), lease_token: Type.String() }),
+        { maxItems: heartbeatJobsMax },
+      ),
+    }),
+  ),
+  started: Type.Optional(
+    Type.Object({
+      job_id: JobId,
+      ...fenceFields,
+      id: StepId,
+      ...checkedPerItem({ name: StepShape.properties.name, type: StepShape.properties.type }),
+    }),
+  ),
+  step: Type.Optional(
+    Type.Object({
+      job_id: JobId,
+      ...fenceFields,
+      id: Type.String(),
+      ...checkedPerItem({
+        status: StepShape.properties.status,
+        output: Type.Optional(Type.Unknown()),
+        error: Type.Optional(ErrorShape),
+        duration_ms: Type.Optional(Type.Number()),
+      }),
+    }),
+  ),
+  /**
+   * How a job ended or what it waits for; with a number, any report of a worker that wants to be answered. That it is one is
+   * checked as it is stored: what is none is the fault of this job, and no other's of the stream.
+   */
+  report: Type.Optional(
+    Type.Object(
+      { job_id: JobId, number: Type.Optional(Type.Integer()), ...checkedPerItem(reportFields) },
+      lenient,
+    ),
+  ),
+  /** A report with a number that cannot be read, and why. */
+  refused: Type.Optional(
+    Type.Object({ job_id: Type.String(), number: Type.Integer(), message: Type.String() }),
+  ),
+  ack: Type.Optional(Type.Object({ job_id: JobId, ...ackFields })),
+  nack: Type.Optional(
+    Type.Object({
+      job_id: JobId,
+      ...ackFields,
+      reason: Type.Union([Type.Literal("at_capacity"), Type.Literal("draining")]),
+    }),
+  ),
+});
+export type StreamMessage = Static<typeof StreamMessage>;
+
+/** A job as it is written; what that looks like is the wire's business. */
+export type JobMessage = object;
+
+/** What the server says. */
+export type StreamAnswer =
+  | { kind: "registered"; workerId: string; heartbeatIntervalMs: number }
+  | { kind: "job"; job: AssignedJob; message: JobMessage }
+  | { kind: "step_ack"; stepId: string; fault: Fault | undefined }
+  | { kind: "cancel"; jobId: string; reason: string }
+  | { kind: "shutdown"; reason: string; drainTimeoutMs: number }
+  | { kind: "leases"; segments: readonly { runId: string; executionSeq: number; state: LeaseState }[] }
+  | { kind: "reported"; number: number; fault: Fault | undefined };

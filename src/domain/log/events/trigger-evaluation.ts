@@ -1,0 +1,211 @@
+import { breather } from "../../../kit/breather.ts";
+import { CelBudget } from "../../../kit/cel/cel.ts";
+import type { Clock, Instant } from "../../../kit/clock.ts";
+import { Fault } from "../../../kit/fault.ts";
+import type { Definitions, DefinitionsCache, Trigger } from "../../engine/functions/definition.ts";
+import type { EventDraft } from "./rules.ts";
+
+/** What the triggers of one emit may look at together, as items of kit/cel-bounds, and how much more for each event of a batch. */
+export const emitItemsMax = 100_000;
+const itemsAnEvent = 5_000;
+/** Emits of one environment that wait while triggers are asked about those before them. */
+const waitingMax = 1_000;
+/** Definitions may change while an emit is on its way; more often than this in a row something is wrong. */
+const triesMax = 10;
+
+/** What the triggers' expressions say of one event, by their text; and as what they were told of it. */
+export interface Judged {
+  readonly id: string;
+  /** When it was asked about first. */
+  at: Instant | undefined;
+  /** Absent until one was asked: most events meet none. */
+  verdicts: Map<string, boolean> | undefined;
+}
+
+/** Events on their way to the log, as their triggers are asked about them. */
+export interface Judgeable {
+  origin: { environmentId: string; source: string };
+  drafts: readonly EventDraft[];
+  /** No triggers are asked where the function is named. */
+  target?: unknown;
+  /** For each draft. */
+  judged: readonly Judged[];
+  /** The definitions whose triggers were all asked. */
+  judgedBy: Definitions | undefined;
+}
+
+/** Functions have changed since: their new triggers are asked, and then it is tried again. */
+export const unjudged = new Fault("unavailable", "the functions of the environment are changing, try again", {
+  headers: { "Retry-After": "1" },
+});
+
+/** Triggers that decide whether an event starts their function, and were not asked: none that follow one that holds. */
+function* unevaluated(definitions: Definitions, draft: EventDraft, judged: Judged): Generator<Trigger> {
+  const started = new Set<string>();
+  for (const trigger of definitions.triggersOf(draft.name)) {
+    const { expression } = trigger;
+    const { id } = trigger.record.definition;
+    if (started.has(id)) continue;
+    if (expression !== undefined && !judged.verdicts?.has(expression)) yield trigger;
+    if (expression === undefined || judged.verdicts?.get(expression)) started.add(id);
+  }
+}
+
+/** Whether no trigger of these events has an expression: there is nothing to ask, as for most. */
+function hasNoExpressions({ drafts }: Judgeable, definitions: Definitions): boolean {
+  for (const { name } of drafts)
+    for (const { expression } of definitions.triggersOf(name)) if (expression !== undefined) return false;
+  return true;
+}
+
+function isJudged({ drafts, judged, judgedBy, target }: Judgeable, definitions: Definitions): boolean {
+  if (target || judgedBy === definitions) return true;
+  return drafts.every((draft, at) => unevaluated(definitions, draft, judged[at]!).next().done);
+}
+
+/** Those that can go on; where one has to be asked again, those behind it in its environment go back too, to stay behind it. */
+export function judgedOf<Unit extends Judgeable>(
+  units: readonly Unit[],
+  known: ReadonlyMap<string, Definitions>,
+): Unit[] {
+  const held = new Set<string>();
+  return units.filter((unit) => {
+    const { environmentId } = unit.origin;
+    const definitions = known.get(environmentId);
+    if (definitions && !held.has(environmentId) && isJudged(unit, definitions)) return true;
+    held.add(environmentId);
+    return false;
+  });
+}
+
+export interface TriggeringDeps {
+  clock: Pick<Clock, "now" | "elapsed" | "sleep">;
+  definitions: Pick<DefinitionsCache, "of" | "known">;
+}
+
+export interface Triggering {
+  /**
+   * Asks the triggers that these events could meet and hands them over with what they said; in bursts, so that nobody else waits
+   * for it, and one emit of an environment after the other. Rejects with `resource_exhausted`, naming the dearest function, when
+   * they look at too much: nothing is written then.
+   */
+  through<Unit extends Judgeable, Result>(
+    unit: Unit,
+    submit: (unit: Unit) => Promise<Result>,
+  ): Promise<Result>;
+}
+
+export function openTriggering({ clock, definitions }: TriggeringDeps): Triggering {
+  const judging = new Map<string, { last: Promise<void>; waiting: number }>();
+
+  /** Undefined when it took no pause. */
+  function judge(unit: Judgeable, known: Definitions): Promise<void> | undefined {
+    const { environmentId, source } = unit.origin;
+    const budget = new CelBudget(emitItemsMax + itemsAnEvent * unit.drafts.length);
+    let dearest = { functionId: "", items: -1 };
+    const breathe = breather(clock, environmentId);
+
+    function* questions(): Generator<() => void> {
+      for (const [at, draft] of unit.drafts.entries()) {
+        const one = unit.judged[at]!;
+        const { name, version, value: data, metadataValue: metadata } = draft;
+        one.at ??= clock.now();
+        const event = { id: one.id, name, data, metadata, version, source, timestamp: one.at };
+        for (const trigger of unevaluated(known, draft, one))
+          yield () => {
+            const before = budget.left;
+            one.verdicts ??= new Map();
+            one.verdicts.set(trigger.expression!, trigger.matches(event, budget));
+            const items = before - budget.left;
+            if (items > dearest.items) dearest = { functionId: trigger.record.definition.id, items };
+            if (budget.isUsedUp) throw tooMuch(name, dearest.functionId);
+          };
+      }
+    }
+
+    const evaluations = questions();
+    const goOn = async (first: Promise<void>, ask: () => void): Promise<void> => {
+      await first;
+      ask();
+      for (const next of evaluations) {
+        await breathe();
+        next();
+      }
+      unit.judgedBy = known;
+    };
+    for (let next = evaluations.next(); !next.done; next = evaluations.next()) {
+      const pause = breathe();
+      if (pause) return goOn(pause, next.value);
+      next.value();
+    }
+    unit.judgedBy = known;
+    return undefined;
+  }
+
+  /** Behind those of its environment that are being asked about. */
+  function inTurn(environmentId: string, work: () => Promise<void> | undefined): Promise<void> | undefined {
+    const before = judging.get(environmentId);
+    if (before && before.waiting >= waitingMax)
+      throw new Fault("resource_exhausted", "too many events wait for the triggers of their environment", {
+        headers: { "Retry-After": "1" },
+      });
+    const done = before ? before.last.then(work) : work();
+    if (!done) return undefined;
+    const mine = { last: done.catch(() => {}), waiting: (before?.waiting ?? 0) + 1 };
+    judging.set(environmentId, mine);
+    void mine.last.then(() => {
+      const now = judging.get(environmentId);
+      if (now === mine) judging.delete(environmentId);
+      else if (now) now.waiting--;
+    });
+    return done;
+  }
+
+  async function again<Unit extends Judgeable, Result>(
+    unit: Unit,
+    submit: (unit: Unit) => Promise<Result>,
+  ): Promise<Result> {
+    const { environmentId } = unit.origin;
+    for (let tries = 1; ; tries++) {
+      const known = await definitions.of(environmentId);
+      await inTurn(environmentId, () => judge(unit, known));
+      try {
+        return await submit(unit);
+      } catch (error) {
+        if (error !== unjudged || tries >= triesMax) throw error;
+      }
+    }
+  }
+
+  /** Before it is submitted for the first time; undefined when it need not wait. */
+  function beforehand(unit: Judgeable): Promise<void> | undefined {
+    const { environmentId } = unit.origin;
+    const isBusy = judging.has(environmentId);
+    // What is not known yet is loaded by the flush, which then says so.
+    const known = definitions.known(environmentId);
+    if (known && !isBusy && (unit.target || hasNoExpressions(unit, known))) {
+      unit.judgedBy = known;
+      return undefined;
+    }
+    if (!known && !isBusy) return undefined;
+    return inTurn(environmentId, () => (known && !unit.target ? judge(unit, known) : undefined));
+  }
+
+  return {
+    through(unit, submit) {
+      const orAgain = (error: unknown) => {
+        if (error !== unjudged) throw error;
+        return again(unit, submit);
+      };
+      const pause = beforehand(unit);
+      return (pause ? pause.then(() => submit(unit)) : submit(unit)).catch(orAgain);
+    },
+  };
+}
+
+const tooMuch = (name: string, functionId: string): Fault =>
+  new Fault(
+    "resource_exhausted",
+    `the triggers of event "${name.slice(0, 80)}" look at more than ${emitItemsMax} items of it, that of function ${functionId} at most`,
+    { code: "LIMIT_EXCEEDED" },
+  );

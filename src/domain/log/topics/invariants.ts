@@ -1,0 +1,102 @@
+import type { Instant } from "../../../kit/clock.ts";
+import { integrityEnvironmentsMax, integrityRowsMax } from "../../../kit/limits.ts";
+import { sql } from "../../../kit/sql.ts";
+import type { Store } from "../../../store/store.ts";
+import type { Violations } from "../../record/integrity/rules.ts";
+import type { IntegrityCheck } from "../../record/integrity/service.ts";
+
+type TopicCheckReads = Pick<Store, "all" | "one">;
+
+interface TopicHeadCheck {
+  position: number;
+  retention_floor: number;
+  at: Instant;
+  last: number | null;
+}
+
+const well: Violations = { count: 0, oldest: null };
+
+const lastOf = (environmentId: string) =>
+  sql`(SELECT max(l.position) FROM topic_messages l WHERE l.environment_id = ${environmentId})`;
+
+/** The end of the log as its head says it, and as its last message does; undefined where nobody has published. */
+const headToCheck = (store: TopicCheckReads, environmentId: string): Promise<TopicHeadCheck | undefined> =>
+  store.one(sql`SELECT h.position, h.retention_floor, h.last_at AS at, ${lastOf(environmentId)} AS last
+    FROM topic_heads h WHERE h.environment_id = ${environmentId}`);
+
+/** Messages `m` of a slice that must be there, by the floor of the same look. */
+const kept = (environmentId: string, from: number) => sql`m.environment_id = ${environmentId}
+  AND m.position >= ${from} AND m.position < ${from + integrityRowsMax} AND m.position >= h.retention_floor`;
+
+/** What is missing in a slice, up to the last message: what lies behind that is the head's check. */
+async function gapsFrom(store: TopicCheckReads, environmentId: string, from: number): Promise<Violations> {
+  const wantedOf = (ends: { last: number | null; floor: number }) => {
+    const first = Math.max(from, ends.floor, 1);
+    return { first, count: Math.min(ends.last ?? 0, from + integrityRowsMax - 1) - first + 1 };
+  };
+  const counted = await store.one<{ last: number | null; floor: number; count: number }>(
+    sql`SELECT ${lastOf(environmentId)} AS last, h.retention_floor AS floor,
+        (SELECT count(*) FROM topic_messages m WHERE ${kept(environmentId, from)}) AS count
+      FROM topic_heads h WHERE h.environment_id = ${environmentId}`,
+  );
+  if (!counted || counted.count >= wantedOf(counted).count) return well;
+  // Looked at again, for its names; the log may have moved.
+  const rows = await store.all<{ last: number | null; floor: number; position: number | null; at: Instant }>(
+    sql`SELECT ${lastOf(environmentId)} AS last, h.retention_floor AS floor, m.position, COALESCE(m.at, h.last_at) AS at
+      FROM topic_heads h LEFT JOIN topic_messages m ON ${kept(environmentId, from)}
+      WHERE h.environment_id = ${environmentId} ORDER BY m.position`,
+  );
+  const [ends] = rows;
+  if (!ends) return well;
+  const { first, count } = wantedOf(ends);
+  const there = rows.filter(({ position }) => position !== null);
+  const missing = Math.max(0, count - there.length);
+  if (missing === 0) return well;
+  const at = there.findIndex(({ position }, place) => position !== first + place);
+  const place = at < 0 ? there.length : at;
+  return { count: missing, oldest: { id: `position ${first + place}`, at: (there[place] ?? ends).at } };
+}
+
+/** The balances of the log of topics. Both are seen, never healed: what is gone, only a backup has. */
+export function topicChecks(store: TopicCheckReads): IntegrityCheck[] {
+  /** Where the walk through what is older than the newest slice goes on, by environment. */
+  const walks = new Map<string, number>();
+  return [
+    {
+      name: "topics.head",
+      about: "Messages that the end of the log of topics does not count, or counts without having them.",
+      async run(environmentId) {
+        const ends = await headToCheck(store, environmentId);
+        if (!ends) return well;
+        // With everything expired there is no last message; the floor stands behind the end then.
+        const last = ends.last ?? Math.min(ends.position, Math.max(0, ends.retention_floor - 1));
+        const count = Math.abs(ends.position - last);
+        return {
+          count,
+          oldest: count === 0 ? null : { id: `position ${Math.min(ends.position, last) + 1}`, at: ends.at },
+        };
+      },
+    },
+    {
+      name: "topics.gaps",
+      about:
+        "Positions without a message in the log of topics: among the newest, and of the rest another slice each time.",
+      async run(environmentId) {
+        const ends = await headToCheck(store, environmentId);
+        if (!ends) return well;
+        const oldest = Math.max(1, ends.retention_floor);
+        const newest = Math.max(oldest, (ends.last ?? 0) - integrityRowsMax + 1);
+        const found = await gapsFrom(store, environmentId, newest);
+        if (found.count > 0 || newest === oldest) return found;
+        const walked = walks.get(environmentId) ?? oldest;
+        const from = walked < oldest || walked >= newest ? oldest : walked;
+        const older = await gapsFrom(store, environmentId, from);
+        walks.delete(environmentId);
+        if (walks.size >= integrityEnvironmentsMax) walks.delete(walks.keys().next().value!);
+        // It stays where something is missing, so that this is seen until it is put right.
+        walks.set(environmentId, older.count > 0 ? from : from + integrityRowsMax);
+        return older;
+      },
+    },
+  ];
+}

@@ -1,0 +1,169 @@
+import type { Instant } from "../../../kit/clock.ts";
+import { groupLossesMax } from "../../../kit/limits.ts";
+import { column, sql } from "../../../kit/sql.ts";
+import type { Session } from "../../../store/store.ts";
+import { type GroupKey, type GroupRow, holdGroup, whereGroup } from "./rows.ts";
+
+/** A place for one delivery at one member. */
+export interface ClaimSlot {
+  memberId: string;
+  consumerId: string;
+}
+
+export interface GroupClaimInput {
+  key: GroupKey;
+  groupId: string;
+  /** What pattern and filter of the candidates were read from. */
+  version: number;
+  /** What belongs to the group, in order, from its position as it was up to `reached`. */
+  candidates: readonly { position: number; eventId: string }[];
+  reached: number;
+  slots: readonly ClaimSlot[];
+  now: Instant;
+  heldUntil: Instant;
+  /** Members seen since then are there: a hold of theirs that ends was theirs to end. */
+  freshSince: Instant;
+}
+
+export interface ClaimedDelivery {
+  position: number;
+  eventId: string;
+  attempt: number;
+  slot: ClaimSlot;
+}
+
+export type ClaimResult =
+  | { state: "gone" }
+  | { state: "stale" }
+  | { state: "paused" }
+  | {
+      state: "taken";
+      /** The group's, from now on. */
+      position: number;
+      claimed: ClaimedDelivery[];
+      givenUp: { position: number; eventId: string }[];
+      droppedCount: number;
+      /** When the next of what is held is due; null when nothing is. */
+      nextDueAt: Instant | null;
+    };
+
+interface DueDeliveryRow {
+  position: number;
+  event_id: string;
+  attempt: number;
+  spent_count: number;
+  lost_count: number;
+  member_id: string | null;
+}
+
+/**
+ * One claim of a group, under the lock of its row: what is due again first, then what is new, as far as there are slots and
+ * as `max_inflight` lets. Deliveries that another transaction has locked are being settled and are passed by.
+ */
+export async function claimDeliveries(session: Session, input: GroupClaimInput): Promise<ClaimResult> {
+  const { key, slots, reached } = input;
+  const group = await holdGroup(session, key);
+  if (!group || group.id !== input.groupId) return { state: "gone" };
+  if (group.status === "paused") return { state: "paused" };
+  if (group.version !== input.version) return { state: "stale" };
+
+  let held = await heldNow(session, group);
+  const isDue = held.due_at !== null && held.due_at <= input.now;
+  const { given, givenUp } = isDue ? await claimDue(session, input, group) : { given: [], givenUp: [] };
+  if (given.length + givenUp.length > 0) held = await heldNow(session, group);
+  const free = group.max_inflight - held.count;
+  const news = input.candidates.filter(({ position }) => position > group.position);
+  const count = Math.max(0, Math.min(slots.length - given.length, free, news.length));
+  const first = given.length;
+  const fresh = news
+    .slice(0, count)
+    .map((one, at): ClaimedDelivery => ({ ...one, attempt: 1, slot: slots[first + at]! }));
+  if (fresh.length > 0) await insert(session, group, fresh, input.heldUntil);
+  const next = news[count];
+  const drops = group.backpressure === "drop" && next !== undefined;
+  const position = Math.max(group.position, next === undefined || drops ? reached : next.position - 1);
+  const droppedCount = drops ? news.length - count : 0;
+  if (position > group.position || givenUp.length > 0)
+    await session.run(sql`UPDATE consumer_groups SET position = ${sql.bigint(position)},
+        dropped_count = dropped_count + ${sql.bigint(droppedCount)},
+        given_up_count = given_up_count + ${sql.bigint(givenUp.length)}
+      WHERE ${whereGroup(key)}`);
+  const nextDueAt =
+    fresh.length > 0 ? Math.min(held.due_at ?? input.heldUntil, input.heldUntil) : held.due_at;
+  return { state: "taken", position, claimed: [...given, ...fresh], givenUp, droppedCount, nextDueAt };
+}
+
+async function heldNow(session: Session, { environment_id, id }: GroupRow) {
+  const row = await session.one<{ count: number; due_at: Instant | null }>(
+    sql`SELECT count(*) AS count, min(due_at) AS due_at FROM group_deliveries
+      WHERE environment_id = ${environment_id} AND group_id = ${id}`,
+  );
+  return row ?? { count: 0, due_at: null };
+}
+
+async function claimDue(
+  session: Session,
+  { slots, now, heldUntil, freshSince }: GroupClaimInput,
+  group: GroupRow,
+) {
+  const given: ClaimedDelivery[] = [];
+  const givenUp: { position: number; eventId: string }[] = [];
+  if (slots.length === 0) return { given, givenUp };
+  const { environment_id, id } = group;
+  const due =
+    await session.all<DueDeliveryRow>(sql`SELECT position, event_id, attempt, spent_count, lost_count, member_id
+    FROM group_deliveries WHERE environment_id = ${environment_id} AND group_id = ${id} AND due_at <= ${now}
+    ORDER BY position LIMIT ${slots.length} ${session.seams.skipLocked}`);
+  if (due.length === 0) return { given, givenUp };
+  const present = due.some((row) => row.member_id !== null)
+    ? await session.all<{ id: string }>(sql`SELECT id FROM group_members
+        WHERE environment_id = ${environment_id} AND group_id = ${id} AND seen_at >= ${freshSince}`)
+    : [];
+  const isPresent = new Set(present.map((member) => member.id));
+  const moved: (DueDeliveryRow & { slot: ClaimSlot })[] = [];
+  for (const row of due) {
+    // A hold that ended under a member that is there was used up; one that died with its member was not.
+    const isSpent = row.member_id !== null && isPresent.has(row.member_id);
+    const isLost = row.member_id !== null && !isSpent;
+    const spent_count = row.spent_count + (isSpent ? 1 : 0);
+    const lost_count = row.lost_count + (isLost ? 1 : 0);
+    if (spent_count > group.max_redeliveries || lost_count >= groupLossesMax)
+      givenUp.push({ position: row.position, eventId: row.event_id });
+    else moved.push({ ...row, spent_count, lost_count, slot: slots[moved.length]! });
+  }
+  if (givenUp.length > 0)
+    await session.run(sql`DELETE FROM group_deliveries WHERE environment_id = ${environment_id} AND group_id = ${id}
+      AND position IN ${sql.list(givenUp.map((one) => one.position))}`);
+  if (moved.length > 0)
+    await session.run(sql`UPDATE group_deliveries SET member_id = v.member_id, consumer_id = v.consumer_id,
+        attempt = v.attempt, spent_count = v.spent_count, lost_count = v.lost_count, due_at = ${sql.bigint(heldUntil)}
+      FROM ${session.seams.rowsFrom("v", {
+        position: column.bigint(moved.map((row) => row.position)),
+        member_id: column.text(moved.map((row) => row.slot.memberId)),
+        consumer_id: column.text(moved.map((row) => row.slot.consumerId)),
+        attempt: column.bigint(moved.map((row) => row.attempt + 1)),
+        spent_count: column.bigint(moved.map((row) => row.spent_count)),
+        lost_count: column.bigint(moved.map((row) => row.lost_count)),
+      })} WHERE group_deliveries.environment_id = ${environment_id} AND group_deliveries.group_id = ${id}
+        AND group_deliveries.position = v.position`);
+  for (const row of moved)
+    given.push({
+      position: row.position,
+      eventId: row.event_id,
+      attempt: row.attempt + 1,
+      slot: row.slot,
+    });
+  return { given, givenUp };
+}
+
+const insert = (session: Session, group: GroupRow, fresh: readonly ClaimedDelivery[], heldUntil: Instant) =>
+  session.run(sql`INSERT INTO group_deliveries (environment_id, group_id, position, event_id, attempt, spent_count,
+      lost_count, member_id, consumer_id, due_at)
+    SELECT ${group.environment_id}, ${group.id}, v.position, v.event_id, 1, 0, 0, v.member_id, v.consumer_id,
+      ${sql.bigint(heldUntil)}
+    FROM ${session.seams.rowsFrom("v", {
+      position: column.bigint(fresh.map((one) => one.position)),
+      event_id: column.text(fresh.map((one) => one.eventId)),
+      member_id: column.text(fresh.map((one) => one.slot.memberId)),
+      consumer_id: column.text(fresh.map((one) => one.slot.consumerId)),
+    })}`);

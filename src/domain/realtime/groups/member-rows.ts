@@ -1,0 +1,120 @@
+import type { Instant } from "../../../kit/clock.ts";
+import {
+  type DueRows,
+  environmentsDue,
+  type Slice,
+  sliceOf,
+  type WorkScope,
+} from "../../../kit/round-robin.ts";
+import { column, type Sql, sql } from "../../../kit/sql.ts";
+import type { Session, Store } from "../../../store/store.ts";
+
+export interface MemberRow {
+  environment_id: string;
+  group_id: string;
+  id: string;
+  consumer_id: string;
+  client_id: string;
+  node_id: string;
+  joined_at: Instant;
+  seen_at: Instant;
+}
+
+const names = "environment_id group_id id consumer_id client_id node_id joined_at seen_at".split(" ");
+const columns = sql.raw(names.join(", "));
+
+export async function countMembers(
+  session: Pick<Session, "one">,
+  environmentId: string,
+  groupId: string,
+): Promise<number> {
+  const row = await session.one<{ count: number }>(sql`SELECT count(*) AS count FROM group_members
+    WHERE environment_id = ${environmentId} AND group_id = ${groupId}`);
+  return row?.count ?? 0;
+}
+
+const rowsOf = (session: Pick<Session, "seams">, members: readonly MemberRow[]): Sql =>
+  session.seams.rowsFrom("i", {
+    environment_id: column.text(members.map((one) => one.environment_id)),
+    group_id: column.text(members.map((one) => one.group_id)),
+    id: column.text(members.map((one) => one.id)),
+    consumer_id: column.text(members.map((one) => one.consumer_id)),
+    client_id: column.text(members.map((one) => one.client_id)),
+    node_id: column.text(members.map((one) => one.node_id)),
+    joined_at: column.bigint(members.map((one) => one.joined_at)),
+    seen_at: column.bigint(members.map((one) => one.seen_at)),
+  });
+
+/** Signs of life, in the order of the keys; who was taken for dead is there again. Nobody joins a group that is gone. */
+export const heartbeatMembers = (session: Session, members: readonly MemberRow[]): Promise<number> =>
+  session.run(sql`INSERT INTO group_members (${columns})
+    SELECT i.environment_id, i.group_id, i.id, i.consumer_id, i.client_id, i.node_id, i.joined_at, i.seen_at
+    FROM ${rowsOf(session, members)}
+    WHERE EXISTS (SELECT 1 FROM consumer_groups g WHERE g.environment_id = i.environment_id AND g.id = i.group_id)
+    ORDER BY i.environment_id, i.group_id, i.id
+    ON CONFLICT (environment_id, group_id, id) DO UPDATE SET seen_at = excluded.seen_at`);
+
+const silent = (since: Instant): DueRows => ({
+  table: "group_members",
+  columns: sql.raw(names.map((name) => `d.${name}`).join(", ")),
+  dueAt: "seen_at",
+  until: since - 1,
+  // They sign too often for an index by time of each environment.
+  scopeOrder: { dueAt: "seen_at + 0", by: ["group_id", "id"] },
+});
+
+/** Of every group: who said nothing since. */
+export const silentMembers = (
+  store: Pick<Store, "all" | "seams">,
+  since: Instant,
+  slice: Slice,
+): Promise<(MemberRow & { turn: number })[]> => store.all(sliceOf(store.seams, silent(since), slice));
+
+export const environmentsSilent = (
+  store: Pick<Store, "all" | "seams">,
+  since: Instant,
+): Promise<WorkScope[]> => store.all(environmentsDue(silent(since)));
+
+export interface MemberRemoval {
+  member: Pick<MemberRow, "environment_id" | "group_id" | "id">;
+  now: Instant;
+  /** Only when it said nothing since. */
+  silentSince?: Instant;
+  /** What it was never sent: such a delivery did not get lost. */
+  unsent: readonly number[];
+}
+
+/** The member goes, and what it holds is due for the others. False when somebody else saw to it. */
+export async function removeMember(
+  session: Session,
+  { member, now, silentSince, unsent }: MemberRemoval,
+): Promise<boolean> {
+  const { environment_id, group_id, id } = member;
+  const silent = silentSince === undefined ? sql.empty : sql`AND seen_at < ${silentSince}`;
+  const gone = await session.run(sql`DELETE FROM group_members
+    WHERE environment_id = ${environment_id} AND group_id = ${group_id} AND id = ${id} ${silent}`);
+  if (gone === 0 && silentSince !== undefined) return false;
+  const held = await session.all<{ position: number }>(sql`SELECT position FROM group_deliveries
+    WHERE environment_id = ${environment_id} AND group_id = ${group_id} AND member_id = ${id}
+    ORDER BY position ${session.seams.holdRow}`);
+  if (held.length === 0) return true;
+  const lost =
+    unsent.length === 0 ? sql`1` : sql`CASE WHEN position IN ${sql.list(unsent)} THEN 0 ELSE 1 END`;
+  await session.run(sql`UPDATE group_deliveries SET member_id = NULL, due_at = ${sql.bigint(now)},
+      lost_count = lost_count + ${lost}
+    WHERE environment_id = ${environment_id} AND group_id = ${group_id} AND member_id = ${id}`);
+  return true;
+}
+
+/** Groups made by subscriptions are kept on while they have members. */
+export const keepOn = (
+  session: Session,
+  groups: readonly { environment_id: string; id: string }[],
+  { until, unlessAfter }: { until: Instant; unlessAfter: Instant },
+): Promise<number> =>
+  session.run(sql`UPDATE consumer_groups SET kept_until = ${sql.bigint(until)}
+    WHERE kept_until < ${sql.bigint(unlessAfter)} AND (environment_id, id) IN (SELECT i.environment_id, i.id
+      FROM ${session.seams.rowsFrom("i", {
+        environment_id: column.text(groups.map((one) => one.environment_id)),
+        id: column.text(groups.map((one) => one.id)),
+      })})`);

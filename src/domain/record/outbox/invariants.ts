@@ -1,0 +1,58 @@
+import type { Clock, Instant } from "../../../kit/clock.ts";
+import { integrityRowsMax, outboxOverdueMs } from "../../../kit/limits.ts";
+import type { Store } from "../../../store/store.ts";
+import type { Past } from "../../log/log/past.ts";
+import * as rows from "./rows.ts";
+
+/** What a check found; as the integrity report wants it. */
+interface Violations {
+  count: number;
+  oldest: { id: string; at: Instant } | null;
+}
+
+interface OutboxCheck {
+  name: string;
+  about: string;
+  run(environmentId: string): Promise<Violations>;
+}
+
+/** Promises that nobody tried to keep; with a mirror also events that nobody mirrored. Away with the bus that is away. */
+export function outboxChecks({
+  store,
+  clock,
+  mirrored,
+}: {
+  store: Store;
+  clock: Pick<Clock, "now">;
+  /** Undefined while the mirror is off. */
+  mirrored: Pick<Past, "between"> | undefined;
+}): OutboxCheck[] {
+  const overdue: OutboxCheck = {
+    name: "outbox.overdue",
+    about:
+      "Outbox entries that have been due for more than a minute: the bus is away, or nobody leads `outbox`.",
+    async run(environmentId) {
+      const before = clock.now() - outboxOverdueMs;
+      const found = await rows.overdue(store, environmentId, before, integrityRowsMax);
+      const oldest = found.toSorted((one, other) => one.due_at - other.due_at).at(0);
+      return { count: found.length, oldest: oldest ? { id: oldest.id, at: oldest.due_at } : null };
+    },
+  };
+  if (!mirrored) return [overdue];
+  const behind: OutboxCheck = {
+    name: "outbox.unmirrored",
+    about: "Events that readers of the bus outside have not got after a minute.",
+    async run(environmentId) {
+      const place = await rows.mirrorProgressOf(store, environmentId);
+      if (!place || place.head <= (place.position ?? 0)) return { count: 0, oldest: null };
+      const range = { after: place.position ?? 0, last: place.head };
+      const [first] = await mirrored.between(environmentId, range, 1);
+      if (!first || first.at >= clock.now() - outboxOverdueMs) return { count: 0, oldest: null };
+      return {
+        count: Math.min(integrityRowsMax, place.head - first.position + 1),
+        oldest: { id: first.id, at: first.at },
+      };
+    },
+  };
+  return [overdue, behind];
+}

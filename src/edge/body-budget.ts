@@ -1,0 +1,66 @@
+import { Fault } from "../kit/fault.ts";
+
+/** Bodies that are being read take so much of a node together, and so much for one key or user. */
+export const bodiesBytesMax = 128 * 1024 * 1024;
+export const bodiesOfCallerBytesMax = 64 * 1024 * 1024;
+/** The same for everybody who has not said who they are. */
+export const bodiesOfNobodyBytesMax = 8 * 1024 * 1024;
+/** Who holds no more than this is served however much others hold. */
+const littleBytes = 8 * 1024 * 1024;
+/** What anybody may ask without a credential is small: an address and a password. */
+export const publicBodyBytesMax = 16 * 1024;
+
+/** One body that is being read. */
+export interface BodyRead {
+  /** Throws `resource_exhausted` when there is no room for so many bytes more. */
+  acquire(bytes: number): void;
+  release(): void;
+}
+
+export interface BodyBudget {
+  /** `holder`: key or user; empty for nobody that is known. */
+  reading(holder: string): BodyRead;
+  /** Held now. */
+  bytes(): number;
+}
+
+const full = () =>
+  new Fault("resource_exhausted", "too many request bodies at once, try again", {
+    headers: { "Retry-After": "1" },
+  });
+
+export function openBodyBudget(): BodyBudget {
+  const held = new Map<string, number>();
+  let total = 0;
+
+  function change(holder: string, bytes: number): void {
+    total += bytes;
+    const left = (held.get(holder) ?? 0) + bytes;
+    if (left > 0) held.set(holder, left);
+    else held.delete(holder);
+  }
+
+  class OwnBodyRead implements BodyRead {
+    readonly #holder: string;
+    #mine = 0;
+
+    constructor(holder: string) {
+      this.#holder = holder;
+    }
+
+    acquire(bytes: number): void {
+      const most = this.#holder === "" ? bodiesOfNobodyBytesMax : bodiesOfCallerBytesMax;
+      const wanted = (held.get(this.#holder) ?? 0) + bytes;
+      if (wanted > most || (total + bytes > bodiesBytesMax && wanted > littleBytes)) throw full();
+      this.#mine += bytes;
+      change(this.#holder, bytes);
+    }
+
+    release(): void {
+      change(this.#holder, -this.#mine);
+      this.#mine = 0;
+    }
+  }
+
+  return { bytes: () => total, reading: (holder) => new OwnBodyRead(holder) };
+}

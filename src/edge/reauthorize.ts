@@ -1,0 +1,189 @@
+import { type Breathe, breather } from "../kit/breather.ts";
+import type { Clock } from "../kit/clock.ts";
+import { type Fault, sendsAway } from "../kit/fault.ts";
+import { reauthorizeConcurrency } from "../kit/limits.ts";
+import type { Operation } from "../kit/operation.ts";
+import {
+  type Authenticated,
+  type Edge,
+  faultOf,
+  type OpenCall,
+  type Reauthorizer,
+  RequestCall,
+} from "./call.ts";
+import { decidingHeaders } from "./credential.ts";
+
+const credentialHeaders = [...decidingHeaders, "x-svc-environment", "x-svc-org"];
+
+/** Equal for requests whose callers are the same by all that they have sent. */
+const credentialKeyOf = ({ url, headers }: Request): string =>
+  [url, ...credentialHeaders.map((name) => headers.get(name) ?? "")].join("\n");
+
+interface WatchedCall {
+  openCall: OpenCall;
+  isOver: boolean;
+  /** Those of its credential, once it has been looked at. */
+  sameCredential: Set<WatchedCall> | undefined;
+}
+
+/** The call as it would be let in now; where it stands was decided when it began. */
+function renewedCall(call: RequestCall, { caller }: Authenticated): RequestCall {
+  const { environmentId } = call;
+  const who = { caller, environmentId };
+  const fresh = new RequestCall(call.request, call.requestId, call.receivedAt, who, call.screening);
+  fresh.address = call.address;
+  fresh.isSecure = call.isSecure;
+  return fresh;
+}
+
+/** Throws unless the call's caller, as it is now, may do this with that. */
+export async function reauthorize(
+  edge: Edge,
+  operation: Operation,
+  call: RequestCall,
+  asked: unknown,
+): Promise<void> {
+  if (operation.action === null) return;
+  const now = renewedCall(call, await edge.authenticate(call.request, operation));
+  try {
+    await edge.gate(now, operation);
+    await edge.guard?.(now, operation, asked);
+  } catch (error) {
+    call.refusedBy = now.refusedBy;
+    throw error;
+  }
+}
+
+export function openReauthorizer({ clock }: { clock: Clock }): Reauthorizer {
+  /** By credential: who stands here in numbers mostly comes with one key. */
+  const all = new Map<string, Set<WatchedCall>>();
+  /** Since the last look. Most polls are over before the next one, and should cost next to nothing. */
+  let added: WatchedCall[] = [];
+
+  function admitAdded(): void {
+    const came = added;
+    added = [];
+    for (const standee of came) {
+      if (standee.isOver) continue;
+      const credential = credentialKeyOf(standee.openCall.call.request);
+      standee.sameCredential = all.get(credential) ?? new Set();
+      all.set(credential, standee.sameCredential);
+      standee.sameCredential.add(standee);
+    }
+  }
+
+  const faultIfFinal = ({ edge, operation, call }: OpenCall, error: unknown): Fault | undefined => {
+    const fault = faultOf(edge, error, operation, call.requestId);
+    return sendsAway(fault) ? fault : undefined;
+  };
+
+  async function recheckCall(stand: OpenCall, who: Authenticated): Promise<void> {
+    const { edge, operation } = stand;
+    let asked: unknown;
+    const call = renewedCall(stand.call, who);
+    const refuse = (error: unknown) => {
+      const fault = faultIfFinal(stand, error);
+      if (!fault) return;
+      stand.call.refusedBy = call.refusedBy;
+      stand.refuse(fault, asked);
+    };
+    try {
+      const gated = edge.gate(call, operation);
+      if (gated) await gated;
+    } catch (error) {
+      return refuse(error);
+    }
+    if (!edge.guard) return;
+    for (asked of [...stand.inputs()])
+      try {
+        const guarded = edge.guard(call, operation, asked);
+        if (guarded) await guarded;
+      } catch (error) {
+        refuse(error);
+      }
+    const renewed = stand.call.renew(call);
+    if (renewed) await renewed;
+  }
+
+  /** Those of one credential, which is looked up once. Gives the event loop back after every burst. */
+  async function recheckCredential(
+    credential: string,
+    alike: ReadonlySet<WatchedCall>,
+    breathe: Breathe,
+  ): Promise<void> {
+    const [first] = alike;
+    if (!first) {
+      all.delete(credential);
+      return;
+    }
+    let who: Authenticated;
+    try {
+      who = await first.openCall.edge.authenticate(first.openCall.call.request, first.openCall.operation);
+    } catch (error) {
+      const fault = faultIfFinal(first.openCall, error);
+      if (fault) for (const { openCall: stand } of [...alike]) stand.refuse(fault, undefined);
+      return;
+    }
+    for (const { openCall: stand, isOver } of [...alike]) {
+      if (!isOver) await recheckCall(stand, who);
+      await breathe();
+    }
+  }
+
+  return {
+    add(stand) {
+      const standee: WatchedCall = { openCall: stand, isOver: false, sameCredential: undefined };
+      added.push(standee);
+      return () => {
+        standee.isOver = true;
+        standee.sameCredential?.delete(standee);
+      };
+    },
+
+    async reauthorizeOnce() {
+      admitAdded();
+      const waiting = [...all];
+      const few = async () => {
+        const breathe = breather(clock, "standing");
+        for (let next = waiting.pop(); next; next = waiting.pop())
+          await recheckCredential(next[0], next[1], breathe);
+      };
+      await Promise.all(Array.from({ length: reauthorizeConcurrency }, few));
+    },
+
+    size: () =>
+      [...all.values()].reduce((sum, { size }) => sum + size, 0) +
+      added.filter(({ isOver }) => !isOver).length,
+  };
+}
+
+/**
+ * A call that stands until `leave`: its signal aborts, with the fault, when its caller may not go on. `inputs` is asked at each
+ * look.
+ */
+export function keepAuthorized(
+  edge: Edge,
+  operation: Operation,
+  call: RequestCall,
+  inputs: OpenCall["inputs"],
+): { leave: () => void; refused: () => Fault | undefined } {
+  if (!edge.reauthorizer || operation.action === null) return { leave() {}, refused: () => undefined };
+  const { signal } = call;
+  const ends = new AbortController();
+  let refused: Fault | undefined;
+  // Half the price of AbortSignal.any, for every poll of every worker.
+  if (signal.aborted) ends.abort(signal.reason);
+  else signal.addEventListener("abort", () => ends.abort(signal.reason), { once: true });
+  call.endWith(ends.signal);
+  const leave = edge.reauthorizer.add({
+    edge,
+    operation,
+    call,
+    inputs,
+    refuse(fault) {
+      refused ??= fault;
+      ends.abort(fault);
+    },
+  });
+  return { leave, refused: () => refused };
+}

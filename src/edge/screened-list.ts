@@ -1,0 +1,30 @@
+import { subjectOf } from "../access/subject.ts";
+import type { Screen, UnaryOperation } from "../kit/operation.ts";
+import type { RequestCall } from "./call.ts";
+
+/** An answer of many things without those that deny policies keep from its caller. */
+export async function screenedList(
+  call: RequestCall,
+  operation: UnaryOperation,
+  output: unknown,
+): Promise<unknown> {
+  const { lists, action } = operation;
+  if (!lists || action === null || action === "authenticated") return output;
+  const { type = subjectOf(operation).type } = lists;
+  const screens: Screen[] = [];
+  for (const asked of lists.also === undefined ? [action] : [action, lists.also]) {
+    const screen = await call.screen(asked, type);
+    if (screen) screens.push(screen);
+  }
+  if (screens.length === 0) return output;
+  const items = lists.items(output);
+  const kept: unknown[] = [];
+  for (const item of items) {
+    const names = lists.namesOf(item as never);
+    let isKept = true;
+    for (const screen of screens) isKept &&= (await screen.refusalOf(names)) === undefined;
+    if (isKept) kept.push(item);
+  }
+  // Also when nothing was left out of this page: totals beside it count what was left out of others.
+  return lists.only(output, kept as never[]);
+}

@@ -1,0 +1,168 @@
+import { Environment } from "@marcbachmann/cel-js";
+import { expressionBytesMax } from "../limits.ts";
+import {
+  type CelBudget,
+  CelError,
+  celItemsMax,
+  itemsAtLeast,
+  registerBounds,
+  rewrite,
+  withinBudget,
+} from "./bounds.ts";
+import { boundTypes } from "./types.ts";
+
+export { CelBudget, CelError, itemsToRead } from "./bounds.ts";
+
+export interface CelProgram {
+  readonly text: string;
+  /**
+   * Throws CelError when the expression does not apply to this data (a missing key, a wrong type, too much to look at). What it
+   * takes is spent from the shared budget, which is used up afterwards when that was not enough.
+   */
+  run(context: Record<string, unknown>, shared?: CelBudget): unknown;
+}
+
+export interface CelOptions {
+  /** Names the expression may use; their types are not known before it runs. */
+  variables: readonly string[];
+  result: "bool" | "any";
+  /** What one evaluation may look at; `celItemsMax` when left out. */
+  itemsMax?: number;
+}
+
+/** What an expression may be; what it may do is bounded in cel-bounds.ts. */
+const limits = {
+  maxAstNodes: 500,
+  maxDepth: 32,
+  maxListElements: 100,
+  maxMapEntries: 100,
+  maxCallArguments: 8,
+};
+/** The same expression with its meters and all its parentheses. */
+const rewrittenLimits = { ...limits, maxAstNodes: 2_000, maxDepth: 1_000 };
+
+const programsMax = 2_000;
+
+interface CelEnvironments {
+  /** What users write for. */
+  outer: Environment;
+  /** What runs: knows the meters. */
+  inner: Environment;
+}
+
+const environments = new Map<string, CelEnvironments>();
+const programs = new Map<string, CelProgram>();
+
+const arithmetic: Record<string, (left: number, right: number) => number> = {
+  "+": (left, right) => left + right,
+  "-": (left, right) => left - right,
+  "*": (left, right) => left * right,
+  "/": (left, right) => left / right,
+  "%": (left, right) => left % right,
+};
+
+/** JSON numbers are doubles; without these `data.quantity + 1` and `data.quantity % 2` would be type errors. */
+function mixNumbers(environment: Environment): void {
+  for (const [sign, apply] of Object.entries(arithmetic))
+    for (const [left, right] of [
+      ["double", "int"],
+      ["int", "double"],
+      ...(sign === "%" ? [["double", "double"]] : []),
+    ])
+      environment.registerOperator(`${left} ${sign} ${right}: double`, (one: number, other: number) =>
+        apply(Number(one), Number(other)),
+      );
+}
+
+function environmentsOf(variables: readonly string[]): CelEnvironments {
+  const key = variables.join(",");
+  let known = environments.get(key);
+  if (!known) {
+    const outer = new Environment({ limits });
+    // Meters hide the types of what they stand around, so lists of one kind cannot be told from others any more.
+    const inner = new Environment({ limits: rewrittenLimits, homogeneousAggregateLiterals: false });
+    for (const environment of [outer, inner]) {
+      for (const name of variables) environment.registerVariable(name, "dyn");
+      mixNumbers(environment);
+    }
+    outer.registerFunction("matches(string, string): bool", () => false);
+    registerBounds(inner);
+    boundTypes(outer);
+    boundTypes(inner);
+    known = { outer, inner };
+    environments.set(key, known);
+  }
+  return known;
+}
+
+/** The library's messages end with an excerpt of the source; the first line says what is wrong. */
+const refusal = (error: unknown): CelError =>
+  error instanceof CelError
+    ? error
+    : new CelError((error as Error).message.split("\n")[0] || "not a CEL expression");
+
+/** Messages that name types only; all others may quote the data. */
+const namesTypes = new Set([
+  "no_such_overload",
+  "invalid_comparison_type",
+  "invalid_condition_type",
+  "invalid_logical_operand",
+]);
+
+function failure(error: unknown): CelError {
+  if (error instanceof CelError) return error;
+  const { code, summary } = error as { code?: unknown; summary?: unknown };
+  if (typeof code !== "string") return new CelError("cannot be evaluated");
+  return new CelError(
+    namesTypes.has(code) ? String(summary).replaceAll("svc_", "") : code.replaceAll("_", " "),
+  );
+}
+
+function compile(text: string, { variables, result, itemsMax = celItemsMax }: CelOptions): CelProgram {
+  const { outer, inner } = environmentsOf(variables);
+  const parsed = outer.parse(text);
+  const checked = parsed.check();
+  if (!checked.valid) throw checked.error;
+  if (result === "bool" && checked.type !== "bool" && checked.type !== "dyn")
+    throw new CelError(`must be true or false, not ${checked.type}`);
+  const rewritten = rewrite(parsed.ast);
+  const least = itemsAtLeast(parsed.ast);
+  if (!rewritten.changed) return { text, run: guarded(least, (context) => parsed(context)) };
+  const bounded = inner.parse(rewritten.text);
+  const rechecked = bounded.check();
+  if (!rechecked.valid) throw rechecked.error;
+  return {
+    text,
+    run: guarded(least, (context, shared) =>
+      withinBudget(itemsMax, () => bounded(context) as unknown, shared),
+    ),
+  };
+}
+
+function guarded(least: number, run: CelProgram["run"]): CelProgram["run"] {
+  return (context, shared) => {
+    shared?.spend(least);
+    try {
+      return run(context, shared);
+    } catch (error) {
+      throw failure(error);
+    }
+  };
+}
+
+/** Throws CelError that says why the text is refused. Programs are kept by their text. */
+export function compileCel(text: string, options: CelOptions): CelProgram {
+  if (Buffer.byteLength(text) > expressionBytesMax) throw new CelError(`at most ${expressionBytesMax} bytes`);
+  const key = `${options.result}\n${options.variables.join(",")}\n${options.itemsMax}\n${text}`;
+  const known = programs.get(key);
+  if (known) return known;
+  let program: CelProgram;
+  try {
+    program = compile(text, options);
+  } catch (error) {
+    throw refusal(error);
+  }
+  if (programs.size >= programsMax) programs.delete(programs.keys().next().value!);
+  programs.set(key, program);
+  return program;
+}

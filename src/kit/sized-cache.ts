@@ -1,0 +1,37 @@
+/** What is kept in memory, bounded in number and in size. The last one that was set always stays. */
+export interface SizedCache<Value> {
+  get(key: string): Value | undefined;
+  set(key: string, value: Value, chars: number): void;
+  delete(key: string): void;
+}
+
+/** The longest kept ones make room. */
+export function sizedCache<Value>({
+  entriesMax,
+  charsMax,
+}: {
+  entriesMax: number;
+  charsMax: number;
+}): SizedCache<Value> {
+  const kept = new Map<string, { value: Value; chars: number }>();
+  let chars = 0;
+
+  const drop = (key: string): void => {
+    chars -= kept.get(key)?.chars ?? 0;
+    kept.delete(key);
+  };
+
+  return {
+    get: (key) => kept.get(key)?.value,
+    set(key, value, size) {
+      drop(key);
+      for (const oldest of kept.keys()) {
+        if (kept.size < entriesMax && chars + size <= charsMax) break;
+        drop(oldest);
+      }
+      kept.set(key, { value, chars: size });
+      chars += size;
+    },
+    delete: drop,
+  };
+}
