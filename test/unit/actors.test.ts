@@ -29,22 +29,22 @@ test("an actor is a plain value of the event's data, by any spelling of its path
 });
 
 const slot = (workerId: string, name: string) =>
-  ({ waiter: undefined, desk: { workerId }, token: name, hash: name }) as unknown as ClaimSlot;
+  ({ poll: undefined, worker: { workerId }, token: name, hash: name }) as unknown as ClaimSlot;
 const row = (rank: number, actor_id: string | null) =>
   ({ lane: 1, rank, actor_id, run_id: `run_${rank}`, execution_seq: 1 }) as ClaimedRow;
 
-test("a claim's rows are seated by actor, each worker within its slots, and their executions say so", async () => {
-  const moved: unknown[] = [];
-  const seat = openActorAssignment({
-    runs: { handOver: async (list) => void moved.push(...list) },
+test("a claim's rows are assigned by actor, each worker within its slots, and their executions say so", async () => {
+  const reassigned: unknown[] = [];
+  const assign = openActorAssignment({
+    runs: { handOver: async (list) => void reassigned.push(...list) },
     log: silentLog,
   });
   const slots = [[slot("a", "1"), slot("a", "2"), slot("b", "3"), slot("b", "4")]];
   const actor = ["k1", "k2", "k3", "k4"].find((id) => nearest(id, workers("a", "b"))!.workerId === "b")!;
   const rows = [row(1, actor), row(2, actor), row(3, actor), row(4, null)];
-  const seatOf = await seat(rows, slots);
-  expect(rows.map((one) => seatOf(one).worker.workerId)).toEqual(["b", "b", "a", "a"]);
-  expect(moved).toEqual([
+  const slotOf = await assign(rows, slots);
+  expect(rows.map((one) => slotOf(one).worker.workerId)).toEqual(["b", "b", "a", "a"]);
+  expect(reassigned).toEqual([
     { runId: "run_1", executionSeq: 1, leaseHash: "1", workerId: "b" },
     { runId: "run_2", executionSeq: 1, leaseHash: "2", workerId: "b" },
     { runId: "run_3", executionSeq: 1, leaseHash: "3", workerId: "a" },
@@ -58,8 +58,8 @@ test("rows without actors, and rows that could not be handed over, stay where th
     runs: { handOver: () => Promise.reject(new Error("down")) },
     log: silentLog,
   });
-  const seatOf = await none([row(1, null), row(2, null)], slots);
-  expect(seatOf(row(2, null)).token).toBe("2");
+  const slotOf = await none([row(1, null), row(2, null)], slots);
+  expect(slotOf(row(2, null)).token).toBe("2");
   const actor = ["k1", "k2", "k3", "k4"].find((id) => nearest(id, workers("a", "b"))!.workerId === "b")!;
   const rows = [row(1, actor)];
   expect((await none(rows, slots))(rows[0]!).token).toBe("1");
