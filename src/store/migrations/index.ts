@@ -20,6 +20,7 @@ import { credentials } from "./0021_credentials.ts";
 import { endpointKeys } from "./0024_endpoint_keys.ts";
 import { shares } from "./0026_shares.ts";
 import { loginAttempts } from "./0027_login_attempts.ts";
+import { eventLists } from "./0028_event_lists.ts";
 
 /** In order; a landed one is never edited. */
 export const migrations = [
@@ -45,4 +46,5 @@ export const migrations = [
   endpointKeys,
   shares,
   loginAttempts,
+  eventLists,
 ];

@@ -54,25 +54,34 @@ function conditions(filter: EventFilter): Sql[] {
 
 export type PageAnchor = { olderThan: Cursor } | { newerThan: Cursor } | undefined;
 
-/** By (at, id): newest first, or with `newerThan` the nearest newer ones, oldest first. */
-export function listEvents(
+export interface EventKey extends Cursor {
+  position: number;
+}
+
+/**
+ * Which events match, by (at, id): newest first, or with `newerThan` the nearest newer ones, oldest first. An index has all that
+ * this asks: libSQL would otherwise read every payload that it passes.
+ */
+export async function listEventKeys(
   store: Store,
   filter: EventFilter,
   anchor: PageAnchor,
   limit: number,
-): Promise<LoggedEvent[]> {
+): Promise<EventKey[]> {
   const where = conditions(filter);
   if (anchor && "newerThan" in anchor) {
     const { at, id } = anchor.newerThan;
     where.push(sql`(at > ${at} OR (at = ${at} AND id > ${id}))`);
-    return store.all(sql`SELECT ${columns} FROM events ${sql.where(where)} ORDER BY at, id LIMIT ${limit}`);
+    return store.all(
+      sql`SELECT at, id, position FROM events ${sql.where(where)} ORDER BY at, id LIMIT ${limit}`,
+    );
   }
   if (anchor) {
     const { at, id } = anchor.olderThan;
     where.push(sql`(at < ${at} OR (at = ${at} AND id < ${id}))`);
   }
   return store.all(
-    sql`SELECT ${columns} FROM events ${sql.where(where)} ORDER BY at DESC, id DESC LIMIT ${limit}`,
+    sql`SELECT at, id, position FROM events ${sql.where(where)} ORDER BY at DESC, id DESC LIMIT ${limit}`,
   );
 }
 

@@ -93,29 +93,44 @@ export const pageCharsMax = 8 * 1024 * 1024;
 const sliceFirst = 8;
 const sliceMax = 16;
 
+/** In the order of their keys; those that were expired since are left out. */
+async function readEvents(
+  store: Store,
+  environmentId: string,
+  keys: readonly rows.EventKey[],
+): Promise<rows.LoggedEvent[]> {
+  const found = await rows.eventsAt(
+    store,
+    environmentId,
+    keys.map(({ position }) => position),
+  );
+  const byPosition = new Map(found.map((event) => [event.position, event]));
+  return keys.flatMap(({ position }) => byPosition.get(position) ?? []);
+}
+
 async function readPage(
   store: Store,
   filter: rows.EventFilter,
   anchor: rows.PageAnchor,
   limit: number,
 ): Promise<{ events: rows.LoggedEvent[]; isMore: boolean }> {
+  const keys = await rows.listEventKeys(store, filter, anchor, limit + 1);
+  const wanted = keys.slice(0, limit);
   const events: rows.LoggedEvent[] = [];
   let chars = 1;
-  let from = anchor;
-  for (let most = Math.min(limit + 1, sliceFirst); ; ) {
-    const slice = await rows.listEvents(store, filter, from, most);
-    for (const event of slice) {
+  let most = sliceFirst;
+  for (let from = 0; from < wanted.length; ) {
+    const slice = wanted.slice(from, from + most);
+    for (const event of await readEvents(store, filter.environmentId, slice)) {
       chars += event.data.length + (event.metadata?.length ?? 0);
-      if (events.length === limit || (events.length > 0 && chars > pageCharsMax))
-        return { events, isMore: true };
+      if (events.length > 0 && chars > pageCharsMax) return { events, isMore: true };
       events.push(event);
     }
-    if (slice.length < most) return { events, isMore: false };
-    const last = cursorOf(events.at(-1)!);
-    from = anchor && "newerThan" in anchor ? { newerThan: last } : { olderThan: last };
-    const fitting = Math.floor(((pageCharsMax - chars) * events.length) / chars);
-    most = Math.min(limit + 1 - events.length, fitting + 1, sliceMax);
+    from += slice.length;
+    const fitting = Math.floor(((pageCharsMax - chars) * Math.max(1, events.length)) / chars);
+    most = Math.max(1, Math.min(fitting + 1, sliceMax));
   }
+  return { events, isMore: keys.length > limit };
 }
 
 async function olderPage(
@@ -144,7 +159,7 @@ async function newerPage(
   events.reverse();
   // Everything at and below `before` is older than this page, so there is a next one whenever that event exists.
   const last = events.at(-1) ? cursorOf(events.at(-1)!) : { at: cursor.at, id: `${cursor.id}~` };
-  const older = await rows.listEvents(store, filter, { olderThan: last }, 1);
+  const older = await rows.listEventKeys(store, filter, { olderThan: last }, 1);
   return page(events, older.length > 0, isMore, cursor);
 }
 
