@@ -32,7 +32,20 @@ export async function runRound(
 }
 
 /** Faults that harm the same thing do not go together: one would undo the other. */
-const aboutOf = (fault: Fault) => /PostgreSQL|NATS|worker|nodes|node/.exec(fault.name)?.[0];
+const aboutOf = (fault: Fault) => /PostgreSQL|NATS|worker|node/.exec(fault.name)?.[0];
+const areApart = (one: Fault, other: Fault) => aboutOf(one) !== aboutOf(other);
+
+/** Each of them once, with one that harms another thing where one is left. */
+export function pairsOf(list: readonly Fault[]): Fault[][] {
+  const left = [...list];
+  const rounds: Fault[][] = [];
+  for (let first = left.shift(); first; first = left.shift()) {
+    const other = left.find((fault) => areApart(first, fault));
+    if (other) left.splice(left.indexOf(other), 1);
+    rounds.push(other ? [first, other] : [first]);
+  }
+  return rounds;
+}
 
 /** One or two faults for a round of the long mode. */
 export function choose(seed: number): { chosen: Fault[]; chance: Chance; atOnce: boolean } {
@@ -40,6 +53,6 @@ export function choose(seed: number): { chosen: Fault[]; chance: Chance; atOnce:
   const pick = () => faults[Math.floor(chance() * faults.length)]!;
   const first = pick();
   const second = chance() < 0.4 ? pick() : undefined;
-  const both = second && second !== first && aboutOf(second) !== aboutOf(first);
+  const both = second && areApart(first, second);
   return { chosen: both ? [first, second] : [first], chance, atOnce: chance() < 0.5 };
 }
