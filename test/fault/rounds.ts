@@ -35,14 +35,19 @@ export async function runRound(
 const aboutOf = (fault: Fault) => /PostgreSQL|NATS|worker|node/.exec(fault.name)?.[0];
 const areApart = (one: Fault, other: Fault) => aboutOf(one) !== aboutOf(other);
 
-/** Each of them once, with one that harms another thing where one is left. */
+/** Each of them once, with one that harms another thing as long as there is one: first of what most of those left harm. */
 export function pairsOf(list: readonly Fault[]): Fault[][] {
   const left = [...list];
+  const alike = (fault: Fault) => left.filter((other) => !areApart(fault, other)).length;
+  const take = (among: readonly Fault[]): Fault | undefined => {
+    const found = among.toSorted((one, other) => alike(other) - alike(one))[0];
+    return found && left.splice(left.indexOf(found), 1)[0];
+  };
   const rounds: Fault[][] = [];
-  for (let first = left.shift(); first; first = left.shift()) {
-    const other = left.find((fault) => areApart(first, fault));
-    if (other) left.splice(left.indexOf(other), 1);
-    rounds.push(other ? [first, other] : [first]);
+  for (let first = take(left); first; first = take(left)) {
+    const one = first;
+    const other = take(left.filter((fault) => areApart(one, fault)));
+    rounds.push(other ? [one, other] : [one]);
   }
   return rounds;
 }
