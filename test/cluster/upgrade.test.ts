@@ -55,7 +55,7 @@ describe("a rolling upgrade over two versions of the schema", () => {
   });
 
   test("nodes of both versions work side by side, each sees what the other registers", async () => {
-    home = await makeHome("postgres");
+    home = await makeHome("postgres", { isEmpty: true });
     const old = await start(migrations, "old-1");
     expect(await works(old)).toBe(1);
     const next = await start([...migrations, widened], "new-1");

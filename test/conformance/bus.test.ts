@@ -69,7 +69,15 @@ describe("bus: core NATS that comes and goes", () => {
       await holds(a, "unreachable");
       await server.restart({ wipe: true });
       await holds(b, "mine");
-      await holds(a, "theirs");
+      // Who holds a name says so again and again: while the other is still on its way back, it would be free too soon.
+      const held = async () => [await b!.hold("duty.x"), await a!.hold("duty.x")];
+      await until(async () => (await held()).join() === "mine,theirs", {
+        ...{
+          deadlineMs: 20_000,
+          everyMs: 50,
+          about: "the name to be the new holder's, and not the old one's",
+        },
+      });
     } finally {
       await closeAll([a!, b!]);
       await server.stop();

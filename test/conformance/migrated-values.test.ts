@@ -24,7 +24,7 @@ const definition = (more: object) => JSON.stringify({ triggers, ...more });
 
 describe.each(engines)("what a tenant wrote stops no migration on %s", (engine) => {
   test("functions are counted whatever their definitions hold", async () => {
-    const home = await makeHome(engine);
+    const home = await makeHome(engine, { isEmpty: true });
     const clock = testClock();
     const { databaseUrl, db: file } = home.place;
     const old = migrations.filter(({ version }) => version <= before);

@@ -178,6 +178,11 @@ export function socketConformance(name: string, open: () => Promise<TopicHouse>)
       };
       const frame = { type: "event", subscriptionId, eventId: second.eventId, topic: "events:opted.a" };
       const shown = { ...frame, data: { n: 2 } };
+      // A node that has not heard of the second yet would replay the first as the last.
+      const witnesses = await connect();
+      await answers(witnesses, "events:opted.a", { startAfterSequence: first.sequence });
+      await Promise.all(witnesses.map((socket) => socket.wait("event")));
+      for (const socket of witnesses) socket.close();
       const cases: [object, object, number][] = [
         [{ replay: 1 }, shown, 1],
         [{ replay: 1, includeMetadata: true }, { ...shown, meta }, 1],

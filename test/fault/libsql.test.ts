@@ -3,14 +3,12 @@ import { closeSync, openSync, writeSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { makeDisk, mayMount } from "../support/disk.ts";
+import { seed } from "../support/soak.ts";
 import { until } from "../support/until.ts";
 import { chanceOf } from "./faults.ts";
 import { startLibsqlWorld } from "./libsql-world.ts";
 
-/** Another one each time, so that months of runs try many; said, so that each can be had again. */
-const seed = Number(process.env.SVC_TEST_SEED ?? Math.floor(Math.random() * 1e9));
-
-const leaseMs = 5_000;
+const leaseMs = 1_500;
 const settings = { leaseMs, drainNoticeMs: 0, drainMs: 2_000 };
 
 /** As much as there is room for: the file system says no at its end. */
@@ -33,7 +31,6 @@ describe("the engine on libSQL under load", () => {
   }, 60_000);
 
   async function world(folder?: string) {
-    console.log(`SVC_TEST_SEED=${seed}`);
     const made = await startLibsqlWorld(settings, folder);
     undo.push(made.stop);
     return made;

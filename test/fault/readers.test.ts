@@ -1,23 +1,29 @@
 import { expect, test } from "bun:test";
+import { isSoak, seed } from "../support/soak.ts";
 import { breachOf, runReaders } from "./readers.ts";
 
-/** Another one each time, so that months of runs try many; said, so that each can be had again. */
-const seed = Number(process.env.SVC_TEST_SEED ?? Math.floor(Math.random() * 1e9));
-
-// The short mode of `bun run faults:readers`.
-test("fifty readers that turn from node to node have the log, whatever becomes of nodes and NATS", async () => {
-  console.log(`SVC_TEST_SEED=${seed}`);
-  const found = await runReaders({ events: 1_600, topics: 400, readers: 50, seed, harm: "short" });
-  expect(found.breaches).toEqual([]);
-  // And that there was something to be found in.
-  expect(found).toMatchObject({ nodesKilled: 3, natsKilled: 3, natsWiped: 1, nodesReplaced: 1 });
-  expect(found.events).toBeGreaterThanOrEqual(1_600);
-  expect(found.topics).toBeGreaterThanOrEqual(400);
-  expect(found.resumes).toBeGreaterThan(100);
-  expect(found.missed).toBeGreaterThan(100);
-  for (const { name, messages, again, acked } of found.groups)
-    expect([name, again > 10, acked > messages / 2]).toEqual([name, true, true]);
-}, 240_000);
+// The short mode of `bun run faults:readers`; as a soak its long one, with frozen nodes and rounds of harm until all is sent.
+test(
+  "fifty readers that turn from node to node have the log, whatever becomes of nodes and NATS",
+  async () => {
+    const { events, topics, harm } = isSoak
+      ? ({ events: 20_000, topics: 5_000, harm: "long" } as const)
+      : ({ events: 1_600, topics: 400, harm: "short" } as const);
+    const found = await runReaders({ events, topics, readers: 50, seed, harm });
+    expect(found.breaches).toEqual([]);
+    // And that there was something to be found in.
+    const { nodesKilled, natsKilled, natsWiped, nodesReplaced } = found;
+    const rounds = isSoak ? nodesReplaced : 1;
+    expect([nodesKilled, natsKilled, natsWiped, nodesReplaced]).toEqual([3 * rounds, 3 * rounds, 1, rounds]);
+    expect(found.events).toBeGreaterThanOrEqual(events);
+    expect(found.topics).toBeGreaterThanOrEqual(topics);
+    expect(found.resumes).toBeGreaterThan(100);
+    expect(found.missed).toBeGreaterThan(100);
+    for (const { name, messages, again, acked } of found.groups)
+      expect([name, again > 10, acked > messages / 2]).toEqual([name, true, true]);
+  },
+  isSoak ? 1_800_000 : 240_000,
+);
 
 test("planted defects are seen: a lost frame, a repeated one, a forgotten acknowledgement, a message passed over", async () => {
   const calm = { events: 800, topics: 200, readers: 16, seed, harm: "none", settleMs: 8_000 } as const;

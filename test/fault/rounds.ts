@@ -32,7 +32,25 @@ export async function runRound(
 }
 
 /** Faults that harm the same thing do not go together: one would undo the other. */
-const aboutOf = (fault: Fault) => /PostgreSQL|NATS|worker|nodes|node/.exec(fault.name)?.[0];
+const aboutOf = (fault: Fault) => /PostgreSQL|NATS|worker|node/.exec(fault.name)?.[0];
+const areApart = (one: Fault, other: Fault) => aboutOf(one) !== aboutOf(other);
+
+/** Each of them once, with one that harms another thing as long as there is one: first of what most of those left harm. */
+export function pairsOf(list: readonly Fault[]): Fault[][] {
+  const left = [...list];
+  const alike = (fault: Fault) => left.filter((other) => !areApart(fault, other)).length;
+  const take = (among: readonly Fault[]): Fault | undefined => {
+    const found = among.toSorted((one, other) => alike(other) - alike(one))[0];
+    return found && left.splice(left.indexOf(found), 1)[0];
+  };
+  const rounds: Fault[][] = [];
+  for (let first = take(left); first; first = take(left)) {
+    const one = first;
+    const other = take(left.filter((fault) => areApart(one, fault)));
+    rounds.push(other ? [one, other] : [one]);
+  }
+  return rounds;
+}
 
 /** One or two faults for a round of the long mode. */
 export function choose(seed: number): { chosen: Fault[]; chance: Chance; atOnce: boolean } {
@@ -40,6 +58,6 @@ export function choose(seed: number): { chosen: Fault[]; chance: Chance; atOnce:
   const pick = () => faults[Math.floor(chance() * faults.length)]!;
   const first = pick();
   const second = chance() < 0.4 ? pick() : undefined;
-  const both = second && second !== first && aboutOf(second) !== aboutOf(first);
+  const both = second && areApart(first, second);
   return { chosen: both ? [first, second] : [first], chance, atOnce: chance() < 0.5 };
 }

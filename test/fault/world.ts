@@ -53,7 +53,7 @@ export interface WorldOptions {
 
 export async function startWorld({
   nodes: count = 3,
-  leaseMs = 5_000,
+  leaseMs = 1_500,
   callers = 4,
   drainNoticeMs = 700,
 }: WorldOptions = {}): Promise<World> {

@@ -9,7 +9,7 @@ import {
   publicBodyBytesMax,
 } from "../../src/edge/body-budget.ts";
 import { freePort } from "../support/process.ts";
-import { engines, startTestServer, type TestServer } from "../support/server.ts";
+import { startTestServer, type TestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
 
 test("bodies that are being read share a bound, and who holds little is served", () => {
@@ -40,7 +40,7 @@ const large = "x".repeat(1_000_000);
 describe("bodies over a socket", () => {
   let server: TestServer;
   beforeAll(async () => {
-    server = await startTestServer({ engine: engines[0], settings: { grpcPort: await freePort() } });
+    server = await startTestServer({ engine: "libsql", settings: { grpcPort: await freePort() } });
   });
   afterAll(() => server.stop());
 

@@ -54,7 +54,7 @@ describe.each(engines)("first boot on %s", (engine) => {
   };
   const endSessions = async () => {};
   const freshHome = async () => {
-    const home = await makeHome(engine);
+    const home = await makeHome(engine, { isEmpty: true });
     cleanups.push(home.remove);
     return home;
   };

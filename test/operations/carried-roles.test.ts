@@ -173,7 +173,7 @@ describe.each(engines)("roles that are carried on %s", (engine) => {
 
 describe.each(engines)("users of the version before on %s", (engine) => {
   test("are migrated to ids; what such a node writes later counts by its names", async () => {
-    const home = await makeHome(engine);
+    const home = await makeHome(engine, { isEmpty: true });
     const clock = testClock();
     const { databaseUrl, db: file } = home.place;
     const before = migrations.filter(({ version }) => version < 21);

@@ -245,6 +245,14 @@ describe.each(engines)("children on %s", (engine) => {
     const { store } = server.running.domain;
     // As if the node had died before it wrote down what it had started, and then again.
     for (const forget of [true, false]) {
+      // The child is there a moment before what it was started by is gone.
+      await until(
+        async () => (await all(sql`SELECT 1 FROM invocations WHERE parent_run_id = ${runId}`)).length === 0,
+        {
+          about: "the start to be written down",
+          everyMs: 5,
+        },
+      );
       await store.write(async (session) => {
         if (forget) await session.run(sql`UPDATE steps SET child_run_id = NULL WHERE run_id = ${runId}`);
         await session.run(sql`INSERT INTO invocations (parent_run_id, step_id, environment_id, function_id, kind, due_at,

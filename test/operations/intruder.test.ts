@@ -53,7 +53,7 @@ describe("an intruder from another org with the same names", () => {
     ids.set("org", victim.orgId);
     ids.set("proj", "proj_victim");
     options = { server, visitors: intruder.visitors, ids, markers: [victim.marker] };
-  }, 30_000);
+  }, 60_000);
   afterAll(() => server.stop());
 
   test("has ids of every kind to try, and probes that reach", async () => {
@@ -71,7 +71,7 @@ describe("an intruder from another org with the same names", () => {
         "keys.get",
       ]),
     );
-  }, 60_000);
+  }, 120_000);
 
   test("learns nothing on any way, with any credential, and the planted mistakes are seen", async () => {
     const { intrusions } = await intrude(options);
@@ -92,7 +92,7 @@ describe("an intruder from another org with the same names", () => {
       expect(answer.status).toBe(200);
       expect(JSON.stringify(answer.body)).toContain(intruder.marker);
     }
-  }, 120_000);
+  }, 240_000);
 
   test("learns nothing by one id of the victim's beside its own", async () => {
     const own = await idsOf(server, intruder.orgId, intruder.environmentId);

@@ -53,7 +53,7 @@ describe("the command line", () => {
 
   test("a port in use, a database in use and a database that is away: one clear line, and 1", async () => {
     const server = await startTestServer({ engine: "libsql" });
-    const other = await makeHome("libsql");
+    const other = await makeHome("libsql", { isEmpty: true });
     try {
       const { port } = server.running;
       const samePort = await command(["--port", String(port), "--db", other.place.db]);
@@ -112,7 +112,7 @@ describe.each(engines)("a process on %s", (engine) => {
 
 test("two processes that start at once on one empty database issue one key", async () => {
   const engine = "postgres";
-  const home = await makeHome(engine);
+  const home = await makeHome(engine, { isEmpty: true });
   const both = await Promise.all([spawnServer({ engine, home }), spawnServer({ engine, home })]);
   try {
     const outputs = await Promise.all(both.map((server) => server.output()));

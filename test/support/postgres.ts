@@ -9,8 +9,11 @@ import { until } from "./until.ts";
 export interface Databases {
   /** The maintenance database, as superuser. */
   url: string;
-  /** An empty database; answers its URL. With a locale it sorts and folds as that says, as those of a company do. */
-  createDatabase(options?: { icuLocale?: string }): Promise<string>;
+  /**
+   * A database, empty unless it is a copy of a template; answers its URL. With a locale it sorts and folds as that says, as
+   * those of a company do.
+   */
+  createDatabase(options?: { icuLocale?: string; template?: string }): Promise<string>;
   dropDatabase(url: string): Promise<void>;
 }
 
@@ -77,15 +80,17 @@ export function databasesAt(url: string): Databases {
   const quoted = (name: string) => `"${name.replaceAll('"', '""')}"`;
   return {
     url,
-    async createDatabase({ icuLocale } = {}) {
-      const locale = icuLocale
+    async createDatabase({ icuLocale, template } = {}) {
+      const kind = icuLocale
         ? ` TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE ${quoted(icuLocale)}`
-        : "";
+        : template
+          ? ` TEMPLATE ${quoted(template)}`
+          : "";
       // A second try has another name: the first may have made its database and lost the answer.
       const name = await until(
         async () => {
           const own = `svc_test_${process.pid}_${++databasesMade}_${Bun.hash(String(performance.now()))}`;
-          await admin(`CREATE DATABASE ${quoted(own)}${locale}`);
+          await admin(`CREATE DATABASE ${quoted(own)}${kind}`);
           return own;
         },
         { about: "a database to be made", everyMs: 100 },

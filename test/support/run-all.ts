@@ -1,11 +1,12 @@
-import { existsSync } from "node:fs";
 import { mkdtemp, readFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { findChrome } from "./chrome.ts";
-import { verdict } from "./junit.ts";
-import { findNats, startNats } from "./nats.ts";
-import { findInitdb, startPostgres } from "./postgres.ts";
+import { secondsOf, verdict } from "./junit.ts";
+import { type LaneRun, runLane } from "./lane-run.ts";
+import { deal, lanes } from "./lanes.ts";
+import { findNats } from "./nats.ts";
+import { findInitdb } from "./postgres.ts";
 import { findProgram, removeFolder } from "./process.ts";
 
 // The whole of what a change is judged by: format, types and every test, against servers that this run starts.
@@ -60,40 +61,52 @@ async function provide(): Promise<void> {
   if (left.length > 0) throw new Error(left.map(({ why }) => why).join("\n"));
 }
 
+const slowestTold = 20;
+
+/** Where the time went, so that nobody has to guess. */
+function tellTimes(done: readonly LaneRun[]): void {
+  const files = done.flatMap(({ lane, runs }) =>
+    runs.flatMap(({ xml }) => [...secondsOf(xml)].map(([file, seconds]) => ({ lane, file, seconds }))),
+  );
+  console.log(`\nthe ${slowestTold} slowest files`);
+  for (const { lane, file, seconds } of files
+    .sort((one, other) => other.seconds - one.seconds)
+    .slice(0, slowestTold))
+    console.log(`${seconds.toFixed(1).padStart(7)} s  ${lane.name.padEnd(8)}  ${file}`);
+  console.log("\nthe lanes");
+  for (const { lane, runs, seconds, computedSeconds } of done)
+    console.log(
+      `${seconds.toFixed(1).padStart(7)} s  ${lane.name.padEnd(8)}  ${runs.length} processes, ${lane.width} at once, which computed ${computedSeconds.toFixed(1)} s`,
+    );
+}
+
 async function runAll(extra: string[]): Promise<boolean> {
   await provide();
   const installed = await step([process.execPath, "install", "--frozen-lockfile"]);
   if (installed !== 0) throw new Error("bun install --frozen-lockfile failed");
   const checkExit = await step([process.execPath, "run", "check"]);
 
-  const testFiles = [...new Bun.Glob("test/**/*.test.{ts,tsx}").scanSync({ cwd: root })]
+  const paths = [...new Bun.Glob("test/**/*.test.{ts,tsx}").scanSync({ cwd: root })]
     .filter((path) => !path.startsWith("test/bench/"))
     .sort();
+  const files = await Promise.all(
+    paths.map(async (path) => ({ path, text: await readFile(join(root, path), "utf8") })),
+  );
+  const { shares, wrong } = deal(files);
   const folder = await mkdtemp(join(tmpdir(), "svc-test-"));
-  const report = join(folder, "junit.xml");
-  const [postgres, nats] = await Promise.all([startPostgres(), startNats()]);
-  let testsExit = 1;
-  let xml = "";
+  const run = (when: (typeof lanes)[number][]) =>
+    Promise.all(when.map((lane) => runLane(lane, shares, { root, folder, extra })));
+  const done: LaneRun[] = [];
   try {
-    testsExit = await step(
-      [
-        process.execPath,
-        "test",
-        // Of tests and hooks that set none: what a loaded machine may need to make a database.
-        "--timeout=30000",
-        "--reporter=junit",
-        `--reporter-outfile=${report}`,
-        ...extra,
-        ...testFiles.map((path) => `./${path}`),
-      ],
-      { SVC_TEST_POSTGRES_URL: postgres.url, SVC_TEST_NATS_URL: nats.url },
-    );
-    if (existsSync(report)) xml = await readFile(report, "utf8");
+    done.push(...(await run(lanes.filter((lane) => !lane.last))));
+    done.push(...(await run(lanes.filter((lane) => lane.last))));
   } finally {
-    await Promise.all([postgres.stop(), nats.stop(), removeFolder(folder)]);
+    await removeFolder(folder);
   }
 
-  const { passed, failed, skipped, beside } = verdict({ xml, testFiles, testsExit, checkExit });
+  const runs = done.flatMap((lane) => lane.runs);
+  const { passed, failed, skipped, beside } = verdict({ runs, wrong, checkExit });
+  tellTimes(done);
   console.log("");
   for (const sentence of beside) console.log(`failed: ${sentence}`);
   if (skipped > 0) console.log(`${skipped} skipped`);

@@ -8,7 +8,9 @@ import { type RunningServer, startServer } from "../../src/server.ts";
 import { type Config, parseSettings, settings } from "../../src/settings.ts";
 import type { Migration } from "../../src/store/migrate.ts";
 import type { Store } from "../../src/store/store.ts";
+import type { EngineName } from "./engines.ts";
 import { guardedStore } from "./guarded-store.ts";
+import { migratedTemplate } from "./migrated.ts";
 import { sharedPostgres } from "./postgres.ts";
 import {
   freePort,
@@ -20,9 +22,7 @@ import {
 } from "./process.ts";
 import { until } from "./until.ts";
 
-/** `describe.each(engines)`: what is promised is promised on both. */
-export const engines = ["libsql", "postgres"] as const;
-export type EngineName = (typeof engines)[number];
+export { type EngineName, engines } from "./engines.ts";
 
 export interface Answer {
   status: number;
@@ -79,7 +79,7 @@ export function callerOf(url: () => string, key: () => string | undefined): Call
   };
 }
 
-/** An empty database of its own, and the file that the first admin key goes to. */
+/** A database of its own without rows, and the file that the first admin key goes to. */
 export interface Home {
   folder: string;
   keyFile: string;
@@ -88,9 +88,13 @@ export interface Home {
   remove(): Promise<void>;
 }
 
-export async function makeHome(engine: EngineName): Promise<Home> {
+let template: Promise<string> | undefined;
+
+/** `isEmpty`: without the tables, which the first node then has to make. */
+export async function makeHome(engine: EngineName, { isEmpty = false } = {}): Promise<Home> {
   const databases = engine === "postgres" ? await sharedPostgres() : undefined;
-  const databaseUrl = await databases?.createDatabase();
+  if (databases && !isEmpty) template ??= migratedTemplate(databases);
+  const databaseUrl = await databases?.createDatabase(isEmpty ? {} : { template: (await template)! });
   const home = await makeHomeAt(databaseUrl);
   return {
     ...home,
@@ -166,7 +170,8 @@ const patience = { idleInTransactionMs: 20_000 };
 
 /** A server in this process, on a free port, with a database of its own. */
 export async function startTestServer(options: TestServerOptions): Promise<TestServer> {
-  const home = options.home ?? (await makeHome(options.engine));
+  const home =
+    options.home ?? (await makeHome(options.engine, { isEmpty: options.migrations !== undefined }));
   const config = testConfig(home, { ...(options.nats && { natsUrl: options.nats }), ...options.settings });
   const guarded = guardedStore();
   const running = await startServer(config, {
