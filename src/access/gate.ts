@@ -2,15 +2,8 @@ import type { Clock } from "../kit/clock.ts";
 import { Fault } from "../kit/fault.ts";
 import type { Operation, Screen } from "../kit/operation.ts";
 import { isAction, roleGrants } from "./actions.ts";
-import {
-  type AccessRefusal,
-  decidingOrgOf,
-  type GatedCall,
-  isPlatform,
-  platformOrgId,
-  refusal,
-} from "./gated-call.ts";
-import { type EnvironmentScope, openJudge, type Question } from "./judge.ts";
+import { decidingOrgOf, type GatedCall, isPlatform, platformOrgId, refusal } from "./gated-call.ts";
+import { type EnvironmentScope, openJudge, type Question, screenFor } from "./judge.ts";
 import { isOpenToPlatform, namesOf, platformNeed } from "./platform-need.ts";
 import type { AccessSnapshot } from "./snapshot.ts";
 import { subjectOf } from "./subject.ts";
@@ -52,7 +45,7 @@ const free: readonly string[] = [];
 
 /** Reads answer at once, without a promise, while the snapshot of the org is cached: every call passes here. */
 export function openGate({ snapshots, scopeOf, clock }: GateDeps): Gate {
-  const { judge, paceOf } = openJudge({ scopeOf, clock });
+  const judge = openJudge({ scopeOf, clock });
 
   /** The other environment that the input names. A foreign org's is left out: a verdict would tell that it exists. */
   async function otherEnvironmentOf(
@@ -87,38 +80,22 @@ export function openGate({ snapshots, scopeOf, clock }: GateDeps): Gate {
     const elsewhere = await otherEnvironmentOf(call, operation, input);
     if (elsewhere !== undefined)
       questions.push(...questions.map((question) => ({ ...question, environmentId: elsewhere })));
-    const pace = paceOf(call);
+    const pace = judge.paceOf(call);
     for (const question of questions) {
-      const refused = await judge(snapshot, call, operation, question, pace);
+      const refused = await judge.refusalOf(snapshot, call, operation, question, pace);
       if (!refused) continue;
       call.refusedBy = refused.rule;
       throw refused;
     }
   }
 
-  function screenBy(
+  const screenBy = (
     snapshot: AccessSnapshot,
     call: GatedCall,
     operation: Operation,
-    { actions, type }: Pick<Question, "actions" | "type">,
-  ): Screen | undefined {
-    if (isUnbound(snapshot, call, actions)) return undefined;
-    const verdicts = new Map<string, AccessRefusal | undefined>();
-    const pace = paceOf(call);
-    return {
-      refusalOf(names) {
-        const key = names.join("\n");
-        if (verdicts.has(key)) return verdicts.get(key);
-        // One call may ask for thousands of names, with pauses between them: the time limit is for each name.
-        pace.spentMs = 0;
-        return judge(snapshot, call, operation, { actions, type, ids: names }, pace).then((refused) => {
-          if (verdicts.size >= verdictsMax) verdicts.clear();
-          verdicts.set(key, refused);
-          return refused;
-        });
-      },
-    };
-  }
+    asked: Pick<Question, "actions" | "type">,
+  ): Screen | undefined =>
+    isUnbound(snapshot, call, asked.actions) ? undefined : screenFor(judge, snapshot, call, operation, asked);
 
   function gatePlatform(call: GatedCall, operation: Operation): void | Promise<void> {
     if (isOpenToPlatform(call, operation)) return undefined;
@@ -180,9 +157,6 @@ export function openGate({ snapshots, scopeOf, clock }: GateDeps): Gate {
     },
   };
 }
-
-/** Names whose verdicts one screen remembers. */
-const verdictsMax = 1_000;
 
 function requireEnvironment(call: GatedCall, operation: Operation): void {
   if (operation.scope === "none" || call.environmentId !== "") return;

@@ -2,7 +2,7 @@ import { type Breathe, breather } from "../kit/breather.ts";
 import type { Clock } from "../kit/clock.ts";
 import { invalid } from "../kit/fault.ts";
 import { decisionMsMax, resourceNameCharsMax } from "../kit/limits.ts";
-import type { Operation } from "../kit/operation.ts";
+import type { Operation, Screen } from "../kit/operation.ts";
 import { type AccessRefusal, type GatedCall, refusal } from "./gated-call.ts";
 import { decisionOf } from "./policy.ts";
 import type { Resource } from "./resource.ts";
@@ -34,13 +34,13 @@ export interface DecisionPace {
 
 /** A call yields the event loop only after its decisions have taken this long. */
 const quickMs = 1;
-/** `judge` reads the clock once per this many items that policies looked at: a read costs as much as some of them. */
+/** `refusalOf` reads the clock once per this many items that policies looked at: a read costs as much as some of them. */
 const uncheckedItemsMax = 25;
 
 export interface Judge {
   paceOf(call: GatedCall): DecisionPace;
   /** The refusal by the first deny policy that holds. Yields the event loop between bursts of decisions. */
-  judge(
+  refusalOf(
     snapshot: AccessSnapshot,
     call: GatedCall,
     operation: Operation,
@@ -66,7 +66,7 @@ export function openJudge(deps: {
       return { breathe, since: clock.elapsed(), spentMs: 0 };
     },
 
-    async judge(snapshot, call, { name, reads = false }, question, pace) {
+    async refusalOf(snapshot, call, { name, reads = false }, question, pace) {
       const { actions, type, ids, isPattern = false, environmentId = call.environmentId } = question;
       const { caller } = call;
       for (const action of actions) {
@@ -114,6 +114,35 @@ export function openJudge(deps: {
         }
       }
       return undefined;
+    },
+  };
+}
+
+/** Names whose verdicts one screen remembers. */
+const verdictsMax = 1_000;
+
+/** Asks the deny policies about one name after another, and remembers the verdicts. */
+export function screenFor(
+  judge: Judge,
+  snapshot: AccessSnapshot,
+  call: GatedCall,
+  operation: Operation,
+  { actions, type }: Pick<Question, "actions" | "type">,
+): Screen {
+  const verdicts = new Map<string, AccessRefusal | undefined>();
+  const pace = judge.paceOf(call);
+  return {
+    refusalOf(names) {
+      const key = names.join("\n");
+      if (verdicts.has(key)) return verdicts.get(key);
+      // One call may ask for thousands of names, with pauses between them: the time limit is for each name.
+      pace.spentMs = 0;
+      const question = { actions, type, ids: names };
+      return judge.refusalOf(snapshot, call, operation, question, pace).then((refused) => {
+        if (verdicts.size >= verdictsMax) verdicts.clear();
+        verdicts.set(key, refused);
+        return refused;
+      });
     },
   };
 }

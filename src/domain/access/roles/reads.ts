@@ -1,0 +1,63 @@
+import { roleIdOf } from "../../../access/actions.ts";
+import { invalid, missing } from "../../../kit/fault.ts";
+import type { Store } from "../../../store/store.ts";
+import { defaultOrgId } from "../tenancy/rules.ts";
+import * as rows from "./rows.ts";
+import * as rules from "./rules.ts";
+import type { Role, RoleScope, Roles } from "./service.ts";
+
+/** Built-in roles stand in no table: every read joins them with the org's own. */
+export function openRoleReads(store: Store): Pick<Roles, "list" | "get" | "known" | "require"> {
+  let installedAt: number | undefined;
+  /** The default org is made at the first start and never deleted. */
+  async function installationTime(): Promise<number> {
+    installedAt ??= await rows.orgCreatedAt(store, defaultOrgId);
+    return installedAt ?? 0;
+  }
+
+  async function get(scope: RoleScope, id: string): Promise<Role> {
+    const [row, counts] = await Promise.all([
+      rows.roleById(store, scope.orgId, id),
+      rows.policyCounts(store, scope.orgId),
+    ]);
+    const known = rules.builtIn(scope, id);
+    if (known)
+      return rules.builtInRole(scope, known, {
+        policyCount: counts.get(id) ?? 0,
+        createdAt: await installationTime(),
+      });
+    if (!row) throw missing("role", id);
+    return rules.ownRole(row, counts.get(id) ?? 0);
+  }
+
+  const known: Roles["known"] = async (reader, scope) => [
+    ...rules.builtInOf(scope).map((role) => ({ id: roleIdOf(role), name: role as string })),
+    ...(await rows.rolesOf(reader, scope.orgId)),
+  ];
+
+  return {
+    get,
+    known,
+
+    async list(scope) {
+      const [own, counts, createdAt] = await Promise.all([
+        rows.rolesOf(store, scope.orgId),
+        rows.policyCounts(store, scope.orgId),
+        installationTime(),
+      ]);
+      return [
+        ...rules
+          .builtInOf(scope)
+          .map((role) =>
+            rules.builtInRole(scope, role, { policyCount: counts.get(roleIdOf(role)) ?? 0, createdAt }),
+          ),
+        ...own.map((row) => rules.ownRole(row, counts.get(row.id) ?? 0)),
+      ];
+    },
+
+    async require(session, scope, field, roleIds) {
+      const all = new Set((await known(session, scope)).map(({ id }) => id));
+      for (const id of roleIds) if (!all.has(id)) throw invalid(field, `role ${id.slice(0, 80)} not found`);
+    },
+  };
+}
