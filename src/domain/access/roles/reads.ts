@@ -1,13 +1,25 @@
 import { roleIdOf } from "../../../access/actions.ts";
 import { invalid, missing } from "../../../kit/fault.ts";
-import type { Store } from "../../../store/store.ts";
+import type { Session, Store } from "../../../store/store.ts";
 import { defaultOrgId } from "../tenancy/rules.ts";
+import type { Role, RoleScope } from "./role.ts";
 import * as rows from "./rows.ts";
 import * as rules from "./rules.ts";
-import type { Role, RoleScope, Roles } from "./service.ts";
+
+export interface RoleReads {
+  list(scope: RoleScope): Promise<Role[]>;
+  get(scope: RoleScope, id: string): Promise<Role>;
+  /** Every role that the scope has; by the session, under the lock of the org, when it decides what is written. */
+  known(
+    reader: Pick<Store, "one" | "all">,
+    scope: RoleScope,
+  ): Promise<readonly { id: string; name: string }[]>;
+  /** Throws `invalid(field)` unless the scope has all of these roles; the session has the org to its end. */
+  require(session: Session, scope: RoleScope, field: string, roleIds: readonly string[]): Promise<void>;
+}
 
 /** Built-in roles stand in no table: every read joins them with the org's own. */
-export function openRoleReads(store: Store): Pick<Roles, "list" | "get" | "known" | "require"> {
+export function openRoleReads(store: Store): RoleReads {
   let installedAt: number | undefined;
   /** The default org is made at the first start and never deleted. */
   async function installationTime(): Promise<number> {
@@ -30,7 +42,7 @@ export function openRoleReads(store: Store): Pick<Roles, "list" | "get" | "known
     return rules.ownRole(row, counts.get(id) ?? 0);
   }
 
-  const known: Roles["known"] = async (reader, scope) => [
+  const known: RoleReads["known"] = async (reader, scope) => [
     ...rules.builtInOf(scope).map((role) => ({ id: roleIdOf(role), name: role as string })),
     ...(await rows.rolesOf(reader, scope.orgId)),
   ];

@@ -5,30 +5,12 @@ import type { Ids } from "../../../kit/ids.ts";
 import { rolesMax } from "../../../kit/limits.ts";
 import type { Caller } from "../../../kit/operation.ts";
 import { type Session, type Store, StoreError } from "../../../store/store.ts";
-import { openRoleReads } from "./reads.ts";
+import { openRoleReads, type RoleReads } from "./reads.ts";
+import type { Role, RoleScope } from "./role.ts";
 import * as rows from "./rows.ts";
 import * as rules from "./rules.ts";
 
-/** A role as callers see it, built in or their own. */
-export interface Role {
-  id: string;
-  orgId: string;
-  name: string;
-  isDefault: boolean;
-  /** Undefined for a role that grants nothing by itself. */
-  base: string | undefined;
-  /** Built-in roles are as old as the installation. */
-  createdAt: number;
-  policyCount: number;
-}
-
-/** Tenants' roles and the platform's are two sets of the same kind. */
-export type RoleScope = {
-  orgId: string;
-  kind: "tenant" | "platform";
-  /** Who changes something, for the audit. */
-  by?: Pick<Caller, "kind" | "id">;
-};
+export type { Role, RoleScope } from "./role.ts";
 
 export const platformScope = (by?: Pick<Caller, "kind" | "id">): RoleScope => ({
   orgId: platformOrgId,
@@ -54,9 +36,7 @@ export interface NewRole {
   policyIds?: readonly string[];
 }
 
-export interface Roles {
-  list(scope: RoleScope): Promise<Role[]>;
-  get(scope: RoleScope, id: string): Promise<Role>;
+export interface Roles extends RoleReads {
   create(scope: RoleScope, wanted: NewRole): Promise<Role>;
   update(scope: RoleScope, id: string, change: { name?: string; base?: string }): Promise<Role>;
   /** `failed_precondition` with the count while anybody carries it, unless `force` takes it off them all. */
@@ -65,13 +45,6 @@ export interface Roles {
   unassign(scope: RoleScope, roleId: string, policyId: string): Promise<void>;
   /** Begins every change of an org's roles and policies: locks the org's row and raises its version. */
   raiseAccess(session: Session, orgId: string): Promise<void>;
-  /** Every role that the scope has; by the session, under the lock of the org, when it decides what is written. */
-  known(
-    reader: Pick<Store, "one" | "all">,
-    scope: RoleScope,
-  ): Promise<readonly { id: string; name: string }[]>;
-  /** Throws `invalid(field)` unless the scope has all of these roles; the session has the org to its end. */
-  require(session: Session, scope: RoleScope, field: string, roleIds: readonly string[]): Promise<void>;
 }
 
 /** Those who carry roles; all is asked under the lock of the org. */
