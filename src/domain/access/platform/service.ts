@@ -84,18 +84,11 @@ export function openPlatformUsers(deps: PlatformUsersDeps): PlatformUsers {
     return [...new Set(roleIds)];
   }
 
-  /** Hashing takes a tenth of a second: it stands before the write. */
   async function prepare(input: NewPlatformUser, roleIds: readonly string[]): Promise<PlatformUser> {
-    const email = readEmail(input.email);
-    const name = readUserName(input.name);
-    if (name === "") throw invalid("name", "must not be empty");
-    requirePassword("password", input.password);
     const at = clock.now();
     return {
       id: ids.next("puser"),
-      email,
-      name,
-      passwordHash: await hashPassword(input.password),
+      ...(await readNew(input)),
       roles: [...roleIds],
       isActive: true,
       tokensAfter: 0,
@@ -114,7 +107,7 @@ export function openPlatformUsers(deps: PlatformUsersDeps): PlatformUsers {
 
   return {
     async bootstrap(caller, input) {
-      // Whoever holds the first key owns the installation; other orgs' admins do not.
+      // The first key belongs to the owner of the installation; admins of other orgs are only tenants.
       if ((caller.kind !== "key" && caller.kind !== "dev") || caller.orgId !== defaultOrgId)
         throw new Fault("permission_denied", "an admin key of the default org is required");
       const exist = () => new Fault("already_exists", "platform users already exist");
@@ -143,37 +136,22 @@ export function openPlatformUsers(deps: PlatformUsersDeps): PlatformUsers {
     },
 
     async update(caller, id, change) {
-      const name = change.name === undefined ? undefined : readUserName(change.name);
-      if (name === "") throw invalid("name", "must not be empty");
-      const email = change.email === undefined ? undefined : readEmail(change.email);
-      if (change.password !== undefined) requirePassword("password", change.password);
-      const passwordHash = change.password === undefined ? undefined : await hashPassword(change.password);
-      const { isActive } = change;
+      const wanted = await readChange(change);
       try {
         return await store.write(async (session) => {
           await rows.holdUsers(session, scope.orgId);
           const before = await find(session, id);
-          const roleIds = change.roleIds === undefined ? undefined : await readRoles(session, change.roleIds);
-          const at = clock.now();
-          const endsSessions = passwordHash !== undefined || isActive === false;
-          const after: PlatformUser = {
-            ...before,
-            ...(name !== undefined && { name }),
-            ...(email !== undefined && { email }),
-            ...(roleIds !== undefined && { roles: roleIds }),
-            ...(passwordHash !== undefined && { passwordHash }),
-            ...(isActive !== undefined && { isActive }),
-            ...(endsSessions && { tokensAfter: Math.max(at, before.tokensAfter + 1) }),
-            updatedAt: at,
-          };
+          const roles = change.roleIds === undefined ? undefined : await readRoles(session, change.roleIds);
+          const after = rules.changed(before, { ...wanted, ...(roles && { roles }) }, clock.now());
           rules.requireAdminLeft(await rows.allUsers(session), before, after);
           await rows.updateUser(session, after);
-          if (endsSessions) await endSessions(session, id);
+          if (rules.endsSessions(wanted)) await endSessions(session, id);
+          const { name, email, isActive, passwordHash } = wanted;
           const payload = {
             user_id: id,
             ...(name !== undefined && { name }),
             ...(email !== undefined && { email }),
-            ...(roleIds !== undefined && { role_ids: roleIds }),
+            ...(roles && { role_ids: roles }),
             ...(isActive !== undefined && { is_active: isActive }),
             ...(passwordHash !== undefined && { password_changed: true }),
           };
@@ -227,4 +205,33 @@ export function openPlatformUsers(deps: PlatformUsersDeps): PlatformUsers {
       return rows.anyUser(session);
     },
   };
+}
+
+// Hashing a password takes a tenth of a second: these run before the write, which would hold the users for so long.
+
+async function readNew(
+  input: NewPlatformUser,
+): Promise<Pick<PlatformUser, "email" | "name" | "passwordHash">> {
+  const email = readEmail(input.email);
+  const name = readUserName(input.name);
+  if (name === "") throw invalid("name", "must not be empty");
+  requirePassword("password", input.password);
+  return { email, name, passwordHash: await hashPassword(input.password) };
+}
+
+async function readChange({
+  name,
+  email,
+  password,
+  isActive,
+}: PlatformUserChange): Promise<rules.UserChange> {
+  const read: rules.UserChange = {
+    ...(name !== undefined && { name: readUserName(name) }),
+    ...(isActive !== undefined && { isActive }),
+  };
+  if (read.name === "") throw invalid("name", "must not be empty");
+  if (email !== undefined) read.email = readEmail(email);
+  if (password === undefined) return read;
+  requirePassword("password", password);
+  return { ...read, passwordHash: await hashPassword(password) };
 }
