@@ -36,6 +36,15 @@ export const changed = (before: PlatformUser, change: UserChange, at: Instant): 
   updatedAt: at,
 });
 
+/** What the audit keeps of a change: of a password only that it was changed. */
+export const auditedChange = ({ name, email, roles, isActive, passwordHash }: UserChange) => ({
+  ...(name !== undefined && { name }),
+  ...(email !== undefined && { email }),
+  ...(roles && { role_ids: roles }),
+  ...(isActive !== undefined && { is_active: isActive }),
+  ...(passwordHash !== undefined && { password_changed: true }),
+});
+
 /** Throws when the change leaves no active platform_admin. Own roles do not count: another admin may change them. */
 export function requireAdminLeft(
   all: readonly PlatformUser[],

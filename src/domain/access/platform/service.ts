@@ -70,6 +70,21 @@ export interface PlatformUsersDeps {
 const emailTaken = () =>
   new Fault("already_exists", "a platform user with this email exists", { field: "email" });
 
+/** Platform users as those who carry roles. */
+const carriers: Pick<PlatformUsers, "countWithRole" | "revokeRole"> = {
+  countWithRole: async (session, _orgId, roleId) =>
+    (await rows.allUsers(session)).filter((user) => user.roles.includes(roleId)).length,
+  async revokeRole(session, _orgId, roleId) {
+    for (const user of await rows.allUsers(session))
+      if (user.roles.includes(roleId))
+        await rows.setRoles(
+          session,
+          user.id,
+          user.roles.filter((one) => one !== roleId),
+        );
+  },
+};
+
 export function openPlatformUsers(deps: PlatformUsersDeps): PlatformUsers {
   const { store, clock, ids, roles, audit, scope, endSessions } = deps;
 
@@ -135,26 +150,19 @@ export function openPlatformUsers(deps: PlatformUsersDeps): PlatformUsers {
       });
     },
 
-    async update(caller, id, change) {
-      const wanted = await readChange(change);
+    async update(caller, id, asked) {
+      const wanted = await readChange(asked);
       try {
         return await store.write(async (session) => {
           await rows.holdUsers(session, scope.orgId);
           const before = await find(session, id);
-          const roles = change.roleIds === undefined ? undefined : await readRoles(session, change.roleIds);
-          const after = rules.changed(before, { ...wanted, ...(roles && { roles }) }, clock.now());
+          const roles = asked.roleIds === undefined ? undefined : await readRoles(session, asked.roleIds);
+          const change = { ...wanted, ...(roles && { roles }) };
+          const after = rules.changed(before, change, clock.now());
           rules.requireAdminLeft(await rows.allUsers(session), before, after);
           await rows.updateUser(session, after);
-          if (rules.endsSessions(wanted)) await endSessions(session, id);
-          const { name, email, isActive, passwordHash } = wanted;
-          const payload = {
-            user_id: id,
-            ...(name !== undefined && { name }),
-            ...(email !== undefined && { email }),
-            ...(roles && { role_ids: roles }),
-            ...(isActive !== undefined && { is_active: isActive }),
-            ...(passwordHash !== undefined && { password_changed: true }),
-          };
+          if (rules.endsSessions(change)) await endSessions(session, id);
+          const payload = { user_id: id, ...rules.auditedChange(change) };
           await audit.record(session, { type: "platform.user.updated", by: caller, payload });
           return after;
         });
@@ -188,17 +196,7 @@ export function openPlatformUsers(deps: PlatformUsersDeps): PlatformUsers {
       return roleIds.flatMap((id) => names.get(id) ?? []);
     },
 
-    countWithRole: async (session, _orgId, roleId) =>
-      (await rows.allUsers(session)).filter((user) => user.roles.includes(roleId)).length,
-    async revokeRole(session, _orgId, roleId) {
-      for (const user of await rows.allUsers(session))
-        if (user.roles.includes(roleId))
-          await rows.setRoles(
-            session,
-            user.id,
-            user.roles.filter((one) => one !== roleId),
-          );
-    },
+    ...carriers,
 
     async anyHeld(session) {
       await rows.shareUsers(session, scope.orgId);
