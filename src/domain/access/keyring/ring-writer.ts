@@ -48,7 +48,7 @@ export class RingWriter {
     const fingerprint = rules.fingerprintOf(secret);
     if (newest(list, kind)?.fingerprint === fingerprint) return;
     if (list.some((row) => row.kind === kind && row.fingerprint === fingerprint))
-      throw new Fault("already_exists", "new_value: was used before", { field: "new_value" });
+      throw new Fault("already_exists", "new_value: already used before", { field: "new_value" });
     const version = (newest(list, kind)?.version ?? 0) + 1;
     const now = this.#clock.now();
     await rows.insertRow(session, {
@@ -73,7 +73,7 @@ export class RingWriter {
     const before = openRing(list, held, known);
     const fingerprint = rules.fingerprintOf(key);
     if (list.some((row) => row.kind === "master" && row.fingerprint === fingerprint))
-      throw new Fault("already_exists", "new_value: is or was the master key", { field: "new_value" });
+      throw new Fault("already_exists", "new_value: already used as a master key", { field: "new_value" });
     const version = before.version + 1;
     const now = this.#clock.now();
     const put = (kind: string, at: number, sealed: string) =>

@@ -69,7 +69,7 @@ export function openHistory({ store, clock, runs, definitionOf, retentionDaysOf 
       definition.recordingProfile === "run_lifecycle" ? [] : runs.steps(environmentId, runId),
     ]);
     const status = statusAt(history, at);
-    if (status === undefined) throw new Fault("not_found", `run ${runId} was not there yet at that time`);
+    if (status === undefined) throw new Fault("not_found", `run ${runId} did not exist yet at that time`);
     const former = definition.recordingProfile === "run_lifecycle" ? [] : formerSteps(history, at).values();
     const byId = new Map([
       ...steps.map((step) => {

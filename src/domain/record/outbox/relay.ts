@@ -16,7 +16,7 @@ const relayMsMax = 1_000;
 
 interface Tries {
   sent: rows.OutboxRow[];
-  refused: { row: rows.OutboxRow; error: string; dueAt: number; deadAt: number | null }[];
+  refused: { row: rows.OutboxRow; cause: unknown; error: string; dueAt: number; deadAt: number | null }[];
   /** The bus cannot be reached: the others were not tried. */
   isCut: boolean;
 }
@@ -47,9 +47,9 @@ export function openRelay(deps: RelayDeps): (write: LeaderWrite) => Promise<{ ag
         const now = clock.now();
         const deadAt = attempts >= attemptsMax ? now : null;
         const error = textOf(outcome.refused);
-        tries.refused.push({ row, error, dueAt: now + pauseMs(attempts), deadAt });
+        tries.refused.push({ row, cause: outcome.refused, error, dueAt: now + pauseMs(attempts), deadAt });
       } else {
-        log.debug("outbox.waits", { kind, error: textOf(outcome.passing) });
+        log.debug("outbox.waits", { kind, error: outcome.passing });
         return { ...tries, isCut: true };
       }
     }
@@ -73,9 +73,10 @@ export function openRelay(deps: RelayDeps): (write: LeaderWrite) => Promise<{ ag
       }
       return dead;
     });
-    for (const { row, error, deadAt } of dying) {
+    for (const { row, cause, error, deadAt } of dying) {
       meters.died(kind).add();
-      log.warn("outbox.dead_lettered", { id: row.id, eventId: row.event_id, topic: row.topic, kind, error });
+      const { id, event_id: eventId, topic } = row;
+      log.warn("outbox.dead_lettered", { id, eventId, topic, kind, error: cause });
       announce({
         change: "dead_lettered",
         environmentId: row.environment_id,

@@ -106,7 +106,8 @@ export function openRetention(deps: RetentionDeps): Retention {
     while (left > 0 && behind.length > 0) await turn(behind.shift()!);
     expired(what).add(gone);
     if (gone > 0) log.info("retention.expired", { what, gone });
-    if (troubles.length > 0) throw new AggregateError(troubles, `${what} of some environments stay`);
+    if (troubles.length > 0)
+      throw new AggregateError(troubles, `expired ${what} of some environments could not be deleted`);
     if (gone >= analyzeFrom) await write((session) => rows.analyze(session, tables));
     // There is more: the next round begins soon, and other writers come in between.
     return left <= 0 ? { againInMs: 1_000 } : {};
