@@ -76,7 +76,10 @@ export function compilePolicy(policy: PolicyText): CompiledPolicy {
   const named = new Set<string>();
   for (const pattern of actionPatterns) {
     if (!isActionPattern(pattern))
-      throw new PolicyError("actions", `"${pattern.slice(0, 80)}" is no action, and no pattern of any`);
+      throw new PolicyError(
+        "actions",
+        `invalid action pattern "${pattern.slice(0, 80)}" (an action such as runs:cancel, or runs:*)`,
+      );
     for (const action of actionsMatching(pattern)) named.add(action);
   }
   const resources = patternsOf(policy.resources);
@@ -117,7 +120,7 @@ function patternsOf(text: string): ResourcePattern[] {
     if (!pattern)
       throw new PolicyError(
         "resources",
-        `"${one.slice(0, 80)}" is neither * nor irn:svc:{org}:{project}:{type}:{environment}:{resource}`,
+        `invalid resource pattern "${one.slice(0, 80)}" (* or irn:svc:{org}:{project}:{type}:{environment}:{resource})`,
       );
     return pattern;
   });
@@ -131,7 +134,7 @@ export function policyWarnings(
   const quoted = (pattern: string) => `"${pattern.slice(0, 80)}"`;
   return [
     ...splitList(actionText).flatMap((pattern) =>
-      actionsMatching(pattern).length === 0 ? `actions: ${quoted(pattern)} names no action` : [],
+      actionsMatching(pattern).length === 0 ? `actions: ${quoted(pattern)} matches no known action` : [],
     ),
     ...splitList(resources).flatMap((text) => {
       const warning = parsePattern(text)?.warning(where);

@@ -154,7 +154,7 @@ export function parsePattern(text: string): ResourcePattern | undefined {
       text,
       matches: () => false,
       warning: () =>
-        "matches nothing: it has not the seven segments irn:svc:{org}:{project}:{type}:{environment}:{resource}",
+        "matches nothing: expected the seven segments irn:svc:{org}:{project}:{type}:{environment}:{resource}",
     };
   const [org, project, type, environment, id] = segments.slice(2).map(part) as [Part, Part, Part, Part, Part];
   return {
@@ -172,7 +172,7 @@ export function parsePattern(text: string): ResourcePattern | undefined {
     warning({ orgId, types }) {
       if (orgId !== undefined && !org(segment(orgId))) return "matches nothing: it names another org";
       for (const known of types) if (type(segment(known))) return undefined;
-      return `matches nothing: there is no resource of type ${segments[4]!.slice(0, 80)}`;
+      return `matches nothing: unknown resource type ${segments[4]!.slice(0, 80)}`;
     },
   };
 }

@@ -178,7 +178,10 @@ describe.each(engines)("roles and policies on %s", (engine) => {
     const good = { name: "bad", effect: "deny", actions: "*", resources: "*" };
     for (const [change, message] of [
       [{ effect: "permit" }, 'effect: must be "deny"'],
-      [{ actions: "runs eat" }, 'actions: "runs eat" is no action, and no pattern of any'],
+      [
+        { actions: "runs eat" },
+        'actions: invalid action pattern "runs eat" (an action such as runs:cancel, or runs:*)',
+      ],
       [{ actions: "" }, "actions: at least one action"],
       [{ resources: "function:x" }, "resources: "],
       [{ condition: "1 + 1" }, "condition: must be true or false, not int"],
@@ -209,9 +212,9 @@ describe.each(engines)("roles and policies on %s", (engine) => {
   test("what can match nothing is kept, and says so wherever the policy is shown", async () => {
     const idle = { actions: "runs:eat, runs:read", resources: "irn:svc:*, irn:svc:*:*:functions:*:*, *" };
     const warnings = [
-      'actions: "runs:eat" names no action',
-      expect.stringContaining('resources: "irn:svc:*" matches nothing: it has not the seven segments'),
-      'resources: "irn:svc:*:*:functions:*:*" matches nothing: there is no resource of type functions',
+      'actions: "runs:eat" matches no known action',
+      expect.stringContaining('resources: "irn:svc:*" matches nothing: expected the seven segments'),
+      'resources: "irn:svc:*:*:functions:*:*" matches nothing: unknown resource type functions',
     ];
     const made = await server.api("/api/v1/policies", { body: { name: "idle", effect: "deny", ...idle } });
     expect(made).toMatchObject({ status: 201, body: { warnings } });

@@ -154,12 +154,10 @@ describe("resource patterns", () => {
     for (const text of ["irn:svc:*", "irn:svc:*:*:*:*:*:*", "irn:svc::*:*:*:*"]) {
       const pattern = parsePattern(text)!;
       expect(pattern.matches(resource)).toBe(false);
-      expect(pattern.warning(where)).toStartWith("matches nothing: it has not the seven segments");
+      expect(pattern.warning(where)).toStartWith("matches nothing: expected the seven segments");
     }
     const warning = (text: string) => parsePattern(text)!.warning(where);
-    expect(warning("irn:svc:*:*:functions:*:*")).toBe(
-      "matches nothing: there is no resource of type functions",
-    );
+    expect(warning("irn:svc:*:*:functions:*:*")).toBe("matches nothing: unknown resource type functions");
     expect(warning("irn:svc:org_2:*:*:*:*")).toBe("matches nothing: it names another org");
     for (const text of ["*", "irn:svc:*:*:*:*:*", "irn:svc:org_*:*:fun*:gone:gone"])
       expect(warning(text)).toBeUndefined();
@@ -296,8 +294,12 @@ describe("deny policies", () => {
       }
     };
     expect(wrong({ actions: "" })).toBe("actions: at least one action");
-    expect(wrong({ actions: "runs eat" })).toBe('actions: "runs eat" is no action, and no pattern of any');
-    expect(wrong({ resources: "function:*" })).toStartWith('resources: "function:*" is neither');
+    expect(wrong({ actions: "runs eat" })).toBe(
+      'actions: invalid action pattern "runs eat" (an action such as runs:cancel, or runs:*)',
+    );
+    expect(wrong({ resources: "function:*" })).toStartWith(
+      'resources: invalid resource pattern "function:*"',
+    );
     expect(wrong({ condition: "1 + 1" })).toBe("condition: must be true or false, not int");
     expect(wrong({ condition: "owner == 1" })).toStartWith("condition: ");
   });

@@ -21,7 +21,8 @@ export function readMasterFile(path: string): string | undefined {
     if ((error as { code?: string }).code === "ENOENT") return undefined;
     throw error;
   }
-  if (!masterKeyPattern.test(text)) throw new Error(`${path} holds no master key (32 bytes in hex)`);
+  if (!masterKeyPattern.test(text))
+    throw new Error(`invalid master key in ${path} (expected 32 bytes in hex)`);
   return text.toLowerCase();
 }
 

@@ -22,7 +22,7 @@ export const lastingKinds: readonly RingKind[] = ["audit_key"];
 /** A master key as settings and callers write it: 32 bytes in hex. */
 export const masterKeyPattern = /^[0-9a-fA-F]{64}$/;
 
-const nonceBytes = 12;
+export const nonceBytes = 12;
 const tagBytes = 16;
 
 /** Tells keys apart without telling what they are: they are random, 32 bytes or more. */

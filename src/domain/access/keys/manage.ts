@@ -61,15 +61,26 @@ function readName(name: string): string {
   return text;
 }
 
+function requireOwn<Key extends ListedKey>(scope: RoleScope, id: string, key: Key | undefined): Key {
+  if (!key || key.orgId !== scope.orgId || key.isPlatform !== (scope.kind === "platform"))
+    throw missing("api key", id);
+  return key;
+}
+
+/** The roles of the caller that still exist. */
+async function ownRoles(
+  roles: Pick<Roles, "known">,
+  session: Session,
+  scope: RoleScope,
+  { caller }: Call,
+): Promise<string[]> {
+  const known = new Set((await roles.known(session, scope)).map(({ id }) => id));
+  return caller.roles.filter((id) => known.has(id));
+}
+
 /** Every change holds the org, then the key: as both are now, and until it is committed. */
 export function openKeyManagement(deps: KeyManagementDeps): KeyManagement {
   const { store, clock, keys, roles, tenancy, forgetEverywhere, record } = deps;
-
-  function requireOwn<Key extends ListedKey>(scope: RoleScope, id: string, key: Key | undefined): Key {
-    if (!key || key.orgId !== scope.orgId || key.isPlatform !== (scope.kind === "platform"))
-      throw missing("api key", id);
-    return key;
-  }
 
   async function hold(session: Session, scope: RoleScope, id: string): Promise<HeldKey> {
     await tenancy.shareOrg(session, scope.orgId);
@@ -84,12 +95,6 @@ export function openKeyManagement(deps: KeyManagementDeps): KeyManagement {
     if (roleIds.length > keyRolesMax) throw invalid("role_ids", `at most ${keyRolesMax}`);
     await roles.require(session, scope, "role_ids", roleIds);
     return [...new Set(roleIds)];
-  }
-
-  /** The caller's, as far as they are there by now. */
-  async function ownRoles(session: Session, scope: RoleScope, { caller }: Call): Promise<string[]> {
-    const known = new Set((await roles.known(session, scope)).map(({ id }) => id));
-    return caller.roles.filter((id) => known.has(id));
   }
 
   /** At most one environment, of the caller's org; a platform key has none. */
@@ -133,7 +138,7 @@ export function openKeyManagement(deps: KeyManagementDeps): KeyManagement {
         if (environmentId !== null) await tenancy.shareEnvironment(session, environmentId);
         const roleIds = input.roleIds
           ? await readRoles(session, scope, input.roleIds)
-          : await ownRoles(session, scope, call);
+          : await ownRoles(roles, session, scope, call);
         if ((await countKeys(session, scope.orgId)) >= keysMax)
           throw new Fault("resource_exhausted", `at most ${keysMax} keys`);
         await keys.insert(session, { ...row, roleIds });

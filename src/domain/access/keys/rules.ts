@@ -36,4 +36,4 @@ export function requireKeyText(field: string, text: string): void {
 }
 
 export const keyTextTaken = (field: string): Fault =>
-  new Fault("already_exists", `${field}: is the text of another key`, { field });
+  new Fault("already_exists", `${field}: already used by another key`, { field });

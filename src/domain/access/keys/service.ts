@@ -8,6 +8,7 @@ import type { Session, Store } from "../../../store/store.ts";
 import type { HeldKey, NewKey } from "./rows.ts";
 import * as rows from "./rows.ts";
 import * as rules from "./rules.ts";
+import { KeyUse } from "./used.ts";
 
 /** A key that was found, in the form in which requests need it. */
 export interface KnownKey {
@@ -82,7 +83,6 @@ const knownKey = ({ id, orgId, roleIds, isPlatform, tokensAfter, ...rest }: rows
 });
 
 const keysRemembered = 50_000;
-const usedSliceMax = 500;
 
 export function keys({ store, clock, ids, endSessions }: KeysDeps): Keys {
   const byHash = ttlCache<KnownKey>({
@@ -94,7 +94,7 @@ export function keys({ store, clock, ids, endSessions }: KeysDeps): Keys {
       return facts && knownKey(facts);
     },
   });
-  let usedAt = new Map<string, Instant>();
+  const use = new KeyUse({ store, clock });
 
   const make: Keys["make"] = ({
     id,
@@ -146,25 +146,8 @@ export function keys({ store, clock, ids, endSessions }: KeysDeps): Keys {
       return facts && knownKey(facts);
     },
 
-    used(key) {
-      usedAt.set(key.caller.id, clock.now());
-    },
-
-    async writeUsed() {
-      if (usedAt.size === 0) return;
-      const taken = usedAt;
-      usedAt = new Map();
-      const sorted = [...taken].sort(([a], [b]) => (a < b ? -1 : 1));
-      try {
-        for (let from = 0; from < sorted.length; from += usedSliceMax) {
-          const slice = sorted.slice(from, from + usedSliceMax);
-          await store.write((session) => rows.updateLastUsed(session, slice));
-        }
-      } catch (error) {
-        for (const [id, at] of taken) if (!usedAt.has(id)) usedAt.set(id, at);
-        throw error;
-      }
-    },
+    used: (key) => use.note(key.caller.id),
+    writeUsed: () => use.write(),
 
     async create(wanted) {
       const { key, row } = make(wanted);

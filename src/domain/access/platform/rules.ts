@@ -2,7 +2,7 @@ import { type Instant, parseRfc3339 } from "../../../kit/clock.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
 import type { PlatformUser } from "./rows.ts";
 
-/** spec.md 'Platform API': the closed list. */
+/** The types of platform audit rows; callers may filter by them, so the list is closed. */
 export const platformEventTypes = [
   "platform.user.created",
   "platform.user.updated",
@@ -20,7 +20,32 @@ export const adminRoleId = "role_platform_admin";
 const isAdmin = (user: Pick<PlatformUser, "isActive" | "roles">): boolean =>
   user.isActive && user.roles.includes(adminRoleId);
 
-/** Somebody must be left who can let others in: custom roles do not count, as another admin may change them. */
+/** A change of a user as it is stored. */
+export type UserChange = Partial<
+  Pick<PlatformUser, "name" | "email" | "roles" | "isActive" | "passwordHash">
+>;
+
+export const endsSessions = ({ passwordHash, isActive }: UserChange): boolean =>
+  passwordHash !== undefined || isActive === false;
+
+/** Tokens from before a change that ends sessions are refused, also those of the same millisecond. */
+export const changed = (before: PlatformUser, change: UserChange, at: Instant): PlatformUser => ({
+  ...before,
+  ...change,
+  ...(endsSessions(change) && { tokensAfter: Math.max(at, before.tokensAfter + 1) }),
+  updatedAt: at,
+});
+
+/** What the audit keeps of a change: of a password only that it was changed. */
+export const auditedChange = ({ name, email, roles, isActive, passwordHash }: UserChange) => ({
+  ...(name !== undefined && { name }),
+  ...(email !== undefined && { email }),
+  ...(roles && { role_ids: roles }),
+  ...(isActive !== undefined && { is_active: isActive }),
+  ...(passwordHash !== undefined && { password_changed: true }),
+});
+
+/** Throws when the change leaves no active platform_admin. Own roles do not count: another admin may change them. */
 export function requireAdminLeft(
   all: readonly PlatformUser[],
   before: PlatformUser,

@@ -70,6 +70,21 @@ export interface PlatformUsersDeps {
 const emailTaken = () =>
   new Fault("already_exists", "a platform user with this email exists", { field: "email" });
 
+/** Platform users as those who carry roles. */
+const carriers: Pick<PlatformUsers, "countWithRole" | "revokeRole"> = {
+  countWithRole: async (session, _orgId, roleId) =>
+    (await rows.allUsers(session)).filter((user) => user.roles.includes(roleId)).length,
+  async revokeRole(session, _orgId, roleId) {
+    for (const user of await rows.allUsers(session))
+      if (user.roles.includes(roleId))
+        await rows.setRoles(
+          session,
+          user.id,
+          user.roles.filter((one) => one !== roleId),
+        );
+  },
+};
+
 export function openPlatformUsers(deps: PlatformUsersDeps): PlatformUsers {
   const { store, clock, ids, roles, audit, scope, endSessions } = deps;
 
@@ -84,18 +99,11 @@ export function openPlatformUsers(deps: PlatformUsersDeps): PlatformUsers {
     return [...new Set(roleIds)];
   }
 
-  /** Hashing takes a tenth of a second: it stands before the write. */
   async function prepare(input: NewPlatformUser, roleIds: readonly string[]): Promise<PlatformUser> {
-    const email = readEmail(input.email);
-    const name = readUserName(input.name);
-    if (name === "") throw invalid("name", "must not be empty");
-    requirePassword("password", input.password);
     const at = clock.now();
     return {
       id: ids.next("puser"),
-      email,
-      name,
-      passwordHash: await hashPassword(input.password),
+      ...(await readNew(input)),
       roles: [...roleIds],
       isActive: true,
       tokensAfter: 0,
@@ -114,7 +122,7 @@ export function openPlatformUsers(deps: PlatformUsersDeps): PlatformUsers {
 
   return {
     async bootstrap(caller, input) {
-      // Whoever holds the first key owns the installation; other orgs' admins do not.
+      // The first key belongs to the owner of the installation; admins of other orgs are only tenants.
       if ((caller.kind !== "key" && caller.kind !== "dev") || caller.orgId !== defaultOrgId)
         throw new Fault("permission_denied", "an admin key of the default org is required");
       const exist = () => new Fault("already_exists", "platform users already exist");
@@ -142,41 +150,19 @@ export function openPlatformUsers(deps: PlatformUsersDeps): PlatformUsers {
       });
     },
 
-    async update(caller, id, change) {
-      const name = change.name === undefined ? undefined : readUserName(change.name);
-      if (name === "") throw invalid("name", "must not be empty");
-      const email = change.email === undefined ? undefined : readEmail(change.email);
-      if (change.password !== undefined) requirePassword("password", change.password);
-      const passwordHash = change.password === undefined ? undefined : await hashPassword(change.password);
-      const { isActive } = change;
+    async update(caller, id, asked) {
+      const wanted = await readChange(asked);
       try {
         return await store.write(async (session) => {
           await rows.holdUsers(session, scope.orgId);
           const before = await find(session, id);
-          const roleIds = change.roleIds === undefined ? undefined : await readRoles(session, change.roleIds);
-          const at = clock.now();
-          const endsSessions = passwordHash !== undefined || isActive === false;
-          const after: PlatformUser = {
-            ...before,
-            ...(name !== undefined && { name }),
-            ...(email !== undefined && { email }),
-            ...(roleIds !== undefined && { roles: roleIds }),
-            ...(passwordHash !== undefined && { passwordHash }),
-            ...(isActive !== undefined && { isActive }),
-            ...(endsSessions && { tokensAfter: Math.max(at, before.tokensAfter + 1) }),
-            updatedAt: at,
-          };
+          const roles = asked.roleIds === undefined ? undefined : await readRoles(session, asked.roleIds);
+          const change = { ...wanted, ...(roles && { roles }) };
+          const after = rules.changed(before, change, clock.now());
           rules.requireAdminLeft(await rows.allUsers(session), before, after);
           await rows.updateUser(session, after);
-          if (endsSessions) await endSessions(session, id);
-          const payload = {
-            user_id: id,
-            ...(name !== undefined && { name }),
-            ...(email !== undefined && { email }),
-            ...(roleIds !== undefined && { role_ids: roleIds }),
-            ...(isActive !== undefined && { is_active: isActive }),
-            ...(passwordHash !== undefined && { password_changed: true }),
-          };
+          if (rules.endsSessions(change)) await endSessions(session, id);
+          const payload = { user_id: id, ...rules.auditedChange(change) };
           await audit.record(session, { type: "platform.user.updated", by: caller, payload });
           return after;
         });
@@ -210,21 +196,40 @@ export function openPlatformUsers(deps: PlatformUsersDeps): PlatformUsers {
       return roleIds.flatMap((id) => names.get(id) ?? []);
     },
 
-    countWithRole: async (session, _orgId, roleId) =>
-      (await rows.allUsers(session)).filter((user) => user.roles.includes(roleId)).length,
-    async revokeRole(session, _orgId, roleId) {
-      for (const user of await rows.allUsers(session))
-        if (user.roles.includes(roleId))
-          await rows.setRoles(
-            session,
-            user.id,
-            user.roles.filter((one) => one !== roleId),
-          );
-    },
+    ...carriers,
 
     async anyHeld(session) {
       await rows.shareUsers(session, scope.orgId);
       return rows.anyUser(session);
     },
   };
+}
+
+// Hashing a password takes a tenth of a second: these run before the write, which would hold the users for so long.
+
+async function readNew(
+  input: NewPlatformUser,
+): Promise<Pick<PlatformUser, "email" | "name" | "passwordHash">> {
+  const email = readEmail(input.email);
+  const name = readUserName(input.name);
+  if (name === "") throw invalid("name", "must not be empty");
+  requirePassword("password", input.password);
+  return { email, name, passwordHash: await hashPassword(input.password) };
+}
+
+async function readChange({
+  name,
+  email,
+  password,
+  isActive,
+}: PlatformUserChange): Promise<rules.UserChange> {
+  const read: rules.UserChange = {
+    ...(name !== undefined && { name: readUserName(name) }),
+    ...(isActive !== undefined && { isActive }),
+  };
+  if (read.name === "") throw invalid("name", "must not be empty");
+  if (email !== undefined) read.email = readEmail(email);
+  if (password === undefined) return read;
+  requirePassword("password", password);
+  return { ...read, passwordHash: await hashPassword(password) };
 }

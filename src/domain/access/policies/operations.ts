@@ -110,7 +110,7 @@ const showing =
 
 /** List, get, create, update, delete, and which roles have which. */
 export function policiesOperations(policies: Policies, roles: Roles, scoped: ScopedPolicies): Operation[] {
-  const { name, path, rolesPath, read, manage, rolesRead, rolesManage, scopeOf } = scoped;
+  const { name, path, read, manage, scopeOf } = scoped;
   const show = showing(policies, scopeOf);
   const scopeFor = (call: Call, orgId: string | undefined): RoleScope => {
     const scope = scopeOf(call);
@@ -198,6 +198,15 @@ export function policiesOperations(policies: Policies, roles: Roles, scoped: Sco
       rest: `DELETE ${path}/{id}`,
       handle: ({ id }, call) => policies.remove(scopeOf(call), id),
     }),
+    ...rolePoliciesOperations(policies, roles, scoped),
+  ];
+}
+
+/** Which deny policies a role has. */
+const rolePoliciesOperations = (policies: Policies, roles: Roles, scoped: ScopedPolicies): Operation[] => {
+  const { name, rolesPath, rolesRead, rolesManage, scopeOf } = scoped;
+  const show = showing(policies, scopeOf);
+  return [
     unary({
       name: `${name}.ofRole`,
       action: rolesRead,
@@ -230,7 +239,7 @@ export function policiesOperations(policies: Policies, roles: Roles, scoped: Sco
       handle: ({ id, policy_id }, call) => roles.unassign(scopeOf(call), id, policy_id),
     }),
   ];
-}
+};
 
 const DryRunInput = Type.Object({
   policy_id: Type.Optional(text),

@@ -1,43 +1,18 @@
-import { platformOrgId } from "../../../access/gate.ts";
-import type { Clock, Instant } from "../../../kit/clock.ts";
+import type { Clock } from "../../../kit/clock.ts";
 import { Fault } from "../../../kit/fault.ts";
 import { keyLeaseMs } from "../../../kit/limits.ts";
 import type { Caller } from "../../../kit/operation.ts";
 import { hashPassword, verifyPassword } from "../../../kit/password.ts";
 import { ttlCache } from "../../../kit/ttl-cache.ts";
-import type { Session, Store } from "../../../store/store.ts";
-import type { Keys, KnownKey } from "../keys/service.ts";
-import type { LoggedIn, Users } from "../users/service.ts";
+import type { Store } from "../../../store/store.ts";
+import type { Keys } from "../keys/service.ts";
+import type { Users } from "../users/service.ts";
+import { accountOf, type KnownSession, type PlatformAccounts } from "./accounts.ts";
 import type { SessionRegister } from "./register.ts";
 import type { Throttle } from "./throttle.ts";
-import type { TokenClaims, Tokens } from "./tokens.ts";
+import type { Tokens } from "./tokens.ts";
 
-/** Who a token speaks for, as authentication needs it. */
-export interface KnownSession {
-  readonly caller: Caller;
-  /** The one environment that a desktop session is bound to; others choose among those of their org. */
-  readonly environmentId: string | undefined;
-  readonly expiresAt: number;
-}
-
-export interface PlatformAccount {
-  id: string;
-  email: string;
-  name: string;
-  passwordHash: string;
-  roles: readonly string[];
-  tokensAfter: number;
-  isActive: boolean;
-}
-
-/** Users of the platform, as sessions need them. */
-export interface PlatformAccounts {
-  find(id: string): Promise<PlatformAccount | undefined>;
-  findByEmail(email: string): Promise<PlatformAccount | undefined>;
-  /** Holds the account's row; undefined when it was changed since this was its password's hash. */
-  noteLogin(session: Session, id: string, passwordHash: string): Promise<LoggedIn | undefined>;
-  roleNamesOf(roleIds: readonly string[]): Promise<string[]>;
-}
+export type { KnownSession, PlatformAccount, PlatformAccounts } from "./accounts.ts";
 
 export interface PlatformLogin {
   token: string;
@@ -71,46 +46,13 @@ export interface SessionsDeps {
 const sessionsRemembered = 10_000;
 export const badLogin = (): Fault => new Fault("unauthenticated", "Invalid email or password");
 
-/** Who a session speaks for, and since when sessions of theirs are believed. */
-interface Account extends Omit<KnownSession, "expiresAt"> {
-  tokensAfter: Instant;
-  expiresAt?: Instant | undefined;
-}
-
 export function openSessions(deps: SessionsDeps): Sessions {
   const { store, clock, register, tokens, throttle, users, keys, platformUsers } = deps;
-
-  async function accountOf({ kind, subject }: TokenClaims): Promise<Account | undefined> {
-    if (kind === "desktop") {
-      const key: KnownKey | undefined = await keys.byId(subject);
-      if (!key) return undefined;
-      const { caller, environmentId, expiresAt } = key;
-      // It acts as the key, but is no key: it makes no further sessions.
-      return {
-        caller: { ...caller, kind: "user" },
-        environmentId,
-        expiresAt,
-        tokensAfter: caller.tokensAfter ?? 0,
-      };
-    }
-    if (kind === "platform") {
-      const user = await platformUsers.find(subject);
-      if (!user?.isActive) return undefined;
-      const { id, roles, email, tokensAfter } = user;
-      const caller: Caller = { kind: "platform", id, orgId: platformOrgId, roles, email };
-      return { caller, environmentId: undefined, tokensAfter };
-    }
-    const user = await users.find(subject);
-    if (!user) return undefined;
-    const { id, orgId, roleIds, email, tokensAfter } = user;
-    const caller: Caller = { kind: "user", id, orgId, roles: roleIds, email };
-    return { caller, environmentId: undefined, tokensAfter };
-  }
 
   async function read(token: string): Promise<KnownSession | undefined> {
     const claims = await tokens.read(token);
     if (!claims) return undefined;
-    const [row, account] = await Promise.all([register.find(claims.sid), accountOf(claims)]);
+    const [row, account] = await Promise.all([register.find(claims.sid), accountOf(deps, claims)]);
     if (!row || row.kind !== claims.kind || row.subjectId !== claims.subject) return undefined;
     if (!account || row.createdAt < account.tokensAfter) return undefined;
     const { caller, environmentId, expiresAt = row.expiresAt } = account;

@@ -69,6 +69,61 @@ function requireNamedOrg({ caller }: Call): void {
     throw new Fault("permission_denied", "a platform credential must name an org: X-Svc-Org");
 }
 
+/** Every org of the installation, for platform credentials. */
+const tenantsOperations = (orgs: Orgs): Operation[] => [
+  unary({
+    name: "tenants.list",
+    action: "orgs:read",
+    scope: "none",
+    reads: true,
+    summary: "Every org with the number of its environments and keys; by platform credentials.",
+    input: Type.Object({}),
+    output: Type.Array(
+      Type.Object({
+        id: text,
+        name: text,
+        created_at: instant,
+        env_count: Type.Integer(),
+        key_count: Type.Integer(),
+      }),
+    ),
+    rest: "GET /api/v1/tenants",
+    lists: listedById(),
+    async handle(_input, call) {
+      requirePlatform(call);
+      return (await orgs.tenants()).map(tenantJson);
+    },
+  }),
+  unary({
+    name: "tenants.provision",
+    action: "platform:tenants:manage",
+    scope: "none",
+    summary: "An org with project, environment and admin key, at once; by platform credentials.",
+    input: Type.Object({ org_name: text, env_name: Type.Optional(text) }),
+    output: Type.Object({
+      org: IdAndName,
+      environment: IdAndName,
+      api_key: Type.Object({ key: text, roles: Type.Array(text) }),
+    }),
+    rest: {
+      route: "POST /api/v1/tenants/provision",
+      status: 201,
+      encode: ({ org, environment, key, roles }: Provisioned) => ({
+        status: 201,
+        body: {
+          org: { id: org.id, name: org.name },
+          environment: { id: environment.id, name: environment.name },
+          api_key: { key, roles },
+        },
+      }),
+    },
+    handle({ org_name, env_name }, call) {
+      requirePlatform(call);
+      return orgs.provision({ orgName: org_name, ...(env_name && { environmentName: env_name }) });
+    },
+  }),
+];
+
 export const orgsOperations = (orgs: Orgs): Operation[] => [
   unary({
     name: "orgs.create",
@@ -139,57 +194,7 @@ export const orgsOperations = (orgs: Orgs): Operation[] => [
     rest: "DELETE /api/v1/orgs/{id}",
     handle: ({ id }, { caller }) => orgs.remove(caller.orgId, id),
   }),
-  unary({
-    name: "tenants.list",
-    action: "orgs:read",
-    scope: "none",
-    reads: true,
-    summary: "Every org with the number of its environments and keys; by platform credentials.",
-    input: Type.Object({}),
-    output: Type.Array(
-      Type.Object({
-        id: text,
-        name: text,
-        created_at: instant,
-        env_count: Type.Integer(),
-        key_count: Type.Integer(),
-      }),
-    ),
-    rest: "GET /api/v1/tenants",
-    lists: listedById(),
-    async handle(_input, call) {
-      requirePlatform(call);
-      return (await orgs.tenants()).map(tenantJson);
-    },
-  }),
-  unary({
-    name: "tenants.provision",
-    action: "platform:tenants:manage",
-    scope: "none",
-    summary: "An org with project, environment and admin key, at once; by platform credentials.",
-    input: Type.Object({ org_name: text, env_name: Type.Optional(text) }),
-    output: Type.Object({
-      org: IdAndName,
-      environment: IdAndName,
-      api_key: Type.Object({ key: text, roles: Type.Array(text) }),
-    }),
-    rest: {
-      route: "POST /api/v1/tenants/provision",
-      status: 201,
-      encode: ({ org, environment, key, roles }: Provisioned) => ({
-        status: 201,
-        body: {
-          org: { id: org.id, name: org.name },
-          environment: { id: environment.id, name: environment.name },
-          api_key: { key, roles },
-        },
-      }),
-    },
-    handle({ org_name, env_name }, call) {
-      requirePlatform(call);
-      return orgs.provision({ orgName: org_name, ...(env_name && { environmentName: env_name }) });
-    },
-  }),
+  ...tenantsOperations(orgs),
 ];
 
 export const projectsOperations = (orgs: Orgs): Operation[] => [

@@ -1,16 +1,16 @@
 import { roleIdOf } from "../../../access/actions.ts";
 import { platformOrgId } from "../../../access/gate.ts";
 import type { Clock } from "../../../kit/clock.ts";
-import { requireStorable } from "../../../kit/event-names.ts";
-import { Fault, missing } from "../../../kit/fault.ts";
+import { missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
-import { orgNameCharsMax, projectNameCharsMax, projectsMax } from "../../../kit/limits.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import { orgNameCharsMax } from "../../../kit/limits.ts";
+import type { Store } from "../../../store/store.ts";
 import type { Deletion } from "./deletion.ts";
 import { addEnvironment, type KeyMaker } from "./environments.ts";
-import type { Org, Preferences, Project, Tenant } from "./org-rows.ts";
+import type { Org, Preferences, Tenant } from "./org-rows.ts";
 import * as rows from "./org-rows.ts";
-import { environmentsOf, insertOrg, insertProject } from "./rows.ts";
+import { openProjects, type Projects } from "./projects.ts";
+import { insertOrg } from "./rows.ts";
 import * as rules from "./rules.ts";
 
 export interface Provisioned {
@@ -22,7 +22,7 @@ export interface Provisioned {
 }
 
 /** Orgs and their projects. `orgId` is whose they are: what is another org's looks like missing. */
-export interface Orgs {
+export interface Orgs extends Projects {
   create(name: string): Promise<Org>;
   get(orgId: string, id: string): Promise<Org>;
   update(orgId: string, id: string, change: { name?: string; preferences?: Preferences }): Promise<Org>;
@@ -31,12 +31,6 @@ export interface Orgs {
   provision(wanted: { orgName: string; environmentName?: string }): Promise<Provisioned>;
   /** Every org but the platform's own. */
   tenants(): Promise<Tenant[]>;
-  projects(orgId: string): Promise<Project[]>;
-  createProject(orgId: string, input: { name: string; description?: string }): Promise<Project>;
-  updateProject(orgId: string, id: string, change: { name?: string; description?: string }): Promise<Project>;
-  removeProject(orgId: string, id: string): Promise<void>;
-  /** Ids of the environments that go with the project. */
-  environmentsIn(orgId: string, projectId: string): Promise<string[]>;
 }
 
 export interface OrgsDeps<Row extends { id: string }> {
@@ -58,12 +52,6 @@ export function openOrgs<Row extends { id: string }>(deps: OrgsDeps<Row>): Orgs 
     const org = id === orgId ? await rows.getOrg(store, id) : undefined;
     if (!org) throw missing("org", id);
     return org;
-  }
-
-  async function holdProject(session: Session, orgId: string, id: string): Promise<Project> {
-    const project = await rows.holdProject(session, id);
-    if (project?.orgId !== orgId) throw missing("project", id);
-    return project;
   }
 
   const newOrg = (field: string, name: string): Org => {
@@ -134,46 +122,6 @@ export function openOrgs<Row extends { id: string }>(deps: OrgsDeps<Row>): Orgs 
     },
 
     tenants: () => rows.tenantsBut(store, platformOrgId),
-    projects: (orgId) => rows.projectsOf(store, orgId),
-
-    async createProject(orgId, { name, description }) {
-      requireStorable("description", description);
-      const at = clock.now();
-      const label = rules.readLabel("name", name, projectNameCharsMax);
-      const id = ids.next("proj");
-      const project: Project = { id, orgId, name: label, description, createdAt: at, updatedAt: at };
-      await store.write(async (session) => {
-        // Held, not shared: of two that would be one too many the second counts the first.
-        if (!(await rows.holdOrg(session, orgId))) throw missing("org", orgId);
-        if ((await rows.countProjects(session, orgId)) >= projectsMax)
-          throw new Fault("resource_exhausted", `at most ${projectsMax} projects`);
-        await insertProject(session, { ...project, at });
-      });
-      return project;
-    },
-
-    async updateProject(orgId, id, { name, description }) {
-      requireStorable("description", description);
-      const change = {
-        ...(name !== undefined && { name: rules.readLabel("name", name, projectNameCharsMax) }),
-        ...(description !== undefined && { description }),
-      };
-      return store.write(async (session) => {
-        const after: Project = {
-          ...(await holdProject(session, orgId, id)),
-          ...change,
-          updatedAt: clock.now(),
-        };
-        await rows.updateProject(session, after);
-        return after;
-      });
-    },
-
-    async removeProject(orgId, id) {
-      await deletion.project(id, orgId);
-    },
-
-    environmentsIn: async (orgId, projectId) =>
-      (await environmentsOf(store, orgId, projectId)).map(({ id }) => id),
+    ...openProjects({ store, clock, ids, deletion }),
   };
 }

@@ -5,14 +5,12 @@ import {
   gaugeKeptMs,
   gaugeWaitMsMax,
   purgeGraceMs,
-  purgeRemoteSliceMs,
   purgeRoundMs,
-  purgeSliceMax,
-  purgeSliceMs,
 } from "../../../kit/limits.ts";
 import type { Metrics } from "../../../kit/metrics.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import * as rows from "./purge-rows.ts";
+import { PurgeSlices, paces } from "./purge-slices.ts";
 
 type LeaderWrite = <T>(work: (session: Session) => Promise<T>) => Promise<T>;
 
@@ -37,26 +35,6 @@ export interface PurgeDeps {
 const environmentsAtOnce = 1_000;
 /** How long one environment is emptied before it is the next one's turn. */
 const purgeTurnMs = 50;
-const sliceMin = 8;
-
-interface PurgePace {
-  /** What a slice aims at. */
-  sliceMs: number;
-  /** Also of the cheapest rows: a commit has its price too. */
-  sliceMax: number;
-  /** Runs whose rows are removed together. */
-  runsAtOnce: number;
-}
-
-/**
- * On libSQL a slice is work of this very thread. On Postgres most of its time is spent on the way there and back, and it
- * holds up nobody: slices that aim at a few milliseconds would end as single rows wherever the database is not next door.
- */
-const paces: Record<Store["engine"], PurgePace> = {
-  libsql: { sliceMs: purgeSliceMs, sliceMax: 250, runsAtOnce: 50 },
-  postgres: { sliceMs: purgeRemoteSliceMs, sliceMax: purgeSliceMax, runsAtOnce: 250 },
-};
-
 const runs = rows.ownedTables.find((table) => table.name === "runs")!;
 const tablesOfRuns = rows.ownedTables.filter((table) => table.ofRun !== undefined);
 const tables = rows.ownedTables.filter((table) => table.ofRun === undefined);
@@ -79,7 +57,7 @@ export const purgeBacklogOf = (store: Store) => async (orgId: string) => {
 };
 
 export function openPurge({ store, clock, metrics }: PurgeDeps): Purge {
-  const { sliceMs, sliceMax, runsAtOnce } = paces[store.engine];
+  const { runsAtOnce } = paces[store.engine];
   const backlog = () => rows.countUnpurged(store, gaugeCountMax);
   const purging = metrics.gauge({
     name: "svc_environments_purging",
@@ -92,20 +70,7 @@ export function openPurge({ store, clock, metrics }: PurgeDeps): Purge {
   const emptied = new Set<string>();
   /** Where the last round stopped: on a slow store one of them does not get through all tables. */
   const passes = new Map<string, PurgePass>();
-  /** Rows of a slice, by table: what lies in it decides how many of them take the time that a slice may. */
-  const sliceOf = new Map<string, number>();
-  /** The last slice of each table, and how long it took. */
-  const lastOf = new Map<string, { limit: number; tookMs: number }>();
-
-  /**
-   * Half as many rows are no way out where they take as long: a commit on a slow disk, or a busy machine, costs a single row
-   * the same, and single rows would go on for ever.
-   */
-  function halved(table: string, limit: number, tookMs: number): number {
-    const last = lastOf.get(table);
-    const isInVain = limit <= sliceMin && last && last.limit > limit && tookMs > 0.7 * last.tookMs;
-    return isInVain ? sliceMin : Math.max(1, Math.floor(limit / 2));
-  }
+  const slices = new PurgeSlices(paces[store.engine]);
 
   /** Deletes slices, at least one, until nothing is left or the time is over. */
   async function empty(
@@ -119,16 +84,14 @@ export function openPurge({ store, clock, metrics }: PurgeDeps): Purge {
     do {
       // A short slice may only have found rows that changed, or went, under it.
       if (isShort && !(await rows.anyLeft(store, table, owner))) return { done: true, removed };
-      const limit = sliceOf.get(table.name) ?? sliceMin;
+      const limit = slices.limitOf(table.name);
       const beganAt = clock.elapsed();
       const gone = await write((session) => rows.purgeSlice(session, table, owner, limit));
       const tookMs = clock.elapsed() - beganAt;
       removed += gone;
       isShort = gone < limit;
-      if (tookMs > sliceMs) sliceOf.set(table.name, halved(table.name, limit, tookMs));
-      else if (!isShort && tookMs < sliceMs / 2) sliceOf.set(table.name, Math.min(sliceMax, limit * 2));
-      lastOf.set(table.name, { limit, tookMs });
-      // Others' turn.
+      slices.note(table.name, { limit, tookMs, isShort });
+      // Other writers come in between.
       await clock.sleep(1);
     } while (clock.elapsed() < until);
     return { done: false, removed };

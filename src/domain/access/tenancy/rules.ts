@@ -19,7 +19,7 @@ export const isEnvironmentName = (text: string): boolean =>
 export function requireEnvironmentName(name: string, field = "name"): void {
   if (name === "") throw invalid(field, "must not be empty");
   if (!isEnvironmentName(name)) {
-    throw invalid(field, `must be at most ${environmentNameBytesMax} of a-z, 0-9 and -`);
+    throw invalid(field, `at most ${environmentNameBytesMax} characters of a-z, 0-9 and -`);
   }
 }
 

@@ -2,8 +2,9 @@ import type { Clock } from "../../../kit/clock.ts";
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import type { Log } from "../../../kit/log.ts";
-import { ttlCache } from "../../../kit/ttl-cache.ts";
 import { type Session, type Store, StoreError } from "../../../store/store.ts";
+import { createDefaults } from "./defaults.ts";
+import { openLookups } from "./lookups.ts";
 import { shareOrg, shareProject } from "./org-rows.ts";
 import type { Environment } from "./rows.ts";
 import * as rows from "./rows.ts";
@@ -36,8 +37,8 @@ export interface Tenancy {
   createDefaults(): Promise<void>;
   createEnvironment(wanted: NewEnvironment): Promise<Environment>;
   /**
-   * The environment that `X-Svc-Environment` or `env` names (spec.md 'Environment selection'), for a caller of this org,
-   * empty for the platform's, to whom no id is foreign; whether the caller may use it is not asked here.
+   * The environment that `X-Svc-Environment` or `env` names, for a caller of this org. An empty org is the platform's,
+   * to which no id is foreign. Whether the caller may use the environment is decided elsewhere.
    */
   environmentMeant(selector: string, orgId: string): Promise<Environment>;
   /** What is believed of these environments is looked up anew. */
@@ -57,25 +58,11 @@ export interface Tenancy {
   resolveEnvironment(selector: string | undefined, orgId: string): Promise<string>;
 }
 
-/** A changed or deleted environment is noticed after this at the latest. */
-const environmentLeaseMs = 500;
-const environmentsRemembered = 10_000;
 /** Names that fell back are logged once each; after so many different ones, no more. */
 const fallbackNamesLogged = 1_000;
 
 export function tenancy({ store, clock, ids, log, strictEnvironment }: TenancyOptions): Tenancy {
-  const lease = { clock, keptMs: environmentLeaseMs, entriesMax: environmentsRemembered };
-  const byId = ttlCache<Environment>({ ...lease, read: (id) => rows.environmentById(store, id) });
-  const nameKey = (orgId: string, name: string) => `${orgId} ${name}`;
-  const byName = ttlCache<Environment>({
-    ...lease,
-    read(key) {
-      const space = key.indexOf(" ");
-      return rows.environmentByName(store, key.slice(0, space), key.slice(space + 1));
-    },
-  });
-  const orgs = ttlCache<{ id: string }>({ ...lease, read: (id) => rows.orgById(store, id) });
-  const homes = ttlCache<Environment>({ ...lease, read: (orgId) => rows.oldestEnvironment(store, orgId) });
+  const lookups = openLookups({ store, clock });
   const fallenBack = new Set<string>();
 
   const lookUp = async (answer: Promise<Environment | undefined>): Promise<Environment | undefined> => {
@@ -93,14 +80,14 @@ export function tenancy({ store, clock, ids, log, strictEnvironment }: TenancyOp
       fallenBack.add(name);
       log.warn("environment.fell_back", { name: name.slice(0, 100), to: rules.defaultEnvironmentId });
     }
-    const environment = await lookUp(byId.get(rules.defaultEnvironmentId));
+    const environment = await lookUp(lookups.environment(rules.defaultEnvironmentId));
     if (!environment) throw new Error(`${rules.defaultEnvironmentId} is missing`);
     return environment;
   };
 
   const environmentMeant: Tenancy["environmentMeant"] = async (selector, orgId) => {
     if (rules.isEnvironmentId(selector)) {
-      const environment = await lookUp(byId.get(selector));
+      const environment = await lookUp(lookups.environment(selector));
       // Another org's looks like none; the default one is no secret.
       const isShown =
         orgId === "" || environment?.orgId === orgId || environment?.id === rules.defaultEnvironmentId;
@@ -108,7 +95,7 @@ export function tenancy({ store, clock, ids, log, strictEnvironment }: TenancyOp
       return environment;
     }
     const named = rules.isEnvironmentName(selector)
-      ? await lookUp(byName.get(nameKey(orgId, selector)))
+      ? await lookUp(lookups.environmentNamed(orgId, selector))
       : undefined;
     return named ?? fallBack(selector);
   };
@@ -124,19 +111,10 @@ export function tenancy({ store, clock, ids, log, strictEnvironment }: TenancyOp
 
   return {
     environmentMeant,
-    findEnvironment: (environmentId) => byId.get(environmentId),
-    forget(environments) {
-      for (const { id, orgId, name } of environments) {
-        byId.forget(id);
-        byName.forget(nameKey(orgId, name));
-        homes.forget(orgId);
-      }
-    },
-    forgetOrg(orgId) {
-      orgs.forget(orgId);
-      homes.forget(orgId);
-    },
-    orgExists: async (orgId) => (await orgs.get(orgId)) !== undefined,
+    findEnvironment: lookups.environment,
+    forget: lookups.forget,
+    forgetOrg: lookups.forgetOrg,
+    orgExists: async (orgId) => (await lookups.org(orgId)) !== undefined,
 
     async shareOrg(session, orgId) {
       if (!(await shareOrg(session, orgId))) throw missing("org", orgId);
@@ -148,33 +126,12 @@ export function tenancy({ store, clock, ids, log, strictEnvironment }: TenancyOp
 
     async homeEnvironment(selector, orgId) {
       if (selector !== undefined || orgId === rules.defaultOrgId) return resolveEnvironment(selector, orgId);
-      return (await homes.get(orgId))?.id ?? "";
+      return (await lookups.home(orgId))?.id ?? "";
     },
 
     resolveEnvironment,
 
-    async createDefaults() {
-      if (await rows.environmentById(store, rules.defaultEnvironmentId)) return;
-      const at = clock.now();
-      await store.write(async (session) => {
-        await rows.insertOrg(session, { id: rules.defaultOrgId, name: "Default", at });
-        await rows.insertProject(session, {
-          id: rules.defaultProjectId,
-          orgId: rules.defaultOrgId,
-          name: "Default",
-          at,
-        });
-        await rows.insertEnvironment(session, {
-          id: rules.defaultEnvironmentId,
-          orgId: rules.defaultOrgId,
-          projectId: rules.defaultProjectId,
-          name: rules.defaultEnvironmentName,
-          color: rules.environmentColorDefault,
-          createdAt: at,
-          updatedAt: at,
-        });
-      });
-    },
+    createDefaults: () => createDefaults({ store, clock }),
 
     async createEnvironment({ orgId, name, projectId, color = rules.environmentColorDefault }) {
       rules.requireEnvironmentName(name);
@@ -200,8 +157,7 @@ export function tenancy({ store, clock, ids, log, strictEnvironment }: TenancyOp
         }
         throw error;
       }
-      byId.forget(environment.id);
-      byName.forget(nameKey(orgId, name));
+      lookups.forgetMissing(environment);
       return environment;
     },
   };

@@ -1,11 +1,12 @@
 import type { Clock, Instant } from "../../../kit/clock.ts";
-import { Fault, invalid, missing } from "../../../kit/fault.ts";
+import { Fault, missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import { usersMax } from "../../../kit/limits.ts";
 import type { Caller } from "../../../kit/operation.ts";
 import { hashPassword, verifyPassword } from "../../../kit/password.ts";
 import { type Session, type Store, StoreError } from "../../../store/store.ts";
 import type { Tenancy } from "../tenancy/service.ts";
+import { CarriedRoles, type RolesOf } from "./carried-roles.ts";
 import type { CarriedRole, NewUser, UserRow } from "./rows.ts";
 import * as rows from "./rows.ts";
 import * as rules from "./rules.ts";
@@ -67,20 +68,17 @@ export interface UsersDeps {
   clock: Clock;
   ids: Ids;
   tenancy: Pick<Tenancy, "shareOrg">;
-  /** All roles that users of the org may have. */
-  rolesOf: (reader: Pick<Store, "one" | "all">, orgId: string) => Promise<readonly CarriedRole[]>;
+  rolesOf: RolesOf;
   /** Ends every session of the user, in the same transaction. */
   endSessions: (session: Session, userId: string) => Promise<void>;
 }
 
 const emailTaken = () => new Fault("already_exists", "a user with this email exists", { field: "email" });
 
-const carriedBy = ({ roles, roleIds }: UserRow): CarriedRole[] =>
-  roleIds.map((id, at) => ({ id, name: roles[at] ?? id }));
-
 /** Every change holds the org, then the user: as both are now, and until it is committed. */
 export function users(deps: UsersDeps): Users {
-  const { store, clock, ids, tenancy, rolesOf, endSessions } = deps;
+  const { store, clock, ids, tenancy, endSessions } = deps;
+  const carried = new CarriedRoles(deps.rolesOf);
 
   const prepare: Users["prepare"] = async ({ password, ...user }) => ({
     id: ids.next("usr"),
@@ -88,24 +86,6 @@ export function users(deps: UsersDeps): Users {
     passwordHash: await hashPassword(password),
     at: clock.now(),
   });
-
-  /** A role that was named by a node of the version before is the one that has the name. */
-  async function allWhole(
-    reader: Pick<Store, "one" | "all">,
-    orgId: string,
-    stored: readonly rows.StoredUser[],
-  ): Promise<UserRow[]> {
-    const all = stored.every(({ roleIds }) => roleIds) ? [] : await rolesOf(reader, orgId);
-    return stored.map((user) => {
-      const { roleIds } = user;
-      if (roleIds) return { ...user, roleIds };
-      const found = user.roles.flatMap((name) => all.find((role) => role.name === name) ?? []);
-      return { ...user, roles: found.map(({ name }) => name), roleIds: found.map(({ id }) => id) };
-    });
-  }
-
-  const whole = async (reader: Pick<Store, "one" | "all">, user: rows.StoredUser): Promise<UserRow> =>
-    (await allWhole(reader, user.orgId, [user]))[0]!;
 
   function requireOwn(orgId: string, id: string, user: rows.StoredUser | undefined): rows.StoredUser {
     if (user?.orgId !== orgId) throw missing("user", id);
@@ -117,48 +97,16 @@ export function users(deps: UsersDeps): Users {
     return requireOwn(orgId, id, await rows.holdUser(session, id));
   }
 
-  async function readRoles(
-    session: Session,
-    orgId: string,
-    given: readonly string[],
-  ): Promise<CarriedRole[]> {
-    const all = given.length === 0 ? [] : await rolesOf(session, orgId);
-    const found = given.map((text) => {
-      const role = all.find(({ id, name }) => id === text || name === text);
-      if (!role) throw invalid("roles", `role ${text.slice(0, 80)} not found`);
-      return role;
-    });
-    return [...new Set(found)];
-  }
-
-  const withRole = async (session: Session, orgId: string, roleId: string): Promise<UserRow[]> =>
-    (await allWhole(session, orgId, await rows.usersOf(session, orgId))).filter(({ roleIds }) =>
-      roleIds.includes(roleId),
-    );
-
-  /** What all who carry the role have instead. */
-  async function replaceRole(
-    session: Session,
-    orgId: string,
-    roleId: string,
-    next: readonly CarriedRole[],
-  ): Promise<void> {
-    for (const user of await withRole(session, orgId, roleId)) {
-      const roles = carriedBy(user).flatMap((role) => (role.id === roleId ? next : role));
-      await rows.setRoles(session, user.id, roles);
-    }
-  }
-
   return {
     any: () => rows.anyUser(store),
     prepare,
     insert: rows.insertUser,
     remove: rows.deleteUser,
 
-    list: async (orgId) => allWhole(store, orgId, await rows.usersOf(store, orgId)),
+    list: async (orgId) => carried.allWhole(store, orgId, await rows.usersOf(store, orgId)),
 
     async get(orgId, id) {
-      return whole(store, requireOwn(orgId, id, await rows.userById(store, id)));
+      return carried.whole(store, requireOwn(orgId, id, await rows.userById(store, id)));
     },
 
     async create(orgId, input) {
@@ -168,11 +116,14 @@ export function users(deps: UsersDeps): Users {
       const prepared = await prepare({ orgId, email, name, roles: [], password: input.password });
       return store.write(async (session) => {
         await tenancy.shareOrg(session, orgId);
-        const roles = await readRoles(session, orgId, input.roles);
+        const roles = await carried.read(session, orgId, input.roles);
         if ((await rows.countUsers(session, orgId)) >= usersMax)
           throw new Fault("resource_exhausted", `at most ${usersMax} users`);
         if (!(await rows.insertUser(session, { ...prepared, roles }))) throw emailTaken();
-        return whole(session, requireOwn(orgId, prepared.id, await rows.userById(session, prepared.id)));
+        return carried.whole(
+          session,
+          requireOwn(orgId, prepared.id, await rows.userById(session, prepared.id)),
+        );
       });
     },
 
@@ -185,8 +136,8 @@ export function users(deps: UsersDeps): Users {
           const own = { name: name ?? before.name, email: email ?? before.email };
           await rows.updateUser(session, { id, ...own, updatedAt: clock.now() });
           if (change.roles !== undefined)
-            await rows.setRoles(session, id, await readRoles(session, orgId, change.roles));
-          return whole(session, requireOwn(orgId, id, await rows.userById(session, id)));
+            await rows.setRoles(session, id, await carried.read(session, orgId, change.roles));
+          return carried.whole(session, requireOwn(orgId, id, await rows.userById(session, id)));
         });
       } catch (error) {
         if (error instanceof StoreError && error.trouble === "unique") throw emailTaken();
@@ -216,7 +167,7 @@ export function users(deps: UsersDeps): Users {
       const passwordHash = await hashPassword(next);
       await store.write(async (session) => {
         const before = await hold(session, orgId, id);
-        // Changed while this was computed: it was the current one no more.
+        // Another change came while the hash was computed: `current` is no longer the password.
         if (before.passwordHash !== compared) throw wrong();
         const at = Math.max(clock.now(), before.tokensAfter + 1);
         await rows.changePassword(session, { id, passwordHash, at });
@@ -226,13 +177,13 @@ export function users(deps: UsersDeps): Users {
 
     async find(id) {
       const user = await rows.userById(store, id);
-      return user && whole(store, user);
+      return user && carried.whole(store, user);
     },
     findByEmail: (email) => rows.userByEmail(store, email),
     noteLogin: (session, id, passwordHash) => rows.noteLogin(session, { id, passwordHash, at: clock.now() }),
 
-    countWithRole: async (session, orgId, roleId) => (await withRole(session, orgId, roleId)).length,
-    revokeRole: (session, orgId, roleId) => replaceRole(session, orgId, roleId, []),
-    renameRole: (session, orgId, role) => replaceRole(session, orgId, role.id, [role]),
+    countWithRole: async (session, orgId, roleId) => (await carried.withRole(session, orgId, roleId)).length,
+    revokeRole: (session, orgId, roleId) => carried.replace(session, orgId, roleId, []),
+    renameRole: (session, orgId, role) => carried.replace(session, orgId, role.id, [role]),
   };
 }

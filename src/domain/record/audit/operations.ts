@@ -152,7 +152,7 @@ export const auditOperations = (audit: AuthAudit): Operation[] => [
     rest: "GET /api/v1/audit/verify",
     async handle({ org_id, from_sequence, noted_sequence, noted_hash }, call) {
       if ((noted_sequence === undefined) !== (noted_hash === undefined))
-        throw invalid("noted_hash", "goes with noted_sequence");
+        throw invalid("noted_hash", "must be given together with noted_sequence");
       const orgId = orgOf(call, org_id);
       const noted =
         noted_sequence === undefined ? undefined : { sequence: noted_sequence, hash: noted_hash ?? "" };

@@ -127,7 +127,7 @@ export function openMirror(deps: MirrorDeps): EventMirror {
       } catch (error) {
         if (!(error instanceof BusError)) throw error;
         // It waits there: nothing is lost and nothing spent.
-        if (error.message !== loggedTrouble) log.warn("outbox.mirror_waits", { error: error.message });
+        if (error.message !== loggedTrouble) log.warn("outbox.mirror_waits", { error });
         loggedTrouble = error.message;
         return { againInMs: lookEveryMs };
       }

@@ -1,18 +1,15 @@
 import type { Clock } from "../../../kit/clock.ts";
 import { missing } from "../../../kit/fault.ts";
-import { expireSliceMax, expireSlicesMax } from "../../../kit/limits.ts";
+import { expireSlicesMax } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
 import type { Metrics } from "../../../kit/metrics.ts";
-import type { Cursor } from "../../../kit/page.ts";
-import type { Session, Store } from "../../../store/store.ts";
-import type { FunctionDefinition } from "../../engine/functions/definition.ts";
+import type { Store } from "../../../store/store.ts";
+import { type FloorGuard, openEventExpiry } from "./expire-events.ts";
+import { type DefinitionOf, openRunExpiry } from "./expire-runs.ts";
 import * as rows from "./rows.ts";
-import { cutoff, nextSlice, recordedDaysMin, runDays } from "./rules.ts";
+import type { ExpireTurn, LeaderWrite } from "./slices.ts";
 
-type LeaderWrite = <T>(work: (session: Session) => Promise<T>) => Promise<T>;
-
-/** The lowest position of an environment's log that somebody still needs; undefined when nobody does. */
-export type FloorGuard = (environmentId: string) => Promise<number | undefined>;
+export type { FloorGuard } from "./expire-events.ts";
 
 /** How long an environment's past is kept, in days; 0: for ever. */
 export interface KeptDays {
@@ -42,7 +39,7 @@ export interface RetentionDeps {
   log: Log;
   metrics: Metrics;
   config: { eventRetentionDays: number; runRetentionDays: number };
-  definitionOf: (environmentId: string, functionId: string, version: number) => Promise<FunctionDefinition>;
+  definitionOf: DefinitionOf;
   /** Of matchers, groups, projections and whatever else reads a log behind its end. */
   floorGuards?: readonly FloorGuard[];
 }
@@ -52,28 +49,16 @@ const environmentsAtOnce = 100;
 const turnSlicesMax = 20;
 /** So many rows gone at once are worth new statistics. */
 const analyzeFrom = 10_000;
-/** Between slices, so that whoever waits for the writer comes first. */
-const breathMs = 1;
 
 export function openRetention(deps: RetentionDeps): Retention {
-  const { store, clock, log, config, definitionOf, floorGuards = [] } = deps;
+  const { store, clock, log, config, floorGuards = [] } = deps;
+  const expireEventsOf = openEventExpiry({ store, clock, floorGuards });
+  const expireRunsOf = openRunExpiry(deps);
   const expired = deps.metrics.counter({
     name: "svc_expired_rows_total",
     help: "Events and runs that retention deleted.",
     labels: ["what"],
   });
-  /** Where the walk over an environment's runs stands: those before are younger than they look, and come again next time round. */
-  const places = new Map<string, Cursor>();
-
-  /** Rows that fit into one transaction, as the last ones took: a run may have one step or ten thousand. */
-  const fits = { events: expireSliceMax, runs: expireSliceMax };
-  async function timed(what: keyof typeof fits, work: () => Promise<number>): Promise<number> {
-    const from = clock.elapsed();
-    const gone = await work();
-    fits[what] = nextSlice(fits[what], clock.elapsed() - from);
-    return gone;
-  }
-
   /** Where the walk over the environments goes on with the next round. */
   const walkedTo = { events: "", runs: "" };
   async function* environments(what: keyof typeof walkedTo) {
@@ -88,69 +73,10 @@ export function openRetention(deps: RetentionDeps): Retention {
     walkedTo[what] = "";
   }
 
-  async function expireEventsOf(write: LeaderWrite, environmentId: string, days: number, slices: number) {
-    const before = cutoff(days, clock.now());
-    if (before === undefined) return { gone: 0, slices: 0, isMore: false };
-    let below = await rows.positionAt(store, environmentId, before);
-    for (const guard of floorGuards) below = Math.min(below, (await guard(environmentId)) ?? below);
-    let gone = 0;
-    let used = 0;
-    for (; used < slices; used++) {
-      const limit = fits.events;
-      const found = await rows.expirable(store, environmentId, { below, limit });
-      if (found.last === null) break;
-      const last = found.needed === null ? found.last : found.needed - 1;
-      // With nothing left below the horizon the floor is the horizon itself, whatever stands right before it.
-      const isLast = found.needed === null && found.count < limit;
-      const floor = found.needed ?? (isLast ? below : last + 1);
-      await write((session) => rows.raiseFloor(session, environmentId, floor));
-      gone += await timed("events", () =>
-        write((session) => rows.deleteEvents(session, environmentId, last, limit)),
-      );
-      if (found.needed !== null || isLast) break;
-      await clock.sleep(breathMs);
-    }
-    return { gone, slices: used + 1, isMore: used === slices };
-  }
-
-  async function expireRunsOf(write: LeaderWrite, environmentId: string, days: number, slices: number) {
-    const now = clock.now();
-    // A recording may ask for less than the environment, and never for less than this.
-    const before = now - (days === 0 ? recordedDaysMin : Math.min(days, recordedDaysMin)) * 86_400_000;
-    let gone = 0;
-    let used = 0;
-    for (; used < slices; used++) {
-      const after = places.get(environmentId);
-      const limit = fits.runs;
-      const found = await rows.oldRuns(store, environmentId, { after, before, limit });
-      const old: string[] = [];
-      for (const run of found) {
-        if (run.status === "active" || run.ended_at === null) continue;
-        const definition = await definitionOf(environmentId, run.function_id, run.function_version).catch(
-          (error: unknown) => void log.warn("retention.run_kept", { environmentId, runId: run.id, error }),
-        );
-        // What it asks for cannot be read: it stays, and the others go.
-        if (!definition) continue;
-        const horizon = cutoff(runDays(definition, days), now);
-        if (horizon !== undefined && run.ended_at < horizon) old.push(run.id);
-      }
-      if (old.length > 0)
-        gone += await timed("runs", () => write((session) => rows.deleteRuns(session, old)));
-      const last = found.at(-1);
-      if (found.length < limit || !last) {
-        places.delete(environmentId);
-        break;
-      }
-      places.set(environmentId, { at: last.created_at, id: last.id });
-      await clock.sleep(breathMs);
-    }
-    return { gone, slices: used + 1, isMore: used === slices };
-  }
-
   async function round(
     what: "events" | "runs",
     write: LeaderWrite,
-    one: typeof expireEventsOf,
+    one: ExpireTurn,
     fallback: number,
     tables: readonly string[],
   ): Promise<{ againInMs?: number }> {
@@ -166,7 +92,7 @@ export function openRetention(deps: RetentionDeps): Retention {
         left -= done.slices;
         if (done.isMore) behind.push(keeping);
       } catch (error) {
-        // What stands in one environment must not fill the disk with the others'.
+        // A failure in one environment must not keep the others' rows on the disk.
         log.warn("retention.environment_failed", { what, environmentId: id, error });
         troubles.push(error);
         left--;
@@ -176,13 +102,14 @@ export function openRetention(deps: RetentionDeps): Retention {
       await turn(keeping);
       if (left <= 0) break;
     }
-    // Nobody's past keeps another's from its turn.
+    // Environments with more to delete go on only after each has had its first turn.
     while (left > 0 && behind.length > 0) await turn(behind.shift()!);
     expired(what).add(gone);
     if (gone > 0) log.info("retention.expired", { what, gone });
-    if (troubles.length > 0) throw new AggregateError(troubles, `${what} of some environments stay`);
+    if (troubles.length > 0)
+      throw new AggregateError(troubles, `expired ${what} of some environments could not be deleted`);
     if (gone >= analyzeFrom) await write((session) => rows.analyze(session, tables));
-    // There is more: soon again, with others in between.
+    // There is more: the next round begins soon, and other writers come in between.
     return left <= 0 ? { againInMs: 1_000 } : {};
   }
 

@@ -1,0 +1,112 @@
+import type { Clock } from "../../../kit/clock.ts";
+import { Fault, missing } from "../../../kit/fault.ts";
+import type { Ids } from "../../../kit/ids.ts";
+import { policiesMax, policyVersionsMax } from "../../../kit/limits.ts";
+import { type Session, type Store, StoreError } from "../../../store/store.ts";
+import type { RoleScope, Roles } from "../roles/service.ts";
+import * as rows from "./rows.ts";
+import * as rules from "./rules.ts";
+
+/** The next version of a policy, as `work` of a change makes it from what the session reads. */
+export interface PolicyDraft {
+  policy: rows.Policy;
+  isNew: boolean;
+  changeReason: string | null;
+}
+
+/** The one way in which policies are written. */
+export interface PolicyChanges {
+  /** Throws `not_found` unless the org has the policy. */
+  find(reader: Pick<Store, "one" | "all">, scope: RoleScope, id: string): Promise<rows.Policy>;
+  /** Checks and stores the draft with its version, under the lock of the org: versions of one policy are never skipped. */
+  write(
+    scope: RoleScope,
+    authorId: string,
+    work: (session: Session) => Promise<PolicyDraft>,
+  ): Promise<rows.Policy>;
+  remove(scope: RoleScope, id: string): Promise<void>;
+  /** Throws `resource_exhausted` when the org has as many policies as it may. */
+  requireRoom(session: Session, orgId: string): Promise<void>;
+  /** A first version, not yet stored. */
+  newPolicy(
+    scope: RoleScope,
+    text: Pick<rows.Policy, "name" | "actions" | "resources" | "condition">,
+  ): rows.Policy;
+}
+
+export const nameTaken = (name: string) =>
+  new Fault("already_exists", `a policy named "${name}" exists`, { field: "name" });
+
+export function openPolicyChanges(deps: {
+  store: Store;
+  clock: Clock;
+  ids: Ids;
+  roles: Pick<Roles, "raiseAccess">;
+  /** Drops this node's cached snapshot of the org. */
+  changed: (orgId: string) => void;
+}): PolicyChanges {
+  const { store, clock, ids, roles, changed } = deps;
+
+  const find: PolicyChanges["find"] = async (reader, scope, id) => {
+    const policy = await rows.policyById(reader, scope.orgId, id);
+    if (!policy) throw missing("policy", id);
+    return policy;
+  };
+
+  return {
+    find,
+
+    async write(scope, authorId, work) {
+      let name = "";
+      try {
+        const policy = await store.write(async (session) => {
+          await roles.raiseAccess(session, scope.orgId);
+          const { policy, isNew, changeReason } = await work(session);
+          name = policy.name;
+          rules.requirePolicy(policy);
+          if (policy.version > policyVersionsMax)
+            throw new Fault("resource_exhausted", `at most ${policyVersionsMax} versions of a policy`);
+          const written = isNew
+            ? await rows.insertPolicy(session, policy)
+            : await rows.updatePolicy(session, policy);
+          if (written === 0) throw nameTaken(name);
+          await rows.insertVersion(session, policy, { authorId, changeReason });
+          return policy;
+        });
+        changed(scope.orgId);
+        return policy;
+      } catch (error) {
+        if (error instanceof StoreError && error.trouble === "unique") throw nameTaken(name);
+        throw error;
+      }
+    },
+
+    async remove(scope, id) {
+      await store.write(async (session) => {
+        await roles.raiseAccess(session, scope.orgId);
+        await find(session, scope, id);
+        await rows.deletePolicy(session, scope.orgId, id);
+      });
+      changed(scope.orgId);
+    },
+
+    async requireRoom(session, orgId) {
+      if ((await rows.policiesOf(session, orgId)).length >= policiesMax)
+        throw new Fault("resource_exhausted", `at most ${policiesMax} policies`);
+    },
+
+    newPolicy(scope, text) {
+      const at = clock.now();
+      return {
+        id: ids.next("pol"),
+        orgId: scope.orgId,
+        version: 1,
+        templateId: null,
+        templateVersion: null,
+        createdAt: at,
+        updatedAt: at,
+        ...text,
+      };
+    },
+  };
+}

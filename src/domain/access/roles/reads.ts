@@ -1,0 +1,75 @@
+import { roleIdOf } from "../../../access/actions.ts";
+import { invalid, missing } from "../../../kit/fault.ts";
+import type { Session, Store } from "../../../store/store.ts";
+import { defaultOrgId } from "../tenancy/rules.ts";
+import type { Role, RoleScope } from "./role.ts";
+import * as rows from "./rows.ts";
+import * as rules from "./rules.ts";
+
+export interface RoleReads {
+  list(scope: RoleScope): Promise<Role[]>;
+  get(scope: RoleScope, id: string): Promise<Role>;
+  /** Every role that the scope has; by the session, under the lock of the org, when it decides what is written. */
+  known(
+    reader: Pick<Store, "one" | "all">,
+    scope: RoleScope,
+  ): Promise<readonly { id: string; name: string }[]>;
+  /** Throws `invalid(field)` unless the scope has all of these roles; the session has the org to its end. */
+  require(session: Session, scope: RoleScope, field: string, roleIds: readonly string[]): Promise<void>;
+}
+
+/** Built-in roles stand in no table: every read joins them with the org's own. */
+export function openRoleReads(store: Store): RoleReads {
+  let installedAt: number | undefined;
+  /** The default org is made at the first start and never deleted. */
+  async function installationTime(): Promise<number> {
+    installedAt ??= await rows.orgCreatedAt(store, defaultOrgId);
+    return installedAt ?? 0;
+  }
+
+  async function get(scope: RoleScope, id: string): Promise<Role> {
+    const [row, counts] = await Promise.all([
+      rows.roleById(store, scope.orgId, id),
+      rows.policyCounts(store, scope.orgId),
+    ]);
+    const known = rules.builtIn(scope, id);
+    if (known)
+      return rules.builtInRole(scope, known, {
+        policyCount: counts.get(id) ?? 0,
+        createdAt: await installationTime(),
+      });
+    if (!row) throw missing("role", id);
+    return rules.ownRole(row, counts.get(id) ?? 0);
+  }
+
+  const known: RoleReads["known"] = async (reader, scope) => [
+    ...rules.builtInOf(scope).map((role) => ({ id: roleIdOf(role), name: role as string })),
+    ...(await rows.rolesOf(reader, scope.orgId)),
+  ];
+
+  return {
+    get,
+    known,
+
+    async list(scope) {
+      const [own, counts, createdAt] = await Promise.all([
+        rows.rolesOf(store, scope.orgId),
+        rows.policyCounts(store, scope.orgId),
+        installationTime(),
+      ]);
+      return [
+        ...rules
+          .builtInOf(scope)
+          .map((role) =>
+            rules.builtInRole(scope, role, { policyCount: counts.get(roleIdOf(role)) ?? 0, createdAt }),
+          ),
+        ...own.map((row) => rules.ownRole(row, counts.get(row.id) ?? 0)),
+      ];
+    },
+
+    async require(session, scope, field, roleIds) {
+      const all = new Set((await known(session, scope)).map(({ id }) => id));
+      for (const id of roleIds) if (!all.has(id)) throw invalid(field, `role ${id.slice(0, 80)} not found`);
+    },
+  };
+}

@@ -1,0 +1,64 @@
+import { type BuiltInRole, builtInRoles, roleIdOf } from "../../../access/actions.ts";
+import { Fault, invalid } from "../../../kit/fault.ts";
+import { roleNameCharsMax } from "../../../kit/limits.ts";
+import type { Role, RoleScope } from "./role.ts";
+import type { RoleRow } from "./rows.ts";
+
+const isPlatform = (role: string) => role.startsWith("platform_");
+
+export const builtInOf = (scope: RoleScope): BuiltInRole[] =>
+  builtInRoles.filter((role) => isPlatform(role) === (scope.kind === "platform"));
+
+export const builtIn = (scope: RoleScope, id: string): BuiltInRole | undefined =>
+  builtInOf(scope).find((role) => roleIdOf(role) === id);
+
+export const ownRole = (row: RoleRow, policyCount: number): Role => ({
+  id: row.id,
+  orgId: row.orgId,
+  name: row.name,
+  isDefault: false,
+  base: row.base || undefined,
+  createdAt: row.createdAt,
+  policyCount,
+});
+
+export const builtInRole = (
+  scope: RoleScope,
+  role: BuiltInRole,
+  { policyCount, createdAt }: { policyCount: number; createdAt: number },
+): Role => ({
+  id: roleIdOf(role),
+  orgId: scope.orgId,
+  name: role,
+  isDefault: true,
+  base: role,
+  createdAt,
+  policyCount,
+});
+
+/** The built-in role whose grants a role has; empty for none. */
+export function readBase(scope: RoleScope, base: string | undefined): string {
+  if (!base) return "";
+  const all = builtInOf(scope);
+  const word = base.replace(/^role_/, "");
+  if (!all.some((role) => role === word)) throw invalid("base", `must be one of ${all.join(", ")}`);
+  return word;
+}
+
+export function readName(name: string): string {
+  const text = name.trim();
+  if (text === "") throw invalid("name", "must not be empty");
+  if (text.length > roleNameCharsMax) throw invalid("name", `at most ${roleNameCharsMax} characters`);
+  if (/\p{Cc}/u.test(text) || !text.isWellFormed())
+    throw invalid("name", "must not contain control characters");
+  return text;
+}
+
+export const nameTaken = (name: string) =>
+  new Fault("already_exists", `a role named "${name}" exists`, { field: "name" });
+
+export function requireFree(name: string): void {
+  if (builtInRoles.some((role) => role === name)) throw nameTaken(name);
+  // Keys name roles by id, users by name: a name must not look like an id.
+  if (/^p?role_/.test(name)) throw invalid("name", "must not begin with role_ or prole_");
+}

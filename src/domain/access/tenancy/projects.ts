@@ -1,0 +1,80 @@
+import type { Clock } from "../../../kit/clock.ts";
+import { requireStorable } from "../../../kit/event-names.ts";
+import { Fault, missing } from "../../../kit/fault.ts";
+import type { Ids } from "../../../kit/ids.ts";
+import { projectNameCharsMax, projectsMax } from "../../../kit/limits.ts";
+import type { Session, Store } from "../../../store/store.ts";
+import type { Deletion } from "./deletion.ts";
+import type { Project } from "./org-rows.ts";
+import * as rows from "./org-rows.ts";
+import { environmentsOf, insertProject } from "./rows.ts";
+import * as rules from "./rules.ts";
+
+/** Projects of an org. A project of another org looks like none. */
+export interface Projects {
+  projects(orgId: string): Promise<Project[]>;
+  createProject(orgId: string, input: { name: string; description?: string }): Promise<Project>;
+  updateProject(orgId: string, id: string, change: { name?: string; description?: string }): Promise<Project>;
+  removeProject(orgId: string, id: string): Promise<void>;
+  /** Ids of the environments that go with the project. */
+  environmentsIn(orgId: string, projectId: string): Promise<string[]>;
+}
+
+export interface ProjectsDeps {
+  store: Store;
+  clock: Clock;
+  ids: Ids;
+  deletion: Pick<Deletion, "project">;
+}
+
+export function openProjects({ store, clock, ids, deletion }: ProjectsDeps): Projects {
+  async function holdProject(session: Session, orgId: string, id: string): Promise<Project> {
+    const project = await rows.holdProject(session, id);
+    if (project?.orgId !== orgId) throw missing("project", id);
+    return project;
+  }
+
+  return {
+    projects: (orgId) => rows.projectsOf(store, orgId),
+
+    async createProject(orgId, { name, description }) {
+      requireStorable("description", description);
+      const at = clock.now();
+      const label = rules.readLabel("name", name, projectNameCharsMax);
+      const id = ids.next("proj");
+      const project: Project = { id, orgId, name: label, description, createdAt: at, updatedAt: at };
+      await store.write(async (session) => {
+        // Held, not shared: two calls at once would otherwise both count one project less than the limit.
+        if (!(await rows.holdOrg(session, orgId))) throw missing("org", orgId);
+        if ((await rows.countProjects(session, orgId)) >= projectsMax)
+          throw new Fault("resource_exhausted", `at most ${projectsMax} projects`);
+        await insertProject(session, { ...project, at });
+      });
+      return project;
+    },
+
+    async updateProject(orgId, id, { name, description }) {
+      requireStorable("description", description);
+      const change = {
+        ...(name !== undefined && { name: rules.readLabel("name", name, projectNameCharsMax) }),
+        ...(description !== undefined && { description }),
+      };
+      return store.write(async (session) => {
+        const after: Project = {
+          ...(await holdProject(session, orgId, id)),
+          ...change,
+          updatedAt: clock.now(),
+        };
+        await rows.updateProject(session, after);
+        return after;
+      });
+    },
+
+    async removeProject(orgId, id) {
+      await deletion.project(id, orgId);
+    },
+
+    environmentsIn: async (orgId, projectId) =>
+      (await environmentsOf(store, orgId, projectId)).map(({ id }) => id),
+  };
+}

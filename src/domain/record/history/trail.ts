@@ -1,0 +1,149 @@
+import { type Instant, parseRfc3339 } from "../../../kit/clock.ts";
+import { Fault, invalid } from "../../../kit/fault.ts";
+import { auditRunsMax } from "../../../kit/limits.ts";
+import { pageSize, readCursor, writeCursor } from "../../../kit/page.ts";
+import type { Store } from "../../../store/store.ts";
+import type { Run } from "../../engine/runs/run.ts";
+import * as rows from "./rows.ts";
+import { eventsOf, type HistoryEvent } from "./rules.ts";
+
+export interface TrailQuery {
+  run_id?: string;
+  function_id?: string;
+  event_type?: string;
+  /** RFC 3339, inclusive. */
+  from?: string;
+  to?: string;
+  limit?: number;
+  cursor?: string;
+  /** Of authorization decisions, of which this trail has none: asking for them answers nothing. */
+  action?: string;
+  api_key_id?: string;
+}
+
+export interface Trail {
+  events: (HistoryEvent & {
+    functionId: string;
+    environmentId: string;
+    /** Of an audited call: fields that a run's event has not, as they are written. */
+    more?: Record<string, unknown>;
+  })[];
+  nextCursor: string | undefined;
+  /**
+   * All that match; at least so many where more runs match than are looked at for one page (`limits.auditRunsMax`) and the
+   * last page is not reached.
+   */
+  totalCount: number;
+  /** Zero: kept without end. */
+  retentionDays: number;
+}
+
+export interface TrailDeps {
+  store: Store;
+  getRun: (environmentId: string, runId: string) => Promise<Run>;
+  retentionDaysOf: (environmentId: string) => Promise<number>;
+}
+
+/** A page of the events of an environment's runs, newest first. */
+export async function readTrail(
+  { store, getRun, retentionDaysOf }: TrailDeps,
+  environmentId: string,
+  query: TrailQuery,
+): Promise<Trail> {
+  const retentionDays = await retentionDaysOf(environmentId);
+  const from = instant("from", query.from);
+  const to = instant("to", query.to);
+  const limit = pageSize(query.limit);
+  const place = query.cursor ? trailPositionOf(query.cursor) : undefined;
+  if (query.action || query.api_key_id)
+    return { events: [], nextCursor: undefined, totalCount: 0, retentionDays };
+  const wanted = (event: HistoryEvent) =>
+    (!query.event_type || event.type === query.event_type) &&
+    (from === undefined || event.at >= from) &&
+    (to === undefined || event.at <= to);
+
+  const found = query.run_id
+    ? await oneRun(getRun, environmentId, query.run_id, query.function_id)
+    : await rows.trailRuns(
+        store,
+        {
+          environmentId,
+          ...(query.function_id && { functionId: query.function_id }),
+          ...(from !== undefined && { from }),
+          ...(to !== undefined && { to }),
+        },
+        place,
+        auditRunsMax,
+      );
+  const history = await rows.historyOfAll(
+    store,
+    found.map((run) => run.id),
+  );
+  const all = found.flatMap((run) =>
+    (history.get(run.id) ?? [])
+      .flatMap((row) => eventsOf(row).map((event, place) => ({ event, run, sequence: row.sequence, place })))
+      .filter(({ event }) => wanted(event))
+      .reverse(),
+  );
+  const rest = place ? all.filter((one) => one.run.id !== place.id || isFrom(one, place)) : all;
+  const page = rest.slice(0, limit);
+  const next = rest[limit];
+  const last = found.at(-1);
+  // Of one run, whatever the cursor says of those before, everything is here.
+  const before = query.run_id ? all.length - rest.length : (place?.before ?? 0);
+  const seen = before + page.length;
+  // A page may end short of its limit: so many runs were looked at without a match. The cursor goes on behind them.
+  const nextCursor = next
+    ? cursorOf({ ...next, before: seen })
+    : !query.run_id && found.length === auditRunsMax && last
+      ? cursorOf({ run: last, sequence: 0, place: 0, before: seen })
+      : undefined;
+  const events = page.map(({ event, run }) => ({ ...event, functionId: run.function_id, environmentId }));
+  return { events, nextCursor, totalCount: before + rest.length, retentionDays };
+}
+
+/** Empty for a run that is missing or another environment's: a filter finds nothing where a path would answer 404. */
+async function oneRun(
+  getRun: TrailDeps["getRun"],
+  environmentId: string,
+  runId: string,
+  functionId: string | undefined,
+): Promise<rows.TrailRun[]> {
+  const run = await getRun(environmentId, runId).catch((error: unknown) => {
+    if (error instanceof Fault && error.kind === "not_found") return undefined;
+    throw error;
+  });
+  if (!run || (functionId && functionId !== run.functionId)) return [];
+  return [{ id: run.id, function_id: run.functionId, created_at: run.createdAt }];
+}
+
+/** A place in the trail: the row of history of a run, and which of its events. Rows that are added later are not behind it. */
+interface TrailPosition {
+  sequence: number;
+  place: number;
+  /** Events that were shown before it. */
+  before: number;
+}
+
+/** Whether an event is the one at the place, or behind it: the newest come first. */
+const isFrom = (one: { sequence: number; place: number }, from: TrailPosition): boolean =>
+  one.sequence < from.sequence || (one.sequence === from.sequence && one.place <= from.place);
+
+const cursorOf = ({ run, sequence, place, before }: TrailPosition & { run: rows.TrailRun }): string =>
+  writeCursor({ at: run.created_at, id: `${run.id}-${sequence}-${place}-${before}` });
+
+function trailPositionOf(text: string): TrailPosition & { at: number; id: string } {
+  const { at, id } = readCursor("cursor", text);
+  const [, runId, ...numbers] = /^(.+)-(\d{1,15})-(\d{1,15})-(\d{1,15})$/.exec(id) ?? [];
+  if (runId === undefined) throw invalid("cursor", "is not a cursor of this list");
+  const [sequence = 0, place = 0, before = 0] = numbers.map(Number);
+  return { at, id: runId, sequence, place, before };
+}
+
+function instant(field: string, text: string | undefined): Instant | undefined {
+  if (text === undefined || text === "") return undefined;
+  const at = parseRfc3339(text);
+  if (at === undefined)
+    throw new Fault("invalid_argument", `invalid '${field}' parameter: must be RFC3339`, { field });
+  return at;
+}

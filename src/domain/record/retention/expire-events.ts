@@ -1,0 +1,42 @@
+import type { Clock } from "../../../kit/clock.ts";
+import type { Store } from "../../../store/store.ts";
+import * as rows from "./rows.ts";
+import { cutoff } from "./rules.ts";
+import { breathMs, type ExpireTurn, SliceSize } from "./slices.ts";
+
+/** The lowest position of an environment's log that somebody still needs; undefined when nobody does. */
+export type FloorGuard = (environmentId: string) => Promise<number | undefined>;
+
+/** Deletes events that are older than their environment keeps them, below every position that a reader still needs. */
+export function openEventExpiry(deps: {
+  store: Store;
+  clock: Clock;
+  floorGuards: readonly FloorGuard[];
+}): ExpireTurn {
+  const { store, clock, floorGuards } = deps;
+  const size = new SliceSize(clock);
+  return async (write, environmentId, days, slices) => {
+    const before = cutoff(days, clock.now());
+    if (before === undefined) return { gone: 0, slices: 0, isMore: false };
+    let below = await rows.positionAt(store, environmentId, before);
+    for (const guard of floorGuards) below = Math.min(below, (await guard(environmentId)) ?? below);
+    let gone = 0;
+    let used = 0;
+    for (; used < slices; used++) {
+      const limit = size.rows;
+      const found = await rows.expirable(store, environmentId, { below, limit });
+      if (found.last === null) break;
+      const last = found.needed === null ? found.last : found.needed - 1;
+      // With nothing left below the horizon the floor is the horizon itself, whatever stands right before it.
+      const isLast = found.needed === null && found.count < limit;
+      const floor = found.needed ?? (isLast ? below : last + 1);
+      await write((session) => rows.raiseFloor(session, environmentId, floor));
+      gone += await size.timed(() =>
+        write((session) => rows.deleteEvents(session, environmentId, last, limit)),
+      );
+      if (found.needed !== null || isLast) break;
+      await clock.sleep(breathMs);
+    }
+    return { gone, slices: used + 1, isMore: used === slices };
+  };
+}

@@ -1,0 +1,60 @@
+import type { Clock } from "../../../kit/clock.ts";
+import type { Log } from "../../../kit/log.ts";
+import type { Cursor } from "../../../kit/page.ts";
+import type { Store } from "../../../store/store.ts";
+import type { FunctionDefinition } from "../../engine/functions/definition.ts";
+import * as rows from "./rows.ts";
+import { cutoff, recordedDaysMin, runDays } from "./rules.ts";
+import { breathMs, type ExpireTurn, SliceSize } from "./slices.ts";
+
+export type DefinitionOf = (
+  environmentId: string,
+  functionId: string,
+  version: number,
+) => Promise<FunctionDefinition>;
+
+/** Deletes runs that are older than their environment, or the recording of their function, keeps them. */
+export function openRunExpiry(deps: {
+  store: Store;
+  clock: Clock;
+  log: Log;
+  definitionOf: DefinitionOf;
+}): ExpireTurn {
+  const { store, clock, log, definitionOf } = deps;
+  const size = new SliceSize(clock);
+  /** Where the next turn of an environment begins. Runs before that were kept; they come again in the next round. */
+  const places = new Map<string, Cursor>();
+
+  return async (write, environmentId, days, slices) => {
+    const now = clock.now();
+    // A recording may ask for less than the environment, and never for less than this.
+    const before = now - (days === 0 ? recordedDaysMin : Math.min(days, recordedDaysMin)) * 86_400_000;
+    let gone = 0;
+    let used = 0;
+    for (; used < slices; used++) {
+      const after = places.get(environmentId);
+      const limit = size.rows;
+      const found = await rows.oldRuns(store, environmentId, { after, before, limit });
+      const old: string[] = [];
+      for (const run of found) {
+        if (run.status === "active" || run.ended_at === null) continue;
+        const definition = await definitionOf(environmentId, run.function_id, run.function_version).catch(
+          (error: unknown) => void log.warn("retention.run_kept", { environmentId, runId: run.id, error }),
+        );
+        // Without its definition nobody knows how long the run is to be kept: it stays, the others go.
+        if (!definition) continue;
+        const horizon = cutoff(runDays(definition, days), now);
+        if (horizon !== undefined && run.ended_at < horizon) old.push(run.id);
+      }
+      if (old.length > 0) gone += await size.timed(() => write((session) => rows.deleteRuns(session, old)));
+      const last = found.at(-1);
+      if (found.length < limit || !last) {
+        places.delete(environmentId);
+        break;
+      }
+      places.set(environmentId, { at: last.created_at, id: last.id });
+      await clock.sleep(breathMs);
+    }
+    return { gone, slices: used + 1, isMore: used === slices };
+  };
+}
