@@ -65,6 +65,13 @@ export function openSecrets(deps: SecretsDeps): Secrets {
   const announceChange = (change: SecretFrame["change"], environmentId: string, name: string) =>
     announce?.({ change, environmentId, name, at: clock.now() });
 
+  /** A rename is a deletion and a creation to those who know the secret by its name. */
+  function announceRenamed(environmentId: string, before: string, after: string): void {
+    if (after === before) return void announceChange("updated", environmentId, after);
+    announceChange("deleted", environmentId, before);
+    announceChange("created", environmentId, after);
+  }
+
   /** Every change begins with this lock: without it two changes at once would overwrite each other. */
   async function hold(session: Session, environmentId: string, name: string): Promise<SealedRow> {
     const row = await rows.holdSecret(session, environmentId, name);
@@ -99,21 +106,9 @@ export function openSecrets(deps: SecretsDeps): Secrets {
       requireValue(value);
       const created = await write(environmentId, async (session, seal) => {
         await shareEnvironment(session, environmentId);
-        if ((await rows.secretsOf(session, environmentId)).length >= secretsMax)
-          throw new Fault("resource_exhausted", `an environment holds at most ${secretsMax} secrets`);
-        const at = clock.now();
         const id = ids.uuid();
-        const row: SealedRow = {
-          id,
-          environmentId,
-          name,
-          revision: 1,
-          description: description ?? null,
-          sealed: seal(id, value),
-          createdAt: at,
-          updatedAt: at,
-        };
-        if ((await rows.insertSecret(session, row)) === 0) throw taken(name);
+        const row = newSecret(environmentId, { id, name, description, sealed: seal(id, value) }, clock.now());
+        await insertWithin(session, row);
         return row;
       });
       announceChange("created", environmentId, name);
@@ -159,11 +154,7 @@ export function openSecrets(deps: SecretsDeps): Secrets {
         });
       values.forget(environmentId);
       const { sealed: _, ...shown } = row;
-      if (shown.name === name) announceChange("updated", environmentId, name);
-      else {
-        announceChange("deleted", environmentId, name);
-        announceChange("created", environmentId, shown.name);
-      }
+      announceRenamed(environmentId, name, shown.name);
       return shown;
     },
 
@@ -185,6 +176,26 @@ export function openSecrets(deps: SecretsDeps): Secrets {
         });
     },
   };
+}
+
+const newSecret = (
+  environmentId: string,
+  secret: { id: string; name: string; description: string | undefined; sealed: string },
+  at: Instant,
+): SealedRow => ({
+  ...secret,
+  environmentId,
+  revision: 1,
+  description: secret.description ?? null,
+  createdAt: at,
+  updatedAt: at,
+});
+
+/** Inserts a secret unless the environment is full or the name is taken. */
+async function insertWithin(session: Session, row: SealedRow): Promise<void> {
+  if ((await rows.secretsOf(session, row.environmentId)).length >= secretsMax)
+    throw new Fault("resource_exhausted", `an environment holds at most ${secretsMax} secrets`);
+  if ((await rows.insertSecret(session, row)) === 0) throw taken(row.name);
 }
 
 const outdated = new Error("sealed under a master key that is no longer current");
