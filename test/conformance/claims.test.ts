@@ -226,8 +226,13 @@ describe.each(["libsql", "postgres"] as const)("claims on %s", (engine) => {
       });
       return store.flush(emitFlush, { now, events, definitions: new Map([["env_b", 1]]) });
     };
+    // One run an event: `denied` is null, or the list of its one id.
     const deniedIn = async (answer: Promise<EmittedRow[]>) =>
-      (await answer).map((row) => Boolean(row.denied));
+      (await answer).map(({ denied }) => {
+        if (denied == null) return false;
+        expect(denied).toEqual([expect.stringMatching(/^run_\w+$/)]);
+        return true;
+      });
     const leased = async () =>
       (await store.one<{ count: number }>(
         sql`SELECT count(*) AS count FROM executions WHERE lane_id = ${laneId} AND state = 'leased'`,

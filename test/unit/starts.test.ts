@@ -72,10 +72,10 @@ describe("callers that wait for ends", () => {
       self: "me",
     });
     const leave = Array.from({ length: 10_000 }, () => ends.enter());
-    expect(() => ends.enter()).toThrow("too many callers wait");
+    expect(() => ends.enter()).toThrow("at most 10000 callers may wait");
     leave[0]!();
     leave[0]!();
     ends.enter();
-    expect(() => ends.enter()).toThrow("too many callers wait");
+    expect(() => ends.enter()).toThrow("at most 10000 callers may wait");
   });
 });

@@ -2,8 +2,9 @@ import { Type } from "@sinclair/typebox";
 import { SvcService } from "../../../gen/svc/v1/svc_pb.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { searchBytesMax } from "../../../kit/limits.ts";
-import { listed, rpc, type Thing, unary } from "../../../kit/operation.ts";
+import { listed, rpc, unary } from "../../../kit/operation.ts";
 import { safeCount } from "../../../kit/wkt.ts";
+import { alsoAsks, type DeclaredReads, readThings } from "./declared-reads.ts";
 import type { FunctionRecord } from "./definition.ts";
 import type { FunctionChange } from "./history.ts";
 import type { RegisterInput } from "./rules.ts";
@@ -48,31 +49,6 @@ const Register = Type.Object({
 });
 
 const Id = Type.String({ minLength: 1, maxLength: 400 });
-
-/** Whoever makes a function declare a secret must be one who may read it: its runs get the value. */
-const secretThing = (id: string): Thing => ({ type: "secret", id, action: "secrets:read" });
-/** And one who may read the events that start it: its runs get them. A pattern names all that it stands for. */
-const eventThings = ({ event }: TriggerInput): Thing[] =>
-  event
-    ? [event, `events:${event}`].map((name) => ({
-        type: "event",
-        id: name.replace(/>$/, "*"),
-        isPattern: /[*>]/.test(event),
-        action: "events:subscribe",
-      }))
-    : [];
-interface TriggerInput {
-  event?: string | undefined;
-}
-interface DeclaredReads {
-  secrets?: readonly string[];
-  triggers?: readonly TriggerInput[];
-}
-const readThings = ({ secrets = [], triggers = [] }: DeclaredReads): Thing[] => [
-  ...secrets.map(secretThing),
-  ...triggers.flatMap(eventThings),
-];
-const alsoAsks = ["secrets:read", "events:subscribe"];
 
 export const functionsOperations = (functions: Functions) => [
   unary({
@@ -123,7 +99,7 @@ export const functionsOperations = (functions: Functions) => [
       SvcService.method.listFunctions,
       (m) => {
         const status = statusWord(m.status);
-        if (m.status !== 0 && !status) throw invalid("status", `${m.status} is no function status`);
+        if (m.status !== 0 && !status) throw invalid("status", `unknown function status ${m.status}`);
         return {
           ...(m.name && { name: m.name }),
           ...(status && { status }),
@@ -179,6 +155,11 @@ export const functionsOperations = (functions: Functions) => [
       await functions.delete(call.environmentId, input.id, call.caller.id);
     },
   }),
+  ...historyOperations(functions),
+];
+
+/** The recorded changes of a function, and the way back to one of them. */
+const historyOperations = (functions: Functions) => [
   unary({
     name: "functions.history",
     action: "functions:read",

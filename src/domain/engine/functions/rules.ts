@@ -292,12 +292,12 @@ export function requireMove(id: string, from: FunctionStatus, to: FunctionStatus
     throw new Fault("failed_precondition", `function ${id} is ${from} and cannot become ${to}`);
 }
 
-const statuses: readonly FunctionStatus[] = ["active", "paused", "archived"];
+export const functionStatuses: readonly FunctionStatus[] = ["active", "paused", "archived"];
 
 /** `active`, `ACTIVE` and `FUNCTION_STATUS_ACTIVE`. */
 export function parseStatus(text: string): FunctionStatus | undefined {
   const word = text.toLowerCase().replace(/^function_status_/, "");
-  return statuses.find((status) => status === word);
+  return functionStatuses.find((status) => status === word);
 }
 
 /** What a lane's key is; `f` is the one lane of a function, for runs without a key's value. */

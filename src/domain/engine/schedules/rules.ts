@@ -4,7 +4,7 @@ import { cronLateMsMax, cronSlotsCountMax } from "../../../kit/limits.ts";
 import type { FunctionRecord } from "../functions/definition.ts";
 import type { Schedule } from "./rows.ts";
 
-/** Told after the commit, best effort: topic `system.cron.{functionId}.{leaf}` (spec 'Cron frames'). */
+/** Published after the commit, and may be lost: topic `system.cron.{functionId}.{leaf}`. */
 export type CronFrame = { environmentId: string; functionId: string; at: Instant } & (
   | { leaf: "registered"; expression: string; nextRun: Instant; replaced: boolean }
   | { leaf: "removed"; cause: "triggers_changed" | "function_deleted" }
@@ -23,6 +23,10 @@ export interface Missed {
 }
 
 export type MissedCause = "downtime" | "stall" | "fire_failed";
+
+/** Key of a schedule in maps of this process. */
+export const nameOf = ({ environmentId, functionId, place }: Schedule) =>
+  `${environmentId}\n${functionId}\n${place}`;
 
 export const planOf = (expression: string): CronPlan | { error: string } => {
   try {
@@ -44,7 +48,7 @@ function wantedOf(record: FunctionRecord): WantedSchedule[] {
   const wanted = new Map<string, WantedSchedule>();
   for (const { cron, event = "" } of triggers) {
     if (cron === undefined) continue;
-    // Whatever was registered can be stored.
+    // A registered expression may be invalid; what cannot be stored as text is replaced.
     const expression = cron.toWellFormed().replaceAll("\0", "\uFFFD");
     wanted.set(`${event}\n${expression}`, { functionId: id, expression, eventName: event });
   }

@@ -2,21 +2,15 @@ import { type Clock, type Instant, rfc3339 } from "../../../kit/clock.ts";
 import { scheduleSliceMax } from "../../../kit/limits.ts";
 import { countTurns, roundRobin, type SharedWork, type Slice } from "../../../kit/round-robin.ts";
 import type { Events } from "../../log/events/service.ts";
+import { giveUpMissed } from "./missed.ts";
 import * as rows from "./rows.ts";
-import {
-  type DueSlots,
-  dueSlots,
-  type MissedCause,
-  type MissedSlots,
-  planOf,
-  withoutFired,
-} from "./rules.ts";
+import { type DueSlots, dueSlots, nameOf, planOf } from "./rules.ts";
 import { openScheduleSync, type ScheduleSyncDeps, type ScheduleWrite } from "./sync.ts";
 
 export type { ScheduleWrite as Write } from "./sync.ts";
 
 export interface Schedules {
-  /** The tick of loop `schedules.tick`, duty `cron`: takes up changed triggers, fires what is due. */
+  /** The tick of loop `schedules.tick`, duty `cron`: stores changed triggers, then fires the slots that are due. */
   tickOnce(write: ScheduleWrite): Promise<{ againInMs?: number }>;
 }
 
@@ -25,22 +19,17 @@ export interface SchedulesDeps extends ScheduleSyncDeps {
   events: Pick<Events, "emit" | "invoke">;
 }
 
-/** What could not be fired or taken up is tried again after this. */
+/** A slot that could not be fired is tried again after this. */
 const againMsMin = 250;
 const wakeMsMin = 10;
-/** A slot that is so late may have been fired by a leader that died over it; it led longer than this after its death. */
+/** A leader that dies may have fired a slot without recording it. A slot this late is checked for that before it is fired. */
 const takenOverMsMin = 500;
-/** Changed triggers are taken up this often while more is due than can be fired. */
+/** Changed triggers are stored at least this often, also while more slots are due than can be fired. */
 const roundMs = 500;
-/** Missed slots that one transaction notes. */
-const missedAtOnce = 1_000;
-
-type MissedMove = rows.ScheduleMove & { missed: MissedSlots };
-
 export function openSchedules(deps: SchedulesDeps): Schedules {
   const { store, clock, log, events, self, onFrame } = deps;
   const syncChanged = openScheduleSync(deps);
-  /** Slots that could not be fired so far, by schedule. */
+  /** The slot that could not be fired, by the schedule's name. */
   const failing = new Map<string, Instant>();
 
   async function fire(schedule: rows.Schedule, slot: Instant, now: Instant): Promise<void> {
@@ -61,7 +50,7 @@ export function openSchedules(deps: SchedulesDeps): Schedules {
       : events.emit([{ name: eventName, version: 1, metadataValue: null, ...payload }], origin));
   }
 
-  /** Undefined while its slot can still be fired. */
+  /** Fires the schedule's slot; undefined when that failed and shall be tried again. */
   async function run(
     schedule: rows.DueSchedule,
     now: Instant,
@@ -88,18 +77,13 @@ export function openSchedules(deps: SchedulesDeps): Schedules {
     };
   }
 
-  function causeOf(schedule: rows.DueSchedule): MissedCause {
-    if (failing.has(nameOf(schedule))) return "fire_failed";
-    return schedule.movedBy === self ? "stall" : "downtime";
-  }
-
-  /** Fires what is due of a slice; answers what was found and what of it was moved on. */
+  /** Fires the due schedules of a slice; answers how many were found, and those that are done. */
   async function fireSlice(write: ScheduleWrite, slice: Slice) {
     const now = clock.now();
     const due = await rows.dueSchedules(store, now, slice);
     const orphans = due.filter(({ definitionsVersion }) => definitionsVersion === null);
     if (orphans.length > 0) await write((session) => rows.deleteSchedules(session, orphans));
-    // Whose function has changed is looked at once that is taken up.
+    // A schedule whose function changed waits until the next tick has stored its triggers.
     const ready = due.filter(
       (one) => one.definitionsVersion !== null && one.definitionsVersion === one.schedulesVersion,
     );
@@ -108,43 +92,17 @@ export function openSchedules(deps: SchedulesDeps): Schedules {
     );
     const plain = moved.filter(({ missed }) => missed === undefined);
     if (plain.length > 0) await write((session) => rows.moveSchedules(session, plain, { now, self }));
-    await moveMissed(
+    await giveUpMissed(
       write,
       moved.flatMap((one) => (one.missed ? { ...one, missed: one.missed } : [])),
-      now,
+      { now, self, onFrame, hasFailed: (schedule) => failing.has(nameOf(schedule)) },
     );
     for (const { schedule } of moved) failing.delete(nameOf(schedule));
     const done = [...orphans, ...moved.map(({ schedule }) => schedule)];
     return { found: due.length, done };
   }
 
-  /** So many slots at a time as one transaction takes well. */
-  async function moveMissed(write: ScheduleWrite, list: readonly MissedMove[], now: Instant): Promise<void> {
-    const sorted = list.toSorted((a, b) => (nameOf(a.schedule) < nameOf(b.schedule) ? -1 : 1));
-    while (sorted.length > 0) {
-      const some: MissedMove[] = [];
-      for (let slots = 0; sorted.length > 0 && slots < missedAtOnce; slots += some.at(-1)!.missed.count)
-        some.push(sorted.shift()!);
-      const missedSchedules = await write(async (session) => {
-        const left: { schedule: rows.DueSchedule; missed: MissedSlots }[] = [];
-        for (const { schedule, nextAt, firedCount, missed } of some) {
-          const unfired = await rows.giveUpSlots(session, schedule, missed.slots, now);
-          const { missed: over, fired } = withoutFired(missed, unfired);
-          const counts = { firedCount: firedCount + fired, missedCount: over?.count ?? 0 };
-          const count = await rows.moveSchedules(session, [{ schedule, nextAt, ...counts }], { now, self });
-          if (count > 0 && over) left.push({ schedule, missed: over });
-        }
-        return left;
-      });
-      for (const { schedule, missed } of missedSchedules) {
-        const { environmentId, functionId } = schedule;
-        const { slots: _, ...window } = missed;
-        onFrame({ environmentId, functionId, at: now, leaf: "missed", ...window, cause: causeOf(schedule) });
-      }
-    }
-  }
-
-  /** All that is due; or some of it could not be fired; or there was more than its time allowed. */
+  /** `some`: slots are left that could not be fired. `more`: the time was over before all were fired. */
   async function fireDue(write: ScheduleWrite): Promise<"all" | "some" | "more"> {
     let isLeft = false;
     const work: SharedWork = {
@@ -175,6 +133,3 @@ export function openSchedules(deps: SchedulesDeps): Schedules {
     },
   };
 }
-
-const nameOf = ({ environmentId, functionId, place }: rows.Schedule) =>
-  `${environmentId}\n${functionId}\n${place}`;

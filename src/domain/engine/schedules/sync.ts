@@ -6,7 +6,7 @@ import type { DefinitionsCache } from "../functions/definition.ts";
 import * as rows from "./rows.ts";
 import { type CronFrame, scheduleChanges } from "./rules.ts";
 
-/** As the leader of the duty. */
+/** A transaction of the duty's leader: it fails when another process leads. */
 export type ScheduleWrite = <T>(work: (session: Session) => Promise<T>) => Promise<T>;
 
 export interface ScheduleSyncDeps {
@@ -14,21 +14,21 @@ export interface ScheduleSyncDeps {
   clock: Pick<Clock, "now">;
   log: Log;
   definitions: Pick<DefinitionsCache, "current">;
-  /** Names this process: a slot that it should have fired itself was missed by a stall. */
+  /** Id of this process: a slot that it should have fired itself was missed by a stall, not by downtime. */
   self: string;
   /** Called after the commit; a hint that may be lost. */
   onFrame: (frame: CronFrame) => void;
 }
 
-/** Makes the schedules of environments whose functions have changed into those that these ask for. */
+/** Stores the schedules that changed functions declare, and deletes those that they no longer declare. */
 export function openScheduleSync({ store, clock, log, definitions, self, onFrame }: ScheduleSyncDeps) {
-  /** Of each environment once a tick: who changes its functions all the time holds up nobody. */
+  /** Each environment once a tick: one whose functions change all the time must not hold up the others. */
   async function syncChanged(write: ScheduleWrite): Promise<void> {
     for (let after = ""; ; ) {
       const changed = await rows.unscheduled(store, after, scheduleSliceMax);
       for (const environmentId of changed)
         await syncEnvironment(write, environmentId).catch((error: unknown) => {
-          // What is wrong with one environment's triggers must not stop everybody's.
+          // Triggers of one environment that cannot be stored must not stop the others.
           if (!isOfItem(error)) throw error;
           log.warn("cron.not_taken_up", { environmentId, error });
         });

@@ -2,12 +2,12 @@ import type { Clock, Instant } from "../../../kit/clock.ts";
 import { requireStorable } from "../../../kit/event-names.ts";
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
-import { secretBytesMax, secretNameCharsMax, secretsKeptMs, secretsMax } from "../../../kit/limits.ts";
-import { ttlCache } from "../../../kit/ttl-cache.ts";
+import { secretBytesMax, secretNameCharsMax, secretsMax } from "../../../kit/limits.ts";
 import { type Session, type Store, StoreError } from "../../../store/store.ts";
 import type { Keyring } from "../../access/keyring/service.ts";
 import type { SealedRow, SecretRow } from "./rows.ts";
 import * as rows from "./rows.ts";
+import { openSecretValues, sealScopeOf } from "./values.ts";
 
 export type { SecretRow } from "./rows.ts";
 
@@ -18,26 +18,26 @@ export interface Secrets {
     environmentId: string,
     input: { name: string; value: string; description?: string },
   ): Promise<SecretRow>;
-  /** Another value; the next revision. */
+  /** Sets another value, as the next revision. */
   put(
     environmentId: string,
     name: string,
     input: { value: string; description?: string },
   ): Promise<SecretRow>;
-  /** Another name or description; the value stays. */
+  /** Sets another name or description and keeps the value. */
   patch(
     environmentId: string,
     name: string,
     input: { name?: string; description?: string },
   ): Promise<SecretRow>;
   remove(environmentId: string, name: string): Promise<void>;
-  /** Values of those that exist, for assignments and nothing else; believed for a second. Throws when one of them cannot be unsealed. */
+  /** Values for assignments, of the names that exist; a cached second old. Throws when one of them cannot be unsealed. */
   valuesOf(environmentId: string, names: readonly string[]): Promise<Record<string, string>>;
-  /** Part of a master key's rotation: all values are sealed again. */
+  /** Seals all values again, in the transaction that rotates the master key. */
   reseal(session: Session, again: (place: string, sealed: string) => string): Promise<void>;
 }
 
-/** Never a value. */
+/** What is announced of a change: never the value. */
 export interface SecretFrame {
   change: "created" | "updated" | "deleted";
   environmentId: string;
@@ -50,66 +50,43 @@ export interface SecretsDeps {
   clock: Clock;
   ids: Ids;
   keyring: Pick<Keyring, "seal" | "unseal" | "isCurrent" | "refresh">;
-  /** The environment stays until the transaction ends; `not_found` when it is gone. */
+  /** Locks the environment against deletion until the transaction ends; throws `not_found` when it is gone. */
   shareEnvironment: (session: Session, environmentId: string) => Promise<void>;
-  /** Told after the commit; a hint that may be lost. */
+  /** Called after the commit; a hint that may be lost. */
   announce?: (frame: SecretFrame) => void;
 }
 
-const sealScopeOf = (environmentId: string, id: string) => `secret/${environmentId}/${id}`;
-const environmentsCachedMax = 1_000;
 const sealTriesMax = 5;
 
 export function openSecrets(deps: SecretsDeps): Secrets {
   const { store, clock, ids, keyring, shareEnvironment, announce } = deps;
-  const kept = ttlCache<{ values: ReadonlyMap<string, string>; unread: ReadonlyMap<string, unknown> }>({
-    clock,
-    keptMs: secretsKeptMs,
-    entriesMax: environmentsCachedMax,
-    async read(environmentId) {
-      const values = new Map<string, string>();
-      const unread = new Map<string, unknown>();
-      for (const { id, name, sealed } of await rows.secretsOf(store, environmentId))
-        try {
-          values.set(name, await keyring.unseal(sealScopeOf(environmentId, id), sealed));
-        } catch (error) {
-          // Whose function does not declare it must not suffer.
-          unread.set(name, error);
-        }
-      return { values, unread };
-    },
-  });
+  const values = openSecretValues({ store, clock, keyring });
 
   const announceChange = (change: SecretFrame["change"], environmentId: string, name: string) =>
     announce?.({ change, environmentId, name, at: clock.now() });
 
-  /** As it is now: every change begins so, else it would take back what another one changed a moment ago. */
+  /** A rename is a deletion and a creation to those who know the secret by its name. */
+  function announceRenamed(environmentId: string, before: string, after: string): void {
+    if (after === before) return void announceChange("updated", environmentId, after);
+    announceChange("deleted", environmentId, before);
+    announceChange("created", environmentId, after);
+  }
+
+  /** Every change begins with this lock: without it two changes at once would overwrite each other. */
   async function hold(session: Session, environmentId: string, name: string): Promise<SealedRow> {
     const row = await rows.holdSecret(session, environmentId, name);
     if (!row) throw missing("secret", name);
     return row;
   }
 
-  /** Sealed under the master key in force at the commit: a rotation waits for us, or we seal once more. */
-  async function write(
+  const write = async (
     environmentId: string,
     work: (session: Session, seal: (id: string, value: string) => string) => Promise<SealedRow>,
-  ): Promise<SecretRow> {
-    for (let tries = 1; ; tries++) {
-      try {
-        const { sealed: _, ...shown } = await store.write(async (session) => {
-          const row = await work(session, (id, value) => keyring.seal(sealScopeOf(environmentId, id), value));
-          if (!(await keyring.isCurrent(session, row.sealed))) throw outdated;
-          return row;
-        });
-        kept.forget(environmentId);
-        return shown;
-      } catch (error) {
-        if (error !== outdated || tries === sealTriesMax) throw error;
-        await keyring.refresh();
-      }
-    }
-  }
+  ): Promise<SecretRow> => {
+    const { sealed: _, ...shown } = await writeSealed({ store, keyring }, environmentId, work);
+    values.forget(environmentId);
+    return shown;
+  };
 
   return {
     async list(environmentId) {
@@ -129,21 +106,9 @@ export function openSecrets(deps: SecretsDeps): Secrets {
       requireValue(value);
       const created = await write(environmentId, async (session, seal) => {
         await shareEnvironment(session, environmentId);
-        if ((await rows.secretsOf(session, environmentId)).length >= secretsMax)
-          throw new Fault("resource_exhausted", `at most ${secretsMax} secrets`);
-        const at = clock.now();
         const id = ids.uuid();
-        const row: SealedRow = {
-          id,
-          environmentId,
-          name,
-          revision: 1,
-          description: description ?? null,
-          sealed: seal(id, value),
-          createdAt: at,
-          updatedAt: at,
-        };
-        if ((await rows.insertSecret(session, row)) === 0) throw taken(name);
+        const row = newSecret(environmentId, { id, name, description, sealed: seal(id, value) }, clock.now());
+        await insertWithin(session, row);
         return row;
       });
       announceChange("created", environmentId, name);
@@ -187,33 +152,20 @@ export function openSecrets(deps: SecretsDeps): Secrets {
         .catch((error: unknown) => {
           throw error instanceof StoreError && error.trouble === "unique" ? taken(wanted ?? name) : error;
         });
-      kept.forget(environmentId);
+      values.forget(environmentId);
       const { sealed: _, ...shown } = row;
-      if (shown.name === name) announceChange("updated", environmentId, name);
-      else {
-        announceChange("deleted", environmentId, name);
-        announceChange("created", environmentId, shown.name);
-      }
+      announceRenamed(environmentId, name, shown.name);
       return shown;
     },
 
     async remove(environmentId, name) {
       const removed = await store.write((session) => rows.deleteSecret(session, environmentId, name));
       if (removed === 0) throw missing("secret", name);
-      kept.forget(environmentId);
+      values.forget(environmentId);
       announceChange("deleted", environmentId, name);
     },
 
-    async valuesOf(environmentId, names) {
-      const known = await kept.get(environmentId);
-      const found: Record<string, string> = {};
-      for (const name of names) {
-        if (known?.unread.has(name)) throw known.unread.get(name);
-        const value = known?.values.get(name);
-        if (value !== undefined) found[name] = value;
-      }
-      return found;
-    },
+    valuesOf: values.of,
 
     async reseal(session, again) {
       for (const { id, environmentId, sealed } of await rows.everySecret(session))
@@ -226,22 +178,63 @@ export function openSecrets(deps: SecretsDeps): Secrets {
   };
 }
 
-const outdated = new Error("sealed under a master key of before");
+const newSecret = (
+  environmentId: string,
+  secret: { id: string; name: string; description: string | undefined; sealed: string },
+  at: Instant,
+): SealedRow => ({
+  ...secret,
+  environmentId,
+  revision: 1,
+  description: secret.description ?? null,
+  createdAt: at,
+  updatedAt: at,
+});
+
+/** Inserts a secret unless the environment is full or the name is taken. */
+async function insertWithin(session: Session, row: SealedRow): Promise<void> {
+  if ((await rows.secretsOf(session, row.environmentId)).length >= secretsMax)
+    throw new Fault("resource_exhausted", `an environment holds at most ${secretsMax} secrets`);
+  if ((await rows.insertSecret(session, row)) === 0) throw taken(row.name);
+}
+
+const outdated = new Error("sealed under a master key that is no longer current");
+
+/** Seals under the current master key: when a rotation committed during the write, it is sealed and written again. */
+async function writeSealed(
+  { store, keyring }: Pick<SecretsDeps, "store" | "keyring">,
+  environmentId: string,
+  work: (session: Session, seal: (id: string, value: string) => string) => Promise<SealedRow>,
+): Promise<SealedRow> {
+  for (let tries = 1; ; tries++) {
+    try {
+      return await store.write(async (session) => {
+        const row = await work(session, (id, value) => keyring.seal(sealScopeOf(environmentId, id), value));
+        if (!(await keyring.isCurrent(session, row.sealed))) throw outdated;
+        return row;
+      });
+    } catch (error) {
+      if (error !== outdated || tries === sealTriesMax) throw error;
+      await keyring.refresh();
+    }
+  }
+}
 
 const taken = (name: string): Fault =>
-  new Fault("already_exists", `a secret named "${name}" exists`, { field: "name" });
+  new Fault("already_exists", `a secret named "${name}" exists already`, { field: "name" });
 
 function requireName(name: string): void {
   if (!/^[A-Za-z0-9_][A-Za-z0-9_.-]*$/.test(name) || name.length > secretNameCharsMax)
     throw invalid(
       "name",
-      `must be at most ${secretNameCharsMax} of A-Z, a-z, 0-9, _, . and -, not begin with . or -`,
+      `must be 1 to ${secretNameCharsMax} characters of A-Z, a-z, 0-9, _, . and -, and not begin with . or -`,
     );
 }
 
 function requireValue(value: string): void {
   if (value === "") throw invalid("value", "must not be empty");
-  if (Buffer.byteLength(value) > secretBytesMax) throw invalid("value", `at most ${secretBytesMax} bytes`);
+  if (Buffer.byteLength(value) > secretBytesMax)
+    throw invalid("value", `must be at most ${secretBytesMax} bytes`);
   if (!value.isWellFormed() || value.includes("\0"))
     throw invalid("value", "must be well-formed text without NUL");
 }

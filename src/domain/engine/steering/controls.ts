@@ -1,26 +1,26 @@
 import type { Clock } from "../../../kit/clock.ts";
 import { controlMs } from "../../../kit/limits.ts";
 
-/** What whoever holds a run, on whichever node, should hear of; best effort, and safe to hear twice. */
+/** A message to the node and the worker that hold a run. It may be lost, and may arrive twice. */
 export interface ControlMessage {
   /** Stable: `cancel-{run}`, `resume-{run}`. */
   messageId: string;
   kind: "cancel" | "resume";
   environmentId: string;
   runId: string;
-  /** The worker that held it, and by which fence; null when none did. */
+  /** The worker that held the run under `executionSeq`; null when none did. */
   workerId: string | null;
   executionSeq: number;
-  /** Why, in the words of who did it. */
+  /** The reason that the caller gave. */
   reason: string;
 }
 
 export interface Controls {
-  /** Resolves once it was handed on; rejects when that took longer than `limits.controlMs`. */
+  /** Resolves once the bus has taken the message; rejects after `limits.controlMs`. */
   publish(message: ControlMessage): Promise<void>;
-  /** Tells those who hold runs through this node. */
+  /** Calls the listeners of this node only. */
   notifyHere(message: ControlMessage): void;
-  /** Told of every message, this node's own too. */
+  /** The listener is called with every message, also with those that this node sent. */
   onControl(listener: (message: ControlMessage) => void): void;
 }
 
@@ -31,7 +31,7 @@ export interface ControlsDeps {
 }
 
 export interface OpenControls extends Controls {
-  /** A message of another node. */
+  /** Takes a message of another node. */
   receive(payload: string): void;
 }
 
@@ -44,7 +44,9 @@ export function openControls({ clock, send }: ControlsDeps): OpenControls {
     async publish(message) {
       let cancel = () => {};
       const late = new Promise<never>((_, reject) => {
-        cancel = clock.after(controlMs, () => reject(new Error("telling took too long")));
+        cancel = clock.after(controlMs, () =>
+          reject(new Error(`publishing a control message took longer than ${controlMs} ms`)),
+        );
       });
       try {
         await Promise.race([Promise.resolve(send(JSON.stringify(message))), late]);

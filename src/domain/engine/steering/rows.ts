@@ -24,7 +24,7 @@ export interface SteeredRunRow {
   event_id: string;
 }
 
-/** JSON text of what started the run; undefined when the event has expired. */
+/** JSON text of the event that started the run; undefined when the event has expired. */
 export const triggerOf = async (reader: StoreReader, run: SteeredRunRow): Promise<string | undefined> =>
   (
     await reader.one<{ data: string }>(
@@ -116,7 +116,7 @@ export const holdNow = (
     held_at = ${at}, held_by = ${by}, pause_requested_at = NULL, history_count = history_count + 1
     WHERE run_id = ${row.run_id}`);
 
-/** Behind all that the run's history has; `sequence` is known where the execution counts it. */
+/** Appends to the run's history. Without `sequence` the last one is looked up: only an execution counts them. */
 export async function note(
   session: Session,
   entry: {
@@ -144,11 +144,11 @@ export async function lastSequence(reader: StoreReader, runId: string): Promise<
 export const countNote = (session: Session, runId: string): Promise<number> =>
   session.run(sql`UPDATE executions SET history_count = history_count + 1 WHERE run_id = ${runId}`);
 
-/** Something happened to a run after its end: whoever looks for what happened since then finds it. Locks: none, the run's is held. */
+/** Raises `updated_at` of a run that is over, so that readers of changes see it. The caller holds the run's lock. */
 export const touchRun = (session: Session, runId: string, at: Instant): Promise<number> =>
   session.run(sql`UPDATE runs SET updated_at = ${at} WHERE id = ${runId} AND updated_at < ${at}`);
 
-/** Rows changed: 0 when somebody else was first. */
+/** Rows changed: 0 when the step is not as it was read. */
 export const patchStep = (
   session: Session,
   step: SteeredStepRow,
@@ -180,7 +180,7 @@ export const forgetWindows = (session: Session, before: Instant, limit: number):
   session.run(sql`DELETE FROM resumes WHERE run_id IN (
     SELECT run_id FROM resumes WHERE resumed_at < ${before} AND plan IS NULL ORDER BY resumed_at LIMIT ${limit})`);
 
-/** `at` is by when the wake loop finishes what nobody finished. */
+/** `at`: when the wake loop finishes a resume that a crashed node left. */
 export const beginResume = (session: Session, runId: string, at: Instant): Promise<number> =>
   session.run(sql`UPDATE executions SET state = 'resuming', wake_at = ${at}, history_count = history_count + 1
     WHERE run_id = ${runId}`);
@@ -189,14 +189,14 @@ export async function undoResume(session: Session, row: ExecutionRow, at: Instan
   await session.run(
     sql`UPDATE executions SET state = ${row.state}, wake_at = ${row.wake_at} WHERE run_id = ${row.run_id}`,
   );
-  // What was logged meanwhile was not compared with it.
+  // While the run was `resuming` the matcher passed its wait over: the events since then must be compared again.
   if (row.state === "waiting")
     await session.run(sql`UPDATE waits SET fresh_at = ${sql.bigint(at)}, from_position = COALESCE(
         (SELECT NULLIF(e.seen_position, 0) FROM executions e WHERE e.run_id = waits.run_id), from_position)
       WHERE run_id = ${row.run_id} AND kind = 'wait'`);
 }
 
-/** A failed run lives again: its execution goes on from the last fence, with one attempt more. */
+/** Makes a failed run active again: a new execution goes on from the last fence, with one more attempt. */
 export async function revive(
   session: Session,
   run: SteeredRunRow,

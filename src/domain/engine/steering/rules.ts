@@ -3,12 +3,12 @@ import { cancelReasonRunes, discardedBytesMax, stepOutputBytesMax } from "../../
 import { jsonText, parseJson, parseJsonBytes } from "../../../kit/payload-json.ts";
 import { stepRowId } from "../../../kit/step-id.ts";
 import type { ResumePlan } from "../runs/wakes/finish-resumes.ts";
-import type { ExecutionRow, SteeredStepRow } from "./rows.ts";
+import type { ExecutionRow, SteeredRunRow, SteeredStepRow } from "./rows.ts";
 
-/** The reason of a cancel goes only into the published message and the log. */
+/** The reason of a cancel is published and logged, not stored. */
 export const cutReason = (reason: string): string => [...reason].slice(0, cancelReasonRunes).join("");
 
-/** The run that a step's id names, be it the row's id or the one the SDK made; undefined for neither. */
+/** The run's id inside a step's id (the row's or the SDK's); undefined when it is neither. */
 export function runOfStep(stepId: string): string | undefined {
   const [, fromRow] = /^step_([A-Za-z0-9-]+)_[0-9a-f]{16}$/.exec(stepId) ?? [];
   if (fromRow !== undefined) return `run_${fromRow}`;
@@ -19,7 +19,7 @@ export function runOfStep(stepId: string): string | undefined {
 export const isStep = (step: SteeredStepRow, id: string): boolean =>
   step.step_id === id || stepRowId(step.run_id, step.step_id) === id;
 
-/** JSON text, or the same as base64, as newer clients send it; throws the fault that names the field. */
+/** Reads JSON text, or base64 of it, which newer clients send. Throws the fault that names the field. */
 export function readJsonText(field: string, text: string): string {
   if (Buffer.byteLength(text) > stepOutputBytesMax * 2)
     throw invalid(field, `at most ${stepOutputBytesMax} bytes of JSON`);
@@ -38,13 +38,46 @@ function readText(field: string, text: string): unknown {
   }
 }
 
-/** A sleep or a wait that a person held the run in: it goes on with its own deadline, unless steps are done again. */
-export function goesOn(execution: ExecutionRow | undefined): NonNullable<ResumePlan["goesOn"]> | null {
+/** Throws unless the run is paused, sleeps, waits, or has failed. */
+export function requireResumable(run: SteeredRunRow, execution: ExecutionRow | undefined): void {
+  const isPaused =
+    execution !== undefined && ["held", "sleeping", "waiting", "invoking"].includes(execution.state);
+  if (!isPaused && run.status !== "failed")
+    throw new Fault("failed_precondition", "only a paused or failed run can be resumed");
+}
+
+/** `discarded` is the first step that is done again; undefined when all steps stay. */
+export function planOfResume(
+  execution: ExecutionRow | undefined,
+  discarded: SteeredStepRow | undefined,
+): ResumePlan {
+  const was = execution?.state === "held" ? execution.held_from : execution?.state;
+  const goesOn = discarded ? null : goesOnFrom(execution);
+  return {
+    from: execution?.state ?? "failed",
+    fromSequence: discarded?.sequence ?? null,
+    goesOn,
+    sleptStepId: was === "sleeping" && !goesOn ? (execution?.waiting_step_id ?? null) : null,
+    nextAttempt: was === "retrying",
+  };
+}
+
+/** A held run goes on with the sleep or the wait that it was held in, until the deadline that it had. */
+function goesOnFrom(execution: ExecutionRow | undefined): NonNullable<ResumePlan["goesOn"]> | null {
   if (execution?.state !== "held") return null;
   const { held_from: state, waiting_step_id: stepId, held_wake_at: until } = execution;
   if ((state !== "sleeping" && state !== "waiting") || stepId === null || until === null) return null;
   return { state, stepId, until };
 }
+
+/** A failed run gets its whole time once more, from now on. */
+export function timeoutOfRevived(run: SteeredRunRow, at: number): number | null {
+  if (run.timeout_at === null) return null;
+  return Math.max(run.timeout_at, at + run.timeout_at - run.created_at);
+}
+
+export const notHeld = (): Fault =>
+  new Fault("failed_precondition", "the run is not paused for injection: pause it first");
 
 export const notCancellable = (status: string): Fault =>
   new Fault("failed_precondition", `the run is ${status} and cannot be cancelled`);
@@ -53,7 +86,7 @@ export const endedOtherwise = (status: string): Fault =>
   new Fault("aborted", `the run became ${status} while it was being cancelled`);
 
 export const contended = (): Fault =>
-  new Fault("aborted", "the step was changed by somebody else, read it again", {
+  new Fault("aborted", "the step was changed by another caller, read it again", {
     headers: { "Svc-Error-Reason": "contended", "Retry-After": "1" },
   });
 
@@ -76,7 +109,7 @@ export interface DiscardedStep {
   duration_ms: number | null;
 }
 
-/** As much as one row of history may hold. */
+/** The discarded steps for one row of history: texts are left out behind the first `discardedBytesMax` bytes. */
 export function recordOf(steps: readonly SteeredStepRow[]): DiscardedStep[] {
   let left = discardedBytesMax;
   return steps.map((step) => {

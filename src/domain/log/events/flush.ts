@@ -2,7 +2,7 @@ import type { Instant } from "../../../kit/clock.ts";
 import { ownKeyMark, storedKey } from "../../../kit/idempotency-key.ts";
 import { lostKeys } from "../../../kit/key-claims.ts";
 import { column, sql } from "../../../kit/sql.ts";
-import { type Flush, StoreError, type SyncSession } from "../../../store/store.ts";
+import { type Flush, markPrefix, StoreError, type SyncSession } from "../../../store/store.ts";
 import { armColumns, insertArms, type NewArm } from "../../engine/debounce/arm.ts";
 import { entryIdOf } from "../../engine/debounce/rules.ts";
 import {
@@ -59,8 +59,8 @@ export interface EmittedRow {
   ord: number;
   position: number;
   at: Instant;
-  /** Ids, parted by spaces, of runs that were to be born claimed and are queued instead: their lanes have no room. */
-  denied?: string | null;
+  /** Ids of runs that were to be leased at creation and are queued instead, because their queue is at its limit. */
+  denied?: readonly string[] | null;
 }
 
 /** As readers of the log hear of it. */
@@ -171,7 +171,7 @@ export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {
     // Lanes before heads: who holds a head waits for nobody's lane.
     const lanesFirst = limited ? sql`WHERE (SELECT count(*) FROM open) >= 0` : sql.empty;
     const denied = limited
-      ? sql`, (SELECT string_agg(n.id, ' ') FROM run n WHERE n.event_id = a.id AND n.denied) AS denied`
+      ? sql`, (SELECT json_agg(n.id) FROM run n WHERE n.event_id = a.id AND n.denied) AS denied`
       : sql.empty;
     const columns = newRunColumns(runs);
     const started =
@@ -206,7 +206,7 @@ export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {
     moved AS (
       UPDATE heads h SET last_at = GREATEST(head.last_at, ${now}::bigint), position = CASE
         WHEN head.definitions_version = known.definitions_version THEN head.position + n.count
-        ELSE CAST('svc!' || ${staleDefinitions}::text || head.environment_id AS bigint) END
+        ELSE CAST(${markPrefix + staleDefinitions}::text || head.environment_id AS bigint) END
       FROM head JOIN known ON known.environment_id = head.environment_id
         JOIN (SELECT environment_id, count(*) AS count FROM alive GROUP BY environment_id) n
           ON n.environment_id = head.environment_id
@@ -250,14 +250,14 @@ export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {
     const queued = logged.length > 0 ? write(session, logged, now) : new Set<string>();
     return logged.map(({ ord, position, at, event }) => {
       const denied = queued.size === 0 ? [] : event.runs.flatMap(({ id }) => (queued.has(id) ? id : []));
-      return { ord, position, at, ...(denied.length > 0 && { denied: denied.join(" ") }) };
+      return { ord, position, at, ...(denied.length > 0 && { denied }) };
     });
   },
 };
 
 /** As rows of the answer, so that it is computed whatever else comes of the statement. */
 const refuseLost = (limited: boolean) => sql`UNION ALL
-    SELECT CAST('svc!' || ${lostKeys}::text || i.environment_id AS bigint), 0, 0${sql.raw(limited ? ", NULL" : "")}
+    SELECT CAST(${markPrefix + lostKeys}::text || i.environment_id AS bigint), 0, 0${sql.raw(limited ? ", NULL" : "")}
     FROM item i JOIN heads h ON h.environment_id = i.environment_id
     WHERE i.bound = 1 AND i.id NOT IN (SELECT event_id FROM fresh)`;
 

@@ -6,19 +6,23 @@ import type { Store } from "../../../../store/store.ts";
 import type { ExecutionChange } from "../execution/commit-reports.ts";
 import type { RunResult } from "../run.ts";
 import type { Tally } from "../tally.ts";
+import { openEndHints } from "./end-hints.ts";
 import { endedOf, resultsOf } from "./run-results.ts";
 
 /** Callers that wait for the ends of runs, on this node. */
 export interface RunEnds {
-  /** Takes a place among those who wait, before the runs are started; gives it back when called. */
+  /**
+   * Reserves a place for a caller before its runs are started: too many callers are refused before anything is done. Call
+   * what it answers to give the place back.
+   */
   enter(): () => void;
-  /** The runs as they stand once all are over, or when the time is up, or the signal says that nobody listens any more. */
+  /** The runs as they are once all have ended, the time is up, or the signal aborts. */
   wait(waiting: EndWait): Promise<RunResult[]>;
-  /** Told after the commit that ended them on this node. */
+  /** Called after the commit that ended them on this node. */
   ended(runIds: readonly string[]): void;
-  /** The tick of loop `runs.ends`: one look for all, at what was ended elsewhere or before anybody waited. */
+  /** The tick of loop `runs.ends`: one query for all waits, for ends whose hint was lost. */
   lookOnce(): Promise<void>;
-  /** Everybody is answered with what there is. */
+  /** Answers all waits with the runs as they are. */
   drain(): void;
 }
 
@@ -27,7 +31,7 @@ export interface EndWait {
   runIds: readonly string[];
   timeoutMs: number;
   signal: AbortSignal;
-  /** The runs may be over already. */
+  /** Query at once: the runs may have ended before the call. */
   look?: boolean;
 }
 
@@ -35,7 +39,7 @@ export interface RunEndsDeps {
   store: Store;
   clock: Clock;
   bus: Bus;
-  /** Tells this process's own hints from those of others. */
+  /** Id of this process: its own hints are ignored. */
   self: string;
 }
 
@@ -44,19 +48,8 @@ interface OpenEndWait extends EndWait {
   finish: () => void;
 }
 
-interface EndHint {
-  from: string;
-  runIds: string[];
-  /** With `runs.awaited`: how long the others shall tell of these. */
-  forMs?: number;
-}
-
-const decoder = new TextDecoder();
-
 export function openRunEnds({ store, clock, bus, self }: RunEndsDeps): RunEnds {
   const openWaits = new Map<string, Set<OpenEndWait>>();
-  /** Runs that callers at other nodes wait for, until when. */
-  const elsewhere = new Map<string, Instant>();
   const finished = new Set<{
     openWait: OpenEndWait;
     resolve: (r: RunResult[]) => void;
@@ -64,22 +57,7 @@ export function openRunEnds({ store, clock, bus, self }: RunEndsDeps): RunEnds {
   }>();
   let entered = 0;
 
-  const hint = (subject: string, content: Omit<EndHint, "from">) => {
-    if (bus.kind === "nats" && bus.present().length > 1)
-      bus.hint(subject, JSON.stringify({ from: self, ...content } satisfies EndHint));
-  };
-  const listen = (subject: string, onContent: (content: EndHint) => void) => {
-    if (bus.kind !== "nats") return;
-    bus.onHint(subject, (payload) => {
-      const content = JSON.parse(decoder.decode(payload)) as EndHint;
-      if (content.from !== self) onContent(content);
-    });
-  };
-  listen("runs.ended", ({ runIds }) => note(runIds));
-  listen("runs.awaited", ({ runIds, forMs = 0 }) => {
-    const until = clock.now() + forMs;
-    for (const runId of runIds) if (elsewhere.size < endWaitsMax) elsewhere.set(runId, until);
-  });
+  const hints = openEndHints({ clock, bus, self }, note);
 
   function note(runIds: readonly string[]): void {
     for (const runId of runIds)
@@ -89,7 +67,7 @@ export function openRunEnds({ store, clock, bus, self }: RunEndsDeps): RunEnds {
       }
   }
 
-  /** Those who finish together are read together. */
+  /** Waits that finish in the same turn share one query. */
   function read(openWait: OpenEndWait): Promise<RunResult[]> {
     return new Promise((resolve, reject) => {
       finished.add({ openWait, resolve, reject });
@@ -114,9 +92,13 @@ export function openRunEnds({ store, clock, bus, self }: RunEndsDeps): RunEnds {
   return {
     enter() {
       if (entered >= endWaitsMax)
-        throw new Fault("resource_exhausted", "too many callers wait for the ends of runs", {
-          headers: { "Retry-After": "1" },
-        });
+        throw new Fault(
+          "resource_exhausted",
+          `at most ${endWaitsMax} callers may wait for runs to end, try again`,
+          {
+            headers: { "Retry-After": "1" },
+          },
+        );
       entered++;
       let here = true;
       return () => {
@@ -148,8 +130,8 @@ export function openRunEnds({ store, clock, bus, self }: RunEndsDeps): RunEnds {
         }
         signal.addEventListener("abort", openWait.finish, { once: true });
         if (signal.aborted) return openWait.finish();
-        hint("runs.awaited", { runIds: [...runIds], forMs: timeoutMs });
-        // A look that fails is made up for by the next tick.
+        hints.await(runIds, timeoutMs);
+        // When this query fails, the next tick of the loop finds the ends.
         if (waiting.look) endedOf(store, runIds).then(note, () => {});
       });
       return read(openWait);
@@ -157,14 +139,11 @@ export function openRunEnds({ store, clock, bus, self }: RunEndsDeps): RunEnds {
 
     ended(runIds) {
       if (openWaits.size > 0) note(runIds);
-      if (elsewhere.size === 0) return;
-      const awaited = runIds.filter((runId) => elsewhere.delete(runId));
-      if (awaited.length > 0) hint("runs.ended", { runIds: awaited });
+      hints.ended(runIds);
     },
 
     async lookOnce() {
-      const now = clock.now();
-      for (const [runId, until] of elsewhere) if (until < now) elsewhere.delete(runId);
+      hints.forgetExpired();
       const runIds = [...openWaits.keys()];
       for (let from = 0; from < runIds.length; from += endLookSlice)
         note(await endedOf(store, runIds.slice(from, from + endLookSlice)));
@@ -176,7 +155,7 @@ export function openRunEnds({ store, clock, bus, self }: RunEndsDeps): RunEnds {
   };
 }
 
-/** Whatever counts ends also tells those who wait for them. */
+/** A tally that also tells `ended`, `moved` and `committed` what it counts. */
 export const notifyingTally = (
   tally: Tally | undefined,
   ended: RunEnds["ended"],

@@ -65,16 +65,41 @@ export const slotColumns = (lanes: readonly Pick<FunctionDemand, "slots">[]) => 
   };
 };
 
-const eventColumns = sql.raw(`r.actor_id, v.id AS event_id, v.name AS event_name, v.version AS event_version,
-  v.data AS event_data, v.metadata AS event_metadata, v.source AS event_source, v.at AS event_at,
-  v.idempotency_key AS event_idempotency_key`);
+/** The columns of a claimed run behind `lane` and `rank`, in order, each with the expression that a claim reads it from. */
+const leasedColumns = {
+  queued_at: "c.queued_at",
+  run_id: "c.run_id",
+  environment_id: "c.environment_id",
+  function_id: "c.function_id",
+  function_version: "c.function_version",
+  execution_seq: "c.execution_seq",
+  attempt: "c.attempt",
+  max_attempts: "c.max_attempts",
+  step_count: "c.step_count",
+  actor_id: "r.actor_id",
+  event_id: "v.id",
+  event_name: "v.name",
+  event_version: "v.version",
+  event_data: "v.data",
+  event_metadata: "v.metadata",
+  event_source: "v.source",
+  event_at: "v.at",
+  event_idempotency_key: "v.idempotency_key",
+} satisfies Record<Exclude<keyof ClaimedRow, "lane" | "rank">, string>;
 
-const answerColumns =
-  sql.raw(`c.lane, c.rank, c.queued_at, c.run_id, c.environment_id, c.function_id, c.function_version,
-  c.execution_seq, c.attempt, c.max_attempts, c.step_count`);
+const selected = (columns: Record<string, string>): Sql =>
+  sql.raw(
+    Object.entries(columns)
+      .map(([name, expression]) => `${expression} AS ${name}`)
+      .join(", "),
+  );
 
-/** As many as the columns of an answer after its rank. */
-export const noRun = sql.raw(Array(18).fill("NULL").join(", "));
+/** Fills the columns of a claimed run in a row of a UNION that stands for none. */
+export const noRun = sql.raw(
+  Object.keys(leasedColumns)
+    .map(() => "NULL")
+    .join(", "),
+);
 
 /** What `picked` (lane, rank, run_id, wake_at) and `slot` lead to: leases, history, and all that a worker needs. */
 export const leasePicked = (now: Instant, leaseUntil: Instant): Sql => sql`claimed AS (
@@ -94,7 +119,7 @@ export const leasePicked = (now: Instant, leaseUntil: Instant): Sql => sql`claim
       SELECT id, event_id, actor_id FROM runs WHERE id = ANY (ARRAY(SELECT run_id FROM picked))),
     v AS MATERIALIZED (SELECT * FROM events WHERE id = ANY (ARRAY(SELECT event_id FROM r)))`;
 
-export const leasedAnswer = sql`${answerColumns}, ${eventColumns}`;
+export const leasedAnswer = sql`c.lane, c.rank, ${selected(leasedColumns)}`;
 export const leasedTables = sql.raw("claimed c JOIN r ON r.id = c.run_id JOIN v ON v.id = r.event_id");
 
 /**
@@ -168,10 +193,11 @@ export function leasePickedSync(
   session.run(sql`INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
     SELECT claimed.run_id, claimed.history_count, claimed.environment_id, 'run.started', ${now}, ${startedDetail("claimed")}
     FROM ${from(session.seams)} JOIN executions claimed ON claimed.run_id = c.run_id`);
-  return session.all<ClaimedRow>(sql`SELECT c.lane, c.rank, c.queued_at, e.run_id, e.environment_id, e.function_id,
-      e.function_version, e.execution_seq, e.attempt, e.max_attempts, e.step_count, ${eventColumns}
-    FROM ${from(session.seams)} JOIN executions e ON e.run_id = c.run_id JOIN runs r ON r.id = c.run_id
-      JOIN events v ON v.id = r.event_id
+  return session.all<ClaimedRow>(sql`SELECT ${leasedAnswer} FROM (
+      SELECT p.lane, p.rank, p.queued_at, e.run_id, e.environment_id, e.function_id, e.function_version,
+        e.execution_seq, e.attempt, e.max_attempts, e.step_count
+      FROM ${session.seams.rowsFrom("p", chosen)} JOIN executions e ON e.run_id = p.run_id) c
+      JOIN runs r ON r.id = c.run_id JOIN events v ON v.id = r.event_id
     ORDER BY c.lane, c.rank`);
 }
 

@@ -1,10 +1,10 @@
 import type { Instant } from "../../../../kit/clock.ts";
-import { column, sql } from "../../../../kit/sql.ts";
+import { column, type Sql, sql } from "../../../../kit/sql.ts";
 import type { Flush, SyncSession } from "../../../../store/store.ts";
 import type { ExecutionState, Fence, StepStatus, StepType, TerminalStatus } from "../run.ts";
 import { insertPending, type PendingStep, pendingParts } from "./pending-steps.ts";
 
-/** What a worker's report comes to once the rules have read it. One run at most once in a flush. */
+/** What a report changes of a run and its execution (`toExecutionChange`). A flush holds at most one of each run. */
 export interface ExecutionChange extends Fence {
   environmentId: string;
   /** The run ends in this status; null keeps its execution. */
@@ -16,14 +16,14 @@ export interface ExecutionChange extends Fence {
   /** JSON texts. */
   output: string | null;
   error: string | null;
-  /** Null notes nothing (an empty heartbeat). */
+  /** Null writes no history row (a heartbeat without steps). */
   historyType: string | null;
   historyDetail: string;
   steps: readonly NewStep[];
   /** Sequence of the last step + 1. */
   stepsTop: number;
   waitingStepId: string | null;
-  /** What the run waits for besides the time. */
+  /** The event or the child that the run waits for; null when it waits only for `wakeAt`. */
   pending: PendingStep | null;
 }
 
@@ -31,7 +31,7 @@ export interface NewStep {
   stepId: string;
   name: string;
   type: StepType;
-  /** Place in the run; negative: behind all that the run has, `-1` first, then `-2` and so on. */
+  /** Index in the run. A negative one appends: `-1` takes the first free index, `-2` the second, and so on. */
   sequence: number;
   status: StepStatus;
   output: string | null;
@@ -43,23 +43,26 @@ export interface NewStep {
   sleepUntil: Instant | null;
 }
 
-/** The wake of an execution that a person holds. */
+/** `wake_at` of a held execution: only a resume moves it. */
 export const neverWakesAt = Number.MAX_SAFE_INTEGER;
 const neverWakes = sql.raw(String(neverWakesAt));
 
-/** Sequence of a step whose worker did not say where it stands: the `place`th (from 0) behind all others. */
+/** Sequence of a step whose worker sent no index: it is appended as the `place`th (from 0). */
 export const behindAll = (place: number): number => -1 - place;
 
 const appendedCount = (change: ExecutionChange): number =>
   change.steps.filter((step) => step.sequence < 0).length + (change.pending ? 1 : 0);
 
-/** `not_running`: the fence holds, but the run sleeps or waits. `gone`: there is no execution; the run's own row knows why. */
+/**
+ * `stale`: another lease holds the execution. `not_running`: the fence holds, but the run sleeps or waits. `gone`: there is
+ * no execution, the row of `runs` says why.
+ */
 export interface CommittedReport {
   ord: number;
   outcome: "done" | "stale" | "not_running" | "gone";
-  /** The run that is to hear of this one's end, if that is what it came to. */
+  /** The parent run that waits for this one; set when this report ended it. */
   parent_run_id: string | null;
-  /** Of a function with a limit, and done. */
+  /** Set when the outcome is `done` and the function has a concurrency limit. */
   lane_id: string | null;
   function_id: string | null;
 }
@@ -87,7 +90,7 @@ const reportColumns = (list: readonly ExecutionChange[]) => ({
   pausable: column.bigint(list.map((s) => (mayPause(s) ? 1 : null))),
 });
 
-/** A pause that was asked for takes effect here: at anything but a sign of life. */
+/** A requested pause takes effect with a report that brings steps or gives the lease up, not with a heartbeat. */
 const mayPause = (change: ExecutionChange): boolean =>
   change.ends === null && (change.next !== "leased" || change.steps.length > 0);
 
@@ -128,6 +131,31 @@ const stepConflict = sql.raw(`ON CONFLICT (run_id, step_id) DO UPDATE SET
   sleep_until = excluded.sleep_until, updated_at = excluded.updated_at
   WHERE steps.status <> 'completed'`);
 
+/** The SET list of a run `r` that ends, from its report `v`; both engines run this text. */
+const setEnded = (now: Instant): Sql => sql`status = v.ends,
+        trouble = CASE WHEN v.ends <> 'completed' THEN v.ends END, output = v.output, error = v.error,
+        attempt = v.attempt, worker_id = v.worker_id, started_at = v.started_at, ended_at = ${sql.bigint(now)},
+        updated_at = ${sql.bigint(now)}, execution_seq = v.execution_seq, lease_hash = v.lease_hash`;
+
+/**
+ * The SET list of an execution `e` whose run goes on, from its report `v`. `v.paused_at` is set where a pause was requested
+ * and takes effect with this report: the execution is then held, and keeps where to go on from.
+ */
+const setStaying = (now: Instant, greatest: "GREATEST" | "MAX"): Sql => sql`
+        state = CASE WHEN v.paused_at IS NULL THEN v.next ELSE 'held' END,
+        wake_at = CASE WHEN v.paused_at IS NULL THEN COALESCE(v.wake_at, e.wake_at) ELSE ${neverWakes} END,
+        held_from = CASE WHEN v.paused_at IS NOT NULL THEN v.next END,
+        held_wake_at = CASE WHEN v.paused_at IS NOT NULL THEN COALESCE(v.wake_at, e.wake_at) END,
+        held_at = CASE WHEN v.paused_at IS NOT NULL THEN ${sql.bigint(now)} END,
+        pause_requested_at = CASE WHEN v.paused_at IS NULL THEN e.pause_requested_at END,
+        lease_hash = CASE WHEN v.next <> 'queued' THEN e.lease_hash END,
+        worker_id = CASE WHEN v.next = 'leased' AND v.paused_at IS NULL THEN e.worker_id END,
+        step_count = ${sql.raw(greatest)}(e.step_count, v.steps_top) + v.appended,
+        waiting_step_id = v.waiting_step_id,
+        lost_count = CASE WHEN v.next = 'queued' THEN e.lost_count ELSE 0 END,
+        started_at = CASE WHEN v.next = 'queued' AND e.started_at = e.claimed_at THEN NULL ELSE e.started_at END,
+        history_count = e.history_count + CASE WHEN v.history_type IS NULL THEN 0 ELSE 1 END`;
+
 /**
  * Reports of any number of workers in one round trip: the fence of each is checked under its row's lock, and steps, run,
  * execution and history change together or not at all. Locks: executions, sorted by run.
@@ -148,7 +176,7 @@ export const commitReportsFlush: Flush<CommitReportsInput, CommittedReport> = {
       FROM ${seams.rowsFrom("s", stepColumns(steps))} JOIN valid v ON v.ord = s.report
       ORDER BY s.run_id, s.step_id
       ${stepConflict})`;
-    // What no settlement asks for is left out: it would still join all of them.
+    // A part that no report needs is left out: it would still join all of them.
     const ending = changes.every(({ ends }) => ends === null)
       ? sql.empty
       : sql`closed AS (
@@ -162,32 +190,19 @@ export const commitReportsFlush: Flush<CommitReportsInput, CommittedReport> = {
       WHERE v.ends IS NOT NULL AND v.parent_run_id IS NOT NULL
       ON CONFLICT DO NOTHING),
     ended AS (
-      UPDATE runs r SET status = v.ends, trouble = CASE WHEN v.ends <> 'completed' THEN v.ends END, output = v.output, error = v.error, attempt = v.attempt,
-        worker_id = v.worker_id, started_at = v.started_at, ended_at = ${now}::bigint, updated_at = ${now}::bigint,
-        execution_seq = v.execution_seq, lease_hash = v.lease_hash
+      UPDATE runs AS r SET ${setEnded(now)}
       FROM valid v WHERE r.id || '' = v.run_id AND r.id = ANY (ARRAY(
         SELECT v.run_id FROM valid v WHERE v.ends IS NOT NULL))),
     `;
     const staying = changes.every(({ ends }) => ends !== null)
       ? sql.empty
       : sql`moved AS (
-      UPDATE executions e SET state = CASE WHEN v.paused_at IS NULL THEN v.next ELSE 'held' END,
-        wake_at = CASE WHEN v.paused_at IS NULL THEN COALESCE(v.wake_at, e.wake_at) ELSE ${neverWakes} END,
-        held_from = CASE WHEN v.paused_at IS NOT NULL THEN v.next END,
-        held_wake_at = CASE WHEN v.paused_at IS NOT NULL THEN COALESCE(v.wake_at, e.wake_at) END,
-        held_at = CASE WHEN v.paused_at IS NOT NULL THEN ${now}::bigint END,
-        pause_requested_at = CASE WHEN v.paused_at IS NULL THEN e.pause_requested_at END,
-        lease_hash = CASE WHEN v.next <> 'queued' THEN e.lease_hash END,
-        worker_id = CASE WHEN v.next = 'leased' AND v.paused_at IS NULL THEN e.worker_id END,
-        step_count = GREATEST(e.step_count, v.steps_top) + v.appended, waiting_step_id = v.waiting_step_id,
-        lost_count = CASE WHEN v.next = 'queued' THEN e.lost_count ELSE 0 END,
-        started_at = CASE WHEN v.next = 'queued' AND e.started_at = e.claimed_at THEN NULL ELSE e.started_at END,
-        history_count = e.history_count + CASE WHEN v.history_type IS NULL THEN 0 ELSE 1 END
+      UPDATE executions AS e SET ${setStaying(now, "GREATEST")}
       FROM valid v WHERE e.run_id || '' = v.run_id AND e.run_id = ANY (ARRAY(
         SELECT v.run_id FROM valid v WHERE v.ends IS NULL))),
     `;
-    // Through the primary key, whatever the statistics say: see src/README.md, 'Plans go by the primary key'. Sorted first,
-    // so that the locks are.
+    // `id || ''` hides a column from the planner, `= ANY (ARRAY(...))` offers the primary key: with old statistics the
+    // planner would scan a whole index instead. Reports are sorted first, so that locks are taken in the order of run ids.
     return sql`WITH report AS MATERIALIZED (
       SELECT * FROM ${seams.rowsFrom("item", reportColumns(changes))} ORDER BY run_id),
     held AS MATERIALIZED (
@@ -225,7 +240,7 @@ export const commitReportsFlush: Flush<CommitReportsInput, CommittedReport> = {
       })} JOIN executions e ON e.run_id = i.run_id AND e.environment_id = i.environment_id`);
     const byOrd = new Map(locked.map((row) => [row.ord, row]));
     const answers: CommittedReport[] = [];
-    const valid: { change: ExecutionChange; row: LockedExecution }[] = [];
+    const valid: Valid[] = [];
     for (const [at, change] of changes.entries()) {
       const row = byOrd.get(at + 1);
       const outcome = judge(change, row);
@@ -269,15 +284,15 @@ interface LockedExecution {
   function_id: string;
 }
 
-type Valid = { change: ExecutionChange; row: LockedExecution };
+/** A report whose fence holds, with the execution it was checked against. */
+interface Valid {
+  change: ExecutionChange;
+  row: LockedExecution;
+}
 
 const isPaused = ({ change, row }: Valid): boolean => row.pause_requested_at !== null && mayPause(change);
 
-function commitValid(
-  session: SyncSession,
-  valid: readonly { change: ExecutionChange; row: LockedExecution }[],
-  now: Instant,
-): void {
+function commitValid(session: SyncSession, valid: readonly Valid[], now: Instant): void {
   const { rowsFrom } = session.seams;
   const steps = stepsOfReports(valid.map((v) => v.change));
   if (steps.length > 0)
@@ -312,9 +327,7 @@ function commitValid(
     const list = ending.map((v) => v.change);
     session.run(sql`DELETE FROM executions WHERE run_id IN (
       SELECT run_id FROM ${rowsFrom("i", { run_id: column.text(list.map((s) => s.runId)) })})`);
-    session.run(sql`UPDATE runs SET status = v.ends, trouble = CASE WHEN v.ends <> 'completed' THEN v.ends END, output = v.output, error = v.error, attempt = v.attempt,
-        worker_id = v.worker_id, started_at = v.started_at, ended_at = ${now}, updated_at = ${now},
-        execution_seq = v.execution_seq, lease_hash = v.lease_hash
+    session.run(sql`UPDATE runs AS r SET ${setEnded(now)}
       FROM ${rowsFrom("v", {
         run_id: column.text(list.map((s) => s.runId)),
         ends: column.text(list.map((s) => s.ends)),
@@ -325,25 +338,13 @@ function commitValid(
         started_at: column.bigint(ending.map((v) => v.row.started_at)),
         execution_seq: column.bigint(list.map((s) => s.executionSeq)),
         lease_hash: column.text(list.map((s) => s.leaseHash)),
-      })} WHERE runs.id = v.run_id`);
+      })} WHERE r.id = v.run_id`);
   }
 
   const stayingRows = valid.filter((v) => v.change.ends === null);
   const staying = stayingRows.map((v) => v.change);
   if (staying.length > 0)
-    session.run(sql`UPDATE executions SET state = CASE WHEN v.paused IS NULL THEN v.next ELSE 'held' END,
-        wake_at = CASE WHEN v.paused IS NULL THEN COALESCE(v.wake_at, executions.wake_at) ELSE ${neverWakes} END,
-        held_from = CASE WHEN v.paused IS NOT NULL THEN v.next END,
-        held_wake_at = CASE WHEN v.paused IS NOT NULL THEN COALESCE(v.wake_at, executions.wake_at) END,
-        held_at = CASE WHEN v.paused IS NOT NULL THEN ${now} END,
-        pause_requested_at = CASE WHEN v.paused IS NULL THEN executions.pause_requested_at END,
-        lease_hash = CASE WHEN v.next <> 'queued' THEN executions.lease_hash END,
-        worker_id = CASE WHEN v.next = 'leased' AND v.paused IS NULL THEN executions.worker_id END,
-        step_count = MAX(executions.step_count, v.steps_top) + v.appended, waiting_step_id = v.waiting_step_id,
-        lost_count = CASE WHEN v.next = 'queued' THEN executions.lost_count ELSE 0 END,
-        started_at = CASE WHEN v.next = 'queued' AND executions.started_at = executions.claimed_at THEN NULL
-          ELSE executions.started_at END,
-        history_count = executions.history_count + CASE WHEN v.history_type IS NULL THEN 0 ELSE 1 END
+    session.run(sql`UPDATE executions AS e SET ${setStaying(now, "MAX")}
       FROM ${rowsFrom("v", {
         run_id: column.text(staying.map((s) => s.runId)),
         next: column.text(staying.map((s) => s.next)),
@@ -352,8 +353,8 @@ function commitValid(
         waiting_step_id: column.text(staying.map((s) => s.waitingStepId)),
         history_type: column.text(staying.map((s) => s.historyType)),
         appended: column.bigint(staying.map(appendedCount)),
-        paused: column.bigint(stayingRows.map((v) => (isPaused(v) ? 1 : null))),
-      })} WHERE executions.run_id = v.run_id`);
+        paused_at: column.bigint(stayingRows.map((v) => (isPaused(v) ? v.row.pause_requested_at : null))),
+      })} WHERE e.run_id = v.run_id`);
 
   const noted = valid.filter((v) => v.change.historyType !== null);
   if (noted.length > 0)

@@ -1,13 +1,13 @@
 import type { Clock } from "../../../../kit/clock.ts";
 
-/** Work for environments that others wait for as long as it is short. */
+/** Work that a caller waits for while it is short, and that goes on in the background when it is not. */
 export interface SlowWork {
-  /** Work of this environment takes longer and is under way. */
+  /** Whether work of this environment is running in the background. */
   has(environmentId: string): boolean;
   size(): number;
-  /** Resolves when one of them is over. */
+  /** Resolves when any background work ends. */
   oneOver(): Promise<void>;
-  /** Undefined when it takes longer: then it goes on beside. */
+  /** The result of `work`, or undefined when it takes longer than `ms`: it then goes on in the background. */
   within<T>(ms: number, environmentId: string, work: Promise<T>): Promise<T | undefined>;
 }
 

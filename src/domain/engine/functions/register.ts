@@ -1,0 +1,122 @@
+import { CelError } from "../../../kit/cel/cel.ts";
+import type { Clock } from "../../../kit/clock.ts";
+import { invalid } from "../../../kit/fault.ts";
+import type { Ids } from "../../../kit/ids.ts";
+import { type Session, type Store, StoreError } from "../../../store/store.ts";
+import { readMatch } from "../waits/rules.ts";
+import type { FunctionDefinition, FunctionFrame, FunctionRecord } from "./definition.ts";
+import { noteChange, placeSlug, raiseWith } from "./held-function.ts";
+import * as rows from "./rows.ts";
+import { definitionOf, type RegisterInput, sameDefinition } from "./rules.ts";
+
+export interface RegisterDeps {
+  store: Store;
+  clock: Pick<Clock, "now">;
+  ids: Pick<Ids, "next">;
+  /** Called after the commit of a function whose limit has changed; `before` is undefined when it had none. */
+  limitChanged?: (
+    target: { environmentId: string; functionId: string },
+    before: FunctionDefinition["concurrency"],
+  ) => Promise<void>;
+  /** Throws when this node knows of no room for the definition. The exact check is made when the definition is used. */
+  requireRoomFor?: (environmentId: string, definition: FunctionDefinition) => Promise<void>;
+  /** Called after the commit; a hint that may be lost. */
+  announce?: (frame: FunctionFrame) => void;
+}
+
+interface Registered {
+  record: FunctionRecord;
+  before: FunctionRecord | undefined;
+  isChanged: boolean;
+}
+
+export async function registerFunction(
+  deps: RegisterDeps,
+  environmentId: string,
+  input: RegisterInput,
+  actorId: string,
+): Promise<{ record: FunctionRecord; created: boolean }> {
+  const wanted = definitionOf(input);
+  requireMatches(wanted);
+  await deps.requireRoomFor?.(environmentId, wanted);
+  const now = deps.clock.now();
+  const { record, before, isChanged } = await againWhenTaken(() =>
+    deps.store.write((session) => put(deps, session, { environmentId, wanted, input, actorId, now })),
+  );
+  const created = before === undefined;
+  const limitBefore = before?.definition.concurrency;
+  if (!created && limitBefore?.limit !== record.definition.concurrency?.limit)
+    await deps.limitChanged?.({ environmentId, functionId: wanted.id }, limitBefore);
+  if (isChanged) deps.announce?.({ change: created ? "registered" : "updated", record, at: now });
+  return { record, created };
+}
+
+async function put(
+  deps: RegisterDeps,
+  session: Session,
+  {
+    environmentId,
+    wanted,
+    input,
+    actorId,
+    now,
+  }: {
+    environmentId: string;
+    wanted: FunctionDefinition;
+    input: RegisterInput;
+    actorId: string;
+    now: number;
+  },
+): Promise<Registered> {
+  const before = await rows.holdFunction(session, environmentId, wanted.id);
+  const keepsSlug = before !== undefined && !input.slug;
+  const definition = keepsSlug
+    ? { ...wanted, slug: before.definition.slug }
+    : await placeSlug(session, environmentId, wanted, Boolean(input.slug));
+  const status = before === undefined || before.status === "archived" ? "active" : before.status;
+  const same = before !== undefined && sameDefinition(before.definition, definition);
+  if (same && before.status === status) return { record: before, before, isChanged: false };
+  const version = same
+    ? before.version
+    : (before?.version ?? (await rows.lastVersion(session, environmentId, definition.id))) + 1;
+  const record: FunctionRecord = {
+    environmentId,
+    definition,
+    status,
+    version,
+    createdAt: before?.createdAt ?? now,
+    updatedAt: now,
+  };
+  await (before ? rows.updateFunction : rows.insertFunction)(session, record);
+  if (!same) await rows.putVersion(session, record, actorId);
+  // The first registration is no change: it gets no reason.
+  const reason = before ? input.changeReason : undefined;
+  await noteChange(deps, session, record, { type: same ? "status_change" : "update", reason, actorId });
+  await raiseWith(session, environmentId, [before?.definition, definition]);
+  return { record, before, isChanged: true };
+}
+
+/** However many register the same slug at once, each round lets one of them in. */
+const triesMax = 20;
+
+/** Two first registrations at once: the second fails on the unique index, and finds the first one's row when it tries again. */
+async function againWhenTaken<T>(work: () => Promise<T>): Promise<T> {
+  for (let tries = 1; ; tries++) {
+    try {
+      return await work();
+    } catch (error) {
+      if (!(error instanceof StoreError && error.trouble === "unique") || tries === triesMax) throw error;
+    }
+  }
+}
+
+/** Throws the fault that names the `cancelOn` entry whose `match` is neither a path nor an expression. */
+function requireMatches({ cancelOn }: FunctionDefinition): void {
+  for (const [at, { match }] of cancelOn.entries())
+    try {
+      readMatch(match);
+    } catch (error) {
+      if (error instanceof CelError) throw invalid(`cancelOn[${at}].match`, error.message);
+      throw error;
+    }
+}

@@ -1,0 +1,100 @@
+import type { Clock } from "../../../../kit/clock.ts";
+import { matcherMovesMax, matcherSliceMax } from "../../../../kit/limits.ts";
+import type { Store } from "../../../../store/store.ts";
+import type { QueueHint } from "../wakes/due.ts";
+import { applyMatches, type Matches } from "./apply-matches.ts";
+import { lookAhead } from "./look-ahead.ts";
+import { lookBack } from "./look-back.ts";
+import * as rows from "./wait-rows.ts";
+
+export interface MatchPassDeps {
+  store: Store;
+  clock: Clock;
+  /** Called after the commit, with the queues that got runs. */
+  onQueued: (lanes: readonly QueueHint[]) => void;
+  /** Called after the commit, with the runs that an event cancelled. */
+  onCancelled: (runIds: readonly string[]) => void;
+}
+
+/** `lost`: another node moved the cursor first. */
+export type PassOutcome = "done" | "more" | "lost";
+
+/** This node read up to `to` and found nothing; valid while the stored cursor still is `from`, in this generation. */
+interface Unmatched {
+  from: number;
+  generation: number;
+  to: number;
+}
+
+/** The cursor is written for events without a match only in steps of this size: else each flush of emits costs a commit. */
+const idleStepMin = 1_000;
+
+/** One pass over a piece of an environment's log: read, compare, commit. */
+export class MatchPass {
+  readonly #deps: MatchPassDeps;
+  readonly #unmatched = new Map<string, Unmatched>();
+
+  constructor(deps: MatchPassDeps) {
+    this.#deps = deps;
+  }
+
+  /** Comparing holds no lock: the commit checks that the cursor and each wait are as they were read. */
+  async run(environmentId: string): Promise<PassOutcome> {
+    const { store } = this.#deps;
+    const at = await rows.readCursor(store, environmentId);
+    if (!at) return "done";
+    const fresh = await rows.freshWaits(store, environmentId, matcherSliceMax);
+    const from = this.readTo(environmentId, at);
+    if (from >= at.head && fresh.length === 0) return "done";
+    const back = await lookBack(this.#deps, environmentId, fresh, at.head);
+    // A wait that was compared with a part of its events is committed at once: it stays fresh, from a later position.
+    if (back.unfinished.length > 0)
+      await this.#apply({ environmentId, cursor: null, found: [], compared: back.unfinished });
+    // After a time without waits the log behind the cursor is long, and nobody waits for it. A short piece is just read.
+    const skips = at.head - from > matcherSliceMax && !(await rows.anyCompared(store, environmentId));
+    const ahead = skips
+      ? { found: [], to: at.head }
+      : await lookAhead(this.#deps, environmentId, from, at.head);
+    const found = [...back.found, ...ahead.found];
+    const { generation } = at;
+    if (fresh.length === 0 && found.length === 0 && ahead.to - at.position < idleStepMin) {
+      this.#unmatched.set(environmentId, { from: at.position, generation, to: ahead.to });
+      return ahead.to < at.head ? "more" : "done";
+    }
+    const cursor = { from: at.position, to: ahead.to, generation };
+    // Only the last slice moves the cursor. After a crash before it the same events are read again, and waits that were
+    // resolved already no longer match.
+    for (let done = 0; ; done += matcherMovesMax) {
+      const slice = found.slice(done, done + matcherMovesMax);
+      const isLast = done + matcherMovesMax >= found.length;
+      const to = isLast ? cursor : { ...cursor, to: cursor.from };
+      const compared = isLast ? back.finished : [];
+      if (!(await this.#apply({ environmentId, cursor: to, found: slice, compared }))) return "lost";
+      if (isLast) break;
+    }
+    const rest = ahead.to < at.head || fresh.length === matcherSliceMax || back.unfinished.length > 0;
+    return rest ? "more" : "done";
+  }
+
+  /** Where to read on from: the stored cursor, or the later position up to which this node found nothing. */
+  readTo(environmentId: string, cursor: { position: number; generation: number }): number {
+    const last = this.#unmatched.get(environmentId);
+    return last?.from === cursor.position && last.generation === cursor.generation
+      ? last.to
+      : cursor.position;
+  }
+
+  /** Forgets what was read of environments that have no waits any more. */
+  keepOnly(environmentIds: ReadonlySet<string>): void {
+    for (const id of this.#unmatched.keys()) if (!environmentIds.has(id)) this.#unmatched.delete(id);
+  }
+
+  async #apply(matches: Matches): Promise<boolean> {
+    const { store, clock, onQueued, onCancelled } = this.#deps;
+    const applied = await store.write((session) => applyMatches(session, matches, clock.now()));
+    if (!applied) return false;
+    if (applied.lanes.length > 0) onQueued(applied.lanes);
+    if (applied.cancelled.length > 0) onCancelled(applied.cancelled);
+    return true;
+  }
+}

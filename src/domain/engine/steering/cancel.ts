@@ -1,0 +1,72 @@
+import type { Log } from "../../../kit/log.ts";
+import type { Session, Store } from "../../../store/store.ts";
+import type { Run } from "../runs/run.ts";
+import type { Runs } from "../runs/service.ts";
+import type { QueueHint } from "../runs/wakes/due.ts";
+import type { ControlMessage, Controls } from "./controls.ts";
+import { requireRun } from "./find.ts";
+import * as rows from "./rows.ts";
+import * as rules from "./rules.ts";
+
+export interface CancelDeps {
+  store: Store;
+  log: Log;
+  controls: Pick<Controls, "notifyHere">;
+  /** Writes the message to the outbox in this transaction; call what it answers after the commit. */
+  enqueue: (session: Session, message: ControlMessage) => Promise<() => void>;
+  runs: Pick<Runs, "get" | "endHeld" | "cancelled">;
+  /** Called after the commit with queues that got work, or room under their limit. */
+  onQueued: (lanes: readonly QueueHint[]) => void;
+}
+
+interface Cancelled {
+  execution: rows.ExecutionRow;
+  message: ControlMessage;
+  /** Tells the outbox that the message is committed. */
+  committed: () => void;
+}
+
+export async function cancelRun(
+  deps: CancelDeps,
+  environmentId: string,
+  runId: string,
+  reason: string,
+): Promise<Run> {
+  const { store, runs } = deps;
+  const before = await requireRun(store, environmentId, runId);
+  if (before.status === "cancelled") return runs.get(environmentId, runId);
+  if (before.status !== "active") throw rules.notCancellable(before.status);
+  const cancelled = await store.write(async (session): Promise<Cancelled | undefined> => {
+    const execution = await rows.lockExecution(session, environmentId, runId);
+    if (!execution) {
+      const now = await requireRun(session, environmentId, runId);
+      if (now.status === "cancelled") return undefined;
+      throw rules.endedOtherwise(now.status);
+    }
+    await runs.endHeld(session, [{ runId, status: "cancelled", error: null, cause: "user" }]);
+    const message: ControlMessage = {
+      messageId: `cancel-${runId}`,
+      kind: "cancel",
+      environmentId,
+      runId,
+      workerId: execution.worker_id,
+      executionSeq: execution.execution_seq,
+      reason: rules.cutReason(reason),
+    };
+    return { execution, message, committed: await deps.enqueue(session, message) };
+  });
+  if (cancelled) announce(deps, cancelled);
+  return runs.get(environmentId, runId);
+}
+
+function announce(deps: CancelDeps, { execution, message, committed }: Cancelled): void {
+  const { environmentId, runId } = message;
+  deps.runs.cancelled([runId]);
+  if (execution.state === "leased" && execution.lane_id !== null) {
+    const { function_id: functionId, lane_id: laneId } = execution;
+    deps.onQueued([{ environmentId, functionId, laneId, freed: true, queued: false }]);
+  }
+  deps.log.info("run.cancelled", { runId, environmentId, reason: message.reason });
+  deps.controls.notifyHere(message);
+  committed();
+}

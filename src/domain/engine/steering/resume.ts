@@ -1,0 +1,149 @@
+import type { Clock } from "../../../kit/clock.ts";
+import { Fault, missing } from "../../../kit/fault.ts";
+import { resumeHealMs, resumeWindowMs } from "../../../kit/limits.ts";
+import type { Session, Store } from "../../../store/store.ts";
+import type { FunctionDefinition } from "../functions/definition.ts";
+import { laneOf } from "../functions/rules.ts";
+import type { Run } from "../runs/run.ts";
+import type { Runs } from "../runs/service.ts";
+import type { QueueHint } from "../runs/wakes/due.ts";
+import type { Controls } from "./controls.ts";
+import { requireRun, stepsFrom } from "./find.ts";
+import * as rows from "./rows.ts";
+import * as rules from "./rules.ts";
+
+export interface ResumeDeps {
+  store: Store;
+  clock: Pick<Clock, "now">;
+  controls: Pick<Controls, "publish">;
+  runs: Pick<Runs, "get" | "finishResumes">;
+  definitionOf: (environmentId: string, functionId: string, version: number) => Promise<FunctionDefinition>;
+  /** Called after the commit; a hint that may be lost. */
+  onResumed?: (environmentId: string, runId: string) => void;
+  onMoved?: (runs: readonly { runId: string; environmentId: string }[]) => void;
+  /** Called after the commit with queues that got work. */
+  onQueued: (lanes: readonly QueueHint[]) => void;
+}
+
+interface ResumeTarget {
+  environmentId: string;
+  runId: string;
+  fromStep: string | undefined;
+  actorId: string;
+}
+
+interface BegunResume {
+  /** Undefined for a run that had failed. */
+  execution: rows.ExecutionRow | undefined;
+  run: rows.SteeredRunRow;
+}
+
+/**
+ * Three steps: `begin` commits state `resuming` and the plan, the message is published, `finishResumes` commits the plan.
+ * When the message cannot be published, `undo` restores the run; after a crash in between the wake loop finishes the resume.
+ */
+export async function resumeRun(deps: ResumeDeps, target: ResumeTarget): Promise<Run> {
+  const { store, runs } = deps;
+  const { environmentId, runId } = target;
+  const laneId = await laneOfFailed(deps, await requireRun(store, environmentId, runId));
+  const at = deps.clock.now();
+  const begun = await store.write((session) => begin(session, target, { at, laneId }));
+  try {
+    await deps.controls.publish({
+      messageId: `resume-${runId}`,
+      kind: "resume",
+      environmentId,
+      runId,
+      workerId: null,
+      executionSeq: begun.execution?.execution_seq ?? begun.run.execution_seq,
+      reason: "",
+    });
+  } catch (cause) {
+    await undo(deps, target, begun);
+    throw new Fault("internal", "the resume could not be published, the run is unchanged", { cause });
+  }
+  const lanes = await store.write(async (session) => {
+    await rows.lockExecution(session, environmentId, runId);
+    return runs.finishResumes(session, [runId]);
+  });
+  deps.onResumed?.(environmentId, runId);
+  if (lanes.length === 0) deps.onMoved?.([{ runId, environmentId }]);
+  if (lanes.length > 0) deps.onQueued(lanes);
+  return runs.get(environmentId, runId);
+}
+
+/** The concurrency queue of a failed run, by the definition it is pinned to; null for other runs: they kept theirs. */
+async function laneOfFailed(deps: ResumeDeps, run: rows.SteeredRunRow): Promise<string | null> {
+  if (run.status !== "failed") return null;
+  const { environment_id, function_id, function_version } = run;
+  const [definition, trigger] = await Promise.all([
+    deps.definitionOf(environment_id, function_id, function_version),
+    rows.triggerOf(deps.store, run),
+  ]);
+  return trigger === undefined
+    ? null
+    : laneOf({ environmentId: environment_id, definition }, JSON.parse(trigger));
+}
+
+async function begin(
+  session: Session,
+  { environmentId, runId, fromStep, actorId }: ResumeTarget,
+  { at, laneId }: { at: number; laneId: string | null },
+): Promise<BegunResume> {
+  const execution = await rows.lockExecution(session, environmentId, runId);
+  const run = await rows.lockRun(session, environmentId, runId);
+  if (!run) throw missing("run", runId);
+  const last = await rows.resumedAt(session, runId);
+  if (last !== undefined && at - last < resumeWindowMs) throw rules.resumedAlready();
+  rules.requireResumable(run, execution);
+  const discarded =
+    fromStep === undefined ? undefined : await stepsFrom(session, environmentId, runId, fromStep);
+  const plan = rules.planOfResume(execution, discarded?.[0]);
+  if (execution) await rows.beginResume(session, runId, at + resumeHealMs);
+  else
+    await rows.revive(session, run, {
+      at: at + resumeHealMs,
+      timeoutAt: rules.timeoutOfRevived(run, at),
+      historyCount: (await rows.lastSequence(session, runId)) + 1,
+      laneId,
+    });
+  await rows.openWindow(session, { runId, environmentId, at, by: actorId, plan: JSON.stringify(plan) });
+  await rows.note(session, {
+    runId,
+    environmentId,
+    type: "run.resumed",
+    at,
+    detail: {
+      from: plan.from,
+      from_step: fromStep ?? null,
+      actor_id: actorId,
+      ...(discarded && { discarded: rules.recordOf(discarded) }),
+    },
+    ...(execution && { sequence: execution.history_count + 1 }),
+  });
+  return { execution, run };
+}
+
+/** Restores the run as it was before `begin`, unless the wake loop has finished the resume meanwhile. */
+async function undo(
+  { store, clock }: ResumeDeps,
+  { environmentId, runId }: ResumeTarget,
+  { execution, run }: BegunResume,
+): Promise<void> {
+  await store.write(async (session) => {
+    const now = await rows.lockExecution(session, environmentId, runId);
+    if (now?.state !== "resuming") return;
+    if (execution) await rows.undoResume(session, execution, clock.now());
+    else await rows.unrevive(session, run);
+    await rows.dropWindow(session, runId);
+    await rows.note(session, {
+      runId,
+      environmentId,
+      type: "run.resume_undone",
+      at: clock.now(),
+      detail: {},
+      sequence: now.history_count + 1,
+    });
+    if (execution) await rows.countNote(session, runId);
+  });
+}
