@@ -1,7 +1,9 @@
 #!/usr/bin/env bun
 import { existsSync } from "node:fs";
 import { resolve } from "node:path";
-import { databaseCommands } from "./backup.ts";
+import { dashboardAddress } from "./app/identity.ts";
+import { StartFailure } from "./app/start-failure.ts";
+import { databaseCommands } from "./cli/backup.ts";
 import { tail, tailHelp } from "./cli/tail.ts";
 import { systemClock } from "./kit/clock.ts";
 import { systemIds } from "./kit/ids.ts";
@@ -9,8 +11,8 @@ import { logLines } from "./kit/log-lines.ts";
 import { redactText } from "./kit/redact.ts";
 import { suggestion } from "./kit/setting.ts";
 import { version } from "./kit/version.ts";
-import { dashboardAddress, type RunningServer, StartFailure, startServer } from "./server.ts";
-import { type Config, help, parseSettings } from "./settings.ts";
+import { type RunningServer, startServer } from "./server.ts";
+import { type Config, help, parseSettings } from "./settings/settings.ts";
 
 const exit = { badSettings: 2, startFailed: 1 } as const;
 

@@ -8,6 +8,8 @@ export interface LoopOptions {
   /** What one node does for all: the duty that it belongs to. */
   duty?: string;
   everyMs: number;
+  /** Asks this loop for ticks; shared with the parts that know when there is work. */
+  waker?: Waker;
   /** One round of work; may say when it wants to be called again. Throwing is survived, counted and logged. */
   tick: () => Promise<{ againInMs?: number } | void>;
 }
@@ -31,6 +33,25 @@ export interface Loop {
   failures(): number;
   start(): void;
   stop(): Promise<void>;
+}
+
+/**
+ * Asks a loop for ticks. It is made before the loop, as the services that ask are made before the loop's tick; `loop` takes
+ * it over. What is asked before that is nothing lost: every loop ticks when it starts.
+ */
+export class Waker {
+  #loop: Loop | undefined;
+
+  /** As `Loop.wake`. */
+  readonly wake = (): void => this.#loop?.wake();
+
+  /** As `Loop.wakeIn`. */
+  readonly wakeIn = (ms: number): void => this.#loop?.wakeIn(ms);
+
+  take(loop: Loop): void {
+    if (this.#loop) throw new Error(`a waker of ${this.#loop.name} cannot be of ${loop.name} too`);
+    this.#loop = loop;
+  }
 }
 
 export interface LoopHost {
@@ -95,7 +116,7 @@ export function loop(host: LoopHost, options: LoopOptions): Loop {
     ticking = round();
   }
 
-  return {
+  const made: Loop = {
     name: options.name,
     facts: options,
     wake() {
@@ -133,4 +154,6 @@ export function loop(host: LoopHost, options: LoopOptions): Loop {
       await ticking;
     },
   };
+  options.waker?.take(made);
+  return made;
 }

@@ -1,17 +1,17 @@
 import { existsSync, readdirSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
-import { type Clock, rfc3339 } from "./kit/clock.ts";
-import { type Log, silentLog } from "./kit/log.ts";
-import { readSettings, type Settings, setting, type Values } from "./kit/setting.ts";
-import { boolean, line } from "./kit/setting-kinds.ts";
-import { masterKeyFileOf, settings } from "./settings.ts";
-import { othersOn, raiseEpochs } from "./store/epochs.ts";
-import { openLibsql } from "./store/libsql.ts";
-import { BackupRefusal, backUpLibsql, type Content } from "./store/libsql-backup.ts";
-import { drivers } from "./store/libsql-drivers.ts";
-import { restoreLibsql } from "./store/libsql-restore.ts";
-import { openPostgres } from "./store/postgres.ts";
-import type { Store } from "./store/store.ts";
+import { type Clock, rfc3339 } from "../kit/clock.ts";
+import { type Log, silentLog } from "../kit/log.ts";
+import { readSettings, type Settings, setting, type Values } from "../kit/setting.ts";
+import { boolean, line } from "../kit/setting-kinds.ts";
+import { masterKeyFileOf, settings } from "../settings/settings.ts";
+import { othersOn, raiseEpochs } from "../store/epochs.ts";
+import { openLibsql } from "../store/libsql.ts";
+import { BackupRefusal, backUpLibsql, type Content } from "../store/libsql-backup.ts";
+import { drivers } from "../store/libsql-drivers.ts";
+import { restoreLibsql } from "../store/libsql-restore.ts";
+import { openPostgres } from "../store/postgres.ts";
+import type { Store } from "../store/store.ts";
 
 const { db, databaseUrl, libsqlDriver } = settings;
 
