@@ -32,7 +32,9 @@ export interface ServerOptions {
   clock?: SystemClock;
   ids?: Ids;
   log?: Log;
-  /** Instead of the product's own: other migrations for tests of upgrades, limits for tests that stand still. */
+  /**
+   * Instead of the product's own: other migrations for tests of upgrades, limits for tests that stand still.
+   */
   store?: Pick<OpenStoreOptions, "migrations" | "limits" | "around">;
   /** Operations besides the product's own, for tests of the edge. */
   operations?: readonly Operation[];
@@ -86,7 +88,9 @@ async function drain(host: ServerHost, { members, engine, realtime }: Parts, dra
   await realtime.drain();
 }
 
-/** Opens store, bus, parts and ports, in this order. What was opened is closed again when a later part fails. */
+/**
+ * Opens store, bus, parts and ports, in this order. What was opened is closed again when a later part fails.
+ */
 export async function startServer(config: Config, options: ServerOptions = {}): Promise<RunningServer> {
   const { clock = systemClock(), log = silentLog } = options;
   const ids = options.ids ?? systemIds(clock);

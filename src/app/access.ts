@@ -35,7 +35,10 @@ export interface AccessPart extends Part {
     looksLikeToken: typeof looksLikeToken;
     cookieOf: typeof cookieValue;
   };
-  /** Whether the caller's roles grant the action in the org that it acts in, and no deny policy keeps the thing from it. */
+  /**
+   * Whether the caller's roles grant the action in the org that it acts in, and no deny policy keeps the
+   * thing from it.
+   */
   may(call: Call, action: Action, thing: { type: string; id: string }): Promise<boolean>;
   /** Whether the caller runs the installation, or an org of it. */
   seesDetails(call: Call): Promise<boolean>;
@@ -45,13 +48,16 @@ export interface AccessPart extends Part {
 
 export interface AccessNeeds extends Omit<TenancyNeeds, "people"> {
   identity: IdentityPart;
-  /** Every operation of the server, asked for once it is put together. */
+  /** Every operation of the server; called once all parts are open. */
   registry: () => readonly Operation[];
   /** The org's last audited calls, newest first. */
   pastDecisions: (orgId: string, limit: number) => Promise<readonly PastDecision[]>;
 }
 
-/** The scope of keys that a call works on: a tenant's own, or the platform's where the caller comes as the platform. */
+/**
+ * The scope of keys that a call works on: a tenant's own, or the platform's where the caller comes as the
+ * platform.
+ */
 function keyScope({ caller }: Call, platform: boolean): RoleScope {
   // The gate has asked for the platform action of a caller that comes as the platform.
   if ((caller.kind === "platform" && caller.impersonates !== true) !== platform)
@@ -81,10 +87,12 @@ export function openAccess(host: Host, needs: AccessNeeds): AccessPart {
   const throttle = openThrottle({ store, clock, ...loginLimits });
   const sessions = openSessions({ store, clock, register, tokens, throttle, users, keys, platformUsers });
 
-  /** For a second right that an operation asks for; who impersonates was asked for the right to do so. */
+  /**
+   * For a second right that an operation needs; a caller that impersonates needed the right to do so already.
+   */
   const grants = async ({ caller }: Call, action: Action): Promise<boolean> =>
     caller.impersonates === true || (await snapshots.of(caller.orgId)).grants(caller.roles, action);
-  /** The same where deny policies count too. */
+  /** As `grants`, and no deny policy refuses the thing. */
   const may: AccessPart["may"] = async (call, action, { type, id }) => {
     if (!(await grants(call, action))) return false;
     const screen = await call.screen(action, type);

@@ -15,7 +15,7 @@ import type { Host, Part } from "./part.ts";
 
 export interface AuditPart extends Part {
   audit: AuthAudit;
-  /** What callers did in an environment, in the form of the trail of runs, for those who may. */
+  /** What callers did in an environment, in the form of the trail of runs; refused unless `mayRead`. */
   callTrail(mayRead: (call: Call) => Promise<boolean>): CallTrail;
 }
 
@@ -24,7 +24,7 @@ export interface AuditNeeds {
   tenancy: Pick<Tenancy, "findEnvironment">;
 }
 
-/** Where audit rows wait that the database has not got yet: one folder a database. */
+/** The folder for audit rows that the database has not got yet: one a database. */
 function auditSpoolOf(config: Pick<Config, "db" | "databaseUrl" | "auditSpool">): string {
   const { db, databaseUrl, auditSpool } = config;
   if (auditSpool !== undefined) return auditSpool;

@@ -17,7 +17,9 @@ export interface ClusterNeeds {
   duties: readonly DutyLoop[];
 }
 
-/** Leadership, and every duty as a loop that does nothing on nodes that do not lead it; health and rotations. */
+/**
+ * Leadership, and every duty as a loop that does nothing on nodes that do not lead it; health and rotations.
+ */
 export function openClusterPart(host: Host, needs: ClusterNeeds): Part {
   const { store, bus, clock, ids, log, nodeId } = host;
   const { members, access, identity, time } = needs;

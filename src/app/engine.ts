@@ -35,7 +35,10 @@ export interface EngineNeeds {
   outbox: Pick<OutboxPart, "enqueueControl">;
 }
 
-/** What turns events into finished runs: functions and runs, the log, workers, steering and starts, low to high. */
+/**
+ * What turns events into finished runs: functions and runs, the log, workers, steering and starts, low to
+ * high.
+ */
 export function openEngine(host: Host, { keyring, tenancy, outbox }: EngineNeeds): EnginePart {
   const { bus, nodeId } = host;
   const runsPart = openRunsPart(host, {

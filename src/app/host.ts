@@ -52,7 +52,10 @@ function openStoreOf({ config, store, ...rest }: StoreNeeds): Promise<Store> {
   });
 }
 
-/** What every part stands on, low to high: metrics and traces, files with secrets, the store, its time, the bus. */
+/**
+ * What every part stands on, low to high: metrics and traces, files with secrets, the store, its time, the
+ * bus.
+ */
 export async function openHost(needs: HostNeeds): Promise<ServerHost> {
   const { config, clock, ids, log, nodeId, draining, closers } = needs;
   const startedAt = clock.now();

@@ -24,7 +24,10 @@ import { bootstrapKeyFileOf, masterKeyFileOf } from "../settings/settings.ts";
 import type { Session } from "../store/store.ts";
 import type { Host, Part } from "./part.ts";
 
-/** Who there is: orgs and environments, users and keys with their sessions and roles, of tenants and of the platform. */
+/**
+ * Who there is: orgs and environments, users and keys with their sessions and roles, of tenants and of the
+ * platform.
+ */
 export interface People {
   tenancy: Tenancy;
   register: SessionRegister;
@@ -34,7 +37,7 @@ export interface People {
   roles: Roles;
   snapshots: ReturnType<typeof openSnapshots>;
   platformAudit: PlatformAudit;
-  /** Tells the platform's audit that one of its keys changed, in the transaction of the change. */
+  /** Records in the platform's audit that one of its keys changed, in the transaction of the change. */
   recordKey: (session: Session, scope: RoleScope, payload: KeyChange) => Promise<void>;
 }
 
@@ -52,7 +55,7 @@ export interface IdentityNeeds {
   reseal: NonNullable<Parameters<typeof openKeyring>[0]["reseal"]>;
 }
 
-/** How changes of roles and keys are told to the platform's audit; tenants' are none of its business. */
+/** Records changes of the platform's roles and keys in its audit; it records nothing of tenants. */
 function recordsOf(audit: PlatformAudit) {
   return {
     role: (session: Session, { kind, by }: RoleScope, payload: RoleChange) =>

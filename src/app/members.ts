@@ -11,9 +11,9 @@ import type { Host, Part } from "./part.ts";
 
 export interface MembersPart extends Part {
   nodes: Nodes;
-  /** Asks every node, this one included, to use what was rotated; answers who did, by id. */
+  /** Asks every node, this one included, to use what was rotated; resolves with the ids of those that did. */
   announce(rotated: Rotated): Promise<string[]>;
-  /** Resolves once no node believes any more what it knew of the key with this hash. */
+  /** Resolves once no node accepts the key with this hash from its memory. */
   forgetKey(hash: string): Promise<void>;
   /** From now on the others see this node drain. */
   drain(): Promise<void>;
@@ -31,7 +31,7 @@ export interface MembersNeeds {
 
 const decoder = new TextDecoder();
 const subject = "cluster.rotated";
-/** A node that wrote no heartbeat for so long is not waited for. */
+/** A node whose last heartbeat is older than this is not waited for. */
 const confirmedWithinMs = 10_000;
 
 /** This node and the others: the register of nodes, and what all of them must confirm. */
@@ -99,7 +99,7 @@ export function openMembers(host: Host, needs: MembersNeeds): MembersPart {
       } catch (error) {
         log.warn("keys.forget_unconfirmed", { error });
       }
-      // A node that did not hear it stops believing its copy of the key by then.
+      // A node that did not hear it drops its copy of the key by then.
       await clock.sleep(Math.max(0, keyLeaseMs - (clock.elapsed() - beganAt)));
     },
     drain: nodes.drain,

@@ -11,7 +11,10 @@ import type { Session } from "../store/store.ts";
 import type { Host, Part } from "./part.ts";
 
 export interface OutboxPart extends Part {
-  /** Enqueues a message for the worker that holds a run, in the caller's transaction; the answer is called after its commit. */
+  /**
+   * Enqueues a message for the worker that holds a run, in the caller's transaction; the answer is called
+   * after its commit.
+   */
   enqueueControl(session: Session, message: ControlMessage): Promise<() => void>;
 }
 

@@ -22,14 +22,17 @@ export interface Host {
   store: Store;
   bus: Bus;
   nodeId: string;
-  /** Tells subscribers here and at other nodes what happens. */
+  /** Publishes what happens to subscribers here and at other nodes. */
   frames: Frames;
   /** False while this node is not sure of the time: it claims nothing then. */
   knowsTime(): boolean;
   isDraining(): boolean;
 }
 
-/** One part of the server, as it is opened by a function of the host: what it offers, and what it must be given. */
+/**
+ * What one part of the server offers. Every part is opened by a function of the host and of the parts below
+ * it.
+ */
 export interface Part {
   operations: readonly Operation[];
   /** Run on every node. */
@@ -40,9 +43,9 @@ export interface Part {
   checks?: readonly IntegrityCheck[];
   /** Readers of the event log that retention must not overtake. */
   floorGuards?: readonly FloorGuard[];
-  /** The server stops: clients that are held are answered, and nothing new is handed out. */
+  /** The server stops: answers held clients, and hands out nothing new. */
   drain?(): Promise<void>;
-  /** Resolves once nothing that was asked for is on its way to the store. */
+  /** Resolves once no accepted write is on its way to the store any more. */
   settled?(): Promise<void>;
   /** Called once the loops stand still: writes what is left in memory. */
   close?(): Promise<void>;

@@ -34,7 +34,7 @@ export interface PartsNeeds {
   /** Where this node listens; empty before it does. */
   url: () => string;
   loopProgress: () => NodeFacts["loops"];
-  /** Every operation of the server, asked for once it is put together. */
+  /** Every operation of the server; called once all parts are open. */
   registry: () => readonly Operation[];
 }
 

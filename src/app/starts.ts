@@ -17,7 +17,10 @@ export interface StartsNeeds {
   steering: Pick<Steering, "cancel">;
 }
 
-/** What starts runs besides events: cron triggers, and callers who wait for the end; and whether there is room for more. */
+/**
+ * What starts runs besides events: cron triggers, and callers who wait for the end; and whether there is room
+ * for more.
+ */
 export function openStartsPart(host: Host, { runsPart, events, steering }: StartsNeeds): Part {
   const { store, clock, ids, log, bus, frames, nodeId, isDraining } = host;
   const { definitions, dispatcher, ends } = runsPart;

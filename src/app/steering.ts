@@ -17,7 +17,10 @@ export interface SteeringPart extends Part {
   steering: Steering;
 }
 
-/** What people do to runs: cancel, pause, resume, and patch steps; whoever holds such a run is told over the bus. */
+/**
+ * What people do to runs: cancel, pause, resume, and patch steps. The node whose worker holds the run hears
+ * of it over the bus.
+ */
 export function openSteeringPart(host: Host, needs: SteeringNeeds): SteeringPart {
   const { store, clock, log, bus } = host;
   const { runs, functions, onQueued, runFrames, stepFrames } = needs.runsPart;

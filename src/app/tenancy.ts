@@ -11,7 +11,7 @@ export interface TenancyNeeds {
   people: People;
   /** The environment was deleted: nothing of it is handed out any more. */
   forgetEnvironment: (environmentId: string) => void;
-  /** Resolves once no node believes any more what it knew of the key with this hash. */
+  /** Resolves once no node accepts the key with this hash from its memory. */
   forgetKey: (hash: string) => Promise<void>;
 }
 

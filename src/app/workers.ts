@@ -29,7 +29,10 @@ export interface WorkersPart extends Part {
   drain(): Promise<void>;
 }
 
-/** Who does the work of runs: workers that poll or stream, and endpoints that are called; with the secrets they are given. */
+/**
+ * Who does the work of runs: workers that poll or stream, and endpoints that are called; with the secrets
+ * they are given.
+ */
 export function openWorkersPart(host: Host, { runsPart, keyring, tenancy }: WorkersNeeds): WorkersPart {
   const { config, store, clock, ids, log, nodeId, frames } = host;
   const { metrics } = host.watch;

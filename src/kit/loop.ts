@@ -10,7 +10,9 @@ export interface LoopOptions {
   everyMs: number;
   /** Asks this loop for ticks; shared with the parts that know when there is work. */
   waker?: Waker;
-  /** One round of work; may say when it wants to be called again. Throwing is survived, counted and logged. */
+  /**
+   * One round of work; may say when it wants to be called again. Throwing is survived, counted and logged.
+   */
   tick: () => Promise<{ againInMs?: number } | void>;
 }
 
@@ -24,8 +26,8 @@ export interface Loop {
   /** Asks for a tick in `ms` at the latest. */
   wakeIn(ms: number): void;
   /**
-   * A tick now, beside the plan, after the one under way and before the next: what was due at the call is done when it
-   * resolves. Rejects with what the tick throws.
+   * A tick now, beside the plan, after the one under way and before the next: what was due at the call is
+   * done when it resolves. Rejects with what the tick throws.
    */
   tick(): Promise<void>;
   /** When the last tick ended without an error; undefined before the first. */
@@ -36,8 +38,8 @@ export interface Loop {
 }
 
 /**
- * Asks a loop for ticks. It is made before the loop, as the services that ask are made before the loop's tick; `loop` takes
- * it over. What is asked before that is nothing lost: every loop ticks when it starts.
+ * Asks a loop for ticks. It is made before the loop, because the services that ask are made before the loop's
+ * tick; `loop` takes it over. Asks before that do nothing: every loop ticks when it starts.
  */
 export class Waker {
   #loop: Loop | undefined;

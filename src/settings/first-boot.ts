@@ -1,7 +1,7 @@
 import { setting } from "../kit/setting.ts";
 import { line, matching } from "../kit/setting-kinds.ts";
 
-/** The name of this node, what the first boot makes, and the keys that everything else is sealed and signed with. */
+/** The name of this node, what the first boot makes, and the keys that seal and sign. */
 export const firstBootSettings = {
   nodeId: setting({
     flag: "--node-id",
