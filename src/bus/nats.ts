@@ -29,7 +29,10 @@ export interface NatsBusOptions {
   clock: Clock;
   log: Log;
   nodeId: string;
-  /** `nats://host:4222`, several separated by commas; the first `user:password@` or `token@` is for all of them. */
+  /**
+   * `nats://host:4222`, several separated by commas; the first `user:password@` or `token@` is for all of
+   * them.
+   */
   url: string;
   /** The text of a credentials file; asked at every connection, so that a renewed one is taken up. */
   credentials?: (() => string) | undefined;
@@ -48,7 +51,12 @@ export interface BusTls {
   key?: string;
 }
 
-const presenceEveryMs = 1_000;
+/** The one loop of a bus; a bus of one process has none. */
+export const presenceLoop = {
+  name: "bus.presence",
+  about: "Tells the other nodes that this one lives, and forgets nodes that fell silent; only with NATS.",
+  everyMs: 1_000,
+} as const;
 const forgottenMs = 5_000;
 const reconnectWaitMs = 250;
 const connectMs = 5_000;
@@ -100,8 +108,8 @@ const bytesOf = (payload: Uint8Array | string) =>
   typeof payload === "string" ? encoder.encode(payload) : payload;
 
 /**
- * Core NATS. The server may be away when a node starts and may go away at any time: hints are dropped meanwhile (and
- * counted), listeners come back with the connection.
+ * Core NATS. The server may be away when a node starts and may go away at any time: hints are dropped
+ * meanwhile (and counted), listeners come back with the connection.
  */
 export function openNatsBus(options: NatsBusOptions): Bus & { dropped(): number } {
   const { clock, log, nodeId, prefix = "svc.", metrics = noMetrics } = options;
@@ -128,7 +136,7 @@ export function openNatsBus(options: NatsBusOptions): Bus & { dropped(): number 
     if (!connection) return;
     listener.subscription = connection.subscribe(prefix + listener.pattern, {
       callback: (error, message) => {
-        if (error) log.warn("bus.message_failed", { error: String(error) });
+        if (error) log.warn("bus.message_failed", { error });
         else listener.deliver(message);
       },
     });
@@ -188,7 +196,7 @@ export function openNatsBus(options: NatsBusOptions): Bus & { dropped(): number 
     } catch (error) {
       dropped++;
       count.dropped.add();
-      log.debug("bus.hint_dropped", { subject, error: String(error) });
+      log.debug("bus.hint_dropped", { subject, error });
     }
   };
 
@@ -202,10 +210,9 @@ export function openNatsBus(options: NatsBusOptions): Bus & { dropped(): number 
   };
 
   const heartbeats = loop(
-    { clock, onError: (name, error) => log.warn("loop.failed", { loop: name, error: String(error) }) },
+    { clock, onError: (name, error) => log.warn("loop.failed", { loop: name, error }) },
     {
-      name: "bus.presence",
-      everyMs: presenceEveryMs,
+      ...presenceLoop,
       async tick() {
         const heartbeat: PresenceHeartbeat = { nodeId, at: clock.now(), facts: options.facts?.() ?? {} };
         if (connected) publish("presence", JSON.stringify(heartbeat), undefined);
@@ -283,7 +290,7 @@ export function openNatsBus(options: NatsBusOptions): Bus & { dropped(): number 
           try {
             handler(message.data, message.subject.slice(prefix.length));
           } catch (error) {
-            log.warn("bus.handler_failed", { subject: message.subject, error: String(error) });
+            log.warn("bus.handler_failed", { subject: message.subject, error });
           }
         },
       }),

@@ -3,20 +3,31 @@ import type { Clock, Instant } from "./clock.ts";
 export interface LoopOptions {
   /** Shown in health, logs and metrics: `runs.wake`. */
   name: string;
+  /** What it does, in one sentence for operators. */
+  about: string;
+  /** What one node does for all: the duty that it belongs to. */
+  duty?: string;
   everyMs: number;
-  /** One round of work; may say when it wants to be called again. Throwing is survived, counted and logged. */
+  /** Asks this loop for ticks; shared with the parts that know when there is work. */
+  waker?: Waker;
+  /**
+   * One round of work; may say when it wants to be called again. Throwing is survived, counted and logged.
+   */
   tick: () => Promise<{ againInMs?: number } | void>;
 }
 
+export type LoopFacts = Pick<LoopOptions, "name" | "about" | "everyMs" | "duty">;
+
 export interface Loop {
   readonly name: string;
+  readonly facts: LoopFacts;
   /** Asks for a tick now; several asks during one tick make one more. */
   wake(): void;
   /** Asks for a tick in `ms` at the latest. */
   wakeIn(ms: number): void;
   /**
-   * A tick now, beside the plan, after the one under way and before the next: what was due at the call is done when it
-   * resolves. Rejects with what the tick throws.
+   * A tick now, beside the plan, after the one under way and before the next: what was due at the call is
+   * done when it resolves. Rejects with what the tick throws.
    */
   tick(): Promise<void>;
   /** When the last tick ended without an error; undefined before the first. */
@@ -24,6 +35,25 @@ export interface Loop {
   failures(): number;
   start(): void;
   stop(): Promise<void>;
+}
+
+/**
+ * Asks a loop for ticks. It is made before the loop, because the services that ask are made before the loop's
+ * tick; `loop` takes it over. Asks before that do nothing: every loop ticks when it starts.
+ */
+export class Waker {
+  #loop: Loop | undefined;
+
+  /** As `Loop.wake`. */
+  readonly wake = (): void => this.#loop?.wake();
+
+  /** As `Loop.wakeIn`. */
+  readonly wakeIn = (ms: number): void => this.#loop?.wakeIn(ms);
+
+  take(loop: Loop): void {
+    if (this.#loop) throw new Error(`a waker of ${this.#loop.name} cannot be of ${loop.name} too`);
+    this.#loop = loop;
+  }
 }
 
 export interface LoopHost {
@@ -88,8 +118,9 @@ export function loop(host: LoopHost, options: LoopOptions): Loop {
     ticking = round();
   }
 
-  return {
+  const made: Loop = {
     name: options.name,
+    facts: options,
     wake() {
       if (failuresInRow > 0) return;
       run();
@@ -125,4 +156,6 @@ export function loop(host: LoopHost, options: LoopOptions): Loop {
       await ticking;
     },
   };
+  options.waker?.take(made);
+  return made;
 }
