@@ -74,7 +74,10 @@ const Assignment = Type.Object(
   lenient,
 );
 
-/** Reports are checked by the service, each alone: one that has the wrong form must not cost the others of an exchange theirs. */
+/**
+ * Reports are checked by the service, each alone: one that has the wrong form must not cost the others of an
+ * exchange theirs.
+ */
 const reported = checkedPerItem(reportFields);
 const ReportInput = Type.Object({ workerId, jobId: Type.String(), ...reported }, lenient);
 const AckInput = Type.Object({ workerId, jobId: Type.String(), ...ackFields }, lenient);

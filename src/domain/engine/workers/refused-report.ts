@@ -6,13 +6,15 @@ import { readFence } from "./report-body.ts";
 export interface RefusedReport {
   fence: Fence;
   error: RunError & { code: string };
-  /** What a job waits for may be said otherwise, or the job be reported as failed; how it ended is said once. */
+  /**
+   * What a job waits for may be said otherwise, or the job be reported as failed; how it ended is said once.
+   */
   isCorrectable: boolean;
 }
 
 /**
- * The last report of a job, refused for what it holds: workers send it once, and drop the job whatever is answered. Undefined
- * when the report may be taken another time, is not the last, or proves nothing.
+ * The last report of a job, refused for what it holds: workers send it once, and drop the job whatever is
+ * answered. Undefined when the report may be taken another time, is not the last, or proves nothing.
  */
 export function lastRefused(
   jobId: string,
@@ -32,8 +34,9 @@ export function lastRefused(
 }
 
 /**
- * What the store could not take now is to be sent again. It must not look like a lost fence (409), after which a worker
- * drops the run, nor fail the exchange whose other reports are stored and whose jobs are handed out.
+ * What the store could not take now is to be sent again. It must not look like a lost fence (409), after
+ * which a worker drops the run, nor fail the exchange whose other reports are stored and whose jobs are
+ * handed out.
  */
 export async function sendable(work: Promise<void>): Promise<void> {
   try {

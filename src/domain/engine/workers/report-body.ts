@@ -42,7 +42,10 @@ export const StepShape = Type.Object(
   lenient,
 );
 
-/** The two halves of the fence, as every assignment carries them; that they are there is checked by `readFence`. */
+/**
+ * The two halves of the fence, as every assignment carries them; that they are there is checked by
+ * `readFence`.
+ */
 export const fenceFields = {
   execution_seq: Type.Optional(Type.Integer({ minimum: 0, maximum: int32Max })),
   lease_token: Type.Optional(Type.String()),
@@ -73,8 +76,9 @@ export type ReportBody = Static<typeof ReportBody>;
 export const checkReport = checker(ReportBody);
 
 /**
- * A last report brings all steps that are not stored yet, as many as they are: its body is bounded in bytes, and so that no
- * report holds the store for long, in steps. Only `progress` is sent in pieces of `progressStepsMax`.
+ * A last report brings all steps that are not stored yet, as many as they are: its body is bounded in bytes,
+ * and so that no report holds the store for long, in steps. Only `progress` is sent in pieces of
+ * `progressStepsMax`.
  */
 export const lastStepsMax = 10_000;
 
@@ -87,7 +91,10 @@ export interface ReportTarget {
 
 const isFenceNumber = (seq: number): boolean => Number.isInteger(seq) && seq >= 0 && seq <= int32Max;
 
-/** The proof a worker sends back; the job's id names the run. Throws what contract.md 1.10 names when there is none. */
+/**
+ * The proof a worker sends back; the job's id names the run. Throws what contract.md 1.10 names when there is
+ * none.
+ */
 export function readFence(jobId: string, sent: { execution_seq?: unknown; lease_token?: unknown }): Fence {
   const job = runOfJob(jobId);
   if (!job) throw new Fault("not_found", `job ${jobId.slice(0, 100)} not found`);

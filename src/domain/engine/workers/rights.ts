@@ -30,7 +30,10 @@ export const servedThings = ({ functionIds, secrets }: Serving): Thing[] => [
   ...secrets().map((id) => ({ type: "secret", id, action: "secrets:read" })),
 ];
 
-/** Throws unless the worker's credential may serve what it registered for. Without policies about secrets nothing is read. */
+/**
+ * Throws unless the worker's credential may serve what it registered for. Without policies about secrets
+ * nothing is read.
+ */
 export async function requireServing(
   rights: Rights | undefined,
   { environmentId, id, functionIds }: Pick<WorkerRecord, "environmentId" | "id" | "functionIds">,
@@ -70,7 +73,9 @@ export const rightsOf = (call: Pick<Call, "screen">, permit: Permit): Rights => 
   },
 });
 
-/** A refused report would come again for ever: the run fails instead, as by every other refusal of an invoke. */
+/**
+ * A refused report would come again for ever: the run fails instead, as by every other refusal of an invoke.
+ */
 async function invoking<Sent extends ReportBody>(
   call: Pick<Call, "screen">,
   sent: Sent,

@@ -68,7 +68,10 @@ function bodyOf(text: string): Record<string, unknown> {
   throw invalid("report.body", "must be the JSON text of an object");
 }
 
-/** A text inside a message that cannot be read is the fault of that message; the stream and its other jobs go on. */
+/**
+ * A text inside a message that cannot be read is the fault of that message; the stream and its other jobs go
+ * on.
+ */
 function unlessRefused<T>(read: () => T, refused: (fault: Fault) => T): T {
   try {
     return read();
@@ -217,7 +220,10 @@ const statusOf: Partial<Record<Fault["kind"], number>> = {
   internal: 500,
 };
 
-/** Throws the fault that names what no reader of the stream may be able to read; an earlier version let more levels in. */
+/**
+ * Throws the fault that names what no reader of the stream may be able to read; an earlier version let more
+ * levels in.
+ */
 function carried<T extends string | null>(field: string, text: T): T {
   if (text !== null && isNested(text, payloadLevelsMax))
     throw invalid(field, `nested deeper than ${payloadLevelsMax} levels`);
