@@ -6,7 +6,7 @@ import { requireServing } from "../rights.ts";
 import type { WorkerRecord } from "../rows.ts";
 import type { StreamAnswer, StreamMessage } from "./messages.ts";
 import type { StreamDeps, WorkerStream } from "./port.ts";
-import { openWorkerStream } from "./worker-stream.ts";
+import { RegisteredStream } from "./worker-stream.ts";
 
 type Register = NonNullable<StreamMessage["register"]>;
 
@@ -20,7 +20,10 @@ export interface CancelledRun {
 }
 
 export interface WorkerStreams {
-  /** One worker's conversation, from `register` to its end. Ends with `signal`, whose reason may be a Fault for the worker. */
+  /**
+   * One worker's conversation, from `register` to its end. Ends with `signal`, whose reason may be a Fault
+   * for the worker.
+   */
   connect(
     environmentId: string,
     messages: AsyncIterable<StreamMessage>,
@@ -59,12 +62,12 @@ export function openWorkerStreams(deps: WorkerStreamsDeps): WorkerStreams {
 
   function open(worker: WorkerRecord, own: Pick<StreamDeps, "written" | "rights">): WorkerStream {
     const key = keyOf(worker);
-    const stream: WorkerStream = openWorkerStream({ ...deps, ...own }, worker, () => {
+    const stream: WorkerStream = new RegisteredStream({ ...deps, ...own }, worker, () => {
       if (streams.get(key) === stream) streams.delete(key);
       deps.disconnects.add(1);
       const forgotten = deps
         .forget(worker)
-        .catch((error) => log.warn("worker.not_forgotten", { workerId: worker.id, error: String(error) }))
+        .catch((error) => log.warn("worker.not_forgotten", { workerId: worker.id, error }))
         .finally(() => forgetting.delete(forgotten));
       forgetting.add(forgotten);
     });

@@ -26,7 +26,9 @@ export interface JobReportsOptions {
   onRemoved: (removed: readonly object[]) => void;
 }
 
-/** The reports of one job that arrive in pieces, on their way to the store: in order, many steps at a time. */
+/**
+ * The reports of one job that arrive in pieces, on their way to the store: in order, many steps at a time.
+ */
 export interface JobReports {
   add(step: SentStep): void;
   /** The last report; takes along the steps that are not stored yet. */
@@ -137,7 +139,10 @@ export function openJobReports(options: JobReportsOptions): JobReports {
   };
 }
 
-/** On a stream a wait names the instant it ends at; the routes, and so the reader of reports, the time that is left. */
+/**
+ * On a stream a wait names the instant it ends at; the routes, and so the reader of reports, the time that is
+ * left.
+ */
 export function withTimeLeft(report: ReportBody, now: Instant): ReportBody {
   const asked = report.yield as { event_filter?: { timeout_at?: string } } | null | undefined;
   const text: unknown = asked?.event_filter?.timeout_at;

@@ -10,7 +10,10 @@ const lenient = { additionalProperties: true };
 const JobId = Type.String({ minLength: 1, maxLength: 200 });
 const StepId = Type.String({ minLength: 1 });
 
-/** What a worker says on its stream, one of these at a time (contract.md 2.2), in the words of the REST routes. */
+/**
+ * What a worker says on its stream, one of these at a time (contract.md 2.2), in the words of the REST
+ * routes.
+ */
 export const StreamMessage = Type.Object({
   register: Type.Optional(
     Type.Object({
@@ -56,8 +59,9 @@ export const StreamMessage = Type.Object({
     }),
   ),
   /**
-   * How a job ended or what it waits for; with a number, any report of a worker that wants to be answered. That it is one is
-   * checked as it is stored: what is none is the fault of this job, and no other's of the stream.
+   * How a job ended or what it waits for; with a number, any report of a worker that wants to be answered.
+   * That it is one is checked as it is stored: what is none is the fault of this job, and no other's of the
+   * stream.
    */
   report: Type.Optional(
     Type.Object(

@@ -50,7 +50,8 @@ export function openStreamPoller(options: StreamPollerOptions): StreamPoller {
     try {
       jobs = await dispatcher.poll(request);
     } catch (error) {
-      // What a question cannot be answered without (definitions, the store) is away; the stream's next look asks again.
+      // What a question cannot be answered without (definitions, the store) is away; the stream's next look
+      // asks again.
       log.warn("worker.ask_failed", { environmentId, workerId, error });
     } finally {
       polls--;
