@@ -32,8 +32,8 @@ export interface EndpointCallerDeps {
 }
 
 /**
- * Both forms in one header, old first (contract.md 3.2): the old verifier reads hex up to the comma, the new ones pick
- * `t` and `v1`.
+ * Both forms in one header, old first (contract.md 3.2): the old verifier reads hex up to the comma, the new
+ * ones pick `t` and `v1`.
  */
 export function signatureOf(key: string, body: string, unixSeconds: number): string {
   const hmac = (text: string) => createHmac("sha256", key).update(text).digest("hex");
@@ -42,7 +42,10 @@ export function signatureOf(key: string, body: string, unixSeconds: number): str
 
 const resolveAll = async (host: string) => (await lookup(host, { all: true })).map(({ address }) => address);
 
-/** Posts to endpoints that users registered: to the address that was checked, without following where it points. */
+/**
+ * Posts to endpoints that users registered: to the address that was checked, without following where it
+ * points.
+ */
 export function openEndpointCaller({
   clock,
   guard,

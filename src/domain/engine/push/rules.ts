@@ -2,6 +2,7 @@ import { type Static, Type } from "@sinclair/typebox";
 import { TypeCompiler } from "@sinclair/typebox/compiler";
 import { rfc3339 } from "../../../kit/clock.ts";
 import type { Job } from "../jobs/rules.ts";
+import type { ReportBody } from "../workers/report-body.ts";
 
 const lenient = { additionalProperties: true };
 
@@ -55,6 +56,14 @@ export function reportOfAnswer(answer: unknown, job: Job): Record<string, unknow
   };
 }
 
+/** The report for a job whose endpoint gave no answer to report. */
+export const failureReport = (job: Job, error: NonNullable<ReportBody["error"]>): ReportBody => ({
+  status: "failed",
+  execution_seq: job.executionSeq,
+  lease_token: job.leaseToken,
+  error,
+});
+
 function errorOf(error: unknown): Record<string, unknown> {
   if (typeof error === "string") return { message: error };
   if (typeof error !== "object" || error === null) return { message: "the endpoint gave no reason" };
@@ -68,8 +77,8 @@ function errorOf(error: unknown): Record<string, unknown> {
 }
 
 /**
- * What the run waited for, when that came last: older handlers look here, beside its row among the steps. A failed invoke
- * has no result to resume with; its row says why.
+ * What the run waited for, when that came last: older handlers look here, beside its row among the steps. A
+ * failed invoke has no result to resume with; its row says why.
  */
 function resumeText(job: Job): string {
   const last = job.completedSteps.at(-1);
