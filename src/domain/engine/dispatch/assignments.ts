@@ -36,8 +36,8 @@ function charsOf({ event, completedSteps }: Job): number {
 }
 
 /**
- * Adds the values of the secrets that a job's function declares, as the last step before the job is sent:
- * secrets are in memory only between here and the answer.
+ * Adds the values of the secrets that a job's function declares, as the last step before the job is sent: a
+ * job that waits for its worker holds none.
  */
 export function openAssignments(deps: AssignmentsDeps): Assignments {
   const { dispatcher, definitions, definitionAt, secrets, onUnsent, log } = deps;

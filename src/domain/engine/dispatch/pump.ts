@@ -45,7 +45,7 @@ export class Pump {
     try {
       while (mayClaim() && (await claimOnce()));
     } catch (error) {
-      // The database is away: the tick of `workers.dispatch` tries again.
+      // Mostly the database is away. The next tick of `workers.dispatch` tries again.
       this.#again = false;
       log.warn("dispatch.claim_failed", { error });
     }

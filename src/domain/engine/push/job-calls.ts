@@ -28,7 +28,7 @@ export interface JobCallsDeps {
   /** The breaker of a function's endpoint has opened. */
   onOpened: (endpoint: Endpoint) => void;
   signingKey: () => string;
-  /** Takes the report the same way as a worker's. */
+  /** Commits the report the same way as a worker's. */
   report: (job: Job, report: ReportBody) => Promise<void>;
   /** Of one whole call; shorter than the lease, so that the run is not assigned twice. */
   timeoutMs: number;

@@ -74,7 +74,9 @@ const Assignment = Type.Object(
   lenient,
 );
 
-/** The service checks each report alone: an exchange with one malformed report must still store the others. */
+/**
+ * The service checks each report alone: an exchange with one malformed report must still store the others.
+ */
 const reported = checkedPerItem(reportFields);
 const ReportInput = Type.Object({ workerId, jobId: Type.String(), ...reported }, lenient);
 const AckInput = Type.Object({ workerId, jobId: Type.String(), ...ackFields }, lenient);
@@ -107,7 +109,10 @@ const encodeJobs = (jobs: readonly AssignedJob[]) =>
     ? { status: 204 }
     : { status: 200, body: `{"jobs":[${jobs.map(assignmentJson).join(",")}]}`, headers: jsonType };
 
-/** What deny policies are asked about: the worker, and the functions and secrets it serves once they are known. */
+/**
+ * What deny policies are asked about: the worker, and the functions and secrets it serves once they are
+ * known.
+ */
 const about = (input: { workerId: string } | Serving): (string | Thing)[] => [
   input.workerId,
   ...(isServing(input) ? servedThings(input) : []),

@@ -13,7 +13,7 @@ export interface RegisterWorkerInput {
   version?: { sdk?: string; runtime?: string };
 }
 
-/** Throws the fault of the first field that cannot be. */
+/** Throws the fault that names the first invalid field. */
 export function readRegistration(
   input: RegisterWorkerInput,
   transport: WorkerRecord["transport"],
@@ -40,7 +40,7 @@ export function readRegistration(
   };
 }
 
-/** A worker as `GET /workers` shows it (contract.md 1.11). */
+/** A worker as `GET /workers` shows it. */
 export const workerJson = (worker: WorkerRecord) => ({
   id: worker.id,
   hostname: worker.hostname,

@@ -27,9 +27,7 @@ export interface WorkerRegistryDeps {
   disconnects: Counter;
 }
 
-/**
- * Registered workers, as the store has them and as this node remembers them, and when each was last heard of.
- */
+/** Registered workers: their rows in the store, what this node remembers of them, and their heartbeats. */
 export class WorkerRegistry {
   readonly #deps: WorkerRegistryDeps;
   readonly #records = new Map<string, { record: rows.WorkerRecord; readAt: Instant }>();

@@ -45,7 +45,7 @@ const fence = ({
   ...(leaseToken !== "" && { lease_token: leaseToken }),
 });
 
-/** `*_value` when it was sent, else the plain field (contract.md 0.3). */
+/** The `*_value` field when it was sent, otherwise the plain one, which can hold objects only. */
 const sentValue = (plain: JsonObject | undefined, twin: Value | undefined): unknown =>
   twin ? jsonOf(twin) : plain;
 
@@ -68,10 +68,7 @@ function bodyOf(text: string): Record<string, unknown> {
   throw invalid("report.body", "must be the JSON text of an object");
 }
 
-/**
- * A text inside a message that cannot be read is the fault of that message; the stream and its other jobs go
- * on.
- */
+/** A malformed text refuses only its own message; the stream and its other jobs go on. */
 function unlessRefused<T>(read: () => T, refused: (fault: Fault) => T): T {
   try {
     return read();
@@ -92,7 +89,7 @@ const executedStep = (step: ExecutedStep) => ({
   duration_ms: step.durationMs,
 });
 
-/** A yield in the words of contract.md 1.9. */
+/** A yield in the form of the REST routes. */
 function yieldOf({ stepId, yieldInfo }: StepYielded): Record<string, unknown> {
   const { case: kind, value } = yieldInfo;
   switch (kind) {
@@ -134,7 +131,7 @@ function yieldOf({ stepId, yieldInfo }: StepYielded): Record<string, unknown> {
   }
 }
 
-/** A worker's message in the words of the REST routes; that it is one is checked afterwards. */
+/** A worker's message in the form of the REST routes; unchecked. */
 export function fromWorkerMessage({ payload: sent }: WorkerMessage): unknown {
   switch (sent.case) {
     case "register": {
@@ -206,7 +203,7 @@ export function fromWorkerMessage({ payload: sent }: WorkerMessage): unknown {
       );
     }
     default:
-      // A message of a later generation, or none: nothing this server could act on.
+      // An empty message, or one of a later version: this server ignores it.
       return {};
   }
 }
@@ -221,16 +218,15 @@ const statusOf: Partial<Record<Fault["kind"], number>> = {
 };
 
 /**
- * Throws the fault that names what no reader of the stream may be able to read; an earlier version let more
- * levels in.
+ * Throws for a text nested so deep that protobuf readers may refuse it; an earlier version stored such texts.
  */
-function carried<T extends string | null>(field: string, text: T): T {
+function encodable<T extends string | null>(field: string, text: T): T {
   if (text !== null && isNested(text, payloadLevelsMax))
     throw invalid(field, `nested deeper than ${payloadLevelsMax} levels`);
   return text;
 }
 
-/** A job as the stream carries it; throws for one that it cannot. */
+/** A job as a message of the stream; throws when it cannot be one. */
 export const toJobMessage = (job: AssignedJob) => ({
   jobId: job.jobId,
   runId: job.runId,
@@ -238,19 +234,19 @@ export const toJobMessage = (job: AssignedJob) => ({
   event: {
     id: job.event.id,
     name: job.event.name,
-    ...payload("data", "dataValue", carried("event.data", job.event.data)),
+    ...payload("data", "dataValue", encodable("event.data", job.event.data)),
     idempotencyKey: job.event.idempotencyKey ?? "",
     source: job.event.source,
     timestamp: timestampOf(job.event.at),
     ...(job.event.metadata && {
-      metadata: storedJson(carried("event.metadata", job.event.metadata)) as JsonObject,
+      metadata: storedJson(encodable("event.metadata", job.event.metadata)) as JsonObject,
     }),
     version: job.event.version,
   },
   completedSteps: job.completedSteps.map((step) => ({
     stepId: step.step_id,
     name: step.name,
-    ...payload("output", "outputValue", carried(`output of step ${step.step_id}`, step.output ?? "null")),
+    ...payload("output", "outputValue", encodable(`output of step ${step.step_id}`, step.output ?? "null")),
     status: step.status ?? "completed",
     ...(step.error && { errorJson: new TextEncoder().encode(step.error) }),
   })),

@@ -22,7 +22,7 @@ import { openWriteBuffer } from "./write-buffer.ts";
 
 type Sent<Kind extends keyof StreamMessage> = NonNullable<StreamMessage[Kind]>;
 
-/** A registered worker on its stream: polls for jobs in its name, and takes its messages. */
+/** A registered worker on its stream: polls for jobs in its name, and handles its messages. */
 export class RegisteredStream implements WorkerStream {
   readonly worker: WorkerRecord;
   readonly #deps: StreamDeps;
