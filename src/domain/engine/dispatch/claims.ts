@@ -37,10 +37,7 @@ export interface ClaimsDeps {
   claimAgain: () => void;
 }
 
-/**
- * A row may become visible this much after its `queued_at`, so `FunctionQueue.since` stays behind the newest
- * row by it.
- */
+/** A row may become visible this late: `FunctionQueue.since` stays behind the newest `queued_at` by it. */
 const lateMsMax = 5_000;
 /** How long to wait for another claim that holds a lane's lock. */
 const busyMs = 10;
@@ -73,8 +70,8 @@ export class Claims {
       for (const { claimSlots } of planned)
         for (const { poll, worker } of claimSlots) (poll ?? worker).pending--;
       const claimed = claimedPolls(planned);
-      // A poll with `holdMs` 0 is answered after the first claim that asked for it, or after the second that
-      // had no slot for it.
+      // A poll with `holdMs` 0 is answered after its first claim, or after the second that had no slot for
+      // it.
       for (const poll of plan.polls)
         polls.finish(poll, poll.holdMs === 0 && (claimed.has(poll) || poll.looks > 1));
       polls.answerDelivered();
@@ -107,8 +104,8 @@ export class Claims {
   }
 
   /**
-   * Answers how many runs were claimed. Functions with and without a limit are claimed in two transactions at
-   * once.
+   * Returns how many runs were claimed. Functions with and without a limit are claimed in one transaction
+   * each.
    */
   async #claim({ demands, limited }: ClaimPlan): Promise<number> {
     const { runs, clock, leaseMs } = this.#deps;
@@ -192,8 +189,7 @@ function noteServed(queue: FunctionQueue, asked: number, count: number): void {
   const isFull = count === asked;
   if (isFull && !queue.limited) queue.dirty = true;
   queue.claimSize = isFull ? Math.min(pollJobsMax, queue.claimSize * 2) : Math.max(claimSizeMin, 2 * count);
-  // An empty claim counts as one run. A queue that only seems to have work would stay the least served, and
-  // take slots first.
+  // An empty claim counts as one run: otherwise a queue that only seems to have work stays first for slots.
   queue.served += Math.max(1, count);
 }
 

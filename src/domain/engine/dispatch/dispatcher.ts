@@ -29,8 +29,7 @@ export interface Dispatcher {
   /** Answers the polls that reservations were delivered to. Called once, after the last run of a flush. */
   answerDelivered(): void;
   /**
-   * The worker let a lease end: its polls are answered with what they have, and it gets no job before its
-   * next poll.
+   * The worker let a lease end: its polls are answered as they are, and it gets no job before its next poll.
    */
   distrust(worker: { environmentId: string; workerId: string }): void;
   /** The environment is gone: its polls are answered, and no run is leased to its workers. */
@@ -38,8 +37,7 @@ export interface Dispatcher {
   /** Runs were queued or leases of limited functions ended, here or (by hint) on another node. */
   queued(hints: readonly QueueHint[]): void;
   /**
-   * The tick of loop `workers.dispatch`: claims for every poll, so that a lost hint delays a run by one tick
-   * at most.
+   * The tick of loop `workers.dispatch`: claims for every poll, so that a lost hint delays a run by one tick.
    */
   lookOnce(): Promise<void>;
   /** Answers all polls, and every later one at once. Resolves when no claim and no release is under way. */
@@ -64,10 +62,7 @@ export interface DispatcherDeps {
   tracer?: Tracer;
 }
 
-/**
- * Matches queued runs with the workers that poll this node. Holds no state that a restart could lose: leases
- * are stored.
- */
+/** Matches queued runs with the workers that poll this node. A restart loses nothing: leases are stored. */
 export function openDispatcher(deps: DispatcherDeps): Dispatcher {
   const { runs, clock, ids, log, leaseMs, mayClaim, tracer = noTracer } = deps;
   const { giveBack, underWay } = deps.back;
@@ -108,8 +103,7 @@ export function openDispatcher(deps: DispatcherDeps): Dispatcher {
     }
     poll.jobs = idleWorkers.fetch(worker, { most: poll.available, functionIds: request.functionIds });
     const mayFind = queues.add(poll);
-    // Kept jobs go out without waiting for the claim. What the claim finds is kept for the worker's next
-    // poll.
+    // Kept jobs go out without waiting for the claim, whose jobs are kept for the worker's next poll.
     if (poll.jobs.length > 0) polls.finish(poll, true);
     const claimed = mayFind ? pump.run() : undefined;
     if (request.holdMs > 0 || poll.answered) return;

@@ -29,10 +29,7 @@ export const newLimitedLanes = (): LimitedLanes => ({
   after: "",
 });
 
-/**
- * A run was queued in the lane, a lease there ended, or both. Answers whether the lane may have a run to
- * claim now.
- */
+/** A run was queued in the lane, or a lease there ended. Returns whether the lane may have a run to claim. */
 export function noteHint(
   limited: LimitedLanes,
   laneId: string,
@@ -67,10 +64,7 @@ export function nextLanes(limited: LimitedLanes, most: number): string[] {
   return lanes;
 }
 
-/**
- * Records what the claim found. Answers the lanes that another claim had locked, to be tried again in a
- * moment.
- */
+/** Records what the claim found. Returns the lanes that another claim had locked, to be tried again soon. */
 export function noteClaimed(limited: LimitedLanes, found: readonly LaneFound[]): string[] {
   limited.claiming.clear();
   const busy: string[] = [];

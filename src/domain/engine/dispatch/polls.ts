@@ -26,9 +26,7 @@ export class HeldPolls {
     this.#deps = deps;
   }
 
-  /**
-   * A poll that is answered through `resolve`: by `finish`, when its hold ends, or when the worker goes away.
-   */
+  /** Answered through `resolve`: by `finish`, when its hold ends, or when the worker goes away. */
   open(
     request: PollRequest,
     worker: IdleWorker,
@@ -64,10 +62,7 @@ export class HeldPolls {
     return poll;
   }
 
-  /**
-   * Answers a poll that has jobs, or has nothing to wait for (`final`), once no claim or reservation holds a
-   * slot of it.
-   */
+  /** Answers a poll with jobs, or without (`final`), once no claim or reservation holds a slot of it. */
   finish(poll: HeldPoll, final: boolean): void {
     if (!poll.closed && (poll.jobs.length > 0 || final)) this.#close(poll);
     if (!poll.closed || poll.pending > 0 || poll.answered) return;
@@ -89,10 +84,7 @@ export class HeldPolls {
     this.#deliveredTo.clear();
   }
 
-  /**
-   * A job leased to an idle worker: added to the worker's poll if it has come back, otherwise kept for its
-   * next poll.
-   */
+  /** Adds a job of an idle worker to its poll if the worker has come back, or keeps it for the next poll. */
   deliverToIdle(worker: IdleWorker, queue: FunctionQueue, job: Job): void {
     for (const poll of queue.polls) {
       // Not `creditOf`: it subtracts the worker's own reservations, and this job is one of them.

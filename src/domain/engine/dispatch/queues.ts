@@ -72,8 +72,8 @@ export interface ClaimSlot {
 }
 
 /**
- * Every run asked for costs a lease token, so a queue's first claim asks for few, and each full claim doubles
- * the number.
+ * Every run asked for costs a lease token: a first claim asks for few, and each full claim doubles the
+ * number.
  */
 export const claimSizeMin = 16;
 
@@ -116,10 +116,7 @@ export function markStale(queue: FunctionQueue): void {
   else queue.dirty = true;
 }
 
-/**
- * An idle worker that a run of this queue can be leased to. Drops workers from `queue.idle` that did not come
- * back.
- */
+/** An idle worker that a run can be leased to. Drops those from `queue.idle` that did not come back. */
 export function expectedWorker(queue: FunctionQueue, workers: IdleWorkers): IdleWorker | undefined {
   for (const worker of queue.idle) {
     if (workers.expects(worker)) return worker;
@@ -156,7 +153,7 @@ export class FunctionQueues {
     return queue;
   }
 
-  /** Adds the poll to its queues. Answers whether one of them may have work. */
+  /** Adds the poll to its queues. Returns whether one of them may have work. */
   add(poll: HeldPoll): boolean {
     const now = this.#clock.now();
     let wanted = false;
@@ -171,8 +168,7 @@ export class FunctionQueues {
   }
 
   /**
-   * A run was queued (`queued`), or a lease of a limited function ended (`freed`). Answers whether a worker
-   * waits for it.
+   * A run was queued (`queued`) or a limited lease ended (`freed`). Returns whether a worker waits for it.
    */
   noteHint({ environmentId, functionId, laneId, freed = false, queued = true }: QueueHint): boolean {
     const queue = this.find(environmentId, functionId);
@@ -183,10 +179,7 @@ export class FunctionQueues {
     return isAwaited(queue);
   }
 
-  /**
-   * Marks queues that are polled as stale, so that a lost hint delays a run by one tick at most; forgets the
-   * unpolled.
-   */
+  /** Marks polled queues as stale, so that a lost hint delays a run by one tick; forgets the others. */
   tidy(): void {
     const now = this.#clock.now();
     for (const [key, queue] of this.#queues) {
@@ -195,14 +188,14 @@ export class FunctionQueues {
     }
   }
 
-  /** Polls of several queues occur once. */
+  /** Each poll once, even if it waits for several queues. */
   polls(): Set<HeldPoll> {
     const polls = new Set<HeldPoll>();
     for (const queue of this.#queues.values()) for (const poll of queue.polls) polls.add(poll);
     return polls;
   }
 
-  /** Answers the polls that were held for the environment's functions. */
+  /** Returns the polls that were held for the environment. */
   forgetEnvironment(environmentId: string): Set<HeldPoll> {
     const polls = new Set<HeldPoll>();
     for (const [key, queue] of this.#queues) {

@@ -129,7 +129,7 @@ function answerOf(bytes: Uint8Array): unknown {
     return parseJsonBytes(bytes);
   } catch (error) {
     if (!(error instanceof Fault)) throw error;
-    const why = error.cause === undefined ? error.message : "no JSON";
+    const why = error.cause === undefined ? error.message : "not valid JSON";
     throw new TransportFailure(`the endpoint's answer is ${why.replace("malformed JSON: ", "")}`);
   }
 }
