@@ -18,12 +18,12 @@ export function readRegistration(
   input: RegisterWorkerInput,
   transport: WorkerRecord["transport"],
 ): Omit<WorkerRecord, "environmentId" | "registeredAt" | "lastHeartbeatAt"> {
-  if (input.functionIds.length === 0) throw invalid("function_ids", "at least one function");
+  if (input.functionIds.length === 0) throw invalid("function_ids", "must name at least one function");
   if (input.functionIds.length > workerFunctionsMax)
-    throw invalid("function_ids", `at most ${workerFunctionsMax}`);
+    throw invalid("function_ids", `at most ${workerFunctionsMax} functions`);
   for (const [at, id] of input.functionIds.entries()) workerToken(`function_ids[${at}]`, id);
   const labels = Object.entries(input.labels ?? {});
-  if (labels.length > workerLabelsMax) throw invalid("labels", `at most ${workerLabelsMax}`);
+  if (labels.length > workerLabelsMax) throw invalid("labels", `at most ${workerLabelsMax} labels`);
   const maxConcurrent = input.maxConcurrentJobs ?? 10;
   if (maxConcurrent < 1 || maxConcurrent > workerJobsMax)
     throw invalid("max_concurrent_jobs", `must be from 1 to ${workerJobsMax}`);

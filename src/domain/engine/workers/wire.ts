@@ -127,7 +127,7 @@ function yieldOf({ stepId, yieldInfo }: StepYielded): Record<string, unknown> {
         input: bytesOf("invoke_function_async.input_json", value.inputJson),
       };
     case undefined:
-      throw invalid("step_yielded", "must say what the step waits for");
+      throw invalid("step_yielded", "needs one of sleep, wait_event, invoke_function, invoke_function_async");
   }
 }
 

@@ -124,7 +124,7 @@ function readInvoke(sent: Yield, now: number) {
   const isAsync = sent.type === "invoke_function_async";
   const given = sent.invoke_timeout_ms ?? 0;
   const timeoutMs = given > 0 ? Math.round(given) : invokeMsDefault;
-  if (timeoutMs > invokeMsMax) throw invalid("yield.invoke_timeout_ms", `at most ${invokeMsMax}`);
+  if (timeoutMs > invokeMsMax) throw invalid("yield.invoke_timeout_ms", `at most ${invokeMsMax} ms`);
   return {
     functionId,
     input: sent.input === undefined ? null : jsonText("yield.input", sent.input),

@@ -81,7 +81,7 @@ export class RegisteredStream implements WorkerStream {
 
   /** A message has one of these. Throws what closes the stream: the worker breaks the protocol. */
   receive({ register, heartbeat, started, step, report, refused, ack, nack }: StreamMessage): void {
-    if (register) throw invalid("register", "only as the first message");
+    if (register) throw invalid("register", "allowed as the first message only");
     if (heartbeat) this.#onHeartbeat(heartbeat);
     if (started) this.#onStarted(started);
     if (step) this.#onStep(step);
