@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { nearest, openActorAssignment } from "../../src/domain/engine/dispatch/actors.ts";
+import { assignToActors, nearest } from "../../src/domain/engine/dispatch/actors.ts";
 import type { ClaimSlot } from "../../src/domain/engine/dispatch/queues.ts";
 import type { ClaimedRow } from "../../src/domain/engine/runs/execution/claim.ts";
 import { actorOf } from "../../src/domain/log/events/actor.ts";
@@ -34,17 +34,14 @@ const row = (rank: number, actor_id: string | null) =>
   ({ lane: 1, rank, actor_id, run_id: `run_${rank}`, execution_seq: 1 }) as ClaimedRow;
 
 test("a claim's rows are assigned by actor, each worker within its slots, and their executions say so", async () => {
-  const reassigned: unknown[] = [];
-  const assign = openActorAssignment({
-    runs: { handOver: async (list) => void reassigned.push(...list) },
-    log: silentLog,
-  });
+  const moved: unknown[] = [];
+  const runs = { handOver: async (list: readonly unknown[]) => void moved.push(...list) };
   const slots = [[slot("a", "1"), slot("a", "2"), slot("b", "3"), slot("b", "4")]];
   const actor = ["k1", "k2", "k3", "k4"].find((id) => nearest(id, workers("a", "b"))!.workerId === "b")!;
   const rows = [row(1, actor), row(2, actor), row(3, actor), row(4, null)];
-  const slotOf = await assign(rows, slots);
+  const slotOf = await assignToActors(rows, slots, { runs, log: silentLog });
   expect(rows.map((one) => slotOf(one).worker.workerId)).toEqual(["b", "b", "a", "a"]);
-  expect(reassigned).toEqual([
+  expect(moved).toEqual([
     { runId: "run_1", executionSeq: 1, leaseHash: "1", workerId: "b" },
     { runId: "run_2", executionSeq: 1, leaseHash: "2", workerId: "b" },
     { runId: "run_3", executionSeq: 1, leaseHash: "3", workerId: "a" },
@@ -54,13 +51,10 @@ test("a claim's rows are assigned by actor, each worker within its slots, and th
 
 test("rows without actors, and rows that could not be handed over, stay where they were claimed", async () => {
   const slots = [[slot("a", "1"), slot("b", "2")]];
-  const none = openActorAssignment({
-    runs: { handOver: () => Promise.reject(new Error("down")) },
-    log: silentLog,
-  });
-  const slotOf = await none([row(1, null), row(2, null)], slots);
+  const none = { runs: { handOver: () => Promise.reject(new Error("down")) }, log: silentLog };
+  const slotOf = await assignToActors([row(1, null), row(2, null)], slots, none);
   expect(slotOf(row(2, null)).token).toBe("2");
   const actor = ["k1", "k2", "k3", "k4"].find((id) => nearest(id, workers("a", "b"))!.workerId === "b")!;
   const rows = [row(1, actor)];
-  expect((await none(rows, slots))(rows[0]!).token).toBe("1");
+  expect((await assignToActors(rows, slots, none))(rows[0]!).token).toBe("1");
 });

@@ -133,7 +133,7 @@ describe("calls", () => {
   test("follow no redirect, and bound size and time", async () => {
     expect(await failure(call("/away"))).toBe("the endpoint answered 302");
     expect(await failure(call("/huge"))).toBe("the answer is larger than 1000 bytes");
-    expect(await failure(call("/text"))).toBe("the endpoint's answer is no JSON");
+    expect(await failure(call("/text"))).toBe("the endpoint's answer is not valid JSON");
     expect(await failure(call("/slow", { timeoutMs: 300 }))).toBe("no answer within 300 ms");
     const gone = openEndpointCaller({ clock, guard: addressGuard("all"), answerBytesMax: 10 });
     const nobody = gone({ url: "http://127.0.0.1:1/", body: "{}", signingKey: undefined, timeoutMs: 20_000 });

@@ -4,7 +4,7 @@ import type { Runs } from "../runs/service.ts";
 import type { IdleWorker } from "./idle-workers.ts";
 import type { ClaimSlot, FunctionQueue, HeldPoll } from "./queues.ts";
 
-/** FNV-1a with a last mixing, so that ids which differ in their last letter are far apart. */
+/** FNV-1a with a final mix: without it, ids that differ in their last letter only would score alike. */
 function scoreOf(actorId: string, workerId: string): number {
   let hash = 0x811c9dc5;
   for (const text of [workerId, "\n", actorId])
@@ -14,14 +14,14 @@ function scoreOf(actorId: string, workerId: string): number {
 }
 
 /**
- * Rendezvous hashing: of those who could take an actor's run now, always the same one; when a worker comes or goes, only
- * its own actors move. Nothing is remembered, so every node that knows the same workers chooses alike.
+ * Rendezvous hashing: the same candidates always give the same worker, and when a worker comes or goes only
+ * its own actors move. It keeps no state, so all nodes that know the same workers choose alike.
  */
-export function nearest<Place extends { workerId: string }>(
+export function nearest<Candidate extends { workerId: string }>(
   actorId: string,
-  candidates: Iterable<Place>,
-): Place | undefined {
-  let best: Place | undefined;
+  candidates: Iterable<Candidate>,
+): Candidate | undefined {
+  let best: Candidate | undefined;
   let bestScore = -1;
   for (const candidate of candidates) {
     const score = scoreOf(actorId, candidate.workerId);
@@ -33,31 +33,43 @@ export function nearest<Place extends { workerId: string }>(
   return best;
 }
 
-/** Who is asked to take a run that is born now; an actor's goes to the nearest of those that have a slot, here or on the way back. */
+/**
+ * Polls and idle workers that may get a run that is about to be created, in order. An actor's run is offered
+ * to one only: the nearest of those with a free slot.
+ */
 export function* offeredFirst(
   queue: FunctionQueue,
   actorId: string | null,
   { hasSlot, expects }: { hasSlot: (poll: HeldPoll) => boolean; expects: (worker: IdleWorker) => boolean },
 ): Iterable<HeldPoll | IdleWorker> {
   if (actorId === null) return yield* queue.polls;
-  const chosen = nearest(actorId, [...[...queue.polls].filter(hasSlot), ...[...queue.away].filter(expects)]);
+  const chosen = nearest(actorId, [...[...queue.polls].filter(hasSlot), ...[...queue.idle].filter(expects)]);
   if (chosen) yield chosen;
 }
 
-/** Where the rows of one lane go: actors to their nearest worker while it has a slot in this claim, the others as claimed. */
+/** The slots that one claim has for one worker. */
+interface WorkerSlots {
+  workerId: string;
+  slots: ClaimSlot[];
+}
+
+/**
+ * Assigns the rows of one queue. Actors go first, each to its nearest worker while that has a slot in this
+ * claim. The other rows stay with the worker they were claimed for, or take what is left.
+ */
 function assignQueue(
   rows: readonly ClaimedRow[],
   slots: readonly ClaimSlot[],
   assigned: Map<ClaimedRow, ClaimSlot>,
 ): void {
-  const free = new Map<string, { workerId: string; slots: ClaimSlot[] }>();
+  const free = new Map<string, WorkerSlots>();
   for (const slot of slots) {
     const { workerId } = slot.worker;
     const candidate = free.get(workerId) ?? { workerId, slots: [] };
     candidate.slots.push(slot);
     free.set(workerId, candidate);
   }
-  const assign = (row: ClaimedRow, candidate: { workerId: string; slots: ClaimSlot[] }) => {
+  const assign = (row: ClaimedRow, candidate: WorkerSlots) => {
     assigned.set(row, candidate.slots.shift()!);
     if (candidate.slots.length === 0) free.delete(candidate.workerId);
   };
@@ -68,36 +80,37 @@ function assignQueue(
 }
 
 /**
- * Sticky routing of a claim's rows (contract.md 4.6 `actorKey`). A row keeps its token and fence; when it goes to another worker
- * than it was claimed for, its execution says so first. Claims without actors cost nothing.
+ * Sticky routing: runs of one actor go to the same worker while it can take them. A row keeps its token and
+ * fence. A row that goes to another worker than it was claimed for is first recorded as that worker's in the
+ * store, or its heartbeats would not renew the lease. Claims without actors cost nothing here.
  */
-export function openActorAssignment({ runs, log }: { runs: Pick<Runs, "handOver">; log: Log }) {
-  return async (
-    rows: readonly ClaimedRow[],
-    slotsOf: readonly (readonly ClaimSlot[])[],
-  ): Promise<(row: ClaimedRow) => ClaimSlot> => {
-    const asClaimed = (row: ClaimedRow) => slotsOf[row.lane - 1]![row.rank - 1]!;
-    const lanes = new Set(rows.filter((row) => row.actor_id !== null).map((row) => row.lane));
-    if (lanes.size === 0) return asClaimed;
-    const assigned = new Map<ClaimedRow, ClaimSlot>();
-    for (const lane of lanes)
-      assignQueue(
-        rows.filter((row) => row.lane === lane),
-        slotsOf[lane - 1]!,
-        assigned,
-      );
-    const reassigned = [...assigned].flatMap(([row, { worker }]) => {
-      const { hash, worker: claimedFor } = asClaimed(row);
-      if (worker.workerId === claimedFor.workerId) return [];
-      const { run_id: runId, execution_seq: executionSeq } = row;
-      return { runId, executionSeq, leaseHash: hash, workerId: worker.workerId };
-    });
-    try {
-      if (reassigned.length > 0) await runs.handOver(reassigned);
-    } catch (error) {
-      log.warn("actors could not be seated", { error: String(error) });
-      return asClaimed;
-    }
-    return (row) => assigned.get(row) ?? asClaimed(row);
-  };
+export async function assignToActors(
+  rows: readonly ClaimedRow[],
+  slotsOf: readonly (readonly ClaimSlot[])[],
+  { runs, log }: { runs: Pick<Runs, "handOver">; log: Log },
+): Promise<(row: ClaimedRow) => ClaimSlot> {
+  const asClaimed = (row: ClaimedRow) => slotsOf[row.lane - 1]![row.rank - 1]!;
+  const lanes = new Set(rows.filter((row) => row.actor_id !== null).map((row) => row.lane));
+  if (lanes.size === 0) return asClaimed;
+  const assigned = new Map<ClaimedRow, ClaimSlot>();
+  for (const lane of lanes)
+    assignQueue(
+      rows.filter((row) => row.lane === lane),
+      slotsOf[lane - 1]!,
+      assigned,
+    );
+  const reassigned = [...assigned].flatMap(([row, { worker }]) => {
+    const { hash, worker: claimedFor } = asClaimed(row);
+    if (worker.workerId === claimedFor.workerId) return [];
+    const { run_id: runId, execution_seq: executionSeq } = row;
+    return { runId, executionSeq, leaseHash: hash, workerId: worker.workerId };
+  });
+  try {
+    if (reassigned.length > 0) await runs.handOver(reassigned);
+  } catch (error) {
+    // The jobs go where they were claimed for: late affinity is better than a lost lease.
+    log.warn("dispatch.actors_not_assigned", { error });
+    return asClaimed;
+  }
+  return (row) => assigned.get(row) ?? asClaimed(row);
 }

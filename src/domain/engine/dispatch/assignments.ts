@@ -12,19 +12,21 @@ export interface AssignmentsDeps {
   /** The definition that a run is pinned to. */
   definitionAt: (environmentId: string, functionId: string, version: number) => Promise<FunctionDefinition>;
   secrets: Pick<Secrets, "valuesOf">;
-  /** A job that cannot be handed over; told of each alone. */
+  /** Called with each job that cannot be sent. */
   onUnsent: (job: Job, error: unknown) => void;
   log: Log;
 }
 
 export interface Assignments {
-  /** For workers that pull: functions in push mode are none of theirs. */
+  /** For workers that poll. Leaves out functions in push mode. */
   toWorker(request: PollRequest): Promise<Job[]>;
-  /** For the node's own caller of endpoints. */
+  /** For this node's own calls to the endpoints of functions in push mode. */
   toPush(request: PollRequest): Promise<Job[]>;
 }
 
-/** Payloads and completed steps of one job, in characters: more than SDKs take in one request, and a tenth of a node's memory. */
+/**
+ * Limit for the event and completed steps of one job, in characters: more than SDKs accept in one request.
+ */
 export const jobCharsMax = 64 * 1024 * 1024;
 
 function charsOf({ event, completedSteps }: Job): number {
@@ -33,11 +35,16 @@ function charsOf({ event, completedSteps }: Job): number {
   return chars;
 }
 
-/** The last stop of jobs before they leave: with the values of the secrets that their functions declare, and only there. */
+/**
+ * Adds the values of the secrets that a job's function declares, as the last step before the job is sent: a
+ * job that waits for its worker holds none.
+ */
 export function openAssignments(deps: AssignmentsDeps): Assignments {
   const { dispatcher, definitions, definitionAt, secrets, onUnsent, log } = deps;
 
-  /** Without waiting where the current definition is the pinned one, as it mostly is. */
+  /**
+   * Names of the declared secrets. No promise when the current version is the pinned one, as it mostly is.
+   */
   function secretsOf(job: Job): readonly string[] | Promise<readonly string[]> {
     const record = definitions.known(job.environmentId)?.functions.get(job.functionId);
     if (record && record.version === job.functionVersion) return record.definition.secrets;
@@ -54,7 +61,7 @@ export function openAssignments(deps: AssignmentsDeps): Assignments {
     if (chars > jobCharsMax)
       throw new UnsentJob(
         "JOB_TOO_LARGE",
-        `event and completed steps have ${chars} characters of JSON, of which a worker is handed at most ${jobCharsMax}`,
+        `event and completed steps have ${chars} characters of JSON (at most ${jobCharsMax} are sent to a worker)`,
       );
     const declared = secretsOf(job);
     const names = declared instanceof Promise ? await declared : declared;
@@ -69,7 +76,7 @@ export function openAssignments(deps: AssignmentsDeps): Assignments {
     return { ...job, secrets: values };
   }
 
-  /** Each for itself: one that cannot be handed over must not keep the others back. */
+  /** One job that cannot be sent must not keep the others back. */
   async function ready(jobs: readonly Job[], mayHave?: PollRequest["mayHave"]): Promise<Job[]> {
     const settled = await Promise.allSettled(jobs.map((job) => withSecrets(job, mayHave)));
     return settled.flatMap((one, at) => {

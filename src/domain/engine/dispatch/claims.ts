@@ -1,15 +1,15 @@
-import type { Clock } from "../../../kit/clock.ts";
+import type { Clock, Instant } from "../../../kit/clock.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import { laneLookMax, pollJobsMax } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
 import type { Tracer } from "../../../kit/trace.ts";
-import { StoreError } from "../../../store/store.ts";
 import { type Job, jobOfClaim } from "../jobs/rules.ts";
 import type { ClaimedRow } from "../runs/execution/claim.ts";
-import type { CompletedStep } from "../runs/run.ts";
+import type { LaneFound } from "../runs/execution/claim-limited.ts";
 import type { Runs } from "../runs/service.ts";
-import { openActorAssignment } from "./actors.ts";
-import type { IdleWorker, IdleWorkers } from "./idle-workers.ts";
+import { assignToActors } from "./actors.ts";
+import { noSteps, readCompletedSteps } from "./completed-steps.ts";
+import type { IdleWorkers } from "./idle-workers.ts";
 import {
   type LimitedLanes,
   newLimitedLanes,
@@ -19,7 +19,7 @@ import {
 } from "./limited-lanes.ts";
 import { type ClaimPlan, type PlannedQueue, planClaim } from "./plan.ts";
 import type { HeldPolls } from "./polls.ts";
-import { claimSizeMin, type FunctionQueue, isAwaited } from "./queues.ts";
+import { claimSizeMin, type FunctionQueue, type FunctionQueues, type HeldPoll, isAwaited } from "./queues.ts";
 import { UnsentJob } from "./unsent.ts";
 
 export interface ClaimsDeps {
@@ -29,181 +29,179 @@ export interface ClaimsDeps {
   log: Log;
   tracer: Tracer;
   leaseMs: number;
-  queues: ReadonlyMap<string, FunctionQueue>;
+  queues: FunctionQueues;
   idleWorkers: IdleWorkers;
   polls: HeldPolls;
   onUnsent: (job: Job, error: UnsentJob) => void;
-  leaveFor: (worker: IdleWorker, queue: FunctionQueue, job: Job) => void;
-  /** A lane was busy and shall be tried again. */
-  pump: () => void;
+  /** A lane that another claim had locked is ready to be tried again. */
+  claimAgain: () => void;
 }
 
-/** Rows may become visible this much after their time: a watermark stays behind by it. */
+/** A row may become visible this late: `FunctionQueue.since` stays behind the newest `queued_at` by it. */
 const lateMsMax = 5_000;
-/** Another claim is done with a lane after so long. */
+/** How long to wait for another claim that holds a lane's lock. */
 const busyMs = 10;
 
-export function openClaims(deps: ClaimsDeps) {
-  const { runs, clock, log, tracer, leaseMs, queues, polls, onUnsent, leaveFor } = deps;
-  const assignToActors = openActorAssignment(deps);
+/** Claims queued runs for all polls and idle workers of this node together. */
+export class Claims {
+  readonly #deps: ClaimsDeps;
 
-  async function look(queue: FunctionQueue, state: LimitedLanes): Promise<void> {
-    state.stale = false;
-    queue.lookedAt = clock.now();
-    try {
-      const found = await runs.lookAtLanes(queue, state.after);
-      if (found.limit === undefined) {
-        queue.limited = undefined;
-        queue.dirty = true;
-      } else noteLook(state, found, laneLookMax);
-    } catch (error) {
-      state.stale = true;
-      throw error;
-    }
+  constructor(deps: ClaimsDeps) {
+    this.#deps = deps;
   }
 
-  /** Which lanes of limited functions have work, where nobody here knows. */
-  async function lookWhereStale(): Promise<void> {
-    const looks: Promise<void>[] = [];
-    for (const queue of queues.values())
-      if (queue.limited?.stale && isAwaited(queue)) looks.push(look(queue, queue.limited));
-    if (looks.length > 0) await Promise.all(looks);
-  }
-
-  async function claim(plan: ClaimPlan): Promise<number> {
-    const now = clock.now();
-    const leaseUntil = now + leaseMs;
-    const times = { now, leaseUntil };
-    const [open, limited] = await Promise.allSettled([
-      plan.demands.length === 0 ? undefined : runs.claim({ ...times, demands: plan.demands }),
-      plan.limited.length === 0 ? undefined : runs.claimLimited({ ...times, demands: plan.limited }),
-    ]);
-    if (open.status === "rejected") for (const { queue } of plan.demands) queue.dirty = true;
-    if (limited.status === "rejected") for (const { state } of plan.limited) noteClaimFailed(state);
-    if (open.status === "fulfilled" && open.value) {
-      for (const place of open.value.limited) plan.demands[place - 1]!.queue.limited ??= newLimitedLanes();
-      await assign(open.value.runs, plan.demands, leaseUntil);
-    }
-    if (limited.status === "fulfilled" && limited.value) {
-      for (const [at, { queue, state }] of plan.limited.entries()) {
-        const found = limited.value.lanes.filter((one) => one.lane === at + 1);
-        // Paused, or without a limit by now: a look will tell.
-        if (found.length === 0) state.stale = true;
-        const busy = noteClaimed(state, found);
-        if (busy.length > 0)
-          clock.after(busyMs, () => {
-            for (const laneId of busy) state.ready.add(laneId);
-            if (isAwaited(queue)) deps.pump();
-          });
-      }
-      await assign(limited.value.runs, plan.limited, leaseUntil);
-    }
-    for (const one of [open, limited]) if (one.status === "rejected") throw one.reason;
-    return [open, limited].reduce(
-      (sum, one) => sum + ("value" in one ? (one.value?.runs.length ?? 0) : 0),
-      0,
-    );
-  }
-
-  /** What is done already of each run; where that cannot be read together, each alone, and of those that fail why. */
-  async function stepsOf(runIds: readonly string[]): Promise<Map<string, CompletedStep[] | UnsentJob>> {
-    try {
-      return await runs.completedSteps(runIds);
-    } catch (error) {
-      log.warn("job.steps_unread", { runCount: runIds.length, error });
-      const unread = (cause: unknown) =>
-        new UnsentJob("STEPS_UNREADABLE", "the run's completed steps cannot be read", cause);
-      const found = new Map<string, CompletedStep[] | UnsentJob>();
-      let away = isAway(error) ? error : undefined;
-      for (const runId of runIds) {
-        try {
-          if (away) throw away;
-          found.set(runId, (await runs.completedSteps([runId])).get(runId) ?? []);
-        } catch (cause) {
-          if (isAway(cause)) away = cause;
-          found.set(runId, unread(cause));
-        }
-      }
-      return found;
-    }
-  }
-
-  async function assign(
-    rows: readonly ClaimedRow[],
-    demands: readonly PlannedQueue[],
-    leaseUntil: number,
-  ): Promise<void> {
-    const resumed = rows.filter((row) => row.step_count > 0).map((row) => row.run_id);
-    const steps = resumed.length === 0 ? noSteps : await stepsOf(resumed);
-    const slotOf = await assignToActors(
-      rows,
-      demands.map(({ claimSlots }) => claimSlots),
-    );
-    const now = clock.now();
-    const taken = new Map<number, number>();
-    for (const row of rows) {
-      const { queue, claimSlots } = demands[row.lane - 1]!;
-      const { token } = claimSlots[row.rank - 1]!;
-      const { poll, worker } = slotOf(row);
-      const done = steps.get(row.run_id) ?? [];
-      const job = jobOfClaim(row, token, leaseUntil, done instanceof UnsentJob ? [] : done);
-      // Without knowing what is done already nobody may begin.
-      if (done instanceof UnsentJob) onUnsent(job, done);
-      else if (poll) poll.jobs.push(job);
-      else leaveFor(worker, queue, job);
-      taken.set(row.lane, (taken.get(row.lane) ?? 0) + 1);
-      queue.since = Math.max(queue.since, row.queued_at - lateMsMax);
-      queue.lastDispatchedAt = now;
-    }
-    for (const [at, { queue, claimSlots }] of demands.entries()) {
-      const count = taken.get(at + 1) ?? 0;
-      if (count === claimSlots.length && !queue.limited) queue.dirty = true;
-      queue.claimSize =
-        count === claimSlots.length
-          ? Math.min(pollJobsMax, queue.claimSize * 2)
-          : Math.max(claimSizeMin, 2 * count);
-      // A look that found nothing counts too: a lane that only seems to have work must not be first for ever.
-      queue.served += Math.max(1, count);
-    }
-  }
-
-  /** One claim for all that wait; false when there was nothing to claim or nobody to claim for. */
-  async function claimOnce(): Promise<boolean> {
-    await lookWhereStale();
-    const plan = planClaim(queues.values(), deps);
+  /** False when no run may be queued, or when nobody has a free slot. */
+  async claimOnce(): Promise<boolean> {
+    const { queues, tracer, polls } = this.#deps;
+    await this.#lookAtStaleLanes();
+    const plan = planClaim(queues.all(), this.#deps);
     const planned: PlannedQueue[] = [...plan.demands, ...plan.limited];
     if (planned.length === 0) return false;
-    const slots = planned.flatMap(({ claimSlots }) => claimSlots);
     const span = tracer.start("claim", "client");
     span.set("svc.claim.lanes", planned.length);
     let failed: string | undefined;
     try {
-      span.set("svc.claim.runs", await claim(plan));
+      span.set("svc.claim.runs", await this.#claim(plan));
     } catch (error) {
       failed = "failed";
       throw error;
     } finally {
       span.end(failed);
-      for (const slot of slots) (slot.poll ?? slot.worker).pending--;
-      // Whose claim only found that its function has a limit has not been looked for yet.
-      const claimedFor = new Set(
-        planned.flatMap(({ queue, claimSlots }) =>
-          queue.limited?.stale ? [] : claimSlots.flatMap((place) => place.poll ?? []),
-        ),
-      );
-      // Who does not hold is answered by the claim that asked for it, or by the second that had no slot left for it.
+      for (const { claimSlots } of planned)
+        for (const { poll, worker } of claimSlots) (poll ?? worker).pending--;
+      const claimed = claimedPolls(planned);
+      // A poll with `holdMs` 0 is answered after its first claim, or after the second that had no slot for
+      // it.
       for (const poll of plan.polls)
-        polls.finish(poll, poll.holdMs === 0 && (claimedFor.has(poll) || poll.looks > 1));
+        polls.finish(poll, poll.holdMs === 0 && (claimed.has(poll) || poll.looks > 1));
       polls.answerDelivered();
     }
     return true;
   }
 
-  return { claimOnce };
+  /** Finds out which lanes of limited functions have work. Only for queues that a worker waits for. */
+  async #lookAtStaleLanes(): Promise<void> {
+    const looks: Promise<void>[] = [];
+    for (const queue of this.#deps.queues.all())
+      if (queue.limited?.stale && isAwaited(queue)) looks.push(this.#lookAtLanes(queue, queue.limited));
+    if (looks.length > 0) await Promise.all(looks);
+  }
+
+  async #lookAtLanes(queue: FunctionQueue, lanes: LimitedLanes): Promise<void> {
+    const { runs, clock } = this.#deps;
+    lanes.stale = false;
+    queue.lookedAt = clock.now();
+    try {
+      const found = await runs.lookAtLanes(queue, lanes.after);
+      if (found.limit === undefined) {
+        queue.limited = undefined;
+        queue.dirty = true;
+      } else noteLook(lanes, found, laneLookMax);
+    } catch (error) {
+      lanes.stale = true;
+      throw error;
+    }
+  }
+
+  /**
+   * Returns how many runs were claimed. Functions with and without a limit are claimed in one transaction
+   * each.
+   */
+  async #claim({ demands, limited }: ClaimPlan): Promise<number> {
+    const { runs, clock, leaseMs } = this.#deps;
+    const now = clock.now();
+    const leaseUntil = now + leaseMs;
+    const [unlimitedClaim, limitedClaim] = await Promise.allSettled([
+      demands.length === 0 ? undefined : runs.claim({ now, leaseUntil, demands }),
+      limited.length === 0 ? undefined : runs.claimLimited({ now, leaseUntil, demands: limited }),
+    ]);
+    // Both are noted before either failure is thrown: what one has claimed must reach its workers.
+    if (unlimitedClaim.status === "rejected") for (const { queue } of demands) queue.dirty = true;
+    if (limitedClaim.status === "rejected") for (const { state } of limited) noteClaimFailed(state);
+    let count = 0;
+    if (unlimitedClaim.status === "fulfilled" && unlimitedClaim.value) {
+      const { runs: rows, limited: nowLimited } = unlimitedClaim.value;
+      for (const lane of nowLimited) demands[lane - 1]!.queue.limited ??= newLimitedLanes();
+      await this.#assign(rows, demands, leaseUntil);
+      count += rows.length;
+    }
+    if (limitedClaim.status === "fulfilled" && limitedClaim.value) {
+      const { runs: rows, lanes } = limitedClaim.value;
+      this.#noteLanes(limited, lanes);
+      await this.#assign(rows, limited, leaseUntil);
+      count += rows.length;
+    }
+    for (const one of [unlimitedClaim, limitedClaim]) if (one.status === "rejected") throw one.reason;
+    return count;
+  }
+
+  #noteLanes(demands: ClaimPlan["limited"], lanes: readonly LaneFound[]): void {
+    const { clock, claimAgain } = this.#deps;
+    for (const [at, { queue, state }] of demands.entries()) {
+      const found = lanes.filter(({ lane }) => lane === at + 1);
+      // The function was paused or lost its limit since: the next look finds out which.
+      if (found.length === 0) state.stale = true;
+      const busy = noteClaimed(state, found);
+      if (busy.length === 0) continue;
+      clock.after(busyMs, () => {
+        for (const laneId of busy) state.ready.add(laneId);
+        if (isAwaited(queue)) claimAgain();
+      });
+    }
+  }
+
+  async #assign(
+    rows: readonly ClaimedRow[],
+    demands: readonly PlannedQueue[],
+    leaseUntil: Instant,
+  ): Promise<void> {
+    const { clock, polls, onUnsent } = this.#deps;
+    const resumed = rows.filter((row) => row.step_count > 0).map((row) => row.run_id);
+    const steps = resumed.length === 0 ? noSteps : await readCompletedSteps(resumed, this.#deps);
+    const claimSlots = demands.map((demand) => demand.claimSlots);
+    const slotOf = await assignToActors(rows, claimSlots, this.#deps);
+    const now = clock.now();
+    const counts = new Array<number>(demands.length).fill(0);
+    for (const row of rows) {
+      const { queue, claimSlots } = demands[row.lane - 1]!;
+      const { token } = claimSlots[row.rank - 1]!;
+      const { poll, worker } = slotOf(row);
+      const completed = steps.get(row.run_id) ?? [];
+      if (completed instanceof UnsentJob) {
+        // Without its completed steps a worker would run them a second time.
+        onUnsent(jobOfClaim(row, token, leaseUntil, []), completed);
+      } else {
+        const job = jobOfClaim(row, token, leaseUntil, completed);
+        if (poll) poll.jobs.push(job);
+        else polls.deliverToIdle(worker, queue, job);
+      }
+      counts[row.lane - 1]!++;
+      queue.since = Math.max(queue.since, row.queued_at - lateMsMax);
+      queue.lastDispatchedAt = now;
+    }
+    for (const [at, { queue, claimSlots }] of demands.entries())
+      noteServed(queue, claimSlots.length, counts[at]!);
+  }
 }
 
-/** The database itself is in trouble: no other run would fare better. */
-const isAway = (error: unknown): error is StoreError =>
-  error instanceof StoreError && error.trouble !== "refused";
+/** A claim asked for `asked` runs of the queue and got `count`. */
+function noteServed(queue: FunctionQueue, asked: number, count: number): void {
+  const isFull = count === asked;
+  if (isFull && !queue.limited) queue.dirty = true;
+  queue.claimSize = isFull ? Math.min(pollJobsMax, queue.claimSize * 2) : Math.max(claimSizeMin, 2 * count);
+  // An empty claim counts as one run: otherwise a queue that only seems to have work stays first for slots.
+  queue.served += Math.max(1, count);
+}
 
-const noSteps = new Map<string, CompletedStep[]>();
+/**
+ * Polls that the claim asked for. Leaves out queues that the claim only found to be limited: nothing was
+ * claimed from them yet, so a poll with `holdMs` 0 must not be answered with nothing.
+ */
+function claimedPolls(planned: readonly PlannedQueue[]): Set<HeldPoll> {
+  const polls = new Set<HeldPoll>();
+  for (const { queue, claimSlots } of planned) {
+    if (queue.limited?.stale) continue;
+    for (const { poll } of claimSlots) if (poll) polls.add(poll);
+  }
+  return polls;
+}

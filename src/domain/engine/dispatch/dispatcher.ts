@@ -1,51 +1,50 @@
 import type { Clock } from "../../../kit/clock.ts";
 import type { Ids } from "../../../kit/ids.ts";
-import { pollJobsMax } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
 import { noTracer, type Tracer } from "../../../kit/trace.ts";
 import type { Job } from "../jobs/rules.ts";
 import type { NewRun } from "../runs/run.ts";
 import type { Runs } from "../runs/service.ts";
 import type { QueueHint } from "../runs/wakes/due.ts";
-import { openClaims } from "./claims.ts";
+import { Claims } from "./claims.ts";
 import { type DispatchFacts, dispatchFacts } from "./facts.ts";
 import type { GiveBack } from "./give-back.ts";
-import { type IdleWorker, openIdleWorkers } from "./idle-workers.ts";
-import { isUnknownLane, newLimitedLanes, noteHint } from "./limited-lanes.ts";
-import { openHeldPolls } from "./polls.ts";
-import {
-  type FunctionQueue,
-  type HeldPoll,
-  isAwaited,
-  markStale,
-  mayHaveWork,
-  newFunctionQueue,
-  type PollRequest,
-} from "./queues.ts";
+import { openIdleWorkers } from "./idle-workers.ts";
+import { isUnknownLane } from "./limited-lanes.ts";
+import { HeldPolls } from "./polls.ts";
+import { Pump } from "./pump.ts";
+import { FunctionQueues, type PollRequest } from "./queues.ts";
 import { openReservations, type Reservation } from "./reservations.ts";
 import type { UnsentJob } from "./unsent.ts";
 
 export interface Dispatcher {
+  /** Resolves with jobs leased to the worker, or with none once the hold has ended. */
   poll(request: PollRequest): Promise<Job[]>;
   /**
-   * A lease for a run born now, when a worker waits here and the lane has no older work. In a lane with a limit it is only
-   * wished for: whether there is room is known under the lane's lock.
+   * A lease for a run that the caller is about to create, when a worker has a free slot and no older run is
+   * queued. For a function with a concurrency limit the lease is only a request: the transaction that creates
+   * the run decides under the lane's lock.
    */
   reserve(run: Pick<NewRun, "environmentId" | "functionId" | "laneId" | "actorId">): Reservation | undefined;
-  /** Answers the workers that runs were delivered to: once, after the last birth of a flush. */
+  /** Answers the polls that reservations were delivered to. Called once, after the last run of a flush. */
   answerDelivered(): void;
-  /** A worker let a lease end: its held polls are answered with nothing, and it gets no job before it asks again. */
+  /**
+   * The worker let a lease end: its polls are answered as they are, and it gets no job before its next poll.
+   */
   distrust(worker: { environmentId: string; workerId: string }): void;
-  /** The environment is gone: its held polls are answered with nothing. */
+  /** The environment is gone: its polls are answered, and no run is leased to its workers. */
   forgetEnvironment(environmentId: string): void;
   /** Runs were queued or leases of limited functions ended, here or (by hint) on another node. */
-  queued(lanes: readonly QueueHint[]): void;
-  /** The tick of loop `workers.dispatch`: looks everywhere, whatever hints were lost. */
+  queued(hints: readonly QueueHint[]): void;
+  /**
+   * The tick of loop `workers.dispatch`: claims for every poll, so that a lost hint delays a run by one tick.
+   */
   lookOnce(): Promise<void>;
-  /** Answers all held polls with nothing, and every later one at once; resolves once nothing is claimed or given back any more. */
+  /** Answers all polls, and every later one at once. Resolves when no claim and no release is under way. */
   drain(): Promise<void>;
+  /** How many polls are held. */
   waiting(): number;
-  /** What only this node knows of its workers and lanes, as the capacity endpoints show it. */
+  /** What only this node knows of its workers and queues, as the capacity endpoints show it. */
   facts(): DispatchFacts;
 }
 
@@ -56,190 +55,107 @@ export interface DispatcherDeps {
   log: Log;
   ids: Ids;
   leaseMs: number;
-  /** A claimed job that cannot be handed to anybody. */
+  /** Called with a claimed job that cannot be sent to any worker. Without it the job returns to its queue. */
   onUnsent?: (job: Job, error: UnsentJob) => void;
   /** False while this node is not sure of the time. */
   mayClaim: () => boolean;
   tracer?: Tracer;
 }
 
-/** A lane nobody has looked at for this long is looked at on the next poll. */
-const lookEveryMs = 1_000;
-
+/** Matches queued runs with the workers that poll this node. A restart loses nothing: leases are stored. */
 export function openDispatcher(deps: DispatcherDeps): Dispatcher {
   const { runs, clock, ids, log, leaseMs, mayClaim, tracer = noTracer } = deps;
   const { giveBack, underWay } = deps.back;
-  const queues = new Map<string, FunctionQueue>();
-  let pumping: Promise<void> | undefined;
-  /** Asked to pump while pumping. */
-  let again = false;
   let draining = false;
-
-  const queueOf = (environmentId: string, functionId: string): FunctionQueue => {
-    const key = `${environmentId}\n${functionId}`;
-    let queue = queues.get(key);
-    if (!queue) {
-      queue = newFunctionQueue({ environmentId, functionId }, clock.now());
-      queues.set(key, queue);
-    }
-    return queue;
-  };
-
+  const queues = new FunctionQueues(clock);
   const idleWorkers = openIdleWorkers(clock, giveBack);
-  const polls = openHeldPolls(idleWorkers, () => draining);
-  const { finish, answerDelivered } = polls;
+  const polls = new HeldPolls({
+    clock,
+    idleWorkers,
+    giveBack,
+    isDraining: () => draining,
+    isClaiming: () => pump.running !== undefined,
+  });
+  const parts = { clock, ids, leaseMs, idleWorkers, polls };
+  const reservations = openReservations(parts);
+  const claims = new Claims({
+    ...parts,
+    runs,
+    log,
+    tracer,
+    queues,
+    onUnsent: deps.onUnsent ?? ((job) => giveBack([job])),
+    claimAgain: () => void pump.run(),
+  });
+  const pump = new Pump({ claimOnce: () => claims.claimOnce(), mayClaim, log });
 
-  function queued(list: readonly QueueHint[]): void {
-    let wanted = false;
-    for (const { environmentId, functionId, laneId, freed = false, queued = true } of list) {
-      const queue = queues.get(`${environmentId}\n${functionId}`);
-      if (!queue) continue;
-      if (laneId !== undefined && queued) queue.limited ??= newLimitedLanes();
-      if (laneId === undefined) markStale(queue);
-      else if (!queue.limited || !noteHint(queue.limited, laneId, { queued, freed })) continue;
-      wanted ||= isAwaited(queue);
-    }
-    if (wanted) void pump();
-  }
-
-  /** Claims as long as there is a lane to look at and a slot to fill. One claim at a time: each takes all that wait. */
-  function pump(): Promise<void> {
-    again = pumping !== undefined;
-    // Cleared behind the assignment, always: a round that may not claim is over before it, and would look under way for ever.
-    pumping ??= claimAll().finally(() => {
-      pumping = undefined;
-      // Asked for between the last look and here.
-      if (again) void pump();
-    });
-    return pumping;
-  }
-
-  async function claimAll(): Promise<void> {
-    try {
-      while (mayClaim() && (await claims.claimOnce()));
-    } catch (error) {
-      again = false;
-      log.warn("claim failed", { error: String(error) });
-    }
-  }
-
-  /** For its worker to fetch; or handed over, when the worker has come back meanwhile. */
-  function leaveFor(idle: IdleWorker, queue: FunctionQueue, job: Job): void {
-    for (const poll of queue.polls) {
-      // Not creditOf: what is promised at the desk is this very job.
-      if (poll.worker !== idle || poll.available - poll.pending - poll.jobs.length <= 0) continue;
-      poll.jobs.push(job);
-      polls.delivered(poll);
+  /** Answers the poll now, or claims for it. */
+  function serve(request: PollRequest, resolve: (jobs: Job[]) => void): void {
+    const worker = idleWorkers.of(request);
+    worker.askedAt = clock.now();
+    worker.functionIds = request.functionIds;
+    const polledQueues = request.functionIds.map((id) => queues.of(request.environmentId, id));
+    const poll = polls.open(request, worker, polledQueues, resolve);
+    if (poll.available <= 0) worker.spare = 0;
+    if (poll.available <= 0 || draining || request.signal.aborted) {
+      polls.finish(poll, true);
       return;
     }
-    if (draining) giveBack([job]);
-    else idleWorkers.keepFor(idle, job);
+    poll.jobs = idleWorkers.fetch(worker, { most: poll.available, functionIds: request.functionIds });
+    const mayFind = queues.add(poll);
+    // Kept jobs go out without waiting for the claim, whose jobs are kept for the worker's next poll.
+    if (poll.jobs.length > 0) polls.finish(poll, true);
+    const claimed = mayFind ? pump.run() : undefined;
+    if (request.holdMs > 0 || poll.answered) return;
+    if (claimed) void claimed.then(() => polls.finish(poll, true));
+    else polls.finish(poll, true);
   }
 
-  const parts = { clock, ids, leaseMs, idleWorkers, polls, leaveFor };
-  const reservations = openReservations(parts);
-  const { onUnsent = (job: Job) => giveBack([job]) } = deps;
-  const claims = openClaims({ ...parts, runs, log, tracer, queues, onUnsent, pump: () => void pump() });
-
   return {
-    poll(request) {
-      return new Promise<Job[]>((resolve) => {
-        const polledQueues = request.functionIds.map((id) => queueOf(request.environmentId, id));
-        const idle = idleWorkers.of(request);
-        idle.pollCount++;
-        idle.askedAt = clock.now();
-        idle.functionIds = request.functionIds;
-        const poll: HeldPoll = {
-          ...request,
-          worker: idle,
-          available: Math.min(request.available, pollJobsMax),
-          queues: polledQueues,
-          jobs: [],
-          pending: 0,
-          looks: 0,
-          closed: false,
-          answered: false,
-          answer: () => {
-            idle.pollCount--;
-            cancelHold();
-            request.signal.removeEventListener("abort", leave);
-            if (request.signal.aborted && poll.jobs.length > 0) giveBack(poll.jobs.splice(0));
-            resolve(poll.jobs);
-          },
-        };
-        const leave = () => finish(poll, true);
-        request.signal.addEventListener("abort", leave, { once: true });
-        const cancelHold = clock.after(request.holdMs, () => {
-          // A poll that looks once is answered by its claim; should that fail, here.
-          if (request.holdMs > 0 || !pumping) finish(poll, true);
-        });
-        if (poll.available <= 0) idle.spare = 0;
-        if (poll.available <= 0 || draining || request.signal.aborted) return finish(poll, true);
-        const now = clock.now();
-        poll.jobs = idleWorkers.fetch(idle, { most: poll.available, functionIds: request.functionIds });
-        for (const queue of polledQueues) {
-          queue.polls.add(poll);
-          queue.away.delete(idle);
-          if (now - queue.lookedAt >= lookEveryMs) markStale(queue);
-        }
-        const dirty = polledQueues.some(mayHaveWork);
-        // What lay at its desk goes out at once; what else there is will lie there when it comes back.
-        if (poll.jobs.length > 0) {
-          finish(poll, true);
-          if (dirty) void pump();
-        } else if (dirty) void pump().then(() => request.holdMs === 0 && finish(poll, true));
-        else if (request.holdMs === 0) finish(poll, true);
-      });
-    },
+    poll: (request) => new Promise<Job[]>((resolve) => serve(request, resolve)),
 
     reserve({ environmentId, functionId, laneId, actorId }) {
-      const queue = queues.get(`${environmentId}\n${functionId}`);
+      const queue = queues.find(environmentId, functionId);
       if (!queue || draining || !mayClaim()) return undefined;
-      const mayLease =
+      const noneQueued =
         laneId === null ? !queue.limited && !queue.dirty : isUnknownLane(queue.limited, laneId);
-      if (!mayLease) return undefined;
-      return reservations.reserve(queue, actorId);
+      return noneQueued ? reservations.reserve(queue, actorId) : undefined;
     },
 
-    answerDelivered,
+    answerDelivered: () => polls.answerDelivered(),
 
     distrust(worker) {
-      const idle = idleWorkers.of(worker);
-      for (const queue of queues.values())
-        for (const poll of [...queue.polls]) if (poll.worker === idle) finish(poll, true);
-      idle.spare = 0;
+      const distrusted = idleWorkers.of(worker);
+      for (const poll of queues.polls()) if (poll.worker === distrusted) polls.finish(poll, true);
+      distrusted.spare = 0;
     },
 
     forgetEnvironment(environmentId) {
-      for (const idle of idleWorkers.all()) if (idle.environmentId === environmentId) idle.spare = 0;
-      for (const [key, queue] of queues) {
-        if (queue.environmentId !== environmentId) continue;
-        for (const poll of [...queue.polls]) finish(poll, true);
-        queues.delete(key);
-      }
+      for (const worker of idleWorkers.all()) if (worker.environmentId === environmentId) worker.spare = 0;
+      for (const poll of queues.forgetEnvironment(environmentId)) polls.finish(poll, true);
     },
 
-    queued,
+    queued(hints) {
+      let wanted = false;
+      for (const hint of hints) if (queues.noteHint(hint)) wanted = true;
+      if (wanted) void pump.run();
+    },
 
     async lookOnce() {
-      const now = clock.now();
       idleWorkers.tidy(false);
-      for (const [key, queue] of queues) {
-        if (queue.polls.size > 0) markStale(queue);
-        else if (now - queue.lookedAt > 60 * lookEveryMs) queues.delete(key);
-      }
-      // Under load a pump goes on and on; the tick must not wait for its end.
-      void pump();
+      queues.tidy();
+      // Not awaited: under load the pump claims without a pause, and this tick would never end.
+      void pump.run();
     },
 
     async drain() {
       draining = true;
       idleWorkers.tidy(true);
-      for (const queue of queues.values()) for (const poll of [...queue.polls]) finish(poll, true);
-      while (pumping || underWay.size > 0) await Promise.all([pumping, ...underWay]);
+      for (const poll of queues.polls()) polls.finish(poll, true);
+      while (pump.running || underWay.size > 0) await Promise.all([pump.running, ...underWay]);
     },
 
-    waiting: () => new Set([...queues.values()].flatMap((queue) => [...queue.polls])).size,
-    facts: () => dispatchFacts(queues.values(), idleWorkers),
+    waiting: () => queues.polls().size,
+    facts: () => dispatchFacts(queues.all(), idleWorkers),
   };
 }

@@ -10,8 +10,9 @@ export interface SessionFacts {
   functionIds: readonly string[];
   createdAt: Instant;
   askedAt: Instant;
-  /** Places for one job each: free, and promised to a claim or a birth under way or to a job that lies at the desk. */
+  /** Slots that could take a run now. */
   free: number;
+  /** Slots held by a claim or a reservation under way, or by a job that is kept for the next poll. */
   reserved: number;
 }
 
@@ -21,7 +22,7 @@ export interface BucketFacts {
   functionId: string;
   createdAt: Instant;
   lastDispatchedAt: Instant | undefined;
-  /** Runs that are leased and wait at a desk to be fetched. */
+  /** Leased runs whose jobs are kept for the next poll of an idle worker. */
   reserved: number;
 }
 

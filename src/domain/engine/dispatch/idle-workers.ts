@@ -2,46 +2,58 @@ import type { Clock, Instant } from "../../../kit/clock.ts";
 import type { Job } from "../jobs/rules.ts";
 
 /**
- * What this node keeps for a worker between two of its requests. A worker that was just answered is on its way back:
- * for that moment a new run can still be leased to it, and waits here to be fetched.
+ * What this node keeps for a worker between two of its polls. For a moment after an answer the worker is
+ * expected back: a new run can still be leased to it, and its job is kept here until the next poll.
  */
 export interface IdleWorker {
   environmentId: string;
   workerId: string;
-  /** Since when the worker is known here, and when it asked last, for which functions. */
+  /** When this node first saw the worker. */
   createdAt: Instant;
+  /** When it last polled. */
   askedAt: Instant;
+  /** The functions of its last poll. */
   functionIds: readonly string[];
-  /** Slots that were free when the worker was last answered. */
+  /** Slots that the last answer left free; 0 while a poll is held. */
   spare: number;
-  /** Until when it is expected back. */
-  until: number;
-  /** Promises under way. */
+  /** The worker is expected back until then. */
+  until: Instant;
+  /** Slots held by a claim or a reservation under way. */
   pending: number;
-  /** Requests of the worker that are held now. */
+  /** Polls of the worker that are held now. */
   pollCount: number;
-  /** Jobs to be fetched. */
+  /** Jobs kept for the next poll. */
   unfetched: Job[];
   cancelReturn: (() => void) | undefined;
 }
 
-/** A worker asks again within milliseconds; one that does not within this gets nothing new. */
+/**
+ * A worker polls again within milliseconds. One that has not within this gets no new run: its lease would
+ * idle.
+ */
 const comeBackMs = 100;
-/** Jobs that are not fetched go back to the queue. */
+/** A job that is not fetched within this returns to its queue. */
 const unfetchedKeptMs = 500;
 
 export interface IdleWorkers {
   of(worker: { environmentId: string; workerId: string }): IdleWorker;
-  /** The worker was answered and has so many slots left. */
+  /** The worker was answered and has `spare` free slots left. */
   expectBack(worker: IdleWorker, spare: number): void;
-  /** The worker asks: it takes what it finds for these functions, at most `most`; it no longer runs the rest. */
-  fetch(worker: IdleWorker, asked: { most: number; functionIds: readonly string[] }): Job[];
+  /**
+   * Jobs kept for a worker that polls: at most `most`, of these functions. Jobs of other functions return to
+   * their queues, because the worker no longer serves them.
+   */
+  fetch(worker: IdleWorker, polled: { most: number; functionIds: readonly string[] }): Job[];
+  /** Slots that no claim, reservation or kept job holds. */
   creditOf(worker: IdleWorker): number;
-  /** Whether a run can be leased to the worker although it is not here. */
+  /** Whether a run can be leased to the worker although it is not polling. */
   expects(worker: IdleWorker): boolean;
   keepFor(worker: IdleWorker, job: Job): void;
   all(): Iterable<IdleWorker>;
-  /** Forgets workers that stay away; `all` returns every job at once. */
+  /**
+   * Forgets workers that did not come back. With `all`, kept jobs return to their queues at once and nothing
+   * is leased.
+   */
   tidy(all: boolean): void;
 }
 
@@ -108,11 +120,8 @@ export function openIdleWorkers(clock: Clock, giveBack: (jobs: readonly Job[]) =
           worker.spare = 0;
           returnUnfetched(worker);
         }
-        if (
-          worker.unfetched.length + worker.pending + worker.pollCount === 0 &&
-          worker.until + unfetchedKeptMs < now
-        )
-          workers.delete(key);
+        const inUse = worker.unfetched.length + worker.pending + worker.pollCount > 0;
+        if (!inUse && worker.until + unfetchedKeptMs < now) workers.delete(key);
       }
     },
   };

@@ -2,23 +2,23 @@ import type { LaneFound } from "../runs/execution/claim-limited.ts";
 import type { LaneLook } from "../runs/execution/lane-rows.ts";
 
 /**
- * What a node knows of the lanes of one function with a limit. A lane that may have queued runs and room is ready; one
- * that was found full with runs behind is kept apart, and no claim asks for it until a lease there ends. What is lost of
- * all this, a look at the store brings back.
+ * What this node knows of the lanes (one for each concurrency key) of a function with a limit. A `ready` lane
+ * may have queued runs and room for them. A `full` lane has queued runs and no room: no claim asks for it
+ * until a lease there ends. A look at the store restores whatever lost hints made wrong.
  */
 export interface LimitedLanes {
-  /** Nobody here knows which lanes have work: look at the store before the next claim. */
+  /** It is unknown which lanes have work: the store is looked at before the next claim. */
   stale: boolean;
-  /** In the order of their turns. */
+  /** The next claim asks for the first of them. */
   readonly ready: Set<string>;
   readonly full: Set<string>;
-  /** Asked for by the claim under way. */
+  /** Lanes that the claim under way asks for. */
   readonly claiming: Set<string>;
-  /** Where the next look goes on; empty for the beginning. */
+  /** The id after which the next look continues; empty for the start. */
   after: string;
 }
 
-/** More full lanes than this are not worth remembering one by one: the look finds them again. */
+/** Bounds the memory of `full`. Beyond it the set is emptied, and looks find the full lanes again. */
 const fullMax = 20_000;
 
 export const newLimitedLanes = (): LimitedLanes => ({
@@ -29,7 +29,7 @@ export const newLimitedLanes = (): LimitedLanes => ({
   after: "",
 });
 
-/** A run was queued in the lane, or a lease there ended, or both. Answers whether there may be something to claim now. */
+/** A run was queued in the lane, or a lease there ended. Returns whether the lane may have a run to claim. */
 export function noteHint(
   limited: LimitedLanes,
   laneId: string,
@@ -42,7 +42,7 @@ export function noteHint(
   return limited.ready.has(laneId);
 }
 
-/** Whether nothing is known to be queued in the lane. */
+/** Whether this node knows of no queued run in the lane, so that a new run may skip the queue. */
 export const isUnknownLane = (limited: LimitedLanes | undefined, laneId: string): boolean =>
   limited !== undefined &&
   !limited.stale &&
@@ -50,7 +50,7 @@ export const isUnknownLane = (limited: LimitedLanes | undefined, laneId: string)
   !limited.full.has(laneId) &&
   !limited.claiming.has(laneId);
 
-/** The next lanes in turn, `most` at once; they count as asked until `tell`. */
+/** At most `most` ready lanes, moved to `claiming` until `noteClaimed` or `noteClaimFailed`. */
 export function nextLanes(limited: LimitedLanes, most: number): string[] {
   const lanes: string[] = [];
   for (const laneId of limited.ready) {
@@ -64,7 +64,7 @@ export function nextLanes(limited: LimitedLanes, most: number): string[] {
   return lanes;
 }
 
-/** What the claim found; answers the lanes that another claim was at, to be tried again in a moment. */
+/** Records what the claim found. Returns the lanes that another claim had locked, to be tried again soon. */
 export function noteClaimed(limited: LimitedLanes, found: readonly LaneFound[]): string[] {
   limited.claiming.clear();
   const busy: string[] = [];
@@ -78,13 +78,13 @@ export function noteClaimed(limited: LimitedLanes, found: readonly LaneFound[]):
   return busy;
 }
 
-/** A claim that failed: nothing is known of the lanes it asked for. */
+/** The claim failed: its lanes are ready again. */
 export function noteClaimFailed(limited: LimitedLanes): void {
   for (const laneId of limited.claiming) limited.ready.add(laneId);
   limited.claiming.clear();
 }
 
-/** What a look at the store found, up to `most` lanes. */
+/** Records what a look at the store found; `most` is how many lanes it read at most. */
 export function noteLook(limited: LimitedLanes, { limit = 0, lanes }: LaneLook, most: number): void {
   for (const { id, leased } of lanes) {
     if (limited.claiming.has(id)) continue;

@@ -8,20 +8,21 @@ import { type LimitedLanes, nextLanes } from "./limited-lanes.ts";
 import { creditOf } from "./polls.ts";
 import { type ClaimSlot, expectedWorker, type FunctionQueue, type HeldPoll, isClaimable } from "./queues.ts";
 
-/** A claim looks from the lane's start at least this often, whatever its watermark says. */
+/** A claim ignores `FunctionQueue.since` this often, and finds rows that became visible too late for it. */
 const wholeEveryMs = 2_000;
 
 export interface PlannedQueue {
   queue: FunctionQueue;
-  /** Where each slot's run goes. */
+  /** In the order of the slots that the claim asks for. */
   claimSlots: readonly ClaimSlot[];
 }
 
 export interface ClaimPlan {
+  /** Functions without a concurrency limit. */
   demands: (FunctionDemand & PlannedQueue)[];
-  /** Of functions with a limit. */
+  /** Functions with one. */
   limited: (LimitedDemand & PlannedQueue & { state: LimitedLanes })[];
-  /** Who waits for one of the lanes, whether it had a slot left for it or not. */
+  /** Every poll that waits for one of the queues, with or without a slot in this claim. */
   polls: Set<HeldPoll>;
 }
 
@@ -32,8 +33,8 @@ export interface PlanDeps {
 }
 
 /**
- * Shares each waiter's free slots out over its lanes that have work, so that a lane with a long queue does not starve the
- * rest: who was served least is first, and nobody gets more than its part while others want theirs.
+ * Divides the free slots of each poll evenly among its queues that have work, the least served queue first.
+ * Without that, one function with a long queue would take every slot and starve the others.
  */
 export function planClaim(queues: Iterable<FunctionQueue>, deps: PlanDeps): ClaimPlan {
   const { ids, idleWorkers } = deps;
@@ -81,8 +82,8 @@ export function planClaim(queues: Iterable<FunctionQueue>, deps: PlanDeps): Clai
 }
 
 /**
- * Lanes that have work again stand where the least served of their neighbours stands, or a turn before it: they are soon
- * served, and get nothing for the time when they wanted nothing.
+ * A queue that has work again starts one run behind the least served queue beside it: it is served soon, but
+ * does not catch up on the time when it was empty.
  */
 function catchUpServed(own: readonly FunctionQueue[], fresh: ReadonlySet<FunctionQueue>): void {
   let least = Number.POSITIVE_INFINITY;
@@ -114,7 +115,7 @@ function demandsOf(
   return plan;
 }
 
-/** Lanes that got no slot of a waiter, by a worker on its way back: runs may wait for it. */
+/** Idle workers for the queues that got no slot of a poll. The claimed jobs are kept for their next poll. */
 function expectedWorkers(
   wanted: readonly FunctionQueue[],
   slotsOf: ReadonlyMap<FunctionQueue, ClaimSlot[]>,

@@ -1,34 +1,36 @@
-import type { Instant } from "../../../kit/clock.ts";
+import type { Clock, Instant } from "../../../kit/clock.ts";
 import type { Job } from "../jobs/rules.ts";
+import type { QueueHint } from "../runs/wakes/due.ts";
 import type { IdleWorker, IdleWorkers } from "./idle-workers.ts";
-import type { LimitedLanes } from "./limited-lanes.ts";
+import { type LimitedLanes, newLimitedLanes, noteHint } from "./limited-lanes.ts";
 
-/** A worker that asks this node for jobs. */
+/** A worker asks this node for jobs. */
 export interface PollRequest {
   environmentId: string;
   workerId: string;
   functionIds: readonly string[];
-  /** Free slots; never handed more. */
+  /** Free slots of the worker; the answer never has more jobs. */
   available: number;
   /** How long to wait for a first job; 0 looks once. */
   holdMs: number;
-  /** The request brought reports: its sender asks again right after the answer, whatever it holds. */
+  /** The request brought reports: the worker polls again right after the answer, even after an empty one. */
   reports: boolean;
-  /** The worker went away. */
+  /** Aborted when the worker went away. */
   signal: AbortSignal;
-  /** Whether its credential may have these secrets; left out: it may have all. */
+  /** Whether the worker's credential may have these secrets; undefined allows all. */
   mayHave?: ((secrets: readonly string[]) => Promise<boolean>) | undefined;
 }
 
+/** A poll that is not answered yet. */
 export interface HeldPoll extends PollRequest {
   worker: IdleWorker;
   queues: FunctionQueue[];
   jobs: Job[];
-  /** Slots that are promised to a claim or a birth under way. */
+  /** Slots held by a claim or a reservation under way. */
   pending: number;
-  /** Claims that looked while it waited. */
+  /** Claims that included this poll. */
   looks: number;
-  /** Takes no further promise: it is being answered. */
+  /** The answer is being prepared: no further claim or reservation may use this poll. */
   closed: boolean;
   answered: boolean;
   answer: () => void;
@@ -38,44 +40,49 @@ export interface HeldPoll extends PollRequest {
 export interface FunctionQueue {
   environmentId: string;
   functionId: string;
-  /** May hold queued runs that nobody here has tried to claim. */
+  /** May hold queued runs that this node has not tried to claim. */
   dirty: boolean;
-  /** Rows before this are taken; see LaneDemand.since. */
+  /** The next claim skips rows that were queued before this; see `FunctionDemand.since`. */
   since: number;
-  /** Runs handed out, and looks that found none: who was served least is first. */
+  /** Runs assigned, and claims that found none. The queue with the lowest count gets slots first. */
   served: number;
-  /** Whether it had work when a claim was last planned. */
+  /** Whether it had work when the last claim was planned. */
   hasWork: boolean;
-  /** Set while the function is known to have a limit: its lanes by concurrency key. */
+  /** Set while the function is known to have a concurrency limit: its lanes by concurrency key. */
   limited: LimitedLanes | undefined;
   createdAt: Instant;
   lastDispatchedAt: Instant | undefined;
-  /** When the lane was last looked at from its very start. */
+  /** When a claim last ignored `since` and looked at the whole queue. */
   wholeAt: number;
   lookedAt: number;
   /** Runs to ask for in the next claim; grows while claims come back full. */
   claimSize: number;
   polls: Set<HeldPoll>;
-  /** Desks of workers that are on their way back. */
-  away: Set<IdleWorker>;
+  /** Workers whose poll was just answered and that are expected back. */
+  idle: Set<IdleWorker>;
 }
 
-/** A slot of a claim: where its run goes. */
+/** One run that a claim asks for, and the worker that gets it. */
 export interface ClaimSlot {
-  /** Undefined for a worker on its way back. */
+  /** Undefined for an idle worker. */
   poll: HeldPoll | undefined;
   worker: IdleWorker;
   token: string;
   hash: string;
 }
 
-/** Every run asked for costs a token: a claim begins with so many, and doubles while there are more. */
+/**
+ * Every run asked for costs a lease token: a first claim asks for few, and each full claim doubles the
+ * number.
+ */
 export const claimSizeMin = 16;
 
-export const newFunctionQueue = (
-  { environmentId, functionId }: { environmentId: string; functionId: string },
-  now: Instant,
-): FunctionQueue => ({
+/** A poll makes a queue stale that no claim has looked at for this long. */
+const lookEveryMs = 1_000;
+/** A queue that nobody polls is forgotten after this. */
+const unpolledKeptMs = 60 * lookEveryMs;
+
+const newFunctionQueue = (environmentId: string, functionId: string, now: Instant): FunctionQueue => ({
   environmentId,
   functionId,
   dirty: true,
@@ -89,31 +96,113 @@ export const newFunctionQueue = (
   lookedAt: 0,
   claimSize: claimSizeMin,
   polls: new Set(),
-  away: new Set(),
+  idle: new Set(),
 });
 
 /** Whether there may be runs to claim. */
 export const mayHaveWork = ({ dirty, limited }: FunctionQueue): boolean =>
   limited === undefined ? dirty : limited.stale || limited.ready.size > 0;
 
-/** Whether the next claim can ask for it: a limited function's lanes must be known. */
+/** Whether the next claim can include the queue. A limited function's lanes must be known first. */
 export const isClaimable = ({ dirty, limited }: FunctionQueue): boolean =>
   limited === undefined ? dirty : limited.ready.size > 0;
 
-/** Whether a worker waits for its runs, or is about to. */
-export const isAwaited = (queue: FunctionQueue): boolean => queue.polls.size + queue.away.size > 0;
+/** Whether a worker polls for its runs, or is expected back to. */
+export const isAwaited = (queue: FunctionQueue): boolean => queue.polls.size + queue.idle.size > 0;
 
-/** Whatever is known of it may be old. */
+/** What this node knows of the queue may be outdated: the next claim looks again. */
 export function markStale(queue: FunctionQueue): void {
   if (queue.limited) queue.limited.stale = true;
   else queue.dirty = true;
 }
 
-/** A worker that was answered a moment ago and will ask again: runs may wait for it at its desk. */
+/** An idle worker that a run can be leased to. Drops those from `queue.idle` that did not come back. */
 export function expectedWorker(queue: FunctionQueue, workers: IdleWorkers): IdleWorker | undefined {
-  for (const worker of queue.away) {
+  for (const worker of queue.idle) {
     if (workers.expects(worker)) return worker;
-    queue.away.delete(worker);
+    queue.idle.delete(worker);
   }
   return undefined;
+}
+
+/** The queues that workers have polled on this node. */
+export class FunctionQueues {
+  readonly #clock: Clock;
+  readonly #queues = new Map<string, FunctionQueue>();
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  all(): Iterable<FunctionQueue> {
+    return this.#queues.values();
+  }
+
+  /** Undefined when no worker has polled for the function here. */
+  find(environmentId: string, functionId: string): FunctionQueue | undefined {
+    return this.#queues.get(`${environmentId}\n${functionId}`);
+  }
+
+  of(environmentId: string, functionId: string): FunctionQueue {
+    const key = `${environmentId}\n${functionId}`;
+    let queue = this.#queues.get(key);
+    if (!queue) {
+      queue = newFunctionQueue(environmentId, functionId, this.#clock.now());
+      this.#queues.set(key, queue);
+    }
+    return queue;
+  }
+
+  /** Adds the poll to its queues. Returns whether one of them may have work. */
+  add(poll: HeldPoll): boolean {
+    const now = this.#clock.now();
+    let wanted = false;
+    for (const queue of poll.queues) {
+      queue.polls.add(poll);
+      queue.idle.delete(poll.worker);
+      // Hints of queued runs may be lost.
+      if (now - queue.lookedAt >= lookEveryMs) markStale(queue);
+      wanted ||= mayHaveWork(queue);
+    }
+    return wanted;
+  }
+
+  /**
+   * A run was queued (`queued`) or a limited lease ended (`freed`). Returns whether a worker waits for it.
+   */
+  noteHint({ environmentId, functionId, laneId, freed = false, queued = true }: QueueHint): boolean {
+    const queue = this.find(environmentId, functionId);
+    if (!queue) return false;
+    if (laneId !== undefined && queued) queue.limited ??= newLimitedLanes();
+    if (laneId === undefined) markStale(queue);
+    else if (!queue.limited || !noteHint(queue.limited, laneId, { queued, freed })) return false;
+    return isAwaited(queue);
+  }
+
+  /** Marks polled queues as stale, so that a lost hint delays a run by one tick; forgets the others. */
+  tidy(): void {
+    const now = this.#clock.now();
+    for (const [key, queue] of this.#queues) {
+      if (queue.polls.size > 0) markStale(queue);
+      else if (now - queue.lookedAt > unpolledKeptMs) this.#queues.delete(key);
+    }
+  }
+
+  /** Each poll once, even if it waits for several queues. */
+  polls(): Set<HeldPoll> {
+    const polls = new Set<HeldPoll>();
+    for (const queue of this.#queues.values()) for (const poll of queue.polls) polls.add(poll);
+    return polls;
+  }
+
+  /** Returns the polls that were held for the environment. */
+  forgetEnvironment(environmentId: string): Set<HeldPoll> {
+    const polls = new Set<HeldPoll>();
+    for (const [key, queue] of this.#queues) {
+      if (queue.environmentId !== environmentId) continue;
+      for (const poll of queue.polls) polls.add(poll);
+      this.#queues.delete(key);
+    }
+    return polls;
+  }
 }

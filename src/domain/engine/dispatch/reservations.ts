@@ -1,18 +1,18 @@
 import type { Clock } from "../../../kit/clock.ts";
 import type { Ids } from "../../../kit/ids.ts";
-import { type Job, type JobEvent, jobOfNewRun, newLeaseToken } from "../jobs/rules.ts";
+import { type JobEvent, jobOfNewRun, newLeaseToken } from "../jobs/rules.ts";
 import type { NewLease, NewRun } from "../runs/run.ts";
 import { offeredFirst } from "./actors.ts";
-import type { IdleWorker, IdleWorkers } from "./idle-workers.ts";
+import type { IdleWorkers } from "./idle-workers.ts";
 import { creditOf, type HeldPolls } from "./polls.ts";
 import { expectedWorker, type FunctionQueue, type HeldPoll } from "./queues.ts";
 
-/** A place at a waiting worker, kept for a run that is about to be created. */
+/** A worker's slot, held for a run that is about to be created with a lease. */
 export interface Reservation {
   lease: NewLease;
-  /** The run is committed: hand it over with the event it was born of. */
+  /** The run is committed: its job, with the event that started it, goes to the worker. */
   deliver(run: NewRun, event: JobEvent): void;
-  /** It never came to be. */
+  /** The run was not created, or without the lease. */
   drop(): void;
 }
 
@@ -22,12 +22,13 @@ export interface ReservationsDeps {
   leaseMs: number;
   idleWorkers: IdleWorkers;
   polls: HeldPolls;
-  /** For a worker on its way back. */
-  leaveFor: (worker: IdleWorker, queue: FunctionQueue, job: Job) => void;
 }
 
-/** Born claimed: places for runs that do not exist yet, at workers that wait or are on their way back. */
-export function openReservations({ clock, ids, leaseMs, idleWorkers, polls, leaveFor }: ReservationsDeps) {
+/**
+ * Leases for runs that do not exist yet. A run that is created with its lease skips the queue and its claim:
+ * the job goes out as soon as the run is committed.
+ */
+export function openReservations({ clock, ids, leaseMs, idleWorkers, polls }: ReservationsDeps) {
   const hasSlot = (poll: HeldPoll) => creditOf(poll) > 0;
 
   function atIdleWorker(
@@ -42,7 +43,7 @@ export function openReservations({ clock, ids, leaseMs, idleWorkers, polls, leav
       lease: { hash, workerId: worker.workerId, expiresAt },
       deliver: (run, event) => {
         worker.pending--;
-        leaveFor(worker, queue, jobOfNewRun(run, { token, expiresAt }, event));
+        polls.deliverToIdle(worker, queue, jobOfNewRun(run, { token, expiresAt }, event));
       },
       drop: () => {
         worker.pending--;
@@ -51,13 +52,13 @@ export function openReservations({ clock, ids, leaseMs, idleWorkers, polls, leav
   }
 
   return {
-    /** An actor's run goes to the worker that is nearest to it among those that have a slot. */
+    /** Undefined when no worker has a free slot. */
     reserve(queue: FunctionQueue, actorId: string | null): Reservation | undefined {
       for (const poll of offeredFirst(queue, actorId, { hasSlot, expects: idleWorkers.expects })) {
         if (!("queues" in poll)) return atIdleWorker(queue, poll);
         if (!hasSlot(poll)) continue;
         poll.pending++;
-        // The next birth asks another worker first.
+        // To the end of the set: the next reservation tries the other workers first.
         queue.polls.delete(poll);
         queue.polls.add(poll);
         const { token, hash } = newLeaseToken(ids);

@@ -5,10 +5,10 @@ import type { Runs } from "../runs/service.ts";
 
 const isPassing = (cause: unknown): boolean => cause instanceof StoreError && cause.trouble !== "refused";
 
-/** Why a job cannot be handed to a worker, in the word that its run may fail with. */
+/** Why a job cannot be sent to a worker; `code` becomes the error code of the run if it fails for this. */
 export class UnsentJob extends Error {
   readonly code: string;
-  /** It is no fault of the job: it is put off, and never fails its run. */
+  /** The cause lies outside the job: the run is tried later, and never fails for it. */
   readonly isPassing: boolean;
   constructor(code: string, message: string, cause?: unknown) {
     super(message, { cause });
@@ -20,34 +20,37 @@ export class UnsentJob extends Error {
 
 const secretDenied = "SECRET_DENIED";
 
-/** Another worker may be allowed to have them. */
+/** Passing: another worker's credential may be allowed to have the secrets. */
 export const secretsDenied = ({ functionId, functionVersion }: Job): UnsentJob =>
   new UnsentJob(
     secretDenied,
-    `the worker's credential may not have the secrets of version ${functionVersion} of function ${functionId}`,
+    `the worker's credential may not read the secrets of version ${functionVersion} of function ${functionId}`,
   );
 
 export const definitionUnread = ({ functionId, functionVersion }: Job, cause: unknown): UnsentJob =>
   new UnsentJob(
     "DEFINITION_UNREADABLE",
-    `version ${functionVersion} of function ${functionId}, which the run is pinned to, cannot be read`,
+    `the run is pinned to version ${functionVersion} of function ${functionId}, which cannot be read`,
     cause,
   );
 
 export interface UnsentDeps {
   runs: Pick<Runs, "putOff">;
   log: Log;
-  /** Jobs whose going back is not over yet; shared with those that give jobs back for other reasons. */
+  /** Writes that are not over yet; shared with `GiveBack.underWay`, so that a drain waits for both. */
   underWay: Set<Promise<void>>;
 }
 
-/** Told of each job alone that cannot be handed out for what it is itself: the others of its hand-out go their way. */
+/**
+ * Puts off the run of a job that cannot be sent: the run is tried again later, and fails after too many tries
+ * unless the cause is passing.
+ */
 export function openUnsent({ runs, log, underWay }: UnsentDeps) {
   async function putOff(job: Job, error: unknown): Promise<void> {
     const { environmentId, runId, functionId, executionSeq } = job;
     const known = error instanceof UnsentJob ? error : undefined;
     const code = known?.code ?? "JOB_UNSENDABLE";
-    const message = known?.message ?? "the job cannot be handed to a worker";
+    const message = known?.message ?? "the job cannot be sent to a worker";
     const cause = known ? known.cause : error;
     const { tries, failed } = await runs.putOff(
       { environmentId, runId, executionSeq, leaseHash: leaseHashOf(job.leaseToken) },
@@ -58,7 +61,7 @@ export function openUnsent({ runs, log, underWay }: UnsentDeps) {
 
   return (job: Job, error: unknown): void => {
     const settled = putOff(job, error)
-      // Its lease ends by itself.
+      // The run is tried again when its lease ends.
       .catch((reason: unknown) => log.warn("job.not_put_off", { runId: job.runId, error: reason }))
       .finally(() => underWay.delete(settled));
     underWay.add(settled);

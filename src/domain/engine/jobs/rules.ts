@@ -4,7 +4,7 @@ import type { Ids } from "../../../kit/ids.ts";
 import type { ClaimedRow } from "../runs/execution/claim.ts";
 import type { CompletedStep, NewRun } from "../runs/run.ts";
 
-/** What a worker is handed, in the wire form of contract.md 1.7. Payloads stay JSON text until they are sent. */
+/** One execution of a run, as a worker gets it. Payloads stay JSON text until they are sent. */
 export interface Job {
   jobId: string;
   runId: string;
@@ -20,13 +20,16 @@ export interface Job {
   event: JobEvent;
   completedSteps: readonly CompletedStep[];
   functionVersion: number;
-  /** Values of the secrets that its function declares; attached at the last moment (handing.ts). */
+  /**
+   * Values of the secrets that its function declares; `openAssignments` adds them just before the job is
+   * sent.
+   */
   secrets?: Readonly<Record<string, string>>;
 }
 
-/** On its way to the worker. */
+/** A job that is sent to its worker now. */
 export interface AssignedJob extends Job {
-  /** What is left of the lease, in milliseconds: the worker's clock may be another. */
+  /** Milliseconds until the lease ends: the worker's clock may differ from the server's. */
   leaseMs: number;
 }
 
@@ -42,7 +45,7 @@ export interface JobEvent {
   idempotencyKey: string | null;
 }
 
-/** One execution of a run: `job_{run}_{fence}`, so that a report finds its run by the job's id alone. */
+/** `job_{run}_{execution}`: a report finds its run by the id of the job alone. */
 export const jobIdOf = (runId: string, executionSeq: number): string =>
   `job_${runId.slice("run_".length)}_${executionSeq}`;
 
@@ -61,7 +64,7 @@ export function newLeaseToken(ids: Ids): LeaseToken {
   return { token, hash: leaseHashOf(token) };
 }
 
-/** Only this is stored. */
+/** Only the hash is stored: reading the database gives nobody a valid token. */
 export const leaseHashOf = (token: string): string =>
   createHash("sha256").update(token).digest("hex").slice(0, 32);
 
@@ -98,7 +101,7 @@ export function jobOfClaim(
   };
 }
 
-/** The first execution of a run that was born claimed. */
+/** The first execution of a run that was created with a lease. */
 export const jobOfNewRun = (
   run: NewRun,
   lease: { token: string; expiresAt: number },
@@ -121,8 +124,8 @@ export const jobOfNewRun = (
 });
 
 /**
- * The assignment as JSON text. Event data and step outputs are stored as JSON text and are spliced in as they are: parsing
- * them only to write them again would double the cost of a job.
+ * The assignment as JSON text. Event data and step outputs are inserted as the JSON text they are stored as:
+ * parsing and writing them again would double the cost of a job.
  */
 export function assignmentJson(job: AssignedJob): string {
   const { event } = job;
@@ -157,6 +160,9 @@ export function assignmentJson(job: AssignedJob): string {
   }},"completed_steps":[${steps.join(",")}]}`;
 }
 
-/** Milliseconds of an RFC 3339 text that a worker sent, or null when absent or unreadable: worker clocks are hints only. */
+/**
+ * Milliseconds of an RFC 3339 text of a worker; null when absent or malformed, because worker clocks are only
+ * hints.
+ */
 export const workerInstant = (text: string | undefined): number | null =>
   text === undefined ? null : (parseRfc3339(text) ?? null);

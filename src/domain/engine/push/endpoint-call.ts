@@ -6,7 +6,7 @@ import type { Clock } from "../../../kit/clock.ts";
 import { Fault } from "../../../kit/fault.ts";
 import { parseJsonBytes } from "../../../kit/payload-json.ts";
 
-/** Why an endpoint could not be talked to; such failures count toward its breaker. */
+/** An endpoint gave no usable answer. Counts as a failure for its breaker. */
 export class TransportFailure extends Error {
   constructor(message: string) {
     super(message);
@@ -16,7 +16,7 @@ export class TransportFailure extends Error {
 
 export interface EndpointCall {
   url: string;
-  /** JSON text; sent as these very bytes, which the signature covers. */
+  /** JSON text; sent unchanged, because the signature covers its bytes. */
   body: string;
   /** Text of the shared key; undefined sends no signature. */
   signingKey: string | undefined;
@@ -27,13 +27,13 @@ export interface EndpointCallerDeps {
   clock: Clock;
   guard: AddressGuard;
   answerBytesMax: number;
-  /** Of a host's name; for tests of names that change. */
+  /** Resolves a host name; replaced by tests. */
   resolve?: (host: string) => Promise<readonly string[]>;
 }
 
 /**
- * Both forms in one header, old first (contract.md 3.2): the old verifier reads hex up to the comma, the new ones pick
- * `t` and `v1`.
+ * Two signatures in one header, the old form first: old verifiers read hex up to the comma, new ones read `t`
+ * and `v1`. The new form covers the time: an endpoint can refuse a recorded request that is sent again.
  */
 export function signatureOf(key: string, body: string, unixSeconds: number): string {
   const hmac = (text: string) => createHmac("sha256", key).update(text).digest("hex");
@@ -42,14 +42,20 @@ export function signatureOf(key: string, body: string, unixSeconds: number): str
 
 const resolveAll = async (host: string) => (await lookup(host, { all: true })).map(({ address }) => address);
 
-/** Posts to endpoints that users registered: to the address that was checked, without following where it points. */
+/**
+ * Posts to endpoints that users registered. It connects to the very address that was checked and follows no
+ * redirect: otherwise a name server or an endpoint could point the call into a private network.
+ */
 export function openEndpointCaller({
   clock,
   guard,
   answerBytesMax,
   resolve = resolveAll,
 }: EndpointCallerDeps) {
-  /** Every address of the name must be allowed: which one is dialled is not for a name server to choose. */
+  /**
+   * Every address of the name must be allowed, not only the one that is used: a name server chooses their
+   * order.
+   */
   async function addressOf(host: string): Promise<string> {
     const bare = host.replace(/^\[|\]$/g, "");
     const addresses = isIP(bare) ? [bare] : await resolve(bare).catch(() => []);
@@ -77,7 +83,7 @@ export function openEndpointCaller({
     const over = new AbortController();
     const cancel = clock.after(timeoutMs, () => over.abort());
     try {
-      // A name server that is silent must not outlast the call.
+      // The timeout covers name resolution, too.
       const address = await Promise.race([addressOf(target.hostname), aborted(over.signal)]);
       const at = new URL(target);
       at.hostname = address.includes(":") ? `[${address}]` : address;
@@ -85,7 +91,8 @@ export function openEndpointCaller({
       const response = await fetch(at, {
         method: "POST",
         redirect: "manual",
-        // One from the environment would be asked instead of the address that was checked.
+        // A proxy from the environment variables would connect to another address than the one that was
+        // checked.
         proxy: false,
         signal: over.signal,
         body,
@@ -96,7 +103,7 @@ export function openEndpointCaller({
             "X-Svc-Signature": signatureOf(signingKey, body, Math.floor(clock.now() / 1_000)),
           }),
         },
-        // A connection that was verified for one name must not serve another.
+        // A kept connection whose certificate was verified for one name must not serve another name.
         ...(isTls && { keepalive: false, tls: { serverName: target.hostname } }),
       } as RequestInit);
       if (response.status !== 200) {
@@ -122,7 +129,7 @@ function answerOf(bytes: Uint8Array): unknown {
     return parseJsonBytes(bytes);
   } catch (error) {
     if (!(error instanceof Fault)) throw error;
-    const why = error.cause === undefined ? error.message : "no JSON";
+    const why = error.cause === undefined ? error.message : "not valid JSON";
     throw new TransportFailure(`the endpoint's answer is ${why.replace("malformed JSON: ", "")}`);
   }
 }

@@ -2,10 +2,11 @@ import { type Static, Type } from "@sinclair/typebox";
 import { TypeCompiler } from "@sinclair/typebox/compiler";
 import { rfc3339 } from "../../../kit/clock.ts";
 import type { Job } from "../jobs/rules.ts";
+import type { ReportBody } from "../workers/report-body.ts";
 
 const lenient = { additionalProperties: true };
 
-/** What an endpoint answers (contract.md 3.3); errors of steps are texts here. */
+/** The answer of an endpoint; errors of its steps may be plain texts. */
 const Answer = Type.Object(
   {
     status: Type.Union([Type.Literal("completed"), Type.Literal("yielded"), Type.Literal("failed")]),
@@ -35,7 +36,7 @@ const Answer = Type.Object(
 
 const check = TypeCompiler.Compile(Answer);
 
-/** The answer as the body of a worker's report; undefined when it is none. */
+/** The answer as the body of a worker's report; undefined when it is malformed. */
 export function reportOfAnswer(answer: unknown, job: Job): Record<string, unknown> | undefined {
   if (!check.Check(answer)) return undefined;
   const { status, steps, result, yield: yielded, error } = answer as Static<typeof Answer>;
@@ -55,6 +56,14 @@ export function reportOfAnswer(answer: unknown, job: Job): Record<string, unknow
   };
 }
 
+/** The report for a job whose endpoint gave no answer to report. */
+export const failureReport = (job: Job, error: NonNullable<ReportBody["error"]>): ReportBody => ({
+  status: "failed",
+  execution_seq: job.executionSeq,
+  lease_token: job.leaseToken,
+  error,
+});
+
 function errorOf(error: unknown): Record<string, unknown> {
   if (typeof error === "string") return { message: error };
   if (typeof error !== "object" || error === null) return { message: "the endpoint gave no reason" };
@@ -68,8 +77,8 @@ function errorOf(error: unknown): Record<string, unknown> {
 }
 
 /**
- * What the run waited for, when that came last: older handlers look here, beside its row among the steps. A failed invoke
- * has no result to resume with; its row says why.
+ * The result that the run waited for, when it is the last step: older handlers read it here instead of among
+ * the steps. A failed invoke has no result; its step has the error.
  */
 function resumeText(job: Job): string {
   const last = job.completedSteps.at(-1);
@@ -78,7 +87,7 @@ function resumeText(job: Job): string {
   return `,"resume":${head.slice(0, -1)},"data":${last.output ?? "null"}}`;
 }
 
-/** The request's body (contract.md 3.1), compact: payloads are spliced in as they are stored. */
+/** The request's body. Payloads are inserted as the JSON text they are stored as. */
 export function requestBody(job: Job): string {
   const { event } = job;
   const head = {

@@ -1,23 +1,22 @@
-/** What is told of a worker: topic `system.worker.{id}.{change}`. */
+/** A change of a worker, published to topic `system.worker.{id}.{change}`. */
 export interface WorkerFrame {
-  /** `health`: it gave a sign of life, or let a lease end without a word. */
+  /** `health`: it sent a heartbeat, or let a lease end without a report. */
   change: "connected" | "disconnected" | "health";
   environmentId: string;
   workerId: string;
   healthy: boolean;
-  /** It finishes what it has and takes no more. */
+  /** It finishes its jobs and takes no more. */
   draining: boolean;
 }
 
 type Worker = Pick<WorkerFrame, "environmentId" | "workerId">;
 
-/** Tells what is heard of workers; hints that may be lost. */
+/** Announces changes of workers; hints that may be lost. */
 export interface WorkerFrames {
   connected(worker: Worker): void;
   disconnected(worker: Worker): void;
-  /** A sign of life. */
   heartbeat(worker: Worker): void;
-  /** It said on its stream that it takes no more. */
+  /** The worker refused a job because it is draining. */
   draining(worker: Worker): void;
 }
 

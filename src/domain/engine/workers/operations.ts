@@ -74,7 +74,9 @@ const Assignment = Type.Object(
   lenient,
 );
 
-/** Reports are checked by the service, each alone: one that has the wrong form must not cost the others of an exchange theirs. */
+/**
+ * The service checks each report alone: an exchange with one malformed report must still store the others.
+ */
 const reported = checkedPerItem(reportFields);
 const ReportInput = Type.Object({ workerId, jobId: Type.String(), ...reported }, lenient);
 const AckInput = Type.Object({ workerId, jobId: Type.String(), ...ackFields }, lenient);
@@ -101,13 +103,16 @@ const Results = Type.Array(
   }),
 );
 
-/** `{"jobs":[…]}` spliced from JSON texts; 204 when there are none. */
+/** `{"jobs":[…]}` from the JSON text of each job; 204 without jobs. */
 const encodeJobs = (jobs: readonly AssignedJob[]) =>
   jobs.length === 0
     ? { status: 204 }
     : { status: 200, body: `{"jobs":[${jobs.map(assignmentJson).join(",")}]}`, headers: jsonType };
 
-/** The worker, and once it is known what it serves, that too. */
+/**
+ * What deny policies are asked about: the worker, and the functions and secrets it serves once they are
+ * known.
+ */
 const about = (input: { workerId: string } | Serving): (string | Thing)[] => [
   input.workerId,
   ...(isServing(input) ? servedThings(input) : []),
@@ -116,7 +121,7 @@ const alsoAsks = ["secrets:read"];
 
 const jsonType = { "content-type": "application/json" };
 
-/** HTTP status that the single route would have answered, for each item of an exchange. */
+/** The HTTP status that the single route would have answered, for each item of an exchange. */
 const statusOf: Partial<Record<Fault["kind"], number>> = {
   not_found: 404,
   aborted: 409,
@@ -135,6 +140,12 @@ const resultJson = ({ jobId, fault }: ExchangeResult) =>
       };
 
 export const workersOperations = (workers: Workers) => [
+  ...presenceOperations(workers),
+  ...jobOperations(workers),
+];
+
+/** How a worker makes itself known, and stays known. */
+const presenceOperations = (workers: Workers) => [
   duplex({
     name: "workers.connect",
     action: "functions:invoke",
@@ -180,7 +191,7 @@ export const workersOperations = (workers: Workers) => [
   unary({
     name: "workers.heartbeat",
     action: "functions:invoke",
-    summary: "A worker's sign of life; renews the leases of the jobs it lists and of no others.",
+    summary: "A worker's heartbeat; renews the leases of the jobs it lists and of no others.",
     input: Heartbeat,
     output: Status,
     rest: ["POST /api/v1/workers/{workerId}/heartbeat", "PUT /api/v1/workers/{workerId}/heartbeat"],
@@ -195,7 +206,7 @@ export const workersOperations = (workers: Workers) => [
   unary({
     name: "workers.list",
     action: "functions:read",
-    summary: "Workers of the environment that have been heard of lately.",
+    summary: "Workers of the environment with a recent heartbeat.",
     reads: true,
     input: Type.Object({}),
     output: Type.Object({ workers: Type.Array(Type.Object({}, lenient)), count: Type.Integer() }),
@@ -206,6 +217,10 @@ export const workersOperations = (workers: Workers) => [
       return { workers: list.map(workerJson), count: list.length };
     },
   }),
+];
+
+/** How jobs reach a worker over REST, and what becomes of them. */
+const jobOperations = (workers: Workers) => [
   unary({
     name: "workers.poll",
     action: "functions:invoke",
@@ -222,7 +237,7 @@ export const workersOperations = (workers: Workers) => [
   unary({
     name: "workers.ack",
     action: "functions:invoke",
-    summary: "An assignment has arrived at its worker.",
+    summary: "Confirms that an assignment has reached its worker.",
     input: AckInput,
     output: Status,
     rest: "PUT /api/v1/workers/{workerId}/jobs/{jobId}/ack",
@@ -234,7 +249,7 @@ export const workersOperations = (workers: Workers) => [
   unary({
     name: "workers.report",
     action: "functions:invoke",
-    summary: "What became of a job: completed, failed, yielded, or progress made.",
+    summary: "Reports a job as completed, failed, yielded, or in progress.",
     input: ReportInput,
     output: Status,
     rest: "PUT /api/v1/workers/{workerId}/jobs/{jobId}",

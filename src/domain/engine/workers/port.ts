@@ -14,7 +14,7 @@ export interface AckInput {
   lease_token?: string;
 }
 
-/** What one report or ack of an exchange came to. */
+/** The result of one report or ack of an exchange. */
 export type ExchangeResult = { jobId: string; fault: Fault | undefined };
 
 export interface ExchangeAnswer {
@@ -24,16 +24,19 @@ export interface ExchangeAnswer {
 }
 
 export interface Workers {
-  /** Pull workers over one stream in both directions. */
+  /** A pull worker over one stream in both directions. */
   connect: WorkerStreams["connect"];
   cancelled: WorkerStreams["cancelled"];
-  /** The environment is gone: polls end, streams end, its workers are strangers. */
+  /** The environment is gone: its polls and streams end, and its workers are forgotten. */
   forgetEnvironment(environmentId: string): void;
-  /** What an endpoint answered, or why it could not, taken as a worker's report. */
+  /** Commits the report of a call to an endpoint, the same way as a worker's. */
   reportOf(job: Pick<Job, "environmentId" | "jobId">, report: ReportBody): Promise<void>;
   /** The tick of loop `workers.streams`. */
   lookOnce: WorkerStreams["lookOnce"];
-  /** Tells workers on streams that this server goes; resolves once their unstarted jobs are given back. */
+  /**
+   * Tells workers on streams that this server stops. Resolves once the jobs they had not started are back in
+   * the queue.
+   */
   drain(): Promise<void>;
   register(environmentId: string, input: RegisterWorkerInput): Promise<void>;
   heartbeat(
@@ -58,7 +61,7 @@ export interface Workers {
     sent: ReportBody,
     rights?: Rights,
   ): Promise<void>;
-  /** A report of this job was larger than what is read of a body (`runs.noteRefusal`). */
+  /** A report of this job was larger than the server reads; see `Runs.noteRefusal`. */
   reportUnread(environmentId: string, workerId: string, jobId: string, fault: Fault): Promise<void>;
   exchange(
     environmentId: string,
@@ -72,8 +75,8 @@ export interface Workers {
     signal: AbortSignal,
     rights?: Rights,
   ): Promise<ExchangeAnswer>;
-  /** The tick of loop `workers.signs`: writes signs of life. */
+  /** The tick of loop `workers.signs`: stores the heartbeats of polls. */
   flushHeartbeats(): Promise<void>;
-  /** The tick of loop `workers.forget`: workers that were silent for long. */
+  /** The tick of loop `workers.forget`: deletes workers without a heartbeat for long. */
   forgetOnce(write: Store["write"]): Promise<void>;
 }

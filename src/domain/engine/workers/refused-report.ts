@@ -6,13 +6,13 @@ import { readFence } from "./report-body.ts";
 export interface RefusedReport {
   fence: Fence;
   error: RunError & { code: string };
-  /** What a job waits for may be said otherwise, or the job be reported as failed; how it ended is said once. */
+  /** True for a yield: the worker may send another one, or report the job as failed. */
   isCorrectable: boolean;
 }
 
 /**
- * The last report of a job, refused for what it holds: workers send it once, and drop the job whatever is answered. Undefined
- * when the report may be taken another time, is not the last, or proves nothing.
+ * The last report of a job, when its content is refused: workers send it once, and drop the job whatever the
+ * answer is. Undefined for a report that may be sent again, is not the last one, or has no fence.
  */
 export function lastRefused(
   jobId: string,
@@ -20,7 +20,7 @@ export function lastRefused(
   { kind, message, code }: Fault,
 ): RefusedReport | undefined {
   if (kind !== "invalid_argument" && kind !== "payload_too_large") return undefined;
-  // Without a fence nothing is proven, whatever else is wrong with it.
+  // Without a fence anybody could have sent the report, so it must not end the run.
   if (typeof body !== "object" || body === null || code === "INCOMPATIBLE_PROTOCOL") return undefined;
   const { status } = body as { status?: unknown };
   if (status !== "completed" && status !== "failed" && status !== "yielded") return undefined;
@@ -32,8 +32,10 @@ export function lastRefused(
 }
 
 /**
- * What the store could not take now is to be sent again. It must not look like a lost fence (409), after which a worker
- * drops the run, nor fail the exchange whose other reports are stored and whose jobs are handed out.
+ * Turns errors of the store into faults: `unavailable` when the worker should send the report again,
+ * `invalid_argument` when the database refuses a value. Anything else would fail the whole exchange, whose
+ * other reports are stored and whose jobs are leased; a 409 would look like a lost fence, and the worker
+ * would drop the run.
  */
 export async function sendable(work: Promise<void>): Promise<void> {
   try {
@@ -41,15 +43,15 @@ export async function sendable(work: Promise<void>): Promise<void> {
   } catch (error) {
     if (!(error instanceof StoreError)) throw error;
     if (error.trouble === "refused")
-      throw new Fault("invalid_argument", "the database does not take a value of this report", {
+      throw new Fault("invalid_argument", "the database refuses a value of this report", {
         cause: error,
       });
     const again = { headers: { "Retry-After": "1" }, cause: error };
-    throw new Fault("unavailable", "the database cannot take this now, send it again", again);
+    throw new Fault("unavailable", "the database is unavailable, send the report again", again);
   }
 }
 
-/** For what only matters while the fence holds. */
+/** Ignores a lost fence: the work matters only while the fence holds. */
 export async function unlessLost(work: Promise<void>): Promise<void> {
   try {
     await work;

@@ -13,17 +13,17 @@ export interface RegisterWorkerInput {
   version?: { sdk?: string; runtime?: string };
 }
 
-/** Throws the fault of the first field that cannot be. */
+/** Throws the fault that names the first invalid field. */
 export function readRegistration(
   input: RegisterWorkerInput,
   transport: WorkerRecord["transport"],
 ): Omit<WorkerRecord, "environmentId" | "registeredAt" | "lastHeartbeatAt"> {
-  if (input.functionIds.length === 0) throw invalid("function_ids", "at least one function");
+  if (input.functionIds.length === 0) throw invalid("function_ids", "must name at least one function");
   if (input.functionIds.length > workerFunctionsMax)
-    throw invalid("function_ids", `at most ${workerFunctionsMax}`);
+    throw invalid("function_ids", `at most ${workerFunctionsMax} functions`);
   for (const [at, id] of input.functionIds.entries()) workerToken(`function_ids[${at}]`, id);
   const labels = Object.entries(input.labels ?? {});
-  if (labels.length > workerLabelsMax) throw invalid("labels", `at most ${workerLabelsMax}`);
+  if (labels.length > workerLabelsMax) throw invalid("labels", `at most ${workerLabelsMax} labels`);
   const maxConcurrent = input.maxConcurrentJobs ?? 10;
   if (maxConcurrent < 1 || maxConcurrent > workerJobsMax)
     throw invalid("max_concurrent_jobs", `must be from 1 to ${workerJobsMax}`);
@@ -40,7 +40,7 @@ export function readRegistration(
   };
 }
 
-/** A worker as `GET /workers` shows it (contract.md 1.11). */
+/** A worker as `GET /workers` shows it. */
 export const workerJson = (worker: WorkerRecord) => ({
   id: worker.id,
   hostname: worker.hostname,

@@ -9,7 +9,7 @@ import type { Fence, RunError } from "../runs/run.ts";
 import { jsonText, plainText } from "./texts.ts";
 import { readYield, YieldShape } from "./yields.ts";
 
-/** Workers of several generations send more fields than are read here. */
+/** Workers of other versions send fields that this server does not read. */
 const lenient = { additionalProperties: true };
 
 export const ErrorShape = Type.Object(
@@ -22,7 +22,7 @@ export const ErrorShape = Type.Object(
   lenient,
 );
 
-/** Steps in one run at most, counted by the worker; every number of a report fits the column it goes to. */
+/** Limits of numbers that workers send, so that each fits its column. */
 const countMax = 10_000_000;
 const int32Max = 2 ** 31 - 1;
 
@@ -42,13 +42,16 @@ export const StepShape = Type.Object(
   lenient,
 );
 
-/** The two halves of the fence, as every assignment carries them; that they are there is checked by `readFence`. */
+/**
+ * The fence that every assignment carries. Optional here, because `readFence` refuses a missing one with its
+ * own error code.
+ */
 export const fenceFields = {
   execution_seq: Type.Optional(Type.Integer({ minimum: 0, maximum: int32Max })),
   lease_token: Type.Optional(Type.String()),
 };
 
-/** Fields of a job report (contract.md 1.8). */
+/** Fields of a job report. */
 export const reportFields = {
   ...fenceFields,
   status: Type.Union([
@@ -69,12 +72,12 @@ export const ackFields = { ...fenceFields, run_id: Type.Optional(Type.String()) 
 export const ReportBody = Type.Object(reportFields, lenient);
 export type ReportBody = Static<typeof ReportBody>;
 
-/** Throws the fault that names the field unless it is a report. */
+/** Throws the fault that names the malformed field. */
 export const checkReport = checker(ReportBody);
 
 /**
- * A last report brings all steps that are not stored yet, as many as they are: its body is bounded in bytes, and so that no
- * report holds the store for long, in steps. Only `progress` is sent in pieces of `progressStepsMax`.
+ * A last report has all steps that are not stored yet, so its limit is higher than that of `progress`. It
+ * keeps one report from occupying the store for long.
  */
 export const lastStepsMax = 10_000;
 
@@ -87,21 +90,28 @@ export interface ReportTarget {
 
 const isFenceNumber = (seq: number): boolean => Number.isInteger(seq) && seq >= 0 && seq <= int32Max;
 
-/** The proof a worker sends back; the job's id names the run. Throws what contract.md 1.10 names when there is none. */
+/**
+ * The fence of a message about a job. Throws `not_found` for an id that is no job id, `INCOMPATIBLE_PROTOCOL`
+ * without a fence.
+ */
 export function readFence(jobId: string, sent: { execution_seq?: unknown; lease_token?: unknown }): Fence {
   const job = runOfJob(jobId);
   if (!job) throw new Fault("not_found", `job ${jobId.slice(0, 100)} not found`);
   const { execution_seq: executionSeq, lease_token: token } = sent;
   const isToken = typeof token === "string" && token !== "";
   if (!isToken || typeof executionSeq !== "number" || !isFenceNumber(executionSeq))
-    throw new Fault("invalid_argument", "execution_seq and lease_token of the assignment must be sent back", {
-      code: "INCOMPATIBLE_PROTOCOL",
-      field: isToken ? "execution_seq" : "lease_token",
-    });
+    throw new Fault(
+      "invalid_argument",
+      "execution_seq and lease_token are required, as the assignment had them",
+      {
+        code: "INCOMPATIBLE_PROTOCOL",
+        field: isToken ? "execution_seq" : "lease_token",
+      },
+    );
   return { runId: job.runId, executionSeq, leaseHash: leaseHashOf(token) };
 }
 
-/** Throws the fault that contract.md 1.10 names when the report cannot be taken. Changes nothing. */
+/** A report as the store takes it. Throws the fault that names the first invalid field. */
 export function readReport(report: ReportBody, target: ReportTarget): RunReport {
   const fence = readFence(target.jobId, report);
   if (report.step_offset !== undefined && report.step_offset < 0)
@@ -122,7 +132,8 @@ export function readReport(report: ReportBody, target: ReportTarget): RunReport 
 function readOutcome(report: ReportBody, { now, leaseMs }: ReportTarget, stepCount: number): ReportOutcome {
   switch (report.status) {
     case "progress":
-      // Without steps it is a heartbeat of the lease; with steps it leaves the lease as it is (spec).
+      // Without steps the report renews the lease, as a heartbeat does. With steps it leaves the lease as it
+      // is.
       return { kind: "progress", leaseUntil: stepCount === 0 ? now + leaseMs : null };
     case "completed":
       return { kind: "completed", output: jsonText("output", report.output) };
@@ -134,7 +145,7 @@ function readOutcome(report: ReportBody, { now, leaseMs }: ReportTarget, stepCou
 }
 
 function readSteps(given: NonNullable<ReportBody["steps"]>): ReportedStep[] {
-  // A step that failed and then completed within one report counts as it ended.
+  // Of several entries with one id the last counts: the step failed and then completed.
   const byId = new Map<string, ReportedStep>();
   for (const [at, step] of given.entries()) {
     byId.set(step.id, {
@@ -159,7 +170,7 @@ function readError(error: ReportBody["error"]): RunError {
     message: error?.message ?? "the worker gave no reason",
     ...(error?.code && { code: error.code }),
     ...(error?.stack && { stack: error.stack }),
-    // A failure that does not say so may be retried; `false` is obeyed exactly (contract.md 4.4).
+    // Only an explicit `false` forbids a retry.
     retryable: error?.retryable ?? true,
   };
 }

@@ -5,16 +5,19 @@ import type { WorkerRecord } from "./rows.ts";
 
 /** What deny policies let a worker's credential do. */
 export interface Rights {
-  /** Throws unless it may serve these functions, now and as long as the call lasts. */
+  /** Throws `permission_denied` unless it may serve these functions; asked again while the call lasts. */
   serve(serving: Serving): Promise<void>;
   mayHave(secrets: readonly string[]): Promise<boolean>;
-  /** Whether any may be denied. */
+  /** False when no policy denies any secret. */
   secretsAreScreened(): boolean | Promise<boolean>;
-  /** The report as it counts: invoking what the credential may not invoke fails the run. */
+  /**
+   * The report to commit. A yield that invokes a function the credential may not invoke becomes a failure of
+   * the run.
+   */
   reported<Sent extends ReportBody>(sent: Sent): Sent | Promise<Sent>;
 }
 
-/** What serving functions is about: the functions, and the secrets that come with their jobs. */
+/** What a worker serves: functions, and with their jobs the secrets that they declare. */
 export interface Serving {
   workerId: string;
   functionIds: readonly string[];
@@ -30,7 +33,10 @@ export const servedThings = ({ functionIds, secrets }: Serving): Thing[] => [
   ...secrets().map((id) => ({ type: "secret", id, action: "secrets:read" })),
 ];
 
-/** Throws unless the worker's credential may serve what it registered for. Without policies about secrets nothing is read. */
+/**
+ * Throws unless the worker's credential may serve its functions. Definitions are read only when a policy
+ * denies secrets.
+ */
 export async function requireServing(
   rights: Rights | undefined,
   { environmentId, id, functionIds }: Pick<WorkerRecord, "environmentId" | "id" | "functionIds">,
@@ -64,13 +70,15 @@ export const rightsOf = (call: Pick<Call, "screen">, permit: Permit): Rights => 
     return true;
   },
   reported(sent) {
-    // What has the wrong form is refused where reports are read.
+    // A malformed yield is refused by `checkReport`.
     const functionId: unknown = sent.status === "yielded" ? sent.yield?.function_id : undefined;
     return typeof functionId !== "string" ? sent : invoking(call, sent, functionId);
   },
 });
 
-/** A refused report would come again for ever: the run fails instead, as by every other refusal of an invoke. */
+/**
+ * Refusing the report would not help, because the next attempt would send it again. The run fails instead.
+ */
 async function invoking<Sent extends ReportBody>(
   call: Pick<Call, "screen">,
   sent: Sent,

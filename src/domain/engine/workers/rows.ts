@@ -62,7 +62,7 @@ export async function listWorkers(store: Store, environmentId: string): Promise<
   return rows.map(toWorker);
 }
 
-/** Signs of life of many workers at once; `activeJobs` null keeps what the last heartbeat said. */
+/** Heartbeats of many workers at once; `activeJobs` null keeps the number of the last heartbeat. */
 export async function recordHeartbeats(
   session: Session,
   heartbeats: readonly { environmentId: string; id: string; at: Instant; activeJobs: number | null }[],
@@ -77,7 +77,7 @@ export async function recordHeartbeats(
     })} WHERE workers.environment_id = v.environment_id AND workers.id = v.id`);
 }
 
-/** Workers of all environments that were heard of since, counted up to `most`. */
+/** Workers of all environments with a heartbeat since then, counted up to `most`. */
 export async function countAlive(store: Store, since: Instant, most: number): Promise<number> {
   const row = await store.one<{ count: number }>(sql`SELECT count(*) AS count FROM (
     SELECT 1 FROM workers WHERE last_heartbeat_at >= ${since} LIMIT ${most}) counted`);
@@ -90,7 +90,7 @@ export const forgetSilent = (
 ): Promise<{ environment_id: string; id: string }[]> =>
   session.all(sql`DELETE FROM workers WHERE last_heartbeat_at < ${before} RETURNING environment_id, id`);
 
-/** The worker's stream is over: its row goes, unless it has registered anew since. */
+/** Deletes the row of a worker whose stream has ended, unless the worker has registered again since. */
 export async function forgetWorker(
   session: Session,
   { environmentId, id, registeredAt }: Pick<WorkerRecord, "environmentId" | "id" | "registeredAt">,

@@ -1,12 +1,12 @@
 import type { CompletedStep } from "../runs/run.ts";
 
-/** Whether a worker of this SDK version reads the status of the steps it is handed (contract.md 1.7: from 0.40 on). */
+/** Whether a worker of this SDK version reads the status of completed steps: SDKs do from 0.40 on. */
 export function knowsFailedSteps(sdk: string): boolean {
   const [, major, minor] = /^v?(\d+)\.(\d+)/.exec(sdk) ?? [];
   if (major === undefined || minor === undefined) return false;
   return Number(major) > 0 || Number(minor) >= 40;
 }
 
-/** Older workers take every row they are handed for a completed one: a failed step would become a result of null. */
+/** Older workers read every step as a completed one: a failed step would become a result of null. */
 export const stepsFor = (sdk: string, steps: readonly CompletedStep[]): readonly CompletedStep[] =>
   knowsFailedSteps(sdk) ? steps : steps.filter((step) => step.status !== "failed");

@@ -3,8 +3,8 @@ import { stepOutputBytesMax } from "../../../kit/limits.ts";
 import { jsonText as payloadText } from "../../../kit/payload-json.ts";
 
 /**
- * Postgres keeps no NUL in text, and half a surrogate is stored as another text, which the worker would not find again; found
- * out in the flush it would cost the neighbours theirs.
+ * Refuses texts that the database cannot store unchanged. Postgres rejects NUL, which would fail a whole
+ * flush of reports. It replaces a lone surrogate, and the worker would not find its step again.
  */
 export function plainText(field: string, text: string): string {
   if (text.includes("\0")) throw invalid(field, "must not contain NUL");

@@ -5,7 +5,10 @@ import type { Counter, Metrics } from "../../../kit/metrics.ts";
 import type { Store } from "../../../store/store.ts";
 import * as rows from "./rows.ts";
 
-/** Answers the count of workers that are gone: a row is forgotten once, by one node. */
+/**
+ * Metrics of workers. Answers the counter of disconnects: only the node that deletes a worker's row counts
+ * it.
+ */
 export function watchWorkers({
   store,
   clock,

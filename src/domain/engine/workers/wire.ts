@@ -45,7 +45,7 @@ const fence = ({
   ...(leaseToken !== "" && { lease_token: leaseToken }),
 });
 
-/** `*_value` when it was sent, else the plain field (contract.md 0.3). */
+/** The `*_value` field when it was sent, otherwise the plain one, which can hold objects only. */
 const sentValue = (plain: JsonObject | undefined, twin: Value | undefined): unknown =>
   twin ? jsonOf(twin) : plain;
 
@@ -68,7 +68,7 @@ function bodyOf(text: string): Record<string, unknown> {
   throw invalid("report.body", "must be the JSON text of an object");
 }
 
-/** A text inside a message that cannot be read is the fault of that message; the stream and its other jobs go on. */
+/** A malformed text refuses only its own message; the stream and its other jobs go on. */
 function unlessRefused<T>(read: () => T, refused: (fault: Fault) => T): T {
   try {
     return read();
@@ -89,7 +89,7 @@ const executedStep = (step: ExecutedStep) => ({
   duration_ms: step.durationMs,
 });
 
-/** A yield in the words of contract.md 1.9. */
+/** A yield in the form of the REST routes. */
 function yieldOf({ stepId, yieldInfo }: StepYielded): Record<string, unknown> {
   const { case: kind, value } = yieldInfo;
   switch (kind) {
@@ -127,11 +127,11 @@ function yieldOf({ stepId, yieldInfo }: StepYielded): Record<string, unknown> {
         input: bytesOf("invoke_function_async.input_json", value.inputJson),
       };
     case undefined:
-      throw invalid("step_yielded", "must say what the step waits for");
+      throw invalid("step_yielded", "needs one of sleep, wait_event, invoke_function, invoke_function_async");
   }
 }
 
-/** A worker's message in the words of the REST routes; that it is one is checked afterwards. */
+/** A worker's message in the form of the REST routes; unchecked. */
 export function fromWorkerMessage({ payload: sent }: WorkerMessage): unknown {
   switch (sent.case) {
     case "register": {
@@ -203,7 +203,7 @@ export function fromWorkerMessage({ payload: sent }: WorkerMessage): unknown {
       );
     }
     default:
-      // A message of a later generation, or none: nothing this server could act on.
+      // An empty message, or one of a later version: this server ignores it.
       return {};
   }
 }
@@ -217,14 +217,16 @@ const statusOf: Partial<Record<Fault["kind"], number>> = {
   internal: 500,
 };
 
-/** Throws the fault that names what no reader of the stream may be able to read; an earlier version let more levels in. */
-function carried<T extends string | null>(field: string, text: T): T {
+/**
+ * Throws for a text nested so deep that protobuf readers may refuse it; an earlier version stored such texts.
+ */
+function encodable<T extends string | null>(field: string, text: T): T {
   if (text !== null && isNested(text, payloadLevelsMax))
     throw invalid(field, `nested deeper than ${payloadLevelsMax} levels`);
   return text;
 }
 
-/** A job as the stream carries it; throws for one that it cannot. */
+/** A job as a message of the stream; throws when it cannot be one. */
 export const toJobMessage = (job: AssignedJob) => ({
   jobId: job.jobId,
   runId: job.runId,
@@ -232,19 +234,19 @@ export const toJobMessage = (job: AssignedJob) => ({
   event: {
     id: job.event.id,
     name: job.event.name,
-    ...payload("data", "dataValue", carried("event.data", job.event.data)),
+    ...payload("data", "dataValue", encodable("event.data", job.event.data)),
     idempotencyKey: job.event.idempotencyKey ?? "",
     source: job.event.source,
     timestamp: timestampOf(job.event.at),
     ...(job.event.metadata && {
-      metadata: storedJson(carried("event.metadata", job.event.metadata)) as JsonObject,
+      metadata: storedJson(encodable("event.metadata", job.event.metadata)) as JsonObject,
     }),
     version: job.event.version,
   },
   completedSteps: job.completedSteps.map((step) => ({
     stepId: step.step_id,
     name: step.name,
-    ...payload("output", "outputValue", carried(`output of step ${step.step_id}`, step.output ?? "null")),
+    ...payload("output", "outputValue", encodable(`output of step ${step.step_id}`, step.output ?? "null")),
     status: step.status ?? "completed",
     ...(step.error && { errorJson: new TextEncoder().encode(step.error) }),
   })),

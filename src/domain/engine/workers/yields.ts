@@ -20,7 +20,7 @@ const lenient = { additionalProperties: true };
 const maybe = <T extends Parameters<typeof Type.Union>[0][number]>(type: T) =>
   Type.Optional(Type.Union([type, Type.Null()]));
 
-/** What a handler was left at (contract.md 1.9). */
+/** Where a handler stopped, and what its run waits for. */
 export const YieldShape = Type.Object(
   {
     step_id: Type.String({ minLength: 1, maxLength: stepIdBytesMax }),
@@ -47,28 +47,28 @@ export const YieldShape = Type.Object(
 );
 type Yield = Static<typeof YieldShape>;
 
-/** An invoke that does not wait for its child waits for its start, as long as that takes. */
+/** An invoke that does not wait for its child still waits until the child has started. */
 const asyncStartMsMax = 24 * 60 * 60 * 1000;
 const unitsMs: Record<string, number> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 
 /** Throws the fault that names the field of the yield. */
-export function readYield(asked: Yield | null | undefined, now: number): ReportOutcome {
-  if (!asked) throw invalid("yield", "required with status yielded");
-  const stepId = requireStepId("yield.step_id", plainText("yield.step_id", asked.step_id));
-  const name = plainText("yield.step_name", asked.step_name || nameOfStepId(stepId));
+export function readYield(sent: Yield | null | undefined, now: number): ReportOutcome {
+  if (!sent) throw invalid("yield", "required with status yielded");
+  const stepId = requireStepId("yield.step_id", plainText("yield.step_id", sent.step_id));
+  const name = plainText("yield.step_name", sent.step_name || nameOfStepId(stepId));
   const step = { stepId, name, at: now };
-  switch (asked.type) {
+  switch (sent.type) {
     case "sleep":
-      return { ...step, kind: "sleep", until: readUntil(asked.until, now) };
+      return { ...step, kind: "sleep", until: readUntil(sent.until, now) };
     case "wait_for_event":
-      return { ...step, kind: "wait", ...readFilter(asked.event_filter, now) };
+      return { ...step, kind: "wait", ...readFilter(sent.event_filter, now) };
     case "invoke_function":
     case "invoke_function_async":
-      return { ...step, kind: "invoke", ...readInvoke(asked, now) };
+      return { ...step, kind: "invoke", ...readInvoke(sent, now) };
     default:
       throw new Fault(
         "invalid_argument",
-        `yield.type: "${asked.type.slice(0, 40)}" is not supported by this server`,
+        `yield.type: unknown type "${sent.type.slice(0, 40)}" (one of sleep, wait_for_event, invoke_function, invoke_function_async)`,
         { field: "yield.type", code: "UNSUPPORTED_YIELD_TYPE" },
       );
   }
@@ -85,7 +85,7 @@ function readFilter(filter: Yield["event_filter"], now: number) {
   if (!filter) throw invalid("yield.event_filter", "required for wait_for_event");
   requireEventName("yield.event_filter.event", filter.event);
   const { match_value: value, payload } = filter;
-  // Clients that write every field send null for no value.
+  // Clients that always write every field send null when there is no value.
   const literal = value === undefined || value === null ? undefined : { value };
   return {
     eventName: filter.event,
@@ -116,24 +116,24 @@ function readTimeout(timeout: string | number | null | undefined): number {
   return Math.round(ms);
 }
 
-function readInvoke(asked: Yield, now: number) {
-  const functionId = plainText("yield.function_id", asked.function_id ?? "");
+function readInvoke(sent: Yield, now: number) {
+  const functionId = plainText("yield.function_id", sent.function_id ?? "");
   if (functionId === "") throw invalid("yield.function_id", "required for an invoke");
   if (Buffer.byteLength(functionId) > functionIdBytesMax)
     throw invalid("yield.function_id", `at most ${functionIdBytesMax} bytes`);
-  const isAsync = asked.type === "invoke_function_async";
-  const given = asked.invoke_timeout_ms ?? 0;
+  const isAsync = sent.type === "invoke_function_async";
+  const given = sent.invoke_timeout_ms ?? 0;
   const timeoutMs = given > 0 ? Math.round(given) : invokeMsDefault;
-  if (timeoutMs > invokeMsMax) throw invalid("yield.invoke_timeout_ms", `at most ${invokeMsMax}`);
+  if (timeoutMs > invokeMsMax) throw invalid("yield.invoke_timeout_ms", `at most ${invokeMsMax} ms`);
   return {
     functionId,
-    input: asked.input === undefined ? null : jsonText("yield.input", asked.input),
+    input: sent.input === undefined ? null : jsonText("yield.input", sent.input),
     timeoutAt: now + (isAsync ? asyncStartMsMax : timeoutMs),
     isAsync,
   };
 }
 
-/** `{run}:{name}:{n}` is the SDKs' form; workers leave the name out of a yield. */
+/** The name within a step id of the SDKs' form `{run}:{name}:{n}`: workers leave the name out of a yield. */
 export function nameOfStepId(stepId: string): string {
   const parts = stepId.split(/(?<!\\):/);
   const name = parts.length >= 3 ? parts.at(-2)! : stepId;

@@ -6,11 +6,11 @@ import { requireServing } from "../rights.ts";
 import type { WorkerRecord } from "../rows.ts";
 import type { StreamAnswer, StreamMessage } from "./messages.ts";
 import type { StreamDeps, WorkerStream } from "./port.ts";
-import { openWorkerStream } from "./worker-stream.ts";
+import { RegisteredStream } from "./worker-stream.ts";
 
 type Register = NonNullable<StreamMessage["register"]>;
 
-/** A run that a person or an event has ended, as the holder of its lease is told. */
+/** A run that was cancelled while a worker holds its lease. */
 export interface CancelledRun {
   environmentId: string;
   runId: string;
@@ -20,31 +20,34 @@ export interface CancelledRun {
 }
 
 export interface WorkerStreams {
-  /** One worker's conversation, from `register` to its end. Ends with `signal`, whose reason may be a Fault for the worker. */
+  /**
+   * One worker's stream, from `register` to its end. It ends when `signal` aborts; a Fault as the reason is
+   * sent to the worker.
+   */
   connect(
     environmentId: string,
     messages: AsyncIterable<StreamMessage>,
     signal: AbortSignal,
     { written, rights }: Pick<StreamDeps, "written" | "rights">,
   ): AsyncGenerator<StreamAnswer>;
-  /** Tells the worker that runs it, when its stream ends here. */
+  /** Sends the cancellation to the worker, if its stream ends on this node. */
   cancelled(run: CancelledRun): void;
-  /** The environment is gone, and the conversations of its workers end. */
+  /** The environment is gone: the streams of its workers end. */
   forgetEnvironment(environmentId: string): void;
-  /** The tick of loop `workers.streams`: acks that did not come, leases that ended, silence. */
+  /** The tick of loop `workers.streams`: missing acks, leases that ended, missing heartbeats. */
   lookOnce(): Promise<void>;
-  /** Tells every worker that this server goes. */
+  /** Tells every worker that this server stops. */
   shutdown(reason: string): void;
-  /** Resolves once the rows of streams that have ended are gone. */
+  /** Resolves once the rows of workers whose streams have ended are deleted. */
   settled(): Promise<void>;
 }
 
 export interface WorkerStreamsDeps extends Omit<StreamDeps, "written"> {
-  /** How long workers are given when the server goes. */
+  /** How long workers have to finish their jobs when the server stops. */
   drainMs: number;
-  /** Notes the worker; rejects a registration that cannot be. */
+  /** Stores the worker; rejects an invalid registration. */
   register: (environmentId: string, input: Register) => Promise<WorkerRecord>;
-  /** The worker's row goes with its stream, unless it has registered anew meanwhile. */
+  /** Deletes the row of a worker whose stream has ended, unless it has registered again. */
   forget: (worker: WorkerRecord) => Promise<void>;
   disconnects: Counter;
   definitions: Pick<DefinitionsCache, "known" | "current">;
@@ -59,12 +62,12 @@ export function openWorkerStreams(deps: WorkerStreamsDeps): WorkerStreams {
 
   function open(worker: WorkerRecord, own: Pick<StreamDeps, "written" | "rights">): WorkerStream {
     const key = keyOf(worker);
-    const stream: WorkerStream = openWorkerStream({ ...deps, ...own }, worker, () => {
+    const stream: WorkerStream = new RegisteredStream({ ...deps, ...own }, worker, () => {
       if (streams.get(key) === stream) streams.delete(key);
       deps.disconnects.add(1);
       const forgotten = deps
         .forget(worker)
-        .catch((error) => log.warn("worker.not_forgotten", { workerId: worker.id, error: String(error) }))
+        .catch((error) => log.warn("worker.not_forgotten", { workerId: worker.id, error }))
         .finally(() => forgetting.delete(forgotten));
       forgetting.add(forgotten);
     });
@@ -88,7 +91,7 @@ export function openWorkerStreams(deps: WorkerStreamsDeps): WorkerStreams {
     }
   }
 
-  /** `register`, which has to come first and soon. */
+  /** The first message, which must be `register` and arrive within `streamRegisterMs`. */
   async function registration(sent: AsyncIterator<StreamMessage>, signal: AbortSignal): Promise<Register> {
     let cancel = () => {};
     const late = new Promise<never>((_, reject) => {

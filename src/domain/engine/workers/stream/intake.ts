@@ -1,10 +1,13 @@
 import { streamWaitingMax } from "../../../../kit/limits.ts";
 
-/** Of what one worker has said and the store has not taken, about: letters, and so much for each value. */
+/** Limit for the messages of one worker that are not stored yet, by the estimate of `weightOf`. */
 export const streamWaitingBytesMax = 16 * 1024 * 1024;
 const bytesAValue = 16;
 
-/** About how much memory a value takes; not looked at any further once that is too much. */
+/**
+ * An estimate of the memory that a value takes: its characters, and `bytesAValue` each. Stops counting at
+ * `most`.
+ */
 export function weightOf(value: unknown, most: number): number {
   let weight = 0;
   const left: unknown[] = [value];
@@ -22,13 +25,13 @@ export function weightOf(value: unknown, most: number): number {
   return weight;
 }
 
-/** What a worker has said on its stream and is not stored yet: bounded in messages and in bytes. */
+/** Messages of one stream that are not stored yet, bounded in number and in bytes. */
 export interface Intake {
   add(message: object): void;
   remove(messages: readonly object[]): void;
-  /** Resolves when there is room for what the next message may bring. */
+  /** Resolves when there is room for the next message. */
   ready(): Promise<void>;
-  /** Nobody needs to wait any more. */
+  /** Resolves `ready` at once from now on. */
   close(): void;
 }
 

@@ -11,28 +11,30 @@ export type SentStep = Static<typeof StepShape>;
 export interface JobReportsOptions {
   jobId: string;
   fence: { execution_seq: number; lease_token: string };
-  /** Sequence of the first step this execution brings; undefined when the assignment was another stream's. */
+  /** The sequence of the execution's first step; undefined when an earlier stream got the assignment. */
   stepBase: number | undefined;
   clock: Clock;
   log: Log;
-  /** Commits a report; rejects with the Faults of contract.md 1.10. */
+  /**
+   * Commits a report. Rejects with `aborted` when the fence is lost, `unavailable` when it may be sent again.
+   */
   submit: (report: ReportBody) => Promise<void>;
-  /** Nobody waits for it any more: what the store cannot take is not tried again. */
+  /** Aborted when the stream has ended: a report that the store cannot take now is not tried again. */
   signal: AbortSignal;
   onStored: (stepId: string, fault: Fault | undefined) => void;
-  /** The fence holds no longer: what else comes of this job is not looked at. */
+  /** A report cannot be stored: later reports of this job are ignored. */
   onLost: (fault: unknown) => void;
-  /** A step less waits to be stored, or the last report. */
+  /** These steps or this last report no longer wait to be stored. */
   onRemoved: (removed: readonly object[]) => void;
 }
 
-/** The reports of one job that arrive in pieces, on their way to the store: in order, many steps at a time. */
+/** Commits the steps and the last report of one job in order, many steps in one transaction. */
 export interface JobReports {
   add(step: SentStep): void;
-  /** The last report; takes along the steps that are not stored yet. */
+  /** The last report; commits the steps that are not stored yet with it. */
   end(report: ReportBody): void;
   readonly over: boolean;
-  /** Resolves once nothing of it is on its way. */
+  /** Resolves once nothing waits to be stored. */
   settled(): Promise<void>;
 }
 
@@ -47,7 +49,7 @@ export function openJobReports(options: JobReportsOptions): JobReports {
   let over = false;
   let sending: Promise<void> | undefined;
 
-  /** What is no list is left for the reader of reports to refuse. */
+  /** If `steps` is not a list, it stays as it is and `checkReport` refuses it. */
   const withSteps = (report: ReportBody, steps: SentStep[]): ReportBody => ({
     ...report,
     ...fence,
@@ -55,7 +57,7 @@ export function openJobReports(options: JobReportsOptions): JobReports {
     ...(storedCount !== undefined && { step_offset: storedCount }),
   });
 
-  /** Sent until the store has taken it or says that it never will. */
+  /** Tries until the report is stored or refused for good. */
   async function persist(report: ReportBody): Promise<void> {
     for (let waitMs = retryMsMin; ; waitMs = Math.min(retryMsMax, waitMs * 2)) {
       try {
@@ -137,13 +139,13 @@ export function openJobReports(options: JobReportsOptions): JobReports {
   };
 }
 
-/** On a stream a wait names the instant it ends at; the routes, and so the reader of reports, the time that is left. */
+/** A wait on a stream has an end time (`timeout_at`); reports have the time that is left (`timeout`). */
 export function withTimeLeft(report: ReportBody, now: Instant): ReportBody {
-  const asked = report.yield as { event_filter?: { timeout_at?: string } } | null | undefined;
-  const text: unknown = asked?.event_filter?.timeout_at;
+  const sent = report.yield as { event_filter?: { timeout_at?: string } } | null | undefined;
+  const text: unknown = sent?.event_filter?.timeout_at;
   const at = typeof text === "string" ? parseRfc3339(text) : undefined;
   if (at === undefined) return report;
-  const filter = { ...asked?.event_filter, timeout: Math.max(1, at - now) };
+  const filter = { ...sent?.event_filter, timeout: Math.max(1, at - now) };
   return {
     ...report,
     yield: { ...report.yield, event_filter: filter } as unknown as NonNullable<ReportBody["yield"]>,

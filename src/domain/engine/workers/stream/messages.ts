@@ -10,7 +10,7 @@ const lenient = { additionalProperties: true };
 const JobId = Type.String({ minLength: 1, maxLength: 200 });
 const StepId = Type.String({ minLength: 1 });
 
-/** What a worker says on its stream, one of these at a time (contract.md 2.2), in the words of the REST routes. */
+/** A message of a worker. It has one of these fields, in the form of the REST routes. */
 export const StreamMessage = Type.Object({
   register: Type.Optional(
     Type.Object({
@@ -56,8 +56,8 @@ export const StreamMessage = Type.Object({
     }),
   ),
   /**
-   * How a job ended or what it waits for; with a number, any report of a worker that wants to be answered. That it is one is
-   * checked as it is stored: what is none is the fault of this job, and no other's of the stream.
+   * How a job ended, or what it waits for. A report with a number is answered, and may be any report. Its
+   * form is checked when it is committed: a malformed report refuses its own job only, not the whole stream.
    */
   report: Type.Optional(
     Type.Object(
@@ -65,7 +65,7 @@ export const StreamMessage = Type.Object({
       lenient,
     ),
   ),
-  /** A report with a number that cannot be read, and why. */
+  /** A report with a number whose body is malformed. */
   refused: Type.Optional(
     Type.Object({ job_id: Type.String(), number: Type.Integer(), message: Type.String() }),
   ),
@@ -80,10 +80,10 @@ export const StreamMessage = Type.Object({
 });
 export type StreamMessage = Static<typeof StreamMessage>;
 
-/** A job as it is written; what that looks like is the wire's business. */
+/** A job encoded for the stream; only the wire knows its form. */
 export type JobMessage = object;
 
-/** What the server says. */
+/** A message of the server. */
 export type StreamAnswer =
   | { kind: "registered"; workerId: string; heartbeatIntervalMs: number }
   | { kind: "job"; job: AssignedJob; message: JobMessage }

@@ -13,19 +13,19 @@ export interface StreamPollerOptions {
   worker: WorkerRecord;
   mayHave: PollRequest["mayHave"];
   signal: AbortSignal;
-  /** Slots without a job, those that are asked for included. */
+  /** Slots without a job, including those that a held poll already asks for. */
   free: () => number;
   onJobs: (jobs: readonly Job[]) => void;
 }
 
-/** One stream's held questions for jobs, asked again as slots become free. */
+/** Holds polls in the name of the worker of one stream, and polls again as slots become free. */
 export interface StreamPoller {
   poll(): void;
-  /** Nothing is asked for so long; the next look of the stream asks again. */
+  /** No poll for `ms`; the next `look` of the stream polls again. */
   pause(ms: number): void;
 }
 
-/** With the second question a stream asks for slots that became free during the first. */
+/** The second poll asks for slots that became free while the first was held. */
 const pollsMax = 2;
 const holdMs = 30_000;
 
@@ -50,14 +50,15 @@ export function openStreamPoller(options: StreamPollerOptions): StreamPoller {
     try {
       jobs = await dispatcher.poll(request);
     } catch (error) {
-      // What a question cannot be answered without (definitions, the store) is away; the stream's next look asks again.
+      // The store or the definitions are unavailable. The stream's next look polls again.
       log.warn("worker.ask_failed", { environmentId, workerId, error });
     } finally {
       polls--;
       requested -= available;
     }
     if (jobs.length > 0) onJobs(jobs);
-    // Nothing so early: the dispatcher wants to hear of this worker first, or takes no more questions.
+    // Answered early with nothing: the dispatcher distrusts this worker or drains. Polling at once would be a
+    // busy loop.
     else if (clock.elapsed() - polledAt < holdMs / 2) pause(streamFullMs);
     poll();
   }

@@ -8,47 +8,51 @@ import type { Rights } from "../rights.ts";
 import type { WorkerRecord } from "../rows.ts";
 import type { JobMessage, StreamAnswer, StreamMessage } from "./messages.ts";
 
-/** What one worker's stream needs of the house. */
+/** What one worker's stream needs from the server. */
 export interface StreamDeps {
   clock: Clock;
   log: Log;
   leaseMs: number;
   dispatcher: Pick<Dispatcher, "poll">;
-  /** Jobs as this worker may have them, without those whose leases ended on the way. */
+  /** The jobs in the form that the worker's SDK reads, without those whose leases have ended meanwhile. */
   assigned: (worker: WorkerRecord, jobs: readonly Job[]) => AssignedJob[];
-  /** Commits a report; rejects with the Faults of contract.md 1.10. */
+  /**
+   * Commits a report. Rejects with `aborted` when the fence is lost, `unavailable` when it may be sent again.
+   */
   submit: (worker: WorkerRecord, jobId: string, report: ReportBody) => Promise<void>;
-  /** A job as it is written; throws for one that no reader may be able to read. */
+  /** Encodes a job; throws for one that protobuf readers may refuse. */
   written: (job: AssignedJob) => JobMessage;
-  /** Renews leases and notes the sign of life; answers what became of each. */
+  /** Stores the heartbeat and renews the leases; answers the state of each lease. */
   heartbeat: (
     worker: WorkerRecord,
     activeJobs: number,
     leases: readonly HeldLease[],
   ) => Promise<LeaseState[]>;
-  /** Unstarted jobs go back to the queue; no attempt is spent. */
+  /** Returns jobs that the worker has not started to the queue; no attempt is spent. */
   giveBack: (jobs: readonly Job[]) => void;
-  /** The worker says that it takes no more. */
+  /** The worker takes no more jobs. */
   onDraining: (worker: { environmentId: string; workerId: string }) => void;
-  /** Of the worker's credential. */
+  /** What the worker's credential may do; undefined allows all. */
   rights?: Rights | undefined;
 }
 
-/** One worker's stream, as those see it who serve many. */
+/** One worker's stream, as `WorkerStreams` uses it. */
 export interface WorkerStream {
   readonly worker: WorkerRecord;
   answers(): AsyncGenerator<StreamAnswer>;
   receive(message: StreamMessage): void;
-  /** Resolves when there is room for what the next message may bring. */
+  /** Resolves when there is room for the next message. */
   ready(): Promise<void>;
-  /** What time has brought: acks that did not come, leases that ended, silence. */
+  /** Handles missing acks, leases that ended and missing heartbeats. */
   look(): void;
   cancel(runId: string, executionSeq: number, reason: string): void;
-  /** The server goes: no further jobs; the stream ends with the last one. */
+  /** The server stops: no further jobs are assigned, and the stream ends after the last one. */
   shutdown(reason: string, drainTimeoutMs: number): void;
-  /** The worker will say nothing more: what it has said is stored, then the stream ends. */
+  /** The worker has closed its side: its reports are stored, then the stream ends. */
   leave(): Promise<void>;
-  /** Over: what was not acked goes back at once. With a fault the worker is told why. */
+  /**
+   * Ends the stream. Jobs that were not acked return to the queue at once. The fault is sent to the worker.
+   */
   close(fault?: unknown): void;
   readonly closed: boolean;
 }

@@ -7,86 +7,193 @@ import {
   streamOutboxMax,
   streamSilenceMsMax,
 } from "../../../../kit/limits.ts";
-import { type AssignedJob, leaseHashOf, runOfJob } from "../../jobs/rules.ts";
+import { type AssignedJob, type Job, leaseHashOf, runOfJob } from "../../jobs/rules.ts";
 import type { HeldLease } from "../../runs/execution/leases.ts";
 import { type ReportBody, readFence } from "../report-body.ts";
 import type { WorkerRecord } from "../rows.ts";
 import { nameOfStepId } from "../yields.ts";
 import { openIntake } from "./intake.ts";
-import { type JobReports, openJobReports, type SentStep, withTimeLeft } from "./job-reports.ts";
+import { openJobReports, type SentStep, withTimeLeft } from "./job-reports.ts";
 import type { StreamAnswer, StreamMessage } from "./messages.ts";
-import { openStreamPoller } from "./poller.ts";
+import { openStreamPoller, type StreamPoller } from "./poller.ts";
 import type { StreamDeps, WorkerStream } from "./port.ts";
+import { type JobFence, type StreamJob, StreamJobs } from "./stream-jobs.ts";
 import { openWriteBuffer } from "./write-buffer.ts";
 
-/** A job this stream's worker has, from its assignment to its last report. */
-interface StreamJob {
-  job: AssignedJob | undefined;
-  fence: { execution_seq: number; lease_token: string };
-  acked: boolean;
+type Sent<Kind extends keyof StreamMessage> = NonNullable<StreamMessage[Kind]>;
+
+/** A registered worker on its stream: polls for jobs in its name, and handles its messages. */
+export class RegisteredStream implements WorkerStream {
+  readonly worker: WorkerRecord;
+  readonly #deps: StreamDeps;
+  readonly #onClosed: () => void;
+  readonly #buffer = openWriteBuffer<StreamAnswer>(streamOutboxMax);
+  readonly #intake = openIntake();
+  readonly #jobs: StreamJobs;
+  readonly #poller: StreamPoller;
+  /** Aborted when the stream is closed: nothing is retried for it any more. */
+  readonly #over = new AbortController();
+  #closed = false;
+  /** No further job is assigned. */
+  #leaving = false;
+  /** Set when the server stops: the stream is closed with it after the last job. */
+  #stopping: Fault | undefined;
   /** Of `clock.elapsed()`. */
-  sentAt: number;
-  leaseUntil: Instant;
-  reports: JobReports;
-  started: Map<string, { name: string; type: SentStep["type"]; at: Instant }>;
-}
+  #lastHeartbeatAt: number;
+  /** Heartbeats are stored one after another, in the order they arrived. */
+  #heartbeats: Promise<void> = Promise.resolve();
 
-export function openWorkerStream(deps: StreamDeps, worker: WorkerRecord, onClosed: () => void): WorkerStream {
-  const { clock, log } = deps;
-  const { environmentId, id: workerId } = worker;
-  const buffer = openWriteBuffer<StreamAnswer>(streamOutboxMax);
-  const streamJobs = new Map<string, StreamJob>();
-  /** Jobs that the worker brought along from an earlier stream: they take up its slots. */
-  const earlier = new Set<string>();
-  const over = new AbortController();
-  let closed = false;
-  let leaving = false;
-  let lastHeartbeatAt = clock.elapsed();
-  const intake = openIntake();
-  /** Set once the server goes. */
-  let stopping: Fault | undefined;
-  const finishing = new Set<Promise<void>>();
-  let heartbeats: Promise<void> = Promise.resolve();
-
-  function close(fault?: unknown): void {
-    if (closed) return;
-    closed = true;
-    const unstarted = [...streamJobs.values()].flatMap(({ acked, job }) => (acked || !job ? [] : job));
-    streamJobs.clear();
-    over.abort();
-    if (unstarted.length > 0) deps.giveBack(unstarted);
-    // A worker that does not read is not waited for.
-    buffer.end(fault, buffer.room() === 0 ? "now" : undefined);
-    intake.close();
-    onClosed();
+  constructor(deps: StreamDeps, worker: WorkerRecord, onClosed: () => void) {
+    this.worker = worker;
+    this.#deps = deps;
+    this.#onClosed = onClosed;
+    this.#lastHeartbeatAt = deps.clock.elapsed();
+    this.#jobs = new StreamJobs({
+      jobsMax: 2 * worker.maxConcurrent,
+      newJob: (jobId, fence, job) => this.#newJob(jobId, fence, job),
+      onIgnored: (what, jobId, reason) => this.#logIgnored(what, jobId, reason),
+      onSettled: () => this.#closeIfDone(),
+    });
+    this.#poller = openStreamPoller({
+      clock: deps.clock,
+      log: deps.log,
+      dispatcher: deps.dispatcher,
+      mayHave: deps.rights?.mayHave,
+      worker,
+      signal: this.#over.signal,
+      free: () => this.#freeSlots(),
+      onJobs: (jobs) => this.#assign(jobs),
+    });
+    this.#poller.poll();
   }
 
-  function send(answer: StreamAnswer): void {
-    if (closed || buffer.push(answer)) return;
-    log.warn("worker.stream_slow", { environmentId, workerId });
-    close(new Fault("resource_exhausted", `more than ${streamOutboxMax} messages wait to be read`));
+  get closed(): boolean {
+    return this.#closed;
   }
 
-  const ignored = (what: string, jobId: string, reason: string) =>
-    log.info("worker.message_ignored", { environmentId, workerId, what, jobId, reason });
+  answers(): AsyncGenerator<StreamAnswer> {
+    return this.#buffer.read();
+  }
 
-  const submitOf = (jobId: string) => (sent: ReportBody) => {
-    const counts = deps.rights?.reported(sent) ?? sent;
-    if (!(counts instanceof Promise)) return deps.submit(worker, jobId, counts);
-    return counts.then((report) => deps.submit(worker, jobId, report));
-  };
+  ready(): Promise<void> {
+    return this.#intake.ready();
+  }
 
-  const openStreamJob = (
-    jobId: string,
-    fence: StreamJob["fence"],
-    job: AssignedJob | undefined,
-  ): StreamJob => {
-    const one: StreamJob = {
+  /** A message has one of these. Throws what closes the stream: the worker breaks the protocol. */
+  receive({ register, heartbeat, started, step, report, refused, ack, nack }: StreamMessage): void {
+    if (register) throw invalid("register", "allowed as the first message only");
+    if (heartbeat) this.#onHeartbeat(heartbeat);
+    if (started) this.#onStarted(started);
+    if (step) this.#onStep(step);
+    if (report) this.#onReport(report);
+    if (refused) this.#onRefused(refused);
+    if (ack) this.#onAck(ack);
+    if (nack) this.#onNack(nack);
+  }
+
+  look(): void {
+    if (this.#closed) return;
+    const { clock, log } = this.#deps;
+    const elapsed = clock.elapsed();
+    if (elapsed - this.#lastHeartbeatAt > streamSilenceMsMax) {
+      this.close(new Fault("deadline_exceeded", `no heartbeat for ${streamSilenceMsMax} ms`));
+      return;
+    }
+    const now = clock.now();
+    for (const [jobId, held] of this.#jobs.entries()) {
+      if (!held.acked && elapsed - held.sentAt >= streamAckMs) {
+        log.info("worker.job_unacked", { ...this.#names(), jobId });
+        this.#release(held, jobId, streamDistrustMs);
+      } else if (held.leaseUntil <= now) this.#jobs.drop(jobId);
+    }
+    this.#poller.poll();
+    this.#closeIfDone();
+  }
+
+  cancel(runId: string, executionSeq: number, reason: string): void {
+    for (const [jobId] of this.#jobs.entries()) {
+      const named = runOfJob(jobId);
+      if (named?.runId !== runId || named.executionSeq !== executionSeq) continue;
+      this.#send({ kind: "cancel", jobId, reason });
+      this.#end(jobId);
+    }
+  }
+
+  shutdown(reason: string, drainTimeoutMs: number): void {
+    this.#leaving = true;
+    this.#stopping = new Fault("unavailable", reason);
+    this.#send({ kind: "shutdown", reason, drainTimeoutMs });
+    this.#closeIfDone();
+  }
+
+  async leave(): Promise<void> {
+    this.#leaving = true;
+    for (const [jobId, { acked }] of this.#jobs.entries()) if (acked) this.#jobs.drop(jobId);
+    await Promise.all([this.#heartbeats, this.#jobs.settled()]);
+    this.close();
+  }
+
+  close(fault?: unknown): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    const unacked = this.#jobs.clear();
+    this.#over.abort();
+    if (unacked.length > 0) this.#deps.giveBack(unacked);
+    // A full buffer means that the worker does not read: what is in it would keep the stream open without
+    // end.
+    this.#buffer.end(fault, this.#buffer.room() === 0 ? "now" : undefined);
+    this.#intake.close();
+    this.#onClosed();
+  }
+
+  #closeIfDone(): void {
+    if (this.#stopping && this.#jobs.isIdle) this.close(this.#stopping);
+  }
+
+  #send(answer: StreamAnswer): void {
+    if (this.#closed || this.#buffer.push(answer)) return;
+    this.#deps.log.warn("worker.stream_slow", this.#names());
+    this.close(new Fault("resource_exhausted", `more than ${streamOutboxMax} messages wait to be read`));
+  }
+
+  #names(): { environmentId: string; workerId: string } {
+    return { environmentId: this.worker.environmentId, workerId: this.worker.id };
+  }
+
+  #logIgnored(what: string, jobId: string, reason: string): void {
+    this.#deps.log.info("worker.message_ignored", { ...this.#names(), what, jobId, reason });
+  }
+
+  #freeSlots(): number {
+    if (this.#closed || this.#leaving) return 0;
+    return Math.min(this.worker.maxConcurrent - this.#jobs.slotsUsed, this.#buffer.room() - 1);
+  }
+
+  #assign(jobs: readonly Job[]): void {
+    const { assigned, written, giveBack } = this.#deps;
+    if (this.#closed || this.#leaving) {
+      giveBack(jobs);
+      return;
+    }
+    for (const job of assigned(this.worker, jobs)) {
+      const fence = { execution_seq: job.executionSeq, lease_token: job.leaseToken };
+      const held = this.#jobs.open(job.jobId, fence, job);
+      try {
+        this.#send({ kind: "job", job, message: written(job) });
+      } catch (error) {
+        this.#failUnsendable(held, job, error);
+      }
+    }
+  }
+
+  #newJob(jobId: string, fence: JobFence, job: AssignedJob | undefined): StreamJob {
+    const { clock, log, leaseMs } = this.#deps;
+    return {
       job,
       fence,
       acked: job === undefined,
       sentAt: clock.elapsed(),
-      leaseUntil: job?.leaseExpiresAt ?? clock.now() + deps.leaseMs,
+      leaseUntil: job?.leaseExpiresAt ?? clock.now() + leaseMs,
       started: new Map(),
       reports: openJobReports({
         jobId,
@@ -94,285 +201,177 @@ export function openWorkerStream(deps: StreamDeps, worker: WorkerRecord, onClose
         stepBase: job?.stepSequenceBase,
         clock,
         log,
-        submit: submitOf(jobId),
-        signal: over.signal,
-        // For the log of a worker: not worth a stream that reads slowly.
-        onStored(stepId, fault) {
-          if (buffer.room() > streamOutboxMax / 2) send({ kind: "step_ack", stepId, fault });
+        submit: (report) => this.#submit(jobId, report),
+        signal: this.#over.signal,
+        onStored: (stepId, fault) => {
+          // Step acks are for the worker's log only: they must not fill the buffer of a worker that reads
+          // slowly.
+          if (this.#buffer.room() > streamOutboxMax / 2) this.#send({ kind: "step_ack", stepId, fault });
         },
-        onLost(fault) {
-          if (!(fault instanceof Fault)) log.error("worker.report_failed", { workerId, jobId, error: fault });
-          else ignored("report", jobId, fault.code ?? fault.message);
-          if (drop(jobId)) send({ kind: "cancel", jobId, reason: "the job is no longer this worker's" });
-          poll();
-        },
-        onRemoved: intake.remove,
+        onLost: (fault) => this.#onLost(jobId, fault),
+        onRemoved: this.#intake.remove,
       }),
     };
-    streamJobs.set(jobId, one);
-    return one;
-  };
+  }
 
-  const poller = openStreamPoller({
-    clock,
-    log,
-    dispatcher: deps.dispatcher,
-    mayHave: deps.rights?.mayHave,
-    worker,
-    signal: over.signal,
-    free: () =>
-      closed || leaving
-        ? 0
-        : Math.min(worker.maxConcurrent - streamJobs.size - earlier.size, buffer.room() - 1),
-    onJobs(jobs) {
-      if (closed || leaving) return deps.giveBack(jobs);
-      for (const job of deps.assigned(worker, jobs)) {
-        const fence = { execution_seq: job.executionSeq, lease_token: job.leaseToken };
-        const one = openStreamJob(job.jobId, fence, job);
-        try {
-          send({ kind: "job", job, message: deps.written(job) });
-        } catch (error) {
-          failUnwritten(one, job, error);
-        }
-      }
-    },
-  });
-  const { poll } = poller;
-
-  /** What cannot be written now cannot be the next time either: its run ends, and the stream's other jobs go on. */
-  function failUnwritten(one: StreamJob, { jobId, runId }: AssignedJob, error: unknown): void {
+  /** A job that cannot be encoded now never can be: its run fails. The stream and its other jobs go on. */
+  #failUnsendable(held: StreamJob, { jobId, runId }: AssignedJob, error: unknown): void {
     const reason = error instanceof Error ? error.message : String(error);
-    log.warn("worker.job_unwritten", { environmentId, workerId, runId, error });
+    this.#deps.log.warn("worker.job_unwritten", { ...this.#names(), runId, error });
     const why = { message: `the job cannot be sent: ${reason}`, code: "JOB_NOT_SENDABLE", retryable: false };
-    const last: ReportBody = { ...one.fence, status: "failed", error: why };
-    intake.add(last);
-    one.reports.end(last);
-    ended(jobId);
+    const last: ReportBody = { ...held.fence, status: "failed", error: why };
+    this.#intake.add(last);
+    held.reports.end(last);
+    this.#end(jobId);
   }
 
-  type SentFence = { execution_seq?: unknown; lease_token?: unknown };
-
-  /** The job that a message speaks of when its fence is this stream's; undefined is for the log. Throws for no fence at all. */
-  function jobNamedBy(what: string, jobId: string, sent: SentFence): StreamJob | undefined {
-    readFence(jobId, sent);
-    const one = streamJobs.get(jobId);
-    const isSame =
-      one?.fence.lease_token === sent.lease_token && one?.fence.execution_seq === sent.execution_seq;
-    if (isSame) return one;
-    ignored(what, jobId, one ? "stale fence" : "no such job");
-    return undefined;
+  #submit(jobId: string, sent: ReportBody): Promise<void> {
+    const { rights, submit } = this.#deps;
+    const counts = rights?.reported(sent) ?? sent;
+    if (!(counts instanceof Promise)) return submit(this.worker, jobId, counts);
+    return counts.then((report) => submit(this.worker, jobId, report));
   }
 
-  /** As `spokenOf`; a job that an earlier stream of this worker was handed is known by its fence alone. */
-  function ownOrEarlier(what: string, jobId: string, sent: SentFence): StreamJob | undefined {
-    const { executionSeq } = readFence(jobId, sent);
-    const fence = { execution_seq: executionSeq, lease_token: sent.lease_token as string };
-    if (streamJobs.has(jobId) || streamJobs.size >= 2 * worker.maxConcurrent)
-      return jobNamedBy(what, jobId, sent);
-    earlier.delete(jobId);
-    return openStreamJob(jobId, fence, undefined);
+  /** A report of the job cannot be stored any more: the worker is told to stop it. */
+  #onLost(jobId: string, fault: unknown): void {
+    if (fault instanceof Fault) this.#logIgnored("report", jobId, fault.code ?? fault.message);
+    else this.#deps.log.error("worker.report_failed", { workerId: this.worker.id, jobId, error: fault });
+    if (this.#jobs.drop(jobId)) this.#sendLost(jobId);
+    this.#poller.poll();
   }
 
-  /** It takes up no slot any more; what it has reported is still stored. */
-  function drop(jobId: string): boolean {
-    const one = streamJobs.get(jobId);
-    if (!one) return false;
-    streamJobs.delete(jobId);
-    const settled = one.reports.settled().then(() => {
-      finishing.delete(settled);
-      stopIfEmpty();
-    });
-    finishing.add(settled);
-    return true;
+  #sendLost(jobId: string): void {
+    this.#send({ kind: "cancel", jobId, reason: "the job is no longer this worker's" });
   }
 
-  const stopIfEmpty = () => {
-    if (stopping && streamJobs.size + finishing.size === 0) close(stopping);
-  };
-
-  function release(one: StreamJob, jobId: string, pauseMs: number): void {
-    drop(jobId);
-    poller.pause(pauseMs);
-    if (one.job) deps.giveBack([one.job]);
+  /** The worker has not started the job: its run returns to the queue, and this stream pauses its polls. */
+  #release({ job }: StreamJob, jobId: string, pauseMs: number): void {
+    this.#jobs.drop(jobId);
+    this.#poller.pause(pauseMs);
+    if (job) this.#deps.giveBack([job]);
   }
 
-  function ended(jobId: string): void {
-    earlier.delete(jobId);
-    drop(jobId);
-    poll();
+  #end(jobId: string): void {
+    this.#jobs.end(jobId);
+    this.#poller.poll();
   }
 
-  const handlers: { [Kind in keyof StreamMessage]-?: (sent: NonNullable<StreamMessage[Kind]>) => void } = {
-    register() {
-      throw invalid("register", "only as the first message");
-    },
+  #onHeartbeat({ active_jobs, jobs }: Sent<"heartbeat">): void {
+    const { clock, log } = this.#deps;
+    this.#lastHeartbeatAt = clock.elapsed();
+    this.#intake.add(jobs);
+    this.#heartbeats = this.#heartbeats
+      .then(() => this.#storeHeartbeat(active_jobs, jobs))
+      .catch((error) => log.warn("worker.heartbeat_failed", { workerId: this.worker.id, error }))
+      .finally(() => this.#intake.remove([jobs]));
+  }
 
-    heartbeat({ active_jobs, jobs }) {
-      const leases = jobs.map(({ job_id, execution_seq, lease_token }): HeldLease => {
-        const named = runOfJob(job_id);
-        return {
-          runId: named?.runId ?? job_id,
-          executionSeq: execution_seq || (named?.executionSeq ?? 0),
-          leaseHash: lease_token === "" ? undefined : leaseHashOf(lease_token),
-        };
-      });
-      intake.add(jobs);
-      heartbeats = heartbeats
-        .then(async () => {
-          const states = await deps.heartbeat(worker, active_jobs, leases);
-          const leaseUntil = clock.now() + deps.leaseMs;
-          for (const [jobId, one] of streamJobs) {
-            const at = jobs.findIndex((job) => job.job_id === jobId);
-            if (at < 0) continue;
-            if (states[at] === "refreshed") one.leaseUntil = leaseUntil;
-            else drop(jobId);
-          }
-          earlier.clear();
-          for (const [at, { job_id }] of jobs.entries())
-            if (states[at] === "refreshed" && !streamJobs.has(job_id)) earlier.add(job_id);
-          send({ kind: "leases", segments: leases.map((lease, at) => ({ ...lease, state: states[at]! })) });
-          poll();
-        })
-        .catch((error) => log.warn("worker.heartbeat_failed", { workerId, error: String(error) }))
-        .finally(() => intake.remove([jobs]));
-    },
+  async #storeHeartbeat(activeJobs: number, jobs: Sent<"heartbeat">["jobs"]): Promise<void> {
+    const { clock, heartbeat, leaseMs } = this.#deps;
+    const leases = jobs.map(heldLeaseOf);
+    const states = await heartbeat(this.worker, activeJobs, leases);
+    const renewals = jobs.map(({ job_id }, at) => ({ jobId: job_id, isRenewed: states[at] === "refreshed" }));
+    this.#jobs.noteHeartbeat(renewals, clock.now() + leaseMs);
+    this.#send({ kind: "leases", segments: leases.map((lease, at) => ({ ...lease, state: states[at]! })) });
+    this.#poller.poll();
+  }
 
-    started(sent) {
-      const one = jobNamedBy("step_started", sent.job_id, sent);
-      one?.started.set(sent.id, { name: sent.name, type: sent.type, at: clock.now() });
-    },
+  #onStarted(sent: Sent<"started">): void {
+    const held = this.#jobs.named("step_started", sent.job_id, sent);
+    held?.started.set(sent.id, { name: sent.name, type: sent.type, at: this.#deps.clock.now() });
+  }
 
-    step({ job_id, execution_seq, lease_token, duration_ms, ...sent }) {
-      const one = ownOrEarlier("step", job_id, { execution_seq, lease_token });
-      if (!one) return;
-      const now = clock.now();
-      const begun = one.started.get(sent.id);
-      one.started.delete(sent.id);
-      const step = {
-        ...sent,
-        name: begun?.name || nameOfStepId(sent.id),
-        type: begun?.type ?? "invoke",
-        started_at: rfc3339(begun?.at ?? now - Math.max(0, duration_ms ?? 0)),
-        ended_at: rfc3339(now),
-        ...(duration_ms !== undefined && { duration_ms }),
-      };
-      intake.add(step);
-      one.reports.add(step);
-    },
+  #onStep({ job_id, execution_seq, lease_token, ...sent }: Sent<"step">): void {
+    const held = this.#jobs.namedOrEarlier("step", job_id, { execution_seq, lease_token });
+    if (!held) return;
+    const step = endedStep(sent, held.started.get(sent.id), this.#deps.clock.now());
+    held.started.delete(sent.id);
+    this.#intake.add(step);
+    held.reports.add(step);
+  }
 
-    report({ job_id, number, ...report }) {
-      if (number !== undefined) return answered(job_id, number, report as ReportBody);
-      const one = ownOrEarlier("report", job_id, report);
-      if (!one) return;
-      if (one.reports.over) return ignored("report", job_id, "the job has been reported");
-      const timed = withTimeLeft(report as ReportBody, clock.now());
-      intake.add(timed);
-      one.reports.end(timed);
-      ended(job_id);
-    },
+  #onReport({ job_id, number, ...report }: Sent<"report">): void {
+    if (number !== undefined) {
+      this.#answerReport(job_id, number, report as ReportBody);
+      return;
+    }
+    const held = this.#jobs.namedOrEarlier("report", job_id, report);
+    if (!held) return;
+    if (held.reports.over) {
+      this.#logIgnored("report", job_id, "the job has been reported");
+      return;
+    }
+    const timed = withTimeLeft(report as ReportBody, this.#deps.clock.now());
+    this.#intake.add(timed);
+    held.reports.end(timed);
+    this.#end(job_id);
+  }
 
-    refused: ({ number, message }) =>
-      send({ kind: "reported", number, fault: new Fault("invalid_argument", message) }),
-
-    ack(sent) {
-      const one = jobNamedBy("job_ack", sent.job_id, sent);
-      if (one) one.acked = true;
-      else send({ kind: "cancel", jobId: sent.job_id, reason: "the job is no longer this worker's" });
-    },
-
-    nack({ reason, ...sent }) {
-      const one = jobNamedBy("job_nack", sent.job_id, sent);
-      if (!one) return;
-      if (reason === "draining" && !leaving) {
-        leaving = true;
-        deps.onDraining({ environmentId, workerId });
-      }
-      release(one, sent.job_id, streamFullMs);
-    },
-  };
-
-  /** Reports of workers that want to know: told what the REST route would have answered. */
-  function answered(jobId: string, number: number, report: ReportBody): void {
+  /** A report with a number is answered with what the REST route would have answered. */
+  #answerReport(jobId: string, number: number, report: ReportBody): void {
     readFence(jobId, report);
-    intake.add(report);
-    const last = report.status !== "progress";
-    if (last) ended(jobId);
-    const answering = submitOf(jobId)(report)
-      .then(
-        () => send({ kind: "reported", number, fault: undefined }),
-        (error: unknown) => {
-          if (!(error instanceof Fault)) {
-            log.error("worker.report_failed", { workerId, jobId, error });
-            error = new Fault("internal", "internal error");
-          }
-          send({ kind: "reported", number, fault: error as Fault });
-        },
-      )
-      .finally(() => {
-        intake.remove([report]);
-        finishing.delete(answering);
-        stopIfEmpty();
-      });
-    finishing.add(answering);
+    this.#intake.add(report);
+    if (report.status !== "progress") this.#end(jobId);
+    const answer = (fault: Fault | undefined) => {
+      this.#send({ kind: "reported", number, fault });
+      this.#intake.remove([report]);
+    };
+    const answered = this.#submit(jobId, report).then(
+      () => answer(undefined),
+      (error: unknown) => {
+        if (error instanceof Fault) return answer(error);
+        this.#deps.log.error("worker.report_failed", { workerId: this.worker.id, jobId, error });
+        answer(new Fault("internal", "internal error"));
+      },
+    );
+    this.#jobs.settle(answered);
   }
 
-  poll();
+  #onRefused({ number, message }: Sent<"refused">): void {
+    this.#send({ kind: "reported", number, fault: new Fault("invalid_argument", message) });
+  }
+
+  #onAck(sent: Sent<"ack">): void {
+    const held = this.#jobs.named("job_ack", sent.job_id, sent);
+    if (held) held.acked = true;
+    else this.#sendLost(sent.job_id);
+  }
+
+  #onNack({ reason, ...sent }: Sent<"nack">): void {
+    const held = this.#jobs.named("job_nack", sent.job_id, sent);
+    if (!held) return;
+    if (reason === "draining" && !this.#leaving) {
+      this.#leaving = true;
+      this.#deps.onDraining(this.#names());
+    }
+    this.#release(held, sent.job_id, streamFullMs);
+  }
+}
+
+/** A heartbeat may leave the fence out: the job's id names the execution, too. */
+function heldLeaseOf({ job_id, execution_seq, lease_token }: Sent<"heartbeat">["jobs"][number]): HeldLease {
+  const named = runOfJob(job_id);
   return {
-    worker,
-    get closed() {
-      return closed;
-    },
-    answers: buffer.read,
+    runId: named?.runId ?? job_id,
+    executionSeq: execution_seq || (named?.executionSeq ?? 0),
+    leaseHash: lease_token === "" ? undefined : leaseHashOf(lease_token),
+  };
+}
 
-    receive(message) {
-      for (const [kind, sent] of Object.entries(message)) {
-        if (sent === undefined) continue;
-        if (kind === "heartbeat") lastHeartbeatAt = clock.elapsed();
-        (handlers[kind as keyof StreamMessage] as (sent: unknown) => void)(sent);
-      }
-    },
-
-    ready: intake.ready,
-
-    look() {
-      if (closed) return;
-      const elapsed = clock.elapsed();
-      if (elapsed - lastHeartbeatAt > streamSilenceMsMax)
-        return close(new Fault("deadline_exceeded", `no heartbeat for ${streamSilenceMsMax} ms`));
-      const now = clock.now();
-      for (const [jobId, one] of streamJobs) {
-        if (!one.acked && elapsed - one.sentAt >= streamAckMs) {
-          log.info("worker.job_unacked", { environmentId, workerId, jobId });
-          release(one, jobId, streamDistrustMs);
-        } else if (one.leaseUntil <= now) drop(jobId);
-      }
-      poll();
-      stopIfEmpty();
-    },
-
-    cancel(runId, executionSeq, reason) {
-      for (const jobId of streamJobs.keys()) {
-        const named = runOfJob(jobId);
-        if (named?.runId !== runId || named.executionSeq !== executionSeq) continue;
-        send({ kind: "cancel", jobId, reason });
-        ended(jobId);
-      }
-    },
-
-    shutdown(reason, drainTimeoutMs) {
-      leaving = true;
-      stopping = new Fault("unavailable", reason);
-      send({ kind: "shutdown", reason, drainTimeoutMs });
-      stopIfEmpty();
-    },
-
-    async leave() {
-      leaving = true;
-      for (const [jobId, one] of streamJobs) if (one.acked) drop(jobId);
-      await Promise.all([heartbeats, ...finishing]);
-      close();
-    },
-
-    close,
+/**
+ * A step that ended now; without a `started` message its id has the name, and its duration gives the start.
+ */
+function endedStep(
+  { duration_ms, ...sent }: Omit<Sent<"step">, "job_id" | "execution_seq" | "lease_token">,
+  begun: { name: string; type: SentStep["type"]; at: Instant } | undefined,
+  now: Instant,
+): SentStep {
+  return {
+    ...sent,
+    name: begun?.name || nameOfStepId(sent.id),
+    type: begun?.type ?? "invoke",
+    started_at: rfc3339(begun?.at ?? now - Math.max(0, duration_ms ?? 0)),
+    ended_at: rfc3339(now),
+    ...(duration_ms !== undefined && { duration_ms }),
   };
 }

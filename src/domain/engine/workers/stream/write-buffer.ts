@@ -1,9 +1,9 @@
-/** What waits to be written to one stream: bounded, in order, read by one. */
+/** Messages that wait to be written to one stream: bounded, in order, for one reader. */
 export interface WriteBuffer<Item> {
-  /** False when it is full or closed: the item is not taken. */
+  /** False when the buffer is full or ended: the item is dropped. */
   push(item: Item): boolean;
   room(): number;
-  /** The reader sees what is still in it and then the end, or the error; `now` drops what is in it. */
+  /** The reader gets the items that are left, then the end or the error. With `now` they are dropped. */
   end(error?: unknown, now?: "now"): void;
   read(): AsyncGenerator<Item>;
 }

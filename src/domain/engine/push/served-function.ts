@@ -1,0 +1,127 @@
+import type { Clock } from "../../../kit/clock.ts";
+import { pushCallsEndpointMax, pushHoldMs } from "../../../kit/limits.ts";
+import type { Log } from "../../../kit/log.ts";
+import type { Breakers, Endpoint } from "../breakers/service.ts";
+import type { Assignments } from "../dispatch/assignments.ts";
+import type { Job } from "../jobs/rules.ts";
+import type { CallSlots } from "./call-slots.ts";
+import { type JobCalls, sparedMs } from "./job-calls.ts";
+
+export interface ServedFunctionDeps {
+  clock: Clock;
+  log: Log;
+  /** The worker id that this node polls with, the same for all functions. */
+  workerId: string;
+  assignments: Pick<Assignments, "toPush">;
+  breakers: Breakers;
+  giveBack: (jobs: readonly Job[]) => void;
+  slots: CallSlots;
+  calls: JobCalls;
+}
+
+/**
+ * One function in push mode: this node polls for its jobs as a worker would, and calls its endpoint with
+ * each.
+ */
+export class ServedFunction implements Endpoint {
+  readonly environmentId: string;
+  readonly functionId: string;
+  readonly endpointUrl: string;
+  /** Of the definition that names the endpoint. */
+  version: number;
+  readonly #deps: ServedFunctionDeps;
+  readonly #stop = new AbortController();
+  #poll = new AbortController();
+  #inFlight = 0;
+  #running: Promise<void> = Promise.resolve();
+
+  constructor(endpoint: Endpoint, version: number, deps: ServedFunctionDeps) {
+    this.environmentId = endpoint.environmentId;
+    this.functionId = endpoint.functionId;
+    this.endpointUrl = endpoint.endpointUrl;
+    this.version = version;
+    this.#deps = deps;
+  }
+
+  start(): void {
+    this.#running = this.#serve();
+  }
+
+  /** Polls no more. Calls under way go on: `JobCalls.settled` waits for them. */
+  stop(): void {
+    this.#stop.abort();
+  }
+
+  /** Resolves after `stop`, when no poll is held any more. */
+  stopped(): Promise<void> {
+    return this.#running;
+  }
+
+  /** Ends the poll that is held: the endpoint's breaker has opened. */
+  endPoll(): void {
+    this.#poll.abort();
+  }
+
+  async #serve(): Promise<void> {
+    const { clock, log, slots } = this.#deps;
+    const { signal } = this.#stop;
+    while (!signal.aborted) {
+      try {
+        const free = Math.min(pushCallsEndpointMax - this.#inFlight, slots.free);
+        if (free <= 0) await slots.changed();
+        else await this.#serveOnce(free);
+      } catch (error) {
+        log.warn("push.failed", { functionId: this.functionId, error });
+        await clock.sleep(sparedMs, signal);
+      }
+    }
+  }
+
+  /** One poll, for `free` jobs at most; for a single one when the breaker wants a trial call. */
+  async #serveOnce(free: number): Promise<void> {
+    const { clock, breakers, giveBack } = this.#deps;
+    const { signal } = this.#stop;
+    const admitted = await breakers.admits(this);
+    if (admitted === "open") {
+      await clock.sleep(sparedMs, signal);
+      return;
+    }
+    const isTrial = admitted === "trial";
+    const jobs = await this.#pollJobs(isTrial ? 1 : free, isTrial ? 0 : pushHoldMs);
+    // The breaker opened while the poll was held: the endpoint is not called, and no attempt is spent.
+    if (!isTrial && jobs.length > 0 && breakers.isOpen(this)) {
+      giveBack(jobs);
+      return;
+    }
+    if (isTrial && jobs.length === 0) {
+      await breakers.untried(this);
+      await clock.sleep(sparedMs, signal);
+    }
+    const begun = jobs.map((job) => this.#begin(job));
+    if (isTrial) await Promise.all(begun);
+  }
+
+  #pollJobs(available: number, holdMs: number): Promise<Job[]> {
+    const { assignments, workerId } = this.#deps;
+    this.#poll = new AbortController();
+    return assignments.toPush({
+      environmentId: this.environmentId,
+      workerId,
+      functionIds: [this.functionId],
+      available,
+      holdMs,
+      reports: false,
+      signal: AbortSignal.any([this.#stop.signal, this.#poll.signal]),
+    });
+  }
+
+  #begin(job: Job): Promise<void> {
+    const { slots, calls } = this.#deps;
+    this.#inFlight++;
+    slots.use();
+    return calls.begin(job, this.endpointUrl, this.#stop.signal, () => {
+      this.#inFlight--;
+      slots.release();
+    });
+  }
+}

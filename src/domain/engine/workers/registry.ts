@@ -1,0 +1,157 @@
+import type { Clock, Instant } from "../../../kit/clock.ts";
+import { Fault } from "../../../kit/fault.ts";
+import { workerSilenceMsMax } from "../../../kit/limits.ts";
+import type { Counter } from "../../../kit/metrics.ts";
+import type { Session, Store } from "../../../store/store.ts";
+import type { Runs } from "../runs/service.ts";
+import type { WorkerFrames } from "./frames.ts";
+import { type RegisterWorkerInput, readRegistration } from "./registration.ts";
+import * as rows from "./rows.ts";
+
+/** A poll counts as a heartbeat, which is stored this often at most. */
+const heartbeatEveryMs = 10_000;
+/** A worker may register again on another node: its row is read again after this. */
+const recordKeptMs = 5_000;
+
+type WorkerKey = Pick<rows.WorkerRecord, "environmentId" | "id">;
+
+export interface WorkerRegistryDeps {
+  store: Store;
+  shareEnvironment: (session: Session, environmentId: string) => Promise<void>;
+  clock: Clock;
+  runs: Pick<Runs, "renew">;
+  leaseMs: number;
+  /** Answers those of the ids that no function of the environment has. */
+  unknownFunctions: (environmentId: string, ids: readonly string[]) => Promise<string[]>;
+  frames: WorkerFrames;
+  disconnects: Counter;
+}
+
+/** Registered workers: their rows in the store, what this node remembers of them, and their heartbeats. */
+export class WorkerRegistry {
+  readonly #deps: WorkerRegistryDeps;
+  readonly #records = new Map<string, { record: rows.WorkerRecord; readAt: Instant }>();
+  /** Heartbeats that `flushHeartbeats` stores together. */
+  readonly #heartbeats = new Map<string, WorkerKey & { at: Instant; activeJobs: number | null }>();
+
+  constructor(deps: WorkerRegistryDeps) {
+    this.#deps = deps;
+  }
+
+  async register(
+    environmentId: string,
+    input: RegisterWorkerInput,
+    transport: rows.WorkerRecord["transport"],
+  ): Promise<rows.WorkerRecord> {
+    const { store, shareEnvironment, clock, frames } = this.#deps;
+    const now = clock.now();
+    const registration = readRegistration(input, transport);
+    if (transport === "stream") await this.#requireFunctions(environmentId, registration.functionIds);
+    const record = { ...registration, environmentId, registeredAt: now, lastHeartbeatAt: now };
+    await store.write(async (session) => {
+      await shareEnvironment(session, environmentId);
+      await rows.upsertWorker(session, record);
+    });
+    this.#records.set(keyOf(record), { record, readAt: now });
+    frames.connected({ environmentId, workerId: record.id });
+    return record;
+  }
+
+  async #requireFunctions(environmentId: string, ids: readonly string[]): Promise<void> {
+    const [unknown] = await this.#deps.unknownFunctions(environmentId, ids);
+    if (unknown !== undefined)
+      throw new Fault("failed_precondition", `function_ids: function ${unknown} is not registered`, {
+        field: "function_ids",
+      });
+  }
+
+  /** The worker that sends this request; the request counts as a heartbeat. Throws `not_found`. */
+  async seen(environmentId: string, id: string): Promise<rows.WorkerRecord> {
+    const { store, clock } = this.#deps;
+    const key = keyOf({ environmentId, id });
+    const now = clock.now();
+    let entry = this.#records.get(key);
+    if (!entry || now - entry.readAt > recordKeptMs) {
+      const record = await rows.getWorker(store, environmentId, id);
+      if (!record) {
+        this.#records.delete(key);
+        throw new Fault("not_found", `worker ${id.slice(0, 100)} is not registered`);
+      }
+      entry = { record, readAt: now };
+      this.#records.set(key, entry);
+    }
+    const last = this.#heartbeats.get(key)?.at ?? entry.record.lastHeartbeatAt;
+    if (now - last >= heartbeatEveryMs)
+      this.#heartbeats.set(key, { environmentId, id, at: now, activeJobs: null });
+    return entry.record;
+  }
+
+  /** Renews the leases of `jobs` and stores the heartbeat, in one transaction. */
+  async recordHeartbeat(
+    { environmentId, id }: WorkerKey,
+    activeJobs: number,
+    jobs: readonly { runId: string; executionSeq: number }[],
+  ): Promise<void> {
+    const { store, clock, runs, leaseMs } = this.#deps;
+    const now = clock.now();
+    await store.write(async (session) => {
+      if (jobs.length > 0)
+        await runs.renew(session, { environmentId, workerId: id, leaseUntil: now + leaseMs, jobs });
+      await rows.recordHeartbeats(session, [{ environmentId, id, at: now, activeJobs }]);
+    });
+    this.#noteStored({ environmentId, id, at: now });
+  }
+
+  /** Stores the heartbeats of polls, and drops records of workers that have not polled for long. */
+  async flushHeartbeats(): Promise<void> {
+    const now = this.#deps.clock.now();
+    const batch = [...this.#heartbeats.values()];
+    if (batch.length > 0) {
+      await this.#deps.store.write((session) => rows.recordHeartbeats(session, batch));
+      for (const heartbeat of batch) this.#noteStored(heartbeat);
+    }
+    for (const [key, { readAt }] of this.#records)
+      if (now - readAt > workerSilenceMsMax) this.#records.delete(key);
+  }
+
+  #noteStored({ environmentId, id, at }: WorkerKey & { at: Instant }): void {
+    const key = keyOf({ environmentId, id });
+    const entry = this.#records.get(key);
+    if (entry) entry.record.lastHeartbeatAt = at;
+    this.#heartbeats.delete(key);
+    this.#deps.frames.heartbeat({ environmentId, workerId: id });
+  }
+
+  /** Workers with a recent heartbeat. */
+  async listAlive(environmentId: string): Promise<rows.WorkerRecord[]> {
+    const { store, clock } = this.#deps;
+    const aliveSince = clock.now() - workerSilenceMsMax;
+    const workers = await rows.listWorkers(store, environmentId);
+    return workers.filter(({ lastHeartbeatAt }) => lastHeartbeatAt >= aliveSince);
+  }
+
+  /** The worker's stream has ended: deletes its row, unless it has registered again since. */
+  async forget(worker: rows.WorkerRecord): Promise<void> {
+    const gone = await this.#deps.store.write((session) => rows.forgetWorker(session, worker));
+    this.#records.delete(keyOf(worker));
+    const { environmentId, id: workerId } = worker;
+    if (gone > 0) this.#deps.frames.disconnected({ environmentId, workerId });
+  }
+
+  /** Deletes the rows of workers without a heartbeat for twice `workerSilenceMsMax`. */
+  async forgetSilent(write: Store["write"]): Promise<void> {
+    const { clock, disconnects, frames } = this.#deps;
+    const before = clock.now() - 2 * workerSilenceMsMax;
+    const gone = await write((session) => rows.forgetSilent(session, before));
+    disconnects.add(gone.length);
+    for (const { environment_id: environmentId, id: workerId } of gone)
+      frames.disconnected({ environmentId, workerId });
+  }
+
+  forgetEnvironment(environmentId: string): void {
+    for (const [key, { record }] of this.#records)
+      if (record.environmentId === environmentId) this.#records.delete(key);
+  }
+}
+
+const keyOf = ({ environmentId, id }: WorkerKey): string => `${environmentId}\n${id}`;

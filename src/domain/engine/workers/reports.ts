@@ -1,0 +1,119 @@
+import type { Clock } from "../../../kit/clock.ts";
+import { Fault } from "../../../kit/fault.ts";
+import type { Log } from "../../../kit/log.ts";
+import { runOfJob } from "../jobs/rules.ts";
+import type { Runs } from "../runs/service.ts";
+import type { AckInput, ExchangeResult } from "./port.ts";
+import { lastRefused, sendable, unlessLost } from "./refused-report.ts";
+import { checkReport, type ReportBody, readFence, readReport } from "./report-body.ts";
+import type { Rights } from "./rights.ts";
+import type { WorkerRecord } from "./rows.ts";
+import { knowsFailedSteps } from "./sdk-versions.ts";
+
+export interface WorkerReportsDeps {
+  clock: Clock;
+  runs: Pick<Runs, "report" | "ack" | "noteRefusal">;
+  leaseMs: number;
+  /** Without capacity admission there is no status `progress`. */
+  admission: boolean;
+  log: Log;
+}
+
+/** What workers send back of their jobs, from the body as it arrived to the run that it changes. */
+export class WorkerReports {
+  readonly #deps: WorkerReportsDeps;
+
+  constructor(deps: WorkerReportsDeps) {
+    this.#deps = deps;
+  }
+
+  /** A report over REST. `rights` may turn it into a failure of the run. */
+  async report(
+    worker: WorkerRecord,
+    jobId: string,
+    sent: ReportBody,
+    rights: Rights | undefined,
+  ): Promise<void> {
+    const counts = rights?.reported(sent) ?? sent;
+    const body = counts instanceof Promise ? await counts : counts;
+    if (body.status === "progress" && !this.#deps.admission)
+      throw new Fault("not_found", "progress reports need capacity admission, which is off");
+    await this.submit(worker, jobId, body);
+  }
+
+  /**
+   * Commits a report whose form was not checked. A last report that can never be stored fails its run:
+   * otherwise the next attempt would send the same report, without end.
+   */
+  async submit(
+    { environmentId, sdk }: Pick<WorkerRecord, "environmentId" | "sdk">,
+    jobId: string,
+    body: unknown,
+    mayCorrect = true,
+  ): Promise<void> {
+    const { clock, runs, leaseMs } = this.#deps;
+    try {
+      const report = readReport(checkReport(body), { environmentId, jobId, now: clock.now(), leaseMs });
+      await sendable(runs.report({ ...report, takesFailedSteps: knowsFailedSteps(sdk) }));
+    } catch (error) {
+      if (error instanceof Fault) await this.#endRefused(environmentId, jobId, body, error, mayCorrect);
+      throw error;
+    }
+  }
+
+  /** `mayCorrect`: the sender learns of the refusal and may send another report instead. */
+  async #endRefused(
+    environmentId: string,
+    jobId: string,
+    body: unknown,
+    fault: Fault,
+    mayCorrect: boolean,
+  ): Promise<void> {
+    const { runs } = this.#deps;
+    const refused = lastRefused(jobId, body, fault);
+    if (!refused) return;
+    const { fence, error } = refused;
+    if (refused.isCorrectable && mayCorrect) {
+      const { leaseHash } = fence;
+      await sendable(runs.noteRefusal({ ...fence, environmentId, ...error, holder: { leaseHash } }));
+      return;
+    }
+    const outcome = { kind: "failed" as const, error };
+    const report = { ...fence, environmentId, outcome, steps: [], stepOffset: undefined };
+    await unlessLost(sendable(runs.report(report)));
+  }
+
+  /** The report's body was larger than the server reads. */
+  async noteTooLarge(
+    environmentId: string,
+    workerId: string,
+    jobId: string,
+    { message }: Fault,
+  ): Promise<void> {
+    const job = runOfJob(jobId);
+    if (!job) return;
+    const refusal = { ...job, environmentId, message, code: "REPORT_TOO_LARGE" };
+    await this.#deps.runs.noteRefusal({ ...refusal, holder: { workerId } });
+  }
+
+  /** The worker has received its assignment. */
+  async ack(environmentId: string, sent: AckInput): Promise<void> {
+    const { runs, leaseMs } = this.#deps;
+    await sendable(runs.ack({ ...readFence(sent.job_id, sent), environmentId }, leaseMs));
+  }
+
+  /**
+   * The result of one report or ack of an exchange. Never rejects: the others and the jobs must reach the
+   * worker.
+   */
+  async resultOf(jobId: string, work: Promise<void>): Promise<ExchangeResult> {
+    try {
+      await work;
+      return { jobId, fault: undefined };
+    } catch (error) {
+      if (error instanceof Fault) return { jobId, fault: error };
+      this.#deps.log.error("worker.report_failed", { jobId, error });
+      return { jobId, fault: new Fault("internal", "internal error") };
+    }
+  }
+}
