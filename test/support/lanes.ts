@@ -49,6 +49,7 @@ export const judgedByTime: readonly string[] = [
   "operations/platform",
   "operations/policies",
   "operations/push-moves",
+  "operations/shares-runs",
   "operations/slow-neighbours",
   "operations/traces",
 ].map((name) => `test/${name}.test.ts`);
