@@ -39,7 +39,7 @@ export interface PlatformAudit {
   ): Promise<void>;
   /**
    * Never waits: the loop writes the line within a second. A node that dies loses the lines it had not
-   * written. While `limits.platformAuditWaitingMax` lines wait, further ones are dropped, and a log line
+   * written. While `limits.platformAuditWaitingMax` lines wait, further ones are dropped, and one more line
    * counts them.
    */
   impersonated(call: ImpersonatedCall): void;
