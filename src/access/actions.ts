@@ -1,4 +1,4 @@
-/** A permission, as roles grant it and operations ask for it (spec.md 'Tenant permission actions', 'Platform actions'). */
+/** A permission: roles grant it, operations need it. */
 export type Action = keyof typeof actions;
 
 /** Built-in tenant roles, strongest first; admin holds every tenant action. */
@@ -40,7 +40,8 @@ export const actions = {
   "agent:tools:read": readers,
   "org:export": admins,
   "cluster:rotate-token": admins,
-  // A tenant's admin may make an org (`POST /api/v1/orgs`); what shows orgs asks for a platform credential besides.
+  // A tenant's admin may create an org (`POST /api/v1/orgs`). Operations that list orgs also need a platform
+  // credential.
   "platform:tenants:manage": ["admin", ...platformOperators],
   "platform:tenants:read": platformReaders,
   "platform:users:read": platformReaders,
@@ -80,7 +81,10 @@ const grants = new Map<string, ReadonlySet<string>>(
 
 export const isAction = (text: string): text is Action => Object.hasOwn(actions, text);
 
-/** Whether one of the roles, by name or by id, grants the action. Roles that are not built in grant nothing here. */
+/**
+ * Whether one of the roles, by name or by id, grants the action. Roles that are not built in grant nothing
+ * here.
+ */
 export function roleGrants(roles: readonly string[], action: Action): boolean {
   for (const role of roles) if (grants.get(role)?.has(action)) return true;
   return false;

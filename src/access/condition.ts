@@ -2,7 +2,7 @@ import { type CelBudget, CelError, type CelProgram, compileCel } from "../kit/ce
 import type { Instant } from "../kit/clock.ts";
 import { irnOf, type Resource } from "./resource.ts";
 
-/** What a condition may name; each is a map, see `conditionContext`. */
+/** The names that a condition may use; each is a map, see `conditionContext`. */
 export const conditionVariables = ["subject", "request", "resource", "time"] as const;
 
 export interface PolicySubject {
@@ -24,10 +24,10 @@ export interface ConditionFacts {
   at: Instant;
 }
 
-/** A call may meet hundreds of conditions: each one may look at a tenth of what a filter may. */
+/** A tenth of a filter's limit: one call may evaluate hundreds of conditions. */
 const conditionItemsMax = 1_000;
 
-/** Throws CelError that says why the text is refused. */
+/** Throws a CelError with the reason when the text is refused. */
 export const compileCondition = (text: string): CelProgram =>
   compileCel(text, { variables: conditionVariables, result: "bool", itemsMax: conditionItemsMax });
 
@@ -42,8 +42,9 @@ const resourceContext = (resource: Resource) => ({
 });
 
 /**
- * Names as users write them: `subject.roles`, `request.action`, `resource.environment`, `time.now.getHours("Europe/Paris")`.
- * `before` is the same about another thing.
+ * Names as users write them: `subject.roles`, `request.action`, `resource.environment`,
+ * `time.now.getHours("Europe/Paris")`. `before` is the context of the same call for another resource, which
+ * is reused.
  */
 export function conditionContext(
   facts: ConditionFacts,
@@ -68,7 +69,9 @@ export function conditionContext(
 
 export type ConditionOutcome = { holds: boolean; error?: string };
 
-/** A condition that cannot be evaluated counts as holding: what it should have denied stays denied. */
+/**
+ * A condition that cannot be evaluated counts as true: otherwise an error would allow what the policy denies.
+ */
 export function evaluateCondition(
   program: CelProgram,
   context: Record<string, unknown>,

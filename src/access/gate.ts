@@ -29,11 +29,14 @@ export interface Gate {
   /** First: throws unless the caller's roles grant the operation's action. */
   gate(call: GatedCall, operation: Operation): void | Promise<void>;
   /**
-   * Then, with the input read: throws when a deny policy of the caller's roles holds for a resource that the input names,
-   * or when the roles do not grant an action that the input costs besides the operation's own.
+   * Then, with the input read: throws when a deny policy of the caller's roles holds for a resource that the
+   * input names, or when the roles do not grant an action that the input costs besides the operation's own.
    */
   guard(call: GatedCall, operation: Operation, input: unknown): void | Promise<void>;
-  /** The deny policies that may hide resources of a type from the caller, as of now; undefined when there are none. */
+  /**
+   * The deny policies that may hide resources of a type from the caller, as of now; undefined when there are
+   * none.
+   */
   screen(
     call: GatedCall,
     operation: Operation,
@@ -43,11 +46,17 @@ export interface Gate {
 
 const free: readonly string[] = [];
 
-/** Reads answer at once, without a promise, while the snapshot of the org is cached: every call passes here. */
+/**
+ * Every call passes here: `gate` and `guard` return no promise while the org's snapshot is cached and has no
+ * policies.
+ */
 export function openGate({ snapshots, scopeOf, clock }: GateDeps): Gate {
   const judge = openJudge({ scopeOf, clock });
 
-  /** The other environment that the input names. A foreign org's is left out: a verdict would tell that it exists. */
+  /**
+   * The other environment that the input names. A foreign org's is left out: a verdict would reveal that it
+   * exists.
+   */
   async function otherEnvironmentOf(
     { caller, environmentId }: GatedCall,
     { environmentOf }: Operation,
@@ -59,8 +68,9 @@ export function openGate({ snapshots, scopeOf, clock }: GateDeps): Gate {
   }
 
   /**
-   * Moves the call into the org of the environment, for policies, audit and handler. Otherwise a platform credential
-   * that impersonates one org and names another's environment would escape the policies of the other.
+   * Moves the call into the org of the environment, for policies, audit and handler. Otherwise a platform
+   * credential that impersonates one org and names another's environment would escape the policies of the
+   * other.
    */
   async function moveTo(call: GatedCall, environmentId: string): Promise<void> {
     const place = await scopeOf(environmentId);
@@ -181,7 +191,10 @@ function isUnbound(snapshot: AccessSnapshot, { caller }: GatedCall, actions: rea
   return true;
 }
 
-/** What deny policies are asked about an input: its subject, under each action, and the other resources that it names. */
+/**
+ * What deny policies are asked about an input: its subject, under each action, and the other resources that
+ * it names.
+ */
 function questionsOf(
   call: GatedCall,
   operation: Operation,

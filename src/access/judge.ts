@@ -34,7 +34,10 @@ export interface DecisionPace {
 
 /** A call yields the event loop only after its decisions have taken this long. */
 const quickMs = 1;
-/** `refusalOf` reads the clock once per this many items that policies looked at: a read costs as much as some of them. */
+/**
+ * `refusalOf` reads the clock once per this many items that policies looked at: a read costs as much as some
+ * of them.
+ */
 const uncheckedItemsMax = 25;
 
 export interface Judge {

@@ -4,9 +4,9 @@ import { type Action, isAction } from "./actions.ts";
 import { type GatedCall, isPlatform } from "./gated-call.ts";
 
 /**
- * The action that a platform credential must hold. For itself: the operation's platform action. When it impersonates
- * an org: the right to impersonate, of which reads need only the lesser one. A read is told by its action's last word,
- * or by the HTTP method where the operation has no action.
+ * The action that a platform credential must hold. For itself it is the operation's platform action. While it
+ * impersonates an org it is `platform:impersonate`, or `platform:impersonate:read` for a read. The last word
+ * of the action decides what is a read; where the operation has no action, the HTTP method does.
  */
 export function platformNeed(call: GatedCall, operation: Operation, action = operation.action): Action {
   const { caller, method } = call;
@@ -33,7 +33,9 @@ export function platformNeed(call: GatedCall, operation: Operation, action = ope
 export const isOpenToPlatform = ({ caller }: GatedCall, { platformAction }: Operation): boolean =>
   platformAction === "authenticated" && caller.impersonates !== true;
 
-/** The actions by which a deny policy may name the call: the action, and the platform action that it needs. */
+/**
+ * The actions by which a deny policy may name the call: the action, and the platform action that it needs.
+ */
 export function namesOf(call: GatedCall, operation: Operation, action: string): readonly string[] {
   if (!isPlatform(call)) return [action];
   const needed = platformNeed(call, operation, action);

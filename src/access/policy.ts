@@ -19,18 +19,18 @@ export interface CompiledPolicy {
   readonly id: string;
   readonly name: string;
   readonly actions: ReadonlySet<string>;
-  /** How many things at most are compared to see whether a resource is meant. */
+  /** The number of resource patterns, for the cost of a decision. */
   readonly patterns: number;
-  /** Whether the condition looks at the resource: another one says of all what it says of one. */
+  /** Whether the condition reads `resource`; if not, its verdict for one resource holds for all. */
   readonly looksAtResource: boolean;
   isAbout(resource: Resource): boolean;
-  /** Whether it denies what it is about; a condition that fails denies too, and says why. What that took is spent. */
+  /** Evaluates the condition, at the cost of `spent`. A condition that fails denies, and gives the reason. */
   denies(facts: ConditionFacts, context: () => Record<string, unknown>, spent?: CelBudget): PolicyVerdict;
 }
 
 export interface PolicyVerdict {
   denied: boolean;
-  /** Why the condition could not be judged. */
+  /** Why the condition could not be evaluated. */
   error?: string;
 }
 
@@ -56,18 +56,21 @@ export const splitList = (text: string): string[] =>
     .map((one) => one.trim())
     .filter((one) => one !== "");
 
-/** No pattern of use is longer, and every star may cost a look at every letter behind it. */
+/**
+ * Longer than any useful pattern. Each star may cost a scan of the letters after it, so the length bounds the
+ * time.
+ */
 const actionPatternCharsMax = 64;
 
 const isActionPattern = (pattern: string): boolean =>
   pattern.length <= actionPatternCharsMax && /^[a-z*:_-]+$/.test(pattern);
 
-/** The actions that a pattern names; `*` stands for any run of characters. */
+/** The actions that a pattern matches; `*` is any run of characters. */
 export function actionsMatching(pattern: string): Action[] {
   return isActionPattern(pattern) ? allActions.filter(part(pattern)) : [];
 }
 
-/** Throws PolicyError that names the field and what is wrong with it. */
+/** Throws a PolicyError with the field and what is wrong with it. */
 export function compilePolicy(policy: PolicyText): CompiledPolicy {
   const actionPatterns = splitList(policy.actions);
   if (actionPatterns.length === 0) throw new PolicyError("actions", "at least one action");
@@ -103,7 +106,7 @@ export function compilePolicy(policy: PolicyText): CompiledPolicy {
     },
     denies(facts, context, spent) {
       if (!condition) return denied;
-      // Of all that a pattern stands for, one may be what the condition looks for.
+      // A pattern means many resources: the condition may hold for one of them.
       if (facts.resource.isPattern && looksAtResource) return denied;
       const { holds, error } = evaluateCondition(condition, context(), spent);
       return error !== undefined ? { denied: true, error } : holds ? denied : allowed;
@@ -126,7 +129,10 @@ function patternsOf(text: string): ResourcePattern[] {
   });
 }
 
-/** What of the policy can match nothing, in words for who wrote it: it is kept, and denies less than it seems to. */
+/**
+ * Warnings about patterns that cannot match anything. The policy is stored, but it denies less than its
+ * author expects.
+ */
 export function policyWarnings(
   { actions: actionText, resources }: Pick<PolicyText, "actions" | "resources">,
   where: PatternScope,
@@ -143,23 +149,23 @@ export function policyWarnings(
   ];
 }
 
-/** Whether one policy denies one thing, asked for the first time. */
+/** Whether one policy alone denies one resource. */
 export const deniesAlone = (policy: CompiledPolicy, facts: ConditionFacts): PolicyVerdict =>
   policy.isAbout(facts.resource) ? policy.denies(facts, () => conditionContext(facts)) : allowed;
 
-/** More than any call may spend: it counts, and refuses nothing. */
+/** More than any call may spend: this budget counts, and never refuses. */
 const uncounted = 1_000_000_000;
-/** So many patterns are compared in the time of one item of a condition. */
+/** Patterns that are compared in the time of one item of a condition. */
 const patternsAnItem = 8;
 
 export interface Decision {
-  /** What the policies looked at until now, in items of conditions. */
+  /** What the policies looked at so far, in items of conditions. */
   readonly items: number;
-  /** What the policy of that place in the list says about the resource. */
+  /** The verdict of the policy at this index of the list. */
   verdict(at: number, resource: Resource): PolicyVerdict;
 }
 
-/** One action of one caller held against deny policies, about one resource after the other. */
+/** Judges one action of one caller by deny policies, for one resource after the other. */
 export function decisionOf(
   policies: readonly CompiledPolicy[],
   common: Omit<ConditionFacts, "resource">,

@@ -1,6 +1,6 @@
 /**
- * What an operation is about, as deny policies name it: `irn:svc:{org}:{project}:{type}:{environment}:{resource}` (spec.md
- * 'Resource names'). The environment is named by its id; patterns may also use its name.
+ * A resource as deny policies name it: `irn:svc:{org}:{project}:{type}:{environment}:{resource}`. The
+ * environment is named by its id; patterns may also use its name.
  */
 export interface Resource {
   orgId: string;
@@ -10,13 +10,13 @@ export interface Resource {
   /** `*` outside any environment. */
   environmentId: string;
   environmentName: string;
-  /** Of one thing; `*` when the operation is about all of its kind. */
+  /** The id of one resource; `*` when the operation acts on all of the type. */
   id: string;
-  /** The id stands for all names that it matches. */
+  /** The id is itself a pattern: it means every name that it matches. */
   isPattern?: boolean | undefined;
 }
 
-/** Path segments that have a singular; every other one is a type as it stands (spec.md 'Resource names'). */
+/** The types of path segments in the plural; every other segment is a type unchanged. */
 const singulars: Readonly<Record<string, string>> = {
   functions: "function",
   runs: "run",
@@ -40,7 +40,7 @@ export const typeOfAction = (action: string): string => {
   return group === "entities" ? "stream" : singular(group);
 };
 
-/** `/api/v1/runs/{id}/streams` is about a run. */
+/** The type of a route: `/api/v1/runs/{id}/streams` is about a run. */
 export function typeOfPath(path: string): string {
   const [, api, version, first = "", second] = path.split("/");
   const segment = api === "api" && version === "v1" ? first : (api ?? "");
@@ -49,7 +49,7 @@ export function typeOfPath(path: string): string {
 
 const segmentCount = 7;
 
-/** A colon inside a name would make two segments of it, and no pattern would match: it is written `%3A`. */
+/** Writes a colon inside a name as `%3A`: it would make two segments, and no pattern would match the name. */
 const segment = (text: string): string =>
   text.includes(":") || text.includes("%") ? text.replaceAll("%", "%25").replaceAll(":", "%3A") : text;
 
@@ -61,7 +61,7 @@ const noResource: Resource = {
   environmentName: "",
   id: "",
 };
-/** One resource is held against many patterns in a row: its names are written once. */
+/** The last resource with its written names: it is compared with many patterns in a row. */
 let last = { resource: noResource, written: noResource };
 
 function written(resource: Resource): Resource {
@@ -87,22 +87,25 @@ export function irnOf(resource: Resource): string {
 
 export interface ResourcePattern {
   readonly text: string;
-  /** Why it can match nothing in the org, where that is known. */
+  /** Why the pattern cannot match anything in the scope; undefined when it can, or when that is unknown. */
   warning(where: PatternScope): string | undefined;
   matches(resource: Resource): boolean;
 }
 
-/** Where a pattern is meant to match. */
+/** The scope in which a pattern should match something. */
 export interface PatternScope {
-  /** Undefined where policies bind callers in any org. */
+  /** Undefined for platform policies, which bind callers in every org. */
   orgId: string | undefined;
-  /** Of all operations. */
+  /** The resource types of all operations. */
   types: ReadonlySet<string>;
 }
 
 type Part = (text: string) => boolean;
 
-/** `*` stands for any run of characters. Takes the first place where each piece fits: no way back, so no blow-up. */
+/**
+ * `*` matches any run of characters. Each piece takes its first fit: without backtracking the time stays
+ * linear.
+ */
 export function part(pattern: string): Part {
   if (pattern === "*") return () => true;
   if (!pattern.includes("*")) return (written) => written === pattern;
@@ -120,7 +123,7 @@ export function part(pattern: string): Part {
   };
 }
 
-/** Whether some text is matched by both; `*` stands for any run of characters in either. */
+/** Whether two patterns match a common text; `*` is any run of characters in both. */
 export function overlap(one: string, other: string): boolean {
   // What is left of the other may begin at these places, after so much of the one.
   let places = new Set([0]);
@@ -144,7 +147,10 @@ export function overlap(one: string, other: string): boolean {
 
 const irnStart = "irn:svc:";
 
-/** Undefined when the text is neither `*` nor begins as a name does. One of other segments than names have is legal. */
+/**
+ * Undefined unless the text is `*` or begins with `irn:svc:`. A wrong number of segments is legal and matches
+ * nothing.
+ */
 export function parsePattern(text: string): ResourcePattern | undefined {
   if (text === "*") return { text, matches: () => true, warning: () => undefined };
   if (!text.startsWith(irnStart)) return undefined;

@@ -2,16 +2,16 @@ import type { Breathe } from "../kit/breather.ts";
 import { type Action, builtInRoles, roleGrants, roleIdOf } from "./actions.ts";
 import { type CompiledPolicy, compilePolicy, type PolicyText } from "./policy.ts";
 
-/** A role that an org made for itself: grants what its base grants, less what its policies deny. */
+/** A role that an org created: it grants what its base grants, less what its policies deny. */
 export interface CustomRole {
-  /** Whoever has it carries this: its name may be given again, to another one. */
+  /** Keys and users carry the id; the name may be given to another role later. */
   id: string;
   name: string;
   /** Name of a built-in role; empty: it grants nothing by itself. */
   base: string;
 }
 
-/** All that decides over calls in one org, as of one `orgs.access_version`. */
+/** The roles and policies of one org at one `orgs.access_version`. */
 export interface AccessSnapshot {
   readonly orgId: string;
   readonly version: number;
@@ -27,11 +27,11 @@ export interface SnapshotRows {
   version: number;
   roles: readonly CustomRole[];
   policies: readonly PolicyText[];
-  /** Which policies a role has; roles by id, built-in ones too. */
+  /** Which policies each role has, by role id; built-in roles too. */
   assigned: readonly { roleId: string; policyId: string }[];
 }
 
-/** What callers with the same roles have in common. */
+/** Cached for callers with the same roles. */
 interface Combination {
   words: readonly string[];
   policies: readonly CompiledPolicy[];
@@ -42,7 +42,10 @@ const none: readonly CompiledPolicy[] = [];
 const builtInNames = new Map<string, string>(builtInRoles.map((role) => [roleIdOf(role), role]));
 const combinationsMax = 1_000;
 
-/** A stored policy that does not compile any more (a newer program is stricter) denies whatever it is asked about. */
+/**
+ * A stored policy that no longer compiles, because a newer release is stricter, denies every resource it is
+ * asked about.
+ */
 function compileStored(policy: PolicyText): CompiledPolicy {
   try {
     return compilePolicy(policy);
@@ -54,10 +57,13 @@ function compileStored(policy: PolicyText): CompiledPolicy {
 const textOf = ({ id, name, actions, resources, condition }: PolicyText): string =>
   JSON.stringify([id, name, actions, resources, condition]);
 
-/** Compiled policies of an org by their texts, from one snapshot to the next: mostly one of many has changed. */
+/**
+ * Compiled policies of an org by text, kept for the next snapshot: a change usually touches one policy of
+ * many.
+ */
 export type Compiled = ReadonlyMap<string, CompiledPolicy>;
 
-/** Hundreds of policies take a while: others have their turn after each that is new. */
+/** Yields the event loop after each new policy: compiling hundreds at once would delay every other call. */
 export async function compilePolicies(
   policies: readonly PolicyText[],
   before: Compiled,
@@ -73,7 +79,7 @@ export async function compilePolicies(
   return compiled;
 }
 
-/** Names of built-in roles, which no other role can have, stand for their ids. */
+/** Roles by id. Names of built-in roles work too, as no other role can have them. */
 const idOf = (role: string): string => (role.includes("_") ? role : `role_${role}`);
 
 export function snapshotOf(rows: SnapshotRows, ready?: Compiled): AccessSnapshot {
@@ -92,7 +98,7 @@ export function snapshotOf(rows: SnapshotRows, ready?: Compiled): AccessSnapshot
   const combinations = new Map<string, Combination>();
   const ofCaller = new WeakMap<readonly string[], Combination>();
 
-  /** A caller carries the same list from call to call. */
+  /** Keyed by the list itself: a caller has the same list object from call to call. */
   function combinationOf(roles: readonly string[]): Combination {
     let found = ofCaller.get(roles);
     if (found) return found;

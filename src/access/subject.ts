@@ -1,18 +1,18 @@
 import type { Operation, Thing, UnaryOperation } from "../kit/operation.ts";
 import { typeOfAction, typeOfPath } from "./resource.ts";
 
-/** What an operation is about, for deny policies. */
+/** The resources that an operation acts on, as deny policies see them. */
 export interface OperationSubject {
   type: string;
-  /** Its own action, and all others that things of it are asked about. */
+  /** The operation's action, and every other action under which its resources are judged. */
   actions: readonly string[];
-  /** Never empty: `*` when the input names no single thing. */
+  /** Ids of the main resource; `*` when the input names no single one, so the list is never empty. */
   idsOf(input: unknown): readonly string[];
-  /** What the input is about besides. */
+  /** Other resources that the input names. */
   thingsOf(input: unknown): readonly Thing[];
 }
 
-/** Input fields that name the thing, in the order in which they are believed. */
+/** Input fields that may name the resource; the first one present counts. */
 const idFields = [
   "id",
   "function_id",
@@ -76,7 +76,7 @@ function work(operation: Operation): OperationSubject {
   };
 }
 
-/** By an operation's route, else by its action; worked out once. */
+/** Derived from the operation's route, else from its action, and cached by operation. */
 export function subjectOf(operation: Operation): OperationSubject {
   let subject = known.get(operation);
   if (!subject) {
@@ -88,7 +88,7 @@ export function subjectOf(operation: Operation): OperationSubject {
 
 const typesKnown = new WeakMap<readonly Operation[], ReadonlySet<string>>();
 
-/** Every type that some operation is about; worked out once. */
+/** Every resource type of the operations, cached by list. */
 export function typesOf(operations: readonly Operation[]): ReadonlySet<string> {
   let types = typesKnown.get(operations);
   if (!types) {

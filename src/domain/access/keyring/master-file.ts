@@ -12,7 +12,10 @@ import {
 import { dirname } from "node:path";
 import { masterKeyPattern } from "./rules.ts";
 
-/** The master key of an installation that was given none: a file for the owner alone, beside the database. */
+/**
+ * The master key of an installation without `SVC_MASTER_KEY`: a file beside the database, readable by its
+ * owner only.
+ */
 export function readMasterFile(path: string): string | undefined {
   let text: string;
   try {
@@ -49,8 +52,8 @@ function syncFolderOf(path: string): void {
 }
 
 /**
- * Durable before it is used: what is sealed under a key that was never written would be lost with this process. Answers the
- * key that stands in the file: that of another process, when it was first.
+ * Writes the key durably before it is used: values sealed under a key that was never written would be lost
+ * with this process. Answers the key in the file, which is another process's when that was first.
  */
 export function createMasterFile(path: string, key: string): string {
   const fresh = writeBeside(path, key);

@@ -62,7 +62,10 @@ export class RingWriter {
     await rows.retireBefore(session, kind, version, now);
   }
 
-  /** Seals everything again in the same transaction. `known` are the master keys that this node had opened before. */
+  /**
+   * Seals everything again in the same transaction. `known` are the master keys that this node had opened
+   * before.
+   */
   async addMaster(
     session: Session,
     held: HeldMaster,

@@ -43,7 +43,10 @@ export const unopened = (about: string): Fault => new Fault("failed_precondition
 export const newest = (list: readonly RingRow[], kind: string): RingRow | undefined =>
   list.filter((row) => row.kind === kind).at(-1);
 
-/** From the key that the node has to the one in force: each version opens the next, for `limits.keyringKeptMs`. */
+/**
+ * From the key that the node has to the one in force: each version opens the next, for
+ * `limits.keyringKeptMs`.
+ */
 export function openMasters(
   list: readonly RingRow[],
   { key, source }: HeldMaster,
@@ -65,7 +68,9 @@ export function openMasters(
   return { masters, version: last.version };
 }
 
-/** Opens every row. `known` are the master keys of the ring before: values sealed under them stay readable. */
+/**
+ * Opens every row. `known` are the master keys of the ring before: values sealed under them stay readable.
+ */
 export function openRing(
   list: readonly RingRow[],
   held: HeldMaster,

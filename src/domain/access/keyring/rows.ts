@@ -18,10 +18,10 @@ const columns = sql.raw("kind, version, sealed, fingerprint, created_at, retired
 export const allRows = (reader: Pick<Store | Session, "all">): Promise<RingRow[]> =>
   reader.all<RingRow>(sql`SELECT ${columns} FROM keyring ORDER BY kind, version`);
 
-/** The whole ring, held until the transaction ends: rotations go one after the other. */
+/** Locks the whole ring until the transaction ends: rotations run one after the other. */
 export async function holdRows(session: Session): Promise<RingRow[]> {
   await session.all(sql`SELECT kind FROM keyring ORDER BY kind, version ${session.seams.holdRow}`);
-  // Read only now: the statement that waited for another rotation does not see the rows which that one made.
+  // A second statement: the one that waited for another rotation does not see the rows of that rotation.
   return allRows(session);
 }
 
@@ -46,15 +46,17 @@ export const resealRow = (session: Session, row: Pick<RingRow, "kind" | "version
     sql`UPDATE keyring SET sealed = ${sealed} WHERE kind = ${row.kind} AND version = ${row.version}`,
   );
 
-/** Ways from an old master key to its successor, and secrets that nothing trusts any more. */
+/**
+ * Deletes links from old master keys to their successors, and secrets whose signatures are refused by now.
+ */
 export const purgeRetired = (session: Session, retiredBefore: Instant): Promise<number> =>
   session.run(sql`DELETE FROM keyring
     WHERE retired_at IS NOT NULL AND retired_at < ${retiredBefore} AND kind NOT IN ${sql.list(lastingKinds)}`);
 
-/** The newest master key; a rotation waits until the transaction has ended. */
+/** The newest master version; blocks a rotation until the transaction ends. */
 export async function masterVersion(session: Session): Promise<number | undefined> {
   const newest = sql`SELECT version FROM keyring WHERE kind = 'master' ORDER BY version DESC LIMIT 1`;
   await session.one(sql`${newest} ${session.seams.shareRow}`);
-  // Read only now, as by `holdRows`: whoever waited for a rotation was shown the key before it.
+  // A second statement, as in `holdRows`: the one that waited saw the version before the rotation.
   return (await session.one<{ version: number }>(newest))?.version;
 }

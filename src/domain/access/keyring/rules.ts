@@ -11,12 +11,13 @@ export const ringKinds: readonly RingKind[] = [
 ];
 
 /**
- * Nodes of the version before do not know these, and leave them under the old master key when they rotate it: what cannot be
- * opened is made anew, which costs sessions of the platform and nothing else.
+ * Nodes of the previous release do not know these kinds, and leave them sealed under the old master key when
+ * they rotate it. A secret that cannot be opened is replaced, which ends the platform's sessions and nothing
+ * else.
  */
 export const replaceableKinds: readonly RingKind[] = ["platform_jwt_secret"];
 
-/** What these signed is checked for as long as it is kept: they are never forgotten. */
+/** Never purged: their signatures are checked for as long as the signed rows are kept. */
 export const lastingKinds: readonly RingKind[] = ["audit_key"];
 
 /** A master key as settings and callers write it: 32 bytes in hex. */
@@ -25,7 +26,7 @@ export const masterKeyPattern = /^[0-9a-fA-F]{64}$/;
 export const nonceBytes = 12;
 const tagBytes = 16;
 
-/** Tells keys apart without telling what they are: they are random, 32 bytes or more. */
+/** Identifies a secret without revealing it: secrets are random and have 32 bytes or more. */
 export const fingerprintOf = (secret: string): string =>
   hash("sha256", `svc keyring ${secret}`, "hex").slice(0, 16);
 
@@ -33,8 +34,8 @@ const cipherKey = (masterKey: string): Buffer =>
   Buffer.from(hkdfSync("sha256", Buffer.from(masterKey, "hex"), "", "svc sealed values", 32));
 
 /**
- * AES-256-GCM under a key derived from the master key: `{version}.{nonce}.{ciphertext and tag}`, base64url. `place` is
- * authenticated with it, so that a sealed value cannot be moved to another row.
+ * AES-256-GCM under a key derived from the master key: `{version}.{nonce}.{ciphertext and tag}`, base64url.
+ * `place` is authenticated with it, so that a sealed value cannot be moved to another row.
  */
 export function seal(
   masterKey: string,

@@ -14,18 +14,18 @@ export type { RingSecret } from "./ring.ts";
 
 /** The installation's own secrets, sealed in the store under its master key, the same on every node. */
 export interface Keyring {
-  /** What is signed with now. */
+  /** The secret that signs now. */
   current(kind: RingKind): RingSecret;
-  /** The secret of this id, as long as what it signed is believed. */
+  /** The secret with this id, while its signatures are still accepted. */
   find(kind: RingKind, id: string): string | undefined;
   /** `place` names the row and column: a sealed value opens nowhere else. */
   seal(place: string, text: string): string;
   unseal(place: string, sealed: string): Promise<string>;
-  /** Whether a value is sealed under the master key in force, which stays so until the transaction ends. */
+  /** Whether a value is sealed under the current master key. Blocks a rotation until the transaction ends. */
   isCurrent(session: Session, sealed: string): Promise<boolean>;
   /** Follows what other nodes rotated; the tick of loop `keyring.follow`. */
   refresh(): Promise<void>;
-  /** Part of a rotation's transaction; `refresh` makes it true for this node. */
+  /** Writes a new secret in the transaction of a rotation; this node uses it after `refresh`. */
   rotate(session: Session, kind: RingKind | "master_key", secret: string, createdBy: string): Promise<void>;
   purge(session: Session): Promise<number>;
 }
@@ -38,7 +38,7 @@ export interface KeyringDeps {
   /** `SVC_MASTER_KEY`; without it the file is read, or written at the first start. */
   masterKey: string | undefined;
   masterFile: string;
-  /** Secrets that settings bring along; one that the ring does not know becomes the current one. */
+  /** Secrets from settings; one that the ring does not know becomes the current one. */
   given: Partial<Record<RingKind, string | undefined>>;
   /** Seals again whatever else is sealed, in the transaction of a new master key. */
   reseal?: Reseal;
@@ -66,7 +66,10 @@ export async function openKeyring(deps: KeyringDeps): Promise<Keyring> {
     return key;
   }
 
-  /** Adds each secret of the settings that the ring does not know. One that it knows as an older one stays retired. */
+  /**
+   * Adds each secret of the settings that the ring does not know. One that it knows as an older one stays
+   * retired.
+   */
   const adoptSettings = (): Promise<void> =>
     store.write(async (session) => {
       const list = await rows.holdRows(session);
@@ -78,7 +81,8 @@ export async function openKeyring(deps: KeyringDeps): Promise<Keyring> {
         if (known && newest(list, kind)?.fingerprint !== print)
           log.warn("keyring.setting_outdated", { kind, about: "rotated since; the newer one is used" });
         if (secrets.get(kind)!.length > 0 && (wanted === undefined || known)) continue;
-        // Nodes that start at once wait here for the held rows: the first makes the secret, the others find it.
+        // Nodes that start at once wait here for the held rows: the first makes the secret, the others find
+        // it.
         const createdBy = wanted === undefined ? "system" : "settings";
         await writer.addSecret(session, held, {
           kind,

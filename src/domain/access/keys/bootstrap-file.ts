@@ -12,7 +12,7 @@ import {
 import { basename, dirname, join } from "node:path";
 import { keyHash } from "./rules.ts";
 
-/** spec.md 'Bootstrap': the content of the key file. */
+/** The content of the key file; operators' scripts read it. */
 export interface BootstrapFile {
   key: string;
   key_id: string;
@@ -22,7 +22,10 @@ export interface BootstrapFile {
   timestamp: string;
 }
 
-/** The file before its key is valid. Its name holds the start of the key's hash, so a later boot can tell whose it is. */
+/**
+ * The file before its key is valid. Its name has the start of the key's hash, so that a later boot can match
+ * the two.
+ */
 const pendingName = (path: string, hash: string) => `${basename(path)}.${hash.slice(0, 16)}.`;
 
 function syncFolder(path: string): void {

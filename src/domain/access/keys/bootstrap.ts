@@ -34,9 +34,12 @@ export interface BootstrapOptions {
 }
 
 export interface Bootstrapped {
-  /** `issued`: by this boot; `failed`: the file could not be written, so there is no key; `existing`: nothing to do. */
+  /**
+   * `issued`: by this boot; `failed`: the file could not be written, so there is no key; `existing`: nothing
+   * to do.
+   */
   key: "issued" | "failed" | "existing";
-  /** Set when this boot made a password that stands in no file; for the banner, never for the log. */
+  /** The password, when this boot made one that no file holds; for the banner, never for the log. */
   password?: string;
 }
 
@@ -48,12 +51,12 @@ interface BootstrapPlan {
 }
 
 /**
- * The first admin key and dashboard user (spec.md 'Bootstrap'). Wanted while there is no key, and no user, at all: a key
- * that was deleted on purpose does not come back as long as there is another.
+ * Creates the first admin key and the first dashboard user, each only while there is none at all: a bootstrap
+ * key that was deleted on purpose must not come back while there is another key.
  *
- * The file is written first, under a name of its own; then key and user become valid in one transaction; then the file
- * gets its name. A crash before the transaction leaves no key, one after it a valid key whose file the next boot names.
- * Of two nodes that boot at once, one inserts; the other removes its file.
+ * The order is: write the file under a temporary name, insert key and user in one transaction, rename the
+ * file. A crash before the transaction leaves no key; a crash after it leaves a valid key whose file the next
+ * boot renames. Of two nodes that boot at once, one inserts and the other removes its file.
  */
 export async function bootstrap(options: BootstrapOptions): Promise<Bootstrapped> {
   const { store, clock, ids, log, keys, users, path } = options;
@@ -69,12 +72,15 @@ export async function bootstrap(options: BootstrapOptions): Promise<Bootstrapped
     return { key: "failed" };
   };
 
-  /** Names the file of a key that is already valid; when that fails the key goes, as nobody could ever use it. */
+  /**
+   * Renames the file of a key that is already valid. When that fails the key is deleted: its text would be
+   * lost.
+   */
   const publishFile = async (pending: string, hash: string, user?: NewUser): Promise<Bootstrapped> => {
     try {
       putInPlace(pending, path);
     } catch (error) {
-      // Another node of this machine may have named it already, as one that a dead boot left behind.
+      // Another node on this machine may have renamed it already, as the file of a boot that died.
       if (holdsKey(path, hash)) return { key: "existing" };
       await store.write(async (session) => {
         await keys.removeExactly(session, bootstrapKeyId, hash);
@@ -121,13 +127,13 @@ export async function bootstrap(options: BootstrapOptions): Promise<Bootstrapped
     try {
       wanted.key = { row, file: writePending(path, row.hash, ids.secret(4), content) };
     } catch (error) {
-      // The operator holds a key of their own choice already; any other would be lost.
+      // A key that the operator chose needs no file. A generated key without a file would be lost.
       if (options.adminKey === undefined) return notIssued(error);
       wanted.key = { row, fileError: `${path}: ${errorText(error)}` };
     }
   }
 
-  // When this fails the file stays: the commit may have happened all the same, and then the next boot names the file.
+  // When this throws the file stays: the commit may have happened, and then the next boot renames the file.
   const inserted = await store.write(async (session) => ({
     key: wanted.key !== undefined && (await keys.insert(session, wanted.key.row)),
     user: wanted.user !== undefined && (await users.insert(session, wanted.user)),

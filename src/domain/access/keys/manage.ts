@@ -14,20 +14,20 @@ export type { ListedKey } from "./rows.ts";
 export interface KeyInput {
   name: string;
   environmentId?: string;
-  /** The caller's own when left out: a key never has more than who made it by default. */
+  /** The caller's own when left out: by default a key has no more rights than its creator. */
   roleIds?: readonly string[];
   /** `720h`. */
   expiresIn?: string;
 }
 
-/** Keys as an org's admins, or the platform's, keep them. */
+/** Keys as admins of an org, or of the platform, manage them. */
 export interface KeyManagement {
   create(scope: RoleScope, input: KeyInput, call: Call): Promise<{ key: string; row: ListedKey }>;
   list(scope: RoleScope): Promise<ListedKey[]>;
   get(scope: RoleScope, id: string): Promise<ListedKey>;
-  /** Resolves once no node believes in the key any more. */
+  /** Resolves once no node accepts the key any more. */
   remove(scope: RoleScope, id: string): Promise<void>;
-  /** Another text for the same key; the old one is refused from then on. */
+  /** Gives the key a new text; the old one is refused from then on. */
   rotate(scope: RoleScope, id: string): Promise<{ key: string; row: ListedKey }>;
   setRoles(scope: RoleScope, id: string, roleIds: readonly string[]): Promise<ListedKey>;
 }
@@ -46,9 +46,9 @@ export interface KeyManagementDeps {
   keys: Keys;
   roles: Pick<Roles, "require" | "known">;
   tenancy: Pick<Tenancy, "findEnvironment" | "shareOrg" | "shareEnvironment">;
-  /** Makes every node forget what it believed of the key with this hash, within `limits.keyLeaseMs`. */
+  /** Makes every node drop the cached key with this hash, within `limits.keyLeaseMs`. */
   forgetEverywhere: (hash: string) => Promise<void>;
-  /** Told of each change in its own transaction. */
+  /** Called for each change, in its transaction. */
   record?: (session: Session, scope: RoleScope, change: KeyChange) => Promise<void>;
 }
 
@@ -78,7 +78,7 @@ async function ownRoles(
   return caller.roles.filter((id) => known.has(id));
 }
 
-/** Every change holds the org, then the key: as both are now, and until it is committed. */
+/** Every change locks the org, then the key, until it commits. */
 export function openKeyManagement(deps: KeyManagementDeps): KeyManagement {
   const { store, clock, keys, roles, tenancy, forgetEverywhere, record } = deps;
 
@@ -119,7 +119,7 @@ export function openKeyManagement(deps: KeyManagementDeps): KeyManagement {
       const name = readName(input.name);
       const expiresIn =
         input.expiresIn === undefined ? undefined : rules.readDuration("expires_in", input.expiresIn);
-      // Which org an environment is of never changes.
+      // Read before the write: an environment never moves to another org.
       const environmentId = await readEnvironment(scope, input, call);
       if (input.roleIds === undefined && scope.kind === "tenant" && call.caller.kind === "platform")
         throw invalid("role_ids", "must be given: the caller's own are the platform's");

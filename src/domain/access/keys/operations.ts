@@ -17,7 +17,7 @@ const KeyShape = Type.Object({
   environment_id: Type.Optional(text),
   role_ids: Type.Array(text),
   created_at: instant,
-  /** spec.md's word; `expires_at` is that of clients. */
+  /** The documented name; clients read `expires_at`. */
   expires: Type.Optional(instant),
   expires_at: Type.Optional(instant),
   last_used_at: Type.Optional(instant),
@@ -40,7 +40,7 @@ const newKeyJson = ({ key, row }: Made) => ({ ...keyJson(row), key });
 
 export interface KeysSurface {
   manage: KeyManagement;
-  /** Whose keys a call is about; throws unless the caller may have to do with the platform's. */
+  /** The scope whose keys a call manages; throws unless the caller may manage the platform's. */
   scopeOf: (call: Call, platform: boolean) => RoleScope;
 }
 
@@ -48,7 +48,7 @@ const read = { action: "apikeys:read", platformAction: "platform:keys:read", sco
 const change = { action: "apikeys:manage", platformAction: "platform:keys:manage", scope: "none" as const };
 
 export const keysOperations = ({ manage, scopeOf }: KeysSurface): Operation[] => {
-  /** By its id alone a key is the platform's when a platform credential asks. */
+  /** A route that names a key by id alone means the platform's keys when a platform credential calls. */
   const own = (call: Call) =>
     scopeOf(call, call.caller.kind === "platform" && call.caller.impersonates !== true);
   return [

@@ -24,7 +24,7 @@ export interface ListedKey extends Omit<NewKey, "hash"> {
 /** A key whose row the session holds. */
 export interface HeldKey extends ListedKey {
   hash: string;
-  /** Sessions made with it before are believed no more. */
+  /** Sessions that were made with the key before this instant are refused. */
   tokensAfter: Instant;
 }
 
@@ -143,12 +143,12 @@ export async function insertKey(session: Session, key: NewKey): Promise<boolean>
   return inserted === 1;
 }
 
-/** Only while it is still this very key: one that was rotated meanwhile stays. */
+/** Deletes the key only while it has this hash: a key that was rotated meanwhile stays. */
 export async function deleteKey(session: Session, id: string, hash: string): Promise<boolean> {
   return (await session.run(sql`DELETE FROM api_keys WHERE id = ${id} AND key_hash = ${hash}`)) === 1;
 }
 
-/** The key as it is now, and nobody else changes it until the transaction ends; undefined when the org has no such key. */
+/** Locks the key until the transaction ends; undefined when the org has no such key. */
 export async function holdKey(session: Session, id: string, orgId: string): Promise<HeldKey | undefined> {
   const row = await session.one<ListedRow & { key_hash: string }>(sql`SELECT ${listed}, key_hash FROM api_keys
     WHERE id = ${id} AND org_id = ${orgId} ${session.seams.holdRow}`);
@@ -163,7 +163,7 @@ export const changeHash = (
   session.run(sql`UPDATE api_keys SET key_hash = ${change.hash}, key_prefix = ${change.prefix},
     tokens_after = ${change.tokensAfter} WHERE id = ${id}`);
 
-/** Rows that another node writes right now are left out: its time is as good. */
+/** Skips rows that another node is writing: its time is as recent. */
 export async function updateLastUsed(
   session: Session,
   used: readonly (readonly [string, Instant])[],

@@ -10,7 +10,10 @@ export const keyTextBytesMax = 256;
 
 export const keyHash = (key: string): string => hash("sha256", key, "hex");
 
-/** What lists show of a key: its prefix and the first 8 digits. A key of another form shows its first 4 characters. */
+/**
+ * What lists show of a key: its prefix and the first 8 digits. A key of another form shows its first 4
+ * characters.
+ */
 export function keyPrefixOf(key: string): string {
   const prefix = [tenantKeyPrefix, platformKeyPrefix].find((one) => key.startsWith(one));
   return key.slice(0, prefix === undefined ? 4 : prefix.length + 8);

@@ -10,7 +10,7 @@ import * as rows from "./rows.ts";
 import * as rules from "./rules.ts";
 import { KeyUse } from "./used.ts";
 
-/** A key that was found, in the form in which requests need it. */
+/** A key as authentication needs it. */
 export interface KnownKey {
   readonly caller: Caller;
   readonly environmentId: string | undefined;
@@ -34,37 +34,37 @@ export interface CreateKey {
 }
 
 export interface Keys {
-  /** The key of this text; from memory, without a promise, when it was asked for within the last half second. */
+  /** The key with this text. Answers from the cache, without a promise, for half a second after a lookup. */
   find(text: string): KnownKey | undefined | Promise<KnownKey | undefined>;
-  /** The same by its id; for sessions that were made with a key. */
+  /** The key with this id, for sessions that were made with a key. */
   byId(id: string): Promise<KnownKey | undefined>;
-  /** Told of each successful authentication; `writeUsed` stores it later. */
+  /** Notes a successful authentication; `writeUsed` stores it later. */
   used(key: KnownKey): void;
   /** One round of the loop `keys.used`. */
   writeUsed(): Promise<void>;
   /** A key with its text, not yet stored. */
   make(wanted: CreateKey): { key: string; row: NewKey };
   create(wanted: CreateKey): Promise<{ id: string; key: string }>;
-  /** Revokes: this node stops believing in it at once, others within `keyLeaseMs`. False when it was gone. */
+  /** Revokes the key: this node refuses it at once, others within `keyLeaseMs`. False when it was gone. */
   remove(id: string): Promise<boolean>;
-  /** The org's key as it is now, and nobody else changes it until the transaction ends. */
+  /** Locks the org's key: no other transaction changes it until this one ends. */
   hold(session: Session, id: string, orgId: string): Promise<HeldKey | undefined>;
-  /** Gives the org's key another text, and ends its sessions; answers the hash of the old one, for `forget`. */
+  /** Gives the org's key a new text and ends its sessions; answers the hash of the old text, for `forget`. */
   rekey(session: Session, id: string, orgId: string, text: string): Promise<string>;
-  /** This node believes nothing any more that it knew of the key with this hash. */
+  /** Drops what this node cached of the key with this hash. */
   forget(hash: string): void;
   any(): Promise<boolean>;
   /** How many keys of the org carry each role. */
   roleCounts(orgId: string): Promise<ReadonlyMap<string, number>>;
-  /** By the session, when the answer decides what it writes. */
+  /** Pass the session when the answer decides what it writes. */
   hashOf(id: string, reader?: Pick<Store, "one">): Promise<string | undefined>;
   /** False when the id is taken. */
   insert(session: Session, row: NewKey): Promise<boolean>;
-  /** With its sessions. */
+  /** Deletes the key, if it still has this hash, with its sessions. */
   removeExactly(session: Session, id: string, hash: string): Promise<boolean>;
   /** How many keys of the org, or of the platform, carry the role; under the lock of the org. */
   countWithRole(session: Session, orgId: string, roleId: string): Promise<number>;
-  /** Takes the role off all who carry it; under the same lock. */
+  /** Takes the role from every key that carries it; under the same lock. */
   revokeRole(session: Session, orgId: string, roleId: string): Promise<void>;
 }
 
@@ -175,7 +175,8 @@ export function keys({ store, clock, ids, endSessions }: KeysDeps): Keys {
       const hash = rules.keyHash(text);
       const other = await rows.keyByHash(session, hash);
       if (other && other.id !== id) throw rules.keyTextTaken("new_value");
-      // Later than before even within one millisecond: a session that is being made tells by it that it came too late.
+      // Grows even within one millisecond: a session that is being made compares it to see that the key was
+      // rotated.
       const tokensAfter = Math.max(now, row.tokensAfter + 1);
       await rows.changeHash(session, id, { hash, prefix: rules.keyPrefixOf(text), tokensAfter });
       await endSessions(session, id);

@@ -4,7 +4,10 @@ import * as rows from "./rows.ts";
 
 const usedSliceMax = 500;
 
-/** Collects when keys were last used, and writes it in slices: a write for each request would cost more than the request. */
+/**
+ * Collects when keys were last used, and writes it in slices: a write for each request would cost more than
+ * the request.
+ */
 export class KeyUse {
   readonly #store: Store;
   readonly #clock: Pick<Clock, "now">;

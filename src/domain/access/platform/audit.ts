@@ -28,7 +28,7 @@ export interface PlatformEventPage {
 }
 
 export interface PlatformAudit {
-  /** Part of the change that it tells of: both are committed, or neither. */
+  /** Writes the line in the transaction of the change: both are committed, or neither. */
   record(
     session: Session,
     event: {
@@ -38,8 +38,9 @@ export interface PlatformAudit {
     },
   ): Promise<void>;
   /**
-   * Never waits: the line is written within a second, behind the call. What a node that dies had not written is lost; so is
-   * what comes while `limits.platformAuditWaitingMax` lines wait, and then a line says how many calls were not written.
+   * Never waits: the loop writes the line within a second. A node that dies loses the lines it had not
+   * written. While `limits.platformAuditWaitingMax` lines wait, further ones are dropped, and one more line
+   * counts them.
    */
   impersonated(call: ImpersonatedCall): void;
   /** One round of the loop `platform.audit`; at the server's end too. */
@@ -62,7 +63,7 @@ export interface PlatformAudit {
 const pageDefault = 100;
 const sliceMax = 500;
 
-/** Keys and users of the platform; other callers stand in no column of theirs. */
+/** The columns of the caller: only keys and users of the platform have one. */
 function platformIdsOf(by: Pick<Caller, "kind" | "id"> | undefined): { keyId: string; userId: string } {
   if (by?.kind !== "platform") return { keyId: "", userId: "" };
   return by.id.startsWith("puser_") ? { keyId: "", userId: by.id } : { keyId: by.id, userId: "" };
@@ -138,7 +139,7 @@ export function openPlatformAudit(deps: { store: Store; clock: Clock; ids: Ids; 
     async list(filter, { cursor, limit }) {
       const most = pageSize(limit, pageDefault);
       const after = cursor === undefined ? undefined : readCursor("cursor", cursor);
-      // What this node has not written yet would be missing from an answer that follows the call.
+      // Lines that this node has not written yet would be missing from the answer.
       await writeOnce().catch((error) => log.warn("platform.audit_late", { error }));
       const [found, total] = await Promise.all([
         rows.eventsOf(store, filter, { after, limit: most + 1 }),

@@ -11,7 +11,7 @@ export interface PlatformOrg {
   updatedAt: Instant;
 }
 
-/** Orgs as the platform sees them. The platform's own is none of them. */
+/** Orgs as the platform sees them, without its own. */
 export interface PlatformOrgs {
   /** Oldest first. */
   list(): Promise<PlatformOrg[]>;
@@ -21,7 +21,7 @@ export interface PlatformOrgs {
   delete(id: string): Promise<void>;
 }
 
-/** How orgs come and go, with all that this takes with it. */
+/** Creating and deleting an org with everything in it. */
 export interface OrgWrites {
   create(name: string): Promise<PlatformOrg>;
   remove(id: string): Promise<void>;

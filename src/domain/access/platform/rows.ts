@@ -10,7 +10,7 @@ export interface PlatformUser {
   /** Ids. */
   roles: string[];
   isActive: boolean;
-  /** Tokens issued before are believed no more. */
+  /** Tokens from before this instant are refused. */
   tokensAfter: Instant;
   createdAt: Instant;
   updatedAt: Instant;
@@ -49,12 +49,12 @@ const toUser = (row: PlatformUserColumns): PlatformUser => ({
   lastLoginAt: row.last_login_at,
 });
 
-/** Changes of platform users come one after the other: each may ask who else there is. */
+/** Locks all platform users: changes run one after the other, as each may count the others. */
 export async function holdUsers(session: Session, platformOrgId: string): Promise<void> {
   await session.one(sql`SELECT id FROM orgs WHERE id = ${platformOrgId} ${session.seams.holdRow}`);
 }
 
-/** While this is held there is no first user either. */
+/** While this lock is held no first user can be created either. */
 export async function shareUsers(session: Session, platformOrgId: string): Promise<void> {
   await session.one(sql`SELECT id FROM orgs WHERE id = ${platformOrgId} ${session.seams.shareRow}`);
 }
@@ -107,7 +107,7 @@ export const deleteUser = (session: Session, id: string): Promise<number> =>
 export const setRoles = (session: Session, id: string, roleIds: readonly string[]): Promise<number> =>
   session.run(sql`UPDATE platform_users SET roles = ${JSON.stringify(roleIds)} WHERE id = ${id}`);
 
-/** The row is held from then on. Undefined when the account was changed since its password was compared. */
+/** Locks the row. Undefined when the account has changed since its password was compared. */
 export async function noteLogin(
   session: Session,
   { id, passwordHash, at }: { id: string; passwordHash: string; at: Instant },

@@ -45,7 +45,10 @@ export const auditedChange = ({ name, email, roles, isActive, passwordHash }: Us
   ...(passwordHash !== undefined && { password_changed: true }),
 });
 
-/** Throws when the change leaves no active platform_admin. Own roles do not count: another admin may change them. */
+/**
+ * Throws when the change leaves no active platform_admin. Own roles do not count: another admin may change
+ * them.
+ */
 export function requireAdminLeft(
   all: readonly PlatformUser[],
   before: PlatformUser,

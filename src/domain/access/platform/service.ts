@@ -35,7 +35,10 @@ export interface PlatformUserChange {
 }
 
 export interface PlatformUsers {
-  /** The first user, a platform_admin, for an admin key of the default org; `already_exists` once there is any. */
+  /**
+   * The first user, a platform_admin, for an admin key of the default org; `already_exists` once there is
+   * any.
+   */
   bootstrap(caller: Caller, input: NewPlatformUser): Promise<PlatformUser>;
   list(): Promise<PlatformUser[]>;
   get(id: string): Promise<PlatformUser>;
@@ -45,14 +48,14 @@ export interface PlatformUsers {
   delete(caller: Caller, id: string): Promise<void>;
   find(id: string): Promise<PlatformUser | undefined>;
   findByEmail(email: string): Promise<PlatformUser | undefined>;
-  /** Holds the account's row; undefined when it was changed since this was its password's hash. */
+  /** Locks the account's row; undefined when the password has changed since this hash was read. */
   noteLogin(session: Session, id: string, passwordHash: string): Promise<LoggedIn | undefined>;
-  /** Under the lock of the platform's org, like `takeRole`. */
+  /** The session holds the platform's org; the same for `revokeRole`. */
   countWithRole(session: Session, orgId: string, roleId: string): Promise<number>;
   revokeRole(session: Session, orgId: string, roleId: string): Promise<void>;
-  /** Whether there is any, which stays so until the transaction ends. */
+  /** Whether there is any user; blocks the first one until the transaction ends. */
   anyHeld(session: Session): Promise<boolean>;
-  /** As a login answers them. */
+  /** The names that a login answers. */
   roleNamesOf(roleIds: readonly string[]): Promise<string[]>;
 }
 
@@ -205,7 +208,8 @@ export function openPlatformUsers(deps: PlatformUsersDeps): PlatformUsers {
   };
 }
 
-// Hashing a password takes a tenth of a second: these run before the write, which would hold the users for so long.
+// Hashing a password takes a tenth of a second: these run before the write, which would hold the users for so
+// long.
 
 async function readNew(
   input: NewPlatformUser,

@@ -18,7 +18,10 @@ export interface PolicyDraft {
 export interface PolicyChanges {
   /** Throws `not_found` unless the org has the policy. */
   find(reader: Pick<Store, "one" | "all">, scope: RoleScope, id: string): Promise<rows.Policy>;
-  /** Checks and stores the draft with its version, under the lock of the org: versions of one policy are never skipped. */
+  /**
+   * Checks and stores the draft with its version, under the lock of the org: versions of one policy are never
+   * skipped.
+   */
   write(
     scope: RoleScope,
     authorId: string,

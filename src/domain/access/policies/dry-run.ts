@@ -5,7 +5,10 @@ import type { Instant } from "../../../kit/clock.ts";
 import type { Policy } from "./rows.ts";
 
 export interface DryRun {
-  /** The policy to try: stored, or written here; a condition alone is tried against everything. */
+  /**
+   * A stored policy to try; fields given here replace its own. A condition alone is tried on every action and
+   * resource.
+   */
   policyId?: string;
   actions?: string;
   resources?: string;
@@ -13,22 +16,22 @@ export interface DryRun {
   subject: { id: string; kind: string; roles: readonly string[] };
   request: { action?: string; operation: string };
   resource: Omit<Resource, "orgId">;
-  /** Of the org's last audited calls, how many to try it on. */
+  /** How many of the org's last audited calls to try it on. */
   last?: number;
 }
 
 export interface DryRunAnswer {
-  /** Whether it would deny. */
+  /** Whether the policy would deny the call. */
   matched: boolean;
   conditionSource: string;
   compileError?: string;
   evalError?: string;
   past?: PastOutcome;
-  /** What of it can match nothing. */
+  /** Patterns that cannot match anything. */
   warnings: string[];
 }
 
-/** What the policy would have done to calls that were made. */
+/** What the policy would have done to past calls. */
 export interface PastOutcome {
   decisions: number;
   denied: number;
@@ -36,7 +39,7 @@ export interface PastOutcome {
   subjects: string[];
 }
 
-/** A call as the audit has it. */
+/** A past call, from the audit. */
 export interface PastDecision {
   facts: ConditionFacts;
   allowed: boolean;

@@ -20,7 +20,10 @@ export interface InstalledTemplate {
   policies: rows.Policy[];
 }
 
-/** Creates the policies of a template, or raises them to its version, and assigns them to the roles that it names. */
+/**
+ * Creates the policies of a template, or raises them to its version, and assigns them to the roles that it
+ * names.
+ */
 export async function installTemplate(
   deps: { clock: Clock; changes: PolicyChanges; roles: Pick<Roles, "assign"> },
   scope: RoleScope,
@@ -52,7 +55,10 @@ export async function installTemplate(
   return { templateId, version: template.version, policies: installed };
 }
 
-/** Checks every part before anything is written: a template that fails halfway would leave some of its policies. */
+/**
+ * Checks every part before anything is written: a template that fails halfway would leave some of its
+ * policies.
+ */
 function requireSound(template: (typeof policyTemplates)[number]): void {
   for (const { name, roles: _, ...text } of template.policies) {
     rules.readName(name);

@@ -10,7 +10,7 @@ import { policyTemplates } from "./templates.ts";
 
 const text = Type.String();
 const bounded = Type.String({ maxLength: policyTextCharsMax });
-/** As long as what a call may be about. */
+/** As long as the longest resource name of a call. */
 const named = Type.String({ maxLength: resourceNameCharsMax });
 const instant = Type.String({ format: "date-time" });
 const byId = { id: Type.String({ minLength: 1 }) };
@@ -26,7 +26,7 @@ const PolicyShape = Type.Object({
   version: Type.Integer(),
   created_at: instant,
   updated_at: instant,
-  /** What of it can match nothing. */
+  /** Patterns of the policy that cannot match anything. */
   warnings: Type.Optional(Type.Array(text)),
 });
 
@@ -63,14 +63,14 @@ const versionJson = (version: PolicyVersion, next: PolicyVersion | undefined) =>
   ...(next && { valid_until: rfc3339(next.createdAt) }),
 });
 
-/** Where the operations stand: a tenant's policies, or the platform's. */
+/** The routes and actions of the operations, for a tenant's policies and for the platform's. */
 export interface ScopedPolicies {
   name: string;
   path: string;
   rolesPath: string;
   read: string;
   manage: string;
-  /** Of the sub-routes under `rolesPath`. */
+  /** The actions of the routes under `rolesPath`. */
   rolesRead: string;
   rolesManage: string;
   scopeOf: (call: Call) => RoleScope;
@@ -87,7 +87,7 @@ export const tenantPolicies: ScopedPolicies = {
   scopeOf: (call) => ({ orgId: call.caller.orgId, kind: "tenant" }),
 };
 
-/** Which roles have which is a matter of roles: `platform:policies:*` alone gives a role nothing. */
+/** Assigning a policy changes a role: `platform:policies:*` alone does not allow it. */
 export const platformPolicies: ScopedPolicies = {
   name: "platform.policies",
   path: "/api/v1/platform/policies",
@@ -102,7 +102,7 @@ export const platformPolicies: ScopedPolicies = {
 type PolicyBody = ReturnType<typeof policyJson>;
 const encode = (body: PolicyBody) => ({ status: 200, body });
 
-/** As it is answered to the call, with what of it can match nothing. */
+/** The answer's form of a policy, with its warnings. */
 const showing =
   (policies: Pick<Policies, "warningsOf">, scopeOf: ScopedPolicies["scopeOf"]) =>
   (call: Call, policy: Policy): PolicyBody =>
@@ -264,7 +264,7 @@ const DryRunInput = Type.Object({
       project_id: Type.Optional(named),
     }),
   ),
-  /** Also try it on so many of the org's last audited calls. */
+  /** Also try it on this many of the org's last audited calls. */
   last: Type.Optional(Type.Integer({ minimum: 1, maximum: dryRunDecisionsMax })),
 });
 
@@ -302,7 +302,7 @@ const dryRunJson = ({ matched, conditionSource, compileError, evalError, past, w
   ...(warnings.length > 0 && { warnings }),
 });
 
-/** Versions, trying out, templates: of tenants only. */
+/** Versions, dry runs and templates, for tenants only. */
 export function policyToolsOperations(policies: Policies): Operation[] {
   const { path, read, manage, scopeOf } = tenantPolicies;
   const show = showing(policies, scopeOf);

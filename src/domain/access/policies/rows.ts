@@ -3,7 +3,7 @@ import type { Instant } from "../../../kit/clock.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
 
-/** A deny policy as it stands. */
+/** A deny policy in its current version. */
 export interface Policy {
   id: string;
   orgId: string;
@@ -155,7 +155,7 @@ export async function accessVersion(store: StoreReader, orgId: string): Promise<
   return row?.access_version;
 }
 
-/** All that decides over calls in the org; the version is read first, so that it is never newer than the rest. */
+/** The org's roles and policies. The version is read first: it must never be newer than the rest. */
 export async function readSnapshot(store: StoreReader, orgId: string): Promise<SnapshotRows | undefined> {
   const version = await accessVersion(store, orgId);
   if (version === undefined) return undefined;

@@ -27,12 +27,12 @@ export interface Policies {
   remove(scope: RoleScope, id: string): Promise<void>;
   /** Newest first. */
   versions(scope: RoleScope, id: string): Promise<rows.PolicyVersion[]>;
-  /** Writes what stood at that version as the next one. */
+  /** Writes the content of that version as the next one. */
   rollback(scope: RoleScope, id: string, version: number, authorId: string): Promise<rows.Policy>;
   dryRun(scope: RoleScope, asked: DryRun): Promise<DryRunAnswer>;
-  /** What of a policy can match nothing; empty for most. */
+  /** Patterns of the policy that cannot match anything; usually empty. */
   warningsOf(scope: RoleScope, policy: Pick<rows.Policy, "actions" | "resources">): string[];
-  /** Creates what the template holds, or brings it up to its version; answers its policies. */
+  /** Creates the policies of the template, or raises them to its version. */
   install(scope: RoleScope, templateId: string, authorId: string): Promise<InstalledTemplate>;
 }
 

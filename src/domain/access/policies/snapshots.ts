@@ -8,13 +8,14 @@ import type { Store } from "../../../store/store.ts";
 import * as rows from "./rows.ts";
 
 export interface OrgSnapshots extends Snapshots {
-  /** Something of the org was changed by this node. */
+  /** This node changed roles or policies of the org. */
   forget(orgId: string): void;
 }
 
 /**
- * What decides over calls, per org: believed for half a second, then its version is looked up, and all of it read again when that
- * has grown. A change is obeyed on every node within that second, bus or no bus.
+ * Snapshots of roles and policies by org, cached for half a second. After that `openSnapshots` reads the
+ * org's version, and the rest only when the version has grown. Every node obeys a change within a second,
+ * also without the bus.
  */
 export function openSnapshots({ store, clock }: { store: Store; clock: Clock }): OrgSnapshots {
   const last = new Map<string, { snapshot: AccessSnapshot; compiled: Compiled }>();
@@ -39,7 +40,7 @@ export function openSnapshots({ store, clock }: { store: Store; clock: Clock }):
       return snapshot;
     },
   });
-  // Nobody acts for an org that is gone.
+  // An org that is gone grants nothing.
   const nothing = (orgId: string) => snapshotOf({ orgId, version: 0, roles: [], policies: [], assigned: [] });
   return {
     known: kept.peek,

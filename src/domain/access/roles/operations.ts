@@ -34,11 +34,11 @@ const roleJson = (role: Role) => ({
 
 export interface RolesSurface {
   roles: Roles;
-  /** Of every role of the org that some keys carry. */
+  /** How many keys carry each role of the org. */
   keyCounts: (orgId: string) => Promise<ReadonlyMap<string, number>>;
 }
 
-/** Where the operations stand: a tenant's own roles, or the platform's. */
+/** The routes and actions of the operations, for a tenant's roles and for the platform's. */
 export interface ScopedRoles {
   name: string;
   path: string;

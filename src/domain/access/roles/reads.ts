@@ -9,16 +9,18 @@ import * as rules from "./rules.ts";
 export interface RoleReads {
   list(scope: RoleScope): Promise<Role[]>;
   get(scope: RoleScope, id: string): Promise<Role>;
-  /** Every role that the scope has; by the session, under the lock of the org, when it decides what is written. */
+  /**
+   * Every role of the scope. Pass the session, which holds the org, when the answer decides what is written.
+   */
   known(
     reader: Pick<Store, "one" | "all">,
     scope: RoleScope,
   ): Promise<readonly { id: string; name: string }[]>;
-  /** Throws `invalid(field)` unless the scope has all of these roles; the session has the org to its end. */
+  /** Throws `invalid(field)` unless the scope has all of these roles; the session holds the org. */
   require(session: Session, scope: RoleScope, field: string, roleIds: readonly string[]): Promise<void>;
 }
 
-/** Built-in roles stand in no table: every read joins them with the org's own. */
+/** No table has the built-in roles: every read joins them with the org's own. */
 export function openRoleReads(store: Store): RoleReads {
   let installedAt: number | undefined;
   /** The default org is made at the first start and never deleted. */

@@ -2,7 +2,7 @@ import type { Instant } from "../../../kit/clock.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
 
-/** A role that an org made for itself. */
+/** A role that an org created. */
 export interface RoleRow {
   id: string;
   orgId: string;
@@ -39,7 +39,10 @@ const toRole = (row: RoleColumns): RoleRow => ({
 
 const fields = sql.raw("id, org_id, name, base, created_at, updated_at");
 
-/** Locks the org's row: changes of one org's roles and policies come one after the other. False when the org is gone. */
+/**
+ * Locks the org's row, so that changes of its roles and policies run one after the other. False when it is
+ * gone.
+ */
 export async function raiseAccess(session: Session, orgId: string): Promise<boolean> {
   return (
     (await session.run(sql`UPDATE orgs SET access_version = access_version + 1 WHERE id = ${orgId}`)) === 1
@@ -63,7 +66,7 @@ export async function roleById(store: StoreReader, orgId: string, id: string): P
 export const orgCreatedAt = async (store: StoreReader, orgId: string): Promise<Instant | undefined> =>
   (await store.one<{ created_at: number }>(sql`SELECT created_at FROM orgs WHERE id = ${orgId}`))?.created_at;
 
-/** Policies of each role of the org that has some. */
+/** How many policies each role of the org has; roles without any are left out. */
 export async function policyCounts(store: StoreReader, orgId: string): Promise<Map<string, number>> {
   const rows = await store.all<{ role_id: string; count: number }>(
     sql`SELECT role_id, count(*) AS count FROM role_policies WHERE org_id = ${orgId} GROUP BY role_id`,

@@ -31,7 +31,9 @@ export interface RoleChange {
 
 export interface NewRole {
   name: string;
-  /** A built-in role of the scope, whose grants it has; none, or an empty one: it grants nothing by itself. */
+  /**
+   * A built-in role of the scope, whose grants it has; none, or an empty one: it grants nothing by itself.
+   */
   base?: string;
   policyIds?: readonly string[];
 }
@@ -39,20 +41,23 @@ export interface NewRole {
 export interface Roles extends RoleReads {
   create(scope: RoleScope, wanted: NewRole): Promise<Role>;
   update(scope: RoleScope, id: string, change: { name?: string; base?: string }): Promise<Role>;
-  /** `failed_precondition` with the count while anybody carries it, unless `force` takes it off them all. */
+  /**
+   * `failed_precondition` with the count while users or keys carry the role, unless `force` takes it from
+   * them.
+   */
   remove(scope: RoleScope, id: string, how?: { force?: boolean }): Promise<void>;
   assign(scope: RoleScope, roleId: string, policyId: string): Promise<void>;
   unassign(scope: RoleScope, roleId: string, policyId: string): Promise<void>;
-  /** Begins every change of an org's roles and policies: locks the org's row and raises its version. */
+  /** Locks the org's row and raises its access version. Every change of roles and policies begins with it. */
   raiseAccess(session: Session, orgId: string): Promise<void>;
 }
 
-/** Those who carry roles; all is asked under the lock of the org. */
+/** Users or keys as carriers of roles; every call is made under the lock of the org. */
 export interface RoleCarriers {
   countWithRole(session: Session, orgId: string, roleId: string): Promise<number>;
-  /** Takes it off all who carry it. */
+  /** Takes the role from all carriers. */
   revokeRole(session: Session, orgId: string, roleId: string): Promise<void>;
-  /** For those who also keep its name. */
+  /** For carriers that also store the name. */
   renameRole?(session: Session, orgId: string, role: { id: string; name: string }): Promise<void>;
 }
 
@@ -60,11 +65,11 @@ export interface RolesDeps {
   store: Store;
   clock: Clock;
   ids: Ids;
-  /** By what a message calls one of them. */
+  /** By the noun that messages use: `user`, `key`. */
   carriers: (scope: RoleScope) => Record<string, RoleCarriers>;
-  /** This node forgets what it believed of the org. */
+  /** Drops this node's cached snapshot of the org. */
   changed: (orgId: string) => void;
-  /** Told of each change in its own transaction. */
+  /** Called for each change, in its transaction. */
   record?: (session: Session, scope: RoleScope, change: RoleChange) => Promise<void>;
 }
 
@@ -162,7 +167,10 @@ export function openRoles({ store, clock, ids, carriers, changed, record }: Role
   };
 }
 
-/** A new role with its policies; throws when its name is taken, a policy is missing or the org has too many roles. */
+/**
+ * A new role with its policies; throws when its name is taken, a policy is missing or the org has too many
+ * roles.
+ */
 async function insert(session: Session, row: rows.RoleRow, policyIds: readonly string[]): Promise<void> {
   const { orgId, id: roleId, createdAt: at } = row;
   if ((await rows.rolesOf(session, orgId)).length >= rolesMax)
@@ -176,7 +184,10 @@ async function insert(session: Session, row: rows.RoleRow, policyIds: readonly s
 
 const plural = (count: number, name: string) => `${count} ${name}${count === 1 ? "" : "s"}`;
 
-/** Takes a role from its carriers, and answers how many there were. Without `force` it throws when there is any. */
+/**
+ * Takes a role from its carriers, and answers how many there were. Without `force` it throws when there is
+ * any.
+ */
 async function takeFromAll(
   session: Session,
   carriers: Record<string, RoleCarriers>,

@@ -6,10 +6,10 @@ import type { Keys } from "../keys/service.ts";
 import type { LoggedIn, Users } from "../users/service.ts";
 import type { TokenClaims } from "./tokens.ts";
 
-/** Who a token speaks for, as authentication needs it. */
+/** The caller of a token, as authentication needs it. */
 export interface KnownSession {
   readonly caller: Caller;
-  /** The one environment that a desktop session is bound to; others choose among those of their org. */
+  /** The environment that a desktop session is bound to; other sessions choose among those of their org. */
   readonly environmentId: string | undefined;
   readonly expiresAt: number;
 }
@@ -28,7 +28,7 @@ export interface PlatformAccount {
 export interface PlatformAccounts {
   find(id: string): Promise<PlatformAccount | undefined>;
   findByEmail(email: string): Promise<PlatformAccount | undefined>;
-  /** Holds the account's row; undefined when it was changed since this was its password's hash. */
+  /** Locks the account's row; undefined when the password has changed since this hash was read. */
   noteLogin(session: Session, id: string, passwordHash: string): Promise<LoggedIn | undefined>;
   roleNamesOf(roleIds: readonly string[]): Promise<string[]>;
 }
@@ -39,7 +39,9 @@ export interface Account extends Omit<KnownSession, "expiresAt"> {
   expiresAt?: Instant | undefined;
 }
 
-/** The key, platform user or user that a token was made for, as they are now; undefined when they are gone. */
+/**
+ * The key, platform user or user that a token was made for, as they are now; undefined when they are gone.
+ */
 export async function accountOf(
   {
     keys,

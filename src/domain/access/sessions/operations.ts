@@ -9,7 +9,9 @@ const given = Type.String({ minLength: 1, maxLength: 2_000 });
 
 export const sessionCookie = "svc_dashboard_token";
 
-/** HttpOnly: no script reads it; Lax: no foreign page's form sends it; Secure where the browser came over TLS. */
+/**
+ * HttpOnly: no script reads it; Lax: no foreign page's form sends it; Secure where the browser came over TLS.
+ */
 export const cookieOf = (token: string, isSecure: boolean): string =>
   `${sessionCookie}=${token}; Path=/; HttpOnly; SameSite=Lax; Max-Age=${sessionMs / 1_000}${isSecure ? "; Secure" : ""}`;
 
@@ -93,7 +95,7 @@ export const sessionsOperations = (sessions: Sessions): Operation[] => [
     input: Type.Object({}),
     rest: {
       route: "POST /api/v1/auth/logout",
-      // Reads no body: what is sent along is nobody's business.
+      // Ignores the body, whatever it contains.
       decode: () => ({}),
       encode: ({ isSecure }: { isSecure: boolean }) => ({
         status: 204,

@@ -10,7 +10,7 @@ export type { SessionRow } from "./rows.ts";
 /** `desktop`: made with an API key, which is its subject. */
 export type SessionKind = "user" | "platform" | "desktop";
 
-/** A session that was just made; `sid` stands in its token and nowhere else. */
+/** A session that was just made; only its token has `sid`, the table has the hash. */
 export interface Issued {
   kind: SessionKind;
   subjectId: string;
@@ -19,24 +19,26 @@ export interface Issued {
   expiresAt: Instant;
 }
 
-/** Every session is a row: a token without one opens nothing, whoever signed it. */
+/** The rows of sessions: a token without a row is refused, even with a valid signature. */
 export interface SessionRegister {
-  /** Under the lock of its subject's row; the oldest of more than `sessionsMax` leaves. */
+  /** The session holds the subject's row. Beyond `sessionsMax` the oldest sessions are deleted. */
   add(
     session: Session,
     wanted: {
       kind: SessionKind;
       subjectId: string;
       orgId: string;
-      /** The subject's sessions of before are not believed; this one is, whatever this node's clock says. */
+      /**
+       * The subject's `tokensAfter`: the new session is dated later, even when this node's clock is behind.
+       */
       after: Instant;
     },
   ): Promise<Issued>;
   find(sid: string): Promise<rows.SessionRow | undefined>;
   end(sid: string): Promise<void>;
-  /** All of a subject's, in the transaction of what ends them. */
+  /** Ends all sessions of a subject, in the transaction that revokes them. */
   endOf(session: Session, kind: SessionKind, subjectId: string): Promise<void>;
-  /** Forgets those whose time is over. */
+  /** Deletes expired sessions. */
   forgetExpired(write: Store["write"]): Promise<void>;
 }
 
@@ -60,7 +62,7 @@ export function openSessionRegister(deps: {
     async add(session, { kind, subjectId, orgId, after }) {
       const sid = ids.secret(sidBytes);
       const createdAt = Math.max(clock.now(), after);
-      // Tokens tell whole seconds.
+      // Tokens have whole seconds.
       const expiresAt = Math.floor((createdAt + ttlMs) / 1_000) * 1_000;
       await rows.deleteOldest(session, { kind, subjectId }, { kept: sessionsMax - 1, most: oldestAtOnce });
       await rows.insertSession(session, { id: idOf(sid), kind, subjectId, orgId, createdAt, expiresAt });

@@ -3,7 +3,7 @@ import { sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
 
 export interface SessionRow {
-  /** The hash of what the token carries: who reads the table learns no token. */
+  /** The hash of the id in the token: a reader of the table cannot make a token from it. */
   id: string;
   kind: string;
   /** Of a user or a platform user; of a desktop session the key's. */

@@ -20,9 +20,9 @@ export interface PlatformLogin {
 }
 
 export interface Sessions {
-  /** Whose token this is; undefined for one that is not valid, or not any more. Believed for half a second. */
+  /** The session of a token; undefined when the token is not valid. Cached for half a second. */
   find(token: string): KnownSession | undefined | Promise<KnownSession | undefined>;
-  /** `unauthenticated` in the same words and time whether the account exists or not. */
+  /** `unauthenticated` with the same message and in the same time, whether the account exists or not. */
   login(email: string, password: string, address: string): Promise<{ token: string; expiresAt: number }>;
   /** The same for a user of the platform; `permission_denied` for an inactive one who knows the password. */
   loginToPlatform(email: string, password: string, address: string): Promise<PlatformLogin>;
@@ -67,10 +67,10 @@ export function openSessions(deps: SessionsDeps): Sessions {
     read,
   });
 
-  /** What a password is compared with when there is no such account: the answer takes as long. */
+  /** Compared with when there is no such account: a faster answer would reveal that. */
   let nobody: Promise<string> | undefined;
 
-  /** The account whose password this is. */
+  /** The account that has this email and password; throws `unauthenticated`. */
   async function identify<Account extends { passwordHash: string }>(
     login: { email: string; password: string; address: string; realm: string },
     findByEmail: (email: string) => Promise<Account | undefined>,
@@ -97,7 +97,7 @@ export function openSessions(deps: SessionsDeps): Sessions {
       );
       const made = await store.write(async (session) => {
         const account = await users.noteLogin(session, id, passwordHash);
-        // Changed while the password was compared: it may be the old one.
+        // The account changed while the password was compared: the password may be the old one.
         if (!account) throw badLogin();
         const { orgId, tokensAfter } = account;
         return register.add(session, { kind: "user", subjectId: id, orgId, after: tokensAfter });
@@ -126,7 +126,7 @@ export function openSessions(deps: SessionsDeps): Sessions {
       if (caller.kind !== "key") throw new Fault("unauthenticated", "an API key is required");
       const made = await store.write(async (session) => {
         const key = await keys.hold(session, caller.id, caller.orgId);
-        // Rotated since the request was let in: its text is good for nothing any more.
+        // The key was rotated after the request was authenticated: its text is no longer valid.
         if (!key || key.tokensAfter !== caller.tokensAfter)
           throw new Fault("unauthenticated", "Invalid API key");
         const { orgId, tokensAfter } = key;

@@ -5,15 +5,18 @@ import { isOfItem, type Session, type Store } from "../../../store/store.ts";
 import * as rows from "./attempt-rows.ts";
 
 export interface Throttle {
-  /** Counts an attempt, for all nodes; rejects with `resource_exhausted` and `Retry-After` when there were too many. */
+  /**
+   * Counts an attempt, for all nodes; rejects with `resource_exhausted` and `Retry-After` when there were too
+   * many.
+   */
   attempt(account: string, address: string): Promise<void>;
-  /** The attempt succeeded: it was no guess, and who comes from there is known. */
+  /** The attempt succeeded: it no longer counts as a guess, and the address is known for the account. */
   succeeded(account: string, address: string): Promise<void>;
-  /** The tick of loop `sessions.attempts`: forgets what has ended. */
+  /** The tick of loop `sessions.attempts`: deletes counts whose window has ended. */
   forgetOnce(): Promise<void>;
 }
 
-/** Whoever has an IPv6 address mostly has 2^64 of them: they count as one. */
+/** A host with one IPv6 address usually has 2^64 of them: the whole /64 counts as one address. */
 function networkOf(address: string): string {
   if (!address.includes(":") || address.toLowerCase().startsWith("::ffff:")) return address;
   const [head = "", tail] = address.split("::");
@@ -29,17 +32,20 @@ function networkOf(address: string): string {
     .join(":");
 }
 
-/** Logins tried in a minute: for one account from one address, from one address, and for one account from anywhere. */
+/**
+ * Logins tried in a minute: for one account from one address, from one address, and for one account from
+ * anywhere.
+ */
 export const loginLimits = { attemptsMax: 10, addressAttemptsMax: 100, accountAttemptsMax: 100 };
 const windowMs = 60_000;
-/** Where an account has logged in from before, it gets in however many others are kept out there. */
+/** How long an address stays known for an account: from there the limits on strangers do not apply. */
 const knownMs = 30 * 24 * 60 * 60 * 1_000;
 const refusalsRemembered = 100_000;
 const flushMax = 128;
 const waitingMax = 1_000;
 const forgetSliceMax = 1_000;
 
-/** Texts stand as hashes. Rows are held in the order of their keys, those of pairs first. */
+/** Keys are hashes. Rows are locked in the order of their keys, pairs of account and address first. */
 const hashOf = (order: 1 | 2, ...parts: string[]): string =>
   `${order}${new Bun.CryptoHasher("sha256").update(JSON.stringify(parts)).digest("hex")}`;
 
@@ -77,13 +83,14 @@ export interface ThrottleDeps {
 }
 
 /**
- * Attempts of one account from one address, counted before anything is computed, so that parallel guesses count too, on whichever
- * nodes. Who tries many accounts, or one from many addresses, is counted as well; that keeps out only those who never logged in
- * from where they are, or one guesser would lock out everybody behind the same proxy.
+ * Counts attempts by account and address before the password is compared, so that parallel guesses on all
+ * nodes count. Attempts by address alone and by account alone are counted too. These two limits refuse only
+ * accounts that never logged in from the address: otherwise one guesser would lock out all users behind the
+ * same proxy.
  */
 export function openThrottle(deps: ThrottleDeps): Throttle {
   const { store, clock, attemptsMax, addressAttemptsMax, accountAttemptsMax } = deps;
-  /** Refused here until then: further attempts cost the store nothing. */
+  /** Keys that are refused until an instant: further attempts do not reach the store. */
   const refused = new Map<string, Instant>();
 
   function rememberRefusal(key: string, until: Instant): void {
@@ -99,7 +106,7 @@ export function openThrottle(deps: ThrottleDeps): Throttle {
     return undefined;
   }
 
-  /** Each attempt's place in the count of its key: those that come together are counted one after the other. */
+  /** Each attempt's number in the count of its key; attempts in one batch are numbered one by one. */
   async function count(
     session: Session,
     keys: readonly string[],
@@ -131,7 +138,7 @@ export function openThrottle(deps: ThrottleDeps): Throttle {
         now,
       );
       const ends = attempts.map(({ pair }) => over(pair, ofPair(pair), attemptsMax));
-      // What got no further is no guess at the account, which others may be logging in to from elsewhere.
+      // An attempt that the limit of its pair refused must not use up the limits that other callers share.
       const going = attempts.filter((_, at) => ends[at] === undefined);
       const wholes = going.flatMap(({ account, address }) => [account, address]);
       const ofWhole = await count(session, wholes, now);
@@ -174,7 +181,7 @@ export function openThrottle(deps: ThrottleDeps): Throttle {
       const pairUntil = stillRefused(attempt.pair, now);
       if (pairUntil !== undefined) throw tooMany(pairUntil, now);
       const until = stillRefused(attempt.address, now) ?? stillRefused(attempt.account, now);
-      // Rows are made for those only who may be let in.
+      // Only attempts that may pass create rows.
       if (until !== undefined && (await rows.unexpired(store, [attempt.known], now)).size === 0)
         throw tooMany(until, now);
       await combiner.submit(attempt);

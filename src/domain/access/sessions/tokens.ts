@@ -3,7 +3,7 @@ import type { Instant } from "../../../kit/clock.ts";
 import type { Keyring } from "../keyring/service.ts";
 import type { Issued, SessionKind } from "./register.ts";
 
-/** Which session a token is of. Roles are not in it: they are looked up, so that a change of them is obeyed. */
+/** What a token says. It has no roles: they are looked up, so that a change of roles takes effect at once. */
 export interface TokenClaims {
   kind: SessionKind;
   /** User id; of a desktop session the id of the key it was made with. */
@@ -15,7 +15,7 @@ export interface TokenClaims {
 
 export interface Tokens {
   sign(session: Issued): Promise<{ token: string; expiresAt: Instant }>;
-  /** Undefined for anything that is no valid token of ours, for whatever reason. */
+  /** Undefined for anything that is not a valid token of this installation. */
   read(token: string): Promise<TokenClaims | undefined>;
 }
 
@@ -23,7 +23,7 @@ const issuer = "svc";
 const algorithm = "HS256";
 const tokenCharsMax = 2_048;
 
-/** The platform's tokens are signed with a secret of their own: none of the tenants' opens it. */
+/** Platform tokens have a secret of their own: a leaked tenant secret cannot sign them. */
 const secretOf = { user: "jwt_secret", desktop: "jwt_secret", platform: "platform_jwt_secret" } as const;
 const isKind = (kind: unknown): kind is SessionKind =>
   typeof kind === "string" && Object.hasOwn(secretOf, kind);
@@ -51,7 +51,7 @@ export function openTokens(deps: { keyring: Pick<Keyring, "current" | "find">; n
     async read(token) {
       if (!looksLikeToken(token)) return undefined;
       try {
-        // Not believed yet: it says which secret must have signed it.
+        // Not verified yet: the kind only selects the secret that must have signed it.
         const { kind } = decodeJwt(token);
         if (!isKind(kind)) return undefined;
         const { payload } = await jwtVerify(

@@ -3,7 +3,10 @@ import type { Store } from "../../../store/store.ts";
 import * as rows from "./rows.ts";
 import * as rules from "./rules.ts";
 
-/** Makes the default org, project and environment, unless they are there. Any number of nodes may do this at once. */
+/**
+ * Makes the default org, project and environment, unless they are there. Any number of nodes may do this at
+ * once.
+ */
 export async function createDefaults({ store, clock }: { store: Store; clock: Clock }): Promise<void> {
   if (await rows.environmentById(store, rules.defaultEnvironmentId)) return;
   const at = clock.now();

@@ -25,9 +25,9 @@ const toDeleted = (row: DeletedRow): DeletedEnvironment => ({
 });
 
 /**
- * Takes the environments away, for whoever asks after the commit: heads (nothing can be emitted or registered any more),
- * keys, the environments themselves; leaves a tombstone of each. Everything else is removed by and by. Locks:
- * environments, then heads, then heads of topics, all by id.
+ * Deletes the environments, their keys and the heads of their logs, so that after the commit nothing can be
+ * emitted or registered in them, and leaves a tombstone of each. The purge deletes all other rows later.
+ * Locks: environments, then heads, then heads of topics, all by id.
  */
 export async function deleteEnvironments(
   session: Session,
@@ -64,8 +64,8 @@ export const deleteProject = (session: Session, id: string): Promise<number> =>
   session.run(sql`DELETE FROM projects WHERE id = ${id}`);
 
 /**
- * Every table with an `org_id` whose rows go with the org, in the order in which they go; environments have gone before. A
- * unit test compares this and `orgOutlivedBy` with the schema.
+ * Every table with an `org_id` whose rows go with the org, in the order in which they go; environments have
+ * gone before. A unit test compares this and `orgOutlivedBy` with the schema.
  */
 export const tablesOfOrg = [
   "api_keys",
@@ -74,13 +74,13 @@ export const tablesOfOrg = [
   "policies",
   "roles",
   "users",
-  // Behind users and keys: who logs in holds one of these.
+  // After users and keys: a login locks one of these first.
   "sessions",
   "projects",
   "environments",
 ] as const;
 
-/** What stays of an org, and why. */
+/** The tables that keep rows of a deleted org, and why. */
 export const orgOutlivedBy = {
   /** Evidence: the platform reads and verifies it, retention cuts it like any other. */
   auth_audit: "its audit",
@@ -91,7 +91,9 @@ export const orgOutlivedBy = {
   rotations: "answers that may be asked for again",
 } as const;
 
-/** Everything that an org has besides its environments. Answers the hashes of keys outside any environment. */
+/**
+ * Everything that an org has besides its environments. Answers the hashes of keys outside any environment.
+ */
 export async function deleteOrg(session: Session, id: string): Promise<string[]> {
   const keys = await session.all<{ key_hash: string }>(
     sql`SELECT key_hash FROM api_keys WHERE org_id = ${id}`,

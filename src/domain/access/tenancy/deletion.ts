@@ -8,7 +8,7 @@ import * as rows from "./deletion-rows.ts";
 import { holdOrg, holdProject, holdProjectsOf } from "./org-rows.ts";
 import * as rules from "./rules.ts";
 
-/** A lifecycle frame (spec.md 'Lifecycle events'). */
+/** A lifecycle frame: a hint to subscribers, which may be lost. */
 export interface EnvironmentFrame {
   environmentId: string;
   /** `system.environment.{id}.deleted`. */
@@ -18,38 +18,38 @@ export interface EnvironmentFrame {
 
 export interface Deletion {
   environment(id: string): Promise<void>;
-  /** With its environments; another org's looks like none. */
+  /** Deletes the project with its environments; another org's project looks like none. */
   project(id: string, orgId: string): Promise<void>;
-  /** With everything it has. */
+  /** Deletes the org with everything it has. */
   org(id: string): Promise<void>;
-  /** The tick of loop `tenancy.follow`: takes notice of what other nodes deleted, whatever hints were lost. */
+  /** The tick of loop `tenancy.follow`: reads what other nodes deleted, in case their hints were lost. */
   followOnce(): Promise<void>;
-  /** Another node says that it deleted some. */
+  /** The hint of another node that it deleted some. */
   onDeletedElsewhere(environments: readonly rows.DeletedEnvironment[]): void;
 }
 
 export interface DeletionDeps {
   store: Store;
   clock: Clock;
-  /** This node forgets what it believed of these environments, and lets go who waits in them. */
+  /** Drops what this node cached of these environments, and ends the calls that wait in them. */
   onGone: (environments: readonly rows.DeletedEnvironment[]) => void;
   /** Tells the other nodes; may be lost. */
   publishHint: (environments: readonly rows.DeletedEnvironment[]) => void;
   /** Best effort, after the commit. */
   onFrame: (frame: EnvironmentFrame) => void;
-  /** This node forgets the keys with these hashes. */
+  /** Drops the cached keys with these hashes. */
   forgetKeys: (hashes: readonly string[]) => void;
-  /** Resolves once no node believes in the key any more, within `limits.keyLeaseMs`. */
+  /** Resolves once no node accepts the key any more, within `limits.keyLeaseMs`. */
   forgetEverywhere: (hash: string) => Promise<void>;
 }
 
-/** Who looks this far back misses nothing that committed late. */
+/** `followOnce` looks back this far: a deletion may commit later than its timestamp says. */
 const lookBackMs = 60_000;
 const noticedMax = 100_000;
 const hintedMax = 100;
 const keysAtOnce = 16;
 
-/** Locks go from above: the org, its projects, their environments, then what lies in these. */
+/** Locks go from the top: the org, its projects, their environments, then the rows in these. */
 export function openDeletion(deps: DeletionDeps): Deletion {
   const { store, clock } = deps;
   const noticed = new Set<string>();
@@ -65,7 +65,10 @@ export function openDeletion(deps: DeletionDeps): Deletion {
     deps.onGone(news);
   }
 
-  /** Whoever was not told stops believing in a key by itself: nobody is asked for longer than that. */
+  /**
+   * A node that misses the hint drops the key from its cache after `keyLeaseMs`: waiting longer gains
+   * nothing.
+   */
   async function forgetKeys(hashes: readonly string[]): Promise<void> {
     deps.forgetKeys(hashes);
     const beganAt = clock.elapsed();

@@ -13,14 +13,14 @@ import * as rules from "./rules.ts";
 
 export type { ListedEnvironment } from "./rows.ts";
 
-/** What of keys an environment's own key needs. */
+/** The part of keys that an environment's compatibility key needs. */
 export interface KeyMaker<Row extends { id: string } = { id: string }> {
   make(wanted: { orgId: string; environmentId: string; name: string; roleIds: readonly string[] }): {
     key: string;
     row: Row;
   };
   insert(session: Session, row: Row): Promise<boolean>;
-  /** Answers the hash of the text before. */
+  /** Answers the hash of the old text. */
   rekey(session: Session, id: string, orgId: string, text: string): Promise<string>;
   hashOf(id: string, session: Session): Promise<string | undefined>;
 }
@@ -31,14 +31,14 @@ export interface NewEnvironmentInput {
   color?: string;
 }
 
-/** Environments as an org's people keep them; one of another org looks like none. */
+/** Environments of an org. Another org's environment looks like none. */
 export interface Environments {
   list(caller: Caller, projectId?: string): Promise<ListedEnvironment[]>;
   get(caller: Caller, id: string): Promise<ListedEnvironment>;
   create(caller: Caller, input: NewEnvironmentInput): Promise<ListedEnvironment>;
   update(caller: Caller, id: string, change: { name?: string; color?: string }): Promise<ListedEnvironment>;
   remove(caller: Caller, id: string): Promise<void>;
-  /** Another text for the environment's compatibility key, which is made when there is none. */
+  /** Gives the compatibility key of the environment a new text, or creates the key. */
   rotateKey(caller: Caller, id: string): Promise<{ environment: ListedEnvironment; key: string }>;
 }
 
@@ -48,12 +48,12 @@ export interface EnvironmentsDeps<Row extends { id: string }> {
   ids: Ids;
   keys: KeyMaker<Row>;
   deletion: Pick<Deletion, "environment">;
-  /** This node reads the environment anew. */
+  /** Drops what this node cached of the environment. */
   changed: (environment: rows.Environment) => void;
   forgetEverywhere: (hash: string) => Promise<void>;
 }
 
-/** What the SDKs need; whoever rotates the key gets no more by it than an admin may give anyway. */
+/** The role that SDKs need. It is weaker than the admin role, so that a rotation gives no new rights. */
 const compatRole = "developer";
 
 export function openEnvironments<Row extends { id: string }>(deps: EnvironmentsDeps<Row>): Environments {
@@ -68,7 +68,10 @@ export function openEnvironments<Row extends { id: string }>(deps: EnvironmentsD
   const find = async (caller: Caller, id: string): Promise<rows.Environment> =>
     requireShown(caller, id, await rows.environmentById(store, id));
 
-  /** As it is now: every change begins so, else it would take back what another one changed a moment ago. */
+  /**
+   * Locks and reads the environment. A change without it would undo one that another caller made a moment
+   * ago.
+   */
   const hold = async (session: Session, caller: Caller, id: string): Promise<rows.Environment> =>
     requireShown(caller, id, await rows.holdEnvironment(session, id));
 
@@ -91,7 +94,7 @@ export function openEnvironments<Row extends { id: string }>(deps: EnvironmentsD
       rules.requireColor(color);
       try {
         const environment = await store.write(async (session) => {
-          // Held, not shared: of two that would be one too many the second counts the first.
+          // Held, not shared: two calls at once would otherwise both count one less than the limit.
           if (!(await holdOrg(session, orgId))) throw missing("org", orgId);
           if ((await rows.countEnvironments(session, orgId)) >= environmentsMax)
             throw new Fault("resource_exhausted", `at most ${environmentsMax} environments`);
@@ -153,8 +156,8 @@ export function openEnvironments<Row extends { id: string }>(deps: EnvironmentsD
 }
 
 /**
- * An environment of the org with the head of its log, in the named project or the org's oldest, which is made when there
- * is none: an environment without a project would be anybody's (spec.md 'REST: environments, projects').
+ * Inserts an environment with the head of its log, in the named project or the org's oldest. An org without a
+ * project gets one: patterns could not name an environment that has none.
  */
 export async function addEnvironment(
   session: Session,

@@ -27,7 +27,7 @@ const environmentJson = (environment: ListedEnvironment) => ({
   updated_at: rfc3339(environment.updatedAt),
 });
 
-/** The key's text is answered by its rotation alone. */
+/** Only a rotation answers the text of the key. */
 const environmentInfo = ({ id, name, keyPrefix, createdAt, updatedAt }: ListedEnvironment) => ({
   id,
   name,
@@ -130,7 +130,7 @@ export const environmentsOperations = (environments: Environments): Operation[] 
   }),
   unary({
     name: "environments.rotateKey",
-    // Whoever gets the text of a key must be allowed to make keys.
+    // The answer contains the text of a key: the caller must be allowed to create keys.
     action: "apikeys:manage",
     scope: "none",
     summary: "Another text for the environment's compatibility key, answered this once.",

@@ -56,7 +56,7 @@ const encode = (org: Org) => ({ status: 200, body: orgJson(org) });
 const encodeNew = (org: Org) => ({ status: 201, body: orgJson(org) });
 const encodeProject = (project: Project) => ({ status: 200, body: projectJson(project) });
 
-/** What lies across orgs is the platform's, which outside `/platform` acts by impersonation only (spec.md 'Impersonation'). */
+/** Operations across orgs need a platform credential, which outside `/platform` must impersonate an org. */
 function requirePlatform(call: Call): void {
   const { kind } = call.caller;
   if (kind !== "dev" && kind !== "platform")

@@ -77,11 +77,11 @@ export async function getOrg(store: StoreReader, id: string): Promise<Org | unde
   return row && toOrg(row);
 }
 
-/** The org stays until the transaction ends; false when there is none. */
+/** Locks the org against deletion until the transaction ends; false when there is none. */
 export const shareOrg = async (session: Session, id: string): Promise<boolean> =>
   (await session.one(sql`SELECT id FROM orgs WHERE id = ${id} ${session.seams.shareRow}`)) !== undefined;
 
-/** The org as it is now, and nobody else changes it, or makes anything under it, until the transaction ends. */
+/** Locks the org: no other transaction changes it, or creates anything under it, until this one ends. */
 export async function holdOrg(session: Session, id: string): Promise<Org | undefined> {
   const row = await session.one<OrgRow>(
     sql`SELECT ${orgFields} FROM orgs WHERE id = ${id} ${session.seams.holdRow}`,
@@ -89,7 +89,7 @@ export async function holdOrg(session: Session, id: string): Promise<Org | undef
   return row && toOrg(row);
 }
 
-/** Of an org that the session holds. */
+/** The session must hold the org. */
 export const updateOrg = (session: Session, org: Org): Promise<number> =>
   session.run(sql`UPDATE orgs SET name = ${org.name}, updated_at = ${org.updatedAt},
       preferences = ${org.preferences === undefined ? null : JSON.stringify(org.preferences)}
@@ -121,12 +121,12 @@ export const projectsOf = async (store: Pick<Store, "all">, orgId: string): Prom
     )
   ).map(toProject);
 
-/** The project stays until the transaction ends; false when the org has none of this id. */
+/** Locks the project against deletion until the transaction ends; false when the org has none of this id. */
 export const shareProject = async (session: Session, id: string, orgId: string): Promise<boolean> =>
   (await session.one(sql`SELECT id FROM projects WHERE id = ${id} AND org_id = ${orgId}
     ${session.seams.shareRow}`)) !== undefined;
 
-/** The project as it is now, and nobody else changes it, or makes anything in it, until the transaction ends. */
+/** Locks the project: no other transaction changes it, or creates anything in it, until this one ends. */
 export async function holdProject(session: Session, id: string): Promise<Project | undefined> {
   const row = await session.one<ProjectRow>(
     sql`SELECT ${projectFields} FROM projects WHERE id = ${id} ${session.seams.holdRow}`,
@@ -134,7 +134,7 @@ export async function holdProject(session: Session, id: string): Promise<Project
   return row && toProject(row);
 }
 
-/** All of an org's, as a deletion of one of them would, so that neither waits for the other. */
+/** Locks all projects of the org in the order of a deletion: two transactions never wait for each other. */
 export const holdProjectsOf = (session: Session, orgId: string): Promise<{ id: string }[]> =>
   session.all(sql`SELECT id FROM projects WHERE org_id = ${orgId} ORDER BY id ${session.seams.holdRow}`);
 
@@ -142,7 +142,7 @@ export const oldestProject = (session: Session, orgId: string): Promise<{ id: st
   session.one(sql`SELECT id FROM projects WHERE org_id = ${orgId} ORDER BY created_at, id LIMIT 1
     ${session.seams.shareRow}`);
 
-/** Of a project that the session holds. */
+/** The session must hold the project. */
 export const updateProject = (session: Session, project: Project): Promise<number> =>
   session.run(sql`UPDATE projects SET name = ${project.name}, description = ${project.description},
       updated_at = ${project.updatedAt} WHERE id = ${project.id}`);

@@ -21,13 +21,13 @@ export interface Provisioned {
   roles: string[];
 }
 
-/** Orgs and their projects. `orgId` is whose they are: what is another org's looks like missing. */
+/** Orgs and their projects. `orgId` is the caller's: another org looks like none. */
 export interface Orgs extends Projects {
   create(name: string): Promise<Org>;
   get(orgId: string, id: string): Promise<Org>;
   update(orgId: string, id: string, change: { name?: string; preferences?: Preferences }): Promise<Org>;
   remove(orgId: string, id: string): Promise<void>;
-  /** Org, default project, environment and an admin key, all or nothing; the built-in roles are every org's. */
+  /** Creates an org, a project, an environment and an admin key in one transaction. */
   provision(wanted: { orgName: string; environmentName?: string }): Promise<Provisioned>;
   /** Every org but the platform's own. */
   tenants(): Promise<Tenant[]>;
@@ -39,7 +39,7 @@ export interface OrgsDeps<Row extends { id: string }> {
   ids: Ids;
   keys: Pick<KeyMaker<Row>, "make" | "insert">;
   deletion: Pick<Deletion, "org" | "project">;
-  /** This node asks anew whether there is such an org. */
+  /** Drops what this node cached of the org. */
   changed: (orgId: string) => void;
 }
 

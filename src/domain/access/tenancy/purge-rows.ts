@@ -7,13 +7,16 @@ export interface OwnedTable {
   name: string;
   /** Its primary key. */
   key: readonly string[];
-  /** Where no index begins with `environment_id`: the column with the run's id. Such rows go just before their run. */
+  /**
+   * Where no index begins with `environment_id`: the column with the run's id. Such rows go just before their
+   * run.
+   */
   ofRun?: string;
 }
 
 /**
- * Every table with an `environment_id`, in the order in which a purge empties them: first what would still act, last what
- * only lies there. A unit test compares it with the schema.
+ * Every table with an `environment_id`, in the order in which a purge empties them: rows that loops still act
+ * on come first. A unit test compares it with the schema.
  */
 export const ownedTables: readonly OwnedTable[] = [
   { name: "heads", key: ["environment_id"] },

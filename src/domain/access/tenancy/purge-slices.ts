@@ -13,15 +13,18 @@ export interface PurgePace {
 }
 
 /**
- * On libSQL a slice is work of this very thread. On Postgres most of its time is spent on the way there and back, and it
- * holds up nobody: slices that aim at a few milliseconds would end as single rows wherever the database is not next door.
+ * On libSQL a slice blocks this thread, so it is short. On PostgreSQL most of a slice is the round trip,
+ * which blocks no other call: slices of a few milliseconds would shrink to single rows wherever the database
+ * is far away.
  */
 export const paces: Record<Store["engine"], PurgePace> = {
   libsql: { sliceMs: purgeSliceMs, sliceMax: 250, runsAtOnce: 50 },
   postgres: { sliceMs: purgeRemoteSliceMs, sliceMax: purgeSliceMax, runsAtOnce: 250 },
 };
 
-/** How many rows a slice of each table has, as the last ones took: rows of one table cost more than another's. */
+/**
+ * How many rows a slice of each table has, as the last ones took: rows of one table cost more than another's.
+ */
 export class PurgeSlices {
   readonly #pace: PurgePace;
   readonly #limits = new Map<string, number>();
@@ -45,8 +48,8 @@ export class PurgeSlices {
   }
 
   /**
-   * Half as many rows do not help where a slice takes as long all the same: on a slow disk or a busy machine the commit
-   * costs more than the rows, and a purge of single rows would never end.
+   * Half as many rows do not help where a slice takes as long all the same: on a slow disk or a busy machine
+   * the commit costs more than the rows, and a purge of single rows would never end.
    */
   #halved(table: string, limit: number, tookMs: number): number {
     const last = this.#last.get(table);

@@ -15,7 +15,7 @@ import { PurgeSlices, paces } from "./purge-slices.ts";
 type LeaderWrite = <T>(work: (session: Session) => Promise<T>) => Promise<T>;
 
 export interface Purge {
-  /** Removes rows of deleted environments for a while, a slice a transaction. */
+  /** Deletes rows of deleted environments for `purgeRoundMs`, one slice a transaction. */
   duty: {
     duty: "retention";
     name: string;
@@ -23,7 +23,7 @@ export interface Purge {
     everyMs: number;
     tick(write: LeaderWrite): Promise<{ againInMs?: number }>;
   };
-  /** Deleted environments of which rows may be left. */
+  /** How many deleted environments may still have rows. */
   backlog(): Promise<number>;
 }
 
@@ -34,15 +34,15 @@ export interface PurgeDeps {
 }
 
 const environmentsAtOnce = 1_000;
-/** How long one environment is emptied before it is the next one's turn. */
+/** How long one environment is emptied before the next one's turn. */
 const purgeTurnMs = 50;
 const runs = rows.ownedTables.find((table) => table.name === "runs")!;
 const tablesOfRuns = rows.ownedTables.filter((table) => table.ofRun !== undefined);
 const tables = rows.ownedTables.filter((table) => table.ofRun === undefined);
 
-/** One way through all tables. */
+/** One pass over all tables. */
 interface PurgePass {
-  /** In `tables`, of the one to be emptied next. */
+  /** Index in `tables` of the table that is emptied next. */
   place: number;
   removed: number;
   beganAt: Instant;
@@ -67,13 +67,13 @@ export function openPurge({ store, clock, metrics }: PurgeDeps): Purge {
   const count = cachedQuery({ clock, keptMs: gaugeKeptMs, waitMsMax: gaugeWaitMsMax, query: backlog });
   metrics.beforeReading(async () => purging.set(await count()));
 
-  /** Found empty, and waiting for stragglers. */
+  /** Environments that were found empty; a late transaction may still commit rows in them. */
   const emptied = new Set<string>();
-  /** Where the last round stopped: on a slow store one of them does not get through all tables. */
+  /** Where the last round stopped: on a slow store one round does not get through all tables. */
   const passes = new Map<string, PurgePass>();
   const slices = new PurgeSlices(paces[store.engine]);
 
-  /** Deletes slices, at least one, until nothing is left or the time is over. */
+  /** Deletes slices, at least one, until the table has none of the rows or the time is over. */
   async function empty(
     table: rows.OwnedTable,
     owner: rows.Owner,
@@ -83,7 +83,7 @@ export function openPurge({ store, clock, metrics }: PurgeDeps): Purge {
     let removed = 0;
     let isShort = true;
     do {
-      // A short slice may only have found rows that changed, or went, under it.
+      // A short slice does not prove that the table is empty: rows may have changed while it ran.
       if (isShort && !(await rows.anyLeft(store, table, owner))) return { done: true, removed };
       const limit = slices.limitOf(table.name);
       const beganAt = clock.elapsed();
@@ -98,7 +98,7 @@ export function openPurge({ store, clock, metrics }: PurgeDeps): Purge {
     return { done: false, removed };
   }
 
-  /** Some runs after what belongs to them, until there are none; those begun are finished, however long it takes. */
+  /** Deletes runs in groups, their rows first. A group is finished even when the time is over. */
   async function emptyRuns(
     environmentId: string,
     until: number,
@@ -116,7 +116,7 @@ export function openPurge({ store, clock, metrics }: PurgeDeps): Purge {
     return { done: false, removed };
   }
 
-  /** Goes on with a pass; whether it came to its end. */
+  /** Continues a pass; true when it reached the last table. */
   async function goOn(id: string, pass: PurgePass, until: number, write: LeaderWrite): Promise<boolean> {
     while (pass.place < tables.length) {
       if (clock.elapsed() >= until) return false;
@@ -131,10 +131,10 @@ export function openPurge({ store, clock, metrics }: PurgeDeps): Purge {
     return true;
   }
 
-  /** Whose turn was the last. */
+  /** The environment that had the last turn. */
   let servedLast = "";
 
-  /** Those that are to be emptied, the one after whose turn was the last at first. */
+  /** Environments to empty, beginning after the one that had the last turn. */
   async function inTurn(): Promise<rows.Tombstone[]> {
     const all = await rows.unpurged(store, environmentsAtOnce);
     const from = all.findIndex(({ id }) => id === servedLast) + 1;
@@ -155,7 +155,7 @@ export function openPurge({ store, clock, metrics }: PurgeDeps): Purge {
       const pass = passes.get(id) ?? { place: 0, removed: 0, beganAt: clock.now() };
       passes.set(id, pass);
       if (!(await goOn(id, pass, Math.min(until, clock.elapsed() + purgeTurnMs), write))) {
-        // The others first: one that is large keeps none of them.
+        // To the end of the queue: a large environment must not delay the others.
         queue.push(tombstone);
         continue;
       }

@@ -87,7 +87,7 @@ export const countEnvironments = async (store: StoreReader, orgId: string): Prom
     sql`SELECT count(*) AS count FROM environments WHERE org_id = ${orgId}`,
   ))!.count;
 
-/** Of an environment that the session holds. */
+/** The session must hold the environment. */
 export const updateEnvironment = (
   session: Session,
   { id, name, color, updatedAt }: Environment,
@@ -95,12 +95,12 @@ export const updateEnvironment = (
   session.run(sql`UPDATE environments SET name = ${name}, color = ${color}, updated_at = ${updatedAt}
     WHERE id = ${id}`);
 
-/** The environment stays until the transaction ends; false when there is none. */
+/** Locks the environment against deletion until the transaction ends; false when there is none. */
 export const shareEnvironment = async (session: Session, id: string): Promise<boolean> =>
   (await session.one(sql`SELECT id FROM environments WHERE id = ${id} ${session.seams.shareRow}`)) !==
   undefined;
 
-/** The environment as it is now, and nobody else changes it until the transaction ends. */
+/** Locks the environment: no other transaction changes it until this one ends. */
 export const holdEnvironment = async (session: Session, id: string): Promise<Environment | undefined> =>
   toEnvironment(
     await session.one<EnvironmentRow>(

@@ -1,7 +1,7 @@
 import { Fault, invalid } from "../../../kit/fault.ts";
 import { environmentNameBytesMax } from "../../../kit/limits.ts";
 
-/** What every installation has from its first boot on (spec.md 'Bootstrap', 'Environment and project'). */
+/** What every installation has from its first boot on. */
 export const defaultOrgId = "org_default";
 export const defaultProjectId = "proj_default";
 export const defaultEnvironmentId = "env_default";
@@ -10,7 +10,7 @@ export const defaultProjectName = "Default";
 
 export const environmentColorDefault = "#64748b";
 
-/** What a selector is: an id by its prefix, which no name can have. */
+/** An id is known by its prefix, which no name can have. */
 export const isEnvironmentId = (selector: string): boolean => selector.startsWith("env_");
 
 export const isEnvironmentName = (text: string): boolean =>

@@ -29,36 +29,42 @@ export interface NewEnvironment {
 }
 
 export interface Tenancy {
-  /** Like `resolveEnvironment`; without a selector, an org other than the default gets its oldest, or empty. */
+  /**
+   * Like `resolveEnvironment`; without a selector, an org other than the default gets its oldest, or empty.
+   */
   homeEnvironment(selector: string | undefined, orgId: string): Promise<string>;
-  /** Believed for half a second. */
+  /** Cached for half a second. */
   orgExists(orgId: string): Promise<boolean>;
-  /** The default org, project and environment, unless they are there. Any number of nodes may do this at once. */
+  /**
+   * Makes the default org, project and environment, unless they exist. Any number of nodes may do this at
+   * once.
+   */
   createDefaults(): Promise<void>;
   createEnvironment(wanted: NewEnvironment): Promise<Environment>;
   /**
-   * The environment that `X-Svc-Environment` or `env` names, for a caller of this org. An empty org is the platform's,
-   * to which no id is foreign. Whether the caller may use the environment is decided elsewhere.
+   * The environment that `X-Svc-Environment` or `env` names, for a caller of this org. An empty org is the
+   * platform's, to which no id is foreign. Whether the caller may use the environment is decided elsewhere.
    */
   environmentMeant(selector: string, orgId: string): Promise<Environment>;
-  /** What is believed of these environments is looked up anew. */
+  /** Drops what this node cached of these environments. */
   forget(environments: readonly Pick<Environment, "id" | "orgId" | "name">[]): void;
-  /** The same of an org. */
+  /** The same for an org. */
   forgetOrg(orgId: string): void;
   /** Name and project of an environment; undefined when it is gone. */
   findEnvironment(environmentId: string): Promise<Environment | undefined>;
   /**
-   * Begins whatever is made under an org, or changes what its people may do: the org stays until the transaction ends, and
-   * an org that is gone is `not_found`. Where both are shared, the org comes before the environment, as in a deletion.
+   * Locks the org against deletion until the transaction ends; `not_found` when it is gone. Everything that
+   * creates rows under an org, or changes rights in it, begins so. Deletions lock the org before its
+   * environments; a transaction that locks both must keep that order, or the two wait for each other.
    */
   shareOrg(session: Session, orgId: string): Promise<void>;
-  /** The same of an environment. */
+  /** The same for an environment. */
   shareEnvironment(session: Session, environmentId: string): Promise<void>;
   /** Like `environmentMeant`, limited to environments of the org; `env_default` when nothing is selected. */
   resolveEnvironment(selector: string | undefined, orgId: string): Promise<string>;
 }
 
-/** Names that fell back are logged once each; after so many different ones, no more. */
+/** Each unknown name is logged once, up to this many names: a log line a request would fill the disk. */
 const fallbackNamesLogged = 1_000;
 
 export function tenancy({ store, clock, ids, log, strictEnvironment }: TenancyOptions): Tenancy {
@@ -88,7 +94,7 @@ export function tenancy({ store, clock, ids, log, strictEnvironment }: TenancyOp
   const environmentMeant: Tenancy["environmentMeant"] = async (selector, orgId) => {
     if (rules.isEnvironmentId(selector)) {
       const environment = await lookUp(lookups.environment(selector));
-      // Another org's looks like none; the default one is no secret.
+      // Another org's environment looks like none; the default one may be known to all.
       const isShown =
         orgId === "" || environment?.orgId === orgId || environment?.id === rules.defaultEnvironmentId;
       if (!environment || !isShown) throw rules.unknownEnvironment();
@@ -103,7 +109,7 @@ export function tenancy({ store, clock, ids, log, strictEnvironment }: TenancyOp
   const resolveEnvironment: Tenancy["resolveEnvironment"] = async (selector, orgId) => {
     const environment = await environmentMeant(selector ?? rules.defaultEnvironmentId, orgId);
     if (environment.orgId === orgId) return environment.id;
-    // The fallback belongs to the default org; nobody else slips into it. A stranger's id looks like none.
+    // The fallback is an environment of the default org: callers of other orgs are refused.
     throw selector !== undefined && rules.isEnvironmentId(selector)
       ? rules.unknownEnvironment()
       : rules.noEnvironmentScope();

@@ -11,7 +11,10 @@ export type RolesOf = (reader: Reader, orgId: string) => Promise<readonly Carrie
 const carriedBy = ({ roles, roleIds }: UserRow): CarriedRole[] =>
   roleIds.map((id, at) => ({ id, name: roles[at] ?? id }));
 
-/** The roles that users carry. Rows of nodes of the version before name a role only; every other row has its id too. */
+/**
+ * The roles that users carry. Rows that a node of the previous release wrote name a role only; others have
+ * its id too.
+ */
 export class CarriedRoles {
   readonly #rolesOf: RolesOf;
 

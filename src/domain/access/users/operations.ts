@@ -35,11 +35,11 @@ export const userJson = (user: UserRow) => ({
 const encode = (user: UserRow) => ({ status: 200, body: userJson(user) });
 
 export interface UsersSurface {
-  /** Whether the caller may see this one, who is another. */
+  /** Whether the caller may see this other user. */
   mayRead: (call: Call, id: string) => Promise<boolean>;
-  /** Of guesses at a password. */
+  /** Limits guesses at a password. */
   throttle: {
-    /** Rejects when there were too many. */
+    /** Rejects after too many attempts. */
     attempt(account: string, address: string): Promise<void>;
     succeeded(account: string, address: string): Promise<void>;
   };
@@ -133,7 +133,7 @@ export const usersOperations = (users: Users, { mayRead, throttle }: UsersSurfac
     rest: "PATCH /api/v1/users/{id}/password",
     async handle({ id, current_password, new_password }, { caller, address }) {
       const account = `change\n${caller.id}`;
-      // Whoever has got hold of a session may not find out the password with it.
+      // Counted like a login: a stolen session must not be a way to guess the password.
       await throttle.attempt(account, address);
       await users.changePassword(caller, id, current_password, new_password);
       await throttle.succeeded(account, address);

@@ -2,7 +2,7 @@ import type { Instant } from "../../../kit/clock.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
 
-/** A role as a user carries it: known by its id, and by the name that it has by now. */
+/** A role as a user carries it: its id and its current name. */
 export interface CarriedRole {
   id: string;
   name: string;
@@ -26,9 +26,9 @@ export interface StoredUser {
   passwordHash: string;
   /** Names of roles. */
   roles: string[];
-  /** Undefined when a node of the version before, which knows names alone, was the last to change them. */
+  /** Undefined when a node of the previous release, which knows names only, wrote the roles last. */
   roleIds: string[] | undefined;
-  /** Sessions made before are believed no more. */
+  /** Sessions from before this instant are refused. */
   tokensAfter: Instant;
   createdAt: Instant;
   updatedAt: Instant;
@@ -89,7 +89,7 @@ export async function userById(store: StoreReader, id: string): Promise<StoredUs
   return row && toUser(row);
 }
 
-/** The user as it is now, and nobody else changes it until the transaction ends. */
+/** Locks the user: no other transaction changes it until this one ends. */
 export async function holdUser(session: Session, id: string): Promise<StoredUser | undefined> {
   const row = await session.one<UserColumns>(
     sql`SELECT ${fields} FROM users WHERE id = ${id} ${session.seams.holdRow}`,
@@ -138,7 +138,7 @@ export const setRoles = (session: Session, id: string, roles: readonly CarriedRo
     WHERE id = ${id}`);
 };
 
-/** Whatever was issued before is believed no more. */
+/** Sessions from before `at` are refused from then on. */
 export const changePassword = (
   session: Session,
   change: { id: string; passwordHash: string; at: Instant },
@@ -146,7 +146,7 @@ export const changePassword = (
   session.run(sql`UPDATE users SET password_hash = ${change.passwordHash}, tokens_after = ${change.at},
     updated_at = ${change.at} WHERE id = ${change.id}`);
 
-/** The row is held from then on. Undefined when this is not its password's hash any more. */
+/** Locks the row. Undefined when the password has another hash by now. */
 export async function noteLogin(
   session: Session,
   { id, passwordHash, at }: { id: string; passwordHash: string; at: Instant },

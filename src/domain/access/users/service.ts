@@ -20,7 +20,7 @@ export interface UserChange {
   roles?: readonly string[];
 }
 
-/** What a login learns of an account that it holds. */
+/** What a login needs of an account whose row it has locked. */
 export interface LoggedIn {
   orgId: string;
   tokensAfter: Instant;
@@ -49,17 +49,17 @@ export interface Users {
   ): Promise<UserRow>;
   update(orgId: string, id: string, change: UserChange): Promise<UserRow>;
   delete(caller: Caller, id: string): Promise<void>;
-  /** Of the caller's own, which ends every session of theirs; wants the current one. */
+  /** Changes the caller's own password, given the current one, and ends every session of the user. */
   changePassword(caller: Caller, id: string, current: string, next: string): Promise<void>;
   find(id: string): Promise<UserRow | undefined>;
   findByEmail(email: string): Promise<{ id: string; passwordHash: string } | undefined>;
-  /** Holds the user's row; undefined when it was changed since this was its password's hash. */
+  /** Locks the user's row; undefined when the password has changed since this hash was read. */
   noteLogin(session: Session, id: string, passwordHash: string): Promise<LoggedIn | undefined>;
-  /** How many users of the org carry the role, which the session has under the lock of the org. */
+  /** How many users of the org carry the role; the session holds the org. */
   countWithRole(session: Session, orgId: string, roleId: string): Promise<number>;
-  /** Takes it off all who carry it; under the same lock. */
+  /** Takes the role from every user who carries it; under the same lock. */
   revokeRole(session: Session, orgId: string, roleId: string): Promise<void>;
-  /** The role has another name; under the same lock. */
+  /** Writes the new name of a role to its users; under the same lock. */
   renameRole(session: Session, orgId: string, role: CarriedRole): Promise<void>;
 }
 
@@ -75,7 +75,7 @@ export interface UsersDeps {
 
 const emailTaken = () => new Fault("already_exists", "a user with this email exists", { field: "email" });
 
-/** Every change holds the org, then the user: as both are now, and until it is committed. */
+/** Every change locks the org, then the user, until it commits. */
 export function users(deps: UsersDeps): Users {
   const { store, clock, ids, tenancy, endSessions } = deps;
   const carried = new CarriedRoles(deps.rolesOf);

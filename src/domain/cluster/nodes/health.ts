@@ -28,9 +28,9 @@ export interface HealthDeps {
   leaders: () => Promise<{ duty: string; epoch: number; node_id: string; lease_until: Instant }[]>;
 }
 
-/** A node that said nothing for so long is not there any more, or cannot reach the database. */
+/** A node without a heartbeat for this long is gone, or cannot reach the database. */
 const silentMs = 15_000;
-/** A loop without progress for so long stands still; the slowest of them ticks every ten minutes. */
+/** A loop without progress for this long is stuck; the slowest loop ticks every ten minutes. */
 const loopStillMs = 15 * 60_000;
 
 const stateOf = (node: KnownNode, now: Instant): "up" | "draining" | "silent" => {
@@ -39,8 +39,8 @@ const stateOf = (node: KnownNode, now: Instant): "up" | "draining" | "silent" =>
 };
 
 /**
- * `GET /cluster/health`: nodes, leaders, database and bus as this node sees them. Who does not run the installation learns
- * how many nodes are in which state, and nothing of any one of them.
+ * `GET /cluster/health`: nodes, leaders, database and bus as this node sees them. Callers who do not operate
+ * the installation see how many nodes are in each state, and no single node.
  */
 export async function clusterHealth(
   { store, clock, nodeId, bus, nodes, leaders }: HealthDeps,

@@ -46,7 +46,7 @@ const Health = Type.Object({
 
 export const clusterOperations = (
   cluster: Cluster,
-  /** Whether the caller runs the installation, or an org of it. */
+  /** Whether the caller operates the installation, or an org of it. */
   seesDetails: (call: Call) => Promise<boolean>,
 ) => [
   unary({
@@ -76,7 +76,7 @@ export const clusterOperations = (
       remote_key_id: Type.Optional(Type.String({ maxLength: 128 })),
     }),
     output: Type.Object({ status: text, rotated_at: instant, confirmed_nodes: Type.Array(text) }),
-    // By which door a key gets another text is all the same.
+    // The same rights as the rotation of a key by its own route.
     about: ({ kind, remote_key_id: id }: { kind: string; remote_key_id?: string }) => [
       kind,
       ...(kind === "api_key" && id !== undefined ? [{ type: "apikeys", id, action: "apikeys:manage" }] : []),

@@ -2,7 +2,7 @@ import type { Instant } from "../../../kit/clock.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Session } from "../../../store/store.ts";
 
-/** A rotation that was carried out: what is answered again to a repeated Idempotency-Key. */
+/** A finished rotation, to answer a repeated Idempotency-Key. */
 export interface RotationRow {
   id: string;
   org_id: string;
@@ -23,7 +23,7 @@ export const findRotation = (
   session.one<RotationRow>(sql`SELECT id, org_id, idempotency_key, request_hash, kind, rotated_at, actor_id, confirmed
     FROM rotations WHERE org_id = ${orgId} AND idempotency_key = ${key}`);
 
-/** False when the same key was used, by a request that has ended meanwhile. */
+/** False when another request used the same key and has ended. */
 export async function insertRotation(session: Session, row: RotationRow): Promise<boolean> {
   const inserted = await session.run(sql`INSERT INTO rotations
       (id, org_id, idempotency_key, request_hash, kind, rotated_at, actor_id, confirmed)

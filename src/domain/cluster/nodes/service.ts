@@ -42,18 +42,18 @@ export interface ClusterDeps extends HealthDeps {
   keyring: Pick<Keyring, "rotate" | "refresh">;
   keys: Pick<Keys, "rekey" | "forget">;
   tenancy: Pick<Tenancy, "shareOrg">;
-  /** Whether there is a user of the platform, which stays so until the transaction ends. */
+  /** Whether there is a platform user; blocks the first one until the transaction ends. */
   anyPlatformUser: (session: Session) => Promise<boolean>;
-  /** Asks every node, this one included, to use what was rotated; answers who did. */
+  /** Asks every node, this one included, to use the new secret; answers the nodes that confirmed. */
   announce: (rotated: Rotated) => Promise<string[]>;
-  /** Told of a platform key's rotation in its own transaction. */
+  /** Called for the rotation of a platform key, in its transaction. */
   recordRotated: (session: Session, keyId: string, caller: Caller) => Promise<void>;
 }
 
-/** What nodes are told of a rotation: never a secret. */
+/** The hint of a rotation to other nodes; it never has a secret. */
 export type Rotated = { kind: "keyring" } | { kind: "api_key"; hash: string };
 
-/** Kinds that concern every tenant of the installation, not only the caller's. */
+/** Kinds that affect every tenant of the installation, not only the caller's org. */
 const installationKinds = ["jwt_secret", "platform_jwt_secret", "signing_key", "master_key"] as const;
 type InstallationKind = (typeof installationKinds)[number];
 const isInstallationKind = (kind: string): kind is InstallationKind =>
@@ -68,8 +68,9 @@ export function openCluster(deps: ClusterDeps): Cluster {
   }
 
   /**
-   * What concerns every tenant is the platform's: who acts for a tenant has the tenant's rights, and the gate has asked the
-   * others for `platform:keys:manage`. While the platform has nobody, the admins of the first org stand in.
+   * Kinds that affect every tenant need a platform credential, for which the gate required
+   * `platform:keys:manage`. An impersonating one has only the tenant's rights. While there is no platform
+   * user, admins of the first org may do it.
    */
   async function requireInstallation(
     session: Session,
@@ -83,7 +84,7 @@ export function openCluster(deps: ClusterDeps): Cluster {
       throw new Fault("permission_denied", `platform credential required to rotate the ${kind}`);
   }
 
-  /** In the rotation's transaction; answers what the nodes must be told. */
+  /** Runs in the rotation's transaction; answers the hint for the other nodes. */
   async function apply(session: Session, input: RotateInput, caller: Caller): Promise<Rotated> {
     if (isInstallationKind(input.kind)) {
       await keyring.rotate(session, input.kind, input.new_value, caller.id);
@@ -101,7 +102,7 @@ export function openCluster(deps: ClusterDeps): Cluster {
     try {
       return await deps.announce(rotated);
     } catch (error) {
-      // It is done: the others look by themselves.
+      // The rotation is committed: nodes without the hint find it by themselves.
       log.warn("cluster.rotation_unconfirmed", { error });
       return [deps.nodeId];
     }

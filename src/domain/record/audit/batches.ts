@@ -14,7 +14,10 @@ export interface Batch {
 
 const newBatch = (): Batch => ({ files: new Set(), entries: [], count: 0, tries: 0 });
 
-/** The rows between a call and the store, in the order of the calls: in spool files, and in memory while there is room. */
+/**
+ * The rows between a call and the store, in the order of the calls: in spool files, and in memory while there
+ * is room.
+ */
 export class Batches {
   readonly #spool: Spool;
   readonly #log: Log;

@@ -7,13 +7,18 @@ import * as rows from "./rows.ts";
 import type { AuditEntry, AuditHead } from "./rules.ts";
 import { type AuditKeys, type NotedRow, type Verified, verifyChain } from "./verify.ts";
 
-/** The names that an environment's resources are called by. */
+/** The project of an environment, for resource names. */
 export type ScopeOf = (environmentId: string) => Promise<{ projectId: string | null } | undefined>;
 
 export interface Chain {
-  /** Appends to the chains of the entries' orgs, all or nothing; with `again`, leaves out what is there already. */
+  /**
+   * Appends to the chains of the entries' orgs, all or nothing; with `again`, leaves out what is there
+   * already.
+   */
   append(entries: readonly AuditEntry[], options?: { again?: boolean }): Promise<void>;
-  /** Names the first row that is not what was written. A head noted earlier must still be found in the chain. */
+  /**
+   * Names the first row that is not what was written. A head noted earlier must still be found in the chain.
+   */
   verify(orgId: string, from: number | undefined, limit: number, noted?: NotedRow): Promise<Verified>;
   /** Cuts rows from before that time off the old end, one slice; answers how many. */
   cut(session: Session, orgId: string, before: Instant): Promise<number>;
@@ -23,7 +28,7 @@ export interface ChainDeps {
   store: Store;
   keys: AuditKeys;
   scopeOf: ScopeOf;
-  /** Told of a head that is not what was signed. */
+  /** Called for a head that is not what was signed. */
   onMismatch: (orgId: string, reason: string) => void;
   newId: () => string;
   now: () => Instant;
@@ -53,7 +58,9 @@ export function openChain({ store, keys, scopeOf, onMismatch, newId, now }: Chai
     suspect: boolean;
   }
 
-  /** Links an org's entries behind its head. A head that cannot be trusted is reported by a row before them. */
+  /**
+   * Links an org's entries behind its head. A head that cannot be trusted is reported by a row before them.
+   */
   async function extend(
     session: Session,
     { orgId, head: held, entries, projects, suspect }: OrgAppend,

@@ -13,7 +13,10 @@ export class DenialCap {
     this.#clock = clock;
   }
 
-  /** How many denials like this one were left out in the minute before; undefined when this one is left out too. */
+  /**
+   * How many denials like this one were left out in the minute before; undefined when this one is left out
+   * too.
+   */
   leftOutBefore(entry: AuditEntry): number | undefined {
     const kind = `${entry.orgId}\n${entry.callerId}\n${entry.operation}\n${entry.rule}`;
     const now = this.#clock.elapsed();

@@ -18,8 +18,9 @@ export interface AuditPolicy {
 export const isDenied = ({ outcome }: AuditedCall): boolean => outcome === "permission_denied";
 
 /**
- * Whether the call leaves a row. Denials always do, and so do calls by which the platform's users impersonate an org:
- * no setting of the installation may hide these from the tenant. A call without an org has no chain to be written to.
+ * Whether the call leaves a row. Denials always do, and so do calls by which the platform's users impersonate
+ * an org: no setting of the installation may hide these from the tenant. A call without an org has no chain
+ * to be written to.
  */
 export function isRecorded(policy: AuditPolicy, call: AuditedCall): boolean {
   const { operation, caller } = call;

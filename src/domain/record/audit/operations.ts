@@ -39,7 +39,10 @@ function boundsOf(bounds: Bounds) {
 
 const isPlatform = ({ caller }: Call) => caller.kind === "platform" && caller.impersonates !== true;
 
-/** Tenants see their own org; the platform the one it names, else its own. Another's looks like one that is not there. */
+/**
+ * Tenants see their own org; the platform the one it names, else its own. Another's looks like one that is
+ * not there.
+ */
 function orgOf(call: Call, named: string | undefined): string {
   const own = call.caller.orgId;
   if (!named || named === own || isPlatform(call)) return named || own;

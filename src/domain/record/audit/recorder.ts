@@ -15,7 +15,7 @@ export interface DeliveryHealth {
   healthy: boolean;
   /** Flushes that failed, and rows that were lost. */
   failures: number;
-  /** Rows that stand nowhere: neither store nor spool took them. */
+  /** Rows that neither the store nor the spool took. */
   lost: number;
   waiting: number;
 }
@@ -36,11 +36,11 @@ export interface RecorderDeps {
   spool: Spool;
   append: (entries: readonly AuditEntry[], options: { again: boolean }) => Promise<void>;
   platformOrgId: string;
-  /** Asks for a flush by then. */
+  /** Asks for a flush within this time. */
   flushIn: (ms: number) => void;
 }
 
-/** A process writes to its spool file all the time: one that is untouched for so long was left behind. */
+/** A spool file that was not touched for this long belongs to a process that died. */
 const leftAfterMs = 30_000;
 /** A batch that fails this often while the store answers holds a row that the store refuses. */
 const triesMax = 3;

@@ -10,7 +10,7 @@ export const canonicalField = (name: string): string =>
 
 const secretNames = new Set(["authorization", "cookie", "credentials", "key", "new_value", "value"]);
 const secretEnds = /(password|passphrase|secret|token|api_?key|_key|hash)$/;
-/** End like a secret and are none. */
+/** Fields whose names end like a secret's but are not secret. */
 const openNames = new Set(["idempotency_key", "debounce_key", "concurrency_key"]);
 
 const isSecret = (field: string): boolean =>
@@ -25,7 +25,7 @@ export interface Redacted {
 
 const depthMax = 8;
 
-/** An input without secrets and without the fields that a setting names: removed, never masked. */
+/** Removes secrets, and the fields that the setting names: a mask would still show that they were given. */
 export function redactPayload(input: unknown, fields: ReadonlySet<string>): Redacted {
   const removed = new Set<string>();
   const clean = (value: unknown, depth: number): unknown => {

@@ -118,7 +118,10 @@ const toHead = (row: AuditHeadColumns): AuditHead => ({
   signature: row.signature,
 });
 
-/** Held until the transaction ends, in the order of the orgs: whoever holds a head appends to its chain alone. */
+/**
+ * Locks the heads in the order of the orgs until the transaction ends: one writer at a time appends to a
+ * chain.
+ */
 export async function holdHeads(session: Session, orgIds: readonly string[]): Promise<AuditHead[]> {
   const ids = column.text([...orgIds].sort());
   const named = session.seams.rowsFrom("o", { org_id: ids });
@@ -147,7 +150,7 @@ export const orgsAfter = async (reader: StoreReader, after: string, limit: numbe
     )
   ).map((row) => row.org_id);
 
-/** Leaves heads that are there as they are. */
+/** Does not change heads that exist. */
 export async function insertHeads(session: Session, heads: readonly AuditHead[]): Promise<void> {
   for (const head of heads)
     await session.run(sql`INSERT INTO auth_audit_heads

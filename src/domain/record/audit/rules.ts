@@ -4,21 +4,21 @@ import type { FaultKind } from "../../../kit/fault.ts";
 import { auditTextCharsMax } from "../../../kit/limits.ts";
 import type { Caller, Operation } from "../../../kit/operation.ts";
 
-/** A call as its end is told; `input` is undefined when it was refused before it was read. */
+/** A call when it ends; `input` is undefined when the call was refused before its input was read. */
 export interface AuditedCall {
   operation: Operation;
   caller: Caller;
   environmentId: string;
   requestId: string;
   outcome: "ok" | FaultKind;
-  /** What a refused caller was told. */
+  /** The message that a refused caller got. */
   message?: string | undefined;
   /** `role`, `credential` or a policy's id. */
   refusedBy?: string | undefined;
   input?: unknown;
 }
 
-/** One row before it has a place in its org's chain. */
+/** A row before it has a position in its org's chain. */
 export interface AuditEntry {
   id: string;
   orgId: string;
@@ -30,7 +30,7 @@ export interface AuditEntry {
   reads: boolean;
   environmentId: string;
   resourceType: string;
-  /** `*` when the call was about no single thing, or refused before that was known. */
+  /** `*` when the call named no single resource, or was refused before that was known. */
   resourceId: string;
   allowed: boolean;
   /** Which rule denied; empty when none did. */
@@ -56,7 +56,7 @@ export interface AuditRow extends Omit<AuditEntry, "resourceType" | "resourceId"
   hash: string;
 }
 
-/** Where a chain ends, and after which row it begins. */
+/** The end of a chain, and the row after which it begins. */
 export interface AuditHead {
   orgId: string;
   sequence: number;
@@ -67,10 +67,10 @@ export interface AuditHead {
   signature: string;
 }
 
-/** Written where a head was found that is not what was signed: what stood before it is not proved any more. */
+/** The event of a head that is not what was signed: rows before it are no longer proved. */
 export const mismatchEvent = "audit.head_mismatch";
 
-/** Text as both stores take it, and no longer than needed to know it again. */
+/** Text that both stores accept, cut to a length that still identifies it. */
 export const plain = (text: string): string =>
   text.slice(0, auditTextCharsMax).replaceAll("\0", "\ufffd").toWellFormed();
 
@@ -126,7 +126,7 @@ export const headSignature = (secret: string, head: Omit<AuditHead, "signature">
     ]),
   );
 
-/** For the spool: a line that somebody else wrote is not believed. */
+/** For the spool: a line without this signature is ignored. */
 export const lineMac = (secret: string, line: string): string => macOf(secret, `line\n${line}`);
 
 export function sameText(one: string, other: string): boolean {
@@ -135,7 +135,7 @@ export function sameText(one: string, other: string): boolean {
   return a.length === b.length && timingSafeEqual(a, b);
 }
 
-/** Actions of the data plane: who did what is a decision, but the content is the tenant's, and stands elsewhere. */
+/** Actions of the data plane: their calls are recorded, but never their content, which other tables hold. */
 const dataActions = new Set([
   "events:emit",
   "events:subscribe",
@@ -152,13 +152,13 @@ export const isChange = ({ action, reads, name }: Operation, kvCapture: boolean)
   !/:(read|list|subscribe)$/.test(action) &&
   (kvCapture || !name.startsWith("kv."));
 
-/** A change that a rule of the product stood against (spec.md 'cannot delete built-in role'). */
+/** A change that a rule of the product refused, such as `cannot delete built-in role`. */
 function blockedEvent(operation: Operation, message: string | undefined): string | undefined {
   const verb = /^cannot (delete|update) built-in/.exec(message ?? "")?.[1];
   return verb && `${operation.name.slice(0, operation.name.lastIndexOf("."))}.${verb}_blocked`;
 }
 
-/** What a call's row is called. */
+/** The event type of a call's row. */
 export function eventTypeOf(call: AuditedCall, denied: boolean, change: boolean): string {
   if (denied) return "authz.denied";
   const { operation, outcome } = call;

@@ -33,7 +33,7 @@ export interface AuditSettings extends AuditPolicy {
   retentionDays: number;
 }
 
-/** Settings of the server as they are written there. */
+/** The audit's settings, by their names. */
 export interface WrittenSettings {
   auditReads: boolean;
   /** With commas between, or `none`. */
@@ -53,14 +53,14 @@ export const auditSettingsOf = (written: WrittenSettings): AuditSettings => ({
   retentionDays: written.auditRetentionDays,
 });
 
-/** A call that was made, as policies are tried on it. */
+/** A past call, for the dry run of a policy. */
 export interface PastCall {
   facts: ConditionFacts;
   allowed: boolean;
 }
 
 export interface AuthAudit {
-  /** Told of every call; what is kept of it is written later. Never throws. */
+  /** Called for every call; its row is written later. Never throws. */
   observe(call: AuditedCall): void;
   /** Newest first, of one org. */
   list(query: AuditListQuery): Promise<AuditPage>;
@@ -86,7 +86,7 @@ export interface AuthAuditDeps {
   log: Log;
   keys: AuditKeys;
   settings: AuditSettings;
-  /** Where rows wait that the store has not got yet. */
+  /** The folder for rows that are not in the store yet. */
   spoolFolder: string;
   scopeOf: (environmentId: string) => Promise<{ projectId: string | null; name: string } | undefined>;
   platformOrgId: string;

@@ -16,13 +16,13 @@ import { auditSpoolBytesMax } from "../../../kit/limits.ts";
 import type { AuditEntry } from "./rules.ts";
 import { lineMac, sameText } from "./rules.ts";
 
-/** Rows that are not in the store yet, in files: they outlive this process, and a store that is away. */
+/** Files of rows that are not in the store yet: they survive this process, and an outage of the store. */
 export interface Spool {
   /** The file that the row went to; throws when it cannot be written or the spool is full. */
   append(entry: AuditEntry): string;
-  /** Rows to come go to another file. */
+  /** Begins another file for the next rows. */
   cut(): void;
-  /** Rows of a file, without lines that were cut short or that nobody here wrote; none when it is gone. */
+  /** Rows of a file, without lines that were cut short or have a wrong signature; none when it is gone. */
   read(file: string): AuditEntry[];
   forget(file: string): void;
   /** Takes over files that another process left and has not touched since then. */
@@ -33,9 +33,9 @@ export interface Spool {
 
 export interface SpoolDeps {
   folder: string;
-  /** Of this process alone. */
+  /** Unique to this process: the names of its files begin with it. */
   stamp: string;
-  /** What lines are signed with. */
+  /** Signs the lines. */
   secrets: { current(): { id: string; secret: string }; find(id: string): string | undefined };
 }
 
@@ -115,7 +115,7 @@ export function openSpool({ folder, stamp, secrets }: SpoolDeps): Spool {
         try {
           const found = statSync(join(folder, name));
           if (found.mtimeMs > untouchedSince) return [];
-          // Of several processes that see it, one gets it.
+          // Several processes may try: the rename succeeds for one.
           renameSync(join(folder, name), own);
           bytesOf.set(own, found.size);
           return own;

@@ -4,10 +4,10 @@ import * as rows from "./rows.ts";
 import type { AuditHead } from "./rules.ts";
 import * as rules from "./rules.ts";
 
-/** What chains are signed with. */
+/** The secrets that sign chains. */
 export interface AuditKeys {
   current(): { id: string; secret: string };
-  /** Also of keys that were current once. */
+  /** Finds retired secrets too. */
   find(id: string): string | undefined;
 }
 
@@ -20,7 +20,7 @@ export interface Verified {
   valid: boolean;
   /** Rows whose hashes were checked. */
   checked: number;
-  /** The chain begins after this row: what was before was left to retention. */
+  /** The chain begins after this row: retention deleted the rows before. */
   floorSequence: number;
   headSequence: number;
   headHash: string;
@@ -29,7 +29,7 @@ export interface Verified {
   nextSequence: number | null;
 }
 
-/** A row of the chain that somebody wrote down outside. */
+/** A row of the chain that an auditor noted elsewhere. */
 export interface NotedRow {
   sequence: number;
   hash: string;
@@ -38,13 +38,13 @@ export interface NotedRow {
 interface VerifyDeps {
   store: Store;
   keys: AuditKeys;
-  /** Why a head cannot be believed. */
+  /** Why a head cannot be trusted. */
   whyNot: (head: AuditHead) => string | undefined;
   /** Whether this node has seen a chain of the org. */
   wasSeen: (orgId: string) => boolean;
 }
 
-/** Follows a chain from its floor, or from a row whose hash is taken as it stands, to its head. */
+/** Follows a chain to its head, from its floor or from a given row, whose hash is taken as given. */
 export async function verifyChain(
   deps: VerifyDeps,
   orgId: string,

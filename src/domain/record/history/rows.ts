@@ -21,7 +21,7 @@ export interface TrailFilter {
   to?: Instant;
 }
 
-/** Runs that history may be found of, newest first by (created, id); `from` the given place on, itself included. */
+/** Runs that may have history, newest first by (created, id), from the given position on, inclusive. */
 export function trailRuns(
   store: Store,
   { environmentId, functionId, from, to }: TrailFilter,
@@ -30,7 +30,7 @@ export function trailRuns(
 ): Promise<TrailRun[]> {
   const where = [sql`environment_id = ${environmentId}`];
   if (functionId !== undefined) where.push(sql`function_id = ${functionId}`);
-  // A run has no history before it was created; behind its end only what also moves `updated_at`.
+  // A run has no history before it was created. After its end only changes that set `updated_at` add some.
   if (to !== undefined) where.push(sql`created_at <= ${to}`);
   if (from !== undefined) where.push(sql`(ended_at IS NULL OR ended_at >= ${from} OR updated_at >= ${from})`);
   if (start) where.push(sql`(created_at < ${start.at} OR (created_at = ${start.at} AND id <= ${start.id}))`);

@@ -11,7 +11,7 @@ export interface HistoryRow {
   detail: string;
 }
 
-/** A row of history, or one step that it brought. */
+/** An event: a row of history, or one step of a row. */
 export interface HistoryEvent {
   /** Stable: made of run, sequence and place. */
   id: string;
@@ -26,7 +26,7 @@ export interface HistoryEvent {
 interface HistoryDetail extends Record<string, unknown> {
   steps?: { step_id: string; status: string }[];
   step_id?: string;
-  /** Of a resume from a step, as they stood then. */
+  /** The steps that a resume discarded, as they were. */
   discarded?: DiscardedStep[];
 }
 
@@ -40,13 +40,13 @@ function stepsOf(row: HistoryRow, detail: HistoryDetail): { step_id: string; sta
   return word === undefined ? steps : [...steps, { step_id: detail.step_id, status: word }];
 }
 
-/** What a row says of the step that it names itself. */
+/** The change of the step that the row names. */
 const stepWords: Record<string, string> = {
   "run.slept": "sleeping",
   "run.woken": "completed",
 };
 
-/** The row as events: first the steps it brought, then what became of the run. A report of steps alone is no event of the run. */
+/** The events of a row: its steps first, then the run's. A report of steps alone has no event of the run. */
 export function eventsOf(row: HistoryRow): HistoryEvent[] {
   const { steps: _steps, discarded, ...rest } = detailOf(row);
   const payload = { ...rest, ...(discarded && { discarded: discarded.map(({ step_id }) => step_id) }) };
@@ -67,7 +67,7 @@ export function eventsOf(row: HistoryRow): HistoryEvent[] {
   return [...steps, { id: base, runId, type: row.type, stepId, at, payload }];
 }
 
-/** The run's status after a row of this type; a type that is not here leaves it. */
+/** The run's status after a row of this type; other types do not change it. */
 const statusAfter: Record<string, string> = {
   "run.created": "waiting_for_capacity",
   "run.started": "running",
@@ -87,14 +87,14 @@ const statusAfter: Record<string, string> = {
   "run.cancelled": "cancelled",
 };
 
-/** Undefined before the run was. */
+/** Undefined before the run existed. */
 export function statusAt(rows: readonly HistoryRow[], at: Instant): string | undefined {
   let status: string | undefined;
   for (const row of rows) if (row.at <= at) status = statusAfter[row.type] ?? status;
   return status;
 }
 
-/** A step as it stands now, or stood when a resume discarded it. Outputs and errors are JSON texts. */
+/** A step as it is now, or as it was when a resume discarded it. Outputs and errors are JSON texts. */
 export interface PresentStep {
   stepId: string;
   status: string;
@@ -103,7 +103,7 @@ export interface PresentStep {
   originalOutput: string | null;
 }
 
-/** A step that is no more, with what is told of it besides. */
+/** A step that a resume discarded. */
 export interface FormerStep extends PresentStep {
   name: string;
   type: string;
@@ -113,7 +113,7 @@ export interface FormerStep extends PresentStep {
   durationMs: number | null;
 }
 
-/** Resumes that discarded steps, in order; what was undone again discarded nothing. */
+/** Resumes that discarded steps, in order. A resume that was undone discarded nothing. */
 function discardsOf(rows: readonly HistoryRow[]): { row: HistoryRow; steps: DiscardedStep[] }[] {
   const made: { row: HistoryRow; steps: DiscardedStep[] }[] = [];
   for (const row of rows) {
@@ -151,7 +151,10 @@ export function formerSteps(rows: readonly HistoryRow[], at: Instant): Map<strin
   return former;
 }
 
-/** The part of history in which a step was the one that it was at an instant: since it was last discarded, until it is again. */
+/**
+ * The part of history that belongs to the step at an instant: from its last discard before to the next one
+ * after.
+ */
 function lifeOf(rows: readonly HistoryRow[], stepId: string, at: Instant): HistoryRow[] {
   const ends = discardsOf(rows).filter(({ steps }) => steps.some((step) => step.step_id === stepId));
   const begins = ends.findLast(({ row }) => row.at <= at)?.row.sequence ?? 0;
@@ -159,7 +162,7 @@ function lifeOf(rows: readonly HistoryRow[], stepId: string, at: Instant): Histo
   return rows.filter((row) => row.sequence > begins && row.sequence < until);
 }
 
-/** What of a step was otherwise at an instant. */
+/** The fields of a step that were different at an instant. */
 export interface PastStep {
   status: string;
   output: string | null;
@@ -170,8 +173,9 @@ export interface PastStep {
 }
 
 /**
- * A step at an instant; undefined when the run did not have it then. Its output stands in the step's row, or where a resume
- * discarded it later (`formerSteps`) in that; where it was patched later, in what the first later patch replaced.
+ * A step at an instant; undefined when the run did not have it then. Its output comes from the first later
+ * patch, which keeps what it replaced; else from the resume that discarded the step (`formerSteps`); else
+ * from the step's row.
  */
 export function stepAt(history: readonly HistoryRow[], step: PresentStep, at: Instant): PastStep | undefined {
   const rows = lifeOf(history, step.stepId, at);
@@ -207,7 +211,7 @@ export function stepAt(history: readonly HistoryRow[], step: PresentStep, at: In
   };
 }
 
-/** What a patch replaced. Rows of before `had_output` do not tell null from nothing. */
+/** What a patch replaced. Rows from before `had_output` cannot distinguish null from no output. */
 const textOf = ({ previous_output: previous, had_output: had }: HistoryDetail): string | null =>
   had === true || (previous !== undefined && previous !== null) ? JSON.stringify(previous) : null;
 

@@ -32,7 +32,7 @@ export interface TimelineEvent extends HistoryEvent {
 export type { Trail, TrailQuery } from "./trail.ts";
 
 export interface History {
-  /** `not_found` when the run is not there, was not yet, or its function does not record. */
+  /** `not_found` when the run is missing, did not exist yet, or its function does not record. */
   stateAt(environmentId: string, runId: string, at: Instant | undefined): Promise<RunState>;
   /** Empty when the run's function does not record. */
   timeline(environmentId: string, runId: string): Promise<TimelineEvent[]>;
@@ -51,9 +51,9 @@ export interface HistoryDeps {
   retentionDaysOf: (environmentId: string) => Promise<number>;
 }
 
-/** Reads of what happened; it is written by whoever changes a run, in the same transaction. */
+/** Reads of history. Each change of a run writes its history in the same transaction. */
 export function openHistory({ store, clock, runs, definitionOf, retentionDaysOf }: HistoryDeps): History {
-  /** The run and how it was recorded; no definition when it was not. */
+  /** The run with the definition that recorded it; no definition when it was not recorded. */
   async function recorded(environmentId: string, runId: string) {
     const run = await runs.get(environmentId, runId);
     const definition = await definitionOf(environmentId, run.functionId, run.functionVersion);

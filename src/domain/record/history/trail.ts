@@ -16,7 +16,7 @@ export interface TrailQuery {
   to?: string;
   limit?: number;
   cursor?: string;
-  /** Of authorization decisions, of which this trail has none: asking for them answers nothing. */
+  /** Fields of authorization decisions. This trail has none, so a query with one of them answers nothing. */
   action?: string;
   api_key_id?: string;
 }
@@ -25,13 +25,13 @@ export interface Trail {
   events: (HistoryEvent & {
     functionId: string;
     environmentId: string;
-    /** Of an audited call: fields that a run's event has not, as they are written. */
+    /** Fields of an audited call that an event of a run does not have. */
     more?: Record<string, unknown>;
   })[];
   nextCursor: string | undefined;
   /**
-   * All that match; at least so many where more runs match than are looked at for one page (`limits.auditRunsMax`) and the
-   * last page is not reached.
+   * The number of matching events. A lower bound while more runs match than one page reads
+   * (`limits.auditRunsMax`) and the last page is not reached.
    */
   totalCount: number;
   /** Zero: kept without end. */
@@ -89,10 +89,10 @@ export async function readTrail(
   const page = rest.slice(0, limit);
   const next = rest[limit];
   const last = found.at(-1);
-  // Of one run, whatever the cursor says of those before, everything is here.
+  // For one run all events were read, so they are counted, whatever count the cursor has.
   const before = query.run_id ? all.length - rest.length : (place?.before ?? 0);
   const seen = before + page.length;
-  // A page may end short of its limit: so many runs were looked at without a match. The cursor goes on behind them.
+  // A page may be short when `auditRunsMax` runs had too few matches. The cursor continues after these runs.
   const nextCursor = next
     ? cursorOf({ ...next, before: seen })
     : !query.run_id && found.length === auditRunsMax && last
@@ -102,7 +102,10 @@ export async function readTrail(
   return { events, nextCursor, totalCount: before + rest.length, retentionDays };
 }
 
-/** Empty for a run that is missing or another environment's: a filter finds nothing where a path would answer 404. */
+/**
+ * Empty for a run that is missing or another environment's: a filter finds nothing where a path would answer
+ * 404.
+ */
 async function oneRun(
   getRun: TrailDeps["getRun"],
   environmentId: string,
@@ -117,7 +120,10 @@ async function oneRun(
   return [{ id: run.id, function_id: run.functionId, created_at: run.createdAt }];
 }
 
-/** A place in the trail: the row of history of a run, and which of its events. Rows that are added later are not behind it. */
+/**
+ * A position in the trail: a row of a run's history and one of its events. Rows that are added later come
+ * before it.
+ */
 interface TrailPosition {
   sequence: number;
   place: number;
@@ -125,7 +131,7 @@ interface TrailPosition {
   before: number;
 }
 
-/** Whether an event is the one at the place, or behind it: the newest come first. */
+/** Whether an event is at the position or after it; the newest come first. */
 const isFrom = (one: { sequence: number; place: number }, from: TrailPosition): boolean =>
   one.sequence < from.sequence || (one.sequence === from.sequence && one.place <= from.place);
 

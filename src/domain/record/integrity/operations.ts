@@ -4,7 +4,7 @@ import { Fault } from "../../../kit/fault.ts";
 import { unary } from "../../../kit/operation.ts";
 import type { Integrity, IntegrityReport } from "./service.ts";
 
-/** What deleted environments of an org still have; it is out of nobody's sight, and in nobody's way. */
+/** What is left of an org's deleted environments: rows that the purge has not reached yet. */
 export interface PurgeBacklog {
   /** Deleted environments of which rows may be left, counted up to a bound. */
   environments: number;

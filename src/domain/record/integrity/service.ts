@@ -7,7 +7,10 @@ import type { Session, Store } from "../../../store/store.ts";
 import * as rows from "./rows.ts";
 import type { Violations } from "./rules.ts";
 
-/** One balance that must hold in every environment. Contributed by the capability whose rows it reads; cheap, bounded. */
+/**
+ * One invariant that must hold in every environment. The capability whose rows it reads provides it; it is
+ * cheap and bounded.
+ */
 export interface IntegrityCheck {
   /** `timers.overdue`. */
   name: string;
@@ -16,7 +19,7 @@ export interface IntegrityCheck {
   run(environmentId: string): Promise<Violations>;
 }
 
-/** One thing put right by a sweep. */
+/** One row that a sweep repaired. */
 export interface Healed {
   name: string;
   environmentId: string;
@@ -42,11 +45,11 @@ export interface IntegrityReport {
 export interface Integrity {
   /** At most limits.integrityKeptMs old; undefined when the store does not answer in time. */
   report(environmentId: string): Promise<IntegrityReport | undefined>;
-  /** Notes what a sweep put right: a row, a count, a line in the log. */
+  /** Notes what a sweep repaired: a row, a count, a line in the log. */
   healed(write: LeaderWrite, list: readonly Healed[]): Promise<void>;
   /** The tick of loop `integrity.look`: some environments each time, so that health and metrics know. */
   lookOnce(): Promise<void>;
-  /** What is out of balance, as far as this node has looked. */
+  /** The invariants that are broken, as far as this node has looked. */
   warnings(): string[];
 }
 
@@ -58,14 +61,14 @@ export interface IntegrityDeps {
   checks: readonly IntegrityCheck[];
 }
 
-/** The log's own balance: its head stands where its last event does. Matching happens in the flush that appends. */
+/** The log's own invariant: its head has the position of its last event. */
 export const logCheck = (store: Store): IntegrityCheck => ({
   name: "events.head",
   about: "Events that the end of the log does not count, or counts without having them.",
   async run(environmentId) {
     const ends = await rows.endsOf(store, environmentId);
     if (!ends) return { count: 0, oldest: null };
-    // With everything expired there is no last event; the floor stands behind the end then.
+    // When every event has expired there is no last event, and the floor is after the end.
     const last = ends.last ?? Math.min(ends.position, Math.max(0, ends.retention_floor - 1));
     const count = Math.abs(ends.position - last);
     return {
@@ -160,7 +163,7 @@ export function openIntegrity({ store, clock, log, metrics, checks }: IntegrityD
     },
 
     async lookOnce() {
-      // What was out of balance is looked at each time, so that a warning goes with its reason.
+      // Broken invariants are checked in every round, so that a warning ends with its reason.
       for (const id of [...seen.keys()]) await look(id);
       const slice = await rows.environmentsAfter(store, after, 20);
       after = slice.length < 20 ? "" : (slice.at(-1)?.id ?? "");

@@ -16,7 +16,10 @@ interface OutboxCheck {
   run(environmentId: string): Promise<Violations>;
 }
 
-/** Promises that nobody tried to keep; with a mirror also events that nobody mirrored. Away with the bus that is away. */
+/**
+ * Entries that have been due for more than a minute; with a mirror also events that it has not sent in that
+ * time.
+ */
 export function outboxChecks({
   store,
   clock,

@@ -19,9 +19,9 @@ import { type LeaderWrite, type Outbox, type OutboxEntry, tooLarge } from "./ser
 export interface EventMirror {
   /** The tick of `outbox.mirror`, on the node that leads `outbox`. */
   mirrorOnce(write: LeaderWrite): Promise<{ againInMs?: number }>;
-  /** The first position that was not mirrored: retention stops before it. */
+  /** The first position that is not mirrored yet: retention stops before it. */
   leastUnmirrored(environmentId: string): Promise<number>;
-  /** An event that was refused, once more. */
+  /** Sends an event again that was refused. */
   send(entry: OutboxEntry): Promise<void>;
 }
 
@@ -48,12 +48,13 @@ const messageOf = ({ payload }: EntryDraft | OutboxEntry, place: MirrorAddress) 
 });
 
 /**
- * Hands every event to users of the bus outside, reading the logs behind a cursor: whoever emits never pays for it. An
- * event that the bus refuses becomes an outbox entry, and the others go on.
+ * Sends every event to external subscribers of the bus. It reads the logs from a cursor, so that an emit
+ * never waits for it. An event that the bus refuses becomes an outbox entry, and the mirror continues with
+ * the next.
  */
 export function openMirror(deps: MirrorDeps): EventMirror {
   const { store, clock, log, target, payloadBytesMax } = deps;
-  /** Where the walk over all logs goes on, when a round ended before its time was over. */
+  /** Where the next round continues when a round ran out of time. */
   let after = "";
   let loggedTrouble = "";
 
@@ -68,7 +69,7 @@ export function openMirror(deps: MirrorDeps): EventMirror {
   const counted = cachedQuery({ clock, keptMs: gaugeKeptMs, waitMsMax: gaugeWaitMsMax, query: behind });
   deps.metrics.beforeReading(async () => lag.set(await counted()));
 
-  /** One slice of one log; answers how far it is mirrored then. */
+  /** Mirrors one slice of one log; answers the position that it reached. */
   async function slice(
     write: LeaderWrite,
     { environment_id, head, position }: rows.MirrorProgress,
@@ -106,7 +107,7 @@ export function openMirror(deps: MirrorDeps): EventMirror {
         let trouble: { error: unknown } | undefined;
         for (;;) {
           const places = await rows.mirrorProgressAfter(store, after, mirrorLogsMax);
-          // One slice of each log in turn; what is wrong with one of them holds up none of the others.
+          // One slice of each log in turn; a failure in one does not stop the others.
           for (const place of places) {
             if (place.head <= (place.position ?? 0)) continue;
             try {
@@ -126,7 +127,7 @@ export function openMirror(deps: MirrorDeps): EventMirror {
         }
       } catch (error) {
         if (!(error instanceof BusError)) throw error;
-        // It waits there: nothing is lost and nothing spent.
+        // The bus is away: the cursor stays, so nothing is lost, and no attempt is spent.
         if (error.message !== loggedTrouble) log.warn("outbox.mirror_waits", { error });
         loggedTrouble = error.message;
         return { againInMs: lookEveryMs };

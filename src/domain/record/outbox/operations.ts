@@ -47,7 +47,7 @@ const Page = Type.Object({
   offset: Type.Optional(Type.Integer({ minimum: 0, maximum: deadLettersOffsetMax })),
 });
 
-/** The environment must be named, by query or header, whatever the key says (design: rulings). */
+/** The environment must be named by query or header; the key's own environment does not count. */
 function decodePage({ query, headers }: RestRequest): unknown {
   if (!namedEnvironment(query.get("env")) && !namedEnvironment(headers.get("x-svc-environment")))
     throw invalid("env", "is required, as query parameter or header X-Svc-Environment");

@@ -92,7 +92,9 @@ export function openRelay(deps: RelayDeps): (write: LeaderWrite) => Promise<{ ag
     }
   }
 
-  /** Tries what is due of one kind, until the bus cannot be reached; answers when to go on, if it is known. */
+  /**
+   * Tries what is due of one kind, until the bus cannot be reached; answers when to go on, if it is known.
+   */
   async function relay(kind: EntryKind, write: LeaderWrite): Promise<number | undefined> {
     let isCut = false;
     let soonest = Number.POSITIVE_INFINITY;

@@ -35,7 +35,7 @@ const fieldNames = [
 ];
 const fields = sql.raw(fieldNames.join(", "));
 
-/** Nothing when the environment is gone: what nobody may ask for any more is not promised. */
+/** Inserts nothing when the environment is gone: its readers are gone too. */
 export const insertEntry = (session: Session, row: OutboxRow): Promise<number> =>
   session.run(sql`INSERT INTO outbox (${fields})
     SELECT ${row.id}, environment_id, ${row.event_id}, ${row.entity_id}, ${row.topic}, ${row.kind}, ${row.payload},
@@ -71,7 +71,7 @@ function among(session: Session, ids: readonly string[]): Sql {
 export const deleteEntries = (session: Session, ids: readonly string[]): Promise<number> =>
   session.run(sql`DELETE FROM outbox WHERE id ${among(session, ids)} AND dead_at IS NULL`);
 
-/** A try that was refused; nothing when the entry changed since `row` was read. */
+/** Notes a refused try; changes nothing when the entry has changed since `row` was read. */
 export const spendAttempt = (
   session: Session,
   row: OutboxRow,
@@ -90,7 +90,7 @@ export const deadLetters = (
   reader.all(sql`SELECT ${fields} FROM outbox WHERE environment_id = ${environmentId} AND dead_at IS NOT NULL
     ORDER BY dead_at DESC, id DESC LIMIT ${limit} OFFSET ${offset}`);
 
-/** Every dead letter of the event lives again; answers how many. */
+/** Makes every dead letter of the event due again; answers how many. */
 export const requeue = (
   session: Session,
   environmentId: string,
@@ -114,7 +114,7 @@ export interface Counts {
   oldest: number | null;
 }
 
-/** Of all environments, counted up to a bound; `oldest` is the longest due of those that wait. */
+/** Counts over all environments, up to a bound; `oldest` is the entry that has been due longest. */
 export const counts = async (reader: StoreReader, kinds: readonly string[]): Promise<Counts> => {
   const oldest = kinds.map(
     (kind) => sql`SELECT min(due_at) AS due_at FROM outbox WHERE kind = ${kind} AND dead_at IS NULL`,
@@ -140,7 +140,7 @@ export const overdue = (
 export interface MirrorProgress {
   environment_id: string;
   head: number;
-  /** Null before the mirror's first look. */
+  /** Null before the mirror's first round. */
   position: number | null;
 }
 

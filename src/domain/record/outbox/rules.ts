@@ -1,25 +1,28 @@
 import { type Instant, rfc3339 } from "../../../kit/clock.ts";
 import type { LoggedEvent } from "../../log/log/service.ts";
 
-/** What a promise is about: a word to whoever holds a run, or an event for users of the bus outside. */
+/**
+ * `control`: a message to the worker that holds a run. `mirror`: an event for external subscribers of the
+ * bus.
+ */
 export const entryKinds = ["control", "mirror"] as const;
 export type EntryKind = (typeof entryKinds)[number];
 
-/** A promise that is to be written with its fact. */
+/** An entry before it is inserted with its fact. */
 export interface EntryDraft {
   environmentId: string;
-  /** What the entry is told by: an event's id, or the stable id of a control message. */
+  /** The id of the event, or the stable id of a control message. */
   eventId: string;
   entityId?: string;
   topic: string;
   kind: EntryKind;
-  /** JSON text: the message as it leaves. */
+  /** JSON text of the message. */
   payload: string;
-  /** What the kind's sender needs besides. */
+  /** What else the sender of the kind needs. */
   metadata: Readonly<Record<string, unknown>>;
 }
 
-/** A change of entries that subscribers hear of. */
+/** A change of dead letters, announced to subscribers. */
 export type OutboxFrame =
   | {
       change: "dead_lettered";
@@ -35,7 +38,7 @@ export type OutboxFrame =
     }
   | { change: "requeued" | "discarded"; environmentId: string; eventId: string; at: Instant };
 
-/** Tells the sender of a mirrored event where it goes. */
+/** Where a mirrored event goes. */
 export interface MirrorAddress {
   subject: string;
   messageId: string;
@@ -45,7 +48,7 @@ export interface MirrorAddress {
 const token = (text: string): string => text.replaceAll(/[\s\p{Cc}*>]/gu, "_");
 
 /**
- * An event as users of the bus read it, once for its name and once for its entity: subject
+ * The messages of an event for external subscribers, one by its name and one by its entity: subjects
  * `{environment}.events.{name}` and `{environment}.entity.{type}.{id}.{name}`.
  */
 export function mirrorDrafts(environmentId: string, event: LoggedEvent): EntryDraft[] {

@@ -5,8 +5,8 @@ import type { OutboxRow } from "./rows.ts";
 import type { EntryKind } from "./rules.ts";
 
 /**
- * Sends an entry out. Rejects with a BusError: `disconnected`, `timeout` or `no_responders` when nothing can be sent
- * right now, which spends no attempt; anything else refuses this entry and spends one.
+ * Sends an entry out. Rejects with a BusError: `disconnected`, `timeout` or `no_responders` when nothing can
+ * be sent right now, which spends no attempt; anything else refuses this entry and spends one.
  */
 export type Send = (entry: OutboxRow) => Promise<void>;
 

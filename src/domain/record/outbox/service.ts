@@ -26,11 +26,11 @@ export { type Send, tooLarge } from "./sender.ts";
 
 export interface Outbox {
   /**
-   * Promises, in the transaction of the fact. What it answers is called after the commit: it tells at once, and takes the
-   * promise back when that went well; else the leader does both.
+   * Inserts an entry in the transaction of its fact. Call the answer after the commit: it sends the entry at
+   * once and deletes it. When that fails, the relay on the leader sends it later.
    */
   enqueue(session: Session, draft: EntryDraft): Promise<() => void>;
-  /** An entry that was refused at its first try already. */
+  /** Inserts an entry whose first try was refused already. */
   refused(session: Session, draft: EntryDraft, error: Error): Promise<void>;
   /** Newest first. */
   deadLetters(
@@ -44,7 +44,7 @@ export interface Outbox {
   relayOnce(write: LeaderWrite): Promise<{ againInMs?: number }>;
   /** The tick of `outbox.forget`. */
   forgetOnce(write: LeaderWrite): Promise<void>;
-  /** Resolves once nothing that was begun is on its way. */
+  /** Resolves once no send is under way. */
   settled(): Promise<void>;
 }
 
@@ -56,11 +56,11 @@ export interface OutboxDeps {
   metrics: Metrics;
   senders: Record<EntryKind, Send>;
   attemptsMax: number;
-  /** Bytes of the largest message. */
+  /** The largest message that the bus accepts, in bytes. */
   payloadBytesMax: number;
-  /** Told after the commit. */
+  /** Called after the commit. */
   announce: (frame: OutboxFrame) => void;
-  /** Asks the relay to look in so many milliseconds at the latest. */
+  /** Wakes the relay within this time. */
   relayIn: (ms: number) => void;
 }
 
@@ -98,7 +98,7 @@ export function openOutbox(deps: OutboxDeps): Outbox {
       if (outcome !== "sent") return deps.relayIn(outboxSendMs);
       await store.write((session) => rows.deleteEntries(session, [entry.id]));
     } catch (error) {
-      // It is still promised: the leader tells it, perhaps once more.
+      // The entry is still stored: the relay sends it, perhaps a second time.
       log.debug("outbox.left_to_relay", { id: entry.id, error });
     }
   }

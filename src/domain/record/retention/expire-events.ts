@@ -4,10 +4,13 @@ import * as rows from "./rows.ts";
 import { cutoff } from "./rules.ts";
 import { breathMs, type ExpireTurn, SliceSize } from "./slices.ts";
 
-/** The lowest position of an environment's log that somebody still needs; undefined when nobody does. */
+/** The lowest position of an environment's log that a reader still needs; undefined when none does. */
 export type FloorGuard = (environmentId: string) => Promise<number | undefined>;
 
-/** Deletes events that are older than their environment keeps them, below every position that a reader still needs. */
+/**
+ * Deletes events that are older than their environment keeps them, below every position that a reader still
+ * needs.
+ */
 export function openEventExpiry(deps: {
   store: Store;
   clock: Clock;
@@ -27,7 +30,7 @@ export function openEventExpiry(deps: {
       const found = await rows.expirable(store, environmentId, { below, limit });
       if (found.last === null) break;
       const last = found.needed === null ? found.last : found.needed - 1;
-      // With nothing left below the horizon the floor is the horizon itself, whatever stands right before it.
+      // When nothing is left below the horizon, the floor is the horizon itself.
       const isLast = found.needed === null && found.count < limit;
       const floor = found.needed ?? (isLast ? below : last + 1);
       await write((session) => rows.raiseFloor(session, environmentId, floor));

@@ -22,12 +22,15 @@ export function openRunExpiry(deps: {
 }): ExpireTurn {
   const { store, clock, log, definitionOf } = deps;
   const size = new SliceSize(clock);
-  /** Where the next turn of an environment begins. Runs before that were kept; they come again in the next round. */
+  /**
+   * Where the next turn of an environment begins. Runs before that were kept; they come again in the next
+   * round.
+   */
   const places = new Map<string, Cursor>();
 
   return async (write, environmentId, days, slices) => {
     const now = clock.now();
-    // A recording may ask for less than the environment, and never for less than this.
+    // A recording may keep runs for fewer days than the environment, but never for fewer than these.
     const before = now - (days === 0 ? recordedDaysMin : Math.min(days, recordedDaysMin)) * 86_400_000;
     let gone = 0;
     let used = 0;
@@ -41,7 +44,8 @@ export function openRunExpiry(deps: {
         const definition = await definitionOf(environmentId, run.function_id, run.function_version).catch(
           (error: unknown) => void log.warn("retention.run_kept", { environmentId, runId: run.id, error }),
         );
-        // Without its definition nobody knows how long the run is to be kept: it stays, the others go.
+        // The definition says how long the run is kept. When it cannot be read, the run stays and the others
+        // go.
         if (!definition) continue;
         const horizon = cutoff(runDays(definition, days), now);
         if (horizon !== undefined && run.ended_at < horizon) old.push(run.id);

@@ -34,7 +34,7 @@ export const setDays = (
   session.run(sql`UPDATE environments SET retention_days = CAST(${days} AS BIGINT), updated_at = ${now}
     WHERE id = ${environmentId}`);
 
-/** The lowest position of the first instant at or behind `at`; the place behind the end when there is none. */
+/** The lowest position at or after the instant `at`; the position after the end when there is none. */
 export async function positionAt(store: Store, environmentId: string, at: Instant): Promise<number> {
   const first = await store.one<{ at: number }>(sql`SELECT at FROM events
     WHERE environment_id = ${environmentId} AND at >= ${at} ORDER BY at, id LIMIT 1`);
@@ -46,7 +46,7 @@ export async function positionAt(store: Store, environmentId: string, at: Instan
   return row?.position ?? 0;
 }
 
-/** The first events that are still kept below `below`, in order: how far one slice goes, and the first that a live run needs. */
+/** The first events below `below`: the last one of a slice, and the first that an active run needs. */
 export async function expirable(
   store: Store,
   environmentId: string,
@@ -62,7 +62,10 @@ export async function expirable(
   return row ?? { last: null, needed: null, count: 0 };
 }
 
-/** In a transaction of its own, before anything goes: whoever reads from below is refused from now on. */
+/**
+ * Runs in its own transaction before the deletes: a reader from below the floor is refused, and never sees a
+ * gap.
+ */
 export const raiseFloor = (session: Session, environmentId: string, floor: number): Promise<number> =>
   session.run(sql`UPDATE heads SET retention_floor = ${sql.bigint(floor)}
     WHERE environment_id = ${environmentId} AND retention_floor < ${sql.bigint(floor)}`);

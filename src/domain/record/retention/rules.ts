@@ -21,7 +21,7 @@ export function runDays(
 /** No recording asks for less. */
 export const recordedDaysMin = 7;
 
-/** The next slice after one of `rows` that took so long: half as many when that was too long, twice when it was short. */
+/** The size of the next slice: half of `rows` when the last one took too long, twice when it was short. */
 export function nextSlice(rows: number, tookMs: number): number {
   if (tookMs > expireSliceMs) return Math.max(expireSliceMin, Math.floor(rows / 2));
   return tookMs < expireSliceMs / 4 ? Math.min(expireSliceMax, rows * 2) : rows;

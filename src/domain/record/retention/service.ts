@@ -15,7 +15,7 @@ export type { FloorGuard } from "./expire-events.ts";
 export interface KeptDays {
   events: number;
   runs: number;
-  /** Its own word on both; null: as the installation says. */
+  /** The environment's own days for both; null: the installation's apply. */
   own: number | null;
   /** Positions of its log below this one have expired. */
   floor: number;
@@ -40,14 +40,14 @@ export interface RetentionDeps {
   metrics: Metrics;
   config: { eventRetentionDays: number; runRetentionDays: number };
   definitionOf: DefinitionOf;
-  /** Of matchers, groups, projections and whatever else reads a log behind its end. */
+  /** The guards of matchers, groups, projections and every other reader that may lag behind a log's end. */
   floorGuards?: readonly FloorGuard[];
 }
 
 const environmentsAtOnce = 100;
 /** Slices of one environment before it is the next one's turn. */
 const turnSlicesMax = 20;
-/** So many rows gone at once are worth new statistics. */
+/** After this many deleted rows the tables are analyzed: plans would go by rows that are gone. */
 const analyzeFrom = 10_000;
 
 export function openRetention(deps: RetentionDeps): Retention {
