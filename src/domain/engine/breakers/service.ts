@@ -22,16 +22,25 @@ export interface Breakers {
   list(environmentId: string): Promise<Breaker[]>;
   /** `key`: base64url of `{functionID}|{endpointURL}`. */
   reset(environmentId: string, key: string): Promise<Breaker>;
-  /** `closed`: call on; `open`: call nothing; `trial`: one call, by this node alone. As far as this node knows, a second behind. */
+  /**
+   * `closed`: call on; `open`: call nothing; `trial`: one call, by this node alone. As far as this node
+   * knows, a second behind.
+   */
   admits(endpoint: Endpoint): Promise<"closed" | "open" | "trial">;
   /** As far as this node knows, without trying anything. */
   isOpen(endpoint: Endpoint): boolean;
   /** The trial found nothing to try it with. */
   untried(endpoint: Endpoint): Promise<void>;
   failed(endpoint: Endpoint): Promise<void>;
-  /** Writes only where there was trouble. A call that began before the breaker opened says nothing about the endpoint of now. */
+  /**
+   * Writes only where there was trouble. A call that began before the breaker opened says nothing about the
+   * endpoint of now.
+   */
   succeeded(endpoint: Endpoint, begunAt: Instant): Promise<void>;
-  /** The tick of loop `breakers.look`: takes up what other nodes have seen; true when something changed. */
+  /**
+   * The tick of loop `breakers.look`: reads the failures that other nodes counted; true when a breaker
+   * changed.
+   */
   lookOnce(): Promise<boolean>;
   /** Part of the duty `retention`. */
   forgetOnce(write: Store["write"]): Promise<void>;
@@ -43,7 +52,9 @@ const publicKey = (functionId: string, endpointUrl: string): string => `${functi
 const knownMax = 100_000;
 const trialMs = 60_000;
 
-/** Which endpoints are spared for a while, the same on every node: the store has one row for each in trouble. */
+/**
+ * Which endpoints are spared for a while, the same on every node: the store has one row for each in trouble.
+ */
 export function openBreakers({ store, clock, log }: { store: Store; clock: Clock; log: Log }): Breakers {
   let known = new Map<string, rows.BreakerRow>();
   /** What this node itself saw since a look began: newer than what that look reads. */

@@ -30,7 +30,9 @@ export interface AskNodesDeps {
 const subject = "capacity.node";
 const decoder = new TextDecoder();
 
-/** Sessions and credits live in the memory of the node that a worker asks: they are asked for over the bus. */
+/**
+ * Sessions and credits live in the memory of the node that a worker asks: they are asked for over the bus.
+ */
 export function openAskNodes({ bus, log, nodeId, isDraining, facts }: AskNodesDeps): AskNodes {
   const own = ({ environmentId, functionId }: NodesFilter): NodeCapacity => {
     const { sessions, buckets } = facts();
@@ -59,7 +61,7 @@ export function openAskNodes({ bus, log, nodeId, isDraining, facts }: AskNodesDe
       });
       return replies.map((reply) => JSON.parse(decoder.decode(reply)) as NodeCapacity);
     } catch (error) {
-      log.warn("capacity.nodes_unheard", { error: String(error) });
+      log.warn("capacity.nodes_unheard", { error });
       return [own(filter)];
     }
   };

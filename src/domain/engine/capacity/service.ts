@@ -40,7 +40,10 @@ export interface Stat extends rows.StatRow {
   reserved: number;
 }
 
-/** Views of what claims and dispatchers really use; they change nothing. Every verb refuses who is not of the platform. */
+/**
+ * Views of what claims and dispatchers really use; they change nothing. Every verb refuses who is not of the
+ * platform.
+ */
 export interface Capacity {
   lanes(caller: Caller, input: CapacityInput): Promise<rows.LaneRow[]>;
   queue(caller: Caller, input: CapacityInput): Promise<rows.QueueRow[]>;

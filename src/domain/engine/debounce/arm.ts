@@ -25,9 +25,9 @@ export const armColumns = (arms: readonly NewArm[]) => ({
 });
 
 /**
- * Arms or arms again: the last event wins, the first keeps its time. `source` is a table expression `n` with the columns
- * of `armColumns`, `position` and `at`, at most one row an id; its events are written and their heads held, so that of one
- * entry the last position comes last. `least` is the engine's smaller of two.
+ * Arms or arms again: the last event wins, the first keeps its time. `source` is a table expression `n` with
+ * the columns of `armColumns`, `position` and `at`, at most one row an id; its events are written and their
+ * heads held, so that of one entry the last position comes last. `least` is the engine's smaller of two.
  */
 export const insertArms = (source: Sql, least: "LEAST" | "MIN"): Sql => sql`INSERT INTO debounces
     (id, environment_id, function_id, function_version, debounce_key, event_id, event_position, period_ms, max_wait_ms,

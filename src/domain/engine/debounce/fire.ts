@@ -27,8 +27,8 @@ export interface FireInput {
 }
 
 /**
- * Entries leave and their runs come in one transaction. An entry that somebody else holds - armed again, fired by another
- * node - is skipped, never waited for. Locks: entries, sorted.
+ * Entries leave and their runs come in one transaction. An entry that somebody else holds - armed again,
+ * fired by another node - is skipped, never waited for. Locks: entries, sorted.
  */
 export const fireFlush: Flush<FireInput, { ord: number }> = {
   name: "debounce.fire",

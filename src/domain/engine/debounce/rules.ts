@@ -8,8 +8,8 @@ export const sharedKey = "__global__";
 export const noMaxWaitMs = 100 * sleepMsMax;
 
 /**
- * The value at a path of the event's data, as text: `userId`, `data.userId`, `items.0.id`. Objects are written as JSON;
- * a value that is too long for a key is replaced by its hash.
+ * The value at a path of the event's data, as text: `userId`, `data.userId`, `items.0.id`. Objects are
+ * written as JSON; a value that is too long for a key is replaced by its hash.
  */
 export function debounceKey(path: string | undefined, data: unknown): string {
   if (path === undefined) return sharedKey;

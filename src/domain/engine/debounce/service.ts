@@ -25,13 +25,18 @@ export interface EntryName {
 /** Starts that wait for repetitions to cease: armed by the emit flush, fired here. */
 export interface Debounce {
   list(environmentId: string, limit: number | undefined): Promise<DebounceEntry[]>;
-  /** An entry that is gone is cancelled too. `permission_denied` for another environment's, except for the platform. */
+  /**
+   * An entry that is gone is cancelled too. `permission_denied` for another environment's, except for the
+   * platform.
+   */
   cancel(name: EntryName, caller: Caller, callerEnvironmentId: string): Promise<void>;
-  /** Told of arms of this node, for the loop to be awake when they fire. */
+  /** Called with entries that this node armed: the loop must tick when they fire. */
   armed(arms: readonly NewArm[]): void;
   /** Inside the transaction that deletes a function, after its head is held. */
   dropFunction(session: Session, target: { environmentId: string; functionId: string }): Promise<void>;
-  /** The tick of loop `debounce.fire`: fires all that is due; answers in how many milliseconds the next is. */
+  /**
+   * The tick of loop `debounce.fire`: fires all that is due; answers in how many milliseconds the next is.
+   */
   fireOnce(): Promise<{ againInMs?: number }>;
 }
 
@@ -48,7 +53,7 @@ export interface DebounceDeps {
   ) => NewRun;
   /** Lanes that have got work. */
   onQueued: (lanes: readonly QueueHint[]) => void;
-  /** Told after the commit of runs that entries started. */
+  /** Called after the commit with the runs that entries started. */
   onCreated?: (runs: readonly NewRun[], at: number) => void;
   /** Asks the loop `debounce.fire` to look in so many milliseconds at the latest. */
   fireIn: (ms: number) => void;
@@ -56,7 +61,7 @@ export interface DebounceDeps {
   knowsTime: () => boolean;
 }
 
-/** An entry that somebody holds is looked at again after this, not at once. */
+/** A locked entry stays due: the loop comes back after this, and does not spin. */
 const fireEveryMsMin = 20;
 /** An entry whose definition cannot be read waits this long; the other entries fire. */
 const unreadMs = 10_000;

@@ -184,7 +184,9 @@ export async function completedSteps(
   return byRun;
 }
 
-/** What decides over a failed attempt; read without a lock, because the fence pins it until the settlement. */
+/**
+ * What decides over a failed attempt; read without a lock, because the fence pins it until the settlement.
+ */
 export interface AttemptRow {
   run_id: string;
   environment_id: string;
@@ -244,7 +246,7 @@ export async function lastFences(
   return new Map(rows.map((row) => [row.run_id, row]));
 }
 
-/** Milliseconds since 1970 of the next wake that is planned, whoever it belongs to. */
+/** The earliest planned wake of any environment. */
 export async function nextWakeAt(store: Store): Promise<Instant | undefined> {
   const row = await store.one<{ at: number | null }>(sql`SELECT min(at) AS at FROM (
     SELECT min(wake_at) AS at FROM executions WHERE state <> 'queued'
@@ -325,7 +327,9 @@ export async function ackExecution(
   return changed === 1;
 }
 
-/** Extends the leases a worker says it still works on; others keep ageing. Locks: executions sorted by run. */
+/**
+ * Extends the leases a worker says it still works on; others keep ageing. Locks: executions sorted by run.
+ */
 export async function renewLeases(
   session: Session,
   renewal: {

@@ -1,7 +1,7 @@
 import type { Instant } from "../../../kit/clock.ts";
 import type { StoredMatch } from "../waits/rules.ts";
 
-/** Words of spec.md 'Run statuses'. */
+/** Run statuses, as clients see them. */
 export type RunStatus =
   | "waiting_for_capacity"
   | "waiting"
@@ -80,7 +80,10 @@ export interface NewLease {
   hash: string;
   workerId: string;
   expiresAt: Instant;
-  /** Of a run with a lane: its limit. The lease is given when the lane has room and nothing older; else the run is queued. */
+  /**
+   * Of a run with a lane: its limit. The lease is given when the lane has room and nothing older; else the
+   * run is queued.
+   */
   laneLimit?: number;
 }
 
@@ -113,7 +116,7 @@ export interface Run {
   claimedAt: Instant | null;
 }
 
-/** How a run stands for a caller that waited for its end. */
+/** The run as a caller that waited for its end gets it. */
 export interface RunResult {
   runId: string;
   functionId: string;
@@ -177,7 +180,10 @@ export interface CompletedStep {
   error: string | null;
 }
 
-/** A job that could not be handed to a worker for what it is itself: it goes back to its queue, due again later. */
+/**
+ * A job that could not be handed to a worker for what it is itself: it goes back to its queue, due again
+ * later.
+ */
 export interface PutOff {
   /** `SECRET_UNREADABLE`: why, in the word that the run fails with in the end. */
   code: string;

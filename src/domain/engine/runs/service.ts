@@ -48,7 +48,10 @@ export interface Runs {
   get(environmentId: string, runId: string): Promise<Run>;
   list(environmentId: string, input: ListRunsInput): Promise<RunsPage>;
   steps(environmentId: string, runId: string): Promise<Step[]>;
-  /** Cancels the queued runs of a function, in the transaction that deletes it. Hand its answer to `cancelled` after the commit. */
+  /**
+   * Cancels the queued runs of a function, in the transaction that deletes it. Hand its answer to `cancelled`
+   * after the commit.
+   */
   cancelQueued(
     session: Session,
     target: { environmentId: string; functionId: string; cause: string },
@@ -56,17 +59,28 @@ export interface Runs {
   cancelled(runIds: readonly string[]): void;
   /** Ends runs; the caller holds the locks of their executions. */
   endHeld(session: Session, ends: readonly RunEnd[]): Promise<void>;
-  /** Second step of a resume; the caller holds the locks of the executions. Answers the queues that got work. */
+  /**
+   * Second step of a resume; the caller holds the locks of the executions. Answers the queues that got work.
+   */
   finishResumes(session: Session, runIds: readonly string[]): Promise<QueueHint[]>;
   /** `wake_at` of a held execution. */
   readonly neverWakesAt: Instant;
-  /** Commits a worker's report. Rejects with `aborted`, code `STALE_EXECUTION` or `RUN_NOT_RUNNING`, when its lease is over. */
+  /**
+   * Commits a worker's report. Rejects with `aborted`, code `STALE_EXECUTION` or `RUN_NOT_RUNNING`, when its
+   * lease is over.
+   */
   report(report: RunReport): Promise<void>;
   /** Returns a claimed run to its queue when no worker began it. */
   release(fence: Fence & { environmentId: string }): Promise<void>;
-  /** Returns a claimed run whose job cannot be built to its queue, due later; fails the run after `putOffTriesMax` tries. */
+  /**
+   * Returns a claimed run whose job cannot be built to its queue, due later; fails the run after
+   * `putOffTriesMax` tries.
+   */
   putOff: ReturnType<typeof openPutOff>;
-  /** Records that a report of this lease could not be decoded: without a valid one the run fails when the lease ends. */
+  /**
+   * Records that a report of this lease could not be decoded: without a valid one the run fails when the
+   * lease ends.
+   */
   noteRefusal(refusal: ReportRefusal): Promise<void>;
   /** Resolves once every submitted report is committed or refused. */
   drain(): Promise<void>;
@@ -78,14 +92,23 @@ export interface Runs {
   leaseStates(asked: Parameters<typeof leaseStates>[1]): Promise<LeaseState[]>;
   /** Moves claimed leases to other workers than they were claimed for. */
   handOver(handovers: readonly Handover[]): Promise<void>;
-  /** `limited`: places (from 1) of the demands whose functions have a concurrency limit: use `claimLimited` for them. */
+  /**
+   * `limited`: places (from 1) of the demands whose functions have a concurrency limit: use `claimLimited`
+   * for them.
+   */
   claim(input: ClaimInput): Promise<{ runs: ClaimedRow[]; limited: number[] }>;
   claimLimited(input: LimitedInput): Promise<{ runs: ClaimedRow[]; lanes: LaneFound[] }>;
-  /** Concurrency queues of a function that hold queued runs, by id, after `after`: at most `limits.laneLookMax`. */
+  /**
+   * Concurrency queues of a function that hold queued runs, by id, after `after`: at most
+   * `limits.laneLookMax`.
+   */
   lookAtLanes(target: { environmentId: string; functionId: string }, after: string): Promise<LaneLook>;
   /** Puts runs that were created before their function had a limit into its concurrency queue. */
   adopt(target: { environmentId: string; functionId: string }): Promise<void>;
-  /** The tick of loop `runs.lanes`: deletes idle queues, and adopts runs that nodes of an earlier version created. */
+  /**
+   * The tick of loop `runs.lanes`: deletes idle queues, and adopts runs that nodes of an earlier version
+   * created.
+   */
   tidyLanes(write: Store["write"]): Promise<void>;
   /** Completed steps of these runs, in order: handlers do not run them again. */
   completedSteps(runIds: readonly string[]): Promise<Map<string, CompletedStep[]>>;

@@ -40,7 +40,7 @@ export interface Starts {
 export interface StartsDeps {
   events: Pick<Events, "invoke" | "emitUndelayed">;
   ends: Pick<RunEnds, "enter" | "wait">;
-  /** Called for runs that nobody waits for any more: their caller went away (contract.md 5.2). */
+  /** Called with runs whose caller disconnected: nobody waits for them any more. */
   cancelRun?: (environmentId: string, runId: string) => Promise<void>;
 }
 

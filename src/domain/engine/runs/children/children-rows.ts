@@ -68,8 +68,8 @@ export async function claimInvocations(
 }
 
 /**
- * The child that a node of before 0.37 started and did not live to tell the step: it stored the key as callers' are. A
- * caller's run under such a key is no child.
+ * The child of a step that a node before 0.37 started without recording it: such a node stored the key
+ * unmarked, as those of callers are. A caller's run under the same key is not a child of the step.
  */
 export async function childStartedBefore(
   store: Pick<Store, "all">,
@@ -92,8 +92,9 @@ export interface InvocationOutcome {
 }
 
 /**
- * Steps learn their children; parents that only wanted a start, or were refused one, go on. A crash before this means to
- * start the child again under its key, which answers the same one. Locks: executions sorted by run, then their rows.
+ * Steps learn their children; parents that only wanted a start, or were refused one, go on. A crash before
+ * this means to start the child again under its key, which answers the same one. Locks: executions sorted by
+ * run, then their rows.
  */
 export async function finishInvocations(
   session: Session,
@@ -118,7 +119,8 @@ export async function finishInvocations(
         child_run_id: column.text(started.map(({ childRunId }) => childRunId)),
       })} WHERE steps.run_id = v.run_id AND steps.step_id = v.step_id`,
     );
-  // A child that was over before its parent began to wait for it, again, has told its end already.
+  // A child that ended before its parent began to wait for it (again) wrote no row of `child_ends` for this
+  // wait.
   const known = started.filter(({ one }) => one.kind === "invoke");
   if (known.length > 0)
     await session.run(sql`INSERT INTO child_ends (child_run_id, environment_id, ended_at)
@@ -214,8 +216,10 @@ export const childEndEnvironments = (store: Store): Promise<WorkScope[]> =>
   store.all(environmentsDue(endedChildren));
 
 /**
- * Parents that wait for a child that has ended go on; one that wanted no more than its start goes on with that, by its
- * invocation, which is still there when whoever started the child could not say so. Locks: child_ends (never waited for), then executions sorted by run. */
+ * Moves parents whose child has ended. A parent that waited only for the start goes on by its invocation,
+ * which is still there when the node that started the child crashed before it recorded that. Locks:
+ * child_ends (never waited for), then executions sorted by run.
+ */
 export async function resolveParents(
   session: Session,
   slice: Slice,
@@ -279,7 +283,7 @@ export async function resolveParents(
   return { counts, moved: { lanes: [...lanes, ...moved.lanes], failed: moved.failed } };
 }
 
-/** What the parent's handler is told (contract.md 4.2). */
+/** The error that the parent's handler gets. */
 function errorOf(child: EndRow): FailedInvoke["error"] {
   const error = child.error === null ? undefined : (JSON.parse(child.error) as { message: string });
   const cause = child.cancellation_cause;

@@ -50,8 +50,9 @@ export interface ResolvedRuns {
 }
 
 /**
- * Steps that started a run fail. Where the worker can be told, the handler goes on with an error that is not retryable;
- * an older one would yield the same step for ever, so its run fails (contract.md 4.2). The caller holds the executions' locks.
+ * Fails invoke steps. The handler goes on with an error that is not retryable when its worker understands
+ * failed steps. A handler of an older worker would yield the same step for ever, so its run fails. The caller
+ * holds the executions' locks.
  */
 export async function failInvokes(
   session: Session,
@@ -130,8 +131,9 @@ const pendingStates = sql.raw("d.state <> 'queued' AND d.state IN ('waiting', 'i
 const behindMs = 2_000;
 
 /**
- * Waits and invokes whose time is over. A wait fails its run, which is not retried, unless its environment is `behind` in its
- * log; an invoke fails its step, and the child goes on. Locks: executions (never waited for), then their rows.
+ * Waits and invokes whose time is over. A wait fails its run, which is not retried, unless its environment is
+ * `behind` in its log; an invoke fails its step, and the child goes on. Locks: executions (never waited for),
+ * then their rows.
  */
 export async function timeOutPending(
   session: Session,

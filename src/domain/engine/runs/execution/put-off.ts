@@ -13,14 +13,16 @@ export const putOffTriesMax = 10;
 export const putOffMs = (tries: number): number =>
   Math.min(putOffMsMax, putOffMsMin * 2 ** Math.min(30, tries - 1));
 
-/** Rows of history that are looked back on: each try leaves one when it is claimed and one when it goes back. */
+/**
+ * Rows of history that are looked back on: each try leaves one when it is claimed and one when it goes back.
+ */
 const rowsLookedAt = 4 * putOffTriesMax;
 /** What a run may go through between two tries without having been handed out. */
 const between: ReadonlySet<string> = new Set(["run.started", "run.released", "run.lease_expired"]);
 
 /**
- * How many times in a row the run was put off, read from its history: this is rare, and a count in `executions` would cost
- * every claim a column.
+ * How many times in a row the run was put off, read from its history: this is rare, and a count in
+ * `executions` would cost every claim a column.
  */
 async function putOffTries(store: Pick<Store, "all">, { runId }: Pick<Fence, "runId">): Promise<number> {
   const rows = await store.all<{ type: string; detail: string }>(sql`SELECT type, detail FROM run_history
@@ -49,8 +51,9 @@ export interface PutOffDeps {
 }
 
 /**
- * A job that cannot be handed out goes back alone, with a pause that doubles, so that it neither comes right back nor fills
- * its history; the last try fails its run. Answers which try it was, and whether it was the last.
+ * A job that cannot be handed out goes back alone, with a pause that doubles, so that it neither comes right
+ * back nor fills its history; the last try fails its run. Answers which try it was, and whether it was the
+ * last.
  */
 export const openPutOff =
   ({ store, clock, report, release }: PutOffDeps) =>

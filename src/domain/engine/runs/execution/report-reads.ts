@@ -6,7 +6,10 @@ import { attemptsOf, triggersOf } from "../rows.ts";
 import { afterFailure } from "../rules.ts";
 import type { RetryDecision, RunReport } from "./report.ts";
 
-/** What a flush of reports reads before its transaction. No lock is needed: the fence pins the attempt and the definition. */
+/**
+ * What a flush of reports reads before its transaction. No lock is needed: the fence pins the attempt and the
+ * definition.
+ */
 
 export interface RetryDeps {
   store: Store;
@@ -16,7 +19,10 @@ export interface RetryDeps {
   definitionOf: (environmentId: string, functionId: string, version: number) => Promise<FunctionDefinition>;
 }
 
-/** Of failed reports, by run, whether and when the run is tried again. A run that is missing in the answer ends. */
+/**
+ * Of failed reports, by run, whether and when the run is tried again. A run that is missing in the answer
+ * ends.
+ */
 export async function decideRetries(
   deps: RetryDeps,
   reports: readonly RunReport[],
@@ -56,7 +62,10 @@ const definitionOf = (
       deps.log.error("run.definition_unread", { functionId: row.function_id, error });
     });
 
-/** Data of the triggering events, by run, for waits that compare with it; undefined when no report has such a wait. */
+/**
+ * Data of the triggering events, by run, for waits that compare with it; undefined when no report has such a
+ * wait.
+ */
 export async function triggersFor(
   store: Store,
   reports: readonly RunReport[],

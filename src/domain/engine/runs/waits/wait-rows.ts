@@ -3,7 +3,7 @@ import { column, type Sql, sql } from "../../../../kit/sql.ts";
 import type { Store } from "../../../../store/store.ts";
 import { celPath } from "../../waits/rules.ts";
 
-/** SQL of waits as their matcher reads them; what it changes stands in apply-matches.ts. */
+/** Queries of the matcher; its writes are in apply-matches.ts. */
 
 export interface WaitRow {
   run_id: string;
@@ -44,7 +44,7 @@ export interface WaitingEnvironment {
   fresh: string | null;
 }
 
-/** Environments that have waits now, and how far their matchers are: a few probes of an index each. */
+/** Environments with waits, and the cursors of their matchers: a few index probes for each environment. */
 export function environmentsWaiting(store: Store): Promise<WaitingEnvironment[]> {
   return store.all<WaitingEnvironment>(sql`WITH RECURSIVE found(id) AS (
       SELECT (SELECT min(w.environment_id) FROM waits w)
@@ -70,12 +70,18 @@ export const readCursor = (store: Store, environmentId: string): Promise<CursorR
   store.one<CursorRow>(sql`SELECT m.position, m.generation, h.position AS head
     FROM matchers m JOIN heads h ON h.environment_id = m.environment_id WHERE m.environment_id = ${environmentId}`);
 
-/** Whether any wait was compared up to the cursor; where all are fresh, nothing before the head concerns the others. */
+/**
+ * Whether any wait was compared up to the cursor. When all are fresh, no wait needs the events between cursor
+ * and head.
+ */
 export const anyCompared = async (store: Store, environmentId: string): Promise<boolean> =>
   (await store.one(sql`SELECT w.run_id FROM waits w WHERE w.environment_id = ${environmentId} AND w.fresh_at IS NULL
     LIMIT 1`)) !== undefined;
 
-/** The lowest position of the log that a matcher has not compared yet with what waits there; undefined when nothing waits. */
+/**
+ * The lowest position of the log that a matcher has not compared yet with what waits there; undefined when
+ * nothing waits.
+ */
 export async function leastUnmatched(
   store: Pick<Store, "one">,
   environmentId: string,
@@ -89,12 +95,15 @@ export async function leastUnmatched(
   return seen.length === 0 ? undefined : Math.min(...seen) + 1;
 }
 
-/** Waits that were not yet compared with what was logged before the cursor. */
+/** Waits that were not yet compared with the events between their registration and the cursor. */
 export const freshWaits = (store: Store, environmentId: string, limit: number): Promise<WaitRow[]> =>
   store.all<WaitRow>(sql`SELECT ${waitColumns} FROM waits w
     WHERE w.environment_id = ${environmentId} AND w.fresh_at IS NOT NULL ORDER BY w.fresh_at, w.run_id LIMIT ${limit}`);
 
-/** Names of events in a piece of the log that have waits. The subquery is a lookup for each event, whatever the planner thinks. */
+/**
+ * Names of events in a piece of the log that have waits. The subquery is a lookup for each event, whatever
+ * the planner thinks.
+ */
 export async function namesWaitedFor(
   store: Store,
   environmentId: string,
@@ -160,7 +169,10 @@ export interface Probe {
   position: number;
 }
 
-/** Waits for the values of events; so many for each probe at most (the last of them only says that there are more). */
+/**
+ * Waits for the values of events; so many for each probe at most (the last of them only says that there are
+ * more).
+ */
 export function probeWaits(
   store: Store,
   environmentId: string,

@@ -70,8 +70,8 @@ const dueColumns =
   d.history_count, d.lost_count, d.wake_at, d.worker_id, d.waiting_step_id, d.pause_requested_at`);
 
 /**
- * Moves what is due: a sleep has passed, a retry's delay is over, a lease ended without a report. Rows another node holds are
- * skipped. Locks: executions (never waited for), then steps and runs of the same runs.
+ * Moves what is due: a sleep has passed, a retry's delay is over, a lease ended without a report. Rows
+ * another node holds are skipped. Locks: executions (never waited for), then steps and runs of the same runs.
  */
 export async function wakeDue(
   session: Session,
@@ -230,7 +230,7 @@ export async function endTimedOut(
   return { ended, counts: "turns" in slice ? countTurns(slice.turns, due) : [] };
 }
 
-/** What the dispatcher is told of a lease that ended for good; undefined when nothing waits for that. */
+/** The hint that a lease of a concurrency queue ended; undefined for a run without one. */
 export const freedLaneHint = (
   environmentId: string,
   functionId: string,
@@ -247,9 +247,9 @@ export interface RunEnd {
 }
 
 /**
- * Ends runs other than by their worker's report. The last fence is kept with the run, so that the worker that holds it
- * learns `RUN_NOT_RUNNING` and any other `STALE_EXECUTION`. What it waited for goes, and who waits for it is told. The
- * caller holds the executions' locks.
+ * Ends runs without a report of their worker. The run keeps the last fence, so that the worker that held it
+ * is answered `RUN_NOT_RUNNING` and any other `STALE_EXECUTION`. Its waits are deleted, its parent gets a row
+ * of `child_ends`. The caller holds the locks of the executions.
  */
 export async function endRuns(session: Session, ends: readonly RunEnd[], now: Instant): Promise<void> {
   const { rowsFrom } = session.seams;
@@ -282,7 +282,10 @@ export async function endRuns(session: Session, ends: readonly RunEnd[], now: In
   );
 }
 
-/** Runs of a function that no worker has begun end as cancelled; answers their ids. Locks: executions sorted by run. */
+/**
+ * Runs of a function that no worker has begun end as cancelled; answers their ids. Locks: executions sorted
+ * by run.
+ */
 export async function cancelQueued(
   session: Session,
   {
