@@ -8,7 +8,7 @@ export interface NodesFilter {
   functionId?: string | undefined;
 }
 
-/** What one node answers when another asks what only it knows; at most `limits.capacityRowsMax` of each. */
+/** What a node answers of its own memory; at most `limits.capacityRowsMax` rows of each kind. */
 export interface NodeCapacity {
   nodeId: string;
   draining: boolean;
@@ -16,7 +16,7 @@ export interface NodeCapacity {
   buckets: BucketFacts[];
 }
 
-/** Asks every node, this one included; who does not answer in time is left out. */
+/** Asks every node, with this one; a node that does not answer in time is left out. */
 export type AskNodes = (filter: NodesFilter) => Promise<NodeCapacity[]>;
 
 export interface AskNodesDeps {

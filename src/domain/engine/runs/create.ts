@@ -34,7 +34,7 @@ export const newRunColumns = (runs: readonly NewRun[]) => ({
 
 const isWatched = ({ cancels }: NewRun): boolean => cancels !== undefined && cancels.length > 0;
 
-/** Runs that events may end; undefined when there are none, and nothing is to be inserted for them. */
+/** Events that cancel runs; undefined when no run has any. */
 export function newCancelColumns(runs: readonly NewRun[]) {
   const list = runs.flatMap(({ id, cancels = [] }) =>
     cancels.map((cancel, place) => ({ ...cancel, id, place })),
@@ -60,7 +60,7 @@ export const insertCancels = (source: Sql, now: Instant): Sql => sql`INSERT INTO
     n.position, ${sql.bigint(now)}
   FROM ${source}`;
 
-/** The matcher's place in the logs of these runs, should they have none yet. */
+/** Inserts the matcher's cursor for environments without one. */
 export const insertMatchers = (source: Sql): Sql => sql`INSERT INTO matchers (environment_id, position)
   SELECT DISTINCT n.environment_id, 0 FROM ${source} WHERE true ORDER BY 1
   ON CONFLICT (environment_id) DO NOTHING`;
@@ -124,7 +124,8 @@ export function wantedLanes(runs: readonly NewRun[]): WantedLane[] {
 }
 
 /**
- * `room` (lane_id, free): what is free in each lane of `asked` that has nothing older, held until the commit.
+ * `room` (lane_id, free): leases left in each queue of `asked` without older queued runs, locked until the
+ * commit.
  */
 export const holdRoom = (source: Sql, now: Instant): Sql => sql`asked AS MATERIALIZED (
       SELECT * FROM ${source} ORDER BY lane_id),
@@ -152,8 +153,7 @@ const leasedColumns = (columns: readonly string[]) =>
   );
 
 /**
- * The rows of `born` as `run`, with leases as far as `room` goes; `denied` runs are queued although a worker
- * waited.
+ * The rows of `born` as `run`. A lease stays only within `room`; a `denied` run lost its lease and is queued.
  */
 export const leaseInRoom = (columns: readonly string[], now: Instant): Sql => sql`run AS MATERIALIZED (
       SELECT ${leasedColumns(columns)}, b.lease_hash IS NOT NULL AND NOT o.given AS denied
@@ -166,7 +166,7 @@ export const leaseInRoom = (columns: readonly string[], now: Instant): Sql => sq
       now,
     )})`;
 
-/** The same for libSQL: the runs as they may be inserted. */
+/** The same for libSQL: answers the runs, those without room stripped of their lease. */
 export function leaseInRoomSync(session: SyncSession, runs: readonly NewRun[], now: Instant): NewRun[] {
   const free = new Map<string, number>();
   for (const { laneId, limit } of wantedLanes(runs)) {

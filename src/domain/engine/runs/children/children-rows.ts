@@ -24,7 +24,7 @@ export interface Invocation {
   /** When the step was yielded. */
   started_at: Instant;
   parent_depth: number;
-  /** Null when the parent does not wait for it any more. */
+  /** Null when the parent no longer waits for it. */
   is_wanted: number | null;
 }
 
@@ -40,7 +40,7 @@ const dueInvocations = (now: Instant): DueRows => ({
 export const invocationEnvironments = (store: Store, now: Instant): Promise<WorkScope[]> =>
   store.all(environmentsDue(dueInvocations(now)));
 
-/** Invocations that are due, kept from other nodes until `until`. Locks: invocations (never waited for). */
+/** Claims due invocations until `until`: other nodes skip them. Locks: invocations (never waited for). */
 export async function claimInvocations(
   session: Session,
   { now, until, slice }: { now: Instant; until: Instant; slice: Slice },
@@ -87,14 +87,14 @@ export async function childStartedBefore(
 
 export interface InvocationOutcome {
   one: Invocation;
-  /** Undefined: not wanted any more, or to be tried again when it is. */
+  /** Undefined when no child was started: not wanted any more, or tried again later. */
   outcome: { childRunId: string } | { refused: string } | undefined;
 }
 
 /**
- * Steps learn their children; parents that only wanted a start, or were refused one, go on. A crash before
- * this means to start the child again under its key, which answers the same one. Locks: executions sorted by
- * run, then their rows.
+ * Records the children of steps, and moves parents that waited only for the start or were refused it. After a
+ * crash before this commit the child is started again: its idempotency key answers the same run. Locks:
+ * executions sorted by run, then their rows.
  */
 export async function finishInvocations(
   session: Session,

@@ -79,8 +79,8 @@ export const anyCompared = async (store: Store, environmentId: string): Promise<
     LIMIT 1`)) !== undefined;
 
 /**
- * The lowest position of the log that a matcher has not compared yet with what waits there; undefined when
- * nothing waits.
+ * The lowest position of the log that a matcher has not yet compared with the environment's waits; undefined
+ * when there are none. Retention keeps events from there on.
  */
 export async function leastUnmatched(
   store: Pick<Store, "one">,
@@ -101,8 +101,7 @@ export const freshWaits = (store: Store, environmentId: string, limit: number): 
     WHERE w.environment_id = ${environmentId} AND w.fresh_at IS NOT NULL ORDER BY w.fresh_at, w.run_id LIMIT ${limit}`);
 
 /**
- * Names of events in a piece of the log that have waits. The subquery is a lookup for each event, whatever
- * the planner thinks.
+ * Names of events in a piece of the log that have waits. The subquery forces one index lookup for each event.
  */
 export async function namesWaitedFor(
   store: Store,
@@ -116,7 +115,7 @@ export async function namesWaitedFor(
   return rows.map((row) => row.name);
 }
 
-/** The different paths that waits for a name look at: one probe of the index each, never all the waits. */
+/** The distinct paths of the waits for a name: one index probe for each path, never a scan of the waits. */
 export async function pathsOf(store: Store, environmentId: string, eventName: string): Promise<string[]> {
   const of = sql`FROM waits w WHERE w.environment_id = ${environmentId} AND w.event_name = ${eventName}`;
   const rows = await store.all<{ path: string }>(sql`WITH RECURSIVE found(path) AS (
@@ -129,7 +128,7 @@ export async function pathsOf(store: Store, environmentId: string, eventName: st
 
 export interface MatchedEventsPage {
   events: MatchedEvent[];
-  /** There are more behind the last one. */
+  /** More events follow the last one. */
   cut: boolean;
 }
 
@@ -170,8 +169,8 @@ export interface Probe {
 }
 
 /**
- * Waits for the values of events; so many for each probe at most (the last of them only says that there are
- * more).
+ * Waits for the values of events, for each probe one more than `matcherMovesMax`: the last one only says that
+ * there are more.
  */
 export function probeWaits(
   store: Store,
@@ -187,7 +186,7 @@ export function probeWaits(
   const condition = sql`w.environment_id = ${environmentId} AND w.event_name = p.event_name AND w.match_path = p.path
     AND w.value_hash = p.value_hash AND w.fresh_at IS NULL AND w.from_position < p.position`;
   const limit = matcherMovesMax + 1;
-  // SQLite knows no LATERAL; a list of keys from an ordered lookup is the same there.
+  // SQLite has no LATERAL: a list of keys from an ordered lookup does the same.
   const query: Sql =
     store.engine === "postgres"
       ? sql`SELECT p.ord AS probe, w.* FROM ${from} CROSS JOIN LATERAL (
