@@ -7,7 +7,7 @@ import type { Session, Store } from "../../../store/store.ts";
 export interface BreakerRow {
   environment_id: string;
   function_id: string;
-  /** The endpoint itself; its column may hold what stands for it (`keyOf`). */
+  /** The endpoint itself; the column holds a hash of a long one (`keyOf`). */
   endpoint_url: string;
   /** Transport failures in a row. */
   fails: number;
@@ -23,10 +23,13 @@ export interface Endpoint {
   endpointUrl: string;
 }
 
-/** A longer endpoint is replaced by its hash in the key of its row: an index row of Postgres takes 2,704 bytes. */
+/**
+ * A longer endpoint is replaced by its hash in the key of its row: an index row of Postgres takes 2,704
+ * bytes.
+ */
 export const endpointKeyBytesMax = 1_024;
 
-/** What stands for an endpoint in the key. No endpoint begins as a hash does: it is a URL of http or https. */
+/** The endpoint, or the hash of a long one. The two cannot collide: an endpoint begins with http. */
 export const keyOf = (endpointUrl: string): string =>
   Buffer.byteLength(endpointUrl) <= endpointKeyBytesMax
     ? endpointUrl
@@ -69,7 +72,10 @@ export async function noteFailure(
   return row!;
 }
 
-/** Forgets the endpoint's trouble; an open breaker only by a call that began after it opened. Answers how many rows went. */
+/**
+ * Forgets the endpoint's trouble; an open breaker only by a call that began after it opened. Answers how many
+ * rows went.
+ */
 export const noteSuccess = (session: Session, endpoint: Endpoint, begunAt: Instant): Promise<number> =>
   session.run(
     sql`DELETE FROM breakers WHERE ${its(endpoint)} AND (opened_at IS NULL OR opened_at < ${begunAt})`,

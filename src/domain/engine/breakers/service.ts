@@ -12,7 +12,7 @@ export interface Breaker {
   key: string;
   functionId: string;
   endpoint: string;
-  /** One that is being tried counts as open until that succeeds. */
+  /** A breaker under trial stays open until the trial succeeds. */
   state: "open" | "closed";
   consecutiveFails: number;
   lastFailure: Instant | undefined;
@@ -22,16 +22,25 @@ export interface Breakers {
   list(environmentId: string): Promise<Breaker[]>;
   /** `key`: base64url of `{functionID}|{endpointURL}`. */
   reset(environmentId: string, key: string): Promise<Breaker>;
-  /** `closed`: call on; `open`: call nothing; `trial`: one call, by this node alone. As far as this node knows, a second behind. */
+  /**
+   * `closed`: calls are allowed. `open`: none is. `trial`: one call, by this node alone. Answers from memory,
+   * which is at most a second old.
+   */
   admits(endpoint: Endpoint): Promise<"closed" | "open" | "trial">;
-  /** As far as this node knows, without trying anything. */
+  /** The same from memory, without starting a trial. */
   isOpen(endpoint: Endpoint): boolean;
-  /** The trial found nothing to try it with. */
+  /** Ends a trial that had no job to call with. */
   untried(endpoint: Endpoint): Promise<void>;
   failed(endpoint: Endpoint): Promise<void>;
-  /** Writes only where there was trouble. A call that began before the breaker opened says nothing about the endpoint of now. */
+  /**
+   * Writes only for endpoints with failures. A call that began before the breaker opened is ignored: it says
+   * nothing about the endpoint now.
+   */
   succeeded(endpoint: Endpoint, begunAt: Instant): Promise<void>;
-  /** The tick of loop `breakers.look`: takes up what other nodes have seen; true when something changed. */
+  /**
+   * The tick of loop `breakers.look`: reads the failures that other nodes counted; true when a breaker
+   * changed.
+   */
   lookOnce(): Promise<boolean>;
   /** Part of the duty `retention`. */
   forgetOnce(write: Store["write"]): Promise<void>;
@@ -43,10 +52,13 @@ const publicKey = (functionId: string, endpointUrl: string): string => `${functi
 const knownMax = 100_000;
 const trialMs = 60_000;
 
-/** Which endpoints are spared for a while, the same on every node: the store has one row for each in trouble. */
+/**
+ * Circuit breakers of push endpoints, shared by all nodes: the store has one row for each endpoint with
+ * failures.
+ */
 export function openBreakers({ store, clock, log }: { store: Store; clock: Clock; log: Log }): Breakers {
   let known = new Map<string, rows.BreakerRow>();
-  /** What this node itself saw since a look began: newer than what that look reads. */
+  /** Keys that this node changed since a look began: that look may have read older rows of them. */
   const seenMeanwhile = new Set<string>();
 
   const learn = (key: string, row: rows.BreakerRow | undefined) => {
@@ -94,7 +106,7 @@ export function openBreakers({ store, clock, log }: { store: Store; clock: Clock
         rows.claimTrial(session, endpoint, { at, openedBefore: at - breakerOpenMs, until }),
       );
       if (claimed) return "trial";
-      // Another node tries it, or has closed it; the next look tells.
+      // Another node has the trial, or closed the breaker: the next look reads which.
       row.trial_until = at + 1_000;
       return "open";
     },
@@ -124,7 +136,7 @@ export function openBreakers({ store, clock, log }: { store: Store; clock: Clock
       const key = keyOf(endpoint);
       if (!known.has(key)) return;
       const gone = await store.write((session) => rows.noteSuccess(session, endpoint, begunAt));
-      // None went: it is open, or was forgotten elsewhere, which the next look tells.
+      // No row was deleted: it is open, or another node deleted it. The next look reads which.
       if (gone > 0) learn(key, undefined);
     },
 

@@ -8,7 +8,7 @@ export interface NodesFilter {
   functionId?: string | undefined;
 }
 
-/** What one node answers when another asks what only it knows; at most `limits.capacityRowsMax` of each. */
+/** What a node answers of its own memory; at most `limits.capacityRowsMax` rows of each kind. */
 export interface NodeCapacity {
   nodeId: string;
   draining: boolean;
@@ -16,7 +16,7 @@ export interface NodeCapacity {
   buckets: BucketFacts[];
 }
 
-/** Asks every node, this one included; who does not answer in time is left out. */
+/** Asks every node, with this one; a node that does not answer in time is left out. */
 export type AskNodes = (filter: NodesFilter) => Promise<NodeCapacity[]>;
 
 export interface AskNodesDeps {
@@ -30,7 +30,9 @@ export interface AskNodesDeps {
 const subject = "capacity.node";
 const decoder = new TextDecoder();
 
-/** Sessions and credits live in the memory of the node that a worker asks: they are asked for over the bus. */
+/**
+ * Sessions and credits live in the memory of the node that a worker asks: they are asked for over the bus.
+ */
 export function openAskNodes({ bus, log, nodeId, isDraining, facts }: AskNodesDeps): AskNodes {
   const own = ({ environmentId, functionId }: NodesFilter): NodeCapacity => {
     const { sessions, buckets } = facts();
@@ -59,7 +61,7 @@ export function openAskNodes({ bus, log, nodeId, isDraining, facts }: AskNodesDe
       });
       return replies.map((reply) => JSON.parse(decoder.decode(reply)) as NodeCapacity);
     } catch (error) {
-      log.warn("capacity.nodes_unheard", { error: String(error) });
+      log.warn("capacity.nodes_unheard", { error });
       return [own(filter)];
     }
   };

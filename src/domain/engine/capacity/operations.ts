@@ -24,7 +24,7 @@ const Query = Type.Object({
   limit: Type.Optional(Type.Integer()),
 });
 
-/** One of the seven: an array of rows, for the platform only; the service refuses everybody else. */
+/** One of seven views: an array of rows. The service refuses callers who are not of the platform. */
 const view = <S extends TSchema>(
   name: string,
   summary: string,

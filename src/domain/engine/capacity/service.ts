@@ -18,7 +18,7 @@ export interface WorkerSession extends Omit<SessionFacts, "functionIds"> {
   id: string;
   nodeId: string;
   draining: boolean;
-  /** Without a word of the worker until then, it is forgotten. */
+  /** When the worker is forgotten, without a heartbeat until then. */
   expiresAt: Instant;
   labels: Record<string, string>;
   transport: string;
@@ -40,7 +40,10 @@ export interface Stat extends rows.StatRow {
   reserved: number;
 }
 
-/** Views of what claims and dispatchers really use; they change nothing. Every verb refuses who is not of the platform. */
+/**
+ * Views of what claims and dispatchers use; they change nothing. Every verb refuses callers who are not of
+ * the platform.
+ */
 export interface Capacity {
   lanes(caller: Caller, input: CapacityInput): Promise<rows.LaneRow[]>;
   queue(caller: Caller, input: CapacityInput): Promise<rows.QueueRow[]>;
@@ -149,7 +152,7 @@ export function openCapacity({ store, askNodes }: CapacityDeps): Capacity {
       ]);
       const held = Map.groupBy(leases, (lease) => keyOf(lease.environment_id, lease.worker_id ?? ""));
       const credits: Credit[] = [];
-      // A worker that several nodes know uses its places where it was seen last.
+      // Leases of a worker that several nodes know are shown at the node that it polled last.
       const latest = new Map<string, WorkerSession>();
       for (const session of sessions) {
         const key = keyOf(session.environmentId, session.workerId);

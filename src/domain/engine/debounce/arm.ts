@@ -1,7 +1,7 @@
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import { entryIdOf } from "./rules.ts";
 
-/** A start that waits for repetitions to cease, on its way into the store with its event. */
+/** A debounced start, stored by the flush that logs its event. */
 export interface NewArm {
   environmentId: string;
   functionId: string;
@@ -25,9 +25,10 @@ export const armColumns = (arms: readonly NewArm[]) => ({
 });
 
 /**
- * Arms or arms again: the last event wins, the first keeps its time. `source` is a table expression `n` with the columns
- * of `armColumns`, `position` and `at`, at most one row an id; its events are written and their heads held, so that of one
- * entry the last position comes last. `least` is the engine's smaller of two.
+ * Arms an entry, or arms it again: the last event wins, the time of the first stays. `source` is a table
+ * expression `n` with the columns of `armColumns`, `position` and `at`, at most one row an id; its events are
+ * written and their heads held, so that of one entry the last position comes last. `least` is the engine's
+ * smaller of two.
  */
 export const insertArms = (source: Sql, least: "LEAST" | "MIN"): Sql => sql`INSERT INTO debounces
     (id, environment_id, function_id, function_version, debounce_key, event_id, event_position, period_ms, max_wait_ms,

@@ -12,12 +12,14 @@ import {
 } from "../runs/create.ts";
 import type { NewRun } from "../runs/run.ts";
 
-/** An entry that is due as it was read. It fires only while it is still armed with that event. */
+/** A due entry as it was read. It fires only if it is still armed with that event. */
 export interface Fire {
   entryId: string;
   eventId: string;
   eventPosition: number;
-  /** Undefined for one that is dropped: its function is gone or archived, or its event is kept no more. */
+  /**
+   * Undefined for an entry that is dropped: its function is deleted or archived, or its event has expired.
+   */
   run: NewRun | undefined;
 }
 
@@ -27,8 +29,8 @@ export interface FireInput {
 }
 
 /**
- * Entries leave and their runs come in one transaction. An entry that somebody else holds - armed again, fired by another
- * node - is skipped, never waited for. Locks: entries, sorted.
+ * Deletes entries and inserts their runs in one transaction. A locked entry (armed again, or fired by another
+ * node) is skipped. Locks: entries, sorted.
  */
 export const fireFlush: Flush<FireInput, { ord: number }> = {
   name: "debounce.fire",
@@ -86,7 +88,7 @@ export const fireFlush: Flush<FireInput, { ord: number }> = {
   },
 };
 
-/** Runs with the place of their event: what is logged after it is news to them. */
+/** Runs with the position of their event: later events resolve their waits. */
 const runColumns = (fires: readonly Fire[]) => ({
   ...newRunColumns(fires.flatMap(({ run }) => run ?? [])),
   position: column.bigint(fires.flatMap(({ run, eventPosition }) => (run ? eventPosition : []))),

@@ -34,7 +34,7 @@ const entryJson = (row: DebounceEntry) => ({
 function keyOfPath(key: string): string {
   const bytes = /^[A-Za-z0-9_-]+$/.test(key) ? Buffer.from(key, "base64url") : Buffer.alloc(0);
   const plain = bytes.toString("utf8");
-  // What does not come back as it was sent was no encoding of a text.
+  // A text that encodes to something else than was sent was no valid encoding.
   if (bytes.length === 0 || bytes.toString("base64url") !== key || !Buffer.from(plain).equals(bytes))
     throw invalid("key", "must be base64url without padding");
   return plain;

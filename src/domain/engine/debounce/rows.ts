@@ -25,13 +25,13 @@ export interface DebounceEntryRow {
 export interface DueEntryRow extends DebounceEntryRow {
   id: string;
   event_position: number;
-  /** Null when retention has taken the event. */
+  /** Null when the event has expired. */
   event_name: string | null;
   /** JSON text. */
   data: string | null;
   /** Null when the function is deleted. */
   function_status: string | null;
-  /** In a slice by turns: whose it is. */
+  /** Number of the turn, in a slice by turns. */
   turn: number;
 }
 
@@ -55,7 +55,7 @@ export const dueEntries = (store: Store, now: Instant, slice: Slice): Promise<Du
 export const environmentsDueNow = (store: Store, now: Instant): Promise<WorkScope[]> =>
   store.all(environmentsDue(due(now)));
 
-/** Those that were not armed again meanwhile. */
+/** Deletes entries that were not armed again since they were read. */
 export const putOff = (session: Session, entries: readonly DueEntryRow[], until: Instant): Promise<number> =>
   session.run(
     sql`UPDATE debounces SET fires_at = ${sql.bigint(until)} FROM ${session.seams.rowsFrom("v", {
@@ -75,7 +75,7 @@ export function listEntries(store: Store, environmentId: string, limit: number):
     FROM debounces WHERE environment_id = ${environmentId} ORDER BY function_id, id LIMIT ${limit}`);
 }
 
-/** Whether there was one. */
+/** Answers whether there was an entry. */
 export async function deleteEntry(
   session: Session,
   entry: { environmentId: string; functionId: string; key: string },

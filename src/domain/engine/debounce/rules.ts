@@ -1,15 +1,15 @@
 import { createHash } from "node:crypto";
 import { debounceKeyBytesMax, sleepMsMax } from "../../../kit/limits.ts";
 
-/** The lane of events in which the key's path leads nowhere, and of functions without one. */
+/** The key of events without a value at the key's path, and of functions without a key. */
 export const sharedKey = "__global__";
 
-/** Stands for no `maxWaitMs`: an entry that is armed again and again fires never. */
+/** Stored when there is no `maxWaitMs`: an entry that is armed again and again then never fires. */
 export const noMaxWaitMs = 100 * sleepMsMax;
 
 /**
- * The value at a path of the event's data, as text: `userId`, `data.userId`, `items.0.id`. Objects are written as JSON;
- * a value that is too long for a key is replaced by its hash.
+ * The value at a path of the event's data, as text: `userId`, `data.userId`, `items.0.id`. Objects are
+ * written as JSON; a value that is too long for a key is replaced by its hash.
  */
 export function debounceKey(path: string | undefined, data: unknown): string {
   if (path === undefined) return sharedKey;
@@ -24,7 +24,7 @@ export function debounceKey(path: string | undefined, data: unknown): string {
   return Buffer.byteLength(text) <= debounceKeyBytesMax ? text : `sha256:${hashOf(text)}`;
 }
 
-/** Where the entry of a function and key stands: one column that both engines find it by. */
+/** Id of the entry of a function and key: one column, so that both engines find it by the primary key. */
 export const entryIdOf = (environmentId: string, functionId: string, key: string): string =>
   hashOf(`${environmentId}\n${functionId}\n${key}`);
 

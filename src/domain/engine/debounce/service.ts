@@ -18,20 +18,25 @@ export type DebounceEntry = rows.DebounceEntryRow;
 export interface EntryName {
   environmentId: string;
   functionId: string;
-  /** Plain. */
+  /** The key as text, not encoded. */
   key: string;
 }
 
-/** Starts that wait for repetitions to cease: armed by the emit flush, fired here. */
+/** Debounced starts: armed by the emit flush, fired here. */
 export interface Debounce {
   list(environmentId: string, limit: number | undefined): Promise<DebounceEntry[]>;
-  /** An entry that is gone is cancelled too. `permission_denied` for another environment's, except for the platform. */
+  /**
+   * Idempotent: a missing entry counts as cancelled. `permission_denied` for another environment's, except
+   * for the platform.
+   */
   cancel(name: EntryName, caller: Caller, callerEnvironmentId: string): Promise<void>;
-  /** Told of arms of this node, for the loop to be awake when they fire. */
+  /** Called with entries that this node armed: the loop must tick when they fire. */
   armed(arms: readonly NewArm[]): void;
-  /** Inside the transaction that deletes a function, after its head is held. */
+  /** Call inside the transaction that deletes a function, while its head is locked. */
   dropFunction(session: Session, target: { environmentId: string; functionId: string }): Promise<void>;
-  /** The tick of loop `debounce.fire`: fires all that is due; answers in how many milliseconds the next is. */
+  /**
+   * The tick of loop `debounce.fire`: fires due entries; answers in how many milliseconds the next is due.
+   */
   fireOnce(): Promise<{ againInMs?: number }>;
 }
 
@@ -46,17 +51,17 @@ export interface DebounceDeps {
     event: { id: string; name: string; value: unknown },
     by: { ids: Ids; now: number },
   ) => NewRun;
-  /** Lanes that have got work. */
+  /** Called with queues that got runs. */
   onQueued: (lanes: readonly QueueHint[]) => void;
-  /** Told after the commit of runs that entries started. */
+  /** Called after the commit with the runs that entries started. */
   onCreated?: (runs: readonly NewRun[], at: number) => void;
-  /** Asks the loop `debounce.fire` to look in so many milliseconds at the latest. */
+  /** Asks the loop `debounce.fire` for a tick within these milliseconds. */
   fireIn: (ms: number) => void;
-  /** A node that is not sure of the time fires nothing. */
+  /** Whether the node's clock can be trusted: without that it fires nothing. */
   knowsTime: () => boolean;
 }
 
-/** An entry that somebody holds is looked at again after this, not at once. */
+/** A locked entry stays due: the loop comes back after this, and does not spin. */
 const fireEveryMsMin = 20;
 /** An entry whose definition cannot be read waits this long; the other entries fire. */
 const unreadMs = 10_000;
@@ -64,7 +69,7 @@ const unreadMs = 10_000;
 export function openDebounce(deps: DebounceDeps): Debounce {
   const { store, clock, ids, log, definitionOf, newRun, onQueued } = deps;
 
-  /** Pinned to the definition that the last event found: what the entry shows is what runs. */
+  /** The run is pinned to the definition that the last event was matched with, which the entry also shows. */
   async function fireOf(entry: rows.DueEntryRow, now: number): Promise<Fire> {
     const { id: entryId, event_id: eventId, function_id: functionId, environment_id: environmentId } = entry;
     const {

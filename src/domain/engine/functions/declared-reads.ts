@@ -1,8 +1,13 @@
 import type { Thing } from "../../../kit/operation.ts";
 
-/** The caller who registers a function must be allowed to read the secrets it declares: its runs get their values. */
+/**
+ * The caller who registers a function must be allowed to read the secrets it declares: its runs get their
+ * values.
+ */
 const secretThing = (id: string): Thing => ({ type: "secret", id, action: "secrets:read" });
-/** Likewise the events that start it: its runs get their data. A pattern asks for all events that it matches. */
+/**
+ * Likewise the events that start it: its runs get their data. A pattern asks for all events that it matches.
+ */
 const eventThings = ({ event }: TriggerInput): Thing[] =>
   event
     ? [event, `events:${event}`].map((name) => ({

@@ -24,7 +24,7 @@ export interface FunctionDefinition {
 }
 
 export interface TriggerDefinition {
-  /** An event's name, or a pattern: `*` stands for one segment, a last `>` for one or more. */
+  /** An event's name, or a pattern: `*` matches one segment, a last `>` one or more. */
   event?: string;
   /** CEL over `event` and `data`; true starts a run. */
   expression?: string;
@@ -51,10 +51,10 @@ export interface FunctionRecord {
   updatedAt: number;
 }
 
-/** What is told of a change once it is committed: topic `system.function.{id}.{change}`. */
+/** Published after the commit of a change: topic `system.function.{id}.{change}`. */
 export interface FunctionFrame {
   change: "registered" | "updated" | "deleted";
-  /** As it stands after the change; before it when deleted. */
+  /** The function after the change; before it when deleted. */
   record: FunctionRecord;
   at: number;
 }
@@ -76,7 +76,10 @@ export interface Trigger {
   readonly expression: string | undefined;
   /** Of several names. */
   readonly isWide: boolean;
-  /** Whether the expression holds; a failing expression, or one that is more than the budget has left, does not. */
+  /**
+   * Whether the expression holds; a failing expression, or one that is more than the budget has left, does
+   * not.
+   */
   matches(event: TriggerEvent, budget?: CelBudget): boolean;
 }
 
@@ -84,16 +87,25 @@ export interface Trigger {
 export interface Definitions {
   readonly version: number;
   readonly functions: ReadonlyMap<string, FunctionRecord>;
-  /** Triggers of active functions for this event name: those for exactly this one, then those with a pattern that it matches. */
+  /**
+   * Triggers of active functions for this event name: those for exactly this one, then those with a pattern
+   * that it matches.
+   */
   triggersOf(eventName: string): readonly Trigger[];
 }
 
 export interface DefinitionsCache {
-  /** From memory when known; the flush that uses them checks the version. `not_found` when the environment is gone. */
+  /**
+   * From memory when known; the flush that uses them checks the version. `not_found` when the environment is
+   * gone.
+   */
   of(environmentId: string): Promise<Definitions>;
   /** The same without waiting, when they are in memory. */
   known(environmentId: string): Definitions | undefined;
-  /** The same, once the store has said that nothing newer is known: for an answer that must not rest on old ones. */
+  /**
+   * The same, once the store has said that nothing newer is known: for an answer that must not rest on old
+   * ones.
+   */
   current(environmentId: string): Promise<Definitions>;
   /** From the store; concurrent calls share one read. */
   reload(environmentId: string): Promise<Definitions>;

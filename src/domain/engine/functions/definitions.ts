@@ -8,7 +8,10 @@ import { definitionsVersion, readDefinitions } from "./rows.ts";
 import { triggerVariables } from "./rules.ts";
 import { isPattern, openPatternIndex } from "./trigger-patterns.ts";
 
-/** Of all definitions that a node keeps in memory, as JSON text; those of the last environment that was read always. */
+/**
+ * Of all definitions that a node keeps in memory, as JSON text; those of the last environment that was read
+ * always.
+ */
 const definitionsCharsMax = 256 * 1024 * 1024;
 
 /** Functions of every environment this node emits into, as of the head they were read with. */
@@ -79,7 +82,10 @@ function compile(version: number, records: readonly FunctionRecord[]): Definitio
   };
 }
 
-/** Programs are compiled on first use and shared by their text (kit/cel). An expression that fails does not match. */
+/**
+ * Programs are compiled on first use and shared by their text (kit/cel). An expression that fails does not
+ * match.
+ */
 function matcher(expression: string | undefined): Trigger["matches"] {
   if (expression === undefined) return () => true;
   let program: CelProgram | undefined;

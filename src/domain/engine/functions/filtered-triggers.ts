@@ -1,10 +1,16 @@
 import { Fault } from "../../../kit/fault.ts";
 import type { Definitions, FunctionDefinition } from "./definition.ts";
 
-/** Triggers of one event name with an expression: an emit asks all of them, and all of them share what an emit may look at. */
+/**
+ * Triggers of one event name with an expression: an emit asks all of them, and all of them share what an emit
+ * may look at.
+ */
 export const filteredTriggersMax = 1_000;
 
-/** Throws `resource_exhausted` when an event that the function names would have more triggers to ask than that. */
+/**
+ * Throws `resource_exhausted` when an event that the function names would have more triggers to ask than
+ * that.
+ */
 export function requireFewFiltered(known: Definitions, { id, triggers }: FunctionDefinition): void {
   const added = new Map<string, number>();
   for (const { event, expression } of triggers)

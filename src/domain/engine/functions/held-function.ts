@@ -7,7 +7,10 @@ import { appendChange, type ChangeType } from "./history.ts";
 import * as rows from "./rows.ts";
 import { requireRoom } from "./rules.ts";
 
-/** Parts of every transaction that changes a function: its row is locked first, the head of the environment last. */
+/**
+ * Parts of every transaction that changes a function: its row is locked first, the head of the environment
+ * last.
+ */
 
 export async function holdFunction(
   session: Session,
@@ -19,12 +22,18 @@ export async function holdFunction(
   return record;
 }
 
-/** Raises the version of the environment's definitions: flushes that matched with the previous one are refused. */
+/**
+ * Raises the version of the environment's definitions: flushes that matched with the previous one are
+ * refused.
+ */
 export async function raiseDefinitions(session: Session, environmentId: string): Promise<void> {
   if (!(await rows.raiseDefinitions(session, environmentId))) throw missing("environment", environmentId);
 }
 
-/** The same for another definition. The head's lock makes the totals exact: two changes at once cannot both take the last room. */
+/**
+ * The same for another definition. The head's lock makes the totals exact: two changes at once cannot both
+ * take the last room.
+ */
 export async function raiseWith(
   session: Session,
   environmentId: string,
@@ -52,7 +61,9 @@ export const noteChange = (
 const slugsTriedAtOnce = 50;
 const numbered = (slug: string, number: number): string => (number === 1 ? slug : `${slug}-${number}`);
 
-/** A slug that the caller asked for must be free; one that was made from the name gets the first free number. */
+/**
+ * A slug that the caller asked for must be free; one that was made from the name gets the first free number.
+ */
 export async function placeSlug(
   session: Session,
   environmentId: string,

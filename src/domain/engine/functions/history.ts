@@ -5,7 +5,9 @@ import type { FunctionRecord } from "./definition.ts";
 
 export type ChangeType = "update" | "status_change" | "rollback" | "delete";
 
-/** A function as it stood after one change; the entries of one are the stream `svc:fn:{id}`, and never change. */
+/**
+ * A function as it stood after one change; the entries of one are the stream `svc:fn:{id}`, and never change.
+ */
 export interface FunctionChange {
   eventId: string;
   /** 1, 2, 3, … for each function, also when it was deleted and registered again. */

@@ -13,12 +13,17 @@ export interface RegisterDeps {
   store: Store;
   clock: Pick<Clock, "now">;
   ids: Pick<Ids, "next">;
-  /** Called after the commit of a function whose limit has changed; `before` is undefined when it had none. */
+  /**
+   * Called after the commit of a function whose limit has changed; `before` is undefined when it had none.
+   */
   limitChanged?: (
     target: { environmentId: string; functionId: string },
     before: FunctionDefinition["concurrency"],
   ) => Promise<void>;
-  /** Throws when this node knows of no room for the definition. The exact check is made when the definition is used. */
+  /**
+   * Throws when this node knows of no room for the definition. The exact check is made when the definition is
+   * used.
+   */
   requireRoomFor?: (environmentId: string, definition: FunctionDefinition) => Promise<void>;
   /** Called after the commit; a hint that may be lost. */
   announce?: (frame: FunctionFrame) => void;
@@ -99,7 +104,10 @@ async function put(
 /** However many register the same slug at once, each round lets one of them in. */
 const triesMax = 20;
 
-/** Two first registrations at once: the second fails on the unique index, and finds the first one's row when it tries again. */
+/**
+ * Two first registrations at once: the second fails on the unique index, and finds the first one's row when
+ * it tries again.
+ */
 async function againWhenTaken<T>(work: () => Promise<T>): Promise<T> {
   for (let tries = 1; ; tries++) {
     try {

@@ -139,7 +139,10 @@ export async function totalsOf(session: Session, environmentId: string): Promise
   return row ?? { functions: 0, crons: 0, bytes: 0 };
 }
 
-/** Versions of a function that was deleted and registered again go on counting: a pinned run must never see another's. */
+/**
+ * Versions of a function that was deleted and registered again go on counting: a pinned run must never see
+ * another's.
+ */
 export async function lastVersion(
   session: Session,
   environmentId: string,
@@ -163,7 +166,10 @@ export async function deleteFunction(session: Session, environmentId: string, id
   await session.run(sql`DELETE FROM functions WHERE environment_id = ${environmentId} AND id = ${id}`);
 }
 
-/** Tells every emit flush of the environment that its cached functions are old; false when there is no environment. */
+/**
+ * Tells every emit flush of the environment that its cached functions are old; false when there is no
+ * environment.
+ */
 export async function raiseDefinitions(session: Session, environmentId: string): Promise<boolean> {
   const changed = await session.run(sql`UPDATE heads SET definitions_version = definitions_version + 1
     WHERE environment_id = ${environmentId}`);
@@ -178,7 +184,10 @@ export async function definitionsVersion(store: Store, environmentId: string): P
   return head?.definitions_version;
 }
 
-/** All functions with the version they stand for, in one snapshot; undefined when the environment is gone. */
+/**
+ * All functions and the version of the environment's definitions, in one snapshot; undefined when the
+ * environment is gone.
+ */
 export async function readDefinitions(
   store: Store,
   environmentId: string,

@@ -25,8 +25,8 @@ import type {
 import { requireTriggerEvent } from "./trigger-patterns.ts";
 
 /**
- * RegisterFunction as sent: the fields of contract.md 1.2 and those of spec.md 'Function', either or both. Where they
- * differ, `retry` and `preferredMode` win.
+ * RegisterFunction as sent. Two generations of fields exist, and a client may send both: `retry` and
+ * `preferredMode` win over `retryAttempts`, `retryDelayMs`, `retryBackoff` and `executionMode`.
  */
 export interface RegisterInput {
   id: string;
@@ -119,8 +119,8 @@ const cronTriggersMax = 1_000;
 const definitionsBytesMax = 16 * 1024 * 1024;
 
 /**
- * Throws the fault that names the limit that a change went beyond, when it is this change that grew. What was beyond it
- * before may stay, and shrink.
+ * Throws the fault that names the limit that a change went beyond, when it is this change that grew. What was
+ * beyond it before may stay, and shrink.
  */
 export function requireRoom(
   before: FunctionDefinition | undefined,
@@ -181,7 +181,7 @@ function readTriggers(triggers: readonly TriggerDefinition[]): TriggerDefinition
     }
     if (trigger.cron && Buffer.byteLength(trigger.cron) > cronExpressionBytesMax)
       throw invalid(`${field}.cron`, `at most ${cronExpressionBytesMax} bytes`);
-    // A cron expression that does not parse registers all the same and is announced as `invalid` (spec 'Cron rules').
+    // A cron expression that does not parse registers all the same and is announced as `invalid`.
     return {
       ...(trigger.event && { event: trigger.event }),
       ...(trigger.expression && { expression: trigger.expression }),
@@ -268,7 +268,9 @@ function within(field: string, value: number, least: number, most: number): numb
   return value;
 }
 
-/** The text two equal definitions share, whatever the order of their keys: what decides over a new version. */
+/**
+ * The text two equal definitions share, whatever the order of their keys: what decides over a new version.
+ */
 export function canonical(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(canonical).join(",")}]`;
   if (typeof value !== "object" || value === null) return JSON.stringify(value) ?? "null";
@@ -313,7 +315,10 @@ const kindOf = (value: unknown): LaneKind => {
 const digest = (parts: readonly unknown[], length: number): string =>
   hash("sha256", JSON.stringify(parts), "hex").slice(0, length);
 
-/** How the ids of a function's lanes begin; letters and digits only, so that they stand together under any collation. */
+/**
+ * Prefix of the ids of a function's queues; only letters and digits, so that they sort together under any
+ * collation.
+ */
 export const lanePrefix = (environmentId: string, functionId: string): string =>
   digest([environmentId, functionId], 16);
 
@@ -324,7 +329,10 @@ const laneId = (kind: LaneKind, environmentId: string, functionId: string, value
 export const sharedLane = (environmentId: string, functionId: string): string =>
   laneId("f", environmentId, functionId, null);
 
-/** The lane of a run with this event data; null without a limit. A digest: what the key's value was cannot be read from it. */
+/**
+ * The lane of a run with this event data; null without a limit. A digest: what the key's value was cannot be
+ * read from it.
+ */
 export function laneOf(
   { environmentId, definition }: Pick<FunctionRecord, "environmentId" | "definition">,
   data: unknown,

@@ -29,8 +29,8 @@ export interface FunctionsPage {
 
 export interface Functions {
   /**
-   * Creates or updates; only a changed definition (metadata included) gets a new version. A paused function stays paused,
-   * an archived one becomes active again.
+   * Creates or updates; only a changed definition (metadata included) gets a new version. A paused function
+   * stays paused, an archived one becomes active again.
    */
   register(
     environmentId: string,
@@ -46,7 +46,10 @@ export interface Functions {
     status: FunctionStatus,
     actorId: string,
   ): Promise<FunctionRecord>;
-  /** Queued runs are cancelled with cause `function_deleted`; begun ones finish on the definition they are pinned to. */
+  /**
+   * Queued runs are cancelled with cause `function_deleted`; begun ones finish on the definition they are
+   * pinned to.
+   */
   delete(environmentId: string, id: string, actorId: string): Promise<void>;
   /** Newest first; also of a function that is deleted. */
   history(
@@ -148,7 +151,8 @@ export function openFunctions(deps: FunctionsDeps): Functions {
         const waiting = await cancelQueued(session, target);
         await raiseDefinitions(session, environmentId);
         await deps.onDelete?.(session, target);
-        // A flush that committed before the head was locked may have queued another run. After the lock none can.
+        // A flush that committed before the head was locked may have queued another run. After the lock none
+        // can.
         const late = await cancelQueued(session, target);
         return { record: before, runIds: [...waiting, ...late] };
       });

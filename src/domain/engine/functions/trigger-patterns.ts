@@ -2,20 +2,25 @@ import { requireEventName } from "../../../kit/event-names.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { openTrie } from "../../../kit/trie.ts";
 
-/** Whether a trigger's event stands for several names: names themselves have neither `*` nor `>`. */
+/** Whether a trigger's event is a pattern: names contain neither `*` nor `>`. */
 export const isPattern = (event: string): boolean => /[*>]/.test(event);
 
 /** Throws the fault that names the field unless it is an event's name, or a pattern of such names. */
 export function requireTriggerEvent(field: string, event: string): void {
   const segments = event.split(".");
   for (const [at, segment] of segments.entries()) {
-    if (segment === ">" && at < segments.length - 1) throw invalid(field, "> stands only at the end");
-    if (segment.length > 1 && isPattern(segment)) throw invalid(field, "* and > stand for whole segments");
+    if (segment === ">" && at < segments.length - 1)
+      throw invalid(field, "> is allowed only as the last segment");
+    if (segment.length > 1 && isPattern(segment))
+      throw invalid(field, "* and > must be whole segments, between dots");
   }
   requireEventName(field, segments.map((segment) => (isPattern(segment) ? "_" : segment)).join("."));
 }
 
-/** What stands under patterns, by an event's name; an event pays for the patterns that begin as its name does. */
+/**
+ * Finds values by the patterns that match an event's name; costs only the patterns with the name's first
+ * segments.
+ */
 export interface PatternIndex<Value> {
   add(pattern: string, value: Value): void;
   /** In the order in which they were added. */

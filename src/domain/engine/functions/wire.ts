@@ -73,7 +73,7 @@ export function fromRegisterMessage(m: RegisterFunctionRequest): RegisterInput {
   };
 }
 
-/** Both forms: `retry`, `preferredMode` and `retryAttempts`, `executionMode` (design: rulings). */
+/** Both forms: `retry`, `preferredMode` and `retryAttempts`, `executionMode`. */
 export function toFunctionMessage(record: FunctionRecord): MessageInitShape<typeof FunctionSchema> {
   const { definition } = record;
   return {

@@ -5,9 +5,9 @@ import { countLeased, holdLanes, leasedIn, noteLeases, noteLeasesSync } from "./
 import type { NewRun } from "./run.ts";
 
 /**
- * The rows of new runs as fragments for the flush that creates them (an emit, later an invoke or a schedule). `source` is
- * a table expression with the columns of `newRunColumns` and `position`, the place of the run's event in its log, already
- * joined with whatever proves that the runs may be.
+ * The rows of new runs as fragments for the flush that creates them (an emit, later an invoke or a schedule).
+ * `source` is a table expression with the columns of `newRunColumns` and `position`, the place of the run's
+ * event in its log, already joined with whatever proves that the runs may be.
  */
 export const newRunColumns = (runs: readonly NewRun[]) => ({
   id: column.text(runs.map((r) => r.id)),
@@ -34,7 +34,7 @@ export const newRunColumns = (runs: readonly NewRun[]) => ({
 
 const isWatched = ({ cancels }: NewRun): boolean => cancels !== undefined && cancels.length > 0;
 
-/** Runs that events may end; undefined when there are none, and nothing is to be inserted for them. */
+/** Events that cancel runs; undefined when no run has any. */
 export function newCancelColumns(runs: readonly NewRun[]) {
   const list = runs.flatMap(({ id, cancels = [] }) =>
     cancels.map((cancel, place) => ({ ...cancel, id, place })),
@@ -50,19 +50,22 @@ export function newCancelColumns(runs: readonly NewRun[]) {
   };
 }
 
-/** `source`: rows `c` of `newCancelColumns` joined with their runs `n`. The event that starts a run does not end it. */
+/**
+ * `source`: rows `c` of `newCancelColumns` joined with their runs `n`. The event that starts a run does not
+ * end it.
+ */
 export const insertCancels = (source: Sql, now: Instant): Sql => sql`INSERT INTO waits
     (run_id, kind, step_id, environment_id, event_name, match_path, value_hash, expression, from_position, fresh_at)
   SELECT c.run_id, 'cancel', c.step_id, n.environment_id, c.event_name, c.match_path, c.value_hash, c.expression,
     n.position, ${sql.bigint(now)}
   FROM ${source}`;
 
-/** The matcher's place in the logs of these runs, should they have none yet. */
+/** Inserts the matcher's cursor for environments without one. */
 export const insertMatchers = (source: Sql): Sql => sql`INSERT INTO matchers (environment_id, position)
   SELECT DISTINCT n.environment_id, 0 FROM ${source} WHERE true ORDER BY 1
   ON CONFLICT (environment_id) DO NOTHING`;
 
-/** Runs without a parent are inserted by a text that knows of none. */
+/** Whether any run has a parent: without one, the statements leave the columns of parents out. */
 export const withParents = (runs: readonly NewRun[]): boolean => runs.some((run) => run.parent !== undefined);
 
 const ofRun = sql.raw(", parent_run_id, parent_step_id, depth");
@@ -75,7 +78,10 @@ export const insertRuns = (source: Sql, now: Instant, parents: boolean): Sql => 
     n.max_attempts, n.actor_id, ${sql.bigint(now)}, ${sql.bigint(now)}, n.timeout_at, 0${parents ? ofRun : sql.empty}
   FROM ${source}`;
 
-/** Queued from now on, or born claimed: leased, with the fence at 1. What `has` names is a column of the source. */
+/**
+ * An execution is queued, or leased at creation with the fence at 1. `has` names optional columns of the
+ * source.
+ */
 export const insertExecutions = (
   source: Sql,
   now: Instant,
@@ -101,7 +107,7 @@ export const insertFirstHistory = (source: Sql, now: Instant): Sql => sql`INSERT
     UNION ALL SELECT 2, 'run.started', '{"attempt":1,"execution_seq":1}') note
   WHERE note.sequence = 1 OR n.lease_hash IS NOT NULL`;
 
-/** Lanes in which runs would be born claimed, with what they would take there. */
+/** A concurrency queue in which runs ask to be leased at creation. */
 export interface WantedLane {
   laneId: string;
   environmentId: string;
@@ -117,7 +123,10 @@ export function wantedLanes(runs: readonly NewRun[]): WantedLane[] {
   return [...lanes.values()];
 }
 
-/** `room` (lane_id, free): what is free in each lane of `asked` that has nothing older, held until the commit. */
+/**
+ * `room` (lane_id, free): leases left in each queue of `asked` without older queued runs, locked until the
+ * commit.
+ */
 export const holdRoom = (source: Sql, now: Instant): Sql => sql`asked AS MATERIALIZED (
       SELECT * FROM ${source} ORDER BY lane_id),
     ${holdLanes(now)},
@@ -143,7 +152,9 @@ const leasedColumns = (columns: readonly string[]) =>
       .join(", "),
   );
 
-/** The rows of `born` as `run`, with leases as far as `room` goes; `denied` runs are queued although a worker waited. */
+/**
+ * The rows of `born` as `run`. A lease stays only within `room`; a `denied` run lost its lease and is queued.
+ */
 export const leaseInRoom = (columns: readonly string[], now: Instant): Sql => sql`run AS MATERIALIZED (
       SELECT ${leasedColumns(columns)}, b.lease_hash IS NOT NULL AND NOT o.given AS denied
       FROM (SELECT r.*, row_number() OVER (PARTITION BY r.lane_id, r.lease_hash IS NULL ORDER BY r.id) AS place FROM born r) b
@@ -155,7 +166,7 @@ export const leaseInRoom = (columns: readonly string[], now: Instant): Sql => sq
       now,
     )})`;
 
-/** The same for libSQL: the runs as they may be inserted. */
+/** The same for libSQL: answers the runs, those without room stripped of their lease. */
 export function leaseInRoomSync(session: SyncSession, runs: readonly NewRun[], now: Instant): NewRun[] {
   const free = new Map<string, number>();
   for (const { laneId, limit } of wantedLanes(runs)) {

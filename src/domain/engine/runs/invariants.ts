@@ -10,7 +10,10 @@ interface Lost {
   at: Instant;
 }
 
-/** No such row. The limit keeps it a lookup for each row outside: a join would read every run or execution that there is. */
+/**
+ * No such row. The limit keeps it a lookup for each row outside: a join would read every run or execution
+ * that there is.
+ */
 const none = (row: Sql): Sql => sql`(SELECT 1 ${row} LIMIT 1) IS NULL`;
 
 /** Of execution `e`: it waits for an event or a child, and nothing but its deadline would wake it. */
@@ -23,8 +26,9 @@ export const withoutWake = sql`((e.state = 'waiting' AND ${none(sql`FROM waits w
         OR (SELECT 1 FROM child_ends d WHERE d.child_run_id = c.id LIMIT 1) IS NOT NULL)`)}))`;
 
 /**
- * The balances of runs: those that were created are over, or have an execution with a wake that will come or a person who
- * holds them; every execution has an active run; no lane is overfull; nothing that is due is late.
+ * The balances of runs: those that were created are over, or have an execution with a wake that will come or
+ * a person who holds them; every execution has an active run; no lane is overfull; nothing that is due is
+ * late.
  */
 export const runChecks = (store: Store, clock: { now(): Instant }): IntegrityCheck[] => [
   {
@@ -92,7 +96,7 @@ export const runChecks = (store: Store, clock: { now(): Instant }): IntegrityChe
   {
     name: "events.unmatched",
     about:
-      "Events that nobody compared in time with what waits for their name, and waits that nobody compared with the past.",
+      "Events that were not compared in time with the waits for their name, and waits that were not compared with past events.",
     run: async (environmentId) => {
       const late = clock.now() - overdueMs;
       return violationsOf(
@@ -111,7 +115,7 @@ export const runChecks = (store: Store, clock: { now(): Instant }): IntegrityChe
   },
   {
     name: "children.overdue",
-    about: "Children that nobody started in time, and ends of children that nobody told their parents.",
+    about: "Children that were not started in time, and ends of children that did not reach their parents.",
     run: async (environmentId) => {
       const late = clock.now() - overdueMs;
       return violationsOf(
@@ -132,8 +136,8 @@ export interface BrokenRun {
 }
 
 /**
- * The next slice of runs by id, from behind `after`: those that are active without an execution, and where the slice ended.
- * What a deleted environment left is the purge's business: there the executions go first.
+ * The next slice of runs by id, from behind `after`: those that are active without an execution, and where
+ * the slice ended. What a deleted environment left is the purge's business: there the executions go first.
  */
 export async function lostRuns(
   store: Store,
@@ -180,7 +184,10 @@ async function endOf(store: Store, slice: Sql): Promise<string | undefined> {
   return row && row.count === sweepSliceMax ? (row.last ?? undefined) : undefined;
 }
 
-/** Executions that belong to no active run lead nowhere: they go, and what they waited for. Locks: executions, sorted. */
+/**
+ * Executions that belong to no active run lead nowhere: they go, and what they waited for. Locks: executions,
+ * sorted.
+ */
 export async function dropOrphans(session: Session, runIds: readonly string[]): Promise<number> {
   const gone = await session.all<{ run_id: string }>(sql`DELETE FROM executions WHERE run_id IN (
       SELECT run_id FROM ${session.seams.rowsFrom("v", { run_id: column.text([...runIds].sort()) })})

@@ -126,7 +126,7 @@ export async function countRuns(store: Store, filter: RunFilter): Promise<number
   return row?.count ?? 0;
 }
 
-/** Runs of all environments that are not over, counted up to `most`. */
+/** Active runs of all environments, counted up to `most`. */
 export async function countActive(store: Store, most: number): Promise<number> {
   const row = await store.one<{ count: number }>(
     sql`SELECT count(*) AS count FROM (SELECT 1 FROM executions LIMIT ${most}) counted`,
@@ -168,7 +168,7 @@ export async function getSteps(store: Store, environmentId: string, runId: strin
   return rows.map(toStep);
 }
 
-/** What handlers of these runs need not do again, in order. */
+/** Completed steps of these runs, in order: handlers do not run them again. */
 export async function completedSteps(
   store: Store,
   runIds: readonly string[],
@@ -184,7 +184,9 @@ export async function completedSteps(
   return byRun;
 }
 
-/** What decides over a failed attempt; read without a lock, because the fence pins it until the settlement. */
+/**
+ * What a failed attempt is decided by. Read without a lock: the fence pins it until the report commits.
+ */
 export interface AttemptRow {
   run_id: string;
   environment_id: string;
@@ -222,7 +224,7 @@ export async function triggersOf(
   return new Map(rows.map((row) => [row.id, JSON.parse(row.data) as unknown]));
 }
 
-/** The fence a run is under, or ended under, for telling a late worker what it is. */
+/** The current or last fence of a run: tells a late worker why its report is refused. */
 export interface LastFence {
   run_id: string;
   execution_seq: number;
@@ -244,7 +246,7 @@ export async function lastFences(
   return new Map(rows.map((row) => [row.run_id, row]));
 }
 
-/** Milliseconds since 1970 of the next wake that is planned, whoever it belongs to. */
+/** The earliest planned wake of any environment. */
 export async function nextWakeAt(store: Store): Promise<Instant | undefined> {
   const row = await store.one<{ at: number | null }>(sql`SELECT min(at) AS at FROM (
     SELECT min(wake_at) AS at FROM executions WHERE state <> 'queued'
@@ -325,7 +327,10 @@ export async function ackExecution(
   return changed === 1;
 }
 
-/** Extends the leases a worker says it still works on; others keep ageing. Locks: executions sorted by run. */
+/**
+ * Extends the leases that a heartbeat names; the worker's other leases run out. Locks: executions sorted by
+ * run.
+ */
 export async function renewLeases(
   session: Session,
   renewal: {

@@ -1,7 +1,7 @@
 import type { RetryPolicy } from "../functions/definition.ts";
 import type { ExecutionState, RunError, RunStatus } from "./run.ts";
 
-/** How an execution's state reads as a run status (design: rulings). */
+/** How an execution's state reads as a run status. */
 const statusOfState: Record<ExecutionState, { status: RunStatus; pauseReason: string | null }> = {
   queued: { status: "waiting_for_capacity", pauseReason: null },
   leased: { status: "running", pauseReason: null },
@@ -10,7 +10,7 @@ const statusOfState: Record<ExecutionState, { status: RunStatus; pauseReason: st
   waiting: { status: "paused", pauseReason: "wait_event" },
   invoking: { status: "paused", pauseReason: "invoke" },
   held: { status: "paused", pauseReason: "injection" },
-  // Said to run, and on its way to the queue.
+  // Shown as running: the resume queues it in a moment.
   resuming: { status: "running", pauseReason: null },
 };
 
@@ -29,7 +29,7 @@ export function statusOf(
   return statusOfState[state ?? "queued"];
 }
 
-/** Which stored words a filter by status looks for. */
+/** The statuses of ended runs, and the states of executions, that a filter by status selects. */
 export function storedStatuses(statuses: readonly RunStatus[]): {
   ended: RunStatus[];
   states: ExecutionState[];
@@ -38,7 +38,7 @@ export function storedStatuses(statuses: readonly RunStatus[]): {
   return { ended: statuses.filter((status) => statesOfStatus[status] === undefined), states };
 }
 
-const runStatuses: readonly RunStatus[] = [
+export const runStatuses: readonly RunStatus[] = [
   "waiting_for_capacity",
   "waiting",
   "running",
@@ -48,21 +48,21 @@ const runStatuses: readonly RunStatus[] = [
   "cancelled",
 ];
 
-/** `running`, `RUNNING` and `RUN_STATUS_RUNNING` all mean the same (contract.md rulings). */
+/** `running`, `RUNNING` and `RUN_STATUS_RUNNING` all mean the same. */
 export function parseRunStatus(text: string): RunStatus | undefined {
   const word = text.toLowerCase().replace(/^run_status_/, "");
-  // A word of earlier generations.
+  // Earlier clients send this word.
   if (word === "pending") return "waiting_for_capacity";
   return runStatuses.find((status) => status === word);
 }
 
-/** Delay before attempt `attempt + 1`: initial x factor^(attempt - 1), capped (contract.md 4.4). */
+/** Delay before attempt `attempt + 1`: initial x factor^(attempt - 1), capped. */
 export function retryDelayMs(policy: RetryPolicy, attempt: number): number {
   const delay = policy.initialDelayMs * policy.backoffFactor ** (attempt - 1);
   return Math.min(policy.maxDelayMs, Math.max(0, Math.round(delay)));
 }
 
-/** What a failed attempt comes to. */
+/** Whether a failed attempt is retried, and after how long. */
 export function afterFailure(
   error: RunError,
   policy: RetryPolicy,
@@ -84,14 +84,14 @@ export const waitTimedOut = (eventName: string): RunError => ({
   retryable: false,
 });
 
-/** The wait could never end: nothing to compare with. */
+/** The wait compares with a value that the triggering event lacks: no event could end it. */
 export const unresolvedMatch = (path: string): RunError => ({
   message: `wait_for_event: the triggering event has nothing at data.${path}`,
   code: "WAIT_MATCH_UNRESOLVED",
   retryable: false,
 });
 
-/** What a step failed with that started a run: its error as the handler is told (contract.md 4.2). */
+/** The error of a failed invoke step, as its handler gets it. */
 export interface InvokeError extends RunError {
   function_id: string;
   child_run_id?: string;

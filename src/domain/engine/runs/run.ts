@@ -1,7 +1,7 @@
 import type { Instant } from "../../../kit/clock.ts";
 import type { StoredMatch } from "../waits/rules.ts";
 
-/** Words of spec.md 'Run statuses'. */
+/** Run statuses, as clients see them. */
 export type RunStatus =
   | "waiting_for_capacity"
   | "waiting"
@@ -13,19 +13,19 @@ export type RunStatus =
 
 export type TerminalStatus = "completed" | "failed" | "cancelled";
 
-/** Where an execution stands; each state has one next wake (see `executions.wake_at`). */
+/** The state of an execution; each has one next wake (`executions.wake_at`). */
 export type ExecutionState =
   | "queued"
   | "leased"
   | "retrying"
   | "sleeping"
-  /** Between the two halves of a resume. */
+  /** Between the two transactions of a resume. */
   | "resuming"
-  /** For an event; due at the wait's deadline. */
+  /** Waits for an event; due at the wait's deadline. */
   | "waiting"
-  /** For the run that its step started; due at the invoke's deadline. */
+  /** Waits for a child run; due at the invoke's deadline. */
   | "invoking"
-  /** By a person, until a person ends it: never due. */
+  /** Paused by a person until a resume: never due. */
   | "held";
 
 export type StepStatus = "completed" | "failed" | "sleeping" | "waiting" | "timed_out";
@@ -54,15 +54,15 @@ export interface NewRun {
   actorId: string | null;
   /** The step of a run that invokes it. */
   parent?: RunParent;
-  /** The lane whose limit it counts against (functions/lane.ts); null when its function has no limit. */
+  /** The concurrency queue that it counts against (`laneOf`); null when its function has no limit. */
   laneId: string | null;
-  /** Born claimed: a worker of this node waits for it already. */
+  /** The lease it is created with, when a worker of this node has a reservation for it. */
   lease: NewLease | null;
-  /** Events that end it; absent: none. */
+  /** Events that cancel it; absent for none. */
   cancels?: readonly NewCancel[];
 }
 
-/** One `cancelOn` of a function, with what it looks for once the run's event is known. */
+/** One `cancelOn` of a function, with its match resolved against the run's event. */
 export interface NewCancel {
   eventName: string;
   match: StoredMatch;
@@ -80,7 +80,10 @@ export interface NewLease {
   hash: string;
   workerId: string;
   expiresAt: Instant;
-  /** Of a run with a lane: its limit. The lease is given when the lane has room and nothing older; else the run is queued. */
+  /**
+   * The limit of the run's concurrency queue. The lease is given when the queue has room and no older run;
+   * else the run is queued.
+   */
   laneLimit?: number;
 }
 
@@ -113,7 +116,7 @@ export interface Run {
   claimedAt: Instant | null;
 }
 
-/** How a run stands for a caller that waited for its end. */
+/** The run as a caller that waited for its end gets it. */
 export interface RunResult {
   runId: string;
   functionId: string;
@@ -157,31 +160,33 @@ export interface Step {
   updatedAt: Instant;
 }
 
-/** The proof of being the one who may write: checked in the transaction of every write of a worker. */
+/** Proves that a worker holds the lease; every write of a worker checks it in its transaction. */
 export interface Fence {
   runId: string;
   executionSeq: number;
   leaseHash: string;
 }
 
-/** A step a handler need not do again. */
+/** A step that a handler does not run again. */
 export interface CompletedStep {
   run_id: string;
   step_id: string;
   name: string;
   type: StepType;
-  /** `failed`: an invoke whose worker understands that. */
+  /** `failed` only for an invoke, and only for workers that understand failed steps. */
   status: "completed" | "failed";
   /** JSON texts. */
   output: string | null;
   error: string | null;
 }
 
-/** A job that could not be handed to a worker for what it is itself: it goes back to its queue, due again later. */
+/**
+ * Why a job could not be built (a secret that cannot be unsealed): it returns to its queue, due later.
+ */
 export interface PutOff {
-  /** `SECRET_UNREADABLE`: why, in the word that the run fails with in the end. */
+  /** Code of the error that the run fails with after the last try: `SECRET_UNREADABLE`. */
   code: string;
-  /** How many times in a row, this one included. */
+  /** Tries in a row, with this one. */
   tries: number;
   until: Instant;
 }

@@ -1,6 +1,6 @@
 import { cachedQuery } from "../../../kit/cached-query.ts";
-import { type Clock, type Instant, parseRfc3339 } from "../../../kit/clock.ts";
-import { Fault, invalid, missing } from "../../../kit/fault.ts";
+import type { Clock, Instant } from "../../../kit/clock.ts";
+import { missing } from "../../../kit/fault.ts";
 import {
   gaugeCountMax,
   gaugeKeptMs,
@@ -8,11 +8,9 @@ import {
   laneIdleMsMax,
   laneLookMax,
   purgeSliceMax,
-  searchBytesMax,
   wakeSliceMax,
 } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
-import { pageSize, readCursor, writeCursor } from "../../../kit/page.ts";
 import { roundRobin } from "../../../kit/round-robin.ts";
 import type { Watch } from "../../../kit/watch.ts";
 import type { Session, Store } from "../../../store/store.ts";
@@ -34,8 +32,8 @@ import { openPutOff } from "./execution/put-off.ts";
 import { noteRefusal, type ReportRefusal } from "./execution/refusal.ts";
 import type { RunReport } from "./execution/report.ts";
 import { openReports, type ReportsDeps, whyRefused } from "./execution/report-queue.ts";
+import { type ListRunsInput, listRuns, type RunsPage } from "./list-runs.ts";
 import * as rows from "./rows.ts";
-import { parseRunStatus } from "./rules.ts";
 import type { CompletedStep, Fence, Run, Step } from "./run.ts";
 import { publishReportedSteps, type StepMoves } from "./step-moves.ts";
 import { openTally } from "./tally.ts";
@@ -44,75 +42,79 @@ import { cancelQueued, endRuns, type QueueHint, type RunEnd } from "./wakes/due.
 import { finishResumes } from "./wakes/finish-resumes.ts";
 import { openWakes } from "./wakes/wake-work.ts";
 
-export interface ListRunsInput {
-  functionId?: string;
-  eventId?: string;
-  search?: string;
-  /** In any spelling that contract.md allows. */
-  statuses?: readonly string[];
-  /** RFC 3339. */
-  since?: string;
-  until?: string;
-  limit?: number;
-  offset?: number;
-  cursor?: string;
-}
-
-export interface RunsPage {
-  runs: Run[];
-  nextCursor: string | undefined;
-  /** Counted up to limits.countCap. */
-  totalCount: number;
-}
+export type { ListRunsInput, RunsPage };
 
 export interface Runs {
   get(environmentId: string, runId: string): Promise<Run>;
   list(environmentId: string, input: ListRunsInput): Promise<RunsPage>;
   steps(environmentId: string, runId: string): Promise<Step[]>;
-  /** For the transaction that deletes a function; answers the runs it ends, for `cancelled` after the commit. */
+  /**
+   * Cancels the queued runs of a function, in the transaction that deletes it. Hand its answer to `cancelled`
+   * after the commit.
+   */
   cancelQueued(
     session: Session,
     target: { environmentId: string; functionId: string; cause: string },
   ): Promise<string[]>;
   cancelled(runIds: readonly string[]): void;
-  /** Ends runs whose executions' locks the caller holds. */
+  /** Ends runs; the caller holds the locks of their executions. */
   endHeld(session: Session, ends: readonly RunEnd[]): Promise<void>;
-  /** Second half of resumes whose executions' locks the caller holds; answers the lanes that have got work. */
+  /**
+   * Second step of a resume; the caller holds the locks of the executions. Answers the queues that got work.
+   */
   finishResumes(session: Session, runIds: readonly string[]): Promise<QueueHint[]>;
-  /** The wake of an execution that a person holds. */
+  /** `wake_at` of a held execution. */
   readonly neverWakesAt: Instant;
-  /** Commits what the holder of a run reports; rejects with the fault of contract.md 1.10 when its fence does not hold. */
+  /**
+   * Commits a worker's report. Rejects with `aborted`, code `STALE_EXECUTION` or `RUN_NOT_RUNNING`, when its
+   * lease is over.
+   */
   report(report: RunReport): Promise<void>;
-  /** Puts a claimed run back that nobody has begun. */
+  /** Returns a claimed run to its queue when no worker began it. */
   release(fence: Fence & { environmentId: string }): Promise<void>;
-  /** Puts a claimed run back that cannot be handed to anybody: due later, and failed when that was tried often enough. */
+  /**
+   * Returns a claimed run whose job cannot be built to its queue, due later; fails the run after
+   * `putOffTriesMax` tries.
+   */
   putOff: ReturnType<typeof openPutOff>;
-  /** A report of this lease's holder could not be read: unless it is heard of again, the run fails when the lease ends. */
+  /**
+   * Records that a report of this lease could not be decoded: without a valid one the run fails when the
+   * lease ends.
+   */
   noteRefusal(refusal: ReportRefusal): Promise<void>;
-  /** Resolves once no report is on its way to the store. */
+  /** Resolves once every submitted report is committed or refused. */
   drain(): Promise<void>;
   /** Notes that an assignment has arrived; rejects like `report`. */
   ack(fence: Fence & { environmentId: string }, leaseMs: number): Promise<void>;
   /** Extends the leases of a worker's jobs inside a transaction. */
   renew(session: Session, renewal: Parameters<typeof rows.renewLeases>[1]): Promise<void>;
-  /** Who holds these leases now, in the order given. */
+  /** Whether these leases still hold, in the order given. */
   leaseStates(asked: Parameters<typeof leaseStates>[1]): Promise<LeaseState[]>;
-  /** Leases of a claim that shall go to other workers than they were claimed for. */
+  /** Moves claimed leases to other workers than they were claimed for. */
   handOver(handovers: readonly Handover[]): Promise<void>;
-  /** `limited`: places of the demands whose functions have a limit; their runs are claimed by lane. */
+  /**
+   * `limited`: places (from 1) of the demands whose functions have a concurrency limit: use `claimLimited`
+   * for them.
+   */
   claim(input: ClaimInput): Promise<{ runs: ClaimedRow[]; limited: number[] }>;
   claimLimited(input: LimitedInput): Promise<{ runs: ClaimedRow[]; lanes: LaneFound[] }>;
-  /** Lanes of a function with a limit that have queued runs: at most `limits.laneLookMax`, by id, from behind `after`. */
+  /**
+   * Concurrency queues of a function that hold queued runs, by id, after `after`: at most
+   * `limits.laneLookMax`.
+   */
   lookAtLanes(target: { environmentId: string; functionId: string }, after: string): Promise<LaneLook>;
-  /** Runs that were created before their function had a limit count against it from now on. */
+  /** Puts runs that were created before their function had a limit into its concurrency queue. */
   adopt(target: { environmentId: string; functionId: string }): Promise<void>;
-  /** The tick of loop `runs.lanes`: forgets idle lanes, adopts what nodes of an earlier version have queued. */
+  /**
+   * The tick of loop `runs.lanes`: deletes idle queues, and adopts runs that nodes of an earlier version
+   * created.
+   */
   tidyLanes(write: Store["write"]): Promise<void>;
-  /** What handlers of these runs need not do again, in order. */
+  /** Completed steps of these runs, in order: handlers do not run them again. */
   completedSteps(runIds: readonly string[]): Promise<Map<string, CompletedStep[]>>;
-  /** The tick of loop `runs.wake`: moves all that is due; answers in how many milliseconds the next is. */
+  /** The tick of loop `runs.wake`: moves due executions; answers in how many milliseconds the next is due. */
   wakeOnce(): Promise<{ againInMs?: number }>;
-  /** Brings runs that wait for events on, and ends those that events cancel. */
+  /** Resumes runs whose event came, and ends runs that an event cancels. */
   matcher: Matcher;
   /** The tick of loop `runs.children`. */
   childrenOnce: Children["moveOnce"];
@@ -124,18 +126,18 @@ export interface RunsDeps {
   log: Log;
   watch: Watch;
   definitionOf: ReportsDeps["definitionOf"];
-  /** Lanes that have got work. */
+  /** Called after the commit with queues that got work. */
   onQueued: (lanes: readonly QueueHint[]) => void;
-  /** A worker let a lease end without a word. */
+  /** Called when a worker's lease ended without a report. */
   onSilent: (worker: { environmentId: string; workerId: string }) => void;
-  /** Told after the commit of runs that ended on this node. */
+  /** Called after the commit with runs that ended on this node. */
   onEnded: (runIds: readonly string[]) => void;
-  /** The same of runs that began, and of all that was reported. */
+  /** Called after the commit with claimed runs, and with reported changes. */
   onClaimed?: (runs: readonly ClaimedRow[]) => void;
   onMoved?: (settlements: readonly ExecutionChange[]) => void;
-  /** Of steps that were reported. */
+  /** Receives the steps of committed reports. */
   steps?: StepMoves;
-  /** An execution's next wake was planned for then: the wake loop shall look by that time. */
+  /** Called with a planned wake: the wake loop must tick by then. */
   onWakePlanned: (at: Instant) => void;
   /** Starts a child (see `Children`). */
   invoke: ChildrenDeps["invoke"];
@@ -144,7 +146,7 @@ export interface RunsDeps {
   wakeChildren: () => void;
 }
 
-/** A due row that somebody holds is looked at again after this, not at once. */
+/** A due row that is locked stays due: the loop comes back after this, and does not spin. */
 const wakeEveryMsMin = 20;
 
 export function openRuns(deps: RunsDeps): Runs {
@@ -171,17 +173,7 @@ export function openRuns(deps: RunsDeps): Runs {
   };
   const children = openChildren({ store, clock, log, invoke: deps.invoke, onQueued, onFailed });
   const reports = openReports({ ...deps, onWaiting: matcher.wake, onChildren }, tally);
-  const active = metrics.gauge({
-    name: "svc_active_runs",
-    help: `Runs of the whole installation that are not over, counted up to ${gaugeCountMax}.`,
-  })();
-  const countActive = cachedQuery({
-    clock,
-    keptMs: gaugeKeptMs,
-    waitMsMax: gaugeWaitMsMax,
-    query: () => rows.countActive(store, gaugeCountMax),
-  });
-  metrics.beforeReading(async () => active.set(await countActive()));
+  gaugeActive(deps);
   const { wakes, timeouts } = openWakes({ ...deps, matcher, onFailed });
   return {
     report: reports.submit,
@@ -233,26 +225,7 @@ export function openRuns(deps: RunsDeps): Runs {
       return run;
     },
 
-    async list(environmentId, input) {
-      const filter = toFilter(environmentId, input);
-      if (input.cursor !== undefined && (input.offset ?? 0) > 0)
-        throw invalid("cursor", "cannot be combined with offset");
-      const limit = pageSize(input.limit);
-      const after = input.cursor === undefined ? undefined : readCursor("cursor", input.cursor);
-      const [found, totalCount] = await Promise.all([
-        rows.listRuns(store, filter, {
-          ...(after && { after }),
-          limit: limit + 1,
-          offset: input.offset ?? 0,
-        }),
-        rows.countRuns(store, filter),
-      ]);
-      const runs = found.slice(0, limit);
-      const last = runs.at(-1);
-      const nextCursor =
-        found.length > limit && last ? writeCursor({ at: last.createdAt, id: last.id }) : undefined;
-      return { runs, nextCursor, totalCount };
-    },
+    list: (environmentId, input) => listRuns(store, environmentId, input),
 
     async steps(environmentId, runId) {
       const steps = await rows.getSteps(store, environmentId, runId);
@@ -278,6 +251,25 @@ export function openRuns(deps: RunsDeps): Runs {
   };
 }
 
+/** `svc_active_runs`: the query is shared by readings within `gaugeKeptMs`. */
+function gaugeActive({
+  store,
+  clock,
+  watch: { metrics },
+}: Pick<RunsDeps, "store" | "clock" | "watch">): void {
+  const active = metrics.gauge({
+    name: "svc_active_runs",
+    help: `Runs of the whole installation that are not over, counted up to ${gaugeCountMax}.`,
+  })();
+  const countActive = cachedQuery({
+    clock,
+    keptMs: gaugeKeptMs,
+    waitMsMax: gaugeWaitMsMax,
+    query: () => rows.countActive(store, gaugeCountMax),
+  });
+  metrics.beforeReading(async () => active.set(await countActive()));
+}
+
 const isRun = <R extends { rank: number }>(row: R | ClaimedRow): row is ClaimedRow => row.rank > 0;
 
 async function adoptAll(
@@ -290,28 +282,3 @@ async function adoptAll(
 }
 
 const idsOf = (list: readonly { runId: string }[]) => list.map((one) => one.runId);
-
-function toFilter(environmentId: string, input: ListRunsInput): rows.RunFilter {
-  const statuses = (input.statuses ?? []).map((text) => {
-    const status = parseRunStatus(text);
-    if (!status) throw invalid("statuses", `"${text.slice(0, 40)}" is no run status`);
-    return status;
-  });
-  const instant = (field: string, text: string) => {
-    const at = parseRfc3339(text);
-    if (at === undefined)
-      throw new Fault("invalid_argument", `invalid '${field}' parameter: must be RFC3339`, { field });
-    return at;
-  };
-  if (input.search !== undefined && input.search.length > searchBytesMax)
-    throw invalid("search", `at most ${searchBytesMax} characters`);
-  return {
-    environmentId,
-    statuses,
-    ...(input.functionId && { functionId: input.functionId }),
-    ...(input.eventId && { eventId: input.eventId }),
-    ...(input.search && { search: input.search }),
-    ...(input.since && { since: instant("since", input.since) }),
-    ...(input.until && { until: instant("until", input.until) }),
-  };
-}

@@ -2,23 +2,23 @@ import type { Instant } from "../../../kit/clock.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import type { ExecutionChange } from "./execution/commit-reports.ts";
 
-/** A step that came to be, or changed, at the time that its row has. */
+/** A step that was created or changed; `at` is its `updated_at`. */
 export interface StepMove {
   environmentId: string;
   runId: string;
-  /** The SDK's. */
+  /** The id that the SDK made. */
   stepId: string;
   at: Instant;
 }
 
-/** Whoever wants to know of them. */
+/** The receiver of changed steps. */
 export interface StepMoves {
   wanted(): boolean;
-  /** After the commit. */
+  /** Called after the commit. */
   publish(moves: readonly StepMove[]): void;
 }
 
-/** What a flush of reports wrote. */
+/** Publishes the steps that a flush of reports wrote. */
 export function publishReportedSteps(
   moves: StepMoves,
   changes: readonly ExecutionChange[],
@@ -32,10 +32,10 @@ export function publishReportedSteps(
   );
 }
 
-/** What a transaction that is under way did to steps, where somebody wants to know. */
+/** Steps that a running transaction changed; only while they are wanted. */
 const noted = new WeakMap<Session, StepMove[]>();
 
-/** Beside every change of a step in a transaction: told once it is committed. */
+/** Call this beside every change of a step in a transaction: the step is published after the commit. */
 export function noteSteps(
   session: Session,
   moves: readonly { run_id: string; environment_id: string; step_id: string | null }[],
@@ -47,14 +47,14 @@ export function noteSteps(
     if (stepId !== null) list.push({ runId, environmentId, stepId, at });
 }
 
-/** A store that tells what its transactions did to steps, after the commit; while nobody wants that, the store as it is. */
+/** Wraps the store: each `write` publishes the steps it changed after its commit, while they are wanted. */
 export const publishingSteps = (store: Store, steps: StepMoves): Store => ({
   ...store,
   async write(work) {
     if (!steps.wanted()) return store.write(work);
     let moves: StepMove[] = [];
     const result = await store.write(async (session) => {
-      // Of the try that is committed alone.
+      // A retried transaction starts over: only steps of the try that commits are published.
       moves = [];
       noted.set(session, moves);
       try {

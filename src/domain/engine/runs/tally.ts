@@ -4,7 +4,7 @@ import { type Counter, longSecondsBuckets, type Metrics } from "../../../kit/met
 import type { ExecutionChange } from "./execution/commit-reports.ts";
 import type { TerminalStatus } from "./run.ts";
 
-/** Counts ends of runs and steps once they are committed, a whole flush at a time. */
+/** Metrics of ended runs and steps, counted after the commit of each flush. */
 export interface Tally {
   reported(changes: readonly ExecutionChange[], now: Instant): void;
   ended(status: TerminalStatus, runIds: readonly string[], now: Instant): void;
@@ -36,7 +36,7 @@ export function openTally(metrics: Metrics): Tally | undefined {
   const ended = (status: TerminalStatus, runIds: readonly string[], now: Instant) => {
     endsBy[status].add(runIds.length);
     for (const runId of runIds) {
-      // The id was made with the run; the row would have to be read for it.
+      // The id holds the time of creation: no row must be read for it.
       const createdAt = timeOfId(runId);
       if (createdAt !== undefined) runSeconds.observe(Math.max(0, now - createdAt) / 1000);
     }

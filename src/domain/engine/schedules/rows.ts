@@ -116,7 +116,10 @@ export interface ScheduleMove {
   missedCount: number;
 }
 
-/** Keeps the ledger; a schedule that somebody else has moved stays as it is. Answers how many were moved. */
+/**
+ * Moves schedules to their next slot and counts fired and missed slots; skips those that another leader
+ * moved. Answers how many moved.
+ */
 export function moveSchedules(
   session: Session,
   moved: readonly ScheduleMove[],
@@ -135,15 +138,15 @@ export function moveSchedules(
       AND schedules.place = v.place AND schedules.next_at + 0 = v.was_at`);
 }
 
-/** One key a slot, the server's own: whoever fires it again, a new leader or a repeat, starts nothing twice. */
+/** The idempotency key of a slot: a new leader or a retry that fires it again starts nothing twice. */
 export const keyOfSlot = (
   { functionId, place }: Pick<Schedule, "functionId" | "place">,
   slot: Instant,
 ): string => `cron:${functionId}:${place}:${slot}`;
 
 /**
- * Of these the slots that a node of before 0.37 took: it stored their keys as callers' are. A caller's event under such a
- * key, whose source is another, takes no slot.
+ * Of these the slots that a node of before 0.37 took: it stored their keys as callers' are. A caller's event
+ * under such a key, whose source is another, takes no slot.
  */
 export async function slotsFiredBefore(
   { all, seams }: Pick<Session, "all" | "seams">,
@@ -161,8 +164,8 @@ export async function slotsFiredBefore(
 }
 
 /**
- * Slots that nobody has fired, and from now on nobody can: their keys are taken. A slot that was fired without anyone
- * having heard of it has its key already. Locks: the keys, in their order.
+ * Slots that nobody has fired, and from now on nobody can: their keys are taken. A slot that was fired
+ * without anyone having heard of it has its key already. Locks: the keys, in their order.
  */
 export async function giveUpSlots(
   session: Session,

@@ -62,7 +62,10 @@ export interface ScheduleChanges {
   frames: CronFrame[];
 }
 
-/** What turns an environment's schedules into those that its functions ask for. A paused function's rest; an archived one has none. */
+/**
+ * What turns an environment's schedules into those that its functions ask for. A paused function's rest; an
+ * archived one has none.
+ */
 export function scheduleChanges(
   environmentId: string,
   known: readonly Schedule[],
@@ -134,7 +137,9 @@ export interface MissedSlots extends Omit<Missed, "cause"> {
   slots: readonly Instant[];
 }
 
-/** What is left of missed slots when those alone are that nobody fired; the others are `fired` after all. */
+/**
+ * The missed slots that were really not fired; the others were fired by another leader and count as `fired`.
+ */
 export function withoutFired(
   missed: MissedSlots,
   unfired: ReadonlySet<Instant>,

@@ -10,7 +10,10 @@ import { openScheduleSync, type ScheduleSyncDeps, type ScheduleWrite } from "./s
 export type { ScheduleWrite as Write } from "./sync.ts";
 
 export interface Schedules {
-  /** The tick of loop `schedules.tick`, duty `cron`: stores changed triggers, then fires the slots that are due. */
+  /**
+   * The tick of loop `schedules.tick`, duty `cron`: stores changed triggers, then fires the slots that are
+   * due.
+   */
   tickOnce(write: ScheduleWrite): Promise<{ againInMs?: number }>;
 }
 
@@ -22,7 +25,10 @@ export interface SchedulesDeps extends ScheduleSyncDeps {
 /** A slot that could not be fired is tried again after this. */
 const againMsMin = 250;
 const wakeMsMin = 10;
-/** A leader that dies may have fired a slot without recording it. A slot this late is checked for that before it is fired. */
+/**
+ * A leader that dies may have fired a slot without recording it. A slot this late is checked for that before
+ * it is fired.
+ */
 const takenOverMsMin = 500;
 /** Changed triggers are stored at least this often, also while more slots are due than can be fired. */
 const roundMs = 500;

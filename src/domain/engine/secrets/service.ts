@@ -31,7 +31,10 @@ export interface Secrets {
     input: { name?: string; description?: string },
   ): Promise<SecretRow>;
   remove(environmentId: string, name: string): Promise<void>;
-  /** Values for assignments, of the names that exist; a cached second old. Throws when one of them cannot be unsealed. */
+  /**
+   * Values for assignments, of the names that exist; a cached second old. Throws when one of them cannot be
+   * unsealed.
+   */
   valuesOf(environmentId: string, names: readonly string[]): Promise<Record<string, string>>;
   /** Seals all values again, in the transaction that rotates the master key. */
   reseal(session: Session, again: (place: string, sealed: string) => string): Promise<void>;
@@ -50,7 +53,9 @@ export interface SecretsDeps {
   clock: Clock;
   ids: Ids;
   keyring: Pick<Keyring, "seal" | "unseal" | "isCurrent" | "refresh">;
-  /** Locks the environment against deletion until the transaction ends; throws `not_found` when it is gone. */
+  /**
+   * Locks the environment against deletion until the transaction ends; throws `not_found` when it is gone.
+   */
   shareEnvironment: (session: Session, environmentId: string) => Promise<void>;
   /** Called after the commit; a hint that may be lost. */
   announce?: (frame: SecretFrame) => void;
@@ -200,7 +205,10 @@ async function insertWithin(session: Session, row: SealedRow): Promise<void> {
 
 const outdated = new Error("sealed under a master key that is no longer current");
 
-/** Seals under the current master key: when a rotation committed during the write, it is sealed and written again. */
+/**
+ * Seals under the current master key: when a rotation committed during the write, it is sealed and written
+ * again.
+ */
 async function writeSealed(
   { store, keyring }: Pick<SecretsDeps, "store" | "keyring">,
   environmentId: string,

@@ -21,10 +21,10 @@ export interface SyncInput {
   timeoutMs?: number;
 }
 
-/** What a start needs to know of the request. */
+/** The part of the request that a start reads. */
 export type StartCall = Pick<Call, "environmentId" | "idempotencyKey" | "runId" | "signal" | "screen">;
 
-/** Starts that answer a caller directly, at once or with what came of them. */
+/** Starts runs for a caller, and answers at once or with their results. */
 export interface Starts {
   /** Resolves once the run is durable; a repeated idempotency key answers the first. */
   invoke(input: InvokeInput, call: StartCall): Promise<{ runId: string; eventId: string }>;
@@ -40,7 +40,7 @@ export interface Starts {
 export interface StartsDeps {
   events: Pick<Events, "invoke" | "emitUndelayed">;
   ends: Pick<RunEnds, "enter" | "wait">;
-  /** Called for runs that nobody waits for any more: their caller went away (contract.md 5.2). */
+  /** Called with runs whose caller disconnected: nobody waits for them any more. */
   cancelRun?: (environmentId: string, runId: string) => Promise<void>;
 }
 
@@ -57,7 +57,7 @@ export function openStarts({ events, ends, cancelRun }: StartsDeps): Starts {
       const { environmentId, signal } = call;
       const results = await ends.wait({ environmentId, runIds, timeoutMs, signal, look: repeated });
       if (!signal.aborted) return { eventId, results };
-      // Runs of a repeat belong to the call that started them.
+      // A repeated idempotency key answers runs of another call: they are not cancelled with this one.
       const begun = repeated ? [] : results.filter(({ isOver }) => !isOver);
       await Promise.allSettled(begun.map(({ runId }) => cancelRun?.(environmentId, runId)));
       throw new Fault("deadline_exceeded", "the caller waits no longer");

@@ -14,7 +14,10 @@ export async function requireRun(
   return run;
 }
 
-/** `stepId` is the SDK's id or the row's; `runId` is undefined when it is neither, and the step is then not found. */
+/**
+ * `stepId` is the SDK's id or the row's; `runId` is undefined when it is neither, and the step is then not
+ * found.
+ */
 export async function findStep(
   store: Store,
   environmentId: string,
@@ -27,7 +30,9 @@ export async function findStep(
   return step;
 }
 
-/** The step and all behind it, never empty. `fromStep` is the SDK's id, the row's id, or the name of a step. */
+/**
+ * The step and all behind it, never empty. `fromStep` is the SDK's id, the row's id, or the name of a step.
+ */
 export async function stepsFrom(
   session: Session,
   environmentId: string,

@@ -39,8 +39,9 @@ interface BegunResume {
 }
 
 /**
- * Three steps: `begin` commits state `resuming` and the plan, the message is published, `finishResumes` commits the plan.
- * When the message cannot be published, `undo` restores the run; after a crash in between the wake loop finishes the resume.
+ * Three steps: `begin` commits state `resuming` and the plan, the message is published, `finishResumes`
+ * commits the plan. When the message cannot be published, `undo` restores the run; after a crash in between
+ * the wake loop finishes the resume.
  */
 export async function resumeRun(deps: ResumeDeps, target: ResumeTarget): Promise<Run> {
   const { store, runs } = deps;
@@ -72,7 +73,10 @@ export async function resumeRun(deps: ResumeDeps, target: ResumeTarget): Promise
   return runs.get(environmentId, runId);
 }
 
-/** The concurrency queue of a failed run, by the definition it is pinned to; null for other runs: they kept theirs. */
+/**
+ * The concurrency queue of a failed run, by the definition it is pinned to; null for other runs: they kept
+ * theirs.
+ */
 async function laneOfFailed(deps: ResumeDeps, run: rows.SteeredRunRow): Promise<string | null> {
   if (run.status !== "failed") return null;
   const { environment_id, function_id, function_version } = run;

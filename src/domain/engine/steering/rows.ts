@@ -116,7 +116,9 @@ export const holdNow = (
     held_at = ${at}, held_by = ${by}, pause_requested_at = NULL, history_count = history_count + 1
     WHERE run_id = ${row.run_id}`);
 
-/** Appends to the run's history. Without `sequence` the last one is looked up: only an execution counts them. */
+/**
+ * Appends to the run's history. Without `sequence` the last one is looked up: only an execution counts them.
+ */
 export async function note(
   session: Session,
   entry: {
@@ -144,7 +146,10 @@ export async function lastSequence(reader: StoreReader, runId: string): Promise<
 export const countNote = (session: Session, runId: string): Promise<number> =>
   session.run(sql`UPDATE executions SET history_count = history_count + 1 WHERE run_id = ${runId}`);
 
-/** Raises `updated_at` of a run that is over, so that readers of changes see it. The caller holds the run's lock. */
+/**
+ * Raises `updated_at` of a run that is over, so that readers of changes see it. The caller holds the run's
+ * lock.
+ */
 export const touchRun = (session: Session, runId: string, at: Instant): Promise<number> =>
   session.run(sql`UPDATE runs SET updated_at = ${at} WHERE id = ${runId} AND updated_at < ${at}`);
 
@@ -189,7 +194,8 @@ export async function undoResume(session: Session, row: ExecutionRow, at: Instan
   await session.run(
     sql`UPDATE executions SET state = ${row.state}, wake_at = ${row.wake_at} WHERE run_id = ${row.run_id}`,
   );
-  // While the run was `resuming` the matcher passed its wait over: the events since then must be compared again.
+  // While the run was `resuming` the matcher passed its wait over: the events since then must be compared
+  // again.
   if (row.state === "waiting")
     await session.run(sql`UPDATE waits SET fresh_at = ${sql.bigint(at)}, from_position = COALESCE(
         (SELECT NULLIF(e.seen_position, 0) FROM executions e WHERE e.run_id = waits.run_id), from_position)

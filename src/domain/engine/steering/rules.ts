@@ -109,7 +109,9 @@ export interface DiscardedStep {
   duration_ms: number | null;
 }
 
-/** The discarded steps for one row of history: texts are left out behind the first `discardedBytesMax` bytes. */
+/**
+ * The discarded steps for one row of history: texts are left out behind the first `discardedBytesMax` bytes.
+ */
 export function recordOf(steps: readonly SteeredStepRow[]): DiscardedStep[] {
   let left = discardedBytesMax;
   return steps.map((step) => {

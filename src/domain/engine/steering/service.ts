@@ -19,7 +19,10 @@ export interface PausedState {
 }
 
 export interface Steering {
-  /** Idempotent. `failed_precondition` when the run ended in another status before the call, `aborted` during it. */
+  /**
+   * Idempotent. `failed_precondition` when the run ended in another status before the call, `aborted` during
+   * it.
+   */
   cancel(environmentId: string, runId: string, reason: string): Promise<Run>;
   pause(environmentId: string, runId: string, actorId: string): Promise<"pause_requested" | "paused">;
   pausedState(environmentId: string, runId: string): Promise<PausedState>;
@@ -35,7 +38,9 @@ export interface Steering {
     actorId: string,
   ): Promise<Step>;
   resume(environmentId: string, runId: string, fromStep: string | undefined, actorId: string): Promise<Run>;
-  /** The tick of loop `runs.resumes`, part of the duty `retention`: deletes resumes whose window has passed. */
+  /**
+   * The tick of loop `runs.resumes`, part of the duty `retention`: deletes resumes whose window has passed.
+   */
   forgetOnce(write: Store["write"]): Promise<void>;
 }
 

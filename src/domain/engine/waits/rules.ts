@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { CelError, compileCel } from "../../../kit/cel/cel.ts";
 import { matchPathBytesMax } from "../../../kit/limits.ts";
 
-/** Which events of a name are meant (contract.md 4.3). */
+/** Which events of a name are meant. */
 export type Match =
   | { kind: "any" }
   /** The value at the path equals the triggering event's. */
@@ -41,9 +41,9 @@ const equality =
 const variables = ["event", "data"];
 
 /**
- * Reads a `match`: nothing, a path with or without `data.`, `event.data.`, `$.data.` or `$.`, an equality, or any other CEL
- * expression over `data` and `event`. `literal` is what the value at a path shall be instead of the triggering event's.
- * Throws CelError that says what is wrong.
+ * Reads a `match`: nothing, a path with or without `data.`, `event.data.`, `$.data.` or `$.`, an equality, or
+ * any other CEL expression over `data` and `event`. `literal` is what the value at a path shall be instead of
+ * the triggering event's. Throws CelError that says what is wrong.
  */
 export function readMatch(text: string | undefined, literal?: { value: unknown }): Match {
   const match = text?.trim() ?? "";

@@ -24,7 +24,7 @@ export interface Invocation {
   /** When the step was yielded. */
   started_at: Instant;
   parent_depth: number;
-  /** Null when the parent does not wait for it any more. */
+  /** Null when the parent no longer waits for it. */
   is_wanted: number | null;
 }
 
@@ -40,7 +40,7 @@ const dueInvocations = (now: Instant): DueRows => ({
 export const invocationEnvironments = (store: Store, now: Instant): Promise<WorkScope[]> =>
   store.all(environmentsDue(dueInvocations(now)));
 
-/** Invocations that are due, kept from other nodes until `until`. Locks: invocations (never waited for). */
+/** Claims due invocations until `until`: other nodes skip them. Locks: invocations (never waited for). */
 export async function claimInvocations(
   session: Session,
   { now, until, slice }: { now: Instant; until: Instant; slice: Slice },
@@ -68,8 +68,8 @@ export async function claimInvocations(
 }
 
 /**
- * The child that a node of before 0.37 started and did not live to tell the step: it stored the key as callers' are. A
- * caller's run under such a key is no child.
+ * The child of a step that a node before 0.37 started without recording it: such a node stored the key
+ * unmarked, as those of callers are. A caller's run under the same key is not a child of the step.
  */
 export async function childStartedBefore(
   store: Pick<Store, "all">,
@@ -87,13 +87,14 @@ export async function childStartedBefore(
 
 export interface InvocationOutcome {
   one: Invocation;
-  /** Undefined: not wanted any more, or to be tried again when it is. */
+  /** Undefined when no child was started: not wanted any more, or tried again later. */
   outcome: { childRunId: string } | { refused: string } | undefined;
 }
 
 /**
- * Steps learn their children; parents that only wanted a start, or were refused one, go on. A crash before this means to
- * start the child again under its key, which answers the same one. Locks: executions sorted by run, then their rows.
+ * Records the children of steps, and moves parents that waited only for the start or were refused it. After a
+ * crash before this commit the child is started again: its idempotency key answers the same run. Locks:
+ * executions sorted by run, then their rows.
  */
 export async function finishInvocations(
   session: Session,
@@ -118,7 +119,8 @@ export async function finishInvocations(
         child_run_id: column.text(started.map(({ childRunId }) => childRunId)),
       })} WHERE steps.run_id = v.run_id AND steps.step_id = v.step_id`,
     );
-  // A child that was over before its parent began to wait for it, again, has told its end already.
+  // A child that ended before its parent began to wait for it (again) wrote no row of `child_ends` for this
+  // wait.
   const known = started.filter(({ one }) => one.kind === "invoke");
   if (known.length > 0)
     await session.run(sql`INSERT INTO child_ends (child_run_id, environment_id, ended_at)
@@ -214,8 +216,10 @@ export const childEndEnvironments = (store: Store): Promise<WorkScope[]> =>
   store.all(environmentsDue(endedChildren));
 
 /**
- * Parents that wait for a child that has ended go on; one that wanted no more than its start goes on with that, by its
- * invocation, which is still there when whoever started the child could not say so. Locks: child_ends (never waited for), then executions sorted by run. */
+ * Moves parents whose child has ended. A parent that waited only for the start goes on by its invocation,
+ * which is still there when the node that started the child crashed before it recorded that. Locks:
+ * child_ends (never waited for), then executions sorted by run.
+ */
 export async function resolveParents(
   session: Session,
   slice: Slice,
@@ -279,7 +283,7 @@ export async function resolveParents(
   return { counts, moved: { lanes: [...lanes, ...moved.lanes], failed: moved.failed } };
 }
 
-/** What the parent's handler is told (contract.md 4.2). */
+/** The error that the parent's handler gets. */
 function errorOf(child: EndRow): FailedInvoke["error"] {
   const error = child.error === null ? undefined : (JSON.parse(child.error) as { message: string });
   const cause = child.cancellation_cause;

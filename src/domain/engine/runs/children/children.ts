@@ -19,7 +19,10 @@ export interface ChildrenDeps {
   store: Store;
   clock: Clock;
   log: Log;
-  /** Logs an event for the function and starts its run; a repeated key answers the first. Faults say why it will not. */
+  /**
+   * Logs an event for the function and starts its run; a repeated key answers the first. Faults say why it
+   * will not.
+   */
   invoke: (
     draft: {
       functionId: string;
@@ -30,7 +33,7 @@ export interface ChildrenDeps {
       idempotencyKey: string | null;
       /** The key is the server's own: no caller can name it. */
       ownKey: true;
-      /** The run that starts it, and how deep that one stands itself. */
+      /** The run that starts it, with that run's own depth. */
       parent: { runId: string; stepId: string; depth: number };
     },
     origin: { environmentId: string; source: string; runId: string | undefined },
@@ -39,18 +42,18 @@ export interface ChildrenDeps {
   onFailed: (runs: ResolvedRuns["failed"]) => void;
 }
 
-/** A node that took an invocation and is heard of no more: another one takes it after this. */
+/** Another node may claim an invocation this long after a node that has not finished it. */
 const invocationClaimMs = 10_000;
 const againMs = 1_000;
 
-/** Refusals that the next try would meet again. */
+/** Refusals that a retry would meet again. */
 const isRefusal = (error: unknown): error is Fault =>
   error instanceof Fault &&
   ["not_found", "failed_precondition", "invalid_argument", "already_exists", "permission_denied"].includes(
     error.kind,
   );
 
-/** One step starts one child, whoever tries it how often. */
+/** The idempotency key makes a step start one child, however many nodes try, and how often. */
 const keyOf = (runId: string, stepId: string) => `invoke:${stepRowId(runId, stepId)}`;
 
 export function openChildren(deps: ChildrenDeps): Children {

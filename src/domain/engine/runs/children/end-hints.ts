@@ -9,7 +9,10 @@ interface EndHint {
   forMs?: number;
 }
 
-/** Hints between nodes: a node names the runs that its callers wait for, the others answer when they end one of them. */
+/**
+ * Hints between nodes: a node names the runs that its callers wait for, the others answer when they end one
+ * of them.
+ */
 export interface EndHints {
   /** Tells the other nodes that callers here wait for these runs. */
   await(runIds: readonly string[], forMs: number): void;

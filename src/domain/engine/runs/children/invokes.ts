@@ -9,7 +9,7 @@ import { queueHintsOfRows, type Resolution, resolveSteps, type WaitingRow } from
 import { endRuns, type QueueHint } from "../wakes/due.ts";
 import { sliceOfWakes, type WakeQueue } from "../wakes/wake-queues.ts";
 
-/** A step that waits for its child, or for its event, as the row says. */
+/** A step that waits for its child, or for its event. */
 export interface PendingRow {
   run_id: string;
   step_id: string;
@@ -20,7 +20,7 @@ export interface PendingRow {
   function_id: string | null;
 }
 
-/** By run; a run waits at one step at a time. */
+/** Keyed by run: a run waits at one step at a time. */
 export async function pendingRows(
   session: Session,
   steps: readonly { runId: string; stepId: string }[],
@@ -50,8 +50,9 @@ export interface ResolvedRuns {
 }
 
 /**
- * Steps that started a run fail. Where the worker can be told, the handler goes on with an error that is not retryable;
- * an older one would yield the same step for ever, so its run fails (contract.md 4.2). The caller holds the executions' locks.
+ * Fails invoke steps. The handler goes on with an error that is not retryable when its worker understands
+ * failed steps. A handler of an older worker would yield the same step for ever, so its run fails. The caller
+ * holds the executions' locks.
  */
 export async function failInvokes(
   session: Session,
@@ -84,7 +85,7 @@ export async function failInvokes(
   return { lanes: queueHintsOfRows(accepting.map(({ row }) => row)), failed: runsOf(ending) };
 }
 
-/** Steps get their last status, and their runs fail with the same error. */
+/** Fails steps, and their runs with the same error. */
 async function endWaiting(
   session: Session,
   list: readonly { row: WaitingRow; stepId: string; status: "failed" | "timed_out"; error: RunError }[],
@@ -126,12 +127,13 @@ const pendingColumns = sql.raw(
 
 const pendingStates = sql.raw("d.state <> 'queued' AND d.state IN ('waiting', 'invoking')");
 
-/** A wait whose events are still being looked through is looked at again after this. */
+/** A timed-out wait whose events the matcher has not read yet is tried again after this. */
 const behindMs = 2_000;
 
 /**
- * Waits and invokes whose time is over. A wait fails its run, which is not retried, unless its environment is `behind` in its
- * log; an invoke fails its step, and the child goes on. Locks: executions (never waited for), then their rows.
+ * Times out waits and invokes. A wait fails its run without a retry, but not while its environment is in
+ * `behind`: its event may be logged and not read yet. An invoke fails its step, and the child goes on. Locks:
+ * executions (never waited for), then their rows.
  */
 export async function timeOutPending(
   session: Session,

@@ -12,8 +12,8 @@ import { endedOf, resultsOf } from "./run-results.ts";
 /** Callers that wait for the ends of runs, on this node. */
 export interface RunEnds {
   /**
-   * Reserves a place for a caller before its runs are started: too many callers are refused before anything is done. Call
-   * what it answers to give the place back.
+   * Reserves a place for a caller before its runs are started: too many callers are refused before anything
+   * is done. Call what it answers to give the place back.
    */
   enter(): () => void;
   /** The runs as they are once all have ended, the time is up, or the signal aborts. */

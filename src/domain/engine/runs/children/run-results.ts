@@ -4,7 +4,7 @@ import type { Seams, Store } from "../../../../store/store.ts";
 import { statusOf } from "../rules.ts";
 import type { ExecutionState, RunError, RunResult } from "../run.ts";
 
-/** The way to runs that leaves no other plan, whatever the statistics say (src/README.md). */
+/** Leaves the planner only the primary key: with old statistics it would scan the table. */
 function among(seams: Seams, runIds: readonly string[]) {
   const ids = sql`SELECT i.run_id FROM ${seams.rowsFrom("i", { run_id: column.text(runIds) })}`;
   return seams.engine === "postgres" ? sql`= ANY (ARRAY(${ids}))` : sql`IN (${ids})`;
@@ -23,7 +23,7 @@ interface ResultRow {
   ended_at: number | null;
 }
 
-/** How runs stand now, whether they are over or not. */
+/** Runs as they are now, ended or not. */
 export async function resultsOf(
   store: Store,
   targets: readonly { environmentId: string; runId: string }[],

@@ -25,19 +25,22 @@ export interface LimitedInput {
   demands: readonly LimitedDemand[];
 }
 
-/** What a claim found in one lane. */
+/** What a claim found in one concurrency queue. */
 export interface LaneFound {
   /** Place of the demand in the input, from 1. */
   lane: number;
   lane_id: string;
-  /** Leases that the limit left before the claim; null: another claim is at the lane, or was a moment ago. */
+  /** Leases that the limit left before the claim; null when a concurrent claim has the queue. */
   free: number | null;
   taken: number;
   /** Whether more runs are queued there than were taken: 1 or 0. */
   more: number;
 }
 
-/** `rank` 0 goes with a lane's finding; a demand without any is of a function that is paused, or has no limit any more. */
+/**
+ * Rank 0 reports a queue. A demand without any report is of a function that is paused or has no limit any
+ * more.
+ */
 export type LimitedAnswer = ClaimedRow | (LaneFound & { rank: 0 });
 
 const demandColumns = (demands: readonly LimitedDemand[]) => ({
@@ -61,11 +64,11 @@ const laneColumns = (demands: readonly LimitedDemand[]) => {
 };
 
 /**
- * Runs of functions with a limit become leased, never more in one lane than its limit has left. Turns go round the lanes;
- * inside a lane the oldest is first.
+ * Runs of functions with a limit become leased, never more in one lane than its limit has left. Turns go
+ * round the lanes; inside a lane the oldest is first.
  *
- * Exact on any number of nodes (room.ts). Locks: lanes that are there (sorted, never waited for), lanes that are new
- * (sorted), executions (never waited for).
+ * Exact on any number of nodes (`holdLanes`). Locks: lanes that are there (sorted, never waited for), lanes
+ * that are new (sorted), executions (never waited for).
  */
 export const claimLimitedFlush: Flush<LimitedInput, LimitedAnswer> = {
   name: "runs.claim_limited",

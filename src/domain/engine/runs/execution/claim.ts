@@ -2,11 +2,11 @@ import type { Instant } from "../../../../kit/clock.ts";
 import { column, type Sql, sql } from "../../../../kit/sql.ts";
 import type { Flush, Seams, SyncSession } from "../../../../store/store.ts";
 
-/** How many runs of one function this node can take now, and for whom. */
+/** Runs of one function that this node's workers can take now. */
 export interface FunctionDemand {
   environmentId: string;
   functionId: string;
-  /** Rows before this are known to be taken: dead rows at the front of the index are not walked again. */
+  /** No queued run has an earlier `wake_at`: skips dead index entries of runs that were claimed. */
   since: Instant;
   /** One for each run wanted, in the order they shall be filled. */
   slots: readonly { leaseHash: string; workerId: string }[];
@@ -18,7 +18,7 @@ export interface ClaimInput {
   demands: readonly FunctionDemand[];
 }
 
-/** All a worker needs to start, but for the steps already done. */
+/** What a worker needs to start, except the completed steps. */
 export interface ClaimedRow {
   /** Place of the lane in the input, from 1, and of the slot in the lane, from 1. */
   lane: number;
@@ -43,7 +43,7 @@ export interface ClaimedRow {
   event_idempotency_key: string | null;
 }
 
-/** The same, or with rank 0 and nothing else: the function has a limit, and its runs are claimed by lane (claim-limited.ts). */
+/** Rank 0 means that the function has a concurrency limit: claim its runs by `claimLimitedFlush`. */
 export type ClaimAnswer = ClaimedRow | { lane: number; rank: 0 };
 
 const demandColumns = (lanes: readonly FunctionDemand[]) => ({
@@ -65,7 +65,10 @@ export const slotColumns = (lanes: readonly Pick<FunctionDemand, "slots">[]) => 
   };
 };
 
-/** The columns of a claimed run behind `lane` and `rank`, in order, each with the expression that a claim reads it from. */
+/**
+ * The columns of a claimed run behind `lane` and `rank`, in order, each with the expression that a claim
+ * reads it from.
+ */
 const leasedColumns = {
   queued_at: "c.queued_at",
   run_id: "c.run_id",
@@ -101,7 +104,10 @@ export const noRun = sql.raw(
     .join(", "),
 );
 
-/** What `picked` (lane, rank, run_id, wake_at) and `slot` lead to: leases, history, and all that a worker needs. */
+/**
+ * Leases the runs of `picked` (lane, rank, run_id, wake_at) to the workers of `slot`, and notes it in their
+ * history.
+ */
 export const leasePicked = (now: Instant, leaseUntil: Instant): Sql => sql`claimed AS (
       UPDATE executions e SET state = 'leased', wake_at = ${leaseUntil}::bigint,
         execution_seq = e.execution_seq + 1, lease_hash = s.lease_hash, worker_id = s.worker_id,
@@ -123,9 +129,9 @@ export const leasedAnswer = sql`c.lane, c.rank, ${selected(leasedColumns)}`;
 export const leasedTables = sql.raw("claimed c JOIN r ON r.id = c.run_id JOIN v ON v.id = r.event_id");
 
 /**
- * Oldest queued runs of each lane become leased: the fence rises, the token's hash and the expiry are set. Rows another
- * node is just taking are skipped. A paused function's runs wait for a person; a deleted function's
- * running ones finish. Locks: executions.
+ * Leases the oldest queued runs of each demand: raises the fence, sets the token's hash and the expiry. Rows
+ * that another node has locked are skipped. Runs of a paused function stay queued. Locks: executions (never
+ * waited for).
  */
 export const claimFlush: Flush<ClaimInput, ClaimAnswer> = {
   name: "runs.claim",
@@ -214,6 +220,6 @@ const isLimited = (session: SyncSession, { environmentId, functionId }: Function
   session.one(sql`SELECT id FROM functions
     WHERE environment_id = ${environmentId} AND id = ${functionId} AND lane_limit IS NOT NULL`) !== undefined;
 
-/** JSON text `{"attempt":2,"execution_seq":5,"worker_id":"w"}` built where the values are: in the statement. */
+/** JSON text `{"attempt":2,"execution_seq":5}`, built in the statement, where the values are. */
 export const startedDetail = (alias: string): Sql =>
   sql.raw(`'{"attempt":' || ${alias}.attempt || ',"execution_seq":' || ${alias}.execution_seq || '}'`);

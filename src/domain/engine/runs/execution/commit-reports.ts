@@ -4,7 +4,10 @@ import type { Flush, SyncSession } from "../../../../store/store.ts";
 import type { ExecutionState, Fence, StepStatus, StepType, TerminalStatus } from "../run.ts";
 import { insertPending, type PendingStep, pendingParts } from "./pending-steps.ts";
 
-/** What a report changes of a run and its execution (`toExecutionChange`). A flush holds at most one of each run. */
+/**
+ * What a report changes of a run and its execution (`toExecutionChange`). A flush holds at most one of each
+ * run.
+ */
 export interface ExecutionChange extends Fence {
   environmentId: string;
   /** The run ends in this status; null keeps its execution. */
@@ -31,7 +34,9 @@ export interface NewStep {
   stepId: string;
   name: string;
   type: StepType;
-  /** Index in the run. A negative one appends: `-1` takes the first free index, `-2` the second, and so on. */
+  /**
+   * Index in the run. A negative one appends: `-1` takes the first free index, `-2` the second, and so on.
+   */
   sequence: number;
   status: StepStatus;
   output: string | null;
@@ -54,8 +59,8 @@ const appendedCount = (change: ExecutionChange): number =>
   change.steps.filter((step) => step.sequence < 0).length + (change.pending ? 1 : 0);
 
 /**
- * `stale`: another lease holds the execution. `not_running`: the fence holds, but the run sleeps or waits. `gone`: there is
- * no execution, the row of `runs` says why.
+ * `stale`: another lease holds the execution. `not_running`: the fence holds, but the run sleeps or waits.
+ * `gone`: there is no execution, the row of `runs` says why.
  */
 export interface CommittedReport {
   ord: number;
@@ -90,7 +95,9 @@ const reportColumns = (list: readonly ExecutionChange[]) => ({
   pausable: column.bigint(list.map((s) => (mayPause(s) ? 1 : null))),
 });
 
-/** A requested pause takes effect with a report that brings steps or gives the lease up, not with a heartbeat. */
+/**
+ * A requested pause takes effect with a report that brings steps or gives the lease up, not with a heartbeat.
+ */
 const mayPause = (change: ExecutionChange): boolean =>
   change.ends === null && (change.next !== "leased" || change.steps.length > 0);
 
@@ -138,8 +145,8 @@ const setEnded = (now: Instant): Sql => sql`status = v.ends,
         updated_at = ${sql.bigint(now)}, execution_seq = v.execution_seq, lease_hash = v.lease_hash`;
 
 /**
- * The SET list of an execution `e` whose run goes on, from its report `v`. `v.paused_at` is set where a pause was requested
- * and takes effect with this report: the execution is then held, and keeps where to go on from.
+ * The SET list of an execution `e` whose run goes on, from its report `v`. `v.paused_at` is set where a pause
+ * was requested and takes effect with this report: the execution is then held, and keeps where to go on from.
  */
 const setStaying = (now: Instant, greatest: "GREATEST" | "MAX"): Sql => sql`
         state = CASE WHEN v.paused_at IS NULL THEN v.next ELSE 'held' END,
@@ -157,8 +164,8 @@ const setStaying = (now: Instant, greatest: "GREATEST" | "MAX"): Sql => sql`
         history_count = e.history_count + CASE WHEN v.history_type IS NULL THEN 0 ELSE 1 END`;
 
 /**
- * Reports of any number of workers in one round trip: the fence of each is checked under its row's lock, and steps, run,
- * execution and history change together or not at all. Locks: executions, sorted by run.
+ * Reports of any number of workers in one round trip: the fence of each is checked under its row's lock, and
+ * steps, run, execution and history change together or not at all. Locks: executions, sorted by run.
  */
 export const commitReportsFlush: Flush<CommitReportsInput, CommittedReport> = {
   name: "runs.settle",
@@ -201,8 +208,9 @@ export const commitReportsFlush: Flush<CommitReportsInput, CommittedReport> = {
       FROM valid v WHERE e.run_id || '' = v.run_id AND e.run_id = ANY (ARRAY(
         SELECT v.run_id FROM valid v WHERE v.ends IS NULL))),
     `;
-    // `id || ''` hides a column from the planner, `= ANY (ARRAY(...))` offers the primary key: with old statistics the
-    // planner would scan a whole index instead. Reports are sorted first, so that locks are taken in the order of run ids.
+    // `id || ''` hides a column from the planner, `= ANY (ARRAY(...))` offers the primary key: with old
+    // statistics the planner would scan a whole index instead. Reports are sorted first, so that locks are
+    // taken in the order of run ids.
     return sql`WITH report AS MATERIALIZED (
       SELECT * FROM ${seams.rowsFrom("item", reportColumns(changes))} ORDER BY run_id),
     held AS MATERIALIZED (

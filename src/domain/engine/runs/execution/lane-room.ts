@@ -3,12 +3,13 @@ import { type Sql, sql } from "../../../../kit/sql.ts";
 import type { SyncSession } from "../../../../store/store.ts";
 
 /**
- * Who may lease in a lane, for a statement with `asked` (lane_id, environment_id, function_id; sorted by lane): `open` has
- * the lanes whose leases in the statement's snapshot are all there are, until it commits.
+ * Makes a limit exact on any number of nodes. For a statement with `asked` (lane_id, environment_id,
+ * function_id; sorted by lane), `open` holds the lanes whose leases the statement's snapshot counts right,
+ * until it commits.
  *
- * A lane's row is locked, and every lease given there raises its `claims`. Were any given since the snapshot, the locked
- * row shows another number than the snapshot. Leases given up since only make a count too high. Rows are never waited for,
- * but for one that another statement is just inserting.
+ * Each lease of a lane raises `claims` in the lane's row. The row is locked here: a lease since the snapshot
+ * shows as another number than the snapshot's, and the lane is left out. Leases that ended since then only
+ * make the count too high. Locks are never waited for, but for a row that another statement is inserting.
  */
 export const holdLanes = (now: Instant): Sql => sql`seen AS MATERIALIZED (
       SELECT id AS lane_id, claims FROM lanes WHERE id = ANY (ARRAY(SELECT lane_id FROM asked))),
@@ -28,7 +29,7 @@ export const holdLanes = (now: Instant): Sql => sql`seen AS MATERIALIZED (
 export const leasedIn = (lane: Sql): Sql =>
   sql`(SELECT count(*) FROM executions x WHERE x.lane_id = ${lane} AND x.state = 'leased')`;
 
-/** Tells every other claim that leases were given in these lanes. */
+/** Makes concurrent claims of these lanes see that leases were given. */
 export const noteLeases = (laneIds: Sql, now: Instant): Sql => sql`UPDATE lanes l
       SET claims = l.claims + 1, last_used_at = ${now}::bigint WHERE l.id = ANY (ARRAY(${laneIds}))`;
 

@@ -10,7 +10,10 @@ export interface LaneLook {
   lanes: { id: string; leased: number }[];
 }
 
-/** Which lanes of a function have queued runs, and how many leases: each found by one step down the index, `most` at once. */
+/**
+ * At most `most` concurrency queues of a function that hold queued runs, with their leases: one index probe
+ * for each.
+ */
 export async function lookAtLanes(
   store: Store,
   target: { environmentId: string; functionId: string },
@@ -36,7 +39,10 @@ export async function lookAtLanes(
   return { limit: row.lane_limit, lanes };
 }
 
-/** Gives runs of a function that were created before it had a limit its one shared lane; answers how many, `most` at once. */
+/**
+ * Puts at most `most` runs that were created before the function had a limit into its shared queue; answers
+ * how many.
+ */
 export async function adoptRuns(
   session: Session,
   target: { environmentId: string; functionId: string; laneId: string; most: number },
@@ -46,11 +52,14 @@ export async function adoptRuns(
       AND lane_id IS NULL ORDER BY run_id LIMIT ${target.most} ${session.seams.holdRow})`);
 }
 
-/** Functions with a limit, for the sweep that adopts what a node without limits has queued. */
+/**
+ * Functions with a limit: nodes of a version without limits may queue runs of them outside any concurrency
+ * queue.
+ */
 export const limitedFunctions = (store: Store): Promise<{ environment_id: string; id: string }[]> =>
   store.all(sql`SELECT environment_id, id FROM functions WHERE lane_limit IS NOT NULL`);
 
-/** Lanes that nobody has claimed from since, and in which nothing is queued or leased; answers how many, `most` at once. */
+/** Deletes at most `most` queues that were not used since `before` and hold no lease; answers how many. */
 export async function forgetLanes(session: Session, before: Instant, most: number): Promise<number> {
   const idle = await session.all<{ id: string }>(sql`SELECT id FROM lanes l WHERE last_used_at < ${before}
       AND NOT EXISTS (SELECT 1 FROM executions e WHERE e.lane_id = l.id AND e.state = 'leased')

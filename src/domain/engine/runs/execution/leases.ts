@@ -1,17 +1,20 @@
 import { column, sql } from "../../../../kit/sql.ts";
 import type { Session, Store } from "../../../../store/store.ts";
 
-/** What a worker is told of a lease it says it holds: `stale` of a run that went on without it, `unknown` of none. */
+/**
+ * The state of a lease that a worker names: `stale` when the run went on without it, `unknown` when there is
+ * no such run.
+ */
 export type LeaseState = "refreshed" | "stale" | "unknown";
 
 export interface HeldLease {
   runId: string;
   executionSeq: number;
-  /** Undefined when the worker sent no token: its id and the fence's number are gone by then. */
+  /** Undefined when the worker sent no token: then its id and the fence number are compared. */
   leaseHash: string | undefined;
 }
 
-/** Who really holds these leases now, in the order of the input. */
+/** Whether the worker still holds these leases, in the order of the input. */
 export async function leaseStates(
   store: Store,
   {
@@ -51,7 +54,10 @@ export interface Handover {
   workerId: string;
 }
 
-/** Leases that were claimed a moment ago go to another worker of the same claim. Locks: executions sorted by run. */
+/**
+ * Leases that were claimed a moment ago go to another worker of the same claim. Locks: executions sorted by
+ * run.
+ */
 export async function handOver(session: Session, handovers: readonly Handover[]): Promise<void> {
   const runIds = column.text(handovers.map((one) => one.runId));
   await session.all(sql`SELECT run_id FROM executions WHERE run_id IN (

@@ -4,13 +4,13 @@ import type { Seams, SyncSession } from "../../../../store/store.ts";
 import type { StoredMatch } from "../../waits/rules.ts";
 import type { ExecutionChange } from "./commit-reports.ts";
 
-/** A step that a handler was left at, and that something else than time brings on. */
+/** A yielded step that an event or a child run resolves. */
 export interface PendingStep {
   stepId: string;
   name: string;
   sequence: number;
   startedAt: Instant;
-  /** When it ends without what it waits for. */
+  /** When it fails unresolved. */
   timeoutAt: Instant;
   /** JSON text. */
   input: string | null;
@@ -22,7 +22,7 @@ export interface PendingStep {
 }
 
 interface PendingOfReport {
-  /** Place of the settlement in its flush, from 1. */
+  /** Place of the report in its flush, from 1. */
   report: number;
   step: PendingStep;
 }
@@ -50,7 +50,9 @@ const pendingColumns = (list: readonly PendingOfReport[]) => ({
   function_id: column.text(list.map((p) => invokeOf(p)?.functionId ?? null)),
 });
 
-/** Inserts from `source a` with the columns above and those of the run's execution, each its own statement. */
+/**
+ * Inserts from `source a` with the columns above and those of the run's execution, each its own statement.
+ */
 const inserts = (source: Sql, place: Sql, now: Instant) => {
   const at = sql.bigint(now);
   return {
@@ -67,7 +69,7 @@ const inserts = (source: Sql, place: Sql, now: Instant) => {
         wait_event_name = excluded.wait_event_name, wait_timeout_at = excluded.wait_timeout_at,
         failure_told_at = excluded.failure_told_at, updated_at = excluded.updated_at
         WHERE steps.status <> 'completed'`,
-    // A run of before migration 4 does not know what it has seen: what was logged up to now.
+    // Executions from before migration 4 have no `seen_position`: their waits begin at the head of the log.
     waits: sql`INSERT INTO waits (run_id, kind, step_id, environment_id, event_name, match_path, value_hash, expression,
         from_position, fresh_at)
       SELECT a.run_id, 'wait', a.step_id, a.environment_id, a.event_name, a.match_path, a.value_hash, a.expression,
@@ -88,7 +90,7 @@ const inserts = (source: Sql, place: Sql, now: Instant) => {
   };
 };
 
-/** Further parts of the settling statement, behind its `valid`; nothing when no step is pending. */
+/** Parts of `commitReportsFlush` behind its `valid`; empty when no step is pending. */
 export function pendingParts(changes: readonly ExecutionChange[], now: Instant, seams: Seams): Sql {
   const list = pendingOf(changes);
   if (list.length === 0) return sql.empty;
@@ -109,7 +111,7 @@ export function pendingParts(changes: readonly ExecutionChange[], now: Instant, 
     asked_steps AS (${parts.steps})${waits}${invocations}`;
 }
 
-/** The same on libSQL, for settlements whose fences hold. */
+/** The same on libSQL, for reports whose fences hold. */
 export function insertPending(
   session: SyncSession,
   valid: readonly {

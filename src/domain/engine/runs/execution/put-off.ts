@@ -4,23 +4,25 @@ import type { Store } from "../../../../store/store.ts";
 import type { Fence, PutOff } from "../run.ts";
 import type { RunReport } from "./report.ts";
 
-/** Between two tries: doubles from the least to the most. */
+/** The pause between two tries doubles from `putOffMsMin` to `putOffMsMax`. */
 export const putOffMsMin = 1_000;
 export const putOffMsMax = 5 * 60 * 1000;
-/** So many tries in a row, about eight minutes, and the run fails. */
+/** Tries in a row, about eight minutes, after which the run fails. */
 export const putOffTriesMax = 10;
 
 export const putOffMs = (tries: number): number =>
   Math.min(putOffMsMax, putOffMsMin * 2 ** Math.min(30, tries - 1));
 
-/** Rows of history that are looked back on: each try leaves one when it is claimed and one when it goes back. */
+/**
+ * Rows of history that are looked back on: each try leaves one when it is claimed and one when it goes back.
+ */
 const rowsLookedAt = 4 * putOffTriesMax;
-/** What a run may go through between two tries without having been handed out. */
+/** History rows between two tries of a job that reached no worker. */
 const between: ReadonlySet<string> = new Set(["run.started", "run.released", "run.lease_expired"]);
 
 /**
- * How many times in a row the run was put off, read from its history: this is rare, and a count in `executions` would cost
- * every claim a column.
+ * How many times in a row the run was put off, read from its history: this is rare, and a count in
+ * `executions` would cost every claim a column.
  */
 async function putOffTries(store: Pick<Store, "all">, { runId }: Pick<Fence, "runId">): Promise<number> {
   const rows = await store.all<{ type: string; detail: string }>(sql`SELECT type, detail FROM run_history
@@ -34,10 +36,10 @@ async function putOffTries(store: Pick<Store, "all">, { runId }: Pick<Fence, "ru
 }
 
 export interface Unsent {
-  /** The run's error, should it come to that. */
+  /** The error's code, when the run fails. */
   code: string;
   message: string;
-  /** It is no fault of the job: a database that does not answer fails no run, however often. */
+  /** The job is not to blame, as when the database does not answer: the run never fails by it. */
   isPassing: boolean;
 }
 
@@ -49,8 +51,9 @@ export interface PutOffDeps {
 }
 
 /**
- * A job that cannot be handed out goes back alone, with a pause that doubles, so that it neither comes right back nor fills
- * its history; the last try fails its run. Answers which try it was, and whether it was the last.
+ * Returns a job that cannot be built to its queue, with a pause that doubles: without it the job would be
+ * claimed at once again, and each claim adds rows to its history. The last try fails the run. Answers the
+ * number of the try, and whether it was the last.
  */
 export const openPutOff =
   ({ store, clock, report, release }: PutOffDeps) =>

@@ -4,15 +4,18 @@ import type { Session } from "../../../../store/store.ts";
 import type { RunError } from "../run.ts";
 
 /**
- * A report that was refused, where that may not end the run at once: its fence was never read, as it was too large to be, or
- * its worker may still report otherwise. It is noted in the run's history, and is believed when the lease then ends without
- * another word of its holder: nothing reported, and the lease not renewed.
+ * A report that was refused, but does not end the run at once: it was too large for its fence to be read, or
+ * its worker may send another one. It is noted in the run's history. The run fails by it when the lease then
+ * ends without another report or heartbeat of the worker.
  */
 export interface ReportRefusal {
   environmentId: string;
   runId: string;
   executionSeq: number;
-  /** Who sent it must be the one that the run is leased to; by its fence where that was read, else by its name. */
+  /**
+   * The sender must hold the lease: compared by the token's hash, or by the worker's id when no token was
+   * read.
+   */
   holder: { workerId: string } | { leaseHash: string };
   message: string;
   code: string;
@@ -20,16 +23,16 @@ export interface ReportRefusal {
 
 const noted = "run.report_refused";
 
-/** What stands in the history of one. */
+/** The detail of its history row. */
 interface RefusalNote {
   execution_seq: number;
   message: string;
   code: string;
-  /** The end of the lease as it was then. */
+  /** The end of the lease when the report was refused: a later end means that the worker renewed it. */
   lease_until: Instant;
 }
 
-/** Answers whether it was noted; what the last row of the history says already is not said again. */
+/** Answers whether it was noted; a repeat of the last history row is not written again. */
 export async function noteRefusal(session: Session, refusal: ReportRefusal, now: Instant): Promise<boolean> {
   const { environmentId, runId, executionSeq, holder, message, code } = refusal;
   const isHeld =
@@ -58,7 +61,10 @@ export async function noteRefusal(session: Session, refusal: ReportRefusal, now:
   return true;
 }
 
-/** Of leases that ended: those whose holder was last heard of by a report that could not be read, and what they fail with. */
+/**
+ * Of leases that ended: those whose holder was last heard of by a report that could not be read, and what
+ * they fail with.
+ */
 export async function refusedLast(
   session: Session,
   rows: readonly { run_id: string; execution_seq: number; history_count: number; wake_at: number }[],

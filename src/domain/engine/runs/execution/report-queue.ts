@@ -3,31 +3,25 @@ import { type Combiner, combine, type ItemOutcome } from "../../../../kit/combin
 import { combineLaneOf } from "../../../../kit/combine-lane.ts";
 import { Fault, missing } from "../../../../kit/fault.ts";
 import { combineLanes, combinePaceMs, combineWaitingMax, flushItemsMax } from "../../../../kit/limits.ts";
-import type { Log } from "../../../../kit/log.ts";
 import { type Watch, watchFlushes, watchWaiting } from "../../../../kit/watch.ts";
 import { isOfItem, type Store, StoreError } from "../../../../store/store.ts";
-import type { FunctionDefinition } from "../../functions/definition.ts";
-import { attemptsOf, lastFences, triggersOf } from "../rows.ts";
-import { afterFailure } from "../rules.ts";
+import { lastFences } from "../rows.ts";
 import type { Fence, PutOff, RunError } from "../run.ts";
 import type { Tally } from "../tally.ts";
 import type { QueueHint } from "../wakes/due.ts";
 import { commitReportsFlush, type ExecutionChange } from "./commit-reports.ts";
-import { type RetryDecision, type RunReport, toExecutionChange, toRelease } from "./report.ts";
+import { type RunReport, toExecutionChange, toRelease } from "./report.ts";
+import { decideRetries, type RetryDeps, triggersFor } from "./report-reads.ts";
 
-export interface ReportsDeps {
-  store: Store;
+export interface ReportsDeps extends RetryDeps {
   clock: Clock;
-  log: Log;
-  /** The definition a run is pinned to. */
-  definitionOf: (environmentId: string, functionId: string, version: number) => Promise<FunctionDefinition>;
-  /** An execution's next wake was planned for then. */
+  /** Called with the planned wake of an execution. */
   onWakePlanned: (at: number) => void;
-  /** Runs of the environment began to wait for events. */
+  /** Called when runs of the environment began to wait for events. */
   onWaiting: (environmentId: string) => void;
-  /** There are children to start, or ends to tell parents of. */
+  /** Called when children are to be started, or parents wait for a run that ended. */
   onChildren: () => void;
-  /** Leases of functions with a limit were given up. */
+  /** Called with concurrency queues whose leases were given up. */
   onQueued: (lanes: readonly QueueHint[]) => void;
   watch: Watch;
 }
@@ -37,10 +31,10 @@ type ReportItem = { report: RunReport } | { release: Released; putOff: PutOff | 
 
 const fenceOf = (item: ReportItem) => ("report" in item ? item.report : item.release);
 
-/** So many characters of output weigh as much as one small report: a flush stays small in bytes too. */
+/** Characters that weigh as much as one report without any: bounds a flush in bytes. */
 const weightChars = 16_384;
 
-/** And so many steps, each of which is a row. */
+/** Steps that weigh as much: each is a row. */
 const weightSteps = 50;
 
 const errorSize = (error: RunError | null): number =>
@@ -56,16 +50,20 @@ function sizeOf({ outcome, steps }: RunReport): number {
   return size;
 }
 
-/** Brings reports of all workers together into flushes; a failed attempt's retry policy is looked up before. */
+/** Combines reports of all workers into flushes. */
 export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
   const { store, clock, onWakePlanned, onQueued, watch } = deps;
 
   async function flush(items: readonly ReportItem[], committed: () => void): Promise<ItemOutcome<void>[]> {
-    const [decisions, triggers] = await Promise.all([decisionsOf(items), triggersFor(items)]);
-    const changes = items.map((item, at) =>
+    const reports = items.flatMap((item) => ("report" in item ? item.report : []));
+    const [decisions, triggers] = await Promise.all([
+      decideRetries(deps, reports),
+      triggersFor(store, reports),
+    ]);
+    const changes = items.map((item) =>
       "report" in item
         ? toExecutionChange(item.report, {
-            decision: decisions[at]!,
+            decision: decisions.get(item.report.runId) ?? "ends",
             triggerData: triggers?.get(item.report.runId),
           })
         : toRelease(item.release, clock.now(), item.putOff),
@@ -117,50 +115,6 @@ export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
     return outcomes;
   }
 
-  /** Only waits that compare with the triggering event ask for its data. */
-  async function triggersFor(items: readonly ReportItem[]): Promise<Map<string, unknown> | undefined> {
-    const comparing = items.flatMap((item) =>
-      "report" in item && item.report.outcome.kind === "wait" && item.report.outcome.match.kind === "trigger"
-        ? item.report
-        : [],
-    );
-    return comparing.length === 0 ? undefined : triggersOf(store, comparing);
-  }
-
-  /** Undefined when it cannot be read, for another reason than that the store is away. */
-  const definitionOf = (row: { environment_id: string; function_id: string; function_version: number }) =>
-    deps
-      .definitionOf(row.environment_id, row.function_id, row.function_version)
-      .catch((error: unknown): undefined => {
-        if (error instanceof StoreError) throw error;
-        deps.log.error("run.definition_unread", { functionId: row.function_id, error });
-      });
-
-  /** Read without a lock: the fence pins attempt and definition until the settlement. */
-  async function decisionsOf(items: readonly ReportItem[]): Promise<RetryDecision[]> {
-    const failed = items.flatMap((item) =>
-      "report" in item && item.report.outcome.kind === "failed" ? item.report : [],
-    );
-    if (failed.length === 0) return items.map(() => "ends");
-    const attempts = await attemptsOf(store, failed);
-    return Promise.all(
-      items.map(async (item): Promise<RetryDecision> => {
-        if (!("report" in item) || item.report.outcome.kind !== "failed") return "ends";
-        const row = attempts.get(item.report.runId);
-        if (!row) return "ends";
-        const definition = await definitionOf(row);
-        // Whether it may be tried again is not known, and the next report of it would not be either.
-        if (!definition) return "ends";
-        const next = afterFailure(item.report.outcome.error, definition.retry, {
-          attempt: row.attempt,
-          maxAttempts: row.max_attempts,
-        });
-        if (next === "ends") return next;
-        return { retryAt: clock.now() + next.retryInMs, inMs: next.retryInMs, attempt: row.attempt };
-      }),
-    );
-  }
-
   const combiner: Combiner<ReportItem, void> = combine<ReportItem, void>({
     name: "runs.settle",
     lanes: combineLanes,
@@ -173,9 +127,9 @@ export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
       "report" in item ? 1 + sizeOf(item.report) / weightChars + item.report.steps.length / weightSteps : 1,
     flush,
     watch: watchFlushes(watch, clock, "runs.settle"),
-    // A value the store refuses must cost its own report only.
+    // A value that the store refuses must fail its own report only.
     isOfItem,
-    // One environment's locked runs must not fail the others' reports.
+    // Locked runs of one environment must not fail the reports of others.
     apart: {
       groupOf: (item) => fenceOf(item).environmentId,
       isStuck: (error) => error instanceof StoreError && error.trouble === "lock_timeout",
@@ -191,12 +145,12 @@ export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
   };
 }
 
-/** What to tell workers whose fences no longer open anything: the run, over or not, knows its last fence. */
+/** Why the fences of these reports do not hold: compares each with the last fence that its run stored. */
 export async function whyRefused(
   store: Store,
   fences: readonly (Fence & { environmentId: string })[],
 ): Promise<Fault[]> {
-  // What was settled is committed: a failed read here costs only these their answer.
+  // The other reports of the flush are committed: a failed read here must not fail them.
   const known = await lastFences(store, fences).catch(() => undefined);
   return fences.map((fence) => {
     if (!known) return unread();
@@ -211,7 +165,9 @@ const unread = (): Fault =>
   new Fault("unavailable", "the run cannot be read now, send it again", { headers: { "Retry-After": "1" } });
 
 const staleExecution = (): Fault =>
-  new Fault("aborted", "this execution was recovered or superseded", { code: "STALE_EXECUTION" });
+  new Fault("aborted", "this execution was recovered or superseded", {
+    code: "STALE_EXECUTION",
+  });
 
 const runNotRunning = (): Fault =>
   new Fault("aborted", "the run is not running", { code: "RUN_NOT_RUNNING" });

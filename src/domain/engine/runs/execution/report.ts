@@ -5,19 +5,22 @@ import type { Fence, PutOff, RunError, StepType } from "../run.ts";
 import { behindAll, type ExecutionChange, type NewStep } from "./commit-reports.ts";
 import type { PendingStep } from "./pending-steps.ts";
 
-/** What the holder of a run reports of it, whatever surface it came over. */
+/** A worker's report of a run it holds, from any protocol. */
 export interface RunReport extends Fence {
   environmentId: string;
   outcome: ReportOutcome;
   steps: readonly ReportedStep[];
   /** Run-wide index of `steps[0]`; absent when the worker does not count. */
   stepOffset: number | undefined;
-  /** The worker takes failed steps among the completed ones; when it does not, a failed invoke fails the run. */
+  /**
+   * The worker understands failed steps in its list of completed ones. Without that a failed invoke fails the
+   * run.
+   */
   takesFailedSteps?: boolean;
 }
 
 export type ReportOutcome =
-  /** Not over: steps are kept; `leaseUntil` set renews the lease. */
+  /** The run goes on: steps are stored, and `leaseUntil` renews the lease. */
   | { kind: "progress"; leaseUntil: Instant | null }
   | { kind: "completed"; output: string }
   | { kind: "failed"; error: RunError }
@@ -33,7 +36,7 @@ export type ReportOutcome =
       isAsync: boolean;
     });
 
-/** The step that a handler was left at. */
+/** The step at which the handler yielded. */
 interface Yielded {
   stepId: string;
   name: string;
@@ -54,18 +57,20 @@ export interface ReportedStep {
   compensationFor: string | null;
 }
 
-/** What a failed attempt comes to, decided by the retry policy of the pinned definition. */
+/** Whether a failed attempt is retried, by the retry policy of the pinned definition. */
 export type RetryDecision = { retryAt: Instant; inMs: number; attempt: number } | "ends";
 
 /** What a report is read with. */
 export interface ReportContext {
   /** Of a failed report. */
   decision: RetryDecision;
-  /** Data of the run's triggering event, for a wait that compares with it; undefined when the event is gone. */
+  /**
+   * Data of the run's triggering event, for a wait that compares with it; undefined when the event is gone.
+   */
   triggerData: unknown;
 }
 
-/** The settlement a report comes to. */
+/** What a report changes: a pure decision, without the store. */
 export function toExecutionChange(
   report: RunReport,
   { decision, triggerData }: ReportContext,
@@ -162,7 +167,7 @@ function waitingFor(
   };
 }
 
-/** A wait that nothing could end fails the run at once, where it is seen, and not after its timeout. */
+/** A wait that no event could match fails the run now, and not at its timeout. */
 function unresolved(
   base: ExecutionChange,
   report: RunReport,
@@ -184,7 +189,10 @@ function unresolved(
   };
 }
 
-/** A job that never reached its worker goes back to the queue: no attempt is spent. One that is put off is due later. */
+/**
+ * A job that never reached its worker returns to the queue without spending an attempt; with `putOff` it is
+ * due later.
+ */
 export const toRelease = (
   fence: Fence & { environmentId: string },
   now: Instant,
@@ -207,7 +215,7 @@ export const toRelease = (
   pending: null,
 });
 
-/** History keeps which steps a report brought and how they went; their outputs stand in `steps`. */
+/** History keeps the ids and statuses of reported steps; their outputs are in `steps`. */
 function noted(change: ExecutionChange, type: string, more: Record<string, unknown> = {}): ExecutionChange {
   const steps = change.steps.map((step) => ({ step_id: step.stepId, status: step.status }));
   return {

@@ -19,13 +19,13 @@ export interface MatchedWait {
 
 export interface Matches {
   environmentId: string;
-  /** The matcher's place; null where only fresh waits were looked after, a part of the way. */
+  /** Moves the matcher's cursor; null when only a part of the events was compared with fresh waits. */
   cursor: { from: number; to: number; generation: number } | null;
   found: readonly MatchedWait[];
   compared: readonly Compared[];
 }
 
-/** Fresh waits that were compared with the log up to there: as far as needed, or a part of the way. */
+/** Waits that were compared with the log up to `to`; they stay fresh when that was a part of the way. */
 export interface Compared {
   waits: readonly WaitRow[];
   to: number;
@@ -38,9 +38,12 @@ export interface Applied {
 }
 
 /**
- * One transaction of a matcher: runs are woken and cancelled, waits go, the cursor moves. Undefined when another node has
- * moved the cursor, or settled fresh waits, since the waits were read: nothing is changed then, or the cursor would pass what
- * those waits wait for. Whoever was woken, resumed or ended since then is left alone. Locks: the matcher's cursor (never waited for), then executions sorted by run, then their rows.
+ * One transaction of a matcher: wakes and cancels runs, deletes their waits, moves the cursor. Undefined,
+ * with nothing changed, when another node moved the cursor or joined fresh waits since the waits were read:
+ * the cursor would otherwise pass events that those waits match. Runs that were woken, resumed or ended since
+ * then stay as they are.
+ *
+ * Locks: the matcher's cursor (never waited for), then executions sorted by run, then their rows.
  */
 export async function applyMatches(
   session: Session,
@@ -89,12 +92,12 @@ async function applyMatched(session: Session, found: readonly MatchedWait[], now
       (row.state === "held" || row.state === "resuming")
     );
   };
-  // What a person holds stays as it is: its wait is compared again when the run goes on.
+  // A held run is not moved: its wait is compared again when the run is resumed.
   const held = same.filter(isHeld).map(({ wait }) => wait);
   if (held.length > 0)
     await session.run(sql`UPDATE waits SET fresh_at = NULL WHERE (run_id, kind, step_id) IN (
       SELECT v.run_id, v.kind, v.step_id FROM ${rowsOf(session, held)})`);
-  // A wait that is there while its run does not wait at it was forgotten by somebody: it goes too.
+  // Also deletes a wait whose run does not wait at it any more: nothing else would.
   const there = same.filter((one) => !isHeld(one));
   if (there.length > 0)
     await session.run(sql`DELETE FROM waits WHERE (run_id, kind, step_id) IN (
@@ -151,7 +154,10 @@ const rowsOf = (session: Session, waits: readonly WaitRow[]) =>
     fresh_at: column.bigint(waits.map((w) => w.fresh_at ?? 0)),
   });
 
-/** Places, from 1, of the waits that are still as they were read; runs may have made others of the same name since. */
+/**
+ * Places, from 1, of the waits that are still as they were read; runs may have made others of the same name
+ * since.
+ */
 async function placesOf(session: Session, waits: readonly WaitRow[]): Promise<Set<number>> {
   const rows = await session.all<{ ord: number }>(sql`SELECT v.ord FROM ${rowsOf(session, waits)}
     WHERE (SELECT 1 FROM waits w WHERE w.run_id = v.run_id AND w.kind = v.kind AND w.step_id = v.step_id
@@ -159,7 +165,9 @@ async function placesOf(session: Session, waits: readonly WaitRow[]): Promise<Se
   return new Set(rows.map((row) => row.ord));
 }
 
-/** What a handler gets for its wait (contract.md 4.2); payloads are spliced in as they are stored. */
+/**
+ * The event as the waiting handler gets it. Payloads are stored as JSON text and spliced in without parsing.
+ */
 function eventJson(event: MatchedEvent): string {
   const head = {
     id: event.id,

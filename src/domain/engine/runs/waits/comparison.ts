@@ -1,7 +1,9 @@
 import { anyPath, celPath, hashAt, holds } from "../../waits/rules.ts";
 import type { MatchedEvent, WaitRow } from "./wait-rows.ts";
 
-/** Answers whether a wait matches this event. The event's JSON is parsed once, and each path is hashed once. */
+/**
+ * Answers whether a wait matches this event. The event's JSON is parsed once, and each path is hashed once.
+ */
 export function comparison(event: MatchedEvent): (wait: WaitRow) => boolean {
   const data: unknown = JSON.parse(event.data);
   const hashes = new Map<string, string | undefined>();

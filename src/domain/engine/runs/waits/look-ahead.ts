@@ -8,7 +8,10 @@ import { comparison } from "./comparison.ts";
 import type { MatchedEvent, WaitRow } from "./wait-rows.ts";
 import * as rows from "./wait-rows.ts";
 
-/** A pass reads only `eventsOfManyMax` events when as many expressions, or paths, as these would be tried on each. */
+/**
+ * A pass reads only `eventsOfManyMax` events when as many expressions, or paths, as these would be tried on
+ * each.
+ */
 const expressionsPageMax = 500;
 const pathsOfManyEventsMax = 1_000;
 const eventsOfManyMax = 10;
@@ -87,7 +90,8 @@ function inOrder(
       taken.add(key);
       found.push(one);
     }
-    // Not all waits of the event at `cutAt` were read: the cursor stays before it, and the next pass reads the rest.
+    // Not all waits of the event at `cutAt` were read: the cursor stays before it, and the next pass reads
+    // the rest.
     if (event.position === cutAt) return { found, to: event.position - 1 };
     if (found.length >= matcherMatchesMax) return { found, to: event.position };
   }
@@ -103,7 +107,10 @@ const expressionPage = (store: Store, environmentId: string, name: string, last:
     expressionsPageMax,
   );
 
-/** Evaluates every waiting expression on every event until it holds for one; `first` is the first page of the waits. */
+/**
+ * Evaluates every waiting expression on every event until it holds for one; `first` is the first page of the
+ * waits.
+ */
 async function tryExpressions(
   { store, clock }: Reading,
   environmentId: string,
@@ -127,8 +134,8 @@ async function tryExpressions(
 }
 
 /**
- * Looks waits up by the hash of each event's value at each path that is waited for. Answers the position of the first event
- * whose waits were not all read.
+ * Looks waits up by the hash of each event's value at each path that is waited for. Answers the position of
+ * the first event whose waits were not all read.
  */
 async function probeValues(
   { store, clock }: Reading,

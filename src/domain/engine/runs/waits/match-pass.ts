@@ -19,14 +19,20 @@ export interface MatchPassDeps {
 /** `lost`: another node moved the cursor first. */
 export type PassOutcome = "done" | "more" | "lost";
 
-/** This node read up to `to` and found nothing; valid while the stored cursor still is `from`, in this generation. */
+/**
+ * This node read up to `to` and found nothing; valid while the stored cursor still is `from`, in this
+ * generation.
+ */
 interface Unmatched {
   from: number;
   generation: number;
   to: number;
 }
 
-/** The cursor is written for events without a match only in steps of this size: else each flush of emits costs a commit. */
+/**
+ * The cursor is written for events without a match only in steps of this size: else each flush of emits costs
+ * a commit.
+ */
 const idleStepMin = 1_000;
 
 /** One pass over a piece of an environment's log: read, compare, commit. */
@@ -47,10 +53,12 @@ export class MatchPass {
     const from = this.readTo(environmentId, at);
     if (from >= at.head && fresh.length === 0) return "done";
     const back = await lookBack(this.#deps, environmentId, fresh, at.head);
-    // A wait that was compared with a part of its events is committed at once: it stays fresh, from a later position.
+    // A wait that was compared with a part of its events is committed at once: it stays fresh, from a later
+    // position.
     if (back.unfinished.length > 0)
       await this.#apply({ environmentId, cursor: null, found: [], compared: back.unfinished });
-    // After a time without waits the log behind the cursor is long, and nobody waits for it. A short piece is just read.
+    // After a time without waits the log behind the cursor is long, and nobody waits for it. A short piece is
+    // just read.
     const skips = at.head - from > matcherSliceMax && !(await rows.anyCompared(store, environmentId));
     const ahead = skips
       ? { found: [], to: at.head }
@@ -62,8 +70,8 @@ export class MatchPass {
       return ahead.to < at.head ? "more" : "done";
     }
     const cursor = { from: at.position, to: ahead.to, generation };
-    // Only the last slice moves the cursor. After a crash before it the same events are read again, and waits that were
-    // resolved already no longer match.
+    // Only the last slice moves the cursor. After a crash before it the same events are read again, and waits
+    // that were resolved already no longer match.
     for (let done = 0; ; done += matcherMovesMax) {
       const slice = found.slice(done, done + matcherMovesMax);
       const isLast = done + matcherMovesMax >= found.length;

@@ -6,13 +6,18 @@ import * as rows from "./wait-rows.ts";
 export interface Matcher {
   /** Whether runs of the environment wait for events, as this node knows it: at most a second old. */
   wanted(environmentId: string): boolean;
-  /** Marks the environment as changed (an event was logged, a run began to wait) and asks the loop for a tick. */
+  /**
+   * Marks the environment as changed (an event was logged, a run began to wait) and asks the loop for a tick.
+   */
   wake(environmentId: string): void;
-  /** The tick of loop `runs.matcher`: reads woken environments up to the heads of their logs; all of them once a second. */
+  /**
+   * The tick of loop `runs.matcher`: reads woken environments up to the heads of their logs; all of them once
+   * a second.
+   */
   matchOnce(): Promise<void>;
   /**
-   * Reads these environments a few slices further, beside the loop. Answers those that took longer than `catchUpMsMax`;
-   * they go on in the background.
+   * Reads these environments a few slices further, beside the loop. Answers those that took longer than
+   * `catchUpMsMax`; they go on in the background.
    */
   catchUp(environmentIds: Iterable<string>): Promise<ReadonlySet<string>>;
 }
@@ -29,8 +34,8 @@ const catchUpPassesMax = 3;
 const racesMax = 5;
 
 /**
- * Expressions of one environment may take minutes. A round waits `patienceMs` for all slow passes together, and at least
- * `patienceMsMin` for each; then a slow pass goes on in the background.
+ * Expressions of one environment may take minutes. A round waits `patienceMs` for all slow passes together,
+ * and at least `patienceMsMin` for each; then a slow pass goes on in the background.
  */
 const patienceMs = 500;
 const patienceMsMin = 25;
@@ -142,7 +147,10 @@ class MatcherRounds {
     if (failure) throw failure.error;
   }
 
-  /** The woken environments; all that have something to read when none was woken or the last look is a second old. */
+  /**
+   * The woken environments; all that have something to read when none was woken or the last look is a second
+   * old.
+   */
   async #nextEnvironments(): Promise<string[]> {
     const now = this.#deps.clock.elapsed();
     if (this.#woken.size === 0 || now - this.#lookedAt >= lookEveryMs) {

@@ -27,12 +27,12 @@ export async function lockWaiting(
   return new Map(rows.map((row) => [row.run_id, row]));
 }
 
-/** What a run that waited goes on with. */
+/** The outcome that a waiting run goes on with. */
 export interface Resolution {
   row: WaitingRow;
   stepId: string;
   status: "completed" | "failed";
-  /** Place of the output in the texts, from 1: many waits end with one event. Null for none. */
+  /** Index of the output in `texts`, from 1, because many waits end with one event. Null for none. */
   output: number | null;
   /** JSON text. */
   error: string | null;
@@ -42,7 +42,7 @@ export interface Resolution {
   detail: string;
 }
 
-/** Steps get their outcome and their runs go back to the queue. The caller holds the executions' locks. */
+/** Writes the outcomes of steps and queues their runs. The caller holds the executions' locks. */
 export async function resolveSteps(
   session: Session,
   list: readonly Resolution[],

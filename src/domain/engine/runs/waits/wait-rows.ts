@@ -3,7 +3,7 @@ import { column, type Sql, sql } from "../../../../kit/sql.ts";
 import type { Store } from "../../../../store/store.ts";
 import { celPath } from "../../waits/rules.ts";
 
-/** SQL of waits as their matcher reads them; what it changes stands in apply-matches.ts. */
+/** Queries of the matcher; its writes are in apply-matches.ts. */
 
 export interface WaitRow {
   run_id: string;
@@ -44,7 +44,7 @@ export interface WaitingEnvironment {
   fresh: string | null;
 }
 
-/** Environments that have waits now, and how far their matchers are: a few probes of an index each. */
+/** Environments with waits, and the cursors of their matchers: a few index probes for each environment. */
 export function environmentsWaiting(store: Store): Promise<WaitingEnvironment[]> {
   return store.all<WaitingEnvironment>(sql`WITH RECURSIVE found(id) AS (
       SELECT (SELECT min(w.environment_id) FROM waits w)
@@ -70,12 +70,18 @@ export const readCursor = (store: Store, environmentId: string): Promise<CursorR
   store.one<CursorRow>(sql`SELECT m.position, m.generation, h.position AS head
     FROM matchers m JOIN heads h ON h.environment_id = m.environment_id WHERE m.environment_id = ${environmentId}`);
 
-/** Whether any wait was compared up to the cursor; where all are fresh, nothing before the head concerns the others. */
+/**
+ * Whether any wait was compared up to the cursor. When all are fresh, no wait needs the events between cursor
+ * and head.
+ */
 export const anyCompared = async (store: Store, environmentId: string): Promise<boolean> =>
   (await store.one(sql`SELECT w.run_id FROM waits w WHERE w.environment_id = ${environmentId} AND w.fresh_at IS NULL
     LIMIT 1`)) !== undefined;
 
-/** The lowest position of the log that a matcher has not compared yet with what waits there; undefined when nothing waits. */
+/**
+ * The lowest position of the log that a matcher has not yet compared with the environment's waits; undefined
+ * when there are none. Retention keeps events from there on.
+ */
 export async function leastUnmatched(
   store: Pick<Store, "one">,
   environmentId: string,
@@ -89,12 +95,14 @@ export async function leastUnmatched(
   return seen.length === 0 ? undefined : Math.min(...seen) + 1;
 }
 
-/** Waits that were not yet compared with what was logged before the cursor. */
+/** Waits that were not yet compared with the events between their registration and the cursor. */
 export const freshWaits = (store: Store, environmentId: string, limit: number): Promise<WaitRow[]> =>
   store.all<WaitRow>(sql`SELECT ${waitColumns} FROM waits w
     WHERE w.environment_id = ${environmentId} AND w.fresh_at IS NOT NULL ORDER BY w.fresh_at, w.run_id LIMIT ${limit}`);
 
-/** Names of events in a piece of the log that have waits. The subquery is a lookup for each event, whatever the planner thinks. */
+/**
+ * Names of events in a piece of the log that have waits. The subquery forces one index lookup for each event.
+ */
 export async function namesWaitedFor(
   store: Store,
   environmentId: string,
@@ -107,7 +115,7 @@ export async function namesWaitedFor(
   return rows.map((row) => row.name);
 }
 
-/** The different paths that waits for a name look at: one probe of the index each, never all the waits. */
+/** The distinct paths of the waits for a name: one index probe for each path, never a scan of the waits. */
 export async function pathsOf(store: Store, environmentId: string, eventName: string): Promise<string[]> {
   const of = sql`FROM waits w WHERE w.environment_id = ${environmentId} AND w.event_name = ${eventName}`;
   const rows = await store.all<{ path: string }>(sql`WITH RECURSIVE found(path) AS (
@@ -120,7 +128,7 @@ export async function pathsOf(store: Store, environmentId: string, eventName: st
 
 export interface MatchedEventsPage {
   events: MatchedEvent[];
-  /** There are more behind the last one. */
+  /** More events follow the last one. */
   cut: boolean;
 }
 
@@ -160,7 +168,10 @@ export interface Probe {
   position: number;
 }
 
-/** Waits for the values of events; so many for each probe at most (the last of them only says that there are more). */
+/**
+ * Waits for the values of events, for each probe one more than `matcherMovesMax`: the last one only says that
+ * there are more.
+ */
 export function probeWaits(
   store: Store,
   environmentId: string,
@@ -175,7 +186,7 @@ export function probeWaits(
   const condition = sql`w.environment_id = ${environmentId} AND w.event_name = p.event_name AND w.match_path = p.path
     AND w.value_hash = p.value_hash AND w.fresh_at IS NULL AND w.from_position < p.position`;
   const limit = matcherMovesMax + 1;
-  // SQLite knows no LATERAL; a list of keys from an ordered lookup is the same there.
+  // SQLite has no LATERAL: a list of keys from an ordered lookup does the same.
   const query: Sql =
     store.engine === "postgres"
       ? sql`SELECT p.ord AS probe, w.* FROM ${from} CROSS JOIN LATERAL (

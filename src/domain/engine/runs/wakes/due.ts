@@ -21,9 +21,9 @@ import { sliceOfWakes, type WakeQueue } from "./wake-queues.ts";
 export interface QueueHint {
   environmentId: string;
   functionId: string;
-  /** When the function has a limit, and it is known which of its lanes this is about. */
+  /** The concurrency queue, when the function has a limit and the queue is known. */
   laneId?: string;
-  /** A run there gave up its lease; `queued` false: and none was queued by it. */
+  /** A lease of the queue ended. `queued` is false when that queued no run. */
   freed?: boolean;
   queued?: boolean;
 }
@@ -42,7 +42,7 @@ interface DueExecution {
   wake_at: number;
   worker_id: string | null;
   waiting_step_id: string | null;
-  /** In a slice by turns: whose it is. */
+  /** Number of the turn, in a slice by turns. */
   turn: number;
 }
 
@@ -51,17 +51,17 @@ export interface WakeOutcome {
   found: number;
   /** Of each turn, in a slice by turns. */
   counts: number[];
-  /** Lanes that have work now. */
+  /** Queues that got runs. */
   lanes: QueueHint[];
-  /** Runs that failed because too many workers in a row were lost with them. */
+  /** Runs that failed because too many workers in a row stopped answering. */
   lost: { runId: string; environmentId: string }[];
-  /** Runs that failed because the last report of their worker could not be read. */
+  /** Runs that failed because the last report of their worker was refused. */
   refused: WakeOutcome["lost"];
-  /** Waits or invokes are due, too: `timeOutPending` moves them. */
+  /** Whether waits or invokes are due too: `timeOutPending` moves them. */
   isPendingDue: boolean;
   /** Environments of the waits among them. */
   waitedIn: Set<string>;
-  /** Workers whose leases ended without a word. */
+  /** Workers whose leases ended without a report. */
   silent: { environmentId: string; workerId: string }[];
 }
 
@@ -70,8 +70,8 @@ const dueColumns =
   d.history_count, d.lost_count, d.wake_at, d.worker_id, d.waiting_step_id, d.pause_requested_at`);
 
 /**
- * Moves what is due: a sleep has passed, a retry's delay is over, a lease ended without a report. Rows another node holds are
- * skipped. Locks: executions (never waited for), then steps and runs of the same runs.
+ * Moves what is due: a sleep has passed, a retry's delay is over, a lease ended without a report. Rows
+ * another node holds are skipped. Locks: executions (never waited for), then steps and runs of the same runs.
  */
 export async function wakeDue(
   session: Session,
@@ -97,7 +97,7 @@ export async function wakeDue(
       })),
       now,
     );
-  // A resume whose node died between its two halves is finished here.
+  // Finishes a resume whose node crashed between its two transactions.
   const resuming = due.filter((row) => row.state === "resuming").map((row) => row.run_id);
   if (resuming.length > 0) await finishResumes(session, resuming, now);
   const queued = due.filter(
@@ -137,7 +137,7 @@ async function requeue(session: Session, rows: readonly QueuedRow[], now: Instan
     slept.map((row) => ({ ...row, step_id: row.waiting_step_id })),
     now,
   );
-  // A pause that was asked for takes effect when the lease ends unreported, too.
+  // A requested pause takes effect also when the lease ends without a report.
   await session.run(sql`UPDATE executions SET state = CASE WHEN pause_requested_at IS NULL THEN 'queued' ELSE 'held' END,
       wake_at = CASE WHEN pause_requested_at IS NULL THEN ${sql.bigint(now)} ELSE ${sql.bigint(neverWakesAt)} END,
       held_from = CASE WHEN pause_requested_at IS NOT NULL THEN 'queued' END,
@@ -164,7 +164,7 @@ async function requeue(session: Session, rows: readonly QueuedRow[], now: Instan
     })}`);
 }
 
-/** What was logged while a run slept is no news to it. */
+/** Events that were logged while a run slept do not resolve its next wait. */
 const headSeen =
   sql.raw(`, seen_position = CASE WHEN v.slept IS NULL THEN executions.seen_position ELSE COALESCE(
         (SELECT h.position FROM heads h WHERE h.environment_id = executions.environment_id),
@@ -193,11 +193,11 @@ const dueTimeouts = (now: Instant): DueRows => ({
   until: now,
 });
 
-/** Environments with runs whose time is over. */
+/** Environments with runs whose `timeout_at` has passed. */
 export const timeoutEnvironments = (store: Store, now: Instant): Promise<WorkScope[]> =>
   store.all(environmentsDue(dueTimeouts(now)));
 
-/** Ends runs whose `timeoutMs` has passed, wherever they stand; answers which. */
+/** Ends runs whose `timeout_at` has passed, in any state; answers them. */
 export async function endTimedOut(
   session: Session,
   now: Instant,
@@ -230,7 +230,7 @@ export async function endTimedOut(
   return { ended, counts: "turns" in slice ? countTurns(slice.turns, due) : [] };
 }
 
-/** What the dispatcher is told of a lease that ended for good; undefined when nothing waits for that. */
+/** The hint that a lease of a concurrency queue ended; undefined for a run without one. */
 export const freedLaneHint = (
   environmentId: string,
   functionId: string,
@@ -247,9 +247,9 @@ export interface RunEnd {
 }
 
 /**
- * Ends runs other than by their worker's report. The last fence is kept with the run, so that the worker that holds it
- * learns `RUN_NOT_RUNNING` and any other `STALE_EXECUTION`. What it waited for goes, and who waits for it is told. The
- * caller holds the executions' locks.
+ * Ends runs without a report of their worker. The run keeps the last fence, so that the worker that held it
+ * is answered `RUN_NOT_RUNNING` and any other `STALE_EXECUTION`. Its waits are deleted, its parent gets a row
+ * of `child_ends`. The caller holds the locks of the executions.
  */
 export async function endRuns(session: Session, ends: readonly RunEnd[], now: Instant): Promise<void> {
   const { rowsFrom } = session.seams;
@@ -282,7 +282,10 @@ export async function endRuns(session: Session, ends: readonly RunEnd[], now: In
   );
 }
 
-/** Runs of a function that no worker has begun end as cancelled; answers their ids. Locks: executions sorted by run. */
+/**
+ * Cancels the runs of a function that no worker has begun; answers their ids. Locks: executions sorted
+ * by run.
+ */
 export async function cancelQueued(
   session: Session,
   {
@@ -306,7 +309,7 @@ const silentWorkers = (rows: readonly DueExecution[]) =>
     state === "leased" && worker_id !== null ? { environmentId: environment_id, workerId: worker_id } : [],
   );
 
-/** Of rows that are queued now, and of leases that are over. */
+/** The hints for rows that were queued, and for leases that ended. */
 function queueHintsOf(rows: readonly DueExecution[]): QueueHint[] {
   const lanes = new Map<string, QueueHint>();
   for (const { environment_id, function_id, lane_id, state } of rows) {

@@ -3,15 +3,15 @@ import { column, sql } from "../../../../kit/sql.ts";
 import type { Session } from "../../../../store/store.ts";
 import { noteSteps } from "../step-moves.ts";
 
-/** What a resume does once it has been told, and what undoes it when it could not be told. */
+/** What a resume does to the run once its message is published. */
 export interface ResumePlan {
   /** What the execution was: `held`, `sleeping`, …; `failed` when there was none. */
   from: string;
-  /** Steps from here on are done again. */
+  /** Steps from this sequence on are discarded and run again. */
   fromSequence: number | null;
-  /** A sleep that is over now. */
+  /** The sleep that the resume ends early. */
   sleptStepId: string | null;
-  /** It had failed an attempt and waited for the next. */
+  /** The execution waited for a retry: the resume starts that attempt. */
   nextAttempt: boolean;
   /** A sleep or a wait that goes on where a person had held the run: with its own deadline. */
   goesOn?: { state: "sleeping" | "waiting"; stepId: string; until: Instant } | null;
@@ -26,8 +26,8 @@ interface Resumed {
 }
 
 /**
- * Sleeps and waits as it did when it was held. What was logged meanwhile is compared with the wait as with a new one. False
- * when there is no such wait any more: its handler asks for it again.
+ * Sleeps and waits as it did when it was held. What was logged meanwhile is compared with the wait as with a
+ * new one. False when there is no such wait any more: its handler asks for it again.
  */
 async function goOn(
   session: Session,
@@ -47,7 +47,7 @@ async function goOn(
       worker_id = NULL, waiting_step_id = ${stepId}, held_from = NULL, held_wake_at = NULL, held_at = NULL, held_by = NULL,
       history_count = ${sequence}
     WHERE run_id = ${row.run_id}`);
-  // Told as what it is, so that whoever reads history finds the run where it stands.
+  // History names the state that the run is in now: a reader, and `restoreExecution`, go by its last row.
   await session.run(sql`INSERT INTO run_history (run_id, sequence, environment_id, type, at, detail)
     VALUES (${row.run_id}, ${sequence}, ${row.environment_id}, ${state === "sleeping" ? "run.slept" : "run.waiting"},
       ${sql.bigint(now)}, ${JSON.stringify({ step_id: stepId, until, resumed: true })})`);
@@ -55,9 +55,9 @@ async function goOn(
 }
 
 /**
- * The second half of resumes: discarded steps go, a sleep is over, what an event was waited for is asked again by the
- * handler, and the run is queued; or it goes on to sleep or to wait. The caller holds the executions' locks, whose state is
- * `resuming`; answers the lanes of those that are queued.
+ * Second step of a resume: deletes discarded steps, ends a sleep, drops a wait (the handler asks for it
+ * again) and queues the run, or returns it to the sleep or the wait it was held in. The caller holds the
+ * locks of the executions, which are in state `resuming`. Answers the queues that got runs.
  */
 export async function finishResumes(
   session: Session,

@@ -35,11 +35,11 @@ interface RunHistoryDetail {
   actor_id?: string;
 }
 
-/** Where a run stands by its history alone. */
+/** The state of a run, read from its history alone. */
 interface RestoredState {
   state: "queued" | "sleeping" | "held";
   attempt: number;
-  /** The highest fence that it ever had. */
+  /** The highest fence in its history. */
   fence: number;
   startedAt: Instant | null;
   /** Of a sleep. */
@@ -79,16 +79,16 @@ export function restoredStateOf(history: readonly RunHistoryRow[]): RestoredStat
   const { step_id: stepId, until } = last?.detail ?? {};
   if (last?.type === "run.slept" && stepId !== undefined && until !== undefined)
     return { ...restored, state: "sleeping", sleep: { stepId, until } };
-  // The attempt of before has failed; only its delay is lost.
+  // The previous attempt failed; the run is retried at once, because the delay was lost with the execution.
   if (last?.type === "run.retrying") return { ...restored, attempt: restored.attempt + 1 };
   return restored;
 }
 
 /**
- * Gives a run its execution back, behind every fence that it ever had: whoever still holds the old lease is stale. It is
- * queued, asleep until its time, or held by whom it was held; what else it waited for its handler asks for again, from what
- * the run had seen. Answers the state, undefined when the run is well meanwhile. `laneId` is where it counts, null for
- * nowhere. Locks: the run's row; there is no execution to lock.
+ * Inserts the execution that an active run lost. Its fence is higher than any before, so a report of the old
+ * lease is stale. The execution is queued, asleep or held, as its history says; a handler that waited for an
+ * event asks for it again. Answers the state, undefined when the run has an execution meanwhile. `laneId` is
+ * its concurrency queue, null for none. Locks: the run's row; there is no execution to lock.
  */
 export async function restoreExecution(
   session: Session,
@@ -132,7 +132,7 @@ export async function restoreExecution(
   if (inserted === 0) return undefined;
   await dropWaits(session, [runId]);
   await session.run(sql`UPDATE resumes SET plan = NULL WHERE run_id = ${runId}`);
-  // Told as what it is, so that whoever reads history finds the run where it stands.
+  // History names the restored state: the next restore reads it from the last row.
   const [type, detail] =
     state === "held"
       ? ["run.paused", { restored: true, ...(heldBy !== null && { actor_id: heldBy }) }]
@@ -146,8 +146,8 @@ export async function restoreExecution(
 }
 
 /**
- * A run whose wait or invocation is gone is queued: its handler asks for the same again. Answers where, undefined when the run
- * is well meanwhile. Locks: the execution.
+ * A run whose wait or invocation is gone is queued: its handler asks for the same again. Answers where,
+ * undefined when the run is well meanwhile. Locks: the execution.
  */
 export async function requeueAsleep(
   session: Session,

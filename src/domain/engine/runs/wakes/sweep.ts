@@ -18,15 +18,18 @@ import { lostRun, requeueAsleep, restoreExecution } from "./restore-execution.ts
 export interface SweepDeps {
   store: Store;
   clock: Clock;
-  /** Moves all that is due. */
+  /** The tick of `runs.wake`: moves due executions. */
   wakeOnce: () => Promise<unknown>;
-  /** Noted, counted, logged. */
+  /** Records, counts and logs what was repaired. */
   healed: (write: LeaderWrite, list: readonly Healed[]) => Promise<void>;
   onQueued: (lanes: readonly QueueHint[]) => void;
   definitionOf: (environmentId: string, functionId: string, version: number) => Promise<FunctionDefinition>;
 }
 
-/** The tick of `runs.sweep`: overdue timers at once; all runs and executions one slice a tick, round and round. */
+/**
+ * The tick of `runs.sweep`: moves overdue timers at once, and checks runs and executions one slice a tick, in
+ * turn.
+ */
 export function openSweep({ store, clock, wakeOnce, healed, onQueued, definitionOf }: SweepDeps) {
   let runsAfter = "";
   let executionsAfter = "";
@@ -34,7 +37,10 @@ export function openSweep({ store, clock, wakeOnce, healed, onQueued, definition
   const named = (name: string, list: readonly BrokenRun[]): Healed[] =>
     list.map(({ id, environment_id }) => ({ name, environmentId: environment_id, id }));
 
-  /** Answers the lane that got work, null for a run that does not go on by itself, undefined for one that is well. */
+  /**
+   * Answers the queue that got the run, null when it is restored asleep or held, undefined when nothing was
+   * wrong.
+   */
   async function restore(write: LeaderWrite, { id }: BrokenRun): Promise<QueueHint | null | undefined> {
     const run = await lostRun(store, id);
     if (!run) return undefined;

@@ -3,13 +3,13 @@ import { type Slice, sliceOf, type WorkScope } from "../../../../kit/round-robin
 import { column, type Sql, sql } from "../../../../kit/sql.ts";
 import type { Session, Store } from "../../../../store/store.ts";
 
-/** Executions of one function in one state stand together in an index, in the order of their wakes. */
+/** Executions of one function in one state: an index holds them in the order of `wake_at`. */
 export interface WakeQueue extends WorkScope {
   functionId: string;
   state: string;
 }
 
-/** Executions that are due, claimed; of those that are longest due `which` says the states. */
+/** Locks and answers due executions. `which` limits the states when the slice is the longest due of all. */
 export const sliceOfWakes = (
   session: Session,
   columns: Sql,
@@ -38,8 +38,9 @@ export const sliceOfWakes = (
   );
 
 /**
- * Where executions are due. The index of lanes is walked in jumps, from the first execution of one function and state to that
- * of the next: what is queued, or asleep for long, costs a jump and no more. So the hot table needs no index for this.
+ * Where executions are due. The index of lanes is walked in jumps, from the first execution of one function
+ * and state to that of the next: what is queued, or asleep for long, costs a jump and no more. So the hot
+ * table needs no index for this.
  */
 export function wakeQueues(store: Pick<Store, "all" | "seams">, now: Instant): Promise<WakeQueue[]> {
   const key = (name: string) => sql.raw(`(${name}.environment_id, ${name}.function_id, ${name}.state)`);

@@ -33,7 +33,10 @@ export function openWakes(deps: WakesDeps): { wakes: SharedWork<WakeQueue>; time
     return woken;
   }
 
-  /** An event of before the deadline counts, also when nobody has come to look at it yet. */
+  /**
+   * The matcher reads these environments first: an event that was logged before the deadline still resolves
+   * its wait.
+   */
   async function timeOut(now: Instant, waitedIn: Iterable<string>, slice: Slice<WakeQueue>) {
     const behind = await matcher.catchUp(waitedIn);
     const moved = await store.write((session) => timeOutPending(session, now, slice, behind));
