@@ -10,7 +10,6 @@ import type { Watch } from "../../../kit/watch.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import type { Sources } from "../pubsub/source.ts";
 import { type AckVerdict, type GroupChange, openAcks } from "./ack.ts";
-import { changed, changesOf, type GroupInput, type GroupName, keyOf, settingsOf } from "./definition.ts";
 import { type GroupReader, type JoinedMember, openGroupMembership } from "./membership.ts";
 import {
   countGroups,
@@ -29,10 +28,11 @@ import {
   listGroups,
   updateSettings,
 } from "./rows.ts";
+import { changed, changesOf, type GroupInput, type GroupName, keyOf, settingsOf } from "./definition.ts";
 
-export type { GroupInput, GroupName } from "./definition.ts";
 export type { GroupReader, JoinedMember as Seated } from "./membership.ts";
 export type { ListedGroup } from "./rows.ts";
+export type { GroupInput, GroupName } from "./definition.ts";
 
 export interface JoinRequest extends GroupName {
   /** As acknowledgements name it; without one it is nobody in particular. */
