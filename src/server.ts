@@ -80,9 +80,9 @@ function capabilitiesOf({ config, watch }: ServerHost) {
 async function drain(host: ServerHost, { members, engine, realtime }: Parts, draining: Draining) {
   const { clock, log, config } = host;
   draining.active = true;
-  const told = members.drain().catch((error) => log.warn("cluster.drain_untold", { error }));
+  const announced = members.drain().catch((error) => log.warn("cluster.drain_untold", { error }));
   // The database may be the reason to stop: the notice and the workers do not wait for it for long.
-  await within(clock, drainHintMsMax, told);
+  await within(clock, drainHintMsMax, announced);
   // Held polls are let go at once: their workers find another node.
   await Promise.all([engine.drain(), clock.sleep(config.drainNoticeMs)]);
   await realtime.drain();

@@ -1,3 +1,5 @@
+import { Type } from "@sinclair/typebox";
+import { channel } from "../bus/channel.ts";
 import type { Keyring } from "../domain/access/keyring/service.ts";
 import type { Tenancy } from "../domain/access/tenancy/service.ts";
 import type { Functions } from "../domain/engine/functions/service.ts";
@@ -14,6 +16,22 @@ import { openRunsPart } from "./runs.ts";
 import { openStartsPart } from "./starts.ts";
 import { openSteeringPart } from "./steering.ts";
 import { openWorkersPart } from "./workers.ts";
+
+/** What a node tells the others: these queues have got work. */
+const QueuedElsewhere = Type.Object({
+  from: Type.String(),
+  lanes: Type.Unsafe<readonly QueueHint[]>(
+    Type.Array(
+      Type.Object({
+        environmentId: Type.String(),
+        functionId: Type.String(),
+        laneId: Type.Optional(Type.String()),
+        freed: Type.Optional(Type.Boolean()),
+        queued: Type.Optional(Type.Boolean()),
+      }),
+    ),
+  ),
+});
 
 export interface EnginePart extends Part {
   functions: Functions;
@@ -41,15 +59,15 @@ export interface EngineNeeds {
  */
 export function openEngine(host: Host, { keyring, tenancy, outbox }: EngineNeeds): EnginePart {
   const { bus, nodeId } = host;
+  const queued = channel(bus, "dispatch", QueuedElsewhere);
   const runsPart = openRunsPart(host, {
     invoke: (draft, origin) => log.events.invoke(draft, origin),
     publishQueued(queues) {
-      if (bus.kind === "nats") bus.hint("dispatch", JSON.stringify({ from: nodeId, lanes: queues }));
+      if (bus.kind === "nats") queued.publish({ from: nodeId, lanes: queues });
     },
   });
   const { runs, functions, definitions, dispatcher, back, ends, onQueued } = runsPart;
-  bus.onHint("dispatch", (payload) => {
-    const { from, lanes } = JSON.parse(new TextDecoder().decode(payload));
+  queued.listen(({ from, lanes }) => {
     if (from !== nodeId) dispatcher.queued(lanes);
   });
   const log = openLog(host, runsPart);

@@ -2,9 +2,11 @@ import { eventsOperations } from "../domain/log/events/operations.ts";
 import { type Events, openEvents } from "../domain/log/events/service.ts";
 import { type Feeds, openFeeds } from "../domain/log/log/feed.ts";
 import { eventReads } from "../domain/log/log/past.ts";
+import type { LoggedEvent } from "../domain/log/log/rows.ts";
 import { openEventLog } from "../domain/log/log/service.ts";
 import { leastUnhandled } from "../domain/realtime/groups/rows.ts";
 import { logCheck } from "../domain/record/integrity/service.ts";
+import { feedHints } from "./feed-hints.ts";
 import type { Host, Part } from "./part.ts";
 import type { RunsPart } from "./runs.ts";
 
@@ -18,14 +20,7 @@ export interface LogPart extends Part {
 export function openLog(host: Host, runsPart: RunsPart): LogPart {
   const { store, clock, ids, log, watch, bus } = host;
   const { definitions, dispatcher, debounce, runFrames, runs, onQueued } = runsPart;
-  const feeds = openFeeds({
-    reads: eventReads(store),
-    log,
-    hasOthers: () => bus.kind === "nats" && bus.present().length > 1,
-    publishHint: (hint) => bus.hint(`log.${hint.environmentId}`, JSON.stringify(hint)),
-    listen: (environmentId, heard) =>
-      bus.onHint(`log.${environmentId}`, (payload) => heard(JSON.parse(new TextDecoder().decode(payload)))),
-  });
+  const feeds = openFeeds({ ...{ reads: eventReads(store), log }, ...feedHints<LoggedEvent>(bus, "log") });
   const events = openEvents({
     ...{ store, clock, ids, definitions, dispatcher, onQueued, feeds, watch },
     onArmed: debounce.armed,

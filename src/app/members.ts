@@ -1,3 +1,5 @@
+import { Type } from "@sinclair/typebox";
+import { messageReader } from "../bus/channel.ts";
 import { type NodeFacts, type Nodes, openNodes, processUsage } from "../cluster/nodes.ts";
 import type { TimeBase } from "../cluster/time-base.ts";
 import type { Keyring } from "../domain/access/keyring/service.ts";
@@ -31,6 +33,12 @@ export interface MembersNeeds {
 
 const decoder = new TextDecoder();
 const subject = "cluster.rotated";
+const readRotated = messageReader(
+  Type.Union([
+    Type.Object({ kind: Type.Literal("keyring") }),
+    Type.Object({ kind: Type.Literal("api_key"), hash: Type.String() }),
+  ]),
+);
 /** A node whose last heartbeat is older than this is not waited for. */
 const confirmedWithinMs = 10_000;
 
@@ -68,7 +76,7 @@ export function openMembers(host: Host, needs: MembersNeeds): MembersPart {
     return replies.map((reply) => decoder.decode(reply)).sort();
   }
   bus.onRequest(subject, async (payload) => {
-    const rotated = JSON.parse(decoder.decode(payload)) as Rotated;
+    const rotated: Rotated = readRotated(payload);
     if (rotated.kind === "keyring") await keyring.refresh();
     else keys.forget(rotated.hash);
     return nodeId;

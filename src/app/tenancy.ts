@@ -1,3 +1,5 @@
+import { Type } from "@sinclair/typebox";
+import { channel } from "../bus/channel.ts";
 import { openDeletion } from "../domain/access/tenancy/deletion.ts";
 import { openEnvironments } from "../domain/access/tenancy/environments.ts";
 import { environmentsOperations } from "../domain/access/tenancy/operations.ts";
@@ -6,6 +8,16 @@ import { openOrgs } from "../domain/access/tenancy/orgs.ts";
 import { openPurge } from "../domain/access/tenancy/purge.ts";
 import type { People } from "./identity.ts";
 import type { Host, Part } from "./part.ts";
+
+/** What a node tells the others of environments that it deleted. */
+const DeletedEnvironments = Type.Array(
+  Type.Object({
+    id: Type.String(),
+    orgId: Type.String(),
+    projectId: Type.Union([Type.String(), Type.Null()]),
+    name: Type.String(),
+  }),
+);
 
 export interface TenancyNeeds {
   people: People;
@@ -24,19 +36,18 @@ export function openTenancyPart(host: Host, needs: TenancyNeeds): TenancyPart {
   const { store, clock, ids, bus, frames } = host;
   const { tenancy, keys } = needs.people;
   const forgetEverywhere = needs.forgetKey;
+  const deleted = channel(bus, "tenancy.deleted", DeletedEnvironments);
   const deletion = openDeletion({
     ...{ store, clock, forgetEverywhere },
     onGone(environments) {
       tenancy.forget(environments);
       for (const { id } of environments) needs.forgetEnvironment(id);
     },
-    publishHint: (environments) => bus.hint("tenancy.deleted", JSON.stringify(environments)),
+    publishHint: (environments) => deleted.publish([...environments]),
     onFrame: ({ environmentId, topic, payload }) => frames.publish(environmentId, topic, payload),
     forgetKeys: (hashes) => hashes.forEach(keys.forget),
   });
-  bus.onHint("tenancy.deleted", (payload) =>
-    deletion.onDeletedElsewhere(JSON.parse(new TextDecoder().decode(payload))),
-  );
+  deleted.listen(deletion.onDeletedElsewhere);
   const environments = openEnvironments({
     ...{ store, clock, ids, keys, deletion, forgetEverywhere },
     changed: (environment) => tenancy.forget([environment]),

@@ -6,6 +6,7 @@ import { type TopicMessage, topicReads } from "../domain/log/topics/past.ts";
 import { openTopics } from "../domain/log/topics/service.ts";
 import { leastUnhandled } from "../domain/realtime/groups/rows.ts";
 import { openTopicConsumers } from "../domain/realtime/groups/topic-consumers.ts";
+import { feedHints } from "./feed-hints.ts";
 import type { Host, Part } from "./part.ts";
 
 export interface TopicsPart extends Part {
@@ -13,19 +14,12 @@ export interface TopicsPart extends Part {
   topicFeeds: Feeds<TopicMessage>;
 }
 
-/** What one node tells the others about messages of topics. */
-const subjectOf = (environmentId: string) => `topics.${environmentId}`;
-
 /** Developer topics, and their log in every environment. */
 export function openTopicsPart(host: Host): TopicsPart {
   const { config, store, clock, ids, log, watch, bus } = host;
-  const topicFeeds = openFeeds<TopicMessage>({
-    reads: topicReads(store),
-    log,
-    hasOthers: () => bus.kind === "nats" && bus.present().length > 1,
-    publishHint: (hint) => bus.hint(subjectOf(hint.environmentId), JSON.stringify(hint)),
-    listen: (environmentId, heard) =>
-      bus.onHint(subjectOf(environmentId), (payload) => heard(JSON.parse(new TextDecoder().decode(payload)))),
+  const topicFeeds = openFeeds({
+    ...{ reads: topicReads(store), log },
+    ...feedHints<TopicMessage>(bus, "topics"),
   });
   const topics = openTopics({
     ...{ store, clock, ids, watch, feeds: topicFeeds },

@@ -1,6 +1,6 @@
 /**
- * What nodes say to each other. Nothing acked ever lives only here: hints may be lost, come twice or come
- * late, and every reader has a slow poll of the store as its net.
+ * What nodes say to each other. Hints may be lost, come twice or come late, so nothing acked ever lives only
+ * here: every reader also polls the store, slowly.
  */
 export interface Bus {
   /** `in-process` or `nats`. */
@@ -41,8 +41,8 @@ export interface Bus {
   onConnection(handler: (connected: boolean) => void): Unlisten;
   /**
    * Takes a name that one node has at a time, or keeps it; a holder that falls silent loses it after
-   * `limits.nameKeptMs`. An election, not a lock: two nodes may believe that they have it, so who acts on it
-   * is fenced by the store.
+   * `limits.nameKeptMs`. An election, not a lock: two nodes may both take themselves for the holder, so
+   * the store must fence what they do with it.
    */
   hold(name: string): Promise<Hold>;
   /** Frees the name at once when this node has it. */
@@ -77,7 +77,7 @@ export type Unlisten = () => void;
 
 export interface Presence {
   nodeId: string;
-  /** Opaque facts the node told with its last sign of life. */
+  /** What the node said of itself with its last heartbeat; the bus does not look at it. */
   facts: Record<string, unknown>;
   seenAt: number;
 }

@@ -22,7 +22,7 @@ const wrongRevision = 10_071;
 const isWrongRevision = (error: unknown) =>
   error instanceof JetStreamApiError && error.code === wrongRevision;
 
-/** Names in a KV bucket whose entries expire. The bucket is made anew by whoever misses it. */
+/** Names in a KV bucket whose entries expire. A node that finds no bucket makes it. */
 export function natsNames({ connection, nodeId, bucket, keptMs, log }: NatsNamesOptions) {
   let opened: { from: NatsConnection; entries: Promise<KV> } | undefined;
   const revisions = new Map<string, number>();

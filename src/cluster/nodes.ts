@@ -4,13 +4,13 @@ import { nodeForgottenMs } from "../kit/limits.ts";
 import { sql } from "../kit/sql.ts";
 import type { Session, Store } from "../store/store.ts";
 
-/** What a node tells of itself with every sign of life. */
+/** What a node says of itself with every heartbeat. */
 export interface NodeFacts {
   loops: { name: string; progress_at: Instant | null; failures: number }[];
   clock_offset_ms: number;
   clock_uncertainty_ms: number;
   bus_connected: boolean;
-  /** Share of one core since the last sign. */
+  /** Share of one core since the last heartbeat. */
   cpu_percent: number;
   memory_bytes: number;
 }
@@ -58,8 +58,7 @@ interface NodeRow {
 }
 
 /**
- * Nodes of one database, by their rows; signs of life over the bus are younger than the rows' and count as
- * well.
+ * Nodes of one database, by their rows. Heartbeats over the bus count as well: they are younger than the rows.
  */
 export function openNodes(deps: ClusterNodesDeps): Nodes {
   const { store, clock, bus, nodeId, version } = deps;

@@ -57,8 +57,8 @@ export function timeBase(
     const halfTripMs = (clock.elapsed() - askedAt) / 2;
     const offsetMs = database + halfTripMs - clock.local();
     const knownMs = uncertaintyMs();
-    // One slow round trip must not make a node forget the time; an answer that what is known cannot explain
-    // is believed.
+    // A slow round trip says less than is known: it is taken only when it contradicts what is known, which
+    // then is wrong.
     const agrees = Math.abs(offsetMs - clock.offset()) <= halfTripMs + knownMs;
     if (halfTripMs > knownMs && agrees) return knownMs;
     clock.setOffset(offsetMs);

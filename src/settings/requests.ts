@@ -1,7 +1,7 @@
 import { setting } from "../kit/setting.ts";
 import { boolean } from "../kit/setting-kinds.ts";
 
-/** What is believed of a request, and what is refused. */
+/** Which headers of a proxy are trusted, and which requests are refused. */
 export const requestSettings = {
   trustProxy: setting({
     env: "SVC_TRUST_PROXY",

@@ -1,5 +1,5 @@
 import { mirrorLoop } from "../../src/app/outbox.ts";
-import { presenceLoop } from "../../src/bus/nats.ts";
+import { presenceLoop } from "../../src/bus/nats-presence.ts";
 import type { LoopFacts } from "../../src/kit/loop.ts";
 import { startTestServer } from "./server.ts";
 

@@ -28,7 +28,7 @@ const drivers: { about: string; package: RegExp; places: RegExp }[] = [
     package: /^(libsql|@libsql\/.*|bun:sqlite|node:sqlite)$/,
     places: /^src\/store\/libsql[\w-]*\.ts$/,
   },
-  { about: "NATS", package: /^(nats|@nats-io\/.*)$/, places: /^src\/bus\/nats(-names|-mirror)?\.ts$/ },
+  { about: "NATS", package: /^(nats|@nats-io\/.*)$/, places: /^src\/bus\/nats(-[a-z]+)?\.ts$/ },
   { about: "Prometheus' client", package: /^prom-client$/, places: /^src\/edge\/metrics\.ts$/ },
   { about: "OpenTelemetry", package: /^@opentelemetry\/.*$/, places: /^src\/edge\/traces\.ts$/ },
 ];

@@ -1,0 +1,75 @@
+import type { Msg, NatsConnection } from "@nats-io/transport-node";
+import type { Clock } from "../kit/clock.ts";
+import { BusError } from "./bus.ts";
+import { errorHeader, toBusError } from "./nats-errors.ts";
+
+/** Resolves once the server has the message. Errors name the subject without the prefix. */
+export async function sendSurely(
+  clock: Clock,
+  connection: NatsConnection,
+  prefix: string,
+  subject: string,
+  payload: Uint8Array,
+  timeoutMs: number,
+): Promise<void> {
+  const most = connection.info?.max_payload ?? Number.POSITIVE_INFINITY;
+  if (payload.length > most)
+    throw new BusError("refused", `the message has ${payload.length} bytes, the bus takes at most ${most}`);
+  let cancel = () => {};
+  const late = new Promise<never>((_, reject) => {
+    cancel = clock.after(timeoutMs, () => reject(new BusError("timeout", `${subject} was not taken`)));
+  });
+  try {
+    connection.publish(prefix + subject, payload);
+    await Promise.race([connection.flush(), late]);
+  } catch (error) {
+    throw toBusError(subject, error);
+  } finally {
+    cancel();
+  }
+}
+
+/** The first reply of any node that answers the subject. */
+export async function request(
+  connection: NatsConnection,
+  prefix: string,
+  subject: string,
+  payload: Uint8Array,
+  timeoutMs: number,
+): Promise<Uint8Array> {
+  let reply: Msg;
+  try {
+    reply = await connection.request(prefix + subject, payload, { timeout: timeoutMs });
+  } catch (error) {
+    throw toBusError(subject, error);
+  }
+  const failed = reply.headers?.get(errorHeader);
+  if (failed) throw new BusError("remote", failed);
+  return reply.data;
+}
+
+/** All replies in time but those that are errors; none when nobody answers the subject. */
+export async function requestMany(
+  connection: NatsConnection,
+  prefix: string,
+  subject: string,
+  payload: Uint8Array,
+  { timeoutMs, repliesMax }: { timeoutMs: number; repliesMax: number },
+): Promise<Uint8Array[]> {
+  const replies: Uint8Array[] = [];
+  try {
+    const answers = await connection.requestMany(prefix + subject, payload, {
+      strategy: "timer",
+      maxWait: timeoutMs,
+      maxMessages: repliesMax,
+    });
+    for await (const reply of answers) {
+      if (!reply.headers?.get(errorHeader)) replies.push(reply.data);
+      if (replies.length >= repliesMax) break;
+    }
+  } catch (error) {
+    const trouble = toBusError(subject, error);
+    if (trouble.trouble !== "no_responders") throw trouble;
+  }
+  return replies;
+}

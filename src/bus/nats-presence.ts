@@ -1,0 +1,62 @@
+import type { Clock, Instant } from "../kit/clock.ts";
+import type { Presence } from "./bus.ts";
+
+/** The one loop of a bus; a bus of one process has none. */
+export const presenceLoop = {
+  name: "bus.presence",
+  about: "Tells the other nodes that this one lives, and forgets nodes that fell silent; only with NATS.",
+  everyMs: 1_000,
+} as const;
+
+const forgottenMs = 5_000;
+
+interface PresenceHeartbeat {
+  nodeId: string;
+  /** When it was sent; older nodes do not say. */
+  at?: number;
+  facts: Record<string, unknown>;
+}
+
+export interface PresencesOptions {
+  clock: Clock;
+  nodeId: string;
+  /** Told to the other nodes with every heartbeat. */
+  facts: () => Record<string, unknown>;
+  /** How late the heartbeat of another node came, in milliseconds. */
+  onLag: (ms: number) => void;
+}
+
+/** The nodes that have been heard of lately. */
+export class Presences {
+  readonly #options: PresencesOptions;
+  readonly #seen = new Map<string, Presence>();
+
+  constructor(options: PresencesOptions) {
+    this.#options = options;
+  }
+
+  /** This node's own, as text. */
+  heartbeat(): string {
+    const { nodeId, clock, facts } = this.#options;
+    return JSON.stringify({ nodeId, at: clock.now(), facts: facts() } satisfies PresenceHeartbeat);
+  }
+
+  receive({ nodeId, at, facts }: PresenceHeartbeat): void {
+    const seenAt: Instant = this.#options.clock.now();
+    this.#seen.set(nodeId, { nodeId, facts, seenAt });
+    // The clocks of nodes differ a little: a heartbeat from the future has just been sent.
+    if (at !== undefined && nodeId !== this.#options.nodeId) this.#options.onLag(Math.max(0, seenAt - at));
+  }
+
+  forgetSilent(): void {
+    const before = this.#options.clock.now() - forgottenMs;
+    for (const [id, { seenAt }] of this.#seen) if (seenAt < before) this.#seen.delete(id);
+  }
+
+  /** This node included, by id. */
+  list(): Presence[] {
+    const { nodeId, clock, facts } = this.#options;
+    const all = new Map(this.#seen).set(nodeId, { nodeId, facts: facts(), seenAt: clock.now() });
+    return [...all.values()].sort((a, b) => (a.nodeId < b.nodeId ? -1 : 1));
+  }
+}
