@@ -29,10 +29,10 @@ export const readerPlants = {
   },
   /** A group passes over some of what it should hand out. */
   skipped: {
-    file: "src/domain/realtime/groups/group-reader.ts",
-    find: "if (delivery) ahead.found.push({ position: entry.position, delivery });",
+    file: "src/domain/realtime/groups/look-ahead.ts",
+    find: "if (delivery) this.#found.push({ position: entry.position, delivery });",
     plant:
-      "if (delivery && entry.position % 40 > 0) ahead.found.push({ position: entry.position, delivery });",
+      "if (delivery && entry.position % 40 > 0) this.#found.push({ position: entry.position, delivery });",
   },
 } as const satisfies Record<string, SourcePlant>;
 

@@ -10,17 +10,17 @@ import type { AckMode, GroupKey } from "./rows.ts";
 
 export type AckVerdict = "ack" | "nak" | "term";
 
-/** What a consumer says of one delivery. */
+/** A consumer's verdict on one delivery. */
 export interface Ack extends GroupKey {
   eventId: string;
-  /** As it named itself, or the id of its subscription. Empty: whoever holds it. */
+  /** The consumer's own name, or the id of its subscription. Empty: whichever consumer holds the delivery. */
   consumerId: string;
   verdict: AckVerdict;
-  /** Of a `nak`; the group's own when it is left out. */
+  /** Pause before a `nak` is redelivered; without one the group's `redeliver_delay_ms`. */
   delayMs: number | undefined;
 }
 
-/** A delivery that this node was to send: it did, for a group that asks for no more, or it could not. */
+/** A claimed delivery as the node that claimed it knows it. */
 export interface HeldDelivery {
   environment_id: string;
   groupId: string;
@@ -29,22 +29,29 @@ export interface HeldDelivery {
   attempt: number;
 }
 
+/**
+ * By a consumer, or by the server: it `sent` a delivery of a group with `ack_mode` auto, or left a delivery
+ * `unsent`.
+ */
 type AckItem = { said: Ack } | { sent: HeldDelivery } | { unsent: HeldDelivery };
 
-/** A group in which something was settled: there may be room, or something due. */
+/** A group whose deliveries changed: there may be room, or something due. */
 export interface GroupChange {
   environmentId: string;
   groupId: string;
-  /** When the first of what was given back is due. */
+  /** When the first delivery that was given back is due. */
   dueAt?: Instant;
 }
 
 export interface Acks {
-  /** `not_found` for a delivery that is not held (any more), `failed_precondition` when another consumer holds it. */
+  /**
+   * Throws `not_found` for a delivery that nobody holds, `failed_precondition` when another consumer holds
+   * it.
+   */
   ack(said: Ack): Promise<void>;
-  /** What was taken away meanwhile stays as it is. */
+  /** Ends the delivery. Does nothing when another member or attempt holds it by now. */
   sent(held: HeldDelivery): Promise<void>;
-  /** It is due for the others at once, and nothing of it is spent. */
+  /** Makes the delivery due for the others at once; it does not count against `max_redeliveries`. */
   unsent(held: HeldDelivery): Promise<void>;
   drain(): Promise<void>;
 }
@@ -83,7 +90,11 @@ const deliveryKeyColumns = (places: readonly DeliveryKey[]) => ({
   position: column.bigint(places.map((one) => one.position)),
 });
 
-/** Acknowledgements of all consumers, set-wise: rows are locked in the order of their keys, then judged, then changed. */
+/**
+ * Combines the acknowledgements of all callers into few transactions. Each locks its rows in the order of
+ * their keys, so that two nodes cannot deadlock, then decides every item, then writes all changes in two
+ * statements.
+ */
 export function openAcks({ store, clock, watch, onChanged }: AcksDeps): Acks {
   async function applyAcks(session: Session, items: readonly AckItem[], now: Instant) {
     const said = items.flatMap((item) => ("said" in item ? item.said : []));
@@ -168,7 +179,7 @@ const deliveryKeyOf = ({ environment_id, groupId, position }: HeldDelivery): Del
   position,
 });
 
-/** Which rows are meant; not locked yet. */
+/** Finds the row that each ack means; it takes no locks. */
 async function findAckTargets(session: Session, acks: readonly Ack[]): Promise<Map<Ack, AckTarget | Fault>> {
   const found = new Map<Ack, AckTarget | Fault>();
   if (acks.length === 0) return found;
@@ -229,23 +240,31 @@ async function write(
         AND group_deliveries.position = v.position`);
 }
 
-/** Consumers call themselves as they asked to be called, or as the server called them. */
+/** A consumer may give its own name, or the subscription id that the server gave it. */
 const isHolder = ({ consumer_id, member_id }: HeldDeliveryRow, consumerId: string): boolean =>
   consumerId === "" || consumerId === consumer_id || consumerId === member_id;
 
 const unheld = ({ name, eventId }: Ack) =>
   new Fault(
     "not_found",
-    `event ${eventId.slice(0, 100)} is not held by group ${name}: it was acknowledged, given up, or never delivered`,
+    `event ${eventId.slice(0, 100)} is not held by consumer group ${name}: it was acknowledged, given up, or never delivered`,
     { field: "event_id" },
   );
 
 const heldByAnother = (eventId: string) =>
-  new Fault("failed_precondition", `event ${eventId.slice(0, 100)} went to another consumer meanwhile`, {
-    field: "consumer_id",
-  });
+  new Fault(
+    "failed_precondition",
+    `event ${eventId.slice(0, 100)} is held by another consumer: it was redelivered`,
+    {
+      field: "consumer_id",
+    },
+  );
 
 const acksItself = (name: string) =>
-  new Fault("failed_precondition", `group ${name} has ack_mode auto: sending acknowledges`, {
-    field: "ack_type",
-  });
+  new Fault(
+    "failed_precondition",
+    `consumer group ${name} has ack_mode auto: the server acknowledges what it has sent`,
+    {
+      field: "ack_type",
+    },
+  );
