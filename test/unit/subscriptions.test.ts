@@ -117,7 +117,7 @@ describe("subscriptions", () => {
     };
     const subscription = await pubsub.subscribe(spec, wanted, outlet as never, member);
     const joined = () => until(() => said.includes("joined"), { about: "the join" });
-    return { got, said, joined, stop: subscription.stop };
+    return { got, said, joined, stop: () => subscription.stop() };
   }
   const range = (from: number, to: number) => Array.from({ length: to - from + 1 }, (_, at) => from + at);
 

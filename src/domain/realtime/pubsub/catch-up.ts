@@ -1,9 +1,9 @@
 import { Fault } from "../../../kit/fault.ts";
 import { feedSliceMax, replayMax, replayScanMax } from "../../../kit/limits.ts";
 import type { Store } from "../../../store/store.ts";
+import type { ChannelSpec } from "./channel.ts";
 import { Delivery } from "./delivery.ts";
 import type { Effort } from "./effort.ts";
-import type { ChannelSpec } from "./hub.ts";
 import { notesOf } from "./rows.ts";
 import { literalName, matchesTokens, tokensOf, wantedOf } from "./rules.ts";
 import { frameOfNote } from "./run-frames.ts";

@@ -1,6 +1,6 @@
 import { rfc3339 } from "../../../kit/clock.ts";
+import type { ChannelSpec, Start } from "./channel.ts";
 import type { Delivery } from "./delivery.ts";
-import type { ChannelSpec, Start } from "./hub.ts";
 import type { SubscribeInput } from "./options.ts";
 import { type RefusalCode, refusal } from "./rules.ts";
 
