@@ -109,7 +109,7 @@ describe.each(engines)("consumer groups on %s", (engine) => {
         "namespace: must be at most 128 bytes",
       ],
       ["CreateConsumerGroup", { ...group, pattern: "" }, "pattern: must not be empty"],
-      ["CreateConsumerGroup", { ...group, pattern: "a.>.b" }, "pattern: > stands only at the end"],
+      ["CreateConsumerGroup", { ...group, pattern: "a.>.b" }, "pattern: > must be the last segment"],
       ["CreateConsumerGroup", { ...group, pattern: "system.run.>" }, "pattern: must not be in system.*"],
       ["CreateConsumerGroup", { ...group, filterExpr: "data.a >" }, "filter_expr"],
       ["CreateConsumerGroup", { ...group, maxInflight: 1_001 }, "max_inflight: must be from 1 to 1000"],

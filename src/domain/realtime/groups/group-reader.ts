@@ -28,7 +28,7 @@ import { type GroupRow, getGroup } from "./rows.ts";
  *   - A position is claimed once as new: `claimDeliveries` moves the group's position in the transaction that
  *     inserts the deliveries, and skips candidates that another node's claim has passed.
  *   - Candidates were filtered by the current settings: the claim compares `version`, else answers `stale`.
- *   - An acknowledged delivery never comes again, and only its holder can ack: `ack.ts`, under the row's lock.
+ *   - An acknowledged delivery never comes again, and only its holder can ack: `ack.ts`, under its lock.
  *   - The server's own `sent` and `unsent` change nothing once another member or attempt holds the delivery.
  *   - A caller may read the pattern: `Groups.join`, and `PermissionChecks` after each change of the pattern.
  *     A member without that permission has no room, and what was claimed for it meanwhile is given back.

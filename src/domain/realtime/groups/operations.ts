@@ -212,12 +212,12 @@ const memberOperations = (groups: Groups, streams: Pick<SubscriptionStreams, "ca
       let reads = "";
       const deliveries = streams.carry(call.signal, async (sink) => {
         membership = await groups.join(call.environmentId, request, {
-          deliver: sink.deliver,
+          deliver: (delivery, isStillHeld) => sink.deliver(delivery, isStillHeld),
           async permit(pattern) {
             await permit({ name, pattern });
             reads = pattern;
           },
-          ended: sink.end,
+          ended: (fault) => sink.end(fault),
         });
         return membership;
       });

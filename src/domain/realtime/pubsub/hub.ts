@@ -17,21 +17,22 @@ import { type Judge, openJudge, tooMuch, type Verdicts } from "./verdicts.ts";
 /*
  * INVARIANTS of subscriptions
  *
- * A hub takes no locks and no transactions: it lives in one event loop, and order comes from what is not awaited.
- *   - Entries reach a channel in order of position, each once. While filters of one entry are being evaluated
+ * A hub takes no locks and writes nothing: it lives in one event loop, and its order comes from what is not
+ * awaited.
+ *   - Entries reach a channel in order of position, each once. While the filters of one entry are evaluated
  *     (`#isWorking`), later entries and frames wait in the backlog.
- *   - `position()` is the last entry that every channel got. During the backlog it is the last one worked off,
- *     else the position of the feed, which moves right before `onEntries` is called.
- *   - A subscriber with a replay reads from the store until it reaches `position()`, then joins. No `await` stands
- *     between the last comparison in `catchUp` and `join`, so no event is skipped or repeated.
- *   - All filters of an entry are evaluated before any member gets it: a member that joins during the evaluation
- *     is at a position before the entry and gets it, or reads it from the store as a late member.
+ *   - `position()` is the last entry that every channel got: the position of the feed, which moves right before
+ *     `onEntries` is called, or during a backlog the last entry that was worked off.
+ *   - A subscriber with a replay reads from the store until it reaches `position()`, then joins. No `await`
+ *     separates the last comparison in `catchUp` from `join`, so no event is skipped or repeated.
+ *   - All filters of an entry are evaluated before any member gets it, and channels are matched again after each
+ *     pause: a member that joins meanwhile is at a position before the entry, and gets it.
  *   - A late member gets only positions behind its own, and joins once the hub has come to its position.
  *
  * What is checked where:
  *   - The caller may have the pattern: by the gate before `PubSub.subscribe`, and again by the reauthorizer.
  *   - Deny policies on single deliveries: `screening.ts`. A member with any is apart, never on a broadcast.
- *   - Start and epoch: `start-position.ts`, before the subscription is accepted. Expiry during the read: `catchUp`.
+ *   - Start and epoch: `start-position.ts`, before the subscription is accepted. Expiry later: `catchUp`.
  *   - Work of filters: `verdicts.ts` for new entries, `effort.ts` for a replay.
  */
 
