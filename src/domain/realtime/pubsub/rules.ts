@@ -156,11 +156,11 @@ export function readFilter(text: string | undefined, field = "filter"): CelProgr
 }
 
 /** The deliveries of an entry that match the pattern and pass the filter. */
-export const wantedOf = <Told extends { passes(filter: CelProgram, budget?: CelBudget): boolean }>(
+export const wantedOf = <One extends { passes(filter: CelProgram, budget?: CelBudget): boolean }>(
   { pattern, filter }: { pattern: Pattern; filter: CelProgram | undefined },
-  { placed }: { placed: readonly { delivery: Told; tokens: readonly string[] }[] },
+  { placed }: { placed: readonly { delivery: One; tokens: readonly string[] }[] },
   budget?: CelBudget,
-): Told[] =>
+): One[] =>
   placed.flatMap(({ delivery, tokens }) =>
     matchesTokens(pattern.tokens, tokens) && (!filter || delivery.passes(filter, budget)) ? delivery : [],
   );

@@ -25,7 +25,7 @@ export interface SocketCaller {
   /** Throws unless the caller may have this subscription. */
   permit: (asked: SubscriptionTarget) => Promise<void>;
   caller: Screened;
-  /** A client of before subprotocols waits for a `subscribed` frame. */
+  /** A client that knows no subprotocol waits for a `subscribed` frame. */
   isLegacy: boolean;
 }
 
