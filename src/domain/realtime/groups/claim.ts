@@ -5,7 +5,7 @@ import type { Session } from "../../../store/store.ts";
 import { type GroupKey, type GroupRow, holdGroup, whereGroup } from "./rows.ts";
 
 /** Room for one delivery at one member. */
-export interface ClaimSlot {
+export interface MemberSlot {
   memberId: string;
   consumerId: string;
 }
@@ -18,7 +18,7 @@ export interface GroupClaimInput {
   /** Entries that match, in order, from the group's position as it was up to `reached`. */
   candidates: readonly { position: number; eventId: string }[];
   reached: number;
-  slots: readonly ClaimSlot[];
+  slots: readonly MemberSlot[];
   now: Instant;
   heldUntil: Instant;
   /**
@@ -32,7 +32,7 @@ export interface ClaimedDelivery {
   position: number;
   eventId: string;
   attempt: number;
-  slot: ClaimSlot;
+  slot: MemberSlot;
 }
 
 export type ClaimResult =
@@ -124,7 +124,7 @@ async function claimDue(
         WHERE environment_id = ${environment_id} AND group_id = ${id} AND seen_at >= ${freshSince}`)
     : [];
   const isPresent = new Set(present.map((member) => member.id));
-  const moved: (DueDeliveryRow & { slot: ClaimSlot })[] = [];
+  const moved: (DueDeliveryRow & { slot: MemberSlot })[] = [];
   for (const row of due) {
     // A live member used up its hold. A hold that ended with its member counts apart: nobody refused the
     // delivery.

@@ -9,7 +9,7 @@ import type { Acks } from "./ack.ts";
 import { type ClaimResult, claimDeliveries } from "./claim.ts";
 import { LookAhead } from "./look-ahead.ts";
 import { type GroupMember, isPermitted } from "./member.ts";
-import { type Hold, MemberDeliveries } from "./member-deliveries.ts";
+import { type DeliveryHold, MemberDeliveries } from "./member-deliveries.ts";
 import { PermissionChecks } from "./permission-checks.ts";
 import { type GroupRow, getGroup } from "./rows.ts";
 
@@ -222,7 +222,7 @@ export class GroupReader {
     return group.backpressure === "drop" && [...this.members.values()].some((one) => isPermitted(one, group));
   }
 
-  async #accept(result: ClaimResult, ahead: LookAhead, hold: Hold): Promise<boolean> {
+  async #accept(result: ClaimResult, ahead: LookAhead, hold: DeliveryHold): Promise<boolean> {
     const { store, log, onGone } = this.#deps;
     if (result.state === "gone") {
       onGone();

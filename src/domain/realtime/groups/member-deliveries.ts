@@ -3,7 +3,7 @@ import { groupStuckMs, groupWindow } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
 import type { Delivery } from "../pubsub/delivery.ts";
 import type { Acks } from "./ack.ts";
-import type { ClaimedDelivery, ClaimSlot } from "./claim.ts";
+import type { ClaimedDelivery, MemberSlot } from "./claim.ts";
 import { type GroupMember, holdsDelivery, isFresh, isPermitted, type QueuedDelivery } from "./member.ts";
 import type { GroupRow } from "./rows.ts";
 
@@ -27,7 +27,7 @@ export interface MemberDeliveriesDeps {
  * For how long a claim holds its deliveries: the claim's time on this process' monotonic clock, and the
  * length.
  */
-export type Hold = Pick<QueuedDelivery, "claimedAt" | "holdMs">;
+export type DeliveryHold = Pick<QueuedDelivery, "claimedAt" | "holdMs">;
 
 /** Claimed deliveries on their way to the members of one group at this node: room, queues and writes. */
 export class MemberDeliveries {
@@ -40,10 +40,10 @@ export class MemberDeliveries {
   }
 
   /** One slot for each delivery that a member has room for; members take turns, so that none gets all. */
-  freeSlots(): ClaimSlot[] {
+  freeSlots(): MemberSlot[] {
     const { members, group } = this.#delivered;
     const rooms = [...members.values()].map((member) => ({ member, room: this.#roomAt(member) }));
-    const free: ClaimSlot[] = [];
+    const free: MemberSlot[] = [];
     const most = Math.max(0, ...rooms.map(({ room }) => room));
     for (let round = 0; round < most && free.length < group.max_inflight; round++)
       for (const { member, room } of rooms)
@@ -55,7 +55,11 @@ export class MemberDeliveries {
    * Queues a claimed delivery at its member, or gives it back. Without a payload nobody can have it: it is
    * acknowledged.
    */
-  handOut({ position, attempt, slot }: ClaimedDelivery, delivery: Delivery | undefined, hold: Hold): void {
+  handOut(
+    { position, attempt, slot }: ClaimedDelivery,
+    delivery: Delivery | undefined,
+    hold: DeliveryHold,
+  ): void {
     const { members, group } = this.#delivered;
     if (!delivery) {
       // Retention has deleted the entry, or the group's pattern no longer covers it.

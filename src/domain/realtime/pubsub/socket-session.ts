@@ -34,17 +34,17 @@ interface SessionHost extends SocketSessionsDeps {
 
 export function openSocketSessions(
   deps: SocketSessionsDeps,
-): (options: SocketSessionOptions) => SocketSession {
+): (options: SocketSessionOptions) => SubscriberSession {
   const broadcast: Broadcast = {
     publish: (spec, delivery) => deps.publish(spec.id, eventFrame(spec, delivery)),
   };
   const { acquire } = openHolderLimit({ most: subscriptionsOfCallerMax, what: "subscriptions" });
   const host: SessionHost = { ...deps, broadcast, acquire };
-  return (options) => new SocketSession(host, options);
+  return (options) => new SubscriberSession(host, options);
 }
 
 /** What a client asks for on one connection, and the subscriptions that it has there. */
-export class SocketSession {
+export class SubscriberSession {
   readonly #host: SessionHost;
   readonly #options: SocketSessionOptions;
   readonly #all = new Map<string, SocketSubscription>();

@@ -4,7 +4,7 @@ import type { ChannelSpec, Delivery, Member, Start, Subscription } from "./servi
 import { eventFrame, okFrame, subscribedFrame, troubleFrame } from "./socket-frames.ts";
 
 /** One connection, as the edge offers it. */
-export interface SocketConnection {
+export interface SubscriberConnection {
   /** A promise when the connection is full: it resolves once it has drained, or has closed. */
   send(text: string): void | Promise<void>;
   /** From now on the connection gets what is published on the channel. */
@@ -21,7 +21,7 @@ export interface SubscriptionTarget {
 }
 
 export interface SocketCaller {
-  connection: SocketConnection;
+  connection: SubscriberConnection;
   /** Throws unless the caller may have this subscription. */
   permit: (asked: SubscriptionTarget) => Promise<void>;
   caller: Screened;
