@@ -21,12 +21,12 @@ import { type Judge, openJudge, tooMuch, type Verdicts } from "./verdicts.ts";
  * awaited.
  *   - Entries reach a channel in order of position, each once. While the filters of one entry are evaluated
  *     (`#isWorking`), later entries and frames wait in the backlog.
- *   - `position()` is the last entry that every channel got: the position of the feed, which moves right before
- *     `onEntries` is called, or during a backlog the last entry that was worked off.
+ *   - `position()` is the last entry that every channel got: the position of the feed, which moves right
+ *     before `onEntries` is called, or during a backlog the last entry that was worked off.
  *   - A subscriber with a replay reads from the store until it reaches `position()`, then joins. No `await`
  *     separates the last comparison in `catchUp` from `join`, so no event is skipped or repeated.
- *   - All filters of an entry are evaluated before any member gets it, and channels are matched again after each
- *     pause: a member that joins meanwhile is at a position before the entry, and gets it.
+ *   - All filters of an entry are evaluated before any member gets it, and channels are matched again after
+ *     each pause: a member that joins meanwhile is at a position before the entry, and gets it.
  *   - A late member gets only positions behind its own, and joins once the hub has come to its position.
  *
  * What is checked where:
