@@ -1,13 +1,13 @@
 import type { LoggedEvent } from "../../src/domain/log/log/service.ts";
 import { deliveriesOf } from "../../src/domain/realtime/pubsub/delivery.ts";
 import type { Frames } from "../../src/domain/realtime/pubsub/frames.ts";
-import { openHub } from "../../src/domain/realtime/pubsub/hub.ts";
+import { Hub } from "../../src/domain/realtime/pubsub/hub.ts";
 import { readSubscriptionOptions } from "../../src/domain/realtime/pubsub/options.ts";
 import { eventFrame } from "../../src/domain/realtime/pubsub/socket-frames.ts";
 import { systemClock } from "../../src/kit/clock.ts";
 import { median } from "./figures.ts";
 
-const noFrames = { want() {}, wantsRuns: () => false } as unknown as Frames;
+const noFrames: Pick<Frames, "want"> = { want() {} };
 
 const eventOf = (name: string, number: number): LoggedEvent =>
   ({
@@ -27,7 +27,7 @@ const eventOf = (name: string, number: number): LoggedEvent =>
 
 /** CPU microseconds a message and matching pattern, from the log's event to the bytes of its frames. */
 function costOf(matching: number, others: number): number {
-  const hub = openHub({
+  const hub = new Hub({
     environmentId: "env",
     frames: noFrames,
     clock: systemClock(),

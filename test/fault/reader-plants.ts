@@ -23,16 +23,15 @@ export const readerPlants = {
   /** Of some deliveries the first acknowledgement is answered and forgotten: they are given once more. */
   forgotten: {
     file: "src/domain/realtime/groups/ack.ts",
-    find: 'if (verdict !== "nak") gone.set(deliveryKeyText(row), row);',
-    plant:
-      'if (verdict !== "nak") { if (row.position % 40 > 0 || row.attempt > 1) gone.set(deliveryKeyText(row), row); }',
+    find: 'if (ack.verdict !== "nak") changes.end(row);',
+    plant: 'if (ack.verdict !== "nak") { if (row.position % 40 > 0 || row.attempt > 1) changes.end(row); }',
   },
   /** A group passes over some of what it should hand out. */
   skipped: {
-    file: "src/domain/realtime/groups/group-reader.ts",
-    find: "if (delivery) ahead.found.push({ position: entry.position, delivery });",
+    file: "src/domain/realtime/groups/look-ahead.ts",
+    find: "if (delivery) this.#found.push({ position: entry.position, delivery });",
     plant:
-      "if (delivery && entry.position % 40 > 0) ahead.found.push({ position: entry.position, delivery });",
+      "if (delivery && entry.position % 40 > 0) this.#found.push({ position: entry.position, delivery });",
   },
 } as const satisfies Record<string, SourcePlant>;
 

@@ -124,10 +124,10 @@ describe.each(engines)("a socket on %s", (engine) => {
     const cases: [string, Record<string, unknown>, string, RegExp][] = [
       ["", {}, "INVALID_PATTERN", /empty/],
       ["a..b", {}, "INVALID_PATTERN", /empty segment/],
-      ["a.>.b", {}, "INVALID_PATTERN", /end/],
+      ["a.>.b", {}, "INVALID_PATTERN", /last segment/],
       ["a.b*", {}, "INVALID_PATTERN", /whole/],
       ["a b", {}, "INVALID_PATTERN", /whitespace/],
-      ["what:a.b", {}, "INVALID_PATTERN", /"what" is no namespace/],
+      ["what:a.b", {}, "INVALID_PATTERN", /unknown namespace "what"/],
       ["a", { replay: 1_001 }, "LIMIT_EXCEEDED", /1000/],
       ["a", { replay: -1 }, "INVALID_ARGUMENT", /replay/],
       ["a", { replay: "2" }, "INVALID_PATTERN", /replay/],

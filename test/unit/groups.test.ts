@@ -9,7 +9,7 @@ import { openTopicsPast, topicReads } from "../../src/domain/log/topics/past.ts"
 import { openTopics, type Topics } from "../../src/domain/log/topics/service.ts";
 import { changed, changesOf, settingsOf } from "../../src/domain/realtime/groups/definition.ts";
 import type { GroupRow } from "../../src/domain/realtime/groups/rows.ts";
-import { type Groups, openGroups, type Seated } from "../../src/domain/realtime/groups/service.ts";
+import { type Groups, type JoinedMember, openGroups } from "../../src/domain/realtime/groups/service.ts";
 import type { Delivery } from "../../src/domain/realtime/pubsub/service.ts";
 import { sourcesOf } from "../../src/domain/realtime/pubsub/source.ts";
 import { type TestClock, testClock } from "../../src/kit/clock.ts";
@@ -34,7 +34,7 @@ describe("members of a group", () => {
   let topics: Topics;
   /** Of two nodes over one store. */
   let nodes: [Groups, Groups];
-  const seats: Seated[] = [];
+  const seats: JoinedMember[] = [];
 
   beforeEach(async () => {
     clock = testClock(1_700_000_000_000);
@@ -264,7 +264,9 @@ describe("settings of a group", () => {
     const said = changed(group, input, changesOf(undefined, input), 7);
     expect(said).toMatchObject({ max_inflight: 5, filter_expr: "data.a == 1", metadata: '{"a":1}' });
     expect(() => changesOf(["name"], {})).toThrow("cannot be changed");
-    expect(() => changed(group, { pattern: "topic:a" }, { pattern: true }, 7)).toThrow("stays with events");
+    expect(() => changed(group, { pattern: "topic:a" }, { pattern: true }, 7)).toThrow(
+      "between events and topics",
+    );
   });
 
   test("every number has its bounds, and zero means the default", () => {

@@ -10,17 +10,17 @@ import type { AckMode, GroupKey } from "./rows.ts";
 
 export type AckVerdict = "ack" | "nak" | "term";
 
-/** What a consumer says of one delivery. */
+/** A consumer's verdict on one delivery. */
 export interface Ack extends GroupKey {
   eventId: string;
-  /** As it named itself, or the id of its subscription. Empty: whoever holds it. */
+  /** The consumer's own name, or the id of its subscription. Empty: whichever consumer holds the delivery. */
   consumerId: string;
   verdict: AckVerdict;
-  /** Of a `nak`; the group's own when it is left out. */
+  /** Pause before a `nak` is redelivered; without one the group's `redeliver_delay_ms`. */
   delayMs: number | undefined;
 }
 
-/** A delivery that this node was to send: it did, for a group that asks for no more, or it could not. */
+/** A claimed delivery as the node that claimed it knows it. */
 export interface HeldDelivery {
   environment_id: string;
   groupId: string;
@@ -29,22 +29,29 @@ export interface HeldDelivery {
   attempt: number;
 }
 
+/**
+ * By a consumer, or by the server: it `sent` a delivery of a group with `ack_mode` auto, or left a delivery
+ * `unsent`.
+ */
 type AckItem = { said: Ack } | { sent: HeldDelivery } | { unsent: HeldDelivery };
 
-/** A group in which something was settled: there may be room, or something due. */
+/** A group whose deliveries changed: there may be room, or something due. */
 export interface GroupChange {
   environmentId: string;
   groupId: string;
-  /** When the first of what was given back is due. */
+  /** When the first delivery that was given back is due. */
   dueAt?: Instant;
 }
 
 export interface Acks {
-  /** `not_found` for a delivery that is not held (any more), `failed_precondition` when another consumer holds it. */
+  /**
+   * Throws `not_found` for a delivery that nobody holds, `failed_precondition` when another consumer holds
+   * it.
+   */
   ack(said: Ack): Promise<void>;
-  /** What was taken away meanwhile stays as it is. */
+  /** Ends the delivery. Does nothing when another member or attempt holds it by now. */
   sent(held: HeldDelivery): Promise<void>;
-  /** It is due for the others at once, and nothing of it is spent. */
+  /** Makes the delivery due for the others at once; it does not count against `max_redeliveries`. */
   unsent(held: HeldDelivery): Promise<void>;
   drain(): Promise<void>;
 }
@@ -53,7 +60,7 @@ export interface AcksDeps {
   store: Store;
   clock: Clock;
   watch: Watch;
-  onChanged: (moved: readonly GroupChange[]) => void;
+  onChanged: (changes: readonly GroupChange[]) => void;
 }
 
 interface DeliveryKey {
@@ -74,65 +81,101 @@ interface HeldDeliveryRow extends DeliveryKey {
   consumer_id: string;
 }
 
+interface DueDelivery extends HeldDeliveryRow {
+  due_at: Instant;
+}
+
 const deliveryKeyText = ({ environment_id, group_id, position }: DeliveryKey) =>
   `${environment_id}\n${group_id}\n${position}`;
 
-const deliveryKeyColumns = (places: readonly DeliveryKey[]) => ({
-  environment_id: column.text(places.map((one) => one.environment_id)),
-  group_id: column.text(places.map((one) => one.group_id)),
-  position: column.bigint(places.map((one) => one.position)),
+const deliveryKeyColumns = (keys: readonly DeliveryKey[]) => ({
+  environment_id: column.text(keys.map((one) => one.environment_id)),
+  group_id: column.text(keys.map((one) => one.group_id)),
+  position: column.bigint(keys.map((one) => one.position)),
 });
 
-/** Acknowledgements of all consumers, set-wise: rows are locked in the order of their keys, then judged, then changed. */
-export function openAcks({ store, clock, watch, onChanged }: AcksDeps): Acks {
-  async function applyAcks(session: Session, items: readonly AckItem[], now: Instant) {
-    const said = items.flatMap((item) => ("said" in item ? item.said : []));
-    const found = await findAckTargets(session, said);
-    const places = new Map<AckItem, DeliveryKey>();
-    for (const item of items) {
-      const place = "said" in item ? found.get(item.said) : deliveryKeyOf(ownOf(item));
-      if (place && !(place instanceof Fault)) places.set(item, place);
-    }
-    const held = await holdAll(session, [...places.values()]);
-    const gone = new Map<string, HeldDeliveryRow>();
-    const later = new Map<string, HeldDeliveryRow & { due_at: Instant }>();
-    const outcomes = items.map((item): ItemOutcome<void> => {
-      const place = places.get(item);
-      const row = place && held.get(deliveryKeyText(place));
-      if (!("said" in item)) {
-        const { memberId, attempt } = ownOf(item);
-        if (row?.member_id !== memberId || row.attempt !== attempt) return { value: undefined };
-        if ("sent" in item) gone.set(deliveryKeyText(row), row);
-        else later.set(deliveryKeyText(row), { ...row, due_at: now });
-        return { value: undefined };
-      }
-      const { eventId, consumerId, verdict, delayMs } = item.said;
-      const known = found.get(item.said);
-      if (known instanceof Fault) return { error: known };
-      if (!row || !known) return { error: unheld(item.said) };
-      if (!isHolder(row, consumerId)) return { error: heldByAnother(eventId) };
-      if (verdict !== "nak") gone.set(deliveryKeyText(row), row);
-      else {
-        const due_at = now + (delayMs ?? known.redeliver_delay_ms);
-        later.set(deliveryKeyText(row), { ...row, due_at, spent_count: row.spent_count + 1 });
-      }
-      return { value: undefined };
-    });
-    await write(
-      session,
-      [...gone.values()],
-      [...later].flatMap(([key, row]) => (gone.has(key) ? [] : row)),
-    );
-    const moved = new Map<string, GroupChange>();
-    for (const row of [...gone.values(), ...later.values()]) {
-      const key = `${row.environment_id}\n${row.group_id}`;
-      const one = moved.get(key) ?? { environmentId: row.environment_id, groupId: row.group_id };
-      const due = later.get(deliveryKeyText(row))?.due_at;
-      moved.set(key, due === undefined ? one : { ...one, dueAt: Math.min(one.dueAt ?? due, due) });
-    }
-    return { outcomes, moved: [...moved.values()] };
+/** The changes of one flush. A delivery that is both ended and given back is ended. */
+class DeliveryChanges {
+  readonly #ended = new Map<string, HeldDeliveryRow>();
+  readonly #givenBack = new Map<string, DueDelivery>();
+
+  end(row: HeldDeliveryRow): void {
+    this.#ended.set(deliveryKeyText(row), row);
   }
 
+  giveBack(row: DueDelivery): void {
+    this.#givenBack.set(deliveryKeyText(row), row);
+  }
+
+  async write(session: Session): Promise<void> {
+    const givenBack = [...this.#givenBack].flatMap(([key, row]) => (this.#ended.has(key) ? [] : row));
+    await deleteDeliveries(session, [...this.#ended.values()]);
+    await giveBackDeliveries(session, givenBack);
+  }
+
+  /** The groups of all changed deliveries, each with the time at which its first one is due. */
+  groups(): GroupChange[] {
+    const changes = new Map<string, GroupChange>();
+    for (const row of [...this.#ended.values(), ...this.#givenBack.values()]) {
+      const key = `${row.environment_id}\n${row.group_id}`;
+      const one = changes.get(key) ?? { environmentId: row.environment_id, groupId: row.group_id };
+      const due = this.#givenBack.get(deliveryKeyText(row))?.due_at;
+      changes.set(key, due === undefined ? one : { ...one, dueAt: Math.min(one.dueAt ?? due, due) });
+    }
+    return [...changes.values()];
+  }
+}
+
+/** Locks the rows of all items, decides each item, then writes all changes. */
+async function applyAcks(session: Session, items: readonly AckItem[], now: Instant) {
+  const acks = items.flatMap((item) => ("said" in item ? item.said : []));
+  const targets = await findAckTargets(session, acks);
+  const keys = new Map<AckItem, DeliveryKey>();
+  for (const item of items) {
+    const key = "said" in item ? targets.get(item.said) : deliveryKeyOf(ownOf(item));
+    if (key && !(key instanceof Fault)) keys.set(item, key);
+  }
+  const held = await holdAll(session, [...keys.values()]);
+  const changes = new DeliveryChanges();
+  const outcomes = items.map((item): ItemOutcome<void> => {
+    const key = keys.get(item);
+    const row = key && held.get(deliveryKeyText(key));
+    if ("said" in item) return decideAck(item.said, { target: targets.get(item.said), row, changes, now });
+    const { memberId, attempt } = ownOf(item);
+    if (row?.member_id !== memberId || row.attempt !== attempt) return { value: undefined };
+    if ("sent" in item) changes.end(row);
+    else changes.giveBack({ ...row, due_at: now });
+    return { value: undefined };
+  });
+  await changes.write(session);
+  return { outcomes, groups: changes.groups() };
+}
+
+interface AckDecision {
+  target: AckTarget | Fault | undefined;
+  row: HeldDeliveryRow | undefined;
+  changes: DeliveryChanges;
+  now: Instant;
+}
+
+function decideAck(ack: Ack, { target, row, changes, now }: AckDecision): ItemOutcome<void> {
+  if (target instanceof Fault) return { error: target };
+  if (!row || !target) return { error: unheld(ack) };
+  if (!isHolder(row, ack.consumerId)) return { error: heldByAnother(ack.eventId) };
+  if (ack.verdict !== "nak") changes.end(row);
+  else {
+    const due_at = now + (ack.delayMs ?? target.redeliver_delay_ms);
+    changes.giveBack({ ...row, due_at, spent_count: row.spent_count + 1 });
+  }
+  return { value: undefined };
+}
+
+/**
+ * Combines the acknowledgements of all callers into few transactions. Each locks its rows in the order of
+ * their keys, so that two nodes cannot deadlock, then decides every item, then writes all changes in two
+ * statements.
+ */
+export function openAcks({ store, clock, watch, onChanged }: AcksDeps): Acks {
   const combiner = combine<AckItem, void>({
     name: "groups.settle",
     lanes: combineLanes,
@@ -141,9 +184,9 @@ export function openAcks({ store, clock, watch, onChanged }: AcksDeps): Acks {
     waitingMax: combineWaitingMax,
     pace: { clock, ms: combinePaceMs },
     async flush(items, committed) {
-      const { outcomes, moved } = await store.write((session) => applyAcks(session, items, clock.now()));
+      const { outcomes, groups } = await store.write((session) => applyAcks(session, items, clock.now()));
       committed();
-      if (moved.length > 0) onChanged(moved);
+      if (groups.length > 0) onChanged(groups);
       return outcomes;
     },
     isOfItem,
@@ -168,7 +211,7 @@ const deliveryKeyOf = ({ environment_id, groupId, position }: HeldDelivery): Del
   position,
 });
 
-/** Which rows are meant; not locked yet. */
+/** Finds the row that each ack means; it takes no locks. */
 async function findAckTargets(session: Session, acks: readonly Ack[]): Promise<Map<Ack, AckTarget | Fault>> {
   const found = new Map<Ack, AckTarget | Fault>();
   if (acks.length === 0) return found;
@@ -184,9 +227,9 @@ async function findAckTargets(session: Session, acks: readonly Ack[]): Promise<M
         LEFT JOIN group_deliveries d ON d.environment_id = g.environment_id AND d.group_id = g.id
           AND d.event_id = i.event_id`,
   );
-  const byPlace = new Map(rows.map((row) => [row.ord, row]));
+  const byOrd = new Map(rows.map((row) => [row.ord, row]));
   for (const [at, one] of acks.entries()) {
-    const row = byPlace.get(at + 1);
+    const row = byOrd.get(at + 1);
     if (!row) found.set(one, missing("consumer group", one.name));
     else if (row.ack_mode === "auto") found.set(one, acksItself(one.name));
     else if (row.position === null) found.set(one, unheld(one));
@@ -197,55 +240,61 @@ async function findAckTargets(session: Session, acks: readonly Ack[]): Promise<M
 
 async function holdAll(
   session: Session,
-  places: readonly DeliveryKey[],
+  keys: readonly DeliveryKey[],
 ): Promise<Map<string, HeldDeliveryRow>> {
-  if (places.length === 0) return new Map();
+  if (keys.length === 0) return new Map();
   const rows =
     await session.all<HeldDeliveryRow>(sql`SELECT d.environment_id, d.group_id, d.position, d.attempt, d.spent_count,
       d.member_id, d.consumer_id
-    FROM ${session.seams.rowsFrom("i", deliveryKeyColumns(places))}
+    FROM ${session.seams.rowsFrom("i", deliveryKeyColumns(keys))}
       JOIN group_deliveries d ON d.environment_id = i.environment_id AND d.group_id = i.group_id
         AND d.position = i.position
     ORDER BY d.environment_id, d.group_id, d.position ${session.seams.holdRow}`);
   return new Map(rows.map((row) => [deliveryKeyText(row), row]));
 }
 
-async function write(
-  session: Session,
-  gone: readonly DeliveryKey[],
-  later: readonly (DeliveryKey & { due_at: Instant; spent_count: number })[],
-): Promise<void> {
-  const { rowsFrom } = session.seams;
-  if (gone.length > 0)
-    await session.run(sql`DELETE FROM group_deliveries WHERE (environment_id, group_id, position) IN (
-      SELECT i.environment_id, i.group_id, i.position FROM ${rowsFrom("i", deliveryKeyColumns(gone))})`);
-  if (later.length > 0)
-    await session.run(sql`UPDATE group_deliveries SET member_id = NULL, due_at = v.due_at, spent_count = v.spent_count
-      FROM ${rowsFrom("v", {
-        ...deliveryKeyColumns(later),
-        due_at: column.bigint(later.map((row) => row.due_at)),
-        spent_count: column.bigint(later.map((row) => row.spent_count)),
-      })} WHERE group_deliveries.environment_id = v.environment_id AND group_deliveries.group_id = v.group_id
-        AND group_deliveries.position = v.position`);
+async function deleteDeliveries(session: Session, keys: readonly DeliveryKey[]): Promise<void> {
+  if (keys.length === 0) return;
+  await session.run(sql`DELETE FROM group_deliveries WHERE (environment_id, group_id, position) IN (
+    SELECT i.environment_id, i.group_id, i.position FROM ${session.seams.rowsFrom("i", deliveryKeyColumns(keys))})`);
 }
 
-/** Consumers call themselves as they asked to be called, or as the server called them. */
+async function giveBackDeliveries(session: Session, rows: readonly DueDelivery[]): Promise<void> {
+  if (rows.length === 0) return;
+  await session.run(sql`UPDATE group_deliveries SET member_id = NULL, due_at = v.due_at, spent_count = v.spent_count
+    FROM ${session.seams.rowsFrom("v", {
+      ...deliveryKeyColumns(rows),
+      due_at: column.bigint(rows.map((row) => row.due_at)),
+      spent_count: column.bigint(rows.map((row) => row.spent_count)),
+    })} WHERE group_deliveries.environment_id = v.environment_id AND group_deliveries.group_id = v.group_id
+      AND group_deliveries.position = v.position`);
+}
+
+/** A consumer may give its own name, or the subscription id that the server gave it. */
 const isHolder = ({ consumer_id, member_id }: HeldDeliveryRow, consumerId: string): boolean =>
   consumerId === "" || consumerId === consumer_id || consumerId === member_id;
 
 const unheld = ({ name, eventId }: Ack) =>
   new Fault(
     "not_found",
-    `event ${eventId.slice(0, 100)} is not held by group ${name}: it was acknowledged, given up, or never delivered`,
+    `event ${eventId.slice(0, 100)} is not held by consumer group ${name}: it was acknowledged, given up, or never delivered`,
     { field: "event_id" },
   );
 
 const heldByAnother = (eventId: string) =>
-  new Fault("failed_precondition", `event ${eventId.slice(0, 100)} went to another consumer meanwhile`, {
-    field: "consumer_id",
-  });
+  new Fault(
+    "failed_precondition",
+    `event ${eventId.slice(0, 100)} is held by another consumer: it was redelivered`,
+    {
+      field: "consumer_id",
+    },
+  );
 
 const acksItself = (name: string) =>
-  new Fault("failed_precondition", `group ${name} has ack_mode auto: sending acknowledges`, {
-    field: "ack_type",
-  });
+  new Fault(
+    "failed_precondition",
+    `consumer group ${name} has ack_mode auto: the server acknowledges what it has sent`,
+    {
+      field: "ack_type",
+    },
+  );

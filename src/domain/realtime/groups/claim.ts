@@ -4,8 +4,8 @@ import { column, sql } from "../../../kit/sql.ts";
 import type { Session } from "../../../store/store.ts";
 import { type GroupKey, type GroupRow, holdGroup, whereGroup } from "./rows.ts";
 
-/** A place for one delivery at one member. */
-export interface ClaimSlot {
+/** Room for one delivery at one member. */
+export interface MemberSlot {
   memberId: string;
   consumerId: string;
 }
@@ -13,15 +13,18 @@ export interface ClaimSlot {
 export interface GroupClaimInput {
   key: GroupKey;
   groupId: string;
-  /** What pattern and filter of the candidates were read from. */
+  /** Version of the settings whose pattern and filter chose the candidates. */
   version: number;
-  /** What belongs to the group, in order, from its position as it was up to `reached`. */
+  /** Entries that match, in order, from the group's position as it was up to `reached`. */
   candidates: readonly { position: number; eventId: string }[];
   reached: number;
-  slots: readonly ClaimSlot[];
+  slots: readonly MemberSlot[];
   now: Instant;
   heldUntil: Instant;
-  /** Members seen since then are there: a hold of theirs that ends was theirs to end. */
+  /**
+   * Members with a heartbeat since then are alive. If a live member lets its hold expire, that counts against
+   * `max_redeliveries`.
+   */
   freshSince: Instant;
 }
 
@@ -29,7 +32,7 @@ export interface ClaimedDelivery {
   position: number;
   eventId: string;
   attempt: number;
-  slot: ClaimSlot;
+  slot: MemberSlot;
 }
 
 export type ClaimResult =
@@ -38,12 +41,12 @@ export type ClaimResult =
   | { state: "paused" }
   | {
       state: "taken";
-      /** The group's, from now on. */
+      /** The group's position after the claim. */
       position: number;
       claimed: ClaimedDelivery[];
       givenUp: { position: number; eventId: string }[];
       droppedCount: number;
-      /** When the next of what is held is due; null when nothing is. */
+      /** When the next delivery of the group is due; null when the group holds none. */
       nextDueAt: Instant | null;
     };
 
@@ -57,8 +60,9 @@ interface DueDeliveryRow {
 }
 
 /**
- * One claim of a group, under the lock of its row: what is due again first, then what is new, as far as there are slots and
- * as `max_inflight` lets. Deliveries that another transaction has locked are being settled and are passed by.
+ * One claim of a group, under the lock of its row: first deliveries that are due again, then new entries, at
+ * most one a slot and at most `max_inflight` in all. It skips deliveries that another transaction has locked:
+ * those are being acknowledged.
  */
 export async function claimDeliveries(session: Session, input: GroupClaimInput): Promise<ClaimResult> {
   const { key, slots, reached } = input;
@@ -120,9 +124,10 @@ async function claimDue(
         WHERE environment_id = ${environment_id} AND group_id = ${id} AND seen_at >= ${freshSince}`)
     : [];
   const isPresent = new Set(present.map((member) => member.id));
-  const moved: (DueDeliveryRow & { slot: ClaimSlot })[] = [];
+  const moved: (DueDeliveryRow & { slot: MemberSlot })[] = [];
   for (const row of due) {
-    // A hold that ended under a member that is there was used up; one that died with its member was not.
+    // A live member used up its hold. A hold that ended with its member counts apart: nobody refused the
+    // delivery.
     const isSpent = row.member_id !== null && isPresent.has(row.member_id);
     const isLost = row.member_id !== null && !isSpent;
     const spent_count = row.spent_count + (isSpent ? 1 : 0);

@@ -15,14 +15,14 @@ import type { AckMode, Backpressure, GroupKey, GroupRow, GroupSettings, GroupSta
 
 export const defaultNamespace = "default";
 
-/** How a caller names a group. */
+/** A group as callers name it. */
 export interface GroupName {
   /** Absent and empty mean `default`. */
   namespace?: string | undefined;
   name: string;
 }
 
-/** What a caller says of a group; what is left out, or 0, has its default. */
+/** Settings as callers give them. A setting that is left out, or is 0, has its default. */
 export interface GroupInput {
   pattern?: string | undefined;
   filterExpr?: string | undefined;
@@ -37,12 +37,13 @@ export interface GroupInput {
 
 function requireWord(field: string, text: string): void {
   if (text === "") throw invalid(field, "must not be empty");
-  if (Buffer.byteLength(text) > groupNameBytesMax) throw invalid(field, `at most ${groupNameBytesMax} bytes`);
+  if (Buffer.byteLength(text) > groupNameBytesMax)
+    throw invalid(field, `must be at most ${groupNameBytesMax} bytes`);
   if (!text.isWellFormed() || /[\s\p{Cc}]/u.test(text))
     throw invalid(field, "must not contain whitespace or control characters");
 }
 
-/** Throws the fault that names the field. */
+/** Throws an `invalid_argument` that names the field. */
 export function keyOf(environmentId: string, given: GroupName, field = "name"): GroupKey {
   const namespace = given.namespace || defaultNamespace;
   requireWord("namespace", namespace);
@@ -53,7 +54,7 @@ export function keyOf(environmentId: string, given: GroupName, field = "name"): 
 function numberOf(field: string, value: number | undefined, fallback: number, most: number): number {
   if (value === undefined || value === 0) return fallback;
   if (!Number.isInteger(value) || value < 1 || value > most)
-    throw invalid(field, `from 1 to ${most}; 0 means ${fallback}`);
+    throw invalid(field, `must be from 1 to ${most}; 0 means the default, ${fallback}`);
   return value;
 }
 
@@ -61,14 +62,15 @@ function metadataOf(metadata: Record<string, unknown> | undefined): string | nul
   if (metadata === undefined || Object.keys(metadata).length === 0) return null;
   const text = jsonText("metadata", metadata);
   if (Buffer.byteLength(text) > groupMetadataBytesMax)
-    throw invalid("metadata", `at most ${groupMetadataBytesMax} bytes of JSON`);
+    throw invalid("metadata", `must be at most ${groupMetadataBytesMax} bytes of JSON`);
   return text;
 }
 
-/** The settings with the log that they are about, checked. */
+/** The settings, checked, with the log that their pattern reads. */
 export function settingsOf(input: GroupInput): GroupSettings & Pick<GroupRow, "log"> {
   const pattern = parsePattern(input.pattern ?? "");
-  if (pattern.namespace === "system") throw invalid("pattern", "frames of system.* have no groups");
+  if (pattern.namespace === "system")
+    throw invalid("pattern", "must not be in system.*: a consumer group reads events or topics");
   readFilter(input.filterExpr, "filter_expr");
   return {
     log: logOf(pattern.namespace),
@@ -94,7 +96,7 @@ export function settingsOf(input: GroupInput): GroupSettings & Pick<GroupRow, "l
   };
 }
 
-/** The fields that an update names, or, without any, those that say something. */
+/** The settings that an update changes. */
 export type Changes = Partial<Record<keyof GroupInput, true>>;
 
 const fieldOf: Record<string, keyof GroupInput> = {
@@ -109,13 +111,20 @@ const fieldOf: Record<string, keyof GroupInput> = {
   status: "status",
 };
 
-/** `paths` as a field mask has them; throws for one that is no setting. */
+/**
+ * The settings that a field mask names; without paths, those that are not empty. Throws for a path that is no
+ * setting.
+ */
 export function changesOf(paths: readonly string[] | undefined, input: GroupInput): Changes {
   const changes: Changes = {};
   if (paths && paths.length > 0) {
     for (const path of paths) {
       const field = Object.hasOwn(fieldOf, path) ? fieldOf[path] : undefined;
-      if (!field) throw invalid("update_mask", `"${path.slice(0, 80)}" cannot be changed`);
+      if (!field)
+        throw invalid(
+          "update_mask",
+          `"${path.slice(0, 80)}" cannot be changed (one of ${Object.keys(fieldOf).join(", ")})`,
+        );
       changes[field] = true;
     }
     return changes;
@@ -124,7 +133,7 @@ export function changesOf(paths: readonly string[] | undefined, input: GroupInpu
   return changes;
 }
 
-/** The group as it is after the changes. */
+/** The group after the changes. A changed group is its owner's: `kept_until` no longer ends it. */
 export function changed(group: GroupRow, input: GroupInput, changes: Changes, now: number): GroupRow {
   const before: GroupInput = {
     pattern: group.pattern,
@@ -141,10 +150,14 @@ export function changed(group: GroupRow, input: GroupInput, changes: Changes, no
     Object.values(fieldOf).map((field) => [field, (changes[field] ? input : before)[field]]),
   ) as GroupInput;
   const settings = settingsOf(wanted);
-  // Positions of one log mean nothing in the other.
+  // The group's position counts entries of its log: in the other log it would skip or repeat entries.
   if (settings.log !== group.log)
-    throw new Fault("failed_precondition", "pattern: a group stays with events or with topics", {
-      field: "pattern",
-    });
+    throw new Fault(
+      "failed_precondition",
+      "pattern: a consumer group cannot change between events and topics",
+      {
+        field: "pattern",
+      },
+    );
   return { ...group, ...settings, version: group.version + 1, kept_until: null, updated_at: now };
 }

@@ -1,52 +1,40 @@
-import { breather } from "../../../kit/breather.ts";
-import type { CelProgram } from "../../../kit/cel/cel.ts";
 import type { Clock, Instant } from "../../../kit/clock.ts";
 import type { Fault } from "../../../kit/fault.ts";
-import {
-  feedSliceMax,
-  groupAheadMax,
-  groupFreshMs,
-  groupHoldMs,
-  groupHoldMsMin,
-  groupStuckMs,
-  groupWindow,
-} from "../../../kit/limits.ts";
+import { groupFreshMs, groupHoldMs, groupHoldMsMin } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
 import type { Store } from "../../../store/store.ts";
 import type { Following } from "../../log/log/feed.ts";
-import type { Delivery } from "../pubsub/delivery.ts";
-import { type Pattern, parsePattern, readFilter, wantedOf } from "../pubsub/rules.ts";
 import type { Source, SourceEntry } from "../pubsub/source.ts";
 import type { Acks } from "./ack.ts";
-import { type ClaimedDelivery, type ClaimResult, type ClaimSlot, claimDeliveries } from "./claim.ts";
-import { type GroupMember, holdsDelivery, isFresh, type QueuedDelivery } from "./member.ts";
-import { openPermissionChecks } from "./permission-checks.ts";
+import { type ClaimResult, claimDeliveries } from "./claim.ts";
+import { LookAhead } from "./look-ahead.ts";
+import { type GroupMember, isPermitted } from "./member.ts";
+import { type DeliveryHold, MemberDeliveries } from "./member-deliveries.ts";
+import { PermissionChecks } from "./permission-checks.ts";
 import { type GroupRow, getGroup } from "./rows.ts";
 
-/** What the group's log has for it, looked up ahead. */
-interface Ahead {
-  found: { position: number; delivery: Delivery }[];
-  /** Everything up to here was looked at. */
-  reached: number;
-}
-
-/** One group at one node: its members here, and what is taken for them. */
-export interface GroupReader {
-  group: GroupRow;
-  readonly members: Map<string, GroupMember>;
-  addMember(seat: GroupMember): void;
-  /** Looks for work now; asked during a look, it looks once more. */
-  look(): void;
-  /** The group as it is now; takes up changes of its settings. */
-  refresh(group: GroupRow, dueAt: Instant | null): void;
-  onEntries(list: readonly SourceEntry[]): void;
-  /** Something of it is due then. */
-  noteDue(at: Instant): void;
-  /** Where the feed of its log stands; handed over once it is followed. */
-  follow(following: Following): void;
-  close(): void;
-  isClosed(): boolean;
-}
+/*
+ * INVARIANTS of consumer groups
+ *
+ * Locks, in the order in which one transaction may take them:
+ *   1. `heads`, shared: `createGroup`, so that a new group begins at a position of its log.
+ *   2. `consumer_groups`: every claim, change and deletion of a group. Claims of one group run one by one.
+ *   3. `group_members`: heartbeats, in key order; one row each when a member leaves or is dismissed.
+ *   4. `group_deliveries`, in key order: acks and leaving members wait for rows. A claim skips locked rows,
+ *      because an ack is about to end them. An ack never locks the group, so it never waits for a claim.
+ *
+ * What is checked where:
+ *   - At most `max_inflight` deliveries are held: `claimDeliveries`, under the lock of the group.
+ *   - A position is claimed once as new: `claimDeliveries` moves the group's position in the transaction that
+ *     inserts the deliveries, and skips candidates that another node's claim has passed.
+ *   - Candidates were filtered by the current settings: the claim compares `version`, else answers `stale`.
+ *   - An acknowledged delivery never comes again, and only its holder can ack: `ack.ts`, under its lock.
+ *   - The server's own `sent` and `unsent` change nothing once another member or attempt holds the delivery.
+ *   - A caller may read the pattern: `Groups.join`, and `PermissionChecks` after each change of the pattern.
+ *     A member without that permission has no room, and what was claimed for it meanwhile is given back.
+ *   - A delivery is written only while its member holds it: `holdsDelivery`, right before the write, by the
+ *     monotonic clock of this process. Other nodes remove silent members by `seen_at` and their own clocks.
+ */
 
 export interface GroupReaderDeps {
   store: Store;
@@ -54,333 +42,222 @@ export interface GroupReaderDeps {
   log: Log;
   source: Source;
   acks: Pick<Acks, "sent" | "unsent">;
+  /** False while this node is not sure of the time: a claim would hold deliveries until a wrong time. */
   knowsTime: () => boolean;
-  /** The group is not there any more. */
+  /** The group was deleted. */
   onGone: () => void;
-  /** It may not have what the group reads now. */
-  onDenied: (seat: GroupMember, fault: Fault) => void;
+  /** The member may not have what the group reads now. */
+  onDenied: (member: GroupMember, fault: Fault) => void;
   counters: { delivered: (count: number) => void; redelivered: (count: number) => void };
 }
 
-/** What is due later is found by the rounds of the loop. */
+/** A timer is set for what is due sooner than this; the rounds of loop `groups.look` find the rest. */
 const dueTimerMsMax = 2_000;
 
-export function openGroupReader(deps: GroupReaderDeps, group: GroupRow): GroupReader {
-  const { store, clock, log, source, acks } = deps;
-  const members = new Map<string, GroupMember>();
-  let following: Following | undefined;
-  let ahead: Ahead = { found: [], reached: group.position };
-  /** The place of the feed as far as `onTold` was told. */
-  let fedTo: number | undefined;
-  let read: { pattern: Pattern; filter: CelProgram | undefined } = readOf(group);
-  /** Something may be due then. */
-  let dueAt: Instant = 0;
-  let cancelTimer = () => {};
-  let looking = false;
-  let again = false;
-  let closed = false;
+/** One group at one node: its members here, and the claims that are made for them. */
+export class GroupReader {
+  readonly members = new Map<string, GroupMember>();
+  readonly #deps: GroupReaderDeps;
+  readonly #deliveries: MemberDeliveries;
+  readonly #permissions: PermissionChecks;
+  #group: GroupRow;
+  #ahead: LookAhead;
+  #following: Following | undefined;
+  /** Position of the feed up to which `onEntries` was called. */
+  #fedTo: number | undefined;
+  /** No delivery is due before this time; 0 while that is not known. */
+  #dueAt: Instant = 0;
+  #cancelTimer = () => {};
+  #isLooking = false;
+  #isLookWanted = false;
+  #isClosed = false;
 
-  const permissions = openPermissionChecks(deps, {
-    members,
-    group: () => reader.group,
-    onPermitted: () => reader.look(),
-  });
-
-  const isStuck = ({ delivering, deliveringSince }: GroupMember): boolean =>
-    delivering && clock.elapsed() - deliveringSince > groupStuckMs;
-
-  function roomAt(member: GroupMember): number {
-    if (
-      member.over ||
-      !permissions.isPermitted(member) ||
-      !isFresh(member, clock.elapsed()) ||
-      isStuck(member)
-    )
-      return 0;
-    const most = reader.group.backpressure === "buffer" ? reader.group.max_inflight : groupWindow;
-    return most - member.queue.length - (member.delivering ? 1 : 0);
+  constructor(deps: GroupReaderDeps, group: GroupRow) {
+    this.#deps = deps;
+    this.#group = group;
+    this.#ahead = new LookAhead(deps, group);
+    this.#deliveries = new MemberDeliveries(deps, this);
+    this.#permissions = new PermissionChecks(deps, this);
   }
 
-  /** Free places, members in turn. */
-  function slots(): ClaimSlot[] {
-    const rooms = [...members.values()].map((member) => ({
-      seat: member,
-      room: Math.max(0, roomAt(member)),
-    }));
-    const free: ClaimSlot[] = [];
-    const most = Math.max(0, ...rooms.map(({ room }) => room));
-    for (let round = 0; round < most && free.length < reader.group.max_inflight; round++)
-      for (const { seat: member, room } of rooms)
-        if (round < room) free.push({ memberId: member.row.id, consumerId: member.row.consumer_id });
-    return free.slice(0, reader.group.max_inflight);
+  /** As this node knows it: the settings that were read last, and the position of the last claim. */
+  get group(): GroupRow {
+    return this.#group;
   }
 
-  /** What is due already is for the look that follows, or for the next round. */
-  function noteDue(at: Instant): void {
-    if (at >= dueAt) return;
-    dueAt = at;
+  get isClosed(): boolean {
+    return this.#isClosed;
+  }
+
+  hasCandidates(): boolean {
+    return this.#ahead.found.length > 0;
+  }
+
+  addMember(member: GroupMember): void {
+    this.members.set(member.row.id, member);
+    this.#permissions.checkAll();
+    this.look();
+  }
+
+  /** Where the feed of the group's log stands; called once it is followed. */
+  follow(following: Following): void {
+    this.#following = following;
+    this.#fedTo = following.position();
+  }
+
+  /** Claims what the members here have room for. A call during a look makes one more look. */
+  look(): void {
+    if (this.#isClosed || this.members.size === 0) return;
+    if (this.#isLooking) this.#isLookWanted = true;
+    else void this.#lookAll();
+  }
+
+  /** Takes up the group as the store has it now, and when its next delivery is due. */
+  refresh(group: GroupRow, dueAt: Instant | null): void {
+    if (group.version !== this.#group.version) this.#startOver(group);
+    this.#dueAt = Number.POSITIVE_INFINITY;
+    if (dueAt !== null) this.#noteDue(dueAt);
+    this.#deliveries.releaseStuck();
+    this.#permissions.checkAll();
+    this.look();
+  }
+
+  onEntries(entries: readonly SourceEntry[]): void {
+    const last = entries.at(-1)?.position;
+    if (last === undefined) return;
+    if (this.#fedTo !== undefined) this.#ahead.takeFromFeed(entries, this.#fedTo);
+    this.#fedTo = last;
+    if (this.hasCandidates() || this.#ahead.reached < last) this.look();
+  }
+
+  /** A delivery of the group is due at this time. */
+  noteDue(at: Instant): void {
+    this.#noteDue(at);
+    this.look();
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#ahead.stop();
+    this.#cancelTimer();
+    this.#following?.stop();
+  }
+
+  /**
+   * Sets no timer for what is due already: the look that follows, or the next round of the loop, claims it.
+   */
+  #noteDue(at: Instant): void {
+    if (at >= this.#dueAt) return;
+    this.#dueAt = at;
+    const { clock } = this.#deps;
     const left = at - clock.now();
-    if (left <= 0 || left > dueTimerMsMax || closed) return;
-    cancelTimer();
-    cancelTimer = clock.after(left, () => reader.look());
+    if (left <= 0 || left > dueTimerMsMax || this.#isClosed) return;
+    this.#cancelTimer();
+    this.#cancelTimer = clock.after(left, () => this.look());
   }
 
-  function keep(entry: SourceEntry): void {
-    const [delivery] = wantedOf(read, entry);
-    if (delivery) ahead.found.push({ position: entry.position, delivery });
-    ahead.reached = entry.position;
+  #startOver(group: GroupRow): void {
+    this.#group = group;
+    this.#ahead.stop();
+    this.#ahead = new LookAhead(this.#deps, group);
+    this.#dueAt = 0;
+    this.#permissions.checkAll();
   }
 
-  /** Of what was just told; where the filter takes longer than a turn the rest is read again by the look. */
-  function keepSome(list: readonly SourceEntry[], last: number): void {
-    const breathe = breather(clock, reader.group.environment_id);
-    for (const entry of list) {
-      if (read.filter && breathe()) return;
-      keep(entry);
-    }
-    ahead.reached = last;
-  }
-
-  async function lookAhead(): Promise<void> {
-    const mine = ahead;
-    while (following && mine.found.length === 0 && mine.reached < following.position()) {
-      const last = following.position();
-      const { environment_id } = reader.group;
-      const list = await source.between(environment_id, { after: mine.reached, last }, feedSliceMax);
-      const breathe = breather(clock, environment_id);
-      for (const entry of list) {
-        if (read.filter) await breathe();
-        if (ahead !== mine || closed) return;
-        keep(entry);
-      }
-      if (ahead !== mine || closed) return;
-      mine.reached = Math.max(mine.reached, list.length < feedSliceMax ? last : list.at(-1)!.position);
+  async #lookAll(): Promise<void> {
+    this.#isLooking = true;
+    try {
+      do {
+        this.#isLookWanted = false;
+        while (!this.#isClosed && this.#deps.knowsTime() && (await this.#claimOnce()));
+      } while (this.#isLookWanted && !this.#isClosed);
+    } catch (error) {
+      // The next round of the loop looks again.
+      this.#deps.log.warn("groups.look_failed", { groupId: this.#group.id, error });
+    } finally {
+      this.#isLooking = false;
     }
   }
 
-  function startOver(now: GroupRow): void {
-    reader.group = now;
-    read = readOf(now);
-    ahead = { found: [], reached: now.position };
-    dueAt = 0;
-    permissions.checkAll();
-  }
-
-  /** One claim; whether another may bring more. */
-  async function claimOnce(): Promise<boolean> {
-    const free = slots();
-    const { group: mine } = reader;
-    // What nobody has room for is dropped, not what nobody was permitted yet.
-    const drops = mine.backpressure === "drop" && [...members.values()].some(permissions.isPermitted);
-    if (mine.status === "paused" || (free.length === 0 && !drops)) return false;
-    await lookAhead();
-    if (closed || members.size === 0) return false;
-    // In this order: what is held by the database's time ends no earlier than what is measured here.
+  /** Makes one claim; answers whether another one may bring more. */
+  async #claimOnce(): Promise<boolean> {
+    const { store, clock } = this.#deps;
+    const slots = this.#deliveries.freeSlots();
+    const group = this.#group;
+    if (group.status === "paused" || (slots.length === 0 && !this.#dropsOverflow())) return false;
+    if (this.#following) await this.#ahead.readTo(this.#following.position);
+    if (this.#isClosed || this.members.size === 0) return false;
+    // Read the monotonic clock first, so the local deadline is never later than the one we store.
     const claimedAt = clock.elapsed();
     const now = clock.now();
-    const looked = ahead;
-    const isBehind = looked.reached > mine.position && looked.found.length === 0;
-    if (looked.found.length === 0 && dueAt > now && !isBehind) return false;
-    const holdMs =
-      mine.ack_mode === "manual" ? Math.max(mine.redeliver_delay_ms, groupHoldMsMin) : groupHoldMs;
+    const ahead = this.#ahead;
+    const isBehind = ahead.reached > group.position;
+    if (ahead.found.length === 0 && this.#dueAt > now && !isBehind) return false;
+    const holdMs = holdMsOf(group);
     const result = await store.write((session) =>
       claimDeliveries(session, {
-        key: mine,
-        groupId: mine.id,
-        version: mine.version,
-        candidates: looked.found.map(({ position, delivery }) => ({
+        key: group,
+        groupId: group.id,
+        version: group.version,
+        candidates: ahead.found.map(({ position, delivery }) => ({
           position,
           eventId: delivery.eventId ?? "",
         })),
-        reached: looked.reached,
-        slots: free,
+        reached: ahead.reached,
+        slots,
         now,
         heldUntil: now + holdMs,
         freshSince: now - groupFreshMs,
       }),
     );
-    return accept(result, looked, { claimedAt, holdMs });
+    return this.#accept(result, ahead, { claimedAt, holdMs });
   }
 
-  async function accept(
-    result: ClaimResult,
-    looked: Ahead,
-    hold: Pick<QueuedDelivery, "claimedAt" | "holdMs">,
-  ): Promise<boolean> {
+  /**
+   * Whether entries that no member has room for are dropped. Without a permitted member nothing is: the
+   * members may be permitted a moment later.
+   */
+  #dropsOverflow(): boolean {
+    const group = this.#group;
+    return group.backpressure === "drop" && [...this.members.values()].some((one) => isPermitted(one, group));
+  }
+
+  async #accept(result: ClaimResult, ahead: LookAhead, hold: DeliveryHold): Promise<boolean> {
+    const { store, log, onGone } = this.#deps;
     if (result.state === "gone") {
-      deps.onGone();
+      onGone();
       return false;
     }
     if (result.state !== "taken") {
-      const now = await getGroup(store, reader.group);
-      if (now) startOver(now);
+      const now = await getGroup(store, this.#group);
+      if (now) this.#startOver(now);
       return result.state === "stale" && now !== undefined;
     }
-    const { position, claimed, givenUp } = result;
-    const before = reader.group.position;
-    const payloads = new Map(looked.found.map((one) => [one.position, one.delivery]));
-    const missing = claimed.filter((one) => !payloads.has(one.position));
-    if (missing.length > 0) {
-      const places = missing.map((one) => one.position);
-      for (const entry of await source.at(reader.group.environment_id, places)) {
-        const [delivery] = wantedOf({ ...read, filter: undefined }, entry);
-        if (delivery) payloads.set(entry.position, delivery);
-      }
-    }
-    for (const one of claimed) handOut(one, payloads.get(one.position), hold);
-    if (ahead === looked) ahead.found = ahead.found.filter((one) => one.position > position);
-    reader.group = { ...reader.group, position };
+    const { position, claimed, givenUp, nextDueAt } = result;
+    const before = this.#group.position;
+    const payloads = new Map(ahead.found.map((one) => [one.position, one.delivery]));
+    const unread = claimed.flatMap((one) => (payloads.has(one.position) ? [] : one.position));
+    if (unread.length > 0)
+      for (const one of await this.#ahead.payloadsAt(unread)) payloads.set(one.position, one.delivery);
+    for (const one of claimed) this.#deliveries.handOut(one, payloads.get(one.position), hold);
+    ahead.passTo(position);
+    const group = { ...this.#group, position };
+    this.#group = group;
     if (givenUp.length > 0)
       log.warn("groups.given_up", {
-        environmentId: reader.group.environment_id,
-        group: reader.group.name,
+        environmentId: group.environment_id,
+        group: group.name,
         eventIds: givenUp.slice(0, 20).map((one) => one.eventId),
       });
-    dueAt = Number.POSITIVE_INFINITY;
-    noteDue(result.nextDueAt ?? dueAt);
+    this.#dueAt = Number.POSITIVE_INFINITY;
+    if (nextDueAt !== null) this.#noteDue(nextDueAt);
     return claimed.length + givenUp.length > 0 || position > before;
   }
-
-  function handOut(
-    { position, attempt, slot }: ClaimedDelivery,
-    delivery: Delivery | undefined,
-    hold: Pick<QueuedDelivery, "claimedAt" | "holdMs">,
-  ): void {
-    const member = members.get(slot.memberId);
-    if (!delivery) {
-      // What has expired, or is no longer of the pattern, cannot be given to anybody.
-      log.warn("groups.unreadable", { environmentId: reader.group.environment_id, position });
-      void acknowledge("sent", slot.memberId, { position, attempt });
-      return;
-    }
-    // Gone since, where its leaving may have come too early to see what was taken for it; or the group reads something else.
-    if (!member || member.over || !permissions.isPermitted(member)) {
-      void acknowledge("unsent", slot.memberId, { position, attempt });
-      return;
-    }
-    member.queue.push({ delivery: delivery.again(attempt), position, ...hold });
-    if (!member.delivering) void deliverAll(member);
-  }
-
-  const acknowledge = (
-    how: "sent" | "unsent",
-    memberId: string,
-    { position, attempt }: { position: number; attempt: number },
-  ): Promise<void> =>
-    acks[how]({
-      environment_id: reader.group.environment_id,
-      groupId: reader.group.id,
-      position,
-      memberId,
-      attempt,
-    })
-      // Then the hold ends, and it comes again.
-      .catch((error) => log.warn("groups.unsettled", { groupId: reader.group.id, position, error }));
-
-  async function deliverAll(member: GroupMember): Promise<void> {
-    member.delivering = true;
-    try {
-      for (let next = member.queue.shift(); next && !member.over; next = member.queue.shift()) {
-        const mine = next;
-        let lapsed = false;
-        const isStillHeld = () => {
-          lapsed ||= !holdsDelivery(member, mine, clock.elapsed());
-          return !lapsed;
-        };
-        if (isStillHeld()) {
-          member.deliveringSince = clock.elapsed();
-          const full = member.reader.deliver(mine.delivery, isStillHeld);
-          if (full) await full;
-          if (member.over) return;
-        }
-        const { position, delivery } = mine;
-        if (!lapsed) {
-          deps.counters.delivered(1);
-          if (delivery.attempt > 1) deps.counters.redelivered(1);
-        }
-        if (lapsed) void acknowledge("unsent", member.row.id, { position, attempt: delivery.attempt });
-        else if (reader.group.ack_mode === "auto")
-          void acknowledge("sent", member.row.id, { position, attempt: delivery.attempt });
-        if (roomAt(member) * 2 >= groupWindow && ahead.found.length > 0) reader.look();
-      }
-    } finally {
-      member.delivering = false;
-    }
-    if (!member.over) reader.look();
-  }
-
-  /** What a member does not come to read is for the others. */
-  function releaseStuck(): void {
-    for (const member of members.values())
-      if (isStuck(member))
-        for (const { position, delivery } of member.queue.splice(0))
-          void acknowledge("unsent", member.row.id, { position, attempt: delivery.attempt });
-  }
-
-  async function lookAll(): Promise<void> {
-    looking = true;
-    try {
-      do {
-        again = false;
-        while (!closed && deps.knowsTime() && (await claimOnce()));
-      } while (again && !closed);
-    } catch (error) {
-      // The next round of the loop looks again.
-      log.warn("groups.look_failed", { groupId: reader.group.id, error });
-    } finally {
-      looking = false;
-    }
-  }
-
-  const reader: GroupReader = {
-    group,
-    members,
-    addMember(member) {
-      members.set(member.row.id, member);
-      permissions.checkAll();
-      reader.look();
-    },
-    look() {
-      if (closed || members.size === 0) return;
-      if (looking) again = true;
-      else void lookAll();
-    },
-    refresh(now, due) {
-      if (now.version !== reader.group.version) startOver(now);
-      dueAt = Number.POSITIVE_INFINITY;
-      if (due !== null) noteDue(due);
-      releaseStuck();
-      permissions.checkAll();
-      reader.look();
-    },
-    onEntries(list) {
-      const last = list.at(-1)?.position;
-      if (last === undefined) return;
-      if (fedTo !== undefined && ahead.reached === fedTo && ahead.found.length < groupAheadMax) {
-        keepSome(list, last);
-      }
-      fedTo = last;
-      if (ahead.found.length > 0 || ahead.reached < fedTo) reader.look();
-    },
-    follow(mine) {
-      following = mine;
-      fedTo = mine.position();
-    },
-    noteDue(at) {
-      noteDue(at);
-      reader.look();
-    },
-    close() {
-      closed = true;
-      cancelTimer();
-      following?.stop();
-    },
-    isClosed: () => closed,
-  };
-  return reader;
 }
 
-const readOf = ({ pattern, filter_expr }: GroupRow) => ({
-  pattern: parsePattern(pattern),
-  filter: readFilter(filter_expr ?? undefined),
-});
+/**
+ * With `ack_mode` auto a delivery is held until it was sent, with manual until the consumer must have acked
+ * it.
+ */
+const holdMsOf = ({ ack_mode, redeliver_delay_ms }: GroupRow): number =>
+  ack_mode === "manual" ? Math.max(redeliver_delay_ms, groupHoldMsMin) : groupHoldMs;

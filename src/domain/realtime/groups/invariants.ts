@@ -5,11 +5,11 @@ import type { Store } from "../../../store/store.ts";
 import { violationsOf } from "../../record/integrity/rules.ts";
 import type { IntegrityCheck } from "../../record/integrity/service.ts";
 
-/** Groups and what they hold lie within their logs: one that does not would pass over what is logged next. */
+/** A group whose position is beyond the end of its log would skip the entries that are logged next. */
 export const groupCheck = (store: Pick<Store, "all">): IntegrityCheck => ({
   name: "groups.position",
   about:
-    "Consumer groups that stand behind the end of their log, or hold deliveries from behind their place.",
+    "Consumer groups whose position is beyond the end of their log, or that hold deliveries beyond their position.",
   run: async (environmentId) =>
     violationsOf(
       await store.all<{ id: string; at: Instant }>(sql`SELECT namespace || '/' || name AS id, updated_at AS at

@@ -45,7 +45,10 @@ const rowsOf = (session: Pick<Session, "seams">, members: readonly MemberRow[]):
     seen_at: column.bigint(members.map((one) => one.seen_at)),
   });
 
-/** Signs of life, in the order of the keys; who was taken for dead is there again. Nobody joins a group that is gone. */
+/**
+ * Writes heartbeats in the order of the keys, so that two nodes lock rows in the same order. A member that
+ * was removed as silent is inserted again; a member of a deleted group is not.
+ */
 export const heartbeatMembers = (session: Session, members: readonly MemberRow[]): Promise<number> =>
   session.run(sql`INSERT INTO group_members (${columns})
     SELECT i.environment_id, i.group_id, i.id, i.consumer_id, i.client_id, i.node_id, i.joined_at, i.seen_at
@@ -59,11 +62,11 @@ const silent = (since: Instant): DueRows => ({
   columns: sql.raw(names.map((name) => `d.${name}`).join(", ")),
   dueAt: "seen_at",
   until: since - 1,
-  // They sign too often for an index by time of each environment.
+  // Heartbeats are too frequent for an index by environment and time.
   scopeOrder: { dueAt: "seen_at + 0", by: ["group_id", "id"] },
 });
 
-/** Of every group: who said nothing since. */
+/** Members of all groups whose last heartbeat is older than `since`. */
 export const silentMembers = (
   store: Pick<Store, "all" | "seams">,
   since: Instant,
@@ -78,13 +81,16 @@ export const environmentsSilent = (
 export interface MemberRemoval {
   member: Pick<MemberRow, "environment_id" | "group_id" | "id">;
   now: Instant;
-  /** Only when it said nothing since. */
+  /** Removes the member only if its last heartbeat is older. */
   silentSince?: Instant;
-  /** What it was never sent: such a delivery did not get lost. */
+  /** Positions that the member was never sent: they do not count as lost with it. */
   unsent: readonly number[];
 }
 
-/** The member goes, and what it holds is due for the others. False when somebody else saw to it. */
+/**
+ * Removes the member; what it holds is due for the others. False when it sent a heartbeat, or another node
+ * removed it.
+ */
 export async function removeMember(
   session: Session,
   { member, now, silentSince, unsent }: MemberRemoval,
@@ -106,7 +112,7 @@ export async function removeMember(
   return true;
 }
 
-/** Groups made by subscriptions are kept on while they have members. */
+/** Moves on `kept_until` of groups that subscriptions created, unless it lies after `unlessAfter` already. */
 export const keepOn = (
   session: Session,
   groups: readonly { environment_id: string; id: string }[],

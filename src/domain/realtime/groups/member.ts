@@ -2,63 +2,76 @@ import type { Fault } from "../../../kit/fault.ts";
 import { groupFreshMs, groupHoldShare } from "../../../kit/limits.ts";
 import type { Delivery } from "../pubsub/delivery.ts";
 import type { MemberRow } from "./member-rows.ts";
+import type { GroupRow } from "./rows.ts";
 
-/** Who sits at a desk. */
+/** The consumer behind a member: a stream or a socket subscription. */
 export interface GroupSubscriber {
   /**
-   * A promise resolves once the delivery has left for the consumer, or was dropped. `stands` is asked right before it is
-   * written: after a no it is dropped, as it may be another's by now, and acknowledged.
+   * A promise resolves once the delivery was written to the consumer, or dropped. The transport calls
+   * `isStillHeld` right before it writes. After a no it drops the delivery, because another member may have
+   * it by now.
    */
   deliver(delivery: Delivery, isStillHeld: () => boolean): void | Promise<void>;
-  /** Throws the fault of who may not have what the pattern stands for: asked before anything of it is given. */
+  /**
+   * Throws the fault of a consumer that may not read the pattern. Called before the member gets anything of
+   * it.
+   */
   permit(pattern: string): Promise<void>;
-  /** Nothing follows. */
+  /** The last call: nothing is delivered after it. */
   ended(fault: Fault): void;
 }
 
-/** What was taken for a member. */
+/** A delivery that was claimed for a member and waits to be written. */
 export interface QueuedDelivery {
   delivery: Delivery;
   position: number;
-  /** When the claim began: elapsed, as every time here, so that neither a freeze nor a corrected clock deceives. */
+  /**
+   * Monotonic, like every time in this file: neither a frozen process nor a corrected wall clock makes a hold
+   * longer.
+   */
   claimedAt: number;
   holdMs: number;
 }
 
 export interface GroupMember {
   row: MemberRow;
-  reader: GroupSubscriber;
+  subscriber: GroupSubscriber;
   queue: QueuedDelivery[];
-  delivering: boolean;
-  /** Of what it is being given now. */
+  isDelivering: boolean;
+  /** When the delivery that is being written was begun. */
   deliveringSince: number;
-  over: boolean;
-  /** The pattern that it was permitted. While the group reads another one, nothing is taken for it. */
+  isOver: boolean;
+  /**
+   * The pattern that its caller was permitted. While the group reads another one, nothing is claimed for the
+   * member.
+   */
   permitted: string;
-  checkingPermission: boolean;
-  /** When the writing of its last sign of life began. Without a fresh one it may have been taken for dead. */
+  isCheckingPermission: boolean;
+  /**
+   * When the write of its last heartbeat began. Other nodes may remove a member whose heartbeat is not fresh.
+   */
   heartbeatAt: number;
-  /** Since then nobody can have taken it for dead; what was taken for it before may be others'. */
+  /** Heartbeats have been continuous since then. Deliveries claimed earlier may have been reassigned. */
   unbrokenSince: number;
 }
 
 export const newGroupMember = (
   row: MemberRow,
-  { reader, permitted, heartbeatAt }: Pick<GroupMember, "reader" | "permitted" | "heartbeatAt">,
+  { subscriber, permitted, heartbeatAt }: Pick<GroupMember, "subscriber" | "permitted" | "heartbeatAt">,
 ): GroupMember => ({
   row,
-  reader,
+  subscriber,
   permitted,
-  checkingPermission: false,
+  isCheckingPermission: false,
   queue: [],
-  delivering: false,
+  isDelivering: false,
   deliveringSince: 0,
-  over: false,
+  isOver: false,
   heartbeatAt,
   unbrokenSince: heartbeatAt,
 });
 
-/** Its sign of life was written between these two moments. */
+/** The member's heartbeat was written between these two moments. */
 export function noteHeartbeat(member: GroupMember, { from, to }: { from: number; to: number }): void {
   if (to - member.heartbeatAt > groupFreshMs) member.unbrokenSince = to;
   member.heartbeatAt = from;
@@ -67,13 +80,17 @@ export function noteHeartbeat(member: GroupMember, { from, to }: { from: number;
 export const isFresh = ({ heartbeatAt }: GroupMember, now: number): boolean =>
   now - heartbeatAt <= groupFreshMs;
 
-/** Whether it is the member's still, by no other clock than this process' own. */
+/** Whether the member's caller may read what the group reads now. */
+export const isPermitted = ({ permitted }: GroupMember, { pattern }: Pick<GroupRow, "pattern">): boolean =>
+  permitted === pattern;
+
+/** Whether the member still holds the delivery, by this process' monotonic clock alone. */
 export const holdsDelivery = (
   member: GroupMember,
   { claimedAt, holdMs }: QueuedDelivery,
   now: number,
 ): boolean =>
-  !member.over &&
+  !member.isOver &&
   isFresh(member, now) &&
   claimedAt >= member.unbrokenSince &&
   now - claimedAt <= holdMs * groupHoldShare;

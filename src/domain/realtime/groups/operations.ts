@@ -29,18 +29,18 @@ const Name = Type.Object({ namespace: text, name: Type.String() });
 const Create = Type.Object({ ...Name.properties, settings: Settings });
 const Update = Type.Object({
   ...Create.properties,
-  /** Fields to take over, as the message names them. */
+  /** Names of the settings to change, as the message spells them. */
   paths: Type.Optional(Type.Array(Type.String())),
 });
 
-/** As deny policies may name it: the group, and what it reads. */
+/** The names under which deny policies may refuse the group: its own, and its pattern. */
 const about = (name: string, pattern?: string) => [
   `group:${name}`,
   ...(pattern ? namesOf(parsePattern(pattern)) : []),
 ];
 
-/** One delivery to one member. */
-interface Shared {
+/** One message of a member's stream. */
+interface MemberMessage {
   subscriptionId: string;
   pattern: string;
   /** Undefined for the message that says that the consumer has joined. */
@@ -50,7 +50,10 @@ interface Shared {
 export const groupsOperations = (
   groups: Groups,
   streams: Pick<SubscriptionStreams, "carry">,
-): Operation[] => [
+): Operation[] => [...settingsOperations(groups), ...memberOperations(groups, streams)];
+
+/** For those who own a group. */
+const settingsOperations = (groups: Groups): Operation[] => [
   unary({
     name: "groups.create",
     action: "events:emit",
@@ -137,6 +140,10 @@ export const groupsOperations = (
     ),
     handle: (name, call) => groups.delete(call.environmentId, name),
   }),
+];
+
+/** For the consumers of a group. */
+const memberOperations = (groups: Groups, streams: Pick<SubscriptionStreams, "carry">): Operation[] => [
   unary({
     name: "groups.ack",
     action: "events:emit",
@@ -168,7 +175,7 @@ export const groupsOperations = (
     name: "groups.join",
     action: "events:emit",
     alsoAsks: ["events:subscribe"],
-    // It takes from the other members, and it reads.
+    // A member takes deliveries from the others, which is more than reading.
     costs: () => ["events:subscribe"],
     summary: "Deliveries to one member of a consumer group; each goes to one member at a time.",
     input: Type.Object({
@@ -191,7 +198,7 @@ export const groupsOperations = (
         clientId: m.clientId,
         withStart: m.withStart,
       }),
-      ({ subscriptionId, pattern, delivery }: Shared) =>
+      ({ subscriptionId, pattern, delivery }: MemberMessage) =>
         delivery
           ? toEventMessage(
               { id: subscriptionId, includeMetadata: true, pattern: parsePattern(pattern) },
@@ -205,12 +212,12 @@ export const groupsOperations = (
       let reads = "";
       const deliveries = streams.carry(call.signal, async (sink) => {
         membership = await groups.join(call.environmentId, request, {
-          deliver: sink.deliver,
+          deliver: (delivery, isStillHeld) => sink.deliver(delivery, isStillHeld),
           async permit(pattern) {
             await permit({ name, pattern });
             reads = pattern;
           },
-          ended: sink.end,
+          ended: (fault) => sink.end(fault),
         });
         return membership;
       });

@@ -1,50 +1,54 @@
 import { Fault, sendsAway } from "../../../kit/fault.ts";
 import type { Log } from "../../../kit/log.ts";
-import type { GroupMember } from "./member.ts";
+import { type GroupMember, isPermitted } from "./member.ts";
 import type { GroupRow } from "./rows.ts";
 
-/** Whether members may have what their group reads now. */
-export interface PermissionChecks {
-  isPermitted(member: GroupMember): boolean;
-  /** Asks for those who were permitted something else, also where asking has failed before. */
-  checkAll(): void;
+/** The group whose members are checked: as it is now, with those at this node. */
+export interface CheckedGroup {
+  readonly group: GroupRow;
+  readonly members: ReadonlyMap<string, GroupMember>;
+  look(): void;
 }
 
-export interface PermissionChecksHost {
-  members: ReadonlyMap<string, GroupMember>;
-  /** As it is now. */
-  group: () => GroupRow;
-  onPermitted: () => void;
+export interface PermissionChecksDeps {
+  log: Log;
+  /** The member may not have what the group reads now. */
+  onDenied: (member: GroupMember, fault: Fault) => void;
 }
 
-export function openPermissionChecks(
-  { log, onDenied }: { log: Log; onDenied: (member: GroupMember, fault: Fault) => void },
-  { members, group, onPermitted }: PermissionChecksHost,
-): PermissionChecks {
-  const isPermitted = ({ permitted }: GroupMember): boolean => permitted === group().pattern;
+/** Asks each member's caller for the group's pattern again after that pattern has changed. */
+export class PermissionChecks {
+  readonly #deps: PermissionChecksDeps;
+  readonly #checked: CheckedGroup;
 
-  async function check(member: GroupMember): Promise<void> {
-    member.checkingPermission = true;
-    try {
-      while (!member.over && !isPermitted(member)) {
-        const { pattern } = group();
-        await member.reader.permit(pattern);
-        member.permitted = pattern;
-      }
-      onPermitted();
-    } catch (error) {
-      if (error instanceof Fault && sendsAway(error)) onDenied(member, error);
-      else log.warn("groups.ask_failed", { groupId: group().id, error });
-    } finally {
-      member.checkingPermission = false;
-    }
+  constructor(deps: PermissionChecksDeps, checked: CheckedGroup) {
+    this.#deps = deps;
+    this.#checked = checked;
   }
 
-  return {
-    isPermitted,
-    checkAll() {
-      for (const member of members.values())
-        if (!isPermitted(member) && !member.checkingPermission) void check(member);
-    },
-  };
+  /** Checks the members whose permission is for another pattern, and those whose last check failed. */
+  checkAll(): void {
+    const { members, group } = this.#checked;
+    for (const member of members.values())
+      if (!isPermitted(member, group) && !member.isCheckingPermission) void this.#check(member);
+  }
+
+  async #check(member: GroupMember): Promise<void> {
+    const { log, onDenied } = this.#deps;
+    member.isCheckingPermission = true;
+    try {
+      // The pattern may change again while the caller is checked.
+      while (!member.isOver && !isPermitted(member, this.#checked.group)) {
+        const { pattern } = this.#checked.group;
+        await member.subscriber.permit(pattern);
+        member.permitted = pattern;
+      }
+      this.#checked.look();
+    } catch (error) {
+      if (error instanceof Fault && sendsAway(error)) onDenied(member, error);
+      else log.warn("groups.permit_failed", { groupId: this.#checked.group.id, error });
+    } finally {
+      member.isCheckingPermission = false;
+    }
+  }
 }

@@ -13,7 +13,7 @@ export type AckMode = "auto" | "manual";
 export type Backpressure = "drop" | "block" | "buffer";
 export type GroupStatus = "active" | "paused";
 
-/** What a group's owner may change. */
+/** Settings that the owner of a group may change. */
 export interface GroupSettings {
   pattern: string;
   filter_expr: string | null;
@@ -27,7 +27,7 @@ export interface GroupSettings {
   status: GroupStatus;
 }
 
-/** How a group is found. */
+/** The primary key of a group. */
 export interface GroupKey {
   environment_id: string;
   namespace: string;
@@ -39,11 +39,11 @@ export interface GroupRow extends GroupKey, GroupSettings {
   log: "events" | "topics";
   /** Grows with every change of the settings. */
   version: number;
-  /** Everything up to here was handed out or is none of the group's. */
+  /** Every entry up to here was claimed, dropped, or does not match the group's pattern and filter. */
   position: number;
   dropped_count: number;
   given_up_count: number;
-  /** Set for a group that a subscription made. */
+  /** Set for a group that a subscription created: it is deleted after this time without members. */
   kept_until: Instant | null;
   created_at: Instant;
   updated_at: Instant;
@@ -126,7 +126,10 @@ export async function countGroups(reads: Pick<Session, "one">, filter: GroupFilt
   return row?.count ?? 0;
 }
 
-/** Where the log ends now; undefined when the environment is gone. It stays until the transaction ends. */
+/**
+ * Where the log ends; undefined for a deleted environment. The lock keeps the environment until the
+ * transaction ends.
+ */
 export async function endOf(
   session: Session,
   environmentId: string,
@@ -142,7 +145,7 @@ export async function endOf(
   return topics?.position ?? 0;
 }
 
-/** Answers 0 when there is a group of that name already. */
+/** Answers 0 when the name is taken. */
 export const insertGroup = (session: Session, group: GroupRow): Promise<number> =>
   session.run(sql`INSERT INTO consumer_groups (${columns})
     VALUES (${group.environment_id}, ${group.namespace}, ${group.name}, ${group.id}, ${group.log}, ${group.version},
@@ -159,15 +162,15 @@ export const updateSettings = (session: Session, group: GroupRow): Promise<numbe
         ", ",
       )} WHERE ${whereGroup(group)}`);
 
-/** With all that it holds. The caller has locked it. */
+/** Deletes the group with its members and deliveries. The caller holds the lock of its row. */
 export async function deleteGroup(
   session: Session,
   group: Pick<GroupRow, keyof GroupKey | "id">,
 ): Promise<void> {
   const owned = sql`environment_id = ${group.environment_id} AND group_id = ${group.id}`;
   await session.run(sql`DELETE FROM consumer_groups WHERE ${whereGroup(group)}`);
-  await session.run(sql`DELETE FROM group_deliveries WHERE ${owned}`);
   await session.run(sql`DELETE FROM group_members WHERE ${owned}`);
+  await session.run(sql`DELETE FROM group_deliveries WHERE ${owned}`);
 }
 
 const lapsed = (now: Instant): DueRows => ({
@@ -181,7 +184,7 @@ const lapsed = (now: Instant): DueRows => ({
 
 export type LapsedGroup = Pick<GroupRow, keyof GroupKey | "id"> & { turn: number };
 
-/** Groups that subscriptions made and that nobody came back to. */
+/** Groups that subscriptions created and whose `kept_until` has passed. */
 export const lapsedGroups = (
   store: Pick<Store, "all" | "seams">,
   now: Instant,
@@ -193,7 +196,7 @@ export const environmentsWithLapsed = (
   now: Instant,
 ): Promise<WorkScope[]> => store.all(environmentsDue(lapsed(now)));
 
-/** The lowest position of a log that a group has not handled, for retention. */
+/** The lowest position that some group of the log has not handled: retention must keep it. */
 export async function leastUnhandled(
   store: Pick<Store, "all">,
   environmentId: string,
@@ -207,7 +210,7 @@ export async function leastUnhandled(
   return Math.min(...rows.map(({ position, held }) => Math.min(position + 1, held ?? position + 1)));
 }
 
-/** Groups that read topics, for the counts of a topic. */
+/** Groups that read topics: a topic's record counts its consumers. */
 export const groupsOnTopics = (
   store: Pick<Store, "all">,
   environmentId: string,
@@ -216,7 +219,7 @@ export const groupsOnTopics = (
       WHERE m.environment_id = g.environment_id AND m.group_id = g.id) AS member_count
     FROM consumer_groups g WHERE g.environment_id = ${environmentId} AND g.log = 'topics'`);
 
-/** How groups stand, for those who serve their members. One that is gone is missing. */
+/** The groups as they are now, each with the time its next delivery is due. A deleted one is missing. */
 export const groupsNow = (
   store: GroupReads,
   keys: readonly GroupKey[],

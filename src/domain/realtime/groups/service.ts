@@ -1,70 +1,69 @@
 import type { Bus } from "../../../bus/bus.ts";
-import type { Clock } from "../../../kit/clock.ts";
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
-import { groupDelayMsMax, groupsMax } from "../../../kit/limits.ts";
-import type { Log } from "../../../kit/log.ts";
+import { groupDelayMsMax } from "../../../kit/limits.ts";
 import { pageSize } from "../../../kit/page.ts";
-import { roundRobin, type Slice, workOn } from "../../../kit/round-robin.ts";
-import type { Watch } from "../../../kit/watch.ts";
-import type { Session, Store } from "../../../store/store.ts";
-import type { Sources } from "../pubsub/source.ts";
-import { type AckVerdict, type GroupChange, openAcks } from "./ack.ts";
-import { changed, changesOf, type GroupInput, type GroupName, keyOf, settingsOf } from "./definition.ts";
-import { type GroupReader, type JoinedMember, openGroupMembership } from "./membership.ts";
+import type { AckVerdict, GroupChange } from "./ack.ts";
+import { openAcks } from "./ack.ts";
+import { changed, changesOf, type GroupInput, type GroupName, keyOf } from "./definition.ts";
+import { keptUntil } from "./heartbeats.ts";
+import { type DutyWrite, forgetLapsed } from "./lapsed-groups.ts";
+import type { LocalReadersDeps } from "./local-readers.ts";
+import type { GroupSubscriber } from "./member.ts";
+import { type JoinedMember, openGroupMembership } from "./membership.ts";
+import { createGroup, type NewGroup } from "./new-group.ts";
 import {
   countGroups,
   deleteGroup,
-  endOf,
-  environmentsWithLapsed,
   type GroupKey,
   type GroupRow,
   type GroupStatus,
   getGroup,
   getListed,
   holdGroup,
-  insertGroup,
   type ListedGroup,
-  lapsedGroups,
   listGroups,
   updateSettings,
 } from "./rows.ts";
 
 export type { GroupInput, GroupName } from "./definition.ts";
-export type { GroupReader, JoinedMember as Seated } from "./membership.ts";
+export type { GroupSubscriber } from "./member.ts";
+export type { JoinedMember } from "./membership.ts";
 export type { ListedGroup } from "./rows.ts";
 
 export interface JoinRequest extends GroupName {
-  /** As acknowledgements name it; without one it is nobody in particular. */
+  /** The name that acknowledgements give; empty: the id of the subscription. */
   consumerId: string;
   clientId: string;
 }
 
 export interface AckRequest extends GroupName {
   eventId: string;
-  /** Empty: whoever holds it. */
+  /** Empty: whichever consumer holds the delivery. */
   consumerId: string;
   verdict: AckVerdict;
-  /** Of a `nak`; 0 and absent: the group's own. */
+  /** Pause before a `nak` is redelivered; 0 and absent: the group's `redeliver_delay_ms`. */
   delayMs?: number | undefined;
 }
 
+export interface GroupPage {
+  namespace: string | undefined;
+  status: GroupStatus | undefined;
+  limit: number | undefined;
+  cursor: string | undefined;
+}
+
 export interface Groups {
-  /** It gets what is logged from now on. `already_exists` for a name that is taken. */
+  /** The group gets what is logged from now on. `already_exists` for a name that is taken. */
   create(environmentId: string, name: GroupName, input: GroupInput): Promise<ListedGroup>;
   get(environmentId: string, name: GroupName): Promise<ListedGroup>;
   list(
     environmentId: string,
-    page: {
-      namespace: string | undefined;
-      status: GroupStatus | undefined;
-      limit: number | undefined;
-      cursor: string | undefined;
-    },
+    page: GroupPage,
   ): Promise<{ groups: ListedGroup[]; nextCursor: string | undefined; totalCount: number }>;
   /**
-   * `paths` names the settings to take over, as the message spells them; without any, those that say something are.
-   * Deliveries that are held keep what they were held with.
+   * Takes over the settings that `paths` names, spelled as in the message; without `paths`, every setting
+   * that is not empty. A delivery that is held keeps the deadline it was claimed with.
    */
   update(
     environmentId: string,
@@ -74,13 +73,14 @@ export interface Groups {
   ): Promise<ListedGroup>;
   delete(environmentId: string, name: GroupName): Promise<void>;
   /**
-   * Takes part until it is stopped, or the reader is told of the end. The reader is asked to permit what the group reads, now
-   * and whenever that changes.
+   * Takes part in the group until the member is stopped or its subscriber is told of the end. The subscriber
+   * is asked to permit the group's pattern, now and after each change of it.
    */
-  join(environmentId: string, request: JoinRequest, subscriber: GroupReader): Promise<JoinedMember>;
+  join(environmentId: string, request: JoinRequest, subscriber: GroupSubscriber): Promise<JoinedMember>;
   /**
-   * The group that a subscription names: made when there is none, from `startAfter` or from now on, and kept a while after its
-   * last member. Throws when there is one with another pattern or filter.
+   * The group that a subscription names. A missing one is created behind `startAfter`, or at the end of its
+   * log, and kept for `groupKeptMs` after its last member. Throws when one exists with another pattern or
+   * filter.
    */
   forSubscription(
     environmentId: string,
@@ -88,50 +88,60 @@ export interface Groups {
     wanted: Required<Pick<GroupInput, "pattern" | "filterExpr">>,
     startAfter: () => Promise<number | undefined>,
   ): Promise<void>;
-  /** Of a group whose ack_mode is manual. Resolves when it is durable: an acknowledged delivery never comes again. */
+  /**
+   * For a group with `ack_mode` manual. Resolves when it is durable: an acknowledged delivery never comes
+   * again.
+   */
   ack(environmentId: string, request: AckRequest): Promise<void>;
-  /** The tick of loop `groups.look`: signs of life, silent members, and what no hint told of. */
+  /**
+   * The tick of loop `groups.look`: heartbeats, silent members, and deliveries that are due without a hint.
+   */
   lookOnce(): Promise<{ againInMs?: number }>;
-  /** The tick of loop `groups.refresh`: changes that other nodes made, where no hint told of them. */
+  /** The tick of loop `groups.refresh`: changes that other nodes made and whose hint was lost. */
   refreshOnce(): Promise<void>;
   /** The tick of loop `groups.forget`, on the node that leads `retention`. */
-  forgetOnce(write: <T>(work: (session: Session) => Promise<T>) => Promise<T>): Promise<void>;
+  forgetOnce(write: DutyWrite): Promise<void>;
   /** Resolves once nothing is on its way to the store. */
   settled(): Promise<void>;
 }
 
-export interface GroupsDeps {
-  store: Store;
-  clock: Clock;
+export interface GroupsDeps extends Omit<LocalReadersDeps, "acks" | "onChanged"> {
   ids: Ids;
-  log: Log;
-  watch: Watch;
   bus: Bus;
   nodeId: string;
-  sources: Sources;
-  knowsTime: () => boolean;
 }
 
-const subject = "groups.moved";
+/** The subject on which nodes tell each other of groups with room or with something due. */
+const changesSubject = "groups.moved";
 
-export function openGroups(deps: GroupsDeps): Groups {
-  const { store, clock, ids, log, watch, bus, nodeId } = deps;
-  const publishChanges = (moved: readonly GroupChange[]) => {
-    if (bus.kind === "nats") bus.hint(subject, JSON.stringify({ from: nodeId, moved }));
-  };
-  const onChanged = (moved: readonly GroupChange[]) => {
-    membership.noteChanges(moved);
-    publishChanges(moved);
-  };
-  const acks = openAcks({ store, clock, watch, onChanged });
-  const membership = openGroupMembership({ ...deps, acks, onChanged });
-  bus.onHint(subject, (payload) => {
+/** Hands changes of groups to this node's members at once, and to other nodes as hints. */
+function shareChanges(
+  { bus, nodeId }: Pick<GroupsDeps, "bus" | "nodeId">,
+  noteChanges: (changes: readonly GroupChange[]) => void,
+) {
+  bus.onHint(changesSubject, (payload) => {
     const { from, moved } = JSON.parse(new TextDecoder().decode(payload)) as {
       from: string;
       moved: GroupChange[];
     };
-    if (from !== nodeId) membership.noteChanges(moved);
+    if (from !== nodeId) noteChanges(moved);
   });
+  return (moved: readonly GroupChange[]) => {
+    if (bus.kind === "nats") bus.hint(changesSubject, JSON.stringify({ from: nodeId, moved }));
+  };
+}
+
+export function openGroups(deps: GroupsDeps): Groups {
+  const { store, clock, watch } = deps;
+  const publishChanges = shareChanges(deps, (changes) => membership.noteChanges(changes));
+  const onChanged = (changes: readonly GroupChange[]) => {
+    membership.noteChanges(changes);
+    publishChanges(changes);
+  };
+  const acks = openAcks({ store, clock, watch, onChanged });
+  const membership = openGroupMembership({ ...deps, acks, onChanged });
+
+  const create = (group: NewGroup) => store.write((session) => createGroup(session, deps, group));
 
   async function listedOf(key: GroupKey): Promise<ListedGroup> {
     const group = await getListed(store, key);
@@ -139,37 +149,10 @@ export function openGroups(deps: GroupsDeps): Groups {
     return group;
   }
 
-  async function insert(
-    session: Session,
-    key: GroupKey,
-    input: GroupInput,
-    { keptUntil, startAfter }: { keptUntil: number | null; startAfter?: number | undefined },
-  ): Promise<number> {
-    const settings = settingsOf(input);
-    const now = clock.now();
-    const end = await endOf(session, key.environment_id, settings.log);
-    if (end === undefined) throw missing("environment", key.environment_id);
-    const all = { environmentId: key.environment_id, namespace: undefined, status: undefined };
-    if ((await countGroups(session, all)) >= groupsMax)
-      throw new Fault("resource_exhausted", `at most ${groupsMax} consumer groups`);
-    return insertGroup(session, {
-      ...key,
-      ...settings,
-      id: ids.next("group"),
-      version: 1,
-      position: Math.min(startAfter ?? end, end),
-      dropped_count: 0,
-      given_up_count: 0,
-      kept_until: keptUntil,
-      created_at: now,
-      updated_at: now,
-    });
-  }
-
   return {
     async create(environmentId, name, input) {
       const key = keyOf(environmentId, name);
-      if ((await store.write((session) => insert(session, key, input, { keptUntil: null }))) === 0)
+      if ((await create({ key, input, keptUntil: null })) === 0)
         throw new Fault("already_exists", `consumer group ${key.name} exists in namespace ${key.namespace}`, {
           field: "name",
         });
@@ -187,11 +170,8 @@ export function openGroups(deps: GroupsDeps): Groups {
         countGroups(store, filter),
       ]);
       const groups = found.slice(0, size);
-      return {
-        groups,
-        nextCursor: found.length > size ? writeCursor(groups.at(-1)!) : undefined,
-        totalCount,
-      };
+      const nextCursor = found.length > size ? writeCursor(groups.at(-1)!) : undefined;
+      return { groups, nextCursor, totalCount };
     },
 
     async update(environmentId, name, input, paths) {
@@ -223,12 +203,8 @@ export function openGroups(deps: GroupsDeps): Groups {
 
     async join(environmentId, { consumerId, clientId, ...name }, subscriber) {
       const key = keyOf(environmentId, name, "group_name");
-      for (const [field, value] of [
-        ["consumer_id", consumerId],
-        ["client_id", clientId],
-      ] as const)
-        if (Buffer.byteLength(value) > consumerIdBytesMax || /\p{Cc}/u.test(value) || !value.isWellFormed())
-          throw invalid(field, `at most ${consumerIdBytesMax} bytes without control characters`);
+      requireConsumerText("consumer_id", consumerId);
+      requireConsumerText("client_id", clientId);
       const group = await getGroup(store, key);
       if (!group) throw missing("consumer group", key.name);
       await subscriber.permit(group.pattern);
@@ -239,56 +215,31 @@ export function openGroups(deps: GroupsDeps): Groups {
       const key = keyOf(environmentId, { name }, "consumerGroup");
       let group = await getGroup(store, key);
       if (!group) {
+        // Another subscription may create it meanwhile: then this insert does nothing.
         const position = await startAfter();
-        const keptUntil = membership.keptUntil();
-        await store.write((session) =>
-          insert(session, key, wanted, {
-            keptUntil,
-            ...(position !== undefined && { startAfter: position }),
-          }),
-        );
+        await create({ key, input: wanted, keptUntil: keptUntil(clock), startAfter: position });
         group = await getGroup(store, key);
         if (!group) throw missing("consumer group", name);
       }
-      if (group.pattern !== wanted.pattern || (group.filter_expr ?? "") !== wanted.filterExpr)
-        throw new Fault("failed_precondition", `consumer group ${name} reads ${describe(group)}`, {
-          field: "consumerGroup",
-          code: "INVALID_ARGUMENT",
-        });
+      requireSameReads(group, wanted);
     },
 
     async ack(environmentId, { eventId, consumerId, verdict, delayMs = 0, ...name }) {
       const key = keyOf(environmentId, name, "group_name");
       if (eventId === "") throw invalid("event_id", "must not be empty");
       if (delayMs < 0 || delayMs > groupDelayMsMax)
-        throw invalid("redeliver_delay_ms", `from 0 to ${groupDelayMsMax}`);
+        throw invalid("redeliver_delay_ms", `must be from 0 to ${groupDelayMsMax}`);
       await acks.ack({ ...key, eventId, consumerId, verdict, delayMs: delayMs > 0 ? delayMs : undefined });
     },
 
     lookOnce: membership.lookOnce,
 
     async refreshOnce() {
-      // Alone, this node knows of every change by itself.
+      // With libSQL this is the only node, and every change was made here.
       if (store.engine === "postgres") await membership.refreshOnce();
     },
 
-    async forgetOnce(write) {
-      const now = clock.now();
-      const forgetSome = async (slice: Slice) => {
-        const found = await lapsedGroups(store, now, slice);
-        for (const lapsed of found)
-          await write(async (session) => {
-            const group = await holdGroup(session, lapsed);
-            if (group?.id === lapsed.id && group.kept_until !== null && group.kept_until < clock.now()) {
-              await deleteGroup(session, group);
-              log.info("groups.lapsed", { environmentId: group.environment_id, group: group.name });
-            }
-          });
-        return found;
-      };
-      const work = workOn(forgetSome, () => environmentsWithLapsed(store, now));
-      await roundRobin([work], { clock, limit: lapsedAtOnce });
-    },
+    forgetOnce: (write) => forgetLapsed(deps, write),
 
     async settled() {
       await membership.settled();
@@ -297,11 +248,25 @@ export function openGroups(deps: GroupsDeps): Groups {
   };
 }
 
-const lapsedAtOnce = 100;
 const consumerIdBytesMax = 200;
 
-const describe = ({ pattern, filter_expr }: GroupRow): string =>
-  filter_expr === null ? pattern : `${pattern} with the filter ${filter_expr}`;
+function requireConsumerText(field: "consumer_id" | "client_id", value: string): void {
+  if (Buffer.byteLength(value) > consumerIdBytesMax || /\p{Cc}/u.test(value) || !value.isWellFormed())
+    throw invalid(field, `must be at most ${consumerIdBytesMax} bytes without control characters`);
+}
+
+/** A subscription with another pattern or filter would get what another consumer asked for. */
+function requireSameReads(
+  { name, pattern, filter_expr }: GroupRow,
+  wanted: Required<Pick<GroupInput, "pattern" | "filterExpr">>,
+): void {
+  if (pattern === wanted.pattern && (filter_expr ?? "") === wanted.filterExpr) return;
+  const reads = filter_expr === null ? pattern : `${pattern} with the filter ${filter_expr}`;
+  throw new Fault("failed_precondition", `consumer group ${name} reads ${reads}`, {
+    field: "consumerGroup",
+    code: "INVALID_ARGUMENT",
+  });
+}
 
 const writeCursor = ({ namespace, name }: GroupKey): string =>
   Buffer.from(JSON.stringify([namespace, name])).toString("base64url");
@@ -311,7 +276,7 @@ function readCursor(cursor: string): { namespace: string; name: string } {
     const [namespace, name] = JSON.parse(Buffer.from(cursor, "base64url").toString()) as unknown[];
     if (typeof namespace === "string" && typeof name === "string") return { namespace, name };
   } catch {
-    // The same answer as for every other text that is none.
+    // Refused below, like a cursor that is JSON of another form.
   }
   throw invalid("cursor", "is not a cursor of this list");
 }

@@ -3,7 +3,7 @@ import type { ConsumersOf } from "../../log/topics/service.ts";
 import { matchesTokens, parsePattern, tokensOf } from "../pubsub/rules.ts";
 import { groupsOnTopics } from "./rows.ts";
 
-/** The groups that read a topic, for its counts. */
+/** Finds the consumer groups that read a topic, for the counts in the topic's record. */
 export const openTopicConsumers =
   (store: Pick<Store, "all">): ConsumersOf =>
   async (environmentId) => {

@@ -20,7 +20,7 @@ const pressures = {
 const statuses = { active: ConsumerGroupStatus.ACTIVE, paused: ConsumerGroupStatus.PAUSED } as const;
 const verdicts = { ack: AckType.ACK, nak: AckType.NAK, term: AckType.TERM } as const;
 
-/** The word of a number; undefined for 0, which says nothing. */
+/** The word for a number of the wire's enum; undefined for 0, the unset value. */
 function wordOf<Word extends string>(
   field: string,
   words: Record<Word, number>,
@@ -58,7 +58,10 @@ export const fromGroup = (m: GroupMessage): GroupInput => ({
 
 export function fromStatus(value: number): GroupInput["status"] {
   if (value === ConsumerGroupStatus.DELETED)
-    throw invalid("status", "a group is deleted by DeleteConsumerGroup, and then not listed");
+    throw invalid(
+      "status",
+      "must not be deleted: DeleteConsumerGroup deletes a group, and a deleted group is not listed",
+    );
   return wordOf("status", statuses, value);
 }
 

@@ -1,22 +1,25 @@
 import { Fault } from "../../../kit/fault.ts";
 import { feedSliceMax, replayMax, replayScanMax } from "../../../kit/limits.ts";
 import type { Store } from "../../../store/store.ts";
+import type { ChannelSpec } from "./channel.ts";
 import { Delivery } from "./delivery.ts";
 import type { Effort } from "./effort.ts";
-import type { ChannelSpec } from "./hub.ts";
 import { notesOf } from "./rows.ts";
 import { literalName, matchesTokens, tokensOf, wantedOf } from "./rules.ts";
 import { frameOfNote } from "./run-frames.ts";
 import type { Source, SourceEntry } from "./source.ts";
 
-/** So many letters are read from a log at once for one reader, about: a slice that had more makes the next smaller. */
+/** Characters that one read of a log aims at: a slice that had more makes the next slice smaller. */
 const sliceCharsMax = 1024 * 1024;
 const sliceMin = 1;
 const sliceFirst = 8;
-/** Of what a replay has found so many are kept until all is found; the rest is read again. */
+/**
+ * Characters that a replay keeps while it searches; payloads beyond that are read again when they are
+ * delivered.
+ */
 const keptCharsMax = 4 * 1024 * 1024;
 
-/** How many events are read at once: few of large ones. */
+/** Adapts the number of events of a slice to their size, so that large events do not fill the memory. */
 function openSlices() {
   let limit = sliceFirst;
   return {
@@ -29,16 +32,19 @@ function openSlices() {
   };
 }
 
-/** Each of these may be as large as events are. */
+/** Few at once, because each may be as large as an event can be. */
 const readAgainAtOnce = 4;
 
-/** One of the past, without what it says when that is too much to keep. */
+/** An entry that a replay has found; without its delivery when the replay has kept enough already. */
 export interface ReplayEntry {
   position: number;
   delivery: Delivery | undefined;
 }
 
-/** The newest `count` of the channel up to and with position `last`, in order. Looks through `limits.replayScanMax` events. */
+/**
+ * The newest `count` entries of the channel up to and with `last`, in order. Scans at most `replayScanMax`
+ * events.
+ */
 export async function newestOf(
   source: Pick<Source, "newest">,
   spec: ChannelSpec,
@@ -50,7 +56,7 @@ export async function newestOf(
   let chars = 0;
   let below = last;
   for (let scanned = 0; scanned < replayScanMax && found.length < count; ) {
-    // What has neither wildcards nor a filter is found at once.
+    // The store finds a literal name by itself: every event that it answers is one of the channel.
     const isExact = name !== undefined && !spec.filter;
     const most = isExact ? count - found.length : replayScanMax - scanned;
     const limit = Math.min(slices.limit(), most);
@@ -72,7 +78,7 @@ export async function newestOf(
   return found.slice(0, count).reverse();
 }
 
-/** What was found, one after the other; what was not kept is read again. */
+/** Delivers the found entries in order; those that were not kept are read again. */
 export async function* deliveriesFound(
   source: Pick<Source, "at">,
   spec: ChannelSpec,
@@ -106,15 +112,17 @@ export interface CatchUp {
   source: Pick<Source, "between" | "head">;
   spec: ChannelSpec;
   give: (delivery: Delivery) => void | Promise<void>;
-  /** Where the channel is now; it moves meanwhile. */
+  /** The position of the hub, which moves during the read. */
   position: () => number;
   isOver: () => boolean;
   effort: Effort;
 }
 
 /**
- * From behind `after` up to the channel's own place; answers the place that was reached, with nothing awaited since. Throws
- * `failed_precondition` when retention took what comes next before it was read: nothing is left out in silence.
+ * A subscriber with a replay reads from the store until it reaches the hub's position, then joins. No `await`
+ * separates the last comparison with that position from the return, so no event is skipped or repeated.
+ * Throws `failed_precondition` when retention deleted what comes next before it was read: a gap is an error,
+ * never silent.
  */
 export async function catchUp({ source, spec, give, position, isOver, effort }: CatchUp, after: number) {
   let reached = after;
@@ -124,7 +132,8 @@ export async function catchUp({ source, spec, give, position, isOver, effort }: 
     const limit = slices.limit();
     const events = await source.between(spec.environmentId, { after: reached, last }, limit);
     slices.read(events);
-    // Looked at behind the read: the floor is raised before anything goes. Events of streams stay.
+    // Read the floor after the events: retention raises it before it deletes. Events of entities are never
+    // deleted.
     const floor = (await source.head(spec.environmentId))?.retention_floor ?? 0;
     if (reached < floor - 1 && spec.pattern.namespace !== "entity") throw expired(floor);
     for (const event of events) {
@@ -145,9 +154,9 @@ export async function catchUp({ source, spec, give, position, isOver, effort }: 
 }
 
 const expired = (floor: number): Fault =>
-  new Fault("failed_precondition", `positions below ${floor} have expired before they were read`);
+  new Fault("failed_precondition", `positions below ${floor} expired before they were read`);
 
-/** What has been told of a run behind place `after` of its history, the newest `count` of it, in order. */
+/** The newest `count` frames of a run behind place `after` of its history, in order. */
 export async function runFramesAfter(
   store: Store,
   spec: ChannelSpec,

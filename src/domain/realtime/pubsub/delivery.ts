@@ -6,34 +6,34 @@ import type { TopicMessage } from "../../log/topics/past.ts";
 import { tokensOf } from "./rules.ts";
 
 export interface DeliveryFacts {
-  /** In its public form. */
+  /** With its namespace: `events:order.created`. */
   topic: string;
   /** Undefined for system frames. */
   eventId: string | undefined;
   /** JSON text. */
   data: string;
-  /** JSON text of what was attached when it was emitted. */
+  /** JSON text of the metadata that the emitter attached. */
   custom: string | null;
   at: Instant;
-  /** What a subscription can go on from: the position in the log, or the place in a run's history. */
+  /** What a subscription can resume behind: the position in the log, or the place in a run's history. */
   sequence: number | undefined;
   source: "user" | "system";
-  /** Name of the event that it is; undefined for what is none. */
+  /** The event's name; undefined for messages and frames. */
   eventName?: string | undefined;
-  /** What filters see as `event` besides its id, data, metadata and time. */
+  /** What filters see as `event`, beside its id, data, metadata and time. */
   event?: EventWords;
-  /** Which time it is given to a member of its group; others are given it once. */
+  /** Counts from 1 how often a group has delivered it; always 1 outside groups. */
   attempt?: number;
 }
 
-/** Of an event of the log; a message and a frame have a name, their topic. */
+/** Messages and frames have only a name, which is their topic. */
 interface EventWords {
   name: string;
   version?: number;
   source?: string;
 }
 
-/** What happened on one topic, as every subscriber of it gets it. */
+/** One event, message or frame on one topic, shared by all of its subscribers. */
 export class Delivery implements DeliveryFacts {
   readonly topic: string;
   readonly eventId: string | undefined;
@@ -45,7 +45,7 @@ export class Delivery implements DeliveryFacts {
   readonly eventName: string | undefined;
   readonly attempt: number;
   readonly event?: EventWords;
-  /** Kept by whoever writes frames: by their form, what all of that form have in common. */
+  /** Cache of `eventFrame`: the text that frames of one form have in common. */
   readonly texts: (string | undefined)[] = [];
   #seen: Record<string, unknown> | undefined;
 
@@ -62,18 +62,18 @@ export class Delivery implements DeliveryFacts {
     if (facts.event) this.event = facts.event;
   }
 
-  /** The same, as it is given for the so-manieth time. */
+  /** The same delivery with another attempt. */
   again(attempt: number): Delivery {
     return attempt === this.attempt ? this : new Delivery({ ...this, attempt });
   }
 
-  /** What filters see of it; the first who asks pays for the reading. */
+  /** What filters see. The first call parses the payload and spends the budget for that. */
   read(budget?: CelBudget): Record<string, unknown> {
     if (this.#seen) return this.#seen;
     const data = JSON.parse(this.data);
     const metadata = this.custom === null ? {} : JSON.parse(this.custom);
     const known = { id: this.eventId ?? "", data, metadata, timestamp: new Date(this.at) };
-    // The payload of an entity's topic is the whole event.
+    // On an entity's topic the payload is the whole event.
     const payload = this.topic.startsWith("entity:") ? { ...data, timestamp: known.timestamp } : known;
     this.#seen = {
       data,
@@ -85,7 +85,9 @@ export class Delivery implements DeliveryFacts {
     return this.#seen;
   }
 
-  /** Whether the filter holds; one that does not apply to this data, or is more than the budget has left, does not hold. */
+  /**
+   * Whether the filter holds. It does not when it fails on this data, or needs more than the budget has left.
+   */
   passes(filter: CelProgram, budget?: CelBudget): boolean {
     try {
       return filter.run(this.#seen ?? this.read(budget), budget) === true;
@@ -100,7 +102,7 @@ export interface TopicDelivery {
   tokens: readonly string[];
 }
 
-/** The topics of an event: its name, and the stream it was appended to. */
+/** An event has the topic of its name and, when it belongs to an entity, that of the entity. */
 export function deliveriesOf(event: LoggedEvent): TopicDelivery[] {
   const facts = {
     eventId: event.id,
@@ -134,7 +136,7 @@ export const messageDelivery = ({ id, position, topic, data, metadata, at }: Top
 
 const withTokens = (delivery: Delivery): TopicDelivery => ({ delivery, tokens: tokensOf(delivery.topic) });
 
-/** The full event, as entity subscribers get it (contract.md 6.5). Payloads are JSON texts already. */
+/** The whole event, as subscribers of entities get it. Payloads are JSON texts already and go as they are. */
 function wholeEvent(event: LoggedEvent): string {
   const head = JSON.stringify({
     id: event.id,

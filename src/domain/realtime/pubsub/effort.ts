@@ -3,16 +3,19 @@ import { CelBudget, type CelProgram } from "../../../kit/cel/cel.ts";
 import type { Clock } from "../../../kit/clock.ts";
 import { Fault } from "../../../kit/fault.ts";
 
-/** What the filter of one replay may look at, as items of kit/cel-bounds, and how much more for every event it is asked about. */
+/**
+ * Cost limit of the filter of one replay, in items as `kit/cel/cel-bounds.ts` counts them; each event adds a
+ * little.
+ */
 export const replayItemsMax = 250_000;
 const itemsAnEvent = 100;
 
-/** What it takes one subscription to read the past: in bursts, and bounded where it has a filter. */
+/** The computing of one subscription's replay: in bursts, and bounded where it has a filter. */
 export interface Effort {
   breathe: Breathe;
-  /** What there is for the next event; undefined without a filter. */
+  /** The budget for the next event; undefined without a filter. */
   next(): CelBudget | undefined;
-  /** Throws `resource_exhausted` when that was not enough. */
+  /** Throws `resource_exhausted` when the budget is used up. */
   check(): void;
 }
 
@@ -23,7 +26,7 @@ export interface EffortOptions {
 }
 
 export function openEffort({ environmentId, clock, filter }: EffortOptions): Effort {
-  // Reading and writing what is large takes its time without any filter.
+  // Large events take time to read and to write without any filter.
   const breathe = breather(clock, environmentId);
   if (!filter) return { breathe, next: () => undefined, check() {} };
   const budget = new CelBudget(replayItemsMax);
@@ -37,7 +40,7 @@ export function openEffort({ environmentId, clock, filter }: EffortOptions): Eff
       if (!budget.isUsedUp) return;
       throw new Fault(
         "resource_exhausted",
-        `filter: looks at more than ${replayItemsMax} items of what was logged before; ask for less of it, or for less of each event`,
+        `filter: cost limit of ${replayItemsMax} items for the replay exceeded; replay fewer events, or use a simpler filter`,
         { field: "filter", code: "LIMIT_EXCEEDED" },
       );
     },

@@ -8,7 +8,7 @@ import {
 } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
 
-/** A `system.*` frame on its way. */
+/** A `system.*` frame: something that happened to a run, a step, a worker, a function and so on. */
 export interface Frame {
   topic: string;
   /** JSON text. */
@@ -17,27 +17,33 @@ export interface Frame {
   sequence?: number;
 }
 
-/** Frames that are only made while somebody, anywhere, reads them: of runs, of their steps, of workers. */
+/** Kinds of frames that are made only while somebody on any node reads them. */
 export type FrameKind = "runs" | "steps" | "workers";
 
 /**
- * Tells subscribers on every node what has happened to the product's own things. Hints, not a ledger: nothing is repeated,
- * nobody waits, and callers tell after their commit.
+ * Publishes frames to subscribers on every node. Frames are hints, not a log: none is repeated, nobody waits
+ * for one, and callers publish after their commit.
  */
 export interface Frames {
-  /** Never throws. An environment id that is no single literal token, and a stream of the platform's own, get no frame. */
+  /**
+   * Never throws. Drops frames of an environment id that is no frame token, and of the platform's own
+   * streams.
+   */
   publish(environmentId: string, topic: string, payload: Record<string, unknown>): void;
-  /** The same with a payload that is JSON text, and a place to go on from. */
+  /** The same with a payload that is JSON text, and the place that a subscription can resume behind. */
   send(environmentId: string, frame: Frame): void;
-  /** Whether anybody, here or on another node, reads run frames of this environment, or of any. */
+  /** Whether run frames of this environment, or of any, have readers on some node. */
   wantsRuns(environmentId?: string): boolean;
   /** The same of any kind. */
   wants(kind: FrameKind, environmentId?: string): boolean;
-  /** For the readers of one environment on this node. */
+  /** Frames of one environment, for its readers on this node. */
   listen(environmentId: string, listener: (frame: Frame) => void): Unlisten;
-  /** Readers of these frames came or went on this node. */
+  /** Counts a reader on this node that came, or went. */
   want(kind: FrameKind, environmentId: string, wanted: boolean): void;
-  /** The tick of loop `pubsub.interest`: tells the other nodes whose frames are read here; forgets silent ones. */
+  /**
+   * The tick of loop `pubsub.interest`: tells other nodes whose frames are read here, and forgets silent
+   * nodes.
+   */
   publishInterestOnce(): Promise<void>;
 }
 
@@ -45,25 +51,28 @@ export interface FramesDeps {
   bus: Bus;
   clock: Clock;
   log: Log;
-  /** Tells this process's own hints from those of others. */
+  /** Id of this process: it ignores its own hints. */
   self: string;
 }
 
 const subjectOf = (environmentId: string) => `frames.${environmentId}`;
 
-/** Where a hint about interest names the environments of a kind; `wanted` is what nodes of before 0.37 say of runs. */
+/**
+ * The field of an interest hint with the environments of a kind; `wanted` is what nodes before 0.37 use for
+ * runs.
+ */
 const fieldOf: Record<FrameKind, string> = { runs: "wanted", steps: "steps", workers: "workers" };
 const kinds = Object.keys(fieldOf) as FrameKind[];
 
-/** Environments whose frames of one kind are read. */
+/** Environments whose frames of one kind have readers. */
 interface Interest {
-  /** Here, by how many channels. */
+  /** On this node: the number of channels. */
   mine: Map<string, number>;
-  /** On other nodes, until when that is believed. */
+  /** On other nodes: until when their last hint counts. */
   theirs: Map<string, Instant>;
 }
 
-/** Whether the id is one literal token of a subject; of any other no frame is published (spec.md 'Delivery rules'). */
+/** Whether the id is one literal token of a bus subject: frames of any other environment are dropped. */
 export const isFrameToken = (environmentId: string): boolean =>
   environmentId !== "" &&
   !/[.*>\s\p{Cc}]/u.test(environmentId) &&
@@ -90,7 +99,7 @@ export function openFrames({ bus, clock, log, self }: FramesDeps): Frames {
     for (let from = 0; from < environmentIds.length; from += frameSliceMax)
       bus.hint(
         "pubsub.wanted",
-        // Nodes of before 0.37 expect `wanted` in every such hint.
+        // Nodes before 0.37 expect `wanted` in every interest hint.
         JSON.stringify({
           from: self,
           wanted: [],

@@ -1,113 +1,58 @@
-import type { CelProgram } from "../../../kit/cel/cel.ts";
 import type { Clock } from "../../../kit/clock.ts";
 import type { Fault } from "../../../kit/fault.ts";
-import { openTrie } from "../../../kit/trie.ts";
+import {
+  type Broadcast,
+  type Channel,
+  type ChannelSpec,
+  Channels,
+  type LateMember,
+  type Member,
+} from "./channel.ts";
 import { Delivery, type TopicDelivery } from "./delivery.ts";
 import type { Frame, Frames } from "./frames.ts";
-import { frameKindsOf, type Pattern, tokensOf } from "./rules.ts";
+import { tokensOf } from "./rules.ts";
 import type { SourceEntry } from "./source.ts";
-import { openJudge, tooMuch, type Verdicts } from "./verdicts.ts";
+import { type Judge, openJudge, tooMuch, type Verdicts } from "./verdicts.ts";
 
-/** What all subscriptions of one id have in common: the same deliveries, in the same bytes. */
-export interface ChannelSpec {
-  readonly id: string;
-  readonly environmentId: string;
-  readonly pattern: Pattern;
-  readonly filter: CelProgram | undefined;
-  readonly includeMetadata: boolean;
-  readonly topicOnly: boolean;
-}
+/*
+ * INVARIANTS of subscriptions
+ *
+ * A hub takes no locks and writes nothing: it lives in one event loop, and its order comes from what is not
+ * awaited.
+ *   - Entries reach a channel in order of position, each once. While the filters of one entry are evaluated
+ *     (`#isWorking`), later entries and frames wait in the backlog.
+ *   - `position()` is the last entry that every channel got: the position of the feed, which moves right
+ *     before `onEntries` is called, or during a backlog the last entry that was worked off.
+ *   - A subscriber with a replay reads from the store until it reaches `position()`, then joins. No `await`
+ *     separates the last comparison in `catchUp` from `join`, so no event is skipped or repeated.
+ *   - All filters of an entry are evaluated before any member gets it, and channels are matched again after
+ *     each pause: a member that joins meanwhile is at a position before the entry, and gets it.
+ *   - A late member gets only positions behind its own, and joins once the hub has come to its position.
+ *
+ * What is checked where:
+ *   - The caller may have the pattern: by the gate before `PubSub.subscribe`, and again by the reauthorizer.
+ *   - Deny policies on single deliveries: `screening.ts`. A member with any is apart, never on a broadcast.
+ *   - Start and epoch: `start-position.ts`, before the subscription is accepted. Expiry later: `catchUp`.
+ *   - Work of filters: `verdicts.ts` for new entries, `effort.ts` for a replay.
+ */
 
-/** Where a subscription begins: it gets everything behind this place of this log. */
-export interface Start {
-  readonly sequence: number;
-  readonly epoch: number;
-}
-
-/** One subscription on one connection. */
-export interface Member {
-  /** Confirms the subscription, before anything is delivered; with its start when it asked for that and there is one. */
-  accepted(start: Start | undefined): void;
-  /**
-   * A delivery for this one alone. A promise asks whoever reads from the store to wait for it. `stands`, of a group's, is asked
-   * right before it is written: after a no it is dropped.
-   */
-  deliver(spec: ChannelSpec, delivery: Delivery, isStillHeld?: () => boolean): void | Promise<void>;
-  /** From now on it has what its outlet publishes on the channel. */
-  joined(spec: ChannelSpec): void;
-  /** Some of what comes is not for its caller: it is given each delivery by itself. */
-  isApart(): boolean;
-  /** It cannot go on for now, and will. */
-  troubled(): void;
-  /** Of a group, which may come to read something else than was asked for: throws unless its caller may have that. */
-  permit(pattern: string): Promise<void>;
-  /** Nothing follows: the environment is gone, or what the fault says. It leaves by itself. */
-  ended(fault?: Fault): void;
-}
-
-/** A way to many connections at once. */
-export interface Broadcast {
-  publish(spec: ChannelSpec, delivery: Delivery): void;
-}
-
-export interface Channel {
-  readonly spec: ChannelSpec;
-  readonly broadcast: Broadcast;
-  readonly joined: Set<Member>;
-  /** As those, each by itself. */
-  readonly apart: Set<Member>;
-  /** Members that have not come to the channel's place yet, and take what is after theirs one by one. */
-  readonly late: Map<Member, Late>;
-}
-
-export interface Late {
-  /** Has everything up to here. */
-  after: number;
-  /** Is being read for: what comes meanwhile will be found there. */
-  reading: boolean;
-  /** Came meanwhile. */
-  again: boolean;
-  /** Of a run: each frame is for it alone, for ever. */
-  isLone: boolean;
-}
-
-/** All subscriptions of one log of an environment on one node. */
-export interface Hub {
-  readonly environmentId: string;
-  /** The channel of this id and outlet, made when there is none. */
-  channelOf(spec: ChannelSpec, broadcast: Broadcast): Channel;
-  /** The member goes on from its place, with the others once the log has come there. */
-  addLate(channel: Channel, member: Member, late: Late): void;
-  /** It has what comes from now on, with the others or apart. */
-  join(channel: Channel, member: Member): void;
-  /** Has it come to the channel's place, it goes on apart from now on. */
-  setApart(channel: Channel, member: Member): void;
-  /** Forgets the channel when it has no members. */
-  leave(channel: Channel, member: Member): void;
-  /** Everything up to here has been handed to the channels. */
-  position(): number;
-  /** The environment is gone: nothing will come any more. */
-  isOver(): boolean;
-  onEntries(list: readonly SourceEntry[]): void;
-  onFrame(frame: Frame): void;
-  /** Every member is told, once. */
-  end(): void;
-}
-
-/** So many letters of what came may wait for filters; beyond that the filtered subscriptions of the log end. */
+/**
+ * Characters that may wait while filters are evaluated; beyond that the filtered subscriptions of the log
+ * end.
+ */
 const backlogCharsMax = 16 * 1024 * 1024;
 const backlogMax = 10_000;
 
 export interface HubDeps {
   environmentId: string;
-  frames: Frames;
+  frames: Pick<Frames, "want">;
   clock: Pick<Clock, "elapsed" | "sleep">;
-  /** Of the feed: what came up to there was told. */
+  /** Position of the feed: the hub was given every entry up to there. */
   fedTo: () => number;
   failed: (error: unknown) => void;
 }
 
-/** What stands at one position, under its topics; frames have none. */
+/** What stands at one position, under its topics. A frame has no position. */
 interface BacklogEntry {
   position: number | undefined;
   placed: readonly TopicDelivery[];
@@ -116,38 +61,139 @@ interface BacklogEntry {
 const charsOf = ({ placed }: BacklogEntry): number =>
   placed.reduce((sum, { delivery }) => sum + delivery.data.length, 0);
 
-export function openHub({ environmentId, frames, clock, fedTo, failed }: HubDeps): Hub {
-  const trie = openTrie<Channel>();
-  const channels = new Map<Broadcast, Map<string, Channel>>();
-  const lateChannels = new Set<Channel>();
-  /** What came while filters were asked for what came before it. */
-  const backlog: BacklogEntry[] = [];
-  let backlogChars = 0;
-  let working = false;
-  /** While it works. */
-  let reached = 0;
-  let over = false;
+/** All subscriptions to one log of an environment on one node. */
+export class Hub {
+  readonly #deps: HubDeps;
+  readonly #channels: Channels;
+  readonly #lateChannels = new Set<Channel>();
+  readonly #judge: Judge<Channel>;
+  /** Entries and frames that came while filters were evaluated. */
+  readonly #backlog: BacklogEntry[] = [];
+  #backlogChars = 0;
+  #isWorking = false;
+  /** The hub's position while it works. */
+  #reached = 0;
+  #isOver = false;
 
-  const position = () => (working ? reached : fedTo());
-  const judge = openJudge<Channel>({ environmentId, clock, end: endChannel });
-
-  function endChannel(channel: Channel, fault: Fault): void {
-    for (const member of [...channel.joined, ...channel.apart, ...channel.late.keys()]) {
-      leave(channel, member);
-      member.ended(fault);
-    }
+  constructor(deps: HubDeps) {
+    const { environmentId, frames, clock } = deps;
+    this.#deps = deps;
+    this.#channels = new Channels(environmentId, frames);
+    this.#judge = openJudge<Channel>({
+      environmentId,
+      clock,
+      end: (channel, fault) => this.#endChannel(channel, fault),
+    });
   }
 
-  /** All filters are asked before anybody is told: who joins meanwhile is told too, or has it already. */
-  function deliver({ placed }: BacklogEntry): Promise<void> | undefined {
+  /** Everything up to here has been handed to the channels. */
+  position(): number {
+    return this.#isWorking ? this.#reached : this.#deps.fedTo();
+  }
+
+  /** The environment was deleted: nothing will come any more. */
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  /** The channel of this id and broadcast; a missing one is made. */
+  channelOf(spec: ChannelSpec, broadcast: Broadcast): Channel {
+    return this.#channels.open(spec, broadcast);
+  }
+
+  /** The member goes on from its own position, and joins the others once the hub has come there. */
+  addLate(channel: Channel, member: Member, late: LateMember): void {
+    channel.late.set(member, late);
+    this.#lateChannels.add(channel);
+  }
+
+  /** The member gets what comes from now on, with the others or apart. */
+  join(channel: Channel, member: Member): void {
+    if (member.isApart()) {
+      channel.apart.add(member);
+      return;
+    }
+    channel.joined.add(member);
+    member.joined(channel.spec);
+  }
+
+  /** A member that has joined goes on apart. */
+  setApart(channel: Channel, member: Member): void {
+    if (channel.joined.delete(member)) channel.apart.add(member);
+  }
+
+  /** The channel is forgotten with its last member. */
+  leave(channel: Channel, member: Member): void {
+    channel.joined.delete(member);
+    channel.apart.delete(member);
+    channel.late.delete(member);
+    if (channel.late.size === 0) this.#lateChannels.delete(channel);
+    if (this.#channels.forgetEmpty(channel)) this.#judge.forget(channel);
+  }
+
+  onEntries(entries: readonly SourceEntry[]): void {
+    for (const entry of entries) this.#accept(entry);
+    this.#joinAllLate();
+  }
+
+  onFrame({ topic, data, at, sequence }: Frame): void {
+    const facts = { eventId: undefined, custom: null, source: "system" } as const;
+    const delivery = new Delivery({ ...facts, topic, data, at, sequence });
+    this.#accept({ position: undefined, placed: [{ delivery, tokens: tokensOf(topic) }] });
+  }
+
+  /** Tells every member that the environment was deleted. */
+  end(): void {
+    this.#isOver = true;
+    for (const { joined, apart, late } of this.#channels.all())
+      for (const member of [...joined, ...apart, ...late.keys()]) member.ended();
+  }
+
+  #accept(entry: BacklogEntry): void {
+    if (!this.#isWorking) {
+      const pause = this.#deliver(entry);
+      if (!pause) return;
+      this.#reached = entry.position === undefined ? this.#deps.fedTo() : entry.position - 1;
+      void this.#workOff(entry, pause);
+      return;
+    }
+    this.#backlog.push(entry);
+    this.#backlogChars += charsOf(entry);
+    if (this.#backlog.length <= backlogMax && this.#backlogChars <= backlogCharsMax) return;
+    for (const channel of this.#channels.all()) if (channel.spec.filter) this.#endChannel(channel, tooMuch());
+  }
+
+  /** Delivers the backlog one entry after the other, behind the first, which is being evaluated. */
+  async #workOff(first: BacklogEntry, delivered: Promise<void>): Promise<void> {
+    this.#isWorking = true;
+    let pause: Promise<void> | undefined = delivered;
+    for (let entry: BacklogEntry | undefined = first; entry && !this.#isOver; entry = this.#backlog.shift()) {
+      try {
+        if (entry !== first) {
+          this.#backlogChars -= charsOf(entry);
+          pause = this.#deliver(entry);
+        }
+        if (pause) await pause;
+      } catch (error) {
+        this.#deps.failed(error);
+      }
+      this.#reached = entry.position ?? this.#reached;
+      this.#joinAllLate();
+    }
+    this.#isWorking = false;
+    this.#joinAllLate();
+  }
+
+  /** Evaluates all filters before any member gets the entry. Undefined when that took no pause. */
+  #deliver({ placed }: BacklogEntry): Promise<void> | undefined {
     const candidates = placed.map((one) => ({
       ...one,
-      matching: () => trie.match(one.tokens),
+      matching: () => this.#channels.matching(one.tokens),
       verdicts: new Map() as Verdicts<Channel>,
     }));
     const judgeAll = (): Promise<void> | undefined => {
       for (const { delivery, matching, verdicts } of candidates) {
-        const pause = judge.judge(delivery, matching, verdicts);
+        const pause = this.#judge.judge(delivery, matching, verdicts);
         if (pause) return pause.then(judgeAll);
       }
       for (const { delivery, matching, verdicts } of candidates)
@@ -157,151 +203,44 @@ export function openHub({ environmentId, frames, clock, fedTo, failed }: HubDeps
     return judgeAll();
   }
 
-  function deliverToChannel(channel: Channel, delivery: Delivery): void {
-    if (channel.joined.size > 0) channel.broadcast.publish(channel.spec, delivery);
-    for (const member of channel.apart) void member.deliver(channel.spec, delivery);
-    if (channel.late.size > 0)
-      for (const [member, late] of channel.late) deliverLate(channel, member, late, delivery);
-  }
-
-  /** One after the other, in the order in which they came. */
-  async function workOff(first: BacklogEntry, delivered: Promise<void>): Promise<void> {
-    working = true;
-    let pause: Promise<void> | undefined = delivered;
-    for (let unit: BacklogEntry | undefined = first; unit && !over; unit = backlog.shift()) {
-      try {
-        if (unit !== first) {
-          backlogChars -= charsOf(unit);
-          pause = deliver(unit);
-        }
-        if (pause) await pause;
-      } catch (error) {
-        failed(error);
-      }
-      reached = unit.position ?? reached;
-      joinAllLate();
+  #endChannel(channel: Channel, fault: Fault): void {
+    for (const member of [...channel.joined, ...channel.apart, ...channel.late.keys()]) {
+      this.leave(channel, member);
+      member.ended(fault);
     }
-    working = false;
-    joinAllLate();
   }
 
-  function accept(unit: BacklogEntry): void {
-    if (!working) {
-      const pause = deliver(unit);
-      if (!pause) return;
-      reached = unit.position === undefined ? fedTo() : unit.position - 1;
-      void workOff(unit, pause);
-      return;
-    }
-    backlog.push(unit);
-    backlogChars += charsOf(unit);
-    if (backlog.length > backlogMax || backlogChars > backlogCharsMax)
-      for (const channel of all()) if (channel.spec.filter) endChannel(channel, tooMuch());
+  #joinAllLate(): void {
+    for (const channel of [...this.#lateChannels]) this.#joinLate(channel);
   }
 
-  function deliverLate(channel: Channel, member: Member, late: Late, delivery: Delivery): void {
-    const { sequence } = delivery;
-    if (sequence !== undefined) {
-      if (late.reading) {
-        late.again = true;
-        return;
-      }
-      if (sequence <= late.after) return;
-      late.after = sequence;
-    }
-    void member.deliver(channel.spec, delivery);
-  }
-
-  function join(channel: Channel, member: Member): void {
-    if (member.isApart()) {
-      channel.apart.add(member);
-      return;
-    }
-    channel.joined.add(member);
-    member.joined(channel.spec);
-  }
-
-  /** Those whose place the log has come to go on with the others. */
-  function joinLate(channel: Channel): void {
+  /** Joins the late members whose position the hub has come to. */
+  #joinLate(channel: Channel): void {
     for (const [member, late] of channel.late) {
-      if (late.isLone || late.reading || late.after > position()) continue;
+      if (late.isLone || late.isReading || late.after > this.position()) continue;
       channel.late.delete(member);
-      join(channel, member);
+      this.join(channel, member);
     }
-    if (channel.late.size === 0) lateChannels.delete(channel);
+    if (channel.late.size === 0) this.#lateChannels.delete(channel);
   }
+}
 
-  const joinAllLate = () => {
-    for (const channel of [...lateChannels]) joinLate(channel);
-  };
+function deliverToChannel(channel: Channel, delivery: Delivery): void {
+  if (channel.joined.size > 0) channel.broadcast.publish(channel.spec, delivery);
+  for (const member of channel.apart) void member.deliver(channel.spec, delivery);
+  if (channel.late.size > 0)
+    for (const [member, late] of channel.late) deliverLate(channel, member, late, delivery);
+}
 
-  function leave(channel: Channel, member: Member): void {
-    const { spec, broadcast, joined, apart, late } = channel;
-    joined.delete(member);
-    apart.delete(member);
-    late.delete(member);
-    if (late.size === 0) lateChannels.delete(channel);
-    if (joined.size + apart.size + late.size > 0) return;
-    const byId = channels.get(broadcast);
-    if (byId?.get(spec.id) !== channel) return;
-    byId.delete(spec.id);
-    judge.forget(channel);
-    if (byId.size === 0) channels.delete(broadcast);
-    trie.remove(spec.pattern.tokens, channel);
-    for (const kind of frameKindsOf(spec.pattern)) frames.want(kind, environmentId, false);
+function deliverLate(channel: Channel, member: Member, late: LateMember, delivery: Delivery): void {
+  const { sequence } = delivery;
+  if (sequence !== undefined) {
+    if (late.isReading) {
+      late.isReadWanted = true;
+      return;
+    }
+    if (sequence <= late.after) return;
+    late.after = sequence;
   }
-
-  const all = () => [...channels.values()].flatMap((byId) => [...byId.values()]);
-
-  return {
-    environmentId,
-    position,
-
-    channelOf(spec, broadcast) {
-      let byId = channels.get(broadcast);
-      if (!byId) {
-        byId = new Map();
-        channels.set(broadcast, byId);
-      }
-      let channel = byId.get(spec.id);
-      if (!channel) {
-        channel = { spec, broadcast, joined: new Set(), apart: new Set(), late: new Map() };
-        byId.set(spec.id, channel);
-        trie.add(spec.pattern.tokens, channel);
-        for (const kind of frameKindsOf(spec.pattern)) frames.want(kind, environmentId, true);
-      }
-      return channel;
-    },
-
-    addLate(channel, member, late) {
-      channel.late.set(member, late);
-      lateChannels.add(channel);
-    },
-
-    join,
-    leave,
-
-    setApart(channel, member) {
-      if (channel.joined.delete(member)) channel.apart.add(member);
-    },
-
-    isOver: () => over,
-
-    onEntries(list) {
-      for (const unit of list) accept(unit);
-      joinAllLate();
-    },
-
-    onFrame({ topic, data, at, sequence }) {
-      const facts = { eventId: undefined, custom: null, source: "system" } as const;
-      const delivery = new Delivery({ ...facts, topic, data, at, sequence });
-      accept({ position: undefined, placed: [{ delivery, tokens: tokensOf(topic) }] });
-    },
-
-    end() {
-      over = true;
-      for (const { joined, apart, late } of all())
-        for (const member of [...joined, ...apart, ...late.keys()]) member.ended();
-    },
-  };
+  void member.deliver(channel.spec, delivery);
 }

@@ -42,7 +42,7 @@ export const cronFrames =
     });
   };
 
-/** `system.worker.{id}.{connected|disconnected|health}`; made while somebody reads them. */
+/** `system.worker.{id}.{connected|disconnected|health}`; made only while somebody reads them. */
 export const workerFrames =
   (frames: Pick<Frames, "publish" | "wants">, clock: Pick<Clock, "now">) =>
   ({ change, environmentId, workerId, healthy, draining }: WorkerFrame): void => {
@@ -79,7 +79,7 @@ export const outboxFrames =
     });
   };
 
-/** `system.secret.{name}.{created|updated|deleted}`; a secret with another name is one that went and one that came. */
+/** `system.secret.{name}.{created|updated|deleted}`; a renamed secret is one deletion and one creation. */
 export const secretFrames =
   (frames: Publisher) =>
   ({ change, environmentId, name, at }: SecretFrame): void =>

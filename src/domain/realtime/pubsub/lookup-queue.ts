@@ -1,14 +1,17 @@
 import { endsWaitingMax } from "../../../kit/limits.ts";
 
 export interface LookupQueueOptions<Item> {
-  /** Looked up at once. */
+  /** Items of one look. */
   sliceMax: number;
   look: (items: readonly Item[]) => Promise<void>;
-  /** What gathered is lost: frames are hints. */
+  /** The items of the failed look are dropped, because frames are hints. */
   onFailed: (error: unknown) => void;
 }
 
-/** Looks up what frames are about: one look at a time takes what gathered meanwhile, each under its key once. */
+/**
+ * Looks up the rows that frames are made of. One look runs at a time; the next takes what came meanwhile,
+ * once a key.
+ */
 export function openLookupQueue<Item>({ sliceMax, look, onFailed }: LookupQueueOptions<Item>) {
   const waiting = new Map<string, Item>();
   let looking = false;

@@ -5,7 +5,7 @@ import { allOf, namesOf, parsePattern } from "./rules.ts";
 import type { Streamed, SubscriptionStreams } from "./subscription-streams.ts";
 import { fromOptions, toStreamMessage } from "./wire.ts";
 
-/** Decimal digits: it may be larger than a JSON number holds. */
+/** Decimal digits, because a position may be larger than a JSON number holds. */
 const Digits = Type.String({ pattern: "^[0-9]{1,20}$" });
 
 const Subscribe = Type.Object({
@@ -22,7 +22,7 @@ const Subscribe = Type.Object({
 /** What the gate is asked about of a subscription. */
 type SubscribeGateInput = Pick<Static<typeof Subscribe>, "pattern" | "consumerGroup">;
 
-/** Also what the gate asks of a WebSocket and of each of its subscriptions. */
+/** Also the operation that the gate checks for a WebSocket and for each of its subscriptions. */
 export const subscribeOperation = (streams: SubscriptionStreams) =>
   stream({
     name: "pubsub.subscribe",
@@ -35,7 +35,7 @@ export const subscribeOperation = (streams: SubscriptionStreams) =>
       return [...namesOf(pattern), `group:${consumerGroup}`, ...allOf(pattern)];
     },
     alsoAsks: ["events:emit"],
-    // Who takes part in a group takes from its other members, and makes it where there is none.
+    // A member of a group takes deliveries from the others, and creates the group where there is none.
     costs: ({ consumerGroup }: SubscribeGateInput) => (consumerGroup ? ["events:emit"] : []),
     input: Subscribe,
     rpc: rpcStream(

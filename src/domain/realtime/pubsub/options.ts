@@ -12,13 +12,13 @@ export interface SubscribeInput {
   filter?: string | undefined;
   consumerGroup?: string | undefined;
   startAfterSequence?: bigint | undefined;
-  /** To be told, before anything else, where it begins. */
+  /** Whether the first message says where the subscription begins. */
   withStart?: boolean | undefined;
-  /** Of the log that `startAfterSequence` was seen in. */
+  /** The epoch of the log in which `startAfterSequence` was seen. */
   epoch?: bigint | undefined;
 }
 
-/** The same, checked. */
+/** A checked `SubscribeInput`. */
 export interface SubscriptionOptions {
   pattern: Pattern;
   replay: number;
@@ -27,7 +27,7 @@ export interface SubscriptionOptions {
   filterText: string | undefined;
   filter: CelProgram | undefined;
   startAfter: bigint | undefined;
-  /** Shares what comes with the other members of this group. */
+  /** The consumer group that the subscription is a member of. */
   group: string | undefined;
   withStart: boolean;
   epoch: bigint | undefined;
@@ -44,9 +44,9 @@ export function readSubscriptionOptions(input: SubscribeInput): SubscriptionOpti
     throw refusal("INVALID_ARGUMENT", `${field} cannot be combined with consumerGroup`, { field });
   if (replay < 0) throw refusal("INVALID_ARGUMENT", "replay: must not be negative", { field: "replay" });
   if (replay > replayMax)
-    throw refusal("LIMIT_EXCEEDED", `replay: at most ${replayMax}`, { field: "replay" });
+    throw refusal("LIMIT_EXCEEDED", `replay: must be at most ${replayMax}`, { field: "replay" });
   if (consumerGroup && pattern.namespace === "system")
-    throw refusal("INVALID_ARGUMENT", "consumerGroup: frames of system.* have no groups", {
+    throw refusal("INVALID_ARGUMENT", "consumerGroup: cannot be combined with a pattern in system.*", {
       field: "consumerGroup",
     });
   return {

@@ -4,10 +4,10 @@ import { patternBytesMax } from "../../../kit/limits.ts";
 import type { Thing } from "../../../kit/operation.ts";
 import type { FrameKind } from "./frames.ts";
 
-/** Where a topic belongs: the log's events by name and by entity, developer topics, what happens to the product's own things. */
+/** Events by name and by entity, developer topics, and frames about the product's own objects. */
 export type Namespace = "events" | "entity" | "topic" | "system";
 
-/** A pattern that was read. */
+/** A parsed pattern. */
 export interface Pattern {
   /** In full: `events:order.*`. */
   readonly text: string;
@@ -16,18 +16,18 @@ export interface Pattern {
   readonly tokens: readonly string[];
 }
 
-/** Words of spec.md 'WebSocket codes'. */
+/** Codes of refusals on WebSockets. Clients compare them, so they never change. */
 export type RefusalCode = "INVALID_PATTERN" | "INVALID_ARGUMENT" | "LIMIT_EXCEEDED" | "INTERNAL_ERROR";
 
 const prefixed: readonly Namespace[] = ["events", "entity", "topic"];
 
-/** Also what is too much: a caller who comes back later is refused again. */
+/** A limit is refused as `invalid_argument` too: the same request would be refused again later. */
 export const refusal = (code: RefusalCode, message: string, detail: FaultDetail = {}): Fault =>
   new Fault("invalid_argument", message, { ...detail, code });
 
 const badPattern = (rule: string) => refusal("INVALID_PATTERN", `pattern: ${rule}`, { field: "pattern" });
 
-/** Where the namespace ends and the segments begin. */
+/** Splits the namespace from the segments. */
 function divided(text: string): { namespace: Namespace; rest: string } | undefined {
   if (text.startsWith("system.")) return { namespace: "system", rest: text.slice("system.".length) };
   const colon = text.indexOf(":");
@@ -39,19 +39,22 @@ function divided(text: string): { namespace: Namespace; rest: string } | undefin
 const publicForm = (namespace: Namespace, rest: string): string =>
   namespace === "system" ? `system.${rest}` : `${namespace}:${rest}`;
 
-/** Throws INVALID_PATTERN. What has no prefix is `events:`, unless it begins with `system.`. */
+/** Throws INVALID_PATTERN. A pattern without a prefix is in `events:`, unless it begins with `system.`. */
 export function parsePattern(text: string): Pattern {
   if (text === "") throw badPattern("must not be empty");
-  if (Buffer.byteLength(text) > patternBytesMax) throw badPattern(`at most ${patternBytesMax} bytes`);
+  if (Buffer.byteLength(text) > patternBytesMax) throw badPattern(`must be at most ${patternBytesMax} bytes`);
   if (!text.isWellFormed() || /[\s\p{Cc}]/u.test(text))
     throw badPattern("must not contain whitespace or control characters");
   const parts = divided(text);
-  if (!parts) throw badPattern(`"${text.slice(0, text.indexOf(":"))}" is no namespace`);
+  if (!parts)
+    throw badPattern(
+      `unknown namespace "${text.slice(0, text.indexOf(":"))}" (one of ${prefixed.join(", ")})`,
+    );
   const segments = parts.rest.split(".");
   for (const [at, segment] of segments.entries()) {
     if (segment === "") throw badPattern("must not contain an empty segment");
-    if (segment === ">" && at < segments.length - 1) throw badPattern("> stands only at the end");
-    if (segment.length > 1 && /[*>]/.test(segment)) throw badPattern("* and > stand for whole segments");
+    if (segment === ">" && at < segments.length - 1) throw badPattern("> must be the last segment");
+    if (segment.length > 1 && /[*>]/.test(segment)) throw badPattern("* and > must be whole segments");
   }
   return {
     text: publicForm(parts.namespace, parts.rest),
@@ -60,13 +63,16 @@ export function parsePattern(text: string): Pattern {
   };
 }
 
-/** As deny policies may name it: in full, and events also by their bare name. */
+/**
+ * The names under which deny policies may refuse the pattern: in full, and for events also without the
+ * prefix.
+ */
 export const namesOf = ({ namespace, text }: Pattern): string[] =>
   namespace === "events" ? [text, text.slice("events:".length)] : [text];
 
 /**
- * All that the pattern stands for, to be read by one of several: what a member is given nobody else gets, so a member must be one
- * who may have every one.
+ * Everything that the pattern matches. What one member of a group gets no other member gets, so each member
+ * must be allowed to read all of it.
  */
 export const allOf = (pattern: Pattern): Thing[] =>
   namesOf(pattern).map((name) => ({
@@ -76,13 +82,13 @@ export const allOf = (pattern: Pattern): Thing[] =>
     action: "events:subscribe",
   }));
 
-/** A topic in its public form, taken apart as patterns are. */
+/** Splits a topic as patterns are split. */
 export function tokensOf(topic: string): string[] {
   const parts = divided(topic);
   return parts ? [parts.namespace, ...parts.rest.split(".")] : [];
 }
 
-/** Whether the tokens of a topic are what the pattern's stand for. */
+/** Whether the pattern matches the topic. */
 export function matchesTokens(pattern: readonly string[], tokens: readonly string[]): boolean {
   for (const [at, wanted] of pattern.entries()) {
     if (wanted === ">" && at === pattern.length - 1) return tokens.length > at;
@@ -91,27 +97,30 @@ export function matchesTokens(pattern: readonly string[], tokens: readonly strin
   return pattern.length === tokens.length;
 }
 
-/** The event, or the developer topic, that a pattern stands for alone; undefined when it may stand for several. */
+/** The one event or developer topic that the pattern matches; undefined when it may match several. */
 export const literalName = ({ namespace, text, tokens }: Pattern): string | undefined =>
   (namespace === "events" || namespace === "topic") && !tokens.some((token) => token === "*" || token === ">")
     ? text.slice(namespace.length + 1)
     : undefined;
 
-/** The run whose frames the pattern is about; undefined when it may be about several. */
+/** The one run whose frames the pattern matches; undefined when it may match several. */
 export function literalRun({ namespace, tokens }: Pattern): string | undefined {
   const [, kind, runId] = tokens;
   if (namespace !== "system" || kind !== "run" || runId === undefined) return undefined;
   return runId === "*" || runId === ">" ? undefined : runId;
 }
 
-/** Whether frames of runs may match. */
+/** Whether the pattern may match frames of runs. */
 export const wantsRuns = ({ namespace, tokens: [, kind] }: Pattern): boolean =>
   namespace === "system" && (kind === "run" || kind === "*" || kind === ">");
 
 const standsFor = (token: string | undefined, word: string): boolean =>
   token === word || token === "*" || token === ">";
 
-/** Whether frames of steps may match: `system.run.{id}.step.{id}.{verb}`, where ids may have dots. */
+/**
+ * Whether the pattern may match frames of steps: `system.run.{id}.step.{id}.{verb}`, where step ids may have
+ * dots.
+ */
 function wantsSteps({ namespace, tokens }: Pattern): boolean {
   if (namespace !== "system" || !standsFor(tokens[1], "run")) return false;
   const last = tokens.at(-1) === ">" ? tokens.length - 1 : undefined;
@@ -119,7 +128,10 @@ function wantsSteps({ namespace, tokens }: Pattern): boolean {
   return standsFor(tokens[3], "step") && (last !== undefined || tokens.length >= 6);
 }
 
-/** Frames that are made because somebody reads this pattern; of the others there are few, and they are always made. */
+/**
+ * Kinds of frames that must be made while this pattern has a reader. Frames of no kind are few and always
+ * made.
+ */
 export function frameKindsOf(pattern: Pattern): FrameKind[] {
   const { namespace, tokens } = pattern;
   return [
@@ -129,7 +141,7 @@ export function frameKindsOf(pattern: Pattern): FrameKind[] {
   ];
 }
 
-/** What a filter may name; `event` is what a trigger's expression sees. */
+/** The variables of a filter; `event` is the one that a trigger's expression has. */
 const filterVariables = ["data", "metadata", "topic", "event"] as const;
 
 /** A CEL expression on `data`, `metadata`, `topic` and `event`; throws the refusal that names the option. */
@@ -143,20 +155,20 @@ export function readFilter(text: string | undefined, field = "filter"): CelProgr
   }
 }
 
-/** What of a position's deliveries belongs to the pattern and passes the filter. */
-export const wantedOf = <Told extends { passes(filter: CelProgram, budget?: CelBudget): boolean }>(
+/** The deliveries of an entry that match the pattern and pass the filter. */
+export const wantedOf = <One extends { passes(filter: CelProgram, budget?: CelBudget): boolean }>(
   { pattern, filter }: { pattern: Pattern; filter: CelProgram | undefined },
-  { placed }: { placed: readonly { delivery: Told; tokens: readonly string[] }[] },
+  { placed }: { placed: readonly { delivery: One; tokens: readonly string[] }[] },
   budget?: CelBudget,
-): Told[] =>
+): One[] =>
   placed.flatMap(({ delivery, tokens }) =>
     matchesTokens(pattern.tokens, tokens) && (!filter || delivery.passes(filter, budget)) ? delivery : [],
   );
 
-/** `events`: of names and of entities. `topics`: what developers publish. */
+/** `events` serves the topics of names and entities, `topics` what developers publish. */
 export type LogName = "events" | "topics";
 
-/** Frames have no log; who reads them follows the one of events. */
+/** Frames are in no log; their readers share the hub of the events log. */
 export const logOf = (namespace: Namespace): LogName => (namespace === "topic" ? "topics" : "events");
 
 export interface SubscriptionIdentity {
@@ -166,11 +178,13 @@ export interface SubscriptionIdentity {
   topicOnly: boolean;
   filter: string | undefined;
   group?: string | undefined;
-  /** How many alike the connection had before it. */
+  /** How many subscriptions with the same pattern and options the connection had before. */
   ordinal: number;
 }
 
-/** The same on every connection and every node: clients go on by it after a reconnect. */
+/**
+ * The same on every connection and node, so that clients find their subscriptions again after a reconnect.
+ */
 export function subscriptionIdOf(one: SubscriptionIdentity): string {
   const { environmentId, pattern, includeMetadata, topicOnly, filter = "", group, ordinal } = one;
   const facts = [environmentId, pattern.text, includeMetadata, topicOnly, filter, ordinal];
@@ -178,7 +192,7 @@ export function subscriptionIdOf(one: SubscriptionIdentity): string {
   return `sub_${new Bun.CryptoHasher("sha256").update(identity).digest("hex").slice(0, 26)}`;
 }
 
-/** What subscribers hear of a run besides its creation and its end, by type of its history: the status it has then. */
+/** The status that an `updated` frame of a run gives, by the type of the row in the run's history. */
 export const runMoves: ReadonlyMap<string, string> = new Map([
   ["run.started", "running"],
   ["run.slept", "paused"],

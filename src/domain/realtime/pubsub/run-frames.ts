@@ -8,7 +8,7 @@ import { openLookupQueue } from "./lookup-queue.ts";
 import { endsOf, lastNotesOf, notesOf, type RunNote } from "./rows.ts";
 import { runMoves } from "./rules.ts";
 
-/** What a run frame says. Clients take `output` or `error` of the frame that ends a run for its result. */
+/** A frame of a run. Clients take the run's result from `output` or `error` of the frame that ends it. */
 export interface RunFrame {
   environmentId: string;
   topic: string;
@@ -38,7 +38,8 @@ export function frameOfNote(note: RunNote): RunFrame {
     eventId: note.event_id,
     eventName: note.event_name,
     timestamp: rfc3339(note.at),
-    // A later start is news of a later frame: what is told again from history is what was told.
+    // The row has the run as it is now: a later start must not appear in a frame that is read again from
+    // history.
     ...(startedAt !== null && startedAt <= note.at && { startedAt: rfc3339(startedAt) }),
     ...(isEnd && { endedAt: rfc3339(note.at) }),
     ...(isEnd && detail.error && { error: { message: detail.error.message, code: detail.error.code } }),
@@ -55,12 +56,12 @@ export function frameOfNote(note: RunNote): RunFrame {
   };
 }
 
-/** Told after the commit; costs nothing while nobody anywhere reads run frames. */
+/** Called after the commit. Costs nothing while run frames have no readers on any node. */
 export interface RunFrames {
   created(runs: readonly NewRun[], at: Instant): void;
-  /** Of any environments. */
+  /** The runs may be of several environments. */
   ended(runIds: readonly string[]): void;
-  /** Runs that stopped, and are over (`ends`) or not. */
+  /** Runs whose execution stopped. Those that are over have `ends`; their frame comes from `ended`. */
   moved(runs: readonly { runId: string; environmentId: string; ends?: string | null }[]): void;
   /** Runs that began. */
   claimed(runs: readonly { run_id: string; environment_id: string }[]): void;
@@ -76,7 +77,9 @@ export interface RunFramesDeps {
 export function openRunFrames({ store, log, frames }: RunFramesDeps): RunFrames {
   const ends = openLook((ids) => endsOf(store, ids), send);
   const moves = openLook((ids) => lastNotesOf(store, ids), sendMove);
-  /** The last place in its history that was told of a run: a look may find what another look has told, or come late. */
+  /**
+   * The last published place in each run's history: two looks may find the same row, or finish out of order.
+   */
   const announced = new Map<string, number>();
 
   function send(note: RunNote): void {
@@ -89,7 +92,7 @@ export function openRunFrames({ store, log, frames }: RunFramesDeps): RunFrames 
   }
 
   function sendMove(note: RunNote): void {
-    // Its creation, its end and its resume are told by who made them.
+    // `created`, `ended` and `resumed` publish the other types.
     if (!runMoves.has(note.type) || (announced.get(note.run_id) ?? 0) >= note.sequence) return;
     send(note);
   }

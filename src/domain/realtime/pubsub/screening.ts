@@ -3,23 +3,27 @@ import type { Metrics } from "../../../kit/metrics.ts";
 import type { Call, Screen } from "../../../kit/operation.ts";
 import type { Delivery } from "./delivery.ts";
 
-/** Whose deliveries are screened: the caller as it is now, and word of each time that this was found out. */
+/**
+ * The caller whose deliveries are screened. `onRenewed` tells of each time that its rights were read again.
+ */
 export type Screened = Pick<Call, "screen" | "onRenewed">;
 
-/** What deny policies keep from one reader of deliveries. */
+/** Keeps from one reader the deliveries that deny policies refuse. */
 export interface DeliveryScreening {
-  /** Looks up what is kept from the caller now. */
+  /** Reads the caller's deny policies as they are now. */
   look(): void | Promise<void>;
-  /** Whether anything is: then its deliveries are its own, and cannot be shared with others of its channel. */
+  /** True when there are any: then the caller's deliveries cannot be shared with others of its channel. */
   isApart(): boolean;
-  /** Writes the delivery unless it is kept from the caller; in the order in which they are given. */
+  /** Writes the delivery unless a policy refuses it. Writes keep the order of the calls. */
   deliver(delivery: Delivery, write: () => void | Promise<void>): void | Promise<void>;
 }
 
-/** Deliveries that wait for a decision about one before them; whoever has more is told to come again. */
+/** Deliveries that may wait for a decision about an earlier one; beyond that the subscription ends. */
 const undecidedMax = 10_000;
 
-/** As deny policies may name what is delivered: by its topic, and an event by its name, whatever topic it comes under. */
+/**
+ * The names under which policies may refuse a delivery: its topic, and for an event its name on any topic.
+ */
 const namesOf = ({ topic, eventName: event }: Delivery): string[] =>
   event === undefined
     ? [topic]
@@ -28,9 +32,13 @@ const namesOf = ({ topic, eventName: event }: Delivery): string[] =>
       : [topic, `events:${event}`, event];
 
 const undecided = () =>
-  new Fault("unavailable", "policies could not be asked in time: subscribe again with start_after_sequence", {
-    headers: { "Retry-After": "1" },
-  });
+  new Fault(
+    "unavailable",
+    "access policies could not be read in time: subscribe again with start_after_sequence",
+    {
+      headers: { "Retry-After": "1" },
+    },
+  );
 
 export type OpenScreening = (caller: Screened, ended: (fault: Fault) => void) => DeliveryScreening;
 
@@ -55,7 +63,7 @@ export function openScreenings(metrics: Metrics): OpenScreening {
       return refused instanceof Promise ? refused.then(judged) : judged(refused);
     }
 
-    /** Behind what waits already. */
+    /** Decides and writes after the deliveries that wait already. */
     async function inTurn(
       before: Promise<void> | undefined,
       may: boolean | Promise<boolean>,

@@ -1,10 +1,10 @@
 import { rfc3339 } from "../../../kit/clock.ts";
+import type { ChannelSpec, Start } from "./channel.ts";
 import type { Delivery } from "./delivery.ts";
-import type { ChannelSpec, Start } from "./hub.ts";
 import type { SubscribeInput } from "./options.ts";
 import { type RefusalCode, refusal } from "./rules.ts";
 
-/** A frame of a WebSocket client (contract.md 6.2), checked. */
+/** A checked frame of a WebSocket client. */
 export type ClientFrame =
   | { type: "subscribe"; input: SubscribeInput }
   | { type: "unsubscribe"; subscriptionId: string }
@@ -27,7 +27,7 @@ class Whole {
 
 type Reviver = (key: string, value: unknown, context?: { source?: string }) => unknown;
 
-/** Positions may be larger than what a JSON number of JavaScript keeps apart. */
+/** Keeps the digits of positions, which may be larger than the integers that a double can hold. */
 const withWhole: Reviver = (key, value, context) =>
   typeof value === "number" &&
   (key === "startAfterSequence" || key === "epoch") &&
@@ -47,7 +47,7 @@ function parsed(text: string): JsonFields {
   return value;
 }
 
-/** Undefined and null are as good as left out. */
+/** A missing option; undefined and null count as missing. */
 function option<T>(options: JsonFields, name: string, is: (value: unknown) => value is T, wanted: string) {
   const value = options[name];
   if (value === undefined || value === null) return undefined;
@@ -91,14 +91,17 @@ function subscribeOf(frame: JsonFields): SubscribeInput {
   };
 }
 
-/** What was asked to be subscribed to, when that can be read at all: errors name it. */
+/**
+ * The pattern of a subscribe frame, for the answer to a frame that was refused; undefined when it cannot be
+ * read.
+ */
 export function patternOf(text: string): string | undefined {
   const { type, subscription } = fieldsOf(text);
   const pattern = isFields(subscription) ? subscription.pattern : undefined;
   return type === "subscribe" && isText(pattern) ? pattern : undefined;
 }
 
-/** Empty for what is no object, or no JSON. */
+/** The fields of a JSON object; empty for any other text. */
 function fieldsOf(text: string | undefined): JsonFields {
   try {
     const value: unknown = JSON.parse(text ?? "");
@@ -108,7 +111,7 @@ function fieldsOf(text: string | undefined): JsonFields {
   }
 }
 
-/** Throws INVALID_PATTERN for what is malformed. Options that are not known are passed over. */
+/** Throws INVALID_PATTERN for a malformed frame. Unknown options are ignored. */
 export function readClientFrame(text: string): ClientFrame {
   const frame = parsed(text);
   switch (frame.type) {
@@ -129,7 +132,10 @@ export function readClientFrame(text: string): ClientFrame {
   }
 }
 
-/** What the frames of all subscriptions with the same options have in common. Payloads are JSON texts already and go as they are. */
+/**
+ * The text that frames of all subscriptions with these options share. Payloads are JSON texts and go as they
+ * are.
+ */
 function commonOf({ topicOnly, includeMetadata }: ChannelSpec, delivery: Delivery): string {
   const { eventId, topic, sequence } = delivery;
   const event = eventId === undefined ? "" : `,"eventId":"${eventId}"`;
@@ -146,14 +152,14 @@ export function eventFrame(spec: ChannelSpec, delivery: Delivery): string {
   return `{"type":"event","subscriptionId":"${spec.id}${delivery.texts[form]}`;
 }
 
-/** The start only for who asked for it: digits, as positions may be larger than what a JSON number keeps apart. */
+/** Positions of the start are digits, because they may be larger than the integers that a double can hold. */
 export const okFrame = (pattern: string, subscriptionId: string, start: Start | undefined): string => {
   const startFields = start && { startSequence: `${start.sequence}`, epoch: `${start.epoch}` };
   const result = { pattern, status: "ok", subscriptionId, ...startFields };
   return JSON.stringify({ type: "subscription_result", results: [result] });
 };
 
-/** `reason`: what a refused place means for a client that goes on by itself. */
+/** `reason` tells a client that resumes by itself why its position was refused. */
 export const refusedFrame = (
   pattern: string,
   { code, message, reason }: { code: string; message: string; reason: string | undefined },
@@ -163,7 +169,7 @@ export const refusedFrame = (
     results: [{ pattern, status: "error", code, message, ...(reason !== undefined && { reason }) }],
   });
 
-/** For clients of before subprotocols. */
+/** For clients that know no subprotocol. */
 export const subscribedFrame = (pattern: string, subscriptionId: string): string =>
   JSON.stringify({ type: "subscribed", subscriptionId, pattern });
 
@@ -176,7 +182,10 @@ export const troubleFrame = (
   }: { code: RefusalCode | "PERMISSION_DENIED"; message: string; retrying: boolean },
 ): string => JSON.stringify({ type: "subscription_error", subscriptionId, code, message, retrying });
 
-/** Of a frame that names no pattern that could be answered about: one about subscriptions in their words, any other as an error. */
+/**
+ * Answers a frame whose pattern cannot be read: one about subscriptions as a `subscription_error`, any other
+ * as an `error`.
+ */
 export function malformedFrame(text: string | undefined, code: string, message: string): string {
   const { type, subscriptionId } = fieldsOf(text);
   return type === "subscribe" || type === "unsubscribe"

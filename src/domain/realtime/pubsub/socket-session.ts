@@ -3,261 +3,157 @@ import { openHolderLimit } from "../../../kit/holder-limit.ts";
 import { subscriptionsMax } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
 import { refusal } from "./rules.ts";
-import type { DeliveryScreening, OpenScreening, Screened } from "./screening.ts";
-import type { ChannelSpec, Delivery, Member, Outlet, PubSub, Subscription, Wanted } from "./service.ts";
-import {
-  eventFrame,
-  malformedFrame,
-  okFrame,
-  patternOf,
-  readClientFrame,
-  refusedFrame,
-  subscribedFrame,
-  troubleFrame,
-} from "./socket-frames.ts";
+import type { OpenScreening } from "./screening.ts";
+import type { Broadcast, ChannelSpec, PubSub, SubscriptionOptions } from "./service.ts";
+import { eventFrame, malformedFrame, patternOf, readClientFrame, refusedFrame } from "./socket-frames.ts";
+import { type SocketCaller, SocketSubscription, type SubscriptionTarget } from "./socket-subscription.ts";
 
 /** Over all sockets of one key or user at a node. */
 export const subscriptionsOfCallerMax = 10_000;
 
-/** One connection, as the edge has it. */
-export interface SocketConnection {
-  /** A promise when it is full: resolves once it has drained, or is gone. */
-  send(text: string): void | Promise<void>;
-  /** From now on it has what is published on the channel. */
-  join(channelId: string): void;
-  leave(channelId: string): void;
-  /** The environment is gone. */
-  end(): void;
-}
-
-/** What the caller is asked about of a subscription. */
-export interface SubscriptionTarget {
-  pattern: string;
-  consumerGroup?: string | undefined;
-}
-
-export interface SocketSessionOptions {
+export interface SocketSessionOptions extends SocketCaller {
   environmentId: string;
   /** Key or user. */
   holder: string;
-  connection: SocketConnection;
-  /** Throws unless the caller may have this subscription. */
-  permit: (asked: SubscriptionTarget) => Promise<void>;
-  caller: Screened;
-  /** Before subprotocols, clients waited for `subscribed`. */
-  isLegacy: boolean;
-}
-
-/** What a client says on one connection, and what became of it. */
-export interface SocketSession {
-  /** A text frame; a binary one is malformed. */
-  onMessage(text: string | undefined): void;
-  /** Of its subscriptions. */
-  subscriptions(): Iterable<SubscriptionTarget>;
-  /** Ends the subscriptions that this was asked of: the caller may not have them any more. */
-  deny(asked: SubscriptionTarget, fault: Fault): void;
-  onClose(): void;
 }
 
 export interface SocketSessionsDeps {
   pubsub: PubSub;
   log: Log;
-  /** To every connection that has joined the channel; one text for all. */
+  /** Writes one text to every connection that has joined the channel. */
   publish: (channelId: string, text: string) => void;
   screeningOf: OpenScreening;
 }
 
-interface SocketSubscription {
-  id: string;
-  /** As it was asked for. */
-  pattern: string;
-  group: string | undefined;
-  /** What its group reads, where that has changed since. */
-  reads?: string;
-  /** Pattern and options of before: others alike are told apart by their ordinal. */
-  isOver: boolean;
-  release: () => void;
-  screening?: DeliveryScreening;
-  subscription?: Subscription;
+/** What the sessions of a node share. */
+interface SessionHost extends SocketSessionsDeps {
+  broadcast: Broadcast;
+  /** Takes a place among the subscriptions of this key or user. */
+  acquire: (holder: string) => () => void;
 }
 
-export function openSocketSessions({
-  pubsub,
-  log,
-  publish,
-  screeningOf,
-}: SocketSessionsDeps): (options: SocketSessionOptions) => SocketSession {
-  const broadcast: Outlet = { publish: (spec, delivery) => publish(spec.id, eventFrame(spec, delivery)) };
+export function openSocketSessions(
+  deps: SocketSessionsDeps,
+): (options: SocketSessionOptions) => SubscriberSession {
+  const broadcast: Broadcast = {
+    publish: (spec, delivery) => deps.publish(spec.id, eventFrame(spec, delivery)),
+  };
+  const { acquire } = openHolderLimit({ most: subscriptionsOfCallerMax, what: "subscriptions" });
+  const host: SessionHost = { ...deps, broadcast, acquire };
+  return (options) => new SubscriberSession(host, options);
+}
 
-  const holdings = openHolderLimit({ most: subscriptionsOfCallerMax, what: "subscriptions" });
+/** What a client asks for on one connection, and the subscriptions that it has there. */
+export class SubscriberSession {
+  readonly #host: SessionHost;
+  readonly #options: SocketSessionOptions;
+  readonly #all = new Map<string, SocketSubscription>();
+  #isClosed = false;
 
-  return ({ environmentId, holder, connection, permit, caller, isLegacy }) => {
-    const all = new Map<string, SocketSubscription>();
-    let closed = false;
-
-    caller.onRenewed(async () => {
-      for (const mine of [...all.values()]) {
-        await mine.screening?.look();
-        if (!mine.screening?.isApart() || mine.group !== undefined) continue;
-        connection.leave(mine.id);
-        mine.subscription?.setApart();
-      }
+  constructor(host: SessionHost, options: SocketSessionOptions) {
+    this.#host = host;
+    this.#options = options;
+    options.caller.onRenewed(async () => {
+      for (const subscription of [...this.#all.values()]) await subscription.screenAgain();
     });
+  }
 
-    /** The first id that no subscription alike has on this connection. */
-    function specOf(wanted: Wanted): ChannelSpec {
-      for (let ordinal = 0; ; ordinal++) {
-        const spec = pubsub.specOf({ environmentId, wanted, ordinal });
-        if (!all.has(spec.id)) return spec;
+  /** What the caller's rights are asked about, again and again: each target once. */
+  *subscriptions(): Generator<SubscriptionTarget> {
+    const yielded = new Set<string>();
+    for (const subscription of this.#all.values())
+      for (const pattern of subscription.patterns()) {
+        const key = `${subscription.group ?? ""}\n${pattern}`;
+        if (!yielded.has(key)) yield { pattern, consumerGroup: subscription.group };
+        yielded.add(key);
       }
-    }
+  }
 
-    function drop(mine: SocketSubscription): void {
-      mine.isOver = true;
-      mine.release();
-      if (all.get(mine.id) === mine) all.delete(mine.id);
-      mine.subscription?.stop();
-    }
+  /** Ends the subscriptions with this target: the caller may not have it any more. */
+  deny({ pattern, consumerGroup }: SubscriptionTarget, { message }: Fault): void {
+    for (const subscription of [...this.#all.values()])
+      if (subscription.group === consumerGroup && subscription.patterns().includes(pattern))
+        subscription.end("PERMISSION_DENIED", message);
+  }
 
-    async function subscribe(wanted: Wanted, pattern: string): Promise<void> {
-      if (all.size >= subscriptionsMax)
-        throw refusal("LIMIT_EXCEEDED", `at most ${subscriptionsMax} subscriptions on one connection`);
-      const spec = specOf(wanted);
-      const { group, pattern: asked } = wanted;
-      const release = holdings.acquire(holder);
-      const mine: SocketSubscription = { id: spec.id, pattern: asked.text, group, isOver: false, release };
-      all.set(spec.id, mine);
-      let isAccepted = false;
-      let early: Fault | undefined;
-      const member: Member = {
-        accepted(start) {
-          if (early) return;
-          isAccepted = true;
-          void connection.send(okFrame(pattern, spec.id, start));
-          if (isLegacy) void connection.send(subscribedFrame(pattern, spec.id));
-        },
-        deliver(_spec: ChannelSpec, delivery: Delivery, isStillHeld?: () => boolean) {
-          const write = () => {
-            if (!mine.isOver && (!isStillHeld || isStillHeld()))
-              return connection.send(eventFrame(spec, delivery));
-          };
-          // Members of a group may have all that it reads, or they are none.
-          return isStillHeld ? write() : screening.deliver(delivery, write);
-        },
-        isApart: () => screening.isApart(),
-        joined: () => {
-          if (!mine.isOver) connection.join(spec.id);
-        },
-        troubled() {
-          const message = "the store cannot be read now";
-          void connection.send(troubleFrame(spec.id, { code: "INTERNAL_ERROR", message, retrying: true }));
-        },
-        async permit(reads) {
-          // What was asked for is asked about as long as it lasts.
-          if (reads !== mine.pattern) await permit({ pattern: reads, consumerGroup: group });
-          mine.reads = reads;
-        },
-        ended(fault) {
-          if (!fault) return connection.end();
-          const { message } = fault;
-          if (!isAccepted) {
-            early = fault;
-            return drop(mine);
-          }
-          const code = codeOfEnd(fault);
-          void connection.send(troubleFrame(spec.id, { code, message, retrying: false }));
-          unsubscribe(spec.id);
-        },
-      };
-      const screening = screeningOf(caller, member.ended);
-      mine.screening = screening;
-      try {
-        await permit({ pattern: mine.pattern, consumerGroup: group });
-        await screening.look();
-        if (mine.isOver) return;
-        mine.subscription = await pubsub.subscribe(spec, wanted, broadcast, member);
-        if (mine.isOver) mine.subscription.stop();
-        if (early) throw early;
-      } catch (error) {
-        drop(mine);
-        throw error;
-      }
+  /** A text frame; undefined for a binary one, which is malformed. */
+  onMessage(text: string | undefined): void {
+    try {
+      if (text === undefined) throw refusal("INVALID_PATTERN", "the frame is binary: frames must be text");
+      this.#handle(text);
+    } catch (error) {
+      this.#refuse(error, text === undefined ? undefined : patternOf(text), text);
     }
+  }
 
-    function unsubscribe(subscriptionId: string): void {
-      const mine = all.get(subscriptionId);
-      if (!mine) return;
-      connection.leave(subscriptionId);
-      drop(mine);
-    }
+  onClose(): void {
+    this.#isClosed = true;
+    for (const subscription of [...this.#all.values()]) subscription.drop();
+  }
 
-    function refuse(error: unknown, pattern: string | undefined, text?: string): void {
-      if (closed) return;
-      const known = error instanceof Fault;
-      if (!known) log.error("pubsub.defect", { environmentId, error });
-      const code = codeOf(error);
-      const message = known ? error.message : "internal error";
-      const reason = known ? error.headers?.["Svc-Error-Reason"] : undefined;
-      void connection.send(
-        pattern === undefined
-          ? malformedFrame(text, code, message)
-          : refusedFrame(pattern, { code, message, reason }),
+  #handle(text: string): void {
+    const frame = readClientFrame(text);
+    if (frame.type === "unsubscribe") this.#all.get(frame.subscriptionId)?.stop();
+    else if (frame.type === "ack")
+      this.#host.log.info("pubsub.ack", { environmentId: this.#options.environmentId, ...frame });
+    else {
+      const { pattern } = frame.input;
+      this.#subscribe(this.#host.pubsub.read(frame.input), pattern).catch((error) =>
+        this.#refuse(error, pattern),
       );
     }
+  }
 
-    function handleFrame(text: string): void {
-      const frame = readClientFrame(text);
-      if (frame.type === "unsubscribe") unsubscribe(frame.subscriptionId);
-      else if (frame.type === "ack") log.info("pubsub.ack", { environmentId, ...frame });
-      else {
-        const { pattern } = frame.input;
-        subscribe(pubsub.read(frame.input), pattern).catch((error) => refuse(error, pattern));
-      }
+  async #subscribe(wanted: SubscriptionOptions, askedPattern: string): Promise<void> {
+    const { pubsub, screeningOf, broadcast, acquire } = this.#host;
+    if (this.#all.size >= subscriptionsMax)
+      throw refusal("LIMIT_EXCEEDED", `at most ${subscriptionsMax} subscriptions on one connection`);
+    const spec = this.#freeSpec(wanted);
+    const subscription = new SocketSubscription({
+      spec,
+      askedPattern,
+      group: wanted.group,
+      socket: this.#options,
+      screeningOf,
+      release: acquire(this.#options.holder),
+      onDropped: (dropped) => {
+        if (this.#all.get(dropped.id) === dropped) this.#all.delete(dropped.id);
+      },
+    });
+    this.#all.set(spec.id, subscription);
+    await subscription.begin((member) => pubsub.subscribe(spec, wanted, broadcast, member));
+  }
+
+  /**
+   * Subscriptions with the same pattern and options are told apart by an ordinal: the first that is free
+   * here.
+   */
+  #freeSpec(wanted: SubscriptionOptions): ChannelSpec {
+    const { environmentId } = this.#options;
+    for (let ordinal = 0; ; ordinal++) {
+      const spec = this.#host.pubsub.specOf({ environmentId, wanted, ordinal });
+      if (!this.#all.has(spec.id)) return spec;
     }
+  }
 
-    return {
-      *subscriptions() {
-        const yielded = new Set<string>();
-        for (const { pattern, group: consumerGroup, reads = pattern } of all.values())
-          for (const one of [pattern, reads]) {
-            const key = `${consumerGroup ?? ""}\n${one}`;
-            if (!yielded.has(key)) yield { pattern: one, consumerGroup };
-            yielded.add(key);
-          }
-      },
-      deny({ pattern, consumerGroup }, { message }) {
-        for (const mine of [...all.values()]) {
-          if (mine.group !== consumerGroup) continue;
-          if (mine.pattern !== pattern && mine.reads !== pattern) continue;
-          unsubscribe(mine.id);
-          const code = "PERMISSION_DENIED";
-          void connection.send(troubleFrame(mine.id, { code, message, retrying: false }));
-        }
-      },
-      onMessage(text) {
-        try {
-          if (text === undefined) throw refusal("INVALID_PATTERN", "frames are text");
-          handleFrame(text);
-        } catch (error) {
-          refuse(error, text === undefined ? undefined : patternOf(text), text);
-        }
-      },
-      onClose() {
-        closed = true;
-        for (const mine of [...all.values()]) drop(mine);
-      },
-    };
-  };
+  /** Answers a subscription that was refused, or a frame that cannot be read. */
+  #refuse(error: unknown, pattern: string | undefined, text?: string): void {
+    if (this.#isClosed) return;
+    const { connection, environmentId } = this.#options;
+    const known = error instanceof Fault ? error : undefined;
+    if (!known) this.#host.log.error("pubsub.defect", { environmentId, error });
+    const code = codeOf(error);
+    const message = known?.message ?? "internal error";
+    const reason = known?.headers?.["Svc-Error-Reason"];
+    void connection.send(
+      pattern === undefined
+        ? malformedFrame(text, code, message)
+        : refusedFrame(pattern, { code, message, reason }),
+    );
+  }
 }
 
-const isRefused = ({ kind }: Fault): boolean => kind === "permission_denied" || kind === "unauthenticated";
-
-const codeOfEnd = (fault: Fault) => {
-  if (isRefused(fault)) return "PERMISSION_DENIED";
-  return fault.kind === "resource_exhausted" ? "LIMIT_EXCEEDED" : "INVALID_ARGUMENT";
-};
-
-/** The words of spec.md 'WebSocket codes', and one for what policies deny. */
+/** The code of the frame that answers an error. */
 function codeOf(error: unknown): string {
   if (!(error instanceof Fault)) return "INTERNAL_ERROR";
   if (error.kind === "permission_denied") return "PERMISSION_DENIED";

@@ -5,13 +5,13 @@ import type { TopicMessage } from "../../log/topics/past.ts";
 import { deliveriesOf, messageDelivery, type TopicDelivery } from "./delivery.ts";
 import type { LogName } from "./rules.ts";
 
-/** What stands at one position of a log, under every topic that subscribers know it by. */
+/** The entry at one position of a log, under each of its topics. */
 export interface SourceEntry {
   position: number;
   placed: readonly TopicDelivery[];
 }
 
-/** A log that subscriptions are served from: what it has, and what comes. */
+/** A log that serves subscriptions: its past, and a feed of what is committed. */
 export interface Source extends Past<SourceEntry> {
   follow(
     environmentId: string,

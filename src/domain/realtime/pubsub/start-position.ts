@@ -1,7 +1,7 @@
 import { Fault } from "../../../kit/fault.ts";
 import { type Pattern, refusal } from "./rules.ts";
 
-/** Where a log ends, what of it is kept, and which log it is. */
+/** The end of a log, the first position that retention keeps, and the epoch. */
 interface StartHead {
   position: number;
   retention_floor: number;
@@ -10,12 +10,12 @@ interface StartHead {
 
 const field = "startAfterSequence";
 
-/** For clients that go on by themselves: what a refused place means for them. */
+/** The header that tells a client that resumes by itself why its position was refused. */
 const because = (reason: "epoch_changed" | "position_ahead" | "position_expired") => ({
   "Svc-Error-Reason": reason,
 });
 
-/** Positions of before a restore are not those of after it. */
+/** A position from before a restore of the database may belong to another event after it. */
 export function requireEpoch(head: StartHead, epoch: bigint | undefined): void {
   if (epoch === undefined || epoch === BigInt(head.epoch)) return;
   throw new Fault("failed_precondition", `epoch: the log was restored since epoch ${epoch}`, {
@@ -25,7 +25,10 @@ export function requireEpoch(head: StartHead, epoch: bigint | undefined): void {
   });
 }
 
-/** The place in the log that a subscription begins behind; refuses what is above its end or has expired. */
+/**
+ * The position that a subscription begins behind. Refuses one above the end of the log, or one that has
+ * expired.
+ */
 export function positionAfter(pattern: Pattern, head: StartHead, startAfter: bigint): number {
   if (startAfter > BigInt(head.position))
     throw refusal(
@@ -33,7 +36,7 @@ export function positionAfter(pattern: Pattern, head: StartHead, startAfter: big
       `${field}: ${startAfter} is above the end of the log, ${head.position}`,
       { field, headers: because("position_ahead") },
     );
-  // Zero means the beginning of what is there; events of streams do not expire.
+  // Zero means the first event that is kept. Events of entities do not expire.
   if (startAfter === 0n) return pattern.namespace === "entity" ? 0 : Math.max(0, head.retention_floor - 1);
   if (startAfter < BigInt(head.retention_floor - 1))
     throw new Fault("failed_precondition", `${field}: positions below ${head.retention_floor} have expired`, {

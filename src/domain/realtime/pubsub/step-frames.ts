@@ -8,12 +8,12 @@ import type { StepMove, StepMoves } from "../../engine/runs/step-moves.ts";
 import type { Frames } from "./frames.ts";
 import { openLookupQueue } from "./lookup-queue.ts";
 
-/** Steps looked up at once for their frames: their outputs come along. */
+/** Steps of one look: few, because each row carries its output. */
 const stepsSliceMax = 100;
 
-/** Told after the commit; costs nothing while nobody anywhere reads step frames. */
+/** Called after the commit. Costs nothing while step frames have no readers on any node. */
 export interface StepFrames extends StepMoves {
-  /** A person gave it another output. */
+  /** A person changed the step's output. */
   patched(step: StepMove): void;
 }
 
@@ -35,12 +35,12 @@ interface StepFrameRow {
   updated_at: Instant;
 }
 
-/** How a step that is over ended. */
+/** The verb of a step that is over, by its status. */
 const endVerbs: Record<string, string> = { completed: "completed", failed: "failed", timed_out: "failed" };
 
 /**
- * What is told of a change: a step came to be, ended, or, when it did neither, was updated. Workers report most steps when they
- * are over: such a step came to be and ended at once. A completed step that is reported again has not changed.
+ * The frames of a change. A step was created, ended, or otherwise updated. Most steps are reported when they
+ * are over: such a step was created and ended at once. A completed step that is reported again has no frame.
  */
 export function verbsOf(
   { isPatch, at }: Pick<StepAnnouncement, "isPatch" | "at">,

@@ -3,9 +3,12 @@ import { CelBudget, type CelProgram } from "../../../kit/cel/cel.ts";
 import type { Clock } from "../../../kit/clock.ts";
 import { Fault } from "../../../kit/fault.ts";
 
-/** What the filters of one log may look at for one event, as items of kit/cel-bounds: ten of the dearest, thousands of others. */
+/**
+ * Cost limit of all filters of one log for one event, in items: ten of the dearest filters, or thousands of
+ * others.
+ */
 export const eventItemsMax = 100_000;
-/** The same for all events of a second, and how much of it may be saved up. */
+/** The same for all events of a second, and how much of it can be saved up. */
 export const logItemsPerSecond = 400_000;
 export const logItemsMax = 800_000;
 
@@ -19,13 +22,13 @@ export interface Filtering {
   readonly spec: { readonly filter: CelProgram | undefined };
 }
 
-/** Whose filters hold for one event, as far as they have been asked. */
+/** Whose filters hold for one event, as far as they were evaluated. */
 export type Verdicts<Channel extends Filtering> = Map<Channel, boolean>;
 
 export interface Judge<Channel extends Filtering> {
   /**
-   * Asks the filters of these channels; undefined when that took no pause. Where they look at too much together, the dearest
-   * are ended: whoever asks for little keeps what they have.
+   * Evaluates the filters of these channels; undefined when that took no pause. When together they exceed the
+   * cost limit, the dearest channels are ended, so that one costly filter does not cut off the others.
    */
   judge(
     delivery: FilterableDelivery,
@@ -39,7 +42,7 @@ export interface Judge<Channel extends Filtering> {
 export const tooMuch = (): Fault =>
   new Fault(
     "resource_exhausted",
-    "filter: the filters of this log look at too much, and this one at most; narrow the pattern, or the filter",
+    "filter: cost limit of all filters on this log exceeded, and this filter costs most; narrow the pattern, or use a simpler filter",
     { field: "filter", code: "LIMIT_EXCEEDED" },
   );
 
@@ -50,7 +53,7 @@ export interface JudgeDeps<Channel extends Filtering> {
   end: (channel: Channel, fault: Fault) => void;
 }
 
-/** What a channel took counts half as much after so long. */
+/** After this time a channel's past cost counts half. */
 const halvedMs = 1_000;
 
 /** One for each log with subscribers. */
@@ -61,7 +64,7 @@ export function openJudge<Channel extends Filtering>({
 }: JudgeDeps<Channel>): Judge<Channel> {
   const saved = new CelBudget(logItemsMax);
   let savedAt = clock.elapsed();
-  /** What each channel has taken lately. */
+  /** Recent cost of each channel, in items. */
   const spent = new Map<Channel, number>();
   let halvedAt = savedAt;
 
@@ -81,7 +84,7 @@ export function openJudge<Channel extends Filtering>({
     return budget;
   }
 
-  /** Who took most lately leaves, and what that was is there again. */
+  /** Ends the channel with the highest recent cost, and gives its items back to the budgets. */
   function endDearest(budget: CelBudget, verdicts: Verdicts<Channel>): void {
     const [dearest, items] = [...spent].reduce((most, one) => (one[1] > most[1] ? one : most));
     spent.delete(dearest);
@@ -106,14 +109,14 @@ export function openJudge<Channel extends Filtering>({
     verdicts: Verdicts<Channel>,
     budget: CelBudget,
   ): void {
-    // That it is read is nobody's doing.
+    // Parsing the payload serves all filters: it is not charged to the first of them.
     delivery.read(budget);
     const before = budget.left;
     const passes = delivery.passes(channel.spec.filter!, budget);
     const items = before - budget.left;
     saved.spend(items);
     spent.set(channel, (spent.get(channel) ?? 0) + items);
-    // Without it the answer is not to be believed: it is asked again once the dearest has left.
+    // A filter that ran out of budget has no valid verdict: it is evaluated again once the dearest has left.
     if (budget.isUsedUp) endDearest(budget, verdicts);
     else verdicts.set(channel, passes);
   }

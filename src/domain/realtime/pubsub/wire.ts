@@ -2,8 +2,8 @@ import type { JsonObject, MessageInitShape } from "@bufbuild/protobuf";
 import type { SubscribeOptions, SubscriptionEventSchema } from "../../../gen/svc/v1/pubsub_pb.ts";
 import { storedJson } from "../../../kit/payload-json.ts";
 import { payload, timestampOf } from "../../../kit/wkt.ts";
+import type { ChannelSpec, Start } from "./channel.ts";
 import type { Delivery } from "./delivery.ts";
-import type { ChannelSpec, Start } from "./hub.ts";
 import type { Streamed } from "./subscription-streams.ts";
 
 export const fromOptions = (

@@ -1,0 +1,108 @@
+import { breather } from "../../../kit/breather.ts";
+import type { CelProgram } from "../../../kit/cel/cel.ts";
+import type { Clock } from "../../../kit/clock.ts";
+import { feedSliceMax, groupAheadMax } from "../../../kit/limits.ts";
+import type { Delivery } from "../pubsub/delivery.ts";
+import { type Pattern, parsePattern, readFilter, wantedOf } from "../pubsub/rules.ts";
+import type { Source, SourceEntry } from "../pubsub/source.ts";
+import type { GroupRow } from "./rows.ts";
+
+/** An entry of the log that the group reads and that no claim has passed yet. */
+export interface Candidate {
+  position: number;
+  delivery: Delivery;
+}
+
+export interface LookAheadDeps {
+  clock: Clock;
+  source: Pick<Source, "between" | "at">;
+}
+
+/**
+ * What the group's log holds behind the group's position, filtered before any claim so that no filter runs
+ * under a lock. One instance is for one version of the group's settings: a change stops it, and the group
+ * reader makes another.
+ */
+export class LookAhead {
+  readonly #deps: LookAheadDeps;
+  readonly #environmentId: string;
+  readonly #wanted: { pattern: Pattern; filter: CelProgram | undefined };
+  #found: Candidate[] = [];
+  #reached: number;
+  #isStopped = false;
+
+  constructor(deps: LookAheadDeps, { environment_id, pattern, filter_expr, position }: GroupRow) {
+    this.#deps = deps;
+    this.#environmentId = environment_id;
+    this.#wanted = { pattern: parsePattern(pattern), filter: readFilter(filter_expr ?? undefined) };
+    this.#reached = position;
+  }
+
+  /** Candidates in order of position. */
+  get found(): readonly Candidate[] {
+    return this.#found;
+  }
+
+  /** Every entry up to here was looked at. */
+  get reached(): number {
+    return this.#reached;
+  }
+
+  /**
+   * Takes entries that the feed handed over, when they follow what was looked at already. A filter that takes
+   * longer than one turn of the event loop stops early: `readTo` reads the rest from the store.
+   */
+  takeFromFeed(entries: readonly SourceEntry[], before: number): void {
+    if (this.#reached !== before || this.#found.length >= groupAheadMax) return;
+    const breathe = breather(this.#deps.clock, this.#environmentId);
+    for (const entry of entries) {
+      if (this.#wanted.filter && breathe()) return;
+      this.#keep(entry);
+    }
+    this.#reached = entries.at(-1)!.position;
+  }
+
+  /** Reads the log until it has a candidate, or has reached the end of the feed as that moves. */
+  async readTo(end: () => number): Promise<void> {
+    while (this.#found.length === 0 && this.#reached < end()) {
+      const last = end();
+      const range = { after: this.#reached, last };
+      const entries = await this.#deps.source.between(this.#environmentId, range, feedSliceMax);
+      const breathe = breather(this.#deps.clock, this.#environmentId);
+      for (const entry of entries) {
+        if (this.#wanted.filter) await breathe();
+        if (this.#isStopped) return;
+        this.#keep(entry);
+      }
+      if (this.#isStopped) return;
+      const reached = entries.length < feedSliceMax ? last : entries.at(-1)!.position;
+      this.#reached = Math.max(this.#reached, reached);
+    }
+  }
+
+  /** The payloads at these positions, whatever the filter says. One that has expired is missing. */
+  async payloadsAt(positions: readonly number[]): Promise<Candidate[]> {
+    const unfiltered = { ...this.#wanted, filter: undefined };
+    const entries = await this.#deps.source.at(this.#environmentId, positions);
+    return entries.flatMap((entry) => {
+      const [delivery] = wantedOf(unfiltered, entry);
+      return delivery ? { position: entry.position, delivery } : [];
+    });
+  }
+
+  /** Forgets the candidates that the group's position has passed. */
+  passTo(position: number): void {
+    this.#found = this.#found.filter((one) => one.position > position);
+  }
+
+  /** The settings have changed, or the group reader has closed: what is being read is of no use. */
+  stop(): void {
+    this.#isStopped = true;
+  }
+
+  #keep(entry: SourceEntry): void {
+    const [delivery] = wantedOf(this.#wanted, entry);
+    if (delivery) this.#found.push({ position: entry.position, delivery });
+    this.#reached = entry.position;
+  }
+}

@@ -1,0 +1,98 @@
+import type { Clock } from "../../../kit/clock.ts";
+import type { Log } from "../../../kit/log.ts";
+import type { ChannelSpec } from "./channel.ts";
+import type { Frames } from "./frames.ts";
+import { Hub } from "./hub.ts";
+import { type LogName, logOf } from "./rules.ts";
+import type { Sources } from "./source.ts";
+
+export interface SharedHubsDeps {
+  clock: Clock;
+  log: Log;
+  sources: Sources;
+  frames: Frames;
+}
+
+interface OpenHub {
+  hub: Hub;
+  close: () => void;
+}
+
+/** The hub of a log that has subscribers here, open or about to be. */
+interface SharedHub {
+  count: number;
+  opening: Promise<OpenHub>;
+}
+
+/** The log that the channel is served from. */
+export const logNameOf = ({ pattern }: ChannelSpec): LogName => logOf(pattern.namespace);
+
+/** The hubs of this node: one for each log with subscribers, closed with the last of them. */
+export class SharedHubs {
+  readonly #deps: SharedHubsDeps;
+  readonly #hubs = new Map<string, SharedHub>();
+
+  constructor(deps: SharedHubsDeps) {
+    this.#deps = deps;
+  }
+
+  get size(): number {
+    return this.#hubs.size;
+  }
+
+  /** The hub of the channel's log. The caller releases it once. */
+  acquire(spec: ChannelSpec): { hub: Promise<Hub>; release: () => void } {
+    const key = `${logNameOf(spec)}\n${spec.environmentId}`;
+    let shared = this.#hubs.get(key);
+    if (!shared) {
+      const made: SharedHub = { count: 0, opening: this.#open(spec, () => this.#forget(key, made)) };
+      shared = made;
+      this.#hubs.set(key, made);
+    }
+    const acquired = shared;
+    acquired.count++;
+    return {
+      hub: acquired.opening.then(({ hub }) => hub),
+      release: () => {
+        if (--acquired.count > 0) return;
+        this.#forget(key, acquired);
+        acquired.opening.then(
+          ({ close }) => close(),
+          () => {},
+        );
+      },
+    };
+  }
+
+  /** Another hub may have the key by now: that one stays. */
+  #forget(key: string, shared: SharedHub): void {
+    if (this.#hubs.get(key) === shared) this.#hubs.delete(key);
+  }
+
+  async #open(spec: ChannelSpec, onEnd: () => void): Promise<OpenHub> {
+    const { clock, log, sources, frames } = this.#deps;
+    const { environmentId } = spec;
+    const name = logNameOf(spec);
+    let fedTo = () => 0;
+    const failed = (error: unknown) => log.error("pubsub.defect", { environmentId, error });
+    const hub = new Hub({ environmentId, frames, clock, fedTo: () => fedTo(), failed });
+    const feed = await sources[name].follow(environmentId, {
+      onEntries: (entries) => hub.onEntries(entries),
+      onEnd() {
+        onEnd();
+        hub.end();
+      },
+    });
+    fedTo = feed.position;
+    // Frames belong to no log: the hub of the events log delivers them.
+    const unlisten =
+      name === "events" ? frames.listen(environmentId, (frame) => hub.onFrame(frame)) : () => {};
+    return {
+      hub,
+      close() {
+        unlisten();
+        feed.stop();
+      },
+    };
+  }
+}
