@@ -1,4 +1,4 @@
-import { Fault } from "../kit/fault.ts";
+import { tryAgain } from "../kit/fault.ts";
 
 /** Bodies that are being read take so much of a node together, and so much for one key or user. */
 export const bodiesBytesMax = 128 * 1024 * 1024;
@@ -24,10 +24,7 @@ export interface BodyBudget {
   bytes(): number;
 }
 
-const full = () =>
-  new Fault("resource_exhausted", "too many request bodies at once, try again", {
-    headers: { "Retry-After": "1" },
-  });
+const full = () => tryAgain("resource_exhausted", "too many request bodies at once, try again");
 
 export function openBodyBudget(): BodyBudget {
   const held = new Map<string, number>();

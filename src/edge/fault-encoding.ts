@@ -1,4 +1,4 @@
-import { Fault, type FaultKind } from "../kit/fault.ts";
+import { Fault, type FaultKind, tryAgain } from "../kit/fault.ts";
 
 /** How one kind of fault is written on each protocol. `connect` words and statuses are those of the Connect protocol. */
 interface FaultEncoding {
@@ -50,7 +50,7 @@ function textOf(fault: Fault): string {
 }
 
 function headersOf(fault: Fault): Record<string, string> | undefined {
-  // Clients that obey Retry-After must always find one on a 429 (contract.md 10.5).
+  // Clients that obey Retry-After must always find one on a 429.
   if (fault.kind !== "resource_exhausted") return fault.headers;
   const hasRetryAfter = Object.keys(fault.headers ?? {}).some((name) => name.toLowerCase() === "retry-after");
   return hasRetryAfter ? fault.headers : { ...fault.headers, "Retry-After": "1" };
@@ -89,25 +89,25 @@ export const statusOfKind = (kind: FaultKind): number => encodings[kind].status;
 /** The store's and the bus's own errors, known by shape: the edge imports neither. Anything else stays undefined. */
 export function troubleOf(error: unknown): Fault | undefined {
   if (!(error instanceof Error) || !("trouble" in error)) return undefined;
-  const again = { headers: { "Retry-After": "1" }, cause: error };
+  const again = { cause: error };
   if (error.name === "BusError")
-    return new Fault("unavailable", "the message bus is unavailable, try again", again);
+    return tryAgain("unavailable", "the message bus is unavailable, try again", again);
   if (error.name !== "StoreError") return undefined;
   switch (error.trouble) {
     case "unavailable":
-      return new Fault("unavailable", "the database is unavailable, try again", again);
+      return tryAgain("unavailable", "the database is unavailable, try again", again);
     case "full":
-      return new Fault("unavailable", "the database has no room left", again);
+      return tryAgain("unavailable", "the database has no room left", again);
     case "lock_timeout":
       // Not `aborted`: clients take 409 as final, and this passes by itself.
-      return new Fault("unavailable", "the rows are held by another request, try again", again);
+      return tryAgain("unavailable", "the rows are held by another request, try again", again);
     case "refused":
       // The engine's own words name tables and indexes; they are for the log.
       return new Fault("invalid_argument", "the database does not take a value of this request", {
         cause: error,
       });
     case "conflict":
-      return new Fault("aborted", "the rows are being changed by another request, try again", again);
+      return tryAgain("aborted", "the rows are being changed by another request, try again", again);
     default:
       return undefined;
   }

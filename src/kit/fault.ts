@@ -62,6 +62,15 @@ export function invalid(field: string, rule: string): Fault {
   return new Fault("invalid_argument", `${field}: ${rule}`, { field });
 }
 
+/** A refusal that the same request need not meet again: it carries `Retry-After: 1`. */
+export function tryAgain(
+  kind: "unavailable" | "resource_exhausted" | "aborted",
+  message: string,
+  { headers, ...detail }: FaultDetail = {},
+): Fault {
+  return new Fault(kind, message, { ...detail, headers: { ...headers, "Retry-After": "1" } });
+}
+
 /** No id is longer; what is sent instead of one is not sent back whole. */
 const idCharsShown = 255;
 

@@ -1,4 +1,4 @@
-import { Fault } from "./fault.ts";
+import { tryAgain } from "./fault.ts";
 
 /** Things that are held open at this node for somebody, so many at most for one. */
 export interface HolderLimit {
@@ -14,9 +14,8 @@ export function openHolderLimit({ most, what }: { most: number; what: string }):
     acquire(holder) {
       const count = counts.get(holder) ?? 0;
       if (count >= most)
-        throw new Fault("resource_exhausted", `at most ${most} ${what} of one key or user at a node`, {
+        throw tryAgain("resource_exhausted", `at most ${most} ${what} of one key or user at a node`, {
           code: "LIMIT_EXCEEDED",
-          headers: { "Retry-After": "1" },
         });
       counts.set(holder, count + 1);
       let held = true;

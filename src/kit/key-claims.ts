@@ -1,4 +1,4 @@
-import { Fault } from "./fault.ts";
+import { type Fault, tryAgain } from "./fault.ts";
 import { keyReused } from "./idempotency-key.ts";
 
 /** One item of a unit, with what its key stands for. */
@@ -38,9 +38,7 @@ export const lostKeys = "keys:";
 
 /** When others use keys of a flush faster than it is decided: each of its units then tries alone. */
 export const contended = (): Fault =>
-  new Fault("unavailable", "others are using the same idempotency keys, try again", {
-    headers: { "Retry-After": "1" },
-  });
+  tryAgain("unavailable", "others are using the same idempotency keys, try again");
 
 export const nameOfKey = (environmentId: string, key: string): string => `${environmentId}\n${key}`;
 

@@ -1,6 +1,6 @@
 import { CelError } from "../../../kit/cel/cel.ts";
 import type { Clock } from "../../../kit/clock.ts";
-import { Fault, invalid, missing } from "../../../kit/fault.ts";
+import { Fault, invalid, missing, tryAgain } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import { definitionsKeptMax } from "../../../kit/limits.ts";
 import { pageSize, readCursor, writeCursor } from "../../../kit/page.ts";
@@ -315,9 +315,7 @@ export function openFunctions(deps: FunctionsDeps): Functions {
       const { record, before } = await store.write(async (session) => {
         const held = await hold(session, environmentId, id);
         if (held.version !== now.version || held.updatedAt !== now.updatedAt)
-          throw new Fault("aborted", "the function was changed meanwhile, try again", {
-            headers: { "Retry-After": "1" },
-          });
+          throw tryAgain("aborted", "the function was changed meanwhile, try again");
         const definition = await placeSlug(session, environmentId, wanted, false);
         const after: FunctionRecord = {
           ...held,

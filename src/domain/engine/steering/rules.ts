@@ -1,4 +1,4 @@
-import { Fault, invalid } from "../../../kit/fault.ts";
+import { Fault, invalid, tryAgain } from "../../../kit/fault.ts";
 import { cancelReasonRunes, discardedBytesMax, stepOutputBytesMax } from "../../../kit/limits.ts";
 import { jsonText, parseJson, parseJsonBytes } from "../../../kit/payload-json.ts";
 import { stepRowId } from "../../../kit/step-id.ts";
@@ -53,8 +53,8 @@ export const endedOtherwise = (status: string): Fault =>
   new Fault("aborted", `the run became ${status} while it was being cancelled`);
 
 export const contended = (): Fault =>
-  new Fault("aborted", "the step was changed by somebody else, read it again", {
-    headers: { "Svc-Error-Reason": "contended", "Retry-After": "1" },
+  tryAgain("aborted", "the step was changed by somebody else, read it again", {
+    headers: { "Svc-Error-Reason": "contended" },
   });
 
 export const resumedAlready = (): Fault =>

@@ -1,5 +1,5 @@
 import type { Clock } from "../../../kit/clock.ts";
-import { Fault, missing } from "../../../kit/fault.ts";
+import { Fault, missing, tryAgain } from "../../../kit/fault.ts";
 import { purgeSliceMax, resumeHealMs, resumeWindowMs } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
 import { stepRowId } from "../../../kit/step-id.ts";
@@ -197,9 +197,7 @@ export function openSteering(deps: SteeringDeps): Steering {
         const at = clock.now();
         if (execution.state === "held") return "paused";
         if (execution.state === "resuming")
-          throw new Fault("aborted", "the run is just being resumed, try again", {
-            headers: { "Retry-After": "1" },
-          });
+          throw tryAgain("aborted", "the run is just being resumed, try again");
         if (execution.state === "leased") {
           await rows.requestPause(session, runId, at, actorId);
           return "pause_requested";

@@ -1,4 +1,4 @@
-import { Fault } from "../../../kit/fault.ts";
+import { Fault, tryAgain } from "../../../kit/fault.ts";
 import { StoreError } from "../../../store/store.ts";
 import type { Fence, RunError } from "../runs/run.ts";
 import { readFence } from "./report-body.ts";
@@ -44,8 +44,7 @@ export async function sendable(work: Promise<void>): Promise<void> {
       throw new Fault("invalid_argument", "the database does not take a value of this report", {
         cause: error,
       });
-    const again = { headers: { "Retry-After": "1" }, cause: error };
-    throw new Fault("unavailable", "the database cannot take this now, send it again", again);
+    throw tryAgain("unavailable", "the database cannot take this now, send it again", { cause: error });
   }
 }
 

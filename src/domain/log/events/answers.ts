@@ -1,5 +1,5 @@
 import type { ItemOutcome } from "../../../kit/combine.ts";
-import { Fault, missing } from "../../../kit/fault.ts";
+import { Fault, missing, tryAgain } from "../../../kit/fault.ts";
 import { keyReused, storedKey } from "../../../kit/idempotency-key.ts";
 import { type KeyClaims, type Keyed, nameOfKey } from "../../../kit/key-claims.ts";
 import type { Store } from "../../../store/store.ts";
@@ -123,7 +123,4 @@ const firstOf = (
         repeated: true,
       };
 
-const unread = (): Fault =>
-  new Fault("unavailable", "the answer to a repeated key cannot be read, try again", {
-    headers: { "Retry-After": "1" },
-  });
+const unread = (): Fault => tryAgain("unavailable", "the answer to a repeated key cannot be read, try again");

@@ -1,7 +1,7 @@
 import { breather } from "../../../kit/breather.ts";
 import { CelBudget } from "../../../kit/cel/cel.ts";
 import type { Clock, Instant } from "../../../kit/clock.ts";
-import { Fault } from "../../../kit/fault.ts";
+import { Fault, tryAgain } from "../../../kit/fault.ts";
 import type { Definitions, DefinitionsCache, Trigger } from "../../engine/functions/definition.ts";
 import type { EventDraft } from "./rules.ts";
 
@@ -35,9 +35,7 @@ export interface Judgeable {
 }
 
 /** Functions have changed since: their new triggers are asked, and then it is tried again. */
-export const unjudged = new Fault("unavailable", "the functions of the environment are changing, try again", {
-  headers: { "Retry-After": "1" },
-});
+export const unjudged = tryAgain("unavailable", "the functions of the environment are changing, try again");
 
 /** Triggers that decide whether an event starts their function, and were not asked: none that follow one that holds. */
 function* unevaluated(definitions: Definitions, draft: EventDraft, judged: Judged): Generator<Trigger> {
@@ -146,9 +144,7 @@ export function openTriggering({ clock, definitions }: TriggeringDeps): Triggeri
   function inTurn(environmentId: string, work: () => Promise<void> | undefined): Promise<void> | undefined {
     const before = judging.get(environmentId);
     if (before && before.waiting >= waitingMax)
-      throw new Fault("resource_exhausted", "too many events wait for the triggers of their environment", {
-        headers: { "Retry-After": "1" },
-      });
+      throw tryAgain("resource_exhausted", "too many events wait for the triggers of their environment");
     const done = before ? before.last.then(work) : work();
     if (!done) return undefined;
     const mine = { last: done.catch(() => {}), waiting: (before?.waiting ?? 0) + 1 };

@@ -2,7 +2,7 @@ import type { Clock } from "../../../kit/clock.ts";
 import { combine, type ItemOutcome } from "../../../kit/combine.ts";
 import { combineLaneOf } from "../../../kit/combine-lane.ts";
 import { requireEventName } from "../../../kit/event-names.ts";
-import { Fault, invalid, missing } from "../../../kit/fault.ts";
+import { Fault, invalid, missing, tryAgain } from "../../../kit/fault.ts";
 import { keyReused } from "../../../kit/idempotency-key.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import {
@@ -302,7 +302,4 @@ const firstUse = (row: UsedTopicKey, { use, at }: PreparedMessage): Published | 
     ? { eventId: row.event_id, position: row.position ?? undefined }
     : keyReused(row.key, at);
 
-const unread = (): Fault =>
-  new Fault("unavailable", "the answer to a repeated key cannot be read, try again", {
-    headers: { "Retry-After": "1" },
-  });
+const unread = (): Fault => tryAgain("unavailable", "the answer to a repeated key cannot be read, try again");

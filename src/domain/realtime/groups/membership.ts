@@ -1,5 +1,5 @@
 import type { Clock } from "../../../kit/clock.ts";
-import { Fault, missing } from "../../../kit/fault.ts";
+import { Fault, missing, tryAgain } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import { groupKeptMs, groupMembersMax, groupSilenceMs, groupSliceMax } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
@@ -296,5 +296,4 @@ export function openGroupMembership(deps: GroupMembershipDeps): GroupMembership 
 
 const memberText = ({ environment_id, group_id, id }: MemberRow) => `${environment_id}\n${group_id}\n${id}`;
 
-const unavailable = () =>
-  new Fault("unavailable", "the group's log cannot be read now", { headers: { "Retry-After": "1" } });
+const unavailable = () => tryAgain("unavailable", "the group's log cannot be read now");

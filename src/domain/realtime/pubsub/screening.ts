@@ -1,4 +1,4 @@
-import { Fault } from "../../../kit/fault.ts";
+import { Fault, tryAgain } from "../../../kit/fault.ts";
 import type { Metrics } from "../../../kit/metrics.ts";
 import type { Call, Screen } from "../../../kit/operation.ts";
 import type { Delivery } from "./delivery.ts";
@@ -28,9 +28,7 @@ const namesOf = ({ topic, eventName: event }: Delivery): string[] =>
       : [topic, `events:${event}`, event];
 
 const undecided = () =>
-  new Fault("unavailable", "policies could not be asked in time: subscribe again with start_after_sequence", {
-    headers: { "Retry-After": "1" },
-  });
+  tryAgain("unavailable", "policies could not be asked in time: subscribe again with start_after_sequence");
 
 export type OpenScreening = (caller: Screened, ended: (fault: Fault) => void) => DeliveryScreening;
 

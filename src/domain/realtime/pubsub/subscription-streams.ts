@@ -1,4 +1,4 @@
-import { Fault } from "../../../kit/fault.ts";
+import { Fault, tryAgain } from "../../../kit/fault.ts";
 import { openHolderLimit } from "../../../kit/holder-limit.ts";
 import { deliveriesCharsMax, deliveriesWaitingMax } from "../../../kit/limits.ts";
 import type { SubscribeInput } from "./options.ts";
@@ -51,7 +51,7 @@ interface OpenSubscriptionStream {
 }
 
 const tooSlow = () => later("the reader is too slow: subscribe again with start_after_sequence");
-const later = (message: string) => new Fault("unavailable", message, { headers: { "Retry-After": "1" } });
+const later = (message: string) => tryAgain("unavailable", message);
 
 export function openSubscriptionStreams(pubsub: PubSub, screeningOf: OpenScreening): SubscriptionStreams {
   const open = new Set<OpenSubscriptionStream>();

@@ -1,6 +1,6 @@
 import type { Bus } from "../../../../bus/bus.ts";
 import type { Clock, Instant } from "../../../../kit/clock.ts";
-import { Fault } from "../../../../kit/fault.ts";
+import { tryAgain } from "../../../../kit/fault.ts";
 import { endLookSlice, endWaitsMax } from "../../../../kit/limits.ts";
 import type { Store } from "../../../../store/store.ts";
 import type { ExecutionChange } from "../execution/commit-reports.ts";
@@ -114,9 +114,7 @@ export function openRunEnds({ store, clock, bus, self }: RunEndsDeps): RunEnds {
   return {
     enter() {
       if (entered >= endWaitsMax)
-        throw new Fault("resource_exhausted", "too many callers wait for the ends of runs", {
-          headers: { "Retry-After": "1" },
-        });
+        throw tryAgain("resource_exhausted", "too many callers wait for the ends of runs");
       entered++;
       let here = true;
       return () => {

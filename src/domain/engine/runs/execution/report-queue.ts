@@ -1,7 +1,7 @@
 import type { Clock } from "../../../../kit/clock.ts";
 import { type Combiner, combine, type ItemOutcome } from "../../../../kit/combine.ts";
 import { combineLaneOf } from "../../../../kit/combine-lane.ts";
-import { Fault, missing } from "../../../../kit/fault.ts";
+import { Fault, missing, tryAgain } from "../../../../kit/fault.ts";
 import { combineLanes, combinePaceMs, combineWaitingMax, flushItemsMax } from "../../../../kit/limits.ts";
 import type { Log } from "../../../../kit/log.ts";
 import { type Watch, watchFlushes, watchWaiting } from "../../../../kit/watch.ts";
@@ -207,8 +207,7 @@ export async function whyRefused(
   });
 }
 
-const unread = (): Fault =>
-  new Fault("unavailable", "the run cannot be read now, send it again", { headers: { "Retry-After": "1" } });
+const unread = (): Fault => tryAgain("unavailable", "the run cannot be read now, send it again");
 
 const staleExecution = (): Fault =>
   new Fault("aborted", "this execution was recovered or superseded", { code: "STALE_EXECUTION" });
