@@ -1,11 +1,10 @@
 import type { Clock } from "../../../../kit/clock.ts";
-import { type Combiner, combine, type ItemOutcome } from "../../../../kit/combine.ts";
-import { combineLaneOf } from "../../../../kit/combine-lane.ts";
+import type { ItemOutcome } from "../../../../kit/combine.ts";
 import { Fault, missing, tryAgain } from "../../../../kit/fault.ts";
-import { combineLanes, combinePaceMs, combineWaitingMax, flushItemsMax } from "../../../../kit/limits.ts";
+import { flushQueue, weightChars } from "../../../../kit/flush-queue.ts";
 import type { Log } from "../../../../kit/log.ts";
-import { type Watch, watchFlushes, watchWaiting } from "../../../../kit/watch.ts";
-import { isOfItem, type Store, StoreError } from "../../../../store/store.ts";
+import type { Watch } from "../../../../kit/watch.ts";
+import { isOfItem, isStuck, type Store, StoreError } from "../../../../store/store.ts";
 import type { FunctionDefinition } from "../../functions/definition.ts";
 import { attemptsOf, lastFences, triggersOf } from "../rows.ts";
 import { afterFailure } from "../rules.ts";
@@ -37,10 +36,7 @@ type ReportItem = { report: RunReport } | { release: Released; putOff: PutOff | 
 
 const fenceOf = (item: ReportItem) => ("report" in item ? item.report : item.release);
 
-/** So many characters of output weigh as much as one small report: a flush stays small in bytes too. */
-const weightChars = 16_384;
-
-/** And so many steps, each of which is a row. */
+/** This many steps, each of which is a row, weigh as much as one small report. */
 const weightSteps = 50;
 
 const errorSize = (error: RunError | null): number =>
@@ -161,33 +157,24 @@ export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
     );
   }
 
-  const combiner: Combiner<ReportItem, void> = combine<ReportItem, void>({
+  const queue = flushQueue<ReportItem, void>({
     name: "runs.settle",
-    lanes: combineLanes,
-    laneOf: (item) => combineLaneOf(fenceOf(item).environmentId),
+    clock,
+    watch,
+    environmentOf: (item) => fenceOf(item).environmentId,
     keyOf: (item) => fenceOf(item).runId,
-    itemsMax: flushItemsMax,
-    waitingMax: combineWaitingMax,
-    pace: { clock, ms: combinePaceMs },
     weigh: (item) =>
       "report" in item ? 1 + sizeOf(item.report) / weightChars + item.report.steps.length / weightSteps : 1,
     flush,
-    watch: watchFlushes(watch, clock, "runs.settle"),
-    // A value the store refuses must cost its own report only.
+    // A value the store refuses fails its own report; one environment's locked runs do not fail the others' reports.
     isOfItem,
-    // One environment's locked runs must not fail the others' reports.
-    apart: {
-      groupOf: (item) => fenceOf(item).environmentId,
-      isStuck: (error) => error instanceof StoreError && error.trouble === "lock_timeout",
-    },
+    isStuck,
   });
 
-  watchWaiting(watch.metrics, combiner);
-
   return {
-    submit: (report: RunReport) => combiner.submit({ report }),
-    release: (release: Released, putOff?: PutOff) => combiner.submit({ release, putOff }),
-    drain: combiner.drain,
+    submit: (report: RunReport) => queue.submit({ report }),
+    release: (release: Released, putOff?: PutOff) => queue.submit({ release, putOff }),
+    drain: queue.drain,
   };
 }
 
