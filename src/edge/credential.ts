@@ -86,7 +86,7 @@ function isOwnOrigin(origin: string, host: string | null): boolean {
 }
 
 const notOurs = () =>
-  new Fault("permission_denied", "a session cookie is good for this site's own pages only");
+  new Fault("permission_denied", "session cookies are accepted only from this site's own pages");
 
 /**
  * A cookie is sent by whatever page asks, so it speaks for our own pages alone: for those the browser says are of this origin,
@@ -98,7 +98,7 @@ export function requireOwnPage(
   { reads = false }: Pick<Operation, "reads">,
 ): void {
   if (isAsked(method) && !reads)
-    throw new Fault("permission_denied", "a session cookie does not speak for a GET that changes something");
+    throw new Fault("permission_denied", "session cookies are not accepted for a GET that changes something");
   const site = headers.get("sec-fetch-site");
   if (site === "same-origin" || (site === "none" && isAsked(method))) return;
   if (site !== null) throw notOurs();

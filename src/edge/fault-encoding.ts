@@ -103,7 +103,7 @@ export function troubleOf(error: unknown): Fault | undefined {
       return tryAgain("unavailable", "the rows are held by another request, try again", again);
     case "refused":
       // The engine's own words name tables and indexes; they are for the log.
-      return new Fault("invalid_argument", "the database does not take a value of this request", {
+      return new Fault("invalid_argument", "the database refuses a value of this request", {
         cause: error,
       });
     case "conflict":

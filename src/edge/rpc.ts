@@ -133,7 +133,7 @@ function choose(surface: Surface, own: Handler | undefined, connect: ConnectHand
 function unimplemented(surface: Surface, method: DescMethod): Handler {
   const fault = new Fault(
     "unimplemented",
-    `${method.parent.typeName}/${method.name} is not offered by this server`,
+    `${method.parent.typeName}/${method.name} is not supported by this server`,
   );
   return async (request) =>
     connectFault(fault, {

@@ -14,8 +14,8 @@ import {
   type SocketSession,
   type Subscribed,
 } from "./open-socket.ts";
-import { admit, enter, observeCall, prepare } from "./perform.ts";
 import { watchSendBuffers } from "./send-buffers.ts";
+import { openSocketGate } from "./socket-gate.ts";
 
 export interface SocketsDeps {
   edge: Edge;
@@ -69,46 +69,12 @@ function credentialsOf(request: Request): Request {
 
 export function openSockets(deps: SocketsDeps): Sockets {
   const { edge, operation, connect } = deps;
-  const prepared = prepare(operation);
+  const gate = openSocketGate(edge, operation);
   const all = new Set<RawSocket>();
   let publishing: EdgeServer | undefined;
   let draining = false;
   const holdings = openHolderLimit({ most: socketsOfCallerMax, what: "sockets" });
   const sendBuffers = watchSendBuffers(edge);
-
-  async function admitCaller(credentials: Request, requestId: string): Promise<RequestCall> {
-    const call = await admit(edge, prepared, credentials, requestId);
-    await enter(edge, prepared, call);
-    return call;
-  }
-
-  /** Checks the policies of now, for the caller of now: both may have changed since the upgrade. */
-  const permitAs = (credentials: Request, requestId: string) => async (input: Subscribed) => {
-    const call = await admitCaller(credentials, requestId);
-    const startedAt = edge.clock.elapsed();
-    let fault: Fault | undefined;
-    try {
-      await edge.guard?.(call, operation, input);
-    } catch (error) {
-      fault = faultOf(edge, error, operation, requestId);
-      throw fault;
-    } finally {
-      observeCall(edge, operation, call, { fault, input, startedAt });
-    }
-  };
-
-  /** Checks from time to time that the caller may still be connected, and listen to each of its patterns. */
-  const watchAuthorization = (raw: RawSocket, call: RequestCall, session: SocketSession) =>
-    edge.reauthorizer?.add({
-      edge,
-      operation,
-      call,
-      inputs: () => session.subscriptions(),
-      refuse(fault, input) {
-        if (input === undefined) raw.close(closes.refused, "the credential is not good any more");
-        else session.deny(input as Subscribed, fault);
-      },
-    });
 
   /** Bun calls these functions for the connection. */
   function handlersOf(
@@ -127,11 +93,11 @@ export function openSockets(deps: SocketsDeps): Sockets {
           environmentId: call.environmentId,
           holder: call.caller.id,
           connection,
-          permit: permitAs(credentials, call.requestId),
+          permit: gate.permitAs(credentials, call.requestId),
           caller: call,
           isLegacy,
         }),
-      watchAuthorization: (raw, session) => watchAuthorization(raw, call, session),
+      watchAuthorization: (raw, session) => gate.watch(raw, call, session),
     });
     return {
       open: (raw: RawSocket) => socket.open(raw),
@@ -149,7 +115,7 @@ export function openSockets(deps: SocketsDeps): Sockets {
     let call: RequestCall;
     try {
       if (draining) throw new Fault("unavailable", "the server is going away");
-      call = await admitCaller(credentials, requestId);
+      call = await gate.admit(credentials, requestId);
     } catch (error) {
       throw faultOf(edge, error, operation, requestId);
     }

@@ -14,9 +14,13 @@ export function openHolderLimit({ most, what }: { most: number; what: string }):
     acquire(holder) {
       const count = counts.get(holder) ?? 0;
       if (count >= most)
-        throw tryAgain("resource_exhausted", `at most ${most} ${what} of one key or user at a node`, {
-          code: "LIMIT_EXCEEDED",
-        });
+        throw tryAgain(
+          "resource_exhausted",
+          `too many ${what}: at most ${most} for one key or user on a node`,
+          {
+            code: "LIMIT_EXCEEDED",
+          },
+        );
       counts.set(holder, count + 1);
       let held = true;
       return () => {

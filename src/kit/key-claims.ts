@@ -38,7 +38,7 @@ export const lostKeys = "keys:";
 
 /** When others use keys of a flush faster than it is decided: each of its units then tries alone. */
 export const contended = (): Fault =>
-  tryAgain("unavailable", "others are using the same idempotency keys, try again");
+  tryAgain("unavailable", "other requests are using the same idempotency keys, try again");
 
 export const nameOfKey = (environmentId: string, key: string): string => `${environmentId}\n${key}`;
 

@@ -6,9 +6,9 @@ import {
   celItemsMax,
   itemsAtLeast,
   registerBounds,
-  rewrite,
   withinBudget,
 } from "./bounds.ts";
+import { rewrite } from "./rewrite.ts";
 import { boundTypes } from "./types.ts";
 
 export { CelBudget, CelError, itemsToRead } from "./bounds.ts";

@@ -147,7 +147,7 @@ function newOffsets(zone: string): OffsetAt {
       second: "numeric",
     });
   } catch {
-    throw new Error(`"${zone.slice(0, 60)}" is no time zone`);
+    throw new Error(`unknown time zone "${zone.slice(0, 60)}"`);
   }
   const kept = new Map<number, number>();
   return (at) => {

@@ -26,7 +26,10 @@ const weekdayNames = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 /** Throws an Error that names the field and the rule. */
 export function parseCronFields(pattern: string): CronFields {
   const text = pattern.startsWith("@") ? nicknames[pattern.toLowerCase()] : pattern;
-  if (text === undefined) throw new Error(`"${pattern.slice(0, 60)}" is no known name of a schedule`);
+  if (text === undefined)
+    throw new Error(
+      `unknown schedule name "${pattern.slice(0, 60)}" (one of ${Object.keys(nicknames).join(", ")})`,
+    );
   const parts = text === "" ? [] : text.split(/\s+/);
   if (parts.length !== 5 && parts.length !== 6)
     throw new Error(`has ${parts.length} fields instead of 5, or 6 with leading seconds`);

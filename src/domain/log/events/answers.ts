@@ -123,4 +123,5 @@ const firstOf = (
         repeated: true,
       };
 
-const unread = (): Fault => tryAgain("unavailable", "the answer to a repeated key cannot be read, try again");
+const unread = (): Fault =>
+  tryAgain("unavailable", "the answer to a repeated idempotency key cannot be read, try again");

@@ -65,7 +65,7 @@ export function invokedBy(definitions: Definitions, { functionId, parent }: Invo
   if (parent.depth >= invokeDepthMax)
     throw new Fault(
       "failed_precondition",
-      `more than ${invokeDepthMax} invokes lead to function ${functionId}`,
+      `invoke depth limit exceeded: more than ${invokeDepthMax} invokes lead to function ${functionId}`,
     );
   return record;
 }

@@ -202,6 +202,6 @@ export function openTriggering({ clock, definitions }: TriggeringDeps): Triggeri
 const tooMuch = (name: string, functionId: string): Fault =>
   new Fault(
     "resource_exhausted",
-    `the triggers of event "${name.slice(0, 80)}" look at more than ${emitItemsMax} items of it, that of function ${functionId} at most`,
+    `expression cost limit exceeded: the triggers of event "${name.slice(0, 80)}" read more than ${emitItemsMax} items, function ${functionId}'s most of them`,
     { code: "LIMIT_EXCEEDED" },
   );
