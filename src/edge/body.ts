@@ -6,11 +6,17 @@ import type { BodyRead } from "./body-budget.ts";
 const tooLarge = (bytesMax: number) =>
   new Fault("payload_too_large", `request body is larger than ${bytesMax} bytes`);
 
-/** A caller who cuts an upload short, or sends pieces that are none, is told so, if at all; it is no defect of ours. */
+/**
+ * A caller who cuts an upload short, or sends pieces that are none, is told so, if at all; it is no defect of
+ * ours.
+ */
 const cutShort = (cause: unknown) =>
   new Fault("invalid_argument", "the request body could not be read to its end", { cause });
 
-/** The length the client promised, or undefined when it sends in pieces. Refused before a byte is read when too large. */
+/**
+ * The length the client promised, or undefined when it sends in pieces. Refused before a byte is read when
+ * too large.
+ */
 function promisedLength(request: Request, bytesMax: number): number | undefined {
   const header = request.headers.get("content-length");
   if (header === null) return undefined;

@@ -57,8 +57,8 @@ function ofSubprotocol(request: Request): string | undefined {
 }
 
 /**
- * The first that can be used: a header that is no Bearer (a proxy's own, say) and an empty query parameter are none, and hide no
- * other.
+ * The first that can be used: a header that is no Bearer (a proxy's own, say) and an empty query parameter
+ * are none, and hide no other.
  */
 export function credentialOf(
   request: Request,
@@ -89,9 +89,9 @@ const notOurs = () =>
   new Fault("permission_denied", "session cookies are accepted only from this site's own pages");
 
 /**
- * A cookie is sent by whatever page asks, so it speaks for our own pages alone: for those the browser says are of this origin,
- * and what a person has typed where nothing is changed. Who sends neither header is no browser. A link is a GET: what changes
- * anything gets no cookie by one, from whichever page.
+ * A cookie is sent by whatever page asks, so it speaks for our own pages alone: for those the browser says
+ * are of this origin, and what a person has typed where nothing is changed. Who sends neither header is no
+ * browser. A link is a GET: what changes anything gets no cookie by one, from whichever page.
  */
 export function requireOwnPage(
   { method, headers }: Pick<Request, "method" | "headers">,

@@ -43,8 +43,8 @@ async function* parsed(
 }
 
 /**
- * Runs a conversation with a caller who has been admitted: every message is parsed as it comes, and a credential that is
- * revoked ends it. Throws Faults only.
+ * Runs a conversation with a caller who has been admitted: every message is parsed as it comes, and a
+ * credential that is revoked ends it. Throws Faults only.
  */
 export async function* performDuplex(
   edge: Edge,

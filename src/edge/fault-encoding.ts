@@ -1,13 +1,16 @@
 import { Fault, type FaultKind, tryAgain } from "../kit/fault.ts";
 
-/** How one kind of fault is written on each protocol. `connect` words and statuses are those of the Connect protocol. */
+/**
+ * How one kind of fault is written on each protocol. `connect` words and statuses are those of the Connect
+ * protocol.
+ */
 interface FaultEncoding {
   status: number;
   code: string;
   connect: string;
 }
 
-/** spec.md 'Errors', contract.md 10.4: the one table. A kind that Connect has no word for takes the nearest. */
+/** Every fault kind on every protocol. A kind that Connect has no code for takes the nearest code. */
 const encodings: Record<FaultKind, FaultEncoding> = {
   invalid_argument: { status: 400, code: "invalid_argument", connect: "invalid_argument" },
   unauthenticated: { status: 401, code: "unauthenticated", connect: "unauthenticated" },
@@ -39,7 +42,7 @@ export interface EncodedFault {
   headers: Record<string, string> | undefined;
 }
 
-/** `STALE_EXECUTION`: the word that workers read in `error` (contract.md 1.10). */
+/** `STALE_EXECUTION`: workers compare this code in `error`. */
 const workerWord = /^[A-Z][A-Z0-9_]*$/;
 
 /** A lower-case code is a word that clients search for, so the text always holds it. */
@@ -86,7 +89,10 @@ export function connectForm(fault: Fault): EncodedFault {
 /** What an observer is told: every REST status that can be answered, for the OpenAPI document. */
 export const statusOfKind = (kind: FaultKind): number => encodings[kind].status;
 
-/** The store's and the bus's own errors, known by shape: the edge imports neither. Anything else stays undefined. */
+/**
+ * The store's and the bus's own errors, known by shape: the edge imports neither. Anything else stays
+ * undefined.
+ */
 export function troubleOf(error: unknown): Fault | undefined {
   if (!(error instanceof Error) || !("trouble" in error)) return undefined;
   const again = { cause: error };

@@ -14,12 +14,17 @@ export interface MetricsHost {
 /** The event loop's lag is sampled so often; each sample wakes the process. */
 const lagEveryMs = 20;
 
-/** Bun walks the whole heap for these, which holds the event loop for 25 ms at 300,000 objects, and knows one space of them. */
+/**
+ * Bun walks the whole heap for these, which holds the event loop for 25 ms at 300,000 objects, and knows one
+ * space of them.
+ */
 const tooDear = ["total", "used", "available"].map((what) => `nodejs_heap_space_size_${what}_bytes`);
 
 type Labels = Record<string, string>;
 
-/** Metrics kept by prom-client, in a registry of their own: servers that share a process do not share numbers. */
+/**
+ * Metrics kept by prom-client, in a registry of their own: servers that share a process do not share numbers.
+ */
 export function openMetrics({ onError }: MetricsHost): ReadableMetrics {
   const registry = new prometheus.Registry();
   prometheus.collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: lagEveryMs });

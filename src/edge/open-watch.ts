@@ -60,7 +60,10 @@ export async function openWatch({ clock, log, version, nodeId, config }: WatchHo
   };
 }
 
-/** Pages on a port of their own, which may be reachable where the rest must not be. Its requests are not counted. */
+/**
+ * Pages on a port of their own, which may be reachable where the rest must not be. Its requests are not
+ * counted.
+ */
 export function listenApart(options: {
   edge: Edge;
   pages: readonly StaticPage[];

@@ -41,7 +41,10 @@ function timeoutOf(request: Request): number | undefined {
   return Number(text);
 }
 
-/** Ends the call when its time is up; the operation hears it through its signal, the caller gets the answer at once. */
+/**
+ * Ends the call when its time is up; the operation hears it through its signal, the caller gets the answer at
+ * once.
+ */
 async function within<T>(
   surface: Surface,
   call: RequestCall,
@@ -77,8 +80,8 @@ const isJsonQuery = (request: Request) =>
   /[?&]encoding=json(&|$)/.test(request.url) && !/[?&]compression=(?!identity|&|$)/.test(request.url);
 
 /**
- * Unary JSON without Connect's own machinery, which costs three times as much. Bindings with `json` read and write it
- * themselves; all others go through messages.
+ * Unary JSON without Connect's own machinery, which costs three times as much. Bindings with `json` read and
+ * write it themselves; all others go through messages.
  */
 function unaryJson(
   surface: Surface,

@@ -4,7 +4,10 @@ import { type Edge, faultOf, type RequestCall } from "./call.ts";
 import { closes, type RawSocket, type SocketSession, type Subscribed } from "./open-socket.ts";
 import { admit, enter, observeCall, prepare } from "./perform.ts";
 
-/** The checks of a socket's caller: at the upgrade, at each subscription, and from time to time while it is open. */
+/**
+ * The checks of a socket's caller: at the upgrade, at each subscription, and from time to time while it is
+ * open.
+ */
 export function openSocketGate(edge: Edge, operation: Operation) {
   const prepared = prepare(operation);
 

@@ -41,7 +41,10 @@ export interface Sockets {
   size(): number;
 }
 
-/** Bun's options for every socket. A reader that is too slow is closed; its client comes back and resumes by sequence. */
+/**
+ * Bun's options for every socket. A reader that is too slow is closed; its client comes back and resumes by
+ * sequence.
+ */
 export const socketOptions = {
   maxPayloadLength: socketFrameBytesMax,
   backpressureLimit: socketBufferBytesMax,
@@ -120,7 +123,8 @@ export function openSockets(deps: SocketsDeps): Sockets {
       throw faultOf(edge, error, operation, requestId);
     }
     const isLegacy = !offered.includes(protocol);
-    // Without an answer of ours the runtime would echo the first protocol offered, which may be the credential.
+    // Without an answer of ours the runtime would echo the first protocol offered, which may be the
+    // credential.
     if (offered.length > 0 && isLegacy)
       throw new Fault("invalid_argument", `unknown subprotocol: offer ${protocol}`);
     publishing = server;

@@ -66,7 +66,10 @@ function loggingLosses(exporter: SpanExporter, log: Log): SpanExporter {
   };
 }
 
-/** Spans to an OpenTelemetry collector, in batches. Imported only when one is configured: the packages weigh megabytes. */
+/**
+ * Spans to an OpenTelemetry collector, in batches. Imported only when one is configured: the packages weigh
+ * megabytes.
+ */
 export function openTracer(host: TracesHost): OpenTracer {
   const { clock, log } = host;
   const exporter = new OTLPTraceExporter({ url: addressOf(host.endpoint), timeoutMillis: exportMsMax });

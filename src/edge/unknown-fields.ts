@@ -35,7 +35,10 @@ export function openUnknownFields(host: { log: Log; metrics: Metrics; strict: bo
   };
 }
 
-/** A misspelt `expires_in` must not make a key that never expires: whoever writes these is told, by every door. */
+/**
+ * A misspelt `expires_in` must not make a key that never expires: whoever writes these is told, by every
+ * door.
+ */
 const exact = /^(keys|roles|policies|users|secrets|platform)\./;
 
 export const unknownField = (path: string): Fault => invalid(path, "unknown field");
@@ -49,7 +52,10 @@ export function unknownTo(fields: UnknownFields | undefined, operation: Operatio
   return (path) => fields?.ignored(operation, path);
 }
 
-/** Fields that workers send with reports, heartbeats and yields as they were agreed on, and that nothing here needs. */
+/**
+ * Fields that workers send with reports, heartbeats and yields as they were agreed on, and that nothing here
+ * needs.
+ */
 const ignoredFields = new Set([
   "data",
   "execution_seq",
@@ -63,7 +69,9 @@ const ignoredFields = new Set([
 
 type Look = (value: unknown, path: string, tell: (path: string) => void) => void;
 
-/** Finds the unknown fields of objects that are open to them; undefined for a schema without such an object. */
+/**
+ * Finds the unknown fields of objects that are open to them; undefined for a schema without such an object.
+ */
 export function lookFor(schema: TSchema): Look | undefined {
   if (KindGuard.IsArray(schema)) {
     const look = lookFor(schema.items);

@@ -9,7 +9,9 @@ export interface CachedQueryOptions<Value> {
   query: () => Promise<Value>;
 }
 
-/** The answer to a question that many may repeat and that may get stuck; undefined when there is none in time. */
+/**
+ * The answer to a question that many may repeat and that may get stuck; undefined when there is none in time.
+ */
 export function cachedQuery<Value>({ clock, keptMs, waitMsMax, query: ask }: CachedQueryOptions<Value>) {
   let kept: { value: Value; until: number } | undefined;
   let inFlight: Promise<Value | undefined> | undefined;

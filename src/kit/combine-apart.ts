@@ -49,8 +49,8 @@ export class ApartLanes<Item, Result> {
   }
 
   /**
-   * After a flush of `lane` that got stuck: gives each of its groups a lane. The entries of a flush of several groups go
-   * on in those lanes; answers false for a flush of one group, whose entries fail.
+   * After a flush of `lane` that got stuck: gives each of its groups a lane. The entries of a flush of
+   * several groups go on in those lanes; answers false for a flush of one group, whose entries fail.
    */
   setStuckApart(lane: CombineLane<Item, Result>, entries: readonly Entry<Item, Result>[]): boolean {
     const groups = new Set(entries.map((entry) => this.groupOf(entry)));
@@ -68,8 +68,8 @@ export class ApartLanes<Item, Result> {
   }
 
   /**
-   * Sets the groups apart of which an item failed alone. Only between flushes: with one running, what the group sent
-   * before could settle after what it sends now.
+   * Sets the groups apart of which an item failed alone. Only between flushes: with one running, what the
+   * group sent before could settle after what it sends now.
    */
   setFailedApart(lane: CombineLane<Item, Result>): void {
     if (lane.failedAlone.size === 0) return;

@@ -15,28 +15,36 @@ export interface CombineOptions<Item, Result> {
   laneOf: (item: Item) => number;
   /** How much of `itemsMax` and `waitingMax` an item takes; 1 by default. */
   weigh?: (item: Item) => number;
-  /** Two items with the same key never share a flush and keep their order; items with other keys may pass the waiting one. */
+  /**
+   * Two items with the same key never share a flush and keep their order; items with other keys may pass the
+   * waiting one.
+   */
   keyOf?: ((item: Item) => string | undefined) | undefined;
   itemsMax: number;
   waitingMax: number;
   /**
-   * A flush waits for as many callers as recent flushes had, at most until `ms` after the lane's last flush began. A single
-   * caller, and the first caller after a quiet moment, never waits.
+   * A flush waits for as many callers as recent flushes had, at most until `ms` after the lane's last flush
+   * began. A single caller, and the first caller after a quiet moment, never waits.
    */
   pace?: { clock: Pick<Clock, "elapsed" | "after">; ms: number };
-  /** Calls `committed` once its writes are durable: an error thrown after that must not make the combiner write them again. */
+  /**
+   * Calls `committed` once its writes are durable: an error thrown after that must not make the combiner
+   * write them again.
+   */
   flush: (items: readonly Item[], committed: () => void) => Promise<readonly ItemOutcome<Result>[]>;
   /** Called when a flush begins; the function it returns is called when the flush ends. */
   watch?: ((itemCount: number) => (failed: boolean) => void) | undefined;
   /**
-   * Asked after a flush that threw and so changed nothing: whether a single item may be the cause. If so, the flush is
-   * halved until the bad item fails alone: at most `2 log2 n` more flushes for one bad item, `2n - 2` for any number.
+   * Asked after a flush that threw and so changed nothing: whether a single item may be the cause. If so, the
+   * flush is halved until the bad item fails alone: at most `2 log2 n` more flushes for one bad item, `2n -
+   * 2` for any number.
    */
   isOfItem: (error: unknown) => boolean;
   /**
-   * Groups of items that may get stuck, such as tenants. After a flush that got stuck, each of its groups flushes in a lane
-   * of its own until nothing of it waits: a stuck group stalls the shared lane once, then only itself. The group of an item
-   * that failed alone (`isOfItem`) is set apart too. Items with equal keys must be of one group.
+   * Groups of items that may get stuck, such as tenants. After a flush that got stuck, each of its groups
+   * flushes in a lane of its own until nothing of it waits: a stuck group stalls the shared lane once, then
+   * only itself. The group of an item that failed alone (`isOfItem`) is set apart too. Items with equal keys
+   * must be of one group.
    */
   apart?: { groupOf: (item: Item) => string; isStuck: (error: unknown) => boolean } | undefined;
 }
@@ -61,8 +69,8 @@ export interface Combiner<Item, Result> {
 }
 
 /**
- * Group commit: while one flush of a lane commits, later callers gather for the next. A first caller is flushed at once,
- * together with the callers of the same microtask.
+ * Group commit: while one flush of a lane commits, later callers gather for the next. A first caller is
+ * flushed at once, together with the callers of the same microtask.
  */
 export function combine<Item, Result>(options: CombineOptions<Item, Result>): Combiner<Item, Result> {
   const flushes = new Flushes(options);
@@ -124,7 +132,10 @@ class Flushes<Item, Result> {
     return (this.#apart?.isEmpty() ?? true) && this.#lanes.every((lane) => lane.isEmpty());
   }
 
-  /** Begins the next flush of a lane, unless one is running, more callers are about to come, or too many groups are apart. */
+  /**
+   * Begins the next flush of a lane, unless one is running, more callers are about to come, or too many
+   * groups are apart.
+   */
   #pump(lane: CombineLane<Item, Result>): void {
     if (lane.waiting.length === 0 || lane.isFlushing || this.#waitsForMore(lane)) return;
     lane.cancelPause?.();
@@ -197,7 +208,9 @@ class Flushes<Item, Result> {
     else for (const entry of entries) entry.reject(error);
   }
 
-  /** Flushes one half after the other: a flush that fails holds one connection of the store, like any other. */
+  /**
+   * Flushes one half after the other: a flush that fails holds one connection of the store, like any other.
+   */
   async #splitAfter(
     error: unknown,
     entries: readonly Entry<Item, Result>[],
@@ -222,7 +235,9 @@ function weightOf(entries: readonly { weight: number }[]): number {
   return weight;
 }
 
-/** False when the question itself throws: callers must hear why their flush failed, not why the question did. */
+/**
+ * False when the question itself throws: callers must hear why their flush failed, not why the question did.
+ */
 function holds(question: ((error: unknown) => boolean) | undefined, error: unknown): boolean {
   try {
     return question?.(error) ?? false;

@@ -1,4 +1,7 @@
-/** A definition's path into an event's data, by its parts: `customer.id`, also written `data.…`, `event.data.…`, `$.data.…`. */
+/**
+ * A definition's path into an event's data, by its parts: `customer.id`, also written `data.…`,
+ * `event.data.…`, `$.data.…`.
+ */
 export function dataPath(path: string): readonly string[] {
   const parts = path.split(".");
   if (parts[0] === "$") parts.shift();

@@ -3,7 +3,9 @@ import { type CombineOptions, type Combiner, combine } from "./combine.ts";
 import { combineLanes, combinePaceMs, combineWaitingMax, flushItemsMax } from "./limits.ts";
 import { type Watch, watchFlushes, watchWaiting } from "./watch.ts";
 
-/** This many characters of payload weigh as much as one small item, so that a flush stays small in bytes too. */
+/**
+ * This many characters of payload weigh as much as one small item, so that a flush stays small in bytes too.
+ */
 export const weightChars = 16_384;
 
 /** The weight of items with payloads as JSON text. */
@@ -32,7 +34,9 @@ export interface FlushQueueOptions<Item, Result>
   isStuck?: (error: unknown) => boolean;
 }
 
-/** A combiner for writes of many environments: lanes, pace, weights and metrics as every hot write has them. */
+/**
+ * A combiner for writes of many environments: lanes, pace, weights and metrics as every hot write has them.
+ */
 export function flushQueue<Item, Result>(options: FlushQueueOptions<Item, Result>): Combiner<Item, Result> {
   const { name, clock, watch, environmentOf, isStuck, weigh, keyOf, flush, isOfItem } = options;
   const { itemsMax = flushItemsMax, paceMs = combinePaceMs } = options;

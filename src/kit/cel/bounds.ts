@@ -11,8 +11,8 @@ export class CelError extends Error {
 }
 
 /**
- * What several evaluations may look at together: those of one event, of one replay, of one connection. Counted in the items that
- * an evaluation is bounded by, so that it means the same on any machine.
+ * What several evaluations may look at together: those of one event, of one replay, of one connection.
+ * Counted in the items that an evaluation is bounded by, so that it means the same on any machine.
  */
 export class CelBudget {
   readonly itemsMax: number;
@@ -43,15 +43,24 @@ export class CelBudget {
 
 /** What one evaluation may look at: list items and map entries, each one as often as it is looked at. */
 export const celItemsMax = 10_000;
-/** So many letters count as one item. A search by pattern takes every letter through every part of the pattern at worst. */
+/**
+ * So many letters count as one item. A search by pattern takes every letter through every part of the pattern
+ * at worst.
+ */
 const lettersAnItem = 1_000;
 const patternPartsAnItem = 40;
-/** The parts of a pattern, and its letters: RE2 is linear in their product with the text, and that is not little. */
+/**
+ * The parts of a pattern, and its letters: RE2 is linear in their product with the text, and that is not
+ * little.
+ */
 const patternSizeMax = 500;
 const patternCharsMax = 500;
 /** Telling the time in another zone, as items. */
 const zoneItems = 200;
-/** A search compares what is sought at every letter of the text at worst: so many letters compared count as one item. */
+/**
+ * A search compares what is sought at every letter of the text at worst: so many letters compared count as
+ * one item.
+ */
 const lettersComparedAnItem = 32_000;
 /** The runtime knows no better way backwards. */
 const lettersComparedBackAnItem = 4_000;
@@ -122,8 +131,8 @@ const tooMuch = new CelError("expression cost limit exceeded");
 export const tooLong = new CelError(`duration(): at most ${durationCharsMax} characters`);
 
 /**
- * Runs a rewritten program. Macros absorb errors, so what counts is whether the budget was kept. A shared budget is used up when
- * it is what the evaluation had too little of.
+ * Runs a rewritten program. Macros absorb errors, so what counts is whether the budget was kept. A shared
+ * budget is used up when it is what the evaluation had too little of.
  */
 export function withinBudget<T>(itemsMax: number, run: () => T, shared?: CelBudget): T {
   const most = shared ? Math.min(itemsMax, Math.max(0, shared.left)) : itemsMax;
@@ -161,7 +170,9 @@ function spendDeep(value: unknown): void {
   else if (isMap(value)) for (const item of Object.values(value)) spendDeep(item);
 }
 
-/** What stands around an operand in the program that runs, by what is about to happen to the operand's value. */
+/**
+ * What stands around an operand in the program that runs, by what is about to happen to the operand's value.
+ */
 const meters: Record<string, (value: unknown) => void> = {
   svc_read: (value) => spend(textItems(value)),
   svc_walk: (value) => spend(walkedItems(value)),

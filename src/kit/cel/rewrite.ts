@@ -15,9 +15,9 @@ import {
 } from "./bounds.ts";
 
 /**
- * Writes the expression again, with a meter around every operand whose size decides the cost, and with `matches` on RE2:
- * that runs in linear time, where JavaScript's own expressions backtrack. The text is unchanged when neither is needed.
- * Throws CelError for an expression whose cost cannot be bounded.
+ * Writes the expression again, with a meter around every operand whose size decides the cost, and with
+ * `matches` on RE2: that runs in linear time, where JavaScript's own expressions backtrack. The text is
+ * unchanged when neither is needed. Throws CelError for an expression whose cost cannot be bounded.
  */
 export function rewrite(ast: ASTNode): { text: string; changed: boolean } {
   const rewriter = new Rewriter();

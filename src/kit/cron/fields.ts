@@ -90,7 +90,10 @@ function read(
 /** A date that comes at all comes within this: from one leap day to the next around a century without one. */
 const yearsMax = 9;
 
-/** The first local time that the fields allow after `local`; both as milliseconds of a clock that knows no zone. */
+/**
+ * The first local time that the fields allow after `local`; both as milliseconds of a clock that knows no
+ * zone.
+ */
 export function nextLocal(fields: CronFields, local: number): number | undefined {
   const start = new Date(Math.floor(local / 1000) * 1000 + 1000);
   const lastYear = start.getUTCFullYear() + yearsMax;

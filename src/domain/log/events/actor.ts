@@ -1,7 +1,10 @@
 import { valueAt } from "../../../kit/data-path.ts";
 import { actorIdCharactersMax } from "../../../kit/limits.ts";
 
-/** Whose run it is: what stands at the function's `actorKey` in the event's data; null for none, and for what is no plain value. */
+/**
+ * Whose run it is: what stands at the function's `actorKey` in the event's data; null for none, and for what
+ * is no plain value.
+ */
 export function actorOf(actorKey: string | undefined, data: unknown): string | null {
   if (actorKey === undefined) return null;
   const value = valueAt(data, actorKey);

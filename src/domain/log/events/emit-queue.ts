@@ -20,7 +20,10 @@ import {
 import type { UsedEventKey } from "./rows.ts";
 import { judgedOf, unjudged } from "./trigger-evaluation.ts";
 
-/** Functions may change and keys be used while a flush is prepared; after this many tries in a row something is wrong. */
+/**
+ * Functions may change and keys be used while a flush is prepared; after this many tries in a row something
+ * is wrong.
+ */
 const triesMax = 10;
 
 export interface EmitQueueDeps extends Omit<HandOverDeps, "dispatcher">, Omit<PrepareDeps, "dispatcher"> {
@@ -109,7 +112,8 @@ export function openEmitQueue(deps: EmitQueueDeps) {
     environmentOf,
     weigh: (unit) => weightOfPayloads(unit.drafts),
     flush,
-    // A value the store refuses fails its own event only; one environment's stuck head does not fail the others.
+    // A value the store refuses fails its own event only; one environment's stuck head does not fail the
+    // others.
     isOfItem,
     isStuck,
   });
@@ -124,7 +128,10 @@ interface CommittedFlush {
   gone: ReadonlyMap<string, unknown>;
 }
 
-/** The definitions that a flush is decided by. An environment whose definitions cannot be read is in `gone`, with the error. */
+/**
+ * The definitions that a flush is decided by. An environment whose definitions cannot be read is in `gone`,
+ * with the error.
+ */
 class FlushDefinitions {
   readonly known = new Map<string, Definitions>();
   readonly gone = new Map<string, unknown>();
@@ -152,7 +159,9 @@ class FlushDefinitions {
   }
 }
 
-/** The units of one try of a flush, in order: those that go on, with their events, and those that are refused. */
+/**
+ * The units of one try of a flush, in order: those that go on, with their events, and those that are refused.
+ */
 class PreparedUnits {
   readonly going = new Map<EmitUnit, ReservedEvent[]>();
   readonly refused = new Map<EmitUnit, Fault>();

@@ -47,7 +47,9 @@ export interface NewEvent {
   idempotencyKey: string | null;
   /** The key is the server's own: see `storedKey`. */
   ownKey?: true | undefined;
-  /** The function that is started directly, by its id; null for an event that its triggers are matched with. */
+  /**
+   * The function that is started directly, by its id; null for an event that its triggers are matched with.
+   */
   invokes: string | null;
   /** The run whose handler emitted it. */
   runId: string | null;
@@ -59,22 +61,28 @@ export interface NewEvent {
 export interface EmitFlushInput {
   now: Instant;
   events: readonly NewEvent[];
-  /** Of these every key must be got, or nothing is written and `lostKeys` is raised. */
+  /** Each of these must get its key; otherwise nothing is written and `lostKeys` is raised. */
   bound?: ReadonlySet<NewEvent>;
   /** The definitions each environment's runs were matched with. */
   definitions: ReadonlyMap<string, number>;
 }
 
-/** An event that is missing in the answer was not written: its idempotency key is taken, or its environment is gone. */
+/**
+ * An event that is missing in the answer was not written: its idempotency key is taken, or its environment is
+ * gone.
+ */
 export interface EmittedRow {
   ord: number;
   position: number;
   at: Instant;
-  /** Ids, parted by spaces, of runs that were to be born claimed and are queued instead: their lanes have no room. */
+  /**
+   * Ids, parted by spaces, of runs that were to be born claimed and are queued instead: their lanes have no
+   * room.
+   */
   denied?: string | null;
 }
 
-/** As readers of the log hear of it. */
+/** The event as feeds deliver it. */
 export const loggedEvent = (event: NewEvent, position: number, at: Instant): LoggedEvent => ({
   id: event.id,
   position,
@@ -91,7 +99,9 @@ export const loggedEvent = (event: NewEvent, position: number, at: Instant): Log
   run_id: event.runId,
 });
 
-/** Raised when a function changed since the runs were matched: reload the definitions and match again. */
+/**
+ * Mark raised when a function changed since its runs were matched: reload the definitions and match again.
+ */
 export const staleDefinitions = "definitions:";
 
 const eventColumns = (events: readonly NewEvent[]) => ({
@@ -112,7 +122,7 @@ const keyColumns = (events: readonly NewEvent[]) => ({
   invokes: column.text(events.map((e) => e.invokes)),
 });
 
-/** As events show it. */
+/** The key as events show it: without the server's own mark. */
 const shownKey = (events: readonly NewEvent[]) =>
   events.some((e) => e.ownKey) ? sql`ltrim(key, ${ownKeyMark})` : sql.raw("key");
 
@@ -137,9 +147,8 @@ const eventTarget = sql.raw(
 );
 
 /**
- * Events of any number of callers in one round trip: idempotency keys, then the head of each environment (sorted), then
- * events, runs, executions and history. Survivors are counted before positions are given, so no position is skipped; the
- * head stays locked from its update to the commit, so `n + 1` is never visible before `n`.
+ * Appends events of any number of callers in one round trip (see `log/append.ts`), with what each of them
+ * starts: runs, their executions and history, and debounce entries.
  */
 export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {
   name: "events.emit",
@@ -148,7 +157,7 @@ export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {
     const keyed = isKeyed(events);
     const runs = events.flatMap((e) => e.runs);
     const arms = events.flatMap((e) => e.arms);
-    // Of one entry the last event that survives.
+    // A debounce entry takes the last surviving event.
     const armed =
       arms.length === 0
         ? sql.empty
@@ -159,7 +168,7 @@ export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {
       ORDER BY r.id, a.place DESC),
     armed AS (${insertArms(sql.raw("arm n"), "LEAST")}),
     `;
-    // `alive` and `moved` prove that the event was written; without them no run is.
+    // The joins with `alive` and `moved` leave out the runs of events that are not written.
     const run = sql.raw("run n");
     const cancels = newCancelColumns(runs);
     const cancel = sql.raw("cancel c JOIN run n ON n.id = c.run_id");
@@ -176,7 +185,7 @@ export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {
       ? sql`${holdRoom(seams.rowsFrom("w", wantedLaneColumns(lanes)), now)},
     `
       : sql.empty;
-    // Lanes before heads: who holds a head waits for nobody's lane.
+    // Lanes are locked before heads: a flush that holds a head must not wait for a lane.
     const lanesFirst = limited ? sql`WHERE (SELECT count(*) FROM open) >= 0` : sql.empty;
     const denied = limited
       ? sql`, (SELECT string_agg(n.id, ' ') FROM run n WHERE n.event_id = a.id AND n.denied) AS denied`
@@ -244,7 +253,9 @@ export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {
   },
 };
 
-/** Answers the runs that were to be born claimed and are queued. */
+/**
+ * Answers the ids of runs that should have been leased at creation but are queued: their lanes have no room.
+ */
 function write(session: SyncSession, logged: readonly Appended<NewEvent>[], now: Instant): Set<string> {
   const { rowsFrom } = session.seams;
   session.run(sql`INSERT INTO ${eventTarget}

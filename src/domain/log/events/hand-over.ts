@@ -21,7 +21,10 @@ export interface HandOverDeps {
   matcher: Pick<Matcher, "wanted" | "wake">;
 }
 
-/** Passes a committed flush on: runs to the workers reserved for them, the others to their queues, events to readers. */
+/**
+ * Passes a committed flush on: runs to the workers reserved for them, the others to their queues, events to
+ * readers.
+ */
 export function openHandOver({ dispatcher, onQueued, onArmed, onCreated, feeds, matcher }: HandOverDeps) {
   function deliverRuns(events: readonly ReservedEvent[], logged: readonly EmittedRow[]): void {
     const rowOf = new Map(logged.map((row) => [events[row.ord - 1]!, row]));

@@ -219,7 +219,9 @@ const logOperations = (log: EventLog) => [
   }),
 ];
 
-/** Fields of a batch's items come in camelCase or snake_case; those of the outer message were unified before. */
+/**
+ * Fields of a batch's items come in camelCase or snake_case; those of the outer message were unified before.
+ */
 function fromItem(item: unknown): unknown {
   if (typeof item !== "object" || item === null || Array.isArray(item)) return item;
   const { idempotency_key, data_value, ...rest } = item as Record<string, unknown>;

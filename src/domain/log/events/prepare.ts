@@ -14,7 +14,9 @@ export interface EmitOrigin {
   environmentId: string;
   /** `api`, `webhook`, `cron`, … */
   source: string;
-  /** The run whose handler emits, as the caller says; left out when there is no such run in the environment. */
+  /**
+   * The run whose handler emits, as the caller says; left out when there is no such run in the environment.
+   */
   runId: string | undefined;
 }
 
@@ -37,7 +39,9 @@ export interface PrepareDeps {
   dispatcher: Pick<Dispatcher, "reserve">;
 }
 
-/** A unit's events with the runs and debounced starts they lead to. Throws the fault that refuses the unit. */
+/**
+ * A unit's events with the runs and debounced starts they lead to. Throws the fault that refuses the unit.
+ */
 export function prepareUnit(
   unit: EmitUnit,
   known: Definitions,
@@ -60,7 +64,10 @@ export function prepareUnit(
   });
 }
 
-/** A run that begins at once if a worker is waiting for it: the place at that worker is reserved until the commit. */
+/**
+ * A run that begins at once if a worker is waiting for it: the place at that worker is reserved until the
+ * commit.
+ */
 function startRun(
   record: FunctionRecord,
   { name, value }: EventDraft,

@@ -27,16 +27,17 @@ export type InvokeOrigin = Omit<EmitOrigin, "source"> & { source?: string };
 
 export interface Events {
   /**
-   * Commits the events in order, all or none of them; resolves when they are durable. A repeated idempotency key answers
-   * the first, a key that names something else refuses them all, `already_exists`.
+   * Commits the events in order, all or none of them; resolves when they are durable. A repeated idempotency
+   * key answers the first, a key that names something else refuses them all, `already_exists`.
    */
   emit(drafts: readonly EventDraft[], origin: EmitOrigin): Promise<Emitted[]>;
   /** One event whose runs begin at once: `failed_precondition` when one of them would be debounced. */
   emitUndelayed(draft: EventDraft, origin: EmitOrigin): Promise<Emitted>;
   /**
-   * Logs one event named by the function and starts exactly one run of it; no event triggers are matched. `not_found` for
-   * an unknown function, `failed_precondition` for an archived one and for one that a run may not invoke; a paused one's
-   * run waits. `already_exists` for an idempotency key that an emit or another function has used.
+   * Logs one event named by the function and starts exactly one run of it; no event triggers are matched.
+   * `not_found` for an unknown function, `failed_precondition` for an archived one and for one that a run may
+   * not invoke; a paused one's run waits. `already_exists` for an idempotency key that an emit or another
+   * function has used.
    */
   invoke(draft: InvokeDraft, origin: InvokeOrigin): Promise<Emitted>;
   /** Resolves once nothing is on its way to the store. */

@@ -7,15 +7,16 @@ import { raiseMark, StoreError, type SyncSession } from "../../../store/store.ts
  * Appends to a gapless log: entries of many callers and environments in one transaction, in these steps.
  *
  * 1. Idempotency keys are taken, sorted. An entry whose key is taken already does not survive.
- * 2. The heads of the survivors' environments are locked, sorted: two flushes never wait for each other in a circle.
+ * 2. The heads of the survivors' environments are locked, sorted: two flushes never wait for each other in a
+ *    circle.
  * 3. Survivors get the positions that follow their head, in order of arrival; the head moves by their count.
  * 4. The rows are written; this is left to the log's own flush.
  *
- * Positions are given after keys are decided, so none is skipped. The head stays locked from step 2 to the commit, so
- * position `n + 1` is never visible before `n`.
+ * Positions are given after keys are decided, so none is skipped. The head stays locked from step 2 to the
+ * commit, so position `n + 1` is never visible before `n`.
  *
- * On PostgreSQL the steps are expressions of one statement that begins with `item` (the entries, with `ord` from 1);
- * on libSQL they are calls inside the one writer.
+ * On PostgreSQL the steps are expressions of one statement that begins with `item` (the entries, with `ord`
+ * from 1); on libSQL they are calls inside the one writer.
  */
 export interface AppendLog<Entry> {
   /** Table with a row for each environment: `environment_id, position, last_at`. */
@@ -83,7 +84,10 @@ export const survivors = (keyed: boolean): Sql => {
     `;
 };
 
-/** Step 2: `head`, locked; with further columns of it. `after` is a condition that must be computed before the first lock. */
+/**
+ * Step 2: `head`, locked; with further columns of it. `after` is a condition that must be computed before the
+ * first lock.
+ */
 export const lockHeads = (
   { heads }: Pick<AppendLog<never>, "heads">,
   { further = [], after = sql.empty }: { further?: readonly string[]; after?: Sql } = {},
@@ -100,7 +104,10 @@ export const lockHeads = (
 
 const byCount = sql.raw("head.position + n.count");
 
-/** Step 3: `moved`, with the position before the first survivor as `base`. `position` may refuse, over what `join` brings. */
+/**
+ * Step 3: `moved`, with the position before the first survivor as `base`. `position` may refuse, over what
+ * `join` brings.
+ */
 export const moveHeads = (
   { heads }: Pick<AppendLog<never>, "heads">,
   now: Instant,
@@ -114,8 +121,9 @@ export const moveHeads = (
     `;
 
 /**
- * Fails the statement when a bound entry did not get its key. It stands as rows of the answer, so that PostgreSQL computes it
- * whatever else comes of the statement; `further` fills the answer's columns behind `ord, position, at`.
+ * Fails the statement when a bound entry did not get its key. It stands as rows of the answer, so that
+ * PostgreSQL computes it whatever else comes of the statement; `further` fills the answer's columns behind
+ * `ord, position, at`.
  */
 export const refuseLostKeys = (
   { heads }: Pick<AppendLog<never>, "heads">,

@@ -6,7 +6,9 @@ import type { LogPosition } from "./rows.ts";
 /** The open feeds of a node, by environment. A feed that is not in it is closed. */
 export type OpenFeeds<Event extends LogEntry> = Map<string, EnvironmentFeed<Event>>;
 
-/** The feed of one environment: knows how far its readers are, and reads on when it learns of a higher head. */
+/**
+ * The feed of one environment: knows how far its readers are, and reads on when it learns of a higher head.
+ */
 export class EnvironmentFeed<Event extends LogEntry> {
   readonly #environmentId: string;
   readonly #deps: Pick<FeedsDeps<Event>, "reads" | "log">;

@@ -17,33 +17,42 @@ export interface FeedReader<Event = LoggedEvent> {
   onEnd?: () => void;
 }
 
-/** Published to the other nodes after a commit. Best effort: a lost hint delays readers until `compareOnce`. */
+/**
+ * Published to the other nodes after a commit. Best effort: a lost hint delays readers until `compareOnce`.
+ */
 export interface LogHint<Event = LoggedEvent> {
   environmentId: string;
   head: number;
-  /** The events up to `head`, when they are small: a feed whose position is right before them need not read the store. */
+  /**
+   * The events up to `head`, when they are small: a feed whose position is right before them need not read
+   * the store.
+   */
   events?: Event[];
 }
 
 /** A reader that has joined a feed. */
 export interface Following {
   stop(): void;
-  /** Readers that have caught up have every event up to this position; it moves right before they are called. */
+  /**
+   * Readers that have caught up have every event up to this position; it moves right before they are called.
+   */
   position(): number;
 }
 
 export interface Feeds<Event = LoggedEvent> {
   /**
-   * Follows the log from the first event after position `after`, or from its end. Resolves when the reader has caught up;
-   * later events arrive as they are committed, on whichever node. Rejects when `after` is above the head or below the
-   * retention floor.
+   * Follows the log from the first event after position `after`, or from its end. Resolves when the reader
+   * has caught up; later events arrive as they are committed, on whichever node. Rejects when `after` is
+   * above the head or below the retention floor.
    */
   follow(environmentId: string, reader: FeedReader<Event>, after?: number): Promise<Following>;
   /** Whether a commit in this environment has readers, here or perhaps on another node. */
   wanted(environmentId: string): boolean;
   /** Passes a commit of this node on: the events of one environment, in order. */
   committed(environmentId: string, events: readonly Event[]): void;
-  /** The tick of loop `log.feeds`: compares every feed with the store's head, for commits whose hint was lost. */
+  /**
+   * The tick of loop `log.feeds`: compares every feed with the store's head, for commits whose hint was lost.
+   */
   compareOnce(): Promise<void>;
   /** Environments followed at this node. */
   size(): number;
@@ -67,7 +76,10 @@ export interface FeedsDeps<Event> {
   hasOthers: () => boolean;
 }
 
-/** One feed for each environment that has readers here: any number of readers share its reads and its position. */
+/**
+ * One feed for each environment that has readers here: any number of readers share its reads and its
+ * position.
+ */
 export function openFeeds<Event extends LogEntry>(deps: FeedsDeps<Event>): Feeds<Event> {
   const { reads, publishHint, hasOthers } = deps;
   const feeds: OpenFeeds<Event> = new Map();
@@ -93,7 +105,8 @@ export function openFeeds<Event extends LogEntry>(deps: FeedsDeps<Event>): Feeds
   return {
     async follow(environmentId, reader, after) {
       let feed = await feedOf(environmentId);
-      // The last reader may have left and closed the feed in this very turn: who joined it would hear nothing.
+      // The last reader may have left and closed the feed in this very turn: who joined it would hear
+      // nothing.
       while (!feed.isOpen) feed = await feedOf(environmentId);
       if (after === undefined) feed.join(reader);
       else await feed.catchUpAndJoin(reader, after);

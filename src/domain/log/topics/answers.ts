@@ -8,7 +8,10 @@ import { findUsedKeys, type UsedTopicKey } from "./rows.ts";
 
 export interface Published {
   eventId: string;
-  /** The message's place in the environment's log of topics; undefined for a repeat of one that has since expired. */
+  /**
+   * The message's place in the environment's log of topics; undefined for a repeat of one that has since
+   * expired.
+   */
   position: number | undefined;
 }
 
@@ -53,7 +56,9 @@ export async function answersOf(
   });
 }
 
-/** The flush is committed: a failed read costs only the repeats their answer, never the other messages theirs. */
+/**
+ * The flush is committed: a failed read costs only the repeats their answer, never the other messages theirs.
+ */
 async function firstUses(
   store: Store,
   messages: readonly PreparedMessage[],

@@ -28,11 +28,11 @@ export interface NewMessage {
 export interface PublishFlushInput {
   now: Instant;
   messages: readonly NewMessage[];
-  /** Of these every key must be got, or nothing is written and `lostKeys` is raised. */
+  /** Each of these must get its key; otherwise nothing is written and `lostKeys` is raised. */
   bound?: ReadonlySet<NewMessage>;
 }
 
-/** A message that is missing in the answer was not written: its key is taken, or its log has no head (yet, or any more). */
+/** A message missing in the answer was not written: its key is taken, or its log has no head. */
 export interface PublishedRow {
   ord: number;
   position: number;
@@ -48,7 +48,10 @@ const messageColumns = (messages: readonly NewMessage[]) => ({
   key: column.text(messages.map((m) => m.idempotencyKey)),
 });
 
-/** What a key was used for, as every repeat of it must say too: an emit has nothing there, an invoke a function's id. */
+/**
+ * What a key was used for, as every repeat of it must say too: an emit has nothing there, an invoke a
+ * function's id.
+ */
 export const useOf = (topic: string): string => `topic:${topic}`;
 
 const topicLog: AppendLog<NewMessage> = {
@@ -67,7 +70,10 @@ const countAgain = sql.raw(`ON CONFLICT (environment_id, name) DO UPDATE SET
   message_count = topics.message_count + excluded.message_count, last_position = excluded.last_position,
   last_at = excluded.last_at`);
 
-/** Appends messages of any number of publishers in one round trip (see `log/append.ts`), and counts them by topic. */
+/**
+ * Appends messages of any number of publishers in one round trip (see `log/append.ts`), and counts them by
+ * topic.
+ */
 export const publishFlush: Flush<PublishFlushInput, PublishedRow> = {
   name: "topics.publish",
 
@@ -78,7 +84,8 @@ export const publishFlush: Flush<PublishFlushInput, PublishedRow> = {
       ...boundColumn(messages, bound),
     })})`;
     const environmentIds = new Set(messages.map((m) => m.environmentId));
-    // Most flushes have one environment and no keys. This text is a fifth cheaper than the general one (measured).
+    // Most flushes have one environment and no keys. This text is a fifth cheaper than the general one
+    // (measured).
     const placed =
       environmentIds.size === 1 && !keyed
         ? sql`WITH ${item},

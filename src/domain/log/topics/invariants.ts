@@ -19,7 +19,9 @@ const well: Violations = { count: 0, oldest: null };
 const lastOf = (environmentId: string) =>
   sql`(SELECT max(l.position) FROM topic_messages l WHERE l.environment_id = ${environmentId})`;
 
-/** The end of the log as its head says it, and as its last message does; undefined where nobody has published. */
+/**
+ * The end of the log as its head says it, and as its last message does; undefined where nobody has published.
+ */
 const headToCheck = (store: TopicCheckReads, environmentId: string): Promise<TopicHeadCheck | undefined> =>
   store.one(sql`SELECT h.position, h.retention_floor, h.last_at AS at, ${lastOf(environmentId)} AS last
     FROM topic_heads h WHERE h.environment_id = ${environmentId}`);

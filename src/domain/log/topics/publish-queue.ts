@@ -126,7 +126,8 @@ export function openPublishQueue({ store, clock, ids, feeds, watch }: PublishQue
     itemsMax: publishFlushMax,
     paceMs: publishPaceMs,
     flush,
-    // A value the store refuses fails its own message only; one environment's stuck head does not fail the others.
+    // A value the store refuses fails its own message only; one environment's stuck head does not fail the
+    // others.
     isOfItem,
     isStuck,
   });

@@ -28,8 +28,8 @@ export interface TopicStats extends TopicInfo {
 
 export interface Topics {
   /**
-   * Commits the messages in order, all or none of them; resolves when they are durable. A repeated key answers the first,
-   * a key that names something else refuses them all, `already_exists`.
+   * Commits the messages in order, all or none of them; resolves when they are durable. A repeated key
+   * answers the first, a key that names something else refuses them all, `already_exists`.
    */
   publish(drafts: readonly PublishDraft[], environmentId: string): Promise<Published[]>;
   /** Topics that have messages, by name. */
