@@ -47,7 +47,7 @@ const selectorOf = (request: Request): string | undefined =>
 
 const refused = (message: string) => new Fault("unauthenticated", message);
 
-/** Who sends a request and into which environment. */
+/** Finds the caller of a request and its environment. */
 export function authenticator<Key extends Credential>(host: AuthenticateHost<Key>): Authenticate {
   const { clock, keys, sessions, environments, everyone } = host;
   // One answer for all requests of a key, for as long as the key is remembered.

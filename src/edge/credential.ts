@@ -1,10 +1,10 @@
 import { Fault } from "../kit/fault.ts";
 import type { Operation } from "../kit/operation.ts";
 
-/** Where the credential stands that speaks for a request. */
+/** The place of a request's credential. */
 export type CredentialSource = "header" | "subprotocol" | "query" | "cookie" | "none";
 
-/** The one credential that a request uses; everything that depends on it asks for this value. */
+/** The one credential of a request. Everything that depends on it reads this value. */
 export interface UsedCredential {
   source: CredentialSource;
   /** Empty when there is none. */
@@ -52,7 +52,7 @@ function ofSubprotocol(request: Request): string | undefined {
   const offered = protocolsOf(request).find((one) => one.startsWith(credentialPrefix));
   if (offered === undefined) return undefined;
   const text = Buffer.from(offered.slice(credentialPrefix.length), "base64url").toString();
-  // Anything that no key looks like is refused as one that is not known.
+  // Text that cannot be a key is refused like an unknown key.
   return /^[\x21-\x7e]+$/.test(text) ? text : "-";
 }
 

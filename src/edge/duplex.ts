@@ -16,7 +16,7 @@ function faultOfRead(error: unknown): Fault {
   return new Fault("aborted", "the stream was cut", { cause: error });
 }
 
-/** The parsed messages; deny policies are asked about each, and `heard` is told of it. */
+/** The parsed messages. Each is checked by deny policies, and passed to `heard`. */
 async function* parsed(
   edge: Edge,
   prepared: PreparedOperation,

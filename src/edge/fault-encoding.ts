@@ -86,7 +86,7 @@ export function connectForm(fault: Fault): EncodedFault {
   };
 }
 
-/** What an observer is told: every REST status that can be answered, for the OpenAPI document. */
+/** The REST status of a fault, for observers and for the OpenAPI document. */
 export const statusOfKind = (kind: FaultKind): number => encodings[kind].status;
 
 /**
@@ -108,7 +108,7 @@ export function troubleOf(error: unknown): Fault | undefined {
       // Not `aborted`: clients take 409 as final, and this passes by itself.
       return tryAgain("unavailable", "the rows are held by another request, try again", again);
     case "refused":
-      // The engine's own words name tables and indexes; they are for the log.
+      // The engine's message names tables and indexes; it belongs in the log only.
       return new Fault("invalid_argument", "the database refuses a value of this request", {
         cause: error,
       });

@@ -136,7 +136,7 @@ export async function listenGrpc(options: GrpcOptions): Promise<ListeningGrpc> {
     // CONNECT has no path.
     const path = (request.url ?? "").split("?", 1)[0] ?? "";
     try {
-      // Who resets a stream while it is written or read is not worth a line of the log.
+      // A client that resets a stream is not worth a line of the log.
       request.on("error", () => {});
       response.on("error", () => {});
       const found = served.get(path);

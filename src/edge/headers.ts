@@ -80,7 +80,7 @@ export function jsonHeaders(base: Readonly<Record<string, string>>, requestId: s
   return headers;
 }
 
-/** The answer to any OPTIONS request: authentication never stands in its way. */
+/** The answer to any OPTIONS request, without authentication. */
 export function preflight(base: Readonly<Record<string, string>>): Response {
   return new Response(null, {
     status: 204,

@@ -62,7 +62,7 @@ export interface EdgeOptions {
   /** While it is active, every answer asks its connection to go. */
   draining?: Draining;
   origins?: Origins;
-  /** A proxy of ours stands before the port. */
+  /** A trusted proxy is in front of the port. */
   trustProxy?: boolean;
   /** Bun's options for every WebSocket: `idleTimeout`, `maxPayloadLength`, `backpressureLimit`, … */
   websocket?: object;
@@ -182,7 +182,7 @@ function forLoopback({ edge, headers }: Surface, { handle, ...route }: ServedRou
   };
 }
 
-/** The route's handler, with whoever follows its requests told of each arrival and answer. */
+/** The route's handler, reporting each arrival and answer to `follow`. */
 function followed({ edge }: Surface, route: ServedRoute): ServedRoute["handle"] {
   const follow = edge.follow?.(route);
   if (!follow) return route.handle;
@@ -248,7 +248,7 @@ function closing(answer: unknown): unknown {
 
 function register(app: Elysia, { method, path, handle }: ServedRoute): void {
   const { pattern, names } = routerPath(path);
-  // Only what is taken apart here is prepared by Elysia; the body stays unread.
+  // Elysia prepares only what is destructured here; the body stays unread.
   if (names.length === 0) {
     const none = {};
     app.route(method, pattern, ({ request, server }) =>

@@ -82,7 +82,7 @@ function maskText(value: unknown): unknown {
   return text.replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
 }
 
-/** Told of each field that the message has not, by its path; throws where that is refused. */
+/** Called with the path of each field that the message does not have; throws where it is refused. */
 export type OnUnknown = (path: string) => void;
 
 interface Translating {

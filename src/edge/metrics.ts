@@ -33,7 +33,7 @@ export function openMetrics({ onError }: MetricsHost): ReadableMetrics {
   const families = new Map<string, unknown>();
   let reading: Promise<string> | undefined;
 
-  /** Once a name, and once a series: what is counted often must not look for its series each time. */
+  /** Metrics and series are looked up once, when they are made: counting must not search for its series. */
   function family<Names extends readonly string[], Series>(
     about: About<Names>,
     make: () => (labels: Labels) => Series,
@@ -88,7 +88,7 @@ export function openMetrics({ onError }: MetricsHost): ReadableMetrics {
     gauge: (about) =>
       family(about, () => {
         const gauge = new prometheus.Gauge(common(about));
-        // The library begins a gauge without labels at nought, which nobody has measured.
+        // The library starts a gauge without labels at 0, a value that was never measured.
         if (!about.labels?.length) gauge.remove();
         return (labels): Gauge => ({
           set(value) {

@@ -6,12 +6,14 @@ import { type Operation, rpc, unary } from "../kit/operation.ts";
 import { timestampOf } from "../kit/wkt.ts";
 import { manifest, openApiDocument } from "./openapi.ts";
 
-/** A database that answers later than this is not there, as far as a probe is concerned. */
+/** For a probe, a database that answers later than this is down. */
 const pingMsMax = 2_000;
 
 export interface Capabilities {
   authRequired: boolean;
-  /** What can be used now: `rest`, `connect`, `grpc-web`, `websocket`, `grpc`, `grpc-bidirectional`. */
+  /**
+   * The transports that work now: `rest`, `connect`, `grpc-web`, `websocket`, `grpc`, `grpc-bidirectional`.
+   */
   transports: readonly string[];
   features: readonly string[];
 }
@@ -20,11 +22,11 @@ export interface ProbesHost {
   clock: Clock;
   version: string;
   store: { ping(): Promise<void> };
-  /** Left out when the process is alone. */
+  /** Left out when the process has no message bus. */
   bus?: { connected(): boolean };
   capabilities: Capabilities;
   draining?: Draining;
-  /** What an operator should look at although the server works. */
+  /** Things an operator should look at although the server works. */
   warnings?: () => readonly string[];
   /** Every operation that is served, these included; asked at the first request. */
   registry: () => readonly Operation[];

@@ -41,10 +41,7 @@ function timeoutOf(request: Request): number | undefined {
   return Number(text);
 }
 
-/**
- * Ends the call when its time is up; the operation hears it through its signal, the caller gets the answer at
- * once.
- */
+/** Ends the call at its deadline: the operation's signal aborts, and the caller is answered at once. */
 async function within<T>(
   surface: Surface,
   call: RequestCall,

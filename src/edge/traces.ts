@@ -25,7 +25,10 @@ export interface TracesHost {
 }
 
 export interface OpenTracer extends Tracer {
-  /** Sends what is left, within a bound: a collector that is away must not hold the shutdown. */
+  /**
+   * Sends the spans still waiting, within a time limit: a collector that is away must not hold up the
+   * shutdown.
+   */
   close(): Promise<void>;
 }
 
@@ -103,7 +106,7 @@ export function openTracer(host: TracesHost): OpenTracer {
     },
     async close() {
       const over = new AbortController();
-      // What could not be sent has been told by the exporter.
+      // The exporter has logged what could not be sent.
       const sent = provider.shutdown().catch((error: unknown) => log.debug("traces.closed", { error }));
       await Promise.race([sent, clock.sleep(closeMsMax, over.signal)]);
       over.abort();

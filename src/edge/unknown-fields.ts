@@ -4,14 +4,14 @@ import type { Log } from "../kit/log.ts";
 import type { Metrics } from "../kit/metrics.ts";
 import type { Operation } from "../kit/operation.ts";
 
-/** What becomes of fields that the server does not know, in requests that may have them. */
+/** What happens to unknown fields in requests that may have them. */
 export interface UnknownFields {
   /** `SVC_STRICT_INPUT`: they are refused instead. */
   readonly strict: boolean;
   ignored(operation: Operation, field: string): void;
 }
 
-/** Names that are told in the log, each once. */
+/** Unknown names that are logged, each once. */
 const loggedMax = 1_000;
 const fieldCharsMax = 100;
 
@@ -36,8 +36,8 @@ export function openUnknownFields(host: { log: Log; metrics: Metrics; strict: bo
 }
 
 /**
- * A misspelt `expires_in` must not make a key that never expires: whoever writes these is told, by every
- * door.
+ * These operations refuse unknown fields on every protocol: a misspelt `expires_in` must not make a key that
+ * never expires.
  */
 const exact = /^(keys|roles|policies|users|secrets|platform)\./;
 

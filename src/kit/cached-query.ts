@@ -2,9 +2,9 @@ import type { Clock } from "./clock.ts";
 
 export interface CachedQueryOptions<Value> {
   clock: Clock;
-  /** An answer is believed for so long. */
+  /** How long an answer is used. */
   keptMs: number;
-  /** Nobody waits longer than this; the question goes on, and its answer serves those who ask later. */
+  /** The longest wait of a caller. The query goes on, and its answer serves later callers. */
   waitMsMax: number;
   query: () => Promise<Value>;
 }

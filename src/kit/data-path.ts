@@ -10,7 +10,7 @@ export function dataPath(path: string): readonly string[] {
   return parts;
 }
 
-/** What stands there; undefined when there is nothing, or null. Lists are walked by number. */
+/** The value at the path; undefined when it is missing or null. List items are named by number. */
 export function valueAt(data: unknown, path: string): unknown {
   let value = data;
   for (const part of dataPath(path)) {

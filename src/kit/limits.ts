@@ -163,7 +163,7 @@ export const publishBatchMax = 100;
 /** Messages start no runs, so a flush of them may be larger than one of events. */
 export const publishFlushMax = 512;
 export const publishPaceMs = 4;
-/** Consumer groups of an environment, and who is in one at a time. */
+/** Consumer groups of an environment, and members of a group at a time. */
 export const groupsMax = 1_000;
 export const groupMembersMax = 1_000;
 export const groupNameBytesMax = 128;
@@ -256,7 +256,7 @@ export const projectsMax = 1_000;
 export const orgNameCharsMax = 200;
 export const projectNameCharsMax = 200;
 /**
- * A deleted environment counts as purged no earlier than this after its deletion: whoever was let in before
+ * A deleted environment counts as purged no earlier than this after its deletion: a request admitted before
  * has written by then.
  */
 export const purgeGraceMs = 60_000;
@@ -344,16 +344,16 @@ export const outboxAttemptsMax = 10;
 export const outboxRetryMsMin = 250;
 export const outboxRetryMsMax = 5_000;
 /**
- * Handing one message to the bus takes at most this; whoever wrote an entry has so long before the leader
+ * The longest time to publish one message to the bus; the writer of an entry has this long before the leader
  * tries.
  */
 export const outboxSendMs = 2_000;
 /** Entries of one kind that are tried in one round. */
 export const outboxSliceMax = 50;
 export const outboxErrorCharsMax = 500;
-/** An entry that nobody tried for so long, and an event that was not mirrored for so long, are overdue. */
+/** An outbox entry not tried for this long, and an event not mirrored for this long, are overdue. */
 export const outboxOverdueMs = 60_000;
-/** Dead letters that nobody requeued or discarded are forgotten after this. */
+/** Dead letters neither requeued nor discarded are deleted after this. */
 export const deadLetterKeptMs = 90 * 24 * 60 * 60 * 1000;
 /** The list of dead letters. */
 export const deadLettersDefault = 50;
@@ -373,7 +373,7 @@ export const auditWaitingMax = 20_000;
 export const auditSpoolBytesMax = 256 * 1024 * 1024;
 /** Rows of one file of the spool, and of one flush. */
 export const auditFlushRowsMax = 1_000;
-/** Rows gather for so long before they are written. */
+/** Rows are gathered this long before they are written. */
 export const auditGatherMs = 250;
 export const auditPayloadBytesMax = 8 * 1024;
 export const auditTextCharsMax = 512;

@@ -10,7 +10,7 @@ import type { Static, TSchema } from "@sinclair/typebox";
 import type { Instant } from "./clock.ts";
 import type { Fault } from "./fault.ts";
 
-/** Who asks: the result of authentication, and nothing a handler could forget to check. */
+/** The caller: the result of authentication, with nothing left that a handler could forget to check. */
 export interface Caller {
   kind: "key" | "user" | "platform" | "anonymous" | "dev";
   /** `ak_…` or user id; what audit rows and logs name. */
@@ -44,7 +44,7 @@ export interface Call {
   runId: string | undefined;
   /** The token of the session that was let in; undefined when its credential is a key. */
   session?: string | undefined;
-  /** Where the request comes from; empty when that cannot be told. */
+  /** The client's address; empty when it is unknown. */
   address: string;
   /** It came over TLS, to us or to a proxy that we trust. */
   isSecure: boolean;

@@ -42,7 +42,7 @@ export function secretFiles(paths: SecretPaths): SecretFiles {
   );
   const credentials =
     natsCredsFile === undefined ? undefined : () => readSettingFile("NATS_CREDS_FILE", natsCredsFile);
-  // Read once now, so that a wrong path is told at the start.
+  // Read once at the start, so that a wrong path is reported then.
   credentials?.();
   return {
     tls: pairOf(["SVC_TLS_CERT_FILE", paths.tlsCertFile], ["SVC_TLS_KEY_FILE", paths.tlsKeyFile]),

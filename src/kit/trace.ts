@@ -20,5 +20,5 @@ export interface Tracer {
 
 const silentSpan: Span = { set() {}, end() {} };
 
-/** When nobody wants to know. */
+/** A tracer that is off. */
 export const noTracer: Tracer = { on: false, start: () => silentSpan };

@@ -27,7 +27,7 @@ export class CelBudget {
     return this.#left;
   }
 
-  /** Whoever meant to look at more did not: what came of the last evaluation is not to be believed. */
+  /** The last evaluation exceeded the budget: its result must not be used. */
   get isUsedUp(): boolean {
     return this.#left < 0;
   }
@@ -58,22 +58,22 @@ const patternCharsMax = 500;
 /** Telling the time in another zone, as items. */
 const zoneItems = 200;
 /**
- * A search compares what is sought at every letter of the text at worst: so many letters compared count as
+ * In the worst case a search compares the sought text at every letter: this many compared letters count as
  * one item.
  */
 const lettersComparedAnItem = 32_000;
-/** The runtime knows no better way backwards. */
+/** Searching backwards has no faster algorithm in the runtime. */
 const lettersComparedBackAnItem = 4_000;
 /** `size` goes from character to character. */
 const charactersAnItem = 100;
-/** Making a piece of a text, or reading a letter of JSON, is dearer than reading a letter. */
+/** Splitting off a piece of text, or writing a letter of JSON, costs more than reading a letter. */
 const piecesAnItem = 20;
 const jsonLettersAnItem = 100;
-/** The library tries every way to part a row of digits. */
+/** The library's duration parser tries every way to split a row of digits. */
 export const durationCharsMax = 32;
 const durationTriesAnItem = 300;
 
-/** Of a macro's body: what stands in it is done for every item. */
+/** This many nodes of a macro's body, evaluated for one list item, count as one item. */
 export const nodesAnItem = 20;
 /** Data is read before it is looked at: so many letters of JSON count as one item. */
 const lettersReadAnItem = 500;
@@ -254,11 +254,11 @@ export function registerBounds(environment: Environment): void {
 const isNode = (value: unknown): value is ASTNode =>
   typeof value === "object" && value !== null && "op" in value && "args" in value;
 
-/** How much an expression does, once. */
+/** The number of nodes of an expression. */
 export function nodesOf(value: unknown): number {
   if (Array.isArray(value)) return value.reduce((sum: number, one) => sum + nodesOf(one), 0);
   return isNode(value) ? 1 + nodesOf(value.args) : 0;
 }
 
-/** What an evaluation costs at least. */
+/** The least cost of an evaluation, in items. */
 export const itemsAtLeast = (ast: ASTNode): number => Math.ceil(nodesOf(ast) / nodesAnItem);

@@ -12,9 +12,9 @@ export interface HandOverDeps {
   dispatcher: Pick<Dispatcher, "answerDelivered">;
   /** Function queues that have got runs which no worker holds yet. */
   onQueued: (lanes: readonly QueueHint[]) => void;
-  /** Told after the commit of starts that wait for repetitions to cease. */
+  /** Called after the commit with the debounced starts. */
   onArmed: (arms: readonly NewArm[]) => void;
-  /** Told after the commit of runs that events started. */
+  /** Called after the commit with the runs that events started. */
   onCreated?: (runs: readonly NewRun[], at: Instant) => void;
   feeds: Pick<Feeds, "wanted" | "committed">;
   /** Looks at what was logged in environments that have waits. */
