@@ -1,7 +1,7 @@
 import { type DescField, type DescMessage, ScalarType } from "@bufbuild/protobuf";
 
 /**
- * Fields that answers carry even when zero (contract.md 5.6): the browser client validates them as required, while the
+ * Fields that answers carry even when zero: the browser client validates them as required, while the
  * protobuf mapping leaves zeros out. Protobuf's names, by message.
  */
 export const alwaysPresent: Record<string, readonly string[]> = {
@@ -84,7 +84,10 @@ function concerns(message: DescMessage, seen = new Set<string>()): boolean {
 
 const fills = new Map<string, Fill | undefined>();
 
-/** Adds what the table demands to a message's JSON, in place; undefined when there is nothing to add anywhere in it. */
+/**
+ * Adds what the table demands to a message's JSON, in place; undefined when there is nothing to add anywhere
+ * in it.
+ */
 export function fillOf(message: DescMessage): Fill | undefined {
   const { typeName } = message;
   if (fills.has(typeName)) return fills.get(typeName);

@@ -30,7 +30,10 @@ export interface AuthenticateHost<Key extends Credential> {
     environmentMeant(selector: string, orgId: string): Promise<{ id: string }>;
     /** The id of what it names within the org; the default when nothing is selected. */
     resolveEnvironment(selector: string | undefined, orgId: string): Promise<string>;
-    /** The same, and where nothing is selected and the default is not the org's, its oldest, or empty when it has none. */
+    /**
+     * The same, and where nothing is selected and the default is not the org's, its oldest, or empty when it
+     * has none.
+     */
     homeEnvironment(selector: string | undefined, orgId: string): Promise<string>;
     orgExists(orgId: string): Promise<boolean>;
   };
@@ -44,7 +47,7 @@ const selectorOf = (request: Request): string | undefined =>
 
 const refused = (message: string) => new Fault("unauthenticated", message);
 
-/** Who sends a request and into which environment (spec.md 'Validation order', 'Environment selection'). */
+/** Finds the caller of a request and its environment. */
 export function authenticator<Key extends Credential>(host: AuthenticateHost<Key>): Authenticate {
   const { clock, keys, sessions, environments, everyone } = host;
   // One answer for all requests of a key, for as long as the key is remembered.
@@ -85,7 +88,7 @@ export function authenticator<Key extends Credential>(host: AuthenticateHost<Key
     const orgId = request.headers.get("x-svc-org");
     const { pathname } = new URL(request.url);
     if (!orgId || pathname.startsWith("/api/v1/platform/")) {
-      // The one thing in environments that it may do without naming their org (spec.md 'REST: debounce').
+      // The one thing in environments that it may do without naming their org.
       const selector = pathname.startsWith("/api/v1/debounce/") ? selectorOf(request) : undefined;
       const meant = selector === undefined ? undefined : await environments.environmentMeant(selector, "");
       return { caller, environmentId: meant?.id ?? "" };

@@ -1,33 +1,30 @@
-import { Fault } from "../kit/fault.ts";
+import { tryAgain } from "../kit/fault.ts";
 
-/** Bodies that are being read take so much of a node together, and so much for one key or user. */
+/** Memory for request bodies that are being read: of a node in all, and for one key or user. */
 export const bodiesBytesMax = 128 * 1024 * 1024;
 export const bodiesOfCallerBytesMax = 64 * 1024 * 1024;
-/** The same for everybody who has not said who they are. */
+/** The same for all unauthenticated callers together. */
 export const bodiesOfNobodyBytesMax = 8 * 1024 * 1024;
-/** Who holds no more than this is served however much others hold. */
+/** A caller holding no more than this is served even when the node's budget is used up. */
 const littleBytes = 8 * 1024 * 1024;
-/** What anybody may ask without a credential is small: an address and a password. */
+/** Requests without a credential are small: an address and a password. */
 export const publicBodyBytesMax = 16 * 1024;
 
-/** One body that is being read. */
+/** The budget of one body that is being read. */
 export interface BodyRead {
-  /** Throws `resource_exhausted` when there is no room for so many bytes more. */
+  /** Throws `resource_exhausted` when there is no room for this many bytes more. */
   acquire(bytes: number): void;
   release(): void;
 }
 
 export interface BodyBudget {
-  /** `holder`: key or user; empty for nobody that is known. */
+  /** `holder` is the key or user; empty for an unauthenticated caller. */
   reading(holder: string): BodyRead;
-  /** Held now. */
+  /** Bytes held now. */
   bytes(): number;
 }
 
-const full = () =>
-  new Fault("resource_exhausted", "too many request bodies at once, try again", {
-    headers: { "Retry-After": "1" },
-  });
+const full = () => tryAgain("resource_exhausted", "too many request bodies at once, try again");
 
 export function openBodyBudget(): BodyBudget {
   const held = new Map<string, number>();

@@ -6,11 +6,15 @@ import type { BodyRead } from "./body-budget.ts";
 const tooLarge = (bytesMax: number) =>
   new Fault("payload_too_large", `request body is larger than ${bytesMax} bytes`);
 
-/** A caller who cuts an upload short, or sends pieces that are none, is told so, if at all; it is no defect of ours. */
+/**
+ * A caller that cuts an upload short, or sends malformed chunks, gets a fault; it is no defect of the server.
+ */
 const cutShort = (cause: unknown) =>
   new Fault("invalid_argument", "the request body could not be read to its end", { cause });
 
-/** The length the client promised, or undefined when it sends in pieces. Refused before a byte is read when too large. */
+/**
+ * The `Content-Length`, or undefined for a chunked body. Throws before a byte is read when it is too large.
+ */
 function promisedLength(request: Request, bytesMax: number): number | undefined {
   const header = request.headers.get("content-length");
   if (header === null) return undefined;
@@ -55,9 +59,11 @@ const encodingOf = (request: Request) => {
   return encoding === null || encoding === "" || encoding === "identity" ? undefined : encoding.toLowerCase();
 };
 
-/** A promise of so little is kept room for; of more, what has come is counted. */
+/**
+ * For a `Content-Length` up to this the whole room is reserved; of a larger one, what has arrived is counted.
+ */
 const promiseBytesMax = 64 * 1024;
-/** Of so little no account is kept: its connection takes more. */
+/** Bodies up to this are not counted: their connection takes more memory. */
 const uncountedBytesMax = 4 * 1024;
 
 /** The body as sent. */

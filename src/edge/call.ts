@@ -14,14 +14,14 @@ export interface Authenticated {
 }
 
 /**
- * Who sends this request; throws Fault("unauthenticated", …) and the 400 and 403 of environment selection. The operation says
- * what a cookie is good for.
+ * Finds the caller and the environment of a request. Throws `unauthenticated`, and the 400 and 403 of
+ * environment selection. The operation decides whether a cookie counts.
  */
 export type Authenticate = (request: Request, operation: Pick<Operation, "reads">) => Promise<Authenticated>;
 
-/** What is told of every operation that was asked for, whatever became of it; for metrics and audit. */
+/** Reported for every operation that was called, whatever its outcome; for metrics and audit. */
 export interface Observation {
-  /** The very request, to know it again; its content is nobody's business here. */
+  /** Only to recognize the request; its content must not be read here. */
   request: Request;
   operation: Operation;
   caller: Caller;
@@ -29,7 +29,7 @@ export interface Observation {
   requestId: string;
   outcome: "ok" | FaultKind;
   ms: number;
-  /** What a refused caller is told. */
+  /** The fault a refused caller gets. */
   message?: string | undefined;
   /** Which rule refused it: `role`, `credential`, or a policy's id. */
   refusedBy?: string | undefined;
@@ -37,45 +37,47 @@ export interface Observation {
   input?: unknown;
 }
 
-/** A request is followed from its arrival; what `Follow` answers is told what it came to. */
+/** Called when a request arrives; the function it returns is called with the outcome. */
 export type Follow = (request: Request) => (answer: Response | "upgraded" | "failed") => void;
 
-/** A call that goes on after its caller was let in: a socket, a stream, a held poll. */
+/** A call that lasts after its caller was admitted: a socket, a stream, a held poll. */
 export interface OpenCall {
   edge: Edge;
   operation: Operation;
   /** As it was let in. */
   call: RequestCall;
-  /** Parsed inputs that deny policies are asked about, as they are now. */
+  /** The parsed inputs that deny policies are checked for, as they are now. */
   inputs: () => Iterable<unknown>;
-  /** The caller may not go on: not at all when `input` is undefined, else with this one of its inputs. */
+  /** Ends the whole call when `input` is undefined, otherwise this one of its inputs. */
   refuse: (fault: Fault, input: unknown) => void;
 }
 
-/** All standing calls of a node. */
+/** The open calls of a node. */
 export interface Reauthorizer {
-  /** It is over when the answered function is called. */
+  /** Watches the call until the returned function is called. */
   add(stand: OpenCall): () => void;
-  /** The tick of loop `edge.standing`: asks again whether each caller may still do what it does. */
+  /** The tick of loop `edge.standing`: checks again that each caller may still do what it does. */
   reauthorizeOnce(): Promise<void>;
   size(): number;
 }
 
-/** What the edge needs of the rest of the house. */
+/** What the edge needs from the other rooms. */
 export interface Edge {
   clock: Clock;
   ids: Ids;
   log: Log;
   authenticate: Authenticate;
-  /** Everybody is let in: so nobody is answered but this machine's own pages and programs. */
+  /** Every caller is admitted (`--dev`), so only this machine's own pages and programs are answered. */
   loopbackOnly?: boolean;
-  /** Throws Fault("permission_denied", "Insufficient permissions") unless the caller's roles grant the action. */
+  /**
+   * Throws Fault("permission_denied", "Insufficient permissions") unless the caller's roles grant the action.
+   */
   gate: (call: RequestCall, operation: Operation) => void | Promise<void>;
-  /** Throws `resource_exhausted` when this caller asks too often. */
+  /** Throws `resource_exhausted` when this caller sends too many requests. */
   limit?: ((caller: Caller) => void) | undefined;
-  /** Where calls that go on for long are asked again whether they may. */
+  /** Re-authorizes open calls from time to time. */
   reauthorizer?: Reauthorizer;
-  /** Throws when a deny policy holds for what the parsed input is about. */
+  /** Throws when a deny policy forbids what the parsed input names. */
   guard?: (call: RequestCall, operation: Operation, input: unknown) => void | Promise<void>;
   /** The deny policies that may keep things of a type from the caller; undefined when there are none. */
   screen?: (
@@ -84,13 +86,16 @@ export interface Edge {
     asked: { action: string; type: string },
   ) => Screen | undefined | Promise<Screen | undefined>;
   observe: (observation: Observation) => void;
-  /** What becomes of fields that the server does not know; without it they are passed over. */
+  /** What to do with unknown fields; left out, they are ignored. */
   unknownFields?: UnknownFields;
-  /** Asked once for each route, named by its pattern: who wants to know when its requests come and are answered. */
+  /**
+   * Asked once for each route, named by its pattern: who wants to know when its requests come and are
+   * answered.
+   */
   follow?: (route: { method: string; path: string }) => Follow;
 }
 
-/** A caller who is known, and may not come in this way. */
+/** A known caller who may not use this protocol or environment. */
 export class RefusedCaller extends Fault {
   readonly caller: Caller;
 
@@ -106,9 +111,12 @@ export interface CallScreening {
   screen: Edge["screen"];
 }
 
-/** One request on its way: `Call` for the handler. The signal is made only when somebody asks for it. */
+/** One request on its way: the handler's `Call`. The signal is made when it is first read. */
 export class RequestCall implements Call {
-  /** Both are what the request was let in with; the gate moves who impersonates an org into that of what is named. */
+  /**
+   * Both are what the request was let in with; the gate moves who impersonates an org into that of what is
+   * named.
+   */
   caller: Caller;
   environmentId: string;
   readonly requestId: string;
@@ -161,7 +169,7 @@ export class RequestCall implements Call {
     this.#listeners.push(listener);
   }
 
-  /** The same call, as its caller was let in a moment ago. */
+  /** Takes over the caller of a fresh authentication of the same call. */
   renew(latest: RequestCall): Promise<void> | undefined {
     if (!this.#listeners) return undefined;
     this.#latest = latest;
@@ -189,8 +197,8 @@ export class RequestCall implements Call {
 }
 
 /**
- * Anything thrown, as something a caller may be shown. What is not a caller's mistake is a defect: the log has it with an
- * id, the caller only the id.
+ * Turns anything thrown into a fault that a caller may see. Anything but a Fault is a defect: it is logged
+ * under an id, and the caller gets only the id.
  */
 export function faultOf(
   edge: Edge,

@@ -1,10 +1,10 @@
 import { Fault } from "../kit/fault.ts";
 import type { Operation } from "../kit/operation.ts";
 
-/** Where the credential stands that speaks for a request. */
+/** The place of a request's credential. */
 export type CredentialSource = "header" | "subprotocol" | "query" | "cookie" | "none";
 
-/** The one credential that a request uses; everything that depends on it asks for this value. */
+/** The one credential of a request. Everything that depends on it reads this value. */
 export interface UsedCredential {
   source: CredentialSource;
   /** Empty when there is none. */
@@ -52,13 +52,13 @@ function ofSubprotocol(request: Request): string | undefined {
   const offered = protocolsOf(request).find((one) => one.startsWith(credentialPrefix));
   if (offered === undefined) return undefined;
   const text = Buffer.from(offered.slice(credentialPrefix.length), "base64url").toString();
-  // Anything that no key looks like is refused as one that is not known.
+  // Text that cannot be a key is refused like an unknown key.
   return /^[\x21-\x7e]+$/.test(text) ? text : "-";
 }
 
 /**
- * The first that can be used: a header that is no Bearer (a proxy's own, say) and an empty query parameter are none, and hide no
- * other.
+ * The first that can be used: a header that is no Bearer (a proxy's own, say) and an empty query parameter
+ * are none, and hide no other.
  */
 export function credentialOf(
   request: Request,
@@ -86,19 +86,19 @@ function isOwnOrigin(origin: string, host: string | null): boolean {
 }
 
 const notOurs = () =>
-  new Fault("permission_denied", "a session cookie is good for this site's own pages only");
+  new Fault("permission_denied", "session cookies are accepted only from this site's own pages");
 
 /**
- * A cookie is sent by whatever page asks, so it speaks for our own pages alone: for those the browser says are of this origin,
- * and what a person has typed where nothing is changed. Who sends neither header is no browser. A link is a GET: what changes
- * anything gets no cookie by one, from whichever page.
+ * A cookie is sent by whatever page asks, so it speaks for our own pages alone: for those the browser says
+ * are of this origin, and what a person has typed where nothing is changed. Who sends neither header is no
+ * browser. A link is a GET: what changes anything gets no cookie by one, from whichever page.
  */
 export function requireOwnPage(
   { method, headers }: Pick<Request, "method" | "headers">,
   { reads = false }: Pick<Operation, "reads">,
 ): void {
   if (isAsked(method) && !reads)
-    throw new Fault("permission_denied", "a session cookie does not speak for a GET that changes something");
+    throw new Fault("permission_denied", "session cookies are not accepted for a GET that changes something");
   const site = headers.get("sec-fetch-site");
   if (site === "same-origin" || (site === "none" && isAsked(method))) return;
   if (site !== null) throw notOurs();

@@ -30,7 +30,8 @@ const html = `<!doctype html>
 </html>
 `;
 
-// The document wants a credential: a dashboard's cookie serves, else the reader gives a key, which stays in this page.
+// The document wants a credential: a dashboard's cookie serves, else the reader gives a key, which stays in
+// this page.
 const script = `const form = document.querySelector("form");
 let key = "";
 async function show() {
@@ -77,7 +78,9 @@ const page = (path: string, contentType: string, body: () => BodyInit): StaticPa
     }),
 });
 
-/** The API as a page people read, with every file from this server. Public: the document itself is not in it. */
+/**
+ * The API as a page people read, with every file from this server. Public: the document itself is not in it.
+ */
 export const docsPages: readonly StaticPage[] = [
   page("/docs", "text/html; charset=utf-8", () => html),
   page("/docs/docs.js", "text/javascript; charset=utf-8", () => script),

@@ -16,7 +16,7 @@ function faultOfRead(error: unknown): Fault {
   return new Fault("aborted", "the stream was cut", { cause: error });
 }
 
-/** The parsed messages; deny policies are asked about each, and `heard` is told of it. */
+/** The parsed messages. Each is checked by deny policies, and passed to `heard`. */
 async function* parsed(
   edge: Edge,
   prepared: PreparedOperation,
@@ -43,8 +43,8 @@ async function* parsed(
 }
 
 /**
- * Runs a conversation with a caller who has been admitted: every message is parsed as it comes, and a credential that is
- * revoked ends it. Throws Faults only.
+ * Runs a conversation with a caller who has been admitted: every message is parsed as it comes, and a
+ * credential that is revoked ends it. Throws Faults only.
  */
 export async function* performDuplex(
   edge: Edge,

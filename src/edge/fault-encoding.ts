@@ -1,13 +1,16 @@
-import { Fault, type FaultKind } from "../kit/fault.ts";
+import { Fault, type FaultKind, tryAgain } from "../kit/fault.ts";
 
-/** How one kind of fault is written on each protocol. `connect` words and statuses are those of the Connect protocol. */
+/**
+ * How one kind of fault is written on each protocol. `connect` words and statuses are those of the Connect
+ * protocol.
+ */
 interface FaultEncoding {
   status: number;
   code: string;
   connect: string;
 }
 
-/** spec.md 'Errors', contract.md 10.4: the one table. A kind that Connect has no word for takes the nearest. */
+/** Every fault kind on every protocol. A kind that Connect has no code for takes the nearest code. */
 const encodings: Record<FaultKind, FaultEncoding> = {
   invalid_argument: { status: 400, code: "invalid_argument", connect: "invalid_argument" },
   unauthenticated: { status: 401, code: "unauthenticated", connect: "unauthenticated" },
@@ -39,7 +42,7 @@ export interface EncodedFault {
   headers: Record<string, string> | undefined;
 }
 
-/** `STALE_EXECUTION`: the word that workers read in `error` (contract.md 1.10). */
+/** `STALE_EXECUTION`: workers compare this code in `error`. */
 const workerWord = /^[A-Z][A-Z0-9_]*$/;
 
 /** A lower-case code is a word that clients search for, so the text always holds it. */
@@ -50,7 +53,7 @@ function textOf(fault: Fault): string {
 }
 
 function headersOf(fault: Fault): Record<string, string> | undefined {
-  // Clients that obey Retry-After must always find one on a 429 (contract.md 10.5).
+  // Clients that obey Retry-After must always find one on a 429.
   if (fault.kind !== "resource_exhausted") return fault.headers;
   const hasRetryAfter = Object.keys(fault.headers ?? {}).some((name) => name.toLowerCase() === "retry-after");
   return hasRetryAfter ? fault.headers : { ...fault.headers, "Retry-After": "1" };
@@ -83,31 +86,34 @@ export function connectForm(fault: Fault): EncodedFault {
   };
 }
 
-/** What an observer is told: every REST status that can be answered, for the OpenAPI document. */
+/** The REST status of a fault, for observers and for the OpenAPI document. */
 export const statusOfKind = (kind: FaultKind): number => encodings[kind].status;
 
-/** The store's and the bus's own errors, known by shape: the edge imports neither. Anything else stays undefined. */
+/**
+ * The store's and the bus's own errors, known by shape: the edge imports neither. Anything else stays
+ * undefined.
+ */
 export function troubleOf(error: unknown): Fault | undefined {
   if (!(error instanceof Error) || !("trouble" in error)) return undefined;
-  const again = { headers: { "Retry-After": "1" }, cause: error };
+  const again = { cause: error };
   if (error.name === "BusError")
-    return new Fault("unavailable", "the message bus is unavailable, try again", again);
+    return tryAgain("unavailable", "the message bus is unavailable, try again", again);
   if (error.name !== "StoreError") return undefined;
   switch (error.trouble) {
     case "unavailable":
-      return new Fault("unavailable", "the database is unavailable, try again", again);
+      return tryAgain("unavailable", "the database is unavailable, try again", again);
     case "full":
-      return new Fault("unavailable", "the database has no room left", again);
+      return tryAgain("unavailable", "the database has no room left", again);
     case "lock_timeout":
       // Not `aborted`: clients take 409 as final, and this passes by itself.
-      return new Fault("unavailable", "the rows are held by another request, try again", again);
+      return tryAgain("unavailable", "the rows are held by another request, try again", again);
     case "refused":
-      // The engine's own words name tables and indexes; they are for the log.
-      return new Fault("invalid_argument", "the database does not take a value of this request", {
+      // The engine's message names tables and indexes; it belongs in the log only.
+      return new Fault("invalid_argument", "the database refuses a value of this request", {
         cause: error,
       });
     case "conflict":
-      return new Fault("aborted", "the rows are being changed by another request, try again", again);
+      return tryAgain("aborted", "the rows are being changed by another request, try again", again);
     default:
       return undefined;
   }

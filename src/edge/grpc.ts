@@ -46,7 +46,9 @@ export interface GrpcOptions {
 export interface ListeningGrpc {
   port: number;
   url: string;
-  /** Refuses new connections, tells clients to go, lets streams end, and cuts what is left after `drainMs`. */
+  /**
+   * Refuses new connections, tells clients to go, lets streams end, and cuts what is left after `drainMs`.
+   */
   stop(drainMs: number): Promise<void>;
 }
 
@@ -114,7 +116,10 @@ const listening = (server: Http2Server, { port, hostname }: GrpcOptions): Promis
     });
   });
 
-/** gRPC needs trailers, which Bun's own server does not send: the same operations behind node:http2, on a port of its own. */
+/**
+ * gRPC needs trailers, which Bun's own server does not send: the same operations behind node:http2, on a port
+ * of its own.
+ */
 export async function listenGrpc(options: GrpcOptions): Promise<ListeningGrpc> {
   const { edge, bodyBytesMax, services, tls, idleMs = 5 * 60_000 } = options;
   const surface: Surface = { edge, bodyBytesMax, headers: baseHeaders([]), room: openBodyBudget() };
@@ -131,7 +136,7 @@ export async function listenGrpc(options: GrpcOptions): Promise<ListeningGrpc> {
     // CONNECT has no path.
     const path = (request.url ?? "").split("?", 1)[0] ?? "";
     try {
-      // Who resets a stream while it is written or read is not worth a line of the log.
+      // A client that resets a stream is not worth a line of the log.
       request.on("error", () => {});
       response.on("error", () => {});
       const found = served.get(path);

@@ -5,7 +5,7 @@ export type Origins = "*" | readonly string[];
 
 const allowedMethods = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 
-/** contract.md 5.1, and what Connect's and gRPC-Web's browser clients send. */
+/** Headers that browser clients send: ours, Connect's and gRPC-Web's. */
 const allowedHeaders = [
   "Authorization",
   "Content-Type",
@@ -65,7 +65,10 @@ export function baseHeaders(origins: Origins): BaseHeaders {
 
 const ofJson = new WeakMap<Readonly<Record<string, string>>, Headers>();
 
-/** Of an answer in JSON that says nothing else: copying what is common to all takes a third of the time of writing it again. */
+/**
+ * Of an answer in JSON that says nothing else: copying what is common to all takes a third of the time of
+ * writing it again.
+ */
 export function jsonHeaders(base: Readonly<Record<string, string>>, requestId: string): Headers {
   let common = ofJson.get(base);
   if (!common) {
@@ -77,7 +80,7 @@ export function jsonHeaders(base: Readonly<Record<string, string>>, requestId: s
   return headers;
 }
 
-/** The answer to any OPTIONS request: authentication never stands in its way. */
+/** The answer to any OPTIONS request, without authentication. */
 export function preflight(base: Readonly<Record<string, string>>): Response {
   return new Response(null, {
     status: 204,

@@ -19,7 +19,10 @@ import {
 } from "./rest.ts";
 import { connectFault, rpcRoutes } from "./rpc.ts";
 
-/** The server as an upgrade needs it; Elysia's dispatcher calls `open`, `message`, `drain` and `close` of `data`. */
+/**
+ * The server as an upgrade needs it; Elysia's dispatcher calls `open`, `message`, `drain` and `close` of
+ * `data`.
+ */
 export interface EdgeServer extends IdleTimer {
   upgrade(request: Request, options: { headers?: Record<string, string>; data: object }): boolean;
   publish(topic: string, data: string | Uint8Array): number;
@@ -36,7 +39,9 @@ export interface Upgrade {
   ) => Response | undefined | Promise<Response | undefined>;
 }
 
-/** A public GET outside the registry, such as a page and its files. It sets its own content type and caching. */
+/**
+ * A public GET outside the registry, such as a page and its files. It sets its own content type and caching.
+ */
 export interface StaticPage {
   path: string;
   handle: (request: Request, params: Record<string, string>) => Response | Promise<Response>;
@@ -57,11 +62,13 @@ export interface EdgeOptions {
   /** While it is active, every answer asks its connection to go. */
   draining?: Draining;
   origins?: Origins;
-  /** A proxy of ours stands before the port. */
+  /** A trusted proxy is in front of the port. */
   trustProxy?: boolean;
   /** Bun's options for every WebSocket: `idleTimeout`, `maxPayloadLength`, `backpressureLimit`, … */
   websocket?: object;
-  /** Seconds without a byte until a connection is closed; streams and held operations are exempt. At most 255. */
+  /**
+   * Seconds without a byte until a connection is closed; streams and held operations are exempt. At most 255.
+   */
   idleSeconds?: number;
 }
 
@@ -81,7 +88,9 @@ interface ServedRoute {
 
 const parameter = /^\{(\w+)(\.\.\.)?\}$/;
 
-/** `/a/{id}/keys/{key...}` for the router: parameters are named by their place, as it wants one name a place. */
+/**
+ * `/a/{id}/keys/{key...}` for the router: parameters are named by their place, as it wants one name a place.
+ */
 function routerPath(path: string): { pattern: string; names: [placed: string, name: string][] } {
   const names: [string, string][] = [];
   const parts = path.split("/").map((part, place) => {
@@ -102,7 +111,10 @@ function pathTest(path: string): RegExp {
   return new RegExp(`^${parts.join("/")}/?$`);
 }
 
-/** A known path asked with a method it does not have: 405 with what it has. Anything else: 404, each in its protocol's form. */
+/**
+ * A known path asked with a method it does not have: 405 with what it has. Anything else: 404, each in its
+ * protocol's form.
+ */
 function fallback(surface: Surface, routes: readonly ServedRoute[]): Handler {
   const known = routes.map(({ method, path }) => ({ method, test: pathTest(path) }));
   return async (request) => {
@@ -170,7 +182,7 @@ function forLoopback({ edge, headers }: Surface, { handle, ...route }: ServedRou
   };
 }
 
-/** The route's handler, with whoever follows its requests told of each arrival and answer. */
+/** The route's handler, reporting each arrival and answer to `follow`. */
 function followed({ edge }: Surface, route: ServedRoute): ServedRoute["handle"] {
   const follow = edge.follow?.(route);
   if (!follow) return route.handle;
@@ -215,7 +227,9 @@ function allRoutes(surface: Surface, options: EdgeOptions): ServedRoute[] {
   return routes;
 }
 
-/** HTTP/1.1 clients leave a connection by this header; HTTP/2 forbids it and the server leaves it out there. */
+/**
+ * HTTP/1.1 clients leave a connection by this header; HTTP/2 forbids it and the server leaves it out there.
+ */
 const leavingWith =
   (draining: Draining) =>
   ({ method, path, handle }: ServedRoute): ServedRoute => ({
@@ -234,7 +248,7 @@ function closing(answer: unknown): unknown {
 
 function register(app: Elysia, { method, path, handle }: ServedRoute): void {
   const { pattern, names } = routerPath(path);
-  // Only what is taken apart here is prepared by Elysia; the body stays unread.
+  // Elysia prepares only what is destructured here; the body stays unread.
   if (names.length === 0) {
     const none = {};
     app.route(method, pattern, ({ request, server }) =>
@@ -249,7 +263,10 @@ function register(app: Elysia, { method, path, handle }: ServedRoute): void {
   });
 }
 
-/** Every surface on one port: REST, Connect, gRPC-Web, WebSocket and pages, over HTTP/1.1 and cleartext HTTP/2. */
+/**
+ * Every surface on one port: REST, Connect, gRPC-Web, WebSocket and pages, over HTTP/1.1 and cleartext
+ * HTTP/2.
+ */
 export async function listenEdge(options: EdgeOptions): Promise<ListeningEdge> {
   const { edge, bodyBytesMax } = options;
   const surface: Surface = {
@@ -285,8 +302,8 @@ export async function listenEdge(options: EdgeOptions): Promise<ListeningEdge> {
     reusePort: false,
     ...(options.tls && { tls: options.tls }),
     idleTimeout: options.idleSeconds ?? 60,
-    // Ours is kept where bodies are read, in the form of the protocol; unread ones are held back by Bun and pile up nowhere.
-    // Bun's would count all that a worker ever says on its stream.
+    // Ours is kept where bodies are read, in the form of the protocol; unread ones are held back by Bun and
+    // pile up nowhere. Bun's would count all that a worker ever says on its stream.
     maxRequestBodySize: Number.MAX_SAFE_INTEGER,
   } as Parameters<typeof app.listen>[0]);
   const server = app.server;

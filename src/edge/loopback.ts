@@ -30,8 +30,8 @@ const refusal = (what: string): Fault =>
   );
 
 /**
- * Where everybody is let in, whatever page a browser shows could call: so only callers that name this machine are answered
- * (a name that was rebound to it does not), and no page from elsewhere.
+ * Where everybody is let in, whatever page a browser shows could call: so only callers that name this machine
+ * are answered (a name that was rebound to it does not), and no page from elsewhere.
  */
 export function refusalOfStranger({ host, origin, site }: RequestSource): Fault | undefined {
   if (!host || !isLoopback(host)) return refusal("Host is no loopback name");

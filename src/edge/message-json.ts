@@ -82,7 +82,7 @@ function maskText(value: unknown): unknown {
   return text.replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
 }
 
-/** Told of each field that the message has not, by its path; throws where that is refused. */
+/** Called with the path of each field that the message does not have; throws where it is refused. */
 export type OnUnknown = (path: string) => void;
 
 interface Translating {
@@ -151,8 +151,8 @@ export function bodyObject(body: unknown): JsonObject {
 }
 
 /**
- * For bindings that read JSON themselves: takes unknown fields away, drops nulls that are no payload and turns every name into
- * camelCase, so that a binding sees what protobuf's own reader would see.
+ * For bindings that read JSON themselves: takes unknown fields away, drops nulls that are no payload and
+ * turns every name into camelCase, so that a binding sees what protobuf's own reader would see.
  */
 export function checkNames(message: DescMessage, body: JsonObject, onUnknown: OnUnknown): JsonObject {
   translate(message, body, "", { whole: false, onUnknown });
@@ -172,8 +172,8 @@ function explained(error: unknown, message: DescMessage): Fault {
 }
 
 /**
- * A message from its JSON form. Besides the protobuf mapping: enum words without their prefix in either case, and anything
- * but an object in a Struct field that has a `…Value` sibling (contract.md, rulings).
+ * A message from its JSON form. Besides the protobuf mapping: enum words without their prefix in either case,
+ * and anything but an object in a Struct field that has a `…Value` sibling.
  */
 export function readMessage(message: DescMessage, body: JsonObject, onUnknown: OnUnknown): Message {
   translate(message, body, "", { whole: true, onUnknown });

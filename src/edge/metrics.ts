@@ -14,12 +14,17 @@ export interface MetricsHost {
 /** The event loop's lag is sampled so often; each sample wakes the process. */
 const lagEveryMs = 20;
 
-/** Bun walks the whole heap for these, which holds the event loop for 25 ms at 300,000 objects, and knows one space of them. */
+/**
+ * Bun walks the whole heap for these, which holds the event loop for 25 ms at 300,000 objects, and knows one
+ * space of them.
+ */
 const tooDear = ["total", "used", "available"].map((what) => `nodejs_heap_space_size_${what}_bytes`);
 
 type Labels = Record<string, string>;
 
-/** Metrics kept by prom-client, in a registry of their own: servers that share a process do not share numbers. */
+/**
+ * Metrics kept by prom-client, in a registry of their own: servers that share a process do not share numbers.
+ */
 export function openMetrics({ onError }: MetricsHost): ReadableMetrics {
   const registry = new prometheus.Registry();
   prometheus.collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: lagEveryMs });
@@ -28,7 +33,7 @@ export function openMetrics({ onError }: MetricsHost): ReadableMetrics {
   const families = new Map<string, unknown>();
   let reading: Promise<string> | undefined;
 
-  /** Once a name, and once a series: what is counted often must not look for its series each time. */
+  /** Metrics and series are looked up once, when they are made: counting must not search for its series. */
   function family<Names extends readonly string[], Series>(
     about: About<Names>,
     make: () => (labels: Labels) => Series,
@@ -83,7 +88,7 @@ export function openMetrics({ onError }: MetricsHost): ReadableMetrics {
     gauge: (about) =>
       family(about, () => {
         const gauge = new prometheus.Gauge(common(about));
-        // The library begins a gauge without labels at nought, which nobody has measured.
+        // The library starts a gauge without labels at 0, a value that was never measured.
         if (!about.labels?.length) gauge.remove();
         return (labels): Gauge => ({
           set(value) {

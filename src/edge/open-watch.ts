@@ -22,11 +22,11 @@ export interface WatchHost {
 export interface OpenWatch extends Watch {
   /** `GET /metrics`, wherever it is served; none when metrics are off. */
   pages: readonly StaticPage[];
-  /** Sends what is left of the traces. */
+  /** Sends the traces that are still waiting. */
   close(): Promise<void>;
 }
 
-/** Metrics and traces as the settings want them. What is off is not even loaded. */
+/** Opens metrics and traces by the settings. Modules of what is off are not loaded. */
 export async function openWatch({ clock, log, version, nodeId, config }: WatchHost): Promise<OpenWatch> {
   const metrics = config.metricsEnabled
     ? (await import("./metrics.ts")).openMetrics({
@@ -60,7 +60,10 @@ export async function openWatch({ clock, log, version, nodeId, config }: WatchHo
   };
 }
 
-/** Pages on a port of their own, which may be reachable where the rest must not be. Its requests are not counted. */
+/**
+ * Pages on a port of their own, which may be reachable where the rest must not be. Its requests are not
+ * counted.
+ */
 export function listenApart(options: {
   edge: Edge;
   pages: readonly StaticPage[];

@@ -10,7 +10,7 @@ export interface Manifested {
   name: string;
   method: string;
   path: string;
-  /** What the caller must hold; `public` when nothing. */
+  /** The action the caller must hold; `public` for none. */
   action: string;
   protocol: "rest" | "connect" | "connect-stream";
 }

@@ -19,8 +19,8 @@ const anonymous: Caller = { kind: "anonymous", id: "", orgId: "", roles: [] };
 const nobody: Authenticated = { caller: anonymous, environmentId: "" };
 
 /**
- * The schema with every object that says nothing about unknown fields closed to them. Parts of an intersection stay open:
- * each would refuse the fields of the others.
+ * The schema with every object that says nothing about unknown fields closed to them. Parts of an
+ * intersection stay open: each would refuse the fields of the others.
  */
 export function closed(schema: TSchema): TSchema {
   if (isCheckedPerItem(schema)) return Type.Optional(Type.Unknown());
@@ -68,7 +68,7 @@ export async function admit(
   }
 }
 
-/** The role gate. It needs no input, so a stranger cannot probe what an operation would take. */
+/** The role gate. It runs before the input is parsed, so a stranger cannot probe an operation's schema. */
 export function passGate(
   edge: Edge,
   { operation }: PreparedOperation,
@@ -78,7 +78,7 @@ export function passGate(
   return edge.gate(call, operation);
 }
 
-/** The role gate by itself, for protocols that ask before the message is read; a refusal is observed. */
+/** The role gate alone, for protocols that check before the message is read; a refusal is observed. */
 export async function enter(edge: Edge, prepared: PreparedOperation, call: RequestCall): Promise<void> {
   const startedAt = edge.clock.elapsed();
   try {
@@ -95,7 +95,10 @@ export interface Performed {
   output: unknown;
 }
 
-/** Runs a unary operation for a caller who has been admitted: gate, parse, handle, observe. Throws Faults only. */
+/**
+ * Runs a unary operation for a caller who has been admitted: gate, parse, handle, observe. Throws Faults
+ * only.
+ */
 export async function perform(
   edge: Edge,
   prepared: PreparedOperation,
@@ -129,7 +132,7 @@ export async function perform(
   }
 }
 
-/** An answer that may take long ends early, as a refusal, when its caller may not have it any more. */
+/** Runs a held operation, and refuses it early when its caller loses the right to it. */
 async function handleHeld(edge: Edge, operation: UnaryOperation, call: RequestCall, input: unknown) {
   const inputs = [input];
   const { leave, refused } = keepAuthorized(edge, operation, call, () => inputs);
@@ -150,7 +153,10 @@ async function handleHeld(edge: Edge, operation: UnaryOperation, call: RequestCa
   }
 }
 
-/** The same for a stream, which ends when its caller may not go on; observed when it ends, whoever ends it. */
+/**
+ * The same for a stream, which ends when its caller loses the right to it. It is observed when it ends, from
+ * either side.
+ */
 export async function* performStream(
   edge: Edge,
   prepared: PreparedOperation,
@@ -188,7 +194,7 @@ export async function* performStream(
   }
 }
 
-/** Tells of an operation that is over. Throws nothing: whoever counts it may not change its answer. */
+/** Reports a finished operation to metrics and audit. Never throws: observers must not change the answer. */
 export function observeCall(
   edge: Edge,
   operation: Operation,

@@ -6,12 +6,14 @@ import { type Operation, rpc, unary } from "../kit/operation.ts";
 import { timestampOf } from "../kit/wkt.ts";
 import { manifest, openApiDocument } from "./openapi.ts";
 
-/** A database that answers later than this is not there, as far as a probe is concerned. */
+/** For a probe, a database that answers later than this is down. */
 const pingMsMax = 2_000;
 
 export interface Capabilities {
   authRequired: boolean;
-  /** What can be used now: `rest`, `connect`, `grpc-web`, `websocket`, `grpc`, `grpc-bidirectional`. */
+  /**
+   * The transports that work now: `rest`, `connect`, `grpc-web`, `websocket`, `grpc`, `grpc-bidirectional`.
+   */
   transports: readonly string[];
   features: readonly string[];
 }
@@ -20,11 +22,11 @@ export interface ProbesHost {
   clock: Clock;
   version: string;
   store: { ping(): Promise<void> };
-  /** Left out when the process is alone. */
+  /** Left out when the process has no message bus. */
   bus?: { connected(): boolean };
   capabilities: Capabilities;
   draining?: Draining;
-  /** What an operator should look at although the server works. */
+  /** Things an operator should look at although the server works. */
   warnings?: () => readonly string[];
   /** Every operation that is served, these included; asked at the first request. */
   registry: () => readonly Operation[];
@@ -62,139 +64,150 @@ const Routes = Type.Object({
   count: Type.Integer(),
 });
 
-/** What a load balancer, a client that looks around and a person who reads ask of the server itself. */
+/** What load balancers, curious clients and people ask of the server itself. */
 export function probes(host: ProbesHost): Operation[] {
-  const { clock, version, capabilities } = host;
+  return [health(host), ready(host), capabilities(host), routes(host), openApi(host)];
+}
 
-  const storeAnswers = async (): Promise<boolean> => {
-    const answered = new AbortController();
-    const ping = host.store.ping().then(
-      () => true,
-      () => false,
-    );
-    const late = clock.sleep(pingMsMax, answered.signal).then(() => false);
-    const answers = await Promise.race([ping, late]);
-    answered.abort();
-    return answers;
-  };
+async function storeAnswers({ clock, store }: ProbesHost): Promise<boolean> {
+  const answered = new AbortController();
+  const ping = store.ping().then(
+    () => true,
+    () => false,
+  );
+  const late = clock.sleep(pingMsMax, answered.signal).then(() => false);
+  const answers = await Promise.race([ping, late]);
+  answered.abort();
+  return answers;
+}
 
-  const health = async () => {
-    const well = await storeAnswers();
+function health(host: ProbesHost): Operation {
+  const { clock, version } = host;
+  const look = async () => {
+    const well = await storeAnswers(host);
     const warnings = host.warnings?.() ?? [];
     return { well, at: clock.now(), status: well ? "healthy" : "unhealthy", warnings };
   };
+  return unary({
+    name: "server.health",
+    action: null,
+    scope: "none",
+    reads: true,
+    summary: "Whether the database answers. The message bus is not asked.",
+    input: nothing,
+    output: Health,
+    rest: {
+      route: "GET /health",
+      encode: ({ well, at, status, warnings }) => ({
+        status: well ? 200 : 503,
+        body: { status, timestamp: rfc3339(at), version, ...(warnings.length > 0 && { warnings }) },
+      }),
+    },
+    rpc: rpc(
+      SvcService.method.health,
+      () => ({}),
+      ({ well, at, status }: Awaited<ReturnType<typeof look>>) => ({
+        status,
+        timestamp: timestampOf(at),
+        components: { database: { status, ...(!well && { message: "does not answer" }) } },
+      }),
+    ),
+    handle: look,
+  });
+}
 
-  const ready = async () => {
-    // At once, whatever the database does: a load balancer has only so long to notice.
+function ready(host: ProbesHost): Operation {
+  const look = async () => {
+    // Answered at once, whatever the database does: a load balancer has little time to notice.
     if (host.draining?.active) return { status: "draining", issues: [] };
     const issues: string[] = [];
-    if (!(await storeAnswers())) issues.push("the database does not answer");
+    if (!(await storeAnswers(host))) issues.push("the database does not answer");
     if (host.bus && !host.bus.connected()) issues.push("the message bus is not connected");
     return { status: issues.length === 0 ? "ready" : "not_ready", issues };
   };
+  return unary({
+    name: "server.ready",
+    action: null,
+    scope: "none",
+    reads: true,
+    summary: "Whether traffic should be sent here: the database answers and the message bus is connected.",
+    input: nothing,
+    output: Ready,
+    rest: {
+      route: "GET /ready",
+      encode: ({ status, issues }) => ({
+        status: status === "ready" ? 200 : 503,
+        body: { status, ...(issues.length > 0 && { issues }) },
+      }),
+    },
+    handle: look,
+  });
+}
 
+function capabilities(host: ProbesHost): Operation {
+  const { version } = host;
+  return unary({
+    name: "server.capabilities",
+    action: null,
+    scope: "none",
+    reads: true,
+    summary: "The version, the transports and the features that work here.",
+    input: nothing,
+    output: CapabilitiesAnswer,
+    rest: {
+      route: "GET /api/v1/capabilities",
+      encode: ({ authRequired, transports, features }) => ({
+        status: 200,
+        body: { version, auth_required: authRequired, transports, features },
+      }),
+    },
+    rpc: rpc(
+      SvcService.method.getCapabilities,
+      () => ({}),
+      ({ transports, features }: Capabilities) => ({
+        transports: [...transports],
+        features: [...features],
+        version,
+      }),
+    ),
+    handle: () => host.capabilities,
+  });
+}
+
+function routes(host: ProbesHost): Operation {
+  return unary({
+    name: "server.routes",
+    action: "authenticated",
+    scope: "none",
+    reads: true,
+    summary: "Every operation, its ways in and the action it needs.",
+    input: nothing,
+    output: Routes,
+    rest: "GET /api/v1/routes",
+    handle() {
+      const list = manifest(host.registry());
+      return { routes: list, count: list.length };
+    },
+  });
+}
+
+function openApi(host: ProbesHost): Operation {
   let document: string | undefined;
-
-  return [
-    unary({
-      name: "server.health",
-      action: null,
-      scope: "none",
-      reads: true,
-      summary: "Whether the database answers. The message bus is not asked.",
-      input: nothing,
-      output: Health,
-      rest: {
-        route: "GET /health",
-        encode: ({ well, at, status, warnings }) => ({
-          status: well ? 200 : 503,
-          body: { status, timestamp: rfc3339(at), version, ...(warnings.length > 0 && { warnings }) },
-        }),
-      },
-      rpc: rpc(
-        SvcService.method.health,
-        () => ({}),
-        ({ well, at, status }: Awaited<ReturnType<typeof health>>) => ({
-          status,
-          timestamp: timestampOf(at),
-          components: { database: { status, ...(!well && { message: "does not answer" }) } },
-        }),
-      ),
-      handle: health,
-    }),
-    unary({
-      name: "server.ready",
-      action: null,
-      scope: "none",
-      reads: true,
-      summary: "Whether traffic should be sent here: the database answers and the message bus is connected.",
-      input: nothing,
-      output: Ready,
-      rest: {
-        route: "GET /ready",
-        encode: ({ status, issues }) => ({
-          status: status === "ready" ? 200 : 503,
-          body: { status, ...(issues.length > 0 && { issues }) },
-        }),
-      },
-      handle: ready,
-    }),
-    unary({
-      name: "server.capabilities",
-      action: null,
-      scope: "none",
-      reads: true,
-      summary: "The version, the transports and the features that work here.",
-      input: nothing,
-      output: CapabilitiesAnswer,
-      rest: {
-        route: "GET /api/v1/capabilities",
-        encode: ({ authRequired, transports, features }) => ({
-          status: 200,
-          body: { version, auth_required: authRequired, transports, features },
-        }),
-      },
-      rpc: rpc(
-        SvcService.method.getCapabilities,
-        () => ({}),
-        ({ transports, features }: Capabilities) => ({
-          transports: [...transports],
-          features: [...features],
-          version,
-        }),
-      ),
-      handle: () => capabilities,
-    }),
-    unary({
-      name: "server.routes",
-      action: "authenticated",
-      scope: "none",
-      reads: true,
-      summary: "Every operation, its ways in and the action it needs.",
-      input: nothing,
-      output: Routes,
-      rest: "GET /api/v1/routes",
-      handle() {
-        const routes = manifest(host.registry());
-        return { routes, count: routes.length };
-      },
-    }),
-    unary({
-      name: "server.openapi",
-      action: "authenticated",
-      scope: "none",
-      reads: true,
-      summary: "This document.",
-      input: nothing,
-      output: Type.Object({}, { additionalProperties: true }),
-      rest: ["/openapi.json", "/api/v1/openapi.json"].map((path) => ({
-        route: `GET ${path}`,
-        encode: (body: string) => ({ status: 200, body, headers: { "Content-Type": "application/json" } }),
-      })),
-      handle() {
-        document ??= JSON.stringify(openApiDocument(host.registry(), version));
-        return document;
-      },
-    }),
-  ];
+  return unary({
+    name: "server.openapi",
+    action: "authenticated",
+    scope: "none",
+    reads: true,
+    summary: "This document.",
+    input: nothing,
+    output: Type.Object({}, { additionalProperties: true }),
+    rest: ["/openapi.json", "/api/v1/openapi.json"].map((path) => ({
+      route: `GET ${path}`,
+      encode: (body: string) => ({ status: 200, body, headers: { "Content-Type": "application/json" } }),
+    })),
+    handle() {
+      document ??= JSON.stringify(openApiDocument(host.registry(), host.version));
+      return document;
+    },
+  });
 }

@@ -34,7 +34,10 @@ const scalars: Record<ScalarType, JsonSchema> = {
 
 const reference = (name: string): JsonSchema => ({ $ref: `#/components/schemas/${name}` });
 
-/** Collects the schemas of messages and enums as the protobuf JSON mapping writes them, each once, under its full name. */
+/**
+ * Collects the schemas of messages and enums as the protobuf JSON mapping writes them, each once, under its
+ * full name.
+ */
 export class ProtoSchemas {
   readonly components: Record<string, JsonSchema> = {};
 

@@ -16,7 +16,7 @@ export interface RateLimitOptions {
   burst: number;
 }
 
-/** A bucket of requests for each caller, filled at the rate and no further than the burst. */
+/** A token bucket for each caller, filled at the rate up to the burst. */
 export function rateLimit({ clock, perSecond, burst }: RateLimitOptions): (caller: Caller) => void {
   const buckets = new Map<string, TokenBucket>();
   const perMs = perSecond / 1_000;
@@ -25,7 +25,7 @@ export function rateLimit({ clock, perSecond, burst }: RateLimitOptions): (calle
     const now = clock.elapsed();
     let bucket = buckets.get(id);
     if (!bucket) {
-      // The one that was made first goes: at worst it gets a new burst.
+      // The oldest bucket is dropped; at worst its caller gets a new burst.
       if (buckets.size >= rateLimitedKeysMax) buckets.delete(buckets.keys().next().value!);
       bucket = { filledAt: now, left: burst };
       buckets.set(id, bucket);

@@ -15,18 +15,18 @@ import { decidingHeaders } from "./credential.ts";
 
 const credentialHeaders = [...decidingHeaders, "x-svc-environment", "x-svc-org"];
 
-/** Equal for requests whose callers are the same by all that they have sent. */
+/** Equal for requests that send the same credentials and selectors. */
 const credentialKeyOf = ({ url, headers }: Request): string =>
   [url, ...credentialHeaders.map((name) => headers.get(name) ?? "")].join("\n");
 
 interface WatchedCall {
   openCall: OpenCall;
   isOver: boolean;
-  /** Those of its credential, once it has been looked at. */
+  /** The calls with the same credential; undefined until the first tick after its begin. */
   sameCredential: Set<WatchedCall> | undefined;
 }
 
-/** The call as it would be let in now; where it stands was decided when it began. */
+/** The call as it would be admitted now. Its environment stays the one it began in. */
 function renewedCall(call: RequestCall, { caller }: Authenticated): RequestCall {
   const { environmentId } = call;
   const who = { caller, environmentId };
@@ -36,7 +36,7 @@ function renewedCall(call: RequestCall, { caller }: Authenticated): RequestCall 
   return fresh;
 }
 
-/** Throws unless the call's caller, as it is now, may do this with that. */
+/** Throws unless the call's caller may, by the rights of now, run the operation with this input. */
 export async function reauthorize(
   edge: Edge,
   operation: Operation,
@@ -55,9 +55,9 @@ export async function reauthorize(
 }
 
 export function openReauthorizer({ clock }: { clock: Clock }): Reauthorizer {
-  /** By credential: who stands here in numbers mostly comes with one key. */
+  /** By credential: many open calls mostly share one key. */
   const all = new Map<string, Set<WatchedCall>>();
-  /** Since the last look. Most polls are over before the next one, and should cost next to nothing. */
+  /** Calls added since the last tick. Most polls end before the next one, and should cost next to nothing. */
   let added: WatchedCall[] = [];
 
   function admitAdded(): void {
@@ -105,7 +105,10 @@ export function openReauthorizer({ clock }: { clock: Clock }): Reauthorizer {
     if (renewed) await renewed;
   }
 
-  /** Those of one credential, which is looked up once. Gives the event loop back after every burst. */
+  /**
+   * Re-checks the calls of one credential, which is looked up once. Gives the event loop back after every
+   * burst.
+   */
   async function recheckCredential(
     credential: string,
     alike: ReadonlySet<WatchedCall>,
@@ -158,8 +161,8 @@ export function openReauthorizer({ clock }: { clock: Clock }): Reauthorizer {
 }
 
 /**
- * A call that stands until `leave`: its signal aborts, with the fault, when its caller may not go on. `inputs` is asked at each
- * look.
+ * Re-authorizes a call until `leave`: its signal aborts, with the fault, when its caller loses the right to
+ * it. `inputs` is called at each check.
  */
 export function keepAuthorized(
   edge: Edge,
@@ -171,7 +174,7 @@ export function keepAuthorized(
   const { signal } = call;
   const ends = new AbortController();
   let refused: Fault | undefined;
-  // Half the price of AbortSignal.any, for every poll of every worker.
+  // Costs half as much as AbortSignal.any, for every poll of every worker (measured).
   if (signal.aborted) ends.abort(signal.reason);
   else signal.addEventListener("abort", () => ends.abort(signal.reason), { once: true });
   call.endWith(ends.signal);

@@ -4,7 +4,7 @@ import { type Counter, type Histogram, secondsBuckets } from "../kit/metrics.ts"
 import type { Watch } from "../kit/watch.ts";
 import type { Edge, Observation } from "./call.ts";
 
-/** How a request came in, as the log says it. */
+/** The protocol of a request, as logged. */
 function protocolOf(request: Request, path: string): string {
   const contentType = request.headers.get("content-type") ?? "";
   if (contentType.startsWith("application/grpc-web")) return "grpc-web";
@@ -12,17 +12,17 @@ function protocolOf(request: Request, path: string): string {
   return path.startsWith("/svc.v1.") ? "connect" : "rest";
 }
 
-/** Methods are whatever a stranger writes; a label has few values. */
+/** Clients may send any method; a metric label must have few values. */
 const methods = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]);
 
 export interface FollowHost extends Watch {
   clock: Clock;
   log: Log;
-  /** A line for every request instead of failures only. */
+  /** Logs every request, not only failures. */
   everyRequest: boolean;
 }
 
-/** What becomes of requests, told to metrics, traces and the log. Never a body, a query or a header. */
+/** Reports requests to metrics, traces and the log. Never a body, a query or a header. */
 export function followRequests({ clock, log, metrics, tracer, everyRequest }: FollowHost): {
   observe: Edge["observe"];
   follow: NonNullable<Edge["follow"]>;
@@ -42,7 +42,7 @@ export function followRequests({ clock, log, metrics, tracer, everyRequest }: Fo
 
   return {
     observe(observation) {
-      // Of most requests nobody wants to hear.
+      // Successful requests are logged only on demand.
       if (everyRequest || tracer.on || observation.outcome !== "ok")
         observed.set(observation.request, observation);
     },
@@ -51,7 +51,7 @@ export function followRequests({ clock, log, metrics, tracer, everyRequest }: Fo
       const name = `${method} ${path}`;
       const wordOf = (request: Request) =>
         method !== "*" ? method : methods.has(request.method) ? request.method : "OTHER";
-      // Looked up once: a route is asked often, and answers with few statuses.
+      // The series is looked up once for each route and status.
       const seriesOf = new Map<string, { count: Counter; took: Histogram }>();
       const series = (word: string, status: number) => {
         const key = `${word}${status}`;

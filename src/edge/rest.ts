@@ -9,7 +9,10 @@ import { type BaseHeaders, requestIdOf, withHeaders } from "./headers.ts";
 import { admit, type PreparedOperation, perform } from "./perform.ts";
 import { lookFor, unknownTo } from "./unknown-fields.ts";
 
-/** What an HTTP handler gets from the router: the path's parameters, decoded except the last of a `{key...}` route. */
+/**
+ * What an HTTP handler gets from the router: the path's parameters, decoded except the last of a `{key...}`
+ * route.
+ */
 export type Handler = (
   request: Request,
   params: Record<string, string>,
@@ -24,7 +27,7 @@ export interface IdleTimer {
 
 export interface Surface {
   edge: Edge;
-  /** The last entry of `X-Forwarded-For` says where a request comes from. */
+  /** The last entry of `X-Forwarded-For` is the client's address. */
   trustProxy?: boolean;
   headers: BaseHeaders;
   bodyBytesMax: number;
@@ -82,14 +85,18 @@ function textReaders(schema: TSchema): (readonly [name: string, read: FromText])
   return fields.map(([name, property]) => [name, fromText(property)] as const);
 }
 
-/** Path, query and body under their wire names; the path wins, then the body. Unknown query parameters are left out. */
+/**
+ * Path, query and body under their wire names; the path wins, then the body. Unknown query parameters are
+ * left out.
+ */
 function defaultDecode(schema: TSchema): (request: RestRequest) => unknown {
   const readers = textReaders(schema);
   return ({ params, query, body }) => {
     if (body !== undefined && (typeof body !== "object" || body === null || Array.isArray(body))) {
       throw invalid("body", "must be an object");
     }
-    // Without a prototype, and one name after the other: a name that means something to the runtime is a name like any other.
+    // An object without a prototype, filled name by name: `__proto__` is then an unknown field like any
+    // other.
     const input: Record<string, unknown> = Object.create(null);
     for (const [name, read] of readers) if (query.has(name)) input[name] = read(query.getAll(name));
     for (const name in body) input[name] = (body as Record<string, unknown>)[name];
@@ -165,7 +172,7 @@ const bodyless = new Set(["GET", "HEAD"]);
 /** The handler of one route of one operation. Whatever can be known per route is worked out here, once. */
 export function restHandler(surface: Surface, prepared: PreparedOperation, binding: FullBinding): Handler {
   const { edge, room } = surface;
-  // Whom nobody knows is heard no longer than it takes to say who it is.
+  // The body of an unauthenticated request is limited to what a login needs.
   const isPublic = prepared.operation.action === null;
   const bodyBytesMax = isPublic ? Math.min(publicBodyBytesMax, surface.bodyBytesMax) : surface.bodyBytesMax;
   const { method, path } = parseRoute(binding.route);
@@ -179,7 +186,7 @@ export function restHandler(surface: Surface, prepared: PreparedOperation, bindi
     const reading = room?.reading(caller.id);
     if (binding.raw) return readBytes(request, bodyBytesMax, reading);
     const contentType = request.headers.get("content-type");
-    // A form or plain text is what a foreign page can send with a cookie and without a preflight.
+    // A foreign page can send a form or plain text with a cookie and without a preflight.
     if (contentType !== null && !isJson(contentType) && request.headers.get("content-length") !== "0") {
       throw new Fault("unsupported_media_type", `Content-Type must be application/json, not ${contentType}`);
     }
@@ -194,7 +201,7 @@ export function restHandler(surface: Surface, prepared: PreparedOperation, bindi
   };
 
   const held = prepared.operation.held === true;
-  // Logging in is all that asks whence a request comes, and only REST can.
+  // Only login throttling needs the client's address, and only REST has it.
   const needsOrigin = isPublic;
   const readOrigin = (call: RequestCall, request: Request, server: IdleTimer): void => {
     const forwarded = (name: string) =>

@@ -96,7 +96,10 @@ function asConnectError(surface: Surface, error: unknown, visit: Visit): Connect
   return connectErrorOf(faultOf(surface.edge, error, visit.prepared?.operation, visit.requestId));
 }
 
-/** Rejects when the deadline passes or the caller leaves; an operation that does not listen then ends unheard. */
+/**
+ * Rejects when the deadline passes or the caller leaves; the result of an operation that ignores its signal
+ * is dropped.
+ */
 const ended = (signal: AbortSignal) =>
   new Promise<never>((_, reject) => {
     const end = () => reject(signal.reason);
@@ -145,7 +148,8 @@ function implement(surface: Surface, router: ConnectRouter, { prepared, binding 
         try {
           yield answer;
         } catch (error) {
-          // It could not be written; that is thrown in here, and is no defect of ours.
+          // The generator is ended by an error when the answer cannot be written, which is no defect of the
+          // server.
           throw new ConnectError("the caller has left", Code.Canceled, undefined, undefined, error);
         }
       }
@@ -156,7 +160,7 @@ function implement(surface: Surface, router: ConnectRouter, { prepared, binding 
   router.rpc(binding.method, answers as MethodImpl<typeof binding.method>);
 }
 
-/** Of a message that was read nothing is being read any more. */
+/** Gives a message's share of the body budget back once it was read. */
 async function* readOff(messages: AsyncIterable<Message>, visit: Visit): AsyncGenerator<Message> {
   for await (const message of messages) {
     visit.reading?.release();
@@ -177,7 +181,7 @@ async function gate(surface: Surface, context: HandlerContext): Promise<void> {
   }
 }
 
-/** A unary answer as one piece; a stream of one piece costs more than the call itself. */
+/** Sends a unary answer in one piece: as a stream it would cost more than the call itself. */
 async function collected(answer: UniversalServerResponse): Promise<Response> {
   const pieces: Uint8Array[] = [];
   if (answer.body) for await (const piece of answer.body) pieces.push(piece);
@@ -199,7 +203,7 @@ async function* sentBytes(
   }
 }
 
-/** What comes in pieces, counted until the message is whole that they are of. Connect asks for it after the gate. */
+/** Counts the pieces of a streamed body until their message is whole. Connect reads them after the gate. */
 export async function* countedBytes(
   visit: Visit,
   { room }: Pick<Surface, "room">,
@@ -255,8 +259,8 @@ export const bodiless = ({ method, url, headers }: Pick<Request, "method" | "url
   ({ method, url, headers, body: null }) as unknown as Request;
 
 /**
- * Messages inside each other that are read: far more than a payload may have, so that one of too many levels is refused by its
- * name, and on a stream alone.
+ * Levels of nested messages that are decoded: far more than a payload may have, so that a payload nested too
+ * deeply is refused by the name of its field, and on a stream without ending it.
  */
 const recursionLimit = 1_000;
 
@@ -268,7 +272,10 @@ export interface Protocols {
   shutdown?: AbortSignal;
 }
 
-/** A handler for every method of the services; those without an operation answer `unimplemented` in protocol form. */
+/**
+ * A handler for every method of the services; those without an operation answer `unimplemented` in protocol
+ * form.
+ */
 export function universalHandlers(
   surface: Surface,
   services: readonly DescService[],

@@ -41,7 +41,7 @@ function timeoutOf(request: Request): number | undefined {
   return Number(text);
 }
 
-/** Ends the call when its time is up; the operation hears it through its signal, the caller gets the answer at once. */
+/** Ends the call at its deadline: the operation's signal aborts, and the caller is answered at once. */
 async function within<T>(
   surface: Surface,
   call: RequestCall,
@@ -77,8 +77,8 @@ const isJsonQuery = (request: Request) =>
   /[?&]encoding=json(&|$)/.test(request.url) && !/[?&]compression=(?!identity|&|$)/.test(request.url);
 
 /**
- * Unary JSON without Connect's own machinery, which costs three times as much. Bindings with `json` read and write it
- * themselves; all others go through messages.
+ * Unary JSON without Connect's own machinery, which costs three times as much. Bindings with `json` read and
+ * write it themselves; all others go through messages.
  */
 function unaryJson(
   surface: Surface,
@@ -133,7 +133,7 @@ function choose(surface: Surface, own: Handler | undefined, connect: ConnectHand
 function unimplemented(surface: Surface, method: DescMethod): Handler {
   const fault = new Fault(
     "unimplemented",
-    `${method.parent.typeName}/${method.name} is not offered by this server`,
+    `${method.parent.typeName}/${method.name} is not supported by this server`,
   );
   return async (request) =>
     connectFault(fault, {

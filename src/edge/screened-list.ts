@@ -2,7 +2,7 @@ import { subjectOf } from "../access/subject.ts";
 import type { Screen, UnaryOperation } from "../kit/operation.ts";
 import type { RequestCall } from "./call.ts";
 
-/** An answer of many things without those that deny policies keep from its caller. */
+/** Leaves out of a list the items that deny policies hide from its caller. */
 export async function screenedList(
   call: RequestCall,
   operation: UnaryOperation,
@@ -25,6 +25,6 @@ export async function screenedList(
     for (const screen of screens) isKept &&= (await screen.refusalOf(names)) === undefined;
     if (isKept) kept.push(item);
   }
-  // Also when nothing was left out of this page: totals beside it count what was left out of others.
+  // Totals are removed also when this page lost nothing: they count items hidden on other pages.
   return lists.only(output, kept as never[]);
 }

@@ -1,24 +1,24 @@
 import type { Clock } from "../kit/clock.ts";
 
-/** What was sent and not read by the other ends of sockets may take so much of a node, all together and for one key or user. */
+/** Bytes sent to sockets and not yet read by the clients: of a node in all, and for one key or user. */
 export const unreadBytesMax = 256 * 1024 * 1024;
 export const unreadOfCallerBytesMax = 64 * 1024 * 1024;
-/** After so much was sent the buffers are looked at. */
+/** The buffers are measured each time this much was sent. */
 const lookEveryBytes = 1024 * 1024;
 
-/** A connection whose other end may be slow. */
+/** A connection whose client may read slowly. */
 export interface BufferedConnection {
   /** Key or user. */
   readonly holder: string;
   unread(): number;
-  /** At once: what waits for it is let go. */
+  /** Closes it at once and drops its buffer. */
   cut(): void;
 }
 
 export interface SendBuffers {
   add(reader: BufferedConnection): void;
   remove(reader: BufferedConnection): void;
-  /** So much was handed to readers. */
+  /** Notes that this much was sent. */
   sent(bytes: number): void;
 }
 
@@ -28,7 +28,9 @@ export interface SendBufferOptions {
   callerBytesMax?: number;
 }
 
-/** Cuts the slowest readers where there is too much that they have not read. Each has a bound of its own beside this one. */
+/**
+ * Cuts the slowest readers when unread bytes exceed a limit. Each connection has a limit of its own besides.
+ */
 export function watchSendBuffers({
   clock,
   bytesMax = unreadBytesMax,
@@ -72,7 +74,7 @@ export function watchSendBuffers({
       sentSince += bytes;
       if (looking || sentSince < lookEveryBytes) return;
       looking = true;
-      // The runtime hands over what was published at the end of its turn.
+      // The runtime fills the sockets' buffers at the end of the turn; measured earlier they look empty.
       clock.after(0, look);
     },
   };

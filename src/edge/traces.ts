@@ -25,7 +25,10 @@ export interface TracesHost {
 }
 
 export interface OpenTracer extends Tracer {
-  /** Sends what is left, within a bound: a collector that is away must not hold the shutdown. */
+  /**
+   * Sends the spans still waiting, within a time limit: a collector that is away must not hold up the
+   * shutdown.
+   */
   close(): Promise<void>;
 }
 
@@ -66,7 +69,10 @@ function loggingLosses(exporter: SpanExporter, log: Log): SpanExporter {
   };
 }
 
-/** Spans to an OpenTelemetry collector, in batches. Imported only when one is configured: the packages weigh megabytes. */
+/**
+ * Spans to an OpenTelemetry collector, in batches. Imported only when one is configured: the packages weigh
+ * megabytes.
+ */
 export function openTracer(host: TracesHost): OpenTracer {
   const { clock, log } = host;
   const exporter = new OTLPTraceExporter({ url: addressOf(host.endpoint), timeoutMillis: exportMsMax });
@@ -100,7 +106,7 @@ export function openTracer(host: TracesHost): OpenTracer {
     },
     async close() {
       const over = new AbortController();
-      // What could not be sent has been told by the exporter.
+      // The exporter has logged what could not be sent.
       const sent = provider.shutdown().catch((error: unknown) => log.debug("traces.closed", { error }));
       await Promise.race([sent, clock.sleep(closeMsMax, over.signal)]);
       over.abort();

@@ -4,14 +4,14 @@ import type { Log } from "../kit/log.ts";
 import type { Metrics } from "../kit/metrics.ts";
 import type { Operation } from "../kit/operation.ts";
 
-/** What becomes of fields that the server does not know, in requests that may have them. */
+/** What happens to unknown fields in requests that may have them. */
 export interface UnknownFields {
   /** `SVC_STRICT_INPUT`: they are refused instead. */
   readonly strict: boolean;
   ignored(operation: Operation, field: string): void;
 }
 
-/** Names that are told in the log, each once. */
+/** Unknown names that are logged, each once. */
 const loggedMax = 1_000;
 const fieldCharsMax = 100;
 
@@ -35,7 +35,10 @@ export function openUnknownFields(host: { log: Log; metrics: Metrics; strict: bo
   };
 }
 
-/** A misspelt `expires_in` must not make a key that never expires: whoever writes these is told, by every door. */
+/**
+ * These operations refuse unknown fields on every protocol: a misspelt `expires_in` must not make a key that
+ * never expires.
+ */
 const exact = /^(keys|roles|policies|users|secrets|platform)\./;
 
 export const unknownField = (path: string): Fault => invalid(path, "unknown field");
@@ -49,7 +52,10 @@ export function unknownTo(fields: UnknownFields | undefined, operation: Operatio
   return (path) => fields?.ignored(operation, path);
 }
 
-/** Fields that workers send with reports, heartbeats and yields as they were agreed on, and that nothing here needs. */
+/**
+ * Fields that workers send with reports, heartbeats and yields as they were agreed on, and that nothing here
+ * needs.
+ */
 const ignoredFields = new Set([
   "data",
   "execution_seq",
@@ -63,7 +69,9 @@ const ignoredFields = new Set([
 
 type Look = (value: unknown, path: string, tell: (path: string) => void) => void;
 
-/** Finds the unknown fields of objects that are open to them; undefined for a schema without such an object. */
+/**
+ * Finds the unknown fields of objects that are open to them; undefined for a schema without such an object.
+ */
 export function lookFor(schema: TSchema): Look | undefined {
   if (KindGuard.IsArray(schema)) {
     const look = lookFor(schema.items);

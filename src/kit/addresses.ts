@@ -1,6 +1,8 @@
 import { BlockList, isIPv4, isIPv6 } from "node:net";
 
-/** Networks in which a caller's URL must not make us call: our own machines, our neighbours, clouds' metadata. */
+/**
+ * Networks in which a caller's URL must not make us call: our own machines, our neighbours, clouds' metadata.
+ */
 const privateNetworks = [
   "0.0.0.0/8",
   "10.0.0.0/8",

@@ -1,20 +1,25 @@
 import type { Clock } from "./clock.ts";
 
-/** Computing that others may have to wait for goes on so long at a time; with the last step of a burst, about twice that. */
+/** A burst of computing blocks the event loop this long; with its last step, about twice as long. */
 export const burstMs = 2;
-/** What one piece took beyond that is left to others before the next one, up to so long. */
+/** After a burst that took longer, the loop rests for the excess, at most this long. */
 const paybackMsMax = 100;
 
 type Ticking = Pick<Clock, "elapsed" | "sleep">;
 
-/** Undefined while there is time left in this turn of the event loop; else resolves at a later one, when it is one's turn. */
+/**
+ * Undefined while the burst has time left; otherwise a promise that resolves in a later turn of the event
+ * loop.
+ */
 export type Breathe = () => Promise<void> | undefined;
 
-/** All that computes in bursts in this thread, however many callers it is for. */
+/** The bursts of this thread: all callers share one burst a turn. */
 interface Thread {
-  /** Since then the event loop was not given back, as far as those who compute know; undefined while nobody does. */
+  /** When the current burst began; undefined while nothing computes. */
   beganAt: number | undefined;
-  /** By tenant, who waits for a turn: each tenant's in order, the tenants by turns. */
+  /**
+   * Callers waiting for the next burst, by tenant: tenants take turns, a tenant's callers keep their order.
+   */
   readonly waiting: Map<string, (() => void)[]>;
 }
 
@@ -29,7 +34,7 @@ function threadOf(clock: Ticking): Thread {
   return thread;
 }
 
-/** The next tenant's first. */
+/** Lets the first caller of the next tenant go on; false when none waits. */
 function resumeNext({ waiting }: Thread): boolean {
   const [next] = waiting;
   if (!next) return false;
@@ -41,7 +46,7 @@ function resumeNext({ waiting }: Thread): boolean {
   return true;
 }
 
-/** One turn of the loop after the other, as long as somebody waits. */
+/** Gives the event loop back, then lets one caller go on; again until no caller waits. */
 async function turn(clock: Ticking, thread: Thread): Promise<void> {
   do {
     await clock.sleep(0);
@@ -53,8 +58,9 @@ async function turn(clock: Ticking, thread: Thread): Promise<void> {
 }
 
 /**
- * For the work of this tenant. Asked between its steps, so that the loop is given back after each burst; whatever computes by
- * bursts shares one burst a turn.
+ * For a tenant's long computation: call the returned function between steps, and await what it returns. It
+ * gives the event loop back after each burst, so that one tenant's expressions do not delay everybody's
+ * requests.
  */
 export function breather(clock: Ticking, tenant: string): Breathe {
   const thread = threadOf(clock);

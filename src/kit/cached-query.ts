@@ -2,14 +2,16 @@ import type { Clock } from "./clock.ts";
 
 export interface CachedQueryOptions<Value> {
   clock: Clock;
-  /** An answer is believed for so long. */
+  /** How long an answer is used. */
   keptMs: number;
-  /** Nobody waits longer than this; the question goes on, and its answer serves those who ask later. */
+  /** The longest wait of a caller. The query goes on, and its answer serves later callers. */
   waitMsMax: number;
   query: () => Promise<Value>;
 }
 
-/** The answer to a question that many may repeat and that may get stuck; undefined when there is none in time. */
+/**
+ * The answer to a question that many may repeat and that may get stuck; undefined when there is none in time.
+ */
 export function cachedQuery<Value>({ clock, keptMs, waitMsMax, query: ask }: CachedQueryOptions<Value>) {
   let kept: { value: Value; until: number } | undefined;
   let inFlight: Promise<Value | undefined> | undefined;

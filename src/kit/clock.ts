@@ -2,7 +2,9 @@
 export type Instant = number;
 
 export interface Clock {
-  /** Wall time corrected by the offset to the database clock (design: one time base). Never runs backwards. */
+  /**
+   * Wall time corrected by the offset to the database clock (design: one time base). Never runs backwards.
+   */
   now(): Instant;
   /** Milliseconds that only ever grow; for durations, never for facts. */
   elapsed(): number;
@@ -53,7 +55,8 @@ export function systemClock(aheadMs = 0): SystemClock {
       return () => clearTimeout(timer);
     },
     setOffset(ms) {
-      // The first correction may go back: no fact was stamped before it, and a clock an hour ahead would stand still for one.
+      // The first correction may go back: no fact was stamped before it, and a clock an hour ahead would
+      // stand still for one.
       if (!corrected) last = 0;
       corrected = true;
       offsetMs = ms;

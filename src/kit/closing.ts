@@ -2,15 +2,15 @@ import type { Clock } from "./clock.ts";
 import { closeMsMax, closePartMsMax } from "./limits.ts";
 import type { Log } from "./log.ts";
 
-/** What was opened, closed again in the reverse order, within a time that no dependency can stretch. */
+/** Closes parts in the reverse order of their opening, within a time that no dependency can stretch. */
 export interface Closing {
-  /** `ownMs`: what it may take by its own settings, on top of what every part may. */
+  /** `ownMs`: time its own settings give the part, on top of what every part has. */
   push(name: string, close: () => Promise<void>, ownMs?: number): void;
   /** Closes every part; throws when one failed or was late. */
   close(): Promise<void>;
 }
 
-/** Whether `work` was done within `ms`. What it still does later, or fails with, is nobody's business any more. */
+/** Whether `work` was done within `ms`. If it fails later, the error is ignored. */
 export async function within(clock: Clock, ms: number, work: Promise<unknown>): Promise<boolean> {
   const over = new AbortController();
   work.catch(() => {});
@@ -30,7 +30,7 @@ export function closing({ clock, log }: { clock: Clock; log: Log }): Closing {
       const all = parts.splice(0).reverse();
       const deadline = clock.elapsed() + all.reduce((sum, { ownMs }) => sum + ownMs, closeMsMax);
       for (const { name, close, ownMs } of all) {
-        // Begun even when the time is up: what needs no answer from anybody is still put in order.
+        // Begun even when the time is up: a part that waits for nobody is still closed properly.
         const leftMs = Math.ceil(deadline - clock.elapsed());
         const ms = Math.max(0, Math.min(ownMs + closePartMsMax, leftMs));
         try {

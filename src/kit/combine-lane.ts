@@ -1,9 +1,75 @@
-import { combineLanes } from "./limits.ts";
+/** One caller's item on its way through a combiner. */
+export interface Entry<Item, Result> {
+  item: Item;
+  weight: number;
+  key: string | undefined;
+  resolve: (result: Result) => void;
+  reject: (error: unknown) => void;
+}
 
-/** The combiner lane of an environment: the same for every verb, so that one tenant's stuck lock stays in its lane. */
-export function combineLaneOf(environmentId: string): number {
-  let hash = 0;
-  for (let place = 0; place < environmentId.length; place++)
-    hash = (Math.imul(hash, 31) + environmentId.charCodeAt(place)) | 0;
-  return Math.abs(hash) % combineLanes;
+/** How many recent flushes tell how many callers come together. */
+const sizesKept = 32;
+/** A flush looks through at most this many times its size for items whose key is free. */
+const lookAhead = 4;
+
+/** The queue of one lane. One flush of a lane runs at a time, so that items settle in their order. */
+export class CombineLane<Item, Result> {
+  /** The group this lane was set apart for; undefined for a shared lane. */
+  readonly group: string | undefined;
+  waiting: Entry<Item, Result>[] = [];
+  isFlushing = false;
+  /** A microtask is about to flush it. */
+  isPlanned = false;
+  /** Its last flush got stuck. */
+  isStuck = false;
+  /** Groups of which an item failed alone in the flush that is running. */
+  readonly failedAlone = new Set<string>();
+  cancelPause: (() => void) | undefined;
+  #beganAt = Number.NEGATIVE_INFINITY;
+  readonly #sizes: number[] = [];
+
+  constructor(group?: string) {
+    this.group = group;
+  }
+
+  isEmpty(): boolean {
+    return this.waiting.length === 0 && !this.isFlushing;
+  }
+
+  /** Removes the entries of the next flush: the first ones up to `weightMax`, each key at most once. */
+  takeNext(weightMax: number): Entry<Item, Result>[] {
+    const taken: Entry<Item, Result>[] = [];
+    const passed: Entry<Item, Result>[] = [];
+    const keys = new Set<string>();
+    const { waiting } = this;
+    let weight = 0;
+    let place = 0;
+    for (; place < waiting.length && place < lookAhead * weightMax; place++) {
+      const entry = waiting[place] as Entry<Item, Result>;
+      if (entry.key !== undefined && keys.has(entry.key)) {
+        passed.push(entry);
+        continue;
+      }
+      if (taken.length > 0 && weight + entry.weight > weightMax) break;
+      if (entry.key !== undefined) keys.add(entry.key);
+      weight += entry.weight;
+      taken.push(entry);
+    }
+    this.waiting = passed.length === 0 ? waiting.slice(place) : passed.concat(waiting.slice(place));
+    return taken;
+  }
+
+  /** Notes that a flush of `size` items begins at `now`. */
+  began(now: number, size: number): void {
+    this.isFlushing = true;
+    this.#beganAt = now;
+    this.#sizes.push(size);
+    if (this.#sizes.length > sizesKept) this.#sizes.shift();
+  }
+
+  /** How long to wait for as many callers as recent flushes had; 0 when they are here or the pace is over. */
+  pauseMs(now: number, paceMs: number): number {
+    if (this.waiting.length >= Math.max(1, ...this.#sizes)) return 0;
+    return Math.max(0, this.#beganAt + paceMs - now);
+  }
 }

@@ -1,4 +1,7 @@
-/** A definition's path into an event's data, by its parts: `customer.id`, also written `data.…`, `event.data.…`, `$.data.…`. */
+/**
+ * A definition's path into an event's data, by its parts: `customer.id`, also written `data.…`,
+ * `event.data.…`, `$.data.…`.
+ */
 export function dataPath(path: string): readonly string[] {
   const parts = path.split(".");
   if (parts[0] === "$") parts.shift();
@@ -7,7 +10,7 @@ export function dataPath(path: string): readonly string[] {
   return parts;
 }
 
-/** What stands there; undefined when there is nothing, or null. Lists are walked by number. */
+/** The value at the path; undefined when it is missing or null. List items are named by number. */
 export function valueAt(data: unknown, path: string): unknown {
   let value = data;
   for (const part of dataPath(path)) {

@@ -83,7 +83,10 @@ function rule({ type, schema }: ValueError): string {
   }
 }
 
-/** The first offence, named in the spelling of the wire with the rule in words. `whole` names the value itself. */
+/**
+ * The first offence, named in the spelling of the wire with the rule in words. `whole` names the value
+ * itself.
+ */
 export function explain(error: ValueError | undefined, whole = "body"): Fault {
   if (!error) return invalid(whole, "has the wrong form");
   // A binding that copies an absent field leaves undefined behind; to the caller that is a missing one.

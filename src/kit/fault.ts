@@ -1,6 +1,7 @@
 /**
- * A caller's mistake, or a state the caller must know of. Everything else that is thrown is a defect: logged with an
- * id and answered `internal`. Kinds are the closed list that `edge/spell.ts` writes in each protocol's own form.
+ * A caller's mistake, or a state the caller must know of. Anything else that is thrown is a defect: logged
+ * with an id and answered `internal`. Kinds are a closed list, which `edge/fault-encoding.ts` writes in each
+ * protocol's form.
  */
 export type FaultKind =
   | "invalid_argument"
@@ -54,7 +55,9 @@ const aboutCaller: ReadonlySet<FaultKind> = new Set([
   "invalid_argument",
 ]);
 
-/** Whether it sends a caller away who was let in before; others, as of a store that does not answer, pass. */
+/**
+ * Whether the fault ends an open call. Others do not: a store that is briefly away must not end every socket.
+ */
 export const sendsAway = ({ kind }: Fault): boolean => aboutCaller.has(kind);
 
 /** `invalid('data', 'must be an object')` reads "data: must be an object" on every protocol. */
@@ -62,7 +65,16 @@ export function invalid(field: string, rule: string): Fault {
   return new Fault("invalid_argument", `${field}: ${rule}`, { field });
 }
 
-/** No id is longer; what is sent instead of one is not sent back whole. */
+/** A refusal that passes by itself: the answer carries `Retry-After: 1`. */
+export function tryAgain(
+  kind: "unavailable" | "resource_exhausted" | "aborted",
+  message: string,
+  { headers, ...detail }: FaultDetail = {},
+): Fault {
+  return new Fault(kind, message, { ...detail, headers: { ...headers, "Retry-After": "1" } });
+}
+
+/** Longer than any id; what a caller sends in place of an id is cut to this in messages. */
 const idCharsShown = 255;
 
 export function missing(kind: string, id: string): Fault {

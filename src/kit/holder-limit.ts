@@ -1,23 +1,26 @@
-import { Fault } from "./fault.ts";
+import { tryAgain } from "./fault.ts";
 
-/** Things that are held open at this node for somebody, so many at most for one. */
+/** Limits how many things one key or user holds open at this node. */
 export interface HolderLimit {
-  /** Throws `resource_exhausted` when there are too many; the answered function gives it back, once. */
+  /** Throws `resource_exhausted` at the limit; the returned function gives the place back, once. */
   acquire(holder: string): () => void;
   count(holder: string): number;
 }
 
-/** `what`: in the plural, as the refusal names them. */
+/** `what` is the plural that the refusal names: `sockets`. */
 export function openHolderLimit({ most, what }: { most: number; what: string }): HolderLimit {
   const counts = new Map<string, number>();
   return {
     acquire(holder) {
       const count = counts.get(holder) ?? 0;
       if (count >= most)
-        throw new Fault("resource_exhausted", `at most ${most} ${what} of one key or user at a node`, {
-          code: "LIMIT_EXCEEDED",
-          headers: { "Retry-After": "1" },
-        });
+        throw tryAgain(
+          "resource_exhausted",
+          `too many ${what}: at most ${most} for one key or user on a node`,
+          {
+            code: "LIMIT_EXCEEDED",
+          },
+        );
       counts.set(holder, count + 1);
       let held = true;
       return () => {

@@ -1,7 +1,9 @@
 import { Fault, invalid } from "./fault.ts";
 import { idempotencyKeyBytesMax } from "./limits.ts";
 
-/** Of body and header, which must not differ. What is stored is in an index, whose rows are bounded in bytes. */
+/**
+ * Of body and header, which must not differ. What is stored is in an index, whose rows are bounded in bytes.
+ */
 export function keyOf(bodyKey: string | undefined, headerKey: string | undefined, at = ""): string | null {
   const field = `${at}idempotencyKey`;
   if (bodyKey && headerKey && bodyKey !== headerKey)
@@ -18,8 +20,8 @@ function legalKey(field: string, key: string): string {
 }
 
 /**
- * Stands before keys that the server makes, of slots and of steps, where they are stored. No caller can send it (see
- * `keyOf`), so none can take such a key. Events show their keys without it.
+ * Stands before keys that the server makes, of slots and of steps, where they are stored. No caller can send
+ * it (see `keyOf`), so none can take such a key. Events show their keys without it.
  */
 export const ownKeyMark = "\u0001";
 

@@ -8,8 +8,8 @@ const mark = Symbol("checked apart");
 export const isCheckedPerItem = (schema: TSchema): boolean => (schema as { [mark]?: boolean })[mark] === true;
 
 /**
- * Fields that their handler checks, one item at a time: the edge lets any value through. Else one item of many that has the
- * wrong form would refuse the request, or end the stream, that brings the others.
+ * Fields that their handler checks, one item at a time: the edge lets any value through. Else one item of
+ * many that has the wrong form would refuse the request, or end the stream, that brings the others.
  */
 export function checkedPerItem<Fields extends Record<string, TSchema>>(fields: Fields): Fields {
   const marked = Object.entries(fields).map(([name, schema]) => [name, { ...schema, [mark]: true }]);

@@ -1,53 +1,57 @@
-import { Fault } from "./fault.ts";
+import { type Fault, tryAgain } from "./fault.ts";
 import { keyReused } from "./idempotency-key.ts";
 
-/** One item of a unit, with what its key stands for. */
+/** One item of a unit, with its idempotency key. */
 export interface Keyed {
   environmentId: string;
   /** As it is stored; null for none. */
   key: string | null;
-  /** What every use of the key must agree on; see `idempotency_keys.function_id`. */
+  /**
+   * What the key is used for, stored as `idempotency_keys.function_id`: every use of a key must have the
+   * same.
+   */
   use: string | null;
   /** Its place in the caller's batch: `events[3].`; empty for an item of its own. */
   at: string;
 }
 
-/** What a key was used for, as the store says. */
+/** The stored first use of a key. */
 export interface KeyUseRow {
   environment_id: string;
   key: string;
   function_id: string | null;
 }
 
-/** What becomes of the units that share a flush. */
+/** What happens to the units of a flush. */
 export interface KeyClaims<Item extends Keyed, Row extends KeyUseRow> {
   /** To be written, in order. */
   written: Item[];
-  /** What was decided for batches holds only if these get their keys; when one does not, nothing may be written. */
+  /**
+   * Batches were decided on the assumption that these items get their keys. If one does not, the flush must
+   * roll back.
+   */
   bound: ReadonlySet<Item>;
-  /** Items that repeat an earlier one of the same flush. */
+  /** Items that repeat an earlier item of the same flush, with that item. */
   twins: ReadonlyMap<Item, Item>;
-  /** Items that repeat what the store knows. */
+  /** Items that repeat a stored use of their key. */
   repeats: ReadonlyMap<Item, Row>;
-  /** By the place of the unit: all of it is refused, for one of its keys names something else. */
+  /** Refused units by their place: one of their keys was used for something else. */
   refused: ReadonlyMap<number, Fault>;
 }
 
-/** Raised when a key that a batch depends on turned out to be used: look at what it was used for, and decide again. */
+/** Mark that a flush raises when a bound item did not get its key: read the stored uses and decide again. */
 export const lostKeys = "keys:";
 
-/** When others use keys of a flush faster than it is decided: each of its units then tries alone. */
+/** Refuses a flush whose keys were used by others in every try; its units are then tried alone. */
 export const contended = (): Fault =>
-  new Fault("unavailable", "others are using the same idempotency keys, try again", {
-    headers: { "Retry-After": "1" },
-  });
+  tryAgain("unavailable", "other requests are using the same idempotency keys, try again");
 
 export const nameOfKey = (environmentId: string, key: string): string => `${environmentId}\n${key}`;
 
 /**
- * Decides in the order of arrival, as if every key that nobody is known to have used were free: of one key the first
- * stands, and a batch is written whole or not at all. Items on their own are left to the store, which does the same for
- * them; so the decision costs nothing where no batch carries a key.
+ * Decides which items are written, in order of arrival. A key counts as free unless `used` has it; its first
+ * item gets it. A batch is written whole or not at all. Single items are left to the store, which decides the
+ * same way for each, so nothing is computed when no batch carries a key.
  */
 export function claimKeys<Item extends Keyed, Row extends KeyUseRow>(
   units: readonly (readonly Item[])[],
@@ -78,7 +82,7 @@ export function claimKeys<Item extends Keyed, Row extends KeyUseRow>(
       continue;
     }
     const mine = claimForBatch(items, { used, holders });
-    // Whatever came of a key that another unit holds: it was decided as if that one gets it.
+    // The decision assumed that the other unit's item gets its key.
     for (const item of mine.relied) bound.add(item);
     if (mine.fault) {
       refused.set(place, mine.fault);

@@ -1,6 +1,9 @@
-/** Every limit of the product, with its unit in its name. Those a company may want to move are settings that default to these. */
+/**
+ * Every limit of the product, with its unit in its name. Those a company may want to move are settings that
+ * default to these.
+ */
 
-/** spec.md 'Limits': under 255 bytes including the `events:` prefix that the server adds. */
+/** With the `events:` prefix that the server adds, a name stays under 255 bytes. */
 export const eventNameBytesMax = 248;
 export const requestBodyBytesMax = 4 * 1024 * 1024;
 export const stepOutputBytesMax = 4 * 1024 * 1024;
@@ -11,7 +14,10 @@ export const progressStepsMax = 500;
 
 export const listLimitDefault = 20;
 export const listLimitMax = 200;
-/** Gauges that are counted in the store: how far, how long an answer is believed, and how long a reader waits for one. */
+/**
+ * Gauges counted in the store: the largest count, how long an answer is cached, how long a reader waits for
+ * one.
+ */
 export const gaugeCountMax = 100_000;
 export const gaugeKeptMs = 5_000;
 export const gaugeWaitMsMax = 500;
@@ -36,7 +42,7 @@ export const workerSilenceMsMax = 5 * 60 * 1000;
 export const pollJobsMax = 200;
 export const exchangeReportsMax = 200;
 
-/** A slot is fired so long after its time at the latest; longer than a leader's successor takes to begin. */
+/** A cron slot fires at most this late: longer than a new leader takes to begin. */
 export const cronLateMsMax = 10_000;
 /** Missed slots that are counted one by one. */
 export const cronSlotsCountMax = 1_000;
@@ -50,18 +56,18 @@ export const debounceListDefault = 100;
 export const debounceListMax = 1_000;
 /** Jobs listed in one heartbeat. */
 export const heartbeatJobsMax = 1_000;
-/** Messages that wait to be written to one worker's stream; one that reads no further is sent away. */
+/** Messages waiting to be written to one worker's stream; a worker that stops reading is disconnected. */
 export const streamOutboxMax = 256;
 /** Reports and steps of one stream that wait to be stored, before no more is read from it. */
 export const streamWaitingMax = 1_000;
-/** A stream begins with `register`, after so long at the latest. */
+/** A stream must begin with `register` within this time. */
 export const streamRegisterMs = 10_000;
 /** A job that is not acked within this goes to another worker. */
 export const streamAckMs = 5_000;
-/** A worker that does not ack, or says it is full, is handed no further job for so long. */
+/** A worker that does not ack, or says it is full, gets no further job for this long. */
 export const streamDistrustMs = 10_000;
 export const streamFullMs = 1_000;
-/** A stream without any heartbeat for so long is closed: three of those that workers send by themselves. */
+/** A stream without a heartbeat for this long is closed: workers send three in that time. */
 export const streamSilenceMsMax = 90_000;
 export const streamHeartbeatMs = 30_000;
 /** Finished steps that come within this over a stream are stored together. */
@@ -92,18 +98,26 @@ export const matcherMatchesMax = 10_000;
 export const childrenSliceMax = 100;
 export const runTimeoutMsMax = 366 * 24 * 60 * 60 * 1000;
 
-/** Items that wait in front of one combiner before callers are told to come back. */
+/** Weight that may wait in one combiner before callers are refused. */
 export const combineWaitingMax = 10_000;
 export const combineLanes = 4;
-/** Under load a flush waits for the callers that lately came together, so long after the last one began. */
+/**
+ * Group-commit window: a flush may start this many ms after the previous one began, to gather as many callers
+ * as recent flushes had.
+ */
 export const combinePaceMs = 16;
 export const flushItemsMax = 128;
 
-/** An authenticated key or session is believed for this long without asking the store again (design: key deletion). */
+/**
+ * An authenticated key or session is cached this long: a deleted key stops working at most this much later.
+ */
 export const keyLeaseMs = 500;
-/** Sockets, streams and held polls are asked so often whether they may go on: with what is believed, within a second. */
+/**
+ * How often open sockets, streams and held polls are re-authorized: with `keyLeaseMs`, a revocation ends them
+ * within a second.
+ */
 export const reauthorizeEveryMs = 250;
-/** Credentials of standing calls that are looked up at once. */
+/** Credentials of open calls that are looked up at once. */
 export const reauthorizeConcurrency = 8;
 /** Leases of one run that may end without any report in a row, before the run fails as `WORKER_LOST`. */
 export const leasesLostMax = 10;
@@ -114,18 +128,23 @@ export const syncTimeoutMsDefault = 30_000;
 export const syncTimeoutMsMax = 15 * 60 * 1000;
 /** Due executions moved in one transaction. */
 export const wakeSliceMax = 200;
-/** Events of one commit travel with the hint when they are no larger than this; others are read from the store. */
+/** A commit's events travel with its hint up to this size; readers of larger ones read the store. */
 export const feedHintBytesMax = 64 * 1024;
 /** Events read at once by a feed, and environments compared at once. */
 export const feedSliceMax = 500;
-/** A node that falls silent loses the names it holds on the bus, and its leases on duties in the store, after this. */
+/**
+ * A node that falls silent loses the names it holds on the bus, and its leases on duties in the store, after
+ * this.
+ */
 export const nameKeptMs = 3_000;
-/** What a rotated secret signed is believed for so long; so long a node may still start with the master key of before. */
+/**
+ * How long a rotated secret's signatures stay valid, and a node may still start with the previous master key.
+ */
 export const keyringKeptMs = 24 * 60 * 60 * 1000;
-/** Nodes are asked to confirm a rotation for so long; those that do not follow by themselves. */
+/** How long a rotation waits for the nodes' confirmations; a node that missed it follows by itself. */
 export const confirmMs = 2_000;
 export const nodesMax = 100;
-/** A node that said nothing for so long is no longer listed. */
+/** A node without a heartbeat for this long is no longer listed. */
 export const nodeForgottenMs = 60 * 60 * 1000;
 /** Above this uncertainty of the time a node neither claims nor leads. */
 export const clockUncertaintyMsMax = 250;
@@ -136,20 +155,20 @@ export const retryDelayMsMax = 7 * 24 * 60 * 60 * 1000;
 export const definitionsKeptMax = 5_000;
 /** Lanes of one function that are looked at in one go; the next look goes on behind them. */
 export const laneLookMax = 1_000;
-/** A lane of a function with a limit is forgotten so long after the last claim from it. */
+/** A lane of a function with a limit is forgotten this long after the last claim from it. */
 export const laneIdleMsMax = 10 * 60 * 1000;
 /** Topics in one answer. */
 export const topicsListMax = 1_000;
 export const publishBatchMax = 100;
-/** Messages of one flush: they start nothing, so more of them go together than events. */
+/** Messages start no runs, so a flush of them may be larger than one of events. */
 export const publishFlushMax = 512;
 export const publishPaceMs = 4;
-/** Consumer groups of an environment, and who is in one at a time. */
+/** Consumer groups of an environment, and members of a group at a time. */
 export const groupsMax = 1_000;
 export const groupMembersMax = 1_000;
 export const groupNameBytesMax = 128;
 export const groupMetadataBytesMax = 16 * 1024;
-/** Deliveries of one group that are not acknowledged (contract.md 6.8). */
+/** Unacknowledged deliveries of one group. */
 export const groupInflightDefault = 100;
 export const groupInflightMax = 1_000;
 export const groupRedeliveriesDefault = 3;
@@ -157,11 +176,14 @@ export const groupRedeliveriesMax = 1_000;
 /** Also how long a member may take to acknowledge. */
 export const groupDelayMsDefault = 5_000;
 export const groupDelayMsMax = 24 * 60 * 60 * 1000;
-/** Where sending acknowledges, a delivery that was not sent in this time goes to another member. */
+/** With ack_mode auto, a delivery not sent within this time goes to another member. */
 export const groupHoldMs = 60_000;
 /** No delivery is held for less: it could not even be sent in time. */
 export const groupHoldMsMin = 200;
-/** In this share of its hold a delivery is sent, or it is not: nodes agree on the time to a quarter of a second each. */
+/**
+ * In this share of its hold a delivery is sent, or it is not: nodes agree on the time to a quarter of a
+ * second each.
+ */
 export const groupHoldShare = 0.9;
 /** Deliveries that wait to be sent to one member, unless its group buffers. */
 export const groupWindow = 64;
@@ -169,33 +191,39 @@ export const groupWindow = 64;
 export const groupStuckMs = 1_000;
 /** Deliveries that a group has looked up ahead at one node. */
 export const groupAheadMax = 2_000;
-/** A member without a sign of life is no longer believed to be there; it is forgotten a little later. */
+/** A member without a heartbeat counts as gone after the first, and is removed after the second. */
 export const groupFreshMs = 3_000;
 export const groupSilenceMs = 5_000;
-/** A delivery that so many members took with them when they went is given up: it may be what kills them. */
+/** A delivery whose members disappeared this many times is given up: it may be what kills them. */
 export const groupLossesMax = 25;
-/** What other nodes changed of groups is seen after this, should no hint tell of it. */
+/** Changes of groups by other nodes are seen after this when their hint is lost. */
 export const groupRefreshMs = 500;
-/** A group that was made by a subscription is kept so long after its last member. */
+/** A group made by a subscription is kept this long after its last member. */
 export const groupKeptMs = 24 * 60 * 60 * 1000;
 /** Members and groups looked after in one query. */
 export const groupSliceMax = 500;
-/** Rows of the capacity endpoints (spec.md 'REST: capacity'). */
+/** Rows of the capacity endpoints. */
 export const capacityRowsDefault = 100;
 export const capacityRowsMax = 1_000;
 
-/** Roles and policies of an org; what decides over its calls is believed for this long, of so many orgs at once. */
+/**
+ * Roles and policies of an org; what decides over its calls is believed for this long, of so many orgs at
+ * once.
+ */
 export const rolesMax = 200;
 export const policiesMax = 500;
 export const policyVersionsMax = 10_000;
 export const roleNameCharsMax = 100;
 export const policyNameCharsMax = 100;
-/** No resource has a longer name; policies are not asked about one, as every pattern may cost a look at every letter. */
+/**
+ * No resource has a longer name; policies are not asked about one, as every pattern may cost a look at every
+ * letter.
+ */
 export const resourceNameCharsMax = 4 * 1024;
 export const policyTextCharsMax = 8 * 1024;
 export const accessKeptMs = 500;
 export const accessOrgsMax = 5_000;
-/** Judging one call by its policies takes no longer than this: else it is refused. */
+/** A call whose policies take longer than this to evaluate is refused. */
 export const decisionMsMax = 250;
 export const dryRunDecisionsMax = 10_000;
 
@@ -204,7 +232,7 @@ export const userNameCharsMax = 200;
 export const passwordCharsMin = 8;
 export const passwordBytesMax = 1_024;
 export const usersMax = 10_000;
-/** A dashboard session, and its cookie (spec.md 'Dashboard cookie TTL'). */
+/** Lifetime of a dashboard session and its cookie. */
 export const sessionMs = 24 * 60 * 60 * 1000;
 export const keyNameCharsMax = 200;
 export const keyRolesMax = 50;
@@ -215,9 +243,9 @@ export const platformUsersMax = 1_000;
 export const platformAuditKeptMs = 366 * 24 * 60 * 60 * 1000;
 export const platformAuditWaitingMax = 10_000;
 
-/** A second resume of a run is refused for so long (spec.md 'Limits'). */
+/** A second resume of a run is refused for this long. */
 export const resumeWindowMs = 2 * 60 * 1000;
-/** A resume that nobody finished is finished by the wake loop after this. */
+/** The wake loop finishes a resume that its node left unfinished for this long. */
 export const resumeHealMs = 10_000;
 /** Telling a control message takes at most this. */
 export const controlMs = 2_000;
@@ -227,13 +255,19 @@ export const environmentsMax = 1_000;
 export const projectsMax = 1_000;
 export const orgNameCharsMax = 200;
 export const projectNameCharsMax = 200;
-/** A deleted environment counts as purged no earlier than this after its deletion: whoever was let in before has written by then. */
+/**
+ * A deleted environment counts as purged no earlier than this after its deletion: a request admitted before
+ * has written by then.
+ */
 export const purgeGraceMs = 60_000;
-/** What one slice of a purge aims at, in this process and in a server of its own; and how long one round of slices takes. */
+/**
+ * What one slice of a purge aims at, in this process and in a server of its own; and how long one round of
+ * slices takes.
+ */
 export const purgeSliceMs = 5;
 export const purgeRemoteSliceMs = 50;
 export const purgeRoundMs = 250;
-/** Subscriptions of one connection, and how many past events one may ask for (design: rulings). */
+/** Subscriptions of one connection, and past events that one of them may ask for. */
 export const subscriptionsMax = 100;
 export const replayMax = 1_000;
 /** Newest events that are looked through for those a replay with wildcards or a filter asks for. */
@@ -241,31 +275,34 @@ export const replayScanMax = 10_000;
 export const patternBytesMax = 1_024;
 /** What a client may send in one WebSocket frame. */
 export const socketFrameBytesMax = 1024 * 1024;
-/** A socket that has not taken so much is closed; what is read from the store for it waits at the lesser mark. */
+/** A socket with this much unsent is closed; reads from the store for it pause at the lower mark. */
 export const socketBufferBytesMax = 8 * 1024 * 1024;
 export const socketWaitBytes = 1024 * 1024;
-/** Events, and characters of them, that wait for the reader of one stream before it is told to come back. */
+/** Events, and their characters, that wait for the reader of one stream before it is ended. */
 export const deliveriesWaitingMax = 10_000;
 export const deliveriesCharsMax = 16 * 1024 * 1024;
-/** Larger system frames stay on the node on which they come up: the bus does not carry them. */
+/** Larger system frames stay on their own node: the bus does not carry them. */
 export const frameBytesMax = 512 * 1024;
-/** A node's word that it has readers of run frames is believed so long. */
+/** A node that says it has readers of run frames is believed for this long. */
 export const frameInterestMs = 5_000;
-/** An environment id of more bytes is no subject token, so it has no frames (spec.md 'Limits'). */
+/** A longer environment id does not fit into a bus subject, so the environment has no frames. */
 export const frameEnvironmentBytesMax = 110;
 /** Environments named in one word about interest, and runs looked up at once for their frames. */
 export const frameSliceMax = 500;
-/** Ended runs that wait to be looked up for their frames; more are not told of. */
+/** Ended runs waiting to be looked up for their frames; frames of more are dropped. */
 export const endsWaitingMax = 20_000;
 /** Runs whose history is read for one page of an environment's audit trail. */
 export const auditRunsMax = 500;
 /** Outputs that the history of a resume keeps of the steps that it discards. */
 export const discardedBytesMax = 256 * 1024;
-/** A wake that nobody moved for so long is overdue. */
+/** A wake that is not handled for this long is overdue. */
 export const overdueMs = 15_000;
 /** Runs and executions that the sweeper compares in one round. */
 export const sweepSliceMax = 2_000;
-/** Rows that one check of the integrity report looks at; how long a report is believed, and how long one is waited for. */
+/**
+ * Rows that one check of the integrity report reads; how long a report is cached, and how long a caller waits
+ * for one.
+ */
 export const integrityRowsMax = 10_000;
 export const integrityKeptMs = 1_000;
 export const integrityWaitMsMax = 5_000;
@@ -273,16 +310,16 @@ export const integrityEnvironmentsMax = 1_000;
 /** Rows that a round of retention deletes in one transaction, and slices in one round. */
 export const expireSliceMax = 200;
 export const expireSlicesMax = 500;
-/** Days that an environment may keep its past, where it does not keep it for ever. */
+/** The longest retention of an environment, in days, when it does not keep everything. */
 export const retentionDaysMax = 36_500;
-/** So long one such transaction may keep others from writing: the next slice is made to fit. */
+/** One such transaction should block other writers no longer than this; the next slice is sized to fit. */
 export const expireSliceMs = 10;
 export const expireSliceMin = 10;
 
 export const secretsMax = 1_000;
 export const secretNameCharsMax = 200;
 export const secretBytesMax = 64 * 1024;
-/** Values of secrets are believed for so long. */
+/** Values of secrets are cached for this long. */
 export const secretsKeptMs = 1_000;
 /** Transport failures in a row that open a breaker, and how long it is open before one call is tried. */
 export const breakerFailsMax = 5;
@@ -291,28 +328,34 @@ export const breakerForgottenMs = 24 * 60 * 60 * 1000;
 /** Calls of one node to endpoints at once, in all and to one. */
 export const pushCallsMax = 200;
 export const pushCallsEndpointMax = 50;
-/** How long this node's own caller waits for jobs at a time; a setting for workers' polls must not make it ask on and on. */
+/**
+ * How long this node's own caller waits for jobs at a time; a setting for workers' polls must not make it ask
+ * on and on.
+ */
 export const pushHoldMs = 2_000;
 /** Push functions that one node serves. */
 export const pushFunctionsMax = 10_000;
 export const pushAnswerBytesMax = 8 * 1024 * 1024;
 
-/** A message of the bus, and how often an outbox entry is tried (spec.md 'Outbox retry budget'); both by setting. */
+/** The largest message of the bus, and the tries of an outbox entry; both are settings. */
 export const busPayloadBytesMax = 1024 * 1024;
 export const outboxAttemptsMax = 10;
 /** Between two tries of a refused entry: from, and at most. */
 export const outboxRetryMsMin = 250;
 export const outboxRetryMsMax = 5_000;
-/** Handing one message to the bus takes at most this; whoever wrote an entry has so long before the leader tries. */
+/**
+ * The longest time to publish one message to the bus; the writer of an entry has this long before the leader
+ * tries.
+ */
 export const outboxSendMs = 2_000;
 /** Entries of one kind that are tried in one round. */
 export const outboxSliceMax = 50;
 export const outboxErrorCharsMax = 500;
-/** An entry that nobody tried for so long, and an event that was not mirrored for so long, are overdue. */
+/** An outbox entry not tried for this long, and an event not mirrored for this long, are overdue. */
 export const outboxOverdueMs = 60_000;
-/** Dead letters that nobody requeued or discarded are forgotten after this. */
+/** Dead letters neither requeued nor discarded are deleted after this. */
 export const deadLetterKeptMs = 90 * 24 * 60 * 60 * 1000;
-/** The list of dead letters (spec.md 'Outbox dead-letter list'). */
+/** The list of dead letters. */
 export const deadLettersDefault = 50;
 export const deadLettersMax = 500;
 export const deadLettersOffsetMax = 10_000;
@@ -330,11 +373,14 @@ export const auditWaitingMax = 20_000;
 export const auditSpoolBytesMax = 256 * 1024 * 1024;
 /** Rows of one file of the spool, and of one flush. */
 export const auditFlushRowsMax = 1_000;
-/** Rows gather for so long before they are written. */
+/** Rows are gathered this long before they are written. */
 export const auditGatherMs = 250;
 export const auditPayloadBytesMax = 8 * 1024;
 export const auditTextCharsMax = 512;
-/** Denials of one caller at one operation that are written in a minute; the others are counted in the next row. */
+/**
+ * Denials of one caller at one operation that are written in a minute; the others are counted in the next
+ * row.
+ */
 export const auditDenialsMax = 60;
 export const auditCallersKeptMax = 10_000;
 /** Rows whose hashes one verification checks. */

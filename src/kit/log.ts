@@ -1,4 +1,7 @@
-/** Structured logging as the domain sees it; `edge` and `server.ts` decide where lines go. Never pass a secret. */
+/**
+ * Structured logging as the domain sees it; `edge` and `server.ts` decide where lines go. Never pass a
+ * secret.
+ */
 export interface Log {
   debug(event: string, fields?: Record<string, unknown>): void;
   info(event: string, fields?: Record<string, unknown>): void;

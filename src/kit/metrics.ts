@@ -1,14 +1,14 @@
 /**
- * Numbers about the server itself, as the rest of the house sees them; the edge decides whether and how they are shown.
- * Nothing here throws: what is counted must not fail because it is counted.
+ * Numbers about the server itself. The edge decides whether and how they are shown. Nothing here throws:
+ * counting must not make the counted work fail.
  */
 export interface Counter {
-  /** One when left out. Never negative. */
+  /** Adds one by default; never a negative number. */
   add(count?: number): void;
 }
 
 export interface Gauge {
-  /** Undefined takes the series away: nothing is said rather than something old. */
+  /** Undefined removes the series, so that no stale value is shown. */
   set(value: number | undefined): void;
 }
 
@@ -16,7 +16,9 @@ export interface Histogram {
   observe(value: number): void;
 }
 
-/** The series of a metric by the values of its labels, in the order of their names. Keep what is used often. */
+/**
+ * The series of a metric by the values of its labels, in the order of their names. Keep what is used often.
+ */
 export type Family<Names extends readonly string[], Series> = (
   ...values: { [Place in keyof Names]: string }
 ) => Series;
@@ -25,20 +27,22 @@ export interface About<Names extends readonly string[]> {
   /** `svc_…`, with its unit at the end. */
   name: string;
   help: string;
-  /** Names whose values are few and ours: never a tenant's, a function's or an event's. */
+  /** Labels whose values are few and chosen by the server: never names of tenants, functions or events. */
   labels?: Names;
 }
 
-/** Where metrics are made. Asking again for a name answers the same metric. */
+/** Makes metrics. The same name gives the same metric. */
 export interface Metrics {
-  /** False when nobody will ever read: work that only feeds a metric can be left out. */
+  /** False when metrics are off: work that only feeds a metric can be skipped. */
   readonly on: boolean;
   counter<const Names extends readonly string[] = []>(about: About<Names>): Family<Names, Counter>;
   gauge<const Names extends readonly string[] = []>(about: About<Names>): Family<Names, Gauge>;
   histogram<const Names extends readonly string[] = []>(
     about: About<Names> & { buckets: readonly number[] },
   ): Family<Names, Histogram>;
-  /** Called before every reading, for gauges that are looked up rather than kept. What it throws is logged. */
+  /**
+   * Registers a function called before every reading, for gauges computed on demand. Its errors are logged.
+   */
   beforeReading(look: () => void | Promise<void>): void;
 }
 
@@ -47,7 +51,7 @@ const silentCounter: Counter = { add: nothing };
 const silentGauge: Gauge = { set: nothing };
 const silentHistogram: Histogram = { observe: nothing };
 
-/** When nobody wants to know. */
+/** Metrics that are off. */
 export const noMetrics: Metrics = {
   on: false,
   counter: () => () => silentCounter,
@@ -56,11 +60,11 @@ export const noMetrics: Metrics = {
   beforeReading: nothing,
 };
 
-/** A round trip, a request, a flush. */
+/** For a round trip, a request or a flush. */
 export const secondsBuckets = [
   0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
 ] as const;
-/** What people wait for: steps and runs, which may sleep for days. */
+/** For steps and runs, which may sleep for days. */
 export const longSecondsBuckets = [
   0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1_800, 3_600, 21_600, 86_400,
 ] as const;

@@ -10,7 +10,7 @@ import type { Static, TSchema } from "@sinclair/typebox";
 import type { Instant } from "./clock.ts";
 import type { Fault } from "./fault.ts";
 
-/** Who asks: the result of authentication, and nothing a handler could forget to check. */
+/** The caller: the result of authentication, with nothing left that a handler could forget to check. */
 export interface Caller {
   kind: "key" | "user" | "platform" | "anonymous" | "dev";
   /** `ak_…` or user id; what audit rows and logs name. */
@@ -22,7 +22,10 @@ export interface Caller {
   impersonates?: boolean;
   /** Of a user. */
   email?: string;
-  /** Of a key: sessions made with it before are believed no more. As of its look-up: a rotation since has raised it. */
+  /**
+   * Of a key: sessions made with it before are believed no more. As of its look-up: a rotation since has
+   * raised it.
+   */
   tokensAfter?: Instant;
 }
 
@@ -41,19 +44,28 @@ export interface Call {
   runId: string | undefined;
   /** The token of the session that was let in; undefined when its credential is a key. */
   session?: string | undefined;
-  /** Where the request comes from; empty when that cannot be told. */
+  /** The client's address; empty when it is unknown. */
   address: string;
   /** It came over TLS, to us or to a proxy that we trust. */
   isSecure: boolean;
-  /** What deny policies keep from the caller as it is now, of things that the input does not name. Undefined: nothing. */
+  /**
+   * What deny policies keep from the caller as it is now, of things that the input does not name. Undefined:
+   * nothing.
+   */
   screen(action: string, type: string): Screen | undefined | Promise<Screen | undefined>;
-  /** Of a call that stands: told each time its caller was found to be one who may go on, roles and all looked up anew. */
+  /**
+   * Of a call that stands: told each time its caller was found to be one who may go on, roles and all looked
+   * up anew.
+   */
   onRenewed(listener: () => void | Promise<void>): void;
 }
 
 /** The deny policies that may keep things of one type from a caller. */
 export interface Screen {
-  /** The refusal of a thing with these names; undefined: the caller may have it. At once where it was asked before. */
+  /**
+   * The refusal of a thing with these names; undefined: the caller may have it. At once where it was asked
+   * before.
+   */
   refusalOf(names: readonly string[]): Fault | undefined | Promise<Fault | undefined>;
 }
 
@@ -63,11 +75,17 @@ export interface Thing {
   id: string;
   /** Left out: the operation's own. */
   action?: string;
-  /** The id stands for all names that it matches, `*` for any run of characters: a policy denies it that may deny one of them. */
+  /**
+   * The id stands for all names that it matches, `*` for any run of characters: a policy denies it that may
+   * deny one of them.
+   */
   isPattern?: boolean;
 }
 
-/** A REST request as a binding sees it; `body` is undefined when none was sent, parsed JSON otherwise (bytes when `raw`). */
+/**
+ * A REST request as a binding sees it; `body` is undefined when none was sent, parsed JSON otherwise (bytes
+ * when `raw`).
+ */
 export interface RestRequest {
   params: Record<string, string>;
   query: URLSearchParams;
@@ -78,14 +96,16 @@ export interface RestRequest {
 export interface RestReply {
   status: number;
   /**
-   * A JSON value; or, with a content type of its own in headers: text, bytes, or an AsyncIterable of either, sent piece by
-   * piece and ended when the client leaves. Undefined for none.
+   * A JSON value; or, with a content type of its own in headers: text, bytes, or an AsyncIterable of either,
+   * sent piece by piece and ended when the client leaves. Undefined for none.
    */
   body?: unknown;
   headers?: Record<string, string>;
 }
 
-/** `"GET /api/v1/events/{id}"`; path, query and body fields are merged into the input under their wire names. */
+/**
+ * `"GET /api/v1/events/{id}"`; path, query and body fields are merged into the input under their wire names.
+ */
 export type RestBinding<I, O> =
   | string
   | {
@@ -106,7 +126,10 @@ export interface RpcBinding<I, O> {
   method: DescMethodUnary;
   decode: (message: never) => I;
   encode: (output: O) => object;
-  /** JSON in, JSON out or both without building messages: for hot methods and loose spellings; names as in the protobuf mapping. */
+  /**
+   * JSON in, JSON out or both without building messages: for hot methods and loose spellings; names as in the
+   * protobuf mapping.
+   */
   json?: { decode?: (body: Record<string, unknown>) => unknown; encode?: (output: O) => unknown };
 }
 
@@ -163,8 +186,8 @@ export function rpcDuplex<In extends DescMessage, Out extends DescMessage, I, O>
 }
 
 /**
- * What a caller must hold: an action of `access/actions.ts`; `"authenticated"` for any valid credential; `null` only for
- * the public list of spec.md, which a contract test holds.
+ * What a caller must hold: an action of `access/actions.ts`; `"authenticated"` for any valid credential;
+ * `null` for public operations only, whose list a contract test holds.
  */
 export type OperationAction = string | null;
 
@@ -181,40 +204,40 @@ interface OperationHead {
   /** `none` for operations that stand outside any environment (capabilities, key management of an org). */
   scope?: "environment" | "none";
   /**
-   * What a platform credential that impersonates nobody must hold to call it; without this it is refused outside
-   * `/api/v1/platform` (design: rulings). `authenticated`: nothing.
+   * What a platform credential that impersonates no org must hold to call the operation; `authenticated` for
+   * nothing. Left out, such a credential is refused outside `/api/v1/platform`.
    */
   platformAction?: string;
-  /** Although its action is one of the platform's, a tenant's own credential whose roles grant it may. */
+  /** The action is the platform's, but a tenant's own credential may call it too when its roles grant it. */
   tenantsToo?: boolean;
   /**
-   * All that the input is about, for deny policies, where that is not the one field that names it: names of the operation's
-   * own type, and things of others.
+   * The resources that deny policies are checked for, when they are not the one field that names the input:
+   * names of the operation's own type, and things of other types.
    */
   about?: (input: never) => readonly (string | Thing)[];
-  /** Actions besides its own that things of `about`, `costs` and the handler are asked about: the registry shows them. */
+  /** Further actions that `about`, `costs` and the handler check; shown in the registry. */
   alsoAsks?: readonly string[];
-  /** Actions besides its own that this input costs: of roles and of policies. */
+  /** Further actions that this input needs, by roles and by policies. */
   costs?: (input: never) => readonly string[];
   /**
-   * The environment that the input is about, which need not be the one the call was let into: deny policies are asked about
+   * The environment that the input names, when it need not be the call's own: deny policies are checked for
    * it as well.
    */
   environmentOf?: (input: never) => string | undefined;
-  /** To the platform no environment is foreign: who impersonates acts in the org of the one that the input is about. */
+  /** A platform user who impersonates acts in the org of the environment that the input names. */
   crossesOrgs?: boolean;
 }
 
-/** Of an operation that answers many things: those that deny policies keep from the caller are left out. */
+/** How to leave out of a list the things that deny policies hide from the caller. */
 export interface Listing<O> {
   items: (output: O) => readonly unknown[];
-  /** As deny policies may name one of them. */
+  /** The names by which a deny policy may mean an item. */
   namesOf: (item: never) => readonly string[];
-  /** The same answer with these items alone. */
+  /** The same answer with only these items. */
   only: (output: O, items: readonly never[]) => O;
-  /** An action besides the operation's own that shows as much of each. */
+  /** Another action that would show the same items, checked as well. */
   also?: string;
-  /** Of what they are; left out: the operation's own. */
+  /** The items' resource type; the operation's own by default. */
   type?: string;
 }
 
@@ -229,18 +252,18 @@ export interface UnaryOperation<S extends TSchema = TSchema, O = unknown> extend
   rpc?: RpcBinding<Static<S>, O> | readonly RpcBinding<Static<S>, O>[];
   handle: (input: Static<S>, call: Call, permit: Permit) => Promise<O> | O;
   /**
-   * Of a read: the input that names what was found by its own name, where the caller's was another; deny policies are asked
-   * about that too, before it is answered.
+   * For a read by one of several names: the input that names what was found by its own name. Deny policies
+   * are checked for that too, before the answer.
    */
   finds?: (output: O, input: Static<S>) => object | undefined;
   lists?: Listing<O>;
-  /** Told that the body of a REST call was too large to be read, with what the path says; its caller has passed the gate. */
+  /** Called when the body of an admitted REST call is too large to be read, with the path's parameters. */
   onBodyTooLarge?: (params: Record<string, string>, call: Call, fault: Fault) => Promise<void>;
 }
 
 /**
- * Items in an answer that is a list, or in a field of it, each named by fields of its own. A count that stands beside them counts
- * what is shown: a search that counts what it keeps back would tell of it, letter by letter.
+ * A list of items, either the answer itself or its field `under`. A count beside the list counts the items
+ * shown: a search that counted hidden items would reveal them letter by letter.
  */
 export function listed<Item>(
   namesOf: (item: Item) => readonly string[],
@@ -260,13 +283,13 @@ export function listed<Item>(
   };
 }
 
-/** The commonest: things that are named by their id. */
+/** A list of things that are named by their id. */
 export const listedById = (under?: string) =>
   listed(({ id }: { id: string }) => [id], under === undefined ? {} : { under });
 
 /**
- * Tells, in the words of `about`, what the input leads to now: deny policies are asked about that too, at once and, until
- * the next is told, as long as the call lasts. Throws what refuses it.
+ * Also checks deny policies for this resource, in the words of `about`: now, and at every later
+ * re-authorization of the call until it is called again. Throws `permission_denied`.
  */
 export type Permit = (leadsTo: unknown) => Promise<void>;
 
@@ -283,8 +306,8 @@ export interface DuplexOperation<S extends TSchema = TSchema, O = unknown> exten
   input: S;
   rpc: RpcDuplexBinding<Static<S>, O>;
   /**
-   * Ends when `call.signal` is aborted, which also says that the caller's credential holds no longer. Messages that cannot
-   * be read make their iterator throw a Fault.
+   * Ends when `call.signal` is aborted, which also says that the caller's credential holds no longer.
+   * Messages that cannot be read make their iterator throw a Fault.
    */
   handle: (messages: AsyncIterable<Static<S>>, call: Call, permit: Permit) => AsyncIterable<O>;
 }

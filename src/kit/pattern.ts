@@ -1,5 +1,6 @@
 /**
- * Subjects are dot-separated tokens; a pattern may use `*` for exactly one token and a last `>` for one or more.
+ * Subjects are dot-separated tokens; a pattern may use `*` for exactly one token and a last `>` for one or
+ * more.
  */
 export function matchesPattern(pattern: string, subject: string): boolean {
   if (pattern === subject) return true;

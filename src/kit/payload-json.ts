@@ -1,9 +1,9 @@
 import { Fault, invalid } from "./fault.ts";
 
 /**
- * Levels of arrays and objects in a payload. What comes in here leaves by every door: readers of protobuf in other languages
- * stop at 100 messages inside each other, a level of objects is three of them (Value, Struct, entry), and up to four lie
- * around a payload.
+ * Levels of arrays and objects in a payload. What comes in here leaves by every door: readers of protobuf in
+ * other languages stop at 100 messages inside each other, a level of objects is three of them (Value, Struct,
+ * entry), and up to four lie around a payload.
  */
 export const payloadLevelsMax = 32;
 /** Levels around a payload in JSON: an exchange of reports with steps has the most of them, five. */
@@ -89,11 +89,17 @@ function requirePlain(field: string, value: unknown, levels: number): void {
   throw invalid(rule === tooDeep ? field || "body" : path.slice(0, pathCharsMax) || "body", rule);
 }
 
-/** Throws the fault with the path of what could not leave as it came: too many levels, a number beyond a double, half a surrogate. */
+/**
+ * Throws the fault with the path of what could not leave as it came: too many levels, a number beyond a
+ * double, half a surrogate.
+ */
 export const requirePayload = (field: string, value: unknown): void =>
   requirePlain(field, value, payloadLevelsMax);
 
-/** A payload as the text that is stored; absent is null. Throws as `requirePayload` does, and for what is larger than `bytesMax`. */
+/**
+ * A payload as the text that is stored; absent is null. Throws as `requirePayload` does, and for what is
+ * larger than `bytesMax`.
+ */
 export function jsonText(field: string, value: unknown, bytesMax?: number): string {
   if (value === undefined) return "null";
   requirePayload(field, value);
@@ -110,8 +116,8 @@ function malformed(field: string | undefined, why: string, cause?: unknown): Fau
 }
 
 /**
- * JSON from outside, whatever door it comes by. It is looked over before it is parsed, as finding and writing many levels takes
- * the runtime seconds. Throws the fault to be told.
+ * JSON from outside, whatever door it comes by. It is looked over before it is parsed, as finding and writing
+ * many levels takes the runtime seconds. Throws the fault to be told.
  */
 export function parseJson(text: string, field?: string): unknown {
   if (isNested(text, bodyLevelsMax)) throw malformed(field, tooDeep);
@@ -142,6 +148,9 @@ export function parseJsonBytes(bytes: Uint8Array, field?: string): unknown {
 
 const unshown = `(nested deeper than ${storedLevelsMax} levels)`;
 
-/** A stored payload for an answer. What an earlier version let in and nothing can write is shown as a text that says so. */
+/**
+ * A stored payload for an answer. What an earlier version let in and nothing can write is shown as a text
+ * that says so.
+ */
 export const storedJson = (text: string): unknown =>
   isNested(text, storedLevelsMax) ? unshown : JSON.parse(text);

@@ -48,7 +48,9 @@ function redactValue(value: unknown, depth: number): unknown {
   return redactFields(value as Record<string, unknown>, depth + 1);
 }
 
-/** Fields as they may be logged; errors become plain, with their causes and without what drivers hang on them. */
+/**
+ * Fields as they may be logged; errors become plain, with their causes and without what drivers hang on them.
+ */
 export function redactFields(fields: Record<string, unknown>, depth = 0): Record<string, unknown> {
   return Object.fromEntries(
     Object.entries(fields).map(([name, value]) => [

@@ -1,31 +1,34 @@
 import type { Clock } from "./clock.ts";
 import { column, type Sql, type SqlArray, sql } from "./sql.ts";
 
-/** Where work is due: an environment, or a part of one that can be found by itself. */
+/** A place where work is due: an environment, or a part of one that has an index of its own. */
 export interface WorkScope {
   environmentId: string;
 }
 
-/** At most so many pieces of work of this place. */
+/** At most `quota` pieces of work of this scope. */
 export interface Turn<P extends WorkScope = WorkScope> {
   scope: P;
   quota: number;
 }
 
-/** The longest due, whoever's, or a share of each of these places. */
+/** The longest due of all environments, or a quota for each scope. */
 export type Slice<P extends WorkScope = WorkScope> = { oldest: number } | { turns: readonly Turn<P>[] };
 
-/** Due work of many environments, as a loop takes it from the store. */
+/** Due work of many environments, claimed by a loop. */
 export interface SharedWork<P extends WorkScope = WorkScope> {
-  /** Looks at the longest due, whoever's, and takes it unless it cannot be taken now. */
+  /** Looks at the longest due of all environments and claims what can be claimed now. */
   oldest(limit: number): Promise<{ found: number; taken: number }>;
-  /** Every place where something is due now: one probe of an index each, however much is due there. */
+  /** Every scope with something due now: one index probe each, however much is due there. */
   scopes(): Promise<readonly P[]>;
-  /** Answers how much of each place was taken: less than its quota means that nothing more can be taken there now. */
+  /**
+   * Answers how much of each scope was claimed; less than its quota means that nothing more can be claimed
+   * there now.
+   */
   claim(turns: readonly Turn<P>[]): Promise<readonly number[]>;
 }
 
-/** Work of which everything that is found is taken, too. */
+/** Work of which everything found is also claimed. */
 export const workOn = <P extends WorkScope>(
   some: (slice: Slice<P>) => Promise<readonly { turn: number }[]>,
   scopes: () => Promise<readonly P[]>,
@@ -46,13 +49,13 @@ export interface TurnsOptions {
   msMax?: number;
 }
 
-/** Places are looked up again no sooner than after this many times what the last look took. */
+/** Scopes are looked up again after this many times the duration of the last look-up. */
 const looksApart = 10;
 
 /**
- * Takes all that is due of each work, a slice after the other. While it fits into one slice that is one statement. When there
- * is more, environments take turns with an equal share of each slice, so that none waits behind what another has piled up, and
- * so do the works among themselves. Answers false when its time was over before the work was.
+ * Claims everything due of each work, slice by slice. Work that fits into one slice is one statement. When
+ * there is more, environments take turns with an equal share of each slice, so that none waits behind
+ * another's backlog; the works take turns too. Answers false when `msMax` was over before the work.
  */
 export async function roundRobin(
   works: readonly SharedWork[],
@@ -69,7 +72,7 @@ export async function roundRobin(
       let taken = 0;
       do taken += waiting.size === 1 ? await alone(work, waiting, limit) : await round(work, waiting, limit);
       while (waiting.size > 0 && clock.elapsed() < Math.min(goodUntil, until));
-      // What is still due there is in other hands, or cannot be taken now.
+      // The rest is claimed by another node, or cannot be claimed now.
       if (taken === 0) behind.delete(work);
     }
     if (behind.size === 0) return true;
@@ -77,15 +80,15 @@ export async function roundRobin(
   }
 }
 
-/** Where only one has work, its longest due is the longest due. */
+/** Only one environment has work: no scopes need to be compared. */
 async function alone(work: SharedWork, waiting: Map<string, WorkScope[]>, limit: number): Promise<number> {
   const { found, taken } = await work.oldest(limit);
   if (found < limit) waiting.clear();
-  // What cannot be taken must not stand before what can.
+  // Rows that cannot be claimed must not hide rows that can.
   return taken > 0 ? taken : round(work, waiting, limit);
 }
 
-/** One turn of every environment. Those that have no more leave `waiting`. */
+/** One turn of every environment. An environment with no more work leaves `waiting`. */
 async function round<P extends WorkScope>(
   work: SharedWork<P>,
   waiting: Map<string, P[]>,
@@ -108,7 +111,7 @@ async function round<P extends WorkScope>(
   return taken;
 }
 
-/** An environment's share over its places; what is left over of it goes to the first. */
+/** Divides an environment's share among its scopes; the remainder goes to the first ones. */
 function turnsOf<P extends WorkScope>(scopes: readonly P[], share: number): Turn<P>[] {
   const each = Math.floor(share / scopes.length);
   const more = share % scopes.length;
@@ -122,21 +125,22 @@ export function countTurns(turns: readonly unknown[], rows: readonly { turn: num
   return counts;
 }
 
-/** Rows of a table (alias `d`) that are due, as slices of work are read. */
+/** Describes the due rows of a table, whose alias is `d`. */
 export interface DueRows {
   table: string;
-  /** Each with `d.` before it. */
+  /** Each prefixed with `d.`. */
   columns: Sql;
-  /** What the indexes cover. */
+  /** The condition of the partial indexes. */
   where?: Sql;
   /** When a row is due. */
   dueAt: string;
   until: number;
-  /** Further columns of the order. */
+  /** Columns of the order after `dueAt`. */
   tail?: readonly string[];
   /**
-   * How the index has it in which the rows of a place stand together. `dueAt + 0` unless it says something else: another index
-   * has that column by itself, and where one tenant has nearly all rows it would seem to serve as well.
+   * The order of the index that keeps a scope's rows together. Left out, the order is by `dueAt + 0`: the `+
+   * 0` keeps the planner from the index on `dueAt` alone, which looks cheap when one tenant has nearly all
+   * rows.
    */
   scopeOrder?: { dueAt: string; by: readonly string[] };
   /** `skipLocked`, where the rows are claimed. */
@@ -164,14 +168,17 @@ export interface FirstOfEach {
 const every = sql.raw("1 = 1");
 const columnsOf = (names: readonly string[]): Sql => sql.raw(names.map((name) => `d.${name}`).join(", "));
 
-/** Rows of one place that are due, in their order. */
+/** The due rows of one scope, in their order. */
 function inPlace({ where = every, dueAt, until, tail = [], scopeOrder: placeOrder }: DueRows, same: Sql) {
   const at = placeOrder?.dueAt ?? `${dueAt} + 0`;
   const order = placeOrder ? placeOrder.by : [at, ...tail];
   return { where: sql`${same} AND ${where} AND ${columnsOf([at])} <= ${until}`, order: columnsOf(order) };
 }
 
-/** The rows of a slice; those of turns carry the number of theirs as `turn`. `key` is how a place is found. */
+/**
+ * The rows of a slice; rows of turns carry the number of their turn as `turn`. `key` gives the columns of a
+ * scope.
+ */
 export function sliceOf<P extends WorkScope>(
   seams: TurnSeams,
   rows: DueRows,
@@ -199,7 +206,10 @@ const byEnvironment = (places: readonly WorkScope[]) => ({
   environment_id: column.text(places.map(({ environmentId }) => environmentId)),
 });
 
-/** The places of work that stands by environment: jumps in an index from one to the next, whatever lies between. */
+/**
+ * The environments with due rows: jumps in an index from one environment to the next, past all rows in
+ * between.
+ */
 export function environmentsDue(rows: DueRows): Sql {
   const from = sql`FROM ${sql.raw(rows.table)} d WHERE`;
   const next = (behind: Sql) => sql`(SELECT d.environment_id ${from} ${rows.where ?? every} ${behind}

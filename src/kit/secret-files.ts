@@ -29,7 +29,9 @@ const pairOf = (cert: [string, string | undefined], key: [string, string | undef
 const caOf = (setting: string, path: string | undefined) =>
   path === undefined ? undefined : readCa({ setting, path });
 
-/** The certificates, keys and credentials that the settings name; throws FileProblem when one cannot be used. */
+/**
+ * The certificates, keys and credentials that the settings name; throws FileProblem when one cannot be used.
+ */
 export function secretFiles(paths: SecretPaths): SecretFiles {
   const { databaseTlsCaFile, natsTlsCaFile, natsCredsFile } = paths;
   const databaseCa = caOf("SVC_DATABASE_TLS_CA_FILE", databaseTlsCaFile);
@@ -40,7 +42,7 @@ export function secretFiles(paths: SecretPaths): SecretFiles {
   );
   const credentials =
     natsCredsFile === undefined ? undefined : () => readSettingFile("NATS_CREDS_FILE", natsCredsFile);
-  // Read once now, so that a wrong path is told at the start.
+  // Read once at the start, so that a wrong path is reported then.
   credentials?.();
   return {
     tls: pairOf(["SVC_TLS_CERT_FILE", paths.tlsCertFile], ["SVC_TLS_KEY_FILE", paths.tlsKeyFile]),

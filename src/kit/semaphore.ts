@@ -1,4 +1,4 @@
-/** Runs work that must not all run at once: at most `count` at a time, the rest in order of arrival. */
+/** Runs at most `count` pieces of work at a time, the rest in order of arrival. */
 export function semaphore(count: number): <Value>(work: () => Promise<Value>) => Promise<Value> {
   let running = 0;
   const waiting: (() => void)[] = [];
@@ -8,7 +8,7 @@ export function semaphore(count: number): <Value>(work: () => Promise<Value>) =>
     try {
       return await work();
     } finally {
-      // The place is handed over, not freed, so nobody overtakes.
+      // The place is handed to the next one, not freed, so that a newcomer cannot overtake it.
       const next = waiting.shift();
       if (next) next();
       else running--;

@@ -134,7 +134,9 @@ function readEnvironment(
   return given;
 }
 
-/** A flag beats a variable, a variable the default; an empty variable counts as not set. All errors at once. */
+/**
+ * A flag beats a variable, a variable the default; an empty variable counts as not set. All errors at once.
+ */
 export function readSettings<Rows extends Settings>(
   rows: Rows,
   source: SettingsSource,

@@ -1,4 +1,4 @@
-/** What is kept in memory, bounded in number and in size. The last one that was set always stays. */
+/** A cache bounded in number and in size. The entry set last always stays. */
 export interface SizedCache<Value> {
   get(key: string): Value | undefined;
   set(key: string, value: Value, chars: number): void;

@@ -1,9 +1,15 @@
 import { type Sql, sql } from "./sql.ts";
 
-/** Of the letters beyond ASCII in one search, so many are looked for in either case; of further ones the case counts. */
+/**
+ * Of the letters beyond ASCII in one search, so many are looked for in either case; of further ones the case
+ * counts.
+ */
 const foldedLettersMax = 32;
 
-/** One letter as it is compared: the simple folding of Unicode, which never changes how many letters there are. */
+/**
+ * One letter as it is compared: the simple folding of Unicode, which never changes how many letters there
+ * are.
+ */
 const foldLetter = (letter: string): string => {
   const upper = letter.toUpperCase();
   const folded = [...upper].length === 1 ? upper.toLowerCase() : letter.toLowerCase();
@@ -12,7 +18,9 @@ const foldLetter = (letter: string): string => {
 
 let variants: Map<string, string[]> | undefined;
 
-/** The other letters that fold to this one. Made once, when somebody first looks for a letter beyond ASCII. */
+/**
+ * The other letters that fold to this one. Made once, when somebody first looks for a letter beyond ASCII.
+ */
 function variantsOf(folded: string): readonly string[] {
   if (!variants) {
     variants = new Map();
@@ -39,8 +47,8 @@ const fold = (text: string): string =>
   [...text].map((letter) => (isAscii(letter) ? letter.toLowerCase() : foldLetter(letter))).join("");
 
 /**
- * The column holds the text somewhere, in either case, on both engines alike: their `lower` knows ASCII only, so that
- * each further letter of the search is folded in the column by a `replace`.
+ * The column holds the text somewhere, in either case, on both engines alike: their `lower` knows ASCII only,
+ * so that each further letter of the search is folded in the column by a `replace`.
  */
 export function containsIgnoringCase(column: string, text: string): Sql {
   if (text.length > searchCharsMax) return sql.raw("1 = 0");

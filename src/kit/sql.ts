@@ -1,10 +1,13 @@
 /**
- * One SQL text for both engines. A value becomes a parameter, a nested `Sql` is spliced in, anything else is refused by
- * the types. Engines number parameters in their own way when they render.
+ * One SQL text for both engines. A value becomes a parameter, a nested `Sql` is spliced in, anything else is
+ * refused by the types. Engines number parameters in their own way when they render.
  */
 export type SqlValue = string | number | bigint | null | Uint8Array | SqlArray | undefined;
 
-/** A column of values for one array parameter: `unnest` on Postgres, `json_each` on libSQL (see the seam `rowsFrom`). */
+/**
+ * A column of values for one array parameter: `unnest` on Postgres, `json_each` on libSQL (see the seam
+ * `rowsFrom`).
+ */
 export interface SqlArray {
   readonly array: readonly (string | number | null)[];
   readonly type: "text" | "bigint" | "int" | "float";
@@ -70,7 +73,9 @@ function plainText(strings: readonly string[], mark: (place: number) => string, 
   return text;
 }
 
-/** The text with `mark(1)`, `mark(2)`, … in place of values. Texts without nested fragments are rendered once. */
+/**
+ * The text with `mark(1)`, `mark(2)`, … in place of values. Texts without nested fragments are rendered once.
+ */
 export function render(query: Sql, mark: (place: number) => string, engine: string): Rendered {
   const nested = query.values.some(isSql);
   if (!nested) {

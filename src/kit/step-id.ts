@@ -1,7 +1,9 @@
 import { createHash } from "node:crypto";
 import { invalid } from "./fault.ts";
 
-/** A step's id is part of the keys of steps, waits and invocations, beside event names and paths of matches. */
+/**
+ * A step's id is part of the keys of steps, waits and invocations, beside event names and paths of matches.
+ */
 export const stepIdBytesMax = 1_024;
 
 export function requireStepId(field: string, stepId: string): string {

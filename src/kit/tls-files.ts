@@ -1,7 +1,10 @@
 import { createPrivateKey, X509Certificate } from "node:crypto";
 import { readFileSync } from "node:fs";
 
-/** A file that a setting names and that cannot be used; says the setting and the path, never what is in the file. */
+/**
+ * A file that a setting names and that cannot be used; says the setting and the path, never what is in the
+ * file.
+ */
 export class FileProblem extends Error {
   constructor(setting: string, path: string, problem: string, cause?: unknown) {
     super(`${setting}: ${path} ${problem}`, { cause });

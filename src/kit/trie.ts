@@ -1,6 +1,6 @@
 /** Values by pattern: a topic finds its own without looking at the others. */
 export interface Trie<Value> {
-  /** `*` stands for one token, a last `>` for one or more. */
+  /** `*` matches one token, a last `>` one or more. */
   add(pattern: readonly string[], value: Value): void;
   remove(pattern: readonly string[], value: Value): void;
   /** In no promised order; a value that was added under several patterns comes once for each. */

@@ -2,17 +2,17 @@ import type { Clock } from "./clock.ts";
 
 export interface TtlCacheOptions<Value extends object> {
   clock: Pick<Clock, "elapsed">;
-  /** Counted from before the read, so that nothing is believed for longer than this after it changed. */
+  /** Counted from before the read, so that a value is used at most this long after it changed. */
   keptMs: number;
   entriesMax: number;
   read: (key: string) => Promise<Value | undefined>;
 }
 
-/** Answers of a slow question, believed for a short time. Askers of one key at once share one read. */
+/** Caches the answers of a slow read for a short time. Concurrent callers of one key share one read. */
 export interface TtlCache<Value extends object> {
-  /** What is believed right now; undefined when nothing is. */
+  /** The cached value; undefined when there is none. */
   peek(key: string): Value | undefined;
-  /** Reads unless known, including known to be missing. A failed read is not remembered. */
+  /** The cached value, or what is read now. A missing value is cached too, a failed read is not. */
   get(key: string): Promise<Value | undefined>;
   forget(key: string): void;
 }
@@ -29,7 +29,7 @@ interface PendingRead<Value> {
 export function ttlCache<Value extends object>(options: TtlCacheOptions<Value>): TtlCache<Value> {
   const { clock, keptMs, entriesMax, read } = options;
   const found = new Map<string, CacheEntry<Value>>();
-  // Apart, so that a flood of keys that do not exist pushes none out that does.
+  // Missing values are kept apart: a flood of keys that do not exist must not push out those that do.
   const missing = new Map<string, CacheEntry<undefined>>();
   const reading = new Map<string, PendingRead<Value>>();
 
@@ -42,7 +42,7 @@ export function ttlCache<Value extends object>(options: TtlCacheOptions<Value>):
     const until = clock.elapsed() + keptMs;
     try {
       const value = await read(key);
-      // Forgotten meanwhile: what was read may be older than what made somebody forget it.
+      // The key was invalidated during the read: what was read may be older than the change.
       if (reading.get(key) !== mine) return value;
       if (value !== undefined) {
         missing.delete(key);

@@ -4,7 +4,7 @@ import type { Loop } from "./loop.ts";
 import { type Metrics, noMetrics, secondsBuckets, sizeBuckets } from "./metrics.ts";
 import { noTracer, type Tracer } from "./trace.ts";
 
-/** What is told of work: where numbers go and where spans go. */
+/** Where a part reports its work: metrics and traces. */
 export interface Watch {
   metrics: Metrics;
   tracer: Tracer;
@@ -12,7 +12,7 @@ export interface Watch {
 
 export const noWatch: Watch = { metrics: noMetrics, tracer: noTracer };
 
-/** A loop's progress and failures, read when somebody asks. */
+/** Metrics of a loop's progress and failures, filled at each reading. */
 export function watchLoop(metrics: Metrics, loop: Loop): void {
   const progress = metrics.gauge({
     name: "svc_loop_last_progress_timestamp_seconds",
@@ -33,7 +33,7 @@ export function watchLoop(metrics: Metrics, loop: Loop): void {
   });
 }
 
-/** Called when a flush begins; what it answers, when the flush is over. */
+/** Called when a flush begins; the function it returns is called when the flush ends. */
 export type WatchFlush = (itemCount: number) => (failed: boolean) => void;
 
 export function watchFlushes({ metrics, tracer }: Watch, clock: Pick<Clock, "elapsed">, name: string) {
@@ -64,7 +64,7 @@ export function watchFlushes({ metrics, tracer }: Watch, clock: Pick<Clock, "ela
   return metrics.on || tracer.on ? watch : undefined;
 }
 
-/** What waits in front of a combiner and what was turned away, read when somebody asks. */
+/** Metrics of a combiner's waiting and refused items, filled at each reading. */
 export function watchWaiting(
   metrics: Metrics,
   { name, counters }: Pick<Combiner<never, unknown>, "name" | "counters">,

@@ -12,8 +12,8 @@ export const instantOf = (timestamp: Timestamp): Instant =>
   Number(timestamp.seconds) * 1000 + Math.floor(timestamp.nanos / 1_000_000);
 
 /**
- * Integers come as JSON numbers or as decimal strings (the protobuf mapping); other values are left for the schema to refuse.
- * Answers the body itself where there is nothing to change.
+ * Integers come as JSON numbers or as decimal strings (the protobuf mapping); other values are left for the
+ * schema to refuse. Answers the body itself where there is nothing to change.
  */
 export function withNumbers(
   body: Record<string, unknown>,
@@ -31,14 +31,21 @@ export function withNumbers(
   return read;
 }
 
-/** A 64-bit count of a message. Beyond what a number holds exactly it is the farthest, which nothing ever reaches. */
+/**
+ * A 64-bit count of a message. Beyond what a number holds exactly it is the farthest, which nothing ever
+ * reaches.
+ */
 export const safeCount = (value: bigint): number =>
   Number(value > Number.MAX_SAFE_INTEGER ? Number.MAX_SAFE_INTEGER : value);
-/** A message for each value, and one for each list or object: without the reader's own limit, so that all that is stored is shown. */
+/**
+ * A message for each value, and one for each list or object: without the reader's own limit, so that all that
+ * is stored is shown.
+ */
 const recursionLimit = 2 * storedLevelsMax + 2;
 
 /**
- * A Value as JSON; without any kind it is null, as in a Struct. Numbers that JSON has not are left for `requirePayload` to name.
+ * A Value as JSON; without any kind it is null, as in a Struct. Numbers that JSON has not are left for
+ * `requirePayload` to name.
  */
 export function jsonOf({ kind }: Value): unknown {
   switch (kind.case) {

@@ -1,5 +1,5 @@
 import type { FirstOfEach } from "../kit/round-robin.ts";
-import type { Sql, SqlArray } from "../kit/sql.ts";
+import { type Sql, type SqlArray, sql } from "../kit/sql.ts";
 
 /** A row as the engine returns it: text, numbers (64-bit integers below 2^53 come as numbers), null. */
 export type Row = Record<string, unknown>;
@@ -98,12 +98,15 @@ export class StoreError extends Error {
   }
 }
 
-/**
- * Marks let a single statement refuse itself: on Postgres `CAST('svc!mark:detail' AS integer)` inside a CASE fails the
- * statement and so rolls it back; the driver turns the failure into `StoreError("marked", "mark:detail")`. The libSQL text
- * throws that error itself.
- */
+/** How a mark begins that a statement raises on PostgreSQL; `postgres-errors.ts` looks for it. */
 export const markPrefix = "svc!";
+
+/**
+ * Lets a statement refuse itself: on PostgreSQL the cast of this text to a number fails, which rolls the statement back, and
+ * the driver throws `StoreError("marked", mark + detail)`. The libSQL text of a flush throws that error itself.
+ */
+export const raiseMark = (mark: string, detail: Sql): Sql =>
+  sql`CAST(${markPrefix + mark}::text || ${detail} AS bigint)`;
 
 /**
  * Whether one item may be why a flush of many failed, so that the others are tried without it. Troubles of the database
@@ -111,3 +114,11 @@ export const markPrefix = "svc!";
  */
 export const isOfItem = (error: unknown): boolean =>
   !(error instanceof StoreError) || error.trouble === "refused" || error.trouble === "unique";
+
+/** Whether a flush waited too long for rows that another transaction holds: one environment's, so the others go on apart. */
+export const isStuck = (error: unknown): boolean =>
+  error instanceof StoreError && error.trouble === "lock_timeout";
+
+/** Whether a statement refused itself by this mark (see `raiseMark`). */
+export const isMarked = (error: unknown, mark: string): boolean =>
+  error instanceof StoreError && error.trouble === "marked" && error.detail.startsWith(mark);

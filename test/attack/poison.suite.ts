@@ -1,4 +1,4 @@
-import { combineLaneOf } from "../../src/kit/combine-lane.ts";
+import { combineLaneOf } from "../../src/kit/flush-queue.ts";
 import { chanceOf } from "../support/chance.ts";
 import { type EngineName, startTestServer, type TestServer } from "../support/server.ts";
 import { codesOf, poisonOf, poisonTables } from "./poison-triggers.ts";

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { readFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
-import { combineLaneOf } from "../../src/kit/combine-lane.ts";
+import { combineLaneOf } from "../../src/kit/flush-queue.ts";
 import { sql } from "../../src/kit/sql.ts";
 import type { Store } from "../../src/store/store.ts";
 import { type AckedEmit, checkAll } from "../support/checkers.ts";

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { combineLaneOf } from "../../src/kit/combine-lane.ts";
+import { combineLaneOf } from "../../src/kit/flush-queue.ts";
 import { combineLanes, combineWaitingMax } from "../../src/kit/limits.ts";
 import { sql } from "../../src/kit/sql.ts";
 import type { Store } from "../../src/store/store.ts";

@@ -11,8 +11,8 @@ export class CelError extends Error {
 }
 
 /**
- * What several evaluations may look at together: those of one event, of one replay, of one connection. Counted in the items that
- * an evaluation is bounded by, so that it means the same on any machine.
+ * What several evaluations may look at together: those of one event, of one replay, of one connection.
+ * Counted in the items that an evaluation is bounded by, so that it means the same on any machine.
  */
 export class CelBudget {
   readonly itemsMax: number;
@@ -27,7 +27,7 @@ export class CelBudget {
     return this.#left;
   }
 
-  /** Whoever meant to look at more did not: what came of the last evaluation is not to be believed. */
+  /** The last evaluation exceeded the budget: its result must not be used. */
   get isUsedUp(): boolean {
     return this.#left < 0;
   }
@@ -43,29 +43,38 @@ export class CelBudget {
 
 /** What one evaluation may look at: list items and map entries, each one as often as it is looked at. */
 export const celItemsMax = 10_000;
-/** So many letters count as one item. A search by pattern takes every letter through every part of the pattern at worst. */
+/**
+ * So many letters count as one item. A search by pattern takes every letter through every part of the pattern
+ * at worst.
+ */
 const lettersAnItem = 1_000;
 const patternPartsAnItem = 40;
-/** The parts of a pattern, and its letters: RE2 is linear in their product with the text, and that is not little. */
+/**
+ * The parts of a pattern, and its letters: RE2 is linear in their product with the text, and that is not
+ * little.
+ */
 const patternSizeMax = 500;
 const patternCharsMax = 500;
 /** Telling the time in another zone, as items. */
 const zoneItems = 200;
-/** A search compares what is sought at every letter of the text at worst: so many letters compared count as one item. */
+/**
+ * In the worst case a search compares the sought text at every letter: this many compared letters count as
+ * one item.
+ */
 const lettersComparedAnItem = 32_000;
-/** The runtime knows no better way backwards. */
+/** Searching backwards has no faster algorithm in the runtime. */
 const lettersComparedBackAnItem = 4_000;
 /** `size` goes from character to character. */
 const charactersAnItem = 100;
-/** Making a piece of a text, or reading a letter of JSON, is dearer than reading a letter. */
+/** Splitting off a piece of text, or writing a letter of JSON, costs more than reading a letter. */
 const piecesAnItem = 20;
 const jsonLettersAnItem = 100;
-/** The library tries every way to part a row of digits. */
-const durationCharsMax = 32;
+/** The library's duration parser tries every way to split a row of digits. */
+export const durationCharsMax = 32;
 const durationTriesAnItem = 300;
 
-/** Of a macro's body: what stands in it is done for every item. */
-const nodesAnItem = 20;
+/** This many nodes of a macro's body, evaluated for one list item, count as one item. */
+export const nodesAnItem = 20;
 /** Data is read before it is looked at: so many letters of JSON count as one item. */
 const lettersReadAnItem = 500;
 
@@ -73,8 +82,8 @@ const lettersReadAnItem = 500;
 export const itemsToRead = (json: string): number => Math.floor(json.length / lettersReadAnItem);
 
 /** Nested macros cost the product of their lists: two deep is the most. */
-const macroDepthMax = 2;
-const macros = new Set(["all", "exists", "exists_one", "filter", "map"]);
+export const macroDepthMax = 2;
+export const macros = new Set(["all", "exists", "exists_one", "filter", "map"]);
 
 interface CompiledPattern {
   re2: RE2JS;
@@ -86,13 +95,13 @@ const patternsMax = 500;
 const patterns = new Map<string, CompiledPattern>([["", { re2: RE2JS.compile("a"), size: 1 }]]);
 
 /** Throws CelError for a pattern that takes long to build or to search with. */
-function compilePattern(pattern: string): CompiledPattern {
+export function compilePattern(pattern: string): CompiledPattern {
   let compiled = patterns.get(pattern);
   if (!compiled) {
     if (pattern.length > patternCharsMax)
       throw new CelError(`matches(): a pattern has at most ${patternCharsMax} characters`);
     // Their tables take a tenth of a second to unfold.
-    if (/\\[pP]/.test(pattern)) throw new CelError("matches(): \\p and \\P are not offered");
+    if (/\\[pP]/.test(pattern)) throw new CelError("matches(): \\p and \\P are not supported");
     const size = patternSize(pattern);
     if (size > patternSizeMax)
       throw new CelError(
@@ -101,7 +110,7 @@ function compilePattern(pattern: string): CompiledPattern {
     try {
       compiled = { re2: RE2JS.compile(pattern), size };
     } catch {
-      throw new CelError("matches(): the pattern is no RE2 expression");
+      throw new CelError("matches(): the pattern is not a valid RE2 expression");
     }
     if (patterns.size >= patternsMax) patterns.delete(patterns.keys().next().value!);
     patterns.set(pattern, compiled);
@@ -118,12 +127,12 @@ function spend(items: number): void {
 }
 
 /** Thrown often inside a macro that goes on after errors: made once. */
-const tooMuch = new CelError("looks at too much");
-const tooLong = new CelError(`duration(): at most ${durationCharsMax} characters`);
+const tooMuch = new CelError("expression cost limit exceeded");
+export const tooLong = new CelError(`duration(): at most ${durationCharsMax} characters`);
 
 /**
- * Runs a rewritten program. Macros absorb errors, so what counts is whether the budget was kept. A shared budget is used up when
- * it is what the evaluation had too little of.
+ * Runs a rewritten program. Macros absorb errors, so what counts is whether the budget was kept. A shared
+ * budget is used up when it is what the evaluation had too little of.
  */
 export function withinBudget<T>(itemsMax: number, run: () => T, shared?: CelBudget): T {
   const most = shared ? Math.min(itemsMax, Math.max(0, shared.left)) : itemsMax;
@@ -137,14 +146,14 @@ export function withinBudget<T>(itemsMax: number, run: () => T, shared?: CelBudg
     // What was too dear was not done: it cost as much as there was.
     if (shared) shared.spend(itemsLeft >= 0 ? most - itemsLeft : most + (most < itemsMax ? 1 : 0));
   }
-  throw new CelError(`looks at more than ${itemsMax} items`);
+  throw new CelError(`expression cost limit exceeded: more than ${itemsMax} items`);
 }
 
 const isList = (value: unknown): value is readonly unknown[] => Array.isArray(value);
 const isMap = (value: unknown): value is object =>
   typeof value === "object" && value !== null && Object.getPrototypeOf(value) === Object.prototype;
 
-const lengthOf = (value: unknown): number =>
+export const lengthOf = (value: unknown): number =>
   typeof value === "string" || value instanceof Uint8Array ? value.length : 0;
 
 const textItems = (value: unknown): number => Math.floor(lengthOf(value) / lettersAnItem);
@@ -161,7 +170,9 @@ function spendDeep(value: unknown): void {
   else if (isMap(value)) for (const item of Object.values(value)) spendDeep(item);
 }
 
-/** What stands around an operand in the program that runs, by what is about to happen to the operand's value. */
+/**
+ * What stands around an operand in the program that runs, by what is about to happen to the operand's value.
+ */
 const meters: Record<string, (value: unknown) => void> = {
   svc_read: (value) => spend(textItems(value)),
   svc_walk: (value) => spend(walkedItems(value)),
@@ -201,9 +212,9 @@ const pairMeters: Record<string, (receiver: unknown, argument: unknown) => void>
 };
 
 /** Of methods whose cost their receiver alone decides over, in another way than by being read. */
-const receiverMeters: Record<string, string> = { size: "svc_size", json: "svc_json" };
+export const receiverMeters: Record<string, string> = { size: "svc_size", json: "svc_json" };
 
-const methodMeters: Record<string, string> = {
+export const methodMeters: Record<string, string> = {
   contains: "svc_sought",
   indexOf: "svc_sought",
   lastIndexOf: "svc_sought_back",
@@ -211,7 +222,7 @@ const methodMeters: Record<string, string> = {
   join: "svc_joined",
 };
 
-const operandMeters: Record<string, string> = {
+export const operandMeters: Record<string, string> = {
   "+": "svc_walk",
   "==": "svc_compare",
   "!=": "svc_compare",
@@ -243,139 +254,11 @@ export function registerBounds(environment: Environment): void {
 const isNode = (value: unknown): value is ASTNode =>
   typeof value === "object" && value !== null && "op" in value && "args" in value;
 
-/** How much an expression does, once. */
+/** The number of nodes of an expression. */
 export function nodesOf(value: unknown): number {
   if (Array.isArray(value)) return value.reduce((sum: number, one) => sum + nodesOf(one), 0);
   return isNode(value) ? 1 + nodesOf(value.args) : 0;
 }
 
-/** What an evaluation costs at least. */
+/** The least cost of an evaluation, in items. */
 export const itemsAtLeast = (ast: ASTNode): number => Math.ceil(nodesOf(ast) / nodesAnItem);
-
-/**
- * The expression again, with every operand whose size decides over the cost inside a meter, and `matches` on RE2, which
- * runs in linear time where JavaScript's own expressions backtrack. The same text when neither is needed. Throws CelError
- * for what cannot be bounded.
- */
-export function rewrite(ast: ASTNode): { text: string; changed: boolean } {
-  let changed = false;
-  let bindings = 0;
-
-  const meter = (name: string, node: ASTNode, depth: number): string => {
-    if (node.op === "value") return write(node, depth);
-    changed = true;
-    return `${name}(${write(node, depth)})`;
-  };
-
-  const matches = (text: ASTNode, pattern: ASTNode | undefined, depth: number): string => {
-    if (pattern?.op !== "value" || typeof pattern.args !== "string")
-      throw new CelError("matches() wants its pattern as a literal text");
-    compilePattern(pattern.args);
-    changed = true;
-    return `svc_matches(${write(text, depth)}, ${write(pattern, depth)})`;
-  };
-
-  /** An argument that decides over the cost is evaluated once, and then asked about. */
-  const measured = (
-    name: string,
-    receiver: ASTNode,
-    [first, ...others]: readonly [ASTNode, ...ASTNode[]],
-    depth: number,
-  ): string => {
-    changed = true;
-    const plain = first.op === "value";
-    const argument = plain ? write(first, depth) : `svc_argument_${bindings++}`;
-    const rest = others.map((other) => `, ${write(other, depth)}`).join("");
-    const on = `${methodMeters[name]}(${write(receiver, depth)}, ${argument})`;
-    const asked = `${on}.${name}(${argument}${rest})`;
-    return plain ? asked : `cel.bind(${argument}, ${write(first, depth)}, ${asked})`;
-  };
-
-  const call = (name: string, receiver: ASTNode | undefined, args: readonly ASTNode[], outer: number) => {
-    if (name === "matches") {
-      const [text, pattern] = receiver ? [receiver, args[0]] : args;
-      if (text) return matches(text, pattern, outer);
-    }
-    if (receiver && Object.hasOwn(methodMeters, name)) {
-      const [first, ...others] = args;
-      if (first) return measured(name, receiver, [first, ...others], outer);
-      changed = true;
-      return `svc_compare(${write(receiver, outer)}).${name}()`;
-    }
-    const isMacro = receiver !== undefined && macros.has(name);
-    const depth = isMacro ? outer + 1 : outer;
-    if (depth > macroDepthMax) throw new CelError(`macros may be nested ${macroDepthMax} deep at most`);
-    // The arguments of a macro, of `has` and of `cel.bind` are names and expressions, not values.
-    const plain = isMacro || name === "has" || name === "bind";
-    // Of the functions that begin so, those with an argument tell the time in a zone.
-    const isZoned = receiver !== undefined && name.startsWith("get") && args.length === 1;
-    const isDuration = receiver === undefined && name === "duration";
-    const given = args
-      .map((arg) => {
-        if (plain) return write(arg, depth);
-        if (!isZoned && !isDuration)
-          return meter(!receiver && name === "size" ? "svc_size" : "svc_read", arg, depth);
-        changed = true;
-        if (isDuration && arg.op === "value" && lengthOf(arg.args) > durationCharsMax) throw tooLong;
-        return `${isZoned ? "svc_zone" : "svc_duration"}(${write(arg, depth)})`;
-      })
-      .join(", ");
-    if (!receiver) return `${name}(${given})`;
-    // Chained macros walk one after the other, so a receiver is as deep as the macro that it feeds.
-    const times = isMacro ? Math.ceil(nodesOf(args) / nodesAnItem) : 1;
-    if (times > 1) {
-      changed = true;
-      return `svc_walk_times(${write(receiver, outer)}, ${times}).${name}(${given})`;
-    }
-    const on =
-      name === "bind"
-        ? write(receiver, outer)
-        : meter(isMacro ? "svc_walk" : (receiverMeters[name] ?? "svc_read"), receiver, outer);
-    return `${on}.${name}(${given})`;
-  };
-
-  const binary = (op: string, [left, right]: readonly [ASTNode, ASTNode], depth: number): string => {
-    if (op === "in") return `(${write(left, depth)} in ${meter("svc_search", right, depth)})`;
-    // Against a literal, comparing costs no more than the literal is long.
-    const name = op === "+" || (left.op !== "value" && right.op !== "value") ? operandMeters[op] : undefined;
-    const side = (node: ASTNode) => (name ? meter(name, node, depth) : write(node, depth));
-    return `(${side(left)} ${op} ${side(right)})`;
-  };
-
-  const write = (node: ASTNode, depth: number): string => {
-    const { op, args } = node;
-    const list = (nodes: readonly ASTNode[]) => nodes.map((item) => write(item, depth)).join(", ");
-    switch (op) {
-      case "value":
-        // As it was spelt: what prints numbers and texts anew may change them.
-        return node.input.slice(node.start, node.end);
-      case "id":
-        if (args.startsWith("svc_")) throw new CelError("names that begin with svc_ are taken");
-        return args;
-      case ".":
-        return `${write(args[0], depth)}.${args[1]}`;
-      case "[]":
-        return `${write(args[0], depth)}[${write(args[1], depth)}]`;
-      case "call":
-        return call(args[0], undefined, args[1], depth);
-      case "rcall":
-        return call(args[0], args[1], args[2], depth);
-      case "list":
-        return `[${list(args)}]`;
-      case "map":
-        return `{${args.map(([key, value]) => `${write(key, depth)}: ${write(value, depth)}`).join(", ")}}`;
-      case "?:":
-        return `(${write(args[0], depth)} ? ${write(args[1], depth)} : ${write(args[2], depth)})`;
-      case "!_":
-      case "-_":
-        return `(${op[0]}${write(args, depth)})`;
-      case ".?":
-      case "[?]":
-        throw new CelError("optional access is not supported");
-      default:
-        return binary(op, args, depth);
-    }
-  };
-
-  return { text: write(ast, 0), changed };
-}

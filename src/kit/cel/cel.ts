@@ -6,9 +6,9 @@ import {
   celItemsMax,
   itemsAtLeast,
   registerBounds,
-  rewrite,
   withinBudget,
 } from "./bounds.ts";
+import { rewrite } from "./rewrite.ts";
 import { boundTypes } from "./types.ts";
 
 export { CelBudget, CelError, itemsToRead } from "./bounds.ts";
@@ -16,8 +16,9 @@ export { CelBudget, CelError, itemsToRead } from "./bounds.ts";
 export interface CelProgram {
   readonly text: string;
   /**
-   * Throws CelError when the expression does not apply to this data (a missing key, a wrong type, too much to look at). What it
-   * takes is spent from the shared budget, which is used up afterwards when that was not enough.
+   * Throws CelError when the expression does not apply to this data (a missing key, a wrong type, too much to
+   * look at). What it takes is spent from the shared budget, which is used up afterwards when that was not
+   * enough.
    */
   run(context: Record<string, unknown>, shared?: CelBudget): unknown;
 }
@@ -61,7 +62,9 @@ const arithmetic: Record<string, (left: number, right: number) => number> = {
   "%": (left, right) => left % right,
 };
 
-/** JSON numbers are doubles; without these `data.quantity + 1` and `data.quantity % 2` would be type errors. */
+/**
+ * JSON numbers are doubles; without these `data.quantity + 1` and `data.quantity % 2` would be type errors.
+ */
 function mixNumbers(environment: Environment): void {
   for (const [sign, apply] of Object.entries(arithmetic))
     for (const [left, right] of [
@@ -79,7 +82,8 @@ function environmentsOf(variables: readonly string[]): CelEnvironments {
   let known = environments.get(key);
   if (!known) {
     const outer = new Environment({ limits });
-    // Meters hide the types of what they stand around, so lists of one kind cannot be told from others any more.
+    // Meters hide the types of what they stand around, so lists of one kind cannot be told from others any
+    // more.
     const inner = new Environment({ limits: rewrittenLimits, homogeneousAggregateLiterals: false });
     for (const environment of [outer, inner]) {
       for (const name of variables) environment.registerVariable(name, "dyn");

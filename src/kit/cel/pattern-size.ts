@@ -1,8 +1,9 @@
 const anyNumber = /^\{(\d+)(,(\d*))?\}/;
 
 /**
- * How many instructions a regular expression takes, at most and roughly: its letters and sets, those under `{2,5}` as often as
- * they may come. What cannot be read is counted as it stands; whoever compiles it will say so.
+ * How many instructions a regular expression takes, at most and roughly: its letters and sets, those under
+ * `{2,5}` as often as they may come. What cannot be read is counted as it stands; whoever compiles it will
+ * say so.
  */
 export function patternSize(pattern: string): number {
   let at = 0;

@@ -9,8 +9,8 @@ interface Evaluator {
 }
 
 /**
- * Types are told apart so deep. The library goes down to the end, makes a name as long as the data is deep of every level,
- * and keeps all of them: 10,000 brackets took it 11 s and half a gigabyte.
+ * Types are told apart so deep. The library goes down to the end, makes a name as long as the data is deep of
+ * every level, and keeps all of them: 10,000 brackets took it 11 s and half a gigabyte.
  */
 const typeDepthMax = 8;
 

@@ -35,11 +35,13 @@ export function parseCron(text: string): CronPlan {
 }
 
 /**
- * Five fields, or six with leading seconds, or `@hourly` and its like; `CRON_TZ=Zone ` or `TZ=Zone ` before them, else UTC.
+ * Five fields, or six with leading seconds, or `@hourly` and its like; `CRON_TZ=Zone ` or `TZ=Zone ` before
+ * them, else UTC.
  *
- * An expression for every hour goes by real time, whatever the clock does. Of any other, each slot of the local clock comes
- * once: one that the clock skips comes as much later as the clock went forward, one that the clock shows twice comes with
- * the first. When days of the month and of the week are both given, either is enough.
+ * An expression for every hour goes by real time, whatever the clock does. Of any other, each slot of the
+ * local clock comes once: one that the clock skips comes as much later as the clock went forward, one that
+ * the clock shows twice comes with the first. When days of the month and of the week are both given, either
+ * is enough.
  */
 function read(text: string): CronPlan {
   const zone = zonePrefix.exec(text)?.[1] ?? "UTC";
@@ -94,7 +96,10 @@ function byLocalTime(fields: CronFields, offsetAt: OffsetAt, after: Instant): In
   return best;
 }
 
-/** When the clock first shows that time. One that it skips counts on by the offset of before; then also the change's instant. */
+/**
+ * When the clock first shows that time. One that it skips counts on by the offset of before; then also the
+ * change's instant.
+ */
 function instantOf(offsetAt: OffsetAt, local: number): { at: Instant; skippedFrom?: Instant } {
   const before = offsetAt(local - dayMs);
   const after = offsetAt(local + dayMs);
@@ -103,7 +108,9 @@ function instantOf(offsetAt: OffsetAt, local: number): { at: Instant; skippedFro
   return { at: local - before, skippedFrom: changeBetween(offsetAt, local - after, local - before) };
 }
 
-/** The first instant, to the second, at which the offset is no longer that of `from`; it is another at `to`. */
+/**
+ * The first instant, to the second, at which the offset is no longer that of `from`; it is another at `to`.
+ */
 function changeBetween(offsetAt: OffsetAt, from: Instant, to: Instant): Instant {
   const offset = offsetAt(from);
   let low = Math.floor(from / 1000);
@@ -147,7 +154,7 @@ function newOffsets(zone: string): OffsetAt {
       second: "numeric",
     });
   } catch {
-    throw new Error(`"${zone.slice(0, 60)}" is no time zone`);
+    throw new Error(`unknown time zone "${zone.slice(0, 60)}"`);
   }
   const kept = new Map<number, number>();
   return (at) => {

@@ -26,7 +26,10 @@ const weekdayNames = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 /** Throws an Error that names the field and the rule. */
 export function parseCronFields(pattern: string): CronFields {
   const text = pattern.startsWith("@") ? nicknames[pattern.toLowerCase()] : pattern;
-  if (text === undefined) throw new Error(`"${pattern.slice(0, 60)}" is no known name of a schedule`);
+  if (text === undefined)
+    throw new Error(
+      `unknown schedule name "${pattern.slice(0, 60)}" (one of ${Object.keys(nicknames).join(", ")})`,
+    );
   const parts = text === "" ? [] : text.split(/\s+/);
   if (parts.length !== 5 && parts.length !== 6)
     throw new Error(`has ${parts.length} fields instead of 5, or 6 with leading seconds`);
@@ -87,7 +90,10 @@ function read(
 /** A date that comes at all comes within this: from one leap day to the next around a century without one. */
 const yearsMax = 9;
 
-/** The first local time that the fields allow after `local`; both as milliseconds of a clock that knows no zone. */
+/**
+ * The first local time that the fields allow after `local`; both as milliseconds of a clock that knows no
+ * zone.
+ */
 export function nextLocal(fields: CronFields, local: number): number | undefined {
   const start = new Date(Math.floor(local / 1000) * 1000 + 1000);
   const lastYear = start.getUTCFullYear() + yearsMax;

@@ -1,5 +1,5 @@
 import { createCipheriv, createDecipheriv, hash, hkdfSync } from "node:crypto";
-import { Fault, invalid } from "../../../kit/fault.ts";
+import { type Fault, invalid, tryAgain } from "../../../kit/fault.ts";
 
 /** Secrets of the whole installation that can be rotated while it runs. */
 export type RingKind = "jwt_secret" | "platform_jwt_secret" | "signing_key" | "audit_key";
@@ -81,6 +81,4 @@ export function requireRingSecret(field: string, text: string): string {
 }
 
 export const sealedElsewhere = (): Fault =>
-  new Fault("unavailable", "the installation's secrets are being re-sealed, try again", {
-    headers: { "Retry-After": "1" },
-  });
+  tryAgain("unavailable", "the installation's secrets are being re-sealed, try again");

@@ -1,7 +1,10 @@
 import { valueAt } from "../../../kit/data-path.ts";
 import { actorIdCharactersMax } from "../../../kit/limits.ts";
 
-/** Whose run it is: what stands at the function's `actorKey` in the event's data; null for none, and for what is no plain value. */
+/**
+ * The actor of a run: the value at the function's `actorKey` in the event's data. Null for no value, and for
+ * one that is not text, a number or a boolean.
+ */
 export function actorOf(actorKey: string | undefined, data: unknown): string | null {
   if (actorKey === undefined) return null;
   const value = valueAt(data, actorKey);

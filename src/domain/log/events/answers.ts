@@ -1,5 +1,5 @@
 import type { ItemOutcome } from "../../../kit/combine.ts";
-import { Fault, missing } from "../../../kit/fault.ts";
+import { Fault, missing, tryAgain } from "../../../kit/fault.ts";
 import { keyReused, storedKey } from "../../../kit/idempotency-key.ts";
 import { type KeyClaims, type Keyed, nameOfKey } from "../../../kit/key-claims.ts";
 import type { Store } from "../../../store/store.ts";
@@ -20,7 +20,10 @@ export interface Emitted {
 /** One event of a unit on its way into the log. */
 export interface PreparedEvent extends NewEvent, Keyed {}
 
-/** What each event that was to be written came to, by id. Those that were not repeat a key, or their environment is gone. */
+/**
+ * The answer for each event that was to be written, by id. One that was not repeats a key, or its environment
+ * is gone.
+ */
 export async function answersOf(
   store: Store,
   events: readonly PreparedEvent[],
@@ -37,7 +40,7 @@ export async function answersOf(
   for (const event of rest) {
     const row = event.key === null ? undefined : used?.get(nameOfKey(event.environmentId, event.key));
     if (!used) answers.set(event.id, unread());
-    // A key row that names this very event was written beside a head that is no more.
+    // The row names this very event: it was written, but the head was deleted.
     else if (!row || row.event_id === event.id)
       answers.set(event.id, missing("environment", event.environmentId));
     else answers.set(event.id, firstOf(row, event));
@@ -45,7 +48,7 @@ export async function answersOf(
   return answers;
 }
 
-/** What the keys of these were used for so far, by their names. */
+/** The first use of each of these items' keys, by the keys' names. */
 export async function usedKeys(
   store: Store,
   items: readonly Pick<Keyed, "environmentId" | "key">[],
@@ -79,7 +82,9 @@ interface KeyedEmit {
   target?: InvokeTarget | undefined;
 }
 
-/** What was refused is answered all the same when its keys, all of them, were used while it could be done. */
+/**
+ * A refused unit is answered as a repeat when all of its keys were used earlier, while it was still allowed.
+ */
 export async function answersToRefused<Unit extends KeyedEmit>(
   store: Store,
   refused: ReadonlyMap<Unit, Fault>,
@@ -101,7 +106,7 @@ export async function answersToRefused<Unit extends KeyedEmit>(
   return outcomes;
 }
 
-/** What a draft's key stands for: a function that is started directly, else the emit. */
+/** What a draft's key is used for: an invoke of a function, or an emit. */
 export const keyedOf = (draft: EventDraft, target: InvokeTarget | undefined) => ({
   idempotencyKey: draft.idempotencyKey,
   key: storedKey(draft),
@@ -124,6 +129,4 @@ const firstOf = (
       };
 
 const unread = (): Fault =>
-  new Fault("unavailable", "the answer to a repeated key cannot be read, try again", {
-    headers: { "Retry-After": "1" },
-  });
+  tryAgain("unavailable", "the answer to a repeated idempotency key cannot be read, try again");

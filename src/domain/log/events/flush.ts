@@ -1,8 +1,7 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { ownKeyMark, storedKey } from "../../../kit/idempotency-key.ts";
-import { lostKeys } from "../../../kit/key-claims.ts";
 import { column, sql } from "../../../kit/sql.ts";
-import { type Flush, markPrefix, StoreError, type SyncSession } from "../../../store/store.ts";
+import { type Flush, raiseMark, StoreError, type SyncSession } from "../../../store/store.ts";
 import { armColumns, insertArms, type NewArm } from "../../engine/debounce/arm.ts";
 import { entryIdOf } from "../../engine/debounce/rules.ts";
 import {
@@ -21,6 +20,18 @@ import {
   withParents,
 } from "../../engine/runs/create.ts";
 import type { NewRun } from "../../engine/runs/run.ts";
+import {
+  type Appended,
+  type AppendLog,
+  append,
+  boundColumn,
+  isKeyed,
+  lockHeads,
+  moveHeads,
+  refuseLostKeys,
+  survivors,
+  takeKeys,
+} from "../log/append.ts";
 import type { LoggedEvent } from "../log/service.ts";
 
 /** One event on its way into the log, with the runs it starts. */
@@ -36,7 +47,9 @@ export interface NewEvent {
   idempotencyKey: string | null;
   /** The key is the server's own: see `storedKey`. */
   ownKey?: true | undefined;
-  /** The function that is started directly, by its id; null for an event that its triggers are matched with. */
+  /**
+   * The function that is started directly, by its id; null for an event that its triggers are matched with.
+   */
   invokes: string | null;
   /** The run whose handler emitted it. */
   runId: string | null;
@@ -48,13 +61,16 @@ export interface NewEvent {
 export interface EmitFlushInput {
   now: Instant;
   events: readonly NewEvent[];
-  /** Of these every key must be got, or nothing is written and `lostKeys` is raised. */
+  /** Each of these must get its key; otherwise nothing is written and `lostKeys` is raised. */
   bound?: ReadonlySet<NewEvent>;
   /** The definitions each environment's runs were matched with. */
   definitions: ReadonlyMap<string, number>;
 }
 
-/** An event that is missing in the answer was not written: its idempotency key is taken, or its environment is gone. */
+/**
+ * An event that is missing in the answer was not written: its idempotency key is taken, or its environment is
+ * gone.
+ */
 export interface EmittedRow {
   ord: number;
   position: number;
@@ -63,7 +79,7 @@ export interface EmittedRow {
   denied?: readonly string[] | null;
 }
 
-/** As readers of the log hear of it. */
+/** The event as feeds deliver it. */
 export const loggedEvent = (event: NewEvent, position: number, at: Instant): LoggedEvent => ({
   id: event.id,
   position,
@@ -80,7 +96,9 @@ export const loggedEvent = (event: NewEvent, position: number, at: Instant): Log
   run_id: event.runId,
 });
 
-/** Raised when a function changed since the runs were matched: reload the definitions and match again. */
+/**
+ * Mark raised when a function changed since its runs were matched: reload the definitions and match again.
+ */
 export const staleDefinitions = "definitions:";
 
 const eventColumns = (events: readonly NewEvent[]) => ({
@@ -95,52 +113,48 @@ const eventColumns = (events: readonly NewEvent[]) => ({
   run_id: column.text(events.map((e) => e.runId)),
 });
 
-/** What a repeat of a key has to agree with, and what it is answered. */
+/** What a repeat of a key must agree with (`invokes`), and what it is answered. */
 const keyColumns = (events: readonly NewEvent[]) => ({
   run_ids: runIdsText(events),
   invokes: column.text(events.map((e) => e.invokes)),
 });
 
-/** As events show it. */
+/** The key as events show it: without the server's own mark. */
 const shownKey = (events: readonly NewEvent[]) =>
   events.some((e) => e.ownKey) ? sql`ltrim(key, ${ownKeyMark})` : sql.raw("key");
 
-const keyTarget = sql.raw(
-  "idempotency_keys (environment_id, key, kind, function_id, event_id, run_ids, created_at)",
-);
-const keyKind = sql.raw("CASE WHEN invokes IS NULL THEN 'emit' ELSE 'invoke' END");
-
 const runIdsText = (events: readonly NewEvent[]) =>
   column.text(events.map((e) => JSON.stringify(e.runs.map((r) => r.id))));
+
+const eventLog: AppendLog<NewEvent> = {
+  heads: "heads",
+  keyKind: sql.raw("CASE WHEN invokes IS NULL THEN 'emit' ELSE 'invoke' END"),
+  keyUse: sql.raw("invokes"),
+  keyRunIds: sql.raw("run_ids"),
+  keyColumns: (events) => ({
+    id: column.text(events.map((e) => e.id)),
+    environment_id: column.text(events.map((e) => e.environmentId)),
+    key: column.text(events.map(storedKey)),
+    ...keyColumns(events),
+  }),
+};
 
 const eventTarget = sql.raw(
   "events (environment_id, position, id, name, version, data, metadata, source, at, idempotency_key, run_id)",
 );
 
 /**
- * Events of any number of callers in one round trip: idempotency keys, then the head of each environment (sorted), then
- * events, runs, executions and history. Survivors are counted before positions are given, so no position is skipped; the
- * head stays locked from its update to the commit, so `n + 1` is never visible before `n`.
+ * Appends events of any number of callers in one round trip (see `log/append.ts`), with what each of them
+ * starts: runs, their executions and history, and debounce entries.
  */
 export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {
   name: "events.emit",
 
   postgres({ events, bound, definitions, now }, seams) {
-    const isBound = bound !== undefined && bound.size > 0;
-    const keyed = events.some((e) => e.idempotencyKey !== null);
+    const keyed = isKeyed(events);
     const runs = events.flatMap((e) => e.runs);
-    const fresh = keyed
-      ? sql`fresh AS (
-      INSERT INTO ${keyTarget}
-      SELECT environment_id, key, ${keyKind}, invokes, id, run_ids, ${now}::bigint FROM item WHERE key IS NOT NULL
-        AND EXISTS (SELECT 1 FROM heads h WHERE h.environment_id = item.environment_id)
-      ORDER BY environment_id, key, ord
-      ON CONFLICT (environment_id, key) DO NOTHING RETURNING event_id),
-    `
-      : sql.empty;
-    const survives = keyed ? sql`WHERE key IS NULL OR id IN (SELECT event_id FROM fresh)` : sql.empty;
     const arms = events.flatMap((e) => e.arms);
-    // Of one entry the last event that survives.
+    // A debounce entry takes the last surviving event.
     const armed =
       arms.length === 0
         ? sql.empty
@@ -151,7 +165,7 @@ export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {
       ORDER BY r.id, a.place DESC),
     armed AS (${insertArms(sql.raw("arm n"), "LEAST")}),
     `;
-    // `alive` and `moved` prove that the event was written; without them no run is.
+    // The joins with `alive` and `moved` leave out the runs of events that are not written.
     const run = sql.raw("run n");
     const cancels = newCancelColumns(runs);
     const cancel = sql.raw("cancel c JOIN run n ON n.id = c.run_id");
@@ -168,7 +182,7 @@ export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {
       ? sql`${holdRoom(seams.rowsFrom("w", wantedLaneColumns(lanes)), now)},
     `
       : sql.empty;
-    // Lanes before heads: who holds a head waits for nobody's lane.
+    // Lanes are locked before heads: a flush that holds a head must not wait for a lane.
     const lanesFirst = limited ? sql`WHERE (SELECT count(*) FROM open) >= 0` : sql.empty;
     const denied = limited
       ? sql`, (SELECT json_agg(n.id) FROM run n WHERE n.event_id = a.id AND n.denied) AS denied`
@@ -190,28 +204,20 @@ export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {
       SELECT * FROM ${seams.rowsFrom("i", {
         ...eventColumns(events),
         ...(keyed && keyColumns(events)),
-        ...(isBound && { bound: column.bigint(events.map((e) => (bound.has(e) ? 1 : null))) }),
+        ...boundColumn(events, bound),
       })}),
     known AS (SELECT * FROM ${seams.rowsFrom("k", {
       environment_id: column.text([...definitions.keys()]),
       definitions_version: column.bigint([...definitions.values()]),
     })}),
-    ${fresh}${room}alive AS MATERIALIZED (
-      SELECT item.*, row_number() OVER (PARTITION BY environment_id ORDER BY ord) AS place FROM item ${survives}),
-    head AS MATERIALIZED (
-      SELECT h.environment_id, h.position, h.last_at, h.definitions_version
-      FROM (SELECT DISTINCT environment_id FROM alive ${lanesFirst} ORDER BY environment_id) a CROSS JOIN LATERAL (
-        SELECT x.environment_id, x.position, x.last_at, x.definitions_version FROM heads x
-        WHERE x.environment_id = a.environment_id ORDER BY x.environment_id FOR UPDATE) h),
-    moved AS (
-      UPDATE heads h SET last_at = GREATEST(head.last_at, ${now}::bigint), position = CASE
-        WHEN head.definitions_version = known.definitions_version THEN head.position + n.count
-        ELSE CAST(${markPrefix + staleDefinitions}::text || head.environment_id AS bigint) END
-      FROM head JOIN known ON known.environment_id = head.environment_id
-        JOIN (SELECT environment_id, count(*) AS count FROM alive GROUP BY environment_id) n
-          ON n.environment_id = head.environment_id
-      WHERE h.environment_id || '' = head.environment_id AND h.environment_id = ANY (ARRAY(SELECT environment_id FROM head))
-      RETURNING h.environment_id, head.position AS base, h.last_at),
+    ${keyed ? takeKeys(eventLog, now) : sql.empty}${room}${survivors(keyed)}${lockHeads(eventLog, {
+      further: ["definitions_version"],
+      after: lanesFirst,
+    })}${moveHeads(eventLog, now, {
+      join: sql.raw("JOIN known ON known.environment_id = head.environment_id"),
+      position: sql`CASE WHEN head.definitions_version = known.definitions_version THEN head.position + n.count
+        ELSE ${raiseMark(staleDefinitions, sql.raw("head.environment_id"))} END`,
+    })}
     logged AS (
       INSERT INTO ${eventTarget}
       SELECT a.environment_id, m.base + a.place, a.id, a.name, a.version, a.data, a.metadata, a.source, m.last_at,
@@ -221,90 +227,45 @@ export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {
       SELECT a.ord, m.base + a.place AS position, m.last_at AS at${denied}
       FROM alive a JOIN moved m ON m.environment_id = a.environment_id)
     SELECT ${sql.raw(limited ? "ord, position, at, denied" : "ord, position, at")} FROM place
-    ${isBound ? refuseLost(limited) : sql.empty}`;
+    ${refuseLostKeys(eventLog, bound, limited ? sql.raw(", NULL") : sql.empty)}`;
   },
 
   libsql(session, { events, bound, definitions, now }) {
-    const alive = events.some((e) => e.idempotencyKey !== null)
-      ? withoutUsedKeys(session, events, now)
-      : events;
-    const logged: (EmittedRow & { event: NewEvent })[] = [];
-    const heads = new Map(
-      session
-        .all<{ environment_id: string; position: number; last_at: number; definitions_version: number }>(
-          sql`SELECT environment_id, position, last_at, definitions_version FROM heads
-            WHERE environment_id IN ${sql.list([...definitions.keys()])}`,
-        )
-        .map((head) => [head.environment_id, head]),
-    );
-    for (const { environmentId } of bound?.difference(new Set(alive)) ?? [])
-      if (heads.has(environmentId)) throw new StoreError("marked", lostKeys + environmentId);
-    for (const [at, event] of events.entries()) {
-      const head = heads.get(event.environmentId);
-      if (head === undefined || (alive !== events && !alive.includes(event))) continue;
-      if (head.definitions_version !== definitions.get(event.environmentId))
-        throw new StoreError("marked", staleDefinitions + event.environmentId);
-      head.last_at = Math.max(head.last_at, now);
-      logged.push({ ord: at + 1, position: ++head.position, at: head.last_at, event });
-    }
+    const logged = append<NewEvent, { definitions_version: number }>(session, eventLog, {
+      entries: events,
+      bound,
+      now,
+      environmentIds: definitions.keys(),
+      further: ["definitions_version"],
+      check({ environmentId }, head) {
+        if (head.definitions_version !== definitions.get(environmentId))
+          throw new StoreError("marked", staleDefinitions + environmentId);
+      },
+    });
     const queued = logged.length > 0 ? write(session, logged, now) : new Set<string>();
-    return logged.map(({ ord, position, at, event }) => {
+    return logged.map(({ ord, position, at, entry: event }) => {
       const denied = queued.size === 0 ? [] : event.runs.flatMap(({ id }) => (queued.has(id) ? id : []));
       return { ord, position, at, ...(denied.length > 0 && { denied }) };
     });
   },
 };
 
-/** As rows of the answer, so that it is computed whatever else comes of the statement. */
-const refuseLost = (limited: boolean) => sql`UNION ALL
-    SELECT CAST(${markPrefix + lostKeys}::text || i.environment_id AS bigint), 0, 0${sql.raw(limited ? ", NULL" : "")}
-    FROM item i JOIN heads h ON h.environment_id = i.environment_id
-    WHERE i.bound = 1 AND i.id NOT IN (SELECT event_id FROM fresh)`;
-
-/** Takes the idempotency keys; answers the events that got theirs or have none. */
-function withoutUsedKeys(session: SyncSession, events: readonly NewEvent[], now: Instant): NewEvent[] {
-  const keyed = events.filter((e) => e.idempotencyKey !== null);
-  const fresh = new Set(
-    session
-      .all<{ event_id: string }>(sql`INSERT INTO ${keyTarget}
-        SELECT environment_id, key, ${keyKind}, invokes, id, run_ids, ${now}
-        FROM ${session.seams.rowsFrom("i", {
-          id: column.text(keyed.map((e) => e.id)),
-          environment_id: column.text(keyed.map((e) => e.environmentId)),
-          key: column.text(keyed.map(storedKey)),
-          ...keyColumns(keyed),
-        })} WHERE EXISTS (SELECT 1 FROM heads h WHERE h.environment_id = i.environment_id)
-        ON CONFLICT (environment_id, key) DO NOTHING RETURNING event_id`)
-      .map((row) => row.event_id),
-  );
-  return events.filter((e) => e.idempotencyKey === null || fresh.has(e.id));
-}
-
-/** Answers the runs that were to be born claimed and are queued. */
-function write(
-  session: SyncSession,
-  logged: readonly (EmittedRow & { event: NewEvent })[],
-  now: Instant,
-): Set<string> {
+/**
+ * Answers the ids of runs that should have been leased at creation but are queued: their lanes have no room.
+ */
+function write(session: SyncSession, logged: readonly Appended<NewEvent>[], now: Instant): Set<string> {
   const { rowsFrom } = session.seams;
-  const last = new Map(logged.map((l) => [l.event.environmentId, l]));
-  session.run(sql`UPDATE heads SET position = v.position, last_at = v.last_at
-    FROM ${rowsFrom("v", {
-      environment_id: column.text([...last.keys()]),
-      position: column.bigint([...last.values()].map((l) => l.position)),
-      last_at: column.bigint([...last.values()].map((l) => l.at)),
-    })} WHERE heads.environment_id = v.environment_id`);
   session.run(sql`INSERT INTO ${eventTarget}
     SELECT environment_id, position, id, name, version, data, metadata, source, at,
-      ${shownKey(logged.map((l) => l.event))}, run_id
+      ${shownKey(logged.map((l) => l.entry))}, run_id
     FROM ${rowsFrom("i", {
-      ...eventColumns(logged.map((l) => l.event)),
+      ...eventColumns(logged.map((l) => l.entry)),
       position: column.bigint(logged.map((l) => l.position)),
       at: column.bigint(logged.map((l) => l.at)),
     })}`);
   const arms = new Map(
     logged.flatMap((l) =>
-      l.event.arms.map((arm) => [entryIdOf(arm.environmentId, arm.functionId, arm.key), { arm, l }]),
+      l.entry.arms.map((arm) => [entryIdOf(arm.environmentId, arm.functionId, arm.key), { arm, l }]),
     ),
   );
   if (arms.size > 0) {
@@ -316,12 +277,12 @@ function write(
     });
     session.run(insertArms(source, "MIN"));
   }
-  const wanted = logged.flatMap((l) => l.event.runs);
+  const wanted = logged.flatMap((l) => l.entry.runs);
   if (wanted.length === 0) return new Set();
   const runs = leaseInRoomSync(session, wanted, now);
   const source = rowsFrom("n", {
     ...newRunColumns(runs),
-    position: column.bigint(logged.flatMap((l) => l.event.runs.map(() => l.position))),
+    position: column.bigint(logged.flatMap((l) => l.entry.runs.map(() => l.position))),
   });
   const parents = withParents(runs);
   const cancels = newCancelColumns(runs);

@@ -13,8 +13,9 @@ import type { EventDraft } from "./rules.ts";
 import type { Judged } from "./trigger-evaluation.ts";
 
 /**
- * Functions that an event starts, once its triggers were asked: every active one with a trigger that matches. Where none is for
- * exactly this name, also the one whose id it is, and that first: who listens to many names takes no call away.
+ * Functions that an event starts, once its triggers were evaluated: every active one with a matching trigger.
+ * When none names exactly this event, the function whose id is the event's name is started too, and first: a
+ * wildcard trigger must not take a call away from it.
  */
 export function startedBy(
   definitions: Definitions,
@@ -30,7 +31,7 @@ export function startedBy(
     if (expression !== undefined && !verdicts?.get(expression)) continue;
     (isWide ? wide : started).set(record.definition.id, record);
   }
-  // Browser clients invoke a function by emitting its id (contract.md 5.2).
+  // Browser clients invoke a function by emitting its id.
   const named = started.size === 0 ? definitions.functions.get(draft.name) : undefined;
   if (named?.status === "active") {
     if (draft.startRefused) throw draft.startRefused;
@@ -40,16 +41,15 @@ export function startedBy(
   return [...new Map([...started, ...wide]).values()];
 }
 
-/** A function that is started directly, and the step that asks for it when a run does. */
+/** A function that is invoked, and the invoking step when a run does it. */
 export interface InvokeTarget {
   functionId: string;
   parent?: RunParent;
 }
 
 /**
- * The function to start: a paused one too, its run waits until it is active again. Whoever holds the right may invoke any
- * function; from inside a run only those that no event starts may be, or invokes and events could feed each other
- * (contract.md 4.2).
+ * The function that an invoke starts. The run of a paused function waits until it is active again. A run may
+ * invoke only functions without event triggers: otherwise invokes and events could feed each other for ever.
  */
 export function invokedBy(definitions: Definitions, { functionId, parent }: InvokeTarget): FunctionRecord {
   const record = definitions.functions.get(functionId);
@@ -65,12 +65,15 @@ export function invokedBy(definitions: Definitions, { functionId, parent }: Invo
   if (parent.depth >= invokeDepthMax)
     throw new Fault(
       "failed_precondition",
-      `more than ${invokeDepthMax} invokes lead to function ${functionId}`,
+      `invoke depth limit exceeded: more than ${invokeDepthMax} invokes lead to function ${functionId}`,
     );
   return record;
 }
 
-/** A caller that waits for the runs' ends cannot wait for a debounced start (contract.md 4.6). */
+/**
+ * Refuses a debounced function to a caller that waits for the runs' ends: its run does not begin with the
+ * event.
+ */
 export function requireUndelayed(started: readonly FunctionRecord[]): void {
   const debounced = started.find(({ definition }) => definition.debounce !== undefined);
   if (debounced)
@@ -122,7 +125,7 @@ export function newRun(
   };
 }
 
-/** A spec that compares with something this event does not have can never hold, and is left out. */
+/** Leaves out a `cancelOn` that compares with a field this event does not have: it could never match. */
 function cancelsOf({ cancelOn }: FunctionDefinition, value: unknown): NewCancel[] {
   return cancelOn.flatMap(({ event, match }) => {
     try {

@@ -34,7 +34,7 @@ const toBody = ({ eventId, runIds, position }: Emitted) => ({
   sequence: position === undefined ? undefined : `${position}`,
 });
 
-/** As deny policies may name an event: by its name, and as subscribers do. */
+/** The names by which a deny policy may mean an event: its own, and the one subscribers use. */
 const about = (name: string): (string | Thing)[] => [name, { type: "event", id: `events:${name}` }];
 const namesOf = ({ name }: { name: string }) => [name, `events:${name}`];
 const alsoAsks = ["functions:invoke"];
@@ -70,7 +70,7 @@ const eventJson = (event: LoggedEvent) => ({
   sequence: `${event.position}`,
   timestamp: rfc3339(event.at),
   created_at: rfc3339(event.at),
-  // Emit writes the event and its runs in one transaction: what is listed has been processed.
+  // An emit writes the event and its runs in one transaction: every listed event has been processed.
   processed: true,
   ...(event.metadata !== null && { metadata: storedJson(event.metadata) }),
   ...(event.idempotency_key !== null && { idempotency_key: event.idempotency_key }),
@@ -83,6 +83,11 @@ const eventJson = (event: LoggedEvent) => ({
 const text = Type.Optional(Type.String());
 
 export const eventsOperations = (events: Events, log: EventLog) => [
+  ...emitOperations(events),
+  ...logOperations(log),
+];
+
+const emitOperations = (events: Events) => [
   unary({
     name: "events.emit",
     action: "events:emit",
@@ -135,6 +140,9 @@ export const eventsOperations = (events: Events, log: EventLog) => [
       return events.emit(drafts, originOf(call));
     },
   }),
+];
+
+const logOperations = (log: EventLog) => [
   unary({
     name: "events.list",
     action: "events:subscribe",
@@ -211,7 +219,9 @@ export const eventsOperations = (events: Events, log: EventLog) => [
   }),
 ];
 
-/** Names of a batch's items come in either case too; the names of the outer message were put right before. */
+/**
+ * Fields of a batch's items come in camelCase or snake_case; those of the outer message were unified before.
+ */
 function fromItem(item: unknown): unknown {
   if (typeof item !== "object" || item === null || Array.isArray(item)) return item;
   const { idempotency_key, data_value, ...rest } = item as Record<string, unknown>;

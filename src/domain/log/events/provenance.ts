@@ -4,12 +4,13 @@ import { sql } from "../../../kit/sql.ts";
 import { ttlCache } from "../../../kit/ttl-cache.ts";
 import type { Store } from "../../../store/store.ts";
 
-/** A run stays in its environment for as long as it exists. */
+/** A cached answer cannot become wrong: a run never changes its environment. */
 const keptMs = 60_000;
 
 /**
- * Which run an event may say it comes from (`X-Svc-Run-ID`). A header that names no run of the caller's environment is left
- * out rather than refused: it is a note, clients send it by themselves, and a foreign id must look like a missing one.
+ * The run an event may name as its origin (`X-Svc-Run-ID`). A header that names no run of the caller's
+ * environment is ignored, not refused: clients send it by themselves, and a foreign id must look like a
+ * missing one.
  */
 export function openProvenance({ store, clock }: { store: Store; clock: Clock }) {
   const known = ttlCache<{ runId: string }>({

@@ -52,8 +52,8 @@ export function draftOf(input: EmitInput, headerKey: string | undefined, at = ""
 }
 
 /**
- * An event that no trigger matches starts the function of its name, so its sender must be one who may invoke that. Which
- * functions there are is known in the flush: here the drafts take along what it would come to.
+ * An event that no trigger matches starts the function of its name, so its sender must be one who may invoke
+ * that. Which functions there are is known in the flush: here the drafts take along what it would come to.
  */
 export function noteStarts(
   call: Pick<Call, "screen">,

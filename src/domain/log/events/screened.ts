@@ -1,12 +1,12 @@
 import { pageSize } from "../../../kit/page.ts";
 import type { EventLog, EventsPage, ListEventsQuery, LoggedEvent } from "../log/service.ts";
 
-/** Events that are looked through for one page at most. */
+/** Events read for one page at most. */
 const scannedMax = 5_000;
 
 /**
- * A page of what a caller may have. It is filled from further back, and says of what follows no more than whether there is
- * something for this caller: a search must not tell what stands in events that are not for them.
+ * A page of the events that a caller may see, filled from further back. It reveals of later pages only
+ * whether they hold something for this caller: a search must not tell what is in hidden events.
  */
 export async function screenedPage(
   log: Pick<EventLog, "list">,
@@ -31,7 +31,7 @@ export async function screenedPage(
     scanned += last.events.length;
     return allowed(last.events);
   };
-  // A page towards the newer ends where it was asked to.
+  // A page towards newer events is not extended.
   while (query.before === undefined && events.length < limit && last.hasNext && scanned < scannedMax)
     events.push(...(await further()));
   const { nextCursor } = last;

@@ -1,45 +1,49 @@
 import { breather } from "../../../kit/breather.ts";
 import { CelBudget } from "../../../kit/cel/cel.ts";
 import type { Clock, Instant } from "../../../kit/clock.ts";
-import { Fault } from "../../../kit/fault.ts";
+import { Fault, tryAgain } from "../../../kit/fault.ts";
 import type { Definitions, DefinitionsCache, Trigger } from "../../engine/functions/definition.ts";
 import type { EventDraft } from "./rules.ts";
 
-/** What the triggers of one emit may look at together, as items of kit/cel-bounds, and how much more for each event of a batch. */
+/**
+ * Cost limit of all triggers of one emit, in items of `kit/cel/bounds.ts`, and what each event of a batch
+ * adds.
+ */
 export const emitItemsMax = 100_000;
 const itemsAnEvent = 5_000;
-/** Emits of one environment that wait while triggers are asked about those before them. */
+/** Emits of one environment that may wait while earlier ones are evaluated. */
 const waitingMax = 1_000;
 /** Definitions may change while an emit is on its way; more often than this in a row something is wrong. */
 const triesMax = 10;
 
-/** What the triggers' expressions say of one event, by their text; and as what they were told of it. */
+/** What trigger expressions say of one event, by their text, and the id and time they were evaluated with. */
 export interface Judged {
   readonly id: string;
-  /** When it was asked about first. */
+  /** The time of the first evaluation. */
   at: Instant | undefined;
-  /** Absent until one was asked: most events meet none. */
+  /** Undefined until an expression was evaluated: most events meet none. */
   verdicts: Map<string, boolean> | undefined;
 }
 
-/** Events on their way to the log, as their triggers are asked about them. */
+/** The part of a unit that triggers are evaluated for. */
 export interface Judgeable {
   origin: { environmentId: string; source: string };
   drafts: readonly EventDraft[];
-  /** No triggers are asked where the function is named. */
+  /** An invoke evaluates no triggers. */
   target?: unknown;
   /** For each draft. */
   judged: readonly Judged[];
-  /** The definitions whose triggers were all asked. */
+  /** The definitions whose triggers were all evaluated. */
   judgedBy: Definitions | undefined;
 }
 
-/** Functions have changed since: their new triggers are asked, and then it is tried again. */
-export const unjudged = new Fault("unavailable", "the functions of the environment are changing, try again", {
-  headers: { "Retry-After": "1" },
-});
+/** The functions changed after the evaluation: `through` evaluates the new triggers and submits again. */
+export const unjudged = tryAgain("unavailable", "the functions of the environment are changing, try again");
 
-/** Triggers that decide whether an event starts their function, and were not asked: none that follow one that holds. */
+/**
+ * Triggers that decide whether an event starts their function, still to be evaluated; one match is enough for
+ * a function.
+ */
 function* unevaluated(definitions: Definitions, draft: EventDraft, judged: Judged): Generator<Trigger> {
   const started = new Set<string>();
   for (const trigger of definitions.triggersOf(draft.name)) {
@@ -51,7 +55,7 @@ function* unevaluated(definitions: Definitions, draft: EventDraft, judged: Judge
   }
 }
 
-/** Whether no trigger of these events has an expression: there is nothing to ask, as for most. */
+/** Whether no trigger of these events has an expression, as is usual. */
 function hasNoExpressions({ drafts }: Judgeable, definitions: Definitions): boolean {
   for (const { name } of drafts)
     for (const { expression } of definitions.triggersOf(name)) if (expression !== undefined) return false;
@@ -63,7 +67,10 @@ function isJudged({ drafts, judged, judgedBy, target }: Judgeable, definitions: 
   return drafts.every((draft, at) => unevaluated(definitions, draft, judged[at]!).next().done);
 }
 
-/** Those that can go on; where one has to be asked again, those behind it in its environment go back too, to stay behind it. */
+/**
+ * Units that were evaluated by the known definitions. One that was not holds back the later units of its
+ * environment.
+ */
 export function judgedOf<Unit extends Judgeable>(
   units: readonly Unit[],
   known: ReadonlyMap<string, Definitions>,
@@ -85,9 +92,9 @@ export interface TriggeringDeps {
 
 export interface Triggering {
   /**
-   * Asks the triggers that these events could meet and hands them over with what they said; in bursts, so that nobody else waits
-   * for it, and one emit of an environment after the other. Rejects with `resource_exhausted`, naming the dearest function, when
-   * they look at too much: nothing is written then.
+   * Evaluates the triggers of these events and submits the unit with the verdicts. It computes in bursts, and
+   * one emit of an environment after the other. Rejects with `resource_exhausted`, naming the costliest
+   * function, when the triggers exceed the cost limit; nothing is written then.
    */
   through<Unit extends Judgeable, Result>(
     unit: Unit,
@@ -98,7 +105,7 @@ export interface Triggering {
 export function openTriggering({ clock, definitions }: TriggeringDeps): Triggering {
   const judging = new Map<string, { last: Promise<void>; waiting: number }>();
 
-  /** Undefined when it took no pause. */
+  /** Evaluates the triggers of a unit; undefined when it took no pause. */
   function judge(unit: Judgeable, known: Definitions): Promise<void> | undefined {
     const { environmentId, source } = unit.origin;
     const budget = new CelBudget(emitItemsMax + itemsAnEvent * unit.drafts.length);
@@ -142,13 +149,11 @@ export function openTriggering({ clock, definitions }: TriggeringDeps): Triggeri
     return undefined;
   }
 
-  /** Behind those of its environment that are being asked about. */
+  /** Runs the work after that of earlier units of the environment. */
   function inTurn(environmentId: string, work: () => Promise<void> | undefined): Promise<void> | undefined {
     const before = judging.get(environmentId);
     if (before && before.waiting >= waitingMax)
-      throw new Fault("resource_exhausted", "too many events wait for the triggers of their environment", {
-        headers: { "Retry-After": "1" },
-      });
+      throw tryAgain("resource_exhausted", "too many events wait for the triggers of their environment");
     const done = before ? before.last.then(work) : work();
     if (!done) return undefined;
     const mine = { last: done.catch(() => {}), waiting: (before?.waiting ?? 0) + 1 };
@@ -177,11 +182,11 @@ export function openTriggering({ clock, definitions }: TriggeringDeps): Triggeri
     }
   }
 
-  /** Before it is submitted for the first time; undefined when it need not wait. */
+  /** Before the first submit; undefined when the unit need not wait. */
   function beforehand(unit: Judgeable): Promise<void> | undefined {
     const { environmentId } = unit.origin;
     const isBusy = judging.has(environmentId);
-    // What is not known yet is loaded by the flush, which then says so.
+    // Unknown definitions are loaded by the flush, which then answers `unjudged`.
     const known = definitions.known(environmentId);
     if (known && !isBusy && (unit.target || hasNoExpressions(unit, known))) {
       unit.judgedBy = known;
@@ -206,6 +211,6 @@ export function openTriggering({ clock, definitions }: TriggeringDeps): Triggeri
 const tooMuch = (name: string, functionId: string): Fault =>
   new Fault(
     "resource_exhausted",
-    `the triggers of event "${name.slice(0, 80)}" look at more than ${emitItemsMax} items of it, that of function ${functionId} at most`,
+    `expression cost limit exceeded: the triggers of event "${name.slice(0, 80)}" read more than ${emitItemsMax} items, function ${functionId}'s most of them`,
     { code: "LIMIT_EXCEEDED" },
   );

@@ -2,18 +2,18 @@ import type { Store } from "../../../store/store.ts";
 import type { LogReads } from "./feed.ts";
 import { eventsAfter, eventsAt, type Head, headsOf, type LoggedEvent, newestEvents } from "./rows.ts";
 
-/** What stands in logs already, for those who read it before they follow. */
+/** Reads of logged events, for subscribers that read them before they follow the feed. */
 export interface Past<Event = LoggedEvent> {
   head(environmentId: string): Promise<Head | undefined>;
-  /** Behind `after`, up to and with `last`, in order. */
+  /** After `after`, up to and including `last`, in order. */
   between(environmentId: string, range: { after: number; last: number }, limit: number): Promise<Event[]>;
-  /** Newest first, up to and with `last`; of one name when that is given. */
+  /** Newest first, up to and including `last`; of one name when it is given. */
   newest(
     environmentId: string,
     wanted: { last: number; name: string | undefined },
     limit: number,
   ): Promise<Event[]>;
-  /** Of these positions those that are there, in order. */
+  /** The events at these positions, in order, without those that have expired. */
   at(environmentId: string, positions: readonly number[]): Promise<Event[]>;
 }
 

@@ -5,7 +5,7 @@ import { column, type Sql, sql } from "../../../kit/sql.ts";
 import { containsIgnoringCase } from "../../../kit/sql-contains.ts";
 import type { Store } from "../../../store/store.ts";
 
-/** An event as it stands in the log. `data` and `metadata` are JSON text. */
+/** A stored event. `data` and `metadata` are JSON text. */
 export interface LoggedEvent {
   id: string;
   position: number;
@@ -85,7 +85,7 @@ export async function listEventKeys(
   );
 }
 
-/** Whether any matching event is newer than this place. */
+/** Whether any matching event is newer than this cursor. */
 export async function hasNewer(store: Store, filter: EventFilter, { at, id }: Cursor): Promise<boolean> {
   const where = [...conditions(filter), sql`(at > ${at} OR (at = ${at} AND id > ${id}))`];
   return (await store.one(sql`SELECT 1 AS found FROM events ${sql.where(where)} LIMIT 1`)) !== undefined;
@@ -102,7 +102,9 @@ export function getEvent(store: Store, environmentId: string, id: string): Promi
   return store.one(sql`SELECT ${columns} FROM events WHERE id = ${id} AND environment_id = ${environmentId}`);
 }
 
-/** Names of the newest matching events with counts, most frequent first; one more of each than the caps allow. */
+/**
+ * Names of the newest matching events with counts, most frequent first; one more of each than the caps allow.
+ */
 export async function countNames(
   store: Store,
   filter: EventFilter,
@@ -115,7 +117,7 @@ export async function countNames(
   return { names: rows, scanned: scanned?.count ?? 0 };
 }
 
-/** The events behind a position, in order; up to and with `last` when that is given. */
+/** The events after a position, in order; up to and including `last` when it is given. */
 export const eventsAfter = (
   store: Pick<Store, "all">,
   environmentId: string,
@@ -128,7 +130,7 @@ export const eventsAfter = (
   return store.all(sql`SELECT ${columns} FROM events ${sql.where(where)} ORDER BY position LIMIT ${limit}`);
 };
 
-/** Where a log ends, and where it begins. */
+/** The last position of a log, and the first that is kept. */
 export interface LogPosition {
   environment_id: string;
   position: number;
@@ -143,7 +145,7 @@ export const headsOf = (store: Pick<Store, "all">, environmentIds: readonly stri
   store.all(sql`SELECT environment_id, position, retention_floor, epoch FROM heads
     WHERE environment_id IN ${sql.list(environmentIds)}`);
 
-/** Newest first, up to and with position `last`; of one name when that is given. */
+/** Newest first, up to and including position `last`; of one name when it is given. */
 export function newestEvents(
   store: Pick<Store, "all">,
   environmentId: string,
@@ -154,15 +156,16 @@ export function newestEvents(
   if (name === undefined)
     return store.all(sql`SELECT ${columns} FROM events WHERE ${inLog} AND position <= ${last}
       ORDER BY position DESC LIMIT ${limit}`);
-  // Time order is position order: the index over names serves both, from the time of the last one on. `+ 0` keeps the key out of
-  // it, by which libSQL would read and sort the whole log, payloads included, for each slice.
+  // Events are in the same order by time and by position, so the index over names and times serves. `+ 0`
+  // keeps libSQL from the primary key, by which it would read and sort the whole log, payloads included, for
+  // each slice.
   const lastAt = sql`SELECT at FROM events WHERE ${inLog} AND position <= ${last} ORDER BY position DESC LIMIT 1`;
   return store.all(sql`SELECT ${columns} FROM events
     WHERE ${inLog} AND name = ${name} AND at <= (${lastAt}) AND position + 0 <= ${last}
     ORDER BY at DESC, position DESC LIMIT ${limit}`);
 }
 
-/** Of these positions those that are there. */
+/** The events at these positions, without those that have expired. */
 export const eventsAt = (
   store: Pick<Store, "all" | "seams">,
   environmentId: string,

@@ -87,7 +87,10 @@ type EventsPageSlice = Omit<EventsPage, "limit" | "approxTotal" | "approxTotalCa
 
 const cursorOf = (event: rows.LoggedEvent): Cursor => ({ at: event.at, id: event.id });
 
-/** About how many letters of payloads one page holds, and at least one event; what it leaves out is on the next one. */
+/**
+ * About how many letters of payloads one page holds, and at least one event; what it leaves out is on the
+ * next one.
+ */
 export const pageCharsMax = 8 * 1024 * 1024;
 /** Events read at once, at first and later: each may be as large as a request. */
 const sliceFirst = 8;
@@ -142,7 +145,7 @@ async function olderPage(
   const after = cursor === undefined ? undefined : readCursor("cursor", cursor);
   const { events, isMore } = await readPage(store, filter, after && { olderThan: after }, limit);
   const first = events[0];
-  // On the newest page there is nothing newer, whatever arrives meanwhile (spec).
+  // The newest page never has a previous one, also when events arrive meanwhile.
   const hasPrev =
     after !== undefined && (await rows.hasNewer(store, filter, first ? cursorOf(first) : after));
   return page(events, isMore, hasPrev, after);
@@ -157,7 +160,8 @@ async function newerPage(
   const cursor = readCursor("before", before);
   const { events, isMore } = await readPage(store, filter, { newerThan: cursor }, limit);
   events.reverse();
-  // Everything at and below `before` is older than this page, so there is a next one whenever that event exists.
+  // Everything at and below `before` is older than this page, so there is a next one whenever that event
+  // exists.
   const last = events.at(-1) ? cursorOf(events.at(-1)!) : { at: cursor.at, id: `${cursor.id}~` };
   const older = await rows.listEventKeys(store, filter, { olderThan: last }, 1);
   return page(events, older.length > 0, isMore, cursor);

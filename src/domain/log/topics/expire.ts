@@ -13,7 +13,7 @@ export interface ExpiryDeps {
   log: Log;
   /** 0 keeps them for ever. */
   retentionHours: number;
-  /** Of whoever reads topics behind their end. */
+  /** Guards of those that read topics before the end, such as consumer groups. */
   floorGuards: readonly FloorGuard[];
 }
 
@@ -67,7 +67,7 @@ export function openExpiry({ store, clock, log, retentionHours, floorGuards }: E
       if (!next) break;
       await turn(after);
     }
-    // Nobody's past keeps another's from its turn.
+    // Environments take turns: a long past of one does not delay the others.
     while (left > 0 && behind.length > 0) await turn(behind.shift()!);
     if (gone > 0) log.info("topics.expired", { gone });
     // There is more: soon again, with others in between.

@@ -1,7 +1,18 @@
 import type { Instant } from "../../../kit/clock.ts";
-import { lostKeys } from "../../../kit/key-claims.ts";
 import { column, sql } from "../../../kit/sql.ts";
-import { type Flush, StoreError, type SyncSession } from "../../../store/store.ts";
+import type { Flush, SyncSession } from "../../../store/store.ts";
+import {
+  type Appended,
+  type AppendLog,
+  append,
+  boundColumn,
+  isKeyed,
+  lockHeads,
+  moveHeads,
+  refuseLostKeys,
+  survivors,
+  takeKeys,
+} from "../log/append.ts";
 
 /** One message on its way into the log of topics. */
 export interface NewMessage {
@@ -17,11 +28,11 @@ export interface NewMessage {
 export interface PublishFlushInput {
   now: Instant;
   messages: readonly NewMessage[];
-  /** Of these every key must be got, or nothing is written and `lostKeys` is raised. */
+  /** Each of these must get its key; otherwise nothing is written and `lostKeys` is raised. */
   bound?: ReadonlySet<NewMessage>;
 }
 
-/** A message that is missing in the answer was not written: its key is taken, or its log has no head (yet, or any more). */
+/** A message missing in the answer was not written: its key is taken, or its log has no head. */
 export interface PublishedRow {
   ord: number;
   position: number;
@@ -37,12 +48,20 @@ const messageColumns = (messages: readonly NewMessage[]) => ({
   key: column.text(messages.map((m) => m.idempotencyKey)),
 });
 
-const keyTarget = sql.raw(
-  "idempotency_keys (environment_id, key, kind, function_id, event_id, run_ids, created_at)",
-);
-// What a key was used for must agree with every repeat: a function's id, nothing for an emit, or this.
+/**
+ * What a key was used for, as every repeat of it must say too: an emit has nothing there, an invoke a
+ * function's id.
+ */
 export const useOf = (topic: string): string => `topic:${topic}`;
-const keyUse = sql.raw("'topic:' || topic");
+
+const topicLog: AppendLog<NewMessage> = {
+  heads: "topic_heads",
+  keyKind: sql.raw("'publish'"),
+  keyUse: sql.raw("'topic:' || topic"),
+  keyRunIds: sql.raw("'[]'"),
+  keyColumns: messageColumns,
+};
+
 const messageTarget = sql.raw(
   "topic_messages (environment_id, position, id, topic, data, metadata, at, idempotency_key)",
 );
@@ -51,35 +70,22 @@ const countAgain = sql.raw(`ON CONFLICT (environment_id, name) DO UPDATE SET
   message_count = topics.message_count + excluded.message_count, last_position = excluded.last_position,
   last_at = excluded.last_at`);
 
-/** Messages of any number of publishers in one round trip: as `events/flush.ts`, without all that an event starts. */
+/**
+ * Appends messages of any number of publishers in one round trip (see `log/append.ts`), and counts them by
+ * topic.
+ */
 export const publishFlush: Flush<PublishFlushInput, PublishedRow> = {
   name: "topics.publish",
 
   postgres({ messages, bound, now }, seams) {
-    const isBound = bound !== undefined && bound.size > 0;
-    const keyed = messages.some((m) => m.idempotencyKey !== null);
-    const fresh = keyed
-      ? sql`fresh AS (
-      INSERT INTO ${keyTarget}
-      SELECT environment_id, key, 'publish', ${keyUse}, id, '[]', ${now}::bigint FROM item WHERE key IS NOT NULL
-        AND EXISTS (SELECT 1 FROM topic_heads h WHERE h.environment_id = item.environment_id)
-      ORDER BY environment_id, key, ord
-      ON CONFLICT (environment_id, key) DO NOTHING RETURNING event_id),
-    `
-      : sql.empty;
-    const survives = keyed ? sql`WHERE key IS NULL OR id IN (SELECT event_id FROM fresh)` : sql.empty;
+    const keyed = isKeyed(messages);
     const item = sql`item AS MATERIALIZED (SELECT * FROM ${seams.rowsFrom("i", {
       ...messageColumns(messages),
-      ...(isBound && { bound: column.bigint(messages.map((m) => (bound.has(m) ? 1 : null))) }),
+      ...boundColumn(messages, bound),
     })})`;
-    // As rows of the answer, so that it is computed whatever else comes of the statement.
-    const refuseLost = isBound
-      ? sql`UNION ALL SELECT CAST('svc!' || ${lostKeys}::text || i.environment_id AS bigint), 0, 0
-    FROM item i JOIN topic_heads h ON h.environment_id = i.environment_id
-    WHERE i.bound = 1 AND i.id NOT IN (SELECT event_id FROM fresh)`
-      : sql.empty;
     const environmentIds = new Set(messages.map((m) => m.environmentId));
-    // Most flushes are of one environment, whose messages all stand: a fifth cheaper than the general way (measured).
+    // Most flushes have one environment and no keys. This text is a fifth cheaper than the general one
+    // (measured).
     const placed =
       environmentIds.size === 1 && !keyed
         ? sql`WITH ${item},
@@ -90,20 +96,7 @@ export const publishFlush: Flush<PublishFlushInput, PublishedRow> = {
     placed AS MATERIALIZED (
       SELECT i.*, m.base + i.ord AS position, m.last_at AS at FROM item i CROSS JOIN moved m),`
         : sql`WITH ${item},
-    ${fresh}alive AS MATERIALIZED (
-      SELECT item.*, row_number() OVER (PARTITION BY environment_id ORDER BY ord) AS place FROM item ${survives}),
-    head AS MATERIALIZED (
-      SELECT h.environment_id, h.position, h.last_at
-      FROM (SELECT DISTINCT environment_id FROM alive ORDER BY environment_id) a CROSS JOIN LATERAL (
-        SELECT x.environment_id, x.position, x.last_at FROM topic_heads x
-        WHERE x.environment_id = a.environment_id ORDER BY x.environment_id FOR UPDATE) h),
-    moved AS (
-      UPDATE topic_heads h SET last_at = GREATEST(head.last_at, ${now}::bigint), position = head.position + n.count
-      FROM head JOIN (SELECT environment_id, count(*) AS count FROM alive GROUP BY environment_id) n
-        ON n.environment_id = head.environment_id
-      WHERE h.environment_id || '' = head.environment_id
-        AND h.environment_id = ANY (ARRAY(SELECT environment_id FROM head))
-      RETURNING h.environment_id, head.position AS base, h.last_at),
+    ${keyed ? takeKeys(topicLog, now) : sql.empty}${survivors(keyed)}${lockHeads(topicLog)}${moveHeads(topicLog, now)}
     placed AS MATERIALIZED (
       SELECT a.*, m.base + a.place AS position, m.last_at AS at
       FROM alive a JOIN moved m ON m.environment_id = a.environment_id),`;
@@ -115,78 +108,32 @@ export const publishFlush: Flush<PublishFlushInput, PublishedRow> = {
       INSERT INTO ${countTarget}
       SELECT environment_id, topic, count(*), max(position), max(at) FROM placed
       GROUP BY environment_id, topic ORDER BY environment_id, topic ${countAgain})
-    SELECT ord, position, at FROM placed ${refuseLost}`;
+    SELECT ord, position, at FROM placed ${refuseLostKeys(topicLog, bound)}`;
   },
 
   libsql(session, { messages, bound, now }) {
-    const alive = messages.some((m) => m.idempotencyKey !== null)
-      ? withoutUsedKeys(session, messages, now)
-      : new Set(messages);
-    const heads = new Map(
-      session
-        .all<{ environment_id: string; position: number; last_at: number }>(
-          sql`SELECT environment_id, position, last_at FROM topic_heads
-            WHERE environment_id IN ${sql.list([...new Set(messages.map((m) => m.environmentId))])}`,
-        )
-        .map((head) => [head.environment_id, head]),
-    );
-    for (const { environmentId } of bound?.difference(alive) ?? [])
-      if (heads.has(environmentId)) throw new StoreError("marked", lostKeys + environmentId);
-    const placed: (PublishedRow & { message: NewMessage })[] = [];
-    for (const [at, message] of messages.entries()) {
-      const head = heads.get(message.environmentId);
-      if (!head || !alive.has(message)) continue;
-      head.last_at = Math.max(head.last_at, now);
-      placed.push({ ord: at + 1, position: ++head.position, at: head.last_at, message });
-    }
-    if (placed.length > 0) write(session, placed);
-    return placed.map(({ ord, position, at }) => ({ ord, position, at }));
+    const environmentIds = new Set(messages.map((m) => m.environmentId));
+    const appended = append(session, topicLog, { entries: messages, bound, now, environmentIds });
+    if (appended.length > 0) write(session, appended);
+    return appended.map(({ ord, position, at }) => ({ ord, position, at }));
   },
 };
 
-/** Takes the idempotency keys; answers the messages that got theirs or have none. */
-function withoutUsedKeys(
-  session: SyncSession,
-  messages: readonly NewMessage[],
-  now: Instant,
-): Set<NewMessage> {
-  const keyed = messages.filter((m) => m.idempotencyKey !== null);
-  const fresh = new Set(
-    session
-      .all<{ event_id: string }>(sql`INSERT INTO ${keyTarget}
-        SELECT environment_id, key, 'publish', ${keyUse}, id, '[]', ${now}
-        FROM ${session.seams.rowsFrom("i", messageColumns(keyed))}
-        WHERE EXISTS (SELECT 1 FROM topic_heads h WHERE h.environment_id = i.environment_id)
-        ON CONFLICT (environment_id, key) DO NOTHING RETURNING event_id`)
-      .map((row) => row.event_id),
-  );
-  return new Set(messages.filter((m) => m.idempotencyKey === null || fresh.has(m.id)));
-}
-
-function write(session: SyncSession, placed: readonly (PublishedRow & { message: NewMessage })[]): void {
+function write(session: SyncSession, appended: readonly Appended<NewMessage>[]): void {
   const { rowsFrom } = session.seams;
-  const last = new Map(placed.map((one) => [one.message.environmentId, one]));
-  session.run(sql`UPDATE topic_heads SET position = v.position, last_at = v.last_at
-    FROM ${rowsFrom("v", {
-      environment_id: column.text([...last.keys()]),
-      position: column.bigint([...last.values()].map((one) => one.position)),
-      last_at: column.bigint([...last.values()].map((one) => one.at)),
-    })} WHERE topic_heads.environment_id = v.environment_id`);
   session.run(sql`INSERT INTO ${messageTarget}
     SELECT environment_id, position, id, topic, data, metadata, at, key FROM ${rowsFrom("i", {
-      ...messageColumns(placed.map((one) => one.message)),
-      position: column.bigint(placed.map((one) => one.position)),
-      at: column.bigint(placed.map((one) => one.at)),
+      ...messageColumns(appended.map((one) => one.entry)),
+      position: column.bigint(appended.map((one) => one.position)),
+      at: column.bigint(appended.map((one) => one.at)),
     })}`);
-  const topics = [
-    ...Map.groupBy(placed, ({ message }) => `${message.environmentId}\n${message.topic}`).values(),
-  ];
-  const lastOf = (own: typeof placed) => own.at(-1)!;
+  const topics = [...Map.groupBy(appended, ({ entry }) => `${entry.environmentId}\n${entry.topic}`).values()];
+  const lastOf = (own: typeof appended) => own.at(-1)!;
   // `WHERE true` keeps SQLite from reading the conflict clause as a join condition.
   session.run(sql`INSERT INTO ${countTarget}
     SELECT environment_id, name, count, position, at FROM ${rowsFrom("i", {
-      environment_id: column.text(topics.map((own) => lastOf(own).message.environmentId)),
-      name: column.text(topics.map((own) => lastOf(own).message.topic)),
+      environment_id: column.text(topics.map((own) => lastOf(own).entry.environmentId)),
+      name: column.text(topics.map((own) => lastOf(own).entry.topic)),
       count: column.bigint(topics.map((own) => own.length)),
       position: column.bigint(topics.map((own) => lastOf(own).position)),
       at: column.bigint(topics.map((own) => lastOf(own).at)),

@@ -19,7 +19,7 @@ const well: Violations = { count: 0, oldest: null };
 const lastOf = (environmentId: string) =>
   sql`(SELECT max(l.position) FROM topic_messages l WHERE l.environment_id = ${environmentId})`;
 
-/** The end of the log as its head says it, and as its last message does; undefined where nobody has published. */
+/** The end of the log by its head, and by its last message; undefined in an environment without a publish. */
 const headToCheck = (store: TopicCheckReads, environmentId: string): Promise<TopicHeadCheck | undefined> =>
   store.one(sql`SELECT h.position, h.retention_floor, h.last_at AS at, ${lastOf(environmentId)} AS last
     FROM topic_heads h WHERE h.environment_id = ${environmentId}`);
@@ -28,7 +28,10 @@ const headToCheck = (store: TopicCheckReads, environmentId: string): Promise<Top
 const kept = (environmentId: string, from: number) => sql`m.environment_id = ${environmentId}
   AND m.position >= ${from} AND m.position < ${from + integrityRowsMax} AND m.position >= h.retention_floor`;
 
-/** What is missing in a slice, up to the last message: what lies behind that is the head's check. */
+/**
+ * Positions missing in a slice, up to its last message. What is missing after that, the check of the head
+ * finds.
+ */
 async function gapsFrom(store: TopicCheckReads, environmentId: string, from: number): Promise<Violations> {
   const wantedOf = (ends: { last: number | null; floor: number }) => {
     const first = Math.max(from, ends.floor, 1);
@@ -57,9 +60,11 @@ async function gapsFrom(store: TopicCheckReads, environmentId: string, from: num
   return { count: missing, oldest: { id: `position ${first + place}`, at: (there[place] ?? ends).at } };
 }
 
-/** The balances of the log of topics. Both are seen, never healed: what is gone, only a backup has. */
+/**
+ * The invariants of the log of topics. Both are reported, never repaired: only a backup has what is missing.
+ */
 export function topicChecks(store: TopicCheckReads): IntegrityCheck[] {
-  /** Where the walk through what is older than the newest slice goes on, by environment. */
+  /** How far the walk through older slices has come, by environment. */
   const walks = new Map<string, number>();
   return [
     {
@@ -68,7 +73,7 @@ export function topicChecks(store: TopicCheckReads): IntegrityCheck[] {
       async run(environmentId) {
         const ends = await headToCheck(store, environmentId);
         if (!ends) return well;
-        // With everything expired there is no last message; the floor stands behind the end then.
+        // When everything has expired there is no last message, and the floor is above the head.
         const last = ends.last ?? Math.min(ends.position, Math.max(0, ends.retention_floor - 1));
         const count = Math.abs(ends.position - last);
         return {

@@ -3,7 +3,7 @@ import { countCap } from "../../../kit/limits.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
 
-/** A message as it stands in the log of topics. `data` and `metadata` are JSON text. */
+/** A stored message. `data` and `metadata` are JSON text. */
 export interface TopicMessage {
   id: string;
   position: number;
@@ -17,7 +17,7 @@ type TopicReads = Pick<Store, "all" | "one" | "seams">;
 
 const columns = sql.raw("id, position, topic, data, metadata, at");
 
-/** Behind a position, in order; up to and with `last` when that is given. */
+/** Messages after a position, in order; up to and including `last` when it is given. */
 export function messagesAfter(
   store: Pick<Store, "all">,
   environmentId: string,
@@ -32,7 +32,7 @@ export function messagesAfter(
   );
 }
 
-/** Newest first, up to and with position `last`; of one topic when that is given. */
+/** Newest first, up to and including position `last`; of one topic when it is given. */
 export function newestMessages(
   store: Pick<Store, "all">,
   environmentId: string,
@@ -46,7 +46,7 @@ export function newestMessages(
   );
 }
 
-/** Of these positions those that are there. */
+/** The messages at these positions, without those that have expired. */
 export function messagesAt(
   { all, seams }: Pick<Store, "all" | "seams">,
   environmentId: string,
@@ -66,7 +66,7 @@ interface TopicHead {
   epoch: number;
 }
 
-/** Where the logs of topics stand: at zero in an environment that nobody has published in. */
+/** The heads of the logs of topics; zero for an environment without a publish. */
 export const topicHeads = (
   store: Pick<Store, "all">,
   environmentIds: readonly string[],
@@ -93,7 +93,7 @@ export interface UsedTopicKey {
   position: number | null;
 }
 
-/** What the first use of each key came to. */
+/** The first use of each key. */
 export const findUsedKeys = (
   store: TopicReads,
   keys: readonly { environmentId: string; key: string }[],
@@ -122,7 +122,7 @@ const firstOf = (what: Sql) =>
 const topicColumns = sql`t.name, t.message_count, t.last_position, t.last_at,
   ${firstOf(sql.raw("position"))} AS first_position, ${firstOf(sql.raw("at"))} AS first_at`;
 
-/** By name, behind `after`. */
+/** Topics by name, after `after`. */
 export const listTopics = (
   store: TopicReads,
   environmentId: string,
@@ -140,7 +140,7 @@ export const getTopic = (
     sql`SELECT ${topicColumns} FROM topics t WHERE t.environment_id = ${environmentId} AND t.name = ${name}`,
   );
 
-/** Messages of the topic behind a position, counted up to the cap. */
+/** Messages of the topic after a position, counted up to the cap. */
 export async function countBehind(
   store: TopicReads,
   environmentId: string,
@@ -173,8 +173,8 @@ export const oldestMessages = (
     ORDER BY position LIMIT ${limit}`);
 
 /**
- * Raises the floor to `floor` and deletes what is below it, at most `limit` messages. Under the head, as a publish is, so
- * that both count topics one after the other.
+ * Raises the floor to `floor` and deletes messages below it, at most `limit`. It locks the head as a publish
+ * does, so that the two never change a topic's count at the same time.
  */
 export async function expireMessages(
   session: Session,

@@ -1,10 +1,9 @@
 import type { Clock, Instant } from "../../../kit/clock.ts";
-import { combine, type ItemOutcome } from "../../../kit/combine.ts";
-import { combineLaneOf } from "../../../kit/combine-lane.ts";
+import type { ItemOutcome } from "../../../kit/combine.ts";
 import { Fault, missing } from "../../../kit/fault.ts";
-import { combineLanes, combinePaceMs, combineWaitingMax, flushItemsMax } from "../../../kit/limits.ts";
+import { flushQueue } from "../../../kit/flush-queue.ts";
 import { column, sql } from "../../../kit/sql.ts";
-import { type Watch, watchFlushes, watchWaiting } from "../../../kit/watch.ts";
+import type { Watch } from "../../../kit/watch.ts";
 import { isOfItem, type Session, type Store } from "../../../store/store.ts";
 import type { AckMode, GroupKey } from "./rows.ts";
 
@@ -176,13 +175,11 @@ function decideAck(ack: Ack, { target, row, changes, now }: AckDecision): ItemOu
  * statements.
  */
 export function openAcks({ store, clock, watch, onChanged }: AcksDeps): Acks {
-  const combiner = combine<AckItem, void>({
+  const queue = flushQueue<AckItem, void>({
     name: "groups.settle",
-    lanes: combineLanes,
-    laneOf: (item) => combineLaneOf(("said" in item ? item.said : ownOf(item)).environment_id),
-    itemsMax: flushItemsMax,
-    waitingMax: combineWaitingMax,
-    pace: { clock, ms: combinePaceMs },
+    clock,
+    watch,
+    environmentOf: (item) => ("said" in item ? item.said : ownOf(item)).environment_id,
     async flush(items, committed) {
       const { outcomes, groups } = await store.write((session) => applyAcks(session, items, clock.now()));
       committed();
@@ -190,15 +187,13 @@ export function openAcks({ store, clock, watch, onChanged }: AcksDeps): Acks {
       return outcomes;
     },
     isOfItem,
-    watch: watchFlushes(watch, clock, "groups.settle"),
   });
-  watchWaiting(watch.metrics, combiner);
 
   return {
-    ack: (said) => combiner.submit({ said }),
-    sent: (held) => combiner.submit({ sent: held }),
-    unsent: (held) => combiner.submit({ unsent: held }),
-    drain: combiner.drain,
+    ack: (said) => queue.submit({ said }),
+    sent: (held) => queue.submit({ sent: held }),
+    unsent: (held) => queue.submit({ unsent: held }),
+    drain: queue.drain,
   };
 }
 

@@ -1,6 +1,6 @@
 import { Type } from "@sinclair/typebox";
 import { type Instant, rfc3339 } from "../../../kit/clock.ts";
-import { Fault } from "../../../kit/fault.ts";
+import { tryAgain } from "../../../kit/fault.ts";
 import { unary } from "../../../kit/operation.ts";
 import type { Integrity, IntegrityReport } from "./service.ts";
 
@@ -63,10 +63,7 @@ export const integrityOperations = (
     rest: "GET /api/v1/integrity",
     async handle(_input, call) {
       const report = await integrity.report(call.environmentId);
-      if (!report)
-        throw new Fault("unavailable", "the database did not answer in time", {
-          headers: { "Retry-After": "1" },
-        });
+      if (!report) throw tryAgain("unavailable", "the database did not answer in time");
       return reportJson(report, await backlogOf(call.caller.orgId));
     },
   }),

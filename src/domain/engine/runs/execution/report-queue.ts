@@ -1,10 +1,9 @@
 import type { Clock } from "../../../../kit/clock.ts";
-import { type Combiner, combine, type ItemOutcome } from "../../../../kit/combine.ts";
-import { combineLaneOf } from "../../../../kit/combine-lane.ts";
-import { Fault, missing } from "../../../../kit/fault.ts";
-import { combineLanes, combinePaceMs, combineWaitingMax, flushItemsMax } from "../../../../kit/limits.ts";
-import { type Watch, watchFlushes, watchWaiting } from "../../../../kit/watch.ts";
-import { isOfItem, type Store, StoreError } from "../../../../store/store.ts";
+import type { ItemOutcome } from "../../../../kit/combine.ts";
+import { Fault, missing, tryAgain } from "../../../../kit/fault.ts";
+import { flushQueue, weightChars } from "../../../../kit/flush-queue.ts";
+import type { Watch } from "../../../../kit/watch.ts";
+import { isOfItem, isStuck, type Store } from "../../../../store/store.ts";
 import { lastFences } from "../rows.ts";
 import type { Fence, PutOff, RunError } from "../run.ts";
 import type { Tally } from "../tally.ts";
@@ -31,10 +30,7 @@ type ReportItem = { report: RunReport } | { release: Released; putOff: PutOff | 
 
 const fenceOf = (item: ReportItem) => ("report" in item ? item.report : item.release);
 
-/** Characters that weigh as much as one report without any: bounds a flush in bytes. */
-const weightChars = 16_384;
-
-/** Steps that weigh as much: each is a row. */
+/** This many steps, each of which is a row, weigh as much as one small report. */
 const weightSteps = 50;
 
 const errorSize = (error: RunError | null): number =>
@@ -115,33 +111,24 @@ export function openReports(deps: ReportsDeps, tally: Tally | undefined) {
     return outcomes;
   }
 
-  const combiner: Combiner<ReportItem, void> = combine<ReportItem, void>({
+  const queue = flushQueue<ReportItem, void>({
     name: "runs.settle",
-    lanes: combineLanes,
-    laneOf: (item) => combineLaneOf(fenceOf(item).environmentId),
+    clock,
+    watch,
+    environmentOf: (item) => fenceOf(item).environmentId,
     keyOf: (item) => fenceOf(item).runId,
-    itemsMax: flushItemsMax,
-    waitingMax: combineWaitingMax,
-    pace: { clock, ms: combinePaceMs },
     weigh: (item) =>
       "report" in item ? 1 + sizeOf(item.report) / weightChars + item.report.steps.length / weightSteps : 1,
     flush,
-    watch: watchFlushes(watch, clock, "runs.settle"),
-    // A value that the store refuses must fail its own report only.
+    // A value the store refuses fails its own report; one environment's locked runs do not fail the others' reports.
     isOfItem,
-    // Locked runs of one environment must not fail the reports of others.
-    apart: {
-      groupOf: (item) => fenceOf(item).environmentId,
-      isStuck: (error) => error instanceof StoreError && error.trouble === "lock_timeout",
-    },
+    isStuck,
   });
 
-  watchWaiting(watch.metrics, combiner);
-
   return {
-    submit: (report: RunReport) => combiner.submit({ report }),
-    release: (release: Released, putOff?: PutOff) => combiner.submit({ release, putOff }),
-    drain: combiner.drain,
+    submit: (report: RunReport) => queue.submit({ report }),
+    release: (release: Released, putOff?: PutOff) => queue.submit({ release, putOff }),
+    drain: queue.drain,
   };
 }
 
@@ -161,8 +148,7 @@ export async function whyRefused(
   });
 }
 
-const unread = (): Fault =>
-  new Fault("unavailable", "the run cannot be read now, send it again", { headers: { "Retry-After": "1" } });
+const unread = (): Fault => tryAgain("unavailable", "the run cannot be read now, send it again");
 
 const staleExecution = (): Fault =>
   new Fault("aborted", "this execution was recovered or superseded", {

@@ -1,0 +1,188 @@
+import type { Clock, Instant } from "../../../kit/clock.ts";
+import type { ItemOutcome } from "../../../kit/combine.ts";
+import { Fault } from "../../../kit/fault.ts";
+import { flushQueue, weightOfPayloads } from "../../../kit/flush-queue.ts";
+import { claimKeys, contended, type KeyClaims, lostKeys } from "../../../kit/key-claims.ts";
+import type { Watch } from "../../../kit/watch.ts";
+import { isMarked, isOfItem, isStuck, type Store } from "../../../store/store.ts";
+import type { Definitions, DefinitionsCache } from "../../engine/functions/definition.ts";
+import { answerOfUnit, answersOf, answersToRefused, type Emitted, usedKeys } from "./answers.ts";
+import { type EmittedRow, emitFlush, staleDefinitions } from "./flush.ts";
+import { type HandOverDeps, openHandOver } from "./hand-over.ts";
+import {
+  dropReservations,
+  dropUnwritten,
+  type EmitUnit,
+  type PrepareDeps,
+  prepareUnit,
+  type ReservedEvent,
+} from "./prepare.ts";
+import type { UsedEventKey } from "./rows.ts";
+import { judgedOf, unjudged } from "./trigger-evaluation.ts";
+
+/**
+ * Functions may change and keys be used while a flush is prepared; after this many tries in a row something
+ * is wrong.
+ */
+const triesMax = 10;
+
+export interface EmitQueueDeps extends Omit<HandOverDeps, "dispatcher">, Omit<PrepareDeps, "dispatcher"> {
+  store: Store;
+  clock: Clock;
+  definitions: DefinitionsCache;
+  dispatcher: HandOverDeps["dispatcher"] & PrepareDeps["dispatcher"];
+  watch: Watch;
+}
+
+/** Emits of all callers, brought together into flushes. */
+export function openEmitQueue(deps: EmitQueueDeps) {
+  const { store, clock, watch } = deps;
+  const handOver = openHandOver(deps);
+  const emitted = watch.metrics.counter({
+    name: "svc_events_emitted_total",
+    help: "Events that this node committed to the log; repeats of a key are none.",
+  })();
+
+  async function flush(units: readonly EmitUnit[], committed: () => void): Promise<ItemOutcome<Emitted[]>[]> {
+    const definitions = new FlushDefinitions(deps.definitions);
+    await definitions.load(new Set(units.map(environmentOf)), "of");
+    let isCurrent = false;
+    let used: ReadonlyMap<string, UsedEventKey> | undefined;
+
+    for (let tries = 1; ; tries++) {
+      const now = clock.now();
+      const prepared = new PreparedUnits();
+      try {
+        prepared.add(judgedOf(units, definitions.known), definitions.known, deps, now);
+        // Definitions in memory may be old: a unit is refused only by those that the store says are current.
+        if (prepared.refused.size > 0 && !isCurrent) {
+          isCurrent = true;
+          dropReservations(prepared.events());
+          await definitions.load(new Set([...prepared.refused.keys()].map(environmentOf)), "current");
+          continue;
+        }
+        const ofUnit = [...prepared.going.values()];
+        let claims = claimKeys(ofUnit, used);
+        // A refusal names the item at fault, which only the store can tell.
+        if (claims.refused.size > 0 && !used) {
+          used = await usedKeys(store, ofUnit.flat());
+          claims = claimKeys(ofUnit, used);
+        }
+        const { written: events, bound } = claims;
+        dropUnwritten(ofUnit, events);
+        const input = { now, events, bound, definitions: definitions.versions() };
+        const logged = events.length === 0 ? [] : await store.flush(emitFlush, input);
+        committed();
+        emitted.add(logged.length);
+        handOver(events, logged);
+        return await outcomesOf(units, { prepared, claims, logged, gone: definitions.gone });
+      } catch (error) {
+        const events = prepared.events();
+        dropReservations(events);
+        if (tries >= triesMax) throw isMarked(error, lostKeys) ? contended() : error;
+        // The mark names one environment; the definitions of the others may be as old.
+        if (isMarked(error, staleDefinitions))
+          await definitions.load([...definitions.known.keys()], "reload");
+        else if (isMarked(error, lostKeys)) used = await usedKeys(store, events);
+        else throw error;
+      }
+    }
+  }
+
+  /** One outcome for each unit of a committed flush, in their order. */
+  async function outcomesOf(
+    units: readonly EmitUnit[],
+    { prepared, claims, logged, gone }: CommittedFlush,
+  ): Promise<ItemOutcome<Emitted[]>[]> {
+    const answers = await answersOf(store, claims.written, logged);
+    const refusals = await answersToRefused(store, prepared.refused);
+    let place = 0;
+    return units.map((unit) => {
+      const events = prepared.going.get(unit);
+      if (!events) return refusals.get(unit) ?? { error: gone.get(environmentOf(unit)) ?? unjudged };
+      const fault = claims.refused.get(place++);
+      return fault ? { error: fault } : answerOfUnit(events, answers, claims);
+    });
+  }
+
+  return flushQueue<EmitUnit, Emitted[]>({
+    name: "events.emit",
+    clock,
+    watch,
+    environmentOf,
+    weigh: (unit) => weightOfPayloads(unit.drafts),
+    flush,
+    // A value the store refuses fails its own event only; one environment's stuck head does not fail the
+    // others.
+    isOfItem,
+    isStuck,
+  });
+}
+
+const environmentOf = (unit: EmitUnit): string => unit.origin.environmentId;
+
+interface CommittedFlush {
+  prepared: PreparedUnits;
+  claims: KeyClaims<ReservedEvent, UsedEventKey>;
+  logged: readonly EmittedRow[];
+  gone: ReadonlyMap<string, unknown>;
+}
+
+/**
+ * The definitions that a flush is decided by. An environment whose definitions cannot be read is in `gone`,
+ * with the error.
+ */
+class FlushDefinitions {
+  readonly known = new Map<string, Definitions>();
+  readonly gone = new Map<string, unknown>();
+  readonly #cache: DefinitionsCache;
+
+  constructor(cache: DefinitionsCache) {
+    this.#cache = cache;
+  }
+
+  async load(environmentIds: Iterable<string>, how: "of" | "current" | "reload"): Promise<void> {
+    await Promise.all(
+      Array.from(environmentIds, async (id) => {
+        try {
+          this.known.set(id, await this.#cache[how](id));
+        } catch (error) {
+          this.known.delete(id);
+          this.gone.set(id, error);
+        }
+      }),
+    );
+  }
+
+  versions(): Map<string, number> {
+    return new Map([...this.known].map(([id, { version }]) => [id, version]));
+  }
+}
+
+/**
+ * The units of one try of a flush, in order: those that go on, with their events, and those that are refused.
+ */
+class PreparedUnits {
+  readonly going = new Map<EmitUnit, ReservedEvent[]>();
+  readonly refused = new Map<EmitUnit, Fault>();
+
+  add(
+    units: readonly EmitUnit[],
+    known: ReadonlyMap<string, Definitions>,
+    deps: PrepareDeps,
+    now: Instant,
+  ): void {
+    for (const unit of units) {
+      try {
+        this.going.set(unit, prepareUnit(unit, known.get(environmentOf(unit))!, deps, now));
+      } catch (error) {
+        if (!(error instanceof Fault)) throw error;
+        this.refused.set(unit, error);
+      }
+    }
+  }
+
+  events(): ReservedEvent[] {
+    return [...this.going.values()].flat();
+  }
+}

@@ -1,0 +1,76 @@
+import type { Instant } from "../../../kit/clock.ts";
+import type { NewArm } from "../../engine/debounce/arm.ts";
+import type { Dispatcher } from "../../engine/dispatch/dispatcher.ts";
+import type { NewRun } from "../../engine/runs/run.ts";
+import type { Matcher } from "../../engine/runs/waits/matcher.ts";
+import type { QueueHint } from "../../engine/runs/wakes/due.ts";
+import type { Feeds } from "../log/feed.ts";
+import { type EmittedRow, loggedEvent } from "./flush.ts";
+import type { ReservedEvent } from "./prepare.ts";
+
+export interface HandOverDeps {
+  dispatcher: Pick<Dispatcher, "answerDelivered">;
+  /** Function queues that have got runs which no worker holds yet. */
+  onQueued: (lanes: readonly QueueHint[]) => void;
+  /** Called after the commit with the debounced starts. */
+  onArmed: (arms: readonly NewArm[]) => void;
+  /** Called after the commit with the runs that events started. */
+  onCreated?: (runs: readonly NewRun[], at: Instant) => void;
+  feeds: Pick<Feeds, "wanted" | "committed">;
+  /** Looks at what was logged in environments that have waits. */
+  matcher: Pick<Matcher, "wanted" | "wake">;
+}
+
+/**
+ * Passes a committed flush on: runs to the workers reserved for them, the others to their queues, events to
+ * readers.
+ */
+export function openHandOver({ dispatcher, onQueued, onArmed, onCreated, feeds, matcher }: HandOverDeps) {
+  function deliverRuns(events: readonly ReservedEvent[], logged: readonly EmittedRow[]): void {
+    const rowOf = new Map(logged.map((row) => [events[row.ord - 1]!, row]));
+    const queued = new Map<string, QueueHint>();
+    for (const event of events) {
+      const row = rowOf.get(event);
+      for (const run of event.runs) {
+        const reservation = event.reservations.get(run.id);
+        const denied = row?.denied?.includes(run.id) === true;
+        if ((!reservation || denied) && row)
+          queued.set(run.laneId ?? `${run.environmentId}\n${run.functionId}`, {
+            environmentId: run.environmentId,
+            functionId: run.functionId,
+            ...(run.laneId !== null && { laneId: run.laneId }),
+          });
+        if (reservation && row && !denied) reservation.deliver(run, { ...event, at: row.at });
+        if (reservation && (!row || denied)) reservation.drop();
+      }
+      event.reservations.clear();
+    }
+    dispatcher.answerDelivered();
+    const arms = logged.flatMap(({ ord }) => events[ord - 1]!.arms);
+    if (arms.length > 0) onArmed(arms);
+    if (queued.size > 0) onQueued([...queued.values()]);
+  }
+
+  function tellReaders(events: readonly ReservedEvent[], logged: readonly EmittedRow[]): void {
+    for (const { ord, at } of logged) {
+      const { environmentId, runs } = events[ord - 1]!;
+      if (runs.length > 0) onCreated?.(runs, at);
+      if (matcher.wanted(environmentId) || runs.some((run) => run.cancels)) matcher.wake(environmentId);
+    }
+    const rows = logged.filter(({ ord }) => feeds.wanted(events[ord - 1]!.environmentId));
+    if (rows.length === 0) return;
+    const byEnvironment = Map.groupBy(rows, ({ ord }) => events[ord - 1]!.environmentId);
+    for (const [environmentId, own] of byEnvironment) {
+      own.sort((a, b) => a.position - b.position);
+      feeds.committed(
+        environmentId,
+        own.map(({ ord, position, at }) => loggedEvent(events[ord - 1]!, position, at)),
+      );
+    }
+  }
+
+  return (events: readonly ReservedEvent[], logged: readonly EmittedRow[]): void => {
+    deliverRuns(events, logged);
+    tellReaders(events, logged);
+  };
+}

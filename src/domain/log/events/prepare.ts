@@ -1,0 +1,125 @@
+import type { Instant } from "../../../kit/clock.ts";
+import type { Ids } from "../../../kit/ids.ts";
+import type { NewArm } from "../../engine/debounce/arm.ts";
+import type { Dispatcher } from "../../engine/dispatch/dispatcher.ts";
+import type { Reservation } from "../../engine/dispatch/reservations.ts";
+import type { Definitions, FunctionRecord } from "../../engine/functions/definition.ts";
+import type { NewRun } from "../../engine/runs/run.ts";
+import { keyedOf, type PreparedEvent } from "./answers.ts";
+import { type InvokeTarget, invokedBy, newArm, newRun, requireUndelayed, startedBy } from "./new-runs.ts";
+import type { EventDraft } from "./rules.ts";
+import type { Judgeable, Judged } from "./trigger-evaluation.ts";
+
+export interface EmitOrigin {
+  environmentId: string;
+  /** `api`, `webhook`, `cron`, … */
+  source: string;
+  /**
+   * The run whose handler emits, as the caller says; left out when there is no such run in the environment.
+   */
+  runId: string | undefined;
+}
+
+/** The events of one call: all or none of them are written. */
+export interface EmitUnit extends Judgeable {
+  origin: EmitOrigin;
+  /** The one function that the one draft starts, whatever triggers there are. */
+  target: InvokeTarget | undefined;
+  /** None of the functions it starts may be debounced. */
+  undelayed: boolean;
+}
+
+/** An event of a flush, with the workers reserved for its runs, by the run's id. */
+export interface ReservedEvent extends PreparedEvent {
+  reservations: Map<string, Reservation>;
+}
+
+export interface PrepareDeps {
+  ids: Ids;
+  dispatcher: Pick<Dispatcher, "reserve">;
+}
+
+/**
+ * A unit's events with the runs and debounced starts they lead to. Throws the fault that refuses the unit.
+ */
+export function prepareUnit(
+  unit: EmitUnit,
+  known: Definitions,
+  { ids, dispatcher }: PrepareDeps,
+  now: Instant,
+): ReservedEvent[] {
+  const { drafts, judged, target, undelayed } = unit;
+  const invoked = target && [invokedBy(known, target)];
+  return drafts.map((draft, at) => {
+    const started = invoked ?? startedBy(known, draft, judged[at]!);
+    if (undelayed) requireUndelayed(started);
+    const { id } = judged[at]!;
+    const event = eventOf(draft, id, unit);
+    for (const record of started) {
+      const arm = target ? undefined : newArm(record, { id, value: draft.value });
+      if (arm) event.arms.push(arm);
+      else event.runs.push(startRun(record, draft, event, { ids, dispatcher, now, target }));
+    }
+    return event;
+  });
+}
+
+/**
+ * A run that begins at once if a worker is waiting for it: the place at that worker is reserved until the
+ * commit.
+ */
+function startRun(
+  record: FunctionRecord,
+  { name, value }: EventDraft,
+  { id, reservations }: ReservedEvent,
+  { ids, dispatcher, now, target }: PrepareDeps & { now: Instant; target: InvokeTarget | undefined },
+): NewRun {
+  const run = newRun(record, { id, name, value }, { ids, now });
+  if (target?.parent) run.parent = target.parent;
+  const reservation = record.status === "active" ? dispatcher.reserve(run) : undefined;
+  if (!reservation) return run;
+  reservations.set(run.id, reservation);
+  const laneLimit = record.definition.concurrency?.limit;
+  return { ...run, lease: { ...reservation.lease, ...(laneLimit !== undefined && { laneLimit }) } };
+}
+
+function eventOf(draft: EventDraft, id: Judged["id"], { origin, target }: EmitUnit) {
+  const keyed = keyedOf(draft, target);
+  // Written field by field: spreading an object costs more than everything else here.
+  return {
+    id,
+    environmentId: origin.environmentId,
+    name: draft.name,
+    version: draft.version,
+    data: draft.data,
+    metadata: draft.metadata,
+    source: origin.source,
+    idempotencyKey: keyed.idempotencyKey,
+    key: keyed.key,
+    use: keyed.use,
+    at: keyed.at,
+    ownKey: draft.ownKey,
+    invokes: target?.functionId ?? null,
+    runId: origin.runId ?? null,
+    runs: [] as NewRun[],
+    arms: [] as NewArm[],
+    reservations: new Map<string, Reservation>(),
+  };
+}
+
+export function dropReservations(events: readonly ReservedEvent[]): void {
+  for (const { reservations } of events) {
+    for (const reservation of reservations.values()) reservation.drop();
+    reservations.clear();
+  }
+}
+
+/** Drops what was reserved for repeats and refused units: they get no runs. */
+export function dropUnwritten(
+  units: readonly (readonly ReservedEvent[])[],
+  written: readonly ReservedEvent[],
+): void {
+  if (units.reduce((sum, { length }) => sum + length, 0) === written.length) return;
+  const going = new Set(written);
+  dropReservations(units.flat().filter((event) => !going.has(event)));
+}

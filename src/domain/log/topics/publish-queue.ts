@@ -1,0 +1,134 @@
+import type { Clock } from "../../../kit/clock.ts";
+import type { ItemOutcome } from "../../../kit/combine.ts";
+import { flushQueue, weightOfPayloads } from "../../../kit/flush-queue.ts";
+import type { Ids } from "../../../kit/ids.ts";
+import { claimKeys, contended, lostKeys } from "../../../kit/key-claims.ts";
+import { publishFlushMax, publishPaceMs } from "../../../kit/limits.ts";
+import type { Watch } from "../../../kit/watch.ts";
+import { isMarked, isOfItem, isStuck, type Store } from "../../../store/store.ts";
+import type { Feeds } from "../log/feed.ts";
+import { answersOf, type PreparedMessage, type Published, usedKeys } from "./answers.ts";
+import { type NewMessage, type PublishedRow, publishFlush, useOf } from "./flush.ts";
+import type { TopicMessage } from "./past.ts";
+import { makeHeads, type UsedTopicKey } from "./rows.ts";
+import type { PublishDraft } from "./rules.ts";
+
+export interface PublishQueueDeps {
+  store: Store;
+  clock: Clock;
+  ids: Ids;
+  feeds: Pick<Feeds<TopicMessage>, "wanted" | "committed">;
+  watch: Watch;
+}
+
+/** The messages of one call; they are written together or not at all. */
+interface PublishUnit {
+  environmentId: string;
+  drafts: readonly PublishDraft[];
+}
+
+/** Keys may be used by others while a flush decides; after this many tries in a row something is wrong. */
+const triesMax = 10;
+
+/** Environments that a node remembers to have a head. */
+const headedMax = 100_000;
+
+/** Publishes of all callers, brought together into flushes. */
+export function openPublishQueue({ store, clock, ids, feeds, watch }: PublishQueueDeps) {
+  const published = watch.metrics.counter({
+    name: "svc_topic_messages_published_total",
+    help: "Messages that this node committed to topics; repeats of a key are none.",
+  })();
+
+  /** Environments whose log has a head, as far as this node has seen. */
+  const headed = new Set<string>();
+
+  const prepare = ({ environmentId, drafts }: PublishUnit): PreparedMessage[] =>
+    drafts.map((draft) => ({
+      id: ids.next("evt"),
+      environmentId,
+      ...draft,
+      key: draft.idempotencyKey,
+      use: useOf(draft.topic),
+      at: draft.at ?? "",
+    }));
+
+  /** The first publish of an environment makes its head beforehand, so that every flush is one statement. */
+  async function write(
+    messages: readonly PreparedMessage[],
+    bound: ReadonlySet<PreparedMessage>,
+  ): Promise<Map<PreparedMessage, PublishedRow>> {
+    if (messages.length === 0) return new Map();
+    const headless = new Set(messages.flatMap((m) => (headed.has(m.environmentId) ? [] : m.environmentId)));
+    if (headless.size > 0) await store.write((session) => makeHeads(session, [...headless].sort()));
+    const placed = await store.flush(publishFlush, { messages, bound, now: clock.now() });
+    if (headed.size > headedMax) headed.clear();
+    for (const { ord } of placed) headed.add(messages[ord - 1]!.environmentId);
+    return new Map(placed.map((one) => [messages[one.ord - 1]!, one]));
+  }
+
+  /** Gives committed messages to those who follow the log of topics, here and on other nodes. */
+  function feed(placed: ReadonlyMap<NewMessage, PublishedRow>): void {
+    const wanted = [...placed].filter(([{ environmentId }]) => feeds.wanted(environmentId));
+    const byEnvironment = Map.groupBy(wanted, ([{ environmentId }]) => environmentId);
+    for (const [environmentId, own] of byEnvironment) {
+      const messages = own.map(
+        ([{ id, topic, data, metadata }, { position, at }]): TopicMessage => ({
+          id,
+          position,
+          topic,
+          data,
+          metadata,
+          at,
+        }),
+      );
+      feeds.committed(
+        environmentId,
+        messages.sort((a, b) => a.position - b.position),
+      );
+    }
+  }
+
+  async function flush(
+    units: readonly PublishUnit[],
+    committed: () => void,
+  ): Promise<ItemOutcome<Published[]>[]> {
+    const ofUnit = units.map(prepare);
+    let used: ReadonlyMap<string, UsedTopicKey> | undefined;
+    for (let tries = 1; ; tries++) {
+      let claims = claimKeys(ofUnit, used);
+      // A refusal names the item at fault, which only the store can tell.
+      if (claims.refused.size > 0 && !used) {
+        used = await usedKeys(store, ofUnit.flat());
+        claims = claimKeys(ofUnit, used);
+      }
+      try {
+        const placed = await write(claims.written, claims.bound);
+        committed();
+        const answers = await answersOf(store, ofUnit, claims, placed);
+        published.add(placed.size);
+        feed(placed);
+        return answers;
+      } catch (error) {
+        if (!isMarked(error, lostKeys)) throw error;
+        if (tries >= triesMax) throw contended();
+        used = await usedKeys(store, ofUnit.flat());
+      }
+    }
+  }
+
+  return flushQueue<PublishUnit, Published[]>({
+    name: "topics.publish",
+    clock,
+    watch,
+    environmentOf: (unit) => unit.environmentId,
+    weigh: (unit) => weightOfPayloads(unit.drafts),
+    itemsMax: publishFlushMax,
+    paceMs: publishPaceMs,
+    flush,
+    // A value the store refuses fails its own message only; one environment's stuck head does not fail the
+    // others.
+    isOfItem,
+    isStuck,
+  });
+}
