@@ -3,7 +3,7 @@ export type Instant = number;
 
 export interface Clock {
   /**
-   * Wall time corrected by the offset to the database clock (design: one time base). Never runs backwards.
+   * Wall time corrected by the offset to the database clock: all nodes share that time. Never runs backwards.
    */
   now(): Instant;
   /** Milliseconds that only ever grow; for durations, never for facts. */

@@ -10,9 +10,7 @@ export interface LoopOptions {
   everyMs: number;
   /** Asks this loop for ticks; shared with the parts that know when there is work. */
   waker?: Waker;
-  /**
-   * One round of work; may say when it wants to be called again. Throwing is survived, counted and logged.
-   */
+  /** One round of work; may say when it wants to be called again. Throwing is survived, counted and logged. */
   tick: () => Promise<{ againInMs?: number } | void>;
 }
 
@@ -26,8 +24,8 @@ export interface Loop {
   /** Asks for a tick in `ms` at the latest. */
   wakeIn(ms: number): void;
   /**
-   * A tick now, beside the plan, after the one under way and before the next: what was due at the call is
-   * done when it resolves. Rejects with what the tick throws.
+   * A tick now, beside the plan, after the one under way and before the next: what was due at the call is done when it
+   * resolves. Rejects with what the tick throws.
    */
   tick(): Promise<void>;
   /** When the last tick ended without an error; undefined before the first. */
