@@ -148,7 +148,8 @@ export function readsBeforeWrites(sources: Source[]): HintRead[] {
 /** Reads before a write that decide nothing, and why. Nothing comes to this list; what is mended leaves it, else a test fails. */
 export const hints: Readonly<Record<string, string>> = {
   "tenancy.createDefaults: rows.environmentById": "saves a write: the inserts leave alone what is there",
-  "keyring.findMaster: rows.allRows": "says whether a key must be given: the insert leaves alone what is there",
+  "keyring.findMaster: rows.allRows":
+    "says whether a key must be given: the insert leaves alone what is there",
   "users.changePassword: rows.userById":
     "hashing takes a tenth of a second: under the lock of the user it must still be the hash that was compared",
 };
