@@ -40,7 +40,7 @@ const quickMs = 1;
  */
 const uncheckedItemsMax = 25;
 
-export interface Judge {
+export interface PolicyJudge {
   paceOf(call: GatedCall): DecisionPace;
   /** The refusal by the first deny policy that holds. Yields the event loop between bursts of decisions. */
   refusalOf(
@@ -56,7 +56,7 @@ export interface Judge {
 export function openJudge(deps: {
   scopeOf: (environmentId: string) => Promise<EnvironmentScope | undefined>;
   clock: Pick<Clock, "now" | "elapsed" | "sleep">;
-}): Judge {
+}): PolicyJudge {
   const { scopeOf, clock } = deps;
 
   return {
@@ -126,7 +126,7 @@ const verdictsMax = 1_000;
 
 /** Asks the deny policies about one name after another, and remembers the verdicts. */
 export function screenFor(
-  judge: Judge,
+  judge: PolicyJudge,
   snapshot: AccessSnapshot,
   call: GatedCall,
   operation: Operation,

@@ -73,7 +73,8 @@ function unitsOf(code: string): Unit[] {
   });
 }
 
-const write = /\bstore\s*\.write\(/;
+/** `changes.write` of policies checks and stores a draft in one transaction. */
+const write = /\b(?:store|changes)\s*\.write\(/;
 const poolRead = /(?:\b[\w.]+\(\s*store\b)|(?:\bstore\s*\.(?:one|all)\b)/g;
 const callOf = (names: Iterable<string>, before = "(?<![\\w.])") =>
   new RegExp(`${before}(?:${[...names, "(?!)"].join("|")})\\(`, "g");

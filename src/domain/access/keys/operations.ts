@@ -118,7 +118,7 @@ export const keysOperations = ({ manage, scopeOf }: KeysSurface): Operation[] =>
     unary({
       ...change,
       name: "keys.rotate",
-      summary: "Another text for the same key; the old one is refused. An expired key cannot be rotated.",
+      summary: "A new text for the same key; the old one is refused. An expired key cannot be rotated.",
       input: Type.Object(byId),
       output: NewKeyShape,
       rest: {

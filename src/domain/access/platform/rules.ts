@@ -21,15 +21,15 @@ const isAdmin = (user: Pick<PlatformUser, "isActive" | "roles">): boolean =>
   user.isActive && user.roles.includes(adminRoleId);
 
 /** A change of a user as it is stored. */
-export type UserChange = Partial<
+export type StoredUserChange = Partial<
   Pick<PlatformUser, "name" | "email" | "roles" | "isActive" | "passwordHash">
 >;
 
-export const endsSessions = ({ passwordHash, isActive }: UserChange): boolean =>
+export const endsSessions = ({ passwordHash, isActive }: StoredUserChange): boolean =>
   passwordHash !== undefined || isActive === false;
 
 /** Tokens from before a change that ends sessions are refused, also those of the same millisecond. */
-export const changed = (before: PlatformUser, change: UserChange, at: Instant): PlatformUser => ({
+export const changed = (before: PlatformUser, change: StoredUserChange, at: Instant): PlatformUser => ({
   ...before,
   ...change,
   ...(endsSessions(change) && { tokensAfter: Math.max(at, before.tokensAfter + 1) }),
@@ -37,7 +37,7 @@ export const changed = (before: PlatformUser, change: UserChange, at: Instant): 
 });
 
 /** What the audit keeps of a change: of a password only that it was changed. */
-export const auditedChange = ({ name, email, roles, isActive, passwordHash }: UserChange) => ({
+export const auditedChange = ({ name, email, roles, isActive, passwordHash }: StoredUserChange) => ({
   ...(name !== undefined && { name }),
   ...(email !== undefined && { email }),
   ...(roles && { role_ids: roles }),

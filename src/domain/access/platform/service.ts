@@ -226,8 +226,8 @@ async function readChange({
   email,
   password,
   isActive,
-}: PlatformUserChange): Promise<rules.UserChange> {
-  const read: rules.UserChange = {
+}: PlatformUserChange): Promise<rules.StoredUserChange> {
+  const read: rules.StoredUserChange = {
     ...(name !== undefined && { name: readUserName(name) }),
     ...(isActive !== undefined && { isActive }),
   };

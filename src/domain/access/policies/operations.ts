@@ -338,7 +338,7 @@ export function policyToolsOperations(policies: Policies): Operation[] {
       name: "policies.rollback",
       action: manage,
       scope: "none",
-      summary: "Writes what stood at a version as the next one.",
+      summary: "Writes the content of an earlier version as the next one.",
       input: Type.Object({ ...byId, version: Type.Integer({ minimum: 1 }) }),
       output: PolicyShape,
       rest: { route: `POST ${path}/{id}/rollback/{version}`, encode },

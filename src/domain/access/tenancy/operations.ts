@@ -133,7 +133,7 @@ export const environmentsOperations = (environments: Environments): Operation[] 
     // The answer contains the text of a key: the caller must be allowed to create keys.
     action: "apikeys:manage",
     scope: "none",
-    summary: "Another text for the environment's compatibility key, answered this once.",
+    summary: "A new text for the environment's compatibility key; no later answer has it.",
     input: Type.Object(byId),
     ...ofItself,
     rpc: rpc(

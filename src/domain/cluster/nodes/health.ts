@@ -56,14 +56,12 @@ export async function clusterHealth(
   const found = [
     ...rows.filter((node) => node.state === "silent").map((node) => `${name(node)} is silent`),
     ...rows.filter((node) => !node.facts.bus_connected).map((node) => `${name(node)} has no message bus`),
-    ...led.filter((lead) => lead.lease_until < now - silentMs).map((lead) => `nobody leads ${lead.duty}`),
+    ...led.filter((lead) => lead.lease_until < now - silentMs).map((lead) => `no node leads ${lead.duty}`),
     ...rows.flatMap((node) =>
       node.facts.loops
         .filter((loop) => loop.progress_at !== null && loop.progress_at < now - loopStillMs)
         .map((loop) =>
-          detailed
-            ? `loop ${loop.name} of node ${node.id} stands still`
-            : "a node has a loop that stands still",
+          detailed ? `loop ${loop.name} of node ${node.id} is stuck` : "a loop of a node is stuck",
         ),
     ),
   ];

@@ -57,7 +57,7 @@ export const clusterOperations = (
     scope: "none",
     reads: true,
     summary:
-      "Nodes, leaders, database and message bus, as this node sees them; who is no admin sees states and counts alone.",
+      "Nodes, leaders, database and message bus, as this node sees them; callers who are not admins see states and counts only.",
     input: Type.Object({}),
     output: Health,
     rest: { route: "GET /api/v1/cluster/health", encode: (body: ClusterHealth) => ({ status: 200, body }) },

@@ -63,7 +63,7 @@ export const historyOperations = (history: History, callTrail?: CallTrail) => [
   unary({
     name: "timetravel.state",
     action: "runs:read",
-    summary: "A recorded run as it stood at an instant.",
+    summary: "A recorded run as it was at an instant.",
     reads: true,
     input: Type.Object({ runId: id, timestamp }),
     rpc: rpc(
@@ -90,7 +90,7 @@ export const historyOperations = (history: History, callTrail?: CallTrail) => [
   unary({
     name: "timetravel.step_output",
     action: "runs:read",
-    summary: "A step of a recorded run as it stood at an instant.",
+    summary: "A step of a recorded run as it was at an instant.",
     reads: true,
     input: Type.Object({ runId: id, stepId: id, timestamp }),
     rpc: rpc(

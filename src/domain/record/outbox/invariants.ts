@@ -33,7 +33,7 @@ export function outboxChecks({
   const overdue: OutboxCheck = {
     name: "outbox.overdue",
     about:
-      "Outbox entries that have been due for more than a minute: the bus is away, or nobody leads `outbox`.",
+      "Outbox entries that have been due for more than a minute: the bus is away, or no node leads `outbox`.",
     async run(environmentId) {
       const before = clock.now() - outboxOverdueMs;
       const found = await rows.overdue(store, environmentId, before, integrityRowsMax);
@@ -44,7 +44,7 @@ export function outboxChecks({
   if (!mirrored) return [overdue];
   const behind: OutboxCheck = {
     name: "outbox.unmirrored",
-    about: "Events that readers of the bus outside have not got after a minute.",
+    about: "Events that the mirror has not sent to the bus after a minute.",
     async run(environmentId) {
       const place = await rows.mirrorProgressOf(store, environmentId);
       if (!place || place.head <= (place.position ?? 0)) return { count: 0, oldest: null };

@@ -37,7 +37,7 @@ export function openOutboxMeters({
   for (const kind of entryKinds) for (const count of [sent, refused, died]) count(kind);
   const waiting = metrics.gauge({
     name: "svc_outbox_waiting",
-    help: "Outbox entries that wait to be told.",
+    help: "Outbox entries that wait to be sent.",
   })();
   const lag = metrics.gauge({
     name: "svc_outbox_lag_seconds",

@@ -7,7 +7,7 @@ import { nextSlice } from "./rules.ts";
 export type LeaderWrite = <T>(work: (session: Session) => Promise<T>) => Promise<T>;
 
 /** What one environment's turn came to. */
-export interface Turn {
+export interface ExpiryTurn {
   gone: number;
   slices: number;
   isMore: boolean;
@@ -19,7 +19,7 @@ export type ExpireTurn = (
   environmentId: string,
   days: number,
   slices: number,
-) => Promise<Turn>;
+) => Promise<ExpiryTurn>;
 
 /** A pause between slices lets other writers in. */
 export const breathMs = 1;
