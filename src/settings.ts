@@ -363,7 +363,7 @@ export function parseSettings(
   return { ok: true, config: fileWanted ? { ...values, databaseUrl: undefined } : values };
 }
 
-/** Where the admin key of the first boot is written (spec.md 'Bootstrap'). */
+/** Where the admin key of the first boot is written (proto/README.md 'Bootstrap'). */
 export function bootstrapKeyFileOf(config: Config): string {
   if (config.bootstrapKeyFile !== undefined) return config.bootstrapKeyFile;
   if (config.databaseUrl !== undefined) return join(tmpdir(), ".svc_bootstrap_key.json");

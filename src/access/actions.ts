@@ -1,4 +1,4 @@
-/** A permission, as roles grant it and operations ask for it (spec.md 'Tenant permission actions', 'Platform actions'). */
+/** A permission, as roles grant it and operations ask for it. */
 export type Action = keyof typeof actions;
 
 /** Built-in tenant roles, strongest first; admin holds every tenant action. */

@@ -45,7 +45,7 @@ export interface GatedCall {
 }
 
 export interface Gate {
-  /** Throws unless the caller's roles grant the operation's action (spec.md 'Policy evaluation' step 1). */
+  /** Throws unless the caller's roles grant the operation's action. */
   gate(call: GatedCall, operation: Operation): void | Promise<void>;
   /**
    * Throws when a deny policy of the caller's roles holds for what the input is about (step 3), or when they do not grant what
@@ -273,7 +273,7 @@ export function openGate({ snapshots, scopeOf, clock }: GateDeps): Gate {
 
   /**
    * What a platform credential must hold: for itself what the operation says that takes, for a tenant the right to
-   * impersonate, where reads by their action's word take the lesser one (spec.md 'Impersonation actions').
+   * impersonate, where reads by their action's word take the lesser one (proto/README.md 'Impersonation').
    */
   function platformNeed(call: GatedCall, operation: Operation, action = operation.action): Action {
     const { caller, method } = call;
@@ -290,7 +290,8 @@ export function openGate({ snapshots, scopeOf, clock }: GateDeps): Gate {
       call.refusedBy = "role";
       throw new Fault("permission_denied", "a platform credential must name an org: X-Svc-Org");
     }
-    // Asking for the head of what one may read counts as a write (spec.md), where the path has a write.
+    // Asking for the head of what one may read counts as a write (proto/README.md 'Impersonation'), where the
+    // path has a write.
     const written = own.replace(/:read$/, ":manage");
     const isMapped = platformAction === undefined || own.startsWith("platform:keys:");
     return method === "HEAD" && isMapped && isAction(written) ? written : own;

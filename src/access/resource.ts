@@ -1,6 +1,7 @@
 /**
- * What an operation is about, as deny policies name it: `irn:svc:{org}:{project}:{type}:{environment}:{resource}` (spec.md
- * 'Resource names'). The environment is named by its id; patterns may also use its name.
+ * What an operation is about, as deny policies name it:
+ * `irn:svc:{org}:{project}:{type}:{environment}:{resource}` (proto/README.md 'Resource names'). The
+ * environment is named by its id; patterns may also use its name.
  */
 export interface Resource {
   orgId: string;
@@ -16,7 +17,7 @@ export interface Resource {
   isPattern?: boolean | undefined;
 }
 
-/** Path segments that have a singular; every other one is a type as it stands (spec.md 'Resource names'). */
+/** Path segments that have a singular; every other one is a type as it stands. */
 const singulars: Readonly<Record<string, string>> = {
   functions: "function",
   runs: "run",

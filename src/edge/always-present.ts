@@ -1,8 +1,9 @@
 import { type DescField, type DescMessage, ScalarType } from "@bufbuild/protobuf";
 
 /**
- * Fields that answers carry even when zero (contract.md 5.6): the browser client validates them as required, while the
- * protobuf mapping leaves zeros out. Protobuf's names, by message.
+ * Fields that answers carry even when zero (proto/README.md 'Fields that are always there'): the browser
+ * client validates them as required, while the protobuf mapping leaves zeros out. Protobuf's names, by
+ * message.
  */
 export const alwaysPresent: Record<string, readonly string[]> = {
   "svc.v1.Run": [

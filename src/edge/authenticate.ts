@@ -44,7 +44,7 @@ const selectorOf = (request: Request): string | undefined =>
 
 const refused = (message: string) => new Fault("unauthenticated", message);
 
-/** Who sends a request and into which environment (spec.md 'Validation order', 'Environment selection'). */
+/** Who sends a request and into which environment (proto/README.md 'Who may call'). */
 export function authenticator<Key extends Credential>(host: AuthenticateHost<Key>): Authenticate {
   const { clock, keys, sessions, environments, everyone } = host;
   // One answer for all requests of a key, for as long as the key is remembered.
@@ -85,7 +85,7 @@ export function authenticator<Key extends Credential>(host: AuthenticateHost<Key
     const orgId = request.headers.get("x-svc-org");
     const { pathname } = new URL(request.url);
     if (!orgId || pathname.startsWith("/api/v1/platform/")) {
-      // The one thing in environments that it may do without naming their org (spec.md 'REST: debounce').
+      // The one thing in environments that it may do without naming their org.
       const selector = pathname.startsWith("/api/v1/debounce/") ? selectorOf(request) : undefined;
       const meant = selector === undefined ? undefined : await environments.environmentMeant(selector, "");
       return { caller, environmentId: meant?.id ?? "" };

@@ -7,7 +7,7 @@ interface FaultEncoding {
   connect: string;
 }
 
-/** spec.md 'Errors', contract.md 10.4: the one table. A kind that Connect has no word for takes the nearest. */
+/** proto/README.md 'Errors': the one table. A kind that Connect has no word for takes the nearest. */
 const encodings: Record<FaultKind, FaultEncoding> = {
   invalid_argument: { status: 400, code: "invalid_argument", connect: "invalid_argument" },
   unauthenticated: { status: 401, code: "unauthenticated", connect: "unauthenticated" },
@@ -39,7 +39,7 @@ export interface EncodedFault {
   headers: Record<string, string> | undefined;
 }
 
-/** `STALE_EXECUTION`: the word that workers read in `error` (contract.md 1.10). */
+/** `STALE_EXECUTION`: the word that workers read in `error` (proto/README.md 'Refused reports'). */
 const workerWord = /^[A-Z][A-Z0-9_]*$/;
 
 /** A lower-case code is a word that clients search for, so the text always holds it. */
@@ -50,7 +50,7 @@ function textOf(fault: Fault): string {
 }
 
 function headersOf(fault: Fault): Record<string, string> | undefined {
-  // Clients that obey Retry-After must always find one on a 429 (contract.md 10.5).
+  // Clients that obey Retry-After must always find one on a 429 (proto/README.md 'Errors').
   if (fault.kind !== "resource_exhausted") return fault.headers;
   const hasRetryAfter = Object.keys(fault.headers ?? {}).some((name) => name.toLowerCase() === "retry-after");
   return hasRetryAfter ? fault.headers : { ...fault.headers, "Retry-After": "1" };

@@ -5,7 +5,7 @@ export type Origins = "*" | readonly string[];
 
 const allowedMethods = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 
-/** contract.md 5.1, and what Connect's and gRPC-Web's browser clients send. */
+/** proto/README.md 'Headers', and what Connect's and gRPC-Web's browser clients send. */
 const allowedHeaders = [
   "Authorization",
   "Content-Type",

@@ -173,7 +173,7 @@ function explained(error: unknown, message: DescMessage): Fault {
 
 /**
  * A message from its JSON form. Besides the protobuf mapping: enum words without their prefix in either case, and anything
- * but an object in a Struct field that has a `…Value` sibling (contract.md, rulings).
+ * but an object in a Struct field that has a `…Value` sibling (proto/README.md 'Values that are no objects').
  */
 export function readMessage(message: DescMessage, body: JsonObject, onUnknown: OnUnknown): Message {
   translate(message, body, "", { whole: true, onUnknown });

@@ -1,7 +1,7 @@
 import { invalid } from "./fault.ts";
 import { eventNameBytesMax } from "./limits.ts";
 
-/** Throws the fault that names the field unless the name may be emitted (spec.md 'Event name rules for Emit'). */
+/** Throws the fault that names the field unless the name may be emitted. */
 export function requireEventName(field: string, name: string): void {
   if (name.length === 0) throw invalid(field, "must not be empty");
   if (Buffer.byteLength(name) > eventNameBytesMax) throw invalid(field, `at most ${eventNameBytesMax} bytes`);

@@ -1,6 +1,6 @@
 import type { Clock } from "./clock.ts";
 
-/** The prefixes of spec.md 'Identifier prefixes'; the kind is part of the id. */
+/** The prefixes of proto/README.md 'Identifiers'; the kind is part of the id. */
 export type IdKind =
   | "evt"
   | "fn"

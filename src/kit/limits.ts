@@ -1,6 +1,6 @@
 /** Every limit of the product, with its unit in its name. Those a company may want to move are settings that default to these. */
 
-/** spec.md 'Limits': under 255 bytes including the `events:` prefix that the server adds. */
+/** Under 255 bytes including the `events:` prefix that the server adds. */
 export const eventNameBytesMax = 248;
 export const requestBodyBytesMax = 4 * 1024 * 1024;
 export const stepOutputBytesMax = 4 * 1024 * 1024;
@@ -149,7 +149,7 @@ export const groupsMax = 1_000;
 export const groupMembersMax = 1_000;
 export const groupNameBytesMax = 128;
 export const groupMetadataBytesMax = 16 * 1024;
-/** Deliveries of one group that are not acknowledged (contract.md 6.8). */
+/** Deliveries of one group that are not acknowledged (proto/README.md 'Consumer groups'). */
 export const groupInflightDefault = 100;
 export const groupInflightMax = 1_000;
 export const groupRedeliveriesDefault = 3;
@@ -180,7 +180,7 @@ export const groupRefreshMs = 500;
 export const groupKeptMs = 24 * 60 * 60 * 1000;
 /** Members and groups looked after in one query. */
 export const groupSliceMax = 500;
-/** Rows of the capacity endpoints (spec.md 'REST: capacity'). */
+/** Rows of the capacity endpoints. */
 export const capacityRowsDefault = 100;
 export const capacityRowsMax = 1_000;
 
@@ -204,7 +204,7 @@ export const userNameCharsMax = 200;
 export const passwordCharsMin = 8;
 export const passwordBytesMax = 1_024;
 export const usersMax = 10_000;
-/** A dashboard session, and its cookie (spec.md 'Dashboard cookie TTL'). */
+/** A dashboard session, and its cookie. */
 export const sessionMs = 24 * 60 * 60 * 1000;
 export const keyNameCharsMax = 200;
 export const keyRolesMax = 50;
@@ -215,7 +215,7 @@ export const platformUsersMax = 1_000;
 export const platformAuditKeptMs = 366 * 24 * 60 * 60 * 1000;
 export const platformAuditWaitingMax = 10_000;
 
-/** A second resume of a run is refused for so long (spec.md 'Limits'). */
+/** A second resume of a run is refused for so long. */
 export const resumeWindowMs = 2 * 60 * 1000;
 /** A resume that nobody finished is finished by the wake loop after this. */
 export const resumeHealMs = 10_000;
@@ -251,7 +251,7 @@ export const deliveriesCharsMax = 16 * 1024 * 1024;
 export const frameBytesMax = 512 * 1024;
 /** A node's word that it has readers of run frames is believed so long. */
 export const frameInterestMs = 5_000;
-/** An environment id of more bytes is no subject token, so it has no frames (spec.md 'Limits'). */
+/** An environment id of more bytes is no subject token, so it has no frames. */
 export const frameEnvironmentBytesMax = 110;
 /** Environments named in one word about interest, and runs looked up at once for their frames. */
 export const frameSliceMax = 500;
@@ -297,7 +297,7 @@ export const pushHoldMs = 2_000;
 export const pushFunctionsMax = 10_000;
 export const pushAnswerBytesMax = 8 * 1024 * 1024;
 
-/** A message of the bus, and how often an outbox entry is tried (spec.md 'Outbox retry budget'); both by setting. */
+/** A message of the bus, and how often an outbox entry is tried; both by setting. */
 export const busPayloadBytesMax = 1024 * 1024;
 export const outboxAttemptsMax = 10;
 /** Between two tries of a refused entry: from, and at most. */
@@ -312,7 +312,7 @@ export const outboxErrorCharsMax = 500;
 export const outboxOverdueMs = 60_000;
 /** Dead letters that nobody requeued or discarded are forgotten after this. */
 export const deadLetterKeptMs = 90 * 24 * 60 * 60 * 1000;
-/** The list of dead letters (spec.md 'Outbox dead-letter list'). */
+/** The list of dead letters. */
 export const deadLettersDefault = 50;
 export const deadLettersMax = 500;
 export const deadLettersOffsetMax = 10_000;

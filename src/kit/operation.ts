@@ -164,7 +164,7 @@ export function rpcDuplex<In extends DescMessage, Out extends DescMessage, I, O>
 
 /**
  * What a caller must hold: an action of `access/actions.ts`; `"authenticated"` for any valid credential; `null` only for
- * the public list of spec.md, which a contract test holds.
+ * the list of public operations (proto/README.md 'Who may call'), which a contract test holds.
  */
 export type OperationAction = string | null;
 

@@ -12,7 +12,7 @@ import {
 import { basename, dirname, join } from "node:path";
 import { keyHash } from "./rules.ts";
 
-/** spec.md 'Bootstrap': the content of the key file. */
+/** proto/README.md 'Bootstrap': the content of the key file. */
 export interface BootstrapFile {
   key: string;
   key_id: string;

@@ -48,8 +48,8 @@ interface BootstrapPlan {
 }
 
 /**
- * The first admin key and dashboard user (spec.md 'Bootstrap'). Wanted while there is no key, and no user, at all: a key
- * that was deleted on purpose does not come back as long as there is another.
+ * The first admin key and dashboard user (proto/README.md 'Bootstrap'). Wanted while there is no key, and no
+ * user, at all: a key that was deleted on purpose does not come back as long as there is another.
  *
  * The file is written first, under a name of its own; then key and user become valid in one transaction; then the file
  * gets its name. A crash before the transaction leaves no key, one after it a valid key whose file the next boot names.

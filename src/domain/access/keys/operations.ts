@@ -17,7 +17,7 @@ const KeyShape = Type.Object({
   environment_id: Type.Optional(text),
   role_ids: Type.Array(text),
   created_at: instant,
-  /** spec.md's word; `expires_at` is that of clients. */
+  /** The documented field; clients send `expires_at`. */
   expires: Type.Optional(instant),
   expires_at: Type.Optional(instant),
   last_used_at: Type.Optional(instant),

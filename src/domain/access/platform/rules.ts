@@ -2,7 +2,7 @@ import { type Instant, parseRfc3339 } from "../../../kit/clock.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
 import type { PlatformUser } from "./rows.ts";
 
-/** spec.md 'Platform API': the closed list. */
+/** The closed list of what the platform's audit records. */
 export const platformEventTypes = [
   "platform.user.created",
   "platform.user.updated",

@@ -8,7 +8,7 @@ import * as rows from "./deletion-rows.ts";
 import { holdOrg, holdProject, holdProjectsOf } from "./org-rows.ts";
 import * as rules from "./rules.ts";
 
-/** A lifecycle frame (spec.md 'Lifecycle events'). */
+/** A lifecycle frame (proto/README.md 'Topics and payloads'). */
 export interface EnvironmentFrame {
   environmentId: string;
   /** `system.environment.{id}.deleted`. */

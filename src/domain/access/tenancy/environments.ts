@@ -154,7 +154,7 @@ export function openEnvironments<Row extends { id: string }>(deps: EnvironmentsD
 
 /**
  * An environment of the org with the head of its log, in the named project or the org's oldest, which is made when there
- * is none: an environment without a project would be anybody's (spec.md 'REST: environments, projects').
+ * is none: an environment without a project would be anybody's.
  */
 export async function addEnvironment(
   session: Session,

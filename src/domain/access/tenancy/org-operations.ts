@@ -56,7 +56,10 @@ const encode = (org: Org) => ({ status: 200, body: orgJson(org) });
 const encodeNew = (org: Org) => ({ status: 201, body: orgJson(org) });
 const encodeProject = (project: Project) => ({ status: 200, body: projectJson(project) });
 
-/** What lies across orgs is the platform's, which outside `/platform` acts by impersonation only (spec.md 'Impersonation'). */
+/**
+ * What lies across orgs is the platform's, which outside `/platform` acts by impersonation only
+ * (proto/README.md 'Impersonation').
+ */
 function requirePlatform(call: Call): void {
   const { kind } = call.caller;
   if (kind !== "dev" && kind !== "platform")

@@ -1,7 +1,7 @@
 import { Fault, invalid } from "../../../kit/fault.ts";
 import { environmentNameBytesMax } from "../../../kit/limits.ts";
 
-/** What every installation has from its first boot on (spec.md 'Bootstrap', 'Environment and project'). */
+/** What every installation has from its first boot on (proto/README.md 'Bootstrap'). */
 export const defaultOrgId = "org_default";
 export const defaultProjectId = "proj_default";
 export const defaultEnvironmentId = "env_default";

@@ -36,8 +36,9 @@ export interface Tenancy {
   createDefaults(): Promise<void>;
   createEnvironment(wanted: NewEnvironment): Promise<Environment>;
   /**
-   * The environment that `X-Svc-Environment` or `env` names (spec.md 'Environment selection'), for a caller of this org,
-   * empty for the platform's, to whom no id is foreign; whether the caller may use it is not asked here.
+   * The environment that `X-Svc-Environment` or `env` names (proto/README.md 'Environment selection'), for a
+   * caller of this org, empty for the platform's, to whom no id is foreign; whether the caller may use it is
+   * not asked here.
    */
   environmentMeant(selector: string, orgId: string): Promise<Environment>;
   /** What is believed of these environments is looked up anew. */

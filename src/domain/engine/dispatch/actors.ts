@@ -68,8 +68,9 @@ function assignQueue(
 }
 
 /**
- * Sticky routing of a claim's rows (contract.md 4.6 `actorKey`). A row keeps its token and fence; when it goes to another worker
- * than it was claimed for, its execution says so first. Claims without actors cost nothing.
+ * Sticky routing of a claim's rows (proto/README.md 'Flow control'). A row keeps its token and fence; when it
+ * goes to another worker than it was claimed for, its execution says so first. Claims without actors cost
+ * nothing.
  */
 export function openActorAssignment({ runs, log }: { runs: Pick<Runs, "handOver">; log: Log }) {
   return async (

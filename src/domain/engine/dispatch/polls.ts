@@ -22,7 +22,7 @@ export function openHeldPolls(idleWorkers: IdleWorkers, isDraining: () => boolea
   /** From now on the waiter is being answered: its worker counts as on its way back. */
   const close = (poll: HeldPoll) => {
     poll.closed = true;
-    // After an empty answer workers pause for a second (contract.md 1.6).
+    // After an empty answer workers pause for a second (proto/README.md 'Workers over REST').
     const pollsAgain = poll.reports || poll.jobs.length + poll.pending > 0;
     const comesBack = pollsAgain && poll.available > 0 && !isDraining() && !poll.signal.aborted;
     if (comesBack) idleWorkers.expectBack(poll.worker, poll.available - poll.jobs.length - poll.pending);

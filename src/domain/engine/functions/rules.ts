@@ -25,7 +25,7 @@ import type {
 import { requireTriggerEvent } from "./trigger-patterns.ts";
 
 /**
- * RegisterFunction as sent: the fields of contract.md 1.2 and those of spec.md 'Function', either or both. Where they
+ * RegisterFunction as sent: fields of both generations (proto/README.md 'Registering a function'). Where they
  * differ, `retry` and `preferredMode` win.
  */
 export interface RegisterInput {

@@ -204,7 +204,8 @@ export function openFunctions(deps: FunctionsDeps): Functions {
           };
           await (before ? rows.updateFunction : rows.insertFunction)(session, record);
           if (!same) await rows.putVersion(session, record, actorId);
-          // A reason belongs to a change, not to the first registration (spec.md 'Function').
+          // A reason belongs to a change, not to the first registration (proto/README.md 'Registering a
+          // function').
           const reason = before ? input.changeReason : undefined;
           await note(session, record, { type: same ? "status_change" : "update", reason, actorId });
           await raiseWith(session, environmentId, [before?.definition, definition]);

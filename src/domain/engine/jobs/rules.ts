@@ -4,7 +4,10 @@ import type { Ids } from "../../../kit/ids.ts";
 import type { ClaimedRow } from "../runs/execution/claim.ts";
 import type { CompletedStep, NewRun } from "../runs/run.ts";
 
-/** What a worker is handed, in the wire form of contract.md 1.7. Payloads stay JSON text until they are sent. */
+/**
+ * What a worker is handed, in the wire form of proto/README.md 'Job assignment'. Payloads stay JSON text
+ * until they are sent.
+ */
 export interface Job {
   jobId: string;
   runId: string;

@@ -32,8 +32,8 @@ export interface EndpointCallerDeps {
 }
 
 /**
- * Both forms in one header, old first (contract.md 3.2): the old verifier reads hex up to the comma, the new ones pick
- * `t` and `v1`.
+ * Both forms in one header, old first (proto/README.md 'Push signature'): the old verifier reads hex up to
+ * the comma, the new ones pick `t` and `v1`.
  */
 export function signatureOf(key: string, body: string, unixSeconds: number): string {
   const hmac = (text: string) => createHmac("sha256", key).update(text).digest("hex");

@@ -5,7 +5,7 @@ import type { Job } from "../jobs/rules.ts";
 
 const lenient = { additionalProperties: true };
 
-/** What an endpoint answers (contract.md 3.3); errors of steps are texts here. */
+/** What an endpoint answers (proto/README.md 'Push answers'); errors of steps are texts here. */
 const Answer = Type.Object(
   {
     status: Type.Union([Type.Literal("completed"), Type.Literal("yielded"), Type.Literal("failed")]),
@@ -78,7 +78,9 @@ function resumeText(job: Job): string {
   return `,"resume":${head.slice(0, -1)},"data":${last.output ?? "null"}}`;
 }
 
-/** The request's body (contract.md 3.1), compact: payloads are spliced in as they are stored. */
+/**
+ * The request's body (proto/README.md 'Push requests'), compact: payloads are spliced in as they are stored.
+ */
 export function requestBody(job: Job): string {
   const { event } = job;
   const head = {

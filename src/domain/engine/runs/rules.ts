@@ -48,7 +48,7 @@ const runStatuses: readonly RunStatus[] = [
   "cancelled",
 ];
 
-/** `running`, `RUNNING` and `RUN_STATUS_RUNNING` all mean the same (contract.md rulings). */
+/** `running`, `RUNNING` and `RUN_STATUS_RUNNING` all mean the same (proto/README.md 'Encoding'). */
 export function parseRunStatus(text: string): RunStatus | undefined {
   const word = text.toLowerCase().replace(/^run_status_/, "");
   // A word of earlier generations.
@@ -56,7 +56,7 @@ export function parseRunStatus(text: string): RunStatus | undefined {
   return runStatuses.find((status) => status === word);
 }
 
-/** Delay before attempt `attempt + 1`: initial x factor^(attempt - 1), capped (contract.md 4.4). */
+/** Delay before attempt `attempt + 1`: initial x factor^(attempt - 1), capped (proto/README.md 'Retries'). */
 export function retryDelayMs(policy: RetryPolicy, attempt: number): number {
   const delay = policy.initialDelayMs * policy.backoffFactor ** (attempt - 1);
   return Math.min(policy.maxDelayMs, Math.max(0, Math.round(delay)));
@@ -91,7 +91,7 @@ export const unresolvedMatch = (path: string): RunError => ({
   retryable: false,
 });
 
-/** What a step failed with that started a run: its error as the handler is told (contract.md 4.2). */
+/** What a step failed with that started a run: its error as the handler is told (proto/README.md 'Steps'). */
 export interface InvokeError extends RunError {
   function_id: string;
   child_run_id?: string;

@@ -1,7 +1,7 @@
 import type { Instant } from "../../../kit/clock.ts";
 import type { StoredMatch } from "../waits/rules.ts";
 
-/** Words of spec.md 'Run statuses'. */
+/** proto/README.md 'Run statuses'. */
 export type RunStatus =
   | "waiting_for_capacity"
   | "waiting"

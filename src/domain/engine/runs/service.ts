@@ -48,7 +48,7 @@ export interface ListRunsInput {
   functionId?: string;
   eventId?: string;
   search?: string;
-  /** In any spelling that contract.md allows. */
+  /** In any spelling of proto/README.md 'Encoding'. */
   statuses?: readonly string[];
   /** RFC 3339. */
   since?: string;
@@ -81,7 +81,10 @@ export interface Runs {
   finishResumes(session: Session, runIds: readonly string[]): Promise<QueueHint[]>;
   /** The wake of an execution that a person holds. */
   readonly neverWakesAt: Instant;
-  /** Commits what the holder of a run reports; rejects with the fault of contract.md 1.10 when its fence does not hold. */
+  /**
+   * Commits what the holder of a run reports; rejects with the fault of proto/README.md 'Refused reports'
+   * when its fence does not hold.
+   */
   report(report: RunReport): Promise<void>;
   /** Puts a claimed run back that nobody has begun. */
   release(fence: Fence & { environmentId: string }): Promise<void>;

@@ -40,7 +40,10 @@ export interface Starts {
 export interface StartsDeps {
   events: Pick<Events, "invoke" | "emitUndelayed">;
   ends: Pick<RunEnds, "enter" | "wait">;
-  /** Called for runs that nobody waits for any more: their caller went away (contract.md 5.2). */
+  /**
+   * Called for runs that nobody waits for any more: their caller went away (proto/README.md 'Starting by
+   * name').
+   */
   cancelRun?: (environmentId: string, runId: string) => Promise<void>;
 }
 

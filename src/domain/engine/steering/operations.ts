@@ -102,7 +102,7 @@ export const steeringOperations = (steering: Steering): Operation[] => [
       },
       (step: Step) => toStepMessage(step),
       {
-        // Any JSON in either field and spelling (contract.md rulings).
+        // Any JSON in either field and spelling (proto/README.md 'JSON in bytes').
         decode({ output, outputValue, ...body }) {
           const given = outputValue === undefined ? output : outputValue;
           const { step_id, ...rest } = body;

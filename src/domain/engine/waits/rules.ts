@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { CelError, compileCel } from "../../../kit/cel/cel.ts";
 import { matchPathBytesMax } from "../../../kit/limits.ts";
 
-/** Which events of a name are meant (contract.md 4.3). */
+/** Which events of a name are meant (proto/README.md 'Matching events'). */
 export type Match =
   | { kind: "any" }
   /** The value at the path equals the triggering event's. */

@@ -40,7 +40,7 @@ export function readRegistration(
   };
 }
 
-/** A worker as `GET /workers` shows it (contract.md 1.11). */
+/** A worker as `GET /workers` shows it (proto/README.md 'List of workers'). */
 export const workerJson = (worker: WorkerRecord) => ({
   id: worker.id,
   hostname: worker.hostname,

@@ -48,7 +48,7 @@ export const fenceFields = {
   lease_token: Type.Optional(Type.String()),
 };
 
-/** Fields of a job report (contract.md 1.8). */
+/** Fields of a job report (proto/README.md 'Job reports'). */
 export const reportFields = {
   ...fenceFields,
   status: Type.Union([
@@ -87,7 +87,10 @@ export interface ReportTarget {
 
 const isFenceNumber = (seq: number): boolean => Number.isInteger(seq) && seq >= 0 && seq <= int32Max;
 
-/** The proof a worker sends back; the job's id names the run. Throws what contract.md 1.10 names when there is none. */
+/**
+ * The proof a worker sends back; the job's id names the run. Throws what proto/README.md 'Refused reports'
+ * names when there is none.
+ */
 export function readFence(jobId: string, sent: { execution_seq?: unknown; lease_token?: unknown }): Fence {
   const job = runOfJob(jobId);
   if (!job) throw new Fault("not_found", `job ${jobId.slice(0, 100)} not found`);
@@ -101,7 +104,10 @@ export function readFence(jobId: string, sent: { execution_seq?: unknown; lease_
   return { runId: job.runId, executionSeq, leaseHash: leaseHashOf(token) };
 }
 
-/** Throws the fault that contract.md 1.10 names when the report cannot be taken. Changes nothing. */
+/**
+ * Throws the fault that proto/README.md 'Refused reports' names when the report cannot be taken. Changes
+ * nothing.
+ */
 export function readReport(report: ReportBody, target: ReportTarget): RunReport {
   const fence = readFence(target.jobId, report);
   if (report.step_offset !== undefined && report.step_offset < 0)
@@ -159,7 +165,8 @@ function readError(error: ReportBody["error"]): RunError {
     message: error?.message ?? "the worker gave no reason",
     ...(error?.code && { code: error.code }),
     ...(error?.stack && { stack: error.stack }),
-    // A failure that does not say so may be retried; `false` is obeyed exactly (contract.md 4.4).
+    // A failure that does not say so may be retried; `false` is obeyed exactly (proto/README.md 'Job
+    // reports').
     retryable: error?.retryable ?? true,
   };
 }

@@ -1,6 +1,9 @@
 import type { CompletedStep } from "../runs/run.ts";
 
-/** Whether a worker of this SDK version reads the status of the steps it is handed (contract.md 1.7: from 0.40 on). */
+/**
+ * Whether a worker of this SDK version reads the status of the steps it is handed (proto/README.md 'Job
+ * assignment': from 0.40 on).
+ */
 export function knowsFailedSteps(sdk: string): boolean {
   const [, major, minor] = /^v?(\d+)\.(\d+)/.exec(sdk) ?? [];
   if (major === undefined || minor === undefined) return false;

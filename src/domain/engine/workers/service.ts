@@ -46,7 +46,7 @@ export interface WorkersDeps {
   announce?: (frame: WorkerFrame) => void;
 }
 
-/** Endpoints understand failed steps (contract.md 3.1). */
+/** Endpoints understand failed steps (proto/README.md 'Push requests'). */
 const endpointSdkVersion = "1.0.0";
 /** A worker that polls is alive; that is written at most this often. */
 const heartbeatEveryMs = 10_000;

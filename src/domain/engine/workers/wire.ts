@@ -45,7 +45,7 @@ const fence = ({
   ...(leaseToken !== "" && { lease_token: leaseToken }),
 });
 
-/** `*_value` when it was sent, else the plain field (contract.md 0.3). */
+/** `*_value` when it was sent, else the plain field (proto/README.md 'Values that are no objects'). */
 const sentValue = (plain: JsonObject | undefined, twin: Value | undefined): unknown =>
   twin ? jsonOf(twin) : plain;
 
@@ -89,7 +89,7 @@ const executedStep = (step: ExecutedStep) => ({
   duration_ms: step.durationMs,
 });
 
-/** A yield in the words of contract.md 1.9. */
+/** A yield in the words of proto/README.md 'Yields'. */
 function yieldOf({ stepId, yieldInfo }: StepYielded): Record<string, unknown> {
   const { case: kind, value } = yieldInfo;
   switch (kind) {

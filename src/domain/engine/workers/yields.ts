@@ -20,7 +20,7 @@ const lenient = { additionalProperties: true };
 const maybe = <T extends Parameters<typeof Type.Union>[0][number]>(type: T) =>
   Type.Optional(Type.Union([type, Type.Null()]));
 
-/** What a handler was left at (contract.md 1.9). */
+/** What a handler was left at (proto/README.md 'Yields'). */
 export const YieldShape = Type.Object(
   {
     step_id: Type.String({ minLength: 1, maxLength: stepIdBytesMax }),

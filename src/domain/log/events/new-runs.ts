@@ -30,7 +30,7 @@ export function startedBy(
     if (expression !== undefined && !verdicts?.get(expression)) continue;
     (isWide ? wide : started).set(record.definition.id, record);
   }
-  // Browser clients invoke a function by emitting its id (contract.md 5.2).
+  // Browser clients invoke a function by emitting its id (proto/README.md 'Starting by name').
   const named = started.size === 0 ? definitions.functions.get(draft.name) : undefined;
   if (named?.status === "active") {
     if (draft.startRefused) throw draft.startRefused;
@@ -49,7 +49,7 @@ export interface InvokeTarget {
 /**
  * The function to start: a paused one too, its run waits until it is active again. Whoever holds the right may invoke any
  * function; from inside a run only those that no event starts may be, or invokes and events could feed each other
- * (contract.md 4.2).
+ * (proto/README.md 'Steps').
  */
 export function invokedBy(definitions: Definitions, { functionId, parent }: InvokeTarget): FunctionRecord {
   const record = definitions.functions.get(functionId);
@@ -70,7 +70,9 @@ export function invokedBy(definitions: Definitions, { functionId, parent }: Invo
   return record;
 }
 
-/** A caller that waits for the runs' ends cannot wait for a debounced start (contract.md 4.6). */
+/**
+ * A caller that waits for the runs' ends cannot wait for a debounced start (proto/README.md 'Flow control').
+ */
 export function requireUndelayed(started: readonly FunctionRecord[]): void {
   const debounced = started.find(({ definition }) => definition.debounce !== undefined);
   if (debounced)

@@ -134,7 +134,10 @@ export const messageDelivery = ({ id, position, topic, data, metadata, at }: Top
 
 const withTokens = (delivery: Delivery): TopicDelivery => ({ delivery, tokens: tokensOf(delivery.topic) });
 
-/** The full event, as entity subscribers get it (contract.md 6.5). Payloads are JSON texts already. */
+/**
+ * The full event, as entity subscribers get it (proto/README.md 'Topics and payloads'). Payloads are JSON
+ * texts already.
+ */
 function wholeEvent(event: LoggedEvent): string {
   const head = JSON.stringify({
     id: event.id,

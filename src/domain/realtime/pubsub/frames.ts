@@ -63,7 +63,10 @@ interface Interest {
   theirs: Map<string, Instant>;
 }
 
-/** Whether the id is one literal token of a subject; of any other no frame is published (spec.md 'Delivery rules'). */
+/**
+ * Whether the id is one literal token of a subject; of any other no frame is published (proto/README.md
+ * 'Topics and payloads').
+ */
 export const isFrameToken = (environmentId: string): boolean =>
   environmentId !== "" &&
   !/[.*>\s\p{Cc}]/u.test(environmentId) &&

@@ -21,7 +21,7 @@ export interface RunNote {
   output: string | null;
 }
 
-/** The way to rows by their key that leaves no other plan, whatever the statistics say (src/README.md). */
+/** The way to rows by their key that leaves no other plan, whatever the statistics say (src/store/DECISIONS.md). */
 function among(seams: Seams, runIds: readonly string[]) {
   const ids = sql`SELECT i.run_id FROM ${seams.rowsFrom("i", { run_id: column.text(runIds) })}`;
   return seams.engine === "postgres" ? sql`= ANY (ARRAY(${ids}))` : sql`IN (${ids})`;

@@ -16,7 +16,7 @@ export interface Pattern {
   readonly tokens: readonly string[];
 }
 
-/** Words of spec.md 'WebSocket codes'. */
+/** proto/README.md 'WebSocket codes'. */
 export type RefusalCode = "INVALID_PATTERN" | "INVALID_ARGUMENT" | "LIMIT_EXCEEDED" | "INTERNAL_ERROR";
 
 const prefixed: readonly Namespace[] = ["events", "entity", "topic"];

@@ -4,7 +4,7 @@ import type { ChannelSpec, Start } from "./hub.ts";
 import type { SubscribeInput } from "./options.ts";
 import { type RefusalCode, refusal } from "./rules.ts";
 
-/** A frame of a WebSocket client (contract.md 6.2), checked. */
+/** A frame of a WebSocket client (proto/README.md 'Socket frames'), checked. */
 export type ClientFrame =
   | { type: "subscribe"; input: SubscribeInput }
   | { type: "unsubscribe"; subscriptionId: string }

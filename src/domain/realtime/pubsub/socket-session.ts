@@ -257,7 +257,7 @@ const codeOfEnd = (fault: Fault) => {
   return fault.kind === "resource_exhausted" ? "LIMIT_EXCEEDED" : "INVALID_ARGUMENT";
 };
 
-/** The words of spec.md 'WebSocket codes', and one for what policies deny. */
+/** proto/README.md 'WebSocket codes'. */
 function codeOf(error: unknown): string {
   if (!(error instanceof Fault)) return "INTERNAL_ERROR";
   if (error.kind === "permission_denied") return "PERMISSION_DENIED";

@@ -152,7 +152,7 @@ export const isChange = ({ action, reads, name }: Operation, kvCapture: boolean)
   !/:(read|list|subscribe)$/.test(action) &&
   (kvCapture || !name.startsWith("kv."));
 
-/** A change that a rule of the product stood against (spec.md 'cannot delete built-in role'). */
+/** A change that a rule of the product stood against (`cannot delete built-in role`). */
 function blockedEvent(operation: Operation, message: string | undefined): string | undefined {
   const verb = /^cannot (delete|update) built-in/.exec(message ?? "")?.[1];
   return verb && `${operation.name.slice(0, operation.name.lastIndexOf("."))}.${verb}_blocked`;

@@ -44,7 +44,10 @@ export function snapshotMessage(state: RunState): MessageInitShape<typeof TimeTr
   };
 }
 
-/** Clients read the snapshot flat or wrapped, in either case (contract.md 5.2). Bytes are base64, as the protobuf mapping has them. */
+/**
+ * Clients read the snapshot flat or wrapped, in either case (proto/README.md 'Both spellings'). Bytes are
+ * base64, as the protobuf mapping has them.
+ */
 export function snapshotJson(state: RunState) {
   const steps = state.steps.map(({ step, ...past }) => {
     const started = when(step.startedAt, state.at);

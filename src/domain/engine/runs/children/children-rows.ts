@@ -279,7 +279,7 @@ export async function resolveParents(
   return { counts, moved: { lanes: [...lanes, ...moved.lanes], failed: moved.failed } };
 }
 
-/** What the parent's handler is told (contract.md 4.2). */
+/** What the parent's handler is told (proto/README.md 'Steps'). */
 function errorOf(child: EndRow): FailedInvoke["error"] {
   const error = child.error === null ? undefined : (JSON.parse(child.error) as { message: string });
   const cause = child.cancellation_cause;

@@ -51,7 +51,8 @@ export interface ResolvedRuns {
 
 /**
  * Steps that started a run fail. Where the worker can be told, the handler goes on with an error that is not retryable;
- * an older one would yield the same step for ever, so its run fails (contract.md 4.2). The caller holds the executions' locks.
+ * an older one would yield the same step for ever, so its run fails (proto/README.md 'Steps'). The caller
+ * holds the executions' locks.
  */
 export async function failInvokes(
   session: Session,

@@ -4,7 +4,7 @@ import type { Seams, Store } from "../../../../store/store.ts";
 import { statusOf } from "../rules.ts";
 import type { ExecutionState, RunError, RunResult } from "../run.ts";
 
-/** The way to runs that leaves no other plan, whatever the statistics say (src/README.md). */
+/** The way to runs that leaves no other plan, whatever the statistics say (src/store/DECISIONS.md). */
 function among(seams: Seams, runIds: readonly string[]) {
   const ids = sql`SELECT i.run_id FROM ${seams.rowsFrom("i", { run_id: column.text(runIds) })}`;
   return seams.engine === "postgres" ? sql`= ANY (ARRAY(${ids}))` : sql`IN (${ids})`;

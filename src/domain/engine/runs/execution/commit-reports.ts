@@ -186,8 +186,8 @@ export const commitReportsFlush: Flush<CommitReportsInput, CommittedReport> = {
       FROM valid v WHERE e.run_id || '' = v.run_id AND e.run_id = ANY (ARRAY(
         SELECT v.run_id FROM valid v WHERE v.ends IS NULL))),
     `;
-    // Through the primary key, whatever the statistics say: see src/README.md, 'Plans go by the primary key'. Sorted first,
-    // so that the locks are.
+    // Through the primary key, whatever the statistics say (src/store/DECISIONS.md 'Plans go by the primary key').
+    // Sorted first, so that the locks are.
     return sql`WITH report AS MATERIALIZED (
       SELECT * FROM ${seams.rowsFrom("item", reportColumns(changes))} ORDER BY run_id),
     held AS MATERIALIZED (

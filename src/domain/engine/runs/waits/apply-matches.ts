@@ -159,7 +159,7 @@ async function placesOf(session: Session, waits: readonly WaitRow[]): Promise<Se
   return new Set(rows.map((row) => row.ord));
 }
 
-/** What a handler gets for its wait (contract.md 4.2); payloads are spliced in as they are stored. */
+/** What a handler gets for its wait (proto/README.md 'Steps'); payloads are spliced in as they are stored. */
 function eventJson(event: MatchedEvent): string {
   const head = {
     id: event.id,

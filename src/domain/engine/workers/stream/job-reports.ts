@@ -15,7 +15,7 @@ export interface JobReportsOptions {
   stepBase: number | undefined;
   clock: Clock;
   log: Log;
-  /** Commits a report; rejects with the Faults of contract.md 1.10. */
+  /** Commits a report; rejects with the Faults of proto/README.md 'Refused reports'. */
   submit: (report: ReportBody) => Promise<void>;
   /** Nobody waits for it any more: what the store cannot take is not tried again. */
   signal: AbortSignal;

@@ -10,7 +10,10 @@ const lenient = { additionalProperties: true };
 const JobId = Type.String({ minLength: 1, maxLength: 200 });
 const StepId = Type.String({ minLength: 1 });
 
-/** What a worker says on its stream, one of these at a time (contract.md 2.2), in the words of the REST routes. */
+/**
+ * What a worker says on its stream, one of these at a time (proto/README.md 'Workers over a stream'), in the
+ * words of the REST routes.
+ */
 export const StreamMessage = Type.Object({
   register: Type.Optional(
     Type.Object({

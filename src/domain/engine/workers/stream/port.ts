@@ -16,7 +16,7 @@ export interface StreamDeps {
   dispatcher: Pick<Dispatcher, "poll">;
   /** Jobs as this worker may have them, without those whose leases ended on the way. */
   assigned: (worker: WorkerRecord, jobs: readonly Job[]) => AssignedJob[];
-  /** Commits a report; rejects with the Faults of contract.md 1.10. */
+  /** Commits a report; rejects with the Faults of proto/README.md 'Refused reports'. */
   submit: (worker: WorkerRecord, jobId: string, report: ReportBody) => Promise<void>;
   /** A job as it is written; throws for one that no reader may be able to read. */
   written: (job: AssignedJob) => JobMessage;
