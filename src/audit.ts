@@ -69,8 +69,20 @@ export function openAudit(deps: AuditDeps): Audit {
   return {
     audit,
     operations: auditOperations(audit),
-    loop: { name: "audit.flush", everyMs: 5_000, tick: audit.flushOnce },
-    duty: { duty: "retention", name: "audit.forget", everyMs: 10 * 60_000, tick: audit.forgetOnce },
+    loop: {
+      name: "audit.flush",
+      about:
+        "Writes the audit rows that wait in memory and in the spool, and those that a dead process left there.",
+      everyMs: 5_000,
+      tick: audit.flushOnce,
+    },
+    duty: {
+      duty: "retention",
+      name: "audit.forget",
+      about: "Cuts audit rows past their retention off the chains, a slice of each org a transaction.",
+      everyMs: 10 * 60_000,
+      tick: audit.forgetOnce,
+    },
     callTrail: (mayRead) => async (query, call) => {
       if (!(await mayRead(call))) throw new Fault("permission_denied", "Insufficient permissions");
       return callTrailOf(audit, call.environmentId, call.caller.orgId, query);

@@ -80,6 +80,7 @@ export function openClusterPart(deps: MembersDeps): ClusterPart {
     {
       duty: "retention",
       name: "cluster.forget",
+      about: "Deletes silent nodes, old rotations, retired secrets and expired sessions.",
       everyMs: 10 * 60_000,
       async tick(write) {
         await write(nodes.forgetSilent);
@@ -138,8 +139,18 @@ export function openClusterPart(deps: MembersDeps): ClusterPart {
   return {
     operations: clusterOperations(cluster, (call) => deps.tenants().seesDetails(call)),
     loops: [
-      { name: "cluster.nodes", everyMs: 3_000, tick: nodes.heartbeatOnce },
-      { name: "cluster.lead", everyMs: 750, tick: lead.campaignOnce },
+      {
+        name: "cluster.nodes",
+        about: "Writes this node's heartbeat and what it knows of itself.",
+        everyMs: 3_000,
+        tick: nodes.heartbeatOnce,
+      },
+      {
+        name: "cluster.lead",
+        about: "Takes or keeps the leadership of each duty.",
+        everyMs: 750,
+        tick: lead.campaignOnce,
+      },
       ...duties.map((duty) => dutyLoop({ store, leadership: lead, log }, duty)),
     ],
     async forgetKey(hash) {

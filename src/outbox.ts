@@ -41,6 +41,14 @@ export interface OutboxPartDeps {
   wakeLoop: (name: string, inMs: number) => void;
 }
 
+/** Runs only where there is a bus to mirror to. */
+export const mirrorLoop = {
+  duty: "outbox",
+  name: "outbox.mirror",
+  about: "Hands new events to the mirror on the message bus, a slice at a time; only while the mirror is on.",
+  everyMs: 200,
+} as const;
+
 const controlTopic = "runs.control";
 
 /** What must be told to the world put together: the outbox, and the mirror of every log for users of the bus outside. */
@@ -72,9 +80,22 @@ export function openOutboxPart(deps: OutboxPartDeps): OutboxPart {
   return {
     operations: outboxOperations(outbox),
     duties: [
-      { duty: "outbox", name: "outbox.relay", everyMs: 1_000, tick: outbox.relayOnce },
-      ...(mirror ? [{ duty: "outbox", name: "outbox.mirror", everyMs: 200, tick: mirror.mirrorOnce }] : []),
-      { duty: "retention", name: "outbox.forget", everyMs: 10 * 60_000, tick: outbox.forgetOnce },
+      {
+        duty: "outbox",
+        name: "outbox.relay",
+        about:
+          "Sends the outbox entries that are due, and counts the attempts of what the bus refuses; woken early for new entries.",
+        everyMs: 1_000,
+        tick: outbox.relayOnce,
+      },
+      ...(mirror ? [{ ...mirrorLoop, tick: mirror.mirrorOnce }] : []),
+      {
+        duty: "retention",
+        name: "outbox.forget",
+        about: "Deletes dead letters of the outbox after their retention.",
+        everyMs: 10 * 60_000,
+        tick: outbox.forgetOnce,
+      },
     ],
     checks: outboxChecks({ store, clock, mirrored: mirror && past }),
     floorGuards: mirror ? [mirror.leastUnmirrored] : [],

@@ -127,16 +127,62 @@ export function openRealtime(deps: RealtimeDeps): Realtime {
     reauthorizer,
     operations: [operation, ...topicsOperations(topics), ...groupsOperations(groups, streams)],
     loops: [
-      { name: "topics.feeds", everyMs: 1_000, tick: topicFeeds.compareOnce },
-      { name: "groups.look", everyMs: 1_000, tick: groups.lookOnce },
-      { name: "groups.refresh", everyMs: groupRefreshMs, tick: groups.refreshOnce },
-      { name: "pubsub.interest", everyMs: 1_000, tick: frames.publishInterestOnce },
-      { name: "pubsub.runs", everyMs: 1_000, tick: pubsub.lookOnce },
-      { name: "edge.standing", everyMs: reauthorizeEveryMs, tick: reauthorizer.reauthorizeOnce },
+      {
+        name: "topics.feeds",
+        about:
+          "Compares how far readers here have read with the heads of the topic logs, in case a hint was lost.",
+        everyMs: 1_000,
+        tick: topicFeeds.compareOnce,
+      },
+      {
+        name: "groups.look",
+        about:
+          "Writes the heartbeats of group members here, dismisses silent members anywhere, and delivers what no hint told of.",
+        everyMs: 1_000,
+        tick: groups.lookOnce,
+      },
+      {
+        name: "groups.refresh",
+        about:
+          "Reads the consumer groups that have members here, for changes that no hint told of; only on PostgreSQL.",
+        everyMs: groupRefreshMs,
+        tick: groups.refreshOnce,
+      },
+      {
+        name: "pubsub.interest",
+        about: "Tells other nodes which lifecycle frames are read here, and forgets nodes that fell silent.",
+        everyMs: 1_000,
+        tick: frames.publishInterestOnce,
+      },
+      {
+        name: "pubsub.runs",
+        about: "Looks in one query for the ends of runs that subscribers here wait for.",
+        everyMs: 1_000,
+        tick: pubsub.lookOnce,
+      },
+      {
+        name: "edge.standing",
+        about:
+          "Checks that the callers of open sockets, streams and held polls still may go on, and ends those that may not.",
+        everyMs: reauthorizeEveryMs,
+        tick: reauthorizer.reauthorizeOnce,
+      },
     ],
     duties: [
-      { duty: "retention", name: "topics.expire", everyMs: 10 * 60_000, tick: expireOnce },
-      { duty: "retention", name: "groups.forget", everyMs: 10 * 60_000, tick: groups.forgetOnce },
+      {
+        duty: "retention",
+        name: "topics.expire",
+        about: "Raises the floors of topic logs and deletes the messages below them, a slice a transaction.",
+        everyMs: 10 * 60_000,
+        tick: expireOnce,
+      },
+      {
+        duty: "retention",
+        name: "groups.forget",
+        about: "Deletes consumer groups that subscriptions made and nobody came back to.",
+        everyMs: 10 * 60_000,
+        tick: groups.forgetOnce,
+      },
     ],
     standAt(edge) {
       sockets = openSockets({ edge, operation, connect });

@@ -33,7 +33,7 @@ import { Fault } from "./kit/fault.ts";
 import { type Ids, systemIds } from "./kit/ids.ts";
 import { clockUncertaintyMsMax, drainHintMsMax } from "./kit/limits.ts";
 import { type Log, silentLog } from "./kit/log.ts";
-import { type Loop, type LoopOptions, loop } from "./kit/loop.ts";
+import { type Loop, type LoopFacts, type LoopOptions, loop } from "./kit/loop.ts";
 import type { Caller, Operation } from "./kit/operation.ts";
 import { secretFiles } from "./kit/secret-files.ts";
 import { FileProblem } from "./kit/tls-files.ts";
@@ -82,6 +82,8 @@ export interface RunningServer {
   };
   /** All that the server offers, as it is asked for. */
   registry: readonly Operation[];
+  /** All background loops. */
+  loops: readonly LoopFacts[];
   /** One round of a background loop by its name, behind the one under way; for tests. */
   tick(loopName: string): Promise<void>;
   /** Drains and closes, in the reverse order of the start. */
@@ -164,7 +166,12 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     build(version, store.engine).set(1);
     const time = timeBase(store, clock, metrics);
     await time.sample();
-    background({ name: "cluster.time", everyMs: 5_000, tick: time.sampleOnce });
+    background({
+      name: "cluster.time",
+      about: "Measures how far this node's clock is from the database's.",
+      everyMs: 5_000,
+      tick: time.sampleOnce,
+    });
 
     // Domain, low to high.
     const tenancy = openTenancy({ store, clock, ids, log, strictEnvironment: config.strictEnvironment });
@@ -178,7 +185,12 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     const { bootstrapAdminKey: adminKey, bootstrapAdminPassword: adminPassword } = config;
     const first = { path: bootstrapKeyFile, adminKey, adminPassword };
     const bootstrapped = await bootstrap({ store, clock, ids, log, keys, users, ...first });
-    background({ name: "keys.used", everyMs: 5_000, tick: keys.writeUsed });
+    background({
+      name: "keys.used",
+      about: "Writes when each API key was last used, in one statement.",
+      everyMs: 5_000,
+      tick: keys.writeUsed,
+    });
     closers.push("keys", () => keys.writeUsed().catch((error) => log.warn("keys.used_lost", { error })));
     const { masterKey, jwtSecret, signingKey } = config;
     const given = { jwt_secret: jwtSecret, signing_key: signingKey };
@@ -187,7 +199,12 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
       ...{ store, clock, ids, log, masterKey, masterFile, given },
       reseal: (session, again) => engine.secrets.reseal(session, again),
     });
-    background({ name: "keyring.follow", everyMs: 30_000, tick: keyring.refresh });
+    background({
+      name: "keyring.follow",
+      about: "Takes up secrets that other nodes rotated.",
+      everyMs: 30_000,
+      tick: keyring.refresh,
+    });
 
     const flushIn = (ms: number) => loops.get("audit.flush")?.wakeIn(ms);
     const audited = openAudit({ config, store, clock, ids, log, keyring, tenancy, flushIn });
@@ -229,7 +246,12 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
     const realtime = openRealtime({ config, store, clock, ids, log, watch, ...heard });
     for (const options of realtime.loops) background(options);
     const platformAudit = openPlatformAudit({ store, clock, ids, log });
-    background({ name: "platform.audit", everyMs: 1_000, tick: platformAudit.writeOnce });
+    background({
+      name: "platform.audit",
+      about: "Writes what platform credentials did in tenants' orgs, many rows a statement.",
+      everyMs: 1_000,
+      tick: platformAudit.writeOnce,
+    });
     closers.push("platform.audit", () =>
       platformAudit.writeOnce().catch((error) => log.warn("platform.audit_lost", { error })),
     );
@@ -384,6 +406,12 @@ export async function startServer(config: Config, options: ServerOptions = {}): 
         frames,
       },
       registry,
+      loops: [...loops.values()].map(({ facts: { name, about, everyMs, duty } }) => ({
+        name,
+        about,
+        everyMs,
+        ...(duty !== undefined && { duty }),
+      })),
       async tick(name) {
         const found = loops.get(name);
         if (!found) throw new Error(`no loop ${name}`);

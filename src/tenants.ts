@@ -243,8 +243,18 @@ export function openTenants(deps: TenantsDeps): Tenants {
       ...orgsOperations(orgs),
     ],
     loops: [
-      { name: "tenancy.follow", everyMs: 1_000, tick: deletion.followOnce },
-      { name: "sessions.attempts", everyMs: 60_000, tick: throttle.forgetOnce },
+      {
+        name: "tenancy.follow",
+        about: "Takes notice of environments that other nodes deleted.",
+        everyMs: 1_000,
+        tick: deletion.followOnce,
+      },
+      {
+        name: "sessions.attempts",
+        about: "Deletes counts of failed logins whose window is over.",
+        everyMs: 60_000,
+        tick: throttle.forgetOnce,
+      },
     ],
   };
 }

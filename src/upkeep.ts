@@ -88,11 +88,36 @@ export function openUpkeep(deps: UpkeepDeps): Upkeep {
       ...integrityOperations(integrity, purgeBacklogOf(store)),
       ...retentionOperations(retention),
     ],
-    loops: [{ name: "integrity.look", everyMs: 30_000, tick: integrity.lookOnce }],
+    loops: [
+      {
+        name: "integrity.look",
+        about: "Checks the invariants of some environments, for `/health` and metrics.",
+        everyMs: 30_000,
+        tick: integrity.lookOnce,
+      },
+    ],
     duties: [
-      { duty: "retention", name: "events.expire", everyMs: expireEveryMs, tick: retention.expireEvents },
-      { duty: "retention", name: "runs.expire", everyMs: expireEveryMs, tick: retention.expireRuns },
-      { duty: "retention", name: "runs.sweep", everyMs: 5_000, tick: sweepOnce },
+      {
+        duty: "retention",
+        name: "events.expire",
+        about: "Raises the floors of event logs and deletes the events below them, a slice a transaction.",
+        everyMs: expireEveryMs,
+        tick: retention.expireEvents,
+      },
+      {
+        duty: "retention",
+        name: "runs.expire",
+        about: "Deletes old runs that are over, with their steps and history, a slice a transaction.",
+        everyMs: expireEveryMs,
+        tick: retention.expireRuns,
+      },
+      {
+        duty: "retention",
+        name: "runs.sweep",
+        about: "Moves runs that are overdue, and compares runs with their executions, a slice a tick.",
+        everyMs: 5_000,
+        tick: sweepOnce,
+      },
     ],
     warnings: integrity.warnings,
   };

@@ -48,7 +48,12 @@ export interface BusTls {
   key?: string;
 }
 
-const presenceEveryMs = 1_000;
+/** The one loop of a bus; a bus of one process has none. */
+export const presenceLoop = {
+  name: "bus.presence",
+  about: "Tells the other nodes that this one lives, and forgets nodes that fell silent; only with NATS.",
+  everyMs: 1_000,
+} as const;
 const forgottenMs = 5_000;
 const reconnectWaitMs = 250;
 const connectMs = 5_000;
@@ -128,7 +133,7 @@ export function openNatsBus(options: NatsBusOptions): Bus & { dropped(): number 
     if (!connection) return;
     listener.subscription = connection.subscribe(prefix + listener.pattern, {
       callback: (error, message) => {
-        if (error) log.warn("bus.message_failed", { error: String(error) });
+        if (error) log.warn("bus.message_failed", { error });
         else listener.deliver(message);
       },
     });
@@ -188,7 +193,7 @@ export function openNatsBus(options: NatsBusOptions): Bus & { dropped(): number 
     } catch (error) {
       dropped++;
       count.dropped.add();
-      log.debug("bus.hint_dropped", { subject, error: String(error) });
+      log.debug("bus.hint_dropped", { subject, error });
     }
   };
 
@@ -202,10 +207,9 @@ export function openNatsBus(options: NatsBusOptions): Bus & { dropped(): number 
   };
 
   const heartbeats = loop(
-    { clock, onError: (name, error) => log.warn("loop.failed", { loop: name, error: String(error) }) },
+    { clock, onError: (name, error) => log.warn("loop.failed", { loop: name, error }) },
     {
-      name: "bus.presence",
-      everyMs: presenceEveryMs,
+      ...presenceLoop,
       async tick() {
         const heartbeat: PresenceHeartbeat = { nodeId, at: clock.now(), facts: options.facts?.() ?? {} };
         if (connected) publish("presence", JSON.stringify(heartbeat), undefined);
@@ -283,7 +287,7 @@ export function openNatsBus(options: NatsBusOptions): Bus & { dropped(): number 
           try {
             handler(message.data, message.subject.slice(prefix.length));
           } catch (error) {
-            log.warn("bus.handler_failed", { subject: message.subject, error: String(error) });
+            log.warn("bus.handler_failed", { subject: message.subject, error });
           }
         },
       }),

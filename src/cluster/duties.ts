@@ -12,6 +12,8 @@ export interface DutyLoop {
   duty: string;
   /** `events.keys`. */
   name: string;
+  /** What it does, in one sentence for operators. */
+  about: string;
   everyMs: number;
   tick: (write: LeaderWrite) => Promise<{ againInMs?: number } | void>;
 }
@@ -28,10 +30,12 @@ export interface DutiesDeps {
 /** The loop of a duty: does nothing on nodes that do not lead it. */
 export function dutyLoop(
   { store, leadership, log }: DutiesDeps,
-  { duty, name, everyMs, tick }: DutyLoop,
+  { duty, name, about, everyMs, tick }: DutyLoop,
 ): LoopOptions {
   return {
     name,
+    about,
+    duty,
     everyMs,
     async tick() {
       const epoch = leadership.epochOf(duty);

@@ -3,13 +3,20 @@ import type { Clock, Instant } from "./clock.ts";
 export interface LoopOptions {
   /** Shown in health, logs and metrics: `runs.wake`. */
   name: string;
+  /** What it does, in one sentence for operators. */
+  about: string;
+  /** What one node does for all: the duty that it belongs to. */
+  duty?: string;
   everyMs: number;
   /** One round of work; may say when it wants to be called again. Throwing is survived, counted and logged. */
   tick: () => Promise<{ againInMs?: number } | void>;
 }
 
+export type LoopFacts = Pick<LoopOptions, "name" | "about" | "everyMs" | "duty">;
+
 export interface Loop {
   readonly name: string;
+  readonly facts: LoopFacts;
   /** Asks for a tick now; several asks during one tick make one more. */
   wake(): void;
   /** Asks for a tick in `ms` at the latest. */
@@ -90,6 +97,7 @@ export function loop(host: LoopHost, options: LoopOptions): Loop {
 
   return {
     name: options.name,
+    facts: options,
     wake() {
       if (failuresInRow > 0) return;
       run();

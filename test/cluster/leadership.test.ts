@@ -146,6 +146,7 @@ describe("leadership", () => {
       {
         duty,
         name: "written",
+        about: "Writes.",
         everyMs: 1_000,
         tick: (write) =>
           write((session) => session.run(sql`INSERT INTO written (epoch) VALUES (1)`)).then(() => {}),

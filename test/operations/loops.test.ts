@@ -75,6 +75,10 @@ test("every loop of a server shares by environment, or it is said why it need no
   expect(known.toSorted()).toEqual(running.toSorted());
 });
 
+test("every loop says what it does in a sentence", () => {
+  for (const { name, about } of server.running.loops) expect(`${name}: ${about}`).toMatch(/: [A-Z][^\n]+\.$/);
+});
+
 test.each(Object.entries(shared))("%s has a test in %s", (name, file) => {
   const text = readFileSync(join(import.meta.dir, `${file}.test.ts`), "utf8");
   expect(text).toMatch(new RegExp(`test(\\.each\\(.*\\))?\\("([^"]* and )?${name.replace(".", "\\.")}\\b`));

@@ -84,7 +84,7 @@ export function startNode(options: NodeOptions): SimulatedNode {
   };
   for (const one of engine.loops) loops.set(one.name, loop(host, one));
   for (const duty of engine.duties) {
-    const { name, everyMs } = duty;
+    const { name, about, everyMs } = duty;
     const tick = async () => {
       if (!options.leads(false)) return;
       return duty.tick((work) =>
@@ -94,7 +94,7 @@ export function startNode(options: NodeOptions): SimulatedNode {
         }),
       );
     };
-    loops.set(name, loop(host, { name, everyMs, tick }));
+    loops.set(name, loop(host, { name, about, everyMs, tick }));
   }
   for (const one of loops.values()) one.start();
   return { id, process, engine };

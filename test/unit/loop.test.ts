@@ -5,7 +5,10 @@ import { type LoopOptions, loop } from "../../src/kit/loop.ts";
 function started(tick: LoopOptions["tick"], everyMs = 1_000) {
   const clock = testClock(0);
   const errors: unknown[] = [];
-  const made = loop({ clock, onError: (_, error) => errors.push(error) }, { name: "test", everyMs, tick });
+  const made = loop(
+    { clock, onError: (_, error) => errors.push(error) },
+    { name: "test", about: "Tested.", everyMs, tick },
+  );
   made.start();
   return { clock, errors, loop: made };
 }

@@ -119,6 +119,7 @@ describe("what is watched", () => {
       { clock, onError: () => {} },
       {
         name: "some.loop",
+        about: "Tested.",
         everyMs: 1_000,
         async tick() {
           if (fails) throw new Error("no");

@@ -48,6 +48,7 @@ export interface PlatformAudit {
   duty: {
     duty: "retention";
     name: "platform.forget";
+    about: string;
     everyMs: number;
     tick: (write: Store["write"]) => Promise<void>;
   };
@@ -124,6 +125,7 @@ export function openPlatformAudit(deps: { store: Store; clock: Clock; ids: Ids; 
     duty: {
       duty: "retention",
       name: "platform.forget",
+      about: "Deletes lines of the platform's audit that are past their retention.",
       everyMs: 60 * 60_000,
       async tick(write) {
         const before = clock.now() - platformAuditKeptMs;

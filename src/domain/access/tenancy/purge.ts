@@ -21,6 +21,7 @@ export interface Purge {
   duty: {
     duty: "retention";
     name: string;
+    about: string;
     everyMs: number;
     tick(write: LeaderWrite): Promise<{ againInMs?: number }>;
   };
@@ -204,5 +205,14 @@ export function openPurge({ store, clock, metrics }: PurgeDeps): Purge {
     return {};
   }
 
-  return { backlog, duty: { duty: "retention", name: "tenancy.purge", everyMs: 5_000, tick: purgeOnce } };
+  return {
+    backlog,
+    duty: {
+      duty: "retention",
+      name: "tenancy.purge",
+      about: "Deletes the rows of deleted environments, in slices.",
+      everyMs: 5_000,
+      tick: purgeOnce,
+    },
+  };
 }
