@@ -15,7 +15,9 @@ export const pageBreaches =
     sources.flatMap(({ path, text }) =>
       [...text.matchAll(citation)].flatMap((match) => {
         const [, cited, section] = match as unknown as [string, string, string | undefined];
-        const places = [cited, join(dirname(path), cited), join("src", cited)].map(normalize);
+        // A kind of page (`DECISIONS.md`) is named without its folder.
+        const kind = [...pages.keys()].filter((page) => page.endsWith(`/${cited}`));
+        const places = [cited, join(dirname(path), cited), join("src", cited), ...kind].map(normalize);
         const found = places.map((place) => pages.get(place)).filter((page) => page !== undefined);
         const at = `${path}:${lineAt(text, match.index)}`;
         if (found.length === 0) return [`${at}: ${cited} is not in the tree`];
