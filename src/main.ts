@@ -1,7 +1,9 @@
 #!/usr/bin/env bun
 import { existsSync } from "node:fs";
 import { resolve } from "node:path";
-import { databaseCommands } from "./backup.ts";
+import { dashboardAddress } from "./app/identity.ts";
+import { StartFailure } from "./app/start-failure.ts";
+import { databaseCommands } from "./cli/backup.ts";
 import { tail, tailHelp } from "./cli/tail.ts";
 import { systemClock } from "./kit/clock.ts";
 import { systemIds } from "./kit/ids.ts";
@@ -9,8 +11,8 @@ import { logLines } from "./kit/log-lines.ts";
 import { redactText } from "./kit/redact.ts";
 import { suggestion } from "./kit/setting.ts";
 import { version } from "./kit/version.ts";
-import { dashboardAddress, type RunningServer, StartFailure, startServer } from "./server.ts";
-import { type Config, help, parseSettings } from "./settings.ts";
+import { type RunningServer, startServer } from "./server.ts";
+import { type Config, help, parseSettings } from "./settings/settings.ts";
 
 const exit = { badSettings: 2, startFailed: 1 } as const;
 
@@ -19,7 +21,7 @@ function fail(code: number, lines: readonly string[]): never {
   process.exit(code);
 }
 
-/** What a person who just started the server needs next. */
+/** What a person needs next who has just started the server. */
 function banner({ url, grpcUrl, config, bootstrapped, bootstrapKeyFile }: RunningServer): string {
   const place = config.databaseUrl === undefined ? config.db : "PostgreSQL";
   const lines = [`svc ${version} on ${url}, data in ${place}`, ""];
@@ -49,7 +51,7 @@ async function serve(config: Config): Promise<void> {
   let server: RunningServer | undefined;
   let stopping = false;
   const stop = async (signal: string) => {
-    // Asked twice, or before there is anything to drain, is asked for at once.
+    // A second signal ends the process at once, and so does the first while there is nothing to drain.
     if (stopping || !server) process.exit(stopping ? exit.startFailed : 0);
     stopping = true;
     log.info("server.stopping", { signal });
@@ -64,7 +66,7 @@ async function serve(config: Config): Promise<void> {
   };
   process.on("SIGTERM", () => void stop("SIGTERM"));
   process.on("SIGINT", () => void stop("SIGINT"));
-  // A promise that nobody waits for is a defect of one part; the process with all its other work must not end by it.
+  // An unhandled rejection is a defect of one part: it must not end a process that does other work.
   let unhandled = 0;
   process.on("unhandledRejection", (error) =>
     log.error("process.unhandled_rejection", { count: ++unhandled, error }),
@@ -84,7 +86,7 @@ async function serve(config: Config): Promise<void> {
 async function runTail(argv: readonly string[]): Promise<never> {
   const over = new AbortController();
   for (const signal of ["SIGTERM", "SIGINT"]) process.on(signal, () => over.abort());
-  // Whoever read has enough: `svc tail ... | head`.
+  // The reader closed its end: `svc tail ... | head`.
   process.stdout.on("error", () => process.exit(0));
   const { code, reasons } = await tail({
     argv,
@@ -120,7 +122,7 @@ async function main(argv: readonly string[]): Promise<void> {
     const say = (line: string) => void process.stdout.write(`${line}\n`);
     const context = { argv: rest, environment: process.env, clock: systemClock(), say };
     const { did, reasons } = await databaseCommands[command](context);
-    if (did === "nothing: badly asked") fail(exit.badSettings, [...reasons, "see: svc help"]);
+    if (did === "nothing: bad arguments") fail(exit.badSettings, [...reasons, "see: svc help"]);
     if (did === "nothing: refused") fail(exit.startFailed, reasons.map(redactText));
   } else {
     fail(exit.badSettings, [`unknown command ${command}${suggestion(command, commands)}`, "see: svc help"]);

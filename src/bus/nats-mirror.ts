@@ -23,7 +23,10 @@ export interface NatsMirrorOptions {
   log: Log;
 }
 
-/** The answer of JetStream to a message that is larger than the stream takes, and to a question for a stream that is not there. */
+/**
+ * The answer of JetStream to a message that is larger than the stream takes, and to a question for a stream
+ * that is not there.
+ */
 const tooLarge = 10_054;
 const noStream = 10_059;
 /** What the protocol adds around headers of ours. */

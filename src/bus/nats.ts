@@ -29,7 +29,10 @@ export interface NatsBusOptions {
   clock: Clock;
   log: Log;
   nodeId: string;
-  /** `nats://host:4222`, several separated by commas; the first `user:password@` or `token@` is for all of them. */
+  /**
+   * `nats://host:4222`, several separated by commas; the first `user:password@` or `token@` is for all of
+   * them.
+   */
   url: string;
   /** The text of a credentials file; asked at every connection, so that a renewed one is taken up. */
   credentials?: (() => string) | undefined;
@@ -105,8 +108,8 @@ const bytesOf = (payload: Uint8Array | string) =>
   typeof payload === "string" ? encoder.encode(payload) : payload;
 
 /**
- * Core NATS. The server may be away when a node starts and may go away at any time: hints are dropped meanwhile (and
- * counted), listeners come back with the connection.
+ * Core NATS. The server may be away when a node starts and may go away at any time: hints are dropped
+ * meanwhile (and counted), listeners come back with the connection.
  */
 export function openNatsBus(options: NatsBusOptions): Bus & { dropped(): number } {
   const { clock, log, nodeId, prefix = "svc.", metrics = noMetrics } = options;

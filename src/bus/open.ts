@@ -5,7 +5,10 @@ import { type NatsBusOptions, openNatsBus } from "./nats.ts";
 type BusOptions = Omit<LocalBusOptions, "onError"> &
   Omit<NatsBusOptions, "url"> & { url: string | undefined };
 
-/** NATS where there is a URL; else the bus of a node that is alone. The server may be away: nothing waits for it. */
+/**
+ * NATS where there is a URL; else the bus of a node that is alone. The server may be away: nothing waits for
+ * it.
+ */
 export function openBus({ url, ...options }: BusOptions): Bus {
   if (url !== undefined) return openNatsBus({ ...options, url });
   const { log } = options;

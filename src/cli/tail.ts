@@ -37,25 +37,25 @@ const tailSettings = {
     flag: "--filter",
     parse: line("CEL"),
     fallback: undefined,
-    about: "Only what this holds for, of data, metadata and topic: 'data.total > 10'.",
+    about: "Only deliveries for which this is true, of data, metadata and topic: 'data.total > 10'.",
   }),
   replay: setting({
     flag: "--replay",
     parse: integer(0, 1_000),
     fallback: 0,
-    about: "So many past ones of each pattern first.",
+    about: "How many past deliveries of each pattern come first.",
   }),
   after: setting({
     flag: "--after",
     parse: matching(/^\d{1,20}$/, "a sequence", "SEQUENCE"),
     fallback: undefined,
-    about: "Begin behind this place of the log; 0 is the beginning of what is kept.",
+    about: "Begin after this sequence of the log; 0 is the oldest that is kept.",
   }),
   count: setting({
     flag: "--count",
     parse: integer(1, 1_000_000_000),
     fallback: undefined,
-    about: "End after so many.",
+    about: "End after this many deliveries.",
   }),
   topicOnly: setting({ flag: "--topic-only", parse: boolean, fallback: false, about: "Without data." }),
   json: setting({ flag: "--json", parse: boolean, fallback: false, about: "One JSON object a line." }),
@@ -69,19 +69,19 @@ export const tailHelp = (): string => `svc tail PATTERN...: follow what happens,
   svc tail 'entity:order.>' --replay 5   events of streams
   svc tail topic:news 'system.run.>'     developer topics; what happens to runs, functions, crons, ...
 
-It reconnects by itself and goes on where it was. Ends with 0 when it is told to or has its --count, 2 when it was badly
-asked, 1 when the server does not let it or does not answer at the start.
+It reconnects by itself and goes on where it was. Exit status: 0 after ^C or --count deliveries, 2 for wrong arguments,
+1 when the server refuses or does not answer at the start.
 
 ${settingsHelp(tailSettings)}`;
 
 export interface TailCommand {
   argv: readonly string[];
   environment: Readonly<Record<string, string | undefined>>;
-  /** A promise while whoever reads is behind. */
+  /** Answers a promise while the reader is behind. */
   out: (text: string) => void | Promise<void>;
-  /** For people: troubles and notices. */
+  /** Problems and notices, for people. */
   note: (text: string) => void;
-  /** Ends it in peace. */
+  /** Ends the command with status 0. */
   signal: AbortSignal;
   /** Times and topics in colours. */
   isTerminal: boolean;
@@ -97,12 +97,12 @@ async function keyOf({ keyFile, apiKey }: TailValues): Promise<string | undefine
   const text = (await readFile(keyFile, "utf8")).trim();
   if (!text.startsWith("{")) return text;
   const { key } = JSON.parse(text) as { key?: unknown };
-  if (typeof key !== "string") throw new Error(`${keyFile}: there is no "key" in it`);
+  if (typeof key !== "string") throw new Error(`${keyFile}: the field "key" is missing`);
   return key;
 }
 
-/** The server's words for what it was asked in vain; with them the command was badly asked. */
-const isBadlyAsked = ({ status, code }: SvcError): boolean =>
+/** Whether the server refuses the arguments and not the caller. */
+const refusesArguments = ({ status, code }: SvcError): boolean =>
   status === 400 || code === "invalid_argument" || code === "failed_precondition";
 
 export async function tail(command: TailCommand): Promise<TailOutcome> {
@@ -163,12 +163,12 @@ async function follow(
     const onNotice: NonNullable<Parameters<typeof client.subscribe>[1]>["onNotice"] = (notice) => {
       if (notice.type === "live") wasLive = true;
       else if (notice.type === "dropped")
-        note(`svc tail: ${notice.count} frames were left out: too many at once`);
+        note(`svc tail: ${notice.count} frames were dropped: too many at once`);
       else if (notice.type === "waiting") {
-        const { error = new SvcError("unreachable", "the server has ended it") } = notice;
+        const { error = new SvcError("unreachable", "the server ended the subscription") } = notice;
         if (wasLive)
           note(`svc tail: ${error.message}; going on in ${Math.ceil(notice.delayMs / 100) / 10} s`);
-        // At the start a person waits, and rather hears that nobody answers.
+        // At the start a person waits: it fails at once instead of trying again.
         else fail(error);
       }
     };
@@ -185,5 +185,5 @@ async function follow(
   }
   await Promise.allSettled(subscriptions.map(({ done }) => done));
   if (!failed) return { code: 0, reasons: [] };
-  return { code: isBadlyAsked(failed) ? 2 : 1, reasons: [failed.message] };
+  return { code: refusesArguments(failed) ? 2 : 1, reasons: [failed.message] };
 }

@@ -1,5 +1,5 @@
 import type { Log } from "../kit/log.ts";
-import type { LoopOptions } from "../kit/loop.ts";
+import type { LoopOptions, Waker } from "../kit/loop.ts";
 import type { Session, Store } from "../store/store.ts";
 import { Deposed, type Leadership, writeAsLeader } from "./leader.ts";
 
@@ -15,6 +15,8 @@ export interface DutyLoop {
   /** What it does, in one sentence for operators. */
   about: string;
   everyMs: number;
+  /** Asks this loop for ticks, on the node that leads. */
+  waker?: Waker;
   tick: (write: LeaderWrite) => Promise<{ againInMs?: number } | void>;
 }
 
@@ -30,13 +32,14 @@ export interface DutiesDeps {
 /** The loop of a duty: does nothing on nodes that do not lead it. */
 export function dutyLoop(
   { store, leadership, log }: DutiesDeps,
-  { duty, name, about, everyMs, tick }: DutyLoop,
+  { duty, name, about, everyMs, waker, tick }: DutyLoop,
 ): LoopOptions {
   return {
     name,
     about,
     duty,
     everyMs,
+    ...(waker && { waker }),
     async tick() {
       const epoch = leadership.epochOf(duty);
       if (epoch === undefined) return { againInMs: followerMs };

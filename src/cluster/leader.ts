@@ -43,9 +43,10 @@ interface LeadershipTerm {
 const leaseMs = nameKeptMs;
 
 /**
- * The bus elects, the row decides: who has the name on the bus takes the duty's row lease as soon as it is free, and raises
- * the epoch. While the bus is away the holder keeps its row as long as the store answers; others take it when it lapses.
- * Whoever writes as a leader reads the epoch in the same transaction (`writeAsLeader`), so two believers cannot both act.
+ * The bus elects, the row decides: who has the name on the bus takes the duty's row lease as soon as it is
+ * free, and raises the epoch. While the bus is away the holder keeps its row as long as the store answers;
+ * others take it when it lapses. Whoever writes as a leader reads the epoch in the same transaction
+ * (`writeAsLeader`), so two believers cannot both act.
  */
 export function leadership(deps: LeadershipDeps): Leadership {
   const { store, bus, clock, log, nodeId, duties } = deps;

@@ -57,7 +57,10 @@ interface NodeRow {
   facts: string;
 }
 
-/** Nodes of one database, by their rows; signs of life over the bus are younger than the rows' and count as well. */
+/**
+ * Nodes of one database, by their rows; signs of life over the bus are younger than the rows' and count as
+ * well.
+ */
 export function openNodes(deps: ClusterNodesDeps): Nodes {
   const { store, clock, bus, nodeId, version } = deps;
   const startedAt = clock.now();

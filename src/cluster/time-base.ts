@@ -5,13 +5,19 @@ import type { Store } from "../store/store.ts";
 
 export interface TimeBase {
   /**
-   * Sets the clock to the database's time, unless the answer was slow and says less than is known already; answers by how many
-   * milliseconds the clock may be wrong then.
+   * Sets the clock to the database's time, unless the answer was slow and says less than is known already;
+   * answers by how many milliseconds the clock may be wrong then.
    */
   sample(): Promise<number>;
-  /** The tick of loop `cluster.time`: a sample, and another one soon for as long as the time is not known well enough. */
+  /**
+   * The tick of loop `cluster.time`: a sample, and another one soon for as long as the time is not known well
+   * enough.
+   */
   sampleOnce(): Promise<{ againInMs: number } | undefined>;
-  /** By how many milliseconds the clock may be wrong now; it grows with the age of the last sample. Infinite before the first. */
+  /**
+   * By how many milliseconds the clock may be wrong now; it grows with the age of the last sample. Infinite
+   * before the first.
+   */
   uncertaintyMs(): number;
 }
 
@@ -20,7 +26,7 @@ const driftMsPerMs = 0.0002;
 
 const unsureAgainMs = 250;
 
-/** One time for all nodes, the database's (design: one time base). A file has this machine's time already. */
+/** One time for all nodes: the database's. A database file has this machine's time already. */
 export function timeBase(
   store: Pick<Store, "engine" | "now">,
   clock: SystemClock,
@@ -51,7 +57,8 @@ export function timeBase(
     const halfTripMs = (clock.elapsed() - askedAt) / 2;
     const offsetMs = database + halfTripMs - clock.local();
     const knownMs = uncertaintyMs();
-    // One slow round trip must not make a node forget the time; an answer that what is known cannot explain is believed.
+    // One slow round trip must not make a node forget the time; an answer that what is known cannot explain
+    // is believed.
     const agrees = Math.abs(offsetMs - clock.offset()) <= halfTripMs + knownMs;
     if (halfTripMs > knownMs && agrees) return knownMs;
     clock.setOffset(offsetMs);

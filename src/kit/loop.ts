@@ -8,7 +8,11 @@ export interface LoopOptions {
   /** What one node does for all: the duty that it belongs to. */
   duty?: string;
   everyMs: number;
-  /** One round of work; may say when it wants to be called again. Throwing is survived, counted and logged. */
+  /** Asks this loop for ticks; shared with the parts that know when there is work. */
+  waker?: Waker;
+  /**
+   * One round of work; may say when it wants to be called again. Throwing is survived, counted and logged.
+   */
   tick: () => Promise<{ againInMs?: number } | void>;
 }
 
@@ -22,8 +26,8 @@ export interface Loop {
   /** Asks for a tick in `ms` at the latest. */
   wakeIn(ms: number): void;
   /**
-   * A tick now, beside the plan, after the one under way and before the next: what was due at the call is done when it
-   * resolves. Rejects with what the tick throws.
+   * A tick now, beside the plan, after the one under way and before the next: what was due at the call is
+   * done when it resolves. Rejects with what the tick throws.
    */
   tick(): Promise<void>;
   /** When the last tick ended without an error; undefined before the first. */
@@ -31,6 +35,25 @@ export interface Loop {
   failures(): number;
   start(): void;
   stop(): Promise<void>;
+}
+
+/**
+ * Asks a loop for ticks. It is made before the loop, because the services that ask are made before the loop's
+ * tick; `loop` takes it over. Asks before that do nothing: every loop ticks when it starts.
+ */
+export class Waker {
+  #loop: Loop | undefined;
+
+  /** As `Loop.wake`. */
+  readonly wake = (): void => this.#loop?.wake();
+
+  /** As `Loop.wakeIn`. */
+  readonly wakeIn = (ms: number): void => this.#loop?.wakeIn(ms);
+
+  take(loop: Loop): void {
+    if (this.#loop) throw new Error(`a waker of ${this.#loop.name} cannot be of ${loop.name} too`);
+    this.#loop = loop;
+  }
 }
 
 export interface LoopHost {
@@ -95,7 +118,7 @@ export function loop(host: LoopHost, options: LoopOptions): Loop {
     ticking = round();
   }
 
-  return {
+  const made: Loop = {
     name: options.name,
     facts: options,
     wake() {
@@ -133,4 +156,6 @@ export function loop(host: LoopHost, options: LoopOptions): Loop {
       await ticking;
     },
   };
+  options.waker?.take(made);
+  return made;
 }

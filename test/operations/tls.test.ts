@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { Code, ConnectError, createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { SvcService } from "../../src/gen/svc/v1/svc_pb.ts";
-import type { Config } from "../../src/settings.ts";
+import type { Config } from "../../src/settings/settings.ts";
 import { type Authority, type KeyFiles, makeAuthority } from "../support/certificates.ts";
 import { freePort } from "../support/process.ts";
 import { startTestServer } from "../support/server.ts";

@@ -1,10 +1,15 @@
+import { type EnginePart, openEngine } from "../../src/app/engine.ts";
+import { openOutboxPart } from "../../src/app/outbox.ts";
+import { foldParts, type Host } from "../../src/app/part.ts";
+import { openRecord } from "../../src/app/record.ts";
 import type { Bus } from "../../src/bus/bus.ts";
 import { openFrames } from "../../src/domain/realtime/pubsub/frames.ts";
-import { type EnginePart, openEngine } from "../../src/engine.ts";
 import type { Ids } from "../../src/kit/ids.ts";
 import { type Log, silentLog } from "../../src/kit/log.ts";
 import { type Loop, loop } from "../../src/kit/loop.ts";
+import type { Operation } from "../../src/kit/operation.ts";
 import { noWatch } from "../../src/kit/watch.ts";
+import { parseSettings } from "../../src/settings/settings.ts";
 import type { Store } from "../../src/store/store.ts";
 import type { ProcessTime } from "./time.ts";
 
@@ -12,6 +17,7 @@ export interface SimulatedNode {
   id: string;
   process: ProcessTime;
   engine: EnginePart;
+  operations: readonly Operation[];
 }
 
 export interface NodeOptions {
@@ -35,56 +41,47 @@ const noKeyring = {
   current: () => ({ id: "none", secret: "none" }),
 };
 
-/** One node of the product, put together as `server.ts` does it, without the edge. */
+/** One node of the product, put together as `app/parts.ts` does it, without the edge. */
 export function startNode(options: NodeOptions): SimulatedNode {
   const { id, process, store, bus, ids } = options;
   const { clock } = process;
   const log = options.log ?? silentLog;
   const loops = new Map<string, Loop>();
-  const engine = openEngine({
+  const parsed = parseSettings([], {});
+  if (!parsed.ok) throw new Error(parsed.errors.join("\n"));
+  const host: Host = {
     config: {
+      ...parsed.config,
       leaseMs: options.leaseMs,
       pollHoldMs: 2_000,
       drainMs: 0,
-      capacityAdmission: true,
       eventRetentionDays: 0,
       runRetentionDays: 0,
-      pushTimeoutMs: 10_000,
       pushAllowPrivate: [],
-      dev: false,
-      natsMirror: false,
       busPayloadMax: 1024 * 1024,
       outboxAttempts: 10,
     },
+    ...{ store, clock, ids, log, bus, watch: noWatch, nodeId: id },
+    frames: openFrames({ bus, clock, log, self: id }),
+    knowsTime: () => true,
+    isDraining: () => false,
+  };
+  const outbox = openOutboxPart(host);
+  const engine = openEngine(host, {
     keyring: noKeyring,
     // Nobody deletes an environment here.
     tenancy: { shareEnvironment: async () => {} },
-    store,
-    clock,
-    ids,
-    log,
-    frames: openFrames({ bus, clock, log, self: id }),
-    watch: noWatch,
-    bus,
-    tellOthers: (lanes) => bus.hint("dispatch", JSON.stringify({ from: id, lanes })),
-    knowsTime: () => true,
-    wakeLoop: (name, inMs) => loops.get(name)?.wakeIn(inMs),
-    wake: (name) => loops.get(name)?.wake(),
-    wakeBy: (at) => loops.get("runs.wake")?.wakeIn(at - clock.now()),
-    nodeId: id,
-    isDraining: () => false,
+    outbox,
   });
-  bus.onHint("dispatch", (payload) => {
-    const { from, lanes } = JSON.parse(new TextDecoder().decode(payload));
-    if (from !== id) engine.queuedElsewhere(lanes);
-  });
-  const host = {
+  const record = openRecord(host, { engine, parts: [engine, outbox] });
+  const { operations, loops: own, duties } = foldParts([engine, record, outbox]);
+  const loopHost = {
     clock,
     onError: (name: string, error: unknown) => log.debug("loop.failed", { node: id, loop: name, error }),
   };
-  for (const one of engine.loops) loops.set(one.name, loop(host, one));
-  for (const duty of engine.duties) {
-    const { name, about, everyMs } = duty;
+  for (const one of own) loops.set(one.name, loop(loopHost, one));
+  for (const duty of duties) {
+    const { name, about, everyMs, waker } = duty;
     const tick = async () => {
       if (!options.leads(false)) return;
       return duty.tick((work) =>
@@ -94,8 +91,8 @@ export function startNode(options: NodeOptions): SimulatedNode {
         }),
       );
     };
-    loops.set(name, loop(host, { name, about, everyMs, tick }));
+    loops.set(name, loop(loopHost, { name, about, everyMs, tick, ...(waker && { waker }) }));
   }
   for (const one of loops.values()) one.start();
-  return { id, process, engine };
+  return { id, process, engine, operations };
 }

@@ -37,7 +37,7 @@ export async function ask(
     onRenewed() {},
   } as const;
   for (;;) {
-    const operation = node(chance).engine.operations.find((one) => one.name === name);
+    const operation = node(chance).operations.find((one) => one.name === name);
     if (operation?.mode !== "unary") throw new Error(`no operation ${name}`);
     const answer = Promise.resolve(operation.handle(input, call, async () => {})).then(
       (output): Decision => ({ ok: true, output }),

@@ -1,6 +1,6 @@
+import { mirrorLoop } from "../../src/app/outbox.ts";
 import { presenceLoop } from "../../src/bus/nats.ts";
 import type { LoopFacts } from "../../src/kit/loop.ts";
-import { mirrorLoop } from "../../src/outbox.ts";
 import { startTestServer } from "./server.ts";
 
 /** Every background loop of the product, by name: those of a server that starts, and the two that need NATS. */

@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { configurationTable } from "../../src/settings.ts";
+import { configurationTable } from "../../src/settings/settings.ts";
 
 export const readmePath = join(import.meta.dir, "../../README.md");
 

@@ -5,7 +5,7 @@ import type { SystemClock } from "../../src/kit/clock.ts";
 import type { Log } from "../../src/kit/log.ts";
 import type { Operation } from "../../src/kit/operation.ts";
 import { type RunningServer, startServer } from "../../src/server.ts";
-import { type Config, parseSettings, settings } from "../../src/settings.ts";
+import { type Config, parseSettings, settings } from "../../src/settings/settings.ts";
 import type { Migration } from "../../src/store/migrate.ts";
 import type { Store } from "../../src/store/store.ts";
 import { guardedStore } from "./guarded-store.ts";

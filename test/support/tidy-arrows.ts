@@ -4,14 +4,7 @@ import { importsOf, type Source } from "./tidy-source.ts";
 type Room =
   | "main"
   | "server"
-  | "engine"
-  | "upkeep"
-  | "members"
-  | "tenants"
-  | "audit"
-  | "realtime"
-  | "outbox"
-  | "backup"
+  | "app"
   | "settings"
   | "kit"
   | "store"
@@ -49,18 +42,10 @@ const domainBelow: Partial<Record<Room, When>> = {
 
 /** Who may import whom. What is not written here is refused. */
 const arrows: Record<Room, Partial<Record<Room, When>> | "all"> = {
-  main: { settings: "yes", server: "yes", backup: "yes", kit: "yes", cli: "yes" },
+  main: { settings: "yes", server: "yes", app: "yes", kit: "yes", cli: "yes" },
   server: "all",
-  // The parts of the composition root that put the engine, and this node's place in the cluster, together.
-  engine: "all",
-  upkeep: "all",
-  members: "all",
-  tenants: "all",
-  audit: "all",
-  realtime: "all",
-  outbox: "all",
-  // Works on a database while there is no server, or beside one.
-  backup: { settings: "yes", kit: "yes", store: "yes", "store port": "yes" },
+  // Puts the parts of the server together.
+  app: "all",
   settings: { settings: "yes", kit: "yes" },
   kit: { kit: "yes" },
   "store port": { kit: "yes", store: "type" },
@@ -104,11 +89,21 @@ const arrows: Record<Room, Partial<Record<Room, When>> | "all"> = {
   gen: { gen: "yes" },
   sdk: { sdk: "yes" },
   demo: { demo: "yes", sdk: "yes" },
-  cli: { cli: "yes", sdk: "yes", kit: "yes", settings: "yes", server: "yes" },
+  // `backup` and `restore` work on a database while there is no server, or beside one.
+  cli: {
+    cli: "yes",
+    sdk: "yes",
+    kit: "yes",
+    settings: "yes",
+    store: "yes",
+    "store port": "yes",
+  },
   dashboard: { dashboard: "yes", sdk: "yes" },
 };
 
 const topRooms = [
+  "app",
+  "settings",
   "kit",
   "store",
   "bus",
@@ -135,24 +130,8 @@ export function roomOf(path: string): Room | undefined {
       return name;
     return "part";
   }
-  // Settings of one part stand in a file of their own.
-  if (/^settings-\w+\.ts$/.test(folder)) return "settings";
   if (rest.length > 0) return topRooms.find((room) => room === folder);
-  return (
-    [
-      "main",
-      "server",
-      "engine",
-      "upkeep",
-      "members",
-      "tenants",
-      "audit",
-      "realtime",
-      "outbox",
-      "backup",
-      "settings",
-    ] as const
-  ).find((room) => folder === `${room}.ts`);
+  return (["main", "server"] as const).find((room) => folder === `${room}.ts`);
 }
 
 /**

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { existsSync, readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { findNatsServer, run } from "../../cluster/programs.ts";
-import { settings } from "../../src/settings.ts";
+import { settings } from "../../src/settings/settings.ts";
 import { type PostgresServer, startPostgres } from "../support/postgres.ts";
 
 const folder = resolve(import.meta.dir, "../../cluster");

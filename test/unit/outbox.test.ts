@@ -3,7 +3,7 @@ import { isSubject } from "../../src/bus/subject.ts";
 import type { LoggedEvent } from "../../src/domain/log/log/service.ts";
 import { mirrorDrafts } from "../../src/domain/record/outbox/rules.ts";
 import { tooLarge } from "../../src/domain/record/outbox/service.ts";
-import { parseSettings } from "../../src/settings.ts";
+import { parseSettings } from "../../src/settings/settings.ts";
 
 const event = (more: Partial<LoggedEvent> = {}): LoggedEvent => ({
   id: "evt_1",

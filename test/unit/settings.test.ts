@@ -6,7 +6,7 @@ import {
   isLoopback,
   parseSettings,
   settings,
-} from "../../src/settings.ts";
+} from "../../src/settings/settings.ts";
 
 function config(argv: string[], environment: Record<string, string> = {}): Config {
   const parsed = parseSettings(argv, environment);

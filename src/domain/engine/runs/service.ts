@@ -142,8 +142,9 @@ export interface RunsDeps {
   onWakePlanned: (at: Instant) => void;
   /** Starts a child (see `Children`). */
   invoke: ChildrenDeps["invoke"];
-  /** Asks a loop for a tick now. */
-  wakeLoop: (name: "runs.matcher" | "runs.children") => void;
+  /** Ask for a tick of `matcher.matchOnce` and of `childrenOnce` now. */
+  wakeMatcher: () => void;
+  wakeChildren: () => void;
 }
 
 /** A due row that somebody holds is looked at again after this, not at once. */
@@ -155,7 +156,7 @@ export function openRuns(deps: RunsDeps): Runs {
   const tally = notifyingTally(openTally(metrics), deps.onEnded, deps.onMoved, (settlements, now) => {
     if (deps.steps) publishReportedSteps(deps.steps, settlements, now);
   });
-  const onChildren = () => deps.wakeLoop("runs.children");
+  const onChildren = deps.wakeChildren;
   const matcher = openMatcher({
     store,
     clock,
@@ -164,7 +165,7 @@ export function openRuns(deps: RunsDeps): Runs {
       tally?.ended("cancelled", runIds, clock.now());
       onChildren();
     },
-    wakeLoop: () => deps.wakeLoop("runs.matcher"),
+    wakeLoop: deps.wakeMatcher,
   });
   const onFailed = (runs: readonly { runId: string; environmentId: string }[]) => {
     if (runs.length === 0) return;

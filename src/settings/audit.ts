@@ -1,7 +1,7 @@
-import { setting } from "./kit/setting.ts";
-import { boolean, integer, line, matching } from "./kit/setting-kinds.ts";
+import { setting } from "../kit/setting.ts";
+import { boolean, integer, line, matching } from "../kit/setting-kinds.ts";
 
-/** What is recorded of calls, and how many one key may make. */
+/** What is recorded of calls. */
 export const auditSettings = {
   auditReads: setting({
     env: "SVC_AUDIT_READS",
@@ -39,18 +39,5 @@ export const auditSettings = {
     fallback: undefined,
     otherwise: "beside the database file; with PostgreSQL in the folder for temporary files",
     about: "Folder of this machine for audit rows that the database has not got yet.",
-  }),
-  keyRateLimit: setting({
-    env: "SVC_KEY_RATE_LIMIT",
-    parse: integer(0, 1_000_000, "requests"),
-    fallback: 0,
-    about: "Requests a second that one key may send to this node; 0 sets no limit.",
-  }),
-  keyRateBurst: setting({
-    env: "SVC_KEY_RATE_BURST",
-    parse: integer(1, 10_000_000, "requests"),
-    fallback: undefined,
-    otherwise: "twice the limit",
-    about: "Requests that a key may send at once, after it was quiet.",
   }),
 };

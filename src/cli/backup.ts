@@ -1,17 +1,17 @@
 import { existsSync, readdirSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
-import { type Clock, rfc3339 } from "./kit/clock.ts";
-import { type Log, silentLog } from "./kit/log.ts";
-import { readSettings, type Settings, setting, type Values } from "./kit/setting.ts";
-import { boolean, line } from "./kit/setting-kinds.ts";
-import { masterKeyFileOf, settings } from "./settings.ts";
-import { othersOn, raiseEpochs } from "./store/epochs.ts";
-import { openLibsql } from "./store/libsql.ts";
-import { BackupRefusal, backUpLibsql, type Content } from "./store/libsql-backup.ts";
-import { drivers } from "./store/libsql-drivers.ts";
-import { restoreLibsql } from "./store/libsql-restore.ts";
-import { openPostgres } from "./store/postgres.ts";
-import type { Store } from "./store/store.ts";
+import { type Clock, rfc3339 } from "../kit/clock.ts";
+import { type Log, silentLog } from "../kit/log.ts";
+import { readSettings, type Settings, setting, type Values } from "../kit/setting.ts";
+import { boolean, line } from "../kit/setting-kinds.ts";
+import { masterKeyFileOf, settings } from "../settings/settings.ts";
+import { othersOn, raiseEpochs } from "../store/epochs.ts";
+import { openLibsql } from "../store/libsql.ts";
+import { BackupRefusal, backUpLibsql, type Content } from "../store/libsql-backup.ts";
+import { drivers } from "../store/libsql-drivers.ts";
+import { restoreLibsql } from "../store/libsql-restore.ts";
+import { openPostgres } from "../store/postgres.ts";
+import type { Store } from "../store/store.ts";
 
 const { db, databaseUrl, libsqlDriver } = settings;
 
@@ -44,12 +44,12 @@ export interface Command {
 }
 
 export interface CommandOutcome {
-  did: "all" | "nothing: badly asked" | "nothing: refused";
-  /** Why nothing was done, for the operator. */
+  did: "all" | "nothing: bad arguments" | "nothing: refused";
+  /** Why nothing was done, in words for the operator. */
   reasons: readonly string[];
 }
 
-/** The commands that work on a database and not through a server. */
+/** The commands that open a database themselves, without a server. */
 export const databaseCommands = { backup, restore };
 
 const ownName = "svc restore";
@@ -61,14 +61,15 @@ const read = <Rows extends Settings>(rows: Rows, { argv, environment }: Command)
 const driverOf = (name: Values<typeof restoreSettings>["libsqlDriver"]) =>
   drivers[name === "bun" ? "bun:sqlite" : "libsql"]();
 
-const badly = (...reasons: string[]): CommandOutcome => ({ did: "nothing: badly asked", reasons });
+const badArguments = (...reasons: string[]): CommandOutcome => ({ did: "nothing: bad arguments", reasons });
 
 async function unlessRefused(work: () => Promise<void>): Promise<CommandOutcome> {
   try {
     await work();
     return { did: "all", reasons: [] };
   } catch (error) {
-    // A stack helps nobody here: what can fail is the operator's files and servers, and the message names them.
+    // What fails here are the operator's files and servers: the message names them, and a stack would not
+    // help.
     if (error instanceof Error) return { did: "nothing: refused", reasons: [error.message] };
     throw error;
   }
@@ -92,12 +93,12 @@ const keyFilesBeside = (file: string): string[] =>
 export async function backup(command: Command): Promise<CommandOutcome> {
   const { clock, say } = command;
   const outcome = read(backupSettings, command);
-  if (!outcome.ok) return badly(...outcome.errors);
+  if (!outcome.ok) return badArguments(...outcome.errors);
   const { values, origins } = outcome;
   const { to } = values;
-  if (to === undefined) return badly("--to FILE is needed: where the backup goes");
+  if (to === undefined) return badArguments("--to FILE is needed: where the backup goes");
   if (values.databaseUrl !== undefined && origins.db !== "flag")
-    return badly(
+    return badArguments(
       "the database is PostgreSQL: use pg_dump or a base backup (cluster/README.md), or name a --db FILE",
     );
   return unlessRefused(async () => {
@@ -112,20 +113,26 @@ export async function backup(command: Command): Promise<CommandOutcome> {
   });
 }
 
-/** `svc restore --from FILE --db FILE`, and `svc restore --epoch` for a database that was restored by other means. */
+/**
+ * `svc restore --from FILE --db FILE`, and `svc restore --epoch` for a database that was restored by other
+ * means.
+ */
 export async function restore(command: Command): Promise<CommandOutcome> {
   const { clock, say } = command;
   const outcome = read(restoreSettings, command);
-  if (!outcome.ok) return badly(...outcome.errors);
+  if (!outcome.ok) return badArguments(...outcome.errors);
   const { values, origins } = outcome;
   const { from } = values;
   const postgres = origins.db === "flag" ? undefined : values.databaseUrl;
   if (values.epoch && from !== undefined)
-    return badly("--epoch and --from: choose one; --from raises the epochs too");
+    return badArguments("--epoch and --from: choose one; --from raises the epochs too");
   if (values.epoch) return unlessRefused(() => raise(values, postgres, command));
-  if (from === undefined) return badly("--from FILE is needed: the backup; or --epoch after pg_restore");
+  if (from === undefined)
+    return badArguments("--from FILE is needed: the backup; or --epoch after pg_restore");
   if (postgres !== undefined)
-    return badly("the database is PostgreSQL: use pg_restore, then svc restore --epoch (cluster/README.md)");
+    return badArguments(
+      "the database is PostgreSQL: use pg_restore, then svc restore --epoch (cluster/README.md)",
+    );
   return unlessRefused(async () => {
     const stamp = rfc3339(clock.now()).replaceAll(/[-:]|\.\d+/g, "");
     const { content, aside } = restoreLibsql({
@@ -134,10 +141,9 @@ export async function restore(command: Command): Promise<CommandOutcome> {
     });
     say(`${basename(from)} is now ${values.db}: ${contentLine(content)}`);
     const master = masterKeyFileOf({ db: values.db });
-    if (!existsSync(master))
-      say(`the master key of before is not there: put it into ${master}, or set SVC_MASTER_KEY`);
+    if (!existsSync(master)) say(`the master key is missing: put it into ${master}, or set SVC_MASTER_KEY`);
     if (aside !== undefined) say(`what was there before is kept as ${aside}`);
-    say("every log has a new epoch: who resumes from a position of before is told so");
+    say("every log has a new epoch: clients that resume from an older position are told so");
   });
 }
 
@@ -156,11 +162,11 @@ async function raise(
     const others = url === undefined ? [] : await othersOn(store, ownName);
     if (others.length > 0 && !values.force)
       throw new BackupRefusal(
-        `others are connected to this database: ${others.join(", ")}. Stop all nodes first: they remember what the restore undid (--force goes on regardless)`,
+        `others are connected to this database: ${others.join(", ")}. Stop all nodes first: they still know positions that the restore undid (--force goes on regardless)`,
       );
     const count = await raiseEpochs(store, clock.now());
     say(
-      `${count} log${count === 1 ? " has" : "s have"} a new epoch: who resumes from a position of before is told so`,
+      `${count} log${count === 1 ? " has" : "s have"} a new epoch: clients that resume from an older position are told so`,
     );
   } finally {
     await store.close();

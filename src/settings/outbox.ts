@@ -1,6 +1,6 @@
-import { busPayloadBytesMax, outboxAttemptsMax } from "./kit/limits.ts";
-import { setting } from "./kit/setting.ts";
-import { boolean, integer } from "./kit/setting-kinds.ts";
+import { busPayloadBytesMax, outboxAttemptsMax } from "../kit/limits.ts";
+import { setting } from "../kit/setting.ts";
+import { boolean, integer } from "../kit/setting-kinds.ts";
 
 /** What leaves over the message bus for good, and what happens to what it does not take. */
 export const outboxSettings = {

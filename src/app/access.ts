@@ -1,0 +1,139 @@
+import type { Action } from "../access/actions.ts";
+import { type Gate, openGate } from "../access/gate.ts";
+import { typesOf } from "../access/subject.ts";
+import { openKeyManagement } from "../domain/access/keys/manage.ts";
+import { keysOperations } from "../domain/access/keys/operations.ts";
+import {
+  platformAuditOperations,
+  platformTenantsOperations,
+  platformUsersOperations,
+} from "../domain/access/platform/operations.ts";
+import { openPlatformOrgs } from "../domain/access/platform/orgs.ts";
+import {
+  platformPolicies,
+  policiesOperations,
+  policyToolsOperations,
+  tenantPolicies,
+} from "../domain/access/policies/operations.ts";
+import { openPolicies, type PastDecision } from "../domain/access/policies/service.ts";
+import { platformRoles, rolesOperations, tenantRoles } from "../domain/access/roles/operations.ts";
+import { platformScope, type RoleScope } from "../domain/access/roles/service.ts";
+import { cookieValue, sessionsOperations } from "../domain/access/sessions/operations.ts";
+import { openSessions, type Sessions } from "../domain/access/sessions/service.ts";
+import { loginLimits, openThrottle } from "../domain/access/sessions/throttle.ts";
+import { looksLikeToken, openTokens } from "../domain/access/sessions/tokens.ts";
+import { usersOperations } from "../domain/access/users/operations.ts";
+import { Fault } from "../kit/fault.ts";
+import type { Call, Operation } from "../kit/operation.ts";
+import type { IdentityPart } from "./identity.ts";
+import { foldParts, type Host, type Part } from "./part.ts";
+import { openTenancyPart, type TenancyNeeds } from "./tenancy.ts";
+
+export interface AccessPart extends Part {
+  /** Whose session a token is, for authentication. */
+  sessions: Pick<Sessions, "find"> & {
+    looksLikeToken: typeof looksLikeToken;
+    cookieOf: typeof cookieValue;
+  };
+  /**
+   * Whether the caller's roles grant the action in the org that it acts in, and no deny policy keeps the
+   * thing from it.
+   */
+  may(call: Call, action: Action, thing: { type: string; id: string }): Promise<boolean>;
+  /** Whether the caller runs the installation, or an org of it. */
+  seesDetails(call: Call): Promise<boolean>;
+  /** What every call passes before it is handled. */
+  gate: Gate;
+}
+
+export interface AccessNeeds extends Omit<TenancyNeeds, "people"> {
+  identity: IdentityPart;
+  /** Every operation of the server; called once all parts are open. */
+  registry: () => readonly Operation[];
+  /** The org's last audited calls, newest first. */
+  pastDecisions: (orgId: string, limit: number) => Promise<readonly PastDecision[]>;
+}
+
+/**
+ * The scope of keys that a call works on: a tenant's own, or the platform's where the caller comes as the
+ * platform.
+ */
+function keyScope({ caller }: Call, platform: boolean): RoleScope {
+  // The gate has asked for the platform action of a caller that comes as the platform.
+  if ((caller.kind === "platform" && caller.impersonates !== true) !== platform)
+    throw new Fault("permission_denied", "Insufficient permissions");
+  return platform ? platformScope(caller) : { orgId: caller.orgId, kind: "tenant" };
+}
+
+/** Who may do what: keys, roles, policies, sessions, tenancy, and the gate that obeys them. */
+export function openAccess(host: Host, needs: AccessNeeds): AccessPart {
+  const { store, clock, ids } = host;
+  const { forgetEnvironment, forgetKey, pastDecisions, identity } = needs;
+  const { tenancy, keys, users, register, keyring, platformAudit, platformUsers, roles, snapshots } =
+    identity;
+  const policies = openPolicies({
+    ...{ store, clock, ids, roles, pastDecisions },
+    changed: snapshots.forget,
+    resourceTypes: () => typesOf(needs.registry()),
+  });
+  const manage = openKeyManagement({
+    ...{ store, clock, keys, roles, tenancy },
+    forgetEverywhere: forgetKey,
+    record: identity.recordKey,
+  });
+  const tenancyPart = openTenancyPart(host, { people: identity, forgetEnvironment, forgetKey });
+  const { orgs } = tenancyPart;
+  const tokens = openTokens({ keyring, now: clock.now });
+  const throttle = openThrottle({ store, clock, ...loginLimits });
+  const sessions = openSessions({ store, clock, register, tokens, throttle, users, keys, platformUsers });
+
+  /**
+   * For a second right that an operation needs; a caller that impersonates needed the right to do so already.
+   */
+  const grants = async ({ caller }: Call, action: Action): Promise<boolean> =>
+    caller.impersonates === true || (await snapshots.of(caller.orgId)).grants(caller.roles, action);
+  /** As `grants`, and no deny policy refuses the thing. */
+  const may: AccessPart["may"] = async (call, action, { type, id }) => {
+    if (!(await grants(call, action))) return false;
+    const screen = await call.screen(action, type);
+    return (await screen?.refusalOf([id])) === undefined;
+  };
+  const mayReadUser = (call: Call, id: string) => may(call, "users:read", { type: "user", id });
+
+  const own: Part = {
+    operations: [
+      ...rolesOperations({ roles, keyCounts: keys.roleCounts }, tenantRoles),
+      ...policiesOperations(policies, roles, tenantPolicies),
+      ...policyToolsOperations(policies),
+      ...keysOperations({ manage, scopeOf: keyScope }),
+      ...usersOperations(users, { mayRead: mayReadUser, throttle }),
+      ...sessionsOperations(sessions),
+      ...platformUsersOperations(platformUsers),
+      ...rolesOperations({ roles, keyCounts: keys.roleCounts }, platformRoles),
+      ...policiesOperations(policies, roles, platformPolicies),
+      ...platformTenantsOperations(
+        openPlatformOrgs({
+          store,
+          writes: { create: orgs.create, remove: (id) => orgs.remove(id, id) },
+        }),
+      ),
+      ...platformAuditOperations(platformAudit),
+    ],
+    loops: [
+      {
+        name: "sessions.attempts",
+        about: "Deletes counts of failed logins whose window is over.",
+        everyMs: 60_000,
+        tick: throttle.forgetOnce,
+      },
+    ],
+    duties: [],
+  };
+  return {
+    ...foldParts([own, tenancyPart]),
+    sessions: { find: sessions.find, looksLikeToken, cookieOf: cookieValue },
+    may,
+    seesDetails: async (call) => call.caller.kind === "platform" || grants(call, "cluster:rotate-token"),
+    gate: openGate({ snapshots, scopeOf: tenancy.findEnvironment, clock }),
+  };
+}

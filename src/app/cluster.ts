@@ -1,0 +1,71 @@
+import { type DutyLoop, dutyLoop } from "../cluster/duties.ts";
+import { leadership } from "../cluster/leader.ts";
+import type { TimeBase } from "../cluster/time-base.ts";
+import { clusterOperations } from "../domain/cluster/nodes/operations.ts";
+import { openCluster } from "../domain/cluster/nodes/service.ts";
+import type { AccessPart } from "./access.ts";
+import type { IdentityPart } from "./identity.ts";
+import type { MembersPart } from "./members.ts";
+import type { Host, Part } from "./part.ts";
+
+export interface ClusterNeeds {
+  identity: IdentityPart;
+  access: Pick<AccessPart, "seesDetails">;
+  members: MembersPart;
+  time: Pick<TimeBase, "uncertaintyMs">;
+  /** Of every other part: run here while this node leads them. */
+  duties: readonly DutyLoop[];
+}
+
+/**
+ * Leadership, and every duty as a loop that does nothing on nodes that do not lead it; health and rotations.
+ */
+export function openClusterPart(host: Host, needs: ClusterNeeds): Part {
+  const { store, bus, clock, ids, log, nodeId } = host;
+  const { members, access, identity, time } = needs;
+  const { nodes, announce } = members;
+  const { keys, keyring, tenancy, platformAudit, platformUsers, register } = identity;
+  const { uncertaintyMs } = time;
+  const duties: DutyLoop[] = [
+    ...needs.duties,
+    {
+      duty: "retention",
+      name: "cluster.forget",
+      about: "Deletes silent nodes, old rotations, retired secrets and expired sessions.",
+      everyMs: 10 * 60_000,
+      async tick(write) {
+        await write(nodes.forgetSilent);
+        await write(cluster.purge);
+        await write(keyring.purge);
+        await register.forgetExpired(write);
+      },
+    },
+  ];
+  const names = [...new Set(duties.map(({ duty }) => duty))];
+  const lead = leadership({ store, bus, clock, log, nodeId, duties: names, uncertaintyMs });
+  const cluster = openCluster({
+    ...{ store, clock, ids, log, nodeId, bus, nodes, keyring, keys, tenancy, announce },
+    anyPlatformUser: platformUsers.anyHeld,
+    leaders: lead.leaders,
+    recordRotated: (session, keyId, by) =>
+      platformAudit.record(session, {
+        type: "platform.key.revoked",
+        by,
+        payload: { change: "rotated", key_id: keyId },
+      }),
+  });
+  return {
+    operations: clusterOperations(cluster, access.seesDetails),
+    loops: [
+      {
+        name: "cluster.lead",
+        about: "Takes or keeps the leadership of each duty.",
+        everyMs: 750,
+        tick: lead.campaignOnce,
+      },
+      ...duties.map((duty) => dutyLoop({ store, leadership: lead, log }, duty)),
+    ],
+    duties: [],
+    close: lead.resign,
+  };
+}

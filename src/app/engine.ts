@@ -1,0 +1,75 @@
+import type { Keyring } from "../domain/access/keyring/service.ts";
+import type { Tenancy } from "../domain/access/tenancy/service.ts";
+import type { Functions } from "../domain/engine/functions/service.ts";
+import type { Runs } from "../domain/engine/runs/service.ts";
+import type { QueueHint } from "../domain/engine/runs/wakes/due.ts";
+import type { Secrets } from "../domain/engine/secrets/service.ts";
+import type { Workers } from "../domain/engine/workers/service.ts";
+import type { Events } from "../domain/log/events/service.ts";
+import type { Feeds } from "../domain/log/log/feed.ts";
+import { openLog } from "./log.ts";
+import type { OutboxPart } from "./outbox.ts";
+import { foldParts, type Host, type Part } from "./part.ts";
+import { openRunsPart } from "./runs.ts";
+import { openStartsPart } from "./starts.ts";
+import { openSteeringPart } from "./steering.ts";
+import { openWorkersPart } from "./workers.ts";
+
+export interface EnginePart extends Part {
+  functions: Functions;
+  runs: Runs;
+  workers: Workers;
+  secrets: Secrets;
+  events: Events;
+  feeds: Feeds;
+  /** These queues have got work: this node and the others hand it out. */
+  onQueued: (queues: readonly QueueHint[]) => void;
+  /** The environment was deleted: nothing of it is handed out any more. */
+  forgetEnvironment(environmentId: string): void;
+  drain(): Promise<void>;
+}
+
+export interface EngineNeeds {
+  keyring: Pick<Keyring, "seal" | "unseal" | "isCurrent" | "refresh" | "current">;
+  tenancy: Pick<Tenancy, "shareEnvironment">;
+  outbox: Pick<OutboxPart, "enqueueControl">;
+}
+
+/**
+ * What turns events into finished runs: functions and runs, the log, workers, steering and starts, low to
+ * high.
+ */
+export function openEngine(host: Host, { keyring, tenancy, outbox }: EngineNeeds): EnginePart {
+  const { bus, nodeId } = host;
+  const runsPart = openRunsPart(host, {
+    invoke: (draft, origin) => log.events.invoke(draft, origin),
+    publishQueued(queues) {
+      if (bus.kind === "nats") bus.hint("dispatch", JSON.stringify({ from: nodeId, lanes: queues }));
+    },
+  });
+  const { runs, functions, definitions, dispatcher, back, ends, onQueued } = runsPart;
+  bus.onHint("dispatch", (payload) => {
+    const { from, lanes } = JSON.parse(new TextDecoder().decode(payload));
+    if (from !== nodeId) dispatcher.queued(lanes);
+  });
+  const log = openLog(host, runsPart);
+  const workersPart = openWorkersPart(host, { runsPart, keyring, tenancy });
+  const { workers, secrets } = workersPart;
+  const steeringPart = openSteeringPart(host, { runsPart, workers, outbox });
+  const { events, feeds } = log;
+  const startsPart = openStartsPart(host, { runsPart, events, steering: steeringPart.steering });
+
+  return {
+    ...foldParts([runsPart, log, workersPart, steeringPart, startsPart]),
+    ...{ functions, runs, workers, secrets, events, feeds, onQueued },
+    forgetEnvironment(environmentId) {
+      definitions.forget(environmentId);
+      workers.forgetEnvironment(environmentId);
+    },
+    async drain() {
+      ends.drain();
+      await Promise.all([workersPart.drain(), dispatcher.drain()]);
+      await Promise.all(back.underWay);
+    },
+  };
+}

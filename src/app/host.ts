@@ -1,0 +1,90 @@
+import { openBus } from "../bus/open.ts";
+import { type TimeBase, timeBase } from "../cluster/time-base.ts";
+import { openFrames } from "../domain/realtime/pubsub/frames.ts";
+import { type OpenWatch, openWatch } from "../edge/open-watch.ts";
+import type { SystemClock } from "../kit/clock.ts";
+import type { Closing } from "../kit/closing.ts";
+import type { Draining } from "../kit/draining.ts";
+import type { Ids } from "../kit/ids.ts";
+import { clockUncertaintyMsMax } from "../kit/limits.ts";
+import type { Log } from "../kit/log.ts";
+import type { LoopOptions } from "../kit/loop.ts";
+import { secretFiles } from "../kit/secret-files.ts";
+import type { KeyPair } from "../kit/tls-files.ts";
+import { version } from "../kit/version.ts";
+import type { Config } from "../settings/settings.ts";
+import { type OpenStoreOptions, openStore } from "../store/open.ts";
+import type { Store } from "../store/store.ts";
+import type { Host } from "./part.ts";
+
+export interface HostNeeds {
+  config: Config;
+  clock: SystemClock;
+  ids: Ids;
+  log: Log;
+  nodeId: string;
+  draining: Draining;
+  closers: Pick<Closing, "push">;
+  store: Pick<OpenStoreOptions, "migrations" | "limits" | "around"> | undefined;
+}
+
+export interface ServerHost extends Host {
+  clock: SystemClock;
+  watch: OpenWatch;
+  time: TimeBase;
+  /** Certificate and key of both ports. */
+  tls: KeyPair | undefined;
+}
+
+type StoreNeeds = Pick<HostNeeds, "config" | "clock" | "log" | "store"> &
+  Pick<OpenStoreOptions, "tls" | "metrics">;
+
+function openStoreOf({ config, store, ...rest }: StoreNeeds): Promise<Store> {
+  const { databaseUrl, db: file, poolSize } = config;
+  return openStore({
+    ...rest,
+    ...{ databaseUrl, file },
+    driver: config.libsqlDriver === "bun" ? "bun:sqlite" : "libsql",
+    // Half of the connections are for flushes, so that slow writes cannot keep them waiting.
+    hotPoolSize: Math.ceil(poolSize / 2),
+    poolSize: Math.max(1, Math.floor(poolSize / 2)),
+    ...store,
+  });
+}
+
+/**
+ * What every part stands on, low to high: metrics and traces, files with secrets, the store, its time, the
+ * bus.
+ */
+export async function openHost(needs: HostNeeds): Promise<ServerHost> {
+  const { config, clock, ids, log, nodeId, draining, closers } = needs;
+  const startedAt = clock.now();
+  const watch = await openWatch({ clock, log, version, nodeId, config });
+  closers.push("watch", () => watch.close());
+  const { metrics } = watch;
+  const { tls, databaseTls, natsAccess } = secretFiles(config);
+
+  const store = await openStoreOf({ config, clock, log, metrics, tls: databaseTls, store: needs.store });
+  closers.push("store", () => store.close());
+  const labels = ["version", "engine"] as const;
+  metrics.gauge({ name: "svc_build_info", help: "What runs here.", labels })(version, store.engine).set(1);
+  const time = timeBase(store, clock, metrics);
+  await time.sample();
+
+  const facts = () => ({ version, startedAt });
+  const bus = openBus({ clock, log, nodeId, url: config.natsUrl, facts, metrics, ...natsAccess });
+  closers.push("bus", () => bus.close());
+  return {
+    ...{ config, clock, ids, log, watch, store, bus, nodeId, time, tls },
+    frames: openFrames({ bus, clock, log, self: ids.uuid() }),
+    knowsTime: () => time.uncertaintyMs() <= clockUncertaintyMsMax,
+    isDraining: () => draining.active,
+  };
+}
+
+export const timeLoop = (time: TimeBase): LoopOptions => ({
+  name: "cluster.time",
+  about: "Measures how far this node's clock is from the database's.",
+  everyMs: 5_000,
+  tick: time.sampleOnce,
+});

@@ -1,0 +1,113 @@
+import { roleIdOf } from "../access/actions.ts";
+import { defaultOrgId } from "../domain/access/tenancy/rules.ts";
+import { authenticator } from "../edge/authenticate.ts";
+import type { Edge } from "../edge/call.ts";
+import { docsPages } from "../edge/docs-page.ts";
+import { listenGrpc } from "../edge/grpc.ts";
+import { type ListeningEdge, listenEdge } from "../edge/http.ts";
+import { listenApart, type OpenWatch } from "../edge/open-watch.ts";
+import { rateLimit } from "../edge/rate-limit.ts";
+import { followRequests } from "../edge/request-log.ts";
+import { services } from "../edge/services.ts";
+import { openUnknownFields } from "../edge/unknown-fields.ts";
+import type { Closing } from "../kit/closing.ts";
+import type { Draining } from "../kit/draining.ts";
+import type { Caller, Operation } from "../kit/operation.ts";
+import type { KeyPair } from "../kit/tls-files.ts";
+import type { Host } from "./part.ts";
+import type { Parts } from "./parts.ts";
+import { explained } from "./start-failure.ts";
+
+/** Everyone, with `--dev`. */
+const developer: Caller = {
+  kind: "dev",
+  id: "dev",
+  orgId: defaultOrgId,
+  roles: [roleIdOf("admin"), roleIdOf("platform_admin")],
+};
+
+/** Who asks, what they may, and what is seen of their calls: the same for every protocol. */
+function openEdge(host: Host, { identity, audit, access, realtime }: Parts): Edge {
+  const { config, clock, ids, log, watch } = host;
+  const { keys, tenancy, platformAudit } = identity;
+  const authenticate = authenticator({
+    ...{ clock, keys, sessions: access.sessions, environments: tenancy },
+    everyone: config.dev ? developer : undefined,
+  });
+  const requests = followRequests({ clock, log, ...watch, everyRequest: config.logLevel === "debug" });
+  const { keyRateLimit: perSecond, keyRateBurst: burst = 2 * perSecond } = config;
+  return {
+    ...{ clock, ids, log, authenticate },
+    unknownFields: openUnknownFields({ log, ...watch, strict: config.strictInput }),
+    ...access.gate,
+    reauthorizer: realtime.reauthorizer,
+    loopbackOnly: config.dev,
+    ...requests,
+    observe(seen) {
+      requests.observe(seen);
+      if (seen.caller.impersonates) platformAudit.impersonated({ ...seen, operation: seen.operation.name });
+      audit.audit.observe(seen);
+    },
+    ...(perSecond > 0 && { limit: rateLimit({ clock, perSecond, burst }) }),
+  };
+}
+
+export interface ListenNeeds {
+  parts: Parts;
+  registry: readonly Operation[];
+  /** Pages with metrics, when they are on. */
+  watch: Pick<OpenWatch, "pages">;
+  tls: KeyPair | undefined;
+  draining: Draining;
+  closers: Pick<Closing, "push">;
+}
+
+export interface Listening extends Pick<ListeningEdge, "url" | "port"> {
+  /** Undefined when gRPC is switched off. */
+  grpcUrl: string | undefined;
+  /** Undefined when metrics are off. */
+  metricsUrl: string | undefined;
+}
+
+/** Listens on every port that the settings want; each is closed again with the server. */
+export async function listen(host: Host, needs: ListenNeeds): Promise<Listening> {
+  const { parts, registry, watch, tls, draining, closers } = needs;
+  const {
+    host: hostname,
+    port,
+    metricsPort,
+    grpcPort,
+    trustProxy,
+    drainMs,
+    requestBodyBytesMax,
+  } = host.config;
+  const edge = openEdge(host, parts);
+  const explaining = (at: number, setting: string) => (error: unknown) => {
+    throw explained(error, { host: hostname, port: at }, setting);
+  };
+  const apart =
+    watch.pages.length === 0 || metricsPort === undefined
+      ? undefined
+      : await listenApart({ edge, pages: watch.pages, hostname, port: metricsPort }).catch(
+          explaining(metricsPort, "SVC_METRICS_PORT"),
+        );
+  if (apart) closers.push("edge.metrics", () => apart.stop(0));
+  const offered = { edge, registry, services, bodyBytesMax: requestBodyBytesMax, tls, hostname };
+  const pages = apart ? docsPages : [...docsPages, ...watch.pages];
+  const sockets = parts.realtime.serveAt(edge);
+  const listening = await listenEdge({ ...offered, ...sockets, pages, draining, trustProxy, port });
+  const stops = [listening.stop];
+  const stop = async () => void (await Promise.all(stops.map((one) => one(drainMs))));
+  closers.push("edge", stop, drainMs);
+  const grpc =
+    grpcPort === 0
+      ? undefined
+      : await listenGrpc({ ...offered, port: grpcPort }).catch(explaining(grpcPort, "--grpc-port"));
+  if (grpc) stops.push(grpc.stop);
+  return {
+    url: listening.url,
+    port: listening.port,
+    grpcUrl: grpc?.url,
+    metricsUrl: watch.pages.length > 0 ? `${(apart ?? listening).url}/metrics` : undefined,
+  };
+}

@@ -1,0 +1,61 @@
+import { eventsOperations } from "../domain/log/events/operations.ts";
+import { type Events, openEvents } from "../domain/log/events/service.ts";
+import { type Feeds, openFeeds } from "../domain/log/log/feed.ts";
+import { eventReads } from "../domain/log/log/past.ts";
+import { openEventLog } from "../domain/log/log/service.ts";
+import { leastUnhandled } from "../domain/realtime/groups/rows.ts";
+import { logCheck } from "../domain/record/integrity/service.ts";
+import type { Host, Part } from "./part.ts";
+import type { RunsPart } from "./runs.ts";
+
+export interface LogPart extends Part {
+  events: Events;
+  /** Readers of the event log here. */
+  feeds: Feeds;
+}
+
+/** The event log of every environment: what is emitted into it, who follows it, and what its events start. */
+export function openLog(host: Host, runsPart: RunsPart): LogPart {
+  const { store, clock, ids, log, watch, bus } = host;
+  const { definitions, dispatcher, debounce, runFrames, runs, onQueued } = runsPart;
+  const feeds = openFeeds({
+    reads: eventReads(store),
+    log,
+    hasOthers: () => bus.kind === "nats" && bus.present().length > 1,
+    publishHint: (hint) => bus.hint(`log.${hint.environmentId}`, JSON.stringify(hint)),
+    listen: (environmentId, heard) =>
+      bus.onHint(`log.${environmentId}`, (payload) => heard(JSON.parse(new TextDecoder().decode(payload)))),
+  });
+  const events = openEvents({
+    ...{ store, clock, ids, definitions, dispatcher, onQueued, feeds, watch },
+    onArmed: debounce.armed,
+    onCreated: runFrames.created,
+    matcher: runs.matcher,
+  });
+  return {
+    events,
+    feeds,
+    operations: eventsOperations(events, openEventLog(store)),
+    loops: [
+      {
+        name: "log.feeds",
+        about:
+          "Compares how far readers here have read with the heads of the event logs, in case a hint was lost.",
+        everyMs: 1_000,
+        tick: feeds.compareOnce,
+      },
+    ],
+    duties: [
+      {
+        duty: "retention",
+        name: "events.keys",
+        about: "Deletes idempotency keys of events whose time is over.",
+        everyMs: 10 * 60_000,
+        tick: events.purgeOnce,
+      },
+    ],
+    checks: [logCheck(store)],
+    floorGuards: [(environmentId) => leastUnhandled(store, environmentId, "events")],
+    settled: events.drain,
+  };
+}

@@ -1,0 +1,108 @@
+import { type NodeFacts, type Nodes, openNodes, processUsage } from "../cluster/nodes.ts";
+import type { TimeBase } from "../cluster/time-base.ts";
+import type { Keyring } from "../domain/access/keyring/service.ts";
+import type { Keys } from "../domain/access/keys/service.ts";
+import type { Rotated } from "../domain/cluster/nodes/service.ts";
+import type { SystemClock } from "../kit/clock.ts";
+import { confirmMs, keyLeaseMs, nodesMax } from "../kit/limits.ts";
+import { Waker } from "../kit/loop.ts";
+import { version } from "../kit/version.ts";
+import type { Host, Part } from "./part.ts";
+
+export interface MembersPart extends Part {
+  nodes: Nodes;
+  /** Asks every node, this one included, to use what was rotated; resolves with the ids of those that did. */
+  announce(rotated: Rotated): Promise<string[]>;
+  /** Resolves once no node accepts the key with this hash from its memory. */
+  forgetKey(hash: string): Promise<void>;
+  /** From now on the others see this node drain. */
+  drain(): Promise<void>;
+}
+
+export interface MembersNeeds {
+  clock: SystemClock;
+  time: Pick<TimeBase, "uncertaintyMs">;
+  keys: Pick<Keys, "forget">;
+  keyring: Pick<Keyring, "refresh">;
+  /** Where this node listens; empty before it does. */
+  url: () => string;
+  loopProgress: () => NodeFacts["loops"];
+}
+
+const decoder = new TextDecoder();
+const subject = "cluster.rotated";
+/** A node whose last heartbeat is older than this is not waited for. */
+const confirmedWithinMs = 10_000;
+
+/** This node and the others: the register of nodes, and what all of them must confirm. */
+export function openMembers(host: Host, needs: MembersNeeds): MembersPart {
+  const { store, bus, log, nodeId } = host;
+  const { clock, time, keys, keyring, url } = needs;
+  const usage = processUsage(clock);
+  const heartbeats = new Waker();
+  const nodes = openNodes({
+    ...{ store, clock, bus, nodeId, version, url },
+    facts: () => ({
+      ...usage(),
+      loops: needs.loopProgress(),
+      clock_offset_ms: clock.offset(),
+      clock_uncertainty_ms: time.uncertaintyMs(),
+      bus_connected: bus.connected(),
+    }),
+  });
+  // Others read of the connection in this node's heartbeat: write one now.
+  bus.onConnection(heartbeats.wake);
+
+  // From the register: a node that has just come has not heard from every other node over the bus yet.
+  async function living(): Promise<string[]> {
+    const alive = clock.now() - confirmedWithinMs;
+    return (await nodes.list()).filter((node) => node.heartbeatAt > alive).map((node) => node.id);
+  }
+
+  async function announce(rotated: Rotated, timeoutMs: number): Promise<string[]> {
+    const known = await living();
+    const replies = await bus.requestMany(subject, JSON.stringify(rotated), {
+      timeoutMs,
+      repliesMax: Math.min(nodesMax, known.length),
+    });
+    return replies.map((reply) => decoder.decode(reply)).sort();
+  }
+  bus.onRequest(subject, async (payload) => {
+    const rotated = JSON.parse(decoder.decode(payload)) as Rotated;
+    if (rotated.kind === "keyring") await keyring.refresh();
+    else keys.forget(rotated.hash);
+    return nodeId;
+  });
+
+  return {
+    nodes,
+    operations: [],
+    loops: [
+      {
+        name: "cluster.nodes",
+        about: "Writes this node's heartbeat and what it knows of itself.",
+        everyMs: 3_000,
+        waker: heartbeats,
+        tick: nodes.heartbeatOnce,
+      },
+    ],
+    duties: [],
+    announce: (rotated) => announce(rotated, confirmMs),
+    async forgetKey(hash) {
+      keys.forget(hash);
+      const beganAt = clock.elapsed();
+      try {
+        const known = await living();
+        if (known.every((id) => id === nodeId)) return;
+        const confirmed = new Set(await announce({ kind: "api_key", hash }, keyLeaseMs));
+        if (known.every((id) => confirmed.has(id))) return;
+      } catch (error) {
+        log.warn("keys.forget_unconfirmed", { error });
+      }
+      // A node that did not hear it drops its copy of the key by then.
+      await clock.sleep(Math.max(0, keyLeaseMs - (clock.elapsed() - beganAt)));
+    },
+    drain: nodes.drain,
+    close: nodes.leave,
+  };
+}

@@ -1,0 +1,93 @@
+import type { ControlMessage } from "../domain/engine/steering/controls.ts";
+import { openPast } from "../domain/log/log/past.ts";
+import { outboxFrames } from "../domain/realtime/pubsub/lifecycle-frames.ts";
+import { outboxChecks } from "../domain/record/outbox/invariants.ts";
+import { openMirror } from "../domain/record/outbox/mirror.ts";
+import { outboxOperations } from "../domain/record/outbox/operations.ts";
+import { openOutbox } from "../domain/record/outbox/service.ts";
+import { outboxSendMs } from "../kit/limits.ts";
+import { Waker } from "../kit/loop.ts";
+import type { Session } from "../store/store.ts";
+import type { Host, Part } from "./part.ts";
+
+export interface OutboxPart extends Part {
+  /**
+   * Enqueues a message for the worker that holds a run, in the caller's transaction; the answer is called
+   * after its commit.
+   */
+  enqueueControl(session: Session, message: ControlMessage): Promise<() => void>;
+}
+
+/** Runs only where there is a bus to mirror to. */
+export const mirrorLoop = {
+  duty: "outbox",
+  name: "outbox.mirror",
+  about: "Hands new events to the mirror on the message bus, a slice at a time; only while the mirror is on.",
+  everyMs: 200,
+} as const;
+
+const controlTopic = "runs.control";
+
+/** The outbox, and the mirror of every event log for readers outside. */
+export function openOutboxPart(host: Host): OutboxPart {
+  const { config, store, bus, clock, ids, log, frames } = host;
+  const relay = new Waker();
+  const { metrics } = host.watch;
+  const payloadBytesMax = config.busPayloadMax;
+  const past = openPast(store);
+  const outbox = openOutbox({
+    ...{ store, clock, ids, log, metrics, payloadBytesMax },
+    attemptsMax: config.outboxAttempts,
+    announce: outboxFrames(frames),
+    relayIn: relay.wakeIn,
+    senders: {
+      control: (entry) => bus.send(controlTopic, entry.payload, outboxSendMs),
+      async mirror(entry) {
+        if (!mirror) throw new Error("the mirror is switched off");
+        await mirror.send(entry);
+      },
+    },
+  });
+  const target = config.natsMirror ? bus.mirror : undefined;
+  const mirror =
+    target &&
+    openMirror({
+      ...{ store, clock, log, metrics, past, target, outbox, payloadBytesMax },
+      connected: bus.connected,
+    });
+  return {
+    operations: outboxOperations(outbox),
+    loops: [],
+    duties: [
+      {
+        duty: "outbox",
+        name: "outbox.relay",
+        about:
+          "Sends the outbox entries that are due, and counts the attempts of what the bus refuses; woken early for new entries.",
+        everyMs: 1_000,
+        waker: relay,
+        tick: outbox.relayOnce,
+      },
+      ...(mirror ? [{ ...mirrorLoop, tick: mirror.mirrorOnce }] : []),
+      {
+        duty: "retention",
+        name: "outbox.forget",
+        about: "Deletes dead letters of the outbox after their retention.",
+        everyMs: 10 * 60_000,
+        tick: outbox.forgetOnce,
+      },
+    ],
+    checks: outboxChecks({ store, clock, mirrored: mirror && past }),
+    floorGuards: mirror ? [mirror.leastUnmirrored] : [],
+    enqueueControl: (session, message) =>
+      outbox.enqueue(session, {
+        environmentId: message.environmentId,
+        eventId: message.messageId,
+        topic: controlTopic,
+        kind: "control",
+        payload: JSON.stringify(message),
+        metadata: { message_id: message.messageId, run_id: message.runId },
+      }),
+    settled: outbox.settled,
+  };
+}

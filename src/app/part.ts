@@ -1,0 +1,66 @@
+import type { Bus } from "../bus/bus.ts";
+import type { DutyLoop } from "../cluster/duties.ts";
+import type { Frames } from "../domain/realtime/pubsub/frames.ts";
+import type { IntegrityCheck } from "../domain/record/integrity/service.ts";
+import type { FloorGuard } from "../domain/record/retention/service.ts";
+import type { Clock } from "../kit/clock.ts";
+import type { Ids } from "../kit/ids.ts";
+import type { Log } from "../kit/log.ts";
+import type { LoopOptions } from "../kit/loop.ts";
+import type { Operation } from "../kit/operation.ts";
+import type { Watch } from "../kit/watch.ts";
+import type { Config } from "../settings/settings.ts";
+import type { Store } from "../store/store.ts";
+
+/** What every part stands on. */
+export interface Host {
+  config: Config;
+  clock: Clock;
+  ids: Ids;
+  log: Log;
+  watch: Watch;
+  store: Store;
+  bus: Bus;
+  nodeId: string;
+  /** Publishes what happens to subscribers here and at other nodes. */
+  frames: Frames;
+  /** False while this node is not sure of the time: it claims nothing then. */
+  knowsTime(): boolean;
+  isDraining(): boolean;
+}
+
+/**
+ * What one part of the server offers. Every part is opened by a function of the host and of the parts below
+ * it.
+ */
+export interface Part {
+  operations: readonly Operation[];
+  /** Run on every node. */
+  loops: readonly LoopOptions[];
+  /** Run on one node for all. */
+  duties: readonly DutyLoop[];
+  /** Invariants that loop `integrity.look` compares. */
+  checks?: readonly IntegrityCheck[];
+  /** Readers of the event log that retention must not overtake. */
+  floorGuards?: readonly FloorGuard[];
+  /** The server stops: answers held clients, and hands out nothing new. */
+  drain?(): Promise<void>;
+  /** Resolves once no accepted write is on its way to the store any more. */
+  settled?(): Promise<void>;
+  /** Called once the loops stand still: writes what is left in memory. */
+  close?(): Promise<void>;
+}
+
+/** All parts as one. */
+export function foldParts(parts: readonly Part[]) {
+  return {
+    operations: parts.flatMap(({ operations }) => operations),
+    loops: parts.flatMap(({ loops }) => loops),
+    duties: parts.flatMap(({ duties }) => duties),
+    checks: parts.flatMap(({ checks = [] }) => checks),
+    floorGuards: parts.flatMap(({ floorGuards = [] }) => floorGuards),
+    async settled() {
+      await Promise.all(parts.map((part) => part.settled?.()));
+    },
+  };
+}

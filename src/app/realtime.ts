@@ -1,0 +1,125 @@
+import type { Feeds } from "../domain/log/log/feed.ts";
+import { openPast } from "../domain/log/log/past.ts";
+import { openTopicsPast, type TopicMessage } from "../domain/log/topics/past.ts";
+import { groupCheck } from "../domain/realtime/groups/invariants.ts";
+import { groupsOperations } from "../domain/realtime/groups/operations.ts";
+import { type Groups, openGroups } from "../domain/realtime/groups/service.ts";
+import { subscribeOperation } from "../domain/realtime/pubsub/operations.ts";
+import { openScreenings } from "../domain/realtime/pubsub/screening.ts";
+import { openPubSub } from "../domain/realtime/pubsub/service.ts";
+import { openSocketSessions } from "../domain/realtime/pubsub/socket-session.ts";
+import { type Sources, sourcesOf } from "../domain/realtime/pubsub/source.ts";
+import { openSubscriptionStreams } from "../domain/realtime/pubsub/subscription-streams.ts";
+import type { Edge, Reauthorizer } from "../edge/call.ts";
+import type { Upgrade } from "../edge/http.ts";
+import { openReauthorizer } from "../edge/reauthorize.ts";
+import { openSockets, type Sockets, socketOptions } from "../edge/sockets.ts";
+import { groupRefreshMs, reauthorizeEveryMs } from "../kit/limits.ts";
+import type { Host, Part } from "./part.ts";
+
+export interface RealtimePart extends Part {
+  /** Asks again and again whether the callers of sockets, streams and held polls may go on. */
+  reauthorizer: Reauthorizer;
+  /** Puts `/ws` at a listener of the edge. */
+  serveAt(edge: Edge): { upgrades: readonly Upgrade[]; websocket: object };
+  /** Lets sockets and streams go at once: their clients find another node. */
+  drain(): Promise<void>;
+}
+
+export interface RealtimeNeeds {
+  feeds: Feeds;
+  topicFeeds: Feeds<TopicMessage>;
+}
+
+/** Of `/api/v1/capabilities`. */
+export const realtimeFeatures = ["replay", "wildcard-patterns", "cel-filter", "consumer-groups"] as const;
+
+/** Subscriptions and consumer groups: one core, with sockets and streams before it. */
+export function openRealtime(host: Host, { feeds, topicFeeds }: RealtimeNeeds): RealtimePart {
+  const { store, log, watch, frames } = host;
+  const past = openPast(store);
+  const sources = sourcesOf({ feeds, past, topicFeeds, topicsPast: openTopicsPast(store) });
+  const groups = openGroups({ ...host, sources });
+  const pubsub = openPubSubOver(host, sources, groups);
+  const screeningOf = openScreenings(watch.metrics);
+  const streams = openSubscriptionStreams(pubsub, screeningOf);
+  const operation = subscribeOperation(streams);
+  const reauthorizer = openReauthorizer(host);
+  let sockets: Sockets | undefined;
+  const help = "Open WebSockets at this node.";
+  const open = watch.metrics.gauge({ name: "svc_websockets_open", help })();
+  watch.metrics.beforeReading(async () => open.set(sockets?.size() ?? 0));
+  const connect = openSocketSessions({
+    ...{ pubsub, log, screeningOf },
+    publish: (channelId, text) => sockets?.publish(channelId, text),
+  });
+  return {
+    reauthorizer,
+    operations: [operation, ...groupsOperations(groups, streams)],
+    loops: [
+      {
+        name: "groups.look",
+        about:
+          "Writes the heartbeats of group members here, dismisses silent members anywhere, and delivers what no hint told of.",
+        everyMs: 1_000,
+        tick: groups.lookOnce,
+      },
+      {
+        name: "groups.refresh",
+        about:
+          "Reads the consumer groups that have members here, for changes that no hint told of; only on PostgreSQL.",
+        everyMs: groupRefreshMs,
+        tick: groups.refreshOnce,
+      },
+      {
+        name: "pubsub.interest",
+        about: "Tells other nodes which lifecycle frames are read here, and forgets nodes that fell silent.",
+        everyMs: 1_000,
+        tick: frames.publishInterestOnce,
+      },
+      {
+        name: "pubsub.runs",
+        about: "Looks in one query for the ends of runs that subscribers here wait for.",
+        everyMs: 1_000,
+        tick: pubsub.lookOnce,
+      },
+      {
+        name: "edge.standing",
+        about:
+          "Checks that the callers of open sockets, streams and held polls still may go on, and ends those that may not.",
+        everyMs: reauthorizeEveryMs,
+        tick: reauthorizer.reauthorizeOnce,
+      },
+    ],
+    duties: [
+      {
+        duty: "retention",
+        name: "groups.forget",
+        about: "Deletes consumer groups that subscriptions made and nobody came back to.",
+        everyMs: 10 * 60_000,
+        tick: groups.forgetOnce,
+      },
+    ],
+    checks: [groupCheck(store)],
+    serveAt(edge) {
+      sockets = openSockets({ edge, operation, connect });
+      return { upgrades: [sockets.upgrade], websocket: socketOptions };
+    },
+    async drain() {
+      sockets?.drain();
+      streams.drain();
+    },
+    settled: groups.settled,
+  };
+}
+
+function openPubSubOver({ store, clock, log, frames }: Host, sources: Sources, groups: Groups) {
+  return openPubSub({
+    ...{ store, clock, log, sources, frames },
+    async joinGroup({ environmentId, wanted, startAfter, consumerId, ...reader }) {
+      const { group: name, pattern, filterText: filterExpr = "" } = wanted;
+      await groups.forSubscription(environmentId, name, { pattern: pattern.text, filterExpr }, startAfter);
+      return groups.join(environmentId, { name, consumerId, clientId: "" }, reader);
+    },
+  });
+}

@@ -1,0 +1,84 @@
+import { purgeBacklogOf } from "../domain/access/tenancy/purge.ts";
+import { openSweep } from "../domain/engine/runs/wakes/sweep.ts";
+import { type CallTrail, historyOperations } from "../domain/record/history/operations.ts";
+import { openHistory } from "../domain/record/history/service.ts";
+import { integrityOperations } from "../domain/record/integrity/operations.ts";
+import { openIntegrity } from "../domain/record/integrity/service.ts";
+import { retentionOperations } from "../domain/record/retention/operations.ts";
+import { openRetention } from "../domain/record/retention/service.ts";
+import type { EnginePart } from "./engine.ts";
+import { foldParts, type Host, type Part } from "./part.ts";
+
+export interface RecordPart extends Part {
+  /** What `/health` says of invariants that do not hold. */
+  warnings: () => string[];
+}
+
+export interface RecordNeeds {
+  engine: Pick<EnginePart, "functions" | "runs" | "onQueued">;
+  /** Whose invariants are checked, and whose readers retention does not overtake. */
+  parts: readonly Part[];
+  /** What callers did, for the history of an environment. */
+  callTrail?: CallTrail;
+}
+
+const expireEveryMs = 10 * 60_000;
+
+/** What explains runs and keeps them whole: history, retention, integrity and the sweeper. */
+export function openRecord(host: Host, { engine, parts, callTrail }: RecordNeeds): RecordPart {
+  const { config, store, clock, log } = host;
+  const { metrics } = host.watch;
+  const { functions, runs, onQueued } = engine;
+  const definitionOf = functions.definitionAt;
+  const { checks, floorGuards } = foldParts(parts);
+  const retention = openRetention({ store, clock, log, metrics, config, definitionOf, floorGuards });
+  const history = openHistory({ store, clock, runs, definitionOf, retentionDaysOf: retention.runDaysOf });
+  const integrity = openIntegrity({ store, clock, log, metrics, checks });
+  const sweepOnce = openSweep({
+    store,
+    clock,
+    wakeOnce: runs.wakeOnce,
+    healed: integrity.healed,
+    onQueued,
+    definitionOf,
+  });
+  return {
+    operations: [
+      ...historyOperations(history, callTrail),
+      ...integrityOperations(integrity, purgeBacklogOf(store)),
+      ...retentionOperations(retention),
+    ],
+    loops: [
+      {
+        name: "integrity.look",
+        about: "Checks the invariants of some environments, for `/health` and metrics.",
+        everyMs: 30_000,
+        tick: integrity.lookOnce,
+      },
+    ],
+    duties: [
+      {
+        duty: "retention",
+        name: "events.expire",
+        about: "Raises the floors of event logs and deletes the events below them, a slice a transaction.",
+        everyMs: expireEveryMs,
+        tick: retention.expireEvents,
+      },
+      {
+        duty: "retention",
+        name: "runs.expire",
+        about: "Deletes old runs that are over, with their steps and history, a slice a transaction.",
+        everyMs: expireEveryMs,
+        tick: retention.expireRuns,
+      },
+      {
+        duty: "retention",
+        name: "runs.sweep",
+        about: "Moves runs that are overdue, and compares runs with their executions, a slice a tick.",
+        everyMs: 5_000,
+        tick: sweepOnce,
+      },
+    ],
+    warnings: integrity.warnings,
+  };
+}

@@ -1,0 +1,191 @@
+import { debounceCheck } from "../domain/engine/debounce/invariants.ts";
+import { debounceOperations } from "../domain/engine/debounce/operations.ts";
+import { leastPosition } from "../domain/engine/debounce/rows.ts";
+import { type Debounce, openDebounce } from "../domain/engine/debounce/service.ts";
+import { type Dispatcher, openDispatcher } from "../domain/engine/dispatch/dispatcher.ts";
+import { type GiveBack, openGiveBack } from "../domain/engine/dispatch/give-back.ts";
+import { openUnsent } from "../domain/engine/dispatch/unsent.ts";
+import type { DefinitionsCache } from "../domain/engine/functions/definition.ts";
+import { openDefinitions } from "../domain/engine/functions/definitions.ts";
+import { requireFewFiltered } from "../domain/engine/functions/filtered-triggers.ts";
+import { functionsOperations } from "../domain/engine/functions/operations.ts";
+import { type Functions, openFunctions } from "../domain/engine/functions/service.ts";
+import { openRunEnds, type RunEnds } from "../domain/engine/runs/children/run-ends.ts";
+import { runChecks } from "../domain/engine/runs/invariants.ts";
+import { runsOperations } from "../domain/engine/runs/operations.ts";
+import { openRuns, type Runs } from "../domain/engine/runs/service.ts";
+import { publishingSteps } from "../domain/engine/runs/step-moves.ts";
+import { leastUnmatched } from "../domain/engine/runs/waits/wait-rows.ts";
+import type { QueueHint } from "../domain/engine/runs/wakes/due.ts";
+import { newRun } from "../domain/log/events/new-runs.ts";
+import type { Events } from "../domain/log/events/service.ts";
+import { functionFrames, workerFrames } from "../domain/realtime/pubsub/lifecycle-frames.ts";
+import { openRunFrames, type RunFrames } from "../domain/realtime/pubsub/run-frames.ts";
+import { openStepFrames, type StepFrames } from "../domain/realtime/pubsub/step-frames.ts";
+import { type LoopOptions, Waker } from "../kit/loop.ts";
+import type { Host, Part } from "./part.ts";
+
+export interface RunsNeeds {
+  /** Starts a child run; called once the log is open. */
+  invoke: Events["invoke"];
+  /** Tells the other nodes about queues that have got work. */
+  publishQueued: (queues: readonly QueueHint[]) => void;
+}
+
+export interface RunsPart extends Part {
+  runs: Runs;
+  functions: Functions;
+  definitions: DefinitionsCache;
+  dispatcher: Dispatcher;
+  back: GiveBack;
+  onUnsent: ReturnType<typeof openUnsent>;
+  debounce: Debounce;
+  ends: RunEnds;
+  /** These queues have got work: this node and the others hand it out. */
+  onQueued: (queues: readonly QueueHint[]) => void;
+  runFrames: RunFrames;
+  stepFrames: StepFrames;
+  publishWorker: ReturnType<typeof workerFrames>;
+}
+
+/** Functions, their runs, and the queues that runs wait in. */
+export function openRunsPart(host: Host, { invoke, publishQueued }: RunsNeeds): RunsPart {
+  const { config, store, clock, ids, log, watch, frames, bus, knowsTime } = host;
+  const { leaseMs } = config;
+  const wakes = new Waker();
+  const matches = new Waker();
+  const childMoves = new Waker();
+  const fires = new Waker();
+
+  const onQueued = (queues: readonly QueueHint[]) => {
+    dispatcher.queued(queues);
+    publishQueued(queues);
+  };
+  const ends = openRunEnds({ store, clock, bus, self: ids.uuid() });
+  const runFrames = openRunFrames({ store, log, frames });
+  const publishWorker = workerFrames(frames, clock);
+  const stepFrames = openStepFrames({ store, log, frames });
+  const runs = openRuns({
+    ...{ store: publishingSteps(store, stepFrames), clock, log, watch, onQueued, invoke },
+    definitionOf: (environmentId, functionId, version) =>
+      functions.definitionAt(environmentId, functionId, version),
+    onSilent(worker) {
+      dispatcher.distrust(worker);
+      publishWorker({ ...worker, change: "health", healthy: false, draining: false });
+    },
+    onEnded(runIds) {
+      ends.ended(runIds);
+      runFrames.ended(runIds);
+    },
+    onClaimed: runFrames.claimed,
+    onMoved: runFrames.moved,
+    steps: stepFrames,
+    onWakePlanned: (at) => wakes.wakeIn(at - clock.now()),
+    wakeMatcher: matches.wake,
+    wakeChildren: childMoves.wake,
+  });
+  const definitions = openDefinitions(store);
+  const functions = openFunctions({
+    ...{ store, clock, ids },
+    activated: (target) => onQueued([target]),
+    cancelQueued: runs.cancelQueued,
+    cancelled: runs.cancelled,
+    onDelete: (session, target) => debounce.dropFunction(session, target),
+    announce: functionFrames(frames),
+    async requireRoomFor(environmentId, definition) {
+      if (definition.triggers.some(({ expression }) => expression !== undefined))
+        requireFewFiltered(await definitions.of(environmentId), definition);
+    },
+    async limitChanged(target, before) {
+      if (before === undefined) await runs.adopt(target);
+      onQueued([target]);
+    },
+  });
+  const back = openGiveBack({ runs, log, onQueued });
+  const onUnsent = openUnsent({ runs, log, underWay: back.underWay });
+  const { tracer } = watch;
+  const dispatcher = openDispatcher({
+    ...{ runs, clock, ids, log, leaseMs, back, onUnsent, mayClaim: knowsTime, tracer },
+  });
+  const debounce = openDebounce({
+    ...{ store, clock, ids, log, newRun, onQueued, knowsTime, fireIn: fires.wakeIn },
+    definitionOf: functions.definitionAt,
+    onCreated: runFrames.created,
+  });
+
+  return {
+    ...{ runs, functions, definitions, dispatcher, back, onUnsent, debounce, ends, onQueued },
+    ...{ runFrames, stepFrames, publishWorker },
+    operations: [...debounceOperations(debounce), ...functionsOperations(functions), ...runsOperations(runs)],
+    loops: loopsOf({ runs, debounce, ends, dispatcher }, { wakes, fires, matches, childMoves }),
+    duties: [
+      {
+        duty: "retention",
+        name: "runs.lanes",
+        about: "Deletes idle queues, and brings runs that are older than a limit under it.",
+        everyMs: 30_000,
+        tick: runs.tidyLanes,
+      },
+    ],
+    checks: [...runChecks(store, clock), debounceCheck(store, clock)],
+    floorGuards: [
+      (environmentId) => leastPosition(store, environmentId),
+      (environmentId) => leastUnmatched(store, environmentId),
+    ],
+    async settled() {
+      await Promise.all([runs.drain(), dispatcher.drain()]);
+    },
+  };
+}
+
+type Looked = Pick<RunsPart, "runs" | "debounce" | "ends" | "dispatcher">;
+type Wakers = Record<"wakes" | "fires" | "matches" | "childMoves", Waker>;
+
+function loopsOf({ runs, debounce, ends, dispatcher }: Looked, wakers: Wakers): LoopOptions[] {
+  return [
+    {
+      name: "runs.wake",
+      about:
+        "Moves runs whose lease, sleep, retry or timeout is due; woken early for what this node planned.",
+      everyMs: 1_000,
+      waker: wakers.wakes,
+      tick: runs.wakeOnce,
+    },
+    {
+      name: "debounce.fire",
+      about:
+        "Starts the runs of debounced functions whose quiet time is over; woken early for what this node armed.",
+      everyMs: 1_000,
+      waker: wakers.fires,
+      tick: debounce.fireOnce,
+    },
+    {
+      name: "runs.ends",
+      about: "Looks in one query for the ends of all runs that callers at this node wait for.",
+      everyMs: 250,
+      tick: ends.lookOnce,
+    },
+    {
+      name: "runs.matcher",
+      about:
+        "Reads the log of every environment to its head and wakes runs that wait for its events; woken by what is logged here.",
+      everyMs: 1_000,
+      waker: wakers.matches,
+      tick: runs.matcher.matchOnce,
+    },
+    {
+      name: "runs.children",
+      about:
+        "Starts child runs and tells parent runs how their children ended; woken by what is settled here.",
+      everyMs: 1_000,
+      waker: wakers.childMoves,
+      tick: runs.childrenOnce,
+    },
+    {
+      name: "workers.dispatch",
+      about: "Looks for work in every queue that a worker here waits for, in case a hint was lost.",
+      everyMs: 1_000,
+      tick: dispatcher.lookOnce,
+    },
+  ];
+}

@@ -1,0 +1,58 @@
+import { openAskNodes } from "../domain/engine/capacity/node-requests.ts";
+import { capacityOperations } from "../domain/engine/capacity/operations.ts";
+import { openCapacity } from "../domain/engine/capacity/service.ts";
+import { scheduleChecks } from "../domain/engine/schedules/invariants.ts";
+import { openSchedules } from "../domain/engine/schedules/service.ts";
+import { startsOperations } from "../domain/engine/starts/operations.ts";
+import { openStarts } from "../domain/engine/starts/service.ts";
+import type { Steering } from "../domain/engine/steering/service.ts";
+import type { Events } from "../domain/log/events/service.ts";
+import { cronFrames } from "../domain/realtime/pubsub/lifecycle-frames.ts";
+import type { Host, Part } from "./part.ts";
+import type { RunsPart } from "./runs.ts";
+
+export interface StartsNeeds {
+  runsPart: RunsPart;
+  events: Events;
+  steering: Pick<Steering, "cancel">;
+}
+
+/**
+ * What starts runs besides events: cron triggers, and callers who wait for the end; and whether there is room
+ * for more.
+ */
+export function openStartsPart(host: Host, { runsPart, events, steering }: StartsNeeds): Part {
+  const { store, clock, ids, log, bus, frames, nodeId, isDraining } = host;
+  const { definitions, dispatcher, ends } = runsPart;
+  const publishCron = cronFrames(frames);
+  const schedules = openSchedules({
+    ...{ store, clock, log, definitions, events },
+    self: ids.uuid(),
+    onFrame(frame) {
+      log.info(`cron.${frame.leaf}`, { ...frame });
+      publishCron(frame);
+    },
+  });
+  const starts = openStarts({
+    events,
+    ends,
+    cancelRun: async (environmentId, runId) =>
+      void (await steering.cancel(environmentId, runId, "the caller of a synchronous start went away")),
+  });
+  const askNodes = openAskNodes({ bus, log, nodeId, isDraining, facts: dispatcher.facts });
+  const capacity = openCapacity({ store, askNodes });
+  return {
+    operations: [...startsOperations(starts), ...capacityOperations(capacity)],
+    loops: [],
+    duties: [
+      {
+        duty: "cron",
+        name: "schedules.tick",
+        about: "Takes up changed cron triggers and fires the slots that are due.",
+        everyMs: 1_000,
+        tick: schedules.tickOnce,
+      },
+    ],
+    checks: scheduleChecks(store, clock),
+  };
+}

@@ -1,0 +1,54 @@
+import { publishingSteps } from "../domain/engine/runs/step-moves.ts";
+import { openControls } from "../domain/engine/steering/controls.ts";
+import { steeringOperations } from "../domain/engine/steering/operations.ts";
+import { openSteering, type Steering } from "../domain/engine/steering/service.ts";
+import type { Workers } from "../domain/engine/workers/service.ts";
+import type { OutboxPart } from "./outbox.ts";
+import type { Host, Part } from "./part.ts";
+import type { RunsPart } from "./runs.ts";
+
+export interface SteeringNeeds {
+  runsPart: RunsPart;
+  workers: Pick<Workers, "cancelled">;
+  outbox: Pick<OutboxPart, "enqueueControl">;
+}
+
+export interface SteeringPart extends Part {
+  steering: Steering;
+}
+
+/**
+ * What people do to runs: cancel, pause, resume, and patch steps. The node whose worker holds the run hears
+ * of it over the bus.
+ */
+export function openSteeringPart(host: Host, needs: SteeringNeeds): SteeringPart {
+  const { store, clock, log, bus } = host;
+  const { runs, functions, onQueued, runFrames, stepFrames } = needs.runsPart;
+  const controls = openControls({ clock, send: (payload) => bus.hint("runs.control", payload) });
+  bus.onHint("runs.control", (payload) => controls.receive(new TextDecoder().decode(payload)));
+  controls.onControl(({ kind, workerId, ...message }) => {
+    if (kind === "cancel" && workerId !== null) needs.workers.cancelled({ ...message, workerId });
+  });
+  const steering = openSteering({
+    ...{ store: publishingSteps(store, stepFrames), clock, log, controls, runs, onQueued },
+    enqueue: needs.outbox.enqueueControl,
+    onPatched: stepFrames.patched,
+    onResumed: runFrames.resumed,
+    onMoved: runFrames.moved,
+    definitionOf: functions.definitionAt,
+  });
+  return {
+    steering,
+    operations: steeringOperations(steering),
+    loops: [],
+    duties: [
+      {
+        duty: "retention",
+        name: "runs.resumes",
+        about: "Deletes the notes of resumed runs after two minutes.",
+        everyMs: 60_000,
+        tick: steering.forgetOnce,
+      },
+    ],
+  };
+}

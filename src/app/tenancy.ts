@@ -1,0 +1,63 @@
+import { openDeletion } from "../domain/access/tenancy/deletion.ts";
+import { openEnvironments } from "../domain/access/tenancy/environments.ts";
+import { environmentsOperations } from "../domain/access/tenancy/operations.ts";
+import { orgsOperations, projectsOperations } from "../domain/access/tenancy/org-operations.ts";
+import { openOrgs } from "../domain/access/tenancy/orgs.ts";
+import { openPurge } from "../domain/access/tenancy/purge.ts";
+import type { People } from "./identity.ts";
+import type { Host, Part } from "./part.ts";
+
+export interface TenancyNeeds {
+  people: People;
+  /** The environment was deleted: nothing of it is handed out any more. */
+  forgetEnvironment: (environmentId: string) => void;
+  /** Resolves once no node accepts the key with this hash from its memory. */
+  forgetKey: (hash: string) => Promise<void>;
+}
+
+export interface TenancyPart extends Part {
+  orgs: ReturnType<typeof openOrgs>;
+}
+
+/** Orgs, projects and environments: made, changed, and deleted with everything in them. */
+export function openTenancyPart(host: Host, needs: TenancyNeeds): TenancyPart {
+  const { store, clock, ids, bus, frames } = host;
+  const { tenancy, keys } = needs.people;
+  const forgetEverywhere = needs.forgetKey;
+  const deletion = openDeletion({
+    ...{ store, clock, forgetEverywhere },
+    onGone(environments) {
+      tenancy.forget(environments);
+      for (const { id } of environments) needs.forgetEnvironment(id);
+    },
+    publishHint: (environments) => bus.hint("tenancy.deleted", JSON.stringify(environments)),
+    onFrame: ({ environmentId, topic, payload }) => frames.publish(environmentId, topic, payload),
+    forgetKeys: (hashes) => hashes.forEach(keys.forget),
+  });
+  bus.onHint("tenancy.deleted", (payload) =>
+    deletion.onDeletedElsewhere(JSON.parse(new TextDecoder().decode(payload))),
+  );
+  const environments = openEnvironments({
+    ...{ store, clock, ids, keys, deletion, forgetEverywhere },
+    changed: (environment) => tenancy.forget([environment]),
+  });
+  const orgs = openOrgs({ store, clock, ids, keys, deletion, changed: tenancy.forgetOrg });
+  const { duty } = openPurge({ store, clock, metrics: host.watch.metrics });
+  return {
+    orgs,
+    operations: [
+      ...environmentsOperations(environments),
+      ...projectsOperations(orgs),
+      ...orgsOperations(orgs),
+    ],
+    loops: [
+      {
+        name: "tenancy.follow",
+        about: "Takes notice of environments that other nodes deleted.",
+        everyMs: 1_000,
+        tick: deletion.followOnce,
+      },
+    ],
+    duties: [duty],
+  };
+}

@@ -1,0 +1,62 @@
+import { type Feeds, openFeeds } from "../domain/log/log/feed.ts";
+import { openExpiry } from "../domain/log/topics/expire.ts";
+import { topicChecks } from "../domain/log/topics/invariants.ts";
+import { topicsOperations } from "../domain/log/topics/operations.ts";
+import { type TopicMessage, topicReads } from "../domain/log/topics/past.ts";
+import { openTopics } from "../domain/log/topics/service.ts";
+import { leastUnhandled } from "../domain/realtime/groups/rows.ts";
+import { openTopicConsumers } from "../domain/realtime/groups/topic-consumers.ts";
+import type { Host, Part } from "./part.ts";
+
+export interface TopicsPart extends Part {
+  /** Readers of the topic log here. */
+  topicFeeds: Feeds<TopicMessage>;
+}
+
+/** What one node tells the others about messages of topics. */
+const subjectOf = (environmentId: string) => `topics.${environmentId}`;
+
+/** Developer topics, and their log in every environment. */
+export function openTopicsPart(host: Host): TopicsPart {
+  const { config, store, clock, ids, log, watch, bus } = host;
+  const topicFeeds = openFeeds<TopicMessage>({
+    reads: topicReads(store),
+    log,
+    hasOthers: () => bus.kind === "nats" && bus.present().length > 1,
+    publishHint: (hint) => bus.hint(subjectOf(hint.environmentId), JSON.stringify(hint)),
+    listen: (environmentId, heard) =>
+      bus.onHint(subjectOf(environmentId), (payload) => heard(JSON.parse(new TextDecoder().decode(payload)))),
+  });
+  const topics = openTopics({
+    ...{ store, clock, ids, watch, feeds: topicFeeds },
+    consumersOf: openTopicConsumers(store),
+  });
+  const expireOnce = openExpiry({
+    ...{ store, clock, log, retentionHours: config.topicRetentionHours },
+    floorGuards: [(environmentId) => leastUnhandled(store, environmentId, "topics")],
+  });
+  return {
+    topicFeeds,
+    operations: topicsOperations(topics),
+    loops: [
+      {
+        name: "topics.feeds",
+        about:
+          "Compares how far readers here have read with the heads of the topic logs, in case a hint was lost.",
+        everyMs: 1_000,
+        tick: topicFeeds.compareOnce,
+      },
+    ],
+    duties: [
+      {
+        duty: "retention",
+        name: "topics.expire",
+        about: "Raises the floors of topic logs and deletes the messages below them, a slice a transaction.",
+        everyMs: 10 * 60_000,
+        tick: expireOnce,
+      },
+    ],
+    checks: topicChecks(store),
+    settled: topics.drain,
+  };
+}

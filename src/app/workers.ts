@@ -1,0 +1,130 @@
+import type { Keyring } from "../domain/access/keyring/service.ts";
+import type { Tenancy } from "../domain/access/tenancy/service.ts";
+import { breakersOperations } from "../domain/engine/breakers/operations.ts";
+import { openBreakers } from "../domain/engine/breakers/service.ts";
+import { openAssignments } from "../domain/engine/dispatch/assignments.ts";
+import { definitionUnread } from "../domain/engine/dispatch/unsent.ts";
+import { unknownFunctions } from "../domain/engine/functions/unknown-functions.ts";
+import { openEndpointCaller } from "../domain/engine/push/endpoint-call.ts";
+import { openPush } from "../domain/engine/push/service.ts";
+import { secretsOperations } from "../domain/engine/secrets/operations.ts";
+import { openSecrets, type Secrets } from "../domain/engine/secrets/service.ts";
+import { workersOperations } from "../domain/engine/workers/operations.ts";
+import { openWorkers, type Workers } from "../domain/engine/workers/service.ts";
+import { secretFrames } from "../domain/realtime/pubsub/lifecycle-frames.ts";
+import { addressGuard } from "../kit/addresses.ts";
+import { pushAnswerBytesMax } from "../kit/limits.ts";
+import type { Host, Part } from "./part.ts";
+import type { RunsPart } from "./runs.ts";
+
+export interface WorkersNeeds {
+  runsPart: RunsPart;
+  keyring: Pick<Keyring, "seal" | "unseal" | "isCurrent" | "refresh" | "current">;
+  tenancy: Pick<Tenancy, "shareEnvironment">;
+}
+
+export interface WorkersPart extends Part {
+  workers: Workers;
+  secrets: Secrets;
+  drain(): Promise<void>;
+}
+
+/**
+ * Who does the work of runs: workers that poll or stream, and endpoints that are called; with the secrets
+ * they are given.
+ */
+export function openWorkersPart(host: Host, { runsPart, keyring, tenancy }: WorkersNeeds): WorkersPart {
+  const { config, store, clock, ids, log, nodeId, frames } = host;
+  const { metrics } = host.watch;
+  const { leaseMs } = config;
+  const { runs, functions, definitions, dispatcher, back, onUnsent } = runsPart;
+  const { shareEnvironment } = tenancy;
+  const { definitionAt } = functions;
+
+  const secrets = openSecrets({
+    ...{ store, clock, ids, keyring, shareEnvironment },
+    announce: secretFrames(frames),
+  });
+  const assignments = openAssignments({ dispatcher, definitions, definitionAt, secrets, onUnsent, log });
+  const workers = openWorkers({
+    ...{ store, shareEnvironment, clock, definitions, runs, log, leaseMs, back, metrics },
+    dispatcher: { ...dispatcher, poll: assignments.toWorker },
+    drainMs: config.drainMs,
+    unknownFunctions: (environmentId, functionIds) => unknownFunctions(store, environmentId, functionIds),
+    holdMs: config.pollHoldMs,
+    admission: config.capacityAdmission,
+    announce: runsPart.publishWorker,
+  });
+  const breakers = openBreakers({ store, clock, log });
+  const push = openPush({
+    ...{ store, clock, log, metrics, nodeId, assignments, breakers, definitionAt },
+    call: openEndpointCaller({
+      clock,
+      guard: addressGuard(config.pushAllowPrivate ?? (config.dev ? ["127.0.0.0/8", "::1"] : [])),
+      answerBytesMax: pushAnswerBytesMax,
+    }),
+    signingKey: () => keyring.current("signing_key").secret,
+    giveBack: back.giveBack,
+    onDefinitionUnread: (job, error) => onUnsent(job, definitionUnread(job, error)),
+    report: (job, report) => workers.reportOf(job, report),
+    // The lease must not end while somebody still waits for the answer.
+    timeoutMs: Math.min(config.pushTimeoutMs, Math.floor(leaseMs * 0.8)),
+  });
+
+  return {
+    workers,
+    secrets,
+    operations: [
+      ...secretsOperations(secrets),
+      ...breakersOperations(breakers),
+      ...workersOperations(workers),
+    ],
+    loops: [
+      {
+        name: "push.look",
+        about: "Finds the functions in push mode and takes jobs for each of them.",
+        everyMs: 1_000,
+        tick: push.lookOnce,
+      },
+      {
+        name: "breakers.look",
+        about: "Reads which push endpoints other nodes found in trouble, and when each may be tried again.",
+        everyMs: 1_000,
+        tick: async () => void (await breakers.lookOnce()),
+      },
+      {
+        name: "workers.streams",
+        about:
+          "Looks at worker streams: acks that did not come, leases that ended, workers that fell silent.",
+        everyMs: 1_000,
+        tick: workers.lookOnce,
+      },
+      {
+        name: "workers.signs",
+        about: "Writes the heartbeats of workers that this node has heard from.",
+        everyMs: 5_000,
+        tick: workers.flushHeartbeats,
+      },
+    ],
+    duties: [
+      {
+        duty: "retention",
+        name: "workers.forget",
+        about: "Deletes the records of workers that have long been silent.",
+        everyMs: 60_000,
+        tick: workers.forgetOnce,
+      },
+      {
+        duty: "retention",
+        name: "breakers.forget",
+        about: "Deletes breakers of push endpoints that nobody has called for a day.",
+        everyMs: 10 * 60_000,
+        tick: breakers.forgetOnce,
+      },
+    ],
+    async drain() {
+      await Promise.all([push.drain(), workers.drain()]);
+    },
+    settled: workers.drain,
+  };
+}

@@ -1,0 +1,39 @@
+import { setting } from "../kit/setting.ts";
+import { boolean, integer, networks } from "../kit/setting-kinds.ts";
+
+const hour = 60 * 60 * 1000;
+
+/** How workers and push endpoints are called and waited for. */
+export const engineSettings = {
+  pushTimeoutMs: setting({
+    env: "SVC_PUSH_TIMEOUT_MS",
+    parse: integer(100, hour, "milliseconds"),
+    fallback: 10_000,
+    about: "How long a call to a push endpoint may take, whatever the function's own limits are.",
+  }),
+  pushAllowPrivate: setting({
+    env: "SVC_PUSH_ALLOW_PRIVATE",
+    parse: networks,
+    fallback: undefined as readonly string[] | "all" | undefined,
+    about:
+      "Private networks in which push endpoints may be called, or true for all; without it only public addresses are. --dev allows loopback.",
+  }),
+  leaseMs: setting({
+    env: "SVC_LEASE_MS",
+    parse: integer(1_000, hour, "milliseconds"),
+    fallback: 90_000,
+    about: "How long a worker may be silent before its run goes to another.",
+  }),
+  pollHoldMs: setting({
+    env: "SVC_POLL_HOLD_MS",
+    parse: integer(0, 60_000, "milliseconds"),
+    fallback: 5_000,
+    about: "How long a worker's poll waits for work; 0 answers at once.",
+  }),
+  capacityAdmission: setting({
+    env: "SVC_CAPACITY_ADMISSION",
+    parse: boolean,
+    fallback: true,
+    about: "Admit runs by capacity, and take progress reports.",
+  }),
+};

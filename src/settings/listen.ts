@@ -1,0 +1,46 @@
+import { setting } from "../kit/setting.ts";
+import { boolean, integer, line } from "../kit/setting-kinds.ts";
+
+/** Where the server listens, and whether it knows its callers. */
+export const listenSettings = {
+  port: setting({
+    flag: "--port",
+    env: "SVC_PORT",
+    parse: integer(0, 65_535),
+    fallback: 9123,
+    about: "Port every surface listens on; 0 takes a free one.",
+  }),
+  host: setting({
+    flag: "--host",
+    env: "SVC_HOST",
+    parse: line("ADDRESS"),
+    fallback: "127.0.0.1",
+    about: "Address to listen on; 0.0.0.0 for every network of this machine.",
+  }),
+  grpcPort: setting({
+    flag: "--grpc-port",
+    env: "SVC_GRPC_PORT",
+    parse: integer(0, 65_535),
+    fallback: 9190,
+    about: "Port for gRPC; 0 switches it off.",
+  }),
+  tlsCertFile: setting({
+    env: "SVC_TLS_CERT_FILE",
+    parse: line("FILE"),
+    fallback: undefined,
+    about: "Certificate chain (PEM) of both ports; with SVC_TLS_KEY_FILE, and then TLS only.",
+  }),
+  tlsKeyFile: setting({
+    env: "SVC_TLS_KEY_FILE",
+    parse: line("FILE"),
+    fallback: undefined,
+    about: "Private key (PEM) of SVC_TLS_CERT_FILE.",
+  }),
+  dev: setting({
+    flag: "--dev",
+    env: "SVC_DEV",
+    parse: boolean,
+    fallback: false,
+    about: "No authentication: every caller is admin. Loopback addresses only.",
+  }),
+};

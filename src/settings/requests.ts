@@ -1,0 +1,26 @@
+import { setting } from "../kit/setting.ts";
+import { boolean } from "../kit/setting-kinds.ts";
+
+/** What is believed of a request, and what is refused. */
+export const requestSettings = {
+  trustProxy: setting({
+    env: "SVC_TRUST_PROXY",
+    parse: boolean,
+    fallback: false,
+    about:
+      "Believe the last entries of X-Forwarded-For and X-Forwarded-Proto: a load balancer of yours writes them.",
+  }),
+  strictEnvironment: setting({
+    env: "SVC_STRICT_ENVIRONMENT",
+    parse: boolean,
+    fallback: false,
+    about: "Refuse an unknown environment name instead of falling back to env_default.",
+  }),
+  strictInput: setting({
+    env: "SVC_STRICT_INPUT",
+    parse: boolean,
+    fallback: false,
+    about:
+      "Refuse fields that the server does not know in RPC and worker requests, instead of passing them over: for finding misspelt ones.",
+  }),
+};

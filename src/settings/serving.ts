@@ -1,0 +1,27 @@
+import { requestBodyBytesMax } from "../kit/limits.ts";
+import { setting } from "../kit/setting.ts";
+import { integer } from "../kit/setting-kinds.ts";
+
+const hour = 60 * 60 * 1000;
+
+/** The largest request, and how a shutdown drains. */
+export const servingSettings = {
+  requestBodyBytesMax: setting({
+    env: "SVC_REQUEST_BODY_BYTES_MAX",
+    parse: integer(64 * 1024, 256 * 1024 * 1024, "bytes"),
+    fallback: requestBodyBytesMax,
+    about: "Largest request body.",
+  }),
+  drainNoticeMs: setting({
+    env: "SVC_DRAIN_NOTICE_MS",
+    parse: integer(0, hour, "milliseconds"),
+    fallback: 0,
+    about: "How long a shutdown still serves while `/ready` says draining, for load balancers to notice.",
+  }),
+  drainMs: setting({
+    env: "SVC_DRAIN_MS",
+    parse: integer(0, hour, "milliseconds"),
+    fallback: 10_000,
+    about: "How long open requests may take to finish at a shutdown.",
+  }),
+};

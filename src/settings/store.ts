@@ -1,0 +1,39 @@
+import { setting } from "../kit/setting.ts";
+import { choice, integer, line, url } from "../kit/setting-kinds.ts";
+
+/** Which database, and how it is opened. */
+export const storeSettings = {
+  db: setting({
+    flag: "--db",
+    env: "SVC_DB",
+    parse: line("FILE"),
+    fallback: ".svc/svc.db",
+    about: "Database file of a single node (libSQL).",
+  }),
+  databaseUrl: setting({
+    flag: "--database-url",
+    env: "SVC_DATABASE_URL",
+    parse: url("postgres", "postgresql"),
+    fallback: undefined,
+    secret: true,
+    about: "PostgreSQL instead of the file; needed for more than one node.",
+  }),
+  databaseTlsCaFile: setting({
+    env: "SVC_DATABASE_TLS_CA_FILE",
+    parse: line("FILE"),
+    fallback: undefined,
+    about: "Only a PostgreSQL with a certificate of this CA (PEM) and its own host name is spoken to.",
+  }),
+  poolSize: setting({
+    env: "SVC_POOL_SIZE",
+    parse: integer(2, 500, "connections"),
+    fallback: 25,
+    about: "PostgreSQL connections of this node.",
+  }),
+  libsqlDriver: setting({
+    env: "SVC_LIBSQL_DRIVER",
+    parse: choice("libsql", "bun"),
+    fallback: "libsql",
+    about: "What opens the database file.",
+  }),
+};
