@@ -4,7 +4,7 @@ import { tables } from "../../src/store/tables.ts";
 import { dependencies } from "./dependencies.ts";
 import { allLoops } from "./loops.ts";
 import { sharedNats } from "./nats.ts";
-import { startTestServer } from "./server.ts";
+import { startTestServer, type TestServer } from "./server.ts";
 
 export const referencePath = join(import.meta.dir, "../../src/REFERENCE.md");
 
@@ -42,15 +42,49 @@ const dependenciesTable = () =>
     Object.entries(dependencies).map(([name, about]) => [`\`${name}\``, about.for, about.why]),
   );
 
+/** What is done about what a check finds. */
+const remedies: Record<string, string> = {
+  "children.overdue": "moved when loop `runs.children` goes on; look at its progress",
+  "cron.ledger": "nothing by itself: a slot was lost, which is a defect",
+  "cron.overdue": "fired or missed when a node leads `cron` again",
+  "debounces.overdue": "fired when loop `debounce.fire` goes on; look at its progress",
+  "events.head": "nothing by itself: restore, or find out why rows are gone",
+  "events.unmatched": "compared when loop `runs.matcher` goes on; look at its progress",
+  "executions.without_run": "the sweeper deletes them",
+  "groups.position": "nothing by itself, as `events.head`: the group would skip what is logged next",
+  "lanes.overfull": "nothing by itself: the leases end; look for a limit that was exceeded",
+  "outbox.overdue": "sent when the bus is back; look at `/ready`, and at who leads `outbox`",
+  "outbox.unmirrored": "the same; only while the mirror is on",
+  "runs.without_execution":
+    "the sweeper queues them again behind every fence they had, or restores their pause",
+  "runs.without_wake": "the sweeper queues them, and their handler asks again",
+  "timers.overdue": "the sweeper moves them; look at the progress of loop `runs.wake`",
+  "topics.gaps": "nothing by itself, as `events.head`; the oldest that is missing is named",
+  "topics.head": "nothing by itself, as `events.head`",
+};
+
+async function checksTable(server: TestServer): Promise<string> {
+  const { body } = await server.api("/api/v1/integrity");
+  const checks = body.checks as { name: string; about: string }[];
+  const known = new Map(checks.map(({ name, about }) => [name, about]));
+  const unsaid = [...known.keys()].filter((name) => remedies[name] === undefined);
+  const gone = Object.keys(remedies).filter((name) => !known.has(name));
+  if (unsaid.length + gone.length > 0)
+    throw new Error(`remedies differ from the checks: ${[...unsaid, ...gone]}`);
+  const rows = Object.entries(remedies).map(([name, remedy]) => [`\`${name}\``, known.get(name)!, remedy]);
+  return table(["check", "finds", "what is done"], rows);
+}
+
 interface MadeMetric {
   name: string;
   help: string;
   labelNames: string[];
 }
 
-/** The metrics of ours that a server with all parts makes: PostgreSQL, a bus and the mirror. */
-async function metricsTable(): Promise<string> {
+/** Metrics of ours and checks, of a server with all parts: PostgreSQL, a bus and the mirror. */
+async function ofWholeServer(): Promise<{ metrics: string; checks: string }> {
   const made: MadeMetric[] = [];
+  let checks = "";
   const { registerMetric } = Registry.prototype;
   Registry.prototype.registerMetric = function (metric) {
     made.push(metric as unknown as MadeMetric);
@@ -58,7 +92,12 @@ async function metricsTable(): Promise<string> {
   };
   try {
     const settings = { metricsEnabled: true, natsUrl: (await sharedNats()).url, natsMirror: true };
-    await (await startTestServer({ engine: "postgres", settings })).stop();
+    const server = await startTestServer({ engine: "postgres", settings });
+    try {
+      checks = await checksTable(server);
+    } finally {
+      await server.stop();
+    }
   } finally {
     Registry.prototype.registerMetric = registerMetric;
   }
@@ -71,16 +110,18 @@ async function metricsTable(): Promise<string> {
       metric.help,
     ])
     .sort(([a], [b]) => (a! < b! ? -1 : 1));
-  return table(["metric", "kind", "labels", "what it says"], rows);
+  return { checks, metrics: table(["metric", "kind", "labels", "what it says"], rows) };
 }
 
 /** The parts of the page that are written from the code. */
-export const parts: Record<string, () => string | Promise<string>> = {
-  loops: loopsTable,
-  tables: tablesTable,
-  metrics: metricsTable,
-  dependencies: dependenciesTable,
-};
+export async function partsOfPage(): Promise<Record<string, string>> {
+  return {
+    loops: await loopsTable(),
+    tables: tablesTable(),
+    ...(await ofWholeServer()),
+    dependencies: dependenciesTable(),
+  };
+}
 
 /** The page with one part as the code has it. Throws when the marks around it are gone. */
 export function withPart(page: string, name: string, text: string): string {
@@ -91,7 +132,7 @@ export function withPart(page: string, name: string, text: string): string {
 
 if (import.meta.main) {
   let page = await Bun.file(referencePath).text();
-  for (const [name, make] of Object.entries(parts)) page = withPart(page, name, await make());
+  for (const [name, text] of Object.entries(await partsOfPage())) page = withPart(page, name, text);
   await Bun.write(referencePath, page);
   process.exit(0);
 }

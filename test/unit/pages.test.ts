@@ -60,3 +60,14 @@ test("links between pages lead somewhere", () => {
   );
   expect(broken).toEqual([]);
 });
+
+test("every command of package.json stands on the page of commands", () => {
+  const page = read("src/HACKING.md");
+  const { scripts } = JSON.parse(read("package.json")) as { scripts: Record<string, string> };
+  const named = (name: string) => page.includes(`\`${name}\``) || page.includes(`\`bun run ${name}`);
+  expect(Object.keys(scripts).filter((name) => !named(name))).toEqual([]);
+});
+
+test("the house stands on one page", () => {
+  expect(read("src/README.md").split("\n").length).toBeLessThanOrEqual(180);
+});
