@@ -3,6 +3,7 @@ import { readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { hints, idleHints, staleReads } from "./support/tidy-access.ts";
 import { arrowBreaches, capabilityCycles, clusterBreaches } from "./support/tidy-arrows.ts";
+import { pageBreaches } from "./support/tidy-pages.ts";
 import {
   assignBreaches,
   clockBreaches,
@@ -36,6 +37,16 @@ const src = sourcesOf("src");
 const tests = sourcesOf("test");
 const cluster = sourcesOf("cluster");
 const all = [...src, ...tests, ...cluster];
+
+const textsOf = (pattern: string): Source[] =>
+  [...new Bun.Glob(pattern).scanSync({ cwd: root })]
+    .sort()
+    .map((path) => ({ path, text: readFileSync(join(root, path), "utf8") }));
+const pages = ["*.md", ...["src", "proto", "cluster", "test"].map((folder) => `${folder}/**/*.md`)].flatMap(
+  textsOf,
+);
+const citesPages = pageBreaches(new Map(pages.map(({ path, text }) => [path, text])));
+const citing = [...src, ...["proto/**/*.{proto,yaml}", "cluster/*.{ts,yaml,conf,cfg}"].flatMap(textsOf)];
 
 interface Law {
   name: string;
@@ -268,6 +279,19 @@ const laws: Law[] = [
       ["src/edge/http.ts", `throw new Error("${"not"} implemented")`, 1],
     ],
     good: [["src/edge/http.ts", `throw new Fault("unimplemented", "manual ack on this stream");`]],
+  },
+  {
+    name: "what is cited is in the tree",
+    rule: citesPages,
+    over: [...citing, ...pages],
+    bad: [
+      ["src/edge/http.ts", "\n// The wire wants it (contract.md 1.2).", 2],
+      ["src/edge/http.ts", "/** proto/README.md 'No such section'. */", 1],
+    ],
+    good: [
+      ["src/edge/http.ts", "/** proto/README.md\n * 'Job reports', src/README.md. */"],
+      ["cluster/up.ts", "// README.md, 'Add a node'"],
+    ],
   },
   {
     name: "imports name files with their ending",

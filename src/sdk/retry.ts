@@ -1,6 +1,6 @@
 import { SvcError } from "./errors.ts";
 
-/** spec.md 'Limits': three attempts, 100 ms doubling, capped at 10 s. */
+/** Three attempts, 100 ms doubling, capped at 10 s. */
 export const callAttemptsMax = 3;
 const firstDelayMs = 100;
 const delayMsMax = 10_000;

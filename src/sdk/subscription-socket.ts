@@ -3,7 +3,7 @@ import { SvcError } from "./errors.ts";
 import { type Ask, type Asker, digits, type Way } from "./subscription-ways.ts";
 import type { Transport } from "./transport.ts";
 
-/** Of the server (spec.md 'Limits'), less a few. */
+/** Of the server, less a few. */
 const subscriptionsMax = 90;
 const connectMs = 10_000;
 /** After so long without a frame the server is asked for a sign of life, and after so long again it is taken for gone. */

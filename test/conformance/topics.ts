@@ -5,7 +5,9 @@ import { type TopicHouse, topicBench } from "./topics-bench.ts";
 import { functionTopics } from "./topics-of-functions.ts";
 import { runTopics } from "./topics-of-runs.ts";
 
-/** Rows of spec.md 'Topics that subscribers receive' that nothing produces yet; each goes when its producer comes. */
+/**
+ * Rows of proto/README.md 'Topics and payloads' that nothing produces yet; each goes when its producer comes.
+ */
 const notYet = [
   { row: "entity:{entity_type}.{entity_id}.{event_name}", until: "EntityStreamService/AppendEvent" },
   { row: "system.stream.{entity_id}.appended", until: "EntityStreamService/AppendEvent" },

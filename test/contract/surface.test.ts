@@ -3,7 +3,10 @@ import { Validator } from "@seriousme/openapi-schema-validator";
 import { startTestServer, type TestServer } from "../support/server.ts";
 import { surfaceText } from "../support/surface.ts";
 
-/** The operations that spec.md names as public, and none besides (`/docs` is a page without data). */
+/**
+ * The operations that proto/README.md 'Who may call' names as public, and none besides (`/docs` is a page
+ * without data).
+ */
 const publicPaths = [
   "/api/v1/auth/login",
   "/api/v1/auth/validate",

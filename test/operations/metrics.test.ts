@@ -16,7 +16,7 @@ async function textOf({ running }: TestServer): Promise<string> {
   return answer.text();
 }
 
-/** contract.md 11.5 and what an operator of ours needs besides. */
+/** proto/README.md 'Metrics that dashboards read' and what an operator of ours needs besides. */
 const everywhere = [
   'svc_runs_total{status="completed"}',
   "svc_run_duration_seconds_count",

@@ -48,7 +48,7 @@ export type Entry = "in" | "refused" | "unknown";
 const holds = (role: string, action: Action): boolean =>
   (actions[action] as readonly BuiltInRole[]).includes(role as BuiltInRole);
 
-/** spec.md 'Impersonation actions'. */
+/** proto/README.md 'Impersonation'. */
 function impersonationNeeds({ operation, method }: Way): Action {
   const { action } = operation;
   const reads =

@@ -22,7 +22,7 @@ export async function furnishOrg(server: TestServer, org: string) {
       sql`INSERT INTO projects (id, org_id, name, created_at, updated_at) VALUES (${projectId}, ${orgId}, ${"same"}, 1, 1)`,
     ),
   );
-  // Without a project it would be anybody's (spec.md 'REST: environments, projects').
+  // Without a project it would be anybody's.
   const { id: environmentId } = await tenancy.createEnvironment({ orgId, projectId, name: "same" });
   const make = (name: string, roleIds: string[]) => keys.create({ orgId, environmentId, name, roleIds });
   const { key } = await make("same", ["role_admin"]);

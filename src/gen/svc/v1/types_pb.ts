@@ -1236,7 +1236,7 @@ export type Step = Message<"svc.v1.Step"> & {
   storedStatus: string;
 
   /**
-   * What the handler calls the step (spec.md 'Run and step').
+   * What the handler calls the step.
    *
    * @generated from field: string name = 40;
    */
@@ -1415,7 +1415,7 @@ export type StepJson = {
   storedStatus?: string;
 
   /**
-   * What the handler calls the step (spec.md 'Run and step').
+   * What the handler calls the step.
    *
    * @generated from field: string name = 40;
    */
