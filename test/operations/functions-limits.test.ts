@@ -77,7 +77,7 @@ describe.each(engines)("what functions one environment may have on %s", (engine)
     expect(await register("long", { triggers: [{ event: "e" }, { cron }] })).toMatchObject({
       status: 400,
       code: "invalid_argument",
-      message: "triggers[1].cron: at most 512 bytes",
+      message: "triggers[1].cron: must be at most 512 bytes",
     });
   });
 

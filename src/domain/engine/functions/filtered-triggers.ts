@@ -22,7 +22,7 @@ export function requireFewFiltered(known: Definitions, { id, triggers }: Functio
     if (others.length + count > filteredTriggersMax)
       throw new Fault(
         "resource_exhausted",
-        `at most ${filteredTriggersMax} triggers of one event with an expression`,
+        `at most ${filteredTriggersMax} triggers with an expression for one event`,
         { field: "triggers" },
       );
   }

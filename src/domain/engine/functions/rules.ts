@@ -102,7 +102,10 @@ export function definitionOf(input: RegisterInput): FunctionDefinition {
   if (input.slug && input.slug !== definition.slug)
     throw invalid("slug", `must be lower-case letters, digits and single hyphens, at most ${slugLengthMax}`);
   if (bytesOf(definition) > functionDefinitionBytesMax)
-    throw invalid("metadata", `the whole definition may have ${functionDefinitionBytesMax} bytes at most`);
+    throw invalid(
+      "metadata",
+      `the definition with its metadata must be at most ${functionDefinitionBytesMax} bytes`,
+    );
   return definition;
 }
 
@@ -138,7 +141,8 @@ export function requireRoom(
 /** The charset is loose (`/` and `.` are common), but ids travel in subjects and paths. */
 function requireFunctionId(id: string): string {
   if (id.trim() === "") throw invalid("id", "must not be empty");
-  if (Buffer.byteLength(id) > functionIdBytesMax) throw invalid("id", `at most ${functionIdBytesMax} bytes`);
+  if (Buffer.byteLength(id) > functionIdBytesMax)
+    throw invalid("id", `must be at most ${functionIdBytesMax} bytes`);
   if (!id.isWellFormed()) throw invalid("id", "must be well-formed Unicode");
   if (/[\s*>\p{Cc}]/u.test(id))
     throw invalid("id", "must not contain whitespace, control characters, * or >");
@@ -147,7 +151,7 @@ function requireFunctionId(id: string): string {
 
 function requireFunctionName(name: string): string {
   if (Buffer.byteLength(name) > functionNameBytesMax)
-    throw invalid("name", `at most ${functionNameBytesMax} bytes`);
+    throw invalid("name", `must be at most ${functionNameBytesMax} bytes`);
   if (!name.isWellFormed()) throw invalid("name", "must be well-formed Unicode");
   if (/\p{Cc}/u.test(name)) throw invalid("name", "must not contain control characters");
   return name;
@@ -166,10 +170,11 @@ export function slugOf(text: string): string {
 }
 
 function readTriggers(triggers: readonly TriggerDefinition[]): TriggerDefinition[] {
-  if (triggers.length > functionTriggersMax) throw invalid("triggers", `at most ${functionTriggersMax}`);
+  if (triggers.length > functionTriggersMax)
+    throw invalid("triggers", `must be at most ${functionTriggersMax} triggers`);
   return triggers.map((trigger, at) => {
     const field = `triggers[${at}]`;
-    if (!trigger.event && !trigger.cron) throw invalid(field, "wants an event or a cron expression");
+    if (!trigger.event && !trigger.cron) throw invalid(field, "must have an event or a cron expression");
     if (trigger.event) requireTriggerEvent(`${field}.event`, trigger.event);
     if (trigger.expression) {
       try {
@@ -180,7 +185,7 @@ function readTriggers(triggers: readonly TriggerDefinition[]): TriggerDefinition
       }
     }
     if (trigger.cron && Buffer.byteLength(trigger.cron) > cronExpressionBytesMax)
-      throw invalid(`${field}.cron`, `at most ${cronExpressionBytesMax} bytes`);
+      throw invalid(`${field}.cron`, `must be at most ${cronExpressionBytesMax} bytes`);
     // A cron expression that does not parse registers all the same and is announced as `invalid`.
     return {
       ...(trigger.event && { event: trigger.event }),

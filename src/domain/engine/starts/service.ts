@@ -60,7 +60,7 @@ export function openStarts({ events, ends, cancelRun }: StartsDeps): Starts {
       // A repeated idempotency key answers runs of another call: they are not cancelled with this one.
       const begun = repeated ? [] : results.filter(({ isOver }) => !isOver);
       await Promise.allSettled(begun.map(({ runId }) => cancelRun?.(environmentId, runId)));
-      throw new Fault("deadline_exceeded", "the caller waits no longer");
+      throw new Fault("deadline_exceeded", "the caller disconnected");
     } finally {
       leave();
     }
@@ -76,7 +76,7 @@ export function openStarts({ events, ends, cancelRun }: StartsDeps): Starts {
       const draft = invokeDraftOf(input, call);
       const { results } = await withEnds(input, call, () => events.invoke(draft, call));
       const [result] = results;
-      if (!result) throw new Fault("not_found", "the run of this idempotency key is kept no more");
+      if (!result) throw new Fault("not_found", "the run of this idempotency key was deleted by retention");
       return result;
     },
 

@@ -22,7 +22,7 @@ export const isStep = (step: SteeredStepRow, id: string): boolean =>
 /** Reads JSON text, or base64 of it, which newer clients send. Throws the fault that names the field. */
 export function readJsonText(field: string, text: string): string {
   if (Buffer.byteLength(text) > stepOutputBytesMax * 2)
-    throw invalid(field, `at most ${stepOutputBytesMax} bytes of JSON`);
+    throw invalid(field, `must be at most ${stepOutputBytesMax} bytes of JSON`);
   return jsonText(field, readText(field, text), stepOutputBytesMax);
 }
 
