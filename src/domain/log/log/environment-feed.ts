@@ -1,10 +1,13 @@
 import { Fault } from "../../../kit/fault.ts";
-import { feedSliceMax } from "../../../kit/limits.ts";
+import { SliceSize } from "../../../kit/slice-size.ts";
 import type { FeedReader, FeedsDeps, LogEntry, LogHint } from "./feed.ts";
 import type { LogPosition } from "./rows.ts";
 
 /** The open feeds of a node, by environment. A feed that is not in it is closed. */
 export type OpenFeeds<Event extends LogEntry> = Map<string, EnvironmentFeed<Event>>;
+
+/** Events read at first: no more than memory has room for when each is as large as a request. */
+const sliceFirst = 32;
 
 /**
  * The feed of one environment: knows how far its readers are, and reads on when it learns of a higher head.
@@ -22,6 +25,7 @@ export class EnvironmentFeed<Event extends LogEntry> {
   /** The highest head that a commit, a hint or the store has named. */
   #head = 0;
   #isReading = false;
+  readonly #slices = new SliceSize(sliceFirst);
 
   /** Listens at once, before `start` looks at the head, so that no commit falls in between. */
   constructor(environmentId: string, deps: FeedsDeps<Event>, open: OpenFeeds<Event>) {
@@ -106,12 +110,21 @@ export class EnvironmentFeed<Event extends LogEntry> {
   /** Answers how far the reader is now. */
   async #catchUp(reader: FeedReader<Event>, reached: number): Promise<number> {
     const target = this.position;
-    const events = await this.#deps.reads.after(this.#environmentId, reached, feedSliceMax, target);
+    const { events, isLast } = await this.#readSlice(reached, target);
     // Asked after the read: the floor is raised before the first event expires, so what was read is whole.
     const { retention_floor: floor } = await this.#readHead();
     if (reached < floor - 1) throw expired(floor);
     if (events.length > 0) reader.onEvents(events);
-    return events.length < feedSliceMax ? target : events.at(-1)!.position;
+    return isLast ? target : events.at(-1)!.position;
+  }
+
+  async #readSlice(after: number, target?: number): Promise<{ events: Event[]; isLast: boolean }> {
+    const { limit } = this.#slices;
+    const events = await this.#deps.reads.after(this.#environmentId, after, limit, target);
+    let chars = 0;
+    for (const { data } of events) chars += data.length;
+    this.#slices.note(events.length, chars);
+    return { events, isLast: events.length < limit };
   }
 
   async #readHead(): Promise<LogPosition> {
@@ -128,10 +141,9 @@ export class EnvironmentFeed<Event extends LogEntry> {
     try {
       while (this.#head > this.position && this.isOpen) {
         const head = this.#head;
-        const events = await this.#deps.reads.after(environmentId, this.position, feedSliceMax);
-        const isWhole = events.length < feedSliceMax;
+        const { events, isLast } = await this.#readSlice(this.position);
         const last = events.at(-1)?.position ?? 0;
-        this.#deliver(events, isWhole ? Math.max(head, last) : last);
+        this.#deliver(events, isLast ? Math.max(head, last) : last);
       }
     } catch (error) {
       this.#deps.log.debug("feed.read_failed", { environmentId, error });

@@ -1,11 +1,16 @@
 import { breather } from "../../../kit/breather.ts";
 import type { CelProgram } from "../../../kit/cel/cel.ts";
 import type { Clock } from "../../../kit/clock.ts";
-import { feedSliceMax, groupAheadMax } from "../../../kit/limits.ts";
+import { groupAheadMax } from "../../../kit/limits.ts";
+import { SliceSize } from "../../../kit/slice-size.ts";
 import type { Delivery } from "../pubsub/delivery.ts";
-import { type Pattern, parsePattern, readFilter, wantedOf } from "../pubsub/rules.ts";
+import { charsOf, type Pattern, parsePattern, readFilter, wantedOf } from "../pubsub/rules.ts";
 import type { Source, SourceEntry } from "../pubsub/source.ts";
 import type { GroupRow } from "./rows.ts";
+
+/** Characters of payloads that a group holds ahead at one node; an event may be as large as a request. */
+const aheadCharsMax = 4 * 1024 * 1024;
+const sliceFirst = 8;
 
 /** An entry of the log that the group reads and that no claim has passed yet. */
 export interface Candidate {
@@ -28,6 +33,9 @@ export class LookAhead {
   readonly #environmentId: string;
   readonly #wanted: { pattern: Pattern; filter: CelProgram | undefined };
   #found: Candidate[] = [];
+  readonly #slices = new SliceSize(sliceFirst);
+  /** Of the payloads in `#found`. */
+  #chars = 0;
   #reached: number;
   #isStopped = false;
 
@@ -53,9 +61,10 @@ export class LookAhead {
    * longer than one turn of the event loop stops early: `readTo` reads the rest from the store.
    */
   takeFromFeed(entries: readonly SourceEntry[], before: number): void {
-    if (this.#reached !== before || this.#found.length >= groupAheadMax) return;
+    if (this.#reached !== before) return;
     const breathe = breather(this.#deps.clock, this.#environmentId);
     for (const entry of entries) {
+      if (this.#found.length >= groupAheadMax || this.#chars >= aheadCharsMax) return;
       if (this.#wanted.filter && breathe()) return;
       this.#keep(entry);
     }
@@ -67,7 +76,9 @@ export class LookAhead {
     while (this.#found.length === 0 && this.#reached < end()) {
       const last = end();
       const range = { after: this.#reached, last };
-      const entries = await this.#deps.source.between(this.#environmentId, range, feedSliceMax);
+      const { limit } = this.#slices;
+      const entries = await this.#deps.source.between(this.#environmentId, range, limit);
+      this.#slices.note(entries.length, charsOf(entries));
       const breathe = breather(this.#deps.clock, this.#environmentId);
       for (const entry of entries) {
         if (this.#wanted.filter) await breathe();
@@ -75,7 +86,7 @@ export class LookAhead {
         this.#keep(entry);
       }
       if (this.#isStopped) return;
-      const reached = entries.length < feedSliceMax ? last : entries.at(-1)!.position;
+      const reached = entries.length < limit ? last : entries.at(-1)!.position;
       this.#reached = Math.max(this.#reached, reached);
     }
   }
@@ -93,6 +104,8 @@ export class LookAhead {
   /** Forgets the candidates that the group's position has passed. */
   passTo(position: number): void {
     this.#found = this.#found.filter((one) => one.position > position);
+    this.#chars = 0;
+    for (const { delivery } of this.#found) this.#chars += delivery.data.length;
   }
 
   /** The settings have changed, or the group reader has closed: what is being read is of no use. */
@@ -102,7 +115,10 @@ export class LookAhead {
 
   #keep(entry: SourceEntry): void {
     const [delivery] = wantedOf(this.#wanted, entry);
-    if (delivery) this.#found.push({ position: entry.position, delivery });
+    if (delivery) {
+      this.#found.push({ position: entry.position, delivery });
+      this.#chars += delivery.data.length;
+    }
     this.#reached = entry.position;
   }
 }

@@ -1,36 +1,21 @@
 import { Fault } from "../../../kit/fault.ts";
-import { feedSliceMax, replayMax, replayScanMax } from "../../../kit/limits.ts";
+import { replayMax, replayScanMax } from "../../../kit/limits.ts";
+import { SliceSize } from "../../../kit/slice-size.ts";
 import type { Store } from "../../../store/store.ts";
 import type { ChannelSpec } from "./channel.ts";
 import { Delivery } from "./delivery.ts";
 import type { Effort } from "./effort.ts";
 import { notesOf } from "./rows.ts";
-import { literalName, matchesTokens, tokensOf, wantedOf } from "./rules.ts";
+import { charsOf, literalName, matchesTokens, tokensOf, wantedOf } from "./rules.ts";
 import { frameOfNote } from "./run-frames.ts";
-import type { Source, SourceEntry } from "./source.ts";
+import type { Source } from "./source.ts";
 
-/** Characters that one read of a log aims at: a slice that had more makes the next slice smaller. */
-const sliceCharsMax = 1024 * 1024;
-const sliceMin = 1;
 const sliceFirst = 8;
 /**
  * Characters that a replay keeps while it searches; payloads beyond that are read again when they are
  * delivered.
  */
 const keptCharsMax = 4 * 1024 * 1024;
-
-/** Adapts the number of events of a slice to their size, so that large events do not fill the memory. */
-function openSlices() {
-  let limit = sliceFirst;
-  return {
-    limit: () => limit,
-    read(events: readonly SourceEntry[]) {
-      const chars = events.reduce((sum, { placed }) => sum + (placed[0]?.delivery.data.length ?? 0), 1);
-      const fitting = Math.floor((sliceCharsMax * events.length) / chars);
-      limit = Math.max(sliceMin, Math.min(fitting, limit * 4, feedSliceMax));
-    },
-  };
-}
 
 /** Few at once, because each may be as large as an event can be. */
 const readAgainAtOnce = 4;
@@ -52,16 +37,16 @@ export async function newestOf(
 ): Promise<ReplayEntry[]> {
   const name = literalName(spec.pattern);
   const found: ReplayEntry[] = [];
-  const slices = openSlices();
+  const slices = new SliceSize(sliceFirst);
   let chars = 0;
   let below = last;
   for (let scanned = 0; scanned < replayScanMax && found.length < count; ) {
     // The store finds a literal name by itself: every event that it answers is one of the channel.
     const isExact = name !== undefined && !spec.filter;
     const most = isExact ? count - found.length : replayScanMax - scanned;
-    const limit = Math.min(slices.limit(), most);
+    const limit = Math.min(slices.limit, most);
     const events = await source.newest(spec.environmentId, { last: below, name }, limit);
-    slices.read(events);
+    slices.note(events.length, charsOf(events));
     for (const event of events) {
       if (found.length >= count) break;
       await effort.breathe();
@@ -126,12 +111,12 @@ export interface CatchUp {
  */
 export async function catchUp({ source, spec, give, position, isOver, effort }: CatchUp, after: number) {
   let reached = after;
-  const slices = openSlices();
+  const slices = new SliceSize(sliceFirst);
   while (reached < position() && !isOver()) {
     const last = position();
-    const limit = slices.limit();
+    const limit = slices.limit;
     const events = await source.between(spec.environmentId, { after: reached, last }, limit);
-    slices.read(events);
+    slices.note(events.length, charsOf(events));
     // Read the floor after the events: retention raises it before it deletes. Events of entities are never
     // deleted.
     const floor = (await source.head(spec.environmentId))?.retention_floor ?? 0;

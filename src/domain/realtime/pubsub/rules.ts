@@ -210,3 +210,10 @@ export const announcedHistoryTypes: readonly string[] = [
   "run.cancelled",
   ...runMoves.keys(),
 ];
+
+/** Characters of the payloads that these hold in memory. */
+export function charsOf(entries: readonly { placed: readonly { delivery: { data: string } }[] }[]): number {
+  let chars = 0;
+  for (const { placed } of entries) chars += placed[0]?.delivery.data.length ?? 0;
+  return chars;
+}
