@@ -1,5 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { listEventKeys } from "../../src/domain/log/log/rows.ts";
 import { pageCharsMax } from "../../src/domain/log/log/service.ts";
+import { type Sql, sql } from "../../src/kit/sql.ts";
+import type { Store } from "../../src/store/store.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 
 describe.each(engines)("pages of large events on %s", (engine) => {
@@ -29,4 +32,36 @@ describe.each(engines)("pages of large events on %s", (engine) => {
     const oldest = (await server.api(`/api/v1/events?limit=1&names=large.one`)).body;
     expect(oldest.events[0].data.number).toBe(count - 1);
   }, 30_000);
+
+  test.if(engine === "libsql")(
+    "which events a filter shows is read from an index, without a payload",
+    async () => {
+      const { store } = server.running.domain;
+      const plans: string[] = [];
+      const explaining = {
+        ...store,
+        async all(query: Sql) {
+          const rows = await store.all<{ detail: string }>(sql`EXPLAIN QUERY PLAN ${query}`);
+          plans.push(...rows.map(({ detail }) => detail));
+          return [];
+        },
+      } as Store;
+      const filters = [
+        { name: "large" },
+        { names: ["large.one"] },
+        { sources: ["cron"] },
+        { search: "one", since: 1 },
+      ];
+      for (const filter of filters)
+        for (const anchor of [
+          undefined,
+          { olderThan: { at: 9, id: "e" } },
+          { newerThan: { at: 9, id: "e" } },
+        ])
+          await listEventKeys(explaining, { environmentId: "env_default", ...filter }, anchor, 16);
+      expect(plans.filter((plan) => /SEARCH|SCAN/.test(plan) && !plan.includes("COVERING INDEX"))).toEqual(
+        [],
+      );
+    },
+  );
 });

@@ -40,7 +40,8 @@ export interface PrepareDeps {
 }
 
 /**
- * A unit's events with the runs and debounced starts they lead to. Throws the fault that refuses the unit.
+ * A unit's events with the runs and debounced starts they lead to. Throws the fault that refuses the unit, and
+ * holds no worker for it then.
  */
 export function prepareUnit(
   unit: EmitUnit,
@@ -50,18 +51,25 @@ export function prepareUnit(
 ): ReservedEvent[] {
   const { drafts, judged, target, undelayed } = unit;
   const invoked = target && [invokedBy(known, target)];
-  return drafts.map((draft, at) => {
-    const started = invoked ?? startedBy(known, draft, judged[at]!);
-    if (undelayed) requireUndelayed(started);
-    const { id } = judged[at]!;
-    const event = eventOf(draft, id, unit);
-    for (const record of started) {
-      const arm = target ? undefined : newArm(record, { id, value: draft.value });
-      if (arm) event.arms.push(arm);
-      else event.runs.push(startRun(record, draft, event, { ids, dispatcher, now, target }));
+  const events: ReservedEvent[] = [];
+  try {
+    for (const [at, draft] of drafts.entries()) {
+      const started = invoked ?? startedBy(known, draft, judged[at]!);
+      if (undelayed) requireUndelayed(started);
+      const { id } = judged[at]!;
+      const event = eventOf(draft, id, unit);
+      events.push(event);
+      for (const record of started) {
+        const arm = target ? undefined : newArm(record, { id, value: draft.value });
+        if (arm) event.arms.push(arm);
+        else event.runs.push(startRun(record, draft, event, { ids, dispatcher, now, target }));
+      }
     }
-    return event;
-  });
+    return events;
+  } catch (error) {
+    dropReservations(events);
+    throw error;
+  }
 }
 
 /**
