@@ -14,6 +14,15 @@ describe.each(engines)("children on %s", (engine) => {
   const steps = async (runId: string) => (await rpc("GetRunSteps", { runId })).steps ?? [];
   const move = () => server.running.tick("runs.children");
   const all = <R extends object>(query: ReturnType<typeof sql>) => server.running.domain.store.all<R>(query);
+  /** The child is there a moment before what it was started by is gone. */
+  const startNoted = (runId: string) =>
+    until(
+      async () => (await all(sql`SELECT 1 FROM invocations WHERE parent_run_id = ${runId}`)).length === 0,
+      {
+        about: "the start to be written down",
+        everyMs: 5,
+      },
+    );
   const makeDue = async (runId: string) => {
     await server.running.domain.store.write((session) =>
       session.run(sql`UPDATE executions SET wake_at = 1 WHERE run_id = ${runId}`),
@@ -128,6 +137,7 @@ describe.each(engines)("children on %s", (engine) => {
     const { worker, child, job, runId } = await begin("hasty");
     await worker.leave(job, "call", invoke("hasty"));
     const childJob = await next(child);
+    await startNoted(runId);
     // As if the step had asked for the start alone, and who started the child had died before it said so.
     await server.running.domain.store.write((session) =>
       session.run(sql`INSERT INTO invocations (parent_run_id, step_id, environment_id, function_id, kind, due_at, created_at)
@@ -245,14 +255,7 @@ describe.each(engines)("children on %s", (engine) => {
     const { store } = server.running.domain;
     // As if the node had died before it wrote down what it had started, and then again.
     for (const forget of [true, false]) {
-      // The child is there a moment before what it was started by is gone.
-      await until(
-        async () => (await all(sql`SELECT 1 FROM invocations WHERE parent_run_id = ${runId}`)).length === 0,
-        {
-          about: "the start to be written down",
-          everyMs: 5,
-        },
-      );
+      await startNoted(runId);
       await store.write(async (session) => {
         if (forget) await session.run(sql`UPDATE steps SET child_run_id = NULL WHERE run_id = ${runId}`);
         await session.run(sql`INSERT INTO invocations (parent_run_id, step_id, environment_id, function_id, kind, due_at,
