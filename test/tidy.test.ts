@@ -3,6 +3,7 @@ import { readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { hints, idleHints, staleReads } from "./support/tidy-access.ts";
 import { arrowBreaches, capabilityCycles, clusterBreaches } from "./support/tidy-arrows.ts";
+import { functionBreaches, functionExamples, functionLinesMax } from "./support/tidy-functions.ts";
 import { pageBreaches } from "./support/tidy-pages.ts";
 import {
   assignBreaches,
@@ -249,6 +250,12 @@ const laws: Law[] = [
     over: all,
     bad: [["src/edge/http.ts", "line\n".repeat(linesMax + 1), linesMax + 1]],
     good: [["src/edge/http.ts", "line\n".repeat(linesMax)]],
+  },
+  {
+    name: `a function has at most ${functionLinesMax} lines`,
+    rule: functionBreaches,
+    over: [...src, ...cluster],
+    ...functionExamples,
   },
   {
     name: "exports are named",

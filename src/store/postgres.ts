@@ -77,40 +77,14 @@ export async function openPostgres(options: PostgresOptions): Promise<Store> {
   const hot = poolOf("hot", options.hotPoolSize);
   const countConflict = watchConflicts(metrics);
 
-  // Preparing costs a round trip more, so only what comes again is prepared.
-  const timesSeen = new Map<string, number>();
-  let prepared = 0;
-  const worthPreparing = (text: string): boolean => {
-    const times = timesSeen.get(text) ?? 0;
-    if (times >= 2) return true;
-    if (prepared >= preparedMax) return false;
-    if (times === 0 && timesSeen.size > 4 * preparedMax) {
-      for (const [known, count] of timesSeen) if (count < 2) timesSeen.delete(known);
-    }
-    timesSeen.set(text, times + 1);
-    if (times + 1 < 2) return false;
-    prepared++;
-    return true;
-  };
+  const worthPreparing = preparedTexts();
 
   const ask = (client: Client, query: Sql): Promise<Answer> => {
     const { text, values } = renderPostgres(query);
     return client.ask(text, values, values.length > 0 && worthPreparing(text));
   };
 
-  /** Runs again what the server undid on its own account: a deadlock's victim, a serialization failure. */
-  const retryConflicts = async <T>(attempt: () => Promise<T>): Promise<T> => {
-    for (let failures = 1; ; failures++) {
-      try {
-        return await attempt();
-      } catch (error) {
-        countConflict(error);
-        if (!isConflict(error) || failures >= attemptsMax) throw toPostgresTrouble(error);
-        log.debug("store.retry", { failures, reason: (error as Error).message });
-        await clock.sleep(pause(failures));
-      }
-    }
-  };
+  const retryConflicts = conflictRetries(clock, log, { pause, countConflict });
 
   const read = async (query: Sql): Promise<Answer> => {
     const client = await general.acquire();
@@ -181,6 +155,44 @@ export async function openPostgres(options: PostgresOptions): Promise<Store> {
     throw error;
   }
   return store;
+}
+
+/** Whether a text is prepared: that costs a round trip more, so only what comes again is. */
+function preparedTexts(): (text: string) => boolean {
+  const timesSeen = new Map<string, number>();
+  let prepared = 0;
+  return (text) => {
+    const times = timesSeen.get(text) ?? 0;
+    if (times >= 2) return true;
+    if (prepared >= preparedMax) return false;
+    if (times === 0 && timesSeen.size > 4 * preparedMax) {
+      for (const [known, count] of timesSeen) if (count < 2) timesSeen.delete(known);
+    }
+    timesSeen.set(text, times + 1);
+    if (times + 1 < 2) return false;
+    prepared++;
+    return true;
+  };
+}
+
+/** Runs again what the server undid on its own account: a deadlock's victim, a serialization failure. */
+function conflictRetries(
+  clock: Clock,
+  log: Log,
+  { pause, countConflict }: { pause: (failures: number) => number; countConflict: (error: unknown) => void },
+) {
+  return async <T>(attempt: () => Promise<T>): Promise<T> => {
+    for (let failures = 1; ; failures++) {
+      try {
+        return await attempt();
+      } catch (error) {
+        countConflict(error);
+        if (!isConflict(error) || failures >= attemptsMax) throw toPostgresTrouble(error);
+        log.debug("store.retry", { failures, reason: (error as Error).message });
+        await clock.sleep(pause(failures));
+      }
+    }
+  };
 }
 
 async function requireDurableCommits(

@@ -57,15 +57,22 @@ export const purgeBacklogOf = (store: Store) => async (orgId: string) => {
   return { environments, oldest: found ? { id: found.id, at: found.deletedAt } : null };
 };
 
-export function openPurge({ store, clock, metrics }: PurgeDeps): Purge {
-  const { runsAtOnce } = paces[store.engine];
-  const backlog = () => rows.countUnpurged(store, gaugeCountMax);
+function watchBacklog(
+  { clock, metrics }: Pick<PurgeDeps, "clock" | "metrics">,
+  query: () => Promise<number>,
+) {
   const purging = metrics.gauge({
     name: "svc_environments_purging",
     help: "Deleted environments of which rows may be left.",
   })();
-  const count = cachedQuery({ clock, keptMs: gaugeKeptMs, waitMsMax: gaugeWaitMsMax, query: backlog });
+  const count = cachedQuery({ clock, keptMs: gaugeKeptMs, waitMsMax: gaugeWaitMsMax, query });
   metrics.beforeReading(async () => purging.set(await count()));
+}
+
+export function openPurge({ store, clock, metrics }: PurgeDeps): Purge {
+  const { runsAtOnce } = paces[store.engine];
+  const backlog = () => rows.countUnpurged(store, gaugeCountMax);
+  watchBacklog({ clock, metrics }, backlog);
 
   /** Environments that were found empty; a late transaction may still commit rows in them. */
   const emptied = new Set<string>();

@@ -1,0 +1,75 @@
+import type { Rule } from "./tidy-rules.ts";
+import { codeOf, type Source } from "./tidy-source.ts";
+
+export const functionLinesMax = 120;
+
+/**
+ * Functions that are longer still, with their lines. The list only shrinks: a function that has become shorter is a breach too,
+ * until its row has followed.
+ */
+const longFunctions: Readonly<Record<string, number>> = {
+  "src/sdk/courier.ts createCourier": 221,
+  "src/sdk/job.ts a function": 185,
+  "src/sdk/membership.ts openMembership": 158,
+  "src/sdk/step-api.ts createSteps": 140,
+  "src/sdk/stream-courier.ts createStreamCourier": 221,
+  "src/sdk/subscription-socket.ts openLine": 150,
+  "src/sdk/subscription.ts openSubscription": 206,
+  "src/sdk/testing-run.ts simulate": 239,
+  "src/sdk/worker.ts createWorker": 238,
+};
+
+/** The last line of a function's head, as biome lays it out. */
+const head = /^(\s*)(?:.*(?:=> |\) |\)\s*:\s*.+ )\{|.*\bfunction\b.*\{)$/;
+const otherBlock =
+  /^\s*(?:\} )?(?:if|for|while|switch|catch|else|do|try|class|interface|type|export (?:class|interface|type))\b/;
+const nameOf = (line: string): string =>
+  (/(?:function\*?\s+|const\s+)([\w$]+)/.exec(line) ?? /^\s*(?:async\s+)?#?([\w$]+)/.exec(line))?.[1] ??
+  "a function";
+
+/** Functions of too many lines, counted from the end of the head: each ends at the first brace that stands where it began. */
+function longOnes({ text }: Source): { name: string; line: number; lines: number }[] {
+  const lines = codeOf(text).split("\n");
+  return lines.flatMap((line, at) => {
+    const [, indent] = head.exec(line) ?? [];
+    if (indent === undefined || otherBlock.test(line)) return [];
+    const end = lines.findIndex((one, place) => place > at && one.startsWith(`${indent}}`));
+    const count = end - at + 1;
+    if (count <= functionLinesMax) return [];
+    // A head of several lines ends in one that begins with its parenthesis.
+    const first = line.startsWith(`${indent})`)
+      ? lines.slice(0, at).findLast((one) => one.startsWith(indent) && /\S/.test(one[indent.length] ?? " "))
+      : line;
+    return [{ name: nameOf(first ?? line), line: at + 1, lines: count }];
+  });
+}
+
+export const functionBreaches: Rule = (sources) =>
+  sources.flatMap((source) =>
+    longOnes(source).flatMap(({ name, line, lines }) => {
+      const known = longFunctions[`${source.path} ${name}`];
+      if (known === lines) return [];
+      const listed = known === undefined ? "" : `; the list of long ones says ${known}`;
+      return [`${source.path}:${line}: ${name} has ${lines} lines, at most ${functionLinesMax}${listed}`];
+    }),
+  );
+
+const calls = (count: number, indent = "  ") => `${indent}one();\n`.repeat(count);
+
+/** Made-up sources, as the law is tried with. */
+export const functionExamples: {
+  bad: [path: string, text: string, line: number][];
+  good: [path: string, text: string][];
+} = {
+  bad: [
+    ["src/edge/http.ts", `\nexport function long(): void {\n${calls(functionLinesMax)}}\n`, 2],
+    ["src/edge/http.ts", `const long = async (\n  one: One,\n) => {\n${calls(functionLinesMax)}};\n`, 3],
+    ["src/edge/http.ts", `class One {\n  #long() {\n${calls(functionLinesMax, "    ")}  }\n}\n`, 2],
+    // Shorter than the list of long ones says.
+    ["src/sdk/worker.ts", `export function createWorker() {\n${calls(functionLinesMax)}}\n`, 1],
+  ],
+  good: [
+    ["src/edge/http.ts", `function short() {\n${calls(functionLinesMax - 2)}}\n`],
+    ["src/edge/http.ts", `class Long {\n${"  one = 1;\n".repeat(functionLinesMax)}}\n`],
+  ],
+};
