@@ -54,8 +54,9 @@ async function listeners(server: TestServer) {
   await socket.subscribe(pattern, { includeMetadata: true });
   const live = protocols.map((protocol) => ({
     name: `Subscribe, live, over ${protocol}`,
-    subscriber: openSubscriber(transportOf(protocol, server), { key, pattern }),
+    subscriber: openSubscriber(transportOf(protocol, server), { key, pattern, withStart: true }),
   }));
+  for (const { name, subscriber } of live) await until(() => subscriber.hasBegun(), { about: name });
   return { endpoint, calls, workers, socket, live, pattern };
 }
 

@@ -87,7 +87,7 @@ describe.each(engines)("cron on %s", (engine) => {
     await register("ticker", [{ cron: "0 0 1 1 *", event: "clock.tick" }]);
     await register("listener", [{ event: "clock.tick" }]);
     await server.running.domain.store.write((session) =>
-      session.run(sql`UPDATE schedules SET next_at = ${Date.now()} WHERE function_id = 'ticker'`),
+      session.run(sql`UPDATE schedules SET next_at = ${Date.now() - 1_000} WHERE function_id = 'ticker'`),
     );
     await tick();
     expect(await runs("ticker")).toMatchObject([{ eventName: "clock.tick" }]);

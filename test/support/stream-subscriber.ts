@@ -4,6 +4,8 @@ import { PubSubService, type SubscriptionEvent } from "../../src/gen/svc/v1/pubs
 export interface StreamSubscriber {
   /** What has come, in order. */
   readonly heard: SubscriptionEvent[];
+  /** Of one opened `withStart`: whatever is emitted from then on comes. */
+  hasBegun(): boolean;
   /** The error that ended it, once it is over; null for a good end. */
   over(): ConnectError | null | undefined;
   cut(): void;
@@ -17,31 +19,40 @@ export function openSubscriber(
     pattern,
     replay = 0,
     group,
+    withStart = false,
     headers = {},
   }: {
     key?: string;
     pattern: string;
     replay?: number;
     group?: string;
+    withStart?: boolean;
     headers?: Record<string, string>;
   },
 ): StreamSubscriber {
   const heard: SubscriptionEvent[] = [];
+  let hasBegun = false;
   const cut = new AbortController();
   let over: ConnectError | null | undefined;
   void (async () => {
     try {
       const sent = { ...headers, ...(key !== undefined && { authorization: `Bearer ${key}` }) };
-      const asked = { pattern, options: { replay, ...(group !== undefined && { consumerGroup: group }) } };
+      const asked = {
+        pattern,
+        options: { replay, withStart, ...(group !== undefined && { consumerGroup: group }) },
+      };
       const told = createClient(PubSubService, transport).subscribe(asked, {
         headers: sent,
         signal: cut.signal,
       });
-      for await (const event of told) heard.push(event);
+      for await (const event of told) {
+        if (withStart && !hasBegun) hasBegun = true;
+        else heard.push(event);
+      }
       over = null;
     } catch (error) {
       over = ConnectError.from(error);
     }
   })();
-  return { heard, over: () => over, cut: () => cut.abort() };
+  return { heard, hasBegun: () => hasBegun, over: () => over, cut: () => cut.abort() };
 }
