@@ -100,13 +100,13 @@ export interface PatternScope {
   types: ReadonlySet<string>;
 }
 
-type Part = (text: string) => boolean;
+type SegmentTest = (text: string) => boolean;
 
 /**
  * `*` matches any run of characters. Each piece takes its first fit: without backtracking the time stays
  * linear.
  */
-export function part(pattern: string): Part {
+export function part(pattern: string): SegmentTest {
   if (pattern === "*") return () => true;
   if (!pattern.includes("*")) return (written) => written === pattern;
   const pieces = pattern.split("*");
@@ -162,7 +162,13 @@ export function parsePattern(text: string): ResourcePattern | undefined {
       warning: () =>
         "matches nothing: expected the seven segments irn:svc:{org}:{project}:{type}:{environment}:{resource}",
     };
-  const [org, project, type, environment, id] = segments.slice(2).map(part) as [Part, Part, Part, Part, Part];
+  const [org, project, type, environment, id] = segments.slice(2).map(part) as [
+    SegmentTest,
+    SegmentTest,
+    SegmentTest,
+    SegmentTest,
+    SegmentTest,
+  ];
   return {
     text,
     matches(resource) {

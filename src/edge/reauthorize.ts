@@ -63,12 +63,12 @@ export function openReauthorizer({ clock }: { clock: Clock }): Reauthorizer {
   function admitAdded(): void {
     const came = added;
     added = [];
-    for (const standee of came) {
-      if (standee.isOver) continue;
-      const credential = credentialKeyOf(standee.openCall.call.request);
-      standee.sameCredential = all.get(credential) ?? new Set();
-      all.set(credential, standee.sameCredential);
-      standee.sameCredential.add(standee);
+    for (const watched of came) {
+      if (watched.isOver) continue;
+      const credential = credentialKeyOf(watched.openCall.call.request);
+      watched.sameCredential = all.get(credential) ?? new Set();
+      all.set(credential, watched.sameCredential);
+      watched.sameCredential.add(watched);
     }
   }
 
@@ -77,15 +77,15 @@ export function openReauthorizer({ clock }: { clock: Clock }): Reauthorizer {
     return sendsAway(fault) ? fault : undefined;
   };
 
-  async function recheckCall(stand: OpenCall, who: Authenticated): Promise<void> {
-    const { edge, operation } = stand;
+  async function recheckCall(openCall: OpenCall, who: Authenticated): Promise<void> {
+    const { edge, operation } = openCall;
     let asked: unknown;
-    const call = renewedCall(stand.call, who);
+    const call = renewedCall(openCall.call, who);
     const refuse = (error: unknown) => {
-      const fault = faultIfFinal(stand, error);
+      const fault = faultIfFinal(openCall, error);
       if (!fault) return;
-      stand.call.refusedBy = call.refusedBy;
-      stand.refuse(fault, asked);
+      openCall.call.refusedBy = call.refusedBy;
+      openCall.refuse(fault, asked);
     };
     try {
       const gated = edge.gate(call, operation);
@@ -94,14 +94,14 @@ export function openReauthorizer({ clock }: { clock: Clock }): Reauthorizer {
       return refuse(error);
     }
     if (!edge.guard) return;
-    for (asked of [...stand.inputs()])
+    for (asked of [...openCall.inputs()])
       try {
         const guarded = edge.guard(call, operation, asked);
         if (guarded) await guarded;
       } catch (error) {
         refuse(error);
       }
-    const renewed = stand.call.renew(call);
+    const renewed = openCall.call.renew(call);
     if (renewed) await renewed;
   }
 
@@ -124,22 +124,22 @@ export function openReauthorizer({ clock }: { clock: Clock }): Reauthorizer {
       who = await first.openCall.edge.authenticate(first.openCall.call.request, first.openCall.operation);
     } catch (error) {
       const fault = faultIfFinal(first.openCall, error);
-      if (fault) for (const { openCall: stand } of [...alike]) stand.refuse(fault, undefined);
+      if (fault) for (const { openCall } of [...alike]) openCall.refuse(fault, undefined);
       return;
     }
-    for (const { openCall: stand, isOver } of [...alike]) {
-      if (!isOver) await recheckCall(stand, who);
+    for (const { openCall, isOver } of [...alike]) {
+      if (!isOver) await recheckCall(openCall, who);
       await breathe();
     }
   }
 
   return {
-    add(stand) {
-      const standee: WatchedCall = { openCall: stand, isOver: false, sameCredential: undefined };
-      added.push(standee);
+    add(openCall) {
+      const watched: WatchedCall = { openCall, isOver: false, sameCredential: undefined };
+      added.push(watched);
       return () => {
-        standee.isOver = true;
-        standee.sameCredential?.delete(standee);
+        watched.isOver = true;
+        watched.sameCredential?.delete(watched);
       };
     },
 

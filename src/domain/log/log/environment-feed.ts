@@ -1,5 +1,5 @@
 import { Fault } from "../../../kit/fault.ts";
-import { SliceSize } from "../../../kit/slice-size.ts";
+import { ReadAheadSize } from "../../../kit/read-ahead-size.ts";
 import type { FeedReader, FeedsDeps, LogEntry, LogHint } from "./feed.ts";
 import type { LogPosition } from "./rows.ts";
 
@@ -25,7 +25,7 @@ export class EnvironmentFeed<Event extends LogEntry> {
   /** The highest head that a commit, a hint or the store has named. */
   #head = 0;
   #isReading = false;
-  readonly #slices = new SliceSize(sliceFirst);
+  readonly #slices = new ReadAheadSize(sliceFirst);
 
   /** Listens at once, before `start` looks at the head, so that no commit falls in between. */
   constructor(environmentId: string, deps: FeedsDeps<Event>, open: OpenFeeds<Event>) {

@@ -2,7 +2,7 @@ import { breather } from "../../../kit/breather.ts";
 import type { CelProgram } from "../../../kit/cel/cel.ts";
 import type { Clock } from "../../../kit/clock.ts";
 import { groupAheadMax } from "../../../kit/limits.ts";
-import { SliceSize } from "../../../kit/slice-size.ts";
+import { ReadAheadSize } from "../../../kit/read-ahead-size.ts";
 import type { Delivery } from "../pubsub/delivery.ts";
 import { charsOf, type Pattern, parsePattern, readFilter, wantedOf } from "../pubsub/rules.ts";
 import type { Source, SourceEntry } from "../pubsub/source.ts";
@@ -33,7 +33,7 @@ export class LookAhead {
   readonly #environmentId: string;
   readonly #wanted: { pattern: Pattern; filter: CelProgram | undefined };
   #found: Candidate[] = [];
-  readonly #slices = new SliceSize(sliceFirst);
+  readonly #slices = new ReadAheadSize(sliceFirst);
   /** Of the payloads in `#found`. */
   #chars = 0;
   #reached: number;

@@ -1,6 +1,6 @@
 import { Fault } from "../../../kit/fault.ts";
 import { replayMax, replayScanMax } from "../../../kit/limits.ts";
-import { SliceSize } from "../../../kit/slice-size.ts";
+import { ReadAheadSize } from "../../../kit/read-ahead-size.ts";
 import type { Store } from "../../../store/store.ts";
 import type { ChannelSpec } from "./channel.ts";
 import { Delivery } from "./delivery.ts";
@@ -37,7 +37,7 @@ export async function newestOf(
 ): Promise<ReplayEntry[]> {
   const name = literalName(spec.pattern);
   const found: ReplayEntry[] = [];
-  const slices = new SliceSize(sliceFirst);
+  const slices = new ReadAheadSize(sliceFirst);
   let chars = 0;
   let below = last;
   for (let scanned = 0; scanned < replayScanMax && found.length < count; ) {
@@ -111,7 +111,7 @@ export interface CatchUp {
  */
 export async function catchUp({ source, spec, give, position, isOver, effort }: CatchUp, after: number) {
   let reached = after;
-  const slices = new SliceSize(sliceFirst);
+  const slices = new ReadAheadSize(sliceFirst);
   while (reached < position() && !isOver()) {
     const last = position();
     const limit = slices.limit;

@@ -7,7 +7,7 @@ const sliceCharsMax = 1024 * 1024;
  * How many entries a reader of a log asks for at once: fewer of large ones, so that a slice does not fill the memory. A slice that
  * had more characters than it aims at makes the next one smaller.
  */
-export class SliceSize {
+export class ReadAheadSize {
   #limit: number;
 
   constructor(first: number) {
