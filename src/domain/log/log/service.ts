@@ -102,11 +102,13 @@ async function readEvents(
   environmentId: string,
   keys: readonly rows.EventKey[],
 ): Promise<rows.LoggedEvent[]> {
-  const found = await rows.eventsAt(
-    store,
-    environmentId,
-    keys.map(({ position }) => position),
-  );
+  const positions = keys.map(({ position }) => position);
+  const [first, last] = [Math.min(...positions), Math.max(...positions)];
+  // On libSQL finding a row reads those on the way to it: neighbours are found once.
+  const found =
+    last - first + 1 === keys.length
+      ? await rows.eventsAfter(store, environmentId, first - 1, keys.length, last)
+      : await rows.eventsAt(store, environmentId, positions);
   const byPosition = new Map(found.map((event) => [event.position, event]));
   return keys.flatMap(({ position }) => byPosition.get(position) ?? []);
 }
