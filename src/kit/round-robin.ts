@@ -55,29 +55,50 @@ const looksApart = 10;
 /**
  * Claims everything due of each work, slice by slice. Work that fits into one slice is one statement. When
  * there is more, environments take turns with an equal share of each slice, so that none waits behind
- * another's backlog; the works take turns too. Answers false when `msMax` was over before the work.
+ * another's backlog; the works take turns after each round, however long a look-up took. Answers false when
+ * `msMax` was over before the work.
  */
 export async function roundRobin(
   works: readonly SharedWork[],
   { clock, limit, msMax = Number.POSITIVE_INFINITY }: TurnsOptions,
 ): Promise<boolean> {
   const until = clock.elapsed() + msMax;
-  const behind = new Set<SharedWork>();
-  for (const work of works) if ((await work.oldest(limit)).found >= limit) behind.add(work);
+  const behind = new Set<Backlog>();
+  for (const work of works)
+    if ((await work.oldest(limit)).found >= limit) behind.add(openBacklog(work, clock, limit));
   for (;;) {
-    for (const work of behind) {
-      const lookedAt = clock.elapsed();
-      const waiting = Map.groupBy(await work.scopes(), ({ environmentId }) => environmentId);
-      const goodUntil = clock.elapsed() + looksApart * (clock.elapsed() - lookedAt);
-      let taken = 0;
-      do taken += waiting.size === 1 ? await alone(work, waiting, limit) : await round(work, waiting, limit);
-      while (waiting.size > 0 && clock.elapsed() < Math.min(goodUntil, until));
-      // The rest is claimed by another node, or cannot be claimed now.
-      if (taken === 0) behind.delete(work);
-    }
+    for (const backlog of behind) if (!(await backlog.round())) behind.delete(backlog);
     if (behind.size === 0) return true;
     if (clock.elapsed() >= until) return false;
   }
+}
+
+/** Work that did not fit into one slice. */
+interface Backlog {
+  /** One turn of every environment. False when the rest is claimed by another node, or cannot be claimed now. */
+  round(): Promise<boolean>;
+}
+
+function openBacklog(work: SharedWork, clock: TurnsOptions["clock"], limit: number): Backlog {
+  let waiting = new Map<string, WorkScope[]>();
+  let goodUntil = 0;
+  let taken = 0;
+  const isLookedThrough = () => waiting.size === 0 || clock.elapsed() >= goodUntil;
+
+  async function lookUp() {
+    const lookedAt = clock.elapsed();
+    waiting = Map.groupBy(await work.scopes(), ({ environmentId }) => environmentId);
+    goodUntil = clock.elapsed() + looksApart * (clock.elapsed() - lookedAt);
+    taken = 0;
+  }
+
+  return {
+    async round() {
+      if (isLookedThrough()) await lookUp();
+      taken += waiting.size === 1 ? await alone(work, waiting, limit) : await round(work, waiting, limit);
+      return taken > 0 || !isLookedThrough();
+    },
+  };
 }
 
 /** Only one environment has work: no scopes need to be compared. */

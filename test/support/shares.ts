@@ -96,7 +96,7 @@ export async function sharedStore(engine: EngineName): Promise<SharedStore> {
     },
     seen: () => ({ servedAfter, commits }),
     async expectShared(readMax = 500) {
-      const isEarly = servedAfter !== undefined && servedAfter <= 4 + commits / 3;
+      const isEarly = servedAfter !== undefined && servedAfter <= 4 + commits / 4;
       expect({ servedAfter, commits, isEarly }).toMatchObject({ isEarly: true });
       const { asked, worst, scans } = await plans.found();
       expect(asked).toBeGreaterThan(0);

@@ -105,6 +105,29 @@ describe("due work of many environments", () => {
     expect([sum(got.at(-2)!), other.left]).toEqual([10, { b: { x: 0 } }]);
   });
 
+  test("a slow look-up of one work keeps the other from no turn", async () => {
+    const { work, got, clock } = piles({ a: { x: 500 }, b: { x: 500 } }, 1);
+    const other = piles({ c: { x: 300 }, d: { x: 1 } });
+    const gotBefore: number[] = [];
+    const slow: SharedWork<Part> = {
+      ...work,
+      async scopes() {
+        await clock.advance(100);
+        return work.scopes();
+      },
+    };
+    const second: SharedWork<Part> = {
+      ...other.work,
+      claim(turns) {
+        gotBefore.push(got.length);
+        return other.work.claim(turns);
+      },
+    };
+    expect(await roundRobin([slow, second], { clock, limit: 10 })).toBe(true);
+    expect(gotBefore[0]).toBe(2);
+    expect(other.left).toEqual({ c: { x: 0 }, d: { x: 0 } });
+  });
+
   test("what is in other hands ends it", async () => {
     const { work, clock } = piles({ a: { x: 30 } });
     const held: SharedWork<Part> = {
