@@ -95,7 +95,7 @@ export function openRealtime(host: Host, { feeds, topicFeeds }: RealtimeNeeds): 
       {
         duty: "retention",
         name: "groups.forget",
-        about: "Deletes consumer groups that subscriptions made and nobody came back to.",
+        about: "Deletes consumer groups that subscriptions made and that have had no member for a day.",
         everyMs: 10 * 60_000,
         tick: groups.forgetOnce,
       },

@@ -117,7 +117,7 @@ export function openWorkersPart(host: Host, { runsPart, keyring, tenancy }: Work
       {
         duty: "retention",
         name: "breakers.forget",
-        about: "Deletes breakers of push endpoints that nobody has called for a day.",
+        about: "Deletes the breakers of push endpoints that were not called for a day.",
         everyMs: 10 * 60_000,
         tick: breakers.forgetOnce,
       },

@@ -67,8 +67,8 @@ export function openSessions(deps: SessionsDeps): Sessions {
     read,
   });
 
-  /** Compared with when there is no such account: a faster answer would reveal that. */
-  let nobody: Promise<string> | undefined;
+  /** Verified when there is no such account: a faster answer would reveal that. */
+  let hashOfNoAccount: Promise<string> | undefined;
 
   /** The account that has this email and password; throws `unauthenticated`. */
   async function identify<Account extends { passwordHash: string }>(
@@ -79,9 +79,9 @@ export function openSessions(deps: SessionsDeps): Sessions {
     const email = login.email.trim().toLowerCase();
     const account = `${realm}\n${email}`;
     await throttle.attempt(account, address);
-    nobody ??= hashPassword("nobody has this password");
+    hashOfNoAccount ??= hashPassword("belongs to no account");
     const user = await findByEmail(email);
-    const matches = await verifyPassword(password, user?.passwordHash ?? (await nobody));
+    const matches = await verifyPassword(password, user?.passwordHash ?? (await hashOfNoAccount));
     if (!user || !matches) throw badLogin();
     await throttle.succeeded(account, address);
     return user;

@@ -8,16 +8,16 @@ const missedAtOnce = 1_000;
 
 export type MissedMove = rows.ScheduleMove & { missed: MissedSlots };
 
-interface GiveUp extends Pick<ScheduleSyncDeps, "self" | "onFrame"> {
+interface MissedDeps extends Pick<ScheduleSyncDeps, "self" | "onFrame"> {
   now: Instant;
   hasFailed: (schedule: rows.Schedule) => boolean;
 }
 
-/** Moves schedules past the slots that they missed, and announces those that nobody fired after all. */
-export async function giveUpMissed(
+/** Moves schedules past the slots that they missed, and announces those that no node fired after all. */
+export async function recordMissed(
   write: ScheduleWrite,
   moves: readonly MissedMove[],
-  { now, self, onFrame, hasFailed }: GiveUp,
+  { now, self, onFrame, hasFailed }: MissedDeps,
 ): Promise<void> {
   const causeOf = (schedule: rows.DueSchedule): MissedCause => {
     if (hasFailed(schedule)) return "fire_failed";
@@ -29,7 +29,7 @@ export async function giveUpMissed(
     const missedSchedules = await write(async (session) => {
       const left: { schedule: rows.DueSchedule; missed: MissedSlots }[] = [];
       for (const { schedule, nextAt, firedCount, missed } of some) {
-        const unfired = await rows.giveUpSlots(session, schedule, missed.slots, now);
+        const unfired = await rows.takeMissedSlots(session, schedule, missed.slots, now);
         const { missed: over, fired } = withoutFired(missed, unfired);
         const counts = { firedCount: firedCount + fired, missedCount: over?.count ?? 0 };
         const count = await rows.moveSchedules(session, [{ schedule, nextAt, ...counts }], { now, self });

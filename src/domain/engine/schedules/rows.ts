@@ -164,10 +164,10 @@ export async function slotsFiredBefore(
 }
 
 /**
- * Slots that nobody has fired, and from now on nobody can: their keys are taken. A slot that was fired
- * without anyone having heard of it has its key already. Locks: the keys, in their order.
+ * Takes the keys of slots that no node has fired, so that no node fires them later; answers these slots. A slot
+ * whose firing was committed but not yet heard of has its key already. Locks: the keys, in their order.
  */
-export async function giveUpSlots(
+export async function takeMissedSlots(
   session: Session,
   schedule: Schedule,
   slots: readonly Instant[],

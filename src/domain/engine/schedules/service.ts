@@ -2,7 +2,7 @@ import { type Clock, type Instant, rfc3339 } from "../../../kit/clock.ts";
 import { scheduleSliceMax } from "../../../kit/limits.ts";
 import { countTurns, roundRobin, type SharedWork, type Slice } from "../../../kit/round-robin.ts";
 import type { Events } from "../../log/events/service.ts";
-import { giveUpMissed } from "./missed.ts";
+import { recordMissed } from "./missed.ts";
 import * as rows from "./rows.ts";
 import { type DueSlots, dueSlots, nameOf, planOf } from "./rules.ts";
 import { openScheduleSync, type ScheduleSyncDeps, type ScheduleWrite } from "./sync.ts";
@@ -98,7 +98,7 @@ export function openSchedules(deps: SchedulesDeps): Schedules {
     );
     const plain = moved.filter(({ missed }) => missed === undefined);
     if (plain.length > 0) await write((session) => rows.moveSchedules(session, plain, { now, self }));
-    await giveUpMissed(
+    await recordMissed(
       write,
       moved.flatMap((one) => (one.missed ? { ...one, missed: one.missed } : [])),
       { now, self, onFrame, hasFailed: (schedule) => failing.has(nameOf(schedule)) },
