@@ -1,5 +1,4 @@
 import { Type } from "@sinclair/typebox";
-import { channel } from "../bus/channel.ts";
 import type { Keyring } from "../domain/access/keyring/service.ts";
 import type { Tenancy } from "../domain/access/tenancy/service.ts";
 import type { Functions } from "../domain/engine/functions/service.ts";
@@ -59,7 +58,7 @@ export interface EngineNeeds {
  */
 export function openEngine(host: Host, { keyring, tenancy, outbox }: EngineNeeds): EnginePart {
   const { bus, nodeId } = host;
-  const queued = channel(bus, "dispatch", QueuedElsewhere);
+  const queued = bus.channel("dispatch", QueuedElsewhere);
   const runsPart = openRunsPart(host, {
     invoke: (draft, origin) => log.events.invoke(draft, origin),
     publishQueued(queues) {

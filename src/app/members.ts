@@ -1,5 +1,4 @@
 import { Type } from "@sinclair/typebox";
-import { messageReader } from "../bus/channel.ts";
 import { type NodeFacts, type Nodes, openNodes, processUsage } from "../cluster/nodes.ts";
 import type { TimeBase } from "../cluster/time-base.ts";
 import type { Keyring } from "../domain/access/keyring/service.ts";
@@ -31,14 +30,10 @@ export interface MembersNeeds {
   loopProgress: () => NodeFacts["loops"];
 }
 
-const decoder = new TextDecoder();
-const subject = "cluster.rotated";
-const readRotated = messageReader(
-  Type.Union([
-    Type.Object({ kind: Type.Literal("keyring") }),
-    Type.Object({ kind: Type.Literal("api_key"), hash: Type.String() }),
-  ]),
-);
+const RotatedMessage = Type.Union([
+  Type.Object({ kind: Type.Literal("keyring") }),
+  Type.Object({ kind: Type.Literal("api_key"), hash: Type.String() }),
+]);
 /** A node whose last heartbeat is older than this is not waited for. */
 const confirmedWithinMs = 10_000;
 
@@ -58,6 +53,8 @@ export function openMembers(host: Host, needs: MembersNeeds): MembersPart {
       bus_connected: bus.connected(),
     }),
   });
+  /** A node replies with its id. */
+  const rotations = bus.requests("cluster.rotated", RotatedMessage, "text");
   // Others read of the connection in this node's heartbeat: write one now.
   bus.onConnection(heartbeats.wake);
 
@@ -69,14 +66,13 @@ export function openMembers(host: Host, needs: MembersNeeds): MembersPart {
 
   async function announce(rotated: Rotated, timeoutMs: number): Promise<string[]> {
     const known = await living();
-    const replies = await bus.requestMany(subject, JSON.stringify(rotated), {
+    const confirmed = await rotations.askAll(rotated, {
       timeoutMs,
       repliesMax: Math.min(nodesMax, known.length),
     });
-    return replies.map((reply) => decoder.decode(reply)).sort();
+    return confirmed.sort();
   }
-  bus.onRequest(subject, async (payload) => {
-    const rotated: Rotated = readRotated(payload);
+  rotations.answer(async (rotated) => {
     if (rotated.kind === "keyring") await keyring.refresh();
     else keys.forget(rotated.hash);
     return nodeId;

@@ -1,4 +1,4 @@
-import type { ControlMessage } from "../domain/engine/steering/controls.ts";
+import { type ControlMessage, controlChannel, controlSubject } from "../domain/engine/steering/controls.ts";
 import { openPast } from "../domain/log/log/past.ts";
 import { outboxFrames } from "../domain/realtime/pubsub/lifecycle-frames.ts";
 import { outboxChecks } from "../domain/record/outbox/invariants.ts";
@@ -26,8 +26,6 @@ export const mirrorLoop = {
   everyMs: 200,
 } as const;
 
-const controlTopic = "runs.control";
-
 /** The outbox, and the mirror of every event log for readers outside. */
 export function openOutboxPart(host: Host): OutboxPart {
   const { config, store, bus, clock, ids, log, frames } = host;
@@ -35,13 +33,14 @@ export function openOutboxPart(host: Host): OutboxPart {
   const { metrics } = host.watch;
   const payloadBytesMax = config.busPayloadMax;
   const past = openPast(store);
+  const control = controlChannel(bus);
   const outbox = openOutbox({
     ...{ store, clock, ids, log, metrics, payloadBytesMax },
     attemptsMax: config.outboxAttempts,
     announce: outboxFrames(frames),
     relayIn: relay.wakeIn,
     senders: {
-      control: (entry) => bus.send(controlTopic, entry.payload, outboxSendMs),
+      control: (entry) => control.send(entry.payload, outboxSendMs),
       async mirror(entry) {
         if (!mirror) throw new Error("the mirror is switched off");
         await mirror.send(entry);
@@ -83,9 +82,9 @@ export function openOutboxPart(host: Host): OutboxPart {
       outbox.enqueue(session, {
         environmentId: message.environmentId,
         eventId: message.messageId,
-        topic: controlTopic,
+        topic: controlSubject,
         kind: "control",
-        payload: JSON.stringify(message),
+        payload: control.encode(message),
         metadata: { message_id: message.messageId, run_id: message.runId },
       }),
     settled: outbox.settled,

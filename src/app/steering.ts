@@ -1,5 +1,5 @@
 import { publishingSteps } from "../domain/engine/runs/step-moves.ts";
-import { openControls } from "../domain/engine/steering/controls.ts";
+import { controlChannel, openControls } from "../domain/engine/steering/controls.ts";
 import { steeringOperations } from "../domain/engine/steering/operations.ts";
 import { openSteering, type Steering } from "../domain/engine/steering/service.ts";
 import type { Workers } from "../domain/engine/workers/service.ts";
@@ -24,8 +24,9 @@ export interface SteeringPart extends Part {
 export function openSteeringPart(host: Host, needs: SteeringNeeds): SteeringPart {
   const { store, clock, log, bus } = host;
   const { runs, functions, onQueued, runFrames, stepFrames } = needs.runsPart;
-  const controls = openControls({ clock, send: (payload) => bus.hint("runs.control", payload) });
-  bus.onHint("runs.control", (payload) => controls.receive(new TextDecoder().decode(payload)));
+  const control = controlChannel(bus);
+  const controls = openControls({ clock, send: control.publish });
+  control.listen(controls.receive);
   controls.onControl(({ kind, workerId, ...message }) => {
     if (kind === "cancel" && workerId !== null) needs.workers.cancelled({ ...message, workerId });
   });

@@ -1,5 +1,4 @@
 import { Type } from "@sinclair/typebox";
-import { channel } from "../bus/channel.ts";
 import { openDeletion } from "../domain/access/tenancy/deletion.ts";
 import { openEnvironments } from "../domain/access/tenancy/environments.ts";
 import { environmentsOperations } from "../domain/access/tenancy/operations.ts";
@@ -36,7 +35,7 @@ export function openTenancyPart(host: Host, needs: TenancyNeeds): TenancyPart {
   const { store, clock, ids, bus, frames } = host;
   const { tenancy, keys } = needs.people;
   const forgetEverywhere = needs.forgetKey;
-  const deleted = channel(bus, "tenancy.deleted", DeletedEnvironments);
+  const deleted = bus.channel("tenancy.deleted", DeletedEnvironments);
   const deletion = openDeletion({
     ...{ store, clock, forgetEverywhere },
     onGone(environments) {

@@ -1,39 +1,10 @@
-/**
- * What nodes say to each other. Hints may be lost, come twice or come late, so nothing acked ever lives only
- * here: every reader also polls the store, slowly.
- */
-export interface Bus {
+import type { Static, TSchema } from "@sinclair/typebox";
+
+/** What a node has of the bus besides messages. */
+interface BusBase {
   /** `in-process` or `nats`. */
   readonly kind: "in-process" | "nats";
-  /**
-   * Best effort, fire and forget; never throws, never blocks. Also delivered to this node's own listeners.
-   */
-  hint(subject: string, payload: Uint8Array | string): void;
-  /**
-   * A hint whose sender wants to know: resolves once the bus has it, which says nothing of who hears it.
-   * Rejects with a BusError: `refused` when the bus will never take it, as it is too large or its subject
-   * illegal, else when it could not be reached within `timeoutMs`.
-   */
-  send(subject: string, payload: Uint8Array | string, timeoutMs: number): Promise<void>;
-  /**
-   * `subject` may use `*` and a trailing `>`. Handlers are called in order of arrival for one subject and
-   * sender.
-   */
-  onHint(subject: string, handler: (payload: Uint8Array, subject: string) => void): Unlisten;
-  /**
-   * One reply from one of the nodes that answer this subject; rejects with BusError after `timeoutMs`, or at
-   * once when nobody answers.
-   */
-  request(subject: string, payload: Uint8Array | string, timeoutMs: number): Promise<Uint8Array>;
-  /** All replies that arrive within `timeoutMs`, at most `repliesMax`. */
-  requestMany(
-    subject: string,
-    payload: Uint8Array | string,
-    options: { timeoutMs: number; repliesMax: number },
-  ): Promise<Uint8Array[]>;
-  /** Answers requests. A thrown error becomes an error reply. */
-  onRequest(subject: string, handler: (payload: Uint8Array) => Promise<Uint8Array | string>): Unlisten;
-  /** Nodes that have been heard of lately, this one included, sorted by id. */
+  /** Nodes whose heartbeats arrived lately, this one included, sorted by id. */
   present(): readonly Presence[];
   /** Whether the bus can be reached right now. */
   connected(): boolean;
@@ -52,6 +23,93 @@ export interface Bus {
   close(): Promise<void>;
 }
 
+/**
+ * What nodes say to each other, in messages of known shapes. A message that does not fit the shape of its
+ * subject is logged as `bus.malformed_message` and dropped: values of unknown types from a node of another
+ * version, or from a stranger, would fail deep inside the server. Fields that a shape does not name pass, as
+ * newer nodes may send them; fields that older nodes do not send are optional in the shape.
+ */
+export interface Bus extends BusBase {
+  /** Messages of one shape on one subject. */
+  channel<Shape extends TSchema>(subject: string, shape: Shape): Channel<Static<Shape>>;
+  /**
+   * Channels on `{prefix}.{token}`, one for each token; the token is one literal part of a subject. A message of
+   * more than `bytesMax` is not sent.
+   */
+  channels<Shape extends TSchema>(prefix: string, shape: Shape, bytesMax?: number): Channels<Static<Shape>>;
+  /** Requests of one shape that every node may answer; replies are JSON of a shape, or plain text. */
+  requests<Shape extends TSchema, Reply extends TSchema | "text">(
+    subject: string,
+    shape: Shape,
+    reply: Reply,
+  ): Requests<Static<Shape>, Reply extends TSchema ? Static<Reply> : string>;
+}
+
+/**
+ * Messages are hints: one may be lost, come twice or come late. Nothing acknowledged may live on the bus alone,
+ * so every reader also polls the store, slowly.
+ */
+export interface Channel<Message> {
+  /** Best effort: never throws, never blocks. Listeners of this node get the message too. */
+  publish(message: Message): void;
+  /** Messages of one sender arrive in their order. */
+  listen(handler: (message: Message) => void): Unlisten;
+  /** The message as text, for a sender that stores it before it calls `send`. */
+  encode(message: Message): string;
+  /**
+   * Resolves when the bus has the message; whether a node listens stays unknown. Rejects with a BusError:
+   * `refused` when the bus will never take the message, because it is too large; another one when the bus
+   * could not be reached within `timeoutMs`.
+   */
+  send(encoded: string, timeoutMs: number): Promise<void>;
+}
+
+export interface Channels<Message> {
+  /** As `Channel.publish`; false when the message is too large and was dropped. */
+  publish(token: string, message: Message): boolean;
+  listen(token: string, handler: (message: Message) => void): Unlisten;
+}
+
+export interface Requests<Request, Reply> {
+  /** Asks every node that answers, this one included: the replies within `timeoutMs`, at most `repliesMax`. */
+  askAll(request: Request, options: { timeoutMs: number; repliesMax: number }): Promise<Reply[]>;
+  /** A thrown error becomes an error reply, which `askAll` leaves out. */
+  answer(handler: (request: Request) => Promise<Reply>): Unlisten;
+}
+
+/**
+ * Carries bytes between nodes: in one process, or core NATS. `busOver` makes a Bus of it; nothing outside
+ * src/bus calls it, because its payloads are unchecked.
+ */
+export interface Transport extends BusBase {
+  /** Best effort: never throws, never blocks. Listeners of this node get it too. */
+  hint(subject: string, payload: Uint8Array | string): void;
+  /** `Channel.send`; also `refused` when the subject is illegal. */
+  send(subject: string, payload: Uint8Array | string, timeoutMs: number): Promise<void>;
+  /**
+   * `subject` may use `*` and a trailing `>`. Handlers are called in order of arrival for one subject and
+   * sender.
+   */
+  onHint(subject: string, handler: (payload: Uint8Array, subject: string) => void): Unlisten;
+  /**
+   * One reply, from one of the nodes that answer this subject. Rejects with BusError: `no_responders` at once
+   * when no node answers this subject, `timeout` after `timeoutMs`.
+   */
+  request(subject: string, payload: Uint8Array | string, timeoutMs: number): Promise<Uint8Array>;
+  /** All replies that arrive within `timeoutMs`, at most `repliesMax`; none when no node answers this subject. */
+  requestMany(
+    subject: string,
+    payload: Uint8Array | string,
+    options: { timeoutMs: number; repliesMax: number },
+  ): Promise<Uint8Array[]>;
+  /** Answers requests. A thrown error becomes an error reply. */
+  onRequest(subject: string, handler: (payload: Uint8Array) => Promise<Uint8Array | string>): Unlisten;
+}
+
+/** Whether heartbeats of other nodes arrived lately, so that a hint has a reader. */
+export const hasOthers = (bus: Pick<Bus, "kind" | "present">): boolean =>
+  bus.kind === "nats" && bus.present().length > 1;
+
 /** A message for users of the bus outside. */
 export interface Mirrored {
   /** Behind the mirror's own prefix; of tokens as subjects have them, without wildcards. */
@@ -64,9 +122,9 @@ export interface Mirrored {
 
 export interface Mirror {
   /**
-   * Hands messages over in their order. Answers for each undefined once it is kept, or why it never will be
-   * (`refused`). Rejects with another BusError when the bus cannot keep anything right now; some may have
-   * been kept then.
+   * Sends the messages in their order. The answer has for each message undefined when the bus keeps it, or the
+   * error why the bus never will (`refused`). Rejects with another BusError when the bus cannot keep anything
+   * right now; it may have kept some of the messages then.
    */
   publish(messages: readonly Mirrored[]): Promise<(BusError | undefined)[]>;
 }

@@ -1,43 +1,113 @@
 import type { Static, TSchema } from "@sinclair/typebox";
 import { TypeCompiler } from "@sinclair/typebox/compiler";
-import type { Bus, Unlisten } from "./bus.ts";
+import type { Log } from "../kit/log.ts";
+import type { Bus, Channel, Channels, Requests, Transport } from "./bus.ts";
 
-/** Whether other nodes were heard of lately, so that a hint has a reader. */
-export const hasOthers = (bus: Pick<Bus, "kind" | "present">): boolean =>
-  bus.kind === "nats" && bus.present().length > 1;
-
+const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
-/**
- * Reads messages of one shape. A message of another throws, and the bus logs it: a node of another version, or a
- * stranger on the bus, must not hand values of unknown types to the rest of the server. Fields that the shape
- * does not name pass, as newer nodes may send them.
- */
-export function messageReader<Shape extends TSchema>(shape: Shape): (payload: Uint8Array) => Static<Shape> {
+/** Undefined for a malformed message, which the reader has logged. */
+export type MessageReader<Message> = (payload: Uint8Array, subject: string) => Message | undefined;
+
+/** Reads JSON of one shape. The log gets where the message is wrong, never its content, which may be secret. */
+export function messageReader<Shape extends TSchema>(
+  shape: Shape,
+  log: Pick<Log, "warn">,
+): MessageReader<Static<Shape>> {
   const check = TypeCompiler.Compile(shape);
-  return (payload) => {
-    const message: unknown = JSON.parse(decoder.decode(payload));
+  return (payload, subject) => {
+    let message: unknown;
+    try {
+      message = JSON.parse(decoder.decode(payload));
+    } catch {
+      // The parser's error quotes the payload. Undefined fits no shape, so the check refuses it.
+    }
     if (check.Check(message)) return message;
     const first = check.Errors(message).First();
-    throw new Error(`message of unknown form: ${first?.path} ${first?.message}`);
+    log.warn("bus.malformed_message", { subject, path: first?.path, reason: first?.message });
+    return undefined;
   };
 }
 
-/** Hints of one shape on one subject. */
-export interface Channel<Message> {
-  /** May be lost; delivered to listeners of this node too. */
-  publish(message: Message): void;
-  listen(handler: (message: Message) => void): Unlisten;
+function channel<Message>(
+  transport: Transport,
+  subject: string,
+  read: MessageReader<Message>,
+): Channel<Message> {
+  return {
+    publish: (message) => transport.hint(subject, JSON.stringify(message)),
+    listen: (handler) => transport.onHint(subject, handling(read, handler)),
+    encode: (message) => JSON.stringify(message),
+    send: (encoded, timeoutMs) => transport.send(subject, encoded, timeoutMs),
+  };
 }
 
-export function channel<Shape extends TSchema>(
-  bus: Pick<Bus, "hint" | "onHint">,
-  subject: string,
-  shape: Shape,
-): Channel<Static<Shape>> {
-  const read = messageReader(shape);
+function channels<Message>(
+  transport: Transport,
+  prefix: string,
+  read: MessageReader<Message>,
+  bytesMax: number,
+): Channels<Message> {
   return {
-    publish: (message) => bus.hint(subject, JSON.stringify(message)),
-    listen: (handler) => bus.onHint(subject, (payload) => handler(read(payload))),
+    publish(token, message) {
+      const payload = encoder.encode(JSON.stringify(message));
+      if (payload.length > bytesMax) return false;
+      transport.hint(`${prefix}.${token}`, payload);
+      return true;
+    },
+    listen: (token, handler) => transport.onHint(`${prefix}.${token}`, handling(read, handler)),
+  };
+}
+
+const handling =
+  <Message>(read: MessageReader<Message>, handler: (message: Message) => void) =>
+  (payload: Uint8Array, subject: string) => {
+    const message = read(payload, subject);
+    if (message !== undefined) handler(message);
+  };
+
+interface Replies<Reply> {
+  encode: (reply: Reply) => string;
+  read: MessageReader<Reply>;
+}
+
+function requests<Request, Reply>(
+  transport: Transport,
+  subject: string,
+  read: MessageReader<Request>,
+  replies: Replies<Reply>,
+): Requests<Request, Reply> {
+  return {
+    async askAll(request, options) {
+      const found: Reply[] = [];
+      for (const payload of await transport.requestMany(subject, JSON.stringify(request), options)) {
+        const reply = replies.read(payload, subject);
+        if (reply !== undefined) found.push(reply);
+      }
+      return found;
+    },
+    answer: (handler) =>
+      transport.onRequest(subject, async (payload) => {
+        const request = read(payload, subject);
+        // The error reply tells the node that asked; without a reply it would wait for its timeout.
+        if (request === undefined) throw new Error("malformed request");
+        return replies.encode(await handler(request));
+      }),
+  };
+}
+
+const textReplies: Replies<unknown> = { encode: String, read: (payload) => decoder.decode(payload) };
+
+/** The bus that the rest of the server uses: the transport, with every message checked on arrival. */
+export function busOver(transport: Transport, log: Pick<Log, "warn">): Bus {
+  const repliesOf = (reply: TSchema | "text"): Replies<unknown> =>
+    reply === "text" ? textReplies : { encode: JSON.stringify, read: messageReader(reply, log) };
+  return {
+    ...transport,
+    channel: (subject, shape) => channel(transport, subject, messageReader(shape, log)),
+    channels: (prefix, shape, bytesMax = Number.POSITIVE_INFINITY) =>
+      channels(transport, prefix, messageReader(shape, log), bytesMax),
+    requests: (subject, shape, reply) =>
+      requests(transport, subject, messageReader(shape, log), repliesOf(reply)) as never,
   };
 }

@@ -1,7 +1,7 @@
 import type { Clock } from "../kit/clock.ts";
 import { type Metrics, noMetrics } from "../kit/metrics.ts";
 import { matchesPattern } from "../kit/pattern.ts";
-import { type Bus, BusError, type Unlisten } from "./bus.ts";
+import { BusError, type Transport, type Unlisten } from "./bus.ts";
 import { isSubject } from "./subject.ts";
 import { watchBus } from "./watch.ts";
 
@@ -9,11 +9,11 @@ interface LocalNetwork {
   hints: Set<{ pattern: string; handler: (payload: Uint8Array, subject: string) => void }>;
   answers: Set<{ pattern: string; handler: (payload: Uint8Array) => Promise<Uint8Array | string> }>;
   nodes: Map<string, Record<string, unknown>>;
-  /** Who has which name. */
+  /** The node that holds each name. */
   names: Map<string, string>;
 }
 
-export interface LocalBusOptions {
+export interface LocalTransportOptions {
   clock: Clock;
   nodeId: string;
   facts?: () => Record<string, unknown>;
@@ -25,13 +25,13 @@ const encoder = new TextEncoder();
 const bytesOf = (payload: Uint8Array | string) =>
   typeof payload === "string" ? encoder.encode(payload) : payload;
 
-/** One process, any number of nodes in it: the bus of a standalone server, and of tests. */
-export function localNetwork(): (options: LocalBusOptions) => Bus {
+/** Nodes in one process: the transport of a standalone server, and of tests with several nodes. */
+export function localNetwork(): (options: LocalTransportOptions) => Transport {
   const network: LocalNetwork = { hints: new Set(), answers: new Set(), nodes: new Map(), names: new Map() };
   return (options) => join(network, options);
 }
 
-function join(network: LocalNetwork, options: LocalBusOptions): Bus {
+function join(network: LocalNetwork, options: LocalTransportOptions): Transport {
   const { clock, nodeId, facts = () => ({}), onError, metrics = noMetrics } = options;
   const mine: Unlisten[] = [];
   let open = true;
@@ -62,7 +62,7 @@ function join(network: LocalNetwork, options: LocalBusOptions): Bus {
     const bytes = bytesOf(payload);
     for (const entry of [...network.hints]) {
       if (!matchesPattern(entry.pattern, subject)) continue;
-      // After the caller's own work, as over a network; in order, because microtasks are.
+      // Listeners run after the caller's own work, as over a network. Microtasks keep the order of hints.
       queueMicrotask(() => {
         if (!network.hints.has(entry)) return;
         try {
@@ -93,7 +93,7 @@ function join(network: LocalNetwork, options: LocalBusOptions): Bus {
     async request(subject, payload, timeoutMs) {
       if (!open) throw new BusError("disconnected", "the bus is closed");
       const [first] = answering(subject);
-      if (!first) throw new BusError("no_responders", `nobody answers ${subject}`);
+      if (!first) throw new BusError("no_responders", `no node answers ${subject}`);
       let cancel = () => {};
       const late = new Promise<never>((_, reject) => {
         cancel = clock.after(timeoutMs, () => reject(new BusError("timeout", `no answer on ${subject}`)));

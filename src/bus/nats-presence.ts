@@ -1,3 +1,4 @@
+import { type Static, Type } from "@sinclair/typebox";
 import type { Clock, Instant } from "../kit/clock.ts";
 import type { Presence } from "./bus.ts";
 
@@ -10,12 +11,13 @@ export const presenceLoop = {
 
 const forgottenMs = 5_000;
 
-interface PresenceHeartbeat {
-  nodeId: string;
-  /** When it was sent; older nodes do not say. */
-  at?: number;
-  facts: Record<string, unknown>;
-}
+export const PresenceHeartbeat = Type.Object({
+  nodeId: Type.String(),
+  /** When the node sent it; older nodes leave it out. */
+  at: Type.Optional(Type.Number()),
+  facts: Type.Record(Type.String(), Type.Unknown()),
+});
+export type PresenceHeartbeat = Static<typeof PresenceHeartbeat>;
 
 export interface PresencesOptions {
   clock: Clock;

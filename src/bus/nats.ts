@@ -4,21 +4,22 @@ import type { Log } from "../kit/log.ts";
 import { loop } from "../kit/loop.ts";
 import { type Metrics, noMetrics } from "../kit/metrics.ts";
 import { watchLoop } from "../kit/watch.ts";
-import { type Bus, BusError } from "./bus.ts";
+import { BusError, type Transport } from "./bus.ts";
+import { messageReader } from "./channel.ts";
 import { request, requestMany, sendSurely } from "./nats-calls.ts";
 import { errorHeaders } from "./nats-errors.ts";
 import { NatsLink, type NatsPlace } from "./nats-link.ts";
 import { natsMirror } from "./nats-mirror.ts";
 import { natsNames } from "./nats-names.ts";
-import { Presences, presenceLoop } from "./nats-presence.ts";
+import { PresenceHeartbeat, Presences, presenceLoop } from "./nats-presence.ts";
 import { isSubject } from "./subject.ts";
 import { watchBus } from "./watch.ts";
 
-export interface NatsBusOptions extends NatsPlace {
+export interface NatsTransportOptions extends NatsPlace {
   clock: Clock;
   log: Log;
   nodeId: string;
-  /** In front of every subject, so that several installations can share a server. */
+  /** In front of every subject, so that several installations can share a NATS server. */
   prefix?: string;
   /** Told to the other nodes with every heartbeat. */
   facts?: () => Record<string, unknown>;
@@ -30,9 +31,10 @@ const bytesOf = (payload: Uint8Array | string) =>
   typeof payload === "string" ? encoder.encode(payload) : payload;
 
 /**
- * Core NATS. While the server is away hints are dropped (and counted); listeners come back with the connection.
+ * Core NATS. Hints are dropped and counted while the server cannot be reached; listeners are subscribed again at
+ * the next connection.
  */
-export function openNatsBus(options: NatsBusOptions): Bus & { dropped(): number } {
+export function openNatsTransport(options: NatsTransportOptions): Transport & { dropped(): number } {
   const { clock, log, nodeId, prefix = "svc.", facts = () => ({}), metrics = noMetrics } = options;
   const link = new NatsLink(options);
   const count = watchBus(metrics, () => link.connected);
@@ -68,9 +70,16 @@ export function openNatsBus(options: NatsBusOptions): Bus & { dropped(): number 
     },
   );
   watchLoop(metrics, heartbeats);
-  link.listen({ subject: `${prefix}presence`, deliver: (message) => presences.receive(message.json()) });
+  const readHeartbeat = messageReader(PresenceHeartbeat, log);
+  link.listen({
+    subject: `${prefix}presence`,
+    deliver({ data }) {
+      const heartbeat = readHeartbeat(data, "presence");
+      if (heartbeat) presences.receive(heartbeat);
+    },
+  });
   heartbeats.start();
-  // Others learn of this node with its next heartbeat: send it as soon as there is a connection.
+  // The other nodes learn of this one from its heartbeat: the first is sent as soon as there is a connection.
   link.open(() => heartbeats.wake());
 
   const namePrefix = prefix.replaceAll(/[^A-Za-z0-9_-]+/g, "_");

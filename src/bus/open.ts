@@ -1,19 +1,23 @@
 import type { Bus } from "./bus.ts";
-import { type LocalBusOptions, localNetwork } from "./local.ts";
-import { type NatsBusOptions, openNatsBus } from "./nats.ts";
+import { busOver } from "./channel.ts";
+import { type LocalTransportOptions, localNetwork } from "./local.ts";
+import { type NatsTransportOptions, openNatsTransport } from "./nats.ts";
 
-type BusOptions = Omit<LocalBusOptions, "onError"> &
-  Omit<NatsBusOptions, "url"> & { url: string | undefined };
+type BusOptions = Omit<LocalTransportOptions, "onError"> &
+  Omit<NatsTransportOptions, "url"> & { url: string | undefined };
 
 /**
- * NATS where there is a URL; else the bus of a node that is alone. The server may be away: nothing waits for
- * it.
+ * Core NATS with a URL, else the bus of a node that is alone. Returns at once: a NATS server that cannot be
+ * reached does not delay the start of a node.
  */
 export function openBus({ url, ...options }: BusOptions): Bus {
-  if (url !== undefined) return openNatsBus({ ...options, url });
   const { log } = options;
-  return localNetwork()({
-    ...options,
-    onError: (subject, error) => log.warn("bus.handler_failed", { subject, error }),
-  });
+  const transport =
+    url !== undefined
+      ? openNatsTransport({ ...options, url })
+      : localNetwork()({
+          ...options,
+          onError: (subject, error) => log.warn("bus.handler_failed", { subject, error }),
+        });
+  return busOver(transport, log);
 }

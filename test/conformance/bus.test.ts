@@ -1,11 +1,12 @@
 import { describe, expect, test } from "bun:test";
 import { jetstreamManager } from "@nats-io/jetstream";
 import { connect } from "@nats-io/transport-node";
-import type { Bus } from "../../src/bus/bus.ts";
+import type { Transport } from "../../src/bus/bus.ts";
 import { localNetwork } from "../../src/bus/local.ts";
-import { openNatsBus } from "../../src/bus/nats.ts";
+import { openNatsTransport } from "../../src/bus/nats.ts";
 import { systemClock } from "../../src/kit/clock.ts";
 import { silentLog } from "../../src/kit/log.ts";
+import { loggedLines } from "../support/logged.ts";
 import { sharedNats, startNats } from "../support/nats.ts";
 import { freePort } from "../support/process.ts";
 import { until } from "../support/until.ts";
@@ -14,13 +15,13 @@ import { busConformance } from "./bus.ts";
 const clock = systemClock();
 let installation = 0;
 
-const closeAll = async (buses: readonly Bus[]) => {
+const closeAll = async (buses: readonly Transport[]) => {
   await Promise.all(buses.map((bus) => bus.close()));
 };
 
 busConformance("in-process", async () => {
   const hub = localNetwork();
-  const buses: Bus[] = [];
+  const buses: Transport[] = [];
   return {
     async open(count) {
       for (let n = 1; n <= count; n++) buses.push(hub({ clock, nodeId: `n${n}`, onError: () => {} }));
@@ -33,11 +34,11 @@ busConformance("in-process", async () => {
 busConformance("core NATS", async () => {
   const { url } = await sharedNats();
   const prefix = `test${process.pid}-${++installation}.`;
-  const buses: Bus[] = [];
+  const buses: Transport[] = [];
   return {
     async open(count) {
       for (let n = 1; n <= count; n++)
-        buses.push(openNatsBus({ clock, log: silentLog, nodeId: `n${n}`, url, prefix }));
+        buses.push(openNatsTransport({ clock, log: silentLog, nodeId: `n${n}`, url, prefix }));
       await until(() => buses.every((bus) => bus.connected()), {
         deadlineMs: 20_000,
         everyMs: 10,
@@ -51,7 +52,32 @@ busConformance("core NATS", async () => {
 
 describe("bus: core NATS that comes and goes", () => {
   const pair = (url: string) =>
-    [1, 2].map((n) => openNatsBus({ clock, log: silentLog, nodeId: `n${n}`, url }));
+    [1, 2].map((n) => openNatsTransport({ clock, log: silentLog, nodeId: `n${n}`, url }));
+
+  test("a malformed heartbeat is logged and dropped; the connection stays", async () => {
+    const { url } = await sharedNats();
+    const prefix = `test${process.pid}-${++installation}.`;
+    const { log, lines } = loggedLines();
+    const [a, b] = [1, 2].map((n) => openNatsTransport({ clock, log, nodeId: `n${n}`, url, prefix }));
+    const changes: boolean[] = [];
+    const wait = { deadlineMs: 20_000, everyMs: 10 };
+    try {
+      await until(() => a!.connected() && b!.connected(), { ...wait, about: "connections" });
+      a!.onConnection((connected) => changes.push(connected));
+      for (const payload of ["{", "null", '{"nodeId":7,"facts":{}}', '{"nodeId":"n9"}'])
+        b!.hint("presence", payload);
+      const malformed = () => lines.filter(({ event }) => event === "bus.malformed_message");
+      // Both nodes hear each of them.
+      await until(() => malformed().length === 8, { ...wait, about: "lines of the log" });
+      // As nodes of an older version send it.
+      b!.hint("presence", '{"nodeId":"n3","facts":{}}');
+      await until(() => a!.present().length === 3, { ...wait, about: "the others" });
+      expect(malformed().every(({ fields }) => fields.subject === "presence")).toBe(true);
+      expect(changes).toEqual([]);
+    } finally {
+      await closeAll([a!, b!]);
+    }
+  });
 
   test("names come back by themselves after the server forgot everything", async () => {
     const server = await startNats();

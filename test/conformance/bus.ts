@@ -1,18 +1,26 @@
 import { describe, expect, test } from "bun:test";
-import { type Bus, BusError } from "../../src/bus/bus.ts";
+import { Type } from "@sinclair/typebox";
+import { BusError, type Transport } from "../../src/bus/bus.ts";
+import { busOver } from "../../src/bus/channel.ts";
+import { loggedLines } from "../support/logged.ts";
 import { until } from "../support/until.ts";
 
 export interface BusCase {
   /** Connected nodes of one bus, with ids `n1`, `n2`, … */
-  open(count: number): Promise<Bus[]>;
+  open(count: number): Promise<Transport[]>;
   close(): Promise<void>;
 }
+
+const Moved = Type.Object({ from: Type.String(), count: Type.Optional(Type.Integer()) });
+
+/** Messages that no node of ours sends. */
+const malformed = ["", "{", "null", "7", "[]", "{}", '{"from":1}', '{"from":"a","count":"2"}', "\xff\xfe"];
 
 const text = (payload: Uint8Array) => new TextDecoder().decode(payload);
 
 /** What every bus promises, whoever carries the messages. */
 export function busConformance(name: string, start: () => Promise<BusCase>): void {
-  const nodes = async (count: number, work: (...buses: Bus[]) => Promise<void>) => {
+  const nodes = async (count: number, work: (...buses: Transport[]) => Promise<void>) => {
     const one = await start();
     try {
       await work(...(await one.open(count)));
@@ -22,7 +30,7 @@ export function busConformance(name: string, start: () => Promise<BusCase>): voi
   };
 
   /** A subscription needs a moment to reach the server: hint until it is heard. */
-  const hears = async (from: Bus, to: Bus) => {
+  const hears = async (from: Transport, to: Transport) => {
     let heard = false;
     const stop = to.onHint("probe", () => {
       heard = true;
@@ -137,6 +145,80 @@ export function busConformance(name: string, start: () => Promise<BusCase>): voi
         expect(await a!.requestMany("nobody", "", { timeoutMs: 200, repliesMax: 10 })).toEqual([]);
       }));
 
+    test("a malformed message is logged and dropped; the messages after it arrive", () =>
+      nodes(2, async (a, b) => {
+        const { log, lines } = loggedLines();
+        const bus = busOver(b!, log);
+        const got: object[] = [];
+        bus.channel("moved", Moved).listen((message) => got.push(message));
+        bus.channels("moved", Moved).listen("env", (message) => got.push(message));
+        await hears(a!, b!);
+        for (const payload of malformed) {
+          a!.hint("moved", payload);
+          a!.hint("moved.env", payload);
+        }
+        const sender = busOver(a!, log);
+        sender.channel("moved", Moved).publish({ from: "a", count: 2 });
+        expect(sender.channels("moved", Moved, 100).publish("env", { from: "a" })).toBe(true);
+        expect(sender.channels("moved", Moved, 100).publish("env", { from: "a".repeat(100) })).toBe(false);
+        // As a newer node sends it.
+        a!.hint("moved", JSON.stringify({ from: "b", later: true }));
+        const { encode, send } = sender.channel("moved", Moved);
+        await send(encode({ from: "c" }), 20_000);
+        await until(() => got.length === 4, {
+          deadlineMs: 20_000,
+          everyMs: 5,
+          about: "well-formed messages",
+        });
+        const froms = got.map((message) => JSON.stringify(message)).sort();
+        expect(froms).toEqual([
+          '{"from":"a","count":2}',
+          '{"from":"a"}',
+          '{"from":"b","later":true}',
+          '{"from":"c"}',
+        ]);
+        const subjects = malformed.flatMap(() => ["moved", "moved.env"]).sort();
+        expect(lines.map(({ event }) => event)).toEqual(subjects.map(() => "bus.malformed_message"));
+        expect(lines.map(({ fields }) => fields.subject as string).sort()).toEqual(subjects);
+      }));
+
+    test("malformed requests get an error reply, and malformed replies are left out", () =>
+      nodes(3, async (a, b, c) => {
+        const { log, lines } = loggedLines();
+        const count = (bus: Transport) => busOver(bus, log).requests("count", Moved, Moved);
+        let answered = 0;
+        count(b!).answer(async ({ from }) => {
+          answered++;
+          return { from, count: 1 };
+        });
+        await hears(a!, b!);
+        for (const payload of malformed) {
+          const failure = await a!.request("count", payload, 20_000).catch((error: unknown) => error);
+          expect(failure).toMatchObject({ trouble: "remote", message: "malformed request" });
+        }
+        expect(answered).toBe(0);
+        c!.onRequest("count", async () => '{"from":7}');
+        await hears(a!, c!);
+        const replies = await count(a!).askAll({ from: "a" }, { timeoutMs: 3_000, repliesMax: 2 });
+        expect(replies).toEqual([{ from: "a", count: 1 }]);
+        expect(lines).toHaveLength(malformed.length + 1);
+        for (const { event, fields } of lines) {
+          expect(event).toBe("bus.malformed_message");
+          expect(fields.subject).toBe("count");
+        }
+      }));
+
+    test("a reply may be plain text", () =>
+      nodes(2, async (a, b) => {
+        const { log, lines } = loggedLines();
+        const who = (bus: Transport) => busOver(bus, log).requests("who", Moved, "text");
+        who(b!).answer(async ({ from }) => `b for ${from}`);
+        await hears(a!, b!);
+        expect(text(await a!.request("who", '{"from":"a"}', 20_000))).toBe("b for a");
+        expect(await who(a!).askAll({ from: "a" }, { timeoutMs: 3_000, repliesMax: 1 })).toEqual(["b for a"]);
+        expect(lines).toEqual([]);
+      }));
+
     test("nodes know who is present", () =>
       nodes(2, async (a, b) => {
         await until(() => a!.present().length === 2 && b!.present().length === 2, {
@@ -150,7 +232,7 @@ export function busConformance(name: string, start: () => Promise<BusCase>): voi
 
     test("a name is one node's until it lets go or falls silent", () =>
       nodes(3, async (a, b, c) => {
-        const mine = (bus: Bus | undefined) =>
+        const mine = (bus: Transport | undefined) =>
           until(async () => (await bus!.hold("duty.x")) === "mine", {
             deadlineMs: 20_000,
             everyMs: 50,

@@ -67,7 +67,7 @@ describe.each(engines)("upkeep is shared by environment on %s", (engine) => {
       ids,
       log: silentLog,
       watch: noWatch,
-      bus: { kind: "local", onHint: nothing } as unknown as Bus,
+      bus: { channel: () => ({ listen: nothing }) } as unknown as Bus,
       nodeId: "me",
       sources: {} as Sources,
       knowsTime: () => true,

@@ -1,5 +1,7 @@
-import type { Bus } from "../../src/bus/bus.ts";
+import type { Bus, Transport } from "../../src/bus/bus.ts";
+import { busOver } from "../../src/bus/channel.ts";
 import { localNetwork } from "../../src/bus/local.ts";
+import { silentLog } from "../../src/kit/log.ts";
 import type { Chance } from "../support/chance.ts";
 import type { ProcessTime } from "./time.ts";
 
@@ -12,18 +14,19 @@ export function simulatedHub(): (
 ) => Bus {
   const join = localNetwork();
   return (nodeId, process, chance, lossOf) => {
-    const bus = join({ clock: process.clock, nodeId, onError: () => {} });
-    return {
-      ...bus,
+    const transport = join({ clock: process.clock, nodeId, onError: () => {} });
+    const troubled: Transport = {
+      ...transport,
       // Several nodes are on it: what stands in for NATS here.
       kind: "nats",
       hint(subject, payload) {
-        if (process.alive() && !chance.happens(lossOf())) bus.hint(subject, payload);
+        if (process.alive() && !chance.happens(lossOf())) transport.hint(subject, payload);
       },
       onHint: (subject, handler) =>
-        bus.onHint(subject, (payload, sent) => {
+        transport.onHint(subject, (payload, sent) => {
           if (process.alive()) void process.awake().then(() => handler(payload, sent));
         }),
     };
+    return busOver(troubled, silentLog);
   };
 }

@@ -2,6 +2,7 @@ import { afterAll, afterEach, beforeEach, describe, expect, test } from "bun:tes
 import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { busOver } from "../../src/bus/channel.ts";
 import { localNetwork } from "../../src/bus/local.ts";
 import { openFeeds } from "../../src/domain/log/log/feed.ts";
 import { eventReads, openPast } from "../../src/domain/log/log/past.ts";
@@ -58,7 +59,7 @@ describe("members of a group", () => {
     const open = (nodeId: string) =>
       openGroups({
         ...{ store, clock, ids, log: silentLog, watch: noWatch, nodeId, sources },
-        bus: hub({ clock, nodeId, onError: () => {} }),
+        bus: busOver(hub({ clock, nodeId, onError: () => {} }), silentLog),
         knowsTime: () => true,
       });
     nodes = [open("a"), open("b")];

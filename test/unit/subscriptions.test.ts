@@ -2,6 +2,7 @@ import { afterAll, beforeEach, describe, expect, test } from "bun:test";
 import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { busOver } from "../../src/bus/channel.ts";
 import { localNetwork } from "../../src/bus/local.ts";
 import { type Feeds, openFeeds } from "../../src/domain/log/log/feed.ts";
 import { eventReads, openPast, type Past } from "../../src/domain/log/log/past.ts";
@@ -55,7 +56,7 @@ describe("subscriptions", () => {
       listen: () => () => {},
     };
     feeds = openFeeds({ ...alone, reads: eventReads(store) });
-    const bus = localNetwork()({ clock, nodeId: "a", onError: () => {} });
+    const bus = busOver(localNetwork()({ clock, nodeId: "a", onError: () => {} }), silentLog);
     frames = openFrames({ bus, clock, log: silentLog, self: "a" });
     const past = openPast(store);
     const troubled: Past = {

@@ -1,3 +1,4 @@
+import { Type } from "@sinclair/typebox";
 import type { Bus } from "../../../bus/bus.ts";
 import { capacityRowsMax, confirmMs } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
@@ -8,6 +9,10 @@ export interface NodesFilter {
   functionId?: string | undefined;
 }
 
+const NodesRequest = Type.Unsafe<NodesFilter>(
+  Type.Object({ environmentId: Type.Optional(Type.String()), functionId: Type.Optional(Type.String()) }),
+);
+
 /** What a node answers of its own memory; at most `limits.capacityRowsMax` rows of each kind. */
 export interface NodeCapacity {
   nodeId: string;
@@ -15,6 +20,32 @@ export interface NodeCapacity {
   sessions: Omit<SessionFacts, "functionIds">[];
   buckets: BucketFacts[];
 }
+
+const NodeReply = Type.Unsafe<NodeCapacity>(
+  Type.Object({
+    nodeId: Type.String(),
+    draining: Type.Boolean(),
+    sessions: Type.Array(
+      Type.Object({
+        environmentId: Type.String(),
+        workerId: Type.String(),
+        createdAt: Type.Number(),
+        askedAt: Type.Number(),
+        free: Type.Integer(),
+        reserved: Type.Integer(),
+      }),
+    ),
+    buckets: Type.Array(
+      Type.Object({
+        environmentId: Type.String(),
+        functionId: Type.String(),
+        createdAt: Type.Number(),
+        lastDispatchedAt: Type.Optional(Type.Number()),
+        reserved: Type.Integer(),
+      }),
+    ),
+  }),
+);
 
 /** Asks every node, with this one; a node that does not answer in time is left out. */
 export type AskNodes = (filter: NodesFilter) => Promise<NodeCapacity[]>;
@@ -26,9 +57,6 @@ export interface AskNodesDeps {
   isDraining: () => boolean;
   facts: () => DispatchFacts;
 }
-
-const subject = "capacity.node";
-const decoder = new TextDecoder();
 
 /**
  * Sessions and credits live in the memory of the node that a worker asks: they are asked for over the bus.
@@ -50,16 +78,14 @@ export function openAskNodes({ bus, log, nodeId, isDraining, facts }: AskNodesDe
         .slice(0, capacityRowsMax),
     };
   };
-  bus.onRequest(subject, async (payload) =>
-    JSON.stringify(own(JSON.parse(decoder.decode(payload)) as NodesFilter)),
-  );
+  const requests = bus.requests("capacity.node", NodesRequest, NodeReply);
+  requests.answer(async (filter) => own(filter));
   return async (filter) => {
     try {
-      const replies = await bus.requestMany(subject, JSON.stringify(filter), {
+      return await requests.askAll(filter, {
         timeoutMs: confirmMs,
         repliesMax: Math.max(1, bus.present().length),
       });
-      return replies.map((reply) => JSON.parse(decoder.decode(reply)) as NodeCapacity);
     } catch (error) {
       log.warn("capacity.nodes_unheard", { error });
       return [own(filter)];

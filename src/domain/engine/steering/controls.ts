@@ -1,19 +1,26 @@
+import { type Static, Type } from "@sinclair/typebox";
+import type { Bus } from "../../../bus/bus.ts";
 import type { Clock } from "../../../kit/clock.ts";
 import { controlMs } from "../../../kit/limits.ts";
 
 /** A message to the node and the worker that hold a run. It may be lost, and may arrive twice. */
-export interface ControlMessage {
+const ControlMessage = Type.Object({
   /** Stable: `cancel-{run}`, `resume-{run}`. */
-  messageId: string;
-  kind: "cancel" | "resume";
-  environmentId: string;
-  runId: string;
+  messageId: Type.String(),
+  kind: Type.Union([Type.Literal("cancel"), Type.Literal("resume")]),
+  environmentId: Type.String(),
+  runId: Type.String(),
   /** The worker that held the run under `executionSeq`; null when none did. */
-  workerId: string | null;
-  executionSeq: number;
+  workerId: Type.Union([Type.String(), Type.Null()]),
+  executionSeq: Type.Integer(),
   /** The reason that the caller gave. */
-  reason: string;
-}
+  reason: Type.String(),
+});
+export type ControlMessage = Static<typeof ControlMessage>;
+
+export const controlSubject = "runs.control";
+
+export const controlChannel = (bus: Pick<Bus, "channel">) => bus.channel(controlSubject, ControlMessage);
 
 export interface Controls {
   /** Resolves once the bus has taken the message; rejects after `limits.controlMs`. */
@@ -27,12 +34,12 @@ export interface Controls {
 export interface ControlsDeps {
   clock: Pick<Clock, "after">;
   /** Hands a message to the other nodes. */
-  send: (payload: string) => void | Promise<void>;
+  send: (message: ControlMessage) => void | Promise<void>;
 }
 
 export interface OpenControls extends Controls {
   /** Takes a message of another node. */
-  receive(payload: string): void;
+  receive(message: ControlMessage): void;
 }
 
 export function openControls({ clock, send }: ControlsDeps): OpenControls {
@@ -49,7 +56,7 @@ export function openControls({ clock, send }: ControlsDeps): OpenControls {
         );
       });
       try {
-        await Promise.race([Promise.resolve(send(JSON.stringify(message))), late]);
+        await Promise.race([Promise.resolve(send(message)), late]);
       } finally {
         cancel();
       }
@@ -57,6 +64,6 @@ export function openControls({ clock, send }: ControlsDeps): OpenControls {
     },
     notifyHere: notify,
     onControl: (listener) => void listeners.push(listener),
-    receive: (payload) => notify(JSON.parse(payload) as ControlMessage),
+    receive: notify,
   };
 }

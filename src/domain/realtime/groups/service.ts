@@ -1,3 +1,4 @@
+import { Type } from "@sinclair/typebox";
 import type { Bus } from "../../../bus/bus.ts";
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
@@ -111,23 +112,31 @@ export interface GroupsDeps extends Omit<LocalReadersDeps, "acks" | "onChanged">
   nodeId: string;
 }
 
-/** The subject on which nodes tell each other of groups with room or with something due. */
-const changesSubject = "groups.moved";
+/** Nodes tell each other of groups with room or with something due. */
+const MovedGroups = Type.Object({
+  from: Type.String(),
+  moved: Type.Unsafe<readonly GroupChange[]>(
+    Type.Array(
+      Type.Object({
+        environmentId: Type.String(),
+        groupId: Type.String(),
+        dueAt: Type.Optional(Type.Number()),
+      }),
+    ),
+  ),
+});
 
 /** Hands changes of groups to this node's members at once, and to other nodes as hints. */
 function shareChanges(
   { bus, nodeId }: Pick<GroupsDeps, "bus" | "nodeId">,
   noteChanges: (changes: readonly GroupChange[]) => void,
 ) {
-  bus.onHint(changesSubject, (payload) => {
-    const { from, moved } = JSON.parse(new TextDecoder().decode(payload)) as {
-      from: string;
-      moved: GroupChange[];
-    };
+  const changes = bus.channel("groups.moved", MovedGroups);
+  changes.listen(({ from, moved }) => {
     if (from !== nodeId) noteChanges(moved);
   });
   return (moved: readonly GroupChange[]) => {
-    if (bus.kind === "nats") bus.hint(changesSubject, JSON.stringify({ from: nodeId, moved }));
+    if (bus.kind === "nats") changes.publish({ from: nodeId, moved });
   };
 }
 

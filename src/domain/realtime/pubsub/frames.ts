@@ -1,3 +1,4 @@
+import { type Static, Type } from "@sinclair/typebox";
 import type { Bus, Unlisten } from "../../../bus/bus.ts";
 import type { Clock, Instant } from "../../../kit/clock.ts";
 import {
@@ -55,13 +56,32 @@ export interface FramesDeps {
   self: string;
 }
 
-const subjectOf = (environmentId: string) => `frames.${environmentId}`;
+const SentFrame = Type.Object({
+  /** Id of the process that sent it. */
+  from: Type.String(),
+  topic: Type.String(),
+  data: Type.String(),
+  at: Type.Number(),
+  sequence: Type.Optional(Type.Number()),
+});
+
+const Environments = Type.Optional(Type.Array(Type.String()));
+const InterestHint = Type.Object({
+  from: Type.String(),
+  wanted: Environments,
+  steps: Environments,
+  workers: Environments,
+});
 
 /**
  * The field of an interest hint with the environments of a kind; `wanted` is what nodes before 0.37 use for
  * runs.
  */
-const fieldOf: Record<FrameKind, string> = { runs: "wanted", steps: "steps", workers: "workers" };
+const fieldOf: Record<FrameKind, Exclude<keyof Static<typeof InterestHint>, "from">> = {
+  runs: "wanted",
+  steps: "steps",
+  workers: "workers",
+};
 const kinds = Object.keys(fieldOf) as FrameKind[];
 
 /** Environments whose frames of one kind have readers. */
@@ -84,6 +104,8 @@ export function openFrames({ bus, clock, log, self }: FramesDeps): Frames {
     kinds.map((kind): [FrameKind, Interest] => [kind, { mine: new Map(), theirs: new Map() }]),
   ) as Record<FrameKind, Interest>;
   const isAlone = bus.kind !== "nats";
+  const elsewhere = bus.channels("frames", SentFrame, frameBytesMax);
+  const wanted = bus.channel("pubsub.wanted", InterestHint);
 
   const deliver = (environmentId: string, frame: Frame) => {
     for (const listener of [...(listeners.get(environmentId) ?? [])]) {
@@ -97,22 +119,16 @@ export function openFrames({ bus, clock, log, self }: FramesDeps): Frames {
 
   const publishInterest = (kind: FrameKind, environmentIds: readonly string[]) => {
     for (let from = 0; from < environmentIds.length; from += frameSliceMax)
-      bus.hint(
-        "pubsub.wanted",
+      wanted.publish({
+        from: self,
         // Nodes before 0.37 expect `wanted` in every interest hint.
-        JSON.stringify({
-          from: self,
-          wanted: [],
-          [fieldOf[kind]]: environmentIds.slice(from, from + frameSliceMax),
-        }),
-      );
+        wanted: [],
+        [fieldOf[kind]]: environmentIds.slice(from, from + frameSliceMax),
+      });
   };
 
   if (!isAlone)
-    bus.onHint("pubsub.wanted", (payload) => {
-      const hint = JSON.parse(new TextDecoder().decode(payload)) as Record<string, string[] | undefined> & {
-        from: string;
-      };
+    wanted.listen((hint) => {
       if (hint.from === self) return;
       const until = clock.now() + frameInterestMs;
       for (const kind of kinds)
@@ -129,10 +145,8 @@ export function openFrames({ bus, clock, log, self }: FramesDeps): Frames {
       if (!isFrameToken(environmentId) || frame.topic.startsWith("system.stream.svc:")) return;
       deliver(environmentId, frame);
       if (isAlone) return;
-      const text = JSON.stringify({ from: self, ...frame });
-      if (Buffer.byteLength(text) > frameBytesMax)
+      if (!elsewhere.publish(environmentId, { from: self, ...frame }))
         log.debug("frames.too_large", { environmentId, topic: frame.topic });
-      else bus.hint(subjectOf(environmentId), text);
     },
 
     wantsRuns: (environmentId) => frames.wants("runs", environmentId),
@@ -150,10 +164,7 @@ export function openFrames({ bus, clock, log, self }: FramesDeps): Frames {
       const unlisten =
         isAlone || !isFrameToken(environmentId)
           ? undefined
-          : bus.onHint(subjectOf(environmentId), (payload) => {
-              const { from, ...frame } = JSON.parse(new TextDecoder().decode(payload)) as Frame & {
-                from: string;
-              };
+          : elsewhere.listen(environmentId, ({ from, ...frame }) => {
               if (from !== self) listener(frame);
             });
       return () => {

@@ -1,13 +1,15 @@
-import type { Bus } from "../../../../bus/bus.ts";
+import { type Static, Type } from "@sinclair/typebox";
+import { type Bus, type Channel, hasOthers } from "../../../../bus/bus.ts";
 import type { Clock, Instant } from "../../../../kit/clock.ts";
 import { endWaitsMax } from "../../../../kit/limits.ts";
 
-interface EndHint {
-  from: string;
-  runIds: string[];
+const EndHint = Type.Object({
+  from: Type.String(),
+  runIds: Type.Array(Type.String()),
   /** With `runs.awaited`: how long the other nodes shall report the ends of these runs. */
-  forMs?: number;
-}
+  forMs: Type.Optional(Type.Number()),
+});
+type EndHint = Static<typeof EndHint>;
 
 /**
  * Hints between nodes: a node names the runs that its callers wait for, the others answer when they end one
@@ -21,8 +23,6 @@ export interface EndHints {
   forgetExpired(): void;
 }
 
-const decoder = new TextDecoder();
-
 /** `onEnded` is called with runs that ended at another node. */
 export function openEndHints(
   { clock, bus, self }: { clock: Pick<Clock, "now">; bus: Bus; self: string },
@@ -30,28 +30,28 @@ export function openEndHints(
 ): EndHints {
   /** Runs that callers at other nodes wait for, until when. */
   const awaitedElsewhere = new Map<string, Instant>();
-  const hint = (subject: string, content: Omit<EndHint, "from">) => {
-    if (bus.kind === "nats" && bus.present().length > 1)
-      bus.hint(subject, JSON.stringify({ from: self, ...content } satisfies EndHint));
+  const runsEnded = bus.channel("runs.ended", EndHint);
+  const runsAwaited = bus.channel("runs.awaited", EndHint);
+  const hint = (channel: Channel<EndHint>, content: Omit<EndHint, "from">) => {
+    if (hasOthers(bus)) channel.publish({ from: self, ...content });
   };
-  const listen = (subject: string, onContent: (content: EndHint) => void) => {
+  const listen = (channel: Channel<EndHint>, onContent: (content: EndHint) => void) => {
     if (bus.kind !== "nats") return;
-    bus.onHint(subject, (payload) => {
-      const content = JSON.parse(decoder.decode(payload)) as EndHint;
+    channel.listen((content) => {
       if (content.from !== self) onContent(content);
     });
   };
-  listen("runs.ended", ({ runIds }) => onEnded(runIds));
-  listen("runs.awaited", ({ runIds, forMs = 0 }) => {
+  listen(runsEnded, ({ runIds }) => onEnded(runIds));
+  listen(runsAwaited, ({ runIds, forMs = 0 }) => {
     const until = clock.now() + forMs;
     for (const runId of runIds) if (awaitedElsewhere.size < endWaitsMax) awaitedElsewhere.set(runId, until);
   });
   return {
-    await: (runIds, forMs) => hint("runs.awaited", { runIds: [...runIds], forMs }),
+    await: (runIds, forMs) => hint(runsAwaited, { runIds: [...runIds], forMs }),
     ended(runIds) {
       if (awaitedElsewhere.size === 0) return;
       const awaited = runIds.filter((runId) => awaitedElsewhere.delete(runId));
-      if (awaited.length > 0) hint("runs.ended", { runIds: awaited });
+      if (awaited.length > 0) hint(runsEnded, { runIds: awaited });
     },
     forgetExpired() {
       const now = clock.now();
