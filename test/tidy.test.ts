@@ -3,6 +3,7 @@ import { readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { hints, idleHints, staleReads } from "./support/tidy-access.ts";
 import { arrowBreaches, capabilityCycles, clusterBreaches } from "./support/tidy-arrows.ts";
+import { messageShapes } from "./support/tidy-bus.ts";
 import { functionBreaches, functionExamples, functionLinesMax } from "./support/tidy-functions.ts";
 import { pageBreaches } from "./support/tidy-pages.ts";
 import {
@@ -155,6 +156,7 @@ const laws: Law[] = [
       ["src/bus/nats-names.ts", `import { Kvm } from "@nats-io/kv";`],
     ],
   },
+  { ...messageShapes, over: src },
   {
     name: "what ships imports dependencies and built-in modules only",
     rule: packages,

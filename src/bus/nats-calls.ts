@@ -3,7 +3,7 @@ import type { Clock } from "../kit/clock.ts";
 import { BusError } from "./bus.ts";
 import { errorHeader, toBusError } from "./nats-errors.ts";
 
-/** Resolves once the server has the message. Errors name the subject without the prefix. */
+/** Resolves when the server has the message. Errors name the subject without the prefix. */
 export async function sendSurely(
   clock: Clock,
   connection: NatsConnection,
@@ -17,7 +17,9 @@ export async function sendSurely(
     throw new BusError("refused", `the message has ${payload.length} bytes, the bus takes at most ${most}`);
   let cancel = () => {};
   const late = new Promise<never>((_, reject) => {
-    cancel = clock.after(timeoutMs, () => reject(new BusError("timeout", `${subject} was not taken`)));
+    cancel = clock.after(timeoutMs, () =>
+      reject(new BusError("timeout", `the bus did not take ${subject} in time`)),
+    );
   });
   try {
     connection.publish(prefix + subject, payload);
@@ -29,7 +31,7 @@ export async function sendSurely(
   }
 }
 
-/** The first reply of any node that answers the subject. */
+/** The first reply, from any node that answers the subject. */
 export async function request(
   connection: NatsConnection,
   prefix: string,
@@ -48,7 +50,9 @@ export async function request(
   return reply.data;
 }
 
-/** All replies in time but those that are errors; none when nobody answers the subject. */
+/**
+ * The replies that arrive within `timeoutMs`, without error replies; no replies when no node answers the subject.
+ */
 export async function requestMany(
   connection: NatsConnection,
   prefix: string,

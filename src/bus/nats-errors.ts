@@ -7,14 +7,14 @@ import {
 } from "@nats-io/transport-node";
 import { BusError } from "./bus.ts";
 
-/** Marks a reply as an error of the node that answers. */
+/** A reply with this header says why the node that answers failed. */
 export const errorHeader = "X-Svc-Bus-Error";
 
 export function toBusError(subject: string, error: unknown): BusError {
   if (error instanceof BusError) return error;
   const cause =
     error instanceof RequestError && error.isNoResponders() ? new NoRespondersError(subject) : error;
-  if (cause instanceof NoRespondersError) return new BusError("no_responders", `nobody answers ${subject}`);
+  if (cause instanceof NoRespondersError) return new BusError("no_responders", `no node answers ${subject}`);
   if (cause instanceof TimeoutError) return new BusError("timeout", `no answer on ${subject}`);
   return new BusError("disconnected", String(error));
 }

@@ -14,13 +14,13 @@ import { BusError, type Unlisten } from "./bus.ts";
 
 export interface NatsPlace {
   /**
-   * `nats://host:4222`, several separated by commas; the first `user:password@` or `token@` is for all of
-   * them.
+   * `nats://host:4222`, several separated by commas. The first `user:password@` or `token@` is used for every
+   * host.
    */
   url: string;
-  /** The text of a credentials file; read at every connection, so that a renewed one is taken up. */
+  /** The text of a credentials file, read at every connection, so that a renewed file is used. */
   credentials?: (() => string) | undefined;
-  /** PEM. Any of it, or a `tls://` URL, refuses a server without TLS. */
+  /** PEM texts. With any of them, or with a `tls://` URL, a server without TLS is refused. */
   tls?: BusTls | undefined;
 }
 
@@ -46,7 +46,10 @@ const reconnectWaitMs = 250;
 const connectMs = 5_000;
 const encoder = new TextEncoder();
 
-/** Where to connect and as whom. The library does not read the user part of a URL, and stumbles over it. */
+/**
+ * Addresses and credentials, as the library takes them. The user part is removed from each URL: the library ignores
+ * it, and reads a password of digits as the port.
+ */
 function dialOf({ url, credentials, tls }: NatsPlace) {
   const all = url.split(",").map((one) => new URL(one.trim()));
   const named = all.find(({ username }) => username !== "");
@@ -73,8 +76,8 @@ function dialOf({ url, credentials, tls }: NatsPlace) {
 }
 
 /**
- * The connection to NATS. The server may be away when a node starts and may go away at any time: the link tries
- * until it is closed, and its listeners come back with the connection.
+ * The connection to NATS. The server may be unreachable when a node starts, and later at any time: the link tries
+ * to connect until it is closed, and subscribes its listeners again at every connection.
  */
 export class NatsLink {
   readonly #options: NatsLinkOptions;
@@ -90,7 +93,7 @@ export class NatsLink {
     this.#dial = dialOf(options);
   }
 
-  /** Begins to connect, and never gives up before `close`; `onOpened` is called at the first connection. */
+  /** Starts to connect, and tries until `close`. Calls `onOpened` at the first connection. */
   open(onOpened: () => void): void {
     void this.#open(onOpened);
   }
@@ -124,7 +127,7 @@ export class NatsLink {
     };
   }
 
-  /** Stops trying to connect; what is connected stays until `close`. */
+  /** Stops trying to connect. An open connection stays until `close`. */
   leave(): void {
     this.#leaving.abort();
   }
@@ -136,7 +139,7 @@ export class NatsLink {
     this.#setConnected(false);
   }
 
-  /** Until it succeeds; says why not whenever the reason changes. */
+  /** Tries until it succeeds. Logs the reason of a failure when it differs from the one before. */
   async #open(onOpened: () => void): Promise<void> {
     const { clock, log } = this.#options;
     const { signal } = this.#leaving;
@@ -156,7 +159,8 @@ export class NatsLink {
     const made = await connect({
       ...this.#dial,
       name: this.#options.nodeId,
-      // Once connected, the library goes on for ever by itself; a password may be set right later.
+      // After the first connection the library reconnects by itself. It must not stop after some attempts, nor
+      // when the password is refused: an operator may correct it later, and the node would stay without a bus.
       maxReconnectAttempts: -1,
       ignoreAuthErrorAbort: true,
       reconnectTimeWait: reconnectWaitMs,

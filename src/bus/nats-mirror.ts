@@ -23,19 +23,16 @@ export interface NatsMirrorOptions {
   log: Log;
 }
 
-/**
- * The answer of JetStream to a message that is larger than the stream takes, and to a question for a stream
- * that is not there.
- */
+/** JetStream's error codes for a message that is larger than the stream takes, and for a missing stream. */
 const tooLarge = 10_054;
 const noStream = 10_059;
-/** What the protocol adds around headers of ours. */
+/** Bytes that the protocol adds around our headers. */
 const headBytes = 64;
 
 const nanos = (ms: number) => ms * 1_000_000;
 const encoder = new TextEncoder();
 
-/** A stream of JetStream. One that somebody made before, with limits of their own, is used as it is. */
+/** A stream of JetStream. A stream that an operator made before, with other limits, is used as it is. */
 export function natsMirror({ connection, prefix, stream, log }: NatsMirrorOptions): Mirror {
   let opened: { from: NatsConnection; made: Promise<void> } | undefined;
 
@@ -56,7 +53,7 @@ export function natsMirror({ connection, prefix, stream, log }: NatsMirrorOption
       max_age: nanos(mirrorKeptMs),
       duplicate_window: nanos(mirrorRepeatMs),
     };
-    // A cluster that has not three servers now is waited for: fewer copies would stay fewer.
+    // A cluster with fewer than three reachable servers is waited for: a stream made with fewer copies would keep fewer.
     await manager.streams.add({ ...wanted, num_replicas: current.info?.cluster ? 3 : 1 });
     log.info("bus.mirror_made", { stream });
   }
@@ -101,14 +98,14 @@ export function natsMirror({ connection, prefix, stream, log }: NatsMirrorOption
         await ready(current);
         const client = jetstream(current, { timeout: mirrorAnswerMs });
         const most = current.info?.max_payload ?? Number.POSITIVE_INFINITY;
-        // Sent in this order; the answers may come in any.
+        // The messages leave in this order; their answers may arrive in another.
         const answers = await Promise.allSettled(messages.map((one) => publishOne(client, most, one)));
         return answers.map((answer) => {
           if (answer.status === "rejected") throw answer.reason;
           return answer.value;
         });
       } catch (error) {
-        // Also a wiped server, which knows the stream no more: the next call makes it again.
+        // A server that lost its data has no stream any more: the next call makes the stream again.
         opened = undefined;
         throw error instanceof BusError
           ? error

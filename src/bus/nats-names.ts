@@ -14,15 +14,15 @@ export interface NatsNamesOptions {
   log: Log;
 }
 
-/** An answer that takes longer is none: the caller decides by what the store says. */
+/** After this time the name counts as unreachable, and the caller asks the store who leads. */
 const answerMs = 1_000;
-/** The stream's answer to a write that expected another revision: someone else was there first. */
+/** JetStream's error code for a write with an outdated revision: another node wrote the name before. */
 const wrongRevision = 10_071;
 
 const isWrongRevision = (error: unknown) =>
   error instanceof JetStreamApiError && error.code === wrongRevision;
 
-/** Names in a KV bucket whose entries expire. A node that finds no bucket makes it. */
+/** Names in a KV bucket whose entries expire. A node that finds no bucket makes one. */
 export function natsNames({ connection, nodeId, bucket, keptMs, log }: NatsNamesOptions) {
   let opened: { from: NatsConnection; entries: Promise<KV> } | undefined;
   const revisions = new Map<string, number>();
@@ -33,7 +33,7 @@ export function natsNames({ connection, nodeId, bucket, keptMs, log }: NatsNames
     try {
       return await buckets.create(bucket, { ...wanted, replicas: 3 });
     } catch (error) {
-      // A server that stands alone keeps one copy; a cluster in trouble is tried again by the next hold.
+      // A single server refuses three replicas, so the bucket gets one. When that fails too, the next `hold` tries again.
       log.debug("bus.names_alone", { error });
       return buckets.create(bucket, { ...wanted, replicas: 1 });
     }
@@ -60,7 +60,7 @@ export function natsNames({ connection, nodeId, bucket, keptMs, log }: NatsNames
     }
     const entry = await entries.get(name);
     if (entry?.string() !== nodeId || entry.operation !== "PUT") return "theirs";
-    // Ours, from before a connection was lost.
+    // This node held the name before it lost its connection.
     revisions.set(name, await entries.update(name, nodeId, entry.revision));
     return "mine";
   }
@@ -72,7 +72,7 @@ export function natsNames({ connection, nodeId, bucket, keptMs, log }: NatsNames
       try {
         return await write(await entriesOf(current), name);
       } catch (error) {
-        // Also a wiped server, which knows the bucket no more: the next hold makes it again.
+        // A server that lost its data has no bucket any more: the next `hold` makes the bucket again.
         opened = undefined;
         revisions.clear();
         log.debug("bus.names_unreachable", { error });

@@ -2,7 +2,7 @@ import { type Static, Type } from "@sinclair/typebox";
 import type { Clock, Instant } from "../kit/clock.ts";
 import type { Presence } from "./bus.ts";
 
-/** The one loop of a bus; a bus of one process has none. */
+/** The only loop of the bus; the in-process bus has no loop. */
 export const presenceLoop = {
   name: "bus.presence",
   about: "Tells the other nodes that this one lives, and forgets nodes that fell silent; only with NATS.",
@@ -22,13 +22,13 @@ export type PresenceHeartbeat = Static<typeof PresenceHeartbeat>;
 export interface PresencesOptions {
   clock: Clock;
   nodeId: string;
-  /** Told to the other nodes with every heartbeat. */
+  /** Sent to the other nodes with every heartbeat. */
   facts: () => Record<string, unknown>;
   /** How late the heartbeat of another node came, in milliseconds. */
   onLag: (ms: number) => void;
 }
 
-/** The nodes that have been heard of lately. */
+/** The nodes whose heartbeats arrived lately. */
 export class Presences {
   readonly #options: PresencesOptions;
   readonly #seen = new Map<string, Presence>();
@@ -37,7 +37,7 @@ export class Presences {
     this.#options = options;
   }
 
-  /** This node's own, as text. */
+  /** This node's heartbeat, as text. */
   heartbeat(): string {
     const { nodeId, clock, facts } = this.#options;
     return JSON.stringify({ nodeId, at: clock.now(), facts: facts() } satisfies PresenceHeartbeat);
@@ -46,7 +46,7 @@ export class Presences {
   receive({ nodeId, at, facts }: PresenceHeartbeat): void {
     const seenAt: Instant = this.#options.clock.now();
     this.#seen.set(nodeId, { nodeId, facts, seenAt });
-    // The clocks of nodes differ a little: a heartbeat from the future has just been sent.
+    // The clocks of nodes differ a little: the lag of a heartbeat that seems to come from the future counts as 0.
     if (at !== undefined && nodeId !== this.#options.nodeId) this.#options.onLag(Math.max(0, seenAt - at));
   }
 
@@ -55,7 +55,7 @@ export class Presences {
     for (const [id, { seenAt }] of this.#seen) if (seenAt < before) this.#seen.delete(id);
   }
 
-  /** This node included, by id. */
+  /** Sorted by id, this node included. */
   list(): Presence[] {
     const { nodeId, clock, facts } = this.#options;
     const all = new Map(this.#seen).set(nodeId, { nodeId, facts: facts(), seenAt: clock.now() });

@@ -21,7 +21,7 @@ export interface NatsTransportOptions extends NatsPlace {
   nodeId: string;
   /** In front of every subject, so that several installations can share a NATS server. */
   prefix?: string;
-  /** Told to the other nodes with every heartbeat. */
+  /** Sent to the other nodes with every heartbeat. */
   facts?: () => Record<string, unknown>;
   metrics?: Metrics;
 }

@@ -1,7 +1,7 @@
 import { type Metrics, secondsBuckets } from "../kit/metrics.ts";
 import type { Bus } from "./bus.ts";
 
-/** What every bus counts, in one process or over NATS. */
+/** The metrics of every bus, in-process or NATS. */
 export function watchBus(metrics: Metrics, connected: Bus["connected"]) {
   const hints = metrics.counter({
     name: "svc_bus_hints_total",

@@ -121,7 +121,7 @@ export function roomOf(path: string): Room | undefined {
   const [top, folder = "", ...rest] = path.split("/");
   if (top !== "src") return undefined;
   if (path === "src/store/store.ts") return "store port";
-  if (path === "src/bus/bus.ts" || path === "src/bus/channel.ts") return "bus port";
+  if (path === "src/bus/bus.ts") return "bus port";
   if (folder === "domain") {
     // Wing, capability, and inside it as many folders as it takes.
     if (rest.length < 3) return undefined;

@@ -3,7 +3,7 @@ import { codeOf, importsOf, lineAt, type Source } from "./tidy-source.ts";
 /** A rule takes sources and answers its breaches, each as `path:line: what is wrong`. */
 export type Rule = (sources: Source[]) => string[];
 
-function matches(
+export function matches(
   sources: Source[],
   pattern: RegExp,
   say: (found: string) => string,
@@ -16,7 +16,7 @@ function matches(
   );
 }
 
-const within = (...prefixes: string[]) => {
+export const within = (...prefixes: string[]) => {
   return ({ path }: Source) => prefixes.some((prefix) => path.startsWith(prefix));
 };
 
