@@ -104,8 +104,8 @@ export function openFrames({ bus, clock, log, self }: FramesDeps): Frames {
     kinds.map((kind): [FrameKind, Interest] => [kind, { mine: new Map(), theirs: new Map() }]),
   ) as Record<FrameKind, Interest>;
   const isAlone = bus.kind !== "nats";
-  const elsewhere = bus.channels("frames", SentFrame, frameBytesMax);
-  const wanted = bus.channel("pubsub.wanted", InterestHint);
+  const sentFrames = bus.channels("frames", SentFrame, frameBytesMax);
+  const interestHints = bus.channel("pubsub.wanted", InterestHint);
 
   const deliver = (environmentId: string, frame: Frame) => {
     for (const listener of [...(listeners.get(environmentId) ?? [])]) {
@@ -119,7 +119,7 @@ export function openFrames({ bus, clock, log, self }: FramesDeps): Frames {
 
   const publishInterest = (kind: FrameKind, environmentIds: readonly string[]) => {
     for (let from = 0; from < environmentIds.length; from += frameSliceMax)
-      wanted.publish({
+      interestHints.publish({
         from: self,
         // Nodes before 0.37 expect `wanted` in every interest hint.
         wanted: [],
@@ -128,7 +128,7 @@ export function openFrames({ bus, clock, log, self }: FramesDeps): Frames {
   };
 
   if (!isAlone)
-    wanted.listen((hint) => {
+    interestHints.listen((hint) => {
       if (hint.from === self) return;
       const until = clock.now() + frameInterestMs;
       for (const kind of kinds)
@@ -145,7 +145,7 @@ export function openFrames({ bus, clock, log, self }: FramesDeps): Frames {
       if (!isFrameToken(environmentId) || frame.topic.startsWith("system.stream.svc:")) return;
       deliver(environmentId, frame);
       if (isAlone) return;
-      if (!elsewhere.publish(environmentId, { from: self, ...frame }))
+      if (!sentFrames.publish(environmentId, { from: self, ...frame }))
         log.debug("frames.too_large", { environmentId, topic: frame.topic });
     },
 
@@ -164,7 +164,7 @@ export function openFrames({ bus, clock, log, self }: FramesDeps): Frames {
       const unlisten =
         isAlone || !isFrameToken(environmentId)
           ? undefined
-          : elsewhere.listen(environmentId, ({ from, ...frame }) => {
+          : sentFrames.listen(environmentId, ({ from, ...frame }) => {
               if (from !== self) listener(frame);
             });
       return () => {
