@@ -1,5 +1,6 @@
 import type { DescMethod } from "@bufbuild/protobuf";
 import { KindGuard, type TSchema } from "@sinclair/typebox";
+import { socketFrameBytesMax } from "../kit/limits.ts";
 import type { Operation, SocketBinding, UnaryOperation } from "../kit/operation.ts";
 import { closed } from "./perform.ts";
 import { type JsonSchema, ProtoSchemas } from "./proto-schema.ts";
@@ -195,7 +196,8 @@ function socketDescribed(
     ...head(operation, operation.name),
     description:
       "Becomes a WebSocket of subprotocol `svc.v1`; browsers offer the credential beside it, as " +
-      "`svc.auth.bearer.<base64url>`. Frames are JSON texts with a `type`: schema `socket.{type}`. " +
+      "`svc.auth.bearer.<base64url>`. Frames are JSON texts with a `type`: schema `socket.{type}`; those of the " +
+      `client have at most ${socketFrameBytesMax} bytes. ` +
       `The client sends:\n\n${frameLines(client)}\n\nThe server sends:\n\n${frameLines(server)}`,
     "x-svc-frames": {
       client: framesDescribed(client, components),

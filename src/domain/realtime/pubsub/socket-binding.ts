@@ -64,7 +64,7 @@ const SubscriptionId = Type.String({
 });
 
 /** A frame that the client sends, and what the session gets of it. */
-const taken = <S extends TObject, F>(about: string, schema: S, decode: (fields: Static<S>) => F) => ({
+const clientFrame = <S extends TObject, F>(about: string, schema: S, decode: (fields: Static<S>) => F) => ({
   about,
   schema,
   decode,
@@ -87,19 +87,19 @@ function subscribeInput({ pattern, options = {} }: Static<typeof Subscription>):
 
 /** Frames of the client, by `type`. `SubscriberSession` has a handler for each. */
 export const clientFrames = {
-  subscribe: taken(
+  subscribe: clientFrame(
     "Asks for what is delivered on a pattern. `subscription_result` answers it, and `subscription_error` one without " +
       `a pattern. At most ${subscriptionsMax} subscriptions on one connection.`,
     Type.Object({ subscription: Subscription }),
     ({ subscription }) => ({ type: "subscribe" as const, input: subscribeInput(subscription) }),
   ),
-  unsubscribe: taken(
+  unsubscribe: clientFrame(
     "Ends a subscription. Only one that cannot be read is answered, by `subscription_error`.",
     Type.Object({ subscriptionId: Type.String() }),
     ({ subscriptionId }) => ({ type: "unsubscribe" as const, subscriptionId }),
   ),
-  ack: taken(
-    "Logged only, in whatever form, and never answered: members of consumer groups call `PubSubService/AckEvent`.",
+  ack: clientFrame(
+    "Logged only, and not answered: members of consumer groups call `PubSubService/AckEvent`.",
     Type.Object({
       eventId: Type.Optional(Type.Unknown({ description: "Text: that of an `event`." })),
       ackType: Type.Optional(Type.Unknown({ description: "Text: `ack`, `nak` or `term`." })),

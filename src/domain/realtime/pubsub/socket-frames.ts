@@ -56,7 +56,8 @@ const kinds: Record<string, string> = {
 /** Names the field at fault; an option by its name alone. */
 function mistake(type: string, { path, schema }: ValueError): Fault {
   const field = fieldOf(path).replace(/^subscription\.(?=options\b)/, "");
-  const wanted = schema.format === "uint64" ? "an unsigned 64-bit integer" : kinds[schema.type];
+  const kind = kinds[schema.type] ?? "as the frame's schema says";
+  const wanted = schema.format === "uint64" ? "an unsigned 64-bit integer" : kind;
   const option = /^options\.(.*)/.exec(field)?.[1];
   return malformed(option ? `${option}: must be ${wanted}` : `${type}: ${field} must be ${wanted}`);
 }
