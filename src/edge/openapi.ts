@@ -1,10 +1,12 @@
 import type { DescMethod } from "@bufbuild/protobuf";
 import { KindGuard, type TSchema } from "@sinclair/typebox";
-import type { Operation, UnaryOperation } from "../kit/operation.ts";
+import { socketFrameBytesMax } from "../kit/limits.ts";
+import type { Operation, SocketBinding, UnaryOperation } from "../kit/operation.ts";
 import { closed } from "./perform.ts";
 import { type JsonSchema, ProtoSchemas } from "./proto-schema.ts";
 import { type FullBinding, parseRoute, restBindings } from "./rest.ts";
 import { rpcBindings } from "./rpc.ts";
+import { socketPath } from "./sockets.ts";
 
 export interface Manifested {
   name: string;
@@ -12,8 +14,12 @@ export interface Manifested {
   path: string;
   /** The action the caller must hold; `public` for none. */
   action: string;
-  protocol: "rest" | "connect" | "connect-stream";
+  protocol: "rest" | "connect" | "connect-stream" | "websocket";
 }
+
+/** How the operation appears on the WebSocket, if it does. */
+export const socketOf = (operation: Operation): SocketBinding | undefined =>
+  operation.mode === "stream" ? operation.socket : undefined;
 
 const rpcPath = ({ parent, name }: DescMethod) => `/${parent.typeName}/${name}`;
 
@@ -27,7 +33,11 @@ export function manifest(registry: readonly Operation[]): Manifested[] {
       path: rpcPath(method),
       protocol,
     });
-    if (operation.mode !== "unary") return [posted(operation.rpc.method, "connect-stream")];
+    if (operation.mode !== "unary") {
+      const stream = posted(operation.rpc.method, "connect-stream");
+      const socket: Manifested = { ...head, method: "GET", path: socketPath, protocol: "websocket" };
+      return socketOf(operation) ? [stream, socket] : [stream];
+    }
     const rest = restBindings(operation).map(({ route }): Manifested => {
       return { ...head, ...parseRoute(route), protocol: "rest" };
     });
@@ -156,6 +166,51 @@ function rpcDescribed(operation: Operation, method: DescMethod, schemas: ProtoSc
   };
 }
 
+/** The frames of one side as schemas of the document, and where it refers to them, by `type`. */
+function framesDescribed(frames: SocketBinding["client"], components: Record<string, JsonSchema>) {
+  const references: Record<string, JsonSchema> = {};
+  for (const [type, { about, schema }] of Object.entries(frames)) {
+    const { properties, required = [], ...rest } = plain(schema);
+    components[`socket.${type}`] = {
+      ...rest,
+      description: about,
+      properties: { type: { const: type }, ...(properties as object) },
+      required: ["type", ...(required as string[])],
+    };
+    references[type] = { $ref: `#/components/schemas/socket.${type}` };
+  }
+  return references;
+}
+
+const frameLines = (frames: SocketBinding["client"]): string =>
+  Object.entries(frames)
+    .map(([type, { about }]) => `- \`${type}\`: ${about}`)
+    .join("\n");
+
+function socketDescribed(
+  operation: Operation,
+  { client, server }: SocketBinding,
+  components: Record<string, JsonSchema>,
+) {
+  return {
+    ...head(operation, operation.name),
+    description:
+      "Becomes a WebSocket of subprotocol `svc.v1`; browsers offer the credential beside it, as " +
+      "`svc.auth.bearer.<base64url>`. Frames are JSON texts with a `type`: schema `socket.{type}`; those of the " +
+      `client have at most ${socketFrameBytesMax} bytes. ` +
+      `The client sends:\n\n${frameLines(client)}\n\nThe server sends:\n\n${frameLines(server)}`,
+    "x-svc-frames": {
+      client: framesDescribed(client, components),
+      server: framesDescribed(server, components),
+    },
+    responses: {
+      "101": { description: "Frames follow." },
+      "426": { description: "The request asks for no WebSocket." },
+      ...refusals(operation, errorRef),
+    },
+  };
+}
+
 const text = { type: "string" };
 
 const components = {
@@ -209,6 +264,7 @@ const errorSchemas = {
 export function openApiDocument(registry: readonly Operation[], version: string): JsonSchema {
   const schemas = new ProtoSchemas();
   const paths: Record<string, JsonSchema> = {};
+  const frames: Record<string, JsonSchema> = {};
   const put = (path: string, method: string, described: JsonSchema) => {
     paths[path] = { ...paths[path], [method.toLowerCase()]: described };
   };
@@ -220,6 +276,8 @@ export function openApiDocument(registry: readonly Operation[], version: string)
         put(path.replace("...}", "}"), method, restDescribed(operation, binding, operationId));
       });
     }
+    const socket = socketOf(operation);
+    if (socket) put(socketPath, "GET", socketDescribed(operation, socket, frames));
     const methods =
       operation.mode === "unary" ? rpcBindings(operation).map((b) => b.method) : [operation.rpc.method];
     for (const method of methods) {
@@ -238,6 +296,6 @@ export function openApiDocument(registry: readonly Operation[], version: string)
     servers: [{ url: "/" }],
     security: [{ bearer: [] }, { cookie: [] }, { token: [] }],
     paths,
-    components: { ...components, schemas: { ...errorSchemas, ...schemas.components } },
+    components: { ...components, schemas: { ...errorSchemas, ...frames, ...schemas.components } },
   };
 }

@@ -56,6 +56,7 @@ export const socketOptions = {
 /** Open sockets of one key or user at a node. */
 export const socketsOfCallerMax = 1_000;
 
+export const socketPath = "/ws";
 const protocol = "svc.v1";
 
 const kept = [...decidingHeaders, "x-svc-environment", "x-svc-org", "x-request-id", "user-agent"];
@@ -140,7 +141,7 @@ export function openSockets(deps: SocketsDeps): Sockets {
 
   return {
     upgrade: {
-      path: "/ws",
+      path: socketPath,
       handle(request, server) {
         if (request.headers.get("upgrade")?.toLowerCase() === "websocket") return upgrade(request, server);
         return new Response('{"error":"expected a WebSocket upgrade","code":"upgrade_required"}', {

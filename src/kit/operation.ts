@@ -6,7 +6,7 @@ import type {
   MessageInitShape,
   MessageShape,
 } from "@bufbuild/protobuf";
-import type { Static, TSchema } from "@sinclair/typebox";
+import type { Static, TObject, TSchema } from "@sinclair/typebox";
 import type { Instant } from "./clock.ts";
 import type { Fault } from "./fault.ts";
 
@@ -144,6 +144,23 @@ export interface RpcDuplexBinding<I, O> {
   method: DescMethodBiDiStreaming;
   decode: (message: never) => I;
   encode: (output: O) => object;
+}
+
+/** One JSON text of the WebSocket, told from others by its field `type`. */
+export interface SocketFrame {
+  /** For those who write clients: what it is for, and what answers it. */
+  about: string;
+  /** Its fields besides `type`. Unknown ones are passed over. */
+  schema: TObject;
+}
+
+/**
+ * How an operation appears on the WebSocket: the frames of each side, by `type`. Whom the operation lets in
+ * may send all of them; the session decides what each does.
+ */
+export interface SocketBinding {
+  client: Readonly<Record<string, SocketFrame>>;
+  server: Readonly<Record<string, SocketFrame>>;
 }
 
 /** Both mappings are checked against the generated types: a misspelt field does not compile. */
@@ -297,6 +314,7 @@ export interface StreamOperation<S extends TSchema = TSchema, O = unknown> exten
   mode: "stream";
   input: S;
   rpc: RpcStreamBinding<Static<S>, O>;
+  socket?: SocketBinding;
   handle: (input: Static<S>, call: Call, permit: Permit) => AsyncIterable<O>;
 }
 

@@ -30,7 +30,7 @@ describe("what the server offers", () => {
   // After a wanted change: bun run test/support/surface.ts
   test("is as written down", async () => {
     const written = await Bun.file(new URL("./routes.txt", import.meta.url)).text();
-    expect(surfaceText(await routes())).toBe(written);
+    expect(surfaceText(await routes(), server.running.registry)).toBe(written);
   });
 
   test("is public exactly where the spec says so", async () => {

@@ -1,4 +1,5 @@
 import { type Action, actions, type BuiltInRole, isAction } from "../../src/access/actions.ts";
+import { socketOf } from "../../src/edge/openapi.ts";
 import type { Operation } from "../../src/kit/operation.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { everyWay, go, isLetIn, logoutLast, type Visited, type Visitor, type Way } from "./every-route.ts";
@@ -118,9 +119,12 @@ function passesAt(way: Way, { role, place }: Asker): boolean | "unknown" {
 
 const marks = { refused: "-", unknown: "0" } as const;
 
-/** One way in a line: of every asker its letter, `-` or `0`. */
+/**
+ * One way in a line: of every asker its letter, `-` or `0`. Whom the socket lets in may send each of its
+ * frames.
+ */
 export function matrixText(registry: readonly Operation[], enters = entryOf): string {
-  const lines = everyWay(registry).map((way) => {
+  const lines = everyWay(registry).flatMap((way) => {
     const cells = (Object.keys(places) as Place[]).map((place) =>
       askers
         .filter((asker) => asker.place === place)
@@ -132,13 +136,10 @@ export function matrixText(registry: readonly Operation[], enters = entryOf): st
     );
     const { name, action } = way.operation;
     const asks = askedBy(way);
-    return [
-      cells.join(" "),
-      name,
-      action ?? "public",
-      `${way.method} ${way.path}`,
-      ...(asks ? [`(${asks.why})`] : []),
-    ].join("  ");
+    const lineOf = (entrance: string) =>
+      [cells.join(" "), name, action ?? "public", entrance, ...(asks ? [`(${asks.why})`] : [])].join("  ");
+    const frames = way.protocol === "socket" ? Object.keys(socketOf(way.operation)!.client) : [];
+    return [`${way.method} ${way.path}`, ...frames.map((type) => `${way.path} {type: ${type}}`)].map(lineOf);
   });
   return `${heading}${lines.join("\n")}\n`;
 }

@@ -1,6 +1,8 @@
 import { connect } from "node:net";
+import { socketOf } from "../../src/edge/openapi.ts";
 import { parseRoute, restBindings } from "../../src/edge/rest.ts";
 import { rpcBindings } from "../../src/edge/rpc.ts";
+import { socketPath } from "../../src/edge/sockets.ts";
 import { systemClock } from "../../src/kit/clock.ts";
 import type { Operation } from "../../src/kit/operation.ts";
 
@@ -20,8 +22,8 @@ export function everyWay(registry: readonly Operation[]): Way[] {
       const { parent, name } = operation.rpc.method;
       const path = `/${parent.typeName}/${name}`;
       const stream: Way = { operation, protocol: "stream", method: "POST", path };
-      if (operation.name !== "pubsub.subscribe") return [stream];
-      return [stream, { operation, protocol: "socket", method: "GET", path: "/ws" }];
+      if (!socketOf(operation)) return [stream];
+      return [stream, { operation, protocol: "socket", method: "GET", path: socketPath }];
     }
     const rest = restBindings(operation).map(({ route }) => ({
       protocol: "rest" as const,

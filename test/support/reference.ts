@@ -2,6 +2,7 @@ import { join } from "node:path";
 import { Registry } from "prom-client";
 import { tables } from "../../src/store/tables.ts";
 import { dependencies } from "./dependencies.ts";
+import { frameRows } from "./frames.ts";
 import { allLoops } from "./loops.ts";
 import { sharedNats } from "./nats.ts";
 import { startTestServer, type TestServer } from "./server.ts";
@@ -81,10 +82,11 @@ interface MadeMetric {
   labelNames: string[];
 }
 
-/** Metrics of ours and checks, of a server with all parts: PostgreSQL, a bus and the mirror. */
-async function ofWholeServer(): Promise<{ metrics: string; checks: string }> {
+/** Frames of the socket, metrics of ours and checks, of a server with all parts: PostgreSQL, a bus and the mirror. */
+async function ofWholeServer(): Promise<{ frames: string; metrics: string; checks: string }> {
   const made: MadeMetric[] = [];
   let checks = "";
+  let frames = "";
   const { registerMetric } = Registry.prototype;
   Registry.prototype.registerMetric = function (metric) {
     made.push(metric as unknown as MadeMetric);
@@ -95,6 +97,7 @@ async function ofWholeServer(): Promise<{ metrics: string; checks: string }> {
     const server = await startTestServer({ engine: "postgres", settings });
     try {
       checks = await checksTable(server);
+      frames = table(["frame", "field", "holds", "what it says"], frameRows(server.running.registry));
     } finally {
       await server.stop();
     }
@@ -110,7 +113,7 @@ async function ofWholeServer(): Promise<{ metrics: string; checks: string }> {
       metric.help,
     ])
     .sort(([a], [b]) => (a! < b! ? -1 : 1));
-  return { checks, metrics: table(["metric", "kind", "labels", "what it says"], rows) };
+  return { frames, checks, metrics: table(["metric", "kind", "labels", "what it says"], rows) };
 }
 
 /** The parts of the page that are written from the code. */

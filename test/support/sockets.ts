@@ -1,3 +1,6 @@
+import { TypeCompiler } from "@sinclair/typebox/compiler";
+import { serverFrames } from "../../src/domain/realtime/pubsub/socket-binding.ts";
+import { closed } from "../../src/edge/perform.ts";
 import { until } from "./until.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: tests state the shape they expect
@@ -32,6 +35,19 @@ export interface SocketOptions {
 export const bearerProtocol = (key: string): string =>
   `svc.auth.bearer.${Buffer.from(key).toString("base64url")}`;
 
+const declared = new Map(
+  Object.entries(serverFrames).map(([type, { schema }]) => [type, TypeCompiler.Compile(closed(schema))]),
+);
+
+/** Throws for a frame, or a field of one, that the binding of the socket does not declare. */
+export function declaredFrame(text: string): SocketFrame {
+  const frame = JSON.parse(text);
+  const { type, ...fields } = frame;
+  if (declared.get(type)?.Check(fields)) return frame;
+  const at = declared.get(type)?.Errors(fields).First()?.path ?? "/type";
+  throw new Error(`a frame that is not declared, by its ${at}: ${text.slice(0, 300)}`);
+}
+
 /** A socket at `/ws` of the server at `url`; with a key it offers it as browsers do. Rejects when it is refused. */
 export async function openSocket(url: string, options: SocketOptions = {}): Promise<TestSocket> {
   const { key, query = "", headers } = options;
@@ -45,7 +61,7 @@ export async function openSocket(url: string, options: SocketOptions = {}): Prom
   let closed: TestSocket["closed"];
   raw.addEventListener("message", ({ data }) => {
     texts.push(String(data));
-    frames.push(JSON.parse(String(data)));
+    frames.push(declaredFrame(String(data)));
   });
   raw.addEventListener("close", ({ code, reason }) => {
     closed = { code, reason };

@@ -220,6 +220,37 @@ describe("a client's frame", () => {
     (written) => expect(codeOf(() => subscribe(`{"startAfterSequence":${written}}`))).toBe("INVALID_PATTERN"),
   );
 
+  test.each([
+    ["{", "the frame is not JSON"],
+    ["null", "the frame is not an object"],
+    ["{}", "type: must be subscribe, unsubscribe or ack"],
+    ['{"type":"constructor"}', "type: must be subscribe, unsubscribe or ack"],
+    ['{"type":"subscribe"}', "subscribe: subscription must be an object"],
+    ['{"type":"subscribe","subscription":[]}', "subscribe: subscription must be an object"],
+    ['{"type":"subscribe","subscription":{}}', "subscribe: subscription.pattern must be text"],
+    ['{"type":"subscribe","subscription":{"pattern":7}}', "subscribe: subscription.pattern must be text"],
+    [
+      '{"type":"subscribe","subscription":{"pattern":"a","options":7}}',
+      "subscribe: options must be an object",
+    ],
+    ['{"type":"unsubscribe","subscriptionId":null}', "unsubscribe: subscriptionId must be text"],
+  ])("%s is refused: %s", (text, message) => expect(() => readClientFrame(text)).toThrow(new Error(message)));
+
+  test.each([
+    ['{"replay":"2"}', "replay: must be an integer"],
+    ['{"replay":1.5}', "replay: must be an integer"],
+    ['{"includeMetadata":0}', "includeMetadata: must be true or false"],
+    ['{"topicOnly":"true"}', "topicOnly: must be true or false"],
+    ['{"filter":{}}', "filter: must be text"],
+    ['{"consumerGroup":7}', "consumerGroup: must be text"],
+    ['{"startAfterSequence":-1}', "startAfterSequence: must be an unsigned 64-bit integer"],
+    ['{"withStart":1}', "withStart: must be true or false"],
+    ['{"epoch":"x"}', "epoch: must be an unsigned 64-bit integer"],
+    ['{"epoch":"x","replay":"2"}', "replay: must be an integer"],
+  ])("options %s are refused by the first that is wrong: %s", (options, message) =>
+    expect(() => subscribe(options)).toThrow(new Error(message)),
+  );
+
   test("options that are not known are passed over, null is as good as nothing", () => {
     expect(subscribe('{"ackMode":"manual","backpressure":7,"namespace":{},"replay":null,"later":1}')).toEqual(
       {

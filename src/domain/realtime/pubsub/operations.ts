@@ -2,6 +2,7 @@ import { type Static, Type } from "@sinclair/typebox";
 import { PubSubService } from "../../../gen/svc/v1/pubsub_pb.ts";
 import { rpcStream, stream } from "../../../kit/operation.ts";
 import { allOf, namesOf, parsePattern } from "./rules.ts";
+import { socketBinding } from "./socket-binding.ts";
 import type { Streamed, SubscriptionStreams } from "./subscription-streams.ts";
 import { fromOptions, toStreamMessage } from "./wire.ts";
 
@@ -43,6 +44,7 @@ export const subscribeOperation = (streams: SubscriptionStreams) =>
       (m) => fromOptions(m.pattern, m.options),
       (one: Streamed) => toStreamMessage(one),
     ),
+    socket: socketBinding,
     handle: ({ startAfterSequence, epoch, ...input }, call, permit) =>
       streams.subscribe(
         call.environmentId,

@@ -17,7 +17,16 @@ export interface Pattern {
 }
 
 /** Codes of refusals on WebSockets. Clients compare them, so they never change. */
-export type RefusalCode = "INVALID_PATTERN" | "INVALID_ARGUMENT" | "LIMIT_EXCEEDED" | "INTERNAL_ERROR";
+export const socketCodes = [
+  "INVALID_PATTERN",
+  "INVALID_ARGUMENT",
+  "LIMIT_EXCEEDED",
+  "INTERNAL_ERROR",
+  "PERMISSION_DENIED",
+] as const;
+export type SocketCode = (typeof socketCodes)[number];
+/** What is wrong with a request, whoever sends it. */
+export type RefusalCode = Exclude<SocketCode, "PERMISSION_DENIED">;
 
 const prefixed: readonly Namespace[] = ["events", "entity", "topic"];
 

@@ -1,14 +1,20 @@
+import type { Static } from "@sinclair/typebox";
+import { TypeCompiler } from "@sinclair/typebox/compiler";
+import type { ValueError } from "@sinclair/typebox/errors";
 import { rfc3339 } from "../../../kit/clock.ts";
+import { fieldOf } from "../../../kit/explain.ts";
+import type { Fault } from "../../../kit/fault.ts";
 import type { ChannelSpec, Start } from "./channel.ts";
 import type { Delivery } from "./delivery.ts";
-import type { SubscribeInput } from "./options.ts";
-import { type RefusalCode, refusal } from "./rules.ts";
+import { refusal, type SocketCode } from "./rules.ts";
+import { clientFrames, type serverFrames } from "./socket-binding.ts";
+
+export type ClientFrameType = keyof typeof clientFrames;
 
 /** A checked frame of a WebSocket client. */
-export type ClientFrame =
-  | { type: "subscribe"; input: SubscribeInput }
-  | { type: "unsubscribe"; subscriptionId: string }
-  | { type: "ack"; eventId: string; ackType: string; redeliverDelay: number | undefined };
+export type ClientFrame<Type extends ClientFrameType = ClientFrameType> = {
+  [One in Type]: ReturnType<(typeof clientFrames)[One]["decode"]>;
+}[Type];
 
 type JsonFields = Record<string, unknown>;
 
@@ -17,29 +23,22 @@ const isFields = (value: unknown): value is JsonFields =>
 
 const malformed = (what: string) => refusal("INVALID_PATTERN", what);
 
-/** An integer that a double cannot hold, with all its digits. */
-class Whole {
-  readonly digits: string;
-  constructor(digits: string) {
-    this.digits = digits;
-  }
-}
-
 type Reviver = (key: string, value: unknown, context?: { source?: string }) => unknown;
 
-/** Keeps the digits of positions, which may be larger than the integers that a double can hold. */
-const withWhole: Reviver = (key, value, context) =>
-  typeof value === "number" &&
-  (key === "startAfterSequence" || key === "epoch") &&
-  context?.source !== undefined &&
-  /^\d+$/.test(context.source)
-    ? new Whole(context.source)
-    : value;
+/**
+ * Leaves out what is null, which is as good as nothing. Keeps the digits of positions, which may be larger
+ * than the integers that a double can hold.
+ */
+const withDigits: Reviver = (key, value, context) => {
+  if (value === null) return undefined;
+  const isPosition = typeof value === "number" && (key === "startAfterSequence" || key === "epoch");
+  return isPosition && context?.source !== undefined && /^\d+$/.test(context.source) ? context.source : value;
+};
 
 function parsed(text: string): JsonFields {
   let value: unknown;
   try {
-    value = JSON.parse(text, withWhole as (key: string, value: unknown) => unknown);
+    value = JSON.parse(text, withDigits as (key: string, value: unknown) => unknown);
   } catch {
     throw malformed("the frame is not JSON");
   }
@@ -47,48 +46,44 @@ function parsed(text: string): JsonFields {
   return value;
 }
 
-/** A missing option; undefined and null count as missing. */
-function option<T>(options: JsonFields, name: string, is: (value: unknown) => value is T, wanted: string) {
-  const value = options[name];
-  if (value === undefined || value === null) return undefined;
-  if (!is(value)) throw malformed(`${name}: must be ${wanted}`);
-  return value;
+const kinds: Record<string, string> = {
+  object: "an object",
+  string: "text",
+  boolean: "true or false",
+  integer: "an integer",
+};
+
+/** Names the field at fault; an option by its name alone. */
+function mistake(type: string, { path, schema }: ValueError): Fault {
+  const field = fieldOf(path).replace(/^subscription\.(?=options\b)/, "");
+  const kind = kinds[schema.type] ?? "as the frame's schema says";
+  const wanted = schema.format === "uint64" ? "an unsigned 64-bit integer" : kind;
+  const option = /^options\.(.*)/.exec(field)?.[1];
+  return malformed(option ? `${option}: must be ${wanted}` : `${type}: ${field} must be ${wanted}`);
 }
 
-const isText = (value: unknown): value is string => typeof value === "string";
-const isFlag = (value: unknown): value is boolean => typeof value === "boolean";
-const isInteger = (value: unknown): value is number => Number.isInteger(value);
-
-const sequenceMax = 2n ** 64n - 1n;
-
-function wholeOf(options: JsonFields, name: string): bigint | undefined {
-  const value = options[name];
-  if (value === undefined || value === null) return undefined;
-  const digits = value instanceof Whole ? value.digits : value;
-  const read = typeof digits === "string" && /^\d{1,20}$/.test(digits) ? BigInt(digits) : undefined;
-  if (read === undefined || read > sequenceMax)
-    throw malformed(`${name}: must be an unsigned 64-bit integer`);
-  return read;
-}
-
-function subscribeOf(frame: JsonFields): SubscribeInput {
-  const { subscription } = frame;
-  if (!isFields(subscription)) throw malformed("subscribe: subscription must be an object");
-  const { pattern, options = {} } = subscription;
-  if (!isText(pattern)) throw malformed("subscribe: subscription.pattern must be text");
-  if (options !== null && !isFields(options)) throw malformed("subscribe: options must be an object");
-  const given = options ?? {};
-  return {
-    pattern,
-    replay: option(given, "replay", isInteger, "an integer"),
-    includeMetadata: option(given, "includeMetadata", isFlag, "true or false"),
-    topicOnly: option(given, "topicOnly", isFlag, "true or false"),
-    filter: option(given, "filter", isText, "text"),
-    consumerGroup: option(given, "consumerGroup", isText, "text"),
-    startAfterSequence: wholeOf(given, "startAfterSequence"),
-    withStart: option(given, "withStart", isFlag, "true or false"),
-    epoch: wholeOf(given, "epoch"),
+/** Checks the fields of a frame by its schema and decodes them. */
+function readerOf<Type extends ClientFrameType>(type: Type) {
+  const { schema, decode } = clientFrames[type];
+  const check = TypeCompiler.Compile(schema);
+  return (fields: JsonFields) => {
+    if (!check.Check(fields)) throw mistake(type, check.Errors(fields).First()!);
+    return (decode as (fields: JsonFields) => ClientFrame)(fields);
   };
+}
+
+const clientTypes = Object.keys(clientFrames) as ClientFrameType[];
+const readers = new Map<unknown, (fields: JsonFields) => ClientFrame>(
+  clientTypes.map((type) => [type, readerOf(type)]),
+);
+const anyType = `${clientTypes.slice(0, -1).join(", ")} or ${clientTypes.at(-1)}`;
+
+/** Throws INVALID_PATTERN for a malformed frame. Unknown fields are passed over. */
+export function readClientFrame(text: string): ClientFrame {
+  const fields = parsed(text);
+  const read = readers.get(fields.type);
+  if (!read) throw malformed(`type: must be ${anyType}`);
+  return read(fields);
 }
 
 /**
@@ -101,6 +96,8 @@ export function patternOf(text: string): string | undefined {
   return type === "subscribe" && isText(pattern) ? pattern : undefined;
 }
 
+const isText = (value: unknown): value is string => typeof value === "string";
+
 /** The fields of a JSON object; empty for any other text. */
 function fieldsOf(text: string | undefined): JsonFields {
   try {
@@ -108,27 +105,6 @@ function fieldsOf(text: string | undefined): JsonFields {
     return isFields(value) ? value : {};
   } catch {
     return {};
-  }
-}
-
-/** Throws INVALID_PATTERN for a malformed frame. Unknown options are ignored. */
-export function readClientFrame(text: string): ClientFrame {
-  const frame = parsed(text);
-  switch (frame.type) {
-    case "subscribe":
-      return { type: "subscribe", input: subscribeOf(frame) };
-    case "unsubscribe":
-      if (!isText(frame.subscriptionId)) throw malformed("unsubscribe: subscriptionId must be text");
-      return { type: "unsubscribe", subscriptionId: frame.subscriptionId };
-    case "ack":
-      return {
-        type: "ack",
-        eventId: String(frame.eventId).slice(0, 100),
-        ackType: String(frame.ackType).slice(0, 10),
-        redeliverDelay: isInteger(frame.redeliverDelay) ? frame.redeliverDelay : undefined,
-      };
-    default:
-      throw malformed("type: must be subscribe, unsubscribe or ack");
   }
 }
 
@@ -152,49 +128,45 @@ export function eventFrame(spec: ChannelSpec, delivery: Delivery): string {
   return `{"type":"event","subscriptionId":"${spec.id}${delivery.texts[form]}`;
 }
 
+type ServerFrames = typeof serverFrames;
+
+const frameText = <Type extends keyof ServerFrames>(
+  type: Type,
+  fields: Static<ServerFrames[Type]["schema"]>,
+): string => JSON.stringify({ type, ...fields });
+
 /** Positions of the start are digits, because they may be larger than the integers that a double can hold. */
 export const okFrame = (pattern: string, subscriptionId: string, start: Start | undefined): string => {
   const startFields = start && { startSequence: `${start.sequence}`, epoch: `${start.epoch}` };
-  const result = { pattern, status: "ok", subscriptionId, ...startFields };
-  return JSON.stringify({ type: "subscription_result", results: [result] });
+  return frameText("subscription_result", {
+    results: [{ pattern, status: "ok", subscriptionId, ...startFields }],
+  });
 };
 
 /** `reason` tells a client that resumes by itself why its position was refused. */
 export const refusedFrame = (
   pattern: string,
-  { code, message, reason }: { code: string; message: string; reason: string | undefined },
+  { code, message, reason }: { code: SocketCode; message: string; reason: string | undefined },
 ): string =>
-  JSON.stringify({
-    type: "subscription_result",
+  frameText("subscription_result", {
     results: [{ pattern, status: "error", code, message, ...(reason !== undefined && { reason }) }],
   });
 
 /** For clients that know no subprotocol. */
 export const subscribedFrame = (pattern: string, subscriptionId: string): string =>
-  JSON.stringify({ type: "subscribed", subscriptionId, pattern });
+  frameText("subscribed", { subscriptionId, pattern });
 
 export const troubleFrame = (
   subscriptionId: string,
-  {
-    code,
-    message,
-    retrying,
-  }: { code: RefusalCode | "PERMISSION_DENIED"; message: string; retrying: boolean },
-): string => JSON.stringify({ type: "subscription_error", subscriptionId, code, message, retrying });
+  trouble: { code: SocketCode; message: string; retrying: boolean },
+): string => frameText("subscription_error", { subscriptionId, ...trouble });
 
 /**
  * Answers a frame whose pattern cannot be read: one about subscriptions as a `subscription_error`, any other
  * as an `error`.
  */
-export function malformedFrame(text: string | undefined, code: string, message: string): string {
+export function malformedFrame(text: string | undefined, code: SocketCode, message: string): string {
   const { type, subscriptionId } = fieldsOf(text);
-  return type === "subscribe" || type === "unsubscribe"
-    ? JSON.stringify({
-        type: "subscription_error",
-        subscriptionId: isText(subscriptionId) ? subscriptionId : "",
-        code,
-        message,
-        retrying: false,
-      })
-    : JSON.stringify({ type: "error", code, message });
+  if (type !== "subscribe" && type !== "unsubscribe") return frameText("error", { code, message });
+  return troubleFrame(isText(subscriptionId) ? subscriptionId : "", { code, message, retrying: false });
 }

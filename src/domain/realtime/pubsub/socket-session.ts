@@ -2,10 +2,18 @@ import { Fault } from "../../../kit/fault.ts";
 import { openHolderLimit } from "../../../kit/holder-limit.ts";
 import { subscriptionsMax } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
-import { refusal } from "./rules.ts";
+import { refusal, type SocketCode, socketCodes } from "./rules.ts";
 import type { OpenScreening } from "./screening.ts";
 import type { Broadcast, ChannelSpec, PubSub, SubscriptionOptions } from "./service.ts";
-import { eventFrame, malformedFrame, patternOf, readClientFrame, refusedFrame } from "./socket-frames.ts";
+import {
+  type ClientFrame,
+  type ClientFrameType,
+  eventFrame,
+  malformedFrame,
+  patternOf,
+  readClientFrame,
+  refusedFrame,
+} from "./socket-frames.ts";
 import { type SocketCaller, SocketSubscription, type SubscriptionTarget } from "./socket-subscription.ts";
 
 /** Over all sockets of one key or user at a node. */
@@ -43,8 +51,22 @@ export function openSocketSessions(
   return (options) => new SubscriberSession(host, options);
 }
 
+/** What a session does with each frame that is bound. */
+type FrameHandlers = {
+  readonly [Type in ClientFrameType]: (session: SubscriberSession, frame: ClientFrame<Type>) => void;
+};
+
 /** What a client asks for on one connection, and the subscriptions that it has there. */
 export class SubscriberSession {
+  static readonly #handlers: FrameHandlers = {
+    subscribe: (session, { input }) =>
+      session
+        .#subscribe(session.#host.pubsub.read(input), input.pattern)
+        .catch((error) => session.#refuse(error, input.pattern)),
+    unsubscribe: (session, { subscriptionId }) => session.#all.get(subscriptionId)?.stop(),
+    ack: (session, frame) =>
+      session.#host.log.info("pubsub.ack", { environmentId: session.#options.environmentId, ...frame }),
+  };
   readonly #host: SessionHost;
   readonly #options: SocketSessionOptions;
   readonly #all = new Map<string, SocketSubscription>();
@@ -80,7 +102,8 @@ export class SubscriberSession {
   onMessage(text: string | undefined): void {
     try {
       if (text === undefined) throw refusal("INVALID_PATTERN", "the frame is binary: frames must be text");
-      this.#handle(text);
+      const frame = readClientFrame(text);
+      this.#handle(frame.type, frame);
     } catch (error) {
       this.#refuse(error, text === undefined ? undefined : patternOf(text), text);
     }
@@ -91,17 +114,8 @@ export class SubscriberSession {
     for (const subscription of [...this.#all.values()]) subscription.drop();
   }
 
-  #handle(text: string): void {
-    const frame = readClientFrame(text);
-    if (frame.type === "unsubscribe") this.#all.get(frame.subscriptionId)?.stop();
-    else if (frame.type === "ack")
-      this.#host.log.info("pubsub.ack", { environmentId: this.#options.environmentId, ...frame });
-    else {
-      const { pattern } = frame.input;
-      this.#subscribe(this.#host.pubsub.read(frame.input), pattern).catch((error) =>
-        this.#refuse(error, pattern),
-      );
-    }
+  #handle<Type extends ClientFrameType>(type: Type, frame: ClientFrame<Type>): void {
+    SubscriberSession.#handlers[type](this, frame);
   }
 
   async #subscribe(wanted: SubscriptionOptions, askedPattern: string): Promise<void> {
@@ -154,10 +168,11 @@ export class SubscriberSession {
 }
 
 /** The code of the frame that answers an error. */
-function codeOf(error: unknown): string {
+function codeOf(error: unknown): SocketCode {
   if (!(error instanceof Fault)) return "INTERNAL_ERROR";
   if (error.kind === "permission_denied") return "PERMISSION_DENIED";
-  if (error.code !== undefined) return error.code;
+  const code = socketCodes.find((one) => one === error.code);
+  if (code !== undefined) return code;
   if (error.kind === "resource_exhausted") return "LIMIT_EXCEEDED";
   return error.kind === "invalid_argument" ? "INVALID_ARGUMENT" : "INTERNAL_ERROR";
 }
