@@ -68,7 +68,7 @@ describe("callers that wait for ends", () => {
     const ends = openRunEnds({
       store: undefined as never,
       clock: undefined as never,
-      bus: { kind: "in-process" } as never,
+      bus: { kind: "in-process", channel: () => ({}) } as never,
       self: "me",
     });
     const leave = Array.from({ length: 10_000 }, () => ends.enter());
