@@ -19,7 +19,6 @@ import { type SystemClock, systemClock } from "./kit/clock.ts";
 import { closing, within } from "./kit/closing.ts";
 import type { Draining } from "./kit/draining.ts";
 import { type Ids, systemIds } from "./kit/ids.ts";
-import { drainHintMsMax } from "./kit/limits.ts";
 import { type Log, silentLog } from "./kit/log.ts";
 import type { LoopFacts } from "./kit/loop.ts";
 import type { Operation } from "./kit/operation.ts";
@@ -27,6 +26,9 @@ import { version } from "./kit/version.ts";
 import type { Config } from "./settings/settings.ts";
 import type { OpenStoreOptions } from "./store/open.ts";
 import type { Store } from "./store/store.ts";
+
+/** Telling the other nodes of a shutdown takes at most this. */
+const drainHintMsMax = 1_000;
 
 export interface ServerOptions {
   clock?: SystemClock;

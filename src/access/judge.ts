@@ -1,12 +1,19 @@
 import { type Breathe, breather } from "../kit/breather.ts";
 import type { Clock } from "../kit/clock.ts";
 import { invalid } from "../kit/fault.ts";
-import { decisionMsMax, resourceNameCharsMax } from "../kit/limits.ts";
 import type { Operation, Screen } from "../kit/operation.ts";
 import { type AccessRefusal, type GatedCall, refusal } from "./gated-call.ts";
 import { decisionOf } from "./policy.ts";
 import type { Resource } from "./resource.ts";
 import type { AccessSnapshot } from "./snapshot.ts";
+
+/**
+ * No resource has a longer name; policies are not asked about one, as every pattern may cost a look at every
+ * letter.
+ */
+export const resourceNameCharsMax = 4 * 1024;
+/** A call whose policies take longer than this to evaluate is refused. */
+const decisionMsMax = 250;
 
 /** The environment of a call as patterns name it. */
 export interface EnvironmentScope {

@@ -1,12 +1,11 @@
 import { openBus } from "../bus/open.ts";
-import { type TimeBase, timeBase } from "../cluster/time-base.ts";
+import { clockUncertaintyMsMax, type TimeBase, timeBase } from "../cluster/time-base.ts";
 import { openFrames } from "../domain/realtime/pubsub/frames.ts";
 import { type OpenWatch, openWatch } from "../edge/open-watch.ts";
 import type { SystemClock } from "../kit/clock.ts";
 import type { Closing } from "../kit/closing.ts";
 import type { Draining } from "../kit/draining.ts";
 import type { Ids } from "../kit/ids.ts";
-import { clockUncertaintyMsMax } from "../kit/limits.ts";
 import type { Log } from "../kit/log.ts";
 import type { LoopOptions } from "../kit/loop.ts";
 import { secretFiles } from "../kit/secret-files.ts";

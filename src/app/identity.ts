@@ -16,10 +16,10 @@ import {
   openSessionRegister,
   type SessionKind,
   type SessionRegister,
+  sessionMs,
 } from "../domain/access/sessions/register.ts";
 import { tenancy as openTenancy, type Tenancy } from "../domain/access/tenancy/service.ts";
 import { users as openUsers, type Users } from "../domain/access/users/service.ts";
-import { sessionMs } from "../kit/limits.ts";
 import { bootstrapKeyFileOf, masterKeyFileOf } from "../settings/settings.ts";
 import type { Session } from "../store/store.ts";
 import type { Host, Part } from "./part.ts";

@@ -5,10 +5,12 @@ import type { Keyring } from "../domain/access/keyring/service.ts";
 import type { Keys } from "../domain/access/keys/service.ts";
 import type { Rotated } from "../domain/cluster/nodes/service.ts";
 import type { SystemClock } from "../kit/clock.ts";
-import { confirmMs, keyLeaseMs, nodesMax } from "../kit/limits.ts";
+import { confirmMs, keyLeaseMs } from "../kit/limits.ts";
 import { Waker } from "../kit/loop.ts";
 import { version } from "../kit/version.ts";
 import type { Host, Part } from "./part.ts";
+
+const nodesMax = 100;
 
 export interface MembersPart extends Part {
   nodes: Nodes;

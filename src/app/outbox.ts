@@ -2,10 +2,10 @@ import { type ControlMessage, controlChannel, controlSubject } from "../domain/e
 import { openPast } from "../domain/log/log/past.ts";
 import { outboxFrames } from "../domain/realtime/pubsub/lifecycle-frames.ts";
 import { outboxChecks } from "../domain/record/outbox/invariants.ts";
+import { outboxSendMs } from "../domain/record/outbox/limits.ts";
 import { openMirror } from "../domain/record/outbox/mirror.ts";
 import { outboxOperations } from "../domain/record/outbox/operations.ts";
 import { openOutbox } from "../domain/record/outbox/service.ts";
-import { outboxSendMs } from "../kit/limits.ts";
 import { Waker } from "../kit/loop.ts";
 import type { Session } from "../store/store.ts";
 import type { Host, Part } from "./part.ts";

@@ -2,6 +2,7 @@ import type { Feeds } from "../domain/log/log/feed.ts";
 import { openPast } from "../domain/log/log/past.ts";
 import { openTopicsPast, type TopicMessage } from "../domain/log/topics/past.ts";
 import { groupCheck } from "../domain/realtime/groups/invariants.ts";
+import { groupRefreshMs } from "../domain/realtime/groups/limits.ts";
 import { groupsOperations } from "../domain/realtime/groups/operations.ts";
 import { type Groups, openGroups } from "../domain/realtime/groups/service.ts";
 import { subscribeOperation } from "../domain/realtime/pubsub/operations.ts";
@@ -14,8 +15,13 @@ import type { Edge, Reauthorizer } from "../edge/call.ts";
 import type { Upgrade } from "../edge/http.ts";
 import { openReauthorizer } from "../edge/reauthorize.ts";
 import { openSockets, type Sockets, socketOptions } from "../edge/sockets.ts";
-import { groupRefreshMs, reauthorizeEveryMs } from "../kit/limits.ts";
 import type { Host, Part } from "./part.ts";
+
+/**
+ * How often open sockets, streams and held polls are re-authorized: with `keyLeaseMs`, a revocation ends them
+ * within a second.
+ */
+const reauthorizeEveryMs = 250;
 
 export interface RealtimePart extends Part {
   /** Asks again and again whether the callers of sockets, streams and held polls may go on. */

@@ -13,9 +13,10 @@ import { workersOperations } from "../domain/engine/workers/operations.ts";
 import { openWorkers, type Workers } from "../domain/engine/workers/service.ts";
 import { secretFrames } from "../domain/realtime/pubsub/lifecycle-frames.ts";
 import { addressGuard } from "../kit/addresses.ts";
-import { pushAnswerBytesMax } from "../kit/limits.ts";
 import type { Host, Part } from "./part.ts";
 import type { RunsPart } from "./runs.ts";
+
+const pushAnswerBytesMax = 8 * 1024 * 1024;
 
 export interface WorkersNeeds {
   runsPart: RunsPart;

@@ -8,10 +8,15 @@ import {
   StorageType,
 } from "@nats-io/jetstream";
 import { errors, headers, type NatsConnection } from "@nats-io/transport-node";
-import { mirrorAnswerMs, mirrorKeptMs, mirrorRepeatMs } from "../kit/limits.ts";
 import type { Log } from "../kit/log.ts";
 import { BusError, type Mirror, type Mirrored } from "./bus.ts";
 import { isSubject } from "./subject.ts";
+
+/** JetStream answers within this. */
+const mirrorAnswerMs = 5_000;
+/** JetStream keeps the messages of the mirror for this long, and knows their ids again for the second. */
+const mirrorKeptMs = 7 * 24 * 60 * 60 * 1000;
+const mirrorRepeatMs = 10 * 60 * 1000;
 
 export interface NatsMirrorOptions {
   /** Undefined while the server cannot be reached. */

@@ -1,9 +1,10 @@
 import type { Hold } from "../bus/bus.ts";
 import type { Clock } from "../kit/clock.ts";
-import { clockUncertaintyMsMax, nameKeptMs } from "../kit/limits.ts";
+import { nameKeptMs } from "../kit/limits.ts";
 import type { Log } from "../kit/log.ts";
 import { sql } from "../kit/sql.ts";
 import type { Session, Store } from "../store/store.ts";
+import { clockUncertaintyMsMax } from "./time-base.ts";
 
 /** Which node does the duties that only one may do at a time. */
 export interface Leadership {

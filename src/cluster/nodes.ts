@@ -1,8 +1,10 @@
 import type { Presence } from "../bus/bus.ts";
 import type { Clock, Instant } from "../kit/clock.ts";
-import { nodeForgottenMs } from "../kit/limits.ts";
 import { sql } from "../kit/sql.ts";
 import type { Session, Store } from "../store/store.ts";
+
+/** A node without a heartbeat for this long is no longer listed. */
+const nodeForgottenMs = 60 * 60 * 1000;
 
 /** What a node says of itself with every heartbeat. */
 export interface NodeFacts {

@@ -1,7 +1,9 @@
 import type { SystemClock } from "../kit/clock.ts";
-import { clockUncertaintyMsMax } from "../kit/limits.ts";
 import { type Metrics, noMetrics } from "../kit/metrics.ts";
 import type { Store } from "../store/store.ts";
+
+/** Above this uncertainty of the time a node neither claims nor leads. */
+export const clockUncertaintyMsMax = 250;
 
 export interface TimeBase {
   /**

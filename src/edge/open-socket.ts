@@ -1,7 +1,9 @@
 import type { Fault } from "../kit/fault.ts";
-import { socketWaitBytes } from "../kit/limits.ts";
 import type { RequestCall } from "./call.ts";
 import type { BufferedConnection, SendBuffers } from "./send-buffers.ts";
+
+/** Reads from the store for a socket pause while it has this much unsent. */
+const socketWaitBytes = 1024 * 1024;
 
 /** A connection as its session uses it. */
 export interface SocketConnection {

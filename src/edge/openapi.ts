@@ -1,12 +1,11 @@
 import type { DescMethod } from "@bufbuild/protobuf";
 import { KindGuard, type TSchema } from "@sinclair/typebox";
-import { socketFrameBytesMax } from "../kit/limits.ts";
 import type { Operation, SocketBinding, UnaryOperation } from "../kit/operation.ts";
 import { closed } from "./perform.ts";
 import { type JsonSchema, ProtoSchemas } from "./proto-schema.ts";
 import { type FullBinding, parseRoute, restBindings } from "./rest.ts";
 import { rpcBindings } from "./rpc.ts";
-import { socketPath } from "./sockets.ts";
+import { socketFrameBytesMax, socketPath } from "./sockets.ts";
 
 export interface Manifested {
   name: string;

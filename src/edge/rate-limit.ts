@@ -1,7 +1,9 @@
 import type { Clock } from "../kit/clock.ts";
 import { Fault } from "../kit/fault.ts";
-import { rateLimitedKeysMax } from "../kit/limits.ts";
 import type { Caller } from "../kit/operation.ts";
+
+/** Keys whose requests one node counts at a time. */
+const rateLimitedKeysMax = 10_000;
 
 interface TokenBucket {
   /** Of `clock.elapsed()`. */

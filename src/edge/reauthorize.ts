@@ -1,7 +1,6 @@
 import { type Breathe, breather } from "../kit/breather.ts";
 import type { Clock } from "../kit/clock.ts";
 import { type Fault, sendsAway } from "../kit/fault.ts";
-import { reauthorizeConcurrency } from "../kit/limits.ts";
 import type { Operation } from "../kit/operation.ts";
 import {
   type Authenticated,
@@ -12,6 +11,9 @@ import {
   RequestCall,
 } from "./call.ts";
 import { decidingHeaders } from "./credential.ts";
+
+/** Credentials of open calls that are looked up at once. */
+const reauthorizeConcurrency = 8;
 
 const credentialHeaders = [...decidingHeaders, "x-svc-environment", "x-svc-org"];
 

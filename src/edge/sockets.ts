@@ -1,6 +1,5 @@
 import { Fault } from "../kit/fault.ts";
 import { openHolderLimit } from "../kit/holder-limit.ts";
-import { socketBufferBytesMax, socketFrameBytesMax } from "../kit/limits.ts";
 import type { Call, Operation } from "../kit/operation.ts";
 import { type Edge, faultOf, type RequestCall } from "./call.ts";
 import { decidingHeaders, protocolsOf } from "./credential.ts";
@@ -16,6 +15,11 @@ import {
 } from "./open-socket.ts";
 import { watchSendBuffers } from "./send-buffers.ts";
 import { openSocketGate } from "./socket-gate.ts";
+
+/** What a client may send in one WebSocket frame. */
+export const socketFrameBytesMax = 1024 * 1024;
+/** A socket with this much unsent is closed. */
+const socketBufferBytesMax = 8 * 1024 * 1024;
 
 export interface SocketsDeps {
   edge: Edge;

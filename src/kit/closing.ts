@@ -1,6 +1,9 @@
 import type { Clock } from "./clock.ts";
-import { closeMsMax, closePartMsMax } from "./limits.ts";
 import type { Log } from "./log.ts";
+
+/** How long one part may take to close, beyond what the settings give it; and all parts together. */
+export const closePartMsMax = 3_000;
+export const closeMsMax = 10_000;
 
 /** Closes parts in the reverse order of their opening, within a time that no dependency can stretch. */
 export interface Closing {

@@ -1,7 +1,16 @@
 import type { Clock } from "./clock.ts";
 import { type CombineOptions, type Combiner, combine } from "./combine.ts";
-import { combineLanes, combinePaceMs, combineWaitingMax, flushItemsMax } from "./limits.ts";
 import { type Watch, watchFlushes, watchWaiting } from "./watch.ts";
+
+/** Weight that may wait in one combiner before callers are refused. */
+export const combineWaitingMax = 10_000;
+export const combineLanes = 4;
+/**
+ * Group-commit window: a flush may start this many ms after the previous one began, to gather as many callers
+ * as recent flushes had.
+ */
+const combinePaceMs = 16;
+const flushItemsMax = 128;
 
 /**
  * This many characters of payload weigh as much as one small item, so that a flush stays small in bytes too.

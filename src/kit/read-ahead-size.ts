@@ -1,4 +1,5 @@
-import { feedSliceMax } from "./limits.ts";
+/** Events read at once by a feed, and environments compared at once. */
+export const feedSliceMax = 500;
 
 /** Characters that one read of a log aims at. */
 const sliceCharsMax = 1024 * 1024;

@@ -1,4 +1,3 @@
-import { busPayloadBytesMax, outboxAttemptsMax } from "../kit/limits.ts";
 import { setting } from "../kit/setting.ts";
 import { boolean, integer } from "../kit/setting-kinds.ts";
 
@@ -14,13 +13,13 @@ export const outboxSettings = {
   busPayloadMax: setting({
     env: "SVC_BUS_PAYLOAD_MAX",
     parse: integer(1_024, 64 * 1024 * 1024, "bytes"),
-    fallback: busPayloadBytesMax,
+    fallback: 1024 * 1024,
     about: "Largest message that the outbox hands to the message bus.",
   }),
   outboxAttempts: setting({
     env: "SVC_OUTBOX_ATTEMPTS",
     parse: integer(1, 1_000, "attempts"),
-    fallback: outboxAttemptsMax,
+    fallback: 10,
     about: "How often a message that the bus refuses is tried before it is a dead letter.",
   }),
 };

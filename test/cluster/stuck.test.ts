@@ -1,6 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { combineLaneOf } from "../../src/kit/flush-queue.ts";
-import { combineLanes, combineWaitingMax } from "../../src/kit/limits.ts";
+import { combineLaneOf, combineLanes, combineWaitingMax } from "../../src/kit/flush-queue.ts";
 import { sql } from "../../src/kit/sql.ts";
 import type { Store } from "../../src/store/store.ts";
 import { type AckedEmit, checkAll } from "../support/checkers.ts";

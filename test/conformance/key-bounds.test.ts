@@ -1,17 +1,13 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
+import { policyNameCharsMax } from "../../src/domain/access/policies/limits.ts";
+import { roleNameCharsMax } from "../../src/domain/access/roles/rules.ts";
+import { environmentNameBytesMax } from "../../src/domain/access/tenancy/limits.ts";
+import { emailCharsMax } from "../../src/domain/access/users/rules.ts";
 import { endpointKeyBytesMax } from "../../src/domain/engine/breakers/rows.ts";
-import {
-  emailCharsMax,
-  environmentNameBytesMax,
-  eventNameBytesMax,
-  functionIdBytesMax,
-  groupNameBytesMax,
-  idempotencyKeyBytesMax,
-  matchPathBytesMax,
-  policyNameCharsMax,
-  roleNameCharsMax,
-  secretNameCharsMax,
-} from "../../src/kit/limits.ts";
+import { secretNameCharsMax } from "../../src/domain/engine/secrets/service.ts";
+import { matchPathBytesMax } from "../../src/domain/engine/waits/rules.ts";
+import { groupNameBytesMax } from "../../src/domain/realtime/groups/limits.ts";
+import { eventNameBytesMax, functionIdBytesMax, idempotencyKeyBytesMax } from "../../src/kit/limits.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { stepIdBytesMax } from "../../src/kit/step-id.ts";
 import { startTestServer, type TestServer } from "../support/server.ts";

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { closeMsMax } from "../../src/kit/limits.ts";
+import { closeMsMax } from "../../src/kit/closing.ts";
 import { type LivedTime, livedTime } from "../support/lived.ts";
 import { type NatsServer, startNats } from "../support/nats.ts";
 import { sharedPostgres } from "../support/postgres.ts";

@@ -1,8 +1,12 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { openPlatformAudit, type PlatformAudit } from "../../src/domain/access/platform/audit.ts";
+import {
+  openPlatformAudit,
+  type PlatformAudit,
+  platformAuditKeptMs,
+  platformAuditWaitingMax,
+} from "../../src/domain/access/platform/audit.ts";
 import { systemClock } from "../../src/kit/clock.ts";
 import { systemIds } from "../../src/kit/ids.ts";
-import { platformAuditKeptMs, platformAuditWaitingMax } from "../../src/kit/limits.ts";
 import type { Store } from "../../src/store/store.ts";
 import { engines, makeHome, startTestServer, type TestServer } from "../support/server.ts";
 import { keptLog } from "../support/who.ts";

@@ -1,7 +1,6 @@
 import { expect, test } from "bun:test";
 import { testClock } from "../../src/kit/clock.ts";
-import { closing } from "../../src/kit/closing.ts";
-import { closeMsMax, closePartMsMax } from "../../src/kit/limits.ts";
+import { closeMsMax, closePartMsMax, closing } from "../../src/kit/closing.ts";
 import { silentLog } from "../../src/kit/log.ts";
 
 const stepMs = 100;

@@ -1,6 +1,13 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import {
+  functionNameBytesMax,
+  functionTriggersMax,
+  retryDelayMsMax,
+  runAttemptsMax,
+  runTimeoutMsMax,
+} from "../../src/domain/engine/functions/limits.ts";
+import {
   canonical,
   definitionOf,
   parseStatus,
@@ -15,11 +22,6 @@ import {
   expressionBytesMax,
   functionDefinitionBytesMax,
   functionIdBytesMax,
-  functionNameBytesMax,
-  functionTriggersMax,
-  retryDelayMsMax,
-  runAttemptsMax,
-  runTimeoutMsMax,
   sleepMsMax,
 } from "../../src/kit/limits.ts";
 

@@ -4,7 +4,7 @@ import {
   streamWaitingBytesMax,
   weightOf,
 } from "../../src/domain/engine/workers/stream/intake.ts";
-import { streamWaitingMax } from "../../src/kit/limits.ts";
+import { streamWaitingMax } from "../../src/domain/engine/workers/stream/limits.ts";
 
 const isReady = async (ready: Promise<void>) =>
   Promise.race([ready.then(() => true), new Promise((later) => setImmediate(() => later(false)))]);

@@ -1,6 +1,5 @@
 import type { Clock } from "../../../kit/clock.ts";
 import type { Ids } from "../../../kit/ids.ts";
-import { keyringKeptMs } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import { createMasterFile, readMasterFile, replaceMasterFile } from "./master-file.ts";
@@ -9,6 +8,11 @@ import { type Reseal, RingWriter } from "./ring-writer.ts";
 import * as rows from "./rows.ts";
 import type { RingKind } from "./rules.ts";
 import * as rules from "./rules.ts";
+
+/**
+ * How long a rotated secret's signatures stay valid, and a node may still start with the previous master key.
+ */
+const keyringKeptMs = 24 * 60 * 60 * 1000;
 
 export type { RingSecret } from "./ring.ts";
 

@@ -1,6 +1,5 @@
 import type { Clock } from "../../../kit/clock.ts";
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
-import { keyNameCharsMax, keyRolesMax, keysMax } from "../../../kit/limits.ts";
 import type { Call } from "../../../kit/operation.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import type { RoleScope, Roles } from "../roles/service.ts";
@@ -8,6 +7,10 @@ import type { Tenancy } from "../tenancy/service.ts";
 import { countKeys, type HeldKey, keysOf, type ListedKey, listedKey, setRoleIds } from "./rows.ts";
 import * as rules from "./rules.ts";
 import type { Keys } from "./service.ts";
+
+const keyNameCharsMax = 200;
+const keyRolesMax = 50;
+const keysMax = 10_000;
 
 export type { ListedKey } from "./rows.ts";
 

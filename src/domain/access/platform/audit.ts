@@ -1,6 +1,6 @@
 import type { Clock } from "../../../kit/clock.ts";
 import type { Ids } from "../../../kit/ids.ts";
-import { platformAuditKeptMs, platformAuditWaitingMax, purgeSliceMax } from "../../../kit/limits.ts";
+import { purgeSliceMax } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
 import type { Caller } from "../../../kit/operation.ts";
 import { pageSize, readCursor, writeCursor } from "../../../kit/page.ts";
@@ -8,6 +8,10 @@ import type { Session, Store } from "../../../store/store.ts";
 import type { PlatformEvent, PlatformEventFilter } from "./audit-rows.ts";
 import * as rows from "./audit-rows.ts";
 import type { PlatformEventType } from "./rules.ts";
+
+/** Lines of the platform's audit: how long they are kept, and how many may wait at a node to be written. */
+export const platformAuditKeptMs = 366 * 24 * 60 * 60 * 1000;
+export const platformAuditWaitingMax = 10_000;
 
 export type { PlatformEvent, PlatformEventFilter } from "./audit-rows.ts";
 

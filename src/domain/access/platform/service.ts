@@ -1,7 +1,6 @@
 import type { Clock } from "../../../kit/clock.ts";
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
-import { platformUsersMax } from "../../../kit/limits.ts";
 import type { Caller } from "../../../kit/operation.ts";
 import { hashPassword } from "../../../kit/password.ts";
 import { type Session, type Store, StoreError } from "../../../store/store.ts";
@@ -13,6 +12,8 @@ import type { PlatformAudit } from "./audit.ts";
 import type { PlatformUser } from "./rows.ts";
 import * as rows from "./rows.ts";
 import * as rules from "./rules.ts";
+
+const platformUsersMax = 1_000;
 
 export type { PlatformUser } from "./rows.ts";
 

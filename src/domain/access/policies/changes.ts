@@ -1,9 +1,9 @@
 import type { Clock } from "../../../kit/clock.ts";
 import { Fault, missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
-import { policiesMax, policyVersionsMax } from "../../../kit/limits.ts";
 import { type Session, type Store, StoreError } from "../../../store/store.ts";
 import type { RoleScope, Roles } from "../roles/service.ts";
+import { policiesMax, policyVersionsMax } from "./limits.ts";
 import * as rows from "./rows.ts";
 import * as rules from "./rules.ts";
 

@@ -1,10 +1,11 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { platformOrgId } from "../../../access/gate.ts";
+import { resourceNameCharsMax } from "../../../access/judge.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
 import { invalid, missing } from "../../../kit/fault.ts";
-import { dryRunDecisionsMax, policyTextCharsMax, resourceNameCharsMax } from "../../../kit/limits.ts";
 import { type Call, listedById, type Operation, unary } from "../../../kit/operation.ts";
 import type { RoleScope, Roles } from "../roles/service.ts";
+import { dryRunDecisionsMax, policyTextCharsMax } from "./limits.ts";
 import type { DryRun, DryRunAnswer, Policies, Policy, PolicyVersion } from "./service.ts";
 import { policyTemplates } from "./templates.ts";
 

@@ -1,6 +1,6 @@
 import { compilePolicy, PolicyError } from "../../../access/policy.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
-import { policyNameCharsMax } from "../../../kit/limits.ts";
+import { policyNameCharsMax } from "./limits.ts";
 
 /** A policy as callers send it. */
 export interface PolicyInput {

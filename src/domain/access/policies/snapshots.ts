@@ -2,9 +2,9 @@ import type { Snapshots } from "../../../access/gate.ts";
 import { type AccessSnapshot, type Compiled, compilePolicies, snapshotOf } from "../../../access/snapshot.ts";
 import { breather } from "../../../kit/breather.ts";
 import type { Clock } from "../../../kit/clock.ts";
-import { accessKeptMs, accessOrgsMax } from "../../../kit/limits.ts";
 import { ttlCache } from "../../../kit/ttl-cache.ts";
 import type { Store } from "../../../store/store.ts";
+import { accessKeptMs, accessOrgsMax } from "./limits.ts";
 import * as rows from "./rows.ts";
 
 export interface OrgSnapshots extends Snapshots {

@@ -1,8 +1,9 @@
 import { type BuiltInRole, builtInRoles, roleIdOf } from "../../../access/actions.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
-import { roleNameCharsMax } from "../../../kit/limits.ts";
 import type { Role, RoleScope } from "./role.ts";
 import type { RoleRow } from "./rows.ts";
+
+export const roleNameCharsMax = 100;
 
 const isPlatform = (role: string) => role.startsWith("platform_");
 

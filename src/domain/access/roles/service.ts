@@ -2,13 +2,15 @@ import { platformOrgId } from "../../../access/gate.ts";
 import type { Clock } from "../../../kit/clock.ts";
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
-import { rolesMax } from "../../../kit/limits.ts";
 import type { Caller } from "../../../kit/operation.ts";
 import { type Session, type Store, StoreError } from "../../../store/store.ts";
 import { openRoleReads, type RoleReads } from "./reads.ts";
 import type { Role, RoleScope } from "./role.ts";
 import * as rows from "./rows.ts";
 import * as rules from "./rules.ts";
+
+/** Roles of an org. */
+const rolesMax = 200;
 
 export type { Role, RoleScope } from "./role.ts";
 

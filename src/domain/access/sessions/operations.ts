@@ -1,7 +1,7 @@
 import { Type } from "@sinclair/typebox";
 import { Fault } from "../../../kit/fault.ts";
-import { sessionMs } from "../../../kit/limits.ts";
 import { type Operation, unary } from "../../../kit/operation.ts";
+import { sessionMs } from "./register.ts";
 import type { KnownSession, PlatformLogin, Sessions } from "./service.ts";
 
 const text = Type.String({ maxLength: 2_000 });

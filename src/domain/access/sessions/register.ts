@@ -5,6 +5,9 @@ import { purgeSliceMax } from "../../../kit/limits.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import * as rows from "./rows.ts";
 
+/** Lifetime of a dashboard session and its cookie. */
+export const sessionMs = 24 * 60 * 60 * 1000;
+
 export type { SessionRow } from "./rows.ts";
 
 /** `desktop`: made with an API key, which is its subject. */

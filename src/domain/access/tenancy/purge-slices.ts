@@ -1,5 +1,6 @@
-import { purgeRemoteSliceMs, purgeSliceMax, purgeSliceMs } from "../../../kit/limits.ts";
+import { purgeSliceMax } from "../../../kit/limits.ts";
 import type { Store } from "../../../store/store.ts";
+import { purgeRemoteSliceMs, purgeSliceMs } from "./limits.ts";
 
 const sliceMin = 8;
 

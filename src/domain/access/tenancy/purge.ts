@@ -1,14 +1,9 @@
 import { cachedQuery } from "../../../kit/cached-query.ts";
 import type { Clock, Instant } from "../../../kit/clock.ts";
-import {
-  gaugeCountMax,
-  gaugeKeptMs,
-  gaugeWaitMsMax,
-  purgeGraceMs,
-  purgeRoundMs,
-} from "../../../kit/limits.ts";
+import { gaugeCountMax, gaugeKeptMs, gaugeWaitMsMax } from "../../../kit/limits.ts";
 import type { Metrics } from "../../../kit/metrics.ts";
 import type { Session, Store } from "../../../store/store.ts";
+import { purgeGraceMs, purgeRoundMs } from "./limits.ts";
 import * as rows from "./purge-rows.ts";
 import { PurgeSlices, paces } from "./purge-slices.ts";
 

@@ -1,5 +1,5 @@
 import { Fault, invalid } from "../../../kit/fault.ts";
-import { environmentNameBytesMax } from "../../../kit/limits.ts";
+import { environmentNameBytesMax } from "./limits.ts";
 
 /** What every installation has from its first boot on. */
 export const defaultOrgId = "org_default";

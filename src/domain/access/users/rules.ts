@@ -1,5 +1,9 @@
 import { invalid } from "../../../kit/fault.ts";
-import { emailCharsMax, passwordBytesMax, passwordCharsMin, userNameCharsMax } from "../../../kit/limits.ts";
+
+export const emailCharsMax = 254;
+const userNameCharsMax = 200;
+const passwordCharsMin = 8;
+const passwordBytesMax = 1_024;
 
 /** Addresses are compared without case. */
 export function readEmail(text: string): string {

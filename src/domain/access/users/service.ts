@@ -1,7 +1,6 @@
 import type { Clock, Instant } from "../../../kit/clock.ts";
 import { Fault, missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
-import { usersMax } from "../../../kit/limits.ts";
 import type { Caller } from "../../../kit/operation.ts";
 import { hashPassword, verifyPassword } from "../../../kit/password.ts";
 import { type Session, type Store, StoreError } from "../../../store/store.ts";
@@ -10,6 +9,8 @@ import { CarriedRoles, type RolesOf } from "./carried-roles.ts";
 import type { CarriedRole, NewUser, UserRow } from "./rows.ts";
 import * as rows from "./rows.ts";
 import * as rules from "./rules.ts";
+
+const usersMax = 10_000;
 
 export type { CarriedRole, NewUser, UserRow } from "./rows.ts";
 

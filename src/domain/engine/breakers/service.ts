@@ -1,10 +1,15 @@
 import type { Clock, Instant } from "../../../kit/clock.ts";
 import { invalid } from "../../../kit/fault.ts";
-import { breakerFailsMax, breakerForgottenMs, breakerOpenMs, purgeSliceMax } from "../../../kit/limits.ts";
+import { purgeSliceMax } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
 import type { Store } from "../../../store/store.ts";
 import type { Endpoint } from "./rows.ts";
 import * as rows from "./rows.ts";
+
+/** Transport failures in a row that open a breaker, and how long it is open before one call is tried. */
+const breakerFailsMax = 5;
+const breakerOpenMs = 30_000;
+const breakerForgottenMs = 24 * 60 * 60 * 1000;
 
 export type { Endpoint } from "./rows.ts";
 

@@ -1,8 +1,11 @@
 import { Type } from "@sinclair/typebox";
 import type { Bus } from "../../../bus/bus.ts";
-import { capacityRowsMax, confirmMs } from "../../../kit/limits.ts";
+import { confirmMs } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
 import type { BucketFacts, DispatchFacts, SessionFacts } from "../dispatch/facts.ts";
+
+/** Rows of each kind in one answer. */
+export const capacityRowsMax = 1_000;
 
 export interface NodesFilter {
   environmentId?: string | undefined;
@@ -13,7 +16,7 @@ const NodesRequest = Type.Unsafe<NodesFilter>(
   Type.Object({ environmentId: Type.Optional(Type.String()), functionId: Type.Optional(Type.String()) }),
 );
 
-/** What a node answers of its own memory; at most `limits.capacityRowsMax` rows of each kind. */
+/** What a node answers of its own memory; at most `capacityRowsMax` rows of each kind. */
 export interface NodeCapacity {
   nodeId: string;
   draining: boolean;

@@ -1,12 +1,14 @@
 import { hash } from "node:crypto";
 import type { Instant } from "../../../kit/clock.ts";
 import { Fault } from "../../../kit/fault.ts";
-import { capacityRowsDefault, capacityRowsMax, workerSilenceMsMax } from "../../../kit/limits.ts";
+import { workerSilenceMsMax } from "../../../kit/limits.ts";
 import type { Caller } from "../../../kit/operation.ts";
 import type { Store } from "../../../store/store.ts";
 import type { BucketFacts, SessionFacts } from "../dispatch/facts.ts";
-import type { AskNodes } from "./node-requests.ts";
+import { type AskNodes, capacityRowsMax } from "./node-requests.ts";
 import * as rows from "./rows.ts";
+
+const capacityRowsDefault = 100;
 
 export interface CapacityInput {
   env?: string;

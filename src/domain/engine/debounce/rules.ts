@@ -1,5 +1,8 @@
 import { createHash } from "node:crypto";
-import { debounceKeyBytesMax, sleepMsMax } from "../../../kit/limits.ts";
+import { sleepMsMax } from "../../../kit/limits.ts";
+
+/** A longer value is replaced by its hash. */
+const debounceKeyBytesMax = 512;
 
 /** The key of events without a value at the key's path, and of functions without a key. */
 export const sharedKey = "__global__";

@@ -1,7 +1,6 @@
 import type { Clock } from "../../../kit/clock.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
-import { debounceListDefault, debounceListMax, debounceSliceMax } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
 import type { Caller } from "../../../kit/operation.ts";
 import { countTurns, roundRobin, type SharedWork, type Slice } from "../../../kit/round-robin.ts";
@@ -12,6 +11,12 @@ import type { QueueHint } from "../runs/wakes/due.ts";
 import type { NewArm } from "./arm.ts";
 import { type Fire, fireFlush } from "./fire.ts";
 import * as rows from "./rows.ts";
+
+/** Debounce entries that fire in one transaction. */
+const debounceSliceMax = 200;
+/** Debounce entries in one answer. */
+const debounceListDefault = 100;
+const debounceListMax = 1_000;
 
 export type DebounceEntry = rows.DebounceEntryRow;
 

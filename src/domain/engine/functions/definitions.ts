@@ -1,9 +1,9 @@
 import { type CelProgram, compileCel } from "../../../kit/cel/cel.ts";
 import { missing } from "../../../kit/fault.ts";
-import { definitionsKeptMax } from "../../../kit/limits.ts";
 import { sizedCache } from "../../../kit/sized-cache.ts";
 import type { Store } from "../../../store/store.ts";
 import type { Definitions, DefinitionsCache, FunctionRecord, Trigger, TriggerEvent } from "./definition.ts";
+import { definitionsKeptMax } from "./limits.ts";
 import { definitionsVersion, readDefinitions } from "./rows.ts";
 import { triggerVariables } from "./rules.ts";
 import { isPattern, openPatternIndex } from "./trigger-patterns.ts";

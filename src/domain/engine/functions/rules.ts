@@ -4,16 +4,7 @@ import { cronExpressionBytesMax } from "../../../kit/cron/cron.ts";
 import { valueAt } from "../../../kit/data-path.ts";
 import { requireEventName } from "../../../kit/event-names.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
-import {
-  functionDefinitionBytesMax,
-  functionIdBytesMax,
-  functionNameBytesMax,
-  functionTriggersMax,
-  retryDelayMsMax,
-  runAttemptsMax,
-  runTimeoutMsMax,
-  sleepMsMax,
-} from "../../../kit/limits.ts";
+import { functionDefinitionBytesMax, functionIdBytesMax, sleepMsMax } from "../../../kit/limits.ts";
 import { requirePayload } from "../../../kit/payload-json.ts";
 import type {
   FunctionDefinition,
@@ -22,6 +13,13 @@ import type {
   RetryPolicy,
   TriggerDefinition,
 } from "./definition.ts";
+import {
+  functionNameBytesMax,
+  functionTriggersMax,
+  retryDelayMsMax,
+  runAttemptsMax,
+  runTimeoutMsMax,
+} from "./limits.ts";
 import { requireTriggerEvent } from "./trigger-patterns.ts";
 
 /**

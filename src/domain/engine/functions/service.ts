@@ -1,11 +1,11 @@
 import { invalid, missing } from "../../../kit/fault.ts";
-import { definitionsKeptMax } from "../../../kit/limits.ts";
 import { pageSize, readCursor, writeCursor } from "../../../kit/page.ts";
 import { sizedCache } from "../../../kit/sized-cache.ts";
 import type { Session } from "../../../store/store.ts";
 import type { FunctionDefinition, FunctionRecord, FunctionStatus } from "./definition.ts";
 import { holdFunction, noteChange, raiseDefinitions } from "./held-function.ts";
 import { changeAt, changesOf, type FunctionChange } from "./history.ts";
+import { definitionsKeptMax } from "./limits.ts";
 import { type RegisterDeps, registerFunction } from "./register.ts";
 import { type RollbackDeps, type RollbackTarget, rollbackFunction } from "./rollback.ts";
 import * as rows from "./rows.ts";

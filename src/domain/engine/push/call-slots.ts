@@ -1,4 +1,5 @@
-import { pushCallsMax } from "../../../kit/limits.ts";
+/** Calls of one node to endpoints at once. */
+const pushCallsMax = 200;
 
 /** Bounds the calls that this node has under way to all endpoints together. */
 export class CallSlots {

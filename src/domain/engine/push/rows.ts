@@ -1,6 +1,8 @@
-import { pushFunctionsMax } from "../../../kit/limits.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Store } from "../../../store/store.ts";
+
+/** Push functions that one node serves. */
+export const pushFunctionsMax = 10_000;
 
 export interface PushFunctionRow {
   environment_id: string;

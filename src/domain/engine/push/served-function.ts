@@ -1,11 +1,18 @@
 import type { Clock } from "../../../kit/clock.ts";
-import { pushCallsEndpointMax, pushHoldMs } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
 import type { Breakers, Endpoint } from "../breakers/service.ts";
 import type { Assignments } from "../dispatch/assignments.ts";
 import type { Job } from "../jobs/rules.ts";
 import type { CallSlots } from "./call-slots.ts";
 import { type JobCalls, sparedMs } from "./job-calls.ts";
+
+/** Calls of one node to one endpoint at once. */
+const pushCallsEndpointMax = 50;
+/**
+ * How long this node's own caller waits for jobs at a time; a setting for workers' polls must not make it ask
+ * on and on.
+ */
+const pushHoldMs = 2_000;
 
 export interface ServedFunctionDeps {
   clock: Clock;

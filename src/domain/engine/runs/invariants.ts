@@ -1,9 +1,10 @@
 import type { Instant } from "../../../kit/clock.ts";
-import { integrityRowsMax, overdueMs, sweepSliceMax } from "../../../kit/limits.ts";
+import { integrityRowsMax, overdueMs } from "../../../kit/limits.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import { violationsOf } from "../../record/integrity/rules.ts";
 import type { IntegrityCheck } from "../../record/integrity/service.ts";
+import { sweepSliceMax } from "./limits.ts";
 
 interface Lost {
   id: string;

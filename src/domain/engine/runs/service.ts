@@ -5,10 +5,8 @@ import {
   gaugeCountMax,
   gaugeKeptMs,
   gaugeWaitMsMax,
-  laneIdleMsMax,
   laneLookMax,
   purgeSliceMax,
-  wakeSliceMax,
 } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
 import { roundRobin } from "../../../kit/round-robin.ts";
@@ -32,6 +30,7 @@ import { openPutOff } from "./execution/put-off.ts";
 import { noteRefusal, type ReportRefusal } from "./execution/refusal.ts";
 import type { RunReport } from "./execution/report.ts";
 import { openReports, type ReportsDeps, whyRefused } from "./execution/report-queue.ts";
+import { laneIdleMsMax, wakeSliceMax } from "./limits.ts";
 import { type ListRunsInput, listRuns, type RunsPage } from "./list-runs.ts";
 import * as rows from "./rows.ts";
 import type { CompletedStep, Fence, Run, Step } from "./run.ts";

@@ -1,8 +1,12 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { type CronPlan, parseCron } from "../../../kit/cron/cron.ts";
-import { cronLateMsMax, cronSlotsCountMax } from "../../../kit/limits.ts";
 import type { FunctionRecord } from "../functions/definition.ts";
 import type { Schedule } from "./rows.ts";
+
+/** A cron slot fires at most this late: longer than a new leader takes to begin. */
+const cronLateMsMax = 10_000;
+/** Missed slots that are counted one by one. */
+const cronSlotsCountMax = 1_000;
 
 /** Published after the commit, and may be lost: topic `system.cron.{functionId}.{leaf}`. */
 export type CronFrame = { environmentId: string; functionId: string; at: Instant } & (

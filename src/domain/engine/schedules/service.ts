@@ -1,11 +1,10 @@
 import { type Clock, type Instant, rfc3339 } from "../../../kit/clock.ts";
-import { scheduleSliceMax } from "../../../kit/limits.ts";
 import { countTurns, roundRobin, type SharedWork, type Slice } from "../../../kit/round-robin.ts";
 import type { Events } from "../../log/events/service.ts";
 import { recordMissed } from "./missed.ts";
 import * as rows from "./rows.ts";
 import { type DueSlots, dueSlots, nameOf, planOf } from "./rules.ts";
-import { openScheduleSync, type ScheduleSyncDeps, type ScheduleWrite } from "./sync.ts";
+import { openScheduleSync, type ScheduleSyncDeps, type ScheduleWrite, scheduleSliceMax } from "./sync.ts";
 
 export type { ScheduleWrite as Write } from "./sync.ts";
 

@@ -1,10 +1,12 @@
 import type { Clock } from "../../../kit/clock.ts";
-import { scheduleSliceMax } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
 import { isOfItem, type Session, type Store } from "../../../store/store.ts";
 import type { DefinitionsCache } from "../functions/definition.ts";
 import * as rows from "./rows.ts";
 import { type CronFrame, scheduleChanges } from "./rules.ts";
+
+/** Environments whose triggers are taken up in one tick, and schedules that fire in one. */
+export const scheduleSliceMax = 100;
 
 /** A transaction of the duty's leader: it fails when another process leads. */
 export type ScheduleWrite = <T>(work: (session: Session) => Promise<T>) => Promise<T>;

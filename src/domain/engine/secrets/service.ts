@@ -2,12 +2,15 @@ import type { Clock, Instant } from "../../../kit/clock.ts";
 import { requireStorable } from "../../../kit/event-names.ts";
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
-import { secretBytesMax, secretNameCharsMax, secretsMax } from "../../../kit/limits.ts";
 import { type Session, type Store, StoreError } from "../../../store/store.ts";
 import type { Keyring } from "../../access/keyring/service.ts";
 import type { SealedRow, SecretRow } from "./rows.ts";
 import * as rows from "./rows.ts";
 import { openSecretValues, sealScopeOf } from "./values.ts";
+
+const secretsMax = 1_000;
+export const secretNameCharsMax = 200;
+const secretBytesMax = 64 * 1024;
 
 export type { SecretRow } from "./rows.ts";
 

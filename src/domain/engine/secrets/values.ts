@@ -1,9 +1,11 @@
 import type { Clock } from "../../../kit/clock.ts";
-import { secretsKeptMs } from "../../../kit/limits.ts";
 import { ttlCache } from "../../../kit/ttl-cache.ts";
 import type { Store } from "../../../store/store.ts";
 import type { Keyring } from "../../access/keyring/service.ts";
 import * as rows from "./rows.ts";
+
+/** Values of secrets are cached for this long. */
+const secretsKeptMs = 1_000;
 
 /** What a value is sealed for: a sealed text that is copied to another row or environment does not open. */
 export const sealScopeOf = (environmentId: string, id: string) => `secret/${environmentId}/${id}`;

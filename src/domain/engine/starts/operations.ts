@@ -1,11 +1,10 @@
 import { Type } from "@sinclair/typebox";
 import { SvcService } from "../../../gen/svc/v1/svc_pb.ts";
-import { syncTimeoutMsDefault } from "../../../kit/limits.ts";
 import { rpc, unary } from "../../../kit/operation.ts";
 import type { EmitInput } from "../../log/events/rules.ts";
 import { dataOf, fromBody, fromMessage } from "../../log/events/wire.ts";
 import type { RunResult } from "../runs/run.ts";
-import type { InvokeInput, Starts, SyncInput } from "./service.ts";
+import { type InvokeInput, type Starts, type SyncInput, syncTimeoutMsDefault } from "./service.ts";
 import { toResultBody, toResultMessage } from "./wire.ts";
 
 const payload = {

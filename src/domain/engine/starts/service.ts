@@ -1,12 +1,14 @@
 import { Fault, invalid } from "../../../kit/fault.ts";
 import { keyOf } from "../../../kit/idempotency-key.ts";
-import { syncTimeoutMsDefault, syncTimeoutMsMax } from "../../../kit/limits.ts";
 import type { Call } from "../../../kit/operation.ts";
 import { jsonText } from "../../../kit/payload-json.ts";
 import { draftOf, type EmitInput, noteStarts } from "../../log/events/rules.ts";
 import type { Emitted, Events, InvokeDraft } from "../../log/events/service.ts";
 import type { RunEnds } from "../runs/children/run-ends.ts";
 import type { RunResult } from "../runs/run.ts";
+
+export const syncTimeoutMsDefault = 30_000;
+const syncTimeoutMsMax = 15 * 60 * 1000;
 
 export interface InvokeInput {
   functionId: string;

@@ -1,7 +1,9 @@
 import { type Static, Type } from "@sinclair/typebox";
 import type { Bus } from "../../../bus/bus.ts";
 import type { Clock } from "../../../kit/clock.ts";
-import { controlMs } from "../../../kit/limits.ts";
+
+/** Telling a control message takes at most this. */
+const controlMs = 2_000;
 
 /** A message to the node and the worker that hold a run. It may be lost, and may arrive twice. */
 const ControlMessage = Type.Object({

@@ -1,6 +1,5 @@
 import type { Clock } from "../../../kit/clock.ts";
 import { Fault, missing } from "../../../kit/fault.ts";
-import { resumeHealMs, resumeWindowMs } from "../../../kit/limits.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import type { FunctionDefinition } from "../functions/definition.ts";
 import { laneOf } from "../functions/rules.ts";
@@ -11,6 +10,11 @@ import type { Controls } from "./controls.ts";
 import { requireRun, stepsFrom } from "./find.ts";
 import * as rows from "./rows.ts";
 import * as rules from "./rules.ts";
+
+/** A second resume of a run is refused for this long. */
+export const resumeWindowMs = 2 * 60 * 1000;
+/** The wake loop finishes a resume that its node left unfinished for this long. */
+const resumeHealMs = 10_000;
 
 export interface ResumeDeps {
   store: Store;

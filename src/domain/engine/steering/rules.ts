@@ -1,9 +1,13 @@
 import { Fault, invalid } from "../../../kit/fault.ts";
-import { cancelReasonRunes, discardedBytesMax, stepOutputBytesMax } from "../../../kit/limits.ts";
+import { stepOutputBytesMax } from "../../../kit/limits.ts";
 import { jsonText, parseJson, parseJsonBytes } from "../../../kit/payload-json.ts";
 import { stepRowId } from "../../../kit/step-id.ts";
 import type { ResumePlan } from "../runs/wakes/finish-resumes.ts";
 import type { ExecutionRow, SteeredRunRow, SteeredStepRow } from "./rows.ts";
+
+const cancelReasonRunes = 1_024;
+/** Outputs that the history of a resume keeps of the steps that it discards. */
+const discardedBytesMax = 256 * 1024;
 
 /** The reason of a cancel is published and logged, not stored. */
 export const cutReason = (reason: string): string => [...reason].slice(0, cancelReasonRunes).join("");

@@ -1,10 +1,10 @@
-import { purgeSliceMax, resumeWindowMs } from "../../../kit/limits.ts";
+import { purgeSliceMax } from "../../../kit/limits.ts";
 import type { Store } from "../../../store/store.ts";
 import type { Run, Step } from "../runs/run.ts";
 import { type CancelDeps, cancelRun } from "./cancel.ts";
 import type { Controls } from "./controls.ts";
 import { type PauseDeps, pauseRun } from "./pause.ts";
-import { type ResumeDeps, resumeRun } from "./resume.ts";
+import { type ResumeDeps, resumeRun, resumeWindowMs } from "./resume.ts";
 import * as rows from "./rows.ts";
 import { notHeld } from "./rules.ts";
 import { injectOutput, patchOutput, type StepOutputsDeps } from "./step-outputs.ts";

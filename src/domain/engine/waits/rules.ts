@@ -1,6 +1,8 @@
 import { createHash } from "node:crypto";
 import { CelError, compileCel } from "../../../kit/cel/cel.ts";
-import { matchPathBytesMax } from "../../../kit/limits.ts";
+
+/** A path is part of an index. */
+export const matchPathBytesMax = 512;
 
 /** Which events of a name are meant. */
 export type Match =

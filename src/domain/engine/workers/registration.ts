@@ -1,6 +1,6 @@
 import { rfc3339 } from "../../../kit/clock.ts";
 import { invalid } from "../../../kit/fault.ts";
-import { workerFunctionsMax, workerJobsMax, workerLabelsMax } from "../../../kit/limits.ts";
+import { workerFunctionsMax, workerJobsMax, workerLabelsMax } from "./limits.ts";
 import type { WorkerRecord } from "./rows.ts";
 import { workerToken } from "./rules.ts";
 

@@ -1,11 +1,11 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { Fault, invalid } from "../../../kit/fault.ts";
 import { checker } from "../../../kit/item-check.ts";
-import { progressStepsMax } from "../../../kit/limits.ts";
 import { requireStepId, stepIdBytesMax } from "../../../kit/step-id.ts";
 import { leaseHashOf, runOfJob, workerInstant } from "../jobs/rules.ts";
 import type { ReportedStep, ReportOutcome, RunReport } from "../runs/execution/report.ts";
 import type { Fence, RunError } from "../runs/run.ts";
+import { progressStepsMax } from "./limits.ts";
 import { jsonText, plainText } from "./texts.ts";
 import { readYield, YieldShape } from "./yields.ts";
 

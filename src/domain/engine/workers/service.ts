@@ -1,6 +1,6 @@
 import type { Clock, Instant } from "../../../kit/clock.ts";
 import { invalid } from "../../../kit/fault.ts";
-import { exchangeReportsMax, pollJobsMax } from "../../../kit/limits.ts";
+import { pollJobsMax } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
 import type { Metrics } from "../../../kit/metrics.ts";
 import type { Session, Store } from "../../../store/store.ts";
@@ -11,6 +11,7 @@ import type { DefinitionsCache } from "../functions/definition.ts";
 import { type AssignedJob, type Job, runOfJob } from "../jobs/rules.ts";
 import type { Runs } from "../runs/service.ts";
 import { openWorkerFrames, type WorkerFrame } from "./frames.ts";
+import { exchangeReportsMax } from "./limits.ts";
 import type { Workers } from "./port.ts";
 import { WorkerRegistry } from "./registry.ts";
 import { WorkerReports } from "./reports.ts";

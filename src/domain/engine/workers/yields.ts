@@ -3,17 +3,11 @@ import { CelError } from "../../../kit/cel/cel.ts";
 import { parseRfc3339 } from "../../../kit/clock.ts";
 import { requireEventName } from "../../../kit/event-names.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
-import {
-  functionIdBytesMax,
-  invokeMsDefault,
-  invokeMsMax,
-  sleepMsMax,
-  waitMsDefault,
-  waitMsMax,
-} from "../../../kit/limits.ts";
+import { functionIdBytesMax, sleepMsMax } from "../../../kit/limits.ts";
 import { requireStepId, stepIdBytesMax } from "../../../kit/step-id.ts";
 import type { ReportOutcome } from "../runs/execution/report.ts";
 import { readMatch } from "../waits/rules.ts";
+import { invokeMsDefault, invokeMsMax, waitMsDefault, waitMsMax } from "./limits.ts";
 import { jsonText, plainText } from "./texts.ts";
 
 const lenient = { additionalProperties: true };

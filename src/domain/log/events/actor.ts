@@ -1,5 +1,7 @@
 import { valueAt } from "../../../kit/data-path.ts";
-import { actorIdCharactersMax } from "../../../kit/limits.ts";
+
+/** Of a value at `actorKey`; the rest of a longer one is not looked at. */
+const actorIdCharactersMax = 200;
 
 /**
  * The actor of a run: the value at the function's `actorKey` in the event's data. Null for no value, and for

@@ -1,7 +1,6 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { Fault, missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
-import { invokeDepthMax } from "../../../kit/limits.ts";
 import type { NewArm } from "../../engine/debounce/arm.ts";
 import { debounceKey, noMaxWaitMs } from "../../engine/debounce/rules.ts";
 import type { Definitions, FunctionDefinition, FunctionRecord } from "../../engine/functions/definition.ts";
@@ -11,6 +10,9 @@ import { readMatch, storedMatch } from "../../engine/waits/rules.ts";
 import { actorOf } from "./actor.ts";
 import type { EventDraft } from "./rules.ts";
 import type { Judged } from "./trigger-evaluation.ts";
+
+/** How many invokes may lead to a run, one started by the other. */
+const invokeDepthMax = 32;
 
 /**
  * Functions that an event starts, once its triggers were evaluated: every active one with a matching trigger.

@@ -3,7 +3,6 @@ import { PubSubService } from "../../../gen/svc/v1/pubsub_pb.ts";
 import { SvcService } from "../../../gen/svc/v1/svc_pb.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
 import { invalid } from "../../../kit/fault.ts";
-import { triggerBatchMax } from "../../../kit/limits.ts";
 import { type Call, listed, rpc, type Thing, unary } from "../../../kit/operation.ts";
 import { storedJson } from "../../../kit/payload-json.ts";
 import type { EventLog, LoggedEvent } from "../log/service.ts";
@@ -11,6 +10,8 @@ import { draftOf, type EmitInput, noteStarts } from "./rules.ts";
 import { screenedPage } from "./screened.ts";
 import type { Emitted, Events } from "./service.ts";
 import { fromBody, fromMessage } from "./wire.ts";
+
+const triggerBatchMax = 100;
 
 const Emit = Type.Object({
   event: Type.String(),

@@ -1,8 +1,10 @@
 import type { Clock } from "../../../kit/clock.ts";
-import { runsRememberedMax } from "../../../kit/limits.ts";
 import { sql } from "../../../kit/sql.ts";
 import { ttlCache } from "../../../kit/ttl-cache.ts";
 import type { Store } from "../../../store/store.ts";
+
+/** Runs that a node knows to exist, for the events they emit. */
+const runsRememberedMax = 10_000;
 
 /** A cached answer cannot become wrong: a run never changes its environment. */
 const keptMs = 60_000;

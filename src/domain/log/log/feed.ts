@@ -1,7 +1,10 @@
-import { feedHintBytesMax, feedSliceMax } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
+import { feedSliceMax } from "../../../kit/read-ahead-size.ts";
 import { EnvironmentFeed, type OpenFeeds } from "./environment-feed.ts";
 import type { LoggedEvent, LogPosition } from "./rows.ts";
+
+/** A commit's events travel with its hint up to this size; readers of larger ones read the store. */
+export const feedHintBytesMax = 64 * 1024;
 
 /** An entry of any log. Payloads are JSON texts. */
 export interface LogEntry {

@@ -1,9 +1,12 @@
 import type { Instant } from "../../../kit/clock.ts";
-import { countCap, namesMax, namesScanCap } from "../../../kit/limits.ts";
+import { countCap } from "../../../kit/limits.ts";
 import type { Cursor } from "../../../kit/page.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import { containsIgnoringCase } from "../../../kit/sql-contains.ts";
 import type { Store } from "../../../store/store.ts";
+
+export const namesScanCap = 10_000;
+export const namesMax = 200;
 
 /** A stored event. `data` and `metadata` are JSON text. */
 export interface LoggedEvent {

@@ -1,9 +1,11 @@
 import { type Instant, parseRfc3339 } from "../../../kit/clock.ts";
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
-import { countCap, filterValuesMax, namesMax, namesScanCap, searchBytesMax } from "../../../kit/limits.ts";
+import { countCap, searchBytesMax } from "../../../kit/limits.ts";
 import { type Cursor, pageSize, readCursor, writeCursor } from "../../../kit/page.ts";
 import type { Store } from "../../../store/store.ts";
 import * as rows from "./rows.ts";
+
+const filterValuesMax = 200;
 
 export type { LoggedEvent } from "./rows.ts";
 
@@ -68,10 +70,10 @@ export function openEventLog(store: Store): EventLog {
     async names(environmentId, query) {
       const { names, scanned } = await rows.countNames(store, readFilter(environmentId, query));
       return {
-        names: names.slice(0, namesMax),
-        scanned: Math.min(scanned, namesScanCap),
-        truncated: scanned > namesScanCap || names.length > namesMax,
-        scan_cap: namesScanCap,
+        names: names.slice(0, rows.namesMax),
+        scanned: Math.min(scanned, rows.namesScanCap),
+        truncated: scanned > rows.namesScanCap || names.length > rows.namesMax,
+        scan_cap: rows.namesScanCap,
       };
     },
 

@@ -1,7 +1,6 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { PubSubService } from "../../../gen/svc/v1/pubsub_pb.ts";
 import { invalid } from "../../../kit/fault.ts";
-import { publishBatchMax } from "../../../kit/limits.ts";
 import { listed, type Operation, rpc, unary } from "../../../kit/operation.ts";
 import { draftOf, type PublishInput, topicName } from "./rules.ts";
 import type { Published, Topics } from "./service.ts";
@@ -13,6 +12,8 @@ import {
   toTopicInfo,
   toTopicStats,
 } from "./wire.ts";
+
+const publishBatchMax = 100;
 
 const Publish = Type.Object({
   topic: Type.String(),

@@ -3,7 +3,6 @@ import type { ItemOutcome } from "../../../kit/combine.ts";
 import { flushQueue, weightOfPayloads } from "../../../kit/flush-queue.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import { claimKeys, contended, lostKeys } from "../../../kit/key-claims.ts";
-import { publishFlushMax, publishPaceMs } from "../../../kit/limits.ts";
 import type { Watch } from "../../../kit/watch.ts";
 import { isMarked, isOfItem, isStuck, type Store } from "../../../store/store.ts";
 import type { Feeds } from "../log/feed.ts";
@@ -12,6 +11,10 @@ import { type NewMessage, type PublishedRow, publishFlush, useOf } from "./flush
 import type { TopicMessage } from "./past.ts";
 import { makeHeads, type UsedTopicKey } from "./rows.ts";
 import type { PublishDraft } from "./rules.ts";
+
+/** Messages start no runs, so a flush of them may be larger than one of events. */
+const publishFlushMax = 512;
+const publishPaceMs = 4;
 
 export interface PublishQueueDeps {
   store: Store;

@@ -1,10 +1,12 @@
 import { requireEventName } from "../../../kit/event-names.ts";
 import { invalid, missing } from "../../../kit/fault.ts";
-import { topicsListMax } from "../../../kit/limits.ts";
 import type { Published } from "./answers.ts";
 import { openPublishQueue, type PublishQueueDeps } from "./publish-queue.ts";
 import { countBehind, getTopic, listTopics, type TopicRow } from "./rows.ts";
 import { type PublishDraft, topicName } from "./rules.ts";
+
+/** Topics in one answer. */
+const topicsListMax = 1_000;
 
 export type { Published };
 

@@ -1,7 +1,7 @@
 import type { Instant } from "../../../kit/clock.ts";
-import { groupLossesMax } from "../../../kit/limits.ts";
 import { column, sql } from "../../../kit/sql.ts";
 import type { Session } from "../../../store/store.ts";
+import { groupLossesMax } from "./limits.ts";
 import { type GroupKey, type GroupRow, holdGroup, whereGroup } from "./rows.ts";
 
 /** Room for one delivery at one member. */

@@ -1,4 +1,6 @@
 import { Fault, invalid } from "../../../kit/fault.ts";
+import { jsonText } from "../../../kit/payload-json.ts";
+import { logOf, parsePattern, readFilter } from "../pubsub/rules.ts";
 import {
   groupDelayMsDefault,
   groupDelayMsMax,
@@ -8,9 +10,7 @@ import {
   groupNameBytesMax,
   groupRedeliveriesDefault,
   groupRedeliveriesMax,
-} from "../../../kit/limits.ts";
-import { jsonText } from "../../../kit/payload-json.ts";
-import { logOf, parsePattern, readFilter } from "../pubsub/rules.ts";
+} from "./limits.ts";
 import type { AckMode, Backpressure, GroupKey, GroupRow, GroupSettings, GroupStatus } from "./rows.ts";
 
 export const defaultNamespace = "default";

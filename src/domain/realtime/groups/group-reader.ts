@@ -1,12 +1,12 @@
 import type { Clock, Instant } from "../../../kit/clock.ts";
 import type { Fault } from "../../../kit/fault.ts";
-import { groupFreshMs, groupHoldMs, groupHoldMsMin } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
 import type { Store } from "../../../store/store.ts";
 import type { Following } from "../../log/log/feed.ts";
 import type { Source, SourceEntry } from "../pubsub/source.ts";
 import type { Acks } from "./ack.ts";
 import { type ClaimResult, claimDeliveries } from "./claim.ts";
+import { groupFreshMs, groupHoldMs, groupHoldMsMin } from "./limits.ts";
 import { LookAhead } from "./look-ahead.ts";
 import { type GroupMember, isPermitted } from "./member.ts";
 import { type DeliveryHold, MemberDeliveries } from "./member-deliveries.ts";

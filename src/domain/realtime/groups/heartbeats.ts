@@ -1,10 +1,10 @@
 import type { Clock } from "../../../kit/clock.ts";
-import { groupKeptMs, groupSilenceMs, groupSliceMax } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
 import { roundRobin, type Slice, workOn } from "../../../kit/round-robin.ts";
 import type { Store } from "../../../store/store.ts";
 import type { GroupChange } from "./ack.ts";
 import type { GroupReader } from "./group-reader.ts";
+import { groupKeptMs, groupSilenceMs, groupSliceMax } from "./limits.ts";
 import { type GroupMember, noteHeartbeat } from "./member.ts";
 import {
   environmentsSilent,

@@ -1,12 +1,12 @@
 import type { Clock } from "../../../kit/clock.ts";
 import { Fault, missing } from "../../../kit/fault.ts";
-import { groupSliceMax } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
 import type { Watch } from "../../../kit/watch.ts";
 import type { Store } from "../../../store/store.ts";
 import type { Sources } from "../pubsub/source.ts";
 import type { Acks, GroupChange } from "./ack.ts";
 import { GroupReader } from "./group-reader.ts";
+import { groupSliceMax } from "./limits.ts";
 import type { GroupMember } from "./member.ts";
 import { removeMember } from "./member-rows.ts";
 import { type GroupRow, groupsNow } from "./rows.ts";

@@ -1,11 +1,11 @@
 import { breather } from "../../../kit/breather.ts";
 import type { CelProgram } from "../../../kit/cel/cel.ts";
 import type { Clock } from "../../../kit/clock.ts";
-import { groupAheadMax } from "../../../kit/limits.ts";
 import { ReadAheadSize } from "../../../kit/read-ahead-size.ts";
 import type { Delivery } from "../pubsub/delivery.ts";
 import { charsOf, type Pattern, parsePattern, readFilter, wantedOf } from "../pubsub/rules.ts";
 import type { Source, SourceEntry } from "../pubsub/source.ts";
+import { groupAheadMax } from "./limits.ts";
 import type { GroupRow } from "./rows.ts";
 
 /** Characters of payloads that a group holds ahead at one node; an event may be as large as a request. */

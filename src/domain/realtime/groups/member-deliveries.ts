@@ -1,9 +1,9 @@
 import type { Clock } from "../../../kit/clock.ts";
-import { groupStuckMs, groupWindow } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
 import type { Delivery } from "../pubsub/delivery.ts";
 import type { Acks } from "./ack.ts";
 import type { ClaimedDelivery, MemberSlot } from "./claim.ts";
+import { groupStuckMs, groupWindow } from "./limits.ts";
 import { type GroupMember, holdsDelivery, isFresh, isPermitted, type QueuedDelivery } from "./member.ts";
 import type { GroupRow } from "./rows.ts";
 

@@ -1,6 +1,6 @@
 import type { Fault } from "../../../kit/fault.ts";
-import { groupFreshMs, groupHoldShare } from "../../../kit/limits.ts";
 import type { Delivery } from "../pubsub/delivery.ts";
+import { groupFreshMs, groupHoldShare } from "./limits.ts";
 import type { MemberRow } from "./member-rows.ts";
 import type { GroupRow } from "./rows.ts";
 

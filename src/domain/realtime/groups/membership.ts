@@ -1,11 +1,11 @@
 import type { Clock } from "../../../kit/clock.ts";
 import { Fault, missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
-import { groupMembersMax } from "../../../kit/limits.ts";
 import type { Store } from "../../../store/store.ts";
 import type { GroupChange } from "./ack.ts";
 import type { GroupReader } from "./group-reader.ts";
 import { dismissSilent, keepGroups, sendHeartbeats } from "./heartbeats.ts";
+import { groupMembersMax } from "./limits.ts";
 import { LocalReaders, type LocalReadersDeps } from "./local-readers.ts";
 import { type GroupSubscriber, newGroupMember } from "./member.ts";
 import { countMembers, heartbeatMembers, type MemberRow, removeMember } from "./member-rows.ts";

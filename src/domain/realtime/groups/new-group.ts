@@ -1,9 +1,9 @@
 import type { Clock, Instant } from "../../../kit/clock.ts";
 import { Fault, missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
-import { groupsMax } from "../../../kit/limits.ts";
 import type { Session } from "../../../store/store.ts";
 import { type GroupInput, settingsOf } from "./definition.ts";
+import { groupsMax } from "./limits.ts";
 import { countGroups, endOf, type GroupKey, insertGroup } from "./rows.ts";
 
 export interface NewGroup {

@@ -1,10 +1,10 @@
 import { Fault } from "../../../kit/fault.ts";
-import { replayMax, replayScanMax } from "../../../kit/limits.ts";
 import { ReadAheadSize } from "../../../kit/read-ahead-size.ts";
 import type { Store } from "../../../store/store.ts";
 import type { ChannelSpec } from "./channel.ts";
 import { Delivery } from "./delivery.ts";
 import type { Effort } from "./effort.ts";
+import { replayMax, replayScanMax } from "./limits.ts";
 import { notesOf } from "./rows.ts";
 import { charsOf, literalName, matchesTokens, tokensOf, wantedOf } from "./rules.ts";
 import { frameOfNote } from "./run-frames.ts";

@@ -1,6 +1,6 @@
 import { Fault } from "../../../kit/fault.ts";
-import { deliveriesCharsMax, deliveriesWaitingMax } from "../../../kit/limits.ts";
 import type { Delivery } from "./delivery.ts";
+import { deliveriesCharsMax, deliveriesWaitingMax } from "./limits.ts";
 
 /** Where the deliveries of one stream are put. */
 export interface Sink {

@@ -1,13 +1,8 @@
 import { type Static, Type } from "@sinclair/typebox";
 import type { Bus, Unlisten } from "../../../bus/bus.ts";
 import type { Clock, Instant } from "../../../kit/clock.ts";
-import {
-  frameBytesMax,
-  frameEnvironmentBytesMax,
-  frameInterestMs,
-  frameSliceMax,
-} from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
+import { frameBytesMax, frameEnvironmentBytesMax, frameInterestMs, frameSliceMax } from "./limits.ts";
 
 /** A `system.*` frame: something that happened to a run, a step, a worker, a function and so on. */
 export interface Frame {

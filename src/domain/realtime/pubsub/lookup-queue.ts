@@ -1,4 +1,4 @@
-import { endsWaitingMax } from "../../../kit/limits.ts";
+import { endsWaitingMax } from "./limits.ts";
 
 export interface LookupQueueOptions<Item> {
   /** Items of one look. */

@@ -1,5 +1,5 @@
 import type { CelProgram } from "../../../kit/cel/cel.ts";
-import { replayMax } from "../../../kit/limits.ts";
+import { replayMax } from "./limits.ts";
 import { type Pattern, parsePattern, readFilter, refusal } from "./rules.ts";
 
 /** What a subscriber asks for, on any transport. */

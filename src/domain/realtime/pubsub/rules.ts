@@ -1,8 +1,8 @@
 import { type CelBudget, CelError, type CelProgram, compileCel } from "../../../kit/cel/cel.ts";
 import { Fault, type FaultDetail } from "../../../kit/fault.ts";
-import { patternBytesMax } from "../../../kit/limits.ts";
 import type { Thing } from "../../../kit/operation.ts";
 import type { FrameKind } from "./frames.ts";
+import { patternBytesMax } from "./limits.ts";
 
 /** Events by name and by entity, developer topics, and frames about the product's own objects. */
 export type Namespace = "events" | "entity" | "topic" | "system";

@@ -1,11 +1,11 @@
 import type { Clock } from "../../../kit/clock.ts";
-import { frameSliceMax, replayMax } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
 import type { Store } from "../../../store/store.ts";
 import { runFramesAfter } from "./catch-up.ts";
 import type { LateMember } from "./channel.ts";
 import type { ChannelSubscription } from "./channel-subscription.ts";
 import { type Effort, openEffort } from "./effort.ts";
+import { frameSliceMax, replayMax } from "./limits.ts";
 import { endOfReading } from "./log-follower.ts";
 import { endsOf } from "./rows.ts";
 

@@ -1,9 +1,9 @@
 import { type Instant, rfc3339 } from "../../../kit/clock.ts";
-import { endsWaitingMax, frameSliceMax, replayMax } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
 import type { Store } from "../../../store/store.ts";
 import type { NewRun, RunError } from "../../engine/runs/run.ts";
 import type { Frames } from "./frames.ts";
+import { endsWaitingMax, frameSliceMax, replayMax } from "./limits.ts";
 import { openLookupQueue } from "./lookup-queue.ts";
 import { endsOf, lastNotesOf, notesOf, type RunNote } from "./rows.ts";
 import { runMoves } from "./rules.ts";

@@ -1,6 +1,6 @@
 import { FormatRegistry, type Static, type TObject, Type } from "@sinclair/typebox";
-import { patternBytesMax, replayMax, subscriptionsMax } from "../../../kit/limits.ts";
 import type { SocketBinding, SocketFrame } from "../../../kit/operation.ts";
+import { patternBytesMax, replayMax, subscriptionsMax } from "./limits.ts";
 import type { SubscribeInput } from "./options.ts";
 import { socketCodes } from "./rules.ts";
 

@@ -1,7 +1,7 @@
 import { Fault } from "../../../kit/fault.ts";
 import { openHolderLimit } from "../../../kit/holder-limit.ts";
-import { subscriptionsMax } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
+import { subscriptionsMax } from "./limits.ts";
 import { refusal, type SocketCode, socketCodes } from "./rules.ts";
 import type { OpenScreening } from "./screening.ts";
 import type { Broadcast, ChannelSpec, PubSub, SubscriptionOptions } from "./service.ts";

@@ -1,5 +1,5 @@
-import { auditFlushRowsMax, auditWaitingMax } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
+import { auditFlushRowsMax, auditWaitingMax } from "./limits.ts";
 import type { AuditEntry } from "./rules.ts";
 import type { Spool } from "./spool.ts";
 

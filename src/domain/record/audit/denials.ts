@@ -1,5 +1,5 @@
 import type { Clock } from "../../../kit/clock.ts";
-import { auditCallersKeptMax, auditDenialsMax } from "../../../kit/limits.ts";
+import { auditCallersKeptMax, auditDenialsMax } from "./limits.ts";
 import type { AuditEntry } from "./rules.ts";
 
 const windowMs = 60_000;

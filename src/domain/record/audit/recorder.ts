@@ -1,11 +1,11 @@
 import type { Clock } from "../../../kit/clock.ts";
 import type { Ids } from "../../../kit/ids.ts";
-import { auditGatherMs } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
 import { StoreError } from "../../../store/store.ts";
 import { type Batch, Batches } from "./batches.ts";
 import { DenialCap } from "./denials.ts";
 import { type AuditPolicy, entryOf, isDenied, isRecorded } from "./entry.ts";
+import { auditGatherMs } from "./limits.ts";
 import type { AuditEntry, AuditedCall } from "./rules.ts";
 import type { Spool } from "./spool.ts";
 

@@ -1,5 +1,5 @@
-import { auditPayloadBytesMax } from "../../../kit/limits.ts";
 import { redactText } from "../../../kit/redact.ts";
+import { auditPayloadBytesMax } from "./limits.ts";
 
 /** `newValue`, `new-value` and `new_value` are one field. */
 export const canonicalField = (name: string): string =>

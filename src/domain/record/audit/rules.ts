@@ -1,8 +1,8 @@
 import { createHmac, timingSafeEqual } from "node:crypto";
 import type { Instant } from "../../../kit/clock.ts";
 import type { FaultKind } from "../../../kit/fault.ts";
-import { auditTextCharsMax } from "../../../kit/limits.ts";
 import type { Caller, Operation } from "../../../kit/operation.ts";
+import { auditTextCharsMax } from "./limits.ts";
 
 /** A call when it ends; `input` is undefined when the call was refused before its input was read. */
 export interface AuditedCall {

@@ -12,7 +12,7 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import type { Instant } from "../../../kit/clock.ts";
-import { auditSpoolBytesMax } from "../../../kit/limits.ts";
+import { auditSpoolBytesMax } from "./limits.ts";
 import type { AuditEntry } from "./rules.ts";
 import { lineMac, sameText } from "./rules.ts";
 

@@ -1,5 +1,5 @@
-import { auditFlushRowsMax } from "../../../kit/limits.ts";
 import type { Store } from "../../../store/store.ts";
+import { auditFlushRowsMax } from "./limits.ts";
 import * as rows from "./rows.ts";
 import type { AuditHead } from "./rules.ts";
 import * as rules from "./rules.ts";

@@ -1,11 +1,13 @@
 import { type Instant, parseRfc3339 } from "../../../kit/clock.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
-import { auditRunsMax } from "../../../kit/limits.ts";
 import { pageSize, readCursor, writeCursor } from "../../../kit/page.ts";
 import type { Store } from "../../../store/store.ts";
 import type { Run } from "../../engine/runs/run.ts";
 import * as rows from "./rows.ts";
 import { eventsOf, type HistoryEvent } from "./rules.ts";
+
+/** Runs whose history is read for one page of an environment's audit trail. */
+const auditRunsMax = 500;
 
 export interface TrailQuery {
   run_id?: string;

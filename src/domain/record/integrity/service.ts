@@ -1,11 +1,15 @@
 import { cachedQuery } from "../../../kit/cached-query.ts";
 import type { Clock, Instant } from "../../../kit/clock.ts";
-import { integrityEnvironmentsMax, integrityKeptMs, integrityWaitMsMax } from "../../../kit/limits.ts";
+import { integrityEnvironmentsMax } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
 import type { Metrics } from "../../../kit/metrics.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import * as rows from "./rows.ts";
 import type { Violations } from "./rules.ts";
+
+/** How long an integrity report is cached, and how long a caller waits for one. */
+const integrityKeptMs = 1_000;
+const integrityWaitMsMax = 5_000;
 
 /**
  * One invariant that must hold in every environment. The capability whose rows it reads provides it; it is

@@ -1,7 +1,8 @@
 import type { Clock, Instant } from "../../../kit/clock.ts";
-import { integrityRowsMax, outboxOverdueMs } from "../../../kit/limits.ts";
+import { integrityRowsMax } from "../../../kit/limits.ts";
 import type { Store } from "../../../store/store.ts";
 import type { Past } from "../../log/log/past.ts";
+import { outboxOverdueMs } from "./limits.ts";
 import * as rows from "./rows.ts";
 
 /** What a check found; as the integrity report wants it. */

@@ -1,17 +1,12 @@
 import { BusError, type Mirror as BusMirror } from "../../../bus/bus.ts";
 import { cachedQuery } from "../../../kit/cached-query.ts";
 import type { Clock } from "../../../kit/clock.ts";
-import {
-  gaugeKeptMs,
-  gaugeWaitMsMax,
-  mirrorLogsMax,
-  mirrorRoundMs,
-  mirrorSliceMax,
-} from "../../../kit/limits.ts";
+import { gaugeKeptMs, gaugeWaitMsMax } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
 import type { Metrics } from "../../../kit/metrics.ts";
 import type { Store } from "../../../store/store.ts";
 import type { Past } from "../../log/log/past.ts";
+import { mirrorLogsMax, mirrorRoundMs, mirrorSliceMax } from "./limits.ts";
 import * as rows from "./rows.ts";
 import { type EntryDraft, type MirrorAddress, mirrorDrafts } from "./rules.ts";
 import { type LeaderWrite, type Outbox, type OutboxEntry, tooLarge } from "./service.ts";

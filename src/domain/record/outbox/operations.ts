@@ -1,9 +1,9 @@
 import { Type } from "@sinclair/typebox";
 import { rfc3339 } from "../../../kit/clock.ts";
 import { invalid } from "../../../kit/fault.ts";
-import { deadLettersMax, deadLettersOffsetMax } from "../../../kit/limits.ts";
 import { namedEnvironment } from "../../../kit/named-environment.ts";
 import { listed, type Operation, type RestRequest, unary } from "../../../kit/operation.ts";
+import { deadLettersMax, deadLettersOffsetMax } from "./limits.ts";
 import type { Outbox, OutboxEntry } from "./service.ts";
 
 const text = Type.String();

@@ -1,8 +1,8 @@
 import type { Clock } from "../../../kit/clock.ts";
-import { outboxSliceMax } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
 import { roundRobin, type Slice, workOn } from "../../../kit/round-robin.ts";
 import type { Session, Store } from "../../../store/store.ts";
+import { outboxSliceMax } from "./limits.ts";
 import type { OutboxMeters } from "./meters.ts";
 import * as rows from "./rows.ts";
 import { type EntryKind, entryKinds, type OutboxFrame } from "./rules.ts";

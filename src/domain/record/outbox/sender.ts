@@ -1,5 +1,5 @@
 import { BusError } from "../../../bus/bus.ts";
-import { outboxErrorCharsMax } from "../../../kit/limits.ts";
+import { outboxErrorCharsMax } from "./limits.ts";
 import type { OutboxMeters } from "./meters.ts";
 import type { OutboxRow } from "./rows.ts";
 import type { EntryKind } from "./rules.ts";

@@ -2,17 +2,17 @@ import { backoff } from "../../../kit/backoff.ts";
 import type { Clock } from "../../../kit/clock.ts";
 import { missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
+import { purgeSliceMax } from "../../../kit/limits.ts";
+import type { Log } from "../../../kit/log.ts";
+import type { Metrics } from "../../../kit/metrics.ts";
+import type { Session, Store } from "../../../store/store.ts";
 import {
   deadLetterKeptMs,
   deadLettersDefault,
   outboxRetryMsMax,
   outboxRetryMsMin,
   outboxSendMs,
-  purgeSliceMax,
-} from "../../../kit/limits.ts";
-import type { Log } from "../../../kit/log.ts";
-import type { Metrics } from "../../../kit/metrics.ts";
-import type { Session, Store } from "../../../store/store.ts";
+} from "./limits.ts";
 import { openOutboxMeters } from "./meters.ts";
 import { type LeaderWrite, openRelay } from "./relay.ts";
 import * as rows from "./rows.ts";

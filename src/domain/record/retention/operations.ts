@@ -1,7 +1,9 @@
 import { Type } from "@sinclair/typebox";
-import { retentionDaysMax } from "../../../kit/limits.ts";
 import { type Operation, unary } from "../../../kit/operation.ts";
 import type { KeptDays, Retention } from "./service.ts";
+
+/** The longest retention of an environment, in days, when it does not keep everything. */
+const retentionDaysMax = 36_500;
 
 const days = Type.Integer({ description: "0: for ever." });
 

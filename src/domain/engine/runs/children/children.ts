@@ -1,10 +1,10 @@
 import type { Clock } from "../../../../kit/clock.ts";
 import { Fault } from "../../../../kit/fault.ts";
-import { childrenSliceMax } from "../../../../kit/limits.ts";
 import type { Log } from "../../../../kit/log.ts";
 import { roundRobin, type SharedWork, type Slice, type WorkScope } from "../../../../kit/round-robin.ts";
 import { stepRowId } from "../../../../kit/step-id.ts";
 import type { Store } from "../../../../store/store.ts";
+import { childrenSliceMax } from "../limits.ts";
 import type { QueueHint } from "../wakes/due.ts";
 import * as rows from "./children-rows.ts";
 import type { ResolvedRuns } from "./invokes.ts";

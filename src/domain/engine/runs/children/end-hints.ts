@@ -1,7 +1,7 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { type Bus, type Channel, hasOthers } from "../../../../bus/bus.ts";
 import type { Clock, Instant } from "../../../../kit/clock.ts";
-import { endWaitsMax } from "../../../../kit/limits.ts";
+import { endWaitsMax } from "../limits.ts";
 
 const EndHint = Type.Object({
   from: Type.String(),

@@ -1,8 +1,8 @@
 import { breather } from "../../../../kit/breather.ts";
 import type { Clock } from "../../../../kit/clock.ts";
-import { matcherMatchesMax, matcherMovesMax, matcherSliceMax } from "../../../../kit/limits.ts";
 import type { Store } from "../../../../store/store.ts";
 import { celPath, hashAt } from "../../waits/rules.ts";
+import { matcherMatchesMax, matcherMovesMax, matcherSliceMax } from "../limits.ts";
 import type { MatchedWait } from "./apply-matches.ts";
 import { comparison } from "./comparison.ts";
 import type { MatchedEvent, WaitRow } from "./wait-rows.ts";

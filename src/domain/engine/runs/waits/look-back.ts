@@ -1,7 +1,7 @@
 import { breather } from "../../../../kit/breather.ts";
 import type { Clock } from "../../../../kit/clock.ts";
-import { matcherSliceMax } from "../../../../kit/limits.ts";
 import type { Store } from "../../../../store/store.ts";
+import { matcherSliceMax } from "../limits.ts";
 import type { Compared, MatchedWait } from "./apply-matches.ts";
 import { comparison } from "./comparison.ts";
 import type { WaitRow } from "./wait-rows.ts";

@@ -1,6 +1,6 @@
 import type { Clock } from "../../../../kit/clock.ts";
-import { matcherMovesMax, matcherSliceMax } from "../../../../kit/limits.ts";
 import type { Store } from "../../../../store/store.ts";
+import { matcherMovesMax, matcherSliceMax } from "../limits.ts";
 import type { QueueHint } from "../wakes/due.ts";
 import { applyMatches, type Matches } from "./apply-matches.ts";
 import { lookAhead } from "./look-ahead.ts";

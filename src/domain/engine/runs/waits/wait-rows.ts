@@ -1,7 +1,7 @@
-import { matcherBytesMax, matcherMovesMax } from "../../../../kit/limits.ts";
 import { column, type Sql, sql } from "../../../../kit/sql.ts";
 import type { Store } from "../../../../store/store.ts";
 import { celPath } from "../../waits/rules.ts";
+import { matcherBytesMax, matcherMovesMax } from "../limits.ts";
 
 /** Queries of the matcher; its writes are in apply-matches.ts. */
 

@@ -1,5 +1,4 @@
 import type { Instant } from "../../../../kit/clock.ts";
-import { leasesLostMax, wakeSliceMax } from "../../../../kit/limits.ts";
 import {
   countTurns,
   type DueRows,
@@ -12,6 +11,7 @@ import { column, sql } from "../../../../kit/sql.ts";
 import type { Session, Store } from "../../../../store/store.ts";
 import { neverWakesAt } from "../execution/commit-reports.ts";
 import { refusedLast } from "../execution/refusal.ts";
+import { leasesLostMax, wakeSliceMax } from "../limits.ts";
 import { timedOut, workerLost } from "../rules.ts";
 import type { RunError, TerminalStatus } from "../run.ts";
 import { noteSteps } from "../step-moves.ts";

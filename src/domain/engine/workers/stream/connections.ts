@@ -1,9 +1,9 @@
 import { Fault, invalid, missing } from "../../../../kit/fault.ts";
-import { streamHeartbeatMs, streamRegisterMs } from "../../../../kit/limits.ts";
 import type { Counter } from "../../../../kit/metrics.ts";
 import type { DefinitionsCache } from "../../functions/definition.ts";
 import { requireServing } from "../rights.ts";
 import type { WorkerRecord } from "../rows.ts";
+import { streamHeartbeatMs, streamRegisterMs } from "./limits.ts";
 import type { StreamAnswer, StreamMessage } from "./messages.ts";
 import type { StreamDeps, WorkerStream } from "./port.ts";
 import { RegisteredStream } from "./worker-stream.ts";

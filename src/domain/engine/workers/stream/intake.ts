@@ -1,4 +1,4 @@
-import { streamWaitingMax } from "../../../../kit/limits.ts";
+import { streamWaitingMax } from "./limits.ts";
 
 /** Limit for the messages of one worker that are not stored yet, by the estimate of `weightOf`. */
 export const streamWaitingBytesMax = 16 * 1024 * 1024;

@@ -1,10 +1,11 @@
 import type { Static } from "@sinclair/typebox";
 import { type Clock, type Instant, parseRfc3339 } from "../../../../kit/clock.ts";
 import { Fault } from "../../../../kit/fault.ts";
-import { progressStepsMax, stepGatherMs } from "../../../../kit/limits.ts";
 import type { Log } from "../../../../kit/log.ts";
+import { progressStepsMax } from "../limits.ts";
 import type { ReportBody, StepShape } from "../report-body.ts";
 import { refusedResult } from "../rules.ts";
+import { stepGatherMs } from "./limits.ts";
 
 export type SentStep = Static<typeof StepShape>;
 

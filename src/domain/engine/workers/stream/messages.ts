@@ -1,10 +1,10 @@
 import { type Static, Type } from "@sinclair/typebox";
 import type { Fault } from "../../../../kit/fault.ts";
 import { checkedPerItem } from "../../../../kit/item-check.ts";
-import { heartbeatJobsMax } from "../../../../kit/limits.ts";
 import type { AssignedJob } from "../../jobs/rules.ts";
 import type { LeaseState } from "../../runs/execution/leases.ts";
 import { ackFields, ErrorShape, fenceFields, reportFields, StepShape } from "../report-body.ts";
+import { heartbeatJobsMax } from "./limits.ts";
 
 const lenient = { additionalProperties: true };
 const JobId = Type.String({ minLength: 1, maxLength: 200 });

@@ -1,10 +1,11 @@
 import type { Clock } from "../../../../kit/clock.ts";
-import { pollJobsMax, streamFullMs } from "../../../../kit/limits.ts";
+import { pollJobsMax } from "../../../../kit/limits.ts";
 import type { Log } from "../../../../kit/log.ts";
 import type { Dispatcher } from "../../dispatch/dispatcher.ts";
 import type { PollRequest } from "../../dispatch/queues.ts";
 import type { Job } from "../../jobs/rules.ts";
 import type { WorkerRecord } from "../rows.ts";
+import { streamFullMs } from "./limits.ts";
 
 export interface StreamPollerOptions {
   clock: Clock;

@@ -1,12 +1,5 @@
 import { type Instant, rfc3339 } from "../../../../kit/clock.ts";
 import { Fault, invalid } from "../../../../kit/fault.ts";
-import {
-  streamAckMs,
-  streamDistrustMs,
-  streamFullMs,
-  streamOutboxMax,
-  streamSilenceMsMax,
-} from "../../../../kit/limits.ts";
 import { type AssignedJob, type Job, leaseHashOf, runOfJob } from "../../jobs/rules.ts";
 import type { HeldLease } from "../../runs/execution/leases.ts";
 import { type ReportBody, readFence } from "../report-body.ts";
@@ -14,6 +7,13 @@ import type { WorkerRecord } from "../rows.ts";
 import { nameOfStepId } from "../yields.ts";
 import { openIntake } from "./intake.ts";
 import { openJobReports, type SentStep, withTimeLeft } from "./job-reports.ts";
+import {
+  streamAckMs,
+  streamDistrustMs,
+  streamFullMs,
+  streamOutboxMax,
+  streamSilenceMsMax,
+} from "./limits.ts";
 import type { StreamAnswer, StreamMessage } from "./messages.ts";
 import { openStreamPoller, type StreamPoller } from "./poller.ts";
 import type { StreamDeps, WorkerStream } from "./port.ts";

@@ -1,0 +1,21 @@
+/** Due executions moved in one transaction. */
+export const wakeSliceMax = 200;
+/** Leases of one run that may end without any report in a row, before the run fails as `WORKER_LOST`. */
+export const leasesLostMax = 10;
+/** A lane of a function with a limit is forgotten this long after the last claim from it. */
+export const laneIdleMsMax = 10 * 60 * 1000;
+/** Runs and executions that the sweeper compares in one round. */
+export const sweepSliceMax = 2_000;
+
+/** Children started, and parents told, in one transaction. */
+export const childrenSliceMax = 100;
+/** Callers of one node that wait for the ends of runs; runs looked after in one query. */
+export const endWaitsMax = 10_000;
+export const endLookSlice = 500;
+
+/** Events, and fresh waits, that one pass of a matcher takes; and how many bytes of event data at once. */
+export const matcherSliceMax = 500;
+export const matcherBytesMax = 16 * 1024 * 1024;
+/** Runs that one transaction of a matcher moves, and matches that one pass gathers. */
+export const matcherMovesMax = 500;
+export const matcherMatchesMax = 10_000;

@@ -1,0 +1,10 @@
+export const workerFunctionsMax = 1_000;
+export const workerJobsMax = 1_000;
+export const workerLabelsMax = 50;
+export const exchangeReportsMax = 200;
+export const progressStepsMax = 500;
+
+export const waitMsDefault = 7 * 24 * 60 * 60 * 1000;
+export const waitMsMax = 366 * 24 * 60 * 60 * 1000;
+export const invokeMsDefault = 30_000;
+export const invokeMsMax = 366 * 24 * 60 * 60 * 1000;

@@ -1,0 +1,20 @@
+export const patternBytesMax = 1_024;
+/** Subscriptions of one connection, and past events that one of them may ask for. */
+export const subscriptionsMax = 100;
+export const replayMax = 1_000;
+/** Newest events that are looked through for those a replay with wildcards or a filter asks for. */
+export const replayScanMax = 10_000;
+/** Events, and their characters, that wait for the reader of one stream before it is ended. */
+export const deliveriesWaitingMax = 10_000;
+export const deliveriesCharsMax = 16 * 1024 * 1024;
+
+/** Larger system frames stay on their own node: the bus does not carry them. */
+export const frameBytesMax = 512 * 1024;
+/** A node that says it has readers of run frames is believed for this long. */
+export const frameInterestMs = 5_000;
+/** A longer environment id does not fit into a bus subject, so the environment has no frames. */
+export const frameEnvironmentBytesMax = 110;
+/** Environments named in one word about interest, and runs looked up at once for their frames. */
+export const frameSliceMax = 500;
+/** Ended runs waiting to be looked up for their frames; frames of more are dropped. */
+export const endsWaitingMax = 20_000;
