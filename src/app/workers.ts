@@ -101,7 +101,7 @@ export function openWorkersPart(host: Host, { runsPart, keyring, tenancy }: Work
         tick: workers.lookOnce,
       },
       {
-        name: "workers.signs",
+        name: "workers.heartbeats",
         about: "Writes the heartbeats of workers that this node has heard from.",
         everyMs: 5_000,
         tick: workers.flushHeartbeats,

@@ -148,7 +148,7 @@ export class NatsLink {
         await this.#tryToOpen(onOpened);
       } catch (error) {
         const message = error instanceof Error ? error.message : String(error);
-        if (message !== lastMessage) log.warn("bus.unreachable", { error: message });
+        if (message !== lastMessage) log.warn("bus.unreachable", { error });
         lastMessage = message;
         await clock.sleep(reconnectWaitMs, signal);
       }
@@ -180,7 +180,7 @@ export class NatsLink {
     for await (const status of current.status()) {
       if (status.type === "disconnect" || status.type === "staleConnection") this.#setConnected(false);
       if (status.type === "reconnect") this.#setConnected(true);
-      if (status.type === "error") this.#options.log.warn("bus.refused", { error: status.error.message });
+      if (status.type === "error") this.#options.log.warn("bus.refused", { error: status.error });
     }
   }
 

@@ -22,7 +22,7 @@ export function watchBus(metrics: Metrics, connected: Bus["connected"]) {
     })(),
     lag: metrics.histogram({
       name: "svc_bus_hint_lag_seconds",
-      help: "From another node's sending of a sign of life to its arrival here, by the clocks of both.",
+      help: "From another node's sending of a heartbeat to its arrival here, by the clocks of both.",
       buckets: secondsBuckets,
     })(),
   };

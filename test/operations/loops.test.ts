@@ -51,7 +51,7 @@ const notShared: Record<string, string> = {
   "pubsub.interest": ofThisNode,
   "pubsub.runs": ofThisNode,
   "runs.ends": ofThisNode,
-  "workers.signs": ofThisNode,
+  "workers.heartbeats": ofThisNode,
   "workers.streams": ofThisNode,
   "workers.dispatch": "lanes share, the least served first (lanes.test.ts, unit/dispatcher-lanes.test.ts)",
   "integrity.look": "walks over the environments, twenty a tick, each with bounded checks",

@@ -27,7 +27,7 @@ const everywhere = [
   "svc_workers_connected",
   "svc_worker_disconnects_total",
   'svc_loop_last_progress_timestamp_seconds{loop="runs.wake"}',
-  'svc_loop_failures_total{loop="workers.signs"}',
+  'svc_loop_failures_total{loop="workers.heartbeats"}',
   'svc_flush_items_count{flush="events.emit"}',
   'svc_flush_duration_seconds_count{flush="runs.settle"}',
   'svc_flush_waiting{flush="events.emit"}',

@@ -153,11 +153,11 @@ const leasedColumns = (columns: readonly string[]) =>
   );
 
 /**
- * The rows of `born` as `run`. A lease stays only within `room`; a `denied` run lost its lease and is queued.
+ * The rows of `new_run` as `run`. A lease stays only within `room`; a `denied` run lost its lease and is queued.
  */
 export const leaseInRoom = (columns: readonly string[], now: Instant): Sql => sql`run AS MATERIALIZED (
       SELECT ${leasedColumns(columns)}, b.lease_hash IS NOT NULL AND NOT o.given AS denied
-      FROM (SELECT r.*, row_number() OVER (PARTITION BY r.lane_id, r.lease_hash IS NULL ORDER BY r.id) AS place FROM born r) b
+      FROM (SELECT r.*, row_number() OVER (PARTITION BY r.lane_id, r.lease_hash IS NULL ORDER BY r.id) AS place FROM new_run r) b
         LEFT JOIN room m ON m.lane_id = b.lane_id
         CROSS JOIN LATERAL (SELECT b.lane_id IS NULL OR b.place <= COALESCE(m.free, 0) AS given) o
       ORDER BY b.id),

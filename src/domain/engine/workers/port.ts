@@ -75,7 +75,7 @@ export interface Workers {
     signal: AbortSignal,
     rights?: Rights,
   ): Promise<ExchangeAnswer>;
-  /** The tick of loop `workers.signs`: stores the heartbeats of polls. */
+  /** The tick of loop `workers.heartbeats`: stores the heartbeats of polls. */
   flushHeartbeats(): Promise<void>;
   /** The tick of loop `workers.forget`: deletes workers without a heartbeat for long. */
   forgetOnce(write: Store["write"]): Promise<void>;

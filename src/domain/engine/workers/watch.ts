@@ -31,6 +31,6 @@ export function watchWorkers({
   metrics.beforeReading(async () => connected.set(await countAlive()));
   return metrics.counter({
     name: "svc_worker_disconnects_total",
-    help: "Streams of workers that ended, and workers forgotten after ten minutes without a sign of life; counted by the node that saw it.",
+    help: "Streams of workers that ended, and workers forgotten after ten minutes without a heartbeat; counted by the node that saw it.",
   })();
 }

@@ -191,7 +191,7 @@ export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {
     const started =
       runs.length === 0
         ? sql.empty
-        : sql`${sql.raw(limited ? "born" : "run")} AS MATERIALIZED (
+        : sql`${sql.raw(limited ? "new_run" : "run")} AS MATERIALIZED (
       SELECT r.*, m.base + a.place AS position FROM ${seams.rowsFrom("r", columns)}
         JOIN alive a ON a.id = r.event_id JOIN moved m ON m.environment_id = a.environment_id
       ORDER BY r.id),

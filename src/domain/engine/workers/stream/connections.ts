@@ -86,7 +86,7 @@ export function openWorkerStreams(deps: WorkerStreamsDeps): WorkerStreams {
       }
     } catch (error) {
       if (!(error instanceof Fault)) log.error("worker.stream_failed", { error });
-      else log.info("worker.stream_refused", { workerId: stream.worker.id, reason: error.message });
+      else log.info("worker.stream_refused", { workerId: stream.worker.id, error });
       stream.close(error);
     }
   }

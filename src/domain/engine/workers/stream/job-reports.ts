@@ -100,7 +100,7 @@ export function openJobReports(options: JobReportsOptions): JobReports {
       const fault = error instanceof Fault ? error : new Fault("unavailable", "the step was not stored");
       for (const step of unsent) options.onStored(step.id, fault);
       if (error instanceof Fault && error.kind === "invalid_argument") {
-        log.warn("worker.report_refused", { jobId, reason: error.message });
+        log.warn("worker.report_refused", { jobId, error });
         await persist(refusal(error)).catch(() => {});
         options.onLost(error);
       } else options.onLost(error);
