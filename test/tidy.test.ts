@@ -5,6 +5,8 @@ import { hints, idleHints, staleReads } from "./support/tidy-access.ts";
 import { arrowBreaches, capabilityCycles, clusterBreaches } from "./support/tidy-arrows.ts";
 import { messageShapes } from "./support/tidy-bus.ts";
 import { functionBreaches, functionExamples, functionLinesMax } from "./support/tidy-functions.ts";
+import type { Law } from "./support/tidy-law.ts";
+import { logLaw } from "./support/tidy-logs.ts";
 import { pageBreaches } from "./support/tidy-pages.ts";
 import {
   assignBreaches,
@@ -16,12 +18,12 @@ import {
   linesMax,
   lockBreaches,
   packageBreaches,
-  type Rule,
   skippedBreaches,
   sleepBreaches,
   unfinishedBreaches,
 } from "./support/tidy-rules.ts";
 import { codeOf, importsOf, type Source } from "./support/tidy-source.ts";
+import { oneSided, typeNames } from "./support/tidy-types.ts";
 
 const root = resolve(import.meta.dir, "..");
 
@@ -50,19 +52,10 @@ const pages = ["*.md", ...["src", "proto", "cluster", "test"].map((folder) => `$
 const citesPages = pageBreaches(new Map(pages.map(({ path, text }) => [path, text])));
 const citing = [...src, ...["proto/**/*.{proto,yaml}", "cluster/*.{ts,yaml,conf,cfg}"].flatMap(textsOf)];
 
-interface Law {
-  name: string;
-  rule: Rule;
-  over: Source[];
-  /** Made-up sources as `path | text`, with the line of the breach that must be found. */
-  bad: [path: string, text: string, line: number][];
-  good: [path: string, text: string][];
-}
-
 const imports = (target: string) => `import { one } from "${target}";\n`;
 const types = (target: string) => `import type { One } from "${target}";\n`;
 
-const laws: Law[] = [
+const laws: (Law & { over: Source[] })[] = [
   {
     name: "imports go one way",
     rule: arrowBreaches,
@@ -175,6 +168,7 @@ const laws: Law[] = [
   {
     name: "capabilities have an order: no circles",
     rule: capabilityCycles,
+    together: true,
     over: src,
     bad: [
       ["src/domain/engine/runs/service.ts", types("../functions/service.ts"), 1],
@@ -246,6 +240,8 @@ const laws: Law[] = [
     ],
   },
   { ...staleReads, over: src },
+  { ...typeNames, over: src },
+  { ...logLaw, over: src },
   {
     name: `a file has at most ${linesMax} lines`,
     rule: lengthBreaches,
@@ -337,7 +333,7 @@ const laws: Law[] = [
   },
 ];
 
-describe.each(laws)("$name", ({ rule, over, bad, good }) => {
+describe.each(laws)("$name", ({ rule, over, together, bad, good }) => {
   test("holds", () => {
     expect(rule(over)).toEqual([]);
   });
@@ -345,8 +341,7 @@ describe.each(laws)("$name", ({ rule, over, bad, good }) => {
   test("is seen to be broken", () => {
     const made = bad.map(([path, text]) => ({ path, text }));
     const missed = bad.filter(([path, , line], index) => {
-      // Each breach alone, but for a circle, which needs all of its files at once.
-      const breaches = rule(rule === capabilityCycles ? made : made.slice(index, index + 1));
+      const breaches = rule(together ? made : made.slice(index, index + 1));
       return !breaches.some((breach) => breach.includes(`${path}:${line}`));
     });
     expect(missed).toEqual([]);
@@ -358,8 +353,9 @@ describe.each(laws)("$name", ({ rule, over, bad, good }) => {
   });
 });
 
-test("of the reads that decide nothing only those are listed that there are", () => {
+test("exceptions are listed only while there are such", () => {
   expect(idleHints(src, hints)).toEqual([]);
+  expect(oneSided(src)).toEqual([]);
 });
 
 test("the reader of sources finds every kind of import and no other text", () => {

@@ -12,7 +12,7 @@ interface BusBase {
   onConnection(handler: (connected: boolean) => void): Unlisten;
   /**
    * Takes a name that one node has at a time, or keeps it; a holder that falls silent loses it after
-   * `limits.nameKeptMs`. An election, not a lock: two nodes may both take themselves for the holder, so
+   * `nameKeptMs`. An election, not a lock: two nodes may both take themselves for the holder, so
    * the store must fence what they do with it.
    */
   hold(name: string): Promise<Hold>;
@@ -31,12 +31,16 @@ interface BusBase {
  */
 export interface Bus extends BusBase {
   /** Messages of one shape on one subject. */
-  channel<Shape extends TSchema>(subject: string, shape: Shape): Channel<Static<Shape>>;
+  channel<Shape extends TSchema>(subject: string, shape: Shape): BusChannel<Static<Shape>>;
   /**
    * Channels on `{prefix}.{token}`, one for each token; the token is one literal part of a subject. A message of
    * more than `bytesMax` is not sent.
    */
-  channels<Shape extends TSchema>(prefix: string, shape: Shape, bytesMax?: number): Channels<Static<Shape>>;
+  channels<Shape extends TSchema>(
+    prefix: string,
+    shape: Shape,
+    bytesMax?: number,
+  ): BusChannels<Static<Shape>>;
   /** Requests of one shape that every node may answer; replies are JSON of a shape, or plain text. */
   requests<Shape extends TSchema, Reply extends TSchema | "text">(
     subject: string,
@@ -49,7 +53,7 @@ export interface Bus extends BusBase {
  * Messages are hints: one may be lost, come twice or come late. Nothing acknowledged may live on the bus alone,
  * so every reader also polls the store, slowly.
  */
-export interface Channel<Message> {
+export interface BusChannel<Message> {
   /** Best effort: never throws, never blocks. Listeners of this node get the message too. */
   publish(message: Message): void;
   /** Messages of one sender arrive in their order. */
@@ -64,8 +68,8 @@ export interface Channel<Message> {
   send(encoded: string, timeoutMs: number): Promise<void>;
 }
 
-export interface Channels<Message> {
-  /** As `Channel.publish`; false when the message is too large and was dropped. */
+export interface BusChannels<Message> {
+  /** As `BusChannel.publish`; false when the message is too large and was dropped. */
   publish(token: string, message: Message): boolean;
   listen(token: string, handler: (message: Message) => void): Unlisten;
 }
@@ -81,10 +85,10 @@ export interface Requests<Request, Reply> {
  * Carries bytes between nodes: in one process, or core NATS. `busOver` makes a Bus of it; nothing outside
  * src/bus calls it, because its payloads are unchecked.
  */
-export interface Transport extends BusBase {
+export interface BusTransport extends BusBase {
   /** Best effort: never throws, never blocks. Listeners of this node get it too. */
   hint(subject: string, payload: Uint8Array | string): void;
-  /** `Channel.send`; also `refused` when the subject is illegal. */
+  /** `BusChannel.send`; also `refused` when the subject is illegal. */
   send(subject: string, payload: Uint8Array | string, timeoutMs: number): Promise<void>;
   /**
    * `subject` may use `*` and a trailing `>`. Handlers are called in order of arrival for one subject and

@@ -1,7 +1,7 @@
 import type { Static, TSchema } from "@sinclair/typebox";
 import { TypeCompiler } from "@sinclair/typebox/compiler";
 import type { Log } from "../kit/log.ts";
-import type { Bus, Channel, Channels, Requests, Transport } from "./bus.ts";
+import type { Bus, BusChannel, BusChannels, BusTransport, Requests } from "./bus.ts";
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
@@ -30,10 +30,10 @@ export function messageReader<Shape extends TSchema>(
 }
 
 function channel<Message>(
-  transport: Transport,
+  transport: BusTransport,
   subject: string,
   read: MessageReader<Message>,
-): Channel<Message> {
+): BusChannel<Message> {
   return {
     publish: (message) => transport.hint(subject, JSON.stringify(message)),
     listen: (handler) => transport.onHint(subject, handling(read, handler)),
@@ -43,11 +43,11 @@ function channel<Message>(
 }
 
 function channels<Message>(
-  transport: Transport,
+  transport: BusTransport,
   prefix: string,
   read: MessageReader<Message>,
   bytesMax: number,
-): Channels<Message> {
+): BusChannels<Message> {
   return {
     publish(token, message) {
       const payload = encoder.encode(JSON.stringify(message));
@@ -72,7 +72,7 @@ interface Replies<Reply> {
 }
 
 function requests<Request, Reply>(
-  transport: Transport,
+  transport: BusTransport,
   subject: string,
   read: MessageReader<Request>,
   replies: Replies<Reply>,
@@ -99,7 +99,7 @@ function requests<Request, Reply>(
 const textReplies: Replies<unknown> = { encode: String, read: (payload) => decoder.decode(payload) };
 
 /** The bus that the rest of the server uses: the transport, with every message checked on arrival. */
-export function busOver(transport: Transport, log: Pick<Log, "warn">): Bus {
+export function busOver(transport: BusTransport, log: Pick<Log, "warn">): Bus {
   const repliesOf = (reply: TSchema | "text"): Replies<unknown> =>
     reply === "text" ? textReplies : { encode: JSON.stringify, read: messageReader(reply, log) };
   return {

@@ -1,7 +1,7 @@
 import type { Clock } from "../kit/clock.ts";
 import { type Metrics, noMetrics } from "../kit/metrics.ts";
 import { matchesPattern } from "../kit/pattern.ts";
-import { BusError, type Transport, type Unlisten } from "./bus.ts";
+import { BusError, type BusTransport, type Unlisten } from "./bus.ts";
 import { isSubject } from "./subject.ts";
 import { watchBus } from "./watch.ts";
 
@@ -26,12 +26,12 @@ const bytesOf = (payload: Uint8Array | string) =>
   typeof payload === "string" ? encoder.encode(payload) : payload;
 
 /** Nodes in one process: the transport of a standalone server, and of tests with several nodes. */
-export function localNetwork(): (options: LocalTransportOptions) => Transport {
+export function localNetwork(): (options: LocalTransportOptions) => BusTransport {
   const network: LocalNetwork = { hints: new Set(), answers: new Set(), nodes: new Map(), names: new Map() };
   return (options) => join(network, options);
 }
 
-function join(network: LocalNetwork, options: LocalTransportOptions): Transport {
+function join(network: LocalNetwork, options: LocalTransportOptions): BusTransport {
   const { clock, nodeId, facts = () => ({}), onError, metrics = noMetrics } = options;
   const mine: Unlisten[] = [];
   let open = true;

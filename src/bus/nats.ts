@@ -4,7 +4,7 @@ import type { Log } from "../kit/log.ts";
 import { loop } from "../kit/loop.ts";
 import { type Metrics, noMetrics } from "../kit/metrics.ts";
 import { watchLoop } from "../kit/watch.ts";
-import { BusError, type Transport } from "./bus.ts";
+import { BusError, type BusTransport } from "./bus.ts";
 import { messageReader } from "./channel.ts";
 import { request, requestMany, sendSurely } from "./nats-calls.ts";
 import { errorHeaders } from "./nats-errors.ts";
@@ -34,7 +34,7 @@ const bytesOf = (payload: Uint8Array | string) =>
  * Core NATS. Hints are dropped and counted while the server cannot be reached; listeners are subscribed again at
  * the next connection.
  */
-export function openNatsTransport(options: NatsTransportOptions): Transport & { dropped(): number } {
+export function openNatsTransport(options: NatsTransportOptions): BusTransport & { dropped(): number } {
   const { clock, log, nodeId, prefix = "svc.", facts = () => ({}), metrics = noMetrics } = options;
   const link = new NatsLink(options);
   const count = watchBus(metrics, () => link.connected);

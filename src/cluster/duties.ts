@@ -1,10 +1,7 @@
 import type { Log } from "../kit/log.ts";
 import type { LoopOptions, Waker } from "../kit/loop.ts";
-import type { Session, Store } from "../store/store.ts";
+import type { LeaderWrite, Store } from "../store/store.ts";
 import { Deposed, type Leadership, writeAsLeader } from "./leader.ts";
-
-/** How the tick of a duty writes: only while its epoch is the last. */
-export type LeaderWrite = <T>(work: (session: Session) => Promise<T>) => Promise<T>;
 
 /** Background work that one node does for all. Loops of one duty are led together. */
 export interface DutyLoop {

@@ -21,10 +21,10 @@ export interface Subject {
   refs: string[];
 }
 
-export type Kind = "feature" | "fix" | "docs" | "test" | "build" | "code";
+export type CommitKind = "feature" | "fix" | "docs" | "test" | "build" | "code";
 export type Size = "small" | "medium" | "large";
 
-const kindOfType: Record<string, Kind> = {
+const kindOfType: Record<string, CommitKind> = {
   feat: "feature",
   feature: "feature",
   fix: "fix",
@@ -38,7 +38,7 @@ const kindOfType: Record<string, Kind> = {
   ci: "build",
 };
 
-const kindOfPath: [RegExp, Kind][] = [
+const kindOfPath: [RegExp, CommitKind][] = [
   [/(^|\/)(tests?|__tests__|spec)\/|[._](test|spec)\.\w+$/, "test"],
   [/\.(md|mdx|rst|adoc|txt)$|(^|\/)docs?\//i, "docs"],
   [
@@ -60,12 +60,12 @@ export function parseSubject(subject: string): Subject {
 }
 
 /** By its type where it has a known one, else by what most of its paths are. */
-export function classify(commit: Commit, { type }: Subject): { kind: Kind; size: Size } {
+export function classify(commit: Commit, { type }: Subject): { kind: CommitKind; size: Size } {
   const lines = commit.insertions + commit.deletions;
   const size = lines <= 20 ? "small" : lines <= 200 ? "medium" : "large";
   const byType = type === undefined ? undefined : kindOfType[type];
   if (byType) return { kind: byType, size };
-  const counts = new Map<Kind, number>();
+  const counts = new Map<CommitKind, number>();
   for (const path of commit.paths) {
     const kind = kindOfPath.find(([pattern]) => pattern.test(path))?.[1] ?? "code";
     counts.set(kind, (counts.get(kind) ?? 0) + 1);

@@ -1,6 +1,6 @@
 import { appendFileSync } from "node:fs";
 import { createFunction, type SvcFunction } from "../sdk/index.ts";
-import { type Commit, classify, type Kind, parseSubject, type Size } from "./classify.ts";
+import { type Commit, type CommitKind, classify, parseSubject, type Size } from "./classify.ts";
 import { journalTo } from "./journal.ts";
 
 export const functionId = "demo-commit";
@@ -10,7 +10,7 @@ export const stepNames = ["parse", "classify", "record"] as const;
 /** The run's output, and a line of the results file. */
 export interface CommitResult {
   hash: string;
-  kind: Kind;
+  kind: CommitKind;
   size: Size;
   author: string;
   lines: number;

@@ -8,7 +8,7 @@ export interface HandledCommit {
   steps: Step[];
 }
 
-export interface Verdict {
+export interface Verification {
   handled: HandledCommit[];
   /** One sentence for everything that is not as promised; empty when all is well. */
   complaints: string[];
@@ -48,7 +48,7 @@ export async function verify(
     journal: JournalSummary;
     results: readonly CommitResult[];
   },
-): Promise<Verdict> {
+): Promise<Verification> {
   const complaints: string[] = [];
   const handled: HandledCommit[] = [];
   const runs = await runsByEvent(client, new Set(events.values()));

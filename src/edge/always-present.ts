@@ -1,4 +1,5 @@
 import { type DescField, type DescMessage, ScalarType } from "@bufbuild/protobuf";
+import type { JsonObject } from "./both-spellings.ts";
 
 /**
  * Fields that answers carry even when zero: the browser client validates them as required, while the
@@ -28,7 +29,6 @@ export const alwaysPresent: Record<string, readonly string[]> = {
   "svc.v1.Step": ["id", "run_id", "step_id", "status", "step_type", "sequence", "attempt"],
 };
 
-type JsonObject = Record<string, unknown>;
 type Fill = (json: JsonObject) => void;
 
 function zeroOf(field: DescField): unknown {

@@ -6,7 +6,8 @@ export const inBothSpellings: ReadonlySet<string> = new Set([
   "svc.v1.InjectStepOutputResponse",
 ]);
 
-type JsonObject = Record<string, unknown>;
+/** The JSON of a message, while its fields are still being read or written. */
+export type JsonObject = Record<string, unknown>;
 
 /** Adds the other spelling of every field, in place. */
 export function spellBoth(message: DescMessage, json: JsonObject): void {

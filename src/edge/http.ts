@@ -9,7 +9,7 @@ import { baseHeaders, type Origins, preflight, requestIdOf } from "./headers.ts"
 import { refusalOfRequest } from "./loopback.ts";
 import { prepare } from "./perform.ts";
 import {
-  type Handler,
+  type HttpHandler,
   type IdleTimer,
   parseRoute,
   restBindings,
@@ -115,7 +115,7 @@ function pathTest(path: string): RegExp {
  * A known path asked with a method it does not have: 405 with what it has. Anything else: 404, each in its
  * protocol's form.
  */
-function fallback(surface: Surface, routes: readonly ServedRoute[]): Handler {
+function fallback(surface: Surface, routes: readonly ServedRoute[]): HttpHandler {
   const known = routes.map(({ method, path }) => ({ method, test: pathTest(path) }));
   return async (request) => {
     const base = { ...surface.headers(request), "x-request-id": requestIdOf(request, surface.edge.ids) };

@@ -10,9 +10,7 @@ import {
 } from "@bufbuild/protobuf";
 import { type Fault, invalid } from "../kit/fault.ts";
 import { fillOf } from "./always-present.ts";
-import { inBothSpellings, spellBoth } from "./both-spellings.ts";
-
-type JsonObject = Record<string, unknown>;
+import { inBothSpellings, type JsonObject, spellBoth } from "./both-spellings.ts";
 
 interface FieldRule {
   jsonName: string;

@@ -13,7 +13,7 @@ import { lookFor, unknownTo } from "./unknown-fields.ts";
  * What an HTTP handler gets from the router: the path's parameters, decoded except the last of a `{key...}`
  * route.
  */
-export type Handler = (
+export type HttpHandler = (
   request: Request,
   params: Record<string, string>,
   server: IdleTimer,
@@ -170,7 +170,11 @@ export function restFault(fault: Fault, base: Record<string, string>): Response 
 const bodyless = new Set(["GET", "HEAD"]);
 
 /** The handler of one route of one operation. Whatever can be known per route is worked out here, once. */
-export function restHandler(surface: Surface, prepared: PreparedOperation, binding: FullBinding): Handler {
+export function restHandler(
+  surface: Surface,
+  prepared: PreparedOperation,
+  binding: FullBinding,
+): HttpHandler {
   const { edge, room } = surface;
   // The body of an unauthenticated request is limited to what a login needs.
   const isPublic = prepared.operation.action === null;

@@ -8,14 +8,14 @@ import { connectForm } from "./fault-encoding.ts";
 import { jsonHeaders, requestIdOf, withHeaders } from "./headers.ts";
 import { bodyObject, checkNames, readMessage, writeMessage } from "./message-json.ts";
 import { admit, type PreparedOperation, perform } from "./perform.ts";
-import type { Handler, Surface } from "./rest.ts";
+import type { HttpHandler, Surface } from "./rest.ts";
 import { type ConnectHandler, connectHandlers, type RpcImplementation } from "./rpc-connect.ts";
 import { unknownTo } from "./unknown-fields.ts";
 
 export interface RpcRoute {
   method: "POST" | "GET";
   path: string;
-  handle: Handler;
+  handle: HttpHandler;
 }
 
 /** The unary Connect methods an operation answers. */
@@ -84,7 +84,7 @@ function unaryJson(
   surface: Surface,
   prepared: PreparedOperation,
   binding: RpcBinding<unknown, unknown>,
-): Handler {
+): HttpHandler {
   const { edge, bodyBytesMax, room } = surface;
   const { input, output } = binding.method;
   const read = binding.json?.decode;
@@ -117,7 +117,7 @@ function unaryJson(
 }
 
 /** Answers JSON itself and leaves every other content type, and every stream, to Connect. */
-function choose(surface: Surface, own: Handler | undefined, connect: ConnectHandler): Handler {
+function choose(surface: Surface, own: HttpHandler | undefined, connect: ConnectHandler): HttpHandler {
   return (request, params, server) => {
     if (own) {
       if (
@@ -130,7 +130,7 @@ function choose(surface: Surface, own: Handler | undefined, connect: ConnectHand
   };
 }
 
-function unimplemented(surface: Surface, method: DescMethod): Handler {
+function unimplemented(surface: Surface, method: DescMethod): HttpHandler {
   const fault = new Fault(
     "unimplemented",
     `${method.parent.typeName}/${method.name} is not supported by this server`,
@@ -167,7 +167,7 @@ export function rpcRoutes(
   return connectHandlers(surface, services, bound).flatMap((connect) => {
     const { path, method } = connect;
     const implementation = bound.get(path);
-    let own: Handler | undefined;
+    let own: HttpHandler | undefined;
     if (method.methodKind === "unary") {
       own = implementation
         ? unaryJson(surface, implementation.prepared, implementation.binding as RpcBinding<unknown, unknown>)

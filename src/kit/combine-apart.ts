@@ -1,4 +1,4 @@
-import { CombineLane, type Entry } from "./combine-lane.ts";
+import { type CombineEntry, CombineLane } from "./combine-lane.ts";
 
 /** Flushes of groups set apart that may run at once: stuck ones must not take every connection. */
 const inFlightMax = 4;
@@ -16,7 +16,7 @@ export class ApartLanes<Item, Result> {
     this.#groupOf = groupOf;
   }
 
-  groupOf(entry: Entry<Item, Result>): string {
+  groupOf(entry: CombineEntry<Item, Result>): string {
     return this.#groupOf(entry.item);
   }
 
@@ -52,7 +52,7 @@ export class ApartLanes<Item, Result> {
    * After a flush of `lane` that got stuck: gives each of its groups a lane. The entries of a flush of
    * several groups go on in those lanes; answers false for a flush of one group, whose entries fail.
    */
-  setStuckApart(lane: CombineLane<Item, Result>, entries: readonly Entry<Item, Result>[]): boolean {
+  setStuckApart(lane: CombineLane<Item, Result>, entries: readonly CombineEntry<Item, Result>[]): boolean {
     const groups = new Set(entries.map((entry) => this.groupOf(entry)));
     const isRetried = groups.size > 1;
     for (const group of groups) {
@@ -80,7 +80,7 @@ export class ApartLanes<Item, Result> {
   }
 
   /** Moves the entries of groups with a lane of their own there; the others stay in `lane`. */
-  #moveFrom(lane: CombineLane<Item, Result>, entries: readonly Entry<Item, Result>[]): void {
+  #moveFrom(lane: CombineLane<Item, Result>, entries: readonly CombineEntry<Item, Result>[]): void {
     lane.waiting = [];
     for (const entry of entries) (this.#lanes.get(this.groupOf(entry)) ?? lane).waiting.push(entry);
     for (const [group, own] of this.#lanes) {

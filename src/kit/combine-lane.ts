@@ -1,5 +1,5 @@
 /** One caller's item on its way through a combiner. */
-export interface Entry<Item, Result> {
+export interface CombineEntry<Item, Result> {
   item: Item;
   weight: number;
   key: string | undefined;
@@ -16,7 +16,7 @@ const lookAhead = 4;
 export class CombineLane<Item, Result> {
   /** The group this lane was set apart for; undefined for a shared lane. */
   readonly group: string | undefined;
-  waiting: Entry<Item, Result>[] = [];
+  waiting: CombineEntry<Item, Result>[] = [];
   isFlushing = false;
   /** A microtask is about to flush it. */
   isPlanned = false;
@@ -37,15 +37,15 @@ export class CombineLane<Item, Result> {
   }
 
   /** Removes the entries of the next flush: the first ones up to `weightMax`, each key at most once. */
-  takeNext(weightMax: number): Entry<Item, Result>[] {
-    const taken: Entry<Item, Result>[] = [];
-    const passed: Entry<Item, Result>[] = [];
+  takeNext(weightMax: number): CombineEntry<Item, Result>[] {
+    const taken: CombineEntry<Item, Result>[] = [];
+    const passed: CombineEntry<Item, Result>[] = [];
     const keys = new Set<string>();
     const { waiting } = this;
     let weight = 0;
     let place = 0;
     for (; place < waiting.length && place < lookAhead * weightMax; place++) {
-      const entry = waiting[place] as Entry<Item, Result>;
+      const entry = waiting[place] as CombineEntry<Item, Result>;
       if (entry.key !== undefined && keys.has(entry.key)) {
         passed.push(entry);
         continue;

@@ -1,6 +1,6 @@
 import type { Clock } from "./clock.ts";
 import { ApartLanes } from "./combine-apart.ts";
-import { CombineLane, type Entry } from "./combine-lane.ts";
+import { type CombineEntry, CombineLane } from "./combine-lane.ts";
 import { tryAgain } from "./fault.ts";
 
 /** How one item of a flush fared. A flush answers one for each item, in the order of the items. */
@@ -171,7 +171,7 @@ class Flushes<Item, Result> {
   }
 
   /** Flushes the entries and settles each; never rejects. */
-  async #run(entries: readonly Entry<Item, Result>[], lane: CombineLane<Item, Result>): Promise<void> {
+  async #run(entries: readonly CombineEntry<Item, Result>[], lane: CombineLane<Item, Result>): Promise<void> {
     const { name, flush, watch } = this.#options;
     const items = entries.map((entry) => entry.item);
     this.count.flushes++;
@@ -203,7 +203,11 @@ class Flushes<Item, Result> {
     }
   }
 
-  #goOnApart(error: unknown, entries: readonly Entry<Item, Result>[], lane: CombineLane<Item, Result>): void {
+  #goOnApart(
+    error: unknown,
+    entries: readonly CombineEntry<Item, Result>[],
+    lane: CombineLane<Item, Result>,
+  ): void {
     if (this.#apart!.setStuckApart(lane, entries)) this.count.waiting += weightOf(entries);
     else for (const entry of entries) entry.reject(error);
   }
@@ -213,7 +217,7 @@ class Flushes<Item, Result> {
    */
   async #splitAfter(
     error: unknown,
-    entries: readonly Entry<Item, Result>[],
+    entries: readonly CombineEntry<Item, Result>[],
     lane: CombineLane<Item, Result>,
   ) {
     const isOfItem = holds(this.#options.isOfItem, error);

@@ -1,7 +1,7 @@
 /**
- * Limits that several wings share, or that callers are told for the whole product. Every other limit stands
- * beside the code that obeys it: at the head of its file, or in the `limits.ts` of its capability. Those a
- * company may want to move are settings.
+ * Limits that several capabilities share, or that callers are told for the whole product. Every other limit
+ * stands beside the code that obeys it: at the head of its file, or in the `limits.ts` of its capability.
+ * Those a company may want to move are settings.
  */
 
 /** With the `events:` prefix that the server adds, a name stays under 255 bytes. */

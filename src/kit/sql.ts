@@ -2,7 +2,10 @@
  * One SQL text for both engines. A value becomes a parameter, a nested `Sql` is spliced in, anything else is
  * refused by the types. Engines number parameters in their own way when they render.
  */
-export type SqlValue = string | number | bigint | null | Uint8Array | SqlArray | undefined;
+export type SqlValue = Bound | SqlArray | undefined;
+
+/** A value as a driver takes it. */
+export type Bound = string | number | bigint | null | Uint8Array;
 
 /**
  * A column of values for one array parameter: `unnest` on Postgres, `json_each` on libSQL (see the seam

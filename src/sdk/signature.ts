@@ -3,7 +3,7 @@ export const signatureSkewSecondsMax = 300;
 
 export type Verdict = "valid" | "missing" | "invalid";
 
-interface Parts {
+interface SignatureParts {
   t?: string;
   v1?: string;
   sha256?: string;
@@ -11,11 +11,11 @@ interface Parts {
 
 const encoder = new TextEncoder();
 
-function partsOf(header: string): Parts {
-  const parts: Parts = {};
+function partsOf(header: string): SignatureParts {
+  const parts: SignatureParts = {};
   for (const part of header.split(",")) {
     const [, name, value] = /^\s*(t|v1|sha256)=([0-9a-fA-F]+)\s*$/.exec(part) ?? [];
-    if (name !== undefined && value !== undefined) parts[name as keyof Parts] ??= value;
+    if (name !== undefined && value !== undefined) parts[name as keyof SignatureParts] ??= value;
   }
   return parts;
 }

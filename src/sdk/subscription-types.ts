@@ -17,12 +17,12 @@ export interface Delivery<Topic extends string = string, Data = unknown> {
   metadata?: Record<string, unknown>;
 }
 
-type Matches<Pattern extends string, Name extends string> = Pattern extends ">"
+type TopicMatches<Pattern extends string, Name extends string> = Pattern extends ">"
   ? true
   : Pattern extends `${infer Wanted}.${infer WantedRest}`
     ? Name extends `${infer First}.${infer Rest}`
       ? Wanted extends "*" | First
-        ? Matches<WantedRest, Rest>
+        ? TopicMatches<WantedRest, Rest>
         : false
       : false
     : Pattern extends "*"
@@ -41,7 +41,7 @@ type BareOf<Pattern extends string> = Pattern extends `events:${infer Name}`
 
 /** Event names of `Events` that a pattern stands for. */
 type NamesOf<Events, Pattern extends string> = {
-  [Name in keyof Events & string]: Matches<BareOf<Pattern>, Name> extends true ? Name : never;
+  [Name in keyof Events & string]: TopicMatches<BareOf<Pattern>, Name> extends true ? Name : never;
 }[keyof Events & string];
 
 type Named<Events, Name extends keyof Events & string> = {

@@ -1,5 +1,5 @@
 import type { Database as BunDatabase } from "bun:sqlite";
-import type { Bound } from "./libsql-text.ts";
+import type { Bound } from "../kit/sql.ts";
 import type { Row } from "./store.ts";
 
 /** All that we need of a SQLite client. Rows are plain objects, blobs are Uint8Array. */

@@ -1,7 +1,7 @@
-import type { Sql } from "../kit/sql.ts";
+import type { Bound, Sql } from "../kit/sql.ts";
 import type { Connection, Statement } from "./libsql-drivers.ts";
 import { toLibsqlTrouble } from "./libsql-errors.ts";
-import { type Bound, libsqlSeams, renderLibsql } from "./libsql-text.ts";
+import { libsqlSeams, renderLibsql } from "./libsql-text.ts";
 import type { Row, SyncSession } from "./store.ts";
 
 const preparedMax = 500;

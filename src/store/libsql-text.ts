@@ -1,8 +1,6 @@
 import { Fault } from "../kit/fault.ts";
-import { render, type Sql, type SqlArray, sql } from "../kit/sql.ts";
+import { type Bound, render, type Sql, type SqlArray, sql } from "../kit/sql.ts";
 import type { Seams } from "./store.ts";
-
-export type Bound = string | number | bigint | null | Uint8Array;
 
 /** SQLite would cut the text there, and Postgres refuses it. */
 function requireNoZero(text: string): string {

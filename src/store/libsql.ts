@@ -1,11 +1,11 @@
 import type { Clock } from "../kit/clock.ts";
 import type { Log } from "../kit/log.ts";
-import type { Sql } from "../kit/sql.ts";
+import type { Bound, Sql } from "../kit/sql.ts";
 import { type Connection, type DriverName, drivers, type Statement } from "./libsql-drivers.ts";
 import { toLibsqlTrouble } from "./libsql-errors.ts";
 import { claimFile } from "./libsql-lock.ts";
 import { statements, syncSession } from "./libsql-session.ts";
-import { type Bound, libsqlSeams, renderLibsql } from "./libsql-text.ts";
+import { libsqlSeams, renderLibsql } from "./libsql-text.ts";
 import { writer } from "./libsql-writer.ts";
 import { type Flush, type Session, type Store, StoreError } from "./store.ts";
 

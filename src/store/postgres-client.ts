@@ -2,9 +2,9 @@ import { type ConnectionOptions, checkServerIdentity as checkIdentity, type Peer
 import postgres from "postgres";
 import type { Clock } from "../kit/clock.ts";
 import type { Log } from "../kit/log.ts";
+import type { Bound } from "../kit/sql.ts";
 import type { Pooled } from "./pool.ts";
 import { codeOf, isConnectionLoss, toPostgresTrouble } from "./postgres-errors.ts";
-import type { Bound } from "./postgres-text.ts";
 import { StoreError } from "./store.ts";
 
 export interface Limits {
@@ -22,7 +22,7 @@ export interface DatabaseTls {
   ca: string;
 }
 
-export interface ClientOptions {
+export interface PostgresClientOptions {
   url: string;
   clock: Clock;
   log: Log;
@@ -42,7 +42,7 @@ export interface Answer extends Array<Record<string, unknown>> {
 }
 
 /** One connection, used by one caller at a time. It is never mended: what broke is thrown away and opened anew. */
-export interface Client extends Pooled {
+export interface PostgresClient extends Pooled {
   ask(text: string, values: Bound[], prepare: boolean): Promise<Answer>;
   /** Called once when the connection ends, also while nothing is asked. */
   onLost: (() => void) | undefined;
@@ -70,10 +70,10 @@ function verified({ ca }: DatabaseTls, url: string): ConnectionOptions {
   return { ca, rejectUnauthorized: true, checkServerIdentity };
 }
 
-export async function openClient(options: ClientOptions): Promise<Client> {
+export async function openClient(options: PostgresClientOptions): Promise<PostgresClient> {
   const { clock, limits, may } = options;
   let broken = false;
-  const client: Client = {
+  const client: PostgresClient = {
     usable: () => !broken,
     destroy() {
       if (broken) return;
@@ -149,7 +149,7 @@ export async function openClient(options: ClientOptions): Promise<Client> {
   }
 }
 
-async function lowerDeadlockTimeout(client: Client): Promise<boolean> {
+async function lowerDeadlockTimeout(client: PostgresClient): Promise<boolean> {
   try {
     await client.ask(`SET deadlock_timeout = '${deadlockTimeout}'`, [], false);
     return true;

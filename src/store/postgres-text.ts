@@ -1,4 +1,4 @@
-import { type Rendered, render, type Sql, type SqlArray, sql } from "../kit/sql.ts";
+import { type Bound, type Rendered, render, type Sql, type SqlArray, sql } from "../kit/sql.ts";
 import type { Seams } from "./store.ts";
 
 /** An array as PostgreSQL reads it from text; the library's own serializer costs several times as much. */
@@ -25,8 +25,6 @@ const numberArray = (values: SqlArray["array"]): string =>
 export function arrayLiteral(column: SqlArray): string {
   return column.type === "text" ? textArray(column.array) : numberArray(column.array);
 }
-
-export type Bound = string | number | bigint | null | Uint8Array;
 
 const mark = (place: number) => `$${place}`;
 

@@ -5,7 +5,13 @@ import type { Log } from "../kit/log.ts";
 import { type Metrics, noMetrics } from "../kit/metrics.ts";
 import { type Sql, sql } from "../kit/sql.ts";
 import { pool } from "./pool.ts";
-import { type Answer, type Client, type DatabaseTls, type Limits, openClient } from "./postgres-client.ts";
+import {
+  type Answer,
+  type DatabaseTls,
+  type Limits,
+  openClient,
+  type PostgresClient,
+} from "./postgres-client.ts";
 import { isConflict, toPostgresTrouble } from "./postgres-errors.ts";
 import { postgresSeams, renderPostgres } from "./postgres-text.ts";
 import { watchConflicts, watchLockWaiters, watchPool, watchWaits } from "./postgres-watch.ts";
@@ -79,7 +85,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Store> {
 
   const worthPreparing = preparedTexts();
 
-  const ask = (client: Client, query: Sql): Promise<Answer> => {
+  const ask = (client: PostgresClient, query: Sql): Promise<Answer> => {
     const { text, values } = renderPostgres(query);
     return client.ask(text, values, values.length > 0 && worthPreparing(text));
   };
@@ -188,7 +194,7 @@ function conflictRetries(
       } catch (error) {
         countConflict(error);
         if (!isConflict(error) || failures >= attemptsMax) throw toPostgresTrouble(error);
-        log.debug("store.retry", { failures, reason: (error as Error).message });
+        log.debug("store.retry", { failures, error });
         await clock.sleep(pause(failures));
       }
     }
@@ -196,7 +202,7 @@ function conflictRetries(
 }
 
 async function requireDurableCommits(
-  general: { acquire(): Promise<Client>; release(client: Client): void },
+  general: { acquire(): Promise<PostgresClient>; release(client: PostgresClient): void },
   options: PostgresOptions,
 ): Promise<void> {
   const client = await general.acquire();
@@ -209,8 +215,8 @@ async function requireDurableCommits(
 
 /** BEGIN .. COMMIT around `work`. Whatever fails leaves either a clean connection or a broken one. */
 async function transaction<T>(
-  client: Client,
-  ask: (client: Client, query: Sql) => Promise<Answer>,
+  client: PostgresClient,
+  ask: (client: PostgresClient, query: Sql) => Promise<Answer>,
   work: (session: Session) => Promise<T>,
 ): Promise<T> {
   let over = false;

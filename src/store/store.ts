@@ -54,6 +54,9 @@ export interface Flush<I, R extends object> {
   libsql(session: SyncSession, input: I): R[];
 }
 
+/** What reads: a store its committed rows, a session also what its transaction wrote. */
+export type StoreReader = Pick<Session, "all" | "one">;
+
 export interface Store {
   readonly engine: StoreEngine;
   readonly seams: Seams;
@@ -70,6 +73,9 @@ export interface Store {
   now(): Promise<number>;
   close(): Promise<void>;
 }
+
+/** `Store.write` for the tick of a duty: it writes only while the node's epoch is the last, else it throws. */
+export type LeaderWrite = Store["write"];
 
 /**
  * What a driver's error means to the code above it. `cause` keeps the driver's own error for the log. `refused`: the engine

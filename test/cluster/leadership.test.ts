@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import type { Hold, Transport } from "../../src/bus/bus.ts";
+import type { BusTransport, Hold } from "../../src/bus/bus.ts";
 import { localNetwork } from "../../src/bus/local.ts";
 import { dutyLoop } from "../../src/cluster/duties.ts";
 import { Deposed, type Leadership, leadership, writeAsLeader } from "../../src/cluster/leader.ts";
@@ -13,7 +13,7 @@ import { sharedPostgres } from "../support/postgres.ts";
 /** Two nodes over one PostgreSQL, with a clock that only the test moves. */
 interface Node {
   lead: Leadership;
-  bus: Transport;
+  bus: BusTransport;
   /** The node reaches no bus while this is set. */
   away: boolean;
   uncertaintyMs: number;

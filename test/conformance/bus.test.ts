@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { jetstreamManager } from "@nats-io/jetstream";
 import { connect } from "@nats-io/transport-node";
-import type { Transport } from "../../src/bus/bus.ts";
+import type { BusTransport } from "../../src/bus/bus.ts";
 import { localNetwork } from "../../src/bus/local.ts";
 import { openNatsTransport } from "../../src/bus/nats.ts";
 import { systemClock } from "../../src/kit/clock.ts";
@@ -15,13 +15,13 @@ import { busConformance } from "./bus.ts";
 const clock = systemClock();
 let installation = 0;
 
-const closeAll = async (buses: readonly Transport[]) => {
+const closeAll = async (buses: readonly BusTransport[]) => {
   await Promise.all(buses.map((bus) => bus.close()));
 };
 
 busConformance("in-process", async () => {
   const hub = localNetwork();
-  const buses: Transport[] = [];
+  const buses: BusTransport[] = [];
   return {
     async open(count) {
       for (let n = 1; n <= count; n++) buses.push(hub({ clock, nodeId: `n${n}`, onError: () => {} }));
@@ -34,7 +34,7 @@ busConformance("in-process", async () => {
 busConformance("core NATS", async () => {
   const { url } = await sharedNats();
   const prefix = `test${process.pid}-${++installation}.`;
-  const buses: Transport[] = [];
+  const buses: BusTransport[] = [];
   return {
     async open(count) {
       for (let n = 1; n <= count; n++)

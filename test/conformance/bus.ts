@@ -1,13 +1,13 @@
 import { describe, expect, test } from "bun:test";
 import { Type } from "@sinclair/typebox";
-import { BusError, type Transport } from "../../src/bus/bus.ts";
+import { BusError, type BusTransport } from "../../src/bus/bus.ts";
 import { busOver } from "../../src/bus/channel.ts";
 import { loggedLines } from "../support/logged.ts";
 import { until } from "../support/until.ts";
 
 export interface BusCase {
   /** Connected nodes of one bus, with ids `n1`, `n2`, … */
-  open(count: number): Promise<Transport[]>;
+  open(count: number): Promise<BusTransport[]>;
   close(): Promise<void>;
 }
 
@@ -20,7 +20,7 @@ const text = (payload: Uint8Array) => new TextDecoder().decode(payload);
 
 /** What every bus promises, whoever carries the messages. */
 export function busConformance(name: string, start: () => Promise<BusCase>): void {
-  const nodes = async (count: number, work: (...buses: Transport[]) => Promise<void>) => {
+  const nodes = async (count: number, work: (...buses: BusTransport[]) => Promise<void>) => {
     const one = await start();
     try {
       await work(...(await one.open(count)));
@@ -30,7 +30,7 @@ export function busConformance(name: string, start: () => Promise<BusCase>): voi
   };
 
   /** A subscription needs a moment to reach the server: hint until it is heard. */
-  const hears = async (from: Transport, to: Transport) => {
+  const hears = async (from: BusTransport, to: BusTransport) => {
     let heard = false;
     const stop = to.onHint("probe", () => {
       heard = true;
@@ -185,7 +185,7 @@ export function busConformance(name: string, start: () => Promise<BusCase>): voi
     test("malformed requests get an error reply, and malformed replies are left out", () =>
       nodes(3, async (a, b, c) => {
         const { log, lines } = loggedLines();
-        const count = (bus: Transport) => busOver(bus, log).requests("count", Moved, Moved);
+        const count = (bus: BusTransport) => busOver(bus, log).requests("count", Moved, Moved);
         let answered = 0;
         count(b!).answer(async ({ from }) => {
           answered++;
@@ -211,7 +211,7 @@ export function busConformance(name: string, start: () => Promise<BusCase>): voi
     test("a reply may be plain text", () =>
       nodes(2, async (a, b) => {
         const { log, lines } = loggedLines();
-        const who = (bus: Transport) => busOver(bus, log).requests("who", Moved, "text");
+        const who = (bus: BusTransport) => busOver(bus, log).requests("who", Moved, "text");
         who(b!).answer(async ({ from }) => `b for ${from}`);
         await hears(a!, b!);
         expect(text(await a!.request("who", '{"from":"a"}', 20_000))).toBe("b for a");
@@ -232,7 +232,7 @@ export function busConformance(name: string, start: () => Promise<BusCase>): voi
 
     test("a name is one node's until it lets go or falls silent", () =>
       nodes(3, async (a, b, c) => {
-        const mine = (bus: Transport | undefined) =>
+        const mine = (bus: BusTransport | undefined) =>
           until(async () => (await bus!.hold("duty.x")) === "mine", {
             deadlineMs: 20_000,
             everyMs: 50,

@@ -1,4 +1,4 @@
-import type { Bus, Transport } from "../../src/bus/bus.ts";
+import type { Bus, BusTransport } from "../../src/bus/bus.ts";
 import { busOver } from "../../src/bus/channel.ts";
 import { localNetwork } from "../../src/bus/local.ts";
 import { silentLog } from "../../src/kit/log.ts";
@@ -15,7 +15,7 @@ export function simulatedHub(): (
   const join = localNetwork();
   return (nodeId, process, chance, lossOf) => {
     const transport = join({ clock: process.clock, nodeId, onError: () => {} });
-    const troubled: Transport = {
+    const troubled: BusTransport = {
       ...transport,
       // Several nodes are on it: what stands in for NATS here.
       kind: "nats",

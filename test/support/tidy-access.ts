@@ -1,3 +1,4 @@
+import type { Law } from "./tidy-law.ts";
 import type { Rule } from "./tidy-rules.ts";
 import { codeOf, lineAt, type Source } from "./tidy-source.ts";
 
@@ -183,12 +184,7 @@ const careless = (read: string, helper = "") => `export function openIt({ store 
 }`;
 
 /** The law with made-up sources that break it, and with such that keep it. */
-export const staleReads: {
-  name: string;
-  rule: Rule;
-  bad: [path: string, text: string, line: number][];
-  good: [path: string, text: string][];
-} = {
+export const staleReads: Law = {
   name: "what is changed of rights is read inside the write, under the lock of its row",
   rule: staleReadBreaches(hints),
   bad: [

@@ -1,3 +1,4 @@
+import type { Law } from "./tidy-law.ts";
 import { matches, type Rule, within } from "./tidy-rules.ts";
 import { importsOf } from "./tidy-source.ts";
 
@@ -6,7 +7,7 @@ const withoutBus = within("src/bus/", "src/sdk/", "src/demo/", "src/cli/");
 /** What of src/bus the rest may import. */
 const busDoors = new Set(["src/bus/bus.ts", "src/bus/open.ts"]);
 const uncheckedCalls =
-  /\.\s*(hint|onHint|requestMany|onRequest)\s*\(|\bbus\s*\??\.\s*(send|request)\s*\(|\bTransport\b/g;
+  /\.\s*(hint|onHint|requestMany|onRequest)\s*\(|\bbus\s*\??\.\s*(send|request)\s*\(|\bBusTransport\b/g;
 
 /** A payload that skips the shapes of channels and requests fails deep inside the server when it is malformed. */
 const messageBreaches: Rule = (sources) => {
@@ -23,12 +24,7 @@ const messageBreaches: Rule = (sources) => {
 const imports = (target: string) => `import { one } from "${target}";\n`;
 const types = (target: string) => `import type { One } from "${target}";\n`;
 
-export const messageShapes: {
-  name: string;
-  rule: Rule;
-  bad: [path: string, text: string, line: number][];
-  good: [path: string, text: string][];
-} = {
+export const messageShapes: Law = {
   name: "messages between nodes have shapes that are checked",
   rule: messageBreaches,
   bad: [
@@ -40,7 +36,7 @@ export const messageShapes: {
     ["src/domain/cluster/nodes/service.ts", `bus.onRequest("who", async () => nodeId);`, 1],
     ["src/app/host.ts", imports("../bus/nats.ts"), 1],
     ["src/app/host.ts", `\n${imports("../bus/channel.ts")}`, 2],
-    ["src/domain/cluster/nodes/service.ts", `import type { Transport } from "../../../bus/bus.ts";`, 1],
+    ["src/domain/cluster/nodes/service.ts", `import type { BusTransport } from "../../../bus/bus.ts";`, 1],
   ],
   good: [
     ["src/bus/channel.ts", `transport.hint(subject, JSON.stringify(message));`],

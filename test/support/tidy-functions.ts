@@ -1,3 +1,4 @@
+import type { Law } from "./tidy-law.ts";
 import type { Rule } from "./tidy-rules.ts";
 import { codeOf, type Source } from "./tidy-source.ts";
 
@@ -57,10 +58,7 @@ export const functionBreaches: Rule = (sources) =>
 const calls = (count: number, indent = "  ") => `${indent}one();\n`.repeat(count);
 
 /** Made-up sources, as the law is tried with. */
-export const functionExamples: {
-  bad: [path: string, text: string, line: number][];
-  good: [path: string, text: string][];
-} = {
+export const functionExamples: Pick<Law, "bad" | "good"> = {
   bad: [
     ["src/edge/http.ts", `\nexport function long(): void {\n${calls(functionLinesMax)}}\n`, 2],
     ["src/edge/http.ts", `const long = async (\n  one: One,\n) => {\n${calls(functionLinesMax)}};\n`, 3],

@@ -45,7 +45,7 @@ export const newest = (list: readonly RingRow[], kind: string): RingRow | undefi
 
 /**
  * From the key that the node has to the one in force: each version opens the next, for
- * `limits.keyringKeptMs`.
+ * `keyringKeptMs`.
  */
 export function openMasters(
   list: readonly RingRow[],

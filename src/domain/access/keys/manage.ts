@@ -49,7 +49,7 @@ export interface KeyManagementDeps {
   keys: Keys;
   roles: Pick<Roles, "require" | "known">;
   tenancy: Pick<Tenancy, "findEnvironment" | "shareOrg" | "shareEnvironment">;
-  /** Makes every node drop the cached key with this hash, within `limits.keyLeaseMs`. */
+  /** Makes every node drop the cached key with this hash, within `keyLeaseMs`. */
   forgetEverywhere: (hash: string) => Promise<void>;
   /** Called for each change, in its transaction. */
   record?: (session: Session, scope: RoleScope, change: KeyChange) => Promise<void>;

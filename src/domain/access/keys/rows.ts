@@ -1,6 +1,6 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { column, sql } from "../../../kit/sql.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Session, Store, StoreReader } from "../../../store/store.ts";
 
 export interface NewKey {
   id: string;
@@ -38,8 +38,6 @@ export interface KeyFacts {
   isPlatform: boolean;
   tokensAfter: Instant;
 }
-
-type StoreReader = Pick<Store, "one">;
 
 interface FactsRow {
   id: string;

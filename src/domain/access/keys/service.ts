@@ -4,7 +4,7 @@ import type { Ids } from "../../../kit/ids.ts";
 import { keyLeaseMs } from "../../../kit/limits.ts";
 import type { Caller } from "../../../kit/operation.ts";
 import { ttlCache } from "../../../kit/ttl-cache.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Session, Store, StoreReader } from "../../../store/store.ts";
 import type { HeldKey, NewKey } from "./rows.ts";
 import * as rows from "./rows.ts";
 import * as rules from "./rules.ts";
@@ -57,7 +57,7 @@ export interface Keys {
   /** How many keys of the org carry each role. */
   roleCounts(orgId: string): Promise<ReadonlyMap<string, number>>;
   /** Pass the session when the answer decides what it writes. */
-  hashOf(id: string, reader?: Pick<Store, "one">): Promise<string | undefined>;
+  hashOf(id: string, reader?: StoreReader): Promise<string | undefined>;
   /** False when the id is taken. */
   insert(session: Session, row: NewKey): Promise<boolean>;
   /** Deletes the key, if it still has this hash, with its sessions. */

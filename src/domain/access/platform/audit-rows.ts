@@ -92,7 +92,7 @@ export async function eventsOf(
   return rows.map(toEvent);
 }
 
-/** Counted up to `limits.countCap`. */
+/** Counted up to `countCap`. */
 export async function countEvents(store: Pick<Store, "one">, filter: PlatformEventFilter): Promise<number> {
   const row = await store.one<{ count: number }>(
     sql`SELECT count(*) AS count FROM (

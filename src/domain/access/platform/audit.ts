@@ -26,7 +26,7 @@ export interface ImpersonatedCall {
 
 export interface PlatformEventPage {
   events: PlatformEvent[];
-  /** Of all that match, counted up to `limits.countCap`. */
+  /** Of all that match, counted up to `countCap`. */
   total: number;
   nextCursor?: string;
 }
@@ -43,13 +43,13 @@ export interface PlatformAudit {
   ): Promise<void>;
   /**
    * Never waits: the loop writes the line within a second. A node that dies loses the lines it had not
-   * written. While `limits.platformAuditWaitingMax` lines wait, further ones are dropped, and one more line
+   * written. While `platformAuditWaitingMax` lines wait, further ones are dropped, and one more line
    * counts them.
    */
   impersonated(call: ImpersonatedCall): void;
   /** One round of the loop `platform.audit`; at the server's end too. */
   writeOnce(): Promise<void>;
-  /** Forgets lines older than `limits.platformAuditKeptMs`. */
+  /** Forgets lines older than `platformAuditKeptMs`. */
   duty: {
     duty: "retention";
     name: "platform.forget";

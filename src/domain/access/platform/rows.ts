@@ -1,6 +1,6 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { sql } from "../../../kit/sql.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Session, Store, StoreReader } from "../../../store/store.ts";
 
 export interface PlatformUser {
   id: string;
@@ -29,8 +29,6 @@ interface PlatformUserColumns {
   updated_at: number;
   last_login_at: number | null;
 }
-
-type StoreReader = Pick<Store, "one" | "all">;
 
 const fields = sql.raw(
   "id, email, name, password_hash, roles, is_active, tokens_after, created_at, updated_at, last_login_at",
@@ -76,7 +74,7 @@ export async function userByEmail(reader: StoreReader, email: string): Promise<P
   return row && toUser(row);
 }
 
-/** Oldest first; there are at most `limits.platformUsersMax`. */
+/** Oldest first; there are at most `platformUsersMax`. */
 export async function allUsers(reader: StoreReader): Promise<PlatformUser[]> {
   const rows = await reader.all<PlatformUserColumns>(
     sql`SELECT ${fields} FROM platform_users ORDER BY created_at, id`,

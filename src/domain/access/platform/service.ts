@@ -3,7 +3,7 @@ import { Fault, invalid, missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import type { Caller } from "../../../kit/operation.ts";
 import { hashPassword } from "../../../kit/password.ts";
-import { type Session, type Store, StoreError } from "../../../store/store.ts";
+import { type Session, type Store, StoreError, type StoreReader } from "../../../store/store.ts";
 import type { RoleScope, Roles } from "../roles/service.ts";
 import { defaultOrgId } from "../tenancy/rules.ts";
 import { readEmail, readUserName, requirePassword } from "../users/rules.ts";
@@ -92,7 +92,7 @@ const carriers: Pick<PlatformUsers, "countWithRole" | "revokeRole"> = {
 export function openPlatformUsers(deps: PlatformUsersDeps): PlatformUsers {
   const { store, clock, ids, roles, audit, scope, endSessions } = deps;
 
-  async function find(reader: Pick<Store, "one" | "all">, id: string): Promise<PlatformUser> {
+  async function find(reader: StoreReader, id: string): Promise<PlatformUser> {
     const user = await rows.userById(reader, id);
     if (!user) throw missing("platform user", id);
     return user;

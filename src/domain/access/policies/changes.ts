@@ -1,7 +1,7 @@
 import type { Clock } from "../../../kit/clock.ts";
 import { Fault, missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
-import { type Session, type Store, StoreError } from "../../../store/store.ts";
+import { type Session, type Store, StoreError, type StoreReader } from "../../../store/store.ts";
 import type { RoleScope, Roles } from "../roles/service.ts";
 import { policiesMax, policyVersionsMax } from "./limits.ts";
 import * as rows from "./rows.ts";
@@ -17,7 +17,7 @@ export interface PolicyDraft {
 /** The one way in which policies are written. */
 export interface PolicyChanges {
   /** Throws `not_found` unless the org has the policy. */
-  find(reader: Pick<Store, "one" | "all">, scope: RoleScope, id: string): Promise<rows.Policy>;
+  find(reader: StoreReader, scope: RoleScope, id: string): Promise<rows.Policy>;
   /**
    * Checks and stores the draft with its version, under the lock of the org: versions of one policy are never
    * skipped.

@@ -1,7 +1,7 @@
 import type { SnapshotRows } from "../../../access/snapshot.ts";
 import type { Instant } from "../../../kit/clock.ts";
 import { sql } from "../../../kit/sql.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Session, StoreReader } from "../../../store/store.ts";
 
 /** A deny policy in its current version. */
 export interface Policy {
@@ -39,8 +39,6 @@ interface PolicyColumns {
   created_at: number;
   updated_at: number;
 }
-
-type StoreReader = Pick<Store, "one" | "all">;
 
 const fields = sql.raw(
   "id, org_id, name, actions, resources, condition, version, template_id, template_version, created_at, updated_at",

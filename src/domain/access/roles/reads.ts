@@ -1,6 +1,6 @@
 import { roleIdOf } from "../../../access/actions.ts";
 import { invalid, missing } from "../../../kit/fault.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Session, Store, StoreReader } from "../../../store/store.ts";
 import { defaultOrgId } from "../tenancy/rules.ts";
 import type { Role, RoleScope } from "./role.ts";
 import * as rows from "./rows.ts";
@@ -12,10 +12,7 @@ export interface RoleReads {
   /**
    * Every role of the scope. Pass the session, which holds the org, when the answer decides what is written.
    */
-  known(
-    reader: Pick<Store, "one" | "all">,
-    scope: RoleScope,
-  ): Promise<readonly { id: string; name: string }[]>;
+  known(reader: StoreReader, scope: RoleScope): Promise<readonly { id: string; name: string }[]>;
   /** Throws `invalid(field)` unless the scope has all of these roles; the session holds the org. */
   require(session: Session, scope: RoleScope, field: string, roleIds: readonly string[]): Promise<void>;
 }

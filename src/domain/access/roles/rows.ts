@@ -1,6 +1,6 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { sql } from "../../../kit/sql.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Session, StoreReader } from "../../../store/store.ts";
 
 /** A role that an org created. */
 export interface RoleRow {
@@ -25,8 +25,6 @@ interface RoleColumns {
   created_at: number;
   updated_at: number;
 }
-
-type StoreReader = Pick<Store, "one" | "all">;
 
 const toRole = (row: RoleColumns): RoleRow => ({
   id: row.id,

@@ -28,7 +28,7 @@ export interface Sessions {
   loginToPlatform(email: string, password: string, address: string): Promise<PlatformLogin>;
   /** For a caller who came with an API key. */
   desktop(caller: Caller): Promise<{ token: string; expiresAt: number }>;
-  /** Ends the token's session: at once at this node, at others within `limits.keyLeaseMs`. */
+  /** Ends the token's session: at once at this node, at others within `keyLeaseMs`. */
   logout(token: string): Promise<void>;
 }
 

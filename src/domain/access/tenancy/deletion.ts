@@ -39,7 +39,7 @@ export interface DeletionDeps {
   onFrame: (frame: EnvironmentFrame) => void;
   /** Drops the cached keys with these hashes. */
   forgetKeys: (hashes: readonly string[]) => void;
-  /** Resolves once no node accepts the key any more, within `limits.keyLeaseMs`. */
+  /** Resolves once no node accepts the key any more, within `keyLeaseMs`. */
   forgetEverywhere: (hash: string) => Promise<void>;
 }
 

@@ -1,6 +1,6 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { sql } from "../../../kit/sql.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Session, Store, StoreReader } from "../../../store/store.ts";
 
 export interface Preferences {
   /** `Europe/Berlin`. */
@@ -49,8 +49,6 @@ interface ProjectRow {
   created_at: number;
   updated_at: number;
 }
-
-type StoreReader = Pick<Store, "one">;
 
 const orgFields = sql.raw("id, name, preferences, created_at, updated_at");
 const projectFields = sql.raw("id, org_id, name, description, created_at, updated_at");

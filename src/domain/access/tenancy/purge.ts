@@ -2,12 +2,10 @@ import { cachedQuery } from "../../../kit/cached-query.ts";
 import type { Clock, Instant } from "../../../kit/clock.ts";
 import { gaugeCountMax, gaugeKeptMs, gaugeWaitMsMax } from "../../../kit/limits.ts";
 import type { Metrics } from "../../../kit/metrics.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { LeaderWrite, Store } from "../../../store/store.ts";
 import { purgeGraceMs, purgeRoundMs } from "./limits.ts";
 import * as rows from "./purge-rows.ts";
 import { PurgeSlices, paces } from "./purge-slices.ts";
-
-type LeaderWrite = <T>(work: (session: Session) => Promise<T>) => Promise<T>;
 
 export interface Purge {
   /** Deletes rows of deleted environments for `purgeRoundMs`, one slice a transaction. */

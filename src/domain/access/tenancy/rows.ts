@@ -1,6 +1,6 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { sql } from "../../../kit/sql.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Session, Store, StoreReader } from "../../../store/store.ts";
 
 export interface Environment {
   id: string;
@@ -34,8 +34,6 @@ const toEnvironment = (row: EnvironmentRow | undefined): Environment | undefined
     createdAt: row.created_at,
     updatedAt: row.updated_at,
   };
-
-type StoreReader = Pick<Store, "one">;
 
 export const environmentById = async (store: StoreReader, id: string): Promise<Environment | undefined> =>
   toEnvironment(await store.one<EnvironmentRow>(sql`SELECT ${fields} FROM environments WHERE id = ${id}`));

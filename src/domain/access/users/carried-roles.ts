@@ -1,12 +1,10 @@
 import { invalid } from "../../../kit/fault.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Session, StoreReader } from "../../../store/store.ts";
 import type { CarriedRole, StoredUser, UserRow } from "./rows.ts";
 import * as rows from "./rows.ts";
 
-type Reader = Pick<Store, "one" | "all">;
-
 /** All roles that users of the org may have. */
-export type RolesOf = (reader: Reader, orgId: string) => Promise<readonly CarriedRole[]>;
+export type RolesOf = (reader: StoreReader, orgId: string) => Promise<readonly CarriedRole[]>;
 
 const carriedBy = ({ roles, roleIds }: UserRow): CarriedRole[] =>
   roleIds.map((id, at) => ({ id, name: roles[at] ?? id }));
@@ -23,7 +21,7 @@ export class CarriedRoles {
   }
 
   /** Users with the ids of their roles: a role without an id is the one that has its name now. */
-  async allWhole(reader: Reader, orgId: string, stored: readonly StoredUser[]): Promise<UserRow[]> {
+  async allWhole(reader: StoreReader, orgId: string, stored: readonly StoredUser[]): Promise<UserRow[]> {
     const all = stored.every(({ roleIds }) => roleIds) ? [] : await this.#rolesOf(reader, orgId);
     return stored.map((user) => {
       const { roleIds } = user;
@@ -33,7 +31,7 @@ export class CarriedRoles {
     });
   }
 
-  async whole(reader: Reader, user: StoredUser): Promise<UserRow> {
+  async whole(reader: StoreReader, user: StoredUser): Promise<UserRow> {
     return (await this.allWhole(reader, user.orgId, [user]))[0]!;
   }
 

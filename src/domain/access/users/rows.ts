@@ -1,6 +1,6 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { sql } from "../../../kit/sql.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Session, Store, StoreReader } from "../../../store/store.ts";
 
 /** A role as a user carries it: its id and its current name. */
 export interface CarriedRole {
@@ -53,8 +53,6 @@ interface UserColumns {
   updated_at: number;
   last_login_at: number | null;
 }
-
-type StoreReader = Pick<Store, "one" | "all">;
 
 const fields = sql.raw(
   "id, org_id, email, name, password_hash, roles, role_ids, role_ids_of, tokens_after, created_at, updated_at, last_login_at",

@@ -2,7 +2,7 @@ import type { Instant } from "../../../kit/clock.ts";
 import { countCap } from "../../../kit/limits.ts";
 import { type Sql, sql } from "../../../kit/sql.ts";
 import { containsIgnoringCase } from "../../../kit/sql-contains.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Session, Store, StoreReader } from "../../../store/store.ts";
 import type { FunctionDefinition, FunctionRecord, FunctionStatus } from "./definition.ts";
 import { bytesOf, cronsOf } from "./rules.ts";
 
@@ -16,8 +16,6 @@ interface FunctionRow {
 }
 
 const columns = sql.raw("environment_id, status, version, definition, created_at, updated_at");
-
-type StoreReader = Pick<Session, "all" | "one">;
 
 export async function getFunction(
   reader: StoreReader,

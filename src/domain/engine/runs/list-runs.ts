@@ -24,7 +24,7 @@ export interface ListRunsInput {
 export interface RunsPage {
   runs: Run[];
   nextCursor: string | undefined;
-  /** Counted up to `limits.countCap`. */
+  /** Counted up to `countCap`. */
   totalCount: number;
 }
 

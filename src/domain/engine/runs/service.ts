@@ -99,7 +99,7 @@ export interface Runs {
   claimLimited(input: LimitedInput): Promise<{ runs: ClaimedRow[]; lanes: LaneFound[] }>;
   /**
    * Concurrency queues of a function that hold queued runs, by id, after `after`: at most
-   * `limits.laneLookMax`.
+   * `laneLookMax`.
    */
   lookAtLanes(target: { environmentId: string; functionId: string }, after: string): Promise<LaneLook>;
   /** Puts runs that were created before their function had a limit into its concurrency queue. */

@@ -1,7 +1,8 @@
 import type { Instant } from "../../../kit/clock.ts";
+import type { LeaderWrite } from "../../../store/store.ts";
 import * as rows from "./rows.ts";
 import { type MissedCause, type MissedSlots, nameOf, withoutFired } from "./rules.ts";
-import type { ScheduleSyncDeps, ScheduleWrite } from "./sync.ts";
+import type { ScheduleSyncDeps } from "./sync.ts";
 
 /** Missed slots that one transaction records. */
 const missedAtOnce = 1_000;
@@ -15,7 +16,7 @@ interface MissedDeps extends Pick<ScheduleSyncDeps, "self" | "onFrame"> {
 
 /** Moves schedules past the slots that they missed, and announces those that no node fired after all. */
 export async function recordMissed(
-  write: ScheduleWrite,
+  write: LeaderWrite,
   moves: readonly MissedMove[],
   { now, self, onFrame, hasFailed }: MissedDeps,
 ): Promise<void> {

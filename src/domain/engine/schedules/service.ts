@@ -1,19 +1,18 @@
 import { type Clock, type Instant, rfc3339 } from "../../../kit/clock.ts";
 import { countTurns, roundRobin, type SharedWork, type Slice } from "../../../kit/round-robin.ts";
+import type { LeaderWrite } from "../../../store/store.ts";
 import type { Events } from "../../log/events/service.ts";
 import { recordMissed } from "./missed.ts";
 import * as rows from "./rows.ts";
 import { type DueSlots, dueSlots, nameOf, planOf } from "./rules.ts";
-import { openScheduleSync, type ScheduleSyncDeps, type ScheduleWrite, scheduleSliceMax } from "./sync.ts";
-
-export type { ScheduleWrite as Write } from "./sync.ts";
+import { openScheduleSync, type ScheduleSyncDeps, scheduleSliceMax } from "./sync.ts";
 
 export interface Schedules {
   /**
    * The tick of loop `schedules.tick`, duty `cron`: stores changed triggers, then fires the slots that are
    * due.
    */
-  tickOnce(write: ScheduleWrite): Promise<{ againInMs?: number }>;
+  tickOnce(write: LeaderWrite): Promise<{ againInMs?: number }>;
 }
 
 export interface SchedulesDeps extends ScheduleSyncDeps {
@@ -83,7 +82,7 @@ export function openSchedules(deps: SchedulesDeps): Schedules {
   }
 
   /** Fires the due schedules of a slice; answers how many were found, and those that are done. */
-  async function fireSlice(write: ScheduleWrite, slice: Slice) {
+  async function fireSlice(write: LeaderWrite, slice: Slice) {
     const now = clock.now();
     const due = await rows.dueSchedules(store, now, slice);
     const orphans = due.filter(({ definitionsVersion }) => definitionsVersion === null);
@@ -108,7 +107,7 @@ export function openSchedules(deps: SchedulesDeps): Schedules {
   }
 
   /** `some`: slots are left that could not be fired. `more`: the time was over before all were fired. */
-  async function fireDue(write: ScheduleWrite): Promise<"all" | "some" | "more"> {
+  async function fireDue(write: LeaderWrite): Promise<"all" | "some" | "more"> {
     let isLeft = false;
     const work: SharedWork = {
       async oldest(limit) {

@@ -1,15 +1,12 @@
 import type { Clock } from "../../../kit/clock.ts";
 import type { Log } from "../../../kit/log.ts";
-import { isOfItem, type Session, type Store } from "../../../store/store.ts";
+import { isOfItem, type LeaderWrite, type Store } from "../../../store/store.ts";
 import type { DefinitionsCache } from "../functions/definition.ts";
 import * as rows from "./rows.ts";
 import { type CronFrame, scheduleChanges } from "./rules.ts";
 
 /** Environments whose triggers are taken up in one tick, and schedules that fire in one. */
 export const scheduleSliceMax = 100;
-
-/** A transaction of the duty's leader: it fails when another process leads. */
-export type ScheduleWrite = <T>(work: (session: Session) => Promise<T>) => Promise<T>;
 
 export interface ScheduleSyncDeps {
   store: Store;
@@ -25,7 +22,7 @@ export interface ScheduleSyncDeps {
 /** Stores the schedules that changed functions declare, and deletes those that they no longer declare. */
 export function openScheduleSync({ store, clock, log, definitions, self, onFrame }: ScheduleSyncDeps) {
   /** Each environment once a tick: one whose functions change all the time must not hold up the others. */
-  async function syncChanged(write: ScheduleWrite): Promise<void> {
+  async function syncChanged(write: LeaderWrite): Promise<void> {
     for (let after = ""; ; ) {
       const changed = await rows.unscheduled(store, after, scheduleSliceMax);
       for (const environmentId of changed)
@@ -39,7 +36,7 @@ export function openScheduleSync({ store, clock, log, definitions, self, onFrame
     }
   }
 
-  async function syncEnvironment(write: ScheduleWrite, environmentId: string): Promise<void> {
+  async function syncEnvironment(write: LeaderWrite, environmentId: string): Promise<void> {
     const known = await definitions.current(environmentId).catch(() => undefined);
     if (!known) return;
     const now = clock.now();

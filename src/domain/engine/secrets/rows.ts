@@ -1,6 +1,6 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { sql } from "../../../kit/sql.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Session, StoreReader } from "../../../store/store.ts";
 
 /** All of a secret that is ever shown. */
 export interface SecretRow {
@@ -27,8 +27,6 @@ interface StoredSecret {
   created_at: number;
   updated_at: number;
 }
-
-type StoreReader = Pick<Store, "one" | "all">;
 
 const fields = sql.raw("id, environment_id, name, revision, description, sealed, created_at, updated_at");
 

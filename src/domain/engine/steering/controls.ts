@@ -25,7 +25,7 @@ export const controlSubject = "runs.control";
 export const controlChannel = (bus: Pick<Bus, "channel">) => bus.channel(controlSubject, ControlMessage);
 
 export interface Controls {
-  /** Resolves once the bus has taken the message; rejects after `limits.controlMs`. */
+  /** Resolves once the bus has taken the message; rejects after `controlMs`. */
   publish(message: ControlMessage): Promise<void>;
   /** Calls the listeners of this node only. */
   notifyHere(message: ControlMessage): void;

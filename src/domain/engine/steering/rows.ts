@@ -1,8 +1,6 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { sql } from "../../../kit/sql.ts";
-import type { Session, Store } from "../../../store/store.ts";
-
-type StoreReader = Pick<Store, "one" | "all">;
+import type { Session, StoreReader } from "../../../store/store.ts";
 
 export interface SteeredRunRow {
   id: string;

@@ -104,7 +104,7 @@ export interface DiscardedStep {
   type: string;
   sequence: number;
   status: string;
-  /** JSON texts; left out of those behind the first `limits.discardedBytesMax` bytes. */
+  /** JSON texts; left out of those behind the first `discardedBytesMax` bytes. */
   output?: string | null;
   original_output?: string | null;
   error?: string | null;

@@ -9,21 +9,21 @@ export interface WorkerFrame {
   draining: boolean;
 }
 
-type Worker = Pick<WorkerFrame, "environmentId" | "workerId">;
+type WorkerRef = Pick<WorkerFrame, "environmentId" | "workerId">;
 
 /** Announces changes of workers; hints that may be lost. */
 export interface WorkerFrames {
-  connected(worker: Worker): void;
-  disconnected(worker: Worker): void;
-  heartbeat(worker: Worker): void;
+  connected(worker: WorkerRef): void;
+  disconnected(worker: WorkerRef): void;
+  heartbeat(worker: WorkerRef): void;
   /** The worker refused a job because it is draining. */
-  draining(worker: Worker): void;
+  draining(worker: WorkerRef): void;
 }
 
 export function openWorkerFrames(announce: ((frame: WorkerFrame) => void) | undefined): WorkerFrames {
   const drains = new Set<string>();
-  const keyOf = ({ environmentId, workerId }: Worker) => `${environmentId}\n${workerId}`;
-  const send = (change: WorkerFrame["change"], worker: Worker) =>
+  const keyOf = ({ environmentId, workerId }: WorkerRef) => `${environmentId}\n${workerId}`;
+  const send = (change: WorkerFrame["change"], worker: WorkerRef) =>
     announce?.({
       change,
       environmentId: worker.environmentId,

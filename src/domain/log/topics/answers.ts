@@ -18,7 +18,7 @@ export interface Published {
 /** One message of a unit on its way into the log. */
 export interface PreparedMessage extends NewMessage, Keyed {}
 
-type Claims = KeyClaims<PreparedMessage, UsedTopicKey>;
+type MessageClaims = KeyClaims<PreparedMessage, UsedTopicKey>;
 
 /** The first use of each of these messages' keys, by the keys' names. */
 export async function usedKeys(
@@ -34,7 +34,7 @@ export async function usedKeys(
 export async function answersOf(
   store: Store,
   units: readonly (readonly PreparedMessage[])[],
-  claims: Claims,
+  claims: MessageClaims,
   placed: ReadonlyMap<PreparedMessage, PublishedRow>,
 ): Promise<ItemOutcome<Published[]>[]> {
   const repeats = await firstUses(

@@ -1,11 +1,9 @@
 import type { Clock } from "../../../kit/clock.ts";
 import { expireSliceMax, expireSlicesMax } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { LeaderWrite, Store } from "../../../store/store.ts";
 import type { FloorGuard } from "../../record/retention/service.ts";
 import { environmentsWithTopics, expireMessages, oldestMessages } from "./rows.ts";
-
-type Write = <T>(work: (session: Session) => Promise<T>) => Promise<T>;
 
 export interface ExpiryDeps {
   store: Store;
@@ -36,7 +34,7 @@ export function openExpiry({ store, clock, log, retentionHours, floorGuards }: E
     return old.length === 0 ? undefined : old.at(-1)!.position + 1;
   }
 
-  async function expireOf(write: Write, environmentId: string, slices: number) {
+  async function expireOf(write: LeaderWrite, environmentId: string, slices: number) {
     let needed = Number.POSITIVE_INFINITY;
     for (const guard of floorGuards) needed = Math.min(needed, (await guard(environmentId)) ?? needed);
     let gone = 0;
@@ -50,7 +48,7 @@ export function openExpiry({ store, clock, log, retentionHours, floorGuards }: E
     return { gone, used, isMore: used > slices };
   }
 
-  return async (write: Write): Promise<{ againInMs?: number }> => {
+  return async (write: LeaderWrite): Promise<{ againInMs?: number }> => {
     if (retentionHours === 0) return {};
     let left = expireSlicesMax;
     let gone = 0;

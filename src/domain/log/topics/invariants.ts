@@ -1,11 +1,9 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { integrityEnvironmentsMax, integrityRowsMax } from "../../../kit/limits.ts";
 import { sql } from "../../../kit/sql.ts";
-import type { Store } from "../../../store/store.ts";
+import type { StoreReader } from "../../../store/store.ts";
 import type { Violations } from "../../record/integrity/rules.ts";
 import type { IntegrityCheck } from "../../record/integrity/service.ts";
-
-type TopicCheckReads = Pick<Store, "all" | "one">;
 
 interface TopicHeadCheck {
   position: number;
@@ -20,7 +18,7 @@ const lastOf = (environmentId: string) =>
   sql`(SELECT max(l.position) FROM topic_messages l WHERE l.environment_id = ${environmentId})`;
 
 /** The end of the log by its head, and by its last message; undefined in an environment without a publish. */
-const headToCheck = (store: TopicCheckReads, environmentId: string): Promise<TopicHeadCheck | undefined> =>
+const headToCheck = (store: StoreReader, environmentId: string): Promise<TopicHeadCheck | undefined> =>
   store.one(sql`SELECT h.position, h.retention_floor, h.last_at AS at, ${lastOf(environmentId)} AS last
     FROM topic_heads h WHERE h.environment_id = ${environmentId}`);
 
@@ -32,7 +30,7 @@ const kept = (environmentId: string, from: number) => sql`m.environment_id = ${e
  * Positions missing in a slice, up to its last message. What is missing after that, the check of the head
  * finds.
  */
-async function gapsFrom(store: TopicCheckReads, environmentId: string, from: number): Promise<Violations> {
+async function gapsFrom(store: StoreReader, environmentId: string, from: number): Promise<Violations> {
   const wantedOf = (ends: { last: number | null; floor: number }) => {
     const first = Math.max(from, ends.floor, 1);
     return { first, count: Math.min(ends.last ?? 0, from + integrityRowsMax - 1) - first + 1 };
@@ -63,7 +61,7 @@ async function gapsFrom(store: TopicCheckReads, environmentId: string, from: num
 /**
  * The invariants of the log of topics. Both are reported, never repaired: only a backup has what is missing.
  */
-export function topicChecks(store: TopicCheckReads): IntegrityCheck[] {
+export function topicChecks(store: StoreReader): IntegrityCheck[] {
   /** How far the walk through older slices has come, by environment. */
   const walks = new Map<string, number>();
   return [

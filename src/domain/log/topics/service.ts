@@ -24,7 +24,7 @@ export interface TopicInfo extends TopicRow {
 }
 
 export interface TopicStats extends TopicInfo {
-  /** Messages that the slowest of these groups has not been handed, counted up to `limits.countCap`. */
+  /** Messages that the slowest of these groups has not been handed, counted up to `countCap`. */
   lag: number;
 }
 

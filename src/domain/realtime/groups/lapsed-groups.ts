@@ -1,7 +1,7 @@
 import type { Clock } from "../../../kit/clock.ts";
 import type { Log } from "../../../kit/log.ts";
 import { roundRobin, type Slice, workOn } from "../../../kit/round-robin.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { LeaderWrite, Session, Store } from "../../../store/store.ts";
 import { deleteGroup, environmentsWithLapsed, holdGroup, type LapsedGroup, lapsedGroups } from "./rows.ts";
 
 const lapsedAtOnce = 100;
@@ -12,11 +12,8 @@ export interface LapsedGroupsDeps {
   log: Log;
 }
 
-/** A write that is refused once another node leads the duty. */
-export type DutyWrite = <T>(work: (session: Session) => Promise<T>) => Promise<T>;
-
 /** Deletes groups that subscriptions made and that have had no member for `groupKeptMs`. */
-export async function forgetLapsed(deps: LapsedGroupsDeps, write: DutyWrite): Promise<void> {
+export async function forgetLapsed(deps: LapsedGroupsDeps, write: LeaderWrite): Promise<void> {
   const { store, clock } = deps;
   const now = clock.now();
   const forgetSome = async (slice: Slice) => {

@@ -3,11 +3,12 @@ import type { Bus } from "../../../bus/bus.ts";
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import { pageSize } from "../../../kit/page.ts";
+import type { LeaderWrite } from "../../../store/store.ts";
 import type { AckVerdict, GroupChange } from "./ack.ts";
 import { openAcks } from "./ack.ts";
 import { changed, changesOf, type GroupInput, type GroupName, keyOf } from "./definition.ts";
 import { keptUntil } from "./heartbeats.ts";
-import { type DutyWrite, forgetLapsed } from "./lapsed-groups.ts";
+import { forgetLapsed } from "./lapsed-groups.ts";
 import { groupDelayMsMax } from "./limits.ts";
 import type { LocalReadersDeps } from "./local-readers.ts";
 import type { GroupSubscriber } from "./member.ts";
@@ -101,7 +102,7 @@ export interface Groups {
   /** The tick of loop `groups.refresh`: changes that other nodes made and whose hint was lost. */
   refreshOnce(): Promise<void>;
   /** The tick of loop `groups.forget`, on the node that leads `retention`. */
-  forgetOnce(write: DutyWrite): Promise<void>;
+  forgetOnce(write: LeaderWrite): Promise<void>;
   /** Resolves once nothing is on its way to the store. */
   settled(): Promise<void>;
 }

@@ -1,10 +1,8 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { countCap } from "../../../kit/limits.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { Session, StoreReader } from "../../../store/store.ts";
 import type { AuditHead, AuditRow } from "./rules.ts";
-
-type StoreReader = Pick<Store | Session, "all" | "one">;
 
 interface AuditColumns {
   org_id: string;

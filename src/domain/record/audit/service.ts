@@ -4,7 +4,7 @@ import { invalid } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import type { Log } from "../../../kit/log.ts";
 import { pageSize, readCursor, writeCursor } from "../../../kit/page.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { LeaderWrite, Store } from "../../../store/store.ts";
 import { openChain, type ScopeOf } from "./chain.ts";
 import { auditVerifyRowsMax } from "./limits.ts";
 import { type AuditPolicy, type DeliveryHealth, openRecorder } from "./recorder.ts";
@@ -73,9 +73,7 @@ export interface AuthAudit {
   /** The tick of loop `audit.flush`. */
   flushOnce(): Promise<void>;
   /** The tick of duty loop `audit.forget`: one slice of every org whose oldest rows are past their time. */
-  forgetOnce(
-    write: <T>(work: (session: Session) => Promise<T>) => Promise<T>,
-  ): Promise<{ againInMs: number } | void>;
+  forgetOnce(write: LeaderWrite): Promise<{ againInMs: number } | void>;
   close(): Promise<void>;
 }
 

@@ -33,7 +33,7 @@ export interface Trail {
   nextCursor: string | undefined;
   /**
    * The number of matching events. A lower bound while more runs match than one page reads
-   * (`limits.auditRunsMax`) and the last page is not reached.
+   * (`auditRunsMax`) and the last page is not reached.
    */
   totalCount: number;
   /** Zero: kept without end. */

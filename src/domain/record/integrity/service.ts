@@ -3,7 +3,7 @@ import type { Clock, Instant } from "../../../kit/clock.ts";
 import { integrityEnvironmentsMax } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
 import type { Metrics } from "../../../kit/metrics.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { LeaderWrite, Store } from "../../../store/store.ts";
 import * as rows from "./rows.ts";
 import type { Violations } from "./rules.ts";
 
@@ -30,9 +30,6 @@ export interface Healed {
   id: string;
 }
 
-/** How a sweep writes: only while its node leads. */
-export type LeaderWrite = <T>(work: (session: Session) => Promise<T>) => Promise<T>;
-
 export interface CheckResult extends Violations {
   name: string;
   about: string;
@@ -47,7 +44,7 @@ export interface IntegrityReport {
 }
 
 export interface Integrity {
-  /** At most limits.integrityKeptMs old; undefined when the store does not answer in time. */
+  /** At most `integrityKeptMs` old; undefined when the store does not answer in time. */
   report(environmentId: string): Promise<IntegrityReport | undefined>;
   /** Notes what a sweep repaired: a row, a count, a line in the log. */
   healed(write: LeaderWrite, list: readonly Healed[]): Promise<void>;

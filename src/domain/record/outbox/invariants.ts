@@ -1,21 +1,10 @@
-import type { Clock, Instant } from "../../../kit/clock.ts";
+import type { Clock } from "../../../kit/clock.ts";
 import { integrityRowsMax } from "../../../kit/limits.ts";
 import type { Store } from "../../../store/store.ts";
 import type { Past } from "../../log/log/past.ts";
+import type { IntegrityCheck } from "../integrity/service.ts";
 import { outboxOverdueMs } from "./limits.ts";
 import * as rows from "./rows.ts";
-
-/** What a check found; as the integrity report wants it. */
-interface Violations {
-  count: number;
-  oldest: { id: string; at: Instant } | null;
-}
-
-interface OutboxCheck {
-  name: string;
-  about: string;
-  run(environmentId: string): Promise<Violations>;
-}
 
 /**
  * Entries that have been due for more than a minute; with a mirror also events that it has not sent in that
@@ -30,8 +19,8 @@ export function outboxChecks({
   clock: Pick<Clock, "now">;
   /** Undefined while the mirror is off. */
   mirrored: Pick<Past, "between"> | undefined;
-}): OutboxCheck[] {
-  const overdue: OutboxCheck = {
+}): IntegrityCheck[] {
+  const overdue: IntegrityCheck = {
     name: "outbox.overdue",
     about:
       "Outbox entries that have been due for more than a minute: the bus is away, or no node leads `outbox`.",
@@ -43,7 +32,7 @@ export function outboxChecks({
     },
   };
   if (!mirrored) return [overdue];
-  const behind: OutboxCheck = {
+  const behind: IntegrityCheck = {
     name: "outbox.unmirrored",
     about: "Events that the mirror has not sent to the bus after a minute.",
     async run(environmentId) {

@@ -4,12 +4,12 @@ import type { Clock } from "../../../kit/clock.ts";
 import { gaugeKeptMs, gaugeWaitMsMax } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
 import type { Metrics } from "../../../kit/metrics.ts";
-import type { Store } from "../../../store/store.ts";
+import type { LeaderWrite, Store } from "../../../store/store.ts";
 import type { Past } from "../../log/log/past.ts";
 import { mirrorLogsMax, mirrorRoundMs, mirrorSliceMax } from "./limits.ts";
 import * as rows from "./rows.ts";
 import { type EntryDraft, type MirrorAddress, mirrorDrafts } from "./rules.ts";
-import { type LeaderWrite, type Outbox, type OutboxEntry, tooLarge } from "./service.ts";
+import { type Outbox, type OutboxEntry, tooLarge } from "./service.ts";
 
 export interface EventMirror {
   /** The tick of `outbox.mirror`, on the node that leads `outbox`. */

@@ -1,15 +1,12 @@
 import type { Clock } from "../../../kit/clock.ts";
 import type { Log } from "../../../kit/log.ts";
 import { roundRobin, type Slice, workOn } from "../../../kit/round-robin.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { LeaderWrite, Store } from "../../../store/store.ts";
 import { outboxSliceMax } from "./limits.ts";
 import type { OutboxMeters } from "./meters.ts";
 import * as rows from "./rows.ts";
 import { type EntryKind, entryKinds, type OutboxFrame } from "./rules.ts";
 import { type TryOnce, textOf } from "./sender.ts";
-
-/** How the tick of a duty writes: only while its node leads. */
-export type LeaderWrite = <T>(work: (session: Session) => Promise<T>) => Promise<T>;
 
 /** The relay tries one kind for at most this long before the other kind's turn. */
 const relayMsMax = 1_000;

@@ -8,9 +8,7 @@ import {
   type WorkScope,
 } from "../../../kit/round-robin.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
-import type { Session, Store } from "../../../store/store.ts";
-
-type StoreReader = Pick<Store, "all" | "one" | "seams">;
+import type { Session, Store, StoreReader } from "../../../store/store.ts";
 
 export interface OutboxRow {
   id: string;
@@ -54,7 +52,7 @@ const due = (kind: string, now: Instant): DueRows => ({
 
 /** Of one kind. */
 export const dueEntries = (
-  reader: StoreReader,
+  reader: Pick<Store, "all" | "seams">,
   kind: string,
   now: Instant,
   slice: Slice,

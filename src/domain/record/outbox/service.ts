@@ -5,7 +5,7 @@ import type { Ids } from "../../../kit/ids.ts";
 import { purgeSliceMax } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
 import type { Metrics } from "../../../kit/metrics.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import type { LeaderWrite, Session, Store } from "../../../store/store.ts";
 import {
   deadLetterKeptMs,
   deadLettersDefault,
@@ -14,12 +14,11 @@ import {
   outboxSendMs,
 } from "./limits.ts";
 import { openOutboxMeters } from "./meters.ts";
-import { type LeaderWrite, openRelay } from "./relay.ts";
+import { openRelay } from "./relay.ts";
 import * as rows from "./rows.ts";
 import type { EntryDraft, EntryKind, OutboxFrame } from "./rules.ts";
 import { openSender, type Send, textOf } from "./sender.ts";
 
-export type { LeaderWrite } from "./relay.ts";
 export type { OutboxRow as OutboxEntry } from "./rows.ts";
 export type { EntryDraft, OutboxFrame } from "./rules.ts";
 export { type Send, tooLarge } from "./sender.ts";

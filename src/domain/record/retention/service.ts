@@ -3,11 +3,11 @@ import { missing } from "../../../kit/fault.ts";
 import { expireSlicesMax } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
 import type { Metrics } from "../../../kit/metrics.ts";
-import type { Store } from "../../../store/store.ts";
+import type { LeaderWrite, Store } from "../../../store/store.ts";
 import { type FloorGuard, openEventExpiry } from "./expire-events.ts";
 import { type DefinitionOf, openRunExpiry } from "./expire-runs.ts";
 import * as rows from "./rows.ts";
-import type { ExpireTurn, LeaderWrite } from "./slices.ts";
+import type { ExpireTurn } from "./slices.ts";
 
 export type { FloorGuard } from "./expire-events.ts";
 

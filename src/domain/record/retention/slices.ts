@@ -1,10 +1,7 @@
 import type { Clock } from "../../../kit/clock.ts";
 import { expireSliceMax } from "../../../kit/limits.ts";
-import type { Session } from "../../../store/store.ts";
+import type { LeaderWrite } from "../../../store/store.ts";
 import { nextSlice } from "./rules.ts";
-
-/** A write that only the leader of `retention` may make. */
-export type LeaderWrite = <T>(work: (session: Session) => Promise<T>) => Promise<T>;
 
 /** What one environment's turn came to. */
 export interface ExpiryTurn {

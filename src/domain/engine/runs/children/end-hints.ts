@@ -1,5 +1,5 @@
 import { type Static, Type } from "@sinclair/typebox";
-import { type Bus, type Channel, hasOthers } from "../../../../bus/bus.ts";
+import { type Bus, type BusChannel, hasOthers } from "../../../../bus/bus.ts";
 import type { Clock, Instant } from "../../../../kit/clock.ts";
 import { endWaitsMax } from "../limits.ts";
 
@@ -32,10 +32,10 @@ export function openEndHints(
   const awaitedElsewhere = new Map<string, Instant>();
   const runsEnded = bus.channel("runs.ended", EndHint);
   const runsAwaited = bus.channel("runs.awaited", EndHint);
-  const hint = (channel: Channel<EndHint>, content: Omit<EndHint, "from">) => {
+  const hint = (channel: BusChannel<EndHint>, content: Omit<EndHint, "from">) => {
     if (hasOthers(bus)) channel.publish({ from: self, ...content });
   };
-  const listen = (channel: Channel<EndHint>, onContent: (content: EndHint) => void) => {
+  const listen = (channel: BusChannel<EndHint>, onContent: (content: EndHint) => void) => {
     if (bus.kind !== "nats") return;
     channel.listen((content) => {
       if (content.from !== self) onContent(content);

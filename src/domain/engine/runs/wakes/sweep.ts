@@ -1,6 +1,6 @@
 import type { Clock } from "../../../../kit/clock.ts";
-import type { Store } from "../../../../store/store.ts";
-import type { Healed, LeaderWrite } from "../../../record/integrity/service.ts";
+import type { LeaderWrite, Store } from "../../../../store/store.ts";
+import type { Healed } from "../../../record/integrity/service.ts";
 import type { FunctionDefinition } from "../../functions/definition.ts";
 import { laneOf } from "../../functions/rules.ts";
 import {
