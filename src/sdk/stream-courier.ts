@@ -7,8 +7,7 @@ import { openStreamSocket, type StreamSocket } from "./stream-socket.ts";
 import { assignmentOf, type JobMessage } from "./stream-wire.ts";
 import type { Report } from "./wire.ts";
 
-export interface StreamCourierOptions
-  extends Pick<CourierOptions, "transport" | "room" | "onJobs" | "onDenied" | "log"> {
+export interface StreamCourierOptions extends CourierOptions {
   workerId: string;
   /** Fields of the `register` message besides the id. */
   registration: object;

@@ -79,5 +79,11 @@ export interface Report {
   readonly text: string;
 }
 
+/** A report that the server has not answered yet, and what settles the promise of its sender. */
+export interface PendingReport extends Report {
+  resolve(outcome: "stored" | "withdrawn"): void;
+  reject(error: SvcError): void;
+}
+
 /** What became of one report; undefined = taken. */
 export type Outcome = SvcError | undefined;

@@ -1,5 +1,6 @@
-import { type Courier, type CourierOptions, createCourier } from "./courier.ts";
+import type { Courier, CourierOptions } from "./courier.ts";
 import type { SvcError } from "./errors.ts";
+import { RestCourier } from "./rest-courier.ts";
 import { createStreamCourier } from "./stream-courier.ts";
 import type { Assignment } from "./wire.ts";
 import { type ActiveJob, leaseLost } from "./worker-jobs.ts";
@@ -25,8 +26,7 @@ export interface WorkerIdentity {
   version: { sdk: string; runtime: string };
 }
 
-export interface WorkerLinkOptions
-  extends Pick<CourierOptions, "transport" | "room" | "onJobs" | "onDenied" | "log"> {
+export interface WorkerLinkOptions extends CourierOptions {
   identity: WorkerIdentity;
   /** Repeats what failed for a passing reason. */
   insist: (work: () => Promise<void>) => Promise<void>;
@@ -57,7 +57,7 @@ export function restLink({ identity, insist, ...travel }: WorkerLinkOptions): Wo
   }
 
   return {
-    courier: createCourier({ ...travel, workerPath, register: () => insist(register) }),
+    courier: new RestCourier({ ...travel, workerPath, register: () => insist(register) }),
     register,
     async confirm({ job_id, run_id, execution_seq, lease_token }) {
       const path = `${workerPath}/jobs/${encodeURIComponent(job_id)}/ack`;
