@@ -1,7 +1,7 @@
 import type { Courier, CourierOptions } from "./courier.ts";
 import type { SvcError } from "./errors.ts";
 import { RestCourier } from "./rest-courier.ts";
-import { createStreamCourier } from "./stream-courier.ts";
+import { StreamCourier } from "./stream-courier.ts";
 import type { Assignment } from "./wire.ts";
 import { type ActiveJob, leaseLost } from "./worker-jobs.ts";
 
@@ -77,7 +77,7 @@ const streamAnswerMsMax = 10_000;
 export function streamLink({ identity, insist: _, ...travel }: WorkerLinkOptions): WorkerLink {
   const { id, hostname, ...described } = identity;
   const registration = { ...(hostname && { hostname }), ...described };
-  const courier = createStreamCourier({ ...travel, workerId: id, registration });
+  const courier = new StreamCourier({ ...travel, workerId: id, registration });
   return {
     courier,
     register: () => courier.open(),

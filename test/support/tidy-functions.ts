@@ -12,7 +12,6 @@ const longFunctions: Readonly<Record<string, number>> = {
   "src/sdk/job.ts a function": 185,
   "src/sdk/membership.ts openMembership": 158,
   "src/sdk/step-api.ts createSteps": 140,
-  "src/sdk/stream-courier.ts createStreamCourier": 221,
   "src/sdk/subscription-socket.ts openLine": 150,
   "src/sdk/subscription.ts openSubscription": 206,
   "src/sdk/testing-run.ts simulate": 239,
