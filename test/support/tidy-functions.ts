@@ -10,7 +10,6 @@ export const functionLinesMax = 120;
  */
 const longFunctions: Readonly<Record<string, number>> = {
   "src/sdk/membership.ts openMembership": 158,
-  "src/sdk/step-api.ts createSteps": 140,
   "src/sdk/subscription-socket.ts openLine": 150,
   "src/sdk/subscription.ts openSubscription": 206,
   "src/sdk/testing-run.ts simulate": 239,
