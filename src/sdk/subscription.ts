@@ -1,7 +1,7 @@
 import { type Deferred, deferred } from "./deferred.ts";
 import { DeliveryBuffer } from "./delivery-buffer.ts";
 import { SvcError } from "./errors.ts";
-import { delayAfter, pause } from "./retry.ts";
+import { pause, reconnectDelayMs } from "./retry.ts";
 import { SubscriptionPosition } from "./subscription-position.ts";
 import type {
   Delivery,
@@ -13,9 +13,6 @@ import type {
   SubscriptionState,
 } from "./subscription-types.ts";
 import { type Arrived, isGap, type Way } from "./subscription-ways.ts";
-
-const firstDelayMs = 250;
-const delayMsMax = 30_000;
 
 export interface SubscriptionSource {
   way: Way;
@@ -196,9 +193,7 @@ class RunningSubscription<One extends Delivery> {
       return 0;
     }
     if (error && !error.retryable) return undefined;
-    const delay = delayAfter(++this.#attempts, firstDelayMs, delayMsMax);
-    // By chance: many clients lose one server at the same moment, and must not come back at the same moment.
-    return Math.max(delay / 2 + (Math.random() * delay) / 2, error?.retryAfterMs ?? 0);
+    return reconnectDelayMs(++this.#attempts, error);
   }
 
   /** The reader has made room. */
