@@ -3,7 +3,7 @@ import { type Scope, type Scopes, Suspended } from "./scope.ts";
 export interface BranchesHost {
   scopes: Scopes;
   requireGoing(): void;
-  /** Branches are under way until this is called. */
+  /** Notes that branches run; what it returns notes that they have ended. */
   begin(): () => void;
 }
 
@@ -60,7 +60,7 @@ export async function runBranches(
     parent.suspended = last;
     throw last;
   }
-  // A branch may have swallowed what ended the execution.
+  // A branch may have caught, and not rethrown, what ended the execution.
   host.requireGoing();
   return settled;
 }

@@ -56,7 +56,7 @@ export interface EventPage {
 }
 
 export interface InvokeFunctionOptions {
-  /** The same key within 24 hours answers the first run again. */
+  /** A second call with the same key within 24 hours returns the first run. */
   idempotencyKey?: string;
 }
 
@@ -65,7 +65,7 @@ export interface SyncOptions {
   timeoutMs?: number;
   idempotencyKey?: string;
   metadata?: Record<string, unknown>;
-  /** Giving the call up cancels what it started. */
+  /** A call that is aborted cancels the run that it started. */
   signal?: AbortSignal;
 }
 
@@ -110,7 +110,7 @@ export interface FunctionCalls<Events extends EventMap = EventMap> {
   listFunctions(options?: { status?: FunctionStatus; limit?: number }): Promise<RegisteredFunction[]>;
   updateFunctionStatus(id: string, status: FunctionStatus): Promise<RegisteredFunction>;
   deleteFunction(id: string): Promise<void>;
-  /** What became of a definition, newest first; `fromVersion` is the last `entityVersion` of the page before. */
+  /** The changes of a definition, newest first; `fromVersion` is the last `entityVersion` of the page before. */
   listFunctionHistory(
     functionId: string,
     options?: { limit?: number; fromVersion?: number },

@@ -31,7 +31,7 @@ export function reconnectDelayMs(failures: number, error: SvcError | undefined):
  */
 export function mayRepeat(error: unknown, repeatable: boolean): boolean {
   if (!(error instanceof SvcError) || !error.retryable) return false;
-  // A server that asks for more patience than ours gets its answer from the caller, who sees retryAfterMs.
+  // When the server asks for a longer pause than the SDK waits, the caller decides: the error has `retryAfterMs`.
   if ((error.retryAfterMs ?? 0) > delayMsMax) return false;
   return repeatable || error.unsent || error.status === 503 || error.status === 429;
 }
