@@ -40,7 +40,7 @@ export async function runBranches(
     }
   }
 
-  /** One place among the concurrent ones: branch after branch, until one is suspended. */
+  /** Runs branch after branch, until one is suspended; there are `concurrency` lanes. */
   async function lane(): Promise<void> {
     while (next < works.length && !(failFast && failed)) {
       const at = next++;
@@ -65,7 +65,7 @@ export async function runBranches(
   return settled;
 }
 
-/** The result of a branch; one that swallowed its suspension, or made an error of it, is suspended all the same. */
+/** The result of a branch; one that caught its suspension, or made an error of it, is suspended all the same. */
 async function ofScope(scope: Scope, work: () => unknown): Promise<unknown> {
   try {
     const value = await work();

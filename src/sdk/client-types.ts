@@ -77,7 +77,7 @@ export interface EventCalls<Events extends EventMap = EventMap> {
     data: Events[Name],
     options?: EmitOptions,
   ): Promise<Emitted>;
-  /** Hundreds at a time: batches of 100 in order, each all or nothing. Answers in the order given. */
+  /** Hundreds at a time: batches of 100 in order, each all or nothing. The results are in the order given. */
   emitMany(events: readonly EventToEmit<Events>[]): Promise<Emitted[]>;
   /** Emits and waits until the runs it started have ended, or `timeoutMs`; those still going say `waitTimedOut`. */
   triggerSync<Name extends keyof Events & string>(
@@ -162,7 +162,7 @@ export interface RunCalls {
   resumeRun(runId: string, options?: { fromStep?: string }): Promise<Run>;
 }
 
-/** Secrets of the environment. Values go in and are never answered; functions that name them get them. */
+/** Secrets of the environment. The server never gives a value out; functions that name a secret get its value. */
 export interface SecretCalls {
   list(): Promise<Secret[]>;
   get(name: string): Promise<Secret>;

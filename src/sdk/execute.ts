@@ -74,7 +74,7 @@ export async function execute(
     const stepId = execution.stepOf(error);
     end = { status: "failed", error: { ...reportedError(error), ...(stepId && { step_id: stepId }) } };
   }
-  // A handler that swallowed the suspension and went on is asleep all the same.
+  // A handler that caught its suspension and went on is suspended all the same.
   const suspended = execution.suspended();
   if (suspended) return { status: "yielded", yield: suspended.yielded };
   if (end.status === "failed" && !end.error.retryable) await compensations.run();

@@ -83,17 +83,17 @@ export interface Steps<Events extends EventMap = EventMap> {
     work: (context: StepContext) => Output | Promise<Output>,
     options?: RunOptions<Output>,
   ): Promise<Output>;
-  /** Gives the worker free for that long (`250`, `"10s"`, `"7d"`); the handler is entered again afterwards. */
+  /** Frees the worker for that long (`250`, `"10s"`, `"7d"`); the handler is entered again afterwards. */
   sleep(name: string, duration: Duration): Promise<void>;
   /** The same until an instant: Date, RFC 3339 text or milliseconds since 1970. */
   sleepUntil(name: string, at: Date | string | number): Promise<void>;
-  /** Gives the worker free until such an event is emitted, and answers it. When none comes in time the run fails. */
+  /** Frees the worker until such an event is emitted, and returns it. When none comes in time the run fails. */
   waitForEvent<Name extends keyof Events & string>(
     event: Name,
     options?: WaitOptions,
   ): Promise<HandlerEvent<Events[Name], Name>>;
   /**
-   * Starts another function (one without event triggers) and answers its output; the worker is free meanwhile. A child that
+   * Starts another function (one without event triggers) and returns its output; the worker is free meanwhile. A child that
    * failed or took too long throws NonRetryableError, with the code of its error or INVOKE_FAILED.
    */
   invoke<Input, Output>(

@@ -32,7 +32,7 @@ export interface CompletedStep {
   error?: unknown;
 }
 
-/** Why execution stops without being over. */
+/** Why an execution stops although its run goes on. */
 export type Yield = { step_id: string; step_name: string } & (
   | {
       type: "sleep";
