@@ -78,7 +78,7 @@ function newWorkerId(): string {
 /** A process that executes functions. One per process is enough; `maxConcurrentJobs` decides how much it does at a time. */
 export function createWorker<Events extends EventMap = EventMap>(options: WorkerOptions<Events>): Worker {
   const running = new RunningWorker(options);
-  // Not the object itself: callers may pass `worker.stop` on without its worker.
+  // Callers may pass `worker.stop` on without its worker (U2).
   return {
     id: running.id,
     get activeJobs() {
