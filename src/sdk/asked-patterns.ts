@@ -1,7 +1,7 @@
 import type { Ask, Asker } from "./subscription-ways.ts";
 
 /** One subscription on a socket. */
-export interface SocketSubscription {
+export interface LineSubscription {
   ask: Ask;
   to: Asker;
   /** Once the server has confirmed it. */
@@ -14,15 +14,15 @@ export interface SocketSubscription {
  * with the same pattern the second one is sent when the first one has been answered.
  */
 export class AskedPatterns {
-  readonly #queues = new Map<string, SocketSubscription[]>();
+  readonly #queues = new Map<string, LineSubscription[]>();
 
   /** The subscriptions whose answers are awaited. */
-  *sent(): Iterable<SocketSubscription> {
+  *sent(): Iterable<LineSubscription> {
     for (const [first] of this.#queues.values()) if (first) yield first;
   }
 
   /** True when it is to be sent now. */
-  add(subscription: SocketSubscription): boolean {
+  add(subscription: LineSubscription): boolean {
     const { pattern } = subscription.ask;
     const queue = this.#queues.get(pattern);
     if (queue) queue.push(subscription);
@@ -31,7 +31,7 @@ export class AskedPatterns {
   }
 
   /** The subscription that an answer is for, and the one that is to be sent next. */
-  answered(pattern: string): { subscription?: SocketSubscription; next?: SocketSubscription } {
+  answered(pattern: string): { subscription?: LineSubscription; next?: LineSubscription } {
     const queue = this.#queues.get(pattern);
     const subscription = queue?.shift();
     if (!queue || !subscription) return {};

@@ -1,13 +1,13 @@
 import type { SvcError } from "./errors.ts";
 import { execute } from "./execute.ts";
 import type { SvcFunction } from "./function.ts";
-import { JobReports, type JobReportsOptions } from "./job-reports.ts";
+import { JobReporter, type JobReporterOptions } from "./job-reporter.ts";
 import type { Lease } from "./lease.ts";
 import type { ExecutionHost } from "./step.ts";
 import type { CompletedStep } from "./wire.ts";
 
 export interface JobOptions
-  extends Pick<JobReportsOptions, "assignment" | "courier" | "checkpointMs" | "log"> {
+  extends Pick<JobReporterOptions, "assignment" | "courier" | "checkpointMs" | "log"> {
   /** Undefined when this worker does not know the function. */
   target: SvcFunction | undefined;
   lease: Lease;
@@ -34,7 +34,7 @@ export function startJob(options: JobOptions): Job {
   const memos = new Map<string, CompletedStep>();
   for (const step of assignment.completed_steps) memos.set(step.step_id, step);
   let controller: AbortController | undefined;
-  const reports = new JobReports({
+  const reporter = new JobReporter({
     assignment,
     courier,
     checkpointMs,
@@ -44,13 +44,13 @@ export function startJob(options: JobOptions): Job {
   });
 
   const host: ExecutionHost = {
-    requireHeld: reports.requireHeld,
+    requireHeld: reporter.requireHeld,
     memo: (stepId) => memos.get(stepId),
-    sure: () => lease.sure()?.catch(reports.failed).then(reports.requireHeld),
-    record: (text) => reports.record(text),
+    sure: () => lease.sure()?.catch(reporter.failed).then(reporter.requireHeld),
+    record: (text) => reporter.record(text),
     signal() {
       controller ??= new AbortController();
-      if (reports.lost) controller.abort(reports.lost);
+      if (reporter.lost) controller.abort(reporter.lost);
       return controller.signal;
     },
     now: Date.now,
@@ -60,18 +60,18 @@ export function startJob(options: JobOptions): Job {
   async function perform(): Promise<void> {
     if (!target) {
       const message = `this worker has no function ${assignment.function_id}`;
-      return reports.endFailed({ message, code: "FUNCTION_NOT_FOUND", retryable: false });
+      return reporter.endFailed({ message, code: "FUNCTION_NOT_FOUND", retryable: false });
     }
     const end = await execute(target, assignment, host, log);
-    if (reports.lost) return;
+    if (reporter.lost) return;
     switch (end.status) {
       case "yielded":
-        return reports.endYielded(end.yield);
+        return reporter.endYielded(end.yield);
       case "completed":
-        return reports.endCompleted(end.outputText);
+        return reporter.endCompleted(end.outputText);
       case "failed":
         log.warn("run failed", { runId, attempt: assignment.attempt, reason: end.error.message });
-        return reports.endFailed(end.error);
+        return reporter.endFailed(end.error);
     }
   }
 
@@ -79,8 +79,8 @@ export function startJob(options: JobOptions): Job {
     .catch((error) => log.error("a job broke", { runId, reason: String(error) }))
     .then(() => {
       onRoom();
-      if (reports.lost)
-        log.warn("run dropped", { runId, code: reports.lost.code, reason: reports.lost.message });
+      if (reporter.lost)
+        log.warn("run dropped", { runId, code: reporter.lost.code, reason: reporter.lost.message });
     });
-  return { jobId, startedAt, done, abandon: (reason) => reports.abandon(reason) };
+  return { jobId, startedAt, done, abandon: (reason) => reporter.abandon(reason) };
 }

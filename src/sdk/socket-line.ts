@@ -1,4 +1,4 @@
-import { AskedPatterns, type SocketSubscription } from "./asked-patterns.ts";
+import { AskedPatterns, type LineSubscription } from "./asked-patterns.ts";
 import { SvcError } from "./errors.ts";
 import { SilenceWatch } from "./silence-watch.ts";
 import {
@@ -21,8 +21,8 @@ const lingerMs = 500;
 /** One WebSocket and the subscriptions on it. It is over for good when the socket has closed. */
 export class SocketLine {
   readonly #transport: Transport;
-  readonly #subscriptions = new Set<SocketSubscription>();
-  readonly #byId = new Map<string, SocketSubscription>();
+  readonly #subscriptions = new Set<LineSubscription>();
+  readonly #byId = new Map<string, LineSubscription>();
   readonly #asked = new AskedPatterns();
   readonly #silence: SilenceWatch;
   readonly #connecting: ReturnType<typeof setTimeout>;
@@ -50,13 +50,13 @@ export class SocketLine {
     return this.#subscriptions.size;
   }
 
-  add(subscription: SocketSubscription): void {
+  add(subscription: LineSubscription): void {
     clearTimeout(this.#linger);
     this.#subscriptions.add(subscription);
     if (this.#asked.add(subscription)) this.#say(subscribeFrame(subscription.ask));
   }
 
-  stop(subscription: SocketSubscription): void {
+  stop(subscription: LineSubscription): void {
     if (subscription.isStopped) return;
     subscription.isStopped = true;
     if (subscription.id !== undefined) this.#say(unsubscribeFrame(subscription.id));
@@ -126,7 +126,7 @@ export class SocketLine {
     });
   }
 
-  #end(subscription: SocketSubscription, error: SvcError | undefined): void {
+  #end(subscription: LineSubscription, error: SvcError | undefined): void {
     this.#subscriptions.delete(subscription);
     const { id } = subscription;
     if (id !== undefined && this.#byId.get(id) === subscription) this.#byId.delete(id);

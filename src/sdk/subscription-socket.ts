@@ -1,4 +1,4 @@
-import type { SocketSubscription } from "./asked-patterns.ts";
+import type { LineSubscription } from "./asked-patterns.ts";
 import { SvcError } from "./errors.ts";
 import { SocketLine } from "./socket-line.ts";
 import type { Way } from "./subscription-ways.ts";
@@ -19,7 +19,7 @@ export function socketWay(transport: Transport, silenceMs = silenceMsDefault): W
       line = new SocketLine(transport, silenceMs);
       lines.add(line);
     }
-    const subscription: SocketSubscription = { ask, to, isStopped: false };
+    const subscription: LineSubscription = { ask, to, isStopped: false };
     line.add(subscription);
     return () => line.stop(subscription);
   };

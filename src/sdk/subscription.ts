@@ -1,5 +1,4 @@
 import { type Deferred, deferred } from "./deferred.ts";
-import { DeliveryBuffer } from "./delivery-buffer.ts";
 import { SvcError } from "./errors.ts";
 import { pause, reconnectDelayMs } from "./retry.ts";
 import { SubscriptionPosition } from "./subscription-position.ts";
@@ -13,6 +12,7 @@ import type {
   SubscriptionState,
 } from "./subscription-types.ts";
 import { type Arrived, isGap, type Way } from "./subscription-ways.ts";
+import { UnreadDeliveries } from "./unread-deliveries.ts";
 
 export interface SubscriptionSource {
   way: Way;
@@ -54,7 +54,7 @@ class RunningSubscription<One extends Delivery> {
   readonly #options: SubscribeOptions;
   readonly #onNotice: (notice: SubscriptionNotice) => void;
   readonly #bufferMax: number;
-  readonly #buffer: DeliveryBuffer;
+  readonly #unread: UnreadDeliveries;
   readonly #leaving = new AbortController();
   #failure: Error | undefined;
   /** Attempts since the last one that the server confirmed. */
@@ -71,7 +71,7 @@ class RunningSubscription<One extends Delivery> {
     this.#options = options;
     this.#onNotice = onNotice;
     this.#bufferMax = bufferMax;
-    this.#buffer = new DeliveryBuffer(bufferMax / 2);
+    this.#unread = new UnreadDeliveries(bufferMax / 2);
   }
 
   start(): void {
@@ -89,14 +89,14 @@ class RunningSubscription<One extends Delivery> {
     const { includeMetadata = true } = this.#options;
     try {
       for (;;) {
-        for (let one = this.#buffer.take(); one; one = this.#buffer.take()) {
+        for (let one = this.#unread.take(); one; one = this.#unread.take()) {
           yield deliveryOf<One>(one, includeMetadata);
           if (this.position.isLogged && one.sequence !== undefined) this.position.taken(one.sequence);
           this.#goOn();
         }
         if (this.#failure) throw this.#failure;
         if (this.state === "over") return;
-        await this.#buffer.changed();
+        await this.#unread.changed();
       }
     } finally {
       this.close();
@@ -126,7 +126,7 @@ class RunningSubscription<One extends Delivery> {
     this.ready.reject(error ?? new SvcError("aborted_by_caller", "the subscription was closed"));
     if (error) this.done.reject(error);
     else this.done.resolve();
-    this.#buffer.wake();
+    this.#unread.wake();
   }
 
   #attempt(): void {
@@ -159,12 +159,12 @@ class RunningSubscription<One extends Delivery> {
     // What has no place in a log cannot be asked for again: it is dropped while the reader is too slow.
     const isKept = this.position.isLogged && one.sequence !== undefined;
     if (isKept && !this.position.arrived(one.sequence!)) return;
-    if (!isKept && this.#buffer.count >= this.#bufferMax) {
+    if (!isKept && this.#unread.count >= this.#bufferMax) {
       this.#droppedCount++;
       return;
     }
-    this.#buffer.add(one);
-    if (isKept && this.#buffer.count >= this.#bufferMax) {
+    this.#unread.add(one);
+    if (isKept && this.#unread.count >= this.#bufferMax) {
       this.#isFull = true;
       this.#stopAttempt();
     }
@@ -198,7 +198,7 @@ class RunningSubscription<One extends Delivery> {
 
   /** The reader has made room. */
   #goOn(): void {
-    const { count } = this.#buffer;
+    const { count } = this.#unread;
     if (this.#droppedCount > 0 && count < this.#bufferMax) {
       this.#onNotice({ type: "dropped", count: this.#droppedCount });
       this.#droppedCount = 0;

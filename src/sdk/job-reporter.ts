@@ -4,7 +4,7 @@ import type { Logger } from "./types.ts";
 import { UnsentSteps } from "./unsent-steps.ts";
 import type { Assignment, Yield } from "./wire.ts";
 
-export interface JobReportsOptions {
+export interface JobReporterOptions {
   assignment: Assignment;
   courier: Pick<Courier, "send">;
   /** Milliseconds a finished step may wait to be sent together with others; 0 = each is sent, and waited for, by itself. */
@@ -21,9 +21,9 @@ const isRefusal = (error: SvcError) => error.status === 400 || error.status === 
 
 const failureFields = (error: ReportedError) => `"status":"failed","error":${JSON.stringify(error)}`;
 
-/** What the server is told of one job: its finished steps, and how the execution ended. */
-export class JobReports {
-  readonly #options: JobReportsOptions;
+/** Tells the server of one job: its finished steps, and how the execution ended. */
+export class JobReporter {
+  readonly #options: JobReporterOptions;
   /** The fields with which every report of this job begins. */
   readonly #head: string;
   readonly #steps: UnsentSteps;
@@ -36,7 +36,7 @@ export class JobReports {
   /** Characters of the last report, once it is known: it takes along the steps that fit it. */
   #lastCharacters: number | undefined;
 
-  constructor(options: JobReportsOptions) {
+  constructor(options: JobReporterOptions) {
     const { job_id, run_id, execution_seq, lease_token, step_sequence_base = 0 } = options.assignment;
     this.#options = options;
     this.#steps = new UnsentSteps(step_sequence_base);

@@ -2,7 +2,7 @@ import { deferred } from "./deferred.ts";
 import type { Arrived } from "./subscription-ways.ts";
 
 /** Deliveries that have arrived and that the reader has not taken, in their order. */
-export class DeliveryBuffer {
+export class UnreadDeliveries {
   readonly #keptMax: number;
   #arrived: Arrived[] = [];
   #takenCount = 0;
