@@ -56,7 +56,7 @@ export interface EventPage {
 }
 
 export interface InvokeFunctionOptions {
-  /** The same key within 24 hours answers the first run again. */
+  /** A second call with the same key within 24 hours returns the first run. */
   idempotencyKey?: string;
 }
 
@@ -65,7 +65,7 @@ export interface SyncOptions {
   timeoutMs?: number;
   idempotencyKey?: string;
   metadata?: Record<string, unknown>;
-  /** Giving the call up cancels what it started. */
+  /** A call that is aborted cancels the run that it started. */
   signal?: AbortSignal;
 }
 
@@ -77,7 +77,7 @@ export interface EventCalls<Events extends EventMap = EventMap> {
     data: Events[Name],
     options?: EmitOptions,
   ): Promise<Emitted>;
-  /** Hundreds at a time: batches of 100 in order, each all or nothing. Answers in the order given. */
+  /** Hundreds at a time: batches of 100 in order, each all or nothing. The results are in the order given. */
   emitMany(events: readonly EventToEmit<Events>[]): Promise<Emitted[]>;
   /** Emits and waits until the runs it started have ended, or `timeoutMs`; those still going say `waitTimedOut`. */
   triggerSync<Name extends keyof Events & string>(
@@ -110,7 +110,7 @@ export interface FunctionCalls<Events extends EventMap = EventMap> {
   listFunctions(options?: { status?: FunctionStatus; limit?: number }): Promise<RegisteredFunction[]>;
   updateFunctionStatus(id: string, status: FunctionStatus): Promise<RegisteredFunction>;
   deleteFunction(id: string): Promise<void>;
-  /** What became of a definition, newest first; `fromVersion` is the last `entityVersion` of the page before. */
+  /** The changes of a definition, newest first; `fromVersion` is the last `entityVersion` of the page before. */
   listFunctionHistory(
     functionId: string,
     options?: { limit?: number; fromVersion?: number },
@@ -162,7 +162,7 @@ export interface RunCalls {
   resumeRun(runId: string, options?: { fromStep?: string }): Promise<Run>;
 }
 
-/** Secrets of the environment. Values go in and are never answered; functions that name them get them. */
+/** Secrets of the environment. The server never gives a value out; functions that name a secret get its value. */
 export interface SecretCalls {
   list(): Promise<Secret[]>;
   get(name: string): Promise<Secret>;

@@ -27,9 +27,9 @@ interface SchemaIssue {
   readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
 }
 
-/** What is known of an event besides its type. */
+/** What `defineEvents` can be told of an event besides its type. */
 export interface EventRule<Data = unknown> {
-  /** Checks data where it is emitted and again where it is handled; what it answers takes the data's place. */
+  /** Checks data where it is emitted and again where it is handled; its result replaces the data. */
   schema?: StandardSchema<Data>;
   /** The version that is emitted and handled. Default 1. */
   version?: number;

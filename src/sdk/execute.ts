@@ -8,13 +8,13 @@ import { createSteps } from "./step-api.ts";
 import type { Logger } from "./types.ts";
 import type { Assignment, Yield } from "./wire.ts";
 
-/** How an execution ended. Of one that is no longer held it says nothing. */
+/** How an execution ended. It means nothing when the job was lost meanwhile. */
 export type ExecutionEnd =
   | { status: "completed"; outputText: string }
   | { status: "yielded"; yield: Yield }
   | { status: "failed"; error: ReportedError & { step_id?: string } };
 
-/** What is known of the run when its handler is entered. */
+/** The run as its handler is entered. */
 export type Entry = Pick<
   Assignment,
   "run_id" | "attempt" | "max_attempts" | "event" | "actor_id" | "context"
@@ -74,7 +74,7 @@ export async function execute(
     const stepId = execution.stepOf(error);
     end = { status: "failed", error: { ...reportedError(error), ...(stepId && { step_id: stepId }) } };
   }
-  // A handler that swallowed the suspension and went on is asleep all the same.
+  // A handler that caught its suspension and went on is suspended all the same.
   const suspended = execution.suspended();
   if (suspended) return { status: "yielded", yield: suspended.yielded };
   if (end.status === "failed" && !end.error.retryable) await compensations.run();

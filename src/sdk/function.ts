@@ -33,7 +33,7 @@ export interface HandlerContext<
   step: Steps<Events>;
   /** Attempts count from 1; `maxAttempts` is 0 where it is not known. `actorId` is the value at the function's `actorKey`. */
   run: { id: string; functionId: string; attempt: number; maxAttempts: number; actorId?: string };
-  /** Raised when this execution is no longer ours (cancelled, taken over); nothing it does afterwards is recorded. */
+  /** Raised when the run was cancelled or another worker has it; nothing the handler does afterwards is recorded. */
   signal: AbortSignal;
   /** The worker's logger; its lines carry run, function and attempt. */
   log: Logger;
@@ -90,7 +90,7 @@ export function createFunction<
 export const codeHash = (handler: SvcFunction["handler"]): Promise<string> =>
   digestHex(handler.toString(), 8);
 
-/** What the server is told of a function: its definition, with the hash of its code in the metadata. */
+/** A function as it is registered: its definition, with the hash of its code in the metadata. */
 export async function registration({ definition, handler }: SvcFunction): Promise<FunctionDefinition> {
   return { ...definition, metadata: { ...definition.metadata, __svc_code_hash: await codeHash(handler) } };
 }

@@ -17,7 +17,7 @@ export interface PushRequest {
   secrets: Record<string, string>;
 }
 
-/** A request that cannot be what the server sends; `code` and status go into the answer. */
+/** The request is not one that the server would send; `code` and `status` go into the answer. */
 export class PushFault extends Error {
   readonly status: number;
   readonly code: string;

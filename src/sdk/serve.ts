@@ -13,7 +13,7 @@ export interface ServeOptions<Events extends EventMap = EventMap> extends Connec
   client?: Client<Events>;
   functions: readonly SvcFunction[];
   /**
-   * What the server signs its requests with (its SVC_SIGNING_KEY); several while it is changed. Default: the variable
+   * The key with which the server signs its requests (its SVC_SIGNING_KEY); several while it is changed. Default: the variable
    * SVC_SIGNING_KEY. `null` takes requests from anyone who can reach the endpoint.
    */
   signingKey?: string | readonly string[] | null;

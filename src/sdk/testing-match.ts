@@ -39,7 +39,7 @@ export function findDelivery(
     return expected !== undefined && JSON.stringify(valueAt(data, match)) === JSON.stringify(expected);
   };
   const atOf = ({ atMs = nowMs }: Delivery): number => atMs;
-  // Like the server, a wait sees only what is emitted once it is there.
+  // As on the server, a wait sees only what is emitted after it began.
   const found = deliveries
     .filter((one) => !one.taken && one.event === filter.event && atOf(one) >= nowMs && atOf(one) <= untilMs)
     .sort((a, b) => atOf(a) - atOf(b))

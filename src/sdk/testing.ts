@@ -49,7 +49,7 @@ export interface TestCall {
   input: unknown;
 }
 
-/** What makes a test run other than plain; every method answers the same object. */
+/** What a test run is to do differently; every method returns the same object. */
 export interface FunctionTest<Input = unknown, Output = unknown> {
   /** Code in the place of a step's, or the value that it gives. */
   mockStep(name: string, answer: unknown): this;
@@ -79,7 +79,7 @@ export interface FunctionTest<Input = unknown, Output = unknown> {
   run(data?: Input, event?: Partial<Omit<HandlerEvent, "data">>): Promise<TestResult<Output>>;
 }
 
-/** What was asked for, as `simulate` reads it. */
+/** What a FunctionTest was told, as `simulate` reads it. */
 export interface TestPlan {
   target: SvcFunction;
   steps: Map<string, unknown>;

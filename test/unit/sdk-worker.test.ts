@@ -269,6 +269,13 @@ test("a drain that is out of patience says so", async () => {
   expect(await worker.drain({ timeoutMs: 20 })).toBe(false);
 });
 
+test("methods of a worker work without their worker", async () => {
+  const { stop, drain, closed } = await work(() => "done");
+  expect(await drain()).toBe(true);
+  stop();
+  await closed;
+});
+
 test("heartbeats list the active jobs three times in a lease", async () => {
   await server.stop();
   server = startFakeServer({ leaseMs: 600 });
