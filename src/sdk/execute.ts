@@ -15,7 +15,7 @@ export type ExecutionEnd =
   | { status: "failed"; error: ReportedError & { step_id?: string } };
 
 /** The run as its handler is entered. */
-export type Entry = Pick<
+export type ExecutionInput = Pick<
   Assignment,
   "run_id" | "attempt" | "max_attempts" | "event" | "actor_id" | "context"
 >;
@@ -26,7 +26,7 @@ export type Entry = Pick<
  */
 export async function execute(
   target: SvcFunction,
-  entry: Entry,
+  entry: ExecutionInput,
   host: ExecutionHost,
   log: Logger,
 ): Promise<ExecutionEnd> {

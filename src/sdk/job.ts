@@ -18,7 +18,7 @@ export interface JobOptions
 }
 
 /** One execution of a run, from assignment to its last report. */
-export interface Job {
+export interface RunningJob {
   readonly jobId: string;
   readonly startedAt: string;
   /** Resolves when nothing is left to do for it; never rejects. */
@@ -27,7 +27,7 @@ export interface Job {
   abandon(reason: SvcError): void;
 }
 
-export function startJob(options: JobOptions): Job {
+export function startJob(options: JobOptions): RunningJob {
   const { assignment, target, courier, lease, call, checkpointMs, log, onRoom } = options;
   const { job_id: jobId, run_id: runId } = assignment;
   const startedAt = new Date().toISOString();

@@ -13,12 +13,16 @@ export interface MembershipSource {
   name: string;
 }
 
-type Handler = (delivery: GroupDelivery) => unknown;
+type DeliveryHandler = (delivery: GroupDelivery) => unknown;
 
 const asError = (thrown: unknown): Error => (thrown instanceof Error ? thrown : new Error(String(thrown)));
 
 /** Takes part in a group over one connection after the other. */
-export function openMembership(source: MembershipSource, options: JoinOptions, handler: Handler): Membership {
+export function openMembership(
+  source: MembershipSource,
+  options: JoinOptions,
+  handler: DeliveryHandler,
+): Membership {
   const running = new RunningMembership(source, options, handler);
   void running.run();
   return {
@@ -42,7 +46,7 @@ class RunningMembership {
   readonly done: Deferred = deferred();
   state: SubscriptionState = "connecting";
   readonly #source: MembershipSource;
-  readonly #handler: Handler;
+  readonly #handler: DeliveryHandler;
   readonly #namespace: string;
   readonly #signal: AbortSignal | undefined;
   readonly #onNotice: (notice: MembershipNotice) => void;
@@ -54,7 +58,7 @@ class RunningMembership {
   /** Attempts since the last one that the server confirmed. */
   #attempts = 0;
 
-  constructor(source: MembershipSource, options: JoinOptions, handler: Handler) {
+  constructor(source: MembershipSource, options: JoinOptions, handler: DeliveryHandler) {
     const { namespace = "", concurrency = 1, signal, onNotice = () => {} } = options;
     this.consumerId = options.consumerId ?? `consumer-${Math.random().toString(36).slice(2, 14)}`;
     this.#source = source;

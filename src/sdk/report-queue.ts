@@ -44,7 +44,8 @@ export class ReportQueue {
 
   /** These go first in the next request. */
   putBack(batch: PendingReport[]): void {
-    this.#waiting = batch.concat(this.#waiting);
+    if (this.#closedBy) for (const pending of batch) pending.reject(this.#closedBy);
+    else this.#waiting = batch.concat(this.#waiting);
   }
 
   /** Rejects what waits, and whatever is added from now on. */

@@ -3,7 +3,7 @@ import type { SvcError } from "./errors.ts";
 import { type Arrived, type Ask, digits } from "./subscription-ways.ts";
 
 /** Any frame of the server; the fields of an event are named. */
-export type Frame = Record<string, unknown> & {
+export type SocketMessage = Record<string, unknown> & {
   meta?: { timestamp?: string; sequence?: number; sequenceExact?: string; custom?: Record<string, unknown> };
 };
 
@@ -39,7 +39,7 @@ export const unsubscribeFrame = (subscriptionId: string): string =>
 /** Asks for a sign of life: no server knows the empty pattern, and every server says so. */
 export const probeFrame = JSON.stringify({ type: "subscribe", subscription: { pattern: "" } });
 
-export function arrivedOfFrame(frame: Frame): Arrived {
+export function arrivedOfFrame(frame: SocketMessage): Arrived {
   const { meta, eventId } = frame;
   const sequence = digits(meta?.sequenceExact) ?? digits(meta?.sequence);
   return {

@@ -3,9 +3,9 @@ import { SvcError } from "./errors.ts";
 import { SilenceWatch } from "./silence-watch.ts";
 import {
   arrivedOfFrame,
-  type Frame,
   probeFrame,
   refusal,
+  type SocketMessage,
   type SubscribeResult,
   socketAddress,
   subscribeFrame,
@@ -78,7 +78,7 @@ export class SocketLine {
       this.#silence.heard();
       if (this.#isOver) return;
       try {
-        this.#onFrame(JSON.parse(String(data)) as Frame);
+        this.#onFrame(JSON.parse(String(data)) as SocketMessage);
       } catch {
         this.#close("a frame that is none");
       }
@@ -92,7 +92,7 @@ export class SocketLine {
     if (this.#isOpen) this.#socket?.send(text);
   }
 
-  #onFrame(frame: Frame): void {
+  #onFrame(frame: SocketMessage): void {
     if (frame.type === "event") {
       this.#byId.get(String(frame.subscriptionId))?.to.arrived(arrivedOfFrame(frame));
     } else if (frame.type === "subscription_result") {

@@ -1,5 +1,5 @@
 import type { ReportedError } from "./errors.ts";
-import type { Entry } from "./execute.ts";
+import type { ExecutionInput } from "./execute.ts";
 import type { HandlerEvent } from "./function.ts";
 import type { TestPlan, TestResult } from "./testing.ts";
 import { TestCalls } from "./testing-calls.ts";
@@ -18,7 +18,7 @@ function entryEventOf(
   data: unknown,
   event: GivenEvent,
   startMs: number,
-): Entry["event"] {
+): ExecutionInput["event"] {
   const { idempotencyKey, ...given } = event;
   return {
     id: "evt_test",

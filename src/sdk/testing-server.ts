@@ -3,7 +3,7 @@ import { type ReportedError, reportedError } from "./errors.ts";
 import type { SvcFunction } from "./function.ts";
 import type { TestPlan, TestResult, TestStep } from "./testing.ts";
 import { asJson } from "./testing-json.ts";
-import { type Delivery, findDelivery } from "./testing-match.ts";
+import { findDelivery, type TestEvent } from "./testing-match.ts";
 import type { CompletedStep, ReportedStep, Yield } from "./wire.ts";
 
 const waitMsDefault = 7 * 86_400_000;
@@ -30,7 +30,7 @@ const baseOf = ({ step_id: id, step_name: name, type }: Yield) => ({ id, name, t
 export class TestServer {
   readonly #options: TestServerOptions;
   readonly #steps = new Map<string, TestStep>();
-  readonly #deliveries: Delivery[];
+  readonly #deliveries: TestEvent[];
   nowMs: number;
   /** The attempt of the run that is going on, from 1. */
   attempt = 1;
@@ -111,7 +111,7 @@ export class TestServer {
     return undefined;
   }
 
-  #findAwaited(wait: Wait, untilMs: number): Pick<Delivery, "atMs" | "data"> | undefined {
+  #findAwaited(wait: Wait, untilMs: number): Pick<TestEvent, "atMs" | "data"> | undefined {
     const { plan, trigger } = this.#options;
     const { nowMs } = this;
     const { event, match, match_value, payload } = wait.event_filter;

@@ -1,5 +1,5 @@
 import { SvcError } from "./errors.ts";
-import { type Entry, type ExecutionEnd, execute } from "./execute.ts";
+import { type ExecutionEnd, type ExecutionInput, execute } from "./execute.ts";
 import type { ExecutionHost, StepWork } from "./step.ts";
 import type { TestPlan } from "./testing.ts";
 import type { TestCalls } from "./testing-calls.ts";
@@ -23,7 +23,7 @@ export class TestWorker {
   }
 
   /** Enters the handler. Undefined when the worker died on the way. */
-  async execute(entry: Entry): Promise<ExecutionEnd | undefined> {
+  async execute(entry: ExecutionInput): Promise<ExecutionEnd | undefined> {
     const stop = new AbortController();
     let died: SvcError | undefined;
     const requireHeld = () => {

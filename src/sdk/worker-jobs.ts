@@ -1,7 +1,7 @@
 import type { Courier } from "./courier.ts";
 import { SvcError } from "./errors.ts";
 import type { SvcFunction } from "./function.ts";
-import { type Job, type JobOptions, startJob } from "./job.ts";
+import { type JobOptions, type RunningJob, startJob } from "./job.ts";
 import { createLease, type Lease, type Stamp } from "./lease.ts";
 import type { Assignment } from "./wire.ts";
 
@@ -19,7 +19,7 @@ export interface ActiveJob {
 /** The jobs of a worker that have not sent their last report, each with its lease. */
 export class WorkerJobs {
   readonly #options: WorkerJobsOptions;
-  readonly #active = new Map<string, { job: Job; lease: Lease }>();
+  readonly #active = new Map<string, { job: RunningJob; lease: Lease }>();
   /** Jobs whose handlers are not over; the last report of a job no longer takes up room. */
   #busyCount = 0;
 
