@@ -175,9 +175,4 @@ export const eventsAt = (
   positions: readonly number[],
 ): Promise<LoggedEvent[]> =>
   store.all(sql`SELECT ${columns} FROM events WHERE environment_id = ${environmentId}
-    AND position ${positionsAmong(store, positions)} ORDER BY position`);
-
-function positionsAmong({ seams }: Pick<Store, "seams">, positions: readonly number[]): Sql {
-  const wanted = sql`SELECT i.position FROM ${seams.rowsFrom("i", { position: column.bigint(positions) })}`;
-  return seams.engine === "postgres" ? sql`= ANY (ARRAY(${wanted}))` : sql`IN (${wanted})`;
-}
+    AND position ${store.seams.among(column.bigint(positions))} ORDER BY position`);
