@@ -1,13 +1,13 @@
 import { parseRfc3339 } from "../../../kit/clock.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
 import { searchBytesMax } from "../../../kit/limits.ts";
-import { pageSize, readCursor, writeCursor } from "../../../kit/page.ts";
+import { countedPage, type PageQuery, pageSize, pageStart, writeCursor } from "../../../kit/page.ts";
 import type { Store } from "../../../store/store.ts";
 import * as rows from "./rows.ts";
 import { parseRunStatus, runStatuses } from "./rules.ts";
 import type { Run } from "./run.ts";
 
-export interface ListRunsInput {
+export interface ListRunsInput extends PageQuery {
   functionId?: string;
   eventId?: string;
   search?: string;
@@ -16,9 +16,6 @@ export interface ListRunsInput {
   /** RFC 3339, as `until`. */
   since?: string;
   until?: string;
-  limit?: number;
-  offset?: number;
-  cursor?: string;
 }
 
 export interface RunsPage {
@@ -30,23 +27,14 @@ export interface RunsPage {
 
 export async function listRuns(store: Store, environmentId: string, input: ListRunsInput): Promise<RunsPage> {
   const filter = toFilter(environmentId, input);
-  if (input.cursor !== undefined && (input.offset ?? 0) > 0)
-    throw invalid("cursor", "cannot be combined with offset");
-  const limit = pageSize(input.limit);
-  const after = input.cursor === undefined ? undefined : readCursor("cursor", input.cursor);
-  const [found, totalCount] = await Promise.all([
-    rows.listRuns(store, filter, {
-      ...(after && { after }),
-      limit: limit + 1,
-      offset: input.offset ?? 0,
-    }),
-    rows.countRuns(store, filter),
-  ]);
-  const runs = found.slice(0, limit);
-  const last = runs.at(-1);
-  const nextCursor =
-    found.length > limit && last ? writeCursor({ at: last.createdAt, id: last.id }) : undefined;
-  return { runs, nextCursor, totalCount };
+  const start = pageStart(input);
+  const { items, ...page } = await countedPage(
+    pageSize(input.limit),
+    (limit) => rows.listRuns(store, filter, { ...start, limit }),
+    () => rows.countRuns(store, filter),
+    ({ createdAt, id }) => writeCursor({ at: createdAt, id }),
+  );
+  return { runs: items, ...page };
 }
 
 function toFilter(environmentId: string, input: ListRunsInput): rows.RunFilter {
