@@ -12,6 +12,17 @@ export interface StoredEvent {
   idempotency_key: string | null;
 }
 
+/** What an expression of a trigger or a wait sees of an event, with its payloads parsed. */
+export interface SeenEvent {
+  id: string;
+  name: string;
+  data: unknown;
+  metadata: unknown;
+  version: number;
+  source: string;
+  timestamp: Instant;
+}
+
 /** What everybody who gets an event is shown of it beside its payloads, and `more` that only this reader is shown. */
 export const eventFields = ({ id, name, at, version, source }: StoredEvent, more?: object) => ({
   id,
