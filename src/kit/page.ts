@@ -1,4 +1,5 @@
-import { invalid } from "./fault.ts";
+import { type Instant, parseRfc3339 } from "./clock.ts";
+import { Fault, invalid } from "./fault.ts";
 import { listLimitDefault, listLimitMax } from "./limits.ts";
 
 /** A place in a list that is ordered by (at, id): opaque to callers. */
@@ -21,6 +22,15 @@ export function readCursor(field: string, text: string): Cursor {
 /** 0 and absent mean the default; more than the most is clamped, as list clients expect. */
 export const pageSize = (limit: number | undefined, fallback = listLimitDefault): number =>
   limit === undefined || limit <= 0 ? fallback : Math.min(limit, listLimitMax);
+
+/** From when or until when a list is wanted; empty means no bound. */
+export function timeBound(field: string, text: string | undefined): Instant | undefined {
+  if (text === undefined || text === "") return undefined;
+  const at = parseRfc3339(text);
+  if (at === undefined)
+    throw new Fault("invalid_argument", `invalid '${field}' parameter: must be RFC3339`, { field });
+  return at;
+}
 
 export interface PageQuery {
   limit?: number;

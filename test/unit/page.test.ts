@@ -1,7 +1,15 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { listLimitDefault, listLimitMax } from "../../src/kit/limits.ts";
-import { countedPage, pageOf, pageSize, pageStart, readCursor, writeCursor } from "../../src/kit/page.ts";
+import {
+  countedPage,
+  pageOf,
+  pageSize,
+  pageStart,
+  readCursor,
+  timeBound,
+  writeCursor,
+} from "../../src/kit/page.ts";
 
 test("a cursor is read as it was written", () => {
   const place = fc.record({
@@ -57,4 +65,10 @@ test("a page begins behind a cursor or after an offset, not both", () => {
   expect(pageStart({ cursor, offset: 0 })).toEqual({ after, offset: 0 });
   expect(() => pageStart({ cursor, offset: 5 })).toThrow("cannot be combined with offset");
   expect(() => pageStart({ cursor: "!" })).toThrow("is not a cursor of this list");
+});
+
+test("a bound in time is RFC 3339, or none", () => {
+  expect([undefined, ""].map((text) => timeBound("since", text))).toEqual([undefined, undefined]);
+  expect(timeBound("since", "1970-01-01T00:00:01Z")).toBe(1_000);
+  expect(() => timeBound("since", "yesterday")).toThrow("invalid 'since' parameter: must be RFC3339");
 });

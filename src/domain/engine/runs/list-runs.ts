@@ -1,7 +1,13 @@
-import { parseRfc3339 } from "../../../kit/clock.ts";
-import { Fault, invalid } from "../../../kit/fault.ts";
+import { invalid } from "../../../kit/fault.ts";
 import { searchBytesMax } from "../../../kit/limits.ts";
-import { countedPage, type PageQuery, pageSize, pageStart, writeCursor } from "../../../kit/page.ts";
+import {
+  countedPage,
+  type PageQuery,
+  pageSize,
+  pageStart,
+  timeBound,
+  writeCursor,
+} from "../../../kit/page.ts";
 import type { Store } from "../../../store/store.ts";
 import * as rows from "./rows.ts";
 import { parseRunStatus, runStatuses } from "./rules.ts";
@@ -47,21 +53,17 @@ function toFilter(environmentId: string, input: ListRunsInput): rows.RunFilter {
       );
     return status;
   });
-  const instant = (field: string, text: string) => {
-    const at = parseRfc3339(text);
-    if (at === undefined)
-      throw new Fault("invalid_argument", `invalid '${field}' parameter: must be RFC3339`, { field });
-    return at;
-  };
   if (input.search !== undefined && input.search.length > searchBytesMax)
     throw invalid("search", `must be at most ${searchBytesMax} characters`);
+  const since = timeBound("since", input.since);
+  const until = timeBound("until", input.until);
   return {
     environmentId,
     statuses,
     ...(input.functionId && { functionId: input.functionId }),
     ...(input.eventId && { eventId: input.eventId }),
     ...(input.search && { search: input.search }),
-    ...(input.since && { since: instant("since", input.since) }),
-    ...(input.until && { until: instant("until", input.until) }),
+    ...(since !== undefined && { since }),
+    ...(until !== undefined && { until }),
   };
 }
