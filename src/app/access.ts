@@ -17,7 +17,8 @@ import {
 } from "../domain/access/policies/operations.ts";
 import { openPolicies, type PastDecision } from "../domain/access/policies/service.ts";
 import { platformRoles, rolesOperations, tenantRoles } from "../domain/access/roles/operations.ts";
-import { platformScope, type RoleScope } from "../domain/access/roles/service.ts";
+import { platformScope, tenantScope } from "../domain/access/roles/rules.ts";
+import type { RoleScope } from "../domain/access/roles/service.ts";
 import { cookieValue, sessionsOperations } from "../domain/access/sessions/operations.ts";
 import { openSessions, type Sessions } from "../domain/access/sessions/service.ts";
 import { loginLimits, openThrottle } from "../domain/access/sessions/throttle.ts";
@@ -62,7 +63,7 @@ function keyScope({ caller }: Call, platform: boolean): RoleScope {
   // The gate has asked for the platform action of a caller that comes as the platform.
   if ((caller.kind === "platform" && caller.impersonates !== true) !== platform)
     throw new Fault("permission_denied", "Insufficient permissions");
-  return platform ? platformScope(caller) : { orgId: caller.orgId, kind: "tenant" };
+  return platform ? platformScope(caller) : tenantScope({ caller });
 }
 
 /** Who may do what: keys, roles, policies, sessions, tenancy, and the gate that obeys them. */

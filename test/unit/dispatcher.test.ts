@@ -95,7 +95,7 @@ const event = {
   metadata: null,
   source: "api",
   at: 0,
-  idempotencyKey: null,
+  idempotency_key: null,
 };
 
 const newRun = (id: string, functionId: string): NewRun => ({

@@ -64,13 +64,9 @@ function deleteNamed(session: Session, table: OwnedTable, which: Sql): Promise<n
 /** Of one environment, or of some of its runs. */
 export type Owner = { environmentId: string } | { runIds: readonly string[] };
 
-function owned({ engine, rowsFrom }: Seams, table: OwnedTable, owner: Owner): Sql {
+function owned(seams: Seams, table: OwnedTable, owner: Owner): Sql {
   if ("environmentId" in owner) return sql`WHERE environment_id = ${owner.environmentId}`;
-  const runColumn = sql.raw(table.ofRun ?? "id");
-  const ids = sql`SELECT i.id FROM ${rowsFrom("i", { id: column.text(owner.runIds) })}`;
-  return engine === "postgres"
-    ? sql`WHERE ${runColumn} = ANY (ARRAY(${ids}))`
-    : sql`WHERE ${runColumn} IN (${ids})`;
+  return sql`WHERE ${sql.raw(table.ofRun ?? "id")} ${seams.among(column.text(owner.runIds))}`;
 }
 
 /** At most so many rows; answers how many. */
