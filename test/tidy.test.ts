@@ -2,7 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { hints, idleHints, staleReads } from "./support/tidy-access.ts";
-import { arrowBreaches, capabilityCycles, clusterBreaches } from "./support/tidy-arrows.ts";
+import { arrowBreaches, capabilityCycles, clusterBreaches, fileCircles } from "./support/tidy-arrows.ts";
 import { messageShapes } from "./support/tidy-bus.ts";
 import { functionBreaches, functionExamples, functionLinesMax } from "./support/tidy-functions.ts";
 import type { Law } from "./support/tidy-law.ts";
@@ -242,6 +242,7 @@ const laws: (Law & { over: Source[] })[] = [
   { ...staleReads, over: src },
   { ...typeNames, over: src },
   { ...logLaw, over: src },
+  { ...fileCircles, over: src },
   {
     name: `a file has at most ${linesMax} lines`,
     rule: lengthBreaches,

@@ -1,7 +1,8 @@
-import type { FunctionOptions, Handler, SvcFunction } from "./function.ts";
+import type { FunctionOptions, Handler } from "./function.ts";
 import type { GroupCalls } from "./group-types.ts";
 import type { HistoryEntry, PausedState, RunResult, Secret } from "./read.ts";
 import type { SubscribeCalls } from "./subscription-types.ts";
+import type { SvcFunction } from "./svc-function.ts";
 import type { Transport } from "./transport.ts";
 import type {
   EmitOptions,

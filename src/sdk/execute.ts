@@ -1,10 +1,11 @@
 import { createCompensations } from "./compensations.ts";
 import { type ReportedError, reportedError } from "./errors.ts";
-import type { HandlerContext, HandlerEvent, SvcFunction } from "./function.ts";
+import type { HandlerContext } from "./function.ts";
 import { withFields } from "./log.ts";
 import { outputText } from "./payload.ts";
 import { createExecution, type ExecutionHost } from "./step.ts";
 import { createSteps } from "./step-api.ts";
+import type { HandlerEvent, SvcFunction } from "./svc-function.ts";
 import type { Logger } from "./types.ts";
 import type { Assignment, Yield } from "./wire.ts";
 

@@ -1,6 +1,6 @@
-import type { EventRegistry } from "./events.ts";
 import { digestHex } from "./payload.ts";
 import type { Steps } from "./steps.ts";
+import type { HandlerEvent, SvcFunction } from "./svc-function.ts";
 import type { EventMap, FunctionDefinition, Logger } from "./types.ts";
 
 export interface FunctionOptions<Name extends string = string> extends FunctionDefinition {
@@ -8,19 +8,6 @@ export interface FunctionOptions<Name extends string = string> extends FunctionD
   event?: Name;
   expression?: string;
   cron?: string;
-}
-
-export interface HandlerEvent<Data = unknown, Name extends string = string> {
-  id: string;
-  name: Name;
-  data: Data;
-  /** RFC 3339. */
-  timestamp: string;
-  version: number;
-  /** `api`, `cron`, … */
-  source?: string;
-  idempotencyKey?: string;
-  metadata: Record<string, unknown> | null;
 }
 
 /** What a handler gets. It is entered again for every attempt and after every yield; finished steps are not repeated. */
@@ -51,16 +38,6 @@ export type Handler<
   Events extends EventMap = EventMap,
   Output = unknown,
 > = (context: HandlerContext<Data, Name, Events>) => Output | Promise<Output>;
-
-export interface SvcFunction<Input = unknown, Output = unknown> {
-  readonly id: string;
-  readonly definition: FunctionDefinition;
-  readonly handler: (context: never) => unknown;
-  /** How its events are checked and brought up to date. */
-  readonly events?: EventRegistry;
-  /** Never there; carries the types of its event's data and of its result. */
-  readonly types?: { readonly input: Input; readonly output: Output };
-}
 
 /**
  * A durable function: its definition and its code. Pass it to `createWorker`, `serve` or `testFunction`. With a map of

@@ -1,9 +1,9 @@
 import type { SvcError } from "./errors.ts";
 import { execute } from "./execute.ts";
-import type { SvcFunction } from "./function.ts";
 import { JobReporter, type JobReporterOptions } from "./job-reporter.ts";
 import type { Lease } from "./lease.ts";
 import type { ExecutionHost } from "./step.ts";
+import type { SvcFunction } from "./svc-function.ts";
 import type { CompletedStep } from "./wire.ts";
 
 export interface JobOptions

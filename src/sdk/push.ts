@@ -1,7 +1,7 @@
 import { SvcError } from "./errors.ts";
 import { type ExecutionInput, execute } from "./execute.ts";
-import type { HandlerEvent, SvcFunction } from "./function.ts";
 import type { ExecutionHost } from "./step.ts";
+import type { HandlerEvent, SvcFunction } from "./svc-function.ts";
 import type { Logger } from "./types.ts";
 import type { CompletedStep } from "./wire.ts";
 

@@ -1,9 +1,10 @@
 import { callForRun } from "./calls.ts";
 import { type Client, createClient } from "./client.ts";
-import { registration, type SvcFunction } from "./function.ts";
+import { registration } from "./function.ts";
 import { consoleLogger } from "./log.ts";
 import { PushFault, performPush, readPush } from "./push.ts";
 import { verifySignature } from "./signature.ts";
+import type { SvcFunction } from "./svc-function.ts";
 import type { ConnectionOptions } from "./transport.ts";
 import type { EventMap, Logger } from "./types.ts";
 import { answerWebhook, type WebhookRule } from "./webhooks.ts";

@@ -1,17 +1,17 @@
 import type { Compensations } from "./compensations.ts";
 import { durationMs } from "./duration.ts";
-import type { EventRegistry } from "./events.ts";
 import type { Execution } from "./step.ts";
 import { branchSteps } from "./step-branches.ts";
 import { callSteps } from "./step-calls.ts";
 import { yieldSteps } from "./step-yields.ts";
 import type { Steps } from "./steps.ts";
+import type { EventReader } from "./svc-function.ts";
 
 /** The `step` of a handler, for the execution that it belongs to. */
 export function createSteps(
   execution: Execution,
   compensations: Compensations,
-  events: EventRegistry | undefined,
+  events: EventReader | undefined,
 ): Steps {
   const steps: Steps = {
     async run(name, work, options = {}) {

@@ -1,13 +1,13 @@
-import type { EventRegistry } from "./events.ts";
 import { dataFields, stepKey } from "./payload.ts";
 import { type Message, readEmitted } from "./read.ts";
 import type { Execution } from "./step.ts";
 import type { Steps } from "./steps.ts";
+import type { EventReader } from "./svc-function.ts";
 
 /** The steps that call the server. Their idempotency key makes a step that runs again publish, or emit, only once. */
 export function callSteps(
   execution: Execution,
-  events: EventRegistry | undefined,
+  events: EventReader | undefined,
 ): Pick<Steps, "publish" | "emit"> {
   async function callOnce<Result>(
     name: string,

@@ -1,14 +1,13 @@
 import { type Duration, durationMs } from "./duration.ts";
-import type { EventRegistry } from "./events.ts";
-import type { HandlerEvent, SvcFunction } from "./function.ts";
 import { outputText } from "./payload.ts";
 import type { Execution } from "./step.ts";
 import type { InvokeOptions, Steps } from "./steps.ts";
+import type { EventReader, HandlerEvent, SvcFunction } from "./svc-function.ts";
 
 type YieldSteps = Pick<Steps, "sleep" | "sleepUntil" | "waitForEvent" | "invoke" | "invokeAsync">;
 
 /** The steps that the server finishes: the execution ends at them, unless their result is stored already. */
-export function yieldSteps(execution: Execution, events: EventRegistry | undefined): YieldSteps {
+export function yieldSteps(execution: Execution, events: EventReader | undefined): YieldSteps {
   async function sleepUntilMs(name: string, untilMs: () => number): Promise<void> {
     await execution.awaitStored(name, (base) => {
       const at = untilMs();

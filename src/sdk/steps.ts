@@ -1,5 +1,5 @@
 import type { Duration } from "./duration.ts";
-import type { HandlerEvent, SvcFunction } from "./function.ts";
+import type { HandlerEvent, SvcFunction } from "./svc-function.ts";
 import type { EmitOptions, Emitted, EventMap, Published } from "./types.ts";
 
 /** What the code of a step is given. */

@@ -1,4 +1,4 @@
-import type { TestResult } from "./testing.ts";
+import type { TestResult } from "./test-plan.ts";
 import { asJson } from "./testing-json.ts";
 
 /** The calls that steps of a test run make to the server. A call with a key that was used before changes nothing. */

@@ -1,7 +1,7 @@
 import type { ReportedError } from "./errors.ts";
 import type { ExecutionInput } from "./execute.ts";
-import type { HandlerEvent } from "./function.ts";
-import type { TestPlan, TestResult } from "./testing.ts";
+import type { HandlerEvent } from "./svc-function.ts";
+import type { TestPlan, TestResult } from "./test-plan.ts";
 import { TestCalls } from "./testing-calls.ts";
 import { asJson } from "./testing-json.ts";
 import { TestServer } from "./testing-server.ts";

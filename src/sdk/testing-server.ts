@@ -1,7 +1,7 @@
 import { durationMs } from "./duration.ts";
 import { type ReportedError, reportedError } from "./errors.ts";
-import type { SvcFunction } from "./function.ts";
-import type { TestPlan, TestResult, TestStep } from "./testing.ts";
+import type { SvcFunction } from "./svc-function.ts";
+import type { TestPlan, TestResult, TestStep } from "./test-plan.ts";
 import { asJson } from "./testing-json.ts";
 import { findDelivery, type TestEvent } from "./testing-match.ts";
 import type { CompletedStep, ReportedStep, Yield } from "./wire.ts";

@@ -1,7 +1,7 @@
 import { SvcError } from "./errors.ts";
 import { type ExecutionEnd, type ExecutionInput, execute } from "./execute.ts";
 import type { ExecutionHost, StepWork } from "./step.ts";
-import type { TestPlan } from "./testing.ts";
+import type { TestPlan } from "./test-plan.ts";
 import type { TestCalls } from "./testing-calls.ts";
 import type { TestServer } from "./testing-server.ts";
 import type { ReportedStep } from "./wire.ts";

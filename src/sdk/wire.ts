@@ -1,5 +1,5 @@
 import type { ReportedError, SvcError } from "./errors.ts";
-import type { HandlerEvent } from "./function.ts";
+import type { HandlerEvent } from "./svc-function.ts";
 
 /** A job as handed out: contract of the worker routes, snake_case as on the wire. */
 export interface Assignment {

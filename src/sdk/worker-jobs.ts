@@ -1,8 +1,8 @@
 import type { Courier } from "./courier.ts";
 import { SvcError } from "./errors.ts";
-import type { SvcFunction } from "./function.ts";
 import { type JobOptions, type RunningJob, startJob } from "./job.ts";
 import { createLease, type Lease, type Stamp } from "./lease.ts";
+import type { SvcFunction } from "./svc-function.ts";
 import type { Assignment } from "./wire.ts";
 
 export interface WorkerJobsOptions extends Pick<JobOptions, "call" | "checkpointMs" | "log"> {
