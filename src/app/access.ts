@@ -24,7 +24,7 @@ import { openSessions, type Sessions } from "../domain/access/sessions/service.t
 import { loginLimits, openThrottle } from "../domain/access/sessions/throttle.ts";
 import { looksLikeToken, openTokens } from "../domain/access/sessions/tokens.ts";
 import { usersOperations } from "../domain/access/users/operations.ts";
-import { Fault } from "../kit/fault.ts";
+import { insufficientPermissions } from "../kit/fault.ts";
 import type { Call, Operation } from "../kit/operation.ts";
 import type { IdentityPart } from "./identity.ts";
 import { foldParts, type Host, type Part } from "./part.ts";
@@ -62,7 +62,7 @@ export interface AccessNeeds extends Omit<TenancyNeeds, "people"> {
 function keyScope({ caller }: Call, platform: boolean): RoleScope {
   // The gate has asked for the platform action of a caller that comes as the platform.
   if ((caller.kind === "platform" && caller.impersonates !== true) !== platform)
-    throw new Fault("permission_denied", "Insufficient permissions");
+    throw insufficientPermissions();
   return platform ? platformScope(caller) : tenantScope({ caller });
 }
 
