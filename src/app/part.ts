@@ -45,6 +45,8 @@ export interface Part {
   floorGuards?: readonly FloorGuard[];
   /** The server stops: answers held clients, and hands out nothing new. */
   drain?(): Promise<void>;
+  /** The notice of the stop is over: sends away the clients that are still connected. */
+  disconnect?(): Promise<void>;
   /** Resolves once no accepted write is on its way to the store any more. */
   settled?(): Promise<void>;
   /** Called once the loops stand still: writes what is left in memory. */
@@ -59,6 +61,12 @@ export function foldParts(parts: readonly Part[]) {
     duties: parts.flatMap(({ duties }) => duties),
     checks: parts.flatMap(({ checks = [] }) => checks),
     floorGuards: parts.flatMap(({ floorGuards = [] }) => floorGuards),
+    async drain() {
+      await Promise.all(parts.map((part) => part.drain?.()));
+    },
+    async disconnect() {
+      await Promise.all(parts.map((part) => part.disconnect?.()));
+    },
     async settled() {
       await Promise.all(parts.map((part) => part.settled?.()));
     },
