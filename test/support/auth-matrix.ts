@@ -192,8 +192,21 @@ const headed = (Object.keys(places) as Place[]).map((place) => {
   return `# ${letters.padEnd(3)}  ${Object.keys(rolesOf[roles]).join(", ")}: ${about}`;
 });
 
-const heading =
-  () => `# Written by \`bun run refresh\`. The difference of a change is what strangers may do from now on.
+const frameText = ({ from, type, schema }: BoundFrame): string => `${from} ${type} ${shapeOf(schema)}`;
+
+/** What the server sends over the socket, a frame a line. */
+const answers = (registry: readonly Operation[]): string =>
+  everyFrame(registry)
+    .filter(({ from }) => from === "server")
+    .map((frame) => {
+      const { name, action } = frame.operation;
+      return `# ${name}  ${action}  websocket  ${frameText(frame)}`;
+    })
+    .join("\n");
+
+const heading = (
+  registry: readonly Operation[],
+) => `# Written by \`bun run refresh\`. The difference of a change is what strangers may do from now on.
 #
 # Which built-in role grants which action:
 #
