@@ -2,6 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { hints, idleHints, staleReads } from "./support/tidy-access.ts";
+import { numbersAreWide, settingsAreRead } from "./support/tidy-additions.ts";
 import { arrowBreaches, capabilityCycles, clusterBreaches, fileCircles } from "./support/tidy-arrows.ts";
 import { messageShapes } from "./support/tidy-bus.ts";
 import { functionBreaches, functionExamples, functionLinesMax } from "./support/tidy-functions.ts";
@@ -246,6 +247,8 @@ const laws: (Law & { over: Source[] })[] = [
   { ...typeNames, over: src },
   { ...logLaw, over: src },
   { ...fileCircles, over: src },
+  { ...settingsAreRead, over: src },
+  { ...numbersAreWide, over: src },
   {
     name: `a file has at most ${linesMax} lines`,
     rule: lengthBreaches,

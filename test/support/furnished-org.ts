@@ -39,7 +39,6 @@ export async function furnishOrg(server: TestServer, org: string) {
   }
   await rpc("Emit", { event: "same.event", data: { marker } });
   const worker = "/api/v1/workers/same";
-  await api(`${worker}/register`, { body: { function_ids: ["same"] } });
   const { jobs } = await until(() => api(`${worker}/jobs?available=1`), { about: "a job" });
   const [job] = jobs;
   const { execution_seq, lease_token } = job;

@@ -304,7 +304,8 @@ export async function unshown(options: IntruderOptions): Promise<string[]> {
     look(await ask("none", {}), "");
     for (const id of ids.values()) {
       const [real, none] = [await ask(id), await ask(nobodys(id))];
-      look(real, id, shown(real, id) !== shown(none, nobodys(id)));
+      const isNamed = way.path.includes("{") || JSON.stringify(probe(way, id)).includes(id);
+      look(real, id, isNamed && shown(real, id) !== shown(none, nobodys(id)));
     }
   }
   return [...shows].flatMap(([name, isShown]) => (isShown ? [] : [name]));
