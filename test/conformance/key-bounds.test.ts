@@ -15,7 +15,7 @@ let server: TestServer;
 beforeAll(async () => {
   server = await startTestServer({ engine: "postgres" });
 }, 60_000);
-afterAll(() => server.stop());
+afterAll(() => server?.stop());
 
 interface Column {
   table_name: string;

@@ -9,7 +9,7 @@ describe("who is let in where", () => {
   beforeAll(async () => {
     server = await startTestServer({ engine: "libsql", settings: { pollHoldMs: 1 } });
   });
-  afterAll(() => server.stop());
+  afterAll(() => server?.stop());
 
   const written = () => Bun.file(matrixPath).text();
 
@@ -19,7 +19,8 @@ describe("who is let in where", () => {
 
   test("is written down for every operation and every built-in role", async () => {
     const text = await written();
-    for (const { name } of server.running.registry) expect(text).toContain(`  ${name}  `);
+    const unwritten = server.running.registry.filter(({ name }) => !text.includes(`  ${name}  `));
+    expect(unwritten.map(({ name }) => name)).toEqual([]);
     const asked = new Set(askers.map(({ role }) => role));
     expect([...asked].sort()).toEqual([...builtInRoles, "nobody"].sort());
     // Each role in its own place, and in one that is not its own.

@@ -16,7 +16,7 @@ describe("frames of the socket", () => {
   beforeAll(async () => {
     server = await startTestServer({ engine: "libsql" });
   });
-  afterAll(() => server.stop());
+  afterAll(() => server?.stop());
 
   const bound = (from: "client" | "server") =>
     everyFrame(server.running.registry).filter((frame) => frame.from === from);

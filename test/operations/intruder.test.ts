@@ -85,7 +85,7 @@ describe("an intruder from another org with the same names", () => {
     ids.set("proj", "proj_victim");
     options = { server, visitors: intruder.visitors, ids, markers: [victim.marker] };
   }, 60_000);
-  afterAll(() => server.stop());
+  afterAll(() => server?.stop());
 
   test("has ids of every kind to try, and probes that reach", async () => {
     expect([...options.ids.keys()].sort()).toEqual(
