@@ -25,6 +25,11 @@ export interface PurgePlace {
    * run.
    */
   ofRun?: string;
+  /**
+   * The table whose row its maker holds to the commit, where callers make its rows only for such a row. A row
+   * made behind the purge is found by its next pass.
+   */
+  under?: string;
 }
 
 /** Ids that we make, hashes, and words of closed lists: nobody outside can make them longer. */

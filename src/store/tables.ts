@@ -44,7 +44,7 @@ const tablesOfEnvironments: Record<string, TableAbout> = {
     holds: "runs that are not over, with their next wake",
     scope: "environment",
     endsWith: "the run ends",
-    purge: { at: 50, key: ["run_id"] },
+    purge: { at: 50, key: ["run_id"], under: "runs" },
     texts: { state: ours },
   },
   function_history: {
@@ -70,13 +70,13 @@ const tablesOfEnvironments: Record<string, TableAbout> = {
     holds: "deliveries that are not acknowledged",
     scope: "environment",
     endsWith: "they are acknowledged or given up, or their group is deleted; at most `max_inflight` a group",
-    purge: { at: 110, key: ["environment_id", "group_id", "position"] },
+    purge: { at: 110, key: ["environment_id", "group_id", "position"], under: "consumer_groups" },
   },
   group_members: {
     holds: "members of groups and their heartbeats",
     scope: "environment",
     endsWith: "they leave, else five seconds after the last heartbeat, loop `groups.look`",
-    purge: { at: 100, key: ["environment_id", "group_id", "id"] },
+    purge: { at: 100, key: ["environment_id", "group_id", "id"], under: "consumer_groups" },
     texts: { id: ours },
   },
   heads: {
@@ -196,7 +196,7 @@ const tablesOfEnvironments: Record<string, TableAbout> = {
     holds: "events that runs wait for",
     scope: "environment",
     endsWith: "their match, their deadline or their run's end",
-    purge: { at: 60, key: ["run_id", "kind", "step_id"] },
+    purge: { at: 60, key: ["run_id", "kind", "step_id"], under: "runs" },
     texts: { kind: ours, match_path: 512, value_hash: ours },
   },
   workers: {
