@@ -85,27 +85,25 @@ describe("what is being made in an environment while it is deleted", () => {
       expect((await server.api(path, { ...asked, key: body.key })).status, earlier).toBeLessThan(300);
     }
     const { path, ...asked } = made[table]!.ask({ name: "same", marker: "marker" });
-    const answered: string[] = [];
+    let isGone = false;
     const blocker = await foreign.reserve();
     await blocker`BEGIN`;
     // Rows can be read and held, but nobody gets one in.
     await blocker.unsafe(`LOCK TABLE ${table} IN SHARE MODE`);
-    const making = server.api(path, { ...asked, key: body.key }).then((answer) => {
-      if (answer.status < 300) answered.push("made");
-      return answer;
-    });
+    const making = server.api(path, { ...asked, key: body.key });
     await until(async () => (await waiting()) >= 1, { about: "who makes" });
     const deleting = server
       .api(`/api/v1/environments/${environment.id}`, { method: "DELETE" })
       .then((answer) => {
         expect(answer.status).toBe(200);
-        answered.push("gone");
+        isGone = true;
       });
     // Either it waits for who makes, or it is done, and who makes comes too late.
-    await until(async () => answered.length > 0 || (await waiting()) >= 2, { about: "the deletion" });
+    await until(async () => isGone || (await waiting()) >= 2, { about: "the deletion" });
+    const expected = isGone ? 404 : "made";
     await blocker`COMMIT`;
     blocker.release();
     const [answer] = await Promise.all([making, deleting]);
-    expect(answer.status < 300 ? "made" : answer.status).toBe(answered[0] === "made" ? "made" : 404);
+    expect(answer.status < 300 ? "made" : answer.status).toBe(expected);
   });
 });
