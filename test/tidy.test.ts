@@ -2,6 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { hints, idleHints, staleReads } from "./support/tidy-access.ts";
+import { numbersAreWide, settingsAreRead } from "./support/tidy-additions.ts";
 import { arrowBreaches, capabilityCycles, clusterBreaches, fileCircles } from "./support/tidy-arrows.ts";
 import { messageShapes } from "./support/tidy-bus.ts";
 import { functionBreaches, functionExamples, functionLinesMax } from "./support/tidy-functions.ts";
@@ -65,6 +66,8 @@ const laws: (Law & { over: Source[] })[] = [
       ["src/store/postgres.ts", imports("../bus/bus.ts"), 1],
       ["src/store/postgres.ts", imports("../domain/engine/runs/rules.ts"), 1],
       ["src/bus/nats.ts", imports("../store/store.ts"), 1],
+      ["src/store/tables.ts", imports("./postgres.ts"), 1],
+      ["src/domain/engine/runs/rules.ts", imports("../../../store/tables.ts"), 1],
       ["src/cluster/duties.ts", imports("../store/postgres.ts"), 1],
       ["src/access/decide.ts", imports("../store/store.ts"), 1],
       ["src/domain/engine/runs/rules.ts", imports("../../../store/store.ts"), 1],
@@ -99,6 +102,7 @@ const laws: (Law & { over: Source[] })[] = [
       ["src/cli/backup.ts", imports("../store/libsql-backup.ts") + imports("../settings/settings.ts")],
       ["src/app/engine.ts", imports("../domain/engine/runs/service.ts") + imports("../bus/open.ts")],
       ["src/kit/page.ts", imports("./limits.ts")],
+      ["src/domain/access/tenancy/purge-rows.ts", imports("../../../store/tables.ts")],
       ["src/store/postgres.ts", imports("./store.ts") + imports("../kit/sql.ts")],
       [
         "src/domain/engine/runs/rules.ts",
@@ -243,6 +247,8 @@ const laws: (Law & { over: Source[] })[] = [
   { ...typeNames, over: src },
   { ...logLaw, over: src },
   { ...fileCircles, over: src },
+  { ...settingsAreRead, over: src },
+  { ...numbersAreWide, over: src },
   {
     name: `a file has at most ${linesMax} lines`,
     rule: lengthBreaches,

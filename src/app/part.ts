@@ -10,7 +10,7 @@ import type { LoopOptions } from "../kit/loop.ts";
 import type { Operation } from "../kit/operation.ts";
 import type { Watch } from "../kit/watch.ts";
 import type { Config } from "../settings/settings.ts";
-import type { Store } from "../store/store.ts";
+import type { Session, Store } from "../store/store.ts";
 
 /** What every part stands on. */
 export interface Host {
@@ -24,6 +24,11 @@ export interface Host {
   nodeId: string;
   /** Publishes what happens to subscribers here and at other nodes. */
   frames: Frames;
+  /**
+   * Whoever makes a row in an environment begins so: it locks the environment against deletion until the
+   * transaction ends, and throws `not_found` when it is gone.
+   */
+  shareEnvironment(session: Session, environmentId: string): Promise<void>;
   /** False while this node is not sure of the time: it claims nothing then. */
   knowsTime(): boolean;
   isDraining(): boolean;

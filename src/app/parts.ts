@@ -55,7 +55,7 @@ export async function openParts(host: Host, needs: PartsNeeds): Promise<Parts> {
   const { keyring, tenancy, keys } = identity;
   const audit = open("audit", openAuditPart(host, { keyring, tenancy }));
   const outbox = open("outbox", openOutboxPart(host));
-  const engine: EnginePart = open("engine", openEngine(host, { keyring, tenancy, outbox }));
+  const engine: EnginePart = open("engine", openEngine(host, { keyring, outbox }));
   const topics = open("topics", openTopicsPart(host));
   const { feeds } = engine;
   const realtime = open("realtime", openRealtime(host, { feeds, topicFeeds: topics.topicFeeds }));

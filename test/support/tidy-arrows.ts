@@ -49,7 +49,8 @@ const arrows: Record<Room, Partial<Record<Room, When>> | "all"> = {
   app: "all",
   settings: { settings: "yes", kit: "yes" },
   kit: { kit: "yes" },
-  "store port": { kit: "yes", store: "type" },
+  // The store's type, and what there is in it: the table of tables.
+  "store port": { kit: "yes", "store port": "yes", store: "type" },
   store: { kit: "yes", store: "yes", "store port": "yes" },
   "bus port": { kit: "yes", "bus port": "yes" },
   bus: { kit: "yes", bus: "yes", "bus port": "yes" },
@@ -121,7 +122,7 @@ const topRooms = [
 export function roomOf(path: string): Room | undefined {
   const [top, folder = "", ...rest] = path.split("/");
   if (top !== "src") return undefined;
-  if (path === "src/store/store.ts") return "store port";
+  if (/^src\/store\/(store|table|tables|tables-of-orgs)\.ts$/.test(path)) return "store port";
   if (path === "src/bus/bus.ts") return "bus port";
   if (folder === "domain") {
     // Wing, capability, and inside it as many folders as it takes.
