@@ -391,11 +391,5 @@ describe.each(engines)("consumer groups on %s", (engine) => {
       about: "the member to be seated",
     });
     await allowed.leave();
-    // What is wrong with a call is said in the same words whether policies are asked or not.
-    const wrong = { groupName: "", pattern: "a b" };
-    for (const key of [made.body.key, server.adminKey]) {
-      const refused = await server.rpc("PubSubService", "CreateConsumerGroup", wrong, { key });
-      expect(refused.body).toEqual({ code: "invalid_argument", message: "name: must not be empty" });
-    }
   });
 });
