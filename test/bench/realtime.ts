@@ -24,7 +24,7 @@ const wants = (name: string) => given.only === undefined || given.only === name;
 
 const postgres = await startPostgres();
 try {
-  if (wants("patterns")) patterns();
+  if (wants("patterns")) await patterns();
   if (wants("fan-out"))
     for (const count of given.subscribers.split(",").map(Number))
       await fanOut({ count, rounds: Number(given.rounds), databaseUrl: await postgres.createDatabase() });
