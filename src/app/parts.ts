@@ -13,6 +13,7 @@ import { openOutboxPart } from "./outbox.ts";
 import { foldParts, type Host, type Part } from "./part.ts";
 import { openRealtime, type RealtimePart } from "./realtime.ts";
 import { openRecord, type RecordPart } from "./record.ts";
+import { openStreamsPart } from "./streams.ts";
 import { openTopicsPart } from "./topics.ts";
 
 export interface Parts {
@@ -54,6 +55,7 @@ export async function openParts(host: Host, needs: PartsNeeds): Promise<Parts> {
   const audit = closing("audit", openAuditPart(host, { keyring, tenancy }));
   const outbox = openOutboxPart(host);
   const engine = openEngine(host, { keyring, tenancy, outbox });
+  const streams = openStreamsPart(host, engine);
   const topics = openTopicsPart(host);
   const realtime = openRealtime(host, { feeds: engine.feeds, topicFeeds: topics.topicFeeds });
   const members = closing("members", openMembers(host, { clock, time, keys, keyring, url, loopProgress }));
@@ -65,10 +67,10 @@ export async function openParts(host: Host, needs: PartsNeeds): Promise<Parts> {
   });
   const record = openRecord(host, {
     engine,
-    parts: [engine, topics, realtime, outbox],
+    parts: [engine, streams, topics, realtime, outbox],
     callTrail: audit.callTrail((call) => access.may(call, "orgs:read", { type: "org", id: "*" })),
   });
-  const others = [engine, record, outbox, realtime, topics, members, access, audit, identity];
+  const others = [engine, streams, record, outbox, realtime, topics, members, access, audit, identity];
   const { duties } = foldParts(others);
   const cluster = closing("cluster", openClusterPart(host, { identity, access, members, time, duties }));
   return { identity, audit, engine, realtime, members, access, record, all: foldParts([...others, cluster]) };

@@ -53,7 +53,7 @@ export const tables: Record<string, TableAbout> = {
   },
   environments: { holds: "environments", scope: "org", endsWith: "their owner deletes them" },
   events: {
-    holds: "the log of each environment, and the events of entities",
+    holds: "the log of each environment; events of entities are kept with their stream",
     scope: "environment",
     endsWith:
       "`SVC_EVENT_RETENTION_DAYS` or the environment's own days, below `heads.retention_floor`, loop `events.expire`",
@@ -171,6 +171,11 @@ export const tables: Record<string, TableAbout> = {
     endsWith: "24 hours after the rotation, loop `cluster.forget`",
   },
   run_history: { holds: "what happened to runs", scope: "environment", endsWith: "the run expires" },
+  run_streams: {
+    holds: "which entity streams a run appended to or read",
+    scope: "environment",
+    endsWith: "the run expires",
+  },
   runs: {
     holds: "runs, also those that are over",
     scope: "environment",
@@ -193,7 +198,18 @@ export const tables: Record<string, TableAbout> = {
     endsWith:
       "24 hours, loop `cluster.forget`; a logout, a new password, a rotation, or with their user, key or org; at most 200 each",
   },
+  snapshots: {
+    holds: "states of entities at versions of their streams",
+    scope: "environment",
+    endsWith:
+      "ten newer ones of their stream, a redaction at or before their version, or a purge of the stream",
+  },
   steps: { holds: "steps of runs", scope: "environment", endsWith: "the run expires" },
+  streams: {
+    holds: "one row an entity: the type and version of its stream",
+    scope: "environment",
+    endsWith: "nothing: a deleted stream keeps its row, so that nothing is appended under its id again",
+  },
   topic_heads: {
     holds: "the end of each log of topics",
     scope: "environment",

@@ -8,6 +8,7 @@ import { secretNameCharsMax } from "../../src/domain/engine/secrets/service.ts";
 import { matchPathBytesMax } from "../../src/domain/engine/waits/rules.ts";
 import { groupNameBytesMax } from "../../src/domain/realtime/groups/limits.ts";
 import { eventNameBytesMax, functionIdBytesMax, idempotencyKeyBytesMax } from "../../src/kit/limits.ts";
+import { entityIdBytesMax, entityTypeBytesMax } from "../../src/domain/log/streams/rules.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { stepIdBytesMax } from "../../src/kit/step-id.ts";
 import { startTestServer, type TestServer } from "../support/server.ts";
@@ -79,6 +80,8 @@ const bounds: Record<string, number> = {
   "consumer_groups.namespace": groupNameBytesMax,
   "consumer_groups.name": groupNameBytesMax,
   "environments.name": environmentNameBytesMax,
+  "*.entity_id": entityIdBytesMax,
+  "streams.entity_type": entityTypeBytesMax,
   "events.name": eventName,
   "executions.state": ours,
   "functions.id": functionIdBytesMax,
