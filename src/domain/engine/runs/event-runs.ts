@@ -27,7 +27,7 @@ export interface EventRunStep {
 const runsShownMax = 1_000;
 const stepsShownMax = 5_000;
 
-interface RunRow {
+interface EventRunRow {
   id: string;
   event_id: string;
   function_id: string;
@@ -37,7 +37,7 @@ interface RunRow {
   ended_at: Instant | null;
 }
 
-interface StepRow {
+interface EventRunStepRow {
   run_id: string;
   step_id: string;
   name: string;
@@ -56,7 +56,7 @@ export async function runsOfEvents(
   const byEvent = new Map<string, EventRun[]>();
   if (eventIds.length === 0) return byEvent;
   const { rowsFrom } = store.seams;
-  const runs = await store.all<RunRow>(sql`SELECT r.id, r.event_id, r.function_id, r.status, e.state,
+  const runs = await store.all<EventRunRow>(sql`SELECT r.id, r.event_id, r.function_id, r.status, e.state,
       COALESCE(e.started_at, r.started_at) AS started_at, r.ended_at
     FROM ${rowsFrom("i", { id: column.text(eventIds) })} JOIN runs r ON r.event_id = i.id
       LEFT JOIN executions e ON e.run_id = r.id
@@ -73,7 +73,7 @@ export async function runsOfEvents(
   }
   if (byId.size === 0) return byEvent;
   const steps =
-    await store.all<StepRow>(sql`SELECT s.run_id, s.step_id, s.name, s.type, s.status, s.duration_ms, s.error
+    await store.all<EventRunStepRow>(sql`SELECT s.run_id, s.step_id, s.name, s.type, s.status, s.duration_ms, s.error
     FROM ${rowsFrom("i", { run_id: column.text([...byId.keys()]) })} JOIN steps s ON s.run_id = i.run_id
     ORDER BY i.ord, s.sequence, s.created_at LIMIT ${stepsShownMax}`);
   for (const { run_id, step_id: stepId, name, type, status, duration_ms: durationMs, error } of steps)

@@ -26,7 +26,7 @@ interface Remembered extends StreamHead {
   contendedUntil: number;
 }
 
-type Claims = KeyClaims<ReservedEvent, UsedEventKey>;
+type EmitClaims = KeyClaims<ReservedEvent, UsedEventKey>;
 
 /** How heads are looked up: from memory where they are known, read anew, or read under the locks of their rows. */
 export type HeadsRead = "known" | "current" | "held";
@@ -41,7 +41,7 @@ export interface AppendedStreams {
    * Gives each append its version, in order of arrival. A unit is refused when one of its streams is not where
    * it expects, whole; so is what repeats its keys. Later units are decided by what earlier ones reached.
    */
-  decide(units: readonly (readonly ReservedEvent[])[], claims: Claims): Claims;
+  decide(units: readonly (readonly ReservedEvent[])[], claims: EmitClaims): EmitClaims;
   /** How far the decided appends move each stream. */
   moves(): StreamMove[];
   /** The flush is committed: its versions are remembered. */
@@ -107,7 +107,7 @@ class FlushStreams implements AppendedStreams {
       else unknown.push(place);
     }
     if (unknown.length === 0) return;
-    for (const row of await reader.all<HeadRow>(headsQuery(reader, unknown, how === "held")))
+    for (const row of await reader.all<StreamHeadRow>(headsQuery(reader, unknown, how === "held")))
       this.#heads.set(nameOfStream({ environmentId: row.environment_id, entityId: row.entity_id }), {
         type: row.entity_type,
         version: row.version,
@@ -115,7 +115,7 @@ class FlushStreams implements AppendedStreams {
       });
   }
 
-  decide(units: readonly (readonly ReservedEvent[])[], claims: Claims): Claims {
+  decide(units: readonly (readonly ReservedEvent[])[], claims: EmitClaims): EmitClaims {
     this.#reached = new Map();
     const isWritten = new Set(claims.written);
     const refused = new Map(claims.refused);
@@ -192,7 +192,7 @@ function refusalOf({ id, type, expected }: EntityDraft, head: StreamHead, at: st
   });
 }
 
-interface HeadRow {
+interface StreamHeadRow {
   environment_id: string;
   entity_id: string;
   entity_type: string;

@@ -23,7 +23,7 @@ import type {
 } from "./service.ts";
 
 /** The fields of an event that is appended, as `AppendEventRequest` and `NewStreamEvent` have them. */
-interface EventMessage extends DataMessage {
+interface AppendedEventMessage extends DataMessage {
   eventName: string;
   version: number;
   metadata?: Record<string, unknown> | undefined;
@@ -36,7 +36,7 @@ interface TargetMessage {
   expectedVersion: bigint;
 }
 
-const fromEvent = (m: EventMessage) => ({
+const fromEvent = (m: AppendedEventMessage) => ({
   eventName: m.eventName,
   version: m.version,
   idempotencyKey: m.idempotencyKey,
@@ -50,7 +50,7 @@ const fromTarget = (m: TargetMessage): AppendTarget => ({
   expectedVersion: safeCount(m.expectedVersion),
 });
 
-export const fromAppend = (m: EventMessage & TargetMessage): AppendInput => ({
+export const fromAppend = (m: AppendedEventMessage & TargetMessage): AppendInput => ({
   ...fromTarget(m),
   ...fromEvent(m),
 });
@@ -59,7 +59,7 @@ export const fromAppend = (m: EventMessage & TargetMessage): AppendInput => ({
 export const fromAppendBody = (body: Record<string, unknown>): Record<string, unknown> =>
   fromBody(body, ["version", "expectedVersion"]);
 
-export const fromStream = (m: TargetMessage & { events: readonly EventMessage[] }): StreamAppend => ({
+export const fromStream = (m: TargetMessage & { events: readonly AppendedEventMessage[] }): StreamAppend => ({
   ...fromTarget(m),
   events: m.events.map(fromEvent),
 });
