@@ -55,7 +55,7 @@ export async function openParts(host: Host, needs: PartsNeeds): Promise<Parts> {
   const audit = closing("audit", openAuditPart(host, { keyring, tenancy }));
   const outbox = openOutboxPart(host);
   const engine = openEngine(host, { keyring, tenancy, outbox });
-  const streams = openStreamsPart(host, engine);
+  const streams = openStreamsPart(host, { ...engine, tenancy });
   const topics = openTopicsPart(host);
   const realtime = openRealtime(host, { feeds: engine.feeds, topicFeeds: topics.topicFeeds });
   const members = closing("members", openMembers(host, { clock, time, keys, keyring, url, loopProgress }));

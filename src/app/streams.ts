@@ -1,3 +1,4 @@
+import type { Tenancy } from "../domain/access/tenancy/service.ts";
 import { streamsCheck } from "../domain/log/streams/invariants.ts";
 import { streamsOperations } from "../domain/log/streams/operations.ts";
 import { openStreams } from "../domain/log/streams/service.ts";
@@ -6,10 +7,18 @@ import type { EnginePart } from "./engine.ts";
 import type { Host, Part } from "./part.ts";
 
 /** Entities as streams of versioned events in the event log. */
-export function openStreamsPart(host: Host, { events, runs }: Pick<EnginePart, "events" | "runs">): Part {
+export function openStreamsPart(
+  host: Host,
+  {
+    events,
+    runs,
+    tenancy,
+  }: Pick<EnginePart, "events" | "runs"> & { tenancy: Pick<Tenancy, "shareEnvironment"> },
+): Part {
   const { store, clock, ids, log, frames } = host;
+  const { shareEnvironment } = tenancy;
   const streams = openStreams({
-    ...{ store, clock, ids, log, events, runs },
+    ...{ store, clock, ids, log, events, runs, shareEnvironment },
     onFrame: streamFrames(frames),
   });
   return {

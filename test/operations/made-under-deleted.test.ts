@@ -2,12 +2,22 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { type Answer, startTestServer, type TestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
 
+const entity = { entityId: "e", entityType: "t" };
+const append = (server: TestServer, key: string) =>
+  server.rpc("EntityStreamService", "AppendEvent", { ...entity, eventName: "a" }, { key });
+
+/** What must be there before. */
+const before: Record<string, (server: TestServer, key: string) => Promise<unknown>> = { snapshots: append };
+
 /** What may be made in an environment, and the table that it goes to; a deletion touches none of them at its commit. */
 const made: Record<string, (server: TestServer, key: string) => Promise<Answer>> = {
   secrets: (server, key) => server.api("/api/v1/secrets", { key, body: { name: "S", value: "v" } }),
   workers: (server, key) => server.api("/api/v1/workers/w/register", { key, body: { function_ids: ["f"] } }),
   functions: (server, key) =>
     server.rpc("SvcService", "RegisterFunction", { id: "f", triggers: [{ event: "a" }] }, { key }),
+  streams: (server, key) => append(server, key),
+  snapshots: (server, key) =>
+    server.rpc("EntityStreamService", "CreateSnapshot", { ...entity, entityVersion: 1, state: {} }, { key }),
   consumer_groups: (server, key) =>
     server.rpc("PubSubService", "CreateConsumerGroup", { name: "g", pattern: "order.*" }, { key }),
 };
@@ -32,6 +42,7 @@ describe("what is being made in an environment while it is deleted", () => {
     const { body } = await server.api("/api/v1/apikeys", {
       body: { name: "k", env_id: environment.id, role_ids: ["role_admin"] },
     });
+    await before[table]?.(server, body.key);
     const waiting = async () => {
       const [row] = await foreign`SELECT count(*)::int AS count FROM pg_stat_activity
         WHERE datname = current_database() AND wait_event_type = 'Lock'`;

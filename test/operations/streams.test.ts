@@ -197,6 +197,10 @@ describe.each(engines)("entity streams on %s", (engine) => {
     const { body: read } = await call("ReadStream", { entityId: "gone" });
     expect(read.events[0]).toMatchObject({ redactedAt: redacted.body.redactedAt });
     expect(read.events[0].data).toBeUndefined();
+    const { body: logged } = await server.api(`/api/v1/events/${first.eventId}`);
+    expect(logged).toMatchObject({ data: null, redacted_at: redacted.body.redactedAt });
+    const { body: listed } = await server.api("/api/v1/events?search=order.placed&limit=200");
+    expect(listed.events.filter((event: object) => "redacted_at" in event)).toHaveLength(1);
     expect((await call("DeleteStream", { entityId: "gone", purge: true })).body).toMatchObject({
       version: "2",
     });

@@ -44,6 +44,11 @@ export async function furnishOrg(server: TestServer, org: string) {
     body: { execution_seq, lease_token, status: "completed", output: { marker } },
   });
   await rpc("Emit", { event: "same.event", data: { marker } });
+  const stream = { entityId: "same", entityType: "same" };
+  const streams = (method: string, body: object) =>
+    api(`/svc.v1.EntityStreamService/${method}`, { body: { ...stream, ...body } });
+  await streams("AppendEvent", { eventName: "same.appended", data: { marker } });
+  await streams("CreateSnapshot", { entityVersion: 1, state: { marker } });
   const role = await api("/api/v1/roles", { body: { name: "same" } });
   const policy = await api("/api/v1/policies", {
     body: { name: "same", effect: "deny", actions: "*", resources: `irn:svc:*:*:event:*:${marker}` },

@@ -16,7 +16,9 @@ export const streams = {
         created_at BIGINT NOT NULL, updated_at BIGINT NOT NULL, deleted_at BIGINT, purge_from BIGINT,
         PRIMARY KEY (environment_id, entity_id))${hot}`,
       "CREATE INDEX streams_by_type ON streams (environment_id, entity_type, entity_id)",
-      "CREATE INDEX streams_to_purge ON streams (environment_id, entity_id) WHERE purge_from IS NOT NULL",
+      "CREATE INDEX streams_to_purge ON streams (deleted_at) WHERE purge_from IS NOT NULL",
+      `CREATE INDEX streams_to_purge_by_environment ON streams (environment_id, (deleted_at + 0))
+        WHERE purge_from IS NOT NULL`,
       "ALTER TABLE events ADD COLUMN redacted_at BIGINT",
       `CREATE UNIQUE INDEX events_by_entity ON events (environment_id, entity_id, entity_version)
         WHERE entity_id IS NOT NULL`,

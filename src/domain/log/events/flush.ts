@@ -110,6 +110,7 @@ export const loggedEvent = (event: NewEvent, position: number, at: Instant): Log
   entity_type: event.entity?.type ?? null,
   entity_version: event.entity?.version ?? null,
   run_id: event.runId,
+  redacted_at: null,
 });
 
 /**

@@ -1,5 +1,12 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { countCap } from "../../../kit/limits.ts";
+import {
+  type DueRows,
+  environmentsDue,
+  type Slice,
+  sliceOf,
+  type WorkScope,
+} from "../../../kit/round-robin.ts";
 import { type Sql, sql } from "../../../kit/sql.ts";
 import { containsIgnoringCase } from "../../../kit/sql-contains.ts";
 import type { Session, Store } from "../../../store/store.ts";
@@ -185,11 +192,26 @@ export interface PurgedStream {
   entity_id: string;
   version: number;
   purge_from: number;
+  /** Number of the turn, in a slice by turns. */
+  turn: number;
 }
 
-export const streamsToPurge = (reader: Reader, limit: number): Promise<PurgedStream[]> =>
-  reader.all(sql`SELECT environment_id, entity_id, version, purge_from FROM streams
-    WHERE purge_from IS NOT NULL ORDER BY environment_id, entity_id LIMIT ${limit}`);
+const purgeable = (now: Instant): DueRows => ({
+  table: "streams",
+  columns: sql.raw("d.environment_id, d.entity_id, d.version, d.purge_from"),
+  where: sql`d.purge_from IS NOT NULL`,
+  dueAt: "deleted_at",
+  until: now,
+});
+
+type TurnReader = Pick<Store, "all" | "seams">;
+
+/** Deleted streams with payloads left. */
+export const streamsToPurge = (reader: TurnReader, now: Instant, slice: Slice): Promise<PurgedStream[]> =>
+  reader.all(sliceOf(reader.seams, purgeable(now), slice));
+
+export const environmentsToPurge = (reader: TurnReader, now: Instant): Promise<WorkScope[]> =>
+  reader.all(environmentsDue(purgeable(now)));
 
 /** Overwrites the payloads of a slice of a deleted stream, and notes how far it has come. */
 export async function purgePayloads(

@@ -2,7 +2,8 @@ import type { Clock, Instant } from "../../../kit/clock.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import { purgeSliceMax } from "../../../kit/limits.ts";
-import type { Session, Store } from "../../../store/store.ts";
+import { roundRobin, type Slice, workOn } from "../../../kit/round-robin.ts";
+import type { LeaderWrite, Session } from "../../../store/store.ts";
 import type { EventRun } from "../../engine/runs/event-runs.ts";
 import type { EventDraft } from "../events/rules.ts";
 import type { EmitOrigin, Emitted, Events } from "../events/service.ts";
@@ -65,13 +66,17 @@ export interface Streams extends StreamReads {
     eventId: string,
   ): Promise<{ entityVersion: number; redactedAt: Instant }>;
   /** The tick of loop `streams.purge`: overwrites the payloads of streams that were deleted with them. */
-  purgeOnce(write: Store["write"]): Promise<void>;
+  purgeOnce(write: LeaderWrite): Promise<void>;
 }
 
 export interface StreamsDeps extends StreamReadsDeps {
   clock: Clock;
   ids: Ids;
   events: Pick<Events, "emit">;
+  /**
+   * Locks the environment against deletion until the transaction ends; throws `not_found` when it is gone.
+   */
+  shareEnvironment: (session: Session, environmentId: string) => Promise<void>;
   /** Called after the commit. */
   onFrame: (frame: StreamFrame) => void;
 }
@@ -88,7 +93,7 @@ async function lockStream(
 }
 
 export function openStreams(deps: StreamsDeps): Streams {
-  const { store, clock, ids, events, onFrame } = deps;
+  const { store, clock, ids, events, shareEnvironment, onFrame } = deps;
 
   return {
     ...openStreamReads(deps),
@@ -99,6 +104,7 @@ export function openStreams(deps: StreamsDeps): Streams {
       const id = ids.next("snap");
       const at = clock.now();
       await store.write(async (session) => {
+        await shareEnvironment(session, environmentId);
         const stream = await lockStream(session, environmentId, entityId);
         if (stream.deleted_at !== null) throw streamNotFound();
         if (stream.entity_type !== entityType)
@@ -139,15 +145,27 @@ export function openStreams(deps: StreamsDeps): Streams {
       return { entityVersion: redacted.entity_version, redactedAt: redacted.redacted_at };
     },
 
-    async purgeOnce(write) {
-      for (;;) {
-        const due = await rows.streamsToPurge(store, purgeSliceMax);
-        if (due.length === 0) return;
-        for (const stream of due)
-          await write((session) =>
-            rows.purgePayloads(session, stream, { now: clock.now(), limit: purgeSliceMax }),
-          );
-      }
-    },
+    purgeOnce: (write) => purgeDeleted(deps, write),
   };
+}
+
+/** Streams of one slice, each with a slice of its payloads. */
+const purgedAtOnce = 100;
+
+/** A stream comes again until all of its payloads are overwritten. */
+async function purgeDeleted({ store, clock }: StreamsDeps, write: LeaderWrite): Promise<void> {
+  let purged: number;
+  const purgeSome = async (slice: Slice) => {
+    const now = clock.now();
+    const found = await rows.streamsToPurge(store, now, slice);
+    for (const one of found)
+      await write((session) => rows.purgePayloads(session, one, { now, limit: purgeSliceMax }));
+    purged += found.length;
+    return found;
+  };
+  const work = workOn(purgeSome, () => rows.environmentsToPurge(store, clock.now()));
+  do {
+    purged = 0;
+    await roundRobin([work], { clock, limit: purgedAtOnce });
+  } while (purged > 0);
 }
