@@ -54,12 +54,14 @@ export const nameOfKey = (environmentId: string, key: string): string => `${envi
  * Decides which items are written, in order of arrival. A key counts as free unless `used` has it; its first
  * item gets it. A batch is written whole or not at all. Single items that are not ordered are left to the
  * store, which decides the same way for each, so nothing is computed when nothing else carries a key.
+ * `admit` is asked about what a unit would write, in order; a unit that it refuses gets no key.
  */
 export function claimKeys<Item extends Keyed, Row extends KeyUseRow>(
   units: readonly (readonly Item[])[],
   used: ReadonlyMap<string, Row> = new Map(),
+  admit?: (items: readonly Item[]) => Fault | undefined,
 ): KeyClaims<Item, Row> {
-  if (!units.some((items) => isDecided(items) && items.some(({ key }) => key !== null)))
+  if (!admit && !units.some((items) => isDecided(items) && items.some(({ key }) => key !== null)))
     return {
       written: units.flat(),
       bound: new Set(),
@@ -86,8 +88,9 @@ export function claimKeys<Item extends Keyed, Row extends KeyUseRow>(
     const mine = claimForBatch(items, { used, holders });
     // The decision assumed that the other unit's item gets its key.
     for (const item of mine.relied) bound.add(item);
-    if (mine.fault) {
-      refused.set(place, mine.fault);
+    const fault = mine.fault ?? admit?.(mine.written);
+    if (fault) {
+      refused.set(place, fault);
       continue;
     }
     for (const [name, item] of mine.claimed) {

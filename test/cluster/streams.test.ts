@@ -128,3 +128,25 @@ test("the same while a node is killed and while the database restarts", async ()
   expect(disturbances).toEqual([]);
   await expectWhole(acked);
 }, 180_000);
+
+test("batches over the same streams, in opposite orders at two nodes, new streams among them", async () => {
+  const acked: Acked[] = [];
+  const each = 200;
+  await concurrently(each, callers, async (number) => {
+    const at = number % 2;
+    const ids = [`x-${number % 10}`, `y-${Math.floor(number / 4)}`, "x-a", "x-z"];
+    if (at === 1) ids.reverse();
+    const streams = ids.map((entityId) => ({
+      ...{ entityId, entityType: "crossed", expectedVersion: -1 },
+      events: [{ eventName: "crossed.moved", data: { number } }],
+    }));
+    const { status, body } = await nodes[at]!.rpc("EntityStreamService", "AppendEvents", { streams });
+    expect({ status, body }).toMatchObject({ status: 200 });
+    for (const [place, { entityVersion, sequence, eventId }] of body.results.entries())
+      acked.push({
+        ...{ entityId: ids[place]!, version: Number(entityVersion), position: Number(sequence), eventId },
+      });
+  });
+  expect(acked).toHaveLength(each * 4);
+  await expectWhole(acked);
+}, 120_000);

@@ -67,16 +67,17 @@ export function openEmitQueue(deps: EmitQueueDeps) {
           continue;
         }
         const ofUnit = [...prepared.going.values()];
-        let claims = claimKeys(ofUnit, used);
-        // A refusal names the item at fault, which only the store can tell.
-        if (claims.refused.size > 0 && !used) {
-          used = await usedKeys(store, ofUnit.flat());
-          claims = claimKeys(ofUnit, used);
-        }
         const input = { now, definitions: definitions.versions() };
+        let claims: KeyClaims<ReservedEvent, UsedEventKey>;
         let logged: EmittedRow[];
-        if (streams) ({ claims, logged } = await writeAppends(store, { streams, ofUnit, claims, input }));
+        if (streams) ({ claims, logged } = await writeAppends(store, { streams, ofUnit, used, input }));
         else {
+          claims = claimKeys(ofUnit, used);
+          // A refusal names the item at fault, which only the store can tell.
+          if (claims.refused.size > 0 && !used) {
+            used = await usedKeys(store, ofUnit.flat());
+            claims = claimKeys(ofUnit, used);
+          }
           const { written: events, bound } = claims;
           logged = events.length === 0 ? [] : await store.flush(emitFlush, { ...input, events, bound });
         }

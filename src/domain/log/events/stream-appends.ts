@@ -1,6 +1,6 @@
 import type { Clock } from "../../../kit/clock.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
-import type { KeyClaims } from "../../../kit/key-claims.ts";
+import { claimKeys, type KeyClaims } from "../../../kit/key-claims.ts";
 import { type SizedCache, sizedCache } from "../../../kit/sized-cache.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
@@ -27,6 +27,8 @@ interface Remembered extends StreamHead {
 }
 
 type EmitClaims = KeyClaims<ReservedEvent, UsedEventKey>;
+type UsedKeys = ReadonlyMap<string, UsedEventKey> | undefined;
+type Units = readonly (readonly ReservedEvent[])[];
 
 /** How heads are looked up: from memory where they are known, read anew, or read under the locks of their rows. */
 export type HeadsRead = "known" | "current" | "held";
@@ -38,10 +40,10 @@ export interface AppendedStreams {
   /** Must come before each `decide`. `held` takes the session of the flush's own transaction. */
   load(reader: Pick<Session, "all" | "seams">, how: HeadsRead): Promise<void>;
   /**
-   * Gives each append its version, in order of arrival. A unit is refused when one of its streams is not where
-   * it expects, whole; so is what repeats its keys. Later units are decided by what earlier ones reached.
+   * Decides whose keys are whose, and gives each append its version, in order of arrival. A unit is refused
+   * whole when one of its streams is not where it expects. Later units are decided by what earlier ones reached.
    */
-  decide(units: readonly (readonly ReservedEvent[])[], claims: EmitClaims): EmitClaims;
+  decide(units: Units, used: UsedKeys): EmitClaims;
   /** How far the decided appends move each stream. */
   moves(): StreamMove[];
   /** The flush is committed: its versions are remembered. */
@@ -115,26 +117,9 @@ class FlushStreams implements AppendedStreams {
       });
   }
 
-  decide(units: readonly (readonly ReservedEvent[])[], claims: EmitClaims): EmitClaims {
+  decide(units: Units, used: UsedKeys): EmitClaims {
     this.#reached = new Map();
-    const isWritten = new Set(claims.written);
-    const refused = new Map(claims.refused);
-    const lost = new Map<ReservedEvent, Fault>();
-    for (const [place, events] of units.entries()) {
-      if (refused.has(place)) continue;
-      const twinOfLost = events.map((event) => lost.get(claims.twins.get(event) ?? event)).find(Boolean);
-      const fault = twinOfLost ?? this.#append(events.filter((event) => isWritten.has(event)));
-      if (!fault) continue;
-      refused.set(place, fault);
-      for (const event of events) lost.set(event, fault);
-    }
-    if (lost.size === 0) return claims;
-    return {
-      ...claims,
-      written: claims.written.filter((event) => !lost.has(event)),
-      bound: new Set([...claims.bound].filter((event) => !lost.has(event))),
-      refused,
-    };
+    return claimKeys(units, used, (events) => this.#append(events));
   }
 
   /** Appends the events of one unit in their order: all of them, or none. */
@@ -143,8 +128,10 @@ class FlushStreams implements AppendedStreams {
     for (const { environmentId, entity, at } of events) {
       if (!entity) continue;
       const name = nameOfStream({ environmentId, entityId: entity.id });
-      const head = reached.get(name) ?? this.#reached.get(name) ?? this.#heads.get(name) ?? none;
-      const fault = refusalOf(entity, head, at);
+      const own = reached.get(name);
+      const head = own ?? this.#reached.get(name) ?? this.#heads.get(name) ?? none;
+      // What a unit expects of a stream is meant before its first event.
+      const fault = refusalOf(entity, head, at, own ? null : entity.expected);
       if (fault) return fault;
       entity.version = head.version + 1;
       reached.set(name, { type: entity.type, version: entity.version, isDeleted: false });
@@ -177,7 +164,12 @@ class FlushStreams implements AppendedStreams {
 const none: StreamHead = { type: undefined, version: 0, isDeleted: false };
 
 /** Why the append does not fit to the stream. Existing clients look for the words `version` and `conflict`. */
-function refusalOf({ id, type, expected }: EntityDraft, head: StreamHead, at: string): Fault | undefined {
+function refusalOf(
+  { id, type }: EntityDraft,
+  head: StreamHead,
+  at: string,
+  expected: number | null,
+): Fault | undefined {
   const shown = id.slice(0, 100);
   if (head.isDeleted)
     return new Fault("failed_precondition", `stream ${shown} is deleted and takes no more events`, {

@@ -1,4 +1,4 @@
-import { claimKeys, type KeyClaims } from "../../../kit/key-claims.ts";
+import type { KeyClaims } from "../../../kit/key-claims.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import { usedKeys } from "./answers.ts";
 import { type EmitFlushInput, type EmittedRow, emitFlush } from "./flush.ts";
@@ -11,7 +11,8 @@ export interface AppendFlush {
   streams: AppendedStreams;
   /** The events of each unit. */
   ofUnit: readonly ReservedEvent[][];
-  claims: KeyClaims<ReservedEvent, UsedEventKey>;
+  /** The stored uses of keys, once a flush has lost one. */
+  used: ReadonlyMap<string, UsedEventKey> | undefined;
   input: Pick<EmitFlushInput, "now" | "definitions">;
 }
 
@@ -22,16 +23,16 @@ export interface AppendFlush {
  */
 export async function writeAppends(
   store: Store,
-  { streams, ofUnit, claims, input }: AppendFlush,
-): Promise<{ claims: AppendFlush["claims"]; logged: EmittedRow[] }> {
+  { streams, ofUnit, used, input }: AppendFlush,
+): Promise<{ claims: KeyClaims<ReservedEvent, UsedEventKey>; logged: EmittedRow[] }> {
   const decide = async (reader: Pick<Session, "all" | "seams">, how: HeadsRead) => {
     await streams.load(reader, how);
-    const decided = streams.decide(ofUnit, claims);
-    if (decided === claims) return decided;
+    const decided = streams.decide(ofUnit, used);
+    if (decided.refused.size === 0) return decided;
     if (how === "known") await streams.load(reader, "current");
-    return streams.decide(ofUnit, claimKeys(ofUnit, await usedKeys(reader, ofUnit.flat())));
+    return streams.decide(ofUnit, await usedKeys(reader, ofUnit.flat()));
   };
-  const inputOf = ({ written: events, bound }: typeof claims): EmitFlushInput => ({
+  const inputOf = ({ written: events, bound }: KeyClaims<ReservedEvent, UsedEventKey>): EmitFlushInput => ({
     ...{ ...input, events, bound },
     streams: streams.moves(),
   });

@@ -8,7 +8,6 @@ import { instantOf, safeCount, timestampOf, withNumbers } from "../../../kit/wkt
 import { draftOf, type EventDraft, noteStarts } from "../events/rules.ts";
 import {
   type AppendInput,
-  anyVersion,
   appendEventsMax,
   appendStreamsMax,
   directionOf,
@@ -75,16 +74,11 @@ function appendDraft(input: AppendInput, headerKey: string | undefined, of = "",
   return { ...draftOf({ event, ...rest }, headerKey, at, "eventName"), entity: entityOf(input, of) };
 }
 
-/** The events of a batch in their order. Only the first one of a stream states what the stream must be at. */
+/** The events of a batch in their order. Each states what its stream must be at before the batch. */
 const batchDrafts = (streams: readonly StreamAppend[]): EventDraft[] =>
   streams.flatMap(({ events, ...stream }, of) =>
     events.map((event, at) =>
-      appendDraft(
-        { ...event, ...stream, ...(at > 0 && { expectedVersion: anyVersion }) },
-        undefined,
-        `streams[${of}].`,
-        `streams[${of}].events[${at}].`,
-      ),
+      appendDraft({ ...event, ...stream }, undefined, `streams[${of}].`, `streams[${of}].events[${at}].`),
     ),
   );
 
