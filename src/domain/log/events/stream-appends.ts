@@ -1,8 +1,10 @@
 import type { Clock } from "../../../kit/clock.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
 import { claimKeys, type KeyClaims } from "../../../kit/key-claims.ts";
+import type { Counter } from "../../../kit/metrics.ts";
 import { type SizedCache, sizedCache } from "../../../kit/sized-cache.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
+import type { Watch } from "../../../kit/watch.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import type { EmitUnit, ReservedEvent } from "./prepare.ts";
 import type { UsedEventKey } from "./rows.ts";
@@ -46,8 +48,8 @@ export interface AppendedStreams {
   decide(units: Units, used: UsedKeys): EmitClaims;
   /** How far the decided appends move each stream. */
   moves(): StreamMove[];
-  /** The flush is committed: its versions are remembered. */
-  committed(): void;
+  /** The flush is committed: its versions are remembered, and what became of its appends is counted. */
+  committed(claims: EmitClaims): void;
   /** The flush found a stream elsewhere. */
   wereStale(): void;
 }
@@ -58,7 +60,21 @@ export interface StreamHeads {
   of(units: readonly EmitUnit[]): AppendedStreams | undefined;
 }
 
-export function openStreamHeads({ clock }: { clock: Pick<Clock, "elapsed"> }): StreamHeads {
+export interface StreamHeadsDeps {
+  clock: Pick<Clock, "elapsed">;
+  watch: Pick<Watch, "metrics">;
+}
+
+export function openStreamHeads({ clock, watch }: StreamHeadsDeps): StreamHeads {
+  const appends = watch.metrics.counter({
+    name: "svc_stream_appends_total",
+    help: "Events appended to streams of entities, and calls refused because a stream had another version.",
+    labels: ["outcome"],
+  });
+  const outcomes = {
+    committed: appends("committed"),
+    conflict: appends("conflict"),
+  };
   const remembered = sizedCache<Remembered>({ entriesMax: rememberedMax, charsMax: rememberedCharsMax });
   return {
     of(units) {
@@ -69,15 +85,22 @@ export function openStreamHeads({ clock }: { clock: Pick<Clock, "elapsed"> }): S
           const place = { environmentId: origin.environmentId, entityId: entity.id };
           names.set(nameOfStream(place), place);
         }
-      return names.size === 0 ? undefined : new FlushStreams(names, remembered, clock);
+      return names.size === 0 ? undefined : new FlushStreams(names, { remembered, clock, outcomes });
     },
   };
+}
+
+/** What the flushes of a node share. */
+interface HeadMemory extends Pick<StreamHeadsDeps, "clock"> {
+  remembered: SizedCache<Remembered>;
+  outcomes: { committed: Counter; conflict: Counter };
 }
 
 class FlushStreams implements AppendedStreams {
   readonly #names: ReadonlyMap<string, { environmentId: string; entityId: string }>;
   readonly #remembered: SizedCache<Remembered>;
   readonly #clock: Pick<Clock, "elapsed">;
+  readonly #outcomes: HeadMemory["outcomes"];
   /** As they were when they were read. */
   #heads = new Map<string, StreamHead>();
   /** As the decided appends leave them. */
@@ -85,12 +108,12 @@ class FlushStreams implements AppendedStreams {
 
   constructor(
     names: ReadonlyMap<string, { environmentId: string; entityId: string }>,
-    remembered: SizedCache<Remembered>,
-    clock: Pick<Clock, "elapsed">,
+    { remembered, clock, outcomes }: HeadMemory,
   ) {
     this.#names = names;
     this.#remembered = remembered;
     this.#clock = clock;
+    this.#outcomes = outcomes;
   }
 
   get isContended(): boolean {
@@ -147,7 +170,13 @@ class FlushStreams implements AppendedStreams {
     });
   }
 
-  committed(): void {
+  committed({ written, refused }: EmitClaims): void {
+    let appended = 0;
+    for (const { entity } of written) if (entity !== null) appended++;
+    let lost = 0;
+    for (const { kind } of refused.values()) if (kind === "aborted") lost++;
+    if (appended > 0) this.#outcomes.committed.add(appended);
+    if (lost > 0) this.#outcomes.conflict.add(lost);
     for (const [name, head] of this.#reached) {
       const contendedUntil = this.#remembered.get(name)?.contendedUntil ?? 0;
       this.#remembered.set(name, { ...head, contendedUntil }, name.length);

@@ -47,6 +47,6 @@ export async function writeAppends(
         claims: decided,
         logged: decided.written.length > 0 ? await store.flush(emitFlush, inputOf(decided)) : [],
       }));
-  streams.committed();
+  streams.committed(done.claims);
   return done;
 }
