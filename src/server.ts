@@ -79,15 +79,15 @@ function capabilitiesOf({ config, watch }: ServerHost) {
 }
 
 /** Tells everyone who waits for this node, or might come to it, to find another. */
-async function drain(host: ServerHost, { members, engine, realtime }: Parts, draining: Draining) {
+async function drain(host: ServerHost, { members, all }: Parts, draining: Draining) {
   const { clock, log, config } = host;
   draining.active = true;
-  const announced = members.drain().catch((error) => log.warn("cluster.drain_untold", { error }));
+  const announced = members.announceDrain().catch((error) => log.warn("cluster.drain_untold", { error }));
   // The database may be the reason to stop: the notice and the workers do not wait for it for long.
   await within(clock, drainHintMsMax, announced);
   // Held polls are let go at once: their workers find another node.
-  await Promise.all([engine.drain(), clock.sleep(config.drainNoticeMs)]);
-  await realtime.drain();
+  await Promise.all([all.drain(), clock.sleep(config.drainNoticeMs)]);
+  await all.disconnect();
 }
 
 /**

@@ -2,7 +2,8 @@ import { describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { hints, idleHints, staleReads } from "./support/tidy-access.ts";
-import { arrowBreaches, capabilityCycles, clusterBreaches } from "./support/tidy-arrows.ts";
+import { numbersAreWide, settingsAreRead } from "./support/tidy-additions.ts";
+import { arrowBreaches, capabilityCycles, clusterBreaches, fileCircles } from "./support/tidy-arrows.ts";
 import { messageShapes } from "./support/tidy-bus.ts";
 import { functionBreaches, functionExamples, functionLinesMax } from "./support/tidy-functions.ts";
 import type { Law } from "./support/tidy-law.ts";
@@ -22,7 +23,7 @@ import {
   sleepBreaches,
   unfinishedBreaches,
 } from "./support/tidy-rules.ts";
-import { codeOf, importsOf, type Source } from "./support/tidy-source.ts";
+import type { Source } from "./support/tidy-source.ts";
 import { oneSided, typeNames } from "./support/tidy-types.ts";
 
 const root = resolve(import.meta.dir, "..");
@@ -65,6 +66,8 @@ const laws: (Law & { over: Source[] })[] = [
       ["src/store/postgres.ts", imports("../bus/bus.ts"), 1],
       ["src/store/postgres.ts", imports("../domain/engine/runs/rules.ts"), 1],
       ["src/bus/nats.ts", imports("../store/store.ts"), 1],
+      ["src/store/tables.ts", imports("./postgres.ts"), 1],
+      ["src/domain/engine/runs/rules.ts", imports("../../../store/tables.ts"), 1],
       ["src/cluster/duties.ts", imports("../store/postgres.ts"), 1],
       ["src/access/decide.ts", imports("../store/store.ts"), 1],
       ["src/domain/engine/runs/rules.ts", imports("../../../store/store.ts"), 1],
@@ -99,6 +102,7 @@ const laws: (Law & { over: Source[] })[] = [
       ["src/cli/backup.ts", imports("../store/libsql-backup.ts") + imports("../settings/settings.ts")],
       ["src/app/engine.ts", imports("../domain/engine/runs/service.ts") + imports("../bus/open.ts")],
       ["src/kit/page.ts", imports("./limits.ts")],
+      ["src/domain/access/tenancy/purge-rows.ts", imports("../../../store/tables.ts")],
       ["src/store/postgres.ts", imports("./store.ts") + imports("../kit/sql.ts")],
       [
         "src/domain/engine/runs/rules.ts",
@@ -242,6 +246,9 @@ const laws: (Law & { over: Source[] })[] = [
   { ...staleReads, over: src },
   { ...typeNames, over: src },
   { ...logLaw, over: src },
+  { ...fileCircles, over: src },
+  { ...settingsAreRead, over: src },
+  { ...numbersAreWide, over: src },
   {
     name: `a file has at most ${linesMax} lines`,
     rule: lengthBreaches,
@@ -356,36 +363,4 @@ describe.each(laws)("$name", ({ rule, over, together, bad, good }) => {
 test("exceptions are listed only while there are such", () => {
   expect(idleHints(src, hints)).toEqual([]);
   expect(oneSided(src)).toEqual([]);
-});
-
-test("the reader of sources finds every kind of import and no other text", () => {
-  const text = `import "./a.ts";
-import one, { two } from "./b.ts";
-import type { Three } from 'elysia';
-export { four } from "./c.ts";
-import {
-  type Five,
-  six,
-} from "../d/e.ts";
-/* import "./no.ts" */ const late = () => import("./f.ts");
-const said = \`import "./no.ts" \${import("./g.ts")} "\`;
-const slash = [1 / 2, /["'\`]/, 3 / 4];
-export type { Seven } from "./h.ts";
-`;
-  const found = importsOf({ path: "src/x/y.ts", text });
-  expect(
-    found.map(({ target, typeOnly, line }) => `${line} ${target}${typeOnly ? " type" : ""}`).sort(),
-  ).toEqual(
-    [
-      "1 src/x/a.ts",
-      "2 src/x/b.ts",
-      "3 elysia type",
-      "4 src/x/c.ts",
-      "8 src/d/e.ts",
-      "9 src/x/f.ts",
-      "10 src/x/g.ts",
-      "12 src/x/h.ts type",
-    ].sort(),
-  );
-  expect(codeOf(text)).toHaveLength(text.length);
 });

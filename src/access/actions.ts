@@ -89,20 +89,3 @@ export function roleGrants(roles: readonly string[], action: Action): boolean {
   for (const role of roles) if (grants.get(role)?.has(action)) return true;
   return false;
 }
-
-/** The matrix as text, for the contract. */
-export function actionsText(): string {
-  const names = Object.keys(actions) as Action[];
-  const width = Math.max(...names.map((name) => name.length));
-  const line = (first: string, cells: readonly string[]) =>
-    `${first.padEnd(width)}  ${cells.map((cell, at) => cell.padEnd(builtInRoles[at]!.length)).join("  ")}`.trimEnd();
-  const rows = names.map((name) =>
-    line(
-      name,
-      builtInRoles.map((role) => (roleGrants([role], name) ? "yes" : "-")),
-    ),
-  );
-  return `${[line("action", builtInRoles), ...rows].join("\n")}\n`;
-}
-
-if (import.meta.main) process.stdout.write(actionsText());

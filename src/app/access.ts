@@ -17,13 +17,14 @@ import {
 } from "../domain/access/policies/operations.ts";
 import { openPolicies, type PastDecision } from "../domain/access/policies/service.ts";
 import { platformRoles, rolesOperations, tenantRoles } from "../domain/access/roles/operations.ts";
-import { platformScope, type RoleScope } from "../domain/access/roles/service.ts";
+import { platformScope, tenantScope } from "../domain/access/roles/rules.ts";
+import type { RoleScope } from "../domain/access/roles/service.ts";
 import { cookieValue, sessionsOperations } from "../domain/access/sessions/operations.ts";
 import { openSessions, type Sessions } from "../domain/access/sessions/service.ts";
 import { loginLimits, openThrottle } from "../domain/access/sessions/throttle.ts";
 import { looksLikeToken, openTokens } from "../domain/access/sessions/tokens.ts";
 import { usersOperations } from "../domain/access/users/operations.ts";
-import { Fault } from "../kit/fault.ts";
+import { insufficientPermissions } from "../kit/fault.ts";
 import type { Call, Operation } from "../kit/operation.ts";
 import type { IdentityPart } from "./identity.ts";
 import { foldParts, type Host, type Part } from "./part.ts";
@@ -61,8 +62,8 @@ export interface AccessNeeds extends Omit<TenancyNeeds, "people"> {
 function keyScope({ caller }: Call, platform: boolean): RoleScope {
   // The gate has asked for the platform action of a caller that comes as the platform.
   if ((caller.kind === "platform" && caller.impersonates !== true) !== platform)
-    throw new Fault("permission_denied", "Insufficient permissions");
-  return platform ? platformScope(caller) : { orgId: caller.orgId, kind: "tenant" };
+    throw insufficientPermissions();
+  return platform ? platformScope(caller) : tenantScope({ caller });
 }
 
 /** Who may do what: keys, roles, policies, sessions, tenancy, and the gate that obeys them. */

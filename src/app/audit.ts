@@ -7,7 +7,7 @@ import type { Tenancy } from "../domain/access/tenancy/service.ts";
 import { auditOperations, callTrailOf } from "../domain/record/audit/operations.ts";
 import { type AuthAudit, auditSettingsOf, openAuthAudit } from "../domain/record/audit/service.ts";
 import type { CallTrail } from "../domain/record/history/operations.ts";
-import { Fault } from "../kit/fault.ts";
+import { insufficientPermissions } from "../kit/fault.ts";
 import { Waker } from "../kit/loop.ts";
 import type { Call } from "../kit/operation.ts";
 import type { Config } from "../settings/settings.ts";
@@ -71,7 +71,7 @@ export function openAuditPart(host: Host, { keyring, tenancy }: AuditNeeds): Aud
       },
     ],
     callTrail: (mayRead) => async (query, call) => {
-      if (!(await mayRead(call))) throw new Fault("permission_denied", "Insufficient permissions");
+      if (!(await mayRead(call))) throw insufficientPermissions();
       return callTrailOf(audit, call.environmentId, call.caller.orgId, query);
     },
     close: audit.close,

@@ -1,6 +1,5 @@
 import { Type } from "@sinclair/typebox";
 import type { Keyring } from "../domain/access/keyring/service.ts";
-import type { Tenancy } from "../domain/access/tenancy/service.ts";
 import type { Functions } from "../domain/engine/functions/service.ts";
 import type { Runs } from "../domain/engine/runs/service.ts";
 import type { QueueHint } from "../domain/engine/runs/wakes/due.ts";
@@ -48,7 +47,6 @@ export interface EnginePart extends Part {
 
 export interface EngineNeeds {
   keyring: Pick<Keyring, "seal" | "unseal" | "isCurrent" | "refresh" | "current">;
-  tenancy: Pick<Tenancy, "shareEnvironment">;
   outbox: Pick<OutboxPart, "enqueueControl">;
 }
 
@@ -56,7 +54,7 @@ export interface EngineNeeds {
  * What turns events into finished runs: functions and runs, the log, workers, steering and starts, low to
  * high.
  */
-export function openEngine(host: Host, { keyring, tenancy, outbox }: EngineNeeds): EnginePart {
+export function openEngine(host: Host, { keyring, outbox }: EngineNeeds): EnginePart {
   const { bus, nodeId } = host;
   const queued = bus.channel("dispatch", QueuedElsewhere);
   const runsPart = openRunsPart(host, {
@@ -70,7 +68,7 @@ export function openEngine(host: Host, { keyring, tenancy, outbox }: EngineNeeds
     if (from !== nodeId) dispatcher.queued(lanes);
   });
   const log = openLog(host, runsPart);
-  const workersPart = openWorkersPart(host, { runsPart, keyring, tenancy });
+  const workersPart = openWorkersPart(host, { runsPart, keyring });
   const { workers, secrets } = workersPart;
   const steeringPart = openSteeringPart(host, { runsPart, workers, outbox });
   const { events, feeds } = log;

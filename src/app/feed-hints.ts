@@ -1,6 +1,6 @@
 import { Type } from "@sinclair/typebox";
 import { type Bus, hasOthers } from "../bus/bus.ts";
-import type { FeedsDeps, LogEntry, LogHint } from "../domain/log/log/feed.ts";
+import type { FeedsDeps, LogEntry, LogHint } from "../domain/log/log/feed-reader.ts";
 
 /** What every log's entries have; older nodes may lack what a newer log adds to them. */
 const AnyLogHint = Type.Object({

@@ -1,5 +1,6 @@
 import { openBus } from "../bus/open.ts";
 import { clockUncertaintyMsMax, type TimeBase, timeBase } from "../cluster/time-base.ts";
+import { shareEnvironment } from "../domain/access/tenancy/service.ts";
 import { openFrames } from "../domain/realtime/pubsub/frames.ts";
 import { type OpenWatch, openWatch } from "../edge/open-watch.ts";
 import type { SystemClock } from "../kit/clock.ts";
@@ -74,7 +75,7 @@ export async function openHost(needs: HostNeeds): Promise<ServerHost> {
   const bus = openBus({ clock, log, nodeId, url: config.natsUrl, facts, metrics, ...natsAccess });
   closers.push("bus", () => bus.close());
   return {
-    ...{ config, clock, ids, log, watch, store, bus, nodeId, time, tls },
+    ...{ config, clock, ids, log, watch, store, bus, nodeId, time, tls, shareEnvironment },
     frames: openFrames({ bus, clock, log, self: ids.uuid() }),
     knowsTime: () => time.uncertaintyMs() <= clockUncertaintyMsMax,
     isDraining: () => draining.active,

@@ -5,13 +5,8 @@ import { type Keys, keys as openKeys } from "../domain/access/keys/service.ts";
 import { openPlatformAudit, type PlatformAudit } from "../domain/access/platform/audit.ts";
 import { openPlatformUsers, type PlatformUsers } from "../domain/access/platform/service.ts";
 import { openSnapshots } from "../domain/access/policies/snapshots.ts";
-import {
-  openRoles,
-  platformScope,
-  type RoleChange,
-  type RoleScope,
-  type Roles,
-} from "../domain/access/roles/service.ts";
+import { platformScope } from "../domain/access/roles/rules.ts";
+import { openRoles, type RoleChange, type RoleScope, type Roles } from "../domain/access/roles/service.ts";
 import {
   openSessionRegister,
   type SessionKind,

@@ -19,7 +19,7 @@ export interface MembersPart extends Part {
   /** Resolves once no node accepts the key with this hash from its memory. */
   forgetKey(hash: string): Promise<void>;
   /** From now on the others see this node drain. */
-  drain(): Promise<void>;
+  announceDrain(): Promise<void>;
 }
 
 export interface MembersNeeds {
@@ -108,7 +108,7 @@ export function openMembers(host: Host, needs: MembersNeeds): MembersPart {
       // A node that did not hear it drops its copy of the key by then.
       await clock.sleep(Math.max(0, keyLeaseMs - (clock.elapsed() - beganAt)));
     },
-    drain: nodes.drain,
+    announceDrain: nodes.drain,
     close: nodes.leave,
   };
 }

@@ -10,7 +10,7 @@ import type { LoopOptions } from "../kit/loop.ts";
 import type { Operation } from "../kit/operation.ts";
 import type { Watch } from "../kit/watch.ts";
 import type { Config } from "../settings/settings.ts";
-import type { Store } from "../store/store.ts";
+import type { Session, Store } from "../store/store.ts";
 
 /** What every part stands on. */
 export interface Host {
@@ -24,6 +24,11 @@ export interface Host {
   nodeId: string;
   /** Publishes what happens to subscribers here and at other nodes. */
   frames: Frames;
+  /**
+   * Whoever makes a row in an environment begins so: it locks the environment against deletion until the
+   * transaction ends, and throws `not_found` when it is gone.
+   */
+  shareEnvironment(session: Session, environmentId: string): Promise<void>;
   /** False while this node is not sure of the time: it claims nothing then. */
   knowsTime(): boolean;
   isDraining(): boolean;
@@ -45,6 +50,8 @@ export interface Part {
   floorGuards?: readonly FloorGuard[];
   /** The server stops: answers held clients, and hands out nothing new. */
   drain?(): Promise<void>;
+  /** The notice of the stop is over: sends away the clients that are still connected. */
+  disconnect?(): Promise<void>;
   /** Resolves once no accepted write is on its way to the store any more. */
   settled?(): Promise<void>;
   /** Called once the loops stand still: writes what is left in memory. */
@@ -59,6 +66,12 @@ export function foldParts(parts: readonly Part[]) {
     duties: parts.flatMap(({ duties }) => duties),
     checks: parts.flatMap(({ checks = [] }) => checks),
     floorGuards: parts.flatMap(({ floorGuards = [] }) => floorGuards),
+    async drain() {
+      await Promise.all(parts.map((part) => part.drain?.()));
+    },
+    async disconnect() {
+      await Promise.all(parts.map((part) => part.disconnect?.()));
+    },
     async settled() {
       await Promise.all(parts.map((part) => part.settled?.()));
     },

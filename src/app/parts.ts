@@ -42,36 +42,39 @@ export interface PartsNeeds {
 /** Opens every part, low to high; what was opened is closed again when a later one fails. */
 export async function openParts(host: Host, needs: PartsNeeds): Promise<Parts> {
   const { clock, time, url, loopProgress, registry } = needs;
-  const closing = <P extends Part>(name: string, part: P): P => {
+  const opened: Part[] = [];
+  const open = <P extends Part>(name: string, part: P): P => {
     if (part.close) needs.closers.push(name, part.close);
+    opened.push(part);
     return part;
   };
 
-  const identity = closing(
+  const identity: IdentityPart = open(
     "identity",
     await openIdentity(host, { reseal: (session, again) => engine.secrets.reseal(session, again) }),
   );
   const { keyring, tenancy, keys } = identity;
-  const audit = closing("audit", openAuditPart(host, { keyring, tenancy }));
-  const outbox = openOutboxPart(host);
-  const engine = openEngine(host, { keyring, tenancy, outbox });
-  const streams = openStreamsPart(host, { ...engine, tenancy });
-  const topics = openTopicsPart(host);
-  const realtime = openRealtime(host, { feeds: engine.feeds, topicFeeds: topics.topicFeeds });
-  const members = closing("members", openMembers(host, { clock, time, keys, keyring, url, loopProgress }));
-  const access = openAccess(host, {
-    ...{ identity, registry },
-    forgetEnvironment: engine.forgetEnvironment,
-    forgetKey: members.forgetKey,
-    pastDecisions: audit.audit.pastDecisions,
-  });
-  const record = openRecord(host, {
-    engine,
-    parts: [engine, streams, topics, realtime, outbox],
-    callTrail: audit.callTrail((call) => access.may(call, "orgs:read", { type: "org", id: "*" })),
-  });
-  const others = [engine, streams, record, outbox, realtime, topics, members, access, audit, identity];
-  const { duties } = foldParts(others);
-  const cluster = closing("cluster", openClusterPart(host, { identity, access, members, time, duties }));
-  return { identity, audit, engine, realtime, members, access, record, all: foldParts([...others, cluster]) };
+  const audit = open("audit", openAuditPart(host, { keyring, tenancy }));
+  const outbox = open("outbox", openOutboxPart(host));
+  const engine: EnginePart = open("engine", openEngine(host, { keyring, outbox }));
+  open("streams", openStreamsPart(host, engine));
+  const topics = open("topics", openTopicsPart(host));
+  const { feeds } = engine;
+  const realtime = open("realtime", openRealtime(host, { feeds, topicFeeds: topics.topicFeeds }));
+  const members = open("members", openMembers(host, { clock, time, keys, keyring, url, loopProgress }));
+  const access = open(
+    "access",
+    openAccess(host, {
+      ...{ identity, registry },
+      forgetEnvironment: engine.forgetEnvironment,
+      forgetKey: members.forgetKey,
+      pastDecisions: audit.audit.pastDecisions,
+    }),
+  );
+  // The last two look at what all others have opened.
+  const callTrail = audit.callTrail((call) => access.may(call, "orgs:read", { type: "org", id: "*" }));
+  const record = open("record", openRecord(host, { engine, callTrail, parts: [...opened] }));
+  const { duties } = foldParts(opened);
+  open("cluster", openClusterPart(host, { identity, access, members, time, duties }));
+  return { identity, audit, engine, realtime, members, access, record, all: foldParts(opened) };
 }

@@ -29,7 +29,7 @@ export interface RealtimePart extends Part {
   /** Puts `/ws` at a listener of the edge. */
   serveAt(edge: Edge): { upgrades: readonly Upgrade[]; websocket: object };
   /** Lets sockets and streams go at once: their clients find another node. */
-  drain(): Promise<void>;
+  disconnect(): Promise<void>;
 }
 
 export interface RealtimeNeeds {
@@ -111,7 +111,7 @@ export function openRealtime(host: Host, { feeds, topicFeeds }: RealtimeNeeds): 
       sockets = openSockets({ edge, operation, connect });
       return { upgrades: [sockets.upgrade], websocket: socketOptions };
     },
-    async drain() {
+    async disconnect() {
       sockets?.drain();
       streams.drain();
     },

@@ -1,4 +1,3 @@
-import type { Tenancy } from "../domain/access/tenancy/service.ts";
 import { streamsCheck } from "../domain/log/streams/invariants.ts";
 import { streamsOperations } from "../domain/log/streams/operations.ts";
 import { openStreams } from "../domain/log/streams/service.ts";
@@ -7,16 +6,8 @@ import type { EnginePart } from "./engine.ts";
 import type { Host, Part } from "./part.ts";
 
 /** Entities as streams of versioned events in the event log. */
-export function openStreamsPart(
-  host: Host,
-  {
-    events,
-    runs,
-    tenancy,
-  }: Pick<EnginePart, "events" | "runs"> & { tenancy: Pick<Tenancy, "shareEnvironment"> },
-): Part {
-  const { store, clock, ids, log, frames } = host;
-  const { shareEnvironment } = tenancy;
+export function openStreamsPart(host: Host, { events, runs }: Pick<EnginePart, "events" | "runs">): Part {
+  const { store, clock, ids, log, shareEnvironment, frames } = host;
   const streams = openStreams({
     ...{ store, clock, ids, log, events, runs, shareEnvironment },
     onFrame: streamFrames(frames),

@@ -1,5 +1,4 @@
 import type { Keyring } from "../domain/access/keyring/service.ts";
-import type { Tenancy } from "../domain/access/tenancy/service.ts";
 import { breakersOperations } from "../domain/engine/breakers/operations.ts";
 import { openBreakers } from "../domain/engine/breakers/service.ts";
 import { openAssignments } from "../domain/engine/dispatch/assignments.ts";
@@ -21,7 +20,6 @@ const pushAnswerBytesMax = 8 * 1024 * 1024;
 export interface WorkersNeeds {
   runsPart: RunsPart;
   keyring: Pick<Keyring, "seal" | "unseal" | "isCurrent" | "refresh" | "current">;
-  tenancy: Pick<Tenancy, "shareEnvironment">;
 }
 
 export interface WorkersPart extends Part {
@@ -34,12 +32,11 @@ export interface WorkersPart extends Part {
  * Who does the work of runs: workers that poll or stream, and endpoints that are called; with the secrets
  * they are given.
  */
-export function openWorkersPart(host: Host, { runsPart, keyring, tenancy }: WorkersNeeds): WorkersPart {
-  const { config, store, clock, ids, log, nodeId, frames } = host;
+export function openWorkersPart(host: Host, { runsPart, keyring }: WorkersNeeds): WorkersPart {
+  const { config, store, clock, ids, log, nodeId, frames, shareEnvironment } = host;
   const { metrics } = host.watch;
   const { leaseMs } = config;
   const { runs, functions, definitions, dispatcher, back, onUnsent } = runsPart;
-  const { shareEnvironment } = tenancy;
   const { definitionAt } = functions;
 
   const secrets = openSecrets({

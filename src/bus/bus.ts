@@ -4,7 +4,7 @@ import type { Static, TSchema } from "@sinclair/typebox";
 interface BusBase {
   /** `in-process` or `nats`. */
   readonly kind: "in-process" | "nats";
-  /** Nodes whose heartbeats arrived lately, this one included, sorted by id. */
+  /** Nodes with a recent heartbeat, this one included, sorted by id. */
   present(): readonly Presence[];
   /** Whether the bus can be reached right now. */
   connected(): boolean;
@@ -110,7 +110,7 @@ export interface BusTransport extends BusBase {
   onRequest(subject: string, handler: (payload: Uint8Array) => Promise<Uint8Array | string>): Unlisten;
 }
 
-/** Whether heartbeats of other nodes arrived lately, so that a hint has a reader. */
+/** Whether other nodes have sent a recent heartbeat, so that a hint has a reader. */
 export const hasOthers = (bus: Pick<Bus, "kind" | "present">): boolean =>
   bus.kind === "nats" && bus.present().length > 1;
 

@@ -28,7 +28,7 @@ export interface PresencesOptions {
   onLag: (ms: number) => void;
 }
 
-/** The nodes whose heartbeats arrived lately. */
+/** The nodes whose heartbeats are recent. */
 export class Presences {
   readonly #options: PresencesOptions;
   readonly #seen = new Map<string, Presence>();

@@ -30,7 +30,7 @@ export interface NodeRecord {
 export interface Nodes {
   /** The tick of loop `cluster.nodes`. */
   heartbeatOnce(): Promise<void>;
-  /** Every node that was heard of lately, this one included, by id. */
+  /** Every node with a recent heartbeat, this one included, by id. */
   list(): Promise<NodeRecord[]>;
   /** From now on the others see this node drain. */
   drain(): Promise<void>;

@@ -85,3 +85,7 @@ export function missing(kind: string, id: string): Fault {
 export function unreachable(value: never): never {
   throw new Error(`unreachable: ${JSON.stringify(value)}`);
 }
+
+/** The caller's roles do not grant what it asks for. Clients compare the text. */
+export const insufficientPermissions = (): Fault =>
+  new Fault("permission_denied", "Insufficient permissions");

@@ -13,7 +13,10 @@ import type { Fault } from "./fault.ts";
 /** The caller: the result of authentication, with nothing left that a handler could forget to check. */
 export interface Caller {
   kind: "key" | "user" | "platform" | "anonymous" | "dev";
-  /** `ak_…` or user id; what audit rows and logs name. */
+  /**
+   * `ak_…` or user id, at most 255 bytes; what audit rows and logs name. It stays as long as the key or the
+   * user exists, and nobody gets it again.
+   */
   id: string;
   /** The org that the call acts in; a platform credential's own is `org_platform`. */
   orgId: string;

@@ -3,7 +3,7 @@ import { type Scope, type Scopes, Suspended } from "./scope.ts";
 export interface BranchesHost {
   scopes: Scopes;
   requireGoing(): void;
-  /** Branches are under way until this is called. */
+  /** Notes that branches run; what it returns notes that they have ended. */
   begin(): () => void;
 }
 
@@ -40,7 +40,7 @@ export async function runBranches(
     }
   }
 
-  /** One place among the concurrent ones: branch after branch, until one is suspended. */
+  /** Runs branch after branch, until one is suspended; there are `concurrency` lanes. */
   async function lane(): Promise<void> {
     while (next < works.length && !(failFast && failed)) {
       const at = next++;
@@ -60,12 +60,12 @@ export async function runBranches(
     parent.suspended = last;
     throw last;
   }
-  // A branch may have swallowed what ended the execution.
+  // A branch may have caught, and not rethrown, what ended the execution.
   host.requireGoing();
   return settled;
 }
 
-/** The result of a branch; one that swallowed its suspension, or made an error of it, is suspended all the same. */
+/** The result of a branch; one that caught its suspension, or made an error of it, is suspended all the same. */
 async function ofScope(scope: Scope, work: () => unknown): Promise<unknown> {
   try {
     const value = await work();

@@ -1,10 +1,11 @@
 import { syncMsDefault, syncSlackMs } from "./client-events.ts";
 import type { FunctionCalls } from "./client-types.ts";
 import type { EventRegistry } from "./events.ts";
-import { createFunction, type SvcFunction } from "./function.ts";
+import { createFunction } from "./function.ts";
 import { dataFields } from "./payload.ts";
 import { type Message, readFunction, readHistory, readResult } from "./read.ts";
 import { once, safe } from "./retry.ts";
+import type { SvcFunction } from "./svc-function.ts";
 import type { Transport } from "./transport.ts";
 import type { EventMap } from "./types.ts";
 

@@ -28,7 +28,7 @@ export function readGroup(message: Message): ConsumerGroup {
 
 type Change = Partial<GroupSettings> & { status?: ConsumerGroup["status"] } & InNamespace;
 
-/** What is given, by the names of the message. */
+/** The fields of a change, by their names in the message. */
 function fieldsOf({ namespace, filter, ackMode, status, ...rest }: Change): Message {
   return {
     ...rest,

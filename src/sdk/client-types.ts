@@ -1,8 +1,9 @@
 import type { StreamCalls } from "./entity-types.ts";
-import type { FunctionOptions, Handler, SvcFunction } from "./function.ts";
+import type { FunctionOptions, Handler } from "./function.ts";
 import type { GroupCalls } from "./group-types.ts";
 import type { HistoryEntry, PausedState, RunResult, Secret } from "./read.ts";
 import type { SubscribeCalls } from "./subscription-types.ts";
+import type { SvcFunction } from "./svc-function.ts";
 import type { Transport } from "./transport.ts";
 import type {
   EmitOptions,
@@ -57,7 +58,7 @@ export interface EventPage {
 }
 
 export interface InvokeFunctionOptions {
-  /** The same key within 24 hours answers the first run again. */
+  /** A second call with the same key within 24 hours returns the first run. */
   idempotencyKey?: string;
 }
 
@@ -66,7 +67,7 @@ export interface SyncOptions {
   timeoutMs?: number;
   idempotencyKey?: string;
   metadata?: Record<string, unknown>;
-  /** Giving the call up cancels what it started. */
+  /** A call that is aborted cancels the run that it started. */
   signal?: AbortSignal;
 }
 
@@ -78,7 +79,7 @@ export interface EventCalls<Events extends EventMap = EventMap> {
     data: Events[Name],
     options?: EmitOptions,
   ): Promise<Emitted>;
-  /** Hundreds at a time: batches of 100 in order, each all or nothing. Answers in the order given. */
+  /** Hundreds at a time: batches of 100 in order, each all or nothing. The results are in the order given. */
   emitMany(events: readonly EventToEmit<Events>[]): Promise<Emitted[]>;
   /** Emits and waits until the runs it started have ended, or `timeoutMs`; those still going say `waitTimedOut`. */
   triggerSync<Name extends keyof Events & string>(
@@ -111,7 +112,7 @@ export interface FunctionCalls<Events extends EventMap = EventMap> {
   listFunctions(options?: { status?: FunctionStatus; limit?: number }): Promise<RegisteredFunction[]>;
   updateFunctionStatus(id: string, status: FunctionStatus): Promise<RegisteredFunction>;
   deleteFunction(id: string): Promise<void>;
-  /** What became of a definition, newest first; `fromVersion` is the last `entityVersion` of the page before. */
+  /** The changes of a definition, newest first; `fromVersion` is the last `entityVersion` of the page before. */
   listFunctionHistory(
     functionId: string,
     options?: { limit?: number; fromVersion?: number },
@@ -163,7 +164,7 @@ export interface RunCalls {
   resumeRun(runId: string, options?: { fromStep?: string }): Promise<Run>;
 }
 
-/** Secrets of the environment. Values go in and are never answered; functions that name them get them. */
+/** Secrets of the environment. The server never gives a value out; functions that name a secret get its value. */
 export interface SecretCalls {
   list(): Promise<Secret[]>;
   get(name: string): Promise<Secret>;

@@ -14,7 +14,7 @@ import type { EventMap } from "./types.ts";
 export type { Client } from "./client-types.ts";
 
 export interface ClientOptions<Events extends EventMap = EventMap> extends ConnectionOptions {
-  /** What `defineEvents` answered: types follow from it, and data is checked before it is emitted. */
+  /** The result of `defineEvents`: it types the events, and checks their data before they are emitted. */
   events?: EventRegistry<Events>;
 }
 

@@ -1,11 +1,11 @@
 import { escapeName, type Scope } from "./scope.ts";
 import type { Execution, StepUse } from "./step.ts";
 
-/** What is undone should the run fail for good. */
+/** What a run undoes when it fails for good. */
 export interface Compensations {
   /** Takes the id at once, so that it does not depend on which step ends first; `undo` may come later or never. */
   reserve(name: string, scope: Scope): (undo: () => unknown) => void;
-  /** In reverse order, one after the other. Never throws; what is already done is not repeated. */
+  /** Runs them in reverse order, one after the other. Never throws; one that is stored already is not repeated. */
   run(): Promise<void>;
 }
 

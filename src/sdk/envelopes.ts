@@ -23,7 +23,7 @@ export function envelope(text: string): Uint8Array<ArrayBuffer> {
   return bytes;
 }
 
-/** A code of the Connect protocol, or the server's word for why (`position_expired`), as what calls throw. */
+/** The SvcError for a code of the Connect protocol, or for the server's own reason (`position_expired`). */
 export function errorOfCode(code: string, message: string, reason?: string): SvcError {
   const status = statusOfCode[code] ?? 500;
   return new SvcError(reason ?? code, message, { status, retryable: status >= 429 && status !== 501 });
@@ -40,7 +40,7 @@ function endOf(text: string): SvcError | undefined {
 }
 
 export interface EnvelopeReader {
-  /** Whatever arrived; calls back for what is whole by now. Throws on what is no message. */
+  /** Takes bytes as they arrive, and calls back for each message that is complete. Throws on what is no message. */
   take(bytes: Uint8Array): void;
 }
 

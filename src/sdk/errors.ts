@@ -12,7 +12,7 @@ export interface SvcErrorDetail {
 }
 
 /**
- * What every call of the SDK throws. `code` is the server's word (`not_found`, `STALE_EXECUTION`), or one of the SDK's
+ * What every call of the SDK throws. `code` is the server's (`not_found`, `STALE_EXECUTION`), or one of the SDK's
  * own: `unreachable` (no answer), `timeout` (no answer in time), `bad_answer` (a 2xx that cannot be read).
  */
 export class SvcError extends Error {
@@ -20,7 +20,7 @@ export class SvcError extends Error {
   /** HTTP status; 0 when no answer arrived. */
   readonly status: number;
   readonly field: string | undefined;
-  /** Whether the same call may succeed later; says nothing of whether repeating it is safe. */
+  /** Whether the same call may succeed later. Whether it is safe to repeat is another question. */
   readonly retryable: boolean;
   readonly retryAfterMs: number | undefined;
   readonly unsent: boolean;
@@ -58,7 +58,7 @@ export interface ReportedError {
 
 const stackCharactersMax = 4_000;
 
-/** What is told the server of something thrown. By name, so that two copies of this package understand each other. */
+/** What was thrown, as it is reported. Errors are told apart by name, so that two copies of this package agree. */
 export function reportedError(thrown: unknown, withStack = false): ReportedError {
   if (!(thrown instanceof Error)) return { message: String(thrown), retryable: true };
   const { code } = thrown as { code?: unknown };
@@ -77,7 +77,7 @@ export function errorOfAnswer(status: number, text: string, retryAfter: string |
     const parsed: unknown = JSON.parse(text);
     if (typeof parsed === "object" && parsed !== null) body = parsed as Record<string, unknown>;
   } catch {
-    // A proxy's page, say: the text itself is the message.
+    // The page of a proxy, for example: its text is the message.
   }
   const word = (value: unknown) => (typeof value === "string" && value !== "" ? value : undefined);
   const message =

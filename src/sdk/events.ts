@@ -1,11 +1,6 @@
 import { NonRetryableError } from "./errors.ts";
-import {
-  createFunction,
-  type FunctionOptions,
-  type Handler,
-  type HandlerEvent,
-  type SvcFunction,
-} from "./function.ts";
+import { createFunction, type FunctionOptions, type Handler } from "./function.ts";
+import type { EventReader, SvcFunction } from "./svc-function.ts";
 import type { EventMap } from "./types.ts";
 
 /** The part of Standard Schema v1 (standardschema.dev) that is used: zod, valibot, arktype and others fit it. */
@@ -27,9 +22,9 @@ interface SchemaIssue {
   readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
 }
 
-/** What is known of an event besides its type. */
+/** What `defineEvents` can be told of an event besides its type. */
 export interface EventRule<Data = unknown> {
-  /** Checks data where it is emitted and again where it is handled; what it answers takes the data's place. */
+  /** Checks data where it is emitted and again where it is handled; its result replaces the data. */
   schema?: StandardSchema<Data>;
   /** The version that is emitted and handled. Default 1. */
   version?: number;
@@ -40,18 +35,12 @@ export interface EventRule<Data = unknown> {
 export type EventRules<Events> = { readonly [Name in keyof Events]?: EventRule<Events[Name]> };
 
 /** The events of an application: their types and, where wanted, how they are checked and brought up to date. */
-export interface EventRegistry<Events extends EventMap = EventMap> {
+export interface EventRegistry<Events extends EventMap = EventMap> extends EventReader {
   /** `createFunction` with these events. */
   createFunction<Name extends keyof Events & string, Output = unknown>(
     options: FunctionOptions<Name>,
     handler: Handler<Events[Name], Name, Events, Output>,
   ): SvcFunction<Events[Name], Output>;
-  /** The version that is emitted; undefined when no rule names one. */
-  version(name: string): number | undefined;
-  /** The data as its schema has it. NonRetryableError with code VALIDATION_ERROR for what does not fit. */
-  check(name: string, data: unknown): Promise<unknown>;
-  /** An event as a handler is to see it: brought up to the present version, and checked. */
-  read<Event extends HandlerEvent>(event: Event): Promise<Event>;
 }
 
 /**

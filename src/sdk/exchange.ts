@@ -11,7 +11,7 @@ export interface Exchanged {
 /** How reports and jobs travel. Throws SvcError when the request as a whole failed. */
 export interface Wire {
   exchange(reports: readonly Report[], available: number): Promise<Exchanged>;
-  /** Waits at the server until a job is there or its patience ends. */
+  /** The server holds the request until a job is there, or for as long as it holds a poll. */
   poll(available: number, signal: AbortSignal): Promise<Assignment[]>;
 }
 
@@ -63,7 +63,7 @@ export function exchangeWire(transport: Transport, workerPath: string): Wire {
 export function singleWire(transport: Transport, workerPath: string): Wire {
   const jobPath = (jobId: string) => `${workerPath}/jobs/${encodeURIComponent(jobId)}`;
 
-  /** Whether the job is ours now; any refusal means that it is not. */
+  /** Whether the job is this worker's now; any refusal means that it is not. */
   async function acknowledge(job: Assignment): Promise<boolean> {
     const { run_id, execution_seq, lease_token } = job;
     try {

@@ -1,21 +1,22 @@
 import { createCompensations } from "./compensations.ts";
 import { type ReportedError, reportedError } from "./errors.ts";
-import type { HandlerContext, HandlerEvent, SvcFunction } from "./function.ts";
+import type { HandlerContext } from "./function.ts";
 import { withFields } from "./log.ts";
 import { outputText } from "./payload.ts";
 import { createExecution, type ExecutionHost } from "./step.ts";
 import { createSteps } from "./step-api.ts";
+import type { HandlerEvent, SvcFunction } from "./svc-function.ts";
 import type { Logger } from "./types.ts";
 import type { Assignment, Yield } from "./wire.ts";
 
-/** How an execution ended. Of one that is no longer held it says nothing. */
+/** How an execution ended. It means nothing when the job was lost meanwhile. */
 export type ExecutionEnd =
   | { status: "completed"; outputText: string }
   | { status: "yielded"; yield: Yield }
   | { status: "failed"; error: ReportedError & { step_id?: string } };
 
-/** What is known of the run when its handler is entered. */
-export type Entry = Pick<
+/** The run as its handler is entered. */
+export type ExecutionInput = Pick<
   Assignment,
   "run_id" | "attempt" | "max_attempts" | "event" | "actor_id" | "context"
 >;
@@ -26,7 +27,7 @@ export type Entry = Pick<
  */
 export async function execute(
   target: SvcFunction,
-  entry: Entry,
+  entry: ExecutionInput,
   host: ExecutionHost,
   log: Logger,
 ): Promise<ExecutionEnd> {
@@ -74,7 +75,7 @@ export async function execute(
     const stepId = execution.stepOf(error);
     end = { status: "failed", error: { ...reportedError(error), ...(stepId && { step_id: stepId }) } };
   }
-  // A handler that swallowed the suspension and went on is asleep all the same.
+  // A handler that caught its suspension and went on is suspended all the same.
   const suspended = execution.suspended();
   if (suspended) return { status: "yielded", yield: suspended.yielded };
   if (end.status === "failed" && !end.error.retryable) await compensations.run();

@@ -1,6 +1,6 @@
-import type { EventRegistry } from "./events.ts";
 import { digestHex } from "./payload.ts";
 import type { Steps } from "./steps.ts";
+import type { HandlerEvent, SvcFunction } from "./svc-function.ts";
 import type { EventMap, FunctionDefinition, Logger } from "./types.ts";
 
 export interface FunctionOptions<Name extends string = string> extends FunctionDefinition {
@@ -8,19 +8,6 @@ export interface FunctionOptions<Name extends string = string> extends FunctionD
   event?: Name;
   expression?: string;
   cron?: string;
-}
-
-export interface HandlerEvent<Data = unknown, Name extends string = string> {
-  id: string;
-  name: Name;
-  data: Data;
-  /** RFC 3339. */
-  timestamp: string;
-  version: number;
-  /** `api`, `cron`, … */
-  source?: string;
-  idempotencyKey?: string;
-  metadata: Record<string, unknown> | null;
 }
 
 /** What a handler gets. It is entered again for every attempt and after every yield; finished steps are not repeated. */
@@ -33,7 +20,7 @@ export interface HandlerContext<
   step: Steps<Events>;
   /** Attempts count from 1; `maxAttempts` is 0 where it is not known. `actorId` is the value at the function's `actorKey`. */
   run: { id: string; functionId: string; attempt: number; maxAttempts: number; actorId?: string };
-  /** Raised when this execution is no longer ours (cancelled, taken over); nothing it does afterwards is recorded. */
+  /** Raised when the run was cancelled or another worker has it; nothing the handler does afterwards is recorded. */
   signal: AbortSignal;
   /** The worker's logger; its lines carry run, function and attempt. */
   log: Logger;
@@ -51,16 +38,6 @@ export type Handler<
   Events extends EventMap = EventMap,
   Output = unknown,
 > = (context: HandlerContext<Data, Name, Events>) => Output | Promise<Output>;
-
-export interface SvcFunction<Input = unknown, Output = unknown> {
-  readonly id: string;
-  readonly definition: FunctionDefinition;
-  readonly handler: (context: never) => unknown;
-  /** How its events are checked and brought up to date. */
-  readonly events?: EventRegistry;
-  /** Never there; carries the types of its event's data and of its result. */
-  readonly types?: { readonly input: Input; readonly output: Output };
-}
 
 /**
  * A durable function: its definition and its code. Pass it to `createWorker`, `serve` or `testFunction`. With a map of
@@ -90,7 +67,7 @@ export function createFunction<
 export const codeHash = (handler: SvcFunction["handler"]): Promise<string> =>
   digestHex(handler.toString(), 8);
 
-/** What the server is told of a function: its definition, with the hash of its code in the metadata. */
+/** A function as it is registered: its definition, with the hash of its code in the metadata. */
 export async function registration({ definition, handler }: SvcFunction): Promise<FunctionDefinition> {
   return { ...definition, metadata: { ...definition.metadata, __svc_code_hash: await codeHash(handler) } };
 }

@@ -7,14 +7,15 @@ export interface GroupSettings {
   /** A CEL expression on `data`, `metadata` and `topic`. */
   filter?: string;
   /**
-   * `manual`: a delivery is given again until a member is done with it. `auto` (default): to be sent is to be done.
+   * `manual`: a delivery is given again until a member has handled it. `auto` (default): a delivery counts as handled
+   * once it was sent to a member.
    */
   ackMode?: "auto" | "manual";
   /** Deliveries that may be with members at once. Default 100. */
   maxInflight?: number;
-  /** How often one is given at most. Default 3. */
+  /** How often a delivery is given at most. Default 3. */
   maxRedeliveries?: number;
-  /** How long a member has for one before it is given to another, in milliseconds. Default 5,000. */
+  /** How long a member has for a delivery before another member gets it, in milliseconds. Default 5,000. */
   redeliverDelayMs?: number;
   metadata?: Record<string, unknown>;
 }
@@ -39,7 +40,7 @@ export interface InNamespace {
 
 /** A delivery to one member of a group. */
 export interface GroupDelivery<Data = unknown> extends Delivery<string, Data> {
-  /** From 1: how often it was given, to whichever member. */
+  /** How often it was given, from 1, to this member or to another. */
   attempt: number;
 }
 
@@ -52,7 +53,7 @@ export type MembershipNotice =
   | { type: "lost"; delivery: GroupDelivery; error: SvcError };
 
 export interface JoinOptions extends InNamespace {
-  /** By which the server knows the member; stays the same over reconnects. Default: made up. */
+  /** Identifies the member to the server, over reconnects too. Default: a random one. */
   consumerId?: string;
   /** Handlers at once. Default 1. */
   concurrency?: number;
@@ -68,13 +69,13 @@ export interface Membership {
   readonly ready: Promise<void>;
   /** Resolves when it has left and its handlers are done; rejects with what ended it. */
   readonly done: Promise<void>;
-  /** Takes nothing new, lets handlers end and settles what they were given, then leaves. Resolves as `done` does. */
+  /** Takes no further deliveries, waits for its handlers and settles their deliveries, then leaves. Resolves as `done` does. */
   leave(): Promise<void>;
 }
 
 /** Consumer groups: many members on any nodes share what comes; each delivery goes to one of them at a time. */
 export interface GroupCalls {
-  /** Gets what happens from now on. */
+  /** The group begins with what happens from now on. */
   create(name: string, settings: GroupSettings & InNamespace): Promise<ConsumerGroup>;
   get(name: string, options?: InNamespace): Promise<ConsumerGroup>;
   list(
@@ -86,9 +87,9 @@ export interface GroupCalls {
   ): Promise<ConsumerGroup>;
   delete(name: string, options?: InNamespace): Promise<void>;
   /**
-   * Takes part in a group. With `ackMode` manual, a handler that returns is done with its delivery, one that throws gets it again
-   * later (or another member does), one that throws NonRetryableError never. It comes at least once. With `auto` what the
-   * handler throws ends the membership. Reconnects by itself.
+   * Takes part in a group, and reconnects by itself. With `ackMode` manual a delivery comes at least once: it is settled
+   * when the handler returns or throws NonRetryableError; after any other error this member or another gets it again.
+   * With `auto` what the handler throws ends the membership.
    */
   join<Data = unknown>(
     name: string,

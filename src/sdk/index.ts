@@ -16,8 +16,6 @@ export {
   type FunctionOptions,
   type Handler,
   type HandlerContext,
-  type HandlerEvent,
-  type SvcFunction,
 } from "./function.ts";
 export type * from "./group-types.ts";
 export { toNodeHandler } from "./node.ts";
@@ -26,14 +24,9 @@ export { type ServeHandler, type ServeOptions, serve } from "./serve.ts";
 export { StepTimeoutError } from "./step.ts";
 export type * from "./steps.ts";
 export type * from "./subscription-types.ts";
-export {
-  type FunctionTest,
-  type TestCall,
-  type TestResult,
-  type TestStep,
-  type TestWait,
-  testFunction,
-} from "./testing.ts";
+export type { HandlerEvent, SvcFunction } from "./svc-function.ts";
+export type { TestCall, TestResult, TestStep, TestWait } from "./test-plan.ts";
+export { type FunctionTest, testFunction } from "./testing.ts";
 export type { ConnectionOptions, Transport } from "./transport.ts";
 export type * from "./types.ts";
 export type { WebhookEvent, WebhookRequest, WebhookRule } from "./webhooks.ts";

@@ -1,4 +1,4 @@
-/** An instant on both clocks: one that the machine's sleep may stop, one that somebody may set. */
+/** An instant on two clocks: the monotonic one may stop while the machine sleeps, the wall clock may be set. */
 export interface Stamp {
   monotonicMs: number;
   wallMs: number;
@@ -10,19 +10,19 @@ const msSince = (since: Stamp): number =>
   Math.max(performance.now() - since.monotonicMs, Date.now() - since.wallMs);
 
 /**
- * What a worker knows of the lease of its job. A process that was frozen, or an answer that came late, may find the job with
- * another worker, and its steps done: when the lease could be over by now, the server is asked before anything begins.
+ * What a worker knows of the lease of its job. While its process was frozen, or an answer was late, another worker may have
+ * taken the job and done its steps: when the lease could be over, the worker asks the server before a step begins.
  */
 export interface Lease {
-  /** Undefined while the lease surely holds; otherwise resolves when the server says so, rejects when the job is lost. */
+  /** Undefined while the lease cannot be over; otherwise resolves when the server confirms it, rejects when the job is lost. */
   sure(): Promise<void> | undefined;
-  /** A renewal that was asked for then has been answered. */
+  /** The server has answered a renewal that was sent at `askedAt`. */
   renewed(askedAt: Stamp): void;
 }
 
 export function createLease(
   askedAt: Stamp,
-  /** Milliseconds; undefined from servers that do not tell: nothing is asked then. */
+  /** Undefined from servers that do not tell it: the lease then counts as held. */
   leaseMs: number | undefined,
   /** Throws SvcError when the job is lost. */
   confirm: () => Promise<void>,

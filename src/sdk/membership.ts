@@ -1,13 +1,11 @@
-import { deferred } from "./deferred.ts";
+import { type Deferred, deferred } from "./deferred.ts";
 import { SvcError } from "./errors.ts";
-import type { GroupCalls, GroupDelivery, JoinOptions, Membership } from "./group-types.ts";
-import { delayAfter, pause } from "./retry.ts";
+import type { GroupCalls, GroupDelivery, JoinOptions, Membership, MembershipNotice } from "./group-types.ts";
+import { MemberWork } from "./member-work.ts";
+import { pause, reconnectDelayMs } from "./retry.ts";
 import { arrivedOf, readStream } from "./subscription-stream.ts";
 import type { SubscriptionState } from "./subscription-types.ts";
 import type { Transport } from "./transport.ts";
-
-const firstDelayMs = 250;
-const delayMsMax = 30_000;
 
 export interface MembershipSource {
   transport: Transport;
@@ -15,170 +13,175 @@ export interface MembershipSource {
   name: string;
 }
 
-type Handler = (delivery: GroupDelivery) => unknown;
+type DeliveryHandler = (delivery: GroupDelivery) => unknown;
 
 const asError = (thrown: unknown): Error => (thrown instanceof Error ? thrown : new Error(String(thrown)));
 
-/** Takes part in a group over whatever connections it takes. */
+/** Takes part in a group over one connection after the other. */
 export function openMembership(
-  { transport, groups, name }: MembershipSource,
+  source: MembershipSource,
   options: JoinOptions,
-  handler: Handler,
+  handler: DeliveryHandler,
 ): Membership {
-  const { namespace = "", concurrency = 1, signal, onNotice = () => {} } = options;
-  const consumerId = options.consumerId ?? `consumer-${Math.random().toString(36).slice(2, 14)}`;
-  let state: SubscriptionState = "connecting";
-  let isManual = false;
-  let failure: Error | undefined;
-  const leaving = new AbortController();
-  const ready = deferred();
-  const done = deferred();
-  ready.promise.catch(() => {});
-
-  const running = new Set<Promise<void>>();
-  let waiting: GroupDelivery[] = [];
-  /** Called when there is room for more. */
-  let makeRoom = () => {};
-
-  const end = (error?: Error) => {
-    failure ??= error;
-    leaving.abort();
-    makeRoom();
+  const running = new RunningMembership(source, options, handler);
+  void running.run();
+  return {
+    consumerId: running.consumerId,
+    get state() {
+      return running.state;
+    },
+    ready: running.ready.promise,
+    done: running.done.promise,
+    leave() {
+      running.end();
+      return running.done.promise;
+    },
   };
+}
 
-  /** Says what became of a delivery, again and again: what is not said comes again. */
-  async function settle(delivery: GroupDelivery, verdict: "ACK" | "NAK" | "TERM"): Promise<void> {
-    const message = {
-      namespace,
-      groupName: name,
-      consumerId,
-      eventId: delivery.eventId,
-      ackType: `ACK_TYPE_${verdict}`,
-    };
-    try {
-      await transport.rpc("PubSubService/AckEvent", message, { repeatable: true });
-    } catch (error) {
-      const why = error as SvcError;
-      onNotice({ type: "lost", delivery, error: why });
-    }
-  }
+/** A member of a group and its attempts to be served, one at a time, until it leaves or cannot go on. */
+class RunningMembership {
+  readonly consumerId: string;
+  readonly ready: Deferred = deferred();
+  readonly done: Deferred = deferred();
+  state: SubscriptionState = "connecting";
+  readonly #source: MembershipSource;
+  readonly #handler: DeliveryHandler;
+  readonly #namespace: string;
+  readonly #signal: AbortSignal | undefined;
+  readonly #onNotice: (notice: MembershipNotice) => void;
+  readonly #work: MemberWork;
+  readonly #leaving = new AbortController();
+  #failure: Error | undefined;
+  /** Whether the group gives a delivery again until it is acknowledged. Read before each attempt: it can be changed. */
+  #isManual = false;
+  /** Attempts since the last one that the server confirmed. */
+  #attempts = 0;
 
-  async function handle(delivery: GroupDelivery): Promise<void> {
-    try {
-      await handler(delivery);
-    } catch (error) {
-      if (!isManual) return end(asError(error));
-      onNotice({ type: "failed", delivery, error });
-      const isFinal = error instanceof Error && error.name === "NonRetryableError";
-      return settle(delivery, isFinal ? "TERM" : "NAK");
-    }
-    if (isManual) await settle(delivery, "ACK");
-  }
-
-  /** Where to be sent is to be done, what has come is handled also by who leaves. */
-  const goesOn = () => !leaving.signal.aborted || (!isManual && !failure);
-
-  function startNext(): void {
-    while (running.size < concurrency && waiting.length > 0 && goesOn()) {
-      const work = handle(waiting.shift()!).then(() => {
-        running.delete(work);
-        startNext();
-      });
-      running.add(work);
-    }
-    if (waiting.length <= concurrency) makeRoom();
-  }
-
-  /** What is read from the stream waits for handlers: to be sent is to be done in a group that acknowledges by itself. */
-  function room(): Promise<void> | undefined {
-    if (waiting.length <= concurrency || leaving.signal.aborted) return undefined;
-    return new Promise((resolve) => {
-      makeRoom = resolve;
+  constructor(source: MembershipSource, options: JoinOptions, handler: DeliveryHandler) {
+    const { namespace = "", concurrency = 1, signal, onNotice = () => {} } = options;
+    this.consumerId = options.consumerId ?? `consumer-${Math.random().toString(36).slice(2, 14)}`;
+    this.#source = source;
+    this.#handler = handler;
+    this.#namespace = namespace;
+    this.#signal = signal;
+    this.#onNotice = onNotice;
+    this.#work = new MemberWork({
+      concurrency,
+      handle: (delivery) => this.#handle(delivery),
+      // In an `auto` group what was sent is done for the server, so that a member which leaves still handles it.
+      mayBegin: () => !this.#leaving.signal.aborted || (!this.#isManual && !this.#failure),
     });
+    this.ready.promise.catch(() => {});
   }
 
-  function take(message: Record<string, unknown>): void {
-    if (leaving.signal.aborted) return;
-    if (state !== "live") live();
-    if (!message.topic) return;
-    const { sequence, ...arrived } = arrivedOf(message);
-    waiting.push({
-      ...arrived,
-      ...(sequence !== undefined && { sequence: Number(sequence) }),
-      attempt: Number(message.deliveryAttempt ?? 1),
-    });
-    startNext();
+  /** Takes part until the membership ends; never rejects. */
+  async run(): Promise<void> {
+    const onAbort = () => this.end();
+    if (this.#signal?.aborted) this.end();
+    this.#signal?.addEventListener("abort", onAbort, { once: true });
+    await this.#takePart();
+    this.#signal?.removeEventListener("abort", onAbort);
+    this.state = "over";
+    this.ready.reject(this.#failure ?? new SvcError("aborted_by_caller", "the group was left"));
+    if (this.#failure) this.done.reject(this.#failure);
+    else this.done.resolve();
   }
 
-  function live(): void {
-    attempts = 0;
-    state = "live";
-    ready.resolve();
-    onNotice({ type: "live" });
+  end(error?: Error): void {
+    this.#failure ??= error;
+    this.#leaving.abort();
+    this.#work.endRoom();
   }
 
-  let attempts = 0;
-  async function follow(stop: AbortSignal): Promise<void> {
-    const message = { namespace, groupName: name, consumerId, withStart: true };
-    const request = { method: "PubSubService/JoinConsumerGroup", message, signal: stop, room };
-    isManual = (await groups.get(name, namespace === "" ? {} : { namespace })).ackMode === "manual";
-    await readStream(transport, request, take);
-  }
-
-  async function takePart(): Promise<void> {
-    // Ends after the handlers have: what they were given is theirs until the stream does.
+  async #takePart(): Promise<void> {
+    const { signal: leaving } = this.#leaving;
+    // The stream stays open until the handlers have ended: when it closes, their deliveries go to other members.
     const stop = new AbortController();
     const asked = new Promise<void>((resolve) => {
-      if (leaving.signal.aborted) resolve();
-      leaving.signal.addEventListener("abort", () => resolve(), { once: true });
+      if (leaving.aborted) resolve();
+      leaving.addEventListener("abort", () => resolve(), { once: true });
     });
-    const left = (async () => {
-      await asked;
-      while (running.size > 0) await Promise.all(running);
-      stop.abort();
-    })();
-    while (!leaving.signal.aborted) {
-      const error = await follow(stop.signal).then(
+    const left = asked.then(() => this.#work.finished()).then(() => stop.abort());
+    while (!leaving.aborted) {
+      const error = await this.#follow(stop.signal).then(
         () => undefined,
         (thrown) => (thrown instanceof SvcError ? thrown : new SvcError("bad_answer", String(thrown))),
       );
-      // What was not begun comes again, to whichever member.
-      if (isManual) waiting = [];
-      if (leaving.signal.aborted) break;
+      // The server gives again what was not begun, to this member or to another.
+      if (this.#isManual) this.#work.clear();
+      if (leaving.aborted) break;
       if (error && !error.retryable) {
-        end(error);
+        this.end(error);
         break;
       }
-      const delay = delayAfter(++attempts, firstDelayMs, delayMsMax);
-      const delayMs = Math.max(delay / 2 + (Math.random() * delay) / 2, error?.retryAfterMs ?? 0);
-      state = "waiting";
-      onNotice({ type: "waiting", delayMs, error });
-      await pause(delayMs, leaving.signal);
+      const delayMs = reconnectDelayMs(++this.#attempts, error);
+      this.state = "waiting";
+      this.#onNotice({ type: "waiting", delayMs, error });
+      await pause(delayMs, leaving);
     }
     await left;
   }
 
-  const leave = () => {
-    end();
-    return done.promise;
-  };
-  const onAbort = () => end();
-  if (signal?.aborted) end();
-  signal?.addEventListener("abort", onAbort, { once: true });
-  takePart().then(() => {
-    signal?.removeEventListener("abort", onAbort);
-    state = "over";
-    ready.reject(failure ?? new SvcError("aborted_by_caller", "the group was left"));
-    if (failure) done.reject(failure);
-    else done.resolve();
-  });
-  return {
-    consumerId,
-    get state() {
-      return state;
-    },
-    ready: ready.promise,
-    done: done.promise,
-    leave,
-  };
+  /** Reads one stream to its end. Throws SvcError. */
+  async #follow(stop: AbortSignal): Promise<void> {
+    const { transport, groups, name } = this.#source;
+    const namespace = this.#namespace;
+    const group = await groups.get(name, namespace === "" ? {} : { namespace });
+    this.#isManual = group.ackMode === "manual";
+    const message = { namespace, groupName: name, consumerId: this.consumerId, withStart: true };
+    const room = () => (this.#leaving.signal.aborted ? undefined : this.#work.room());
+    const request = { method: "PubSubService/JoinConsumerGroup", message, signal: stop, room };
+    await readStream(transport, request, (received) => this.#receive(received));
+  }
+
+  #receive(message: Record<string, unknown>): void {
+    if (this.#leaving.signal.aborted) return;
+    if (this.state !== "live") this.#live();
+    if (!message.topic) return;
+    const { sequence, ...arrived } = arrivedOf(message);
+    this.#work.add({
+      ...arrived,
+      ...(sequence !== undefined && { sequence: Number(sequence) }),
+      attempt: Number(message.deliveryAttempt ?? 1),
+    });
+  }
+
+  #live(): void {
+    this.#attempts = 0;
+    this.state = "live";
+    this.ready.resolve();
+    this.#onNotice({ type: "live" });
+  }
+
+  async #handle(delivery: GroupDelivery): Promise<void> {
+    try {
+      await this.#handler(delivery);
+    } catch (error) {
+      if (!this.#isManual) {
+        this.end(asError(error));
+        return;
+      }
+      this.#onNotice({ type: "failed", delivery, error });
+      const isFinal = error instanceof Error && error.name === "NonRetryableError";
+      return this.#settle(delivery, isFinal ? "TERM" : "NAK");
+    }
+    if (this.#isManual) await this.#settle(delivery, "ACK");
+  }
+
+  /** Tells the server what became of a delivery; one that it is not told of comes again. */
+  async #settle(delivery: GroupDelivery, verdict: "ACK" | "NAK" | "TERM"): Promise<void> {
+    const message = {
+      namespace: this.#namespace,
+      groupName: this.#source.name,
+      consumerId: this.consumerId,
+      eventId: delivery.eventId,
+      ackType: `ACK_TYPE_${verdict}`,
+    };
+    try {
+      await this.#source.transport.rpc("PubSubService/AckEvent", message, { repeatable: true });
+    } catch (error) {
+      this.#onNotice({ type: "lost", delivery, error: error as SvcError });
+    }
+  }
 }

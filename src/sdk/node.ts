@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 
 type Body = Uint8Array<ArrayBuffer> | string;
 
-/** What body parsers of frameworks leave behind. */
+/** The body as frameworks that parse it leave it on the request. */
 type MaybeParsed = IncomingMessage & { body?: unknown; rawBody?: Uint8Array<ArrayBuffer> | string };
 
 async function bodyOf(message: MaybeParsed): Promise<Body> {

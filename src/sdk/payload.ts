@@ -28,7 +28,7 @@ export function outputText(whose: string, output: unknown): string | undefined {
   return text;
 }
 
-/** The value as it will be read back from its JSON: what a first execution sees is what a repeated one sees. */
+/** The value as it is read back from its JSON, so that a first execution sees what a repeated one sees. */
 export function asStored(value: unknown, text: string | undefined): unknown {
   if (text === undefined) return null;
   if (typeof value === "object" && value !== null) return JSON.parse(text);
@@ -45,7 +45,7 @@ export async function digestHex(text: string, bytes = 32): Promise<string> {
 
 const keyCharactersMax = 80;
 
-/** The same for every execution of a step, so that what it sends arrives once. */
+/** The idempotency key of a step: the same in every execution, so that what the step sends counts once. */
 export async function stepKey(stepId: string): Promise<string> {
   return stepId.length <= keyCharactersMax ? stepId : digestHex(stepId);
 }

@@ -1,7 +1,7 @@
 import { SvcError } from "./errors.ts";
-import { type Entry, execute } from "./execute.ts";
-import type { HandlerEvent, SvcFunction } from "./function.ts";
+import { type ExecutionInput, execute } from "./execute.ts";
 import type { ExecutionHost } from "./step.ts";
+import type { HandlerEvent, SvcFunction } from "./svc-function.ts";
 import type { Logger } from "./types.ts";
 import type { CompletedStep } from "./wire.ts";
 
@@ -11,13 +11,13 @@ export interface PushRequest {
   function_id: string;
   attempt: number;
   max_attempts?: number;
-  event: Entry["event"];
+  event: ExecutionInput["event"];
   steps: (Omit<CompletedStep, "step_id"> & { id: string })[];
   resume?: { step_id: string; type: string; data?: unknown };
   secrets: Record<string, string>;
 }
 
-/** A request that cannot be what the server sends; `code` and status go into the answer. */
+/** The request is not one that the server would send; `code` and `status` go into the answer. */
 export class PushFault extends Error {
   readonly status: number;
   readonly code: string;
@@ -63,7 +63,7 @@ export function readPush(body: string): PushRequest {
   };
 }
 
-function readEvent(event: unknown): Entry["event"] {
+function readEvent(event: unknown): ExecutionInput["event"] {
   if (!isObject(event)) throw invalid("event: an object is required");
   const version = event.version ?? 1;
   if (!Number.isInteger(version) || (version as number) < 1)
@@ -139,7 +139,7 @@ export async function performPush(
     now: Date.now,
     call: (method, message) => options.call(runId, method, message),
   };
-  const entry: Entry = { ...request, context: { secrets: request.secrets } };
+  const entry: ExecutionInput = { ...request, context: { secrets: request.secrets } };
   const end = await execute(target, entry, host, options.log);
   const head = `{"status":"${end.status}","steps":[${executed.join(",")}]`;
   switch (end.status) {

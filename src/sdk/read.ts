@@ -107,7 +107,7 @@ export interface RunResult<Output = unknown> {
   output: Output;
   error?: Run["error"];
   durationMs: number;
-  /** The run was still going when the time was over; `status` is what it was then. */
+  /** The run had not ended when `timeoutMs` was over; `status` is the one it had then. */
   waitTimedOut: boolean;
 }
 
@@ -138,7 +138,7 @@ export interface PausedState {
   pauseReason?: string;
 }
 
-/** The value of a JSON text; a text that is none stays what it is. */
+/** The value of a JSON text; a text that is not JSON is returned as it is. */
 export function parsed(value: unknown): unknown {
   if (typeof value !== "string" || value === "") return null;
   try {
@@ -190,7 +190,7 @@ export function readHistory(message: Message): HistoryEntry {
   };
 }
 
-/** A secret without its value, which nobody is told. */
+/** A secret without its value, which the server never gives out. */
 export interface Secret {
   name: string;
   revision: number;

@@ -2,7 +2,7 @@ import { delayAfter } from "./retry.ts";
 
 const firstMs = 200;
 const delayMsMax = 5_000;
-/** A stream that lived so long was a good one; one that ended sooner may end the next time as soon. */
+/** A stream that lived for this long resets the pauses; one that ended sooner is likely to end as soon again. */
 const livedMsMin = 5_000;
 
 export interface Reopening {
@@ -12,7 +12,7 @@ export interface Reopening {
   delayMs(): number;
 }
 
-/** The pauses of a client whose streams end: those that end as soon as they are open must not be opened hundreds of times a second. */
+/** Pauses between streams: a stream that ends as soon as it is open must not be opened hundreds of times a second. */
 export function createReopening(
   chance: () => number = Math.random,
   now: () => number = () => performance.now(),
@@ -27,7 +27,7 @@ export function createReopening(
       if (openedAt !== undefined && now() - openedAt >= livedMsMin) troubles = 0;
       openedAt = undefined;
       const fullMs = troubles++ === 0 ? 0 : delayAfter(troubles - 1, firstMs, delayMsMax);
-      // Half of it by chance: those whose streams ended together do not come back together.
+      // Half of it is left to chance: clients whose streams ended together must not come back together.
       return fullMs / 2 + (fullMs / 2) * chance();
     },
   };

@@ -13,13 +13,25 @@ export const once = { repeatable: false };
 export const delayAfter = (attempt: number, first = firstDelayMs, max = delayMsMax): number =>
   Math.min(first * 2 ** (attempt - 1), max);
 
+const reconnectFirstMs = 250;
+const reconnectMsMax = 30_000;
+
+/**
+ * Delay before a subscription is opened again after `failures` failed attempts (from 1), in milliseconds. Half of it is left to
+ * chance: clients that lost a server at the same moment must not come back at the same moment.
+ */
+export function reconnectDelayMs(failures: number, error: SvcError | undefined): number {
+  const fullMs = delayAfter(failures, reconnectFirstMs, reconnectMsMax);
+  return Math.max(fullMs / 2 + (Math.random() * fullMs) / 2, error?.retryAfterMs ?? 0);
+}
+
 /**
  * Whether a failed call may be made again. `repeatable`: doing it twice is the same as doing it once (a read, or an
  * emit that carries an idempotency key). Anything else is repeated only when the server refused it unread.
  */
 export function mayRepeat(error: unknown, repeatable: boolean): boolean {
   if (!(error instanceof SvcError) || !error.retryable) return false;
-  // A server that asks for more patience than ours gets its answer from the caller, who sees retryAfterMs.
+  // When the server asks for a longer pause than the SDK waits, the caller decides: the error has `retryAfterMs`.
   if ((error.retryAfterMs ?? 0) > delayMsMax) return false;
   return repeatable || error.unsent || error.status === 503 || error.status === 429;
 }

@@ -65,7 +65,7 @@ export function createScopes(runId: string): Scopes {
   return scopes;
 }
 
-/** What suspended the scope or one around it. */
+/** The suspension of this scope, or of a scope around it. */
 export function suspensionOf(scope: Scope): Suspended | undefined {
   for (let at: Scope | undefined = scope; at; at = at.parent) if (at.suspended) return at.suspended;
   return undefined;

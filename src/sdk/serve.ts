@@ -1,9 +1,10 @@
 import { callForRun } from "./calls.ts";
 import { type Client, createClient } from "./client.ts";
-import { registration, type SvcFunction } from "./function.ts";
+import { registration } from "./function.ts";
 import { consoleLogger } from "./log.ts";
 import { PushFault, performPush, readPush } from "./push.ts";
 import { verifySignature } from "./signature.ts";
+import type { SvcFunction } from "./svc-function.ts";
 import type { ConnectionOptions } from "./transport.ts";
 import type { EventMap, Logger } from "./types.ts";
 import { answerWebhook, type WebhookRule } from "./webhooks.ts";
@@ -13,7 +14,7 @@ export interface ServeOptions<Events extends EventMap = EventMap> extends Connec
   client?: Client<Events>;
   functions: readonly SvcFunction[];
   /**
-   * What the server signs its requests with (its SVC_SIGNING_KEY); several while it is changed. Default: the variable
+   * The key with which the server signs its requests (its SVC_SIGNING_KEY); several while it is changed. Default: the variable
    * SVC_SIGNING_KEY. `null` takes requests from anyone who can reach the endpoint.
    */
   signingKey?: string | readonly string[] | null;

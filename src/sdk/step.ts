@@ -4,12 +4,12 @@ import { createScopes, escapeName, type Scope, type Scopes, Suspended, suspensio
 import type { StepContext } from "./steps.ts";
 import type { CompletedStep, Yield } from "./wire.ts";
 
-/** What an execution needs of the world around it: a worker's job, a request to an endpoint, a test. */
+/** What an execution needs of the place where it runs: a worker's job, a request to an endpoint, a test. */
 export interface ExecutionHost {
-  /** Throws when the execution is no longer ours: taken over, cancelled, refused. */
+  /** Throws when the execution may not go on: another worker has the run, it was cancelled, or a step was refused. */
   requireHeld(): void;
   memo(stepId: string): CompletedStep | undefined;
-  /** Undefined when the execution surely is ours; otherwise resolves when it is, and throws when it is not. */
+  /** Undefined while the lease cannot be over; otherwise resolves when the server confirms it, and throws when it is lost. */
   sure(): Promise<void> | undefined;
   /** Takes the JSON of a finished step. Resolves at once, or when it is stored where that is asked for. */
   record(stepText: string): Promise<void> | undefined;
@@ -52,9 +52,9 @@ export interface Execution {
     name: string,
     reason: (base: { step_id: string; step_name: string }) => Yield,
   ): Promise<unknown>;
-  /** Something is under way until this is called. */
+  /** Notes that something runs; what it returns notes that it has ended. */
   begin(): () => void;
-  /** Resolves when nothing is under way. */
+  /** Resolves when nothing runs any more. */
   still(): Promise<void>;
   /** Why the run as a whole stops here. */
   suspended(): Suspended | undefined;

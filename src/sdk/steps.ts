@@ -1,12 +1,12 @@
 import type { Duration } from "./duration.ts";
-import type { HandlerEvent, SvcFunction } from "./function.ts";
+import type { HandlerEvent, SvcFunction } from "./svc-function.ts";
 import type { EmitOptions, Emitted, EventMap, Published } from "./types.ts";
 
-/** What the code of a step may look at. */
+/** What the code of a step is given. */
 export interface StepContext {
   /** The step's id, the same in every attempt: a good idempotency key for calls to others. */
   readonly id: string;
-  /** Raised when the step's time is over or the execution is no longer ours. */
+  /** Raised when the step's time is over, the run was cancelled, or another worker has it. */
   readonly signal: AbortSignal;
 }
 
@@ -22,11 +22,11 @@ export interface WaitOptions {
   name?: string;
   /** A path inside the data that must be equal in the awaited and the triggering event; or CEL over `event` and `data`. */
   match?: string;
-  /** With it, what stands at `match` in the awaited event must equal this instead. */
+  /** The value that the awaited event must have at `match`, in place of the triggering event's. */
   matchValue?: unknown;
   /** Default 7 days. When it is over the run fails. */
   timeout?: Duration;
-  /** Kept as the waiting step's input, for people who look at it. */
+  /** Kept as the input of the waiting step, to be shown. */
   payload?: unknown;
 }
 
@@ -43,7 +43,7 @@ export interface PublishOptions {
 }
 
 export interface ParallelOptions {
-  /** Waits for all branches and answers, in place of results, what `Promise.allSettled` would. */
+  /** Waits for all branches and returns, in place of results, what `Promise.allSettled` would. */
   allSettled?: boolean;
 }
 
@@ -83,17 +83,17 @@ export interface Steps<Events extends EventMap = EventMap> {
     work: (context: StepContext) => Output | Promise<Output>,
     options?: RunOptions<Output>,
   ): Promise<Output>;
-  /** Gives the worker free for that long (`250`, `"10s"`, `"7d"`); the handler is entered again afterwards. */
+  /** Frees the worker for that long (`250`, `"10s"`, `"7d"`); the handler is entered again afterwards. */
   sleep(name: string, duration: Duration): Promise<void>;
   /** The same until an instant: Date, RFC 3339 text or milliseconds since 1970. */
   sleepUntil(name: string, at: Date | string | number): Promise<void>;
-  /** Gives the worker free until such an event is emitted, and answers it. When none comes in time the run fails. */
+  /** Frees the worker until such an event is emitted, and returns it. When none comes in time the run fails. */
   waitForEvent<Name extends keyof Events & string>(
     event: Name,
     options?: WaitOptions,
   ): Promise<HandlerEvent<Events[Name], Name>>;
   /**
-   * Starts another function (one without event triggers) and answers its output; the worker is free meanwhile. A child that
+   * Starts another function (one without event triggers) and returns its output; the worker is free meanwhile. A child that
    * failed or took too long throws NonRetryableError, with the code of its error or INVOKE_FAILED.
    */
   invoke<Input, Output>(

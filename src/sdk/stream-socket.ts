@@ -5,7 +5,7 @@ import { SvcError } from "./errors.ts";
 /** One conversation over HTTP/2: JSON messages in the envelopes of the Connect protocol. */
 export interface StreamSocket {
   send(message: object): void;
-  /** Nothing more is said; what the server still has to say is heard. */
+  /** Ends this side of the stream; messages of the server still arrive. */
   hangUp(): void;
   destroy(): void;
 }

@@ -36,7 +36,7 @@ export interface JobMessage {
   leaseMs?: number;
 }
 
-/** The same job in the words of the REST routes. */
+/** The same job as the REST routes write it. */
 export function assignmentOf(job: JobMessage): Assignment {
   const { event = {}, context } = job;
   return {

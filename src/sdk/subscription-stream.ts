@@ -43,11 +43,11 @@ export interface StreamRequest {
   method: string;
   message: unknown;
   signal: AbortSignal;
-  /** A promise while the reader wants no more: the server is then held up by the connection itself. */
+  /** A promise while the reader has no room. Nothing is read meanwhile, so that the full connection stops the server. */
   room?: () => Promise<void> | undefined;
 }
 
-/** A server stream of JSON messages over fetch. Resolves when the server ended it in peace, rejects with SvcError. */
+/** A server stream of JSON messages over fetch. Resolves when the server ended it without an error, rejects with SvcError. */
 export async function readStream(
   transport: Transport,
   { method, message, signal, room }: StreamRequest,

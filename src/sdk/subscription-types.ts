@@ -13,7 +13,7 @@ export interface Delivery<Topic extends string = string, Data = unknown> {
   sequence?: number;
   /** RFC 3339. */
   timestamp?: string;
-  /** What was attached when it was emitted. */
+  /** The metadata with which it was emitted. */
   metadata?: Record<string, unknown>;
 }
 
@@ -57,24 +57,24 @@ export type DeliveryOf<Events, Pattern extends string> = string extends keyof Ev
       ? Delivery
       : Named<Events, NamesOf<Events, Pattern>>;
 
-/** A place to go on from later, in another process say: `client.subscribe(pattern, { after: place })`. */
+/** A place to go on from later, in another process for example: `client.subscribe(pattern, { after: place })`. */
 export interface Place {
   /** Decimal digits. */
   sequence: string;
-  /** Of the log that it was seen in; a place of before a restore is refused. */
+  /** The epoch of the log in which it was seen. A restore from a backup changes it: an older place is then refused. */
   epoch?: string;
 }
 
 export type SubscriptionState = "connecting" | "live" | "waiting" | "over";
 
-/** What an open subscription tells of itself. */
+/** A change in the life of an open subscription. */
 export type SubscriptionNotice =
   | { type: "live" }
   /** The connection is gone or the server cannot go on; it is tried again after `delayMs`. */
   | { type: "waiting"; delayMs: number; error: SvcError | undefined }
   /** Deliveries are missing: see `onGap`. */
   | { type: "gap"; error: SvcError }
-  /** The reader was too slow for what has no log to read it from later. */
+  /** The reader was too slow, and what was dropped is in no log from which it could be read later. */
   | { type: "dropped"; count: number };
 
 export interface SubscribeOptions {
@@ -86,7 +86,7 @@ export interface SubscribeOptions {
   topicOnly?: boolean;
   /** Whether `timestamp` and `metadata` come along. Default true. */
   includeMetadata?: boolean;
-  /** Begins behind this place: a `place` of before, or a sequence; 0 is the beginning of what is kept. */
+  /** Begins after this place: the `place` of an earlier subscription, or a sequence; 0 = the oldest that is kept. */
   after?: Place | number | bigint | string | undefined;
   /** Ends the subscription. */
   signal?: AbortSignal | undefined;
@@ -116,11 +116,11 @@ export interface Subscription<One = Delivery> extends AsyncIterable<One> {
   readonly state: SubscriptionState;
   /** Behind the last delivery that the reader took; undefined before there is one. */
   readonly place: Place | undefined;
-  /** Resolves when the server has confirmed it for the first time: what happens from then on will come. */
+  /** Resolves when the server has confirmed it for the first time: whatever happens afterwards is delivered. */
   readonly ready: Promise<void>;
   /** Resolves when it was closed; rejects with what ended it. */
   readonly done: Promise<void>;
-  /** What has arrived and was not read is still read. */
+  /** The reader still gets what has arrived. */
   close(): void;
 }
 

@@ -20,18 +20,18 @@ export interface Arrived {
   metadata?: Record<string, unknown>;
 }
 
-/** Who asked; hears nothing more once it has ended, or was stopped. */
+/** The subscription behind an attempt. It is not called any more once the attempt has ended, or was stopped. */
 export interface Asker {
-  /** Where it begins, when the server says so. */
+  /** The server has confirmed the attempt, and may say where in the log it begins. */
   started(start: { sequence?: bigint; epoch?: bigint }): void;
   arrived(one: Arrived): void;
   ended(error: SvcError | undefined): void;
 }
 
-/** One attempt to subscribe; answers what gives it up. Never throws, and calls back later, never at once. */
+/** One attempt to subscribe; returns a function that stops it. Never throws, and calls back later, never at once. */
 export type Way = (ask: Ask, to: Asker) => () => void;
 
-/** Words of a server whose log no longer has the place to go on from. */
+/** Whether the log no longer has the position from which a subscription wants to go on. */
 export const isGap = ({ code }: SvcError): boolean =>
   code === "position_expired" || code === "position_ahead" || code === "epoch_changed";
 

@@ -1,246 +1,223 @@
-import { deferred } from "./deferred.ts";
+import { type Deferred, deferred } from "./deferred.ts";
 import { SvcError } from "./errors.ts";
-import { delayAfter, pause } from "./retry.ts";
+import { pause, reconnectDelayMs } from "./retry.ts";
+import { SubscriptionPosition } from "./subscription-position.ts";
 import type {
   Delivery,
   OnDelivery,
   Place,
   SubscribeOptions,
   Subscription,
+  SubscriptionNotice,
   SubscriptionState,
 } from "./subscription-types.ts";
-import { type Arrived, type Ask, digits, isGap, type Way } from "./subscription-ways.ts";
-
-const firstDelayMs = 250;
-const delayMsMax = 30_000;
+import { type Arrived, isGap, type Way } from "./subscription-ways.ts";
+import { UnreadDeliveries } from "./unread-deliveries.ts";
 
 export interface SubscriptionSource {
   way: Way;
   pattern: string;
 }
 
-function placeOf(after: NonNullable<SubscribeOptions["after"]>): { sequence: bigint; epoch?: bigint } {
-  const { sequence, epoch } = typeof after === "object" ? after : { sequence: after, epoch: undefined };
-  const read = typeof sequence === "bigint" ? sequence : digits(sequence);
-  const log = digits(epoch);
-  if (read === undefined || read < 0n || (epoch !== undefined && log === undefined))
-    throw new TypeError("after: must be a place of a subscription, or a sequence");
-  return { sequence: read, ...(log !== undefined && { epoch: log }) };
-}
-
-/** The run that a pattern is about, when it is about one: its history is kept as a log is. */
-const isOfOneRun = (pattern: string): boolean => /^system\.run\.[^.*>]+\./.test(pattern);
-
-const hasLog = (pattern: string): boolean => !pattern.startsWith("system.") || isOfOneRun(pattern);
-
-/** Follows one pattern over whatever connections it takes, from place to place. */
+/** Follows one pattern over one connection after the other. Each goes on where the one before it broke. */
 export function openSubscription<One extends Delivery>(
   { way, pattern }: SubscriptionSource,
   options: SubscribeOptions,
   onDelivery?: OnDelivery<One>,
 ): Subscription<One> {
-  const { bufferMax = 1_000, replay, signal, onGap = "fail", onNotice = () => {} } = options;
-  if (options.after !== undefined && replay) throw new TypeError("after and replay: choose one");
-  const isLogged = hasLog(pattern);
-  const ofOneRun = isOfOneRun(pattern);
-  const begin = options.after === undefined ? undefined : placeOf(options.after);
+  const running = new RunningSubscription<One>(way, pattern, options);
+  running.ready.promise.catch(() => {});
+  if (!onDelivery) running.done.promise.catch(() => {});
+  running.start();
+  if (onDelivery) running.deliverTo(onDelivery).catch(() => {});
+  return {
+    get state() {
+      return running.state;
+    },
+    get place(): Place | undefined {
+      return running.position.place;
+    },
+    ready: running.ready.promise,
+    done: running.done.promise,
+    close: running.close,
+    [Symbol.asyncIterator]: () => running.deliveries(),
+  };
+}
 
-  let state: SubscriptionState = "connecting";
-  /** Everything up to here has arrived. */
-  let cursor = begin?.sequence;
-  let epoch = begin?.epoch;
-  let attempts = 0;
-  let everLive = false;
-  let stopAttempt = () => {};
-  /** The reader is too slow: the server is asked again when there is room. */
-  let isFull = false;
-  let dropped = 0;
-  let failure: SvcError | Error | undefined;
-  let waiting: Arrived[] = [];
-  let read = 0;
-  let place: bigint | undefined = cursor;
-  let wake = () => {};
-  const leaving = new AbortController();
-  const ready = deferred();
-  const done = deferred();
-  ready.promise.catch(() => {});
-  if (!onDelivery) done.promise.catch(() => {});
+/** A subscription and its attempts to be served, one at a time, until it is closed or cannot go on. */
+class RunningSubscription<One extends Delivery> {
+  readonly position: SubscriptionPosition;
+  readonly ready: Deferred = deferred();
+  readonly done: Deferred = deferred();
+  state: SubscriptionState = "connecting";
+  readonly #way: Way;
+  readonly #options: SubscribeOptions;
+  readonly #onNotice: (notice: SubscriptionNotice) => void;
+  readonly #bufferMax: number;
+  readonly #unread: UnreadDeliveries;
+  readonly #leaving = new AbortController();
+  #failure: Error | undefined;
+  /** Attempts since the last one that the server confirmed. */
+  #attempts = 0;
+  #stopAttempt = () => {};
+  /** No attempt is under way because the reader is too slow: the next one begins when there is room. */
+  #isFull = false;
+  #droppedCount = 0;
 
-  const left = () => waiting.length - read;
-
-  function finish(error: Error | undefined): void {
-    if (state === "over") return;
-    state = "over";
-    failure = error;
-    stopAttempt();
-    leaving.abort();
-    signal?.removeEventListener("abort", close);
-    ready.reject(error ?? new SvcError("aborted_by_caller", "the subscription was closed"));
-    if (error) done.reject(error);
-    else done.resolve();
-    wake();
-  }
-  const close = () => finish(undefined);
-
-  function ask(): Ask {
-    const from = cursor ?? (ofOneRun && everLive && !replay ? 0n : undefined);
-    return {
-      pattern,
-      ...(options.filter !== undefined && { filter: options.filter }),
-      ...(options.topicOnly && { topicOnly: true }),
-      ...(isLogged && from !== undefined
-        ? { startAfter: from, ...(epoch !== undefined && { epoch }) }
-        : replay && { replay }),
-    };
+  constructor(way: Way, pattern: string, options: SubscribeOptions) {
+    const { bufferMax = 1_000, onNotice = () => {} } = options;
+    this.position = new SubscriptionPosition(pattern, options);
+    this.#way = way;
+    this.#options = options;
+    this.#onNotice = onNotice;
+    this.#bufferMax = bufferMax;
+    this.#unread = new UnreadDeliveries(bufferMax / 2);
   }
 
-  function started(start: { sequence?: bigint; epoch?: bigint }): void {
-    attempts = 0;
-    everLive = true;
-    state = "live";
-    if (isLogged && !ofOneRun) {
-      // With a replay the past is still to come: until its first delivery it would be asked for again.
-      if (!replay) cursor ??= start.sequence;
-      epoch ??= start.epoch;
-      place ??= cursor;
-    }
-    ready.resolve();
-    onNotice({ type: "live" });
-  }
-
-  function arrived(one: Arrived): void {
-    if (isLogged && one.sequence !== undefined) {
-      // The frame that was under way when a connection broke may come again.
-      if (cursor !== undefined && one.sequence <= cursor) return;
-      cursor = one.sequence;
-    } else if (left() >= bufferMax) {
-      dropped++;
-      return;
-    }
-    waiting.push(one);
-    wake();
-    if (isLogged && one.sequence !== undefined && left() >= bufferMax) {
-      isFull = true;
-      stopAttempt();
+  start(): void {
+    const { signal } = this.#options;
+    if (signal?.aborted) this.close();
+    else {
+      signal?.addEventListener("abort", this.close, { once: true });
+      this.#attempt();
     }
   }
 
-  /** What the end of an attempt means; answers whether and when there is another. */
-  function delayBehind(error: SvcError | undefined): number | undefined {
-    if (error && isGap(error)) {
-      onNotice({ type: "gap", error });
-      if (onGap === "fail") return undefined;
-      cursor = onGap === "earliest" ? 0n : undefined;
-      epoch = undefined;
-      place = undefined;
-      return 0;
+  readonly close = (): void => this.#finish(undefined);
+
+  async *deliveries(): AsyncGenerator<One, void, void> {
+    const { includeMetadata = true } = this.#options;
+    try {
+      for (;;) {
+        for (let one = this.#unread.take(); one; one = this.#unread.take()) {
+          yield deliveryOf<One>(one, includeMetadata);
+          if (this.position.isLogged && one.sequence !== undefined) this.position.taken(one.sequence);
+          this.#goOn();
+        }
+        if (this.#failure) throw this.#failure;
+        if (this.state === "over") return;
+        await this.#unread.changed();
+      }
+    } finally {
+      this.close();
     }
-    if (error && !error.retryable) return undefined;
-    const delay = delayAfter(++attempts, firstDelayMs, delayMsMax);
-    // Many clients lose one server at the same moment.
-    return Math.max(delay / 2 + (Math.random() * delay) / 2, error?.retryAfterMs ?? 0);
   }
 
-  function attempt(): void {
+  /** Rejects with what ended the subscription, as `done` does. */
+  async deliverTo(onDelivery: OnDelivery<One>): Promise<void> {
+    for await (const one of this.deliveries()) {
+      try {
+        await onDelivery(one);
+      } catch (error) {
+        // Before the loop is left: that closes the subscription, and `done` would resolve.
+        this.#finish(error instanceof Error ? error : new Error(String(error)));
+        return;
+      }
+    }
+  }
+
+  #finish(error: Error | undefined): void {
+    if (this.state === "over") return;
+    this.state = "over";
+    this.#failure = error;
+    this.#stopAttempt();
+    this.#leaving.abort();
+    this.#options.signal?.removeEventListener("abort", this.close);
+    this.ready.reject(error ?? new SvcError("aborted_by_caller", "the subscription was closed"));
+    if (error) this.done.reject(error);
+    else this.done.resolve();
+    this.#unread.wake();
+  }
+
+  #attempt(): void {
     let isMine = true;
-    const stop = way(ask(), {
-      started: (start) => isMine && started(start),
-      arrived: (one) => isMine && arrived(one),
-      ended(error) {
+    const stop = this.#way(this.position.ask(), {
+      started: (start) => isMine && this.#confirmed(start),
+      arrived: (one) => isMine && this.#arrived(one),
+      ended: (error) => {
         if (!isMine) return;
         isMine = false;
-        const delayMs = delayBehind(error);
-        if (delayMs === undefined) return finish(error);
-        state = "waiting";
-        if (delayMs > 0) onNotice({ type: "waiting", delayMs, error });
-        void pause(delayMs, leaving.signal).then(() => {
-          if (state !== "over") attempt();
-        });
+        this.#ended(error);
       },
     });
-    stopAttempt = () => {
+    this.#stopAttempt = () => {
       if (!isMine) return;
       isMine = false;
       stop();
     };
   }
 
+  #confirmed(start: { sequence?: bigint; epoch?: bigint }): void {
+    this.#attempts = 0;
+    this.state = "live";
+    this.position.confirmed(start);
+    this.ready.resolve();
+    this.#onNotice({ type: "live" });
+  }
+
+  #arrived(one: Arrived): void {
+    // What has no place in a log cannot be asked for again: it is dropped while the reader is too slow.
+    const isKept = this.position.isLogged && one.sequence !== undefined;
+    if (isKept && !this.position.arrived(one.sequence!)) return;
+    if (!isKept && this.#unread.count >= this.#bufferMax) {
+      this.#droppedCount++;
+      return;
+    }
+    this.#unread.add(one);
+    if (isKept && this.#unread.count >= this.#bufferMax) {
+      this.#isFull = true;
+      this.#stopAttempt();
+    }
+  }
+
+  #ended(error: SvcError | undefined): void {
+    const delayMs = this.#delayBehind(error);
+    if (delayMs === undefined) {
+      this.#finish(error);
+      return;
+    }
+    this.state = "waiting";
+    if (delayMs > 0) this.#onNotice({ type: "waiting", delayMs, error });
+    void pause(delayMs, this.#leaving.signal).then(() => {
+      if (this.state !== "over") this.#attempt();
+    });
+  }
+
+  /** How long to wait before the next attempt; undefined when there is none. */
+  #delayBehind(error: SvcError | undefined): number | undefined {
+    const { onGap = "fail" } = this.#options;
+    if (error && isGap(error)) {
+      this.#onNotice({ type: "gap", error });
+      if (onGap === "fail") return undefined;
+      this.position.beginAnew(onGap);
+      return 0;
+    }
+    if (error && !error.retryable) return undefined;
+    return reconnectDelayMs(++this.#attempts, error);
+  }
+
   /** The reader has made room. */
-  function goOn(): void {
-    if (dropped > 0 && left() < bufferMax) {
-      onNotice({ type: "dropped", count: dropped });
-      dropped = 0;
+  #goOn(): void {
+    const { count } = this.#unread;
+    if (this.#droppedCount > 0 && count < this.#bufferMax) {
+      this.#onNotice({ type: "dropped", count: this.#droppedCount });
+      this.#droppedCount = 0;
     }
-    if (!isFull || left() > bufferMax / 2 || state === "over") return;
-    isFull = false;
-    attempt();
+    if (!this.#isFull || count > this.#bufferMax / 2 || this.state === "over") return;
+    this.#isFull = false;
+    this.#attempt();
   }
+}
 
-  function deliveryOf(one: Arrived): One {
-    const { sequence, timestamp, metadata, ...rest } = one;
-    return {
-      ...rest,
-      ...(sequence !== undefined && { sequence: Number(sequence) }),
-      ...(options.includeMetadata !== false && {
-        ...(timestamp !== undefined && { timestamp }),
-        ...(metadata !== undefined && { metadata }),
-      }),
-    } as One;
-  }
-
-  async function* deliveries(): AsyncGenerator<One, void, void> {
-    try {
-      for (;;) {
-        while (read < waiting.length) {
-          const one = waiting[read++]!;
-          if (read > bufferMax / 2) {
-            waiting = waiting.slice(read);
-            read = 0;
-          }
-          yield deliveryOf(one);
-          if (isLogged && one.sequence !== undefined) place = one.sequence;
-          goOn();
-        }
-        if (failure) throw failure;
-        if (state === "over") return;
-        const more = deferred();
-        wake = more.resolve;
-        await more.promise;
-      }
-    } finally {
-      close();
-    }
-  }
-
-  if (signal?.aborted) close();
-  else {
-    signal?.addEventListener("abort", close, { once: true });
-    attempt();
-  }
-  const subscription: Subscription<One> = {
-    get state() {
-      return state;
-    },
-    get place(): Place | undefined {
-      if (place === undefined) return undefined;
-      return { sequence: `${place}`, ...(epoch !== undefined && { epoch: `${epoch}` }) };
-    },
-    ready: ready.promise,
-    done: done.promise,
-    close,
-    [Symbol.asyncIterator]: deliveries,
-  };
-  if (onDelivery) {
-    (async () => {
-      for await (const one of subscription) {
-        try {
-          await onDelivery(one);
-        } catch (error) {
-          return finish(error instanceof Error ? error : new Error(String(error)));
-        }
-      }
-      // What ended it, `done` tells.
-    })().catch(() => {});
-  }
-  return subscription;
+/** A delivery as its reader sees it. */
+function deliveryOf<One>(one: Arrived, includeMetadata: boolean): One {
+  const { sequence, timestamp, metadata, ...rest } = one;
+  return {
+    ...rest,
+    ...(sequence !== undefined && { sequence: Number(sequence) }),
+    ...(includeMetadata && {
+      ...(timestamp !== undefined && { timestamp }),
+      ...(metadata !== undefined && { metadata }),
+    }),
+  } as One;
 }

@@ -1,6 +1,6 @@
 import type { Yield } from "./wire.ts";
 
-export interface Delivery {
+export interface TestEvent {
   event: string;
   data: unknown;
   /** Undefined: it comes whenever it is waited for. */
@@ -8,7 +8,7 @@ export interface Delivery {
   taken: boolean;
 }
 
-type EventFilter = Extract<Yield, { type: "wait_for_event" }>["event_filter"];
+type WaitFilter = Extract<Yield, { type: "wait_for_event" }>["event_filter"];
 
 /** The value at a path inside data; `data.`, `event.data.` and `$.data.` in front are left out. */
 export function valueAt(data: unknown, path: string): unknown {
@@ -28,18 +28,18 @@ const isPath = /^[\w$.-]+$/;
  * server's business; a wait with an expression takes the next event of its name.
  */
 export function findDelivery(
-  deliveries: Delivery[],
-  filter: EventFilter,
+  deliveries: TestEvent[],
+  filter: WaitFilter,
   { nowMs, untilMs, trigger }: { nowMs: number; untilMs: number; trigger: unknown },
-): Delivery | undefined {
+): TestEvent | undefined {
   const { match, match_value } = filter;
-  const fits = ({ data }: Delivery): boolean => {
+  const fits = ({ data }: TestEvent): boolean => {
     if (match === undefined || !isPath.test(match)) return true;
     const expected = match_value === undefined ? valueAt(trigger, match) : match_value;
     return expected !== undefined && JSON.stringify(valueAt(data, match)) === JSON.stringify(expected);
   };
-  const atOf = ({ atMs = nowMs }: Delivery): number => atMs;
-  // Like the server, a wait sees only what is emitted once it is there.
+  const atOf = ({ atMs = nowMs }: TestEvent): number => atMs;
+  // As on the server, a wait sees only what is emitted after it began.
   const found = deliveries
     .filter((one) => !one.taken && one.event === filter.event && atOf(one) >= nowMs && atOf(one) <= untilMs)
     .sort((a, b) => atOf(a) - atOf(b))

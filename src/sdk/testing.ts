@@ -1,55 +1,10 @@
 import { type Duration, durationMs } from "./duration.ts";
-import type { ReportedError } from "./errors.ts";
-import type { HandlerEvent, SvcFunction } from "./function.ts";
+import type { HandlerEvent, SvcFunction } from "./svc-function.ts";
+import type { TestPlan, TestResult, TestWait } from "./test-plan.ts";
 import { simulate } from "./testing-run.ts";
 import type { Logger } from "./types.ts";
 
-/** A step of a finished test run, as the server would have stored it. */
-export interface TestStep {
-  /** `{runId}:{name}:{n}` */
-  id: string;
-  name: string;
-  type: "invoke" | "compensate" | "sleep" | "wait_for_event" | "invoke_function" | "invoke_function_async";
-  status: "completed" | "failed" | "timed_out";
-  /** The attempt of the run that brought it here. */
-  attempt: number;
-  output: unknown;
-  error?: ReportedError;
-  compensationFor?: string;
-}
-
-export interface TestResult<Output = unknown> {
-  status: "completed" | "failed";
-  /** Null unless completed. */
-  output: Output;
-  /** Undefined unless failed. */
-  error: ReportedError | undefined;
-  /** In the order in which they ended first. */
-  steps: TestStep[];
-  attempts: number;
-  /** How often the handler was entered: attempts, yields and crashes. */
-  executions: number;
-  /** Sleeps, waits and retry delays together, on the virtual clock. */
-  elapsedMs: number;
-  emitted: { event: string; data: unknown; idempotencyKey: string }[];
-  published: { topic: string; data: unknown; idempotencyKey: string }[];
-}
-
-/** A wait that the test is to answer. */
-export interface TestWait {
-  name: string;
-  event: string;
-  match?: string;
-  matchValue?: unknown;
-  payload?: unknown;
-}
-
-export interface TestCall {
-  functionId: string;
-  input: unknown;
-}
-
-/** What makes a test run other than plain; every method answers the same object. */
+/** What a test run is to do differently; every method returns the same object. */
 export interface FunctionTest<Input = unknown, Output = unknown> {
   /** Code in the place of a step's, or the value that it gives. */
   mockStep(name: string, answer: unknown): this;
@@ -77,19 +32,6 @@ export interface FunctionTest<Input = unknown, Output = unknown> {
    * test lacks something: an invoke without an answer, or a function that never ends.
    */
   run(data?: Input, event?: Partial<Omit<HandlerEvent, "data">>): Promise<TestResult<Output>>;
-}
-
-/** What was asked for, as `simulate` reads it. */
-export interface TestPlan {
-  target: SvcFunction;
-  steps: Map<string, unknown>;
-  invokes: Map<string, unknown>;
-  failures: { name: string; attempt: number | undefined; error: unknown }[];
-  crashes: { step: string | number; stored: boolean }[];
-  deliveries: { event: string; data: unknown; afterMs: number | undefined }[];
-  answers: Map<string, (wait: TestWait) => unknown>;
-  secrets: Record<string, string>;
-  log: Logger;
 }
 
 const silent: Logger = { debug() {}, info() {}, warn() {}, error() {} };

@@ -6,7 +6,7 @@ export interface ConnectionOptions {
   url?: string;
   /** `ifkey_…`. Default: SVC_API_KEY, else none (a server in development mode). */
   apiKey?: string;
-  /** Name or `env_…` id. Default: SVC_ENV, else what the key belongs to. A name is resolved to its id at the first call. */
+  /** Name or `env_…` id. Default: SVC_ENV, else the environment of the key. The first call resolves a name to its id. */
   environment?: string;
   /** How long a call may take, in milliseconds. Default 30,000. */
   timeoutMs?: number;
@@ -27,7 +27,7 @@ export interface Request {
 /** One connection to one server as one caller: headers, time limits, errors. Sockets are kept alive by `fetch`. */
 export interface Transport {
   readonly url: string;
-  /** What every request says of its caller: key and environment. Throws SvcError while the environment cannot be found. */
+  /** The headers of every request: key and environment. Throws SvcError while the environment cannot be looked up. */
   headers(): Promise<Record<string, string>>;
   /** One attempt. The parsed body; undefined for 204. Throws SvcError. */
   send<Answer>(request: Request): Promise<Answer>;

@@ -91,7 +91,7 @@ export interface FunctionDefinition {
   debounce?: { periodMs: number; key?: string; maxWaitMs?: number };
   /** A path inside the event's data; runs with the same value there prefer the same worker, which gets it as `run.actorId`. */
   actorKey?: string;
-  /** Cancels a run when an event comes whose data has at `match`, a path, what the run's own event has there. */
+  /** Cancels a run when an event comes whose data equals that of the run's own event at the path `match`. */
   cancelOn?: { event: string; match: string }[];
   /** Names of secrets; each execution gets their values. */
   secrets?: string[];
@@ -118,7 +118,7 @@ export interface RegisteredFunction extends FunctionDefinition {
 }
 
 export interface EmitOptions {
-  /** The same key within 24 hours answers the first event again. It also makes the call safe to repeat. */
+  /** A second call with the same key within 24 hours returns the first event. It also makes the call safe to repeat. */
   idempotencyKey?: string;
   metadata?: Record<string, unknown>;
   /** Version of the event's schema. Default 1. */

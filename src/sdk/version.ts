@@ -1,5 +1,5 @@
 /**
- * What this SDK tells the server of itself. From 0.40 on a server sends failed rows (a failed child, a wait that was over)
- * with `completed_steps`; older SDKs would take them for results, so it keeps them from those.
+ * The version with which workers register. To 0.40 and newer the server sends failed rows (a failed child, a wait that was
+ * over) with `completed_steps`; older SDKs would take such rows for results.
  */
 export const sdkVersion = "0.40.0";

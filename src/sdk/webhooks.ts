@@ -1,11 +1,11 @@
 import type { Client } from "./client.ts";
 import type { EventMap, Logger } from "./types.ts";
 
-/** What becomes of a webhook's request. */
+/** The event that a provider's request is turned into. */
 export interface WebhookEvent {
   name: string;
   data: unknown;
-  /** Providers repeat what was not answered; with the id of their message here it is emitted once. */
+  /** Set it to the id of the provider's message: providers repeat what was not answered, and it is then emitted once. */
   idempotencyKey?: string;
 }
 
@@ -19,7 +19,7 @@ export interface WebhookRequest {
 
 /** How requests of one provider are checked and turned into events. */
 export interface WebhookRule {
-  /** Whether the provider sent this. Throwing is a no. */
+  /** Whether the provider sent this. What it throws counts as no. */
   verify(request: WebhookRequest): boolean | Promise<boolean>;
   transform(request: WebhookRequest): WebhookEvent | Promise<WebhookEvent>;
 }

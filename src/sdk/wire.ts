@@ -1,5 +1,5 @@
 import type { ReportedError, SvcError } from "./errors.ts";
-import type { HandlerEvent } from "./function.ts";
+import type { HandlerEvent } from "./svc-function.ts";
 
 /** A job as handed out: contract of the worker routes, snake_case as on the wire. */
 export interface Assignment {
@@ -32,7 +32,7 @@ export interface CompletedStep {
   error?: unknown;
 }
 
-/** Why execution stops without being over. */
+/** Why an execution stops although its run goes on. */
 export type Yield = { step_id: string; step_name: string } & (
   | {
       type: "sleep";
@@ -77,6 +77,12 @@ export const exchangeCharactersMax = 1_000_000;
 export interface Report {
   readonly jobId: string;
   readonly text: string;
+}
+
+/** A report that the server has not answered yet, and what settles the promise of its sender. */
+export interface PendingReport extends Report {
+  resolve(outcome: "stored" | "withdrawn"): void;
+  reject(error: SvcError): void;
 }
 
 /** What became of one report; undefined = taken. */

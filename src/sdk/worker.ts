@@ -1,18 +1,20 @@
 import { callForRun } from "./calls.ts";
 import { type Client, createClient } from "./client.ts";
-import { createCourier } from "./courier.ts";
+import { type Deferred, deferred } from "./deferred.ts";
 import { SvcError } from "./errors.ts";
-import { registration, type SvcFunction } from "./function.ts";
-import { type Job, startJob } from "./job.ts";
-import { createLease, type Lease, type Stamp, stamp } from "./lease.ts";
+import { registration } from "./function.ts";
+import { Heartbeats } from "./heartbeats.ts";
+import { type Stamp, stamp } from "./lease.ts";
 import { consoleLogger } from "./log.ts";
 import { delayAfter, pause } from "./retry.ts";
 import { handleEndSignals } from "./signals.ts";
-import { createStreamCourier } from "./stream-courier.ts";
+import type { SvcFunction } from "./svc-function.ts";
 import type { ConnectionOptions } from "./transport.ts";
 import type { EventMap, Logger } from "./types.ts";
 import { sdkVersion } from "./version.ts";
 import type { Assignment } from "./wire.ts";
+import { WorkerJobs } from "./worker-jobs.ts";
+import { restLink, streamLink, type WorkerLink } from "./worker-link.ts";
 
 export interface WorkerOptions<Events extends EventMap = EventMap> extends ConnectionOptions {
   /** Instead of connection options. */
@@ -61,9 +63,6 @@ export interface Worker {
   readonly closed: Promise<void>;
 }
 
-const heartbeatMsMin = 200;
-/** Longest wait for the answer to a heartbeat on a stream. */
-const heartbeatMsMax = 10_000;
 const startDelayFirstMs = 200;
 const startDelayMsMax = 5_000;
 
@@ -79,240 +78,171 @@ function newWorkerId(): string {
 
 /** A process that executes functions. One per process is enough; `maxConcurrentJobs` decides how much it does at a time. */
 export function createWorker<Events extends EventMap = EventMap>(options: WorkerOptions<Events>): Worker {
-  const { functions, maxConcurrentJobs = 10, checkpointMs = 20, heartbeatMs = 30_000 } = options;
-  const client = options.client ?? createClient<Events>(options);
-  const log = options.log ?? consoleLogger();
-  const id = options.workerId ?? newWorkerId();
-  const workerPath = `/api/v1/workers/${encodeURIComponent(id)}`;
-  const byId = new Map(functions.map((one) => [one.id, one]));
-  if (byId.size === 0) throw new TypeError("a worker needs functions");
-  if (byId.size < functions.length) throw new TypeError("two functions of a worker have the same id");
-
-  const active = new Map<string, Job>();
-  const leases = new Map<string, Lease>();
-  let busy = 0;
-  let state: "new" | "running" | "draining" | "stopped" = "new";
-  const halt = new AbortController();
-  let heartbeatTimer: ReturnType<typeof setTimeout> | undefined;
-  let heartbeatEveryMs = heartbeatMs;
-  let heartbeatDueAt = 0;
-  let releaseSignals: (() => void) | undefined;
-
-  let close!: () => void;
-  let fail!: (error: SvcError) => void;
-  const closed = new Promise<void>((resolve, reject) => {
-    close = resolve;
-    fail = reject;
-  });
-  // Whoever does not look at `closed` reads it in the log.
-  closed.catch(() => {});
-
-  const travel = {
-    transport: client.transport,
-    room: () => maxConcurrentJobs - busy,
-    onJobs: (jobs: Assignment[], askedAt: Stamp) => {
-      for (const job of jobs) start(job, askedAt);
+  const running = new RunningWorker(options);
+  // Callers may pass `worker.stop` on without its worker (U2).
+  return {
+    id: running.id,
+    get activeJobs() {
+      return running.jobs.count;
     },
-    onDenied: (error: SvcError) => {
-      log.error("the server does not accept this worker's key; stopping", { reason: error.message });
-      end(error);
-    },
-    log,
+    closed: running.closed.promise,
+    start: () => running.start(),
+    drain: ({ timeoutMs } = {}) => running.drain(timeoutMs),
+    stop: () => running.end(),
   };
-  const host = globalThis.process?.env?.HOSTNAME;
-  const version = { sdk: sdkVersion, runtime: runtimeName() };
-  const stream =
-    options.transport === "stream"
-      ? createStreamCourier({
-          ...travel,
-          workerId: id,
-          registration: {
-            ...(host && { hostname: host }),
-            functionIds: [...byId.keys()],
-            maxConcurrentJobs,
-            labels: options.labels ?? {},
-            version,
-          },
-          onCancel: (jobId, reason) => active.get(jobId)?.abandon(reason),
-        })
-      : undefined;
-  const courier = stream ?? createCourier({ ...travel, workerPath, register: () => insist(register) });
+}
 
-  /** Asks until the server answers whether the job is still this worker's. */
-  const confirm = ({ job_id, run_id, execution_seq, lease_token }: Assignment) =>
-    insist(async () => {
-      if (stream) return abandonLost(await stream.heartbeat([job_id], heartbeatMsMax), job_id);
-      const path = `${workerPath}/jobs/${encodeURIComponent(job_id)}/ack`;
-      await client.transport.send({ method: "PUT", path, body: { run_id, execution_seq, lease_token } });
+/** The life of a worker, from its registration to the end of its last job. */
+class RunningWorker<Events extends EventMap> {
+  readonly id: string;
+  readonly jobs: WorkerJobs;
+  readonly closed: Deferred = deferred();
+  readonly #options: WorkerOptions<Events>;
+  readonly #client: Client<Events>;
+  readonly #functions: ReadonlyMap<string, SvcFunction>;
+  readonly #link: WorkerLink;
+  readonly #log: Logger;
+  readonly #heartbeats: Heartbeats;
+  readonly #halt = new AbortController();
+  #state: "new" | "running" | "draining" | "stopped" = "new";
+  #releaseSignals: (() => void) | undefined;
+
+  constructor(options: WorkerOptions<Events>) {
+    const { functions, maxConcurrentJobs = 10, checkpointMs = 20, heartbeatMs = 30_000 } = options;
+    this.#options = options;
+    this.#client = options.client ?? createClient<Events>(options);
+    this.#log = options.log ?? consoleLogger();
+    this.id = options.workerId ?? newWorkerId();
+    this.#functions = new Map(functions.map((one) => [one.id, one]));
+    if (this.#functions.size === 0) throw new TypeError("a worker needs functions");
+    if (this.#functions.size < functions.length)
+      throw new TypeError("two functions of a worker have the same id");
+    // A rejection that nobody listens to would end the process; the reason stands in the log.
+    this.closed.promise.catch(() => {});
+    this.jobs = new WorkerJobs({
+      functions: this.#functions,
+      concurrentMax: maxConcurrentJobs,
+      call: callForRun(this.#client.transport),
+      checkpointMs,
+      log: this.#log,
     });
+    this.#heartbeats = new Heartbeats(heartbeatMs, (everyMs) => this.#heartbeat(everyMs));
+    this.#link = this.#openLink(maxConcurrentJobs);
+  }
 
-  /** Throws when the job it was asked for is among the lost ones. */
-  function abandonLost(lost: ReadonlySet<string>, asked?: string): void {
-    for (const jobId of lost) {
-      const reason = new SvcError("STALE_EXECUTION", "the lease went to another worker", { status: 409 });
-      active.get(jobId)?.abandon(reason);
-      if (jobId === asked) throw reason;
+  #openLink(maxConcurrentJobs: number): WorkerLink {
+    const { transport, labels = {} } = this.#options;
+    const openLink = transport === "stream" ? streamLink : restLink;
+    return openLink({
+      transport: this.#client.transport,
+      identity: {
+        id: this.id,
+        hostname: globalThis.process?.env?.HOSTNAME,
+        functionIds: [...this.#functions.keys()],
+        maxConcurrentJobs,
+        labels,
+        version: { sdk: sdkVersion, runtime: runtimeName() },
+      },
+      room: () => this.jobs.room,
+      onJobs: (jobs, askedAt) => this.#take(jobs, askedAt),
+      onDenied: (error) => {
+        this.#log.error("the server does not accept this worker's key; stopping", { reason: error.message });
+        this.end(error);
+      },
+      onCancel: (jobId, reason) => this.jobs.abandon(jobId, reason),
+      insist: (work) => this.#insist(work),
+      log: this.#log,
+    });
+  }
+
+  async start(): Promise<void> {
+    if (this.#state !== "new") throw new TypeError("a worker starts once");
+    this.#state = "running";
+    const { handleSignals = true, drainTimeoutMs = 30_000 } = this.#options;
+    if (handleSignals) this.#releaseSignals = handleEndSignals(() => this.drain(drainTimeoutMs));
+    try {
+      await this.#insist(() => this.#registerFunctions());
+      await this.#insist(() => this.#link.register());
+    } catch (error) {
+      this.end();
+      throw error;
+    }
+    if (!this.#isRunning()) return;
+    this.#heartbeats.start();
+    this.#link.courier.start();
+    this.#log.debug("worker started", { id: this.id, functions: [...this.#functions.keys()] });
+  }
+
+  /** The state as it is after a wait, in which `stop` or `drain` may have changed it. */
+  #isRunning(): boolean {
+    return this.#state === "running";
+  }
+
+  async drain(timeoutMs: number | undefined): Promise<boolean> {
+    if (this.#state === "stopped") return this.jobs.count === 0;
+    this.#state = "draining";
+    this.#link.courier.drain();
+    const over = new AbortController();
+    const finished = this.jobs.finished().then(() => true);
+    const expired = timeoutMs === undefined ? undefined : pause(timeoutMs, over.signal).then(() => false);
+    const isComplete = await (expired ? Promise.race([finished, expired]) : finished);
+    over.abort();
+    this.end();
+    return isComplete;
+  }
+
+  end(error?: SvcError): void {
+    if (this.#state === "stopped") return;
+    this.#state = "stopped";
+    const reason = error ?? new SvcError("worker_stopped", "the worker was stopped");
+    this.#halt.abort();
+    this.#heartbeats.stop();
+    this.#link.courier.stop(reason);
+    this.jobs.abandonAll(reason);
+    this.#releaseSignals?.();
+    if (error) this.closed.reject(error);
+    else this.closed.resolve();
+  }
+
+  #take(assignments: Assignment[], askedAt: Stamp): void {
+    const { courier } = this.#link;
+    for (const assignment of assignments) {
+      if (this.#state === "stopped" || this.jobs.has(assignment.job_id)) continue;
+      const confirm = () => this.#insist(() => this.#link.confirm(assignment));
+      this.jobs.start(assignment, askedAt, courier, confirm);
+      this.#heartbeats.mindLease(assignment.lease_expires_at);
     }
   }
 
-  function start(assignment: Assignment, askedAt: Stamp): void {
-    if (state === "stopped" || active.has(assignment.job_id)) return;
-    busy++;
-    let hasRoom = false;
-    const lease = createLease(askedAt, assignment.lease_ms, () => confirm(assignment));
-    leases.set(assignment.job_id, lease);
-    const job = startJob({
-      assignment,
-      target: byId.get(assignment.function_id),
-      courier,
-      lease,
-      call: callForRun(client.transport),
-      checkpointMs,
-      log,
-      onRoom() {
-        if (!hasRoom) busy--;
-        hasRoom = true;
-      },
-    });
-    active.set(job.jobId, job);
-    mindLease(assignment.lease_expires_at);
-    void job.done.then(() => {
-      active.delete(job.jobId);
-      leases.delete(job.jobId);
-      courier.nudge();
-    });
-  }
-
-  /** Heartbeats come three times in a lease, whatever was configured. */
-  function mindLease(expiresAt: string | undefined): void {
-    if (expiresAt === undefined) return;
-    const thirdMs = Math.max(heartbeatMsMin, (Date.parse(expiresAt) - Date.now()) / 3);
-    if (!(thirdMs < heartbeatEveryMs)) return;
-    heartbeatEveryMs = thirdMs;
-    if (heartbeatDueAt > Date.now() + thirdMs) planHeartbeat();
-  }
-
-  function planHeartbeat(): void {
-    clearTimeout(heartbeatTimer);
-    heartbeatDueAt = Date.now() + heartbeatEveryMs;
-    heartbeatTimer = setTimeout(() => void heartbeat(), heartbeatEveryMs);
-  }
-
-  async function heartbeat(): Promise<void> {
-    const jobs = Array.from(active.values(), (job) => ({ job_id: job.jobId, started_at: job.startedAt }));
-    const body = { worker_id: id, active_jobs: jobs.length, jobs };
+  async #heartbeat(everyMs: number): Promise<void> {
+    const jobs = this.jobs.list();
     const askedAt = stamp();
     try {
-      const timeoutMs = Math.max(1_000, heartbeatEveryMs);
-      if (stream) {
-        const lost = await stream.heartbeat([...active.keys()], Math.min(timeoutMs, heartbeatMsMax));
-        abandonLost(lost);
-        for (const { job_id } of jobs) if (!lost.has(job_id)) leases.get(job_id)?.renewed(askedAt);
-      } else
-        await client.transport.send({ method: "POST", path: `${workerPath}/heartbeat`, body, timeoutMs });
-      if (!stream) for (const { job_id } of jobs) leases.get(job_id)?.renewed(askedAt);
+      const lost = await this.#link.heartbeat(jobs, Math.max(1_000, everyMs));
+      this.jobs.renew(jobs, lost, askedAt);
     } catch (error) {
       const { status, message } = error as SvcError;
-      if (status === 404) await register().catch(() => {});
-      else if (status !== 401 && status !== 403) log.debug("heartbeat failed", { reason: message });
-    }
-    if (state !== "stopped") planHeartbeat();
-  }
-
-  async function register(): Promise<void> {
-    if (stream) return stream.open();
-    await client.transport.send({
-      method: "POST",
-      path: `${workerPath}/register`,
-      body: {
-        worker_id: id,
-        ...(host && { hostname: host }),
-        function_ids: [...byId.keys()],
-        max_concurrent_jobs: maxConcurrentJobs,
-        labels: options.labels ?? {},
-        version,
-      },
-    });
-  }
-
-  async function registerFunctions(): Promise<void> {
-    for (const one of byId.values()) {
-      await client.registerFunction(await registration(one));
+      if (status === 404) await this.#link.register().catch(() => {});
+      else if (status !== 401 && status !== 403) this.#log.debug("heartbeat failed", { reason: message });
     }
   }
 
-  /** Until it works, the server refuses it, or the worker ends. */
-  async function insist(work: () => Promise<void>): Promise<void> {
+  async #registerFunctions(): Promise<void> {
+    for (const one of this.#functions.values()) {
+      await this.#client.registerFunction(await registration(one));
+    }
+  }
+
+  /** Repeats `work` until it succeeds, the server refuses it, or the worker ends. Throws SvcError then. */
+  async #insist(work: () => Promise<void>): Promise<void> {
     for (let attempt = 1; ; attempt++) {
       try {
         return await work();
       } catch (error) {
-        if (!(error instanceof SvcError) || !error.retryable || halt.signal.aborted) throw error;
-        if (attempt === 1) log.warn("registration failed; trying again", { reason: error.message });
-        await pause(delayAfter(attempt, startDelayFirstMs, startDelayMsMax), halt.signal);
+        if (!(error instanceof SvcError) || !error.retryable || this.#halt.signal.aborted) throw error;
+        if (attempt === 1) this.#log.warn("registration failed; trying again", { reason: error.message });
+        await pause(delayAfter(attempt, startDelayFirstMs, startDelayMsMax), this.#halt.signal);
       }
     }
   }
-
-  function end(error?: SvcError): void {
-    if (state === "stopped") return;
-    state = "stopped";
-    const reason = error ?? new SvcError("worker_stopped", "the worker was stopped");
-    halt.abort();
-    clearTimeout(heartbeatTimer);
-    courier.stop(reason);
-    for (const job of active.values()) job.abandon(reason);
-    releaseSignals?.();
-    if (error) fail(error);
-    else close();
-  }
-
-  const worker: Worker = {
-    id,
-    get activeJobs() {
-      return active.size;
-    },
-    closed,
-
-    async start() {
-      if (state !== "new") throw new TypeError("a worker starts once");
-      state = "running";
-      if (options.handleSignals ?? true) {
-        releaseSignals = handleEndSignals(() =>
-          worker.drain({ timeoutMs: options.drainTimeoutMs ?? 30_000 }),
-        );
-      }
-      try {
-        await insist(registerFunctions);
-        await insist(register);
-      } catch (error) {
-        end();
-        throw error;
-      }
-      if (state !== "running") return;
-      planHeartbeat();
-      courier.start();
-      log.debug("worker started", { id, functions: [...byId.keys()] });
-    },
-
-    async drain({ timeoutMs } = {}) {
-      if (state === "stopped") return active.size === 0;
-      state = "draining";
-      courier.drain();
-      const over = new AbortController();
-      const finished = (async () => {
-        // A poll that was answered as it was given up may still bring jobs.
-        while (active.size > 0) await Promise.all(Array.from(active.values(), (job) => job.done));
-        return true;
-      })();
-      const expired = timeoutMs === undefined ? undefined : pause(timeoutMs, over.signal).then(() => false);
-      const complete = await (expired ? Promise.race([finished, expired]) : finished);
-      over.abort();
-      end();
-      return complete;
-    },
-
-    stop: () => end(),
-  };
-  return worker;
 }

@@ -101,5 +101,3 @@ Settings of serve, each by flag or variable [default]:
 ${settingsHelp(settings)}`;
 
 export const configurationTable = (): string => settingsTable(settings);
-
-if (import.meta.main) process.stdout.write(configurationTable());

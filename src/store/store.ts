@@ -21,6 +21,11 @@ export interface Seams {
    */
   rowsFrom(alias: string, columns: Record<string, SqlArray>): Sql;
   /**
+   * `WHERE id ${seams.among(column.text(ids))}`: rows are looked up by the key, whatever the statistics say.
+   * `= ANY (ARRAY(…))` / `IN (…)`.
+   */
+  among(values: SqlArray): Sql;
+  /**
    * Of every row of `places` (`rowsFrom`) the first rows of a table that belong to it, with the number of the place as `turn`:
    * `CROSS JOIN LATERAL … LIMIT` / `rowid IN (… LIMIT)`. No more rows are read of any place than the largest quota.
    */

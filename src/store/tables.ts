@@ -1,236 +1,239 @@
-/** What the rows of a table belong to: each is in one environment, in one org, or of the whole installation. */
-export type TableScope = "environment" | "org" | "installation";
+import { eventNameBytesMax, functionIdBytesMax, idempotencyKeyBytesMax } from "../kit/limits.ts";
+import { eventNameBytes, laneIdBytes, ours, type TableAbout, utf8 } from "./table.ts";
+import { tablesOfOrgs } from "./tables-of-orgs.ts";
 
-export interface TableAbout {
-  holds: string;
-  scope: TableScope;
-  /** What ends its rows, so that no table grows for ever. */
-  endsWith: string;
-}
-
-/** Every table that the migrations make. `src/REFERENCE.md` is written from this; a test compares it with the schema. */
-export const tables: Record<string, TableAbout> = {
-  api_keys: {
-    holds: "API keys, by the hash of their value",
-    scope: "org",
-    endsWith: "their owner deletes them, or their environment is deleted",
-  },
-  auth_audit: {
-    holds: "the signed chain of what callers did",
-    scope: "org",
-    endsWith: "`SVC_AUDIT_RETENTION_DAYS`, oldest first, loop `audit.forget`; 0 keeps them",
-  },
-  auth_audit_heads: {
-    holds: "the signed end of each chain",
-    scope: "org",
-    endsWith: "nothing: one row an org",
-  },
+const tablesOfEnvironments: Record<string, TableAbout> = {
   breakers: {
     holds: "endpoints in trouble",
     scope: "environment",
     endsWith: "a call that succeeds, else a day after the last failure, loop `breakers.forget`",
+    purge: { at: 130, key: ["environment_id", "function_id", "endpoint_url"] },
+    texts: { endpoint_url: 1_024 },
   },
   child_ends: {
     holds: "children that ended and whose parents are still to be told",
     scope: "environment",
     endsWith: "the parent is told, loop `runs.children`",
+    purge: { at: 210, key: ["child_run_id"], ofRun: "child_run_id" },
+    texts: { child_run_id: ours },
   },
   consumer_groups: {
     holds: "groups and their positions",
     scope: "environment",
     endsWith:
       "their owner deletes them; those that a subscription made end a day after their last member, loop `groups.forget`",
+    purge: { at: 90, key: ["environment_id", "namespace", "name"] },
+    texts: { id: ours, namespace: 128, name: 128 },
   },
   debounces: {
     holds: "starts that wait for repetitions to cease",
     scope: "environment",
     endsWith: "they fire, are cancelled, or their function is deleted",
+    purge: { at: 70, key: ["id"] },
+    texts: { id: ours },
   },
-  deleted_environments: {
-    holds: "tombstones",
-    scope: "org",
-    endsWith: "nothing: one row an environment that was",
-  },
-  environments: { holds: "environments", scope: "org", endsWith: "their owner deletes them" },
   events: {
     holds: "the log of each environment; events of entities are kept with their stream",
     scope: "environment",
     endsWith:
       "`SVC_EVENT_RETENTION_DAYS` or the environment's own days, below `heads.retention_floor`, loop `events.expire`",
+    purge: { at: 260, key: ["environment_id", "position"] },
+    texts: { id: ours, name: eventNameBytes },
   },
   executions: {
     holds: "runs that are not over, with their next wake",
     scope: "environment",
     endsWith: "the run ends",
+    purge: { at: 50, key: ["run_id"], under: "runs" },
+    texts: { state: ours },
   },
   function_history: {
     holds: "each change of a function",
     scope: "environment",
     endsWith: "the environment is deleted: it outlives its functions",
+    purge: { at: 310, key: ["environment_id", "function_id", "entity_version"] },
   },
-  function_versions: { holds: "definitions", scope: "environment", endsWith: "the function is deleted" },
-  functions: { holds: "registered functions", scope: "environment", endsWith: "their owner deletes them" },
+  function_versions: {
+    holds: "definitions",
+    scope: "environment",
+    endsWith: "the function is deleted",
+    purge: { at: 300, key: ["environment_id", "function_id", "version"] },
+  },
+  functions: {
+    holds: "registered functions",
+    scope: "environment",
+    endsWith: "their owner deletes them",
+    purge: { at: 40, key: ["environment_id", "id"] },
+    texts: { id: functionIdBytesMax, slug: functionIdBytesMax },
+  },
   group_deliveries: {
     holds: "deliveries that are not acknowledged",
     scope: "environment",
     endsWith: "they are acknowledged or given up, or their group is deleted; at most `max_inflight` a group",
+    purge: { at: 110, key: ["environment_id", "group_id", "position"], under: "consumer_groups" },
   },
   group_members: {
     holds: "members of groups and their heartbeats",
     scope: "environment",
     endsWith: "they leave, else five seconds after the last heartbeat, loop `groups.look`",
+    purge: { at: 100, key: ["environment_id", "group_id", "id"], under: "consumer_groups" },
+    texts: { id: ours },
   },
   heads: {
     holds: "the end of each log, its epoch and its floor",
     scope: "environment",
     endsWith: "the environment is deleted, in the same commit",
+    purge: { at: 10, key: ["environment_id"] },
   },
   healings: {
     holds: "how often the sweeper healed",
     scope: "environment",
     endsWith: "the environment is deleted: one row a check",
+    purge: { at: 290, key: ["environment_id", "name"] },
+    texts: { name: ours },
   },
   idempotency_keys: {
     holds: "keys of emits, invokes and publishes",
     scope: "environment",
     endsWith: "24 hours after use, loop `events.keys`",
+    purge: { at: 190, key: ["environment_id", "key"] },
+    texts: { key: 1 + idempotencyKeyBytesMax },
   },
   invocations: {
     holds: "children that are still to be started",
     scope: "environment",
     endsWith: "the child is started, loop `runs.children`",
-  },
-  keyring: {
-    holds: "sealed secrets of the installation",
-    scope: "installation",
-    endsWith: "24 hours after they were replaced, loop `cluster.forget`; keys of the audit stay",
+    purge: { at: 200, key: ["parent_run_id", "step_id"], ofRun: "parent_run_id" },
+    texts: { parent_run_id: ours },
   },
   lanes: {
     holds: "lanes of functions with a concurrency limit",
     scope: "environment",
     endsWith: "ten minutes after the last claim, loop `runs.lanes`",
-  },
-  leaders: { holds: "who leads which duty", scope: "installation", endsWith: "nothing: one row a duty" },
-  login_attempts: {
-    holds: "counts of logins, under hashes",
-    scope: "installation",
-    endsWith: "a minute after the first attempt; a known address after 30 days, loop `sessions.attempts`",
+    purge: { at: 150, key: ["id"] },
+    texts: { id: laneIdBytes },
   },
   matchers: {
     holds: "how far waits were compared with a log",
     scope: "environment",
     endsWith: "the environment is deleted: one row each that ever had a wait",
+    purge: { at: 160, key: ["environment_id"] },
   },
   mirrors: {
     holds: "how far a log was mirrored",
     scope: "environment",
     endsWith: "the environment is deleted: one row each that was ever mirrored",
+    purge: { at: 170, key: ["environment_id"] },
   },
-  nodes: {
-    holds: "nodes and their heartbeats",
-    scope: "installation",
-    endsWith: "an hour after the last heartbeat, loop `cluster.forget`",
-  },
-  orgs: { holds: "orgs", scope: "installation", endsWith: "their owner deletes them" },
   outbox: {
     holds: "what must still be sent, and dead letters",
     scope: "environment",
     endsWith: "it is sent; dead letters are requeued, discarded, or 90 days old, loop `outbox.forget`",
+    purge: { at: 180, key: ["id"] },
+    texts: { id: ours, kind: ours },
   },
-  platform_audit: {
-    holds: "what platform credentials did",
-    scope: "installation",
-    endsWith: "366 days, loop `platform.forget`",
-  },
-  platform_users: {
-    holds: "users of the platform",
-    scope: "installation",
-    endsWith: "they are deleted; at most 1,000",
-  },
-  policies: { holds: "deny policies", scope: "org", endsWith: "their org deletes them" },
-  policy_versions: {
-    holds: "versions of policies",
-    scope: "org",
-    endsWith: "the policy is deleted; at most 10,000 of one policy",
-  },
-  projects: { holds: "projects", scope: "org", endsWith: "their owner deletes them" },
   resumes: {
     holds: "resumes of the last two minutes",
     scope: "environment",
     endsWith: "two minutes after the resume, loop `runs.resumes`",
+    purge: { at: 220, key: ["run_id"], ofRun: "run_id" },
   },
-  role_policies: {
-    holds: "which policies a role carries",
-    scope: "org",
-    endsWith: "the role or the policy is deleted",
+  run_history: {
+    holds: "what happened to runs",
+    scope: "environment",
+    endsWith: "the run expires",
+    purge: { at: 240, key: ["run_id", "sequence"], ofRun: "run_id" },
   },
-  roles: { holds: "custom roles", scope: "org", endsWith: "their org deletes them" },
-  rotations: {
-    holds: "rotations of secrets that nodes still take up",
-    scope: "installation",
-    endsWith: "24 hours after the rotation, loop `cluster.forget`",
-  },
-  run_history: { holds: "what happened to runs", scope: "environment", endsWith: "the run expires" },
   run_streams: {
     holds: "which entity streams a run appended to or read",
     scope: "environment",
     endsWith: "the run expires",
+    purge: { at: 245, key: ["run_id", "entity_id"], ofRun: "run_id" },
   },
   runs: {
     holds: "runs, also those that are over",
     scope: "environment",
     endsWith:
       "the function's `recordingRetention`, the environment's days or `SVC_RUN_RETENTION_DAYS` after their end, loop `runs.expire`",
+    purge: { at: 250, key: ["id"] },
+    texts: { id: ours, trouble: ours },
   },
   schedules: {
     holds: "cron triggers and their ledgers",
     scope: "environment",
     endsWith: "the trigger is removed",
+    purge: { at: 80, key: ["environment_id", "function_id", "place"] },
   },
   secrets: {
     holds: "sealed secrets of functions",
     scope: "environment",
     endsWith: "their owner deletes them",
-  },
-  sessions: {
-    holds: "logins, by the hash of their secret part",
-    scope: "installation",
-    endsWith:
-      "24 hours, loop `cluster.forget`; a logout, a new password, a rotation, or with their user, key or org; at most 200 each",
+    purge: { at: 120, key: ["environment_id", "name"] },
+    texts: { name: utf8(200) },
   },
   snapshots: {
     holds: "states of entities at versions of their streams",
     scope: "environment",
     endsWith:
       "ten newer ones of their stream, a redaction at or before their version, or a purge of the stream",
+    purge: { at: 264, key: ["environment_id", "entity_id", "entity_version"], under: "streams" },
   },
-  steps: { holds: "steps of runs", scope: "environment", endsWith: "the run expires" },
+  steps: {
+    holds: "steps of runs",
+    scope: "environment",
+    endsWith: "the run expires",
+    purge: { at: 230, key: ["run_id", "step_id"], ofRun: "run_id" },
+  },
   streams: {
     holds: "one row an entity: the type and version of its stream",
     scope: "environment",
     endsWith: "nothing: a deleted stream keeps its row, so that nothing is appended under its id again",
+    purge: { at: 262, key: ["environment_id", "entity_id"] },
+    texts: { entity_type: 128 },
   },
   topic_heads: {
     holds: "the end of each log of topics",
     scope: "environment",
     endsWith: "the environment is deleted: one row each that was ever published in",
+    purge: { at: 20, key: ["environment_id"] },
   },
   topic_messages: {
     holds: "published messages",
     scope: "environment",
     endsWith:
       "`SVC_TOPIC_RETENTION_HOURS`, below `topic_heads.retention_floor` and never past what a group still has to handle, loop `topics.expire`",
+    purge: { at: 270, key: ["environment_id", "position"] },
+    texts: { idempotency_key: idempotencyKeyBytesMax, topic: eventNameBytesMax },
   },
-  topics: { holds: "topics and their counts", scope: "environment", endsWith: "their last message expires" },
-  users: { holds: "users of orgs", scope: "org", endsWith: "their owner deletes them" },
+  topics: {
+    holds: "topics and their counts",
+    scope: "environment",
+    endsWith: "their last message expires",
+    purge: { at: 280, key: ["environment_id", "name"] },
+    texts: { name: eventNameBytesMax },
+  },
   waits: {
     holds: "events that runs wait for",
     scope: "environment",
     endsWith: "their match, their deadline or their run's end",
+    purge: { at: 60, key: ["run_id", "kind", "step_id"], under: "runs" },
+    texts: { kind: ours, match_path: 512, value_hash: ours },
   },
   workers: {
     holds: "workers and their heartbeats",
     scope: "environment",
     endsWith: "ten minutes after the last heartbeat, loop `workers.forget`",
+    purge: { at: 140, key: ["environment_id", "id"] },
+    texts: { id: functionIdBytesMax },
   },
 };
+
+/**
+ * Every table that the migrations make, by name. `src/REFERENCE.md` and the purge are made from this; tests
+ * compare it with the schema.
+ */
+export const tables: Record<string, TableAbout> = Object.fromEntries(
+  Object.entries({ ...tablesOfEnvironments, ...tablesOfOrgs }).sort(([one], [other]) =>
+    one < other ? -1 : 1,
+  ),
+);

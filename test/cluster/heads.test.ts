@@ -106,7 +106,7 @@ async function freezeOnHead(environmentId: string) {
 
 test("64 callers over two nodes write logs without a gap, past a frozen holder of the head", async () => {
   // A row of no concern to anyone, in a transaction older than all others.
-  const letGo = await holdIn(store, sql`UPDATE orgs SET name = name WHERE id = 'org_default'`);
+  const release = await holdIn(store, sql`UPDATE orgs SET name = name WHERE id = 'org_default'`);
   const [main, ...others] = tenants.slice(0, 21) as [Tenant, ...Tenant[]];
   const reader = tail([main, ...others].map(({ environmentId }) => environmentId));
   const acked: AckedEmit[] = [];
@@ -138,7 +138,7 @@ test("64 callers over two nodes write logs without a gap, past a frozen holder o
     if (acked.length > 6_000) await freezing;
   });
   await reader.stop();
-  await letGo();
+  await release();
   const frozen = await freezing!;
   await frozen.end();
 

@@ -67,9 +67,9 @@ test("two nodes: an open breaker spares the endpoint on both, one tries it, and 
   for (const id of spared) expect((await run(id)).error).toBeUndefined();
   expect(asked.length).toBe(callsBefore);
 
-  let letGo = () => {};
+  let release = () => {};
   const held = new Promise<void>((resolve) => {
-    letGo = resolve;
+    release = resolve;
   });
   answer = async () => {
     await held;
@@ -83,7 +83,7 @@ test("two nodes: an open breaker spares the endpoint on both, one tries it, and 
   expect(await stateAt(nodes[1]!)).toBe("open");
   expect(asked.length).toBe(callsBefore + 1);
 
-  letGo();
+  release();
   await until(
     async () => (await Promise.all(spared.map(run))).every(({ status }) => status === "RUN_STATUS_COMPLETED"),
     { about: "all runs to complete" },

@@ -83,7 +83,7 @@ test("a stuck head stalls its neighbours of the lane for one lock timeout, and n
   lanes.delete(lane);
   expect(lanes.size).toBe(combineLanes - 1);
 
-  const letGo = await holdHead(tenants[0]!.environmentId);
+  const release = await holdHead(tenants[0]!.environmentId);
   const acked: AckedEmit[] = [];
   const stuck = [1, 2, 3].map(() => emitting(tenants[0]!, acked));
   const mates = laneMates.slice(0, 3).map((tenant) => emitting(tenant, acked));
@@ -93,7 +93,7 @@ test("a stuck head stalls its neighbours of the lane for one lock timeout, and n
   const waitsMs: number[] = [];
   while (waitsMs.length < 4) waitsMs.push(await lockWaitMs(tenants[0]!.environmentId));
   const stuckAcks = stuck.flatMap(({ tookMs }) => tookMs).length;
-  await letGo();
+  await release();
   await Promise.all([...stuck, ...mates, ...free].map((one) => one.stop()));
 
   const longest = (list: { tookMs: number[] }[]) => Math.max(...list.flatMap(({ tookMs }) => tookMs));
@@ -106,7 +106,7 @@ test("a stuck head stalls its neighbours of the lane for one lock timeout, and n
 
 test("with the store stalled, callers beyond what may wait are told at once to come back", async () => {
   const tenant = tenants[0]!;
-  const letGo = await holdHead(tenant.environmentId);
+  const release = await holdHead(tenant.environmentId);
   const { rpc } = callerOf(
     () => server.url,
     () => tenant.key,
@@ -122,7 +122,7 @@ test("with the store stalled, callers beyond what may wait are told at once to c
   await until(() => answers.length > 30, { about: "those without room to be told", everyMs: 5 });
   const early = [...answers];
   expect(time.now() - from).toBeLessThan(1_000);
-  await letGo();
+  await release();
   await Promise.all(waiting);
 
   expect(new Set(early.map(({ status }) => status))).toEqual(new Set([429]));
@@ -152,7 +152,7 @@ test("a report whose run is locked is to be sent again, and the jobs asked for w
   const first = await until(async () => (await exchange([])).jobs[0], { about: "the first job" });
   await rpc("SvcService", "Emit", { event: "lock.me" });
 
-  const letGo = await holdIn(
+  const release = await holdIn(
     store,
     sql`SELECT run_id FROM executions WHERE run_id = ${first.run_id} FOR UPDATE`,
   );
@@ -162,7 +162,7 @@ test("a report whose run is locked is to be sent again, and the jobs asked for w
     output: 1,
   });
   const { results, jobs } = await exchange([reportOf(first)]);
-  await letGo();
+  await release();
   expect(results).toMatchObject([{ job_id: first.job_id, status: 503 }]);
   expect(jobs).toHaveLength(1);
   expect((await exchange([reportOf(first), reportOf(jobs[0])])).results).toMatchObject([

@@ -16,7 +16,7 @@ describe("frames of the socket", () => {
   beforeAll(async () => {
     server = await startTestServer({ engine: "libsql" });
   });
-  afterAll(() => server.stop());
+  afterAll(() => server?.stop());
 
   const bound = (from: "client" | "server") =>
     everyFrame(server.running.registry).filter((frame) => frame.from === from);
@@ -41,7 +41,7 @@ describe("frames of the socket", () => {
     expect(bound("client").length).toBeGreaterThan(0);
     for (const { operation, type } of bound("client")) {
       expect(isAction(operation.action ?? ""), type).toBe(true);
-      expect(matrix).toContain(`  ${operation.name}  ${operation.action}  /ws {type: ${type}}\n`);
+      expect(matrix).toContain(`  ${operation.name}  ${operation.action}  websocket  client ${type} {`);
     }
   });
 

@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { Validator } from "@seriousme/openapi-schema-validator";
+import { matrixPath, routesIn } from "../support/auth-matrix.ts";
+import { everyFrame, shapeOf } from "../support/frames.ts";
 import { startTestServer, type TestServer } from "../support/server.ts";
-import { surfaceText } from "../support/surface.ts";
 
 /**
  * The operations that proto/README.md 'Who may call' names as public, and none besides (`/docs` is a page
@@ -23,14 +24,20 @@ describe("what the server offers", () => {
   beforeAll(async () => {
     server = await startTestServer({ engine: "libsql" });
   });
-  afterAll(() => server.stop());
+  afterAll(() => server?.stop());
 
   const routes = async () => (await server.api("/api/v1/routes")).body.routes;
 
-  // After a wanted change: bun run test/support/surface.ts
-  test("is as written down", async () => {
-    const written = await Bun.file(new URL("./routes.txt", import.meta.url)).text();
-    expect(surfaceText(await routes(), server.running.registry)).toBe(written);
+  test("is as written down in auth-matrix.txt (`bun run refresh` writes it)", async () => {
+    const ways = (await routes()).map(
+      ({ name, action, protocol, method, path }: Record<string, string>) =>
+        `${name}  ${action}  ${protocol}  ${method} ${path}`,
+    );
+    const frames = everyFrame(server.running.registry).map(
+      ({ operation: { name, action }, from, type, schema }) =>
+        `${name}  ${action}  websocket  ${from} ${type} ${shapeOf(schema)}`,
+    );
+    expect([...ways, ...frames].sort()).toEqual(routesIn(await Bun.file(matrixPath).text()));
   });
 
   test("is public exactly where the spec says so", async () => {

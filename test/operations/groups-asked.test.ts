@@ -50,7 +50,7 @@ describe.each(engines)("a group that comes to read something else, on %s", (engi
     expect(
       (await call("PublishBatch", { messages: numbers.map((n) => ({ topic, data: { n } })) })).status,
     ).toBe(200);
-  const seated = (name: string, count: number) =>
+  const joinedBy = (name: string, count: number) =>
     until(async () => ((await get(name)).memberCount ?? 0) === count, {
       about: `${count} members of ${name}`,
       deadlineMs: 10_000,
@@ -61,11 +61,18 @@ describe.each(engines)("a group that comes to read something else, on %s", (engi
     return member;
   }
 
+  test("what is wrong with a call is said in the same words whether policies are asked or not", async () => {
+    for (const key of [bound, server.adminKey]) {
+      const refused = await call("CreateConsumerGroup", { name: "", pattern: "a b" }, { key });
+      expect(refused.body).toEqual({ code: "invalid_argument", message: "name: must not be empty" });
+    }
+  });
+
   test("sends away whom a policy denies that, and the others have all of it", async () => {
     await create("moving", { pattern: "topic:weather.now" });
     const denied = join("moving", bound);
     const allowed = join("moving", server.adminKey);
-    await seated("moving", 2);
+    await joinedBy("moving", 2);
     await publish("weather.now", [1, 2, 3, 4]);
     await until(() => denied.got.length + allowed.got.length === 4, { about: "the weather" });
     const before = denied.got.length;
@@ -77,7 +84,7 @@ describe.each(engines)("a group that comes to read something else, on %s", (engi
       deadlineMs: 10_000,
     });
     expect(denied.got.length).toBe(before);
-    await seated("moving", 1);
+    await joinedBy("moving", 1);
     // And whom it was that it was refused is in the audit.
     await until(
       async () => {
@@ -105,7 +112,7 @@ describe.each(engines)("a group that comes to read something else, on %s", (engi
       group: "subscribed",
     });
     members.push(stream);
-    await seated("subscribed", 2);
+    await joinedBy("subscribed", 2);
     // What nobody forbids is followed.
     await update("subscribed", { pattern: "topic:weather.>" });
     await publish("weather.then", [1, 2, 3, 4]);
@@ -121,7 +128,7 @@ describe.each(engines)("a group that comes to read something else, on %s", (engi
     });
     await until(() => stream.over(), { about: "the stream's end", deadlineMs: 10_000 });
     expect(stream.over()?.code).toBe(Code.PermissionDenied);
-    await seated("subscribed", 0);
+    await joinedBy("subscribed", 0);
     // The connection goes on, with all that is not denied.
     await publish("weather.now", [8]);
     await until(() => socket.of("event").some(({ data }) => data.n === 8), { about: "the neighbour" });
@@ -143,7 +150,7 @@ describe.each(engines)("a group that comes to read something else, on %s", (engi
     const socket = await openSocket(server.url, { key });
     members.push(socket);
     expect((await socket.subscribe("topic:here.now", { consumerGroup: "followed" })).status).toBe("ok");
-    await Promise.all([seated("drifting", 1), seated("staying", 1)]);
+    await Promise.all([joinedBy("drifting", 1), joinedBy("staying", 1)]);
     for (const name of ["drifting", "followed"]) await update(name, { pattern: "topic:there.now" });
     await publish("there.now", [1]);
     await drifting.wait(1);
@@ -160,13 +167,13 @@ describe.each(engines)("a group that comes to read something else, on %s", (engi
     expect(told.code).toBe("PERMISSION_DENIED");
     await publish("here.now", [2]);
     await staying.wait(1);
-    await seated("staying", 1);
+    await joinedBy("staying", 1);
   }, 30_000);
 
   test("who may not have it cannot make a group read it, and nothing has changed", async () => {
     await create("guarded", { pattern: "topic:weather.now" });
     const member = join("guarded", bound);
-    await seated("guarded", 1);
+    await joinedBy("guarded", 1);
     const was = await get("guarded");
     for (const body of [
       { group: { name: "guarded", pattern: "topic:salaries.paid" } },

@@ -28,8 +28,11 @@ describe.each(engines)("an intruder at another org's consumer groups, on %s", (e
     victim = await furnishOrg(server, "victim");
     intruder = await furnishOrg(server, "intruder");
     const settings = { pattern: "topic:same.topic", ackMode: "ACK_MODE_MANUAL", redeliverDelayMs: 3_600_000 };
-    for (const org of [victim, intruder])
+    for (const org of [victim, intruder]) {
+      // The furnished one has other settings.
+      await groups(org, "DeleteConsumerGroup", { name: "same" });
       await groups(org, "CreateConsumerGroup", { name: "same", ...settings });
+    }
     // One that the intruder has no namesake of.
     await groups(victim, "CreateConsumerGroup", { name: "victims-own", ...settings });
     groupId = (await groups(victim, "GetConsumerGroup", { name: "same" })).id;

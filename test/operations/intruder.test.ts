@@ -4,7 +4,14 @@ import { missing } from "../../src/kit/fault.ts";
 import { type Operation, unary } from "../../src/kit/operation.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { type FurnishedOrg, furnishOrg } from "../support/furnished-org.ts";
-import { type IntruderOptions, idsOf, intrude, intrudeBeside, reached } from "../support/intruder.ts";
+import {
+  type IntruderOptions,
+  idsOf,
+  intrude,
+  intrudeBeside,
+  reached,
+  unshown,
+} from "../support/intruder.ts";
 import { startTestServer, type TestServer } from "../support/server.ts";
 
 /** A mistake that is easily made: it looks before it asks whose it is. */
@@ -32,12 +39,36 @@ const talkative = (tell: () => Promise<object>): Operation =>
     handle: tell,
   });
 
+/** A list of things that nobody has furnished. */
+const blank = unary({
+  name: "test.blank",
+  action: "orgs:read",
+  summary: "Lists what nobody has made.",
+  reads: true,
+  input: Type.Object({}),
+  rest: "GET /test/blank",
+  handle: () => [],
+});
+
+/** Lists in which an admin of the victim finds nothing of its own, and why. */
+const nothingToShow: Record<string, string> = {
+  "audit.settings": "settings of the server",
+  "breakers.list": "endpoints in trouble: nobody calls one here",
+  "cluster.health": "nodes, which are no org's",
+  "integrity.report": "counts",
+  "policyTemplates.list": "texts of the product",
+  "server.capabilities": "about the server",
+  "server.openapi": "about the server",
+  "server.routes": "about the server",
+};
+
 describe("an intruder from another org with the same names", () => {
   let server: TestServer;
   let victim: FurnishedOrg;
   let intruder: FurnishedOrg;
   let options: IntruderOptions;
   const operations = [
+    blank,
     careless(
       async (id) =>
         (await server.running.domain.store.one(sql`SELECT id FROM roles WHERE id = ${id}`)) !== undefined,
@@ -54,7 +85,7 @@ describe("an intruder from another org with the same names", () => {
     ids.set("proj", "proj_victim");
     options = { server, visitors: intruder.visitors, ids, markers: [victim.marker] };
   }, 60_000);
-  afterAll(() => server.stop());
+  afterAll(() => server?.stop());
 
   test("has ids of every kind to try, and probes that reach", async () => {
     expect([...options.ids.keys()].sort()).toEqual(
@@ -71,6 +102,12 @@ describe("an intruder from another org with the same names", () => {
         "keys.get",
       ]),
     );
+  }, 120_000);
+
+  test("would be seen in every list: its own admin finds something in it (test/support/made.ts)", async () => {
+    const shown = await unshown({ ...options, visitors: victim.visitors });
+    expect(shown.filter((name) => nothingToShow[name] === undefined)).toEqual(["test.blank"]);
+    expect(Object.keys(nothingToShow).filter((name) => !shown.includes(name))).toEqual([]);
   }, 120_000);
 
   test("learns nothing on any way, with any credential, and the planted mistakes are seen", async () => {

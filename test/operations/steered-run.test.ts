@@ -1,7 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdir, symlink } from "node:fs/promises";
 import { join } from "node:path";
-import { readmePath } from "../support/readme.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 
 const fenced = (text: string, kinds: string) =>
@@ -11,7 +10,9 @@ const fenced = (text: string, kinds: string) =>
   }));
 
 const page = fenced(await Bun.file(join(import.meta.dir, "steered-run.md")).text(), "sh|json|text");
-const curl = fenced(await Bun.file(readmePath).text(), "sh").map(({ text }) => text);
+const curl = fenced(await Bun.file(join(import.meta.dir, "../../README.md")).text(), "sh").map(
+  ({ text }) => text,
+);
 const preamble = [
   curl.find((text) => text.includes("svc() {"))!,
   curl.flatMap((text) => text.split("\n")).find((line) => line.startsWith("field() {"))!,

@@ -63,16 +63,13 @@ export function startNode(options: NodeOptions): SimulatedNode {
     },
     ...{ store, clock, ids, log, bus, watch: noWatch, nodeId: id },
     frames: openFrames({ bus, clock, log, self: id }),
+    // Nobody deletes an environment here.
+    shareEnvironment: async () => {},
     knowsTime: () => true,
     isDraining: () => false,
   };
   const outbox = openOutboxPart(host);
-  const engine = openEngine(host, {
-    keyring: noKeyring,
-    // Nobody deletes an environment here.
-    tenancy: { shareEnvironment: async () => {} },
-    outbox,
-  });
+  const engine = openEngine(host, { keyring: noKeyring, outbox });
   const record = openRecord(host, { engine, parts: [engine, outbox] });
   const { operations, loops: own, duties } = foldParts([engine, record, outbox]);
   const loopHost = {

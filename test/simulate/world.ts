@@ -48,8 +48,8 @@ export const everything: Features = {
   people: true,
 };
 
-/** Who leads gives a sign of life so often, and is followed by another after the second. */
-const signEveryMs = 500;
+/** The leader sends a heartbeat this often; after the second without one another node leads. */
+const heartbeatEveryMs = 500;
 const signLateMs = 3_000;
 /** After the troubles are over, everything must end within this. */
 const healMs = 20 * 60_000;
@@ -89,13 +89,13 @@ export async function simulate({ seed, features, plant, say }: SimulationOptions
   let leader: SimulatedNode | undefined;
   const showsLife = (node: SimulatedNode) =>
     node.process.alive() && time.elapsed() - (signs.get(node) ?? 0) <= signLateMs;
-  const sign = (node: SimulatedNode) => {
+  const heartbeat = (node: SimulatedNode) => {
     signs.set(node, time.elapsed());
-    node.process.clock.after(signEveryMs, () => sign(node));
+    node.process.clock.after(heartbeatEveryMs, () => heartbeat(node));
   };
-  let born = 0;
+  let nodesMade = 0;
   const addNode = () => {
-    const id = `node_${born++}`;
+    const id = `node_${nodesMade++}`;
     const own = chance.branch(id);
     const process = processTime(time);
     const plain = database.storeOf(process, own.branch("store"), () => troubles);
@@ -115,7 +115,7 @@ export async function simulate({ seed, features, plant, say }: SimulationOptions
       }),
     });
     nodes.push(node);
-    sign(node);
+    heartbeat(node);
   };
   const alive = () => nodes.filter((node) => node.process.alive());
   addNode();

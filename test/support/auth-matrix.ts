@@ -1,9 +1,20 @@
-import { type Action, actions, type BuiltInRole, isAction } from "../../src/access/actions.ts";
-import { socketOf } from "../../src/edge/openapi.ts";
+import { join } from "node:path";
+import {
+  type Action,
+  actions,
+  type BuiltInRole,
+  builtInRoles,
+  isAction,
+  roleGrants,
+} from "../../src/access/actions.ts";
 import type { Operation } from "../../src/kit/operation.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { everyWay, go, isLetIn, logoutLast, type Visited, type Visitor, type Way } from "./every-route.ts";
+import { type BoundFrame, everyFrame, shapeOf } from "./frames.ts";
+import { policiesOf } from "./policy-doors.ts";
 import { startTestServer, type TestServer } from "./server.ts";
+
+export const matrixPath = join(import.meta.dir, "../contract/auth-matrix.txt");
 
 /**
  * Where a caller wants to act. Tenants come with a key of an environment of `org_default`, or with a session; platform
@@ -119,9 +130,16 @@ function passesAt(way: Way, { role, place }: Asker): boolean | "unknown" {
 
 const marks = { refused: "-", unknown: "0" } as const;
 
+const protocols = {
+  rest: "rest",
+  connect: "connect",
+  stream: "connect-stream",
+  socket: "websocket",
+} as const;
+
 /**
- * One way in a line: of every asker its letter, `-` or `0`. Whom the socket lets in may send each of its
- * frames.
+ * Who may do what, who is let in where, and how deny policies bind each operation. Whom the socket lets in may
+ * send each of its frames.
  */
 export function matrixText(registry: readonly Operation[], enters = entryOf): string {
   const lines = everyWay(registry).flatMap((way) => {
@@ -137,11 +155,35 @@ export function matrixText(registry: readonly Operation[], enters = entryOf): st
     const { name, action } = way.operation;
     const asks = askedBy(way);
     const lineOf = (entrance: string) =>
-      [cells.join(" "), name, action ?? "public", entrance, ...(asks ? [`(${asks.why})`] : [])].join("  ");
-    const frames = way.protocol === "socket" ? Object.keys(socketOf(way.operation)!.client) : [];
-    return [`${way.method} ${way.path}`, ...frames.map((type) => `${way.path} {type: ${type}}`)].map(lineOf);
+      [
+        cells.join(" "),
+        name,
+        action ?? "public",
+        protocols[way.protocol],
+        entrance,
+        ...(asks ? [`(${asks.why})`] : []),
+        ...(action === null ? [] : [policiesOf(way.operation)]),
+      ].join("  ");
+    const frames = way.protocol === "socket" ? everyFrame([way.operation]) : [];
+    const sent = frames.filter(({ from }) => from === "client").map(frameText);
+    return [`${way.method} ${way.path}`, ...sent].map(lineOf);
   });
-  return `${heading}${lines.join("\n")}\n`;
+  return `${heading(registry)}${lines.join("\n")}\n`;
+}
+
+/** Every action, and the built-in roles that grant it. */
+function actionsTable(): string[] {
+  const names = Object.keys(actions) as Action[];
+  const width = Math.max(...names.map((name) => name.length));
+  const line = (first: string, cells: readonly string[]) =>
+    `# ${first.padEnd(width)}  ${cells.map((cell, at) => cell.padEnd(builtInRoles[at]!.length)).join("  ")}`.trimEnd();
+  const rows = names.map((name) =>
+    line(
+      name,
+      builtInRoles.map((role) => (roleGrants([role], name) ? "yes" : "-")),
+    ),
+  );
+  return [line("action", builtInRoles), ...rows];
 }
 
 const headed = (Object.keys(places) as Place[]).map((place) => {
@@ -150,10 +192,45 @@ const headed = (Object.keys(places) as Place[]).map((place) => {
   return `# ${letters.padEnd(3)}  ${Object.keys(rolesOf[roles]).join(", ")}: ${about}`;
 });
 
-const heading = `# Who is let in where: a letter is let in, - is refused with 401 or 403, 0 is told that what it names is not there, byte for
-# byte as with an id that nobody has. Columns, left to right:
+const frameText = ({ from, type, schema }: BoundFrame): string => `${from} ${type} ${shapeOf(schema)}`;
+
+/** What the server sends over the socket, a frame a line. */
+const answers = (registry: readonly Operation[]): string =>
+  everyFrame(registry)
+    .filter(({ from }) => from === "server")
+    .map((frame) => {
+      const { name, action } = frame.operation;
+      return `# ${name}  ${action}  websocket  ${frameText(frame)}`;
+    })
+    .join("\n");
+
+const heading = (
+  registry: readonly Operation[],
+) => `# Written by \`bun run refresh\`. The difference of a change is what strangers may do from now on.
+#
+# Which built-in role grants which action:
+#
+${actionsTable().join("\n")}
+#
+# Frames that the socket sends; those that it takes stand below, each as a way in.
+${answers(registry)}
+#
+# Each way into an operation: who is let in, the operation, its action, protocol and route, in brackets what its handler asks
+# besides, and how deny policies bind it.
+# A letter is let in, - is refused with 401 or 403, 0 is told that what it names is not there, byte for byte as with an id that
+# nobody has. Columns of letters, left to right:
 ${headed.join("\n")}
 `;
+
+/** The routes and frames of the text: name, action, protocol, way. */
+export const routesIn = (text: string): string[] =>
+  text
+    .split("\n")
+    .flatMap((line) => {
+      if (/^# \S+ {2}\S+ {2}websocket {2}/.test(line)) return [line.slice(2)];
+      return line === "" || line.startsWith("#") ? [] : [line.split("  ").slice(1, 5).join("  ")];
+    })
+    .sort();
 
 const nobodysEnvironment = "env_00000000000000000000000000";
 const nobodysOrg = "org_00000000000000000000000000";
@@ -270,12 +347,8 @@ export async function askEverywhere(server: TestServer): Promise<{ text: string;
 
 const keyOf = (way: Way): string => `${way.method} ${way.path}`;
 
-if (import.meta.main) {
+export async function writeMatrix(): Promise<void> {
   const server = await startTestServer({ engine: "libsql" });
-  await Bun.write(
-    new URL("../contract/auth-matrix.txt", import.meta.url),
-    matrixText(server.running.registry),
-  );
+  await Bun.write(matrixPath, matrixText(server.running.registry));
   await server.stop();
-  process.exit(0);
 }

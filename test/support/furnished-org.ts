@@ -1,6 +1,7 @@
 import { expect } from "bun:test";
 import { sql } from "../../src/kit/sql.ts";
 import type { Visitor } from "./every-route.ts";
+import { made } from "./made.ts";
 import type { CallOptions, TestServer } from "./server.ts";
 import { until } from "./until.ts";
 
@@ -32,10 +33,12 @@ export async function furnishOrg(server: TestServer, org: string) {
     return answer.body;
   };
   const rpc = (method: string, body: object) => api(`/svc.v1.SvcService/${method}`, { body });
-  await rpc("RegisterFunction", { id: "same", name: marker, triggers: [{ event: "same.event" }] });
+  for (const { ask } of Object.values(made)) {
+    const { path, ...options } = ask({ name: "same", marker });
+    await api(path, options);
+  }
   await rpc("Emit", { event: "same.event", data: { marker } });
   const worker = "/api/v1/workers/same";
-  await api(`${worker}/register`, { body: { function_ids: ["same"] } });
   const { jobs } = await until(() => api(`${worker}/jobs?available=1`), { about: "a job" });
   const [job] = jobs;
   const { execution_seq, lease_token } = job;
@@ -44,17 +47,27 @@ export async function furnishOrg(server: TestServer, org: string) {
     body: { execution_seq, lease_token, status: "completed", output: { marker } },
   });
   await rpc("Emit", { event: "same.event", data: { marker } });
-  const stream = { entityId: "same", entityType: "same" };
-  const streams = (method: string, body: object) =>
-    api(`/svc.v1.EntityStreamService/${method}`, { body: { ...stream, ...body } });
-  await streams("AppendEvent", { eventName: "same.appended", data: { marker } });
-  await streams("CreateSnapshot", { entityVersion: 1, state: { marker } });
+  await rpc("Emit", { event: marker });
+  await api("/svc.v1.PubSubService/Publish", { body: { topic: marker } });
+  await rpc("RegisterFunction", {
+    id: "later",
+    triggers: [{ event: "later.event" }],
+    debounce: { periodMs: 3_600_000, key: "data.marker" },
+  });
+  await rpc("Emit", { event: "later.event", data: { marker } });
+  // Who tries ids of the org reads it.
+  await api("/svc.v1.EntityStreamService/AppendEvent", {
+    body: { entityId: environmentId, entityType: "same", eventName: "same.appended", data: { marker } },
+  });
+  await api("/svc.v1.EntityStreamService/CreateSnapshot", {
+    body: { entityId: "same", entityType: marker, entityVersion: 1, state: { marker } },
+  });
   const role = await api("/api/v1/roles", { body: { name: "same" } });
   const policy = await api("/api/v1/policies", {
     body: { name: "same", effect: "deny", actions: "*", resources: `irn:svc:*:*:event:*:${marker}` },
   });
   await api(`/api/v1/roles/${role.id}/policies`, { body: { policy_id: policy.id } });
-  await api("/api/v1/secrets", { body: { name: "same", value: `${marker}-SECRET` } });
+  await api("/api/v1/secrets/same", { method: "PUT", body: { value: `${marker}-SECRET` } });
   const email = `${org}@example.test`;
   const password = `correct horse ${org}`;
   await api("/api/v1/users", { body: { email, name: marker, password, roles: ["admin"] } });

@@ -275,3 +275,38 @@ export async function reached(
   }
   return [...found];
 }
+
+const isList = (body: unknown): boolean =>
+  Array.isArray(body) ||
+  (typeof body === "object" &&
+    body !== null &&
+    // A message leaves out a list that is empty.
+    (Object.keys(body).length === 0 || Object.values(body).some(Array.isArray)));
+
+/**
+ * Reads that answer lists in which the victim's own admin finds neither a marker nor an id, and that tell its ids from
+ * nobody's by nothing: what they would tell an intruder nobody could see.
+ */
+export async function unshown(options: IntruderOptions): Promise<string[]> {
+  const { server, visitors, ids, markers } = options;
+  const secrets = [...markers, ...ids.values()];
+  const shows = new Map<string, boolean>();
+  for (const way of everyWay(server.running.registry)) {
+    const { name, reads, mode } = way.operation;
+    if (!reads || mode !== "unary") continue;
+    const ask = (id: string, body = probe(way, id)) =>
+      go(server.url, way, visitors.admin!, { param: () => id, body });
+    const look = ({ status, text }: Shown, asked: string, isTold = false) => {
+      if (status !== 200 || !/^\s*[[{]/.test(text) || !isList(JSON.parse(text))) return;
+      const isShown = isTold || secrets.some((secret) => secret !== asked && text.includes(secret));
+      shows.set(name, isShown || shows.get(name) === true);
+    };
+    look(await ask("none", {}), "");
+    for (const id of ids.values()) {
+      const [real, none] = [await ask(id), await ask(nobodys(id))];
+      const isNamed = way.path.includes("{") || JSON.stringify(probe(way, id)).includes(id);
+      look(real, id, isNamed && shown(real, id) !== shown(none, nobodys(id)));
+    }
+  }
+  return [...shows].flatMap(([name, isShown]) => (isShown ? [] : [name]));
+}

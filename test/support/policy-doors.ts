@@ -4,7 +4,6 @@ import { subjectOf } from "../../src/access/subject.ts";
 import { rpcBindings } from "../../src/edge/rpc.ts";
 import type { Operation, UnaryOperation } from "../../src/kit/operation.ts";
 import { everyWay, go, type Way } from "./every-route.ts";
-import { startTestServer } from "./server.ts";
 
 /** The name of the thing that policies of these tests are about. */
 export const named = "doorthing";
@@ -62,11 +61,10 @@ const fieldsThatName = (operation: Operation): string[] => {
 export const names = (operation: Operation): boolean =>
   operation.about !== undefined || fieldsThatName(operation).length > 0;
 
-/** How deny policies bind an operation, in a line. */
-export function doorOf(operation: Operation): string {
-  const { name, action, alsoAsks = [], costs, environmentOf } = operation;
+/** How deny policies bind an operation that is not public, in a line. */
+export function policiesOf(operation: Operation): string {
+  const { name, alsoAsks = [], costs, environmentOf } = operation;
   const { lists, finds } = operation as UnaryOperation;
-  if (action === null) return `${name}  public`;
   const { type } = subjectOf(operation);
   const how = [
     names(operation) ? `${type} that is named` : `${type} *`,
@@ -78,14 +76,8 @@ export function doorOf(operation: Operation): string {
     ...(ofOne[name] ? [`answers parts ${ofOne[name]}`] : []),
     ...(asWhole[name] ? [`as a whole: ${asWhole[name]}`] : []),
   ];
-  return `${name}  ${action}  ${how.join("; ")}`;
+  return how.join("; ");
 }
-
-export const doorsText = (registry: readonly Operation[]): string =>
-  `# How deny policies bind each operation. After a wanted change: bun run test/support/policy-doors.ts\n${registry
-    .map(doorOf)
-    .sort()
-    .join("\n")}\n`;
 
 /** Operations for which nobody has decided. */
 export const undecided = (registry: readonly Operation[]): string[] =>
@@ -214,11 +206,3 @@ export const waysThatName = (registry: readonly Operation[]): Way[] =>
       (operation.name !== "debounce.cancel" || path.endsWith("{key}")) &&
       protocol !== "socket",
   );
-
-if (import.meta.main) {
-  const server = await startTestServer({ engine: "libsql" });
-  const path = new URL("../contract/policy-doors.txt", import.meta.url);
-  await Bun.write(path, doorsText(server.running.registry));
-  await server.stop();
-  process.exit(0);
-}

@@ -1,5 +1,6 @@
 import { join } from "node:path";
 import { Registry } from "prom-client";
+import { configurationTable } from "../../src/settings/settings.ts";
 import { tables } from "../../src/store/tables.ts";
 import { dependencies } from "./dependencies.ts";
 import { frameRows } from "./frames.ts";
@@ -121,6 +122,7 @@ async function ofWholeServer(): Promise<{ frames: string; metrics: string; check
 /** The parts of the page that are written from the code. */
 export async function partsOfPage(): Promise<Record<string, string>> {
   return {
+    settings: configurationTable().trim(),
     loops: await loopsTable(),
     tables: tablesTable(),
     ...(await ofWholeServer()),
@@ -135,9 +137,13 @@ export function withPart(page: string, name: string, text: string): string {
   return page.replace(marks, (_, begin: string, end: string) => `${begin}${text}\n${end}`);
 }
 
-if (import.meta.main) {
+export async function writeReference(): Promise<void> {
   let page = await Bun.file(referencePath).text();
   for (const [name, text] of Object.entries(await partsOfPage())) page = withPart(page, name, text);
   await Bun.write(referencePath, page);
+}
+
+if (import.meta.main) {
+  await writeReference();
   process.exit(0);
 }

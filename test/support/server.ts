@@ -2,7 +2,7 @@ import { mkdtemp, readFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import type { SystemClock } from "../../src/kit/clock.ts";
-import type { Log } from "../../src/kit/log.ts";
+import { type Log, silentLog } from "../../src/kit/log.ts";
 import type { Operation } from "../../src/kit/operation.ts";
 import { type RunningServer, startServer } from "../../src/server.ts";
 import { type Config, parseSettings, settings } from "../../src/settings/settings.ts";
@@ -168,6 +168,14 @@ export interface TestServer extends Caller {
 /** A pause of the process that tests and server share must not end a transaction: as it ships, it may last a second. */
 const patience = { idleInTransactionMs: 20_000 };
 
+/** The answer to a defect has only an id; who writes a test must see what was thrown. */
+const defectsAlone: Log = {
+  ...silentLog,
+  error: (name, fields) => {
+    if (name === "request.defect") console.error(name, fields);
+  },
+};
+
 /** A server in this process, on a free port, with a database of its own. */
 export async function startTestServer(options: TestServerOptions): Promise<TestServer> {
   const home =
@@ -175,7 +183,7 @@ export async function startTestServer(options: TestServerOptions): Promise<TestS
   const config = testConfig(home, { ...(options.nats && { natsUrl: options.nats }), ...options.settings });
   const guarded = guardedStore();
   const running = await startServer(config, {
-    ...(options.log && { log: options.log }),
+    log: options.log ?? defectsAlone,
     ...(options.clock && { clock: options.clock }),
     store: {
       limits: patience,

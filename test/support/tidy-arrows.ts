@@ -1,3 +1,4 @@
+import type { Law } from "./tidy-law.ts";
 import { importsOf, type Source } from "./tidy-source.ts";
 
 /** What a file is to the law of imports. `part` is a file of a capability that has none of the four known names. */
@@ -48,7 +49,8 @@ const arrows: Record<Room, Partial<Record<Room, When>> | "all"> = {
   app: "all",
   settings: { settings: "yes", kit: "yes" },
   kit: { kit: "yes" },
-  "store port": { kit: "yes", store: "type" },
+  // The store's type, and what there is in it: the table of tables.
+  "store port": { kit: "yes", "store port": "yes", store: "type" },
   store: { kit: "yes", store: "yes", "store port": "yes" },
   "bus port": { kit: "yes", "bus port": "yes" },
   bus: { kit: "yes", bus: "yes", "bus port": "yes" },
@@ -120,7 +122,7 @@ const topRooms = [
 export function roomOf(path: string): Room | undefined {
   const [top, folder = "", ...rest] = path.split("/");
   if (top !== "src") return undefined;
-  if (path === "src/store/store.ts") return "store port";
+  if (/^src\/store\/(store|table|tables|tables-of-orgs)\.ts$/.test(path)) return "store port";
   if (path === "src/bus/bus.ts") return "bus port";
   if (folder === "domain") {
     // Wing, capability, and inside it as many folders as it takes.
@@ -194,8 +196,11 @@ export function clusterBreaches(sources: Source[]): string[] {
 }
 
 /** Capabilities stand low to high: types count too, as a cycle of types is a cycle of understanding. */
+/** Places of imports by what imports and what is imported, in the same words. */
+type ArrowsOut = Map<string, Map<string, string>>;
+
 export function capabilityCycles(sources: Source[]): string[] {
-  const arrowsOut = new Map<string, Map<string, string>>();
+  const arrowsOut: ArrowsOut = new Map();
   for (const source of sources) {
     const from = capabilityOf(source.path);
     if (from === undefined) continue;
@@ -206,6 +211,38 @@ export function capabilityCycles(sources: Source[]): string[] {
       arrowsOut.set(from, out.set(to, out.get(to) ?? `${source.path}:${one.line}`));
     }
   }
+  return cyclesOf(arrowsOut, "capabilities");
+}
+
+/** Imports of types count too: whoever reads one file of a circle has to read them all. */
+function fileCycles(sources: Source[]): string[] {
+  const arrowsOut: ArrowsOut = new Map();
+  for (const source of sources)
+    arrowsOut.set(
+      source.path,
+      new Map(
+        importsOf(source).flatMap(({ ours, target, line }) =>
+          ours ? [[target, `${source.path}:${line}`]] : [],
+        ),
+      ),
+    );
+  return cyclesOf(arrowsOut, "files");
+}
+
+const types = (target: string) => `import type { One } from "${target}";\n`;
+
+export const fileCircles: Law = {
+  name: "files have an order: no circles, types included",
+  rule: fileCycles,
+  together: true,
+  bad: [
+    ["src/sdk/a.ts", types("./b.ts"), 1],
+    ["src/sdk/b.ts", types("./a.ts"), 1],
+  ],
+  good: [["src/sdk/a.ts", types("./b.ts")]],
+};
+
+function cyclesOf(arrowsOut: ArrowsOut, what: string): string[] {
   const cycles: string[] = [];
   const done = new Set<string>();
   const visit = (name: string, way: string[]) => {
@@ -213,7 +250,7 @@ export function capabilityCycles(sources: Source[]): string[] {
     if (start >= 0) {
       const circle = [...way.slice(start), name];
       const places = circle.slice(1).map((to, index) => arrowsOut.get(circle[index] ?? "")?.get(to));
-      cycles.push(`${places.join(", ")}: capabilities in a circle: ${circle.join(" -> ")}`);
+      cycles.push(`${places.join(", ")}: ${what} in a circle: ${circle.join(" -> ")}`);
       return;
     }
     if (done.has(name)) return;

@@ -27,16 +27,6 @@ export const bothSides: ReadonlySet<string> = new Set([
   "Yield",
 ]);
 
-/** Names that still have two meanings. The list only shrinks. */
-const twoMeanings: ReadonlySet<string> = new Set([
-  "Delivery",
-  "Entry",
-  "EventFilter",
-  "Frame",
-  "Handler",
-  "Job",
-]);
-
 const declarations =
   /^[ \t]*(?:export +)?(?:declare +)?(?:abstract +)?(?:(?:interface|class) +(\w+)|type +(\w+)(?=\s*(?:=|<)))/gm;
 
@@ -63,9 +53,7 @@ const typeBreaches: Rule = (sources) => {
     const key = bothSides.has(name) ? `${sideOf(path)} ${name}` : name;
     const first = firstOf.get(key);
     if (!first) firstOf.set(key, declared);
-    return first && !twoMeanings.has(name)
-      ? [`${path}:${line}: type ${name} is declared at ${first.path}:${first.line} already`]
-      : [];
+    return first ? [`${path}:${line}: type ${name} is declared at ${first.path}:${first.line} already`] : [];
   });
 };
 

@@ -90,4 +90,4 @@ export function wireText(): string {
   return `${lines.join("\n")}\n`;
 }
 
-if (import.meta.main) await Bun.write(new URL("../unit/wire.txt", import.meta.url), wireText());
+export const writeWire = () => Bun.write(new URL("../unit/wire.txt", import.meta.url), wireText());

@@ -1,7 +1,8 @@
 import { describe, expect, test } from "bun:test";
-import type { FunctionRecord, TriggerEvent } from "../../src/domain/engine/functions/definition.ts";
+import type { FunctionRecord } from "../../src/domain/engine/functions/definition.ts";
 import { openDefinitions } from "../../src/domain/engine/functions/definitions.ts";
 import { definitionOf, type RegisterInput } from "../../src/domain/engine/functions/rules.ts";
+import type { SeenEvent } from "../../src/kit/stored-event.ts";
 import type { Row, Store } from "../../src/store/store.ts";
 
 const record = (
@@ -40,7 +41,7 @@ describe("the cache that emits are matched with", () => {
     };
     return { store: { all } as unknown as Store, reads: () => reads };
   }
-  const event = (data: unknown): TriggerEvent => ({
+  const event = (data: unknown): SeenEvent => ({
     id: "evt_1",
     name: "order.placed",
     data,

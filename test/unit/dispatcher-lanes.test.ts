@@ -240,7 +240,7 @@ describe("lanes of a limited function", () => {
     expect(await ask("w", ["f"])).toHaveLength(3);
   });
 
-  test("runs are born claimed only where nothing is known to wait", async () => {
+  test("runs are leased at creation only where no queued run is known", async () => {
     const { ask, dispatcher, enqueue } = house({ f: 1 });
     const reserve = (laneId: string | null) =>
       dispatcher.reserve({ environmentId, functionId: "f", laneId, actorId: null });

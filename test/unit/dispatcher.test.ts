@@ -72,7 +72,7 @@ function house() {
       signal: new AbortController().signal,
       ...more,
     });
-  const born = (runId: string, functionId = "f") => {
+  const reserve = (runId: string, functionId = "f") => {
     functionOf.set(runId, functionId);
     const place = dispatcher.reserve({ environmentId, functionId, laneId: null, actorId: null });
     return place && { place, deliver: () => place.deliver(newRun(runId, functionId), event) };
@@ -84,7 +84,7 @@ function house() {
     });
     return release;
   };
-  return { clock, time, dispatcher, queue, claims, told, enqueue, ask, born, holdClaims };
+  return { clock, time, dispatcher, queue, claims, told, enqueue, ask, reserve, holdClaims };
 }
 
 const event = {
@@ -95,7 +95,7 @@ const event = {
   metadata: null,
   source: "api",
   at: 0,
-  idempotencyKey: null,
+  idempotency_key: null,
 };
 
 const newRun = (id: string, functionId: string): NewRun => ({
@@ -182,43 +182,43 @@ describe("dispatcher", () => {
     expect(await answer).toEqual([]);
   });
 
-  test("a run born while a worker waits is leased to it; one that never came to be frees the slot", async () => {
-    const { ask, born, dispatcher } = house();
+  test("a run created while a worker polls is leased to it; a reservation that is dropped frees the slot", async () => {
+    const { ask, reserve, dispatcher } = house();
     const answer = ask("w", { available: 1 });
     await settle();
-    const lost = born("run_lost")!;
-    expect(born("run_full")).toBeUndefined();
+    const lost = reserve("run_lost")!;
+    expect(reserve("run_full")).toBeUndefined();
     lost.place.drop();
-    const kept = born("run_a")!;
+    const kept = reserve("run_a")!;
     expect(kept.place.lease.workerId).toBe("w");
     kept.deliver();
     dispatcher.answerDelivered();
     expect(idsOf(await answer)).toEqual(["run_a"]);
   });
 
-  test("older work goes first: nothing is born claimed while the lane may hold queued runs", async () => {
-    const { ask, enqueue, born, holdClaims } = house();
+  test("older work goes first: no run is leased at creation while its queue may hold others", async () => {
+    const { ask, enqueue, reserve, holdClaims } = house();
     const release = holdClaims();
     enqueue("run_old");
     const answer = ask("w");
     enqueue("run_older");
-    expect(born("run_new")).toBeUndefined();
+    expect(reserve("run_new")).toBeUndefined();
     release();
     expect(idsOf(await answer)).toContain("run_old");
   });
 
-  test("a worker on its way back finds at its desk what was born meanwhile", async () => {
-    const { ask, born, clock } = house();
+  test("a worker that polls again gets the run that was reserved for it meanwhile", async () => {
+    const { ask, reserve, clock } = house();
     expect(await ask("w", { reports: true, holdMs: 0 })).toEqual([]);
-    born("run_a")!.deliver();
+    reserve("run_a")!.deliver();
     await clock.advance(50);
     expect(idsOf(await ask("w", { holdMs: 0 }))).toEqual(["run_a"]);
   });
 
-  test("what lies at a desk unfetched goes back to the queue, and every node is told", async () => {
-    const { ask, born, clock, queue, told } = house();
+  test("a reserved run that no poll fetches goes back to the queue, and every node gets a hint", async () => {
+    const { ask, reserve, clock, queue, told } = house();
     await ask("w", { reports: true, holdMs: 0 });
-    born("run_a")!.deliver();
+    reserve("run_a")!.deliver();
     await clock.advance(600);
     await settle();
     expect(queue.map((run) => run.runId)).toEqual(["run_a"]);
@@ -226,19 +226,19 @@ describe("dispatcher", () => {
   });
 
   test("a worker that came back without the function does not get the job", async () => {
-    const { ask, born, queue } = house();
+    const { ask, reserve, queue } = house();
     await ask("w", { reports: true, holdMs: 0 });
-    born("run_a")!.deliver();
+    reserve("run_a")!.deliver();
     expect(await ask("w", { functionIds: ["g"], holdMs: 0 })).toEqual([]);
     await settle();
     expect(queue.map((run) => run.runId)).toEqual(["run_a"]);
   });
 
   test("a worker that says it is full is promised nothing more", async () => {
-    const { ask, born } = house();
+    const { ask, reserve } = house();
     await ask("w", { reports: true, holdMs: 0 });
     await ask("w", { available: 0, holdMs: 0 });
-    expect(born("run_a")).toBeUndefined();
+    expect(reserve("run_a")).toBeUndefined();
   });
 
   test("a worker that hangs up while its job is on the way loses it at once", async () => {
@@ -256,15 +256,15 @@ describe("dispatcher", () => {
   });
 
   test("draining answers all, gives back what lies at desks, and ends when that is done", async () => {
-    const { ask, born, dispatcher, queue } = house();
+    const { ask, reserve, dispatcher, queue } = house();
     await ask("w", { reports: true, holdMs: 0 });
-    born("run_a")!.deliver();
+    reserve("run_a")!.deliver();
     const held = ask("other", { holdMs: 60_000 });
     await dispatcher.drain();
     expect(await held).toEqual([]);
     expect(queue.map((run) => run.runId)).toEqual(["run_a"]);
     expect(await ask("late")).toEqual([]);
-    expect(born("run_b")).toBeUndefined();
+    expect(reserve("run_b")).toBeUndefined();
   });
 
   test("a node that did not know the time for a while claims again once it does, and its drain ends", async () => {

@@ -141,5 +141,5 @@ test("every enum stands in the table above", () => {
 
 test("the wire is the one in wire.txt, so that a reviewer sees every change of it", async () => {
   const recorded = await readFile(join(import.meta.dir, "wire.txt"), "utf8");
-  expect(wireText(), "after a wanted change: bun run test/support/wire.ts").toBe(recorded);
+  expect(wireText(), "after a wanted change: bun run refresh").toBe(recorded);
 });

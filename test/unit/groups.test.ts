@@ -35,7 +35,7 @@ describe("members of a group", () => {
   let topics: Topics;
   /** Of two nodes over one store. */
   let nodes: [Groups, Groups];
-  const seats: JoinedMember[] = [];
+  const members: JoinedMember[] = [];
 
   beforeEach(async () => {
     clock = testClock(1_700_000_000_000);
@@ -65,7 +65,7 @@ describe("members of a group", () => {
     nodes = [open("a"), open("b")];
   });
   afterEach(async () => {
-    for (const seat of seats.splice(0)) seat.stop();
+    for (const member of members.splice(0)) member.stop();
     let isSettled = false;
     const settling = Promise.all(nodes.map((node) => node.settled())).then(() => {
       isSettled = true;
@@ -92,7 +92,7 @@ describe("members of a group", () => {
     /** Of each, whether it may still be written. */
     const stands: (() => boolean)[] = [];
     const request = { name: "g", consumerId: "", clientId: "" };
-    const seat = await node.join(env, request, {
+    const member = await node.join(env, request, {
       deliver(delivery, mayStand) {
         got.push(delivery);
         stands.push(mayStand);
@@ -101,8 +101,8 @@ describe("members of a group", () => {
       async permit() {},
       ended() {},
     });
-    seats.push(seat);
-    return { got, stands, seat };
+    members.push(member);
+    return { got, stands, member };
   }
   /** A reader that takes nothing before it is released. */
   function busy(): { give: () => Promise<void>; release: () => void } {
@@ -194,7 +194,7 @@ describe("members of a group", () => {
     expect(frozen.stands[0]!()).toBe(false);
     release();
     // What is taken from now on is its own.
-    other.seat.stop();
+    other.member.stop();
     await publish(1);
     await until(() => clock.advance(1).then(() => frozen.got.length >= 2), { about: "one more", everyMs: 2 });
     expect([frozen.got[1]!.attempt, frozen.stands[1]!()]).toEqual([1, true]);
@@ -229,12 +229,12 @@ describe("members of a group", () => {
     await store.write((session) => session.run(sql`UPDATE consumer_groups SET position = 0`));
     let times = 0;
     while ((await nodes[0].get(env, { name: "g" })).given_up_count === 0) {
-      const { got, seat } = await joinAt(nodes[times % 2]!);
+      const { got, member } = await joinAt(nodes[times % 2]!);
       await until(async () => got.length > 0 || (await nodes[0].get(env, { name: "g" })).given_up_count > 0, {
         about: "the delivery, or that there is none",
         everyMs: 2,
       });
-      seat.stop();
+      member.stop();
       await nodes[times % 2]!.settled();
       times++;
     }

@@ -265,6 +265,13 @@ describe("a client's frame", () => {
       ackType: "nak",
       redeliverDelay: 5,
     });
+    // Its own `toString` would throw.
+    expect(readClientFrame('{"type":"ack","eventId":{"toString":1,"valueOf":1},"ackType":null}')).toEqual({
+      type: "ack",
+      eventId: "",
+      ackType: "",
+      redeliverDelay: undefined,
+    });
   });
 });
 

@@ -14,9 +14,17 @@ test("every table with an environment_id is purged with its environment, by an i
     const { store } = server.running.domain;
     const tables = await store.all<{ name: string }>(sql`SELECT DISTINCT m.name FROM sqlite_schema m
       JOIN pragma_table_info(m.name) c WHERE m.type = 'table' AND c.name = 'environment_id' ORDER BY m.name`);
-    expect(ownedTables.map(({ name }) => name).sort()).toEqual(
-      tables.map(({ name }) => name).filter((name) => !outlives.includes(name)),
-    );
+    const found = tables.map(({ name }) => name).filter((name) => !outlives.includes(name));
+    const purged = ownedTables.map(({ name }) => name);
+    expect(
+      found.filter((name) => !purged.includes(name)),
+      "tables with an environment_id that have no `purge` in store/tables.ts",
+    ).toEqual([]);
+    expect(
+      purged.filter((name) => !found.includes(name)),
+      "tables with `purge` in store/tables.ts that have no environment_id",
+    ).toEqual([]);
+    expect(new Set(ownedTables.map(({ at }) => at)).size, "each has a place of its own").toBe(purged.length);
     for (const { name, key, ofRun } of ownedTables) {
       const columns = await store.all<{ name: string; pk: number }>(
         sql`SELECT name, pk FROM pragma_table_info(${name}) WHERE pk > 0 ORDER BY pk`,
@@ -26,7 +34,10 @@ test("every table with an environment_id is purged with its environment, by an i
       const first = await store.all<{ name: string }>(sql`SELECT c.name FROM pragma_index_list(${name}) i
         JOIN pragma_index_info(i.name) c WHERE c.seqno = 0 AND i.partial = 0`);
       const ways = [key[0], ...first.map((column) => column.name)];
-      expect({ name, ways }).toEqual({ name, ways: expect.arrayContaining([ofRun ?? "environment_id"]) });
+      expect({ name, ways }, "an index must begin with environment_id").toEqual({
+        name,
+        ways: expect.arrayContaining([ofRun ?? "environment_id"]),
+      });
     }
   } finally {
     await server.stop();

@@ -269,6 +269,31 @@ test("a drain that is out of patience says so", async () => {
   expect(await worker.drain({ timeoutMs: 20 })).toBe(false);
 });
 
+test("methods of a worker work without their worker", async () => {
+  const { stop, drain, closed } = await work(() => "done");
+  expect(await drain()).toBe(true);
+  stop();
+  await closed;
+});
+
+test("a drain whose server is away ends when the worker is stopped", async () => {
+  let finish = () => {};
+  const finished = new Promise<void>((resolve) => {
+    finish = resolve;
+  });
+  let tried = 0;
+  const log = { ...silent, warn: (message: string) => void (message.includes("reached") && tried++) };
+  const worker = await work(() => finished, { log });
+  await emit();
+  await until(() => worker.activeJobs === 1, { about: "the job to begin" });
+  await server.stop();
+  const drained = worker.drain();
+  finish();
+  await until(() => tried > 0, { about: "a report that does not arrive" });
+  worker.stop();
+  await drained;
+});
+
 test("heartbeats list the active jobs three times in a lease", async () => {
   await server.stop();
   server = startFakeServer({ leaseMs: 600 });

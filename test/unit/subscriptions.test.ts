@@ -113,10 +113,10 @@ describe("subscriptions", () => {
       async permit() {},
       ended: (refused) => void said.push(refused ? `ended: ${refused.message}` : "ended"),
     };
-    const outlet = {
+    const sink = {
       publish: (_: unknown, delivery: { sequence: number | undefined }) => got.push(delivery.sequence!),
     };
-    const subscription = await pubsub.subscribe(spec, wanted, outlet as never, member);
+    const subscription = await pubsub.subscribe(spec, wanted, sink as never, member);
     const joined = () => until(() => said.includes("joined"), { about: "the join" });
     return { got, said, joined, stop: () => subscription.stop() };
   }

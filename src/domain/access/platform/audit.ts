@@ -3,7 +3,7 @@ import type { Ids } from "../../../kit/ids.ts";
 import { purgeSliceMax } from "../../../kit/limits.ts";
 import type { Log } from "../../../kit/log.ts";
 import type { Caller } from "../../../kit/operation.ts";
-import { pageSize, readCursor, writeCursor } from "../../../kit/page.ts";
+import { countedPage, pageSize, readCursor, writeCursor } from "../../../kit/page.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import type { PlatformEvent, PlatformEventFilter } from "./audit-rows.ts";
 import * as rows from "./audit-rows.ts";
@@ -28,7 +28,7 @@ export interface PlatformEventPage {
   events: PlatformEvent[];
   /** Of all that match, counted up to `countCap`. */
   total: number;
-  nextCursor?: string;
+  nextCursor: string | undefined;
 }
 
 export interface PlatformAudit {
@@ -145,17 +145,13 @@ export function openPlatformAudit(deps: { store: Store; clock: Clock; ids: Ids; 
       const after = cursor === undefined ? undefined : readCursor("cursor", cursor);
       // Lines that this node has not written yet would be missing from the answer.
       await writeOnce().catch((error) => log.warn("platform.audit_late", { error }));
-      const [found, total] = await Promise.all([
-        rows.eventsOf(store, filter, { after, limit: most + 1 }),
-        rows.countEvents(store, filter),
-      ]);
-      const events = found.slice(0, most);
-      const last = events.at(-1);
-      return {
-        events,
-        total,
-        ...(found.length > most && last && { nextCursor: writeCursor({ at: last.createdAt, id: last.id }) }),
-      };
+      const { items, totalCount, nextCursor } = await countedPage(
+        most,
+        (rowsMax) => rows.eventsOf(store, filter, { after, limit: rowsMax }),
+        () => rows.countEvents(store, filter),
+        ({ createdAt, id }) => writeCursor({ at: createdAt, id }),
+      );
+      return { events: items, total: totalCount, nextCursor };
     },
   };
 }

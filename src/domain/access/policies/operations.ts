@@ -1,10 +1,11 @@
 import { type Static, Type } from "@sinclair/typebox";
-import { platformOrgId } from "../../../access/gate.ts";
 import { resourceNameCharsMax } from "../../../access/judge.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
-import { invalid, missing } from "../../../kit/fault.ts";
+import { invalid } from "../../../kit/fault.ts";
 import { type Call, listedById, type Operation, unary } from "../../../kit/operation.ts";
-import type { RoleScope, Roles } from "../roles/service.ts";
+import type { ScopedRoutes } from "../roles/role.ts";
+import { namedScope, platformScope, tenantScope } from "../roles/rules.ts";
+import type { Roles } from "../roles/service.ts";
 import { dryRunDecisionsMax, policyTextCharsMax } from "./limits.ts";
 import type { DryRun, DryRunAnswer, Policies, Policy, PolicyVersion } from "./service.ts";
 import { policyTemplates } from "./templates.ts";
@@ -64,17 +65,11 @@ const versionJson = (version: PolicyVersion, next: PolicyVersion | undefined) =>
   ...(next && { valid_until: rfc3339(next.createdAt) }),
 });
 
-/** The routes and actions of the operations, for a tenant's policies and for the platform's. */
-export interface ScopedPolicies {
-  name: string;
-  path: string;
+export interface ScopedPolicies extends ScopedRoutes {
   rolesPath: string;
-  read: string;
-  manage: string;
   /** The actions of the routes under `rolesPath`. */
   rolesRead: string;
   rolesManage: string;
-  scopeOf: (call: Call) => RoleScope;
 }
 
 export const tenantPolicies: ScopedPolicies = {
@@ -85,7 +80,7 @@ export const tenantPolicies: ScopedPolicies = {
   manage: "orgs:manage",
   rolesRead: "orgs:read",
   rolesManage: "orgs:manage",
-  scopeOf: (call) => ({ orgId: call.caller.orgId, kind: "tenant" }),
+  scopeOf: tenantScope,
 };
 
 /** Assigning a policy changes a role: `platform:policies:*` alone does not allow it. */
@@ -97,7 +92,7 @@ export const platformPolicies: ScopedPolicies = {
   manage: "platform:policies:manage",
   rolesRead: "platform:roles:read",
   rolesManage: "platform:roles:manage",
-  scopeOf: (call) => ({ orgId: platformOrgId, kind: "platform", by: call.caller }),
+  scopeOf: ({ caller }) => platformScope(caller),
 };
 
 type PolicyBody = ReturnType<typeof policyJson>;
@@ -113,11 +108,6 @@ const showing =
 export function policiesOperations(policies: Policies, roles: Roles, scoped: ScopedPolicies): Operation[] {
   const { name, path, read, manage, scopeOf } = scoped;
   const show = showing(policies, scopeOf);
-  const scopeFor = (call: Call, orgId: string | undefined): RoleScope => {
-    const scope = scopeOf(call);
-    if (orgId !== undefined && orgId !== scope.orgId) throw missing("org", orgId);
-    return scope;
-  };
   return [
     unary({
       name: `${name}.list`,
@@ -130,7 +120,7 @@ export function policiesOperations(policies: Policies, roles: Roles, scoped: Sco
       lists: listedById(),
       rest: `GET ${path}`,
       handle: async ({ org_id }, call) =>
-        (await policies.list(scopeFor(call, org_id))).map((policy) => ({
+        (await policies.list(namedScope(scopeOf(call), org_id))).map((policy) => ({
           ...show(call, policy),
           role_count: policy.roleCount,
         })),
@@ -167,7 +157,7 @@ export function policiesOperations(policies: Policies, roles: Roles, scoped: Sco
         encode: (body: PolicyBody) => ({ status: 201, body }),
       },
       handle: async ({ org_id, ...input }, call) =>
-        show(call, await policies.create(scopeFor(call, org_id), input, call.caller.id)),
+        show(call, await policies.create(namedScope(scopeOf(call), org_id), input, call.caller.id)),
     }),
     unary({
       name: `${name}.update`,

@@ -44,8 +44,8 @@ const fields = sql.raw(
   "id, org_id, name, actions, resources, condition, version, template_id, template_version, created_at, updated_at",
 );
 
-const toPolicy = (row: PolicyColumns): Policy => ({
-  id: row.id,
+/** What a policy and each of its versions have. */
+const contentOf = (row: Omit<PolicyColumns, "id" | "updated_at">) => ({
   orgId: row.org_id,
   name: row.name,
   actions: row.actions,
@@ -55,6 +55,11 @@ const toPolicy = (row: PolicyColumns): Policy => ({
   templateId: row.template_id,
   templateVersion: row.template_version,
   createdAt: row.created_at,
+});
+
+const toPolicy = (row: PolicyColumns): Policy => ({
+  id: row.id,
+  ...contentOf(row),
   updatedAt: row.updated_at,
 });
 
@@ -132,17 +137,9 @@ export async function versionsOf(
     FROM policy_versions WHERE policy_id = ${policyId} AND org_id = ${orgId} ORDER BY version DESC`);
   return rows.map((row) => ({
     policyId: row.policy_id,
-    orgId: row.org_id,
-    name: row.name,
-    actions: row.actions,
-    resources: row.resources,
-    condition: row.condition,
-    version: row.version,
-    templateId: row.template_id,
-    templateVersion: row.template_version,
+    ...contentOf(row),
     authorId: row.author_id,
     changeReason: row.change_reason,
-    createdAt: row.created_at,
   }));
 }
 

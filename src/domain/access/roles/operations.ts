@@ -1,9 +1,9 @@
 import { Type } from "@sinclair/typebox";
-import { platformOrgId } from "../../../access/gate.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
-import { missing } from "../../../kit/fault.ts";
-import { type Call, listedById, type Operation, unary } from "../../../kit/operation.ts";
-import type { Role, RoleScope, Roles } from "./service.ts";
+import { listedById, type Operation, unary } from "../../../kit/operation.ts";
+import type { ScopedRoutes } from "./role.ts";
+import { namedScope, platformScope, tenantScope } from "./rules.ts";
+import type { Role, Roles } from "./service.ts";
 
 const text = Type.String();
 const shortText = Type.String({ maxLength: 1_000 });
@@ -38,39 +38,24 @@ export interface RolesSurface {
   keyCounts: (orgId: string) => Promise<ReadonlyMap<string, number>>;
 }
 
-/** The routes and actions of the operations, for a tenant's roles and for the platform's. */
-export interface ScopedRoles {
-  name: string;
-  path: string;
-  read: string;
-  manage: string;
-  scopeOf: (call: Call) => RoleScope;
-}
-
-export const tenantRoles: ScopedRoles = {
+export const tenantRoles: ScopedRoutes = {
   name: "roles",
   path: "/api/v1/roles",
   read: "orgs:read",
   manage: "orgs:manage",
-  scopeOf: (call) => ({ orgId: call.caller.orgId, kind: "tenant" }),
+  scopeOf: tenantScope,
 };
 
-export const platformRoles: ScopedRoles = {
+export const platformRoles: ScopedRoutes = {
   name: "platform.roles",
   path: "/api/v1/platform/roles",
   read: "platform:roles:read",
   manage: "platform:roles:manage",
-  scopeOf: (call) => ({ orgId: platformOrgId, kind: "platform", by: call.caller }),
+  scopeOf: ({ caller }) => platformScope(caller),
 };
 
-export function rolesOperations({ roles, keyCounts }: RolesSurface, scoped: ScopedRoles): Operation[] {
+export function rolesOperations({ roles, keyCounts }: RolesSurface, scoped: ScopedRoutes): Operation[] {
   const { name, path, read, manage, scopeOf } = scoped;
-  /** An org named in the query or body must be the caller's; another one looks like none. */
-  const scopeFor = (call: Call, orgId: string | undefined): RoleScope => {
-    const scope = scopeOf(call);
-    if (orgId !== undefined && orgId !== scope.orgId) throw missing("org", orgId);
-    return scope;
-  };
   const update = {
     action: manage,
     scope: "none" as const,
@@ -91,7 +76,7 @@ export function rolesOperations({ roles, keyCounts }: RolesSurface, scoped: Scop
         encode: (body: object[]) => ({ status: 200, body }),
       },
       async handle({ org_id }, call) {
-        const scope = scopeFor(call, org_id);
+        const scope = namedScope(scopeOf(call), org_id);
         const [list, counts] = await Promise.all([roles.list(scope), keyCounts(scope.orgId)]);
         return list.map((role) => ({
           ...roleJson(role),
@@ -130,7 +115,7 @@ export function rolesOperations({ roles, keyCounts }: RolesSurface, scoped: Scop
         encode: (role: Role) => ({ status: 201, body: roleJson(role) }),
       },
       handle: ({ name: roleName, org_id, base, policy_ids }, call) =>
-        roles.create(scopeFor(call, org_id), {
+        roles.create(namedScope(scopeOf(call), org_id), {
           name: roleName,
           ...(base !== undefined && { base }),
           ...(policy_ids !== undefined && { policyIds: policy_ids }),

@@ -1,4 +1,4 @@
-import type { Caller } from "../../../kit/operation.ts";
+import type { Call, Caller } from "../../../kit/operation.ts";
 
 /** A role as callers see it, built in or their own. */
 export interface Role {
@@ -20,3 +20,12 @@ export type RoleScope = {
   /** Who changes something, for the audit. */
   by?: Pick<Caller, "kind" | "id">;
 };
+
+/** The routes and actions of operations that a tenant has for its own, and the platform for its own. */
+export interface ScopedRoutes {
+  name: string;
+  path: string;
+  read: string;
+  manage: string;
+  scopeOf: (call: Call) => RoleScope;
+}

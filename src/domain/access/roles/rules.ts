@@ -1,11 +1,30 @@
 import { type BuiltInRole, builtInRoles, roleIdOf } from "../../../access/actions.ts";
-import { Fault, invalid } from "../../../kit/fault.ts";
+import { platformOrgId } from "../../../access/gate.ts";
+import { Fault, invalid, missing } from "../../../kit/fault.ts";
+import type { Call, Caller } from "../../../kit/operation.ts";
 import type { Role, RoleScope } from "./role.ts";
 import type { RoleRow } from "./rows.ts";
 
 export const roleNameCharsMax = 100;
 
 const isPlatform = (role: string) => role.startsWith("platform_");
+
+export const tenantScope = ({ caller }: Pick<Call, "caller">): RoleScope => ({
+  orgId: caller.orgId,
+  kind: "tenant",
+});
+
+export const platformScope = (by?: Pick<Caller, "kind" | "id">): RoleScope => ({
+  orgId: platformOrgId,
+  kind: "platform",
+  ...(by && { by }),
+});
+
+/** An org named in the query or body must be the caller's; another one looks like none. */
+export function namedScope(scope: RoleScope, orgId: string | undefined): RoleScope {
+  if (orgId !== undefined && orgId !== scope.orgId) throw missing("org", orgId);
+  return scope;
+}
 
 export const builtInOf = (scope: RoleScope): BuiltInRole[] =>
   builtInRoles.filter((role) => isPlatform(role) === (scope.kind === "platform"));

@@ -1,8 +1,6 @@
-import { platformOrgId } from "../../../access/gate.ts";
 import type { Clock } from "../../../kit/clock.ts";
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
-import type { Caller } from "../../../kit/operation.ts";
 import { type Session, type Store, StoreError } from "../../../store/store.ts";
 import { openRoleReads, type RoleReads } from "./reads.ts";
 import type { Role, RoleScope } from "./role.ts";
@@ -13,12 +11,6 @@ import * as rules from "./rules.ts";
 const rolesMax = 200;
 
 export type { Role, RoleScope } from "./role.ts";
-
-export const platformScope = (by?: Pick<Caller, "kind" | "id">): RoleScope => ({
-  orgId: platformOrgId,
-  kind: "platform",
-  ...(by && { by }),
-});
 
 /** What a change did to a role. */
 export interface RoleChange {

@@ -1,59 +1,18 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Seams, Session, Store } from "../../../store/store.ts";
+import type { PurgePlace } from "../../../store/table.ts";
+import { tables } from "../../../store/tables.ts";
 
 /** A table whose rows belong to environments, and the way to those of one. */
-export interface OwnedTable {
+export interface OwnedTable extends PurgePlace {
   name: string;
-  /** Its primary key. */
-  key: readonly string[];
-  /**
-   * Where no index begins with `environment_id`: the column with the run's id. Such rows go just before their
-   * run.
-   */
-  ofRun?: string;
 }
 
-/**
- * Every table with an `environment_id`, in the order in which a purge empties them: rows that loops still act
- * on come first. A unit test compares it with the schema.
- */
-export const ownedTables: readonly OwnedTable[] = [
-  { name: "heads", key: ["environment_id"] },
-  { name: "topic_heads", key: ["environment_id"] },
-  { name: "api_keys", key: ["id"] },
-  { name: "functions", key: ["environment_id", "id"] },
-  { name: "executions", key: ["run_id"] },
-  { name: "waits", key: ["run_id", "kind", "step_id"] },
-  { name: "debounces", key: ["id"] },
-  { name: "schedules", key: ["environment_id", "function_id", "place"] },
-  { name: "consumer_groups", key: ["environment_id", "namespace", "name"] },
-  { name: "group_members", key: ["environment_id", "group_id", "id"] },
-  { name: "group_deliveries", key: ["environment_id", "group_id", "position"] },
-  { name: "secrets", key: ["environment_id", "name"] },
-  { name: "breakers", key: ["environment_id", "function_id", "endpoint_url"] },
-  { name: "workers", key: ["environment_id", "id"] },
-  { name: "lanes", key: ["id"] },
-  { name: "matchers", key: ["environment_id"] },
-  { name: "mirrors", key: ["environment_id"] },
-  { name: "outbox", key: ["id"] },
-  { name: "idempotency_keys", key: ["environment_id", "key"] },
-  { name: "invocations", key: ["parent_run_id", "step_id"], ofRun: "parent_run_id" },
-  { name: "child_ends", key: ["child_run_id"], ofRun: "child_run_id" },
-  { name: "resumes", key: ["run_id"], ofRun: "run_id" },
-  { name: "steps", key: ["run_id", "step_id"], ofRun: "run_id" },
-  { name: "run_history", key: ["run_id", "sequence"], ofRun: "run_id" },
-  { name: "run_streams", key: ["run_id", "entity_id"], ofRun: "run_id" },
-  { name: "runs", key: ["id"] },
-  { name: "events", key: ["environment_id", "position"] },
-  { name: "streams", key: ["environment_id", "entity_id"] },
-  { name: "snapshots", key: ["environment_id", "entity_id", "entity_version"] },
-  { name: "topic_messages", key: ["environment_id", "position"] },
-  { name: "topics", key: ["environment_id", "name"] },
-  { name: "healings", key: ["environment_id", "name"] },
-  { name: "function_versions", key: ["environment_id", "function_id", "version"] },
-  { name: "function_history", key: ["environment_id", "function_id", "entity_version"] },
-];
+/** Every table with an `environment_id`, in the order in which a purge empties them. */
+export const ownedTables: readonly OwnedTable[] = Object.entries(tables)
+  .flatMap(([name, { purge }]) => (purge ? [{ name, ...purge }] : []))
+  .sort((one, other) => one.at - other.at);
 
 /** The rows that a query names by their keys, deleted by way of these alone, whatever the statistics say. */
 function deleteNamed(session: Session, table: OwnedTable, which: Sql): Promise<number> {
@@ -67,13 +26,9 @@ function deleteNamed(session: Session, table: OwnedTable, which: Sql): Promise<n
 /** Of one environment, or of some of its runs. */
 export type Owner = { environmentId: string } | { runIds: readonly string[] };
 
-function owned({ engine, rowsFrom }: Seams, table: OwnedTable, owner: Owner): Sql {
+function owned(seams: Seams, table: OwnedTable, owner: Owner): Sql {
   if ("environmentId" in owner) return sql`WHERE environment_id = ${owner.environmentId}`;
-  const runColumn = sql.raw(table.ofRun ?? "id");
-  const ids = sql`SELECT i.id FROM ${rowsFrom("i", { id: column.text(owner.runIds) })}`;
-  return engine === "postgres"
-    ? sql`WHERE ${runColumn} = ANY (ARRAY(${ids}))`
-    : sql`WHERE ${runColumn} IN (${ids})`;
+  return sql`WHERE ${sql.raw(table.ofRun ?? "id")} ${seams.among(column.text(owner.runIds))}`;
 }
 
 /** At most so many rows; answers how many. */

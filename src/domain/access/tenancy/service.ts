@@ -67,6 +67,11 @@ export interface Tenancy {
 /** Each unknown name is logged once, up to this many names: a log line a request would fill the disk. */
 const fallbackNamesLogged = 1_000;
 
+/** `Tenancy.shareEnvironment`; the lock needs no more than its transaction. */
+export async function shareEnvironment(session: Session, environmentId: string): Promise<void> {
+  if (!(await rows.shareEnvironment(session, environmentId))) throw missing("environment", environmentId);
+}
+
 export function tenancy({ store, clock, ids, log, strictEnvironment }: TenancyOptions): Tenancy {
   const lookups = openLookups({ store, clock });
   const fallenBack = new Set<string>();
@@ -126,9 +131,7 @@ export function tenancy({ store, clock, ids, log, strictEnvironment }: TenancyOp
       if (!(await shareOrg(session, orgId))) throw missing("org", orgId);
     },
 
-    async shareEnvironment(session, environmentId) {
-      if (!(await rows.shareEnvironment(session, environmentId))) throw missing("environment", environmentId);
-    },
+    shareEnvironment,
 
     async homeEnvironment(selector, orgId) {
       if (selector !== undefined || orgId === rules.defaultOrgId) return resolveEnvironment(selector, orgId);

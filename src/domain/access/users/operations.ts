@@ -1,6 +1,6 @@
 import { Type } from "@sinclair/typebox";
 import { rfc3339 } from "../../../kit/clock.ts";
-import { Fault } from "../../../kit/fault.ts";
+import { insufficientPermissions } from "../../../kit/fault.ts";
 import type { Call, Operation } from "../../../kit/operation.ts";
 import { listedById, unary } from "../../../kit/operation.ts";
 import type { UserRow, Users } from "./service.ts";
@@ -90,8 +90,7 @@ export const usersOperations = (users: Users, { mayRead, throttle }: UsersSurfac
     output: UserShape,
     rest: { route: "GET /api/v1/users/{id}", encode },
     async handle({ id }, call) {
-      if (call.caller.id !== id && !(await mayRead(call, id)))
-        throw new Fault("permission_denied", "Insufficient permissions");
+      if (call.caller.id !== id && !(await mayRead(call, id))) throw insufficientPermissions();
       return users.get(call.caller.orgId, id);
     },
   }),

@@ -1,5 +1,5 @@
 import type { Clock, Instant } from "../../../kit/clock.ts";
-import { Fault, missing } from "../../../kit/fault.ts";
+import { Fault, insufficientPermissions, missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import type { Caller } from "../../../kit/operation.ts";
 import { hashPassword, verifyPassword } from "../../../kit/password.ts";
@@ -156,7 +156,7 @@ export function users(deps: UsersDeps): Users {
     },
 
     async changePassword(caller, id, current, next) {
-      if (caller.id !== id) throw new Fault("permission_denied", "Insufficient permissions");
+      if (caller.id !== id) throw insufficientPermissions();
       const { orgId } = caller;
       const compared = requireOwn(orgId, id, await rows.userById(store, id)).passwordHash;
       rules.requirePassword("new_password", next);

@@ -3,7 +3,7 @@ import type { Instant } from "../../../kit/clock.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
 
-/** An endpoint that failed lately. */
+/** An endpoint that failed recently. */
 export interface BreakerRow {
   environment_id: string;
   function_id: string;

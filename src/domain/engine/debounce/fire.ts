@@ -1,15 +1,7 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { column, sql } from "../../../kit/sql.ts";
 import type { Flush } from "../../../store/store.ts";
-import {
-  insertCancels,
-  insertExecutions,
-  insertFirstHistory,
-  insertMatchers,
-  insertRuns,
-  newCancelColumns,
-  newRunColumns,
-} from "../runs/create.ts";
+import { insertNewRuns, newRunColumns, newRunsInserted } from "../runs/create.ts";
 import type { NewRun } from "../runs/run.ts";
 
 /** A due entry as it was read. It fires only if it is still armed with that event. */
@@ -37,25 +29,13 @@ export const fireFlush: Flush<FireInput, { ord: number }> = {
 
   postgres({ fires, now }, seams) {
     const runs = fires.flatMap(({ run }) => run ?? []);
-    const run = sql.raw("run n");
-    const cancels = newCancelColumns(runs);
-    const cancel = sql.raw("cancel c JOIN run n ON n.id = c.run_id");
-    const watched = cancels
-      ? sql`cancel AS MATERIALIZED (SELECT * FROM ${seams.rowsFrom("l", cancels)}),
-    watched AS (${insertCancels(cancel, now)}),
-    matched AS (${insertMatchers(cancel)}),
-    `
-      : sql.empty;
     const started =
       runs.length === 0
         ? sql.empty
         : sql`run AS MATERIALIZED (
       SELECT r.* FROM ${seams.rowsFrom("r", runColumns(fires))} JOIN held ON held.event_id = r.event_id
         AND held.run_id = r.id ORDER BY r.id),
-    created AS (${insertRuns(run, now, false)}),
-    queued AS (${insertExecutions(run, now, { parents: false, watched: cancels !== undefined })}),
-    noted AS (${insertFirstHistory(run, now)}),
-    ${watched}`;
+    ${newRunsInserted(seams, runs, now)}`;
     return sql`WITH held AS MATERIALIZED (
       SELECT i.* FROM (SELECT * FROM ${seams.rowsFrom("f", fireColumns(fires))} ORDER BY id) i CROSS JOIN LATERAL (
         SELECT d.id FROM debounces d WHERE d.id = i.id AND d.event_id = i.event_id AND d.fires_at + 0 <= ${now}::bigint
@@ -74,15 +54,7 @@ export const fireFlush: Flush<FireInput, { ord: number }> = {
     const runs = fired.flatMap(({ fire }) => fire.run ?? []);
     if (runs.length > 0) {
       const source = rowsFrom("n", runColumns(fired.map(({ fire }) => fire)));
-      const cancels = newCancelColumns(runs);
-      session.run(insertRuns(source, now, false));
-      session.run(insertExecutions(source, now, { parents: false, watched: cancels !== undefined }));
-      session.run(insertFirstHistory(source, now));
-      if (cancels) {
-        const cancel = sql`${rowsFrom("c", cancels)} JOIN ${source} ON n.id = c.run_id`;
-        session.run(insertCancels(cancel, now));
-        session.run(insertMatchers(cancel));
-      }
+      insertNewRuns(session, source, runs, now);
     }
     return fired.map(({ ord }) => ({ ord }));
   },

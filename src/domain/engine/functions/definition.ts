@@ -1,4 +1,6 @@
 import type { CelBudget } from "../../../kit/cel/cel.ts";
+import type { SeenEvent } from "../../../kit/stored-event.ts";
+
 /** A function as registered, in one form whatever spelling it came in. Durations are milliseconds. */
 export interface FunctionDefinition {
   id: string;
@@ -59,17 +61,6 @@ export interface FunctionFrame {
   at: number;
 }
 
-/** What a trigger's expression sees of an event. */
-export interface TriggerEvent {
-  id: string;
-  name: string;
-  data: unknown;
-  metadata: unknown;
-  version: number;
-  source: string;
-  timestamp: number;
-}
-
 export interface Trigger {
   readonly record: FunctionRecord;
   /** Undefined: every event of the name. */
@@ -80,7 +71,7 @@ export interface Trigger {
    * Whether the expression holds; a failing expression, or one that is more than the budget has left, does
    * not.
    */
-  matches(event: TriggerEvent, budget?: CelBudget): boolean;
+  matches(event: SeenEvent, budget?: CelBudget): boolean;
 }
 
 /** All functions of an environment as of one `heads.definitions_version`. */

@@ -1,8 +1,9 @@
 import { type CelProgram, compileCel } from "../../../kit/cel/cel.ts";
 import { missing } from "../../../kit/fault.ts";
 import { sizedCache } from "../../../kit/sized-cache.ts";
+import type { SeenEvent } from "../../../kit/stored-event.ts";
 import type { Store } from "../../../store/store.ts";
-import type { Definitions, DefinitionsCache, FunctionRecord, Trigger, TriggerEvent } from "./definition.ts";
+import type { Definitions, DefinitionsCache, FunctionRecord, Trigger } from "./definition.ts";
 import { definitionsKeptMax } from "./limits.ts";
 import { definitionsVersion, readDefinitions } from "./rows.ts";
 import { triggerVariables } from "./rules.ts";
@@ -89,7 +90,7 @@ function compile(version: number, records: readonly FunctionRecord[]): Definitio
 function matcher(expression: string | undefined): Trigger["matches"] {
   if (expression === undefined) return () => true;
   let program: CelProgram | undefined;
-  return (event: TriggerEvent, budget) => {
+  return (event: SeenEvent, budget) => {
     try {
       program ??= compileCel(expression, { variables: triggerVariables, result: "bool" });
       const seen = { event: { ...event, timestamp: new Date(event.timestamp) }, data: event.data };

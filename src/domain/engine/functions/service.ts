@@ -1,5 +1,5 @@
 import { invalid, missing } from "../../../kit/fault.ts";
-import { pageSize, readCursor, writeCursor } from "../../../kit/page.ts";
+import { countedPage, type PageQuery, pageSize, pageStart, writeCursor } from "../../../kit/page.ts";
 import { sizedCache } from "../../../kit/sized-cache.ts";
 import type { Session } from "../../../store/store.ts";
 import type { FunctionDefinition, FunctionRecord, FunctionStatus } from "./definition.ts";
@@ -11,14 +11,11 @@ import { type RollbackDeps, type RollbackTarget, rollbackFunction } from "./roll
 import * as rows from "./rows.ts";
 import { functionStatuses, parseStatus, type RegisterInput, requireMove } from "./rules.ts";
 
-export interface ListFunctionsInput {
+export interface ListFunctionsInput extends PageQuery {
   /** Substring of name or id, in either case. */
   name?: string;
   status?: string;
   mode?: string;
-  limit?: number;
-  offset?: number;
-  cursor?: string;
 }
 
 export interface FunctionsPage {
@@ -103,26 +100,15 @@ export function openFunctions(deps: FunctionsDeps): Functions {
     },
 
     async list(environmentId, input) {
-      if (input.cursor !== undefined && (input.offset ?? 0) > 0)
-        throw invalid("cursor", "cannot be combined with offset");
       const filter = readFilter(environmentId, input);
-      const limit = pageSize(input.limit);
-      const after = input.cursor === undefined ? undefined : readCursor("cursor", input.cursor);
-      const [found, totalCount] = await Promise.all([
-        rows.listFunctions(store, filter, {
-          ...(after && { after }),
-          limit: limit + 1,
-          offset: input.offset ?? 0,
-        }),
-        rows.countFunctions(store, filter),
-      ]);
-      const functions = found.slice(0, limit);
-      const last = functions.at(-1);
-      const nextCursor =
-        found.length > limit && last
-          ? writeCursor({ at: last.createdAt, id: last.definition.slug })
-          : undefined;
-      return { functions, nextCursor, totalCount };
+      const start = pageStart(input);
+      const { items, ...page } = await countedPage(
+        pageSize(input.limit),
+        (limit) => rows.listFunctions(store, filter, { ...start, limit }),
+        () => rows.countFunctions(store, filter),
+        ({ createdAt, definition }) => writeCursor({ at: createdAt, id: definition.slug }),
+      );
+      return { functions: items, ...page };
     },
 
     async setStatus(environmentId, id, status, actorId) {

@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import { parseRfc3339, rfc3339 } from "../../../kit/clock.ts";
 import type { Ids } from "../../../kit/ids.ts";
+import { eventText, keyField, type StoredEvent } from "../../../kit/stored-event.ts";
 import type { ClaimedRow } from "../runs/execution/claim.ts";
 import type { CompletedStep, NewRun } from "../runs/run.ts";
 
@@ -17,7 +18,7 @@ export interface Job {
   executionSeq: number;
   leaseToken: string;
   leaseExpiresAt: number;
-  event: JobEvent;
+  event: StoredEvent;
   completedSteps: readonly CompletedStep[];
   functionVersion: number;
   /**
@@ -31,18 +32,6 @@ export interface Job {
 export interface AssignedJob extends Job {
   /** Milliseconds until the lease ends: the worker's clock may differ from the server's. */
   leaseMs: number;
-}
-
-export interface JobEvent {
-  id: string;
-  name: string;
-  version: number;
-  /** JSON texts. */
-  data: string;
-  metadata: string | null;
-  source: string;
-  at: number;
-  idempotencyKey: string | null;
 }
 
 /** `job_{run}_{execution}`: a report finds its run by the id of the job alone. */
@@ -94,7 +83,7 @@ export function jobOfClaim(
       metadata: row.event_metadata,
       source: row.event_source,
       at: row.event_at,
-      idempotencyKey: row.event_idempotency_key,
+      idempotency_key: row.event_idempotency_key,
     },
     completedSteps: steps,
     functionVersion: row.function_version,
@@ -105,7 +94,7 @@ export function jobOfClaim(
 export const jobOfNewRun = (
   run: NewRun,
   lease: { token: string; expiresAt: number },
-  event: JobEvent,
+  event: StoredEvent,
 ): Job => ({
   jobId: jobIdOf(run.id, 1),
   runId: run.id,
@@ -123,10 +112,7 @@ export const jobOfNewRun = (
   functionVersion: run.functionVersion,
 });
 
-/**
- * The assignment as JSON text. Event data and step outputs are inserted as the JSON text they are stored as:
- * parsing and writing them again would double the cost of a job.
- */
+/** The assignment as JSON text. The event and outputs of steps are inserted as JSON texts. */
 export function assignmentJson(job: AssignedJob): string {
   const { event } = job;
   const steps = job.completedSteps.map(
@@ -147,17 +133,8 @@ export function assignmentJson(job: AssignedJob): string {
     lease_ms: job.leaseMs,
     ...(job.secrets && { context: { secrets: job.secrets } }),
   };
-  const eventHead = {
-    id: event.id,
-    name: event.name,
-    timestamp: rfc3339(event.at),
-    version: event.version,
-    source: event.source,
-    ...(event.idempotencyKey !== null && { idempotency_key: event.idempotencyKey }),
-  };
-  return `${JSON.stringify(head).slice(0, -1)},"event":${JSON.stringify(eventHead).slice(0, -1)},"data":${event.data},"metadata":${
-    event.metadata ?? "null"
-  }},"completed_steps":[${steps.join(",")}]}`;
+  const eventJson = eventText(event, keyField(event), "null");
+  return `${JSON.stringify(head).slice(0, -1)},"event":${eventJson},"completed_steps":[${steps.join(",")}]}`;
 }
 
 /**

@@ -1,6 +1,6 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { TypeCompiler } from "@sinclair/typebox/compiler";
-import { rfc3339 } from "../../../kit/clock.ts";
+import { eventText, keyField } from "../../../kit/stored-event.ts";
 import type { Job } from "../jobs/rules.ts";
 import type { ReportBody } from "../workers/report-body.ts";
 
@@ -96,16 +96,8 @@ export function requestBody(job: Job): string {
     attempt: job.attempt,
     ...(job.secrets && { secrets: job.secrets }),
   };
-  const eventHead = {
-    id: event.id,
-    name: event.name,
-    timestamp: rfc3339(event.at),
-    version: event.version,
-    source: event.source,
-    ...(event.idempotencyKey !== null && { idempotency_key: event.idempotencyKey }),
-  };
   // Older handlers refuse metadata that is null.
-  const metadata = event.metadata === null ? "" : `,"metadata":${event.metadata}`;
+  const eventJson = eventText(event, keyField(event), "absent");
   const steps = job.completedSteps.map(
     (step) =>
       `{"id":${JSON.stringify(step.step_id)},"name":${JSON.stringify(step.name)},"status":"${step.status}","output":${
@@ -113,7 +105,5 @@ export function requestBody(job: Job): string {
       }${step.error === null ? "" : `,"error":${JSON.stringify(step.error)}`}}`,
   );
   const resume = resumeText(job);
-  return `${JSON.stringify(head).slice(0, -1)},"event":${JSON.stringify(eventHead).slice(0, -1)},"data":${event.data}${metadata}},"steps":[${steps.join(
-    ",",
-  )}]${resume}}`;
+  return `${JSON.stringify(head).slice(0, -1)},"event":${eventJson},"steps":[${steps.join(",")}]${resume}}`;
 }

@@ -1,6 +1,6 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
-import type { SyncSession } from "../../../store/store.ts";
+import type { Seams, SyncSession } from "../../../store/store.ts";
 import { countLeased, holdLanes, leasedIn, noteLeases, noteLeasesSync } from "./execution/lane-room.ts";
 import type { NewRun } from "./run.ts";
 
@@ -35,7 +35,7 @@ export const newRunColumns = (runs: readonly NewRun[]) => ({
 const isWatched = ({ cancels }: NewRun): boolean => cancels !== undefined && cancels.length > 0;
 
 /** Events that cancel runs; undefined when no run has any. */
-export function newCancelColumns(runs: readonly NewRun[]) {
+function newCancelColumns(runs: readonly NewRun[]) {
   const list = runs.flatMap(({ id, cancels = [] }) =>
     cancels.map((cancel, place) => ({ ...cancel, id, place })),
   );
@@ -54,24 +54,24 @@ export function newCancelColumns(runs: readonly NewRun[]) {
  * `source`: rows `c` of `newCancelColumns` joined with their runs `n`. The event that starts a run does not
  * end it.
  */
-export const insertCancels = (source: Sql, now: Instant): Sql => sql`INSERT INTO waits
+const insertCancels = (source: Sql, now: Instant): Sql => sql`INSERT INTO waits
     (run_id, kind, step_id, environment_id, event_name, match_path, value_hash, expression, from_position, fresh_at)
   SELECT c.run_id, 'cancel', c.step_id, n.environment_id, c.event_name, c.match_path, c.value_hash, c.expression,
     n.position, ${sql.bigint(now)}
   FROM ${source}`;
 
 /** Inserts the matcher's cursor for environments without one. */
-export const insertMatchers = (source: Sql): Sql => sql`INSERT INTO matchers (environment_id, position)
+const insertMatchers = (source: Sql): Sql => sql`INSERT INTO matchers (environment_id, position)
   SELECT DISTINCT n.environment_id, 0 FROM ${source} WHERE true ORDER BY 1
   ON CONFLICT (environment_id) DO NOTHING`;
 
 /** Whether any run has a parent: without one, the statements leave the columns of parents out. */
-export const withParents = (runs: readonly NewRun[]): boolean => runs.some((run) => run.parent !== undefined);
+const withParents = (runs: readonly NewRun[]): boolean => runs.some((run) => run.parent !== undefined);
 
 const ofRun = sql.raw(", parent_run_id, parent_step_id, depth");
 const ofExecution = sql.raw(", parent_run_id");
 
-export const insertRuns = (source: Sql, now: Instant, parents: boolean): Sql => sql`INSERT INTO runs
+const insertRuns = (source: Sql, now: Instant, parents: boolean): Sql => sql`INSERT INTO runs
     (id, environment_id, function_id, function_version, event_id, event_name, mode, status, attempt, max_attempts,
      actor_id, created_at, updated_at, timeout_at, execution_seq${parents ? ofRun : sql.empty})
   SELECT n.id, n.environment_id, n.function_id, n.function_version, n.event_id, n.event_name, n.mode, 'active', 1,
@@ -82,7 +82,7 @@ export const insertRuns = (source: Sql, now: Instant, parents: boolean): Sql => 
  * An execution is queued, or leased at creation with the fence at 1. `has` names optional columns of the
  * source.
  */
-export const insertExecutions = (
+const insertExecutions = (
   source: Sql,
   now: Instant,
   has: { parents: boolean; watched: boolean },
@@ -99,13 +99,51 @@ export const insertExecutions = (
     n.position${has.parents ? ofExecution : sql.empty}${has.watched ? sql`, CASE WHEN n.watched IS NOT NULL THEN ${sql.bigint(now)} END` : sql.empty}
   FROM ${source}`;
 
-export const insertFirstHistory = (source: Sql, now: Instant): Sql => sql`INSERT INTO run_history
+const insertFirstHistory = (source: Sql, now: Instant): Sql => sql`INSERT INTO run_history
     (run_id, sequence, environment_id, type, at, detail)
   SELECT n.id, note.sequence, n.environment_id, note.type, ${sql.bigint(now)}, note.detail
   FROM ${source} CROSS JOIN (
     SELECT 1 AS sequence, 'run.created' AS type, '{}' AS detail
     UNION ALL SELECT 2, 'run.started', '{"attempt":1,"execution_seq":1}') note
   WHERE note.sequence = 1 OR n.lease_hash IS NOT NULL`;
+
+/**
+ * The runs of `run` with all that belongs to them, as further expressions of the statement. Each ends with a comma.
+ */
+export function newRunsInserted({ rowsFrom }: Seams, runs: readonly NewRun[], now: Instant): Sql {
+  const run = sql.raw("run n");
+  const parents = withParents(runs);
+  const cancels = newCancelColumns(runs);
+  const cancel = sql.raw("cancel c JOIN run n ON n.id = c.run_id");
+  const watched = cancels
+    ? sql`cancel AS MATERIALIZED (SELECT * FROM ${rowsFrom("l", cancels)}),
+    watched AS (${insertCancels(cancel, now)}),
+    matched AS (${insertMatchers(cancel)}),
+    `
+    : sql.empty;
+  return sql`created AS (${insertRuns(run, now, parents)}),
+    queued AS (${insertExecutions(run, now, { parents, watched: cancels !== undefined })}),
+    noted AS (${insertFirstHistory(run, now)}),
+    ${watched}`;
+}
+
+/** The same for libSQL, from rows `n`. */
+export function insertNewRuns(
+  session: SyncSession,
+  source: Sql,
+  runs: readonly NewRun[],
+  now: Instant,
+): void {
+  const parents = withParents(runs);
+  const cancels = newCancelColumns(runs);
+  session.run(insertRuns(source, now, parents));
+  session.run(insertExecutions(source, now, { parents, watched: cancels !== undefined }));
+  session.run(insertFirstHistory(source, now));
+  if (!cancels) return;
+  const cancel = sql`${session.seams.rowsFrom("c", cancels)} JOIN ${source} ON n.id = c.run_id`;
+  session.run(insertCancels(cancel, now));
+  session.run(insertMatchers(cancel));
+}
 
 /** A concurrency queue in which runs ask to be leased at creation. */
 export interface WantedLane {

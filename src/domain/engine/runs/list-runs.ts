@@ -1,13 +1,19 @@
-import { parseRfc3339 } from "../../../kit/clock.ts";
-import { Fault, invalid } from "../../../kit/fault.ts";
+import { invalid } from "../../../kit/fault.ts";
 import { searchBytesMax } from "../../../kit/limits.ts";
-import { pageSize, readCursor, writeCursor } from "../../../kit/page.ts";
+import {
+  countedPage,
+  type PageQuery,
+  pageSize,
+  pageStart,
+  timeBound,
+  writeCursor,
+} from "../../../kit/page.ts";
 import type { Store } from "../../../store/store.ts";
 import * as rows from "./rows.ts";
 import { parseRunStatus, runStatuses } from "./rules.ts";
 import type { Run } from "./run.ts";
 
-export interface ListRunsInput {
+export interface ListRunsInput extends PageQuery {
   functionId?: string;
   eventId?: string;
   search?: string;
@@ -16,9 +22,6 @@ export interface ListRunsInput {
   /** RFC 3339, as `until`. */
   since?: string;
   until?: string;
-  limit?: number;
-  offset?: number;
-  cursor?: string;
 }
 
 export interface RunsPage {
@@ -30,23 +33,14 @@ export interface RunsPage {
 
 export async function listRuns(store: Store, environmentId: string, input: ListRunsInput): Promise<RunsPage> {
   const filter = toFilter(environmentId, input);
-  if (input.cursor !== undefined && (input.offset ?? 0) > 0)
-    throw invalid("cursor", "cannot be combined with offset");
-  const limit = pageSize(input.limit);
-  const after = input.cursor === undefined ? undefined : readCursor("cursor", input.cursor);
-  const [found, totalCount] = await Promise.all([
-    rows.listRuns(store, filter, {
-      ...(after && { after }),
-      limit: limit + 1,
-      offset: input.offset ?? 0,
-    }),
-    rows.countRuns(store, filter),
-  ]);
-  const runs = found.slice(0, limit);
-  const last = runs.at(-1);
-  const nextCursor =
-    found.length > limit && last ? writeCursor({ at: last.createdAt, id: last.id }) : undefined;
-  return { runs, nextCursor, totalCount };
+  const start = pageStart(input);
+  const { items, ...page } = await countedPage(
+    pageSize(input.limit),
+    (limit) => rows.listRuns(store, filter, { ...start, limit }),
+    () => rows.countRuns(store, filter),
+    ({ createdAt, id }) => writeCursor({ at: createdAt, id }),
+  );
+  return { runs: items, ...page };
 }
 
 function toFilter(environmentId: string, input: ListRunsInput): rows.RunFilter {
@@ -59,21 +53,17 @@ function toFilter(environmentId: string, input: ListRunsInput): rows.RunFilter {
       );
     return status;
   });
-  const instant = (field: string, text: string) => {
-    const at = parseRfc3339(text);
-    if (at === undefined)
-      throw new Fault("invalid_argument", `invalid '${field}' parameter: must be RFC3339`, { field });
-    return at;
-  };
   if (input.search !== undefined && input.search.length > searchBytesMax)
     throw invalid("search", `must be at most ${searchBytesMax} characters`);
+  const since = timeBound("since", input.since);
+  const until = timeBound("until", input.until);
   return {
     environmentId,
     statuses,
     ...(input.functionId && { functionId: input.functionId }),
     ...(input.eventId && { eventId: input.eventId }),
     ...(input.search && { search: input.search }),
-    ...(input.since && { since: instant("since", input.since) }),
-    ...(input.until && { until: instant("until", input.until) }),
+    ...(since !== undefined && { since }),
+    ...(until !== undefined && { until }),
   };
 }

@@ -18,7 +18,8 @@ import { notifyingTally } from "./children/run-ends.ts";
 import { type EventRun, runsOfEvents } from "./event-runs.ts";
 import { type ClaimedRow, type ClaimInput, claimFlush } from "./execution/claim.ts";
 import { claimLimitedFlush, type LaneFound, type LimitedInput } from "./execution/claim-limited.ts";
-import { type ExecutionChange, neverWakesAt } from "./execution/commit-reports.ts";
+import { neverWakesAt } from "./execution/commit-reports.ts";
+import type { ExecutionChange } from "./execution/execution-change.ts";
 import {
   adoptRuns,
   forgetLanes,

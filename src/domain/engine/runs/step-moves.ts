@@ -1,6 +1,6 @@
 import type { Instant } from "../../../kit/clock.ts";
 import type { Session, Store } from "../../../store/store.ts";
-import type { ExecutionChange } from "./execution/commit-reports.ts";
+import type { ExecutionChange } from "./execution/execution-change.ts";
 
 /** A step that was created or changed; `at` is its `updated_at`. */
 export interface StepMove {

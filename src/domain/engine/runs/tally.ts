@@ -1,7 +1,7 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { timeOfId } from "../../../kit/ids.ts";
 import { type Counter, longSecondsBuckets, type Metrics } from "../../../kit/metrics.ts";
-import type { ExecutionChange } from "./execution/commit-reports.ts";
+import type { ExecutionChange } from "./execution/execution-change.ts";
 import type { TerminalStatus } from "./run.ts";
 
 /** Metrics of ended runs and steps, counted after the commit of each flush. */

@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import { CelError, compileCel } from "../../../kit/cel/cel.ts";
+import type { SeenEvent } from "../../../kit/stored-event.ts";
 
 /** A path is part of an index. */
 export const matchPathBytesMax = 512;
@@ -17,18 +18,6 @@ export interface StoredMatch {
   path: string;
   valueHash: string;
   expression: string | null;
-}
-
-/** What an expression sees of an event. */
-export interface MatchEvent {
-  id: string;
-  name: string;
-  data: unknown;
-  metadata: unknown;
-  version: number;
-  source: string;
-  /** Milliseconds since 1970. */
-  timestamp: number;
 }
 
 /** No path: paths hold no blank. */
@@ -118,7 +107,7 @@ export function hashAt(data: unknown, path: string): string | undefined {
 }
 
 /** Whether an expression holds for an event; one that fails does not. */
-export function holds(expression: string, event: MatchEvent): boolean {
+export function holds(expression: string, event: SeenEvent): boolean {
   try {
     const program = compileCel(expression, { variables, result: "bool" });
     return (

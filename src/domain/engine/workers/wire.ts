@@ -235,7 +235,7 @@ export const toJobMessage = (job: AssignedJob) => ({
     id: job.event.id,
     name: job.event.name,
     ...payload("data", "dataValue", encodable("event.data", job.event.data)),
-    idempotencyKey: job.event.idempotencyKey ?? "",
+    idempotencyKey: job.event.idempotency_key ?? "",
     source: job.event.source,
     timestamp: timestampOf(job.event.at),
     ...(job.event.metadata && {

@@ -6,18 +6,13 @@ import { armColumns, insertArms, type NewArm } from "../../engine/debounce/arm.t
 import { entryIdOf } from "../../engine/debounce/rules.ts";
 import {
   holdRoom,
-  insertCancels,
-  insertExecutions,
-  insertFirstHistory,
-  insertMatchers,
-  insertRuns,
+  insertNewRuns,
   leaseInRoom,
   leaseInRoomSync,
-  newCancelColumns,
   newRunColumns,
+  newRunsInserted,
   wantedLaneColumns,
   wantedLanes,
-  withParents,
 } from "../../engine/runs/create.ts";
 import type { NewRun } from "../../engine/runs/run.ts";
 import {
@@ -192,17 +187,6 @@ export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {
       ORDER BY r.id, a.place DESC),
     armed AS (${insertArms(sql.raw("arm n"), "LEAST")}),
     `;
-    // The joins with `alive` and `moved` leave out the runs of events that are not written.
-    const run = sql.raw("run n");
-    const cancels = newCancelColumns(runs);
-    const cancel = sql.raw("cancel c JOIN run n ON n.id = c.run_id");
-    const watched = cancels
-      ? sql`cancel AS MATERIALIZED (SELECT * FROM ${seams.rowsFrom("l", cancels)}),
-    watched AS (${insertCancels(cancel, now)}),
-    matched AS (${insertMatchers(cancel)}),
-    `
-      : sql.empty;
-    const parents = withParents(runs);
     const lanes = wantedLanes(runs);
     const limited = lanes.length > 0;
     const room = limited
@@ -220,6 +204,7 @@ export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {
       : sql.empty;
     const unanswered = limited ? sql.raw(", NULL") : sql.empty;
     const columns = newRunColumns(runs);
+    // The joins with `alive` and `moved` leave out the runs of events that are not written.
     const started =
       runs.length === 0
         ? sql.empty
@@ -228,10 +213,7 @@ export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {
         JOIN alive a ON a.id = r.event_id JOIN moved m ON m.environment_id = a.environment_id
       ORDER BY r.id),
     ${limited ? sql`${leaseInRoom([...Object.keys(columns), "position"], now)},` : sql.empty}
-    created AS (${insertRuns(run, now, parents)}),
-    queued AS (${insertExecutions(run, now, { parents, watched: cancels !== undefined })}),
-    noted AS (${insertFirstHistory(run, now)}),
-    ${watched}`;
+    ${newRunsInserted(seams, runs, now)}`;
     return sql`WITH item AS MATERIALIZED (
       SELECT * FROM ${seams.rowsFrom("i", {
         ...eventColumns(events, appends),
@@ -323,16 +305,7 @@ function write(session: SyncSession, logged: readonly Appended<NewEvent>[], now:
     ...newRunColumns(runs),
     position: column.bigint(logged.flatMap((l) => l.entry.runs.map(() => l.position))),
   });
-  const parents = withParents(runs);
-  const cancels = newCancelColumns(runs);
-  session.run(insertRuns(source, now, parents));
-  session.run(insertExecutions(source, now, { parents, watched: cancels !== undefined }));
-  session.run(insertFirstHistory(source, now));
-  if (cancels) {
-    const cancel = sql`${rowsFrom("c", cancels)} JOIN ${source} ON n.id = c.run_id`;
-    session.run(insertCancels(cancel, now));
-    session.run(insertMatchers(cancel));
-  }
+  insertNewRuns(session, source, runs, now);
   return new Set(
     wanted.flatMap(({ id, lease }, at) => (lease !== null && runs[at]!.lease === null ? id : [])),
   );

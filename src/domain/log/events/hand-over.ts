@@ -44,7 +44,7 @@ export function openHandOver(deps: HandOverDeps) {
             functionId: run.functionId,
             ...(run.laneId !== null && { laneId: run.laneId }),
           });
-        if (reservation && row && !denied) reservation.deliver(run, { ...event, at: row.at });
+        if (reservation && row && !denied) reservation.deliver(run, loggedEvent(event, row.position, row.at));
         if (reservation && (!row || denied)) reservation.drop();
       }
       event.reservations.clear();

@@ -5,6 +5,7 @@ import { rfc3339 } from "../../../kit/clock.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { type Call, listed, rpc, type Thing, unary } from "../../../kit/operation.ts";
 import { storedJson } from "../../../kit/payload-json.ts";
+import { eventFields, keyField } from "../../../kit/stored-event.ts";
 import type { EventLog, LoggedEvent } from "../log/service.ts";
 import { draftOf, type EmitInput, noteStarts } from "./rules.ts";
 import { screenedPage } from "./screened.ts";
@@ -64,18 +65,14 @@ const EventRecord = Type.Object({
 });
 
 const eventJson = (event: LoggedEvent) => ({
-  id: event.id,
-  name: event.name,
+  ...eventFields(event),
   data: storedJson(event.data),
-  source: event.source,
-  version: event.version,
   sequence: `${event.position}`,
-  timestamp: rfc3339(event.at),
   created_at: rfc3339(event.at),
   // An emit writes the event and its runs in one transaction: every listed event has been processed.
   processed: true,
   ...(event.metadata !== null && { metadata: storedJson(event.metadata) }),
-  ...(event.idempotency_key !== null && { idempotency_key: event.idempotency_key }),
+  ...keyField(event),
   ...(event.entity_id !== null && { entity_id: event.entity_id }),
   ...(event.entity_type !== null && { entity_type: event.entity_type }),
   ...(event.entity_version !== null && { entity_version: event.entity_version }),

@@ -1,13 +1,19 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import { raiseMark, type Seams, StoreError, type SyncSession } from "../../../store/store.ts";
-import type { NewEvent } from "./flush.ts";
 import type { EntityDraft } from "./rules.ts";
 
 /** The entity of an event on its way into the log. */
 export interface EntityPlace extends EntityDraft {
   /** The event's version in the stream; decided right before each flush. */
   version: number;
+}
+
+/** What a flush needs of an event to place it in its stream. */
+interface PlacedEvent {
+  environmentId: string;
+  entity: EntityPlace | null;
+  runId: string | null;
 }
 
 /** How far a flush moves one stream. */
@@ -26,7 +32,7 @@ export const nameOfStream = ({ environmentId, entityId }: Pick<StreamMove, "envi
 /** Mark raised when a stream is not at the version it was believed to have, or was deleted meanwhile. */
 export const staleStreams = "streams:";
 
-export const entityColumns = (events: readonly NewEvent[]) => ({
+export const entityColumns = (events: readonly PlacedEvent[]) => ({
   entity_id: column.text(events.map(({ entity }) => entity?.id ?? null)),
   entity_type: column.text(events.map(({ entity }) => entity?.type ?? null)),
   entity_version: column.bigint(events.map(({ entity }) => entity?.version ?? null)),
@@ -83,7 +89,7 @@ export function moveStreamsSync(session: SyncSession, streams: readonly StreamMo
 }
 
 /** Whether any of the appends was made by a run. */
-export const hasRuns = (events: readonly NewEvent[]): boolean =>
+export const hasRuns = (events: readonly PlacedEvent[]): boolean =>
   events.some(({ entity, runId }) => entity !== null && runId !== null);
 
 /** Links the streams with the live runs that appended to them. */
@@ -96,7 +102,7 @@ const linkFrom = (source: Sql): Sql => sql`INSERT INTO run_streams (run_id, enti
 export const linkRuns = (source: Sql): Sql => sql`linked AS (${linkFrom(source)}),
     `;
 
-export function linkRunsSync(session: SyncSession, events: readonly NewEvent[]): void {
+export function linkRunsSync(session: SyncSession, events: readonly PlacedEvent[]): void {
   session.run(
     linkFrom(
       session.seams.rowsFrom("i", {

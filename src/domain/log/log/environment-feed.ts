@@ -1,6 +1,6 @@
 import { Fault } from "../../../kit/fault.ts";
 import { ReadAheadSize } from "../../../kit/read-ahead-size.ts";
-import type { FeedReader, FeedsDeps, LogEntry, LogHint } from "./feed.ts";
+import type { FeedReader, FeedsDeps, LogEntry, LogHint } from "./feed-reader.ts";
 import type { LogPosition } from "./rows.ts";
 
 /** The open feeds of a node, by environment. A feed that is not in it is closed. */

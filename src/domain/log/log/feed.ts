@@ -1,37 +1,10 @@
-import type { Log } from "../../../kit/log.ts";
 import { feedSliceMax } from "../../../kit/read-ahead-size.ts";
 import { EnvironmentFeed, type OpenFeeds } from "./environment-feed.ts";
-import type { LoggedEvent, LogPosition } from "./rows.ts";
+import type { FeedReader, FeedsDeps, LogEntry } from "./feed-reader.ts";
+import type { LoggedEvent } from "./rows.ts";
 
 /** A commit's events travel with its hint up to this size; readers of larger ones read the store. */
 export const feedHintBytesMax = 64 * 1024;
-
-/** An entry of any log. Payloads are JSON texts. */
-export interface LogEntry {
-  position: number;
-  data: string;
-  metadata: string | null;
-}
-
-/** Follows a log: called with events in order of position, each once, none missing. */
-export interface FeedReader<Event = LoggedEvent> {
-  onEvents: (events: readonly Event[]) => void;
-  /** Called when the log is deleted with its environment; `onEvents` is not called again. */
-  onEnd?: () => void;
-}
-
-/**
- * Published to the other nodes after a commit. Best effort: a lost hint delays readers until `compareOnce`.
- */
-export interface LogHint<Event = LoggedEvent> {
-  environmentId: string;
-  head: number;
-  /**
-   * The events up to `head`, when they are small: a feed whose position is right before them need not read
-   * the store.
-   */
-  events?: Event[];
-}
 
 /** A reader that has joined a feed. */
 export interface Following {
@@ -59,24 +32,6 @@ export interface Feeds<Event = LoggedEvent> {
   compareOnce(): Promise<void>;
   /** Environments followed at this node. */
   size(): number;
-}
-
-/** Reads of a log in the store. */
-export interface LogReads<Event> {
-  /** Events after a position, in order; up to and including `last` when it is given. */
-  after(environmentId: string, after: number, limit: number, last?: number): Promise<Event[]>;
-  /** The heads of these environments' logs; a deleted environment is missing. */
-  heads(environmentIds: readonly string[]): Promise<LogPosition[]>;
-}
-
-export interface FeedsDeps<Event> {
-  reads: LogReads<Event>;
-  log: Log;
-  publishHint: (hint: LogHint<Event>) => void;
-  /** Calls back with other nodes' hints about this environment, until the function it returns is called. */
-  listen: (environmentId: string, onHint: (hint: LogHint<Event>) => void) => () => void;
-  /** Whether there are other nodes to tell. */
-  hasOthers: () => boolean;
 }
 
 /**

@@ -1,5 +1,5 @@
 import type { Store } from "../../../store/store.ts";
-import type { LogReads } from "./feed.ts";
+import type { LogReads } from "./feed-reader.ts";
 import { eventsAfter, eventsAt, type Head, headsOf, type LoggedEvent, newestEvents } from "./rows.ts";
 
 /** Reads of logged events, for subscribers that read them before they follow the feed. */

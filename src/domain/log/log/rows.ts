@@ -3,22 +3,15 @@ import { countCap } from "../../../kit/limits.ts";
 import type { Cursor } from "../../../kit/page.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import { containsIgnoringCase } from "../../../kit/sql-contains.ts";
+import type { StoredEvent } from "../../../kit/stored-event.ts";
 import type { Store } from "../../../store/store.ts";
 
 export const namesScanCap = 10_000;
 export const namesMax = 200;
 
-/** A stored event. `data` and `metadata` are JSON text. */
-export interface LoggedEvent {
-  id: string;
+/** A stored event with its position, its entity and the run that emitted it. */
+export interface LoggedEvent extends StoredEvent {
   position: number;
-  name: string;
-  version: number;
-  data: string;
-  metadata: string | null;
-  source: string;
-  at: Instant;
-  idempotency_key: string | null;
   entity_id: string | null;
   entity_type: string | null;
   entity_version: number | null;
@@ -177,9 +170,4 @@ export const eventsAt = (
   positions: readonly number[],
 ): Promise<LoggedEvent[]> =>
   store.all(sql`SELECT ${columns} FROM events WHERE environment_id = ${environmentId}
-    AND position ${positionsAmong(store, positions)} ORDER BY position`);
-
-function positionsAmong({ seams }: Pick<Store, "seams">, positions: readonly number[]): Sql {
-  const wanted = sql`SELECT i.position FROM ${seams.rowsFrom("i", { position: column.bigint(positions) })}`;
-  return seams.engine === "postgres" ? sql`= ANY (ARRAY(${wanted}))` : sql`IN (${wanted})`;
-}
+    AND position ${store.seams.among(column.bigint(positions))} ORDER BY position`);

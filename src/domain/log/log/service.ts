@@ -1,7 +1,6 @@
-import { type Instant, parseRfc3339 } from "../../../kit/clock.ts";
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
 import { countCap, searchBytesMax } from "../../../kit/limits.ts";
-import { type Cursor, pageSize, readCursor, writeCursor } from "../../../kit/page.ts";
+import { type Cursor, pageSize, readCursor, timeBound, writeCursor } from "../../../kit/page.ts";
 import type { Store } from "../../../store/store.ts";
 import * as rows from "./rows.ts";
 
@@ -193,8 +192,8 @@ function readFilter(environmentId: string, query: ListEventsQuery): rows.EventFi
     throw invalid("search", `at most ${searchBytesMax} characters`);
   const names = values("names", query.names);
   const sources = values("source", query.source);
-  const since = instant("since", query.since);
-  const until = instant("until", query.until);
+  const since = timeBound("since", query.since);
+  const until = timeBound("until", query.until);
   return {
     environmentId,
     ...(query.name && { name: query.name }),
@@ -216,12 +215,4 @@ function values(field: string, text: string | undefined): string[] | undefined {
       { field },
     );
   return list;
-}
-
-function instant(field: string, text: string | undefined): Instant | undefined {
-  if (text === undefined || text === "") return undefined;
-  const at = parseRfc3339(text);
-  if (at === undefined)
-    throw new Fault("invalid_argument", `invalid '${field}' parameter: must be RFC3339`, { field });
-  return at;
 }

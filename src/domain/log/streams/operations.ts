@@ -3,6 +3,7 @@ import { EntityStreamService } from "../../../gen/svc/v1/entity_stream_pb.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { type Call, listed, type Operation, rpc, type Thing, unary } from "../../../kit/operation.ts";
+import { timeBound } from "../../../kit/page.ts";
 import { jsonText } from "../../../kit/payload-json.ts";
 import { instantOf, safeCount, timestampOf, withNumbers } from "../../../kit/wkt.ts";
 import { draftOf, type EventDraft, noteStarts } from "../events/rules.ts";
@@ -12,7 +13,6 @@ import {
   appendStreamsMax,
   directionOf,
   entityOf,
-  instantAt,
   requireBatch,
   requireCount,
   type StreamAppend,
@@ -236,8 +236,8 @@ const readOperations = (streams: Streams): Operation[] => [
       const page = await streams.history(call.environmentId, {
         ...rangeOf(input),
         limit: requireCount("limit", input.limit),
-        since: instantAt("fromTimestamp", input.fromTimestamp),
-        until: instantAt("toTimestamp", input.toTimestamp),
+        since: timeBound("fromTimestamp", input.fromTimestamp),
+        until: timeBound("toTimestamp", input.toTimestamp),
       });
       return withoutDeniedRuns(page, call);
     },

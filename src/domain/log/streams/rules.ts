@@ -1,4 +1,3 @@
-import { parseRfc3339 } from "../../../kit/clock.ts";
 import { invalid } from "../../../kit/fault.ts";
 import type { EmitInput, EntityDraft } from "../events/rules.ts";
 
@@ -96,11 +95,4 @@ export function directionOf(text: string | undefined): Direction {
 export function requireCount(field: string, value: number | undefined): number {
   if ((value ?? 0) < 0) throw invalid(field, "must not be negative");
   return value ?? 0;
-}
-
-export function instantAt(field: string, text: string | undefined): number | undefined {
-  if (!text) return undefined;
-  const at = parseRfc3339(text);
-  if (at === undefined) throw invalid(field, "must be RFC 3339");
-  return at;
 }

@@ -13,6 +13,7 @@ import {
   survivors,
   takeKeys,
 } from "../log/append.ts";
+import { topicPrefix } from "./rules.ts";
 
 /** One message on its way into the log of topics. */
 export interface NewMessage {
@@ -52,12 +53,12 @@ const messageColumns = (messages: readonly NewMessage[]) => ({
  * What a key was used for, as every repeat of it must say too: an emit has nothing there, an invoke a
  * function's id.
  */
-export const useOf = (topic: string): string => `topic:${topic}`;
+export const useOf = (topic: string): string => topicPrefix + topic;
 
 const topicLog: AppendLog<NewMessage> = {
   heads: "topic_heads",
   keyKind: sql.raw("'publish'"),
-  keyUse: sql.raw("'topic:' || topic"),
+  keyUse: sql.raw(`'${topicPrefix}' || topic`),
   keyRunIds: sql.raw("'[]'"),
   keyColumns: messageColumns,
 };

@@ -2,7 +2,7 @@ import { type Static, Type } from "@sinclair/typebox";
 import { PubSubService } from "../../../gen/svc/v1/pubsub_pb.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { listed, type Operation, rpc, unary } from "../../../kit/operation.ts";
-import { draftOf, type PublishInput, topicName } from "./rules.ts";
+import { draftOf, type PublishInput, topicName, topicPrefix } from "./rules.ts";
 import type { Published, Topics } from "./service.ts";
 import {
   fromPublish,
@@ -25,7 +25,7 @@ const Publish = Type.Object({
 const Batch = Type.Object({ messages: Type.Array(Publish) });
 
 /** As deny policies may name a topic: as subscribers do. */
-const about = (topic: string) => `topic:${topicName(topic)}`;
+const about = (topic: string) => topicPrefix + topicName(topic);
 
 /** Names of a batch's items come in either case; those of the outer message were put right before. */
 function fromItem(item: unknown): unknown {

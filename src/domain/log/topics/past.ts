@@ -1,5 +1,5 @@
 import type { Store } from "../../../store/store.ts";
-import type { LogReads } from "../log/feed.ts";
+import type { LogReads } from "../log/feed-reader.ts";
 import type { Past } from "../log/past.ts";
 import { messagesAfter, messagesAt, newestMessages, type TopicMessage, topicHeads } from "./rows.ts";
 

@@ -47,16 +47,13 @@ export function newestMessages(
 }
 
 /** The messages at these positions, without those that have expired. */
-export function messagesAt(
+export const messagesAt = (
   { all, seams }: Pick<Store, "all" | "seams">,
   environmentId: string,
   positions: readonly number[],
-): Promise<TopicMessage[]> {
-  const wanted = sql`SELECT i.position FROM ${seams.rowsFrom("i", { position: column.bigint(positions) })}`;
-  const among = seams.engine === "postgres" ? sql`= ANY (ARRAY(${wanted}))` : sql`IN (${wanted})`;
-  return all(sql`SELECT ${columns} FROM topic_messages WHERE environment_id = ${environmentId}
-    AND position ${among} ORDER BY position`);
-}
+): Promise<TopicMessage[]> =>
+  all(sql`SELECT ${columns} FROM topic_messages WHERE environment_id = ${environmentId}
+    AND position ${seams.among(column.bigint(positions))} ORDER BY position`);
 
 interface TopicHead {
   environment_id: string;

@@ -22,11 +22,12 @@ export interface PublishDraft {
   at?: string;
 }
 
-const prefix = "topic:";
+/** How subscribers name a topic, and what a key was used for that published on it. */
+export const topicPrefix = "topic:";
 
 /** The name of a topic without its namespace. */
 export const topicName = (text: string): string =>
-  text.startsWith(prefix) ? text.slice(prefix.length) : text;
+  text.startsWith(topicPrefix) ? text.slice(topicPrefix.length) : text;
 
 /** Throws the fault that names the field; `at` is its place in a batch: `messages[3].`. */
 export function draftOf(input: PublishInput, headerKey: string | undefined, at = ""): PublishDraft {

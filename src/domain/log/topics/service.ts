@@ -1,5 +1,6 @@
 import { requireEventName } from "../../../kit/event-names.ts";
 import { invalid, missing } from "../../../kit/fault.ts";
+import { pageOf } from "../../../kit/page.ts";
 import type { Published } from "./answers.ts";
 import { openPublishQueue, type PublishQueueDeps } from "./publish-queue.ts";
 import { countBehind, getTopic, listTopics, type TopicRow } from "./rows.ts";
@@ -62,13 +63,11 @@ export function openTopics({ consumersOf, ...deps }: TopicsDeps): Topics {
       const after = cursor ? readName(cursor) : "";
       const found = await listTopics(store, environmentId, { after, limit: most + 1 });
       const read = await consumersOf(environmentId);
-      const topics = found
-        .slice(0, most)
-        .map((topic): TopicInfo => ({ ...topic, consumerCount: membersOf(read(topic.name)) }));
-      return {
-        topics,
-        nextCursor: found.length > most ? writeName(topics.at(-1)!.name) : undefined,
-      };
+      const { items, nextCursor } = pageOf(found, most, ({ name }) => writeName(name));
+      const topics = items.map(
+        (topic): TopicInfo => ({ ...topic, consumerCount: membersOf(read(topic.name)) }),
+      );
+      return { topics, nextCursor };
     },
 
     async get(environmentId, text) {

@@ -1,7 +1,7 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { PubSubService } from "../../../gen/svc/v1/pubsub_pb.ts";
 import { listed, type Operation, rpc, rpcStream, stream, unary } from "../../../kit/operation.ts";
-import { allOf, namesOf, parsePattern } from "../pubsub/rules.ts";
+import { allOf, namesOfText, parsePattern } from "../pubsub/rules.ts";
 import type { Delivery } from "../pubsub/service.ts";
 import type { SubscriptionStreams } from "../pubsub/subscription-streams.ts";
 import { toEventMessage } from "../pubsub/wire.ts";
@@ -34,10 +34,7 @@ const Update = Type.Object({
 });
 
 /** The names under which deny policies may refuse the group: its own, and its pattern. */
-const about = (name: string, pattern?: string) => [
-  `group:${name}`,
-  ...(pattern ? namesOf(parsePattern(pattern)) : []),
-];
+const about = (name: string, pattern?: string) => [`group:${name}`, ...(pattern ? namesOfText(pattern) : [])];
 
 /** One message of a member's stream. */
 interface MemberMessage {

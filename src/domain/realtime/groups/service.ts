@@ -2,7 +2,7 @@ import { Type } from "@sinclair/typebox";
 import type { Bus } from "../../../bus/bus.ts";
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
-import { pageSize } from "../../../kit/page.ts";
+import { countedPage, pageSize } from "../../../kit/page.ts";
 import type { LeaderWrite } from "../../../store/store.ts";
 import type { AckVerdict, GroupChange } from "./ack.ts";
 import { openAcks } from "./ack.ts";
@@ -172,16 +172,15 @@ export function openGroups(deps: GroupsDeps): Groups {
     get: async (environmentId, name) => listedOf(keyOf(environmentId, name)),
 
     async list(environmentId, { namespace, status, limit, cursor }) {
-      const size = pageSize(limit);
       const filter = { environmentId, namespace: namespace || undefined, status };
       const after = cursor ? readCursor(cursor) : undefined;
-      const [found, totalCount] = await Promise.all([
-        listGroups(store, filter, { after, limit: size + 1 }),
-        countGroups(store, filter),
-      ]);
-      const groups = found.slice(0, size);
-      const nextCursor = found.length > size ? writeCursor(groups.at(-1)!) : undefined;
-      return { groups, nextCursor, totalCount };
+      const { items, ...page } = await countedPage(
+        pageSize(limit),
+        (rowsMax) => listGroups(store, filter, { after, limit: rowsMax }),
+        () => countGroups(store, filter),
+        writeCursor,
+      );
+      return { groups: items, ...page };
     },
 
     async update(environmentId, name, input, paths) {

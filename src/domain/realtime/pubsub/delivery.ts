@@ -1,6 +1,6 @@
 import { type CelBudget, type CelProgram, itemsToRead } from "../../../kit/cel/cel.ts";
 import type { Instant } from "../../../kit/clock.ts";
-import { rfc3339 } from "../../../kit/clock.ts";
+import { eventText } from "../../../kit/stored-event.ts";
 import type { LoggedEvent } from "../../log/log/service.ts";
 import type { TopicMessage } from "../../log/topics/past.ts";
 import { tokensOf } from "./rules.ts";
@@ -136,17 +136,10 @@ export const messageDelivery = ({ id, position, topic, data, metadata, at }: Top
 
 const withTokens = (delivery: Delivery): TopicDelivery => ({ delivery, tokens: tokensOf(delivery.topic) });
 
-/** The whole event, as subscribers of entities get it. Payloads are JSON texts already and go as they are. */
-function wholeEvent(event: LoggedEvent): string {
-  const head = JSON.stringify({
-    id: event.id,
-    name: event.name,
-    entityId: event.entity_id,
-    entityType: event.entity_type,
-    entityVersion: event.entity_version,
-    version: event.version,
-    timestamp: rfc3339(event.at),
-    source: event.source,
-  });
-  return `${head.slice(0, -1)},"data":${event.data},"metadata":${event.metadata ?? "null"}}`;
-}
+/** The whole event, as subscribers of entities get it. */
+const wholeEvent = (event: LoggedEvent): string =>
+  eventText(
+    event,
+    { entityId: event.entity_id, entityType: event.entity_type, entityVersion: event.entity_version },
+    "null",
+  );

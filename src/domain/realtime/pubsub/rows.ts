@@ -1,6 +1,6 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
-import type { Seams, Store } from "../../../store/store.ts";
+import type { Store } from "../../../store/store.ts";
 import { announcedHistoryTypes } from "./rules.ts";
 
 /** A row of a run's history that becomes a frame, joined with the run as it is now. */
@@ -21,12 +21,6 @@ export interface RunNote {
   output: string | null;
 }
 
-/** Compares with a list of ids so that both engines look rows up by key, whatever their statistics say. */
-function among(seams: Seams, runIds: readonly string[]) {
-  const ids = sql`SELECT i.run_id FROM ${seams.rowsFrom("i", { run_id: column.text(runIds) })}`;
-  return seams.engine === "postgres" ? sql`= ANY (ARRAY(${ids}))` : sql`IN (${ids})`;
-}
-
 const noteColumns =
   sql.raw(`h.run_id, h.environment_id, r.function_id, r.event_id, r.event_name, h.type, h.sequence,
   h.at, h.detail, COALESCE(r.started_at, (SELECT e.started_at FROM executions e WHERE e.run_id = r.id)) AS started_at,
@@ -35,10 +29,12 @@ const noteColumns =
 const announcedTypes = sql.list(announcedHistoryTypes);
 
 /** Frames' rows of these runs, newest first, at most `limit` in all. */
-export const notesOf = (store: Store, runIds: readonly string[], limit: number): Promise<RunNote[]> =>
-  store.all(sql`SELECT ${noteColumns} FROM run_history h JOIN runs r ON r.id = h.run_id
-    WHERE h.run_id ${among(store.seams, runIds)} AND r.id ${among(store.seams, runIds)} AND h.type IN ${announcedTypes}
+export function notesOf(store: Store, runIds: readonly string[], limit: number): Promise<RunNote[]> {
+  const amongRuns = store.seams.among(column.text(runIds));
+  return store.all(sql`SELECT ${noteColumns} FROM run_history h JOIN runs r ON r.id = h.run_id
+    WHERE h.run_id ${amongRuns} AND r.id ${amongRuns} AND h.type IN ${announcedTypes}
     ORDER BY h.sequence DESC LIMIT ${limit}`);
+}
 
 /**
  * The last row of each run's history, of some types or of all, found backwards from the end of the history.
@@ -46,7 +42,7 @@ export const notesOf = (store: Store, runIds: readonly string[], limit: number):
 function lastNotes(store: Store, runIds: readonly string[], types: Sql, only: Sql): Promise<RunNote[]> {
   return store.all(sql`SELECT ${noteColumns} FROM runs r JOIN run_history h ON h.run_id = r.id
       AND h.sequence = (SELECT max(m.sequence) FROM run_history m WHERE m.run_id = r.id ${types})
-    WHERE r.id ${among(store.seams, runIds)} ${only}`);
+    WHERE r.id ${store.seams.among(column.text(runIds))} ${only}`);
 }
 
 /** The row of the last frame of each of these runs. */

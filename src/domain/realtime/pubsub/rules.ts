@@ -80,6 +80,19 @@ export const namesOf = ({ namespace, text }: Pattern): string[] =>
   namespace === "events" ? [text, text.slice("events:".length)] : [text];
 
 /**
+ * The same of a text that may be no pattern, which has none: its operation refuses it, in the same words
+ * whether there are policies or not.
+ */
+export function namesOfText(text: string): string[] {
+  try {
+    return namesOf(parsePattern(text));
+  } catch (error) {
+    if (error instanceof Fault) return [];
+    throw error;
+  }
+}
+
+/**
  * Everything that the pattern matches. What one member of a group gets no other member gets, so each member
  * must be allowed to read all of it.
  */

@@ -85,6 +85,10 @@ function subscribeInput({ pattern, options = {} }: Static<typeof Subscription>):
   };
 }
 
+/** What a client may have sent in place of a text is not written out: its own `toString` could be anything. */
+const shownText = (value: unknown, charsMax: number): string =>
+  typeof value === "string" ? value.slice(0, charsMax) : "";
+
 /** Frames of the client, by `type`. `SubscriberSession` has a handler for each. */
 export const clientFrames = {
   subscribe: clientFrame(
@@ -107,8 +111,8 @@ export const clientFrames = {
     }),
     ({ eventId, ackType, redeliverDelay }) => ({
       type: "ack" as const,
-      eventId: String(eventId).slice(0, 100),
-      ackType: String(ackType).slice(0, 10),
+      eventId: shownText(eventId, 100),
+      ackType: shownText(ackType, 10),
       redeliverDelay: Number.isInteger(redeliverDelay) ? (redeliverDelay as number) : undefined,
     }),
   ),

@@ -1,4 +1,5 @@
-import type { Feeds, Following, LogEntry } from "../../log/log/feed.ts";
+import type { Feeds, Following } from "../../log/log/feed.ts";
+import type { LogEntry } from "../../log/log/feed-reader.ts";
 import type { Past } from "../../log/log/past.ts";
 import type { LoggedEvent } from "../../log/log/service.ts";
 import type { TopicMessage } from "../../log/topics/past.ts";

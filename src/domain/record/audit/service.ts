@@ -3,7 +3,7 @@ import type { Clock, Instant } from "../../../kit/clock.ts";
 import { invalid } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import type { Log } from "../../../kit/log.ts";
-import { pageSize, readCursor, writeCursor } from "../../../kit/page.ts";
+import { countedPage, pageSize, readCursor, writeCursor } from "../../../kit/page.ts";
 import type { LeaderWrite, Store } from "../../../store/store.ts";
 import { openChain, type ScopeOf } from "./chain.ts";
 import { auditVerifyRowsMax } from "./limits.ts";
@@ -120,24 +120,17 @@ export function openAuthAudit(deps: AuthAuditDeps): AuthAudit {
     flushOnce: recorder.flushOnce,
 
     async list({ cursor, limit, ...query }) {
-      const size = pageSize(limit);
       const place = cursor ? readCursor("cursor", cursor) : undefined;
       const before = place && { at: place.at, sequence: Number(place.id) };
       if (before && !Number.isSafeInteger(before.sequence))
         throw invalid("cursor", "is not a cursor of this list");
-      const [found, totalCount] = await Promise.all([
-        rows.listRows(store, { ...query, ...(before && { before }), limit: size + 1 }),
-        rows.countRows(store, { ...query, limit: 0 }),
-      ]);
-      const shown = found.slice(0, size);
-      const last = shown.at(-1);
-      return {
-        events: shown.map(fromStored),
-        nextCursor:
-          found.length > size && last ? writeCursor({ at: last.at, id: String(last.sequence) }) : undefined,
-        totalCount,
-        retentionDays: settings.retentionDays,
-      };
+      const { items, ...page } = await countedPage(
+        pageSize(limit),
+        (rowsMax) => rows.listRows(store, { ...query, ...(before && { before }), limit: rowsMax }),
+        () => rows.countRows(store, { ...query, limit: 0 }),
+        ({ at, sequence }) => writeCursor({ at, id: String(sequence) }),
+      );
+      return { events: items.map(fromStored), ...page, retentionDays: settings.retentionDays };
     },
 
     async pastDecisions(orgId, limit) {

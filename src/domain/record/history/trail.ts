@@ -1,6 +1,5 @@
-import { type Instant, parseRfc3339 } from "../../../kit/clock.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
-import { pageSize, readCursor, writeCursor } from "../../../kit/page.ts";
+import { pageSize, readCursor, timeBound, writeCursor } from "../../../kit/page.ts";
 import type { Store } from "../../../store/store.ts";
 import type { Run } from "../../engine/runs/run.ts";
 import * as rows from "./rows.ts";
@@ -53,8 +52,8 @@ export async function readTrail(
   query: TrailQuery,
 ): Promise<Trail> {
   const retentionDays = await retentionDaysOf(environmentId);
-  const from = instant("from", query.from);
-  const to = instant("to", query.to);
+  const from = timeBound("from", query.from);
+  const to = timeBound("to", query.to);
   const limit = pageSize(query.limit);
   const place = query.cursor ? trailPositionOf(query.cursor) : undefined;
   if (query.action || query.api_key_id)
@@ -146,12 +145,4 @@ function trailPositionOf(text: string): TrailPosition & { at: number; id: string
   if (runId === undefined) throw invalid("cursor", "is not a cursor of this list");
   const [sequence = 0, place = 0, before = 0] = numbers.map(Number);
   return { at, id: runId, sequence, place, before };
-}
-
-function instant(field: string, text: string | undefined): Instant | undefined {
-  if (text === undefined || text === "") return undefined;
-  const at = parseRfc3339(text);
-  if (at === undefined)
-    throw new Fault("invalid_argument", `invalid '${field}' parameter: must be RFC3339`, { field });
-  return at;
 }

@@ -7,7 +7,7 @@ import {
   sliceOf,
   type WorkScope,
 } from "../../../kit/round-robin.ts";
-import { column, type Sql, sql } from "../../../kit/sql.ts";
+import { column, sql } from "../../../kit/sql.ts";
 import type { Session, Store, StoreReader } from "../../../store/store.ts";
 
 export interface OutboxRow {
@@ -61,13 +61,8 @@ export const dueEntries = (
 export const environmentsDueNow = (reader: StoreReader, kind: string, now: Instant): Promise<WorkScope[]> =>
   reader.all(environmentsDue(due(kind, now)));
 
-function among(session: Session, ids: readonly string[]): Sql {
-  const list = sql`SELECT i.id FROM ${session.seams.rowsFrom("i", { id: column.text(ids) })}`;
-  return session.seams.engine === "postgres" ? sql`= ANY (ARRAY(${list}))` : sql`IN (${list})`;
-}
-
 export const deleteEntries = (session: Session, ids: readonly string[]): Promise<number> =>
-  session.run(sql`DELETE FROM outbox WHERE id ${among(session, ids)} AND dead_at IS NULL`);
+  session.run(sql`DELETE FROM outbox WHERE id ${session.seams.among(column.text(ids))} AND dead_at IS NULL`);
 
 /** Notes a refused try; changes nothing when the entry has changed since `row` was read. */
 export const spendAttempt = (

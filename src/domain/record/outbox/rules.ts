@@ -1,4 +1,5 @@
-import { type Instant, rfc3339 } from "../../../kit/clock.ts";
+import type { Instant } from "../../../kit/clock.ts";
+import { eventText } from "../../../kit/stored-event.ts";
 import type { LoggedEvent } from "../../log/log/service.ts";
 
 /**
@@ -52,22 +53,17 @@ const token = (text: string): string => text.replaceAll(/[\s\p{Cc}*>]/gu, "_");
  * `{environment}.events.{name}` and `{environment}.entity.{type}.{id}.{name}`.
  */
 export function mirrorDrafts(environmentId: string, event: LoggedEvent): EntryDraft[] {
-  const head = JSON.stringify({
-    id: event.id,
-    name: event.name,
+  const more = {
     environmentId,
     sequence: event.position,
-    version: event.version,
-    timestamp: rfc3339(event.at),
-    source: event.source,
     ...(event.entity_id !== null && {
       entityId: event.entity_id,
       entityType: event.entity_type,
       entityVersion: event.entity_version,
     }),
     ...(event.run_id !== null && { runId: event.run_id }),
-  });
-  const payload = `${head.slice(0, -1)},"data":${event.data},"metadata":${event.metadata ?? "null"}}`;
+  };
+  const payload = eventText(event, more, "null");
   const draft = (topic: string): EntryDraft => {
     const place: MirrorAddress = {
       subject: `${token(environmentId)}.${token(topic.replace(":", "."))}`,

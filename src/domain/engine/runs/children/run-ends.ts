@@ -2,7 +2,7 @@ import type { Bus } from "../../../../bus/bus.ts";
 import type { Clock, Instant } from "../../../../kit/clock.ts";
 import { Fault } from "../../../../kit/fault.ts";
 import type { Store } from "../../../../store/store.ts";
-import type { ExecutionChange } from "../execution/commit-reports.ts";
+import type { ExecutionChange } from "../execution/execution-change.ts";
 import { endLookSlice, endWaitsMax } from "../limits.ts";
 import type { RunResult } from "../run.ts";
 import type { Tally } from "../tally.ts";

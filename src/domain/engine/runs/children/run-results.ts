@@ -1,14 +1,8 @@
 import type { Instant } from "../../../../kit/clock.ts";
 import { column, sql } from "../../../../kit/sql.ts";
-import type { Seams, Store } from "../../../../store/store.ts";
+import type { Store } from "../../../../store/store.ts";
 import { statusOf } from "../rules.ts";
 import type { ExecutionState, RunError, RunResult } from "../run.ts";
-
-/** Leaves the planner only the primary key: with old statistics it would scan the table. */
-function among(seams: Seams, runIds: readonly string[]) {
-  const ids = sql`SELECT i.run_id FROM ${seams.rowsFrom("i", { run_id: column.text(runIds) })}`;
-  return seams.engine === "postgres" ? sql`= ANY (ARRAY(${ids}))` : sql`IN (${ids})`;
-}
 
 interface ResultRow {
   id: string;
@@ -34,7 +28,7 @@ export async function resultsOf(
     await store.all<ResultRow>(sql`SELECT r.id, r.environment_id, r.function_id, r.status, r.output, r.error,
       (SELECT e.state FROM executions e WHERE e.run_id = r.id) AS state, r.created_at,
       COALESCE(r.started_at, (SELECT e.started_at FROM executions e WHERE e.run_id = r.id)) AS started_at, r.ended_at
-    FROM runs r WHERE r.id ${among(store.seams, runIds)}`);
+    FROM runs r WHERE r.id ${store.seams.among(column.text(runIds))}`);
   const environmentOf = new Map(targets.map(({ runId, environmentId }) => [runId, environmentId]));
   const own = rows.filter((row) => row.environment_id === environmentOf.get(row.id));
   return new Map(
@@ -56,6 +50,6 @@ export async function resultsOf(
 /** Of these runs, the ones that are over. */
 export async function endedOf(store: Store, runIds: readonly string[]): Promise<string[]> {
   const rows = await store.all<{ id: string }>(sql`SELECT r.id FROM runs r
-    WHERE r.id ${among(store.seams, runIds)} AND r.status <> 'active'`);
+    WHERE r.id ${store.seams.among(column.text(runIds))} AND r.status <> 'active'`);
   return rows.map((row) => row.id);
 }

@@ -1,52 +1,8 @@
 import type { Instant } from "../../../../kit/clock.ts";
 import { column, type Sql, sql } from "../../../../kit/sql.ts";
 import type { Flush, SyncSession } from "../../../../store/store.ts";
-import type { ExecutionState, Fence, StepStatus, StepType, TerminalStatus } from "../run.ts";
-import { insertPending, type PendingStep, pendingParts } from "./pending-steps.ts";
-
-/**
- * What a report changes of a run and its execution (`toExecutionChange`). A flush holds at most one of each
- * run.
- */
-export interface ExecutionChange extends Fence {
-  environmentId: string;
-  /** The run ends in this status; null keeps its execution. */
-  ends: TerminalStatus | null;
-  /** State of the execution that stays; `leased` for progress. */
-  next: ExecutionState;
-  /** Next wake of the execution that stays; null keeps what it has. */
-  wakeAt: Instant | null;
-  /** JSON texts. */
-  output: string | null;
-  error: string | null;
-  /** Null writes no history row (a heartbeat without steps). */
-  historyType: string | null;
-  historyDetail: string;
-  steps: readonly NewStep[];
-  /** Sequence of the last step + 1. */
-  stepsTop: number;
-  waitingStepId: string | null;
-  /** The event or the child that the run waits for; null when it waits only for `wakeAt`. */
-  pending: PendingStep | null;
-}
-
-export interface NewStep {
-  stepId: string;
-  name: string;
-  type: StepType;
-  /**
-   * Index in the run. A negative one appends: `-1` takes the first free index, `-2` the second, and so on.
-   */
-  sequence: number;
-  status: StepStatus;
-  output: string | null;
-  error: string | null;
-  startedAt: Instant | null;
-  endedAt: Instant | null;
-  durationMs: number | null;
-  compensationFor: string | null;
-  sleepUntil: Instant | null;
-}
+import type { ExecutionChange, NewStep } from "./execution-change.ts";
+import { insertPending, pendingParts } from "./pending-steps.ts";
 
 /** `wake_at` of a held execution: only a resume moves it. */
 export const neverWakesAt = Number.MAX_SAFE_INTEGER;

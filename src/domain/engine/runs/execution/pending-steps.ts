@@ -1,25 +1,7 @@
 import type { Instant } from "../../../../kit/clock.ts";
 import { column, type Sql, sql } from "../../../../kit/sql.ts";
 import type { Seams, SyncSession } from "../../../../store/store.ts";
-import type { StoredMatch } from "../../waits/rules.ts";
-import type { ExecutionChange } from "./commit-reports.ts";
-
-/** A yielded step that an event or a child run resolves. */
-export interface PendingStep {
-  stepId: string;
-  name: string;
-  sequence: number;
-  startedAt: Instant;
-  /** When it fails unresolved. */
-  timeoutAt: Instant;
-  /** JSON text. */
-  input: string | null;
-  /** The worker understands a failed step among the completed ones. */
-  takesFailedSteps: boolean;
-  for:
-    | { kind: "event"; name: string; match: StoredMatch }
-    | { kind: "invoke" | "invoke_async"; functionId: string };
-}
+import type { ExecutionChange, PendingStep } from "./execution-change.ts";
 
 interface PendingOfReport {
   /** Place of the report in its flush, from 1. */

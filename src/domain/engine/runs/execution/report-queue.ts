@@ -8,7 +8,8 @@ import { lastFences } from "../rows.ts";
 import type { Fence, PutOff, RunError } from "../run.ts";
 import type { Tally } from "../tally.ts";
 import type { QueueHint } from "../wakes/due.ts";
-import { commitReportsFlush, type ExecutionChange } from "./commit-reports.ts";
+import { commitReportsFlush } from "./commit-reports.ts";
+import type { ExecutionChange } from "./execution-change.ts";
 import { type RunReport, toExecutionChange, toRelease } from "./report.ts";
 import { decideRetries, type RetryDeps, triggersFor } from "./report-reads.ts";
 

@@ -2,8 +2,8 @@ import type { Instant } from "../../../../kit/clock.ts";
 import { type Match, storedMatch } from "../../waits/rules.ts";
 import { unresolvedMatch } from "../rules.ts";
 import type { Fence, PutOff, RunError, StepType } from "../run.ts";
-import { behindAll, type ExecutionChange, type NewStep } from "./commit-reports.ts";
-import type { PendingStep } from "./pending-steps.ts";
+import { behindAll } from "./commit-reports.ts";
+import type { ExecutionChange, NewStep, PendingStep } from "./execution-change.ts";
 
 /** A worker's report of a run it holds, from any protocol. */
 export interface RunReport extends Fence {

@@ -1,5 +1,6 @@
-import { type Instant, rfc3339 } from "../../../../kit/clock.ts";
+import type { Instant } from "../../../../kit/clock.ts";
 import { column, sql } from "../../../../kit/sql.ts";
+import { eventText } from "../../../../kit/stored-event.ts";
 import type { Session } from "../../../../store/store.ts";
 import { endRuns, type QueueHint } from "../wakes/due.ts";
 import {
@@ -165,18 +166,8 @@ async function placesOf(session: Session, waits: readonly WaitRow[]): Promise<Se
   return new Set(rows.map((row) => row.ord));
 }
 
-/**
- * The event as the waiting handler gets it. Payloads are stored as JSON text and spliced in without parsing.
- */
+/** The event as the waiting handler gets it. */
 function eventJson(event: MatchedEvent): string {
-  const head = {
-    id: event.id,
-    name: event.name,
-    version: event.version,
-    timestamp: rfc3339(event.at),
-    source: event.source,
-    ...(event.idempotency_key !== null && { idempotencyKey: event.idempotency_key }),
-  };
-  const metadata = event.metadata === null ? "" : `,"metadata":${event.metadata}`;
-  return `${JSON.stringify(head).slice(0, -1)},"data":${event.data}${metadata}}`;
+  const key = event.idempotency_key;
+  return eventText(event, key === null ? undefined : { idempotencyKey: key }, "absent");
 }

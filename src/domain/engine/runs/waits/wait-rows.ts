@@ -1,4 +1,5 @@
 import { column, type Sql, sql } from "../../../../kit/sql.ts";
+import type { StoredEvent } from "../../../../kit/stored-event.ts";
 import type { Store } from "../../../../store/store.ts";
 import { celPath } from "../../waits/rules.ts";
 import { matcherBytesMax, matcherMovesMax } from "../limits.ts";
@@ -17,18 +18,8 @@ export interface WaitRow {
   fresh_at: number | null;
 }
 
-export interface MatchedEvent {
-  id: string;
+export interface MatchedEvent extends StoredEvent {
   position: number;
-  /** As of the read; see `matchers.generation`. */
-  generation: number;
-  name: string;
-  version: number;
-  data: string;
-  metadata: string | null;
-  source: string;
-  at: number;
-  idempotency_key: string | null;
 }
 
 const waitColumns =

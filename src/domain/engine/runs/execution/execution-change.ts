@@ -1,0 +1,64 @@
+import type { Instant } from "../../../../kit/clock.ts";
+import type { StoredMatch } from "../../waits/rules.ts";
+import type { ExecutionState, Fence, StepStatus, StepType, TerminalStatus } from "../run.ts";
+
+/**
+ * What a report changes of a run and its execution (`toExecutionChange`). A flush holds at most one of each
+ * run.
+ */
+export interface ExecutionChange extends Fence {
+  environmentId: string;
+  /** The run ends in this status; null keeps its execution. */
+  ends: TerminalStatus | null;
+  /** State of the execution that stays; `leased` for progress. */
+  next: ExecutionState;
+  /** Next wake of the execution that stays; null keeps what it has. */
+  wakeAt: Instant | null;
+  /** JSON texts. */
+  output: string | null;
+  error: string | null;
+  /** Null writes no history row (a heartbeat without steps). */
+  historyType: string | null;
+  historyDetail: string;
+  steps: readonly NewStep[];
+  /** Sequence of the last step + 1. */
+  stepsTop: number;
+  waitingStepId: string | null;
+  /** The event or the child that the run waits for; null when it waits only for `wakeAt`. */
+  pending: PendingStep | null;
+}
+
+export interface NewStep {
+  stepId: string;
+  name: string;
+  type: StepType;
+  /**
+   * Index in the run. A negative one appends: `-1` takes the first free index, `-2` the second, and so on.
+   */
+  sequence: number;
+  status: StepStatus;
+  output: string | null;
+  error: string | null;
+  startedAt: Instant | null;
+  endedAt: Instant | null;
+  durationMs: number | null;
+  compensationFor: string | null;
+  sleepUntil: Instant | null;
+}
+
+/** A yielded step that an event or a child run resolves. */
+export interface PendingStep {
+  stepId: string;
+  name: string;
+  sequence: number;
+  startedAt: Instant;
+  /** When it fails unresolved. */
+  timeoutAt: Instant;
+  /** JSON text. */
+  input: string | null;
+  /** The worker understands a failed step among the completed ones. */
+  takesFailedSteps: boolean;
+  for:
+    | { kind: "event"; name: string; match: StoredMatch }
+    | { kind: "invoke" | "invoke_async"; functionId: string };
+}

@@ -1,0 +1,47 @@
+import type { Log } from "../../../kit/log.ts";
+import type { LoggedEvent, LogPosition } from "./rows.ts";
+
+/** An entry of any log. Payloads are JSON texts. */
+export interface LogEntry {
+  position: number;
+  data: string;
+  metadata: string | null;
+}
+
+/** Follows a log: called with events in order of position, each once, none missing. */
+export interface FeedReader<Event = LoggedEvent> {
+  onEvents: (events: readonly Event[]) => void;
+  /** Called when the log is deleted with its environment; `onEvents` is not called again. */
+  onEnd?: () => void;
+}
+
+/**
+ * Published to the other nodes after a commit. Best effort: a lost hint delays readers until `compareOnce`.
+ */
+export interface LogHint<Event = LoggedEvent> {
+  environmentId: string;
+  head: number;
+  /**
+   * The events up to `head`, when they are small: a feed whose position is right before them need not read
+   * the store.
+   */
+  events?: Event[];
+}
+
+/** Reads of a log in the store. */
+export interface LogReads<Event> {
+  /** Events after a position, in order; up to and including `last` when it is given. */
+  after(environmentId: string, after: number, limit: number, last?: number): Promise<Event[]>;
+  /** The heads of these environments' logs; a deleted environment is missing. */
+  heads(environmentIds: readonly string[]): Promise<LogPosition[]>;
+}
+
+export interface FeedsDeps<Event> {
+  reads: LogReads<Event>;
+  log: Log;
+  publishHint: (hint: LogHint<Event>) => void;
+  /** Calls back with other nodes' hints about this environment, until the function it returns is called. */
+  listen: (environmentId: string, onHint: (hint: LogHint<Event>) => void) => () => void;
+  /** Whether there are other nodes to tell. */
+  hasOthers: () => boolean;
+}

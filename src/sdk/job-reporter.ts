@@ -1,0 +1,176 @@
+import type { Courier, Sending } from "./courier.ts";
+import { NonRetryableError, type ReportedError, type SvcError } from "./errors.ts";
+import type { Logger } from "./types.ts";
+import { UnsentSteps } from "./unsent-steps.ts";
+import type { Assignment, Yield } from "./wire.ts";
+
+export interface JobReporterOptions {
+  assignment: Assignment;
+  courier: Pick<Courier, "send">;
+  /** Milliseconds a finished step may wait to be sent together with others; 0 = each is sent, and waited for, by itself. */
+  checkpointMs: number;
+  /** The job is no longer this worker's. */
+  onLost: (reason: SvcError) => void;
+  /** The last report is on its way. */
+  onLastReport: () => void;
+  log: Logger;
+}
+
+/** The server refused a report for what it holds; sending it again would change nothing. */
+const isRefusal = (error: SvcError) => error.status === 400 || error.status === 413 || error.status === 422;
+
+const failureFields = (error: ReportedError) => `"status":"failed","error":${JSON.stringify(error)}`;
+
+/** Tells the server of one job: its finished steps, and how the execution ended. */
+export class JobReporter {
+  readonly #options: JobReporterOptions;
+  /** The fields with which every report of this job begins. */
+  readonly #head: string;
+  readonly #steps: UnsentSteps;
+  #lost: SvcError | undefined;
+  #refused: SvcError | undefined;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #flushing: Promise<void> | undefined;
+  /** The progress report that is not answered. */
+  #progress: Sending | undefined;
+  /** Characters of the last report, once it is known: it takes along the steps that fit it. */
+  #lastCharacters: number | undefined;
+
+  constructor(options: JobReporterOptions) {
+    const { job_id, run_id, execution_seq, lease_token, step_sequence_base = 0 } = options.assignment;
+    this.#options = options;
+    this.#steps = new UnsentSteps(step_sequence_base);
+    this.#head =
+      `{"job_id":${JSON.stringify(job_id)},"run_id":${JSON.stringify(run_id)},` +
+      `"execution_seq":${execution_seq},"lease_token":${JSON.stringify(lease_token)},`;
+  }
+
+  /** Why nothing of this job is reported any more. */
+  get lost(): SvcError | undefined {
+    return this.#lost;
+  }
+
+  /** Throws when no further step may begin. */
+  readonly requireHeld = (): void => {
+    if (this.#lost) throw this.#lost;
+    if (this.#refused) {
+      const cause = this.#refused;
+      throw new NonRetryableError(`the server refused a step: ${cause.message}`, { cause });
+    }
+  };
+
+  /** Takes the JSON of a finished step. Resolves when the server has stored it, where each is waited for. */
+  record(text: string): Promise<void> | undefined {
+    if (this.#lost) throw this.#lost;
+    const { checkpointMs } = this.#options;
+    if (checkpointMs !== 0) {
+      this.#steps.add(text);
+      if (!this.#flushing) this.#timer ??= setTimeout(() => void this.#flush(), checkpointMs);
+      return undefined;
+    }
+    const stored = new Promise<void>((done) => this.#steps.add(text, done));
+    void this.#flush();
+    return stored.then(this.requireHeld);
+  }
+
+  /** Nothing is reported from here on. */
+  abandon(reason: SvcError): void {
+    if (this.#lost) return;
+    this.#lost = reason;
+    clearTimeout(this.#timer);
+    this.#progress?.withdraw();
+    this.#options.onLost(reason);
+    this.#steps.drop();
+  }
+
+  /** Takes what a report, or a question whether the lease holds, threw. */
+  readonly failed = (error: SvcError): void => {
+    if (isRefusal(error)) {
+      this.#refused = error;
+      this.#steps.drop();
+    } else this.abandon(error);
+  };
+
+  endYielded(reason: Yield): Promise<void> {
+    return this.#settle(`"status":"yielded","yield":${JSON.stringify(reason)}`, true);
+  }
+
+  endCompleted(outputText: string): Promise<void> {
+    return this.#settle(`"status":"completed","output":${outputText}`, false);
+  }
+
+  endFailed(error: ReportedError): Promise<void> {
+    return this.#settle(failureFields(error), false);
+  }
+
+  #isHeld(): boolean {
+    return !this.#lost && !this.#refused;
+  }
+
+  #flush(): Promise<void> {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.#flushing ??= this.#flushSteps().finally(() => {
+      this.#flushing = undefined;
+    });
+    return this.#flushing;
+  }
+
+  async #flushSteps(): Promise<void> {
+    const { assignment, courier } = this.#options;
+    while (this.#steps.count > 0 && this.#isHeld()) {
+      const count = this.#steps.fitting();
+      const text = `${this.#head}"status":"progress",${this.#steps.fields(count)}}`;
+      this.#progress = courier.send({ jobId: assignment.job_id, text });
+      try {
+        if ((await this.#progress.done) === "withdrawn") return;
+        this.#steps.stored(count);
+        if (this.#lastCharacters !== undefined && this.#steps.fitBeside(this.#lastCharacters)) return;
+      } catch (error) {
+        this.failed(error as SvcError);
+      } finally {
+        this.#progress = undefined;
+      }
+    }
+  }
+
+  /** Sends the last report. Steps that the server does not have go ahead of it, or travel with it as far as they fit. */
+  async #settle(fields: string, stepsAhead: boolean): Promise<void> {
+    if (stepsAhead) {
+      while (this.#steps.count > 0 && this.#isHeld()) await this.#flush();
+    } else {
+      clearTimeout(this.#timer);
+      this.#progress?.withdraw();
+      await this.#flushing;
+      this.#lastCharacters = fields.length;
+      while (!this.#steps.fitBeside(fields.length) && this.#isHeld()) await this.#flush();
+    }
+    if (this.#lost) return;
+    if (this.#refused) return this.#settleRefused(this.#refused);
+    const { count } = this.#steps;
+    const steps = count > 0 ? `,${this.#steps.fields(count)}` : "";
+    await this.#deliver(`${this.#head}${fields}${steps}}`);
+  }
+
+  async #deliver(text: string): Promise<void> {
+    const { assignment, courier, onLastReport } = this.#options;
+    const sending = courier.send({ jobId: assignment.job_id, text });
+    onLastReport();
+    try {
+      await sending.done;
+    } catch (error) {
+      if (isRefusal(error as SvcError) && !this.#refused) return this.#settleRefused(error as SvcError);
+      this.#lost = error as SvcError;
+    }
+  }
+
+  /** Fails the run: a result that the server never takes would otherwise come back attempt after attempt. */
+  async #settleRefused(error: SvcError): Promise<void> {
+    this.#refused = error;
+    const { code, message } = error;
+    const runId = this.#options.assignment.run_id;
+    this.#options.log.error("the server refused a report", { runId, code, reason: message });
+    const failure = failureFields({ message: `result refused: ${message}`, code, retryable: false });
+    await this.#deliver(`${this.#head}${failure}}`);
+  }
+}

@@ -1,0 +1,211 @@
+import type { Courier, CourierOptions, Sending } from "./courier.ts";
+import type { SvcError } from "./errors.ts";
+import { exchangeWire, singleWire, type Wire } from "./exchange.ts";
+import { type Stamp, stamp } from "./lease.ts";
+import { ReportQueue } from "./report-queue.ts";
+import { RequestRecovery, recoveryDelayMsMax } from "./request-recovery.ts";
+import { pause } from "./retry.ts";
+import type { Assignment, Outcome, PendingReport, Report } from "./wire.ts";
+
+export interface RestCourierOptions extends CourierOptions {
+  /** `/api/v1/workers/{id}` */
+  workerPath: string;
+  /** Makes this worker known to the server again. */
+  register: () => Promise<void>;
+}
+
+/** A server that answers a poll without jobs faster than this did not hold it; the next poll waits a second. */
+const heldMsMin = 250;
+const unheldPollMs = 1_000;
+
+/** What a request brought. */
+interface Brought {
+  jobs: Assignment[];
+  askedAt: Stamp;
+}
+
+const nothing: Brought = { jobs: [], askedAt: { monotonicMs: 0, wallMs: 0 } };
+
+/**
+ * Carries reports and jobs in requests. One exchange is under way at most. What is reported meanwhile leaves together in the
+ * next one, which also asks for as many jobs as there is room for, so that a busy worker makes few large requests. While there
+ * is nothing to report the server holds one poll, so that a lone job arrives, and is reported, at once.
+ */
+export class RestCourier implements Courier {
+  readonly #options: RestCourierOptions;
+  readonly #queue = new ReportQueue();
+  readonly #recovery: RequestRecovery;
+  readonly #halt = new AbortController();
+  #wire: Wire;
+  #isStarted = false;
+  #isDraining = false;
+  #stopped: SvcError | undefined;
+  /** An exchange begins at the end of this turn of the event loop. */
+  #isLeaving = false;
+  #isExchanging = false;
+  #polling: AbortController | undefined;
+  /** How many jobs the held poll has asked for. */
+  #polledCount = 0;
+  /** Jobs that came and are about to start. */
+  #arrivedCount = 0;
+
+  constructor(options: RestCourierOptions) {
+    const { transport, workerPath, register, onDenied, log } = options;
+    this.#options = options;
+    this.#wire = exchangeWire(transport, workerPath);
+    const onMissingRoute = () => {
+      log.info("this server has no exchange route; reports go one by one");
+      this.#wire = singleWire(transport, workerPath);
+    };
+    this.#recovery = new RequestRecovery({
+      register,
+      onMissingRoute,
+      onDenied,
+      halt: this.#halt.signal,
+      log,
+    });
+  }
+
+  send(report: Report): Sending {
+    const sending = this.#queue.add(report);
+    this.#leave();
+    return sending;
+  }
+
+  start(): void {
+    this.#isStarted = true;
+    void this.#poll();
+  }
+
+  nudge(): void {
+    void this.#poll();
+  }
+
+  drain(): void {
+    this.#isDraining = true;
+    this.#polling?.abort();
+  }
+
+  stop(reason: SvcError): void {
+    this.#stopped = reason;
+    this.#halt.abort();
+    this.#polling?.abort();
+    this.#queue.close(reason);
+  }
+
+  #leave(): void {
+    if (this.#isLeaving || this.#isExchanging || this.#stopped) return;
+    this.#isLeaving = true;
+    // What ends in the same turn of the event loop leaves together.
+    setImmediate(() => void this.#exchange());
+  }
+
+  async #exchange(): Promise<void> {
+    this.#isLeaving = false;
+    if (this.#isExchanging || this.#stopped) return;
+    this.#isExchanging = true;
+    try {
+      let brought = nothing;
+      while (!this.#queue.isEmpty() && !this.#stopped) {
+        this.#arrivedCount = brought.jobs.length;
+        const round = this.#exchangeOnce(this.#queue.takeBatch());
+        // The next request is on its way before the jobs of the last one start to work.
+        this.#arrivedCount = 0;
+        this.#bring(brought);
+        brought = await round;
+      }
+      this.#bring(brought);
+    } finally {
+      this.#isExchanging = false;
+    }
+    if (this.#queue.isEmpty()) void this.#poll();
+    else this.#leave();
+  }
+
+  #bring({ jobs, askedAt }: Brought): void {
+    this.#options.onJobs(jobs, askedAt);
+  }
+
+  async #exchangeOnce(batch: PendingReport[]): Promise<Brought> {
+    const askedAt = stamp();
+    const room = this.#options.room() - this.#polledCount - this.#arrivedCount;
+    const askedCount = this.#isDraining ? 0 : Math.max(0, room);
+    const { registrations } = this.#recovery;
+    try {
+      const { outcomes, jobs } = await this.#wire.exchange(batch, askedCount);
+      const trouble = this.#settle(batch, outcomes);
+      if (trouble) await this.#recovery.recover(trouble, registrations);
+      else this.#recovery.succeeded();
+      return { jobs, askedAt };
+    } catch (thrown) {
+      await this.#exchangeFailed(batch, thrown as SvcError, registrations);
+      return nothing;
+    }
+  }
+
+  /** Tells each sender what became of its report. What may succeed later goes back into the queue; the answer is why. */
+  #settle(batch: PendingReport[], outcomes: Outcome[]): SvcError | undefined {
+    const again: PendingReport[] = [];
+    let trouble: SvcError | undefined;
+    for (const [at, report] of batch.entries()) {
+      const error = outcomes[at];
+      if (error === undefined) report.resolve("stored");
+      else if (error.retryable || error.status === 401) {
+        again.push(report);
+        trouble = error;
+      } else report.reject(error);
+    }
+    if (trouble) this.#queue.putBack(again);
+    return trouble;
+  }
+
+  async #exchangeFailed(batch: PendingReport[], error: SvcError, registrations: number): Promise<void> {
+    if (await this.#recovery.recover(error, registrations)) {
+      this.#queue.putBack(batch);
+    } else if (batch.length > 1 && !this.#stopped && error.status >= 400) {
+      // One of them is at fault; alone each gets its own answer.
+      for (const report of batch) this.#bring(await this.#exchangeOnce([report]));
+    } else {
+      for (const report of batch) report.reject(this.#stopped ?? error);
+    }
+  }
+
+  #mayPoll(): boolean {
+    const isIdle = !this.#polling && !this.#isExchanging && this.#queue.isEmpty();
+    return isIdle && this.#isStarted && !this.#isDraining && !this.#stopped;
+  }
+
+  async #poll(): Promise<void> {
+    while (this.#mayPoll()) {
+      const room = this.#options.room();
+      if (room <= 0) return;
+      this.#polledCount = room;
+      const current = new AbortController();
+      this.#polling = current;
+      try {
+        await this.#pollOnce(room, current.signal);
+      } finally {
+        this.#polledCount = 0;
+        this.#polling = undefined;
+      }
+    }
+  }
+
+  async #pollOnce(room: number, signal: AbortSignal): Promise<void> {
+    const askedAt = stamp();
+    const { registrations } = this.#recovery;
+    try {
+      const jobs = await this.#wire.poll(room, signal);
+      this.#recovery.succeeded();
+      this.#polledCount = 0;
+      if (jobs.length > 0) this.#options.onJobs(jobs, askedAt);
+      else if (performance.now() - askedAt.monotonicMs < heldMsMin) await pause(unheldPollMs, signal);
+    } catch (thrown) {
+      this.#polledCount = 0;
+      const error = thrown as SvcError;
+      if ((await this.#recovery.recover(error, registrations)) || this.#isDraining || this.#stopped) return;
+      this.#options.log.error("a poll was refused", { code: error.code, reason: error.message });
+      await pause(recoveryDelayMsMax, signal);
+    }
+  }
+}

@@ -1,0 +1,44 @@
+import { dataFields, stepKey } from "./payload.ts";
+import { type Message, readEmitted } from "./read.ts";
+import type { Execution } from "./step.ts";
+import type { Steps } from "./steps.ts";
+import type { EventReader } from "./svc-function.ts";
+
+/** The steps that call the server. Their idempotency key makes a step that runs again publish, or emit, only once. */
+export function callSteps(
+  execution: Execution,
+  events: EventReader | undefined,
+): Pick<Steps, "publish" | "emit"> {
+  async function callOnce<Result>(
+    name: string,
+    key: string | undefined,
+    work: (key: string) => Promise<Result>,
+  ): Promise<Result> {
+    execution.requireGoing();
+    const step = execution.use(name);
+    return (await execution.perform(step, async () => work(key ?? (await stepKey(step.stepId))))) as Result;
+  }
+
+  return {
+    publish: (topic, data, { idempotencyKey } = {}) =>
+      callOnce(`publish:${topic}`, idempotencyKey, async (key) => {
+        const message = { topic, ...dataFields(data), idempotencyKey: key };
+        const answer = await execution.host.call<Message>("PubSubService/Publish", message);
+        return { eventId: String(answer.eventId), sequence: Number(answer.sequence ?? 0) };
+      }),
+
+    emit: (event, data, { idempotencyKey, metadata, version } = {}) =>
+      callOnce(`emit.${event}`, idempotencyKey, async (key) => {
+        const checked = events ? await events.check(event, data) : data;
+        const currentVersion = version ?? events?.version(event);
+        const message = {
+          event,
+          ...dataFields(checked),
+          idempotencyKey: key,
+          ...(metadata !== undefined && { metadata }),
+          ...(currentVersion !== undefined && { version: currentVersion }),
+        };
+        return readEmitted(await execution.host.call<Message>("SvcService/Emit", message));
+      }),
+  };
+}

@@ -1,0 +1,74 @@
+import { type Duration, durationMs } from "./duration.ts";
+import { outputText } from "./payload.ts";
+import type { Execution } from "./step.ts";
+import type { InvokeOptions, Steps } from "./steps.ts";
+import type { EventReader, HandlerEvent, SvcFunction } from "./svc-function.ts";
+
+type YieldSteps = Pick<Steps, "sleep" | "sleepUntil" | "waitForEvent" | "invoke" | "invokeAsync">;
+
+/** The steps that the server finishes: the execution ends at them, unless their result is stored already. */
+export function yieldSteps(execution: Execution, events: EventReader | undefined): YieldSteps {
+  async function sleepUntilMs(name: string, untilMs: () => number): Promise<void> {
+    await execution.awaitStored(name, (base) => {
+      const at = untilMs();
+      if (Number.isNaN(at)) throw new TypeError(`step ${name}: not an instant`);
+      return { ...base, type: "sleep", until: new Date(at).toISOString() };
+    });
+  }
+
+  return {
+    sleep: (name, duration) => sleepUntilMs(name, () => execution.host.now() + durationMs(duration)),
+    sleepUntil: (name, at) => sleepUntilMs(name, () => new Date(at).getTime()),
+
+    async waitForEvent(event, { name = event, match, matchValue, timeout, payload } = {}) {
+      const awaited = await execution.awaitStored(name, (base) => ({
+        ...base,
+        type: "wait_for_event",
+        event_filter: {
+          event,
+          ...(match !== undefined && { match }),
+          ...(matchValue !== undefined && { match_value: matchValue }),
+          ...(timeout !== undefined && { timeout: timeoutText(timeout) }),
+          ...(outputText(`the payload of ${name}`, payload) !== undefined && { payload }),
+        },
+      }));
+      // A person may have ended the wait with any value, which need not look like an event.
+      const isEvent = typeof awaited === "object" && awaited !== null && "name" in awaited;
+      return (isEvent && events ? await events.read(awaited as HandlerEvent) : awaited) as never;
+    },
+
+    async invoke(target: SvcFunction | string, { input, timeoutMs }: InvokeOptions = {}) {
+      const id = idOf(target);
+      return (await execution.awaitStored(id, (base) => ({
+        ...base,
+        type: "invoke_function",
+        function_id: id,
+        ...withInput(id, input),
+        ...(timeoutMs !== undefined && { invoke_timeout_ms: Math.round(timeoutMs) }),
+      }))) as never;
+    },
+
+    async invokeAsync(target, { input } = {}) {
+      const id = idOf(target);
+      const output = await execution.awaitStored(id, (base) => ({
+        ...base,
+        type: "invoke_function_async",
+        function_id: id,
+        ...withInput(id, input),
+      }));
+      return { runId: (output as { run_id: string }).run_id };
+    },
+  };
+}
+
+const idOf = (target: SvcFunction | string): string => (typeof target === "string" ? target : target.id);
+
+/** Throws what JSON cannot hold before anything is yielded. */
+function withInput(target: string, input: unknown): { input?: unknown } {
+  return outputText(`the input of ${target}`, input) === undefined ? {} : { input };
+}
+
+/** The form of timeouts on the wire: whole milliseconds, at least one. */
+function timeoutText(timeout: Duration): string {
+  return `${Math.max(1, Math.round(durationMs(timeout)))}ms`;
+}

@@ -1,0 +1,61 @@
+import type { ReportedError } from "./errors.ts";
+import type { SvcFunction } from "./svc-function.ts";
+import type { Logger } from "./types.ts";
+
+/** A step of a finished test run, as the server would have stored it. */
+export interface TestStep {
+  /** `{runId}:{name}:{n}` */
+  id: string;
+  name: string;
+  type: "invoke" | "compensate" | "sleep" | "wait_for_event" | "invoke_function" | "invoke_function_async";
+  status: "completed" | "failed" | "timed_out";
+  /** The attempt of the run that brought it here. */
+  attempt: number;
+  output: unknown;
+  error?: ReportedError;
+  compensationFor?: string;
+}
+
+export interface TestResult<Output = unknown> {
+  status: "completed" | "failed";
+  /** Null unless completed. */
+  output: Output;
+  /** Undefined unless failed. */
+  error: ReportedError | undefined;
+  /** In the order in which they ended first. */
+  steps: TestStep[];
+  attempts: number;
+  /** How often the handler was entered: attempts, yields and crashes. */
+  executions: number;
+  /** Sleeps, waits and retry delays together, on the virtual clock. */
+  elapsedMs: number;
+  emitted: { event: string; data: unknown; idempotencyKey: string }[];
+  published: { topic: string; data: unknown; idempotencyKey: string }[];
+}
+
+/** A wait that the test is to answer. */
+export interface TestWait {
+  name: string;
+  event: string;
+  match?: string;
+  matchValue?: unknown;
+  payload?: unknown;
+}
+
+export interface TestCall {
+  functionId: string;
+  input: unknown;
+}
+
+/** What a FunctionTest was told, as `simulate` reads it. */
+export interface TestPlan {
+  target: SvcFunction;
+  steps: Map<string, unknown>;
+  invokes: Map<string, unknown>;
+  failures: { name: string; attempt: number | undefined; error: unknown }[];
+  crashes: { step: string | number; stored: boolean }[];
+  deliveries: { event: string; data: unknown; afterMs: number | undefined }[];
+  answers: Map<string, (wait: TestWait) => unknown>;
+  secrets: Record<string, string>;
+  log: Logger;
+}

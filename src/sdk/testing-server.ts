@@ -1,0 +1,163 @@
+import { durationMs } from "./duration.ts";
+import { type ReportedError, reportedError } from "./errors.ts";
+import type { SvcFunction } from "./svc-function.ts";
+import type { TestPlan, TestResult, TestStep } from "./test-plan.ts";
+import { asJson } from "./testing-json.ts";
+import { findDelivery, type TestEvent } from "./testing-match.ts";
+import type { CompletedStep, ReportedStep, Yield } from "./wire.ts";
+
+const waitMsDefault = 7 * 86_400_000;
+const invokeMsDefault = 30_000;
+
+type Wait = Extract<Yield, { type: "wait_for_event" }>;
+type Invoke = Extract<Yield, { function_id: string }>;
+
+export interface TestServerOptions {
+  plan: TestPlan;
+  /** The data of the event that started the run. */
+  trigger: unknown;
+  startMs: number;
+  /** Runs a child that a test answers with another function. */
+  runChild: (target: SvcFunction, input: unknown) => Promise<TestResult>;
+}
+
+const isFunction = (value: unknown): value is SvcFunction =>
+  typeof value === "object" && value !== null && "handler" in value && "definition" in value;
+
+const baseOf = ({ step_id: id, step_name: name, type }: Yield) => ({ id, name, type });
+
+/** The server of one test run: its stored steps, its virtual clock, and what ends the waits of the run. */
+export class TestServer {
+  readonly #options: TestServerOptions;
+  readonly #steps = new Map<string, TestStep>();
+  readonly #deliveries: TestEvent[];
+  nowMs: number;
+  /** The attempt of the run that is going on, from 1. */
+  attempt = 1;
+
+  constructor(options: TestServerOptions) {
+    const { plan, startMs } = options;
+    this.#options = options;
+    this.nowMs = startMs;
+    this.#deliveries = plan.deliveries.map(({ event, data, afterMs }) => ({
+      event,
+      data,
+      atMs: afterMs === undefined ? undefined : startMs + afterMs,
+      taken: false,
+    }));
+  }
+
+  steps(): TestStep[] {
+    return [...this.#steps.values()];
+  }
+
+  memo(stepId: string): CompletedStep | undefined {
+    const step = this.#steps.get(stepId);
+    if (!step) return undefined;
+    const { id, name, output, status, error } = step;
+    return { step_id: id, name, output: asJson(output), status, ...(error && { error }) };
+  }
+
+  storeReported({ id, name, type, status, output, error, compensation_for }: ReportedStep): void {
+    this.#store({
+      id,
+      name,
+      type,
+      status,
+      output: output ?? null,
+      ...(error && { error }),
+      ...(compensation_for !== undefined && { compensationFor: compensation_for }),
+    });
+  }
+
+  /** Finishes the step at which the execution yielded. Gives the error that ends the run, if it does. */
+  async settleYield(reason: Yield): Promise<ReportedError | undefined> {
+    switch (reason.type) {
+      case "sleep":
+        this.nowMs = Math.max(this.nowMs, Date.parse(reason.until));
+        this.#store({ ...baseOf(reason), status: "completed", output: null });
+        return undefined;
+      case "wait_for_event":
+        return this.#settleWait(reason);
+      default:
+        await this.#settleInvoke(reason);
+        return undefined;
+    }
+  }
+
+  #store(step: Omit<TestStep, "attempt">): void {
+    this.#steps.set(step.id, { ...step, attempt: this.attempt });
+  }
+
+  #settleWait(wait: Wait): ReportedError | undefined {
+    const { event: name, timeout } = wait.event_filter;
+    const untilMs = this.nowMs + (timeout === undefined ? waitMsDefault : durationMs(timeout));
+    const found = this.#findAwaited(wait, untilMs);
+    this.nowMs = found ? (found.atMs ?? this.nowMs) : untilMs;
+    if (!found) {
+      const error = { message: `no event ${name} came in time`, code: "STEP_TIMEOUT", retryable: false };
+      this.#store({ ...baseOf(wait), status: "timed_out", output: null, error });
+      return error;
+    }
+    const awaited = {
+      id: "evt_awaited",
+      name,
+      version: 1,
+      data: asJson(found.data),
+      timestamp: new Date(this.nowMs).toISOString(),
+      source: "api",
+    };
+    this.#store({ ...baseOf(wait), status: "completed", output: awaited });
+    return undefined;
+  }
+
+  #findAwaited(wait: Wait, untilMs: number): Pick<TestEvent, "atMs" | "data"> | undefined {
+    const { plan, trigger } = this.#options;
+    const { nowMs } = this;
+    const { event, match, match_value, payload } = wait.event_filter;
+    const answer = plan.answers.get(event);
+    if (!answer) return findDelivery(this.#deliveries, wait.event_filter, { nowMs, untilMs, trigger });
+    const data = answer({
+      name: wait.step_name,
+      event,
+      payload,
+      ...(match !== undefined && { match }),
+      ...(match_value !== undefined && { matchValue: match_value }),
+    });
+    return { atMs: nowMs, data };
+  }
+
+  async #settleInvoke(invoke: Invoke): Promise<void> {
+    const isAsync = invoke.type === "invoke_function_async";
+    const id = invoke.function_id;
+    const { invokes } = this.#options.plan;
+    if (!invokes.has(id) && !isAsync)
+      throw new TypeError(`the test has no answer for ${id}: say mockInvoke("${id}", …)`);
+    const base = baseOf(invoke);
+    const started = { run_id: `run_child_${id}` };
+    try {
+      const output = await this.#childOutput(invoke, invokes.get(id));
+      this.#store({ ...base, status: "completed", output: isAsync ? started : asJson(output) });
+    } catch (error) {
+      // A parent that does not wait never learns how its child ended.
+      if (isAsync) return this.#store({ ...base, status: "completed", output: started });
+      const failure = { ...reportedError(error), code: "INVOKE_FAILED", retryable: false };
+      this.#store({ ...base, status: "failed", output: null, error: failure });
+    }
+  }
+
+  /** Throws when the child failed, or took longer than the parent waits. */
+  async #childOutput(invoke: Invoke, answer: unknown): Promise<unknown> {
+    const input = asJson(invoke.input);
+    if (!isFunction(answer))
+      return typeof answer === "function" ? answer({ functionId: invoke.function_id, input }) : answer;
+    const child = await this.#options.runChild(answer, input);
+    if (invoke.type === "invoke_function") {
+      this.nowMs += child.elapsedMs;
+      const limitMs = invoke.invoke_timeout_ms || invokeMsDefault;
+      if (child.elapsedMs > limitMs) throw new Error(`took longer than ${limitMs} ms`);
+    }
+    if (child.status === "failed") throw new Error(child.error?.message);
+    return child.output;
+  }
+}

@@ -1,0 +1,80 @@
+import { SvcError } from "./errors.ts";
+import { type ExecutionEnd, type ExecutionInput, execute } from "./execute.ts";
+import type { ExecutionHost, StepWork } from "./step.ts";
+import type { TestPlan } from "./test-plan.ts";
+import type { TestCalls } from "./testing-calls.ts";
+import type { TestServer } from "./testing-server.ts";
+import type { ReportedStep } from "./wire.ts";
+
+/** The worker of a test run: it runs the code of steps, or what the test puts in its place, and dies when the test says so. */
+export class TestWorker {
+  readonly #plan: TestPlan;
+  readonly #server: TestServer;
+  readonly #calls: TestCalls;
+  /** `after` are the steps after which the worker has died. */
+  readonly #crashes: { step: string | number; stored: boolean; after: Set<string> }[];
+  #executedCount = 0;
+
+  constructor(plan: TestPlan, server: TestServer, calls: TestCalls) {
+    this.#plan = plan;
+    this.#server = server;
+    this.#calls = calls;
+    this.#crashes = plan.crashes.map(({ step, stored }) => ({ step, stored, after: new Set() }));
+  }
+
+  /** Enters the handler. Undefined when the worker died on the way. */
+  async execute(entry: ExecutionInput): Promise<ExecutionEnd | undefined> {
+    const stop = new AbortController();
+    let died: SvcError | undefined;
+    const requireHeld = () => {
+      if (died) throw died;
+    };
+    const host: ExecutionHost = {
+      requireHeld,
+      memo: (stepId) => this.#server.memo(stepId),
+      sure: () => undefined,
+      record: (text) => {
+        requireHeld();
+        const step = JSON.parse(text) as ReportedStep;
+        this.#executedCount++;
+        const crash = this.#crashAfter(step);
+        if (crash?.stored ?? true) this.#server.storeReported(step);
+        if (!crash) return undefined;
+        died = new SvcError("worker_stopped", `the test's worker was killed after step ${step.name}`);
+        stop.abort(died);
+        throw died;
+      },
+      signal: () => stop.signal,
+      now: () => this.#server.nowMs,
+      call: async <Answer>(method: string, message: unknown) => this.#calls.answer(method, message) as Answer,
+      substitute: (name, own) => this.#workOf(name, own),
+    };
+    const { target, log } = this.#plan;
+    const ended = await execute(target, entry, host, log);
+    return died ? undefined : ended;
+  }
+
+  /** The crash that is due after this step, if any: one that names a step happens once, "every" once after each. */
+  #crashAfter({ id, name }: ReportedStep): { stored: boolean } | undefined {
+    const due = this.#crashes.find(({ step, after }) =>
+      step === "every" ? !after.has(id) : (step === name || step === this.#executedCount) && after.size === 0,
+    );
+    due?.after.add(id);
+    return due;
+  }
+
+  #workOf(name: string, own: StepWork): StepWork {
+    const { attempt } = this.#server;
+    const failure = this.#plan.failures.find(
+      (one) => one.name === name && (one.attempt === undefined || one.attempt === attempt),
+    );
+    if (failure) {
+      return () => {
+        throw failure.error;
+      };
+    }
+    if (!this.#plan.steps.has(name)) return own;
+    const answer = this.#plan.steps.get(name);
+    return typeof answer === "function" ? (answer as StepWork) : () => answer;
+  }
+}

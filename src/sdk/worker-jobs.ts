@@ -1,0 +1,96 @@
+import type { Courier } from "./courier.ts";
+import { SvcError } from "./errors.ts";
+import { type JobOptions, type RunningJob, startJob } from "./job.ts";
+import { createLease, type Lease, type Stamp } from "./lease.ts";
+import type { SvcFunction } from "./svc-function.ts";
+import type { Assignment } from "./wire.ts";
+
+export interface WorkerJobsOptions extends Pick<JobOptions, "call" | "checkpointMs" | "log"> {
+  functions: ReadonlyMap<string, SvcFunction>;
+  concurrentMax: number;
+}
+
+/** A job as a heartbeat names it. */
+export interface ActiveJob {
+  job_id: string;
+  started_at: string;
+}
+
+/** The jobs of a worker that have not sent their last report, each with its lease. */
+export class WorkerJobs {
+  readonly #options: WorkerJobsOptions;
+  readonly #active = new Map<string, { job: RunningJob; lease: Lease }>();
+  /** Jobs whose handlers are not over; the last report of a job no longer takes up room. */
+  #busyCount = 0;
+
+  constructor(options: WorkerJobsOptions) {
+    this.#options = options;
+  }
+
+  get count(): number {
+    return this.#active.size;
+  }
+
+  /** How many jobs could be started now. */
+  get room(): number {
+    return this.#options.concurrentMax - this.#busyCount;
+  }
+
+  has(jobId: string): boolean {
+    return this.#active.has(jobId);
+  }
+
+  list(): ActiveJob[] {
+    return Array.from(this.#active.values(), ({ job }) => ({ job_id: job.jobId, started_at: job.startedAt }));
+  }
+
+  /** `confirm` throws SvcError when the job is no longer this worker's. */
+  start(assignment: Assignment, askedAt: Stamp, courier: Courier, confirm: () => Promise<void>): void {
+    const { functions, call, checkpointMs, log } = this.#options;
+    this.#busyCount++;
+    let hasRoom = false;
+    const lease = createLease(askedAt, assignment.lease_ms, confirm);
+    const job = startJob({
+      assignment,
+      target: functions.get(assignment.function_id),
+      courier,
+      lease,
+      call,
+      checkpointMs,
+      log,
+      onRoom: () => {
+        if (!hasRoom) this.#busyCount--;
+        hasRoom = true;
+      },
+    });
+    this.#active.set(job.jobId, { job, lease });
+    void job.done.then(() => {
+      this.#active.delete(job.jobId);
+      courier.nudge();
+    });
+  }
+
+  /** Takes the answer to a heartbeat that named `jobs`: the `lost` ones are other workers' by now. */
+  renew(jobs: readonly ActiveJob[], lost: ReadonlySet<string>, askedAt: Stamp): void {
+    for (const { job_id } of jobs) {
+      if (lost.has(job_id)) this.abandon(job_id, leaseLost());
+      else this.#active.get(job_id)?.lease.renewed(askedAt);
+    }
+  }
+
+  abandon(jobId: string, reason: SvcError): void {
+    this.#active.get(jobId)?.job.abandon(reason);
+  }
+
+  abandonAll(reason: SvcError): void {
+    for (const { job } of this.#active.values()) job.abandon(reason);
+  }
+
+  /** Resolves when no job is active. A poll that was answered while it was given up may still bring some. */
+  async finished(): Promise<void> {
+    while (this.#active.size > 0) await Promise.all(Array.from(this.#active.values(), ({ job }) => job.done));
+  }
+}
+
+export const leaseLost = (): SvcError =>
+  new SvcError("STALE_EXECUTION", "the lease went to another worker", { status: 409 });

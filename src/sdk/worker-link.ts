@@ -1,0 +1,94 @@
+import type { Courier, CourierOptions } from "./courier.ts";
+import type { SvcError } from "./errors.ts";
+import { RestCourier } from "./rest-courier.ts";
+import { StreamCourier } from "./stream-courier.ts";
+import type { Assignment } from "./wire.ts";
+import { type ActiveJob, leaseLost } from "./worker-jobs.ts";
+
+/** How a worker talks to the server: over the REST routes, or over one stream. What fails throws SvcError. */
+export interface WorkerLink {
+  readonly courier: Courier;
+  /** Makes the worker known to the server. */
+  register(): Promise<void>;
+  /** Throws when the job is no longer this worker's. */
+  confirm(job: Assignment): Promise<void>;
+  /** Renews the leases of these jobs, and gives the ids of those that the server calls lost. */
+  heartbeat(jobs: readonly ActiveJob[], timeoutMs: number): Promise<ReadonlySet<string>>;
+}
+
+/** What a worker says of itself when it registers. */
+export interface WorkerIdentity {
+  id: string;
+  hostname: string | undefined;
+  functionIds: string[];
+  maxConcurrentJobs: number;
+  labels: Record<string, string>;
+  version: { sdk: string; runtime: string };
+}
+
+export interface WorkerLinkOptions extends CourierOptions {
+  identity: WorkerIdentity;
+  /** Repeats what failed for a passing reason. */
+  insist: (work: () => Promise<void>) => Promise<void>;
+  /** The server ended a run that this worker works on; only a stream brings this. */
+  onCancel: (jobId: string, reason: SvcError) => void;
+}
+
+const noneLost: ReadonlySet<string> = new Set();
+
+export function restLink({ identity, insist, ...travel }: WorkerLinkOptions): WorkerLink {
+  const { transport } = travel;
+  const { id, hostname, functionIds, maxConcurrentJobs, labels, version } = identity;
+  const workerPath = `/api/v1/workers/${encodeURIComponent(id)}`;
+
+  async function register(): Promise<void> {
+    await transport.send({
+      method: "POST",
+      path: `${workerPath}/register`,
+      body: {
+        worker_id: id,
+        ...(hostname && { hostname }),
+        function_ids: functionIds,
+        max_concurrent_jobs: maxConcurrentJobs,
+        labels,
+        version,
+      },
+    });
+  }
+
+  return {
+    courier: new RestCourier({ ...travel, workerPath, register: () => insist(register) }),
+    register,
+    async confirm({ job_id, run_id, execution_seq, lease_token }) {
+      const path = `${workerPath}/jobs/${encodeURIComponent(job_id)}/ack`;
+      await transport.send({ method: "PUT", path, body: { run_id, execution_seq, lease_token } });
+    },
+    async heartbeat(jobs, timeoutMs) {
+      const body = { worker_id: id, active_jobs: jobs.length, jobs };
+      await transport.send({ method: "POST", path: `${workerPath}/heartbeat`, body, timeoutMs });
+      return noneLost;
+    },
+  };
+}
+
+/** A stream whose server does not answer a heartbeat for this long is cut, and another one is opened. */
+const streamAnswerMsMax = 10_000;
+
+export function streamLink({ identity, insist: _, ...travel }: WorkerLinkOptions): WorkerLink {
+  const { id, hostname, ...described } = identity;
+  const registration = { ...(hostname && { hostname }), ...described };
+  const courier = new StreamCourier({ ...travel, workerId: id, registration });
+  return {
+    courier,
+    register: () => courier.open(),
+    async confirm({ job_id }) {
+      const lost = await courier.heartbeat([job_id], streamAnswerMsMax);
+      if (lost.has(job_id)) throw leaseLost();
+    },
+    heartbeat: (jobs, timeoutMs) =>
+      courier.heartbeat(
+        jobs.map(({ job_id }) => job_id),
+        Math.min(timeoutMs, streamAnswerMsMax),
+      ),
+  };
+}

@@ -1,0 +1,34 @@
+import { expect, test } from "bun:test";
+import { column, sql } from "../../src/kit/sql.ts";
+import { engines } from "../support/server.ts";
+import { sharedStore } from "../support/shares.ts";
+
+test.each(engines)(
+  "among finds the rows of a list by their key, whatever the statistics, on %s",
+  async (engine) => {
+    const { bare: store, close } = await sharedStore(engine);
+    try {
+      await store.write(async (session) => {
+        await session.run(sql`CREATE TABLE things (id TEXT PRIMARY KEY, n BIGINT NOT NULL)`);
+        for (let n = 0; n < 5; n++)
+          await session.run(sql`INSERT INTO things (id, n) VALUES (${`t${n}`}, ${n})`);
+      });
+      const { among } = store.seams;
+      const found = async (where: ReturnType<typeof among>) =>
+        (await store.all<{ id: string }>(sql`SELECT id FROM things WHERE ${where} ORDER BY id`)).map(
+          ({ id }) => id,
+        );
+      expect(await found(sql`id ${among(column.text(["t3", "none", "t1", "t3"]))}`)).toEqual(["t1", "t3"]);
+      expect(await found(sql`n ${among(column.bigint([4, 0, 99]))}`)).toEqual(["t0", "t4"]);
+      expect(await found(sql`id ${among(column.text([]))}`)).toEqual([]);
+
+      const explain = sql.raw(engine === "postgres" ? "EXPLAIN" : "EXPLAIN QUERY PLAN");
+      const plan = await store.all(
+        sql`${explain} SELECT n FROM things WHERE id ${among(column.text(["t3", "t1"]))}`,
+      );
+      expect(JSON.stringify(plan)).toContain(engine === "postgres" ? "Index Cond: (id = ANY" : "(id=?)");
+    } finally {
+      await close();
+    }
+  },
+);

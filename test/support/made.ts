@@ -1,0 +1,49 @@
+import type { CallOptions } from "./server.ts";
+
+/** What a caller sends to make a row of a table. */
+export interface Making {
+  /** The column of the table's key that the caller names. */
+  named: string;
+  /** `name` is what the caller names it; `marker` stands wherever else the row holds text. */
+  ask(texts: { name: string; marker: string }): { path: string } & CallOptions;
+}
+
+/**
+ * Of every table that callers make rows of in an environment: how. `made-under-deleted` makes it while its
+ * environment is deleted, `intruder` looks for its marker from another org, `key-bounds` gives it names that
+ * are too long. Later ones may need earlier ones.
+ */
+export const made: Record<string, Making> = {
+  functions: {
+    named: "id",
+    ask: ({ name, marker }) => ({
+      path: "/svc.v1.SvcService/RegisterFunction",
+      body: { id: name, name: marker, triggers: [{ event: "same.event" }] },
+    }),
+  },
+  workers: {
+    named: "id",
+    ask: ({ name, marker }) => ({
+      path: `/api/v1/workers/${encodeURIComponent(name)}/register`,
+      body: { function_ids: ["same", marker] },
+    }),
+  },
+  secrets: {
+    named: "name",
+    ask: ({ name, marker }) => ({ path: "/api/v1/secrets", body: { name, value: "v", description: marker } }),
+  },
+  streams: {
+    named: "entity_id",
+    ask: ({ name, marker }) => ({
+      path: "/svc.v1.EntityStreamService/AppendEvent",
+      body: { entityId: name, entityType: marker, eventName: "same.appended", data: { marker } },
+    }),
+  },
+  consumer_groups: {
+    named: "name",
+    ask: ({ name, marker }) => ({
+      path: "/svc.v1.PubSubService/CreateConsumerGroup",
+      body: { name, pattern: `topic:${marker}.>` },
+    }),
+  },
+};
