@@ -150,3 +150,26 @@ test("batches over the same streams, in opposite orders at two nodes, new stream
   expect(acked).toHaveLength(each * 4);
   await expectWhole(acked);
 }, 120_000);
+
+test("a stream that another node deletes takes nothing after it", async () => {
+  const [a, b] = nodes;
+  const call = (node: SpawnedServer, method: string, body: object) =>
+    node.rpc("EntityStreamService", method, body);
+  for (let round = 0; round < 20; round++) {
+    const entityId = `ended-${round}`;
+    const append = () =>
+      call(a, "AppendEvent", {
+        ...{ entityId, entityType: "ended", eventName: "ended.moved", expectedVersion: -1 },
+      });
+    await append();
+    const [deleted, ...answers] = await Promise.all([
+      call(b, "DeleteStream", { entityId }),
+      ...Array.from({ length: 16 }, append),
+    ]);
+    const taken = answers.filter(({ status }) => status === 200);
+    const refused = answers.filter(({ body }) => body.code === "failed_precondition");
+    expect(taken.length + refused.length).toBe(16);
+    expect(Number(deleted.body.version)).toBe(1 + taken.length);
+    expect((await append()).body.code).toBe("failed_precondition");
+  }
+}, 60_000);

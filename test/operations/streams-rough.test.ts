@@ -189,6 +189,22 @@ describe.each(engines)("appends that meet trouble on %s", (engine) => {
     expect((await append("restored", { expectedVersion: 1 })).body.entityVersion).toBe("2");
   });
 
+  test("a stream that is deleted under appends takes none after it", async () => {
+    for (let round = 0; round < 15; round++) {
+      const entityId = `ending.${round}`;
+      await append(entityId);
+      const [deleted, ...answers] = await Promise.all([
+        call("DeleteStream", { entityId, purge: round % 2 === 0 }),
+        ...Array.from({ length: 8 }, () => append(entityId)),
+      ]);
+      const taken = answers.filter(({ status }) => status === 200);
+      const refused = answers.filter(({ body }) => body.code === "failed_precondition");
+      expect(taken.length + refused.length).toBe(8);
+      expect(Number(deleted.body.version)).toBe(1 + taken.length);
+      expect((await append(entityId)).body.code).toBe("failed_precondition");
+    }
+  });
+
   test("an environment that is deleted under appends takes none after it", async () => {
     const { body: environment } = await server.api("/api/v1/environments", { body: { name: "leaving" } });
     const { key } = (
