@@ -105,7 +105,11 @@ describe.each(engines)("the purge of deleted environments on %s", (engine) => {
     const clock = { ...systemClock(), now: () => now };
     let now = deleted_at + 1_000;
     const purge = openPurge({ store, clock, metrics: noMetrics });
-    await purge.duty.tick(store.write);
+    /** On a busy machine a tick ends before its work does. */
+    const round = async () => {
+      while ((await purge.duty.tick(store.write)).againInMs !== undefined);
+    };
+    await round();
     expect(await purgedAt()).toBeNull();
     await store.write((session) =>
       session.run(sql`INSERT INTO workers (environment_id, id, hostname, function_ids, labels, sdk, runtime,
@@ -113,9 +117,9 @@ describe.each(engines)("the purge of deleted environments on %s", (engine) => {
         VALUES (${id}, 'late', '', '[]', '{}', '', '', 'rest', 1, 0, 1, 1)`),
     );
     now = deleted_at + 60_001;
-    await purge.duty.tick(store.write);
+    await round();
     expect(await rowsOf(id)).toBe(0);
-    await purge.duty.tick(store.write);
+    await round();
     expect(await purgedAt()).toBe(now);
   });
 
