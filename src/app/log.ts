@@ -5,6 +5,7 @@ import { eventReads } from "../domain/log/log/past.ts";
 import type { LoggedEvent } from "../domain/log/log/rows.ts";
 import { openEventLog } from "../domain/log/log/service.ts";
 import { leastUnhandled } from "../domain/realtime/groups/rows.ts";
+import { appendFrames } from "../domain/realtime/pubsub/lifecycle-frames.ts";
 import { logCheck } from "../domain/record/integrity/service.ts";
 import { feedHints } from "./feed-hints.ts";
 import type { Host, Part } from "./part.ts";
@@ -18,13 +19,14 @@ export interface LogPart extends Part {
 
 /** The event log of every environment: what is emitted into it, who follows it, and what its events start. */
 export function openLog(host: Host, runsPart: RunsPart): LogPart {
-  const { store, clock, ids, log, watch, bus } = host;
+  const { store, clock, ids, log, watch, bus, frames } = host;
   const { definitions, dispatcher, debounce, runFrames, runs, onQueued } = runsPart;
   const feeds = openFeeds({ ...{ reads: eventReads(store), log }, ...feedHints<LoggedEvent>(bus, "log") });
   const events = openEvents({
     ...{ store, clock, ids, definitions, dispatcher, onQueued, feeds, watch },
     onArmed: debounce.armed,
     onCreated: runFrames.created,
+    onAppended: appendFrames(frames),
     matcher: runs.matcher,
   });
   return {

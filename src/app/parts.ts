@@ -13,6 +13,7 @@ import { openOutboxPart } from "./outbox.ts";
 import { foldParts, type Host, type Part } from "./part.ts";
 import { openRealtime, type RealtimePart } from "./realtime.ts";
 import { openRecord, type RecordPart } from "./record.ts";
+import { openStreamsPart } from "./streams.ts";
 import { openTopicsPart } from "./topics.ts";
 
 export interface Parts {
@@ -56,6 +57,7 @@ export async function openParts(host: Host, needs: PartsNeeds): Promise<Parts> {
   const audit = open("audit", openAuditPart(host, { keyring, tenancy }));
   const outbox = open("outbox", openOutboxPart(host));
   const engine: EnginePart = open("engine", openEngine(host, { keyring, outbox }));
+  open("streams", openStreamsPart(host, engine));
   const topics = open("topics", openTopicsPart(host));
   const { feeds } = engine;
   const realtime = open("realtime", openRealtime(host, { feeds, topicFeeds: topics.topicFeeds }));

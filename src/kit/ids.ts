@@ -23,7 +23,8 @@ export type IdKind =
   | "wrk"
   | "node"
   | "req"
-  | "aud";
+  | "aud"
+  | "snap";
 
 export interface Ids {
   /** `{kind}_{26 characters}`: 48 bits of time, 82 bits of chance; ids of one process sort by creation. */

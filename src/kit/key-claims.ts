@@ -13,6 +13,8 @@ export interface Keyed {
   use: string | null;
   /** Its place in the caller's batch: `events[3].`; empty for an item of its own. */
   at: string;
+  /** What follows it depends on whether it is written: that is decided before the flush, as in a batch. */
+  isOrdered?: boolean;
 }
 
 /** The stored first use of a key. */
@@ -27,8 +29,8 @@ export interface KeyClaims<Item extends Keyed, Row extends KeyUseRow> {
   /** To be written, in order. */
   written: Item[];
   /**
-   * Batches were decided on the assumption that these items get their keys. If one does not, the flush must
-   * roll back.
+   * Batches and ordered items were decided on the assumption that these items get their keys. If one does not,
+   * the flush must roll back.
    */
   bound: ReadonlySet<Item>;
   /** Items that repeat an earlier item of the same flush, with that item. */
@@ -50,14 +52,16 @@ export const nameOfKey = (environmentId: string, key: string): string => `${envi
 
 /**
  * Decides which items are written, in order of arrival. A key counts as free unless `used` has it; its first
- * item gets it. A batch is written whole or not at all. Single items are left to the store, which decides the
- * same way for each, so nothing is computed when no batch carries a key.
+ * item gets it. A batch is written whole or not at all. Single items that are not ordered are left to the
+ * store, which decides the same way for each, so nothing is computed when nothing else carries a key.
+ * `admit` is asked about what a unit would write, in order; a unit that it refuses gets no key.
  */
 export function claimKeys<Item extends Keyed, Row extends KeyUseRow>(
   units: readonly (readonly Item[])[],
   used: ReadonlyMap<string, Row> = new Map(),
+  admit?: (items: readonly Item[]) => Fault | undefined,
 ): KeyClaims<Item, Row> {
-  if (!units.some((items) => items.length > 1 && items.some(({ key }) => key !== null)))
+  if (!admit && !units.some((items) => isDecided(items) && items.some(({ key }) => key !== null)))
     return {
       written: units.flat(),
       bound: new Set(),
@@ -72,7 +76,7 @@ export function claimKeys<Item extends Keyed, Row extends KeyUseRow>(
   const repeats = new Map<Item, Row>();
   const refused = new Map<number, Fault>();
   for (const [place, items] of units.entries()) {
-    if (items.length === 1) {
+    if (!isDecided(items)) {
       const [item] = items as [Item];
       if (item.key !== null) {
         const name = nameOfKey(item.environmentId, item.key);
@@ -84,13 +88,14 @@ export function claimKeys<Item extends Keyed, Row extends KeyUseRow>(
     const mine = claimForBatch(items, { used, holders });
     // The decision assumed that the other unit's item gets its key.
     for (const item of mine.relied) bound.add(item);
-    if (mine.fault) {
-      refused.set(place, mine.fault);
+    const fault = mine.fault ?? admit?.(mine.written);
+    if (fault) {
+      refused.set(place, fault);
       continue;
     }
     for (const [name, item] of mine.claimed) {
       holders.set(name, item);
-      if (mine.written.length > 1) bound.add(item);
+      if (mine.written.length > 1 || item.isOrdered) bound.add(item);
     }
     for (const [item, first] of mine.twins) twins.set(item, first);
     for (const [item, row] of mine.repeats) repeats.set(item, row);
@@ -98,6 +103,8 @@ export function claimKeys<Item extends Keyed, Row extends KeyUseRow>(
   }
   return { written, bound, twins, repeats, refused };
 }
+
+const isDecided = (items: readonly Keyed[]): boolean => items.length !== 1 || items[0]!.isOrdered === true;
 
 function claimForBatch<Item extends Keyed, Row extends KeyUseRow>(
   items: readonly Item[],

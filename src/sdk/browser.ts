@@ -1,6 +1,7 @@
 /** The client alone, for pages: nothing of it needs more than a browser has. */
 export { type ClientOptions, createClient } from "./client.ts";
 export type * from "./client-types.ts";
+export type * from "./entity-types.ts";
 export { NonRetryableError, SvcError } from "./errors.ts";
 export { defineEvents, type EventRegistry, type EventRule, type EventRules } from "./events.ts";
 export type * from "./group-types.ts";

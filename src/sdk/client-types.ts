@@ -1,3 +1,4 @@
+import type { StreamCalls } from "./entity-types.ts";
 import type { FunctionOptions, Handler } from "./function.ts";
 import type { GroupCalls } from "./group-types.ts";
 import type { HistoryEntry, PausedState, RunResult, Secret } from "./read.ts";
@@ -186,6 +187,7 @@ export interface Client<Events extends EventMap = EventMap>
   readonly transport: Transport;
   readonly groups: GroupCalls;
   readonly secrets: SecretCalls;
+  readonly streams: StreamCalls<Events>;
   /** Needs no key. Throws when the server is not well. */
   health(): Promise<{ status: string; [field: string]: unknown }>;
   /** The server's version and what it is doing. */

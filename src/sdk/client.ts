@@ -3,6 +3,7 @@ import { functionCalls } from "./client-functions.ts";
 import { groupCalls } from "./client-groups.ts";
 import { runCalls } from "./client-runs.ts";
 import { secretCalls } from "./client-secrets.ts";
+import { streamCalls } from "./client-streams.ts";
 import { subscribeCalls } from "./client-subscriptions.ts";
 import type { Client } from "./client-types.ts";
 import type { EventRegistry } from "./events.ts";
@@ -30,6 +31,7 @@ export function createClient<Events extends EventMap = EventMap>(
     ...subscribeCalls<Events>(transport),
     groups: groupCalls(transport),
     secrets: secretCalls(transport),
+    streams: streamCalls(transport, options.events),
     health: () => transport.call({ method: "GET", path: "/health" }, safe),
     info: () => transport.rpc("SvcService/Info", {}, safe),
   };

@@ -2,6 +2,7 @@
 export { type ClientOptions, createClient } from "./client.ts";
 export type * from "./client-types.ts";
 export type { Duration } from "./duration.ts";
+export type * from "./entity-types.ts";
 export { NonRetryableError, SvcError } from "./errors.ts";
 export {
   defineEvents,

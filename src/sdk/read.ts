@@ -5,7 +5,7 @@ export type Message = Record<string, unknown>;
 
 const text = (value: unknown): string => (typeof value === "string" ? value : "");
 const count = (value: unknown): number => Number(value ?? 0);
-const payload = (message: Message, field: string): unknown =>
+export const payload = (message: Message, field: string): unknown =>
   message[`${field}Value`] !== undefined ? message[`${field}Value`] : (message[field] ?? null);
 
 /** `RUN_STATUS_WAITING_FOR_CAPACITY` reads `waiting_for_capacity`. */

@@ -41,6 +41,8 @@ export interface RpcOptions {
   repeatable: boolean;
   timeoutMs?: number;
   signal?: AbortSignal | undefined;
+  /** The run whose handler calls. */
+  runId?: string;
 }
 
 const variable = (name: string): string | undefined => globalThis.process?.env?.[name] || undefined;
@@ -153,7 +155,7 @@ export function createTransport(options: ConnectionOptions = {}): Transport {
     send,
     call: (request, { repeatable }) =>
       withRetries(() => send(request), { repeatable, signal: request.signal }),
-    rpc: (method, message, { repeatable, timeoutMs, signal }) =>
+    rpc: (method, message, { repeatable, timeoutMs, signal, runId }) =>
       transport.call(
         {
           method: "POST",
@@ -161,6 +163,7 @@ export function createTransport(options: ConnectionOptions = {}): Transport {
           body: message,
           ...(timeoutMs !== undefined && { timeoutMs }),
           ...(signal && { signal }),
+          ...(runId !== undefined && { headers: { "x-svc-run-id": runId } }),
         },
         { repeatable },
       ),

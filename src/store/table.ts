@@ -52,6 +52,7 @@ export const sharedTexts: Readonly<Record<string, number>> = {
   project_id: ours,
   run_id: ours,
   event_id: ours,
+  entity_id: 256,
   function_id: functionIdBytesMax,
   group_id: ours,
   step_id: stepIdBytesMax,

@@ -33,7 +33,7 @@ const tablesOfEnvironments: Record<string, TableAbout> = {
     texts: { id: ours },
   },
   events: {
-    holds: "the log of each environment, and the events of entities",
+    holds: "the log of each environment; events of entities are kept with their stream",
     scope: "environment",
     endsWith:
       "`SVC_EVENT_RETENTION_DAYS` or the environment's own days, below `heads.retention_floor`, loop `events.expire`",
@@ -144,6 +144,12 @@ const tablesOfEnvironments: Record<string, TableAbout> = {
     endsWith: "the run expires",
     purge: { at: 240, key: ["run_id", "sequence"], ofRun: "run_id" },
   },
+  run_streams: {
+    holds: "which entity streams a run appended to or read",
+    scope: "environment",
+    endsWith: "the run expires",
+    purge: { at: 245, key: ["run_id", "entity_id"], ofRun: "run_id" },
+  },
   runs: {
     holds: "runs, also those that are over",
     scope: "environment",
@@ -165,11 +171,25 @@ const tablesOfEnvironments: Record<string, TableAbout> = {
     purge: { at: 120, key: ["environment_id", "name"] },
     texts: { name: utf8(200) },
   },
+  snapshots: {
+    holds: "states of entities at versions of their streams",
+    scope: "environment",
+    endsWith:
+      "ten newer ones of their stream, a redaction at or before their version, or a purge of the stream",
+    purge: { at: 264, key: ["environment_id", "entity_id", "entity_version"], under: "streams" },
+  },
   steps: {
     holds: "steps of runs",
     scope: "environment",
     endsWith: "the run expires",
     purge: { at: 230, key: ["run_id", "step_id"], ofRun: "run_id" },
+  },
+  streams: {
+    holds: "one row an entity: the type and version of its stream",
+    scope: "environment",
+    endsWith: "nothing: a deleted stream keeps its row, so that nothing is appended under its id again",
+    purge: { at: 262, key: ["environment_id", "entity_id"] },
+    texts: { entity_type: 128 },
   },
   topic_heads: {
     holds: "the end of each log of topics",

@@ -13,6 +13,7 @@ import {
   transportOf as streamTransportOf,
 } from "../support/stream-worker.ts";
 import { until } from "../support/until.ts";
+import { readEntity, writeEntity } from "./doors-entities.ts";
 import { protocols, sendText, transportOf } from "./doors-in.ts";
 import { carriedBy, type Probe } from "./doors-values.ts";
 
@@ -127,7 +128,11 @@ export async function readEverywhere(
     cursor = body.next_cursor ?? "";
     if (cursor === "") break;
   }
-  for (const protocol of protocols) await readRuns(server, protocol, runIds, put);
+  await writeEntity(server, probes);
+  for (const protocol of protocols) {
+    await readRuns(server, protocol, runIds, put);
+    await readEntity(server, protocol, probes, put);
+  }
 
   const { adminKey: key } = server;
   const later = protocols.map((protocol) => ({

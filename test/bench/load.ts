@@ -15,7 +15,9 @@ const options = JSON.parse(process.argv[2]!) as {
   event: string;
   /** Instead of an event: messages of this topic. */
   topic?: string;
-  /** Events a request; 1 is `Emit`, more is `TriggerBatch`. Of messages: `Publish` and `PublishBatch`. */
+  /** Instead of an event: appends to so many streams, at any version. */
+  streams?: number;
+  /** Events a request; 1 is `Emit`, more is `TriggerBatch`. Of messages: `Publish` and `PublishBatch`; of appends all to one stream. */
   batch: number;
   /** So many customers take turns, from this number on; without them all events are of `c-1042`. */
   customers?: number;
@@ -23,12 +25,21 @@ const options = JSON.parse(process.argv[2]!) as {
 };
 /** Several, with commas between, share the callers. */
 const targets = options.url.split(",").map((one) => new URL(one));
-const { topic } = options;
-const [one, many] = topic === undefined ? ["Emit", "TriggerBatch"] : ["Publish", "PublishBatch"];
-const method = `${topic === undefined ? "SvcService" : "PubSubService"}/${options.batch > 1 ? many : one}`;
+const { topic, streams } = options;
+const [service, one, many] =
+  streams !== undefined
+    ? ["EntityStreamService", "AppendEvent", "AppendEvents"]
+    : topic === undefined
+      ? ["SvcService", "Emit", "TriggerBatch"]
+      : ["PubSubService", "Publish", "PublishBatch"];
+const method = `${service}/${options.batch > 1 ? many : one}`;
 const head = `POST /svc.v1.${method} HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer ${options.key}\r\nContent-Type: application/json\r\nContent-Length: `;
 const name =
-  topic === undefined ? `"event":${JSON.stringify(options.event)}` : `"topic":${JSON.stringify(topic)}`;
+  streams !== undefined
+    ? `"eventName":${JSON.stringify(options.event)}`
+    : topic === undefined
+      ? `"event":${JSON.stringify(options.event)}`
+      : `"topic":${JSON.stringify(topic)}`;
 const list = topic === undefined ? "events" : "messages";
 const epoch = performance.timeOrigin;
 
@@ -39,7 +50,16 @@ function request(): string {
   const at = (epoch + performance.now()).toFixed(2);
   const customer = firstCustomer + (made++ % customers);
   const one = `{${name},"data":{"at":${at},"customer":"c-${customer}","total":42.5,"note":"bench"}}`;
+  if (streams !== undefined) return appendOf(one);
   const body = options.batch > 1 ? `{"${list}":[${Array(options.batch).fill(one).join(",")}]}` : one;
+  return `${head}${body.length}\r\n\r\n${body}`;
+}
+
+function appendOf(one: string): string {
+  const target = `"entityId":"stream-${made % streams!}","entityType":"bench","expectedVersion":-1`;
+  const events = () => Array(options.batch).fill(one).join(",");
+  const body =
+    options.batch > 1 ? `{"streams":[{${target},"events":[${events()}]}]}` : `{${target},${one.slice(1)}`;
   return `${head}${body.length}\r\n\r\n${body}`;
 }
 

@@ -220,6 +220,7 @@ describe.each(["libsql", "postgres"] as const)("claims on %s", (engine) => {
           idempotencyKey: null,
           runId: null,
           invokes: null,
+          entity: null,
           arms: [],
           runs: [run],
         };

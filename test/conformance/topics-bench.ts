@@ -114,7 +114,7 @@ export function topicBench(open: () => Promise<TopicHouse>) {
   beforeAll(async () => {
     house = await open();
     server = house.nodes[0]!;
-    sockets = await openAt(server.adminKey, ["events:>", "system.>"]);
+    sockets = await openAt(server.adminKey, ["events:>", "entity:>", "system.>"]);
     const kinds = ["runs", "steps", "workers"] as const;
     const isKnown = ({ running: { domain } }: TestServer) =>
       kinds.every((kind) => domain.frames.wants(kind, "env_default"));

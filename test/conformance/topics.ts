@@ -2,6 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { sql } from "../../src/kit/sql.ts";
 import { until } from "../support/until.ts";
 import { type TopicHouse, topicBench } from "./topics-bench.ts";
+import { entityTopics } from "./topics-of-entities.ts";
 import { functionTopics } from "./topics-of-functions.ts";
 import { runTopics } from "./topics-of-runs.ts";
 
@@ -9,9 +10,6 @@ import { runTopics } from "./topics-of-runs.ts";
  * Rows of proto/README.md 'Topics and payloads' that nothing produces yet; each goes when its producer comes.
  */
 const notYet = [
-  { row: "entity:{entity_type}.{entity_id}.{event_name}", until: "EntityStreamService/AppendEvent" },
-  { row: "system.stream.{entity_id}.appended", until: "EntityStreamService/AppendEvent" },
-  { row: "system.stream.{entity_id}.snapshotted", until: "EntityStreamService/CreateSnapshot" },
   { row: "system.projection_health.{name}", until: "ProjectionService/PauseProjection" },
   { row: "system.projection.{name}.*", until: "ProjectionService/RegisterProjection" },
 ] as const;
@@ -42,6 +40,7 @@ export function topicConformance(name: string, open: () => Promise<TopicHouse>):
 
     runTopics(bench);
     functionTopics(bench);
+    entityTopics(bench);
 
     describe("system.environment.{environment_id}.deleted", () => {
       const orgId = "org_default";

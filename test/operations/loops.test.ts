@@ -17,6 +17,7 @@ const shared: Record<string, string> = {
   "events.expire": "shares-upkeep",
   "runs.expire": "shares-upkeep",
   "topics.expire": "shares-upkeep",
+  "streams.purge": "shares-upkeep",
   "tenancy.purge": "shares-upkeep",
   "push.look": "shares-upkeep",
 };

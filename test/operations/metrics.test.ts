@@ -23,6 +23,8 @@ const everywhere = [
   "svc_step_duration_seconds_count",
   "svc_active_runs",
   "svc_events_emitted_total",
+  'svc_stream_appends_total{outcome="committed"}',
+  'svc_stream_appends_total{outcome="conflict"}',
   "svc_websockets_open",
   "svc_workers_connected",
   "svc_worker_disconnects_total",
@@ -125,6 +127,24 @@ describe.each(engines)("metrics on %s", (engine) => {
       emits: 3,
       settled: 3,
     });
+  });
+
+  test("count appends by what became of them", async () => {
+    const before = await read(server);
+    const append = (method: string, body: object) => server.rpc("EntityStreamService", method, body);
+    const target = { entityId: "counted", entityType: "counted" };
+    const event = { eventName: "metrics.counted" };
+    await append("AppendEvent", { ...target, ...event });
+    await append("AppendEvent", { ...target, ...event });
+    await append("AppendEvents", { streams: [{ ...target, expectedVersion: 1, events: [event, event] }] });
+    await append("AppendEvents", { streams: [{ ...target, expectedVersion: 1, events: [event] }] });
+    await append("AppendEvent", { ...target, ...event, entityType: "other", expectedVersion: -1 });
+    const after = await read(server);
+    const grown = (outcome: string) => {
+      const name = `svc_stream_appends_total{outcome="${outcome}"}`;
+      return (after[name] ?? 0) - (before[name] ?? 0);
+    };
+    expect([grown("committed"), grown("conflict")]).toEqual([3, 2]);
   });
 
   test("count a run that its workers were lost with, and one that took too long", async () => {

@@ -7,7 +7,10 @@ import { findProgram, removeFolder } from "../support/process.ts";
 import { startTestServer, type TestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
 
-/** The same everywhere: reads three events, of which one is replayed, and says what it got and how. */
+/**
+ * The same everywhere: reads three events, of which one is replayed, and says what it got and how; appends to a stream, and
+ * reads it.
+ */
 const program = (library: string) => `
 import { createClient } from ${JSON.stringify(library)};
 globalThis.follow = async (options, over, say) => {
@@ -20,11 +23,15 @@ globalThis.follow = async (options, over, say) => {
     got.push([topic, data.n]);
     if (data.n === 3) break;
   }
-  return { got, sockets: typeof WebSocket, place: orders.place };
+  await client.streams.append({ entityId: "walk", entityType: "walk", event: "walk.went", data: { over } });
+  const versions = [];
+  for await (const { version } of client.streams.read("walk")) versions.push(version);
+  const isWhole = versions.length > 0 && versions.every((version, at) => version === at + 1);
+  return { got, sockets: typeof WebSocket, place: orders.place, isWhole };
 };
 `;
 
-describe("client.subscribe, built, on other runtimes", () => {
+describe("the client, built, on other runtimes", () => {
   let server: TestServer;
   let folder: string;
   beforeAll(async () => {
@@ -89,8 +96,8 @@ describe("client.subscribe, built, on other runtimes", () => {
         await emit(3);
         expect(await child.exited).toBe(0);
         await reading;
-        const { got } = JSON.parse(said.trim().split("\n").at(-1)!);
-        expect(got).toEqual(wanted);
+        const { got, isWhole } = JSON.parse(said.trim().split("\n").at(-1)!);
+        expect({ got, isWhole }).toEqual({ got: wanted, isWhole: true });
       } finally {
         child.kill("SIGKILL");
         await child.exited;
@@ -124,7 +131,7 @@ describe("client.subscribe, built, on other runtimes", () => {
         await page.waitForFunction("globalThis.said === 'ready'");
         await emit(2);
         await emit(3);
-        expect(((await following) as { got: unknown }).got).toEqual(wanted);
+        expect(await following).toMatchObject({ got: wanted, isWhole: true });
       }
     } finally {
       await chrome.close();

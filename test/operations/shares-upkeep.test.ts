@@ -5,6 +5,7 @@ import type { FunctionDefinition } from "../../src/domain/engine/functions/defin
 import { pushFunctionsMax } from "../../src/domain/engine/push/rows.ts";
 import { openPush, type PushDeps } from "../../src/domain/engine/push/service.ts";
 import { openPast } from "../../src/domain/log/log/past.ts";
+import { openStreams, type StreamsDeps } from "../../src/domain/log/streams/service.ts";
 import { openExpiry } from "../../src/domain/log/topics/expire.ts";
 import { openGroups } from "../../src/domain/realtime/groups/service.ts";
 import type { Sources } from "../../src/domain/realtime/pubsub/source.ts";
@@ -94,6 +95,28 @@ describe.each(engines)("upkeep is shared by environment on %s", (engine) => {
     await groups().forgetOnce(shared.spied.write);
     await shared.expectShared(1_100);
     expect(await shared.count("consumer_groups")).toBe(0);
+  });
+
+  test("streams.purge", async () => {
+    await shared.pile("streams", 800, "deleted_at", { entity_id: "'s' || n", version: "1", purge_from: "1" });
+    for (const [env, many] of [[greedy, 2_500] as const, [modest, 1] as const])
+      await plant(shared.bare, "events", many, {
+        ...{ environment_id: `'${env}'`, position: "n", id: `'secret_${env}_' || n`, data: "'7'" },
+        ...{ entity_id: "'s1'", entity_version: "n" },
+      });
+    await shared.bare.write((session) =>
+      session.run(
+        sql`UPDATE streams SET version = 2500 WHERE environment_id = ${greedy} AND entity_id = 's1'`,
+      ),
+    );
+    const left = "streams WHERE purge_from IS NOT NULL";
+    shared.watch(shared.gone(`${left} AND environment_id = '${modest}'`));
+    const { purgeOnce } = openStreams({ store: shared.spied, clock } as unknown as StreamsDeps);
+    await purgeOnce(shared.spied.write);
+    await shared.expectShared(1_100);
+    expect(await shared.count(left)).toBe(0);
+    expect(await shared.count("events WHERE id LIKE 'secret%' AND data <> 'null'")).toBe(0);
+    await shared.bare.write((session) => session.run(sql`DELETE FROM events WHERE id LIKE 'secret%'`));
   });
 
   const retention = () =>

@@ -55,6 +55,13 @@ export async function furnishOrg(server: TestServer, org: string) {
     debounce: { periodMs: 3_600_000, key: "data.marker" },
   });
   await rpc("Emit", { event: "later.event", data: { marker } });
+  // Who tries ids of the org reads it.
+  await api("/svc.v1.EntityStreamService/AppendEvent", {
+    body: { entityId: environmentId, entityType: "same", eventName: "same.appended", data: { marker } },
+  });
+  await api("/svc.v1.EntityStreamService/CreateSnapshot", {
+    body: { entityId: "same", entityType: marker, entityVersion: 1, state: { marker } },
+  });
   const role = await api("/api/v1/roles", { body: { name: "same" } });
   const policy = await api("/api/v1/policies", {
     body: { name: "same", effect: "deny", actions: "*", resources: `irn:svc:*:*:event:*:${marker}` },

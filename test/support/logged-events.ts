@@ -14,6 +14,7 @@ export const loggedEvent = (given: Pick<LoggedEvent, "id" | "position" | "name" 
   entity_type: null,
   entity_version: null,
   run_id: null,
+  redacted_at: null,
 });
 
 /** Commits events in order, and the environment's head with them, as the flush of an emit does. */

@@ -32,6 +32,13 @@ export const made: Record<string, Making> = {
     named: "name",
     ask: ({ name, marker }) => ({ path: "/api/v1/secrets", body: { name, value: "v", description: marker } }),
   },
+  streams: {
+    named: "entity_id",
+    ask: ({ name, marker }) => ({
+      path: "/svc.v1.EntityStreamService/AppendEvent",
+      body: { entityId: name, entityType: marker, eventName: "same.appended", data: { marker } },
+    }),
+  },
   consumer_groups: {
     named: "name",
     ask: ({ name, marker }) => ({

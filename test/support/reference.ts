@@ -57,6 +57,8 @@ const remedies: Record<string, string> = {
   "lanes.overfull": "nothing by itself: the leases end; look for a limit that was exceeded",
   "outbox.overdue": "sent when the bus is back; look at `/ready`, and at who leads `outbox`",
   "outbox.unmirrored": "the same; only while the mirror is on",
+  "streams.heads":
+    "nothing by itself, as `events.head`: the next append to the stream would collide with an event",
   "runs.without_execution":
     "the sweeper queues them again behind every fence they had, or restores their pause",
   "runs.without_wake": "the sweeper queues them, and their handler asks again",

@@ -19,6 +19,7 @@ const event = (more: Partial<LoggedEvent> = {}): LoggedEvent => ({
   entity_type: null,
   entity_version: null,
   run_id: null,
+  redacted_at: null,
   ...more,
 });
 

@@ -21,6 +21,7 @@ import { endpointKeys } from "./0024_endpoint_keys.ts";
 import { shares } from "./0026_shares.ts";
 import { loginAttempts } from "./0027_login_attempts.ts";
 import { eventLists } from "./0028_event_lists.ts";
+import { streams } from "./0029_streams.ts";
 
 /** In order; a landed one is never edited. */
 export const migrations = [
@@ -47,4 +48,5 @@ export const migrations = [
   shares,
   loginAttempts,
   eventLists,
+  streams,
 ];

@@ -15,6 +15,7 @@ import type { Session, Store } from "../../../store/store.ts";
 import { sharedLane } from "../functions/rules.ts";
 import { type Children, type ChildrenDeps, openChildren } from "./children/children.ts";
 import { notifyingTally } from "./children/run-ends.ts";
+import { type EventRun, runsOfEvents } from "./event-runs.ts";
 import { type ClaimedRow, type ClaimInput, claimFlush } from "./execution/claim.ts";
 import { claimLimitedFlush, type LaneFound, type LimitedInput } from "./execution/claim-limited.ts";
 import { neverWakesAt } from "./execution/commit-reports.ts";
@@ -48,6 +49,8 @@ export interface Runs {
   get(environmentId: string, runId: string): Promise<Run>;
   list(environmentId: string, input: ListRunsInput): Promise<RunsPage>;
   steps(environmentId: string, runId: string): Promise<Step[]>;
+  /** The runs that these events started, by the event's id. */
+  ofEvents(environmentId: string, eventIds: readonly string[]): Promise<Map<string, EventRun[]>>;
   /**
    * Cancels the queued runs of a function, in the transaction that deletes it. Hand its answer to `cancelled`
    * after the commit.
@@ -218,6 +221,7 @@ export function openRuns(deps: RunsDeps): Runs {
         await adoptAll(write, { environmentId: environment_id, functionId: id });
     },
     completedSteps: (runIds) => rows.completedSteps(store, runIds),
+    ofEvents: (environmentId, eventIds) => runsOfEvents(store, environmentId, eventIds),
 
     async get(environmentId, runId) {
       const run = await rows.getRun(store, environmentId, runId);

@@ -3,7 +3,7 @@ import { Fault, missing, tryAgain } from "../../../kit/fault.ts";
 import { keyReused, storedKey } from "../../../kit/idempotency-key.ts";
 import { type KeyClaims, type Keyed, nameOfKey } from "../../../kit/key-claims.ts";
 import type { Store } from "../../../store/store.ts";
-import type { EmittedRow, NewEvent } from "./flush.ts";
+import { type EmittedRow, type NewEvent, useOfStream } from "./flush.ts";
 import type { InvokeTarget } from "./new-runs.ts";
 import { findKeys, type UsedEventKey } from "./rows.ts";
 import type { EventDraft } from "./rules.ts";
@@ -13,6 +13,8 @@ export interface Emitted {
   runIds: string[];
   /** The event's position; undefined for a repeat of an event that has since expired. */
   position: number | undefined;
+  /** Its version in the stream of its entity; undefined for an event of no entity, and for an expired one. */
+  entityVersion?: number | undefined;
   /** Set when an idempotency key was used before: what its first use came to. */
   repeated?: true;
 }
@@ -32,7 +34,8 @@ export async function answersOf(
   const answers = new Map<string, Emitted | Fault>();
   for (const { ord, position } of logged) {
     const event = events[ord - 1]!;
-    answers.set(event.id, { eventId: event.id, runIds: event.runs.map((run) => run.id), position });
+    const runIds = event.runs.map((run) => run.id);
+    answers.set(event.id, { eventId: event.id, runIds, position, entityVersion: event.entity?.version });
   }
   const rest = events.filter((event) => !answers.has(event.id));
   // The flush is committed: a failed read here costs only the repeats their answer, never the others theirs.
@@ -50,7 +53,7 @@ export async function answersOf(
 
 /** The first use of each of these items' keys, by the keys' names. */
 export async function usedKeys(
-  store: Store,
+  store: Pick<Store, "all" | "seams">,
   items: readonly Pick<Keyed, "environmentId" | "key">[],
 ): Promise<Map<string, UsedEventKey>> {
   const keys = items.flatMap(({ environmentId, key }) => (key === null ? [] : { environmentId, key }));
@@ -106,15 +109,15 @@ export async function answersToRefused<Unit extends KeyedEmit>(
   return outcomes;
 }
 
-/** What a draft's key is used for: an invoke of a function, or an emit. */
+/** What a draft's key is used for: an invoke of a function, an append to a stream, or an emit. */
 export const keyedOf = (draft: EventDraft, target: InvokeTarget | undefined) => ({
   idempotencyKey: draft.idempotencyKey,
   key: storedKey(draft),
-  use: target?.functionId ?? null,
+  use: draft.entity ? useOfStream(draft.entity.id) : (target?.functionId ?? null),
   at: draft.at ?? "",
 });
 
-/** A key means one fact: it cannot name an emit and an invoke, or two functions. */
+/** A key means one fact: it cannot name an emit and an invoke, two functions, or two streams. */
 const firstOf = (
   row: UsedEventKey,
   { use, at, idempotencyKey }: Pick<PreparedEvent, "use" | "at" | "idempotencyKey">,
@@ -125,6 +128,7 @@ const firstOf = (
         eventId: row.event_id,
         runIds: JSON.parse(row.run_ids) as string[],
         position: row.position ?? undefined,
+        entityVersion: row.entity_version ?? undefined,
         repeated: true,
       };
 

@@ -1,6 +1,6 @@
 import type { Clock, Instant } from "../../../kit/clock.ts";
 import type { ItemOutcome } from "../../../kit/combine.ts";
-import { Fault } from "../../../kit/fault.ts";
+import { Fault, tryAgain } from "../../../kit/fault.ts";
 import { flushQueue, weightOfPayloads } from "../../../kit/flush-queue.ts";
 import { claimKeys, contended, type KeyClaims, lostKeys } from "../../../kit/key-claims.ts";
 import type { Watch } from "../../../kit/watch.ts";
@@ -18,7 +18,10 @@ import {
   type ReservedEvent,
 } from "./prepare.ts";
 import type { UsedEventKey } from "./rows.ts";
+import { openStreamHeads } from "./stream-appends.ts";
+import { staleStreams } from "./stream-flush.ts";
 import { judgedOf, unjudged } from "./trigger-evaluation.ts";
+import { writeAppends } from "./write-appends.ts";
 
 /**
  * Functions may change and keys be used while a flush is prepared; after this many tries in a row something
@@ -38,6 +41,7 @@ export interface EmitQueueDeps extends Omit<HandOverDeps, "dispatcher">, Omit<Pr
 export function openEmitQueue(deps: EmitQueueDeps) {
   const { store, clock, watch } = deps;
   const handOver = openHandOver(deps);
+  const streamHeads = openStreamHeads(deps);
   const emitted = watch.metrics.counter({
     name: "svc_events_emitted_total",
     help: "Events that this node committed to the log; repeats of a key are none.",
@@ -46,6 +50,7 @@ export function openEmitQueue(deps: EmitQueueDeps) {
   async function flush(units: readonly EmitUnit[], committed: () => void): Promise<ItemOutcome<Emitted[]>[]> {
     const definitions = new FlushDefinitions(deps.definitions);
     await definitions.load(new Set(units.map(environmentOf)), "of");
+    const streams = streamHeads.of(units);
     let isCurrent = false;
     let used: ReadonlyMap<string, UsedEventKey> | undefined;
 
@@ -62,28 +67,40 @@ export function openEmitQueue(deps: EmitQueueDeps) {
           continue;
         }
         const ofUnit = [...prepared.going.values()];
-        let claims = claimKeys(ofUnit, used);
-        // A refusal names the item at fault, which only the store can tell.
-        if (claims.refused.size > 0 && !used) {
-          used = await usedKeys(store, ofUnit.flat());
+        const input = { now, definitions: definitions.versions() };
+        let claims: KeyClaims<ReservedEvent, UsedEventKey>;
+        let logged: EmittedRow[];
+        if (streams) ({ claims, logged } = await writeAppends(store, { streams, ofUnit, used, input }));
+        else {
           claims = claimKeys(ofUnit, used);
+          // A refusal names the item at fault, which only the store can tell.
+          if (claims.refused.size > 0 && !used) {
+            used = await usedKeys(store, ofUnit.flat());
+            claims = claimKeys(ofUnit, used);
+          }
+          const { written: events, bound } = claims;
+          logged = events.length === 0 ? [] : await store.flush(emitFlush, { ...input, events, bound });
         }
-        const { written: events, bound } = claims;
-        dropUnwritten(ofUnit, events);
-        const input = { now, events, bound, definitions: definitions.versions() };
-        const logged = events.length === 0 ? [] : await store.flush(emitFlush, input);
         committed();
+        const { written: events } = claims;
+        dropUnwritten(ofUnit, events);
         emitted.add(logged.length);
         handOver(events, logged);
         return await outcomesOf(units, { prepared, claims, logged, gone: definitions.gone });
       } catch (error) {
         const events = prepared.events();
         dropReservations(events);
-        if (tries >= triesMax) throw isMarked(error, lostKeys) ? contended() : error;
+        if (tries >= triesMax)
+          throw isMarked(error, lostKeys)
+            ? contended()
+            : isMarked(error, staleStreams)
+              ? contendedStreams
+              : error;
         // The mark names one environment; the definitions of the others may be as old.
         if (isMarked(error, staleDefinitions))
           await definitions.load([...definitions.known.keys()], "reload");
         else if (isMarked(error, lostKeys)) used = await usedKeys(store, events);
+        else if (isMarked(error, staleStreams)) streams?.wereStale();
         else throw error;
       }
     }
@@ -127,6 +144,8 @@ interface CommittedFlush {
   logged: readonly EmittedRow[];
   gone: ReadonlyMap<string, unknown>;
 }
+
+const contendedStreams = tryAgain("unavailable", "other requests append to the same streams, try again");
 
 /**
  * The definitions that a flush is decided by. An environment whose definitions cannot be read is in `gone`,

@@ -28,6 +28,18 @@ import {
   takeKeys,
 } from "../log/append.ts";
 import type { LoggedEvent } from "../log/service.ts";
+import {
+  afterStreams,
+  type EntityPlace,
+  entityColumns,
+  hasRuns,
+  linkRuns,
+  linkRunsSync,
+  moveStreams,
+  moveStreamsSync,
+  refuseStaleStreams,
+  type StreamMove,
+} from "./stream-flush.ts";
 
 /** One event on its way into the log, with the runs it starts. */
 export interface NewEvent {
@@ -48,6 +60,8 @@ export interface NewEvent {
   invokes: string | null;
   /** The run whose handler emitted it. */
   runId: string | null;
+  /** Null for an event of no entity. */
+  entity: EntityPlace | null;
   runs: readonly NewRun[];
   /** Starts that wait for repetitions to cease. */
   arms: readonly NewArm[];
@@ -60,6 +74,8 @@ export interface EmitFlushInput {
   bound?: ReadonlySet<NewEvent>;
   /** The definitions each environment's runs were matched with. */
   definitions: ReadonlyMap<string, number>;
+  /** How far the streams of the events' entities move; one that is elsewhere raises `staleStreams`. */
+  streams?: readonly StreamMove[];
 }
 
 /**
@@ -85,10 +101,11 @@ export const loggedEvent = (event: NewEvent, position: number, at: Instant): Log
   source: event.source,
   at,
   idempotency_key: event.idempotencyKey,
-  entity_id: null,
-  entity_type: null,
-  entity_version: null,
+  entity_id: event.entity?.id ?? null,
+  entity_type: event.entity?.type ?? null,
+  entity_version: event.entity?.version ?? null,
   run_id: event.runId,
+  redacted_at: null,
 });
 
 /**
@@ -96,7 +113,7 @@ export const loggedEvent = (event: NewEvent, position: number, at: Instant): Log
  */
 export const staleDefinitions = "definitions:";
 
-const eventColumns = (events: readonly NewEvent[]) => ({
+const eventColumns = (events: readonly NewEvent[], appends: boolean) => ({
   id: column.text(events.map((e) => e.id)),
   environment_id: column.text(events.map((e) => e.environmentId)),
   name: column.text(events.map((e) => e.name)),
@@ -106,13 +123,21 @@ const eventColumns = (events: readonly NewEvent[]) => ({
   source: column.text(events.map((e) => e.source)),
   key: column.text(events.map(storedKey)),
   run_id: column.text(events.map((e) => e.runId)),
+  ...(appends && entityColumns(events)),
 });
 
 /** What a repeat of a key must agree with (`invokes`), and what it is answered. */
 const keyColumns = (events: readonly NewEvent[]) => ({
   run_ids: runIdsText(events),
   invokes: column.text(events.map((e) => e.invokes)),
+  key_use: column.text(events.map((e) => (e.entity ? useOfStream(e.entity.id) : e.invokes))),
 });
+
+/**
+ * What the key of an append was used for, as every repeat of it must say too: an emit has nothing there, an
+ * invoke a function's id.
+ */
+export const useOfStream = (entityId: string): string => `stream:${entityId}`;
 
 /** The key as events show it: without the server's own mark. */
 const shownKey = (events: readonly NewEvent[]) =>
@@ -124,7 +149,7 @@ const runIdsText = (events: readonly NewEvent[]) =>
 const eventLog: AppendLog<NewEvent> = {
   heads: "heads",
   keyKind: sql.raw("CASE WHEN invokes IS NULL THEN 'emit' ELSE 'invoke' END"),
-  keyUse: sql.raw("invokes"),
+  keyUse: sql.raw("key_use"),
   keyRunIds: sql.raw("run_ids"),
   keyColumns: (events) => ({
     id: column.text(events.map((e) => e.id)),
@@ -134,9 +159,10 @@ const eventLog: AppendLog<NewEvent> = {
   }),
 };
 
-const eventTarget = sql.raw(
-  "events (environment_id, position, id, name, version, data, metadata, source, at, idempotency_key, run_id)",
-);
+const eventTarget = (
+  appends: boolean,
+) => sql`events (environment_id, position, id, name, version, data, metadata,
+  source, at, idempotency_key, run_id${appends ? sql.raw(", entity_id, entity_type, entity_version") : sql.empty})`;
 
 /**
  * Appends events of any number of callers in one round trip (see `log/append.ts`), with what each of them
@@ -145,8 +171,9 @@ const eventTarget = sql.raw(
 export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {
   name: "events.emit",
 
-  postgres({ events, bound, definitions, now }, seams) {
+  postgres({ events, bound, definitions, streams = [], now }, seams) {
     const keyed = isKeyed(events);
+    const appends = streams.length > 0;
     const runs = events.flatMap((e) => e.runs);
     const arms = events.flatMap((e) => e.arms);
     // A debounce entry takes the last surviving event.
@@ -163,14 +190,19 @@ export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {
     const lanes = wantedLanes(runs);
     const limited = lanes.length > 0;
     const room = limited
-      ? sql`${holdRoom(seams.rowsFrom("w", wantedLaneColumns(lanes)), now)},
+      ? sql`${holdRoom(sql`${seams.rowsFrom("w", wantedLaneColumns(lanes))} ${appends ? sql`WHERE ${afterStreams}` : sql.empty}`, now)},
     `
       : sql.empty;
     // Lanes are locked before heads: a flush that holds a head must not wait for a lane.
-    const lanesFirst = limited ? sql`WHERE (SELECT count(*) FROM open) >= 0` : sql.empty;
+    const lanesFirst = limited
+      ? sql`WHERE (SELECT count(*) FROM open) >= 0`
+      : appends
+        ? sql`WHERE ${afterStreams}`
+        : sql.empty;
     const denied = limited
       ? sql`, (SELECT json_agg(n.id) FROM run n WHERE n.event_id = a.id AND n.denied) AS denied`
       : sql.empty;
+    const unanswered = limited ? sql.raw(", NULL") : sql.empty;
     const columns = newRunColumns(runs);
     // The joins with `alive` and `moved` leave out the runs of events that are not written.
     const started =
@@ -184,7 +216,7 @@ export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {
     ${newRunsInserted(seams, runs, now)}`;
     return sql`WITH item AS MATERIALIZED (
       SELECT * FROM ${seams.rowsFrom("i", {
-        ...eventColumns(events),
+        ...eventColumns(events, appends),
         ...(keyed && keyColumns(events)),
         ...boundColumn(events, bound),
       })}),
@@ -192,27 +224,30 @@ export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {
       environment_id: column.text([...definitions.keys()]),
       definitions_version: column.bigint([...definitions.values()]),
     })}),
-    ${keyed ? takeKeys(eventLog, now) : sql.empty}${room}${survivors(keyed)}${lockHeads(eventLog, {
-      further: ["definitions_version"],
-      after: lanesFirst,
-    })}${moveHeads(eventLog, now, {
+    ${appends ? moveStreams(seams, streams, now) : sql.empty}${keyed ? takeKeys(eventLog, now, appends ? afterStreams : undefined) : sql.empty}${room}${survivors(keyed)}${lockHeads(
+      eventLog,
+      {
+        further: ["definitions_version"],
+        after: lanesFirst,
+      },
+    )}${moveHeads(eventLog, now, {
       join: sql.raw("JOIN known ON known.environment_id = head.environment_id"),
       position: sql`CASE WHEN head.definitions_version = known.definitions_version THEN head.position + n.count
         ELSE ${raiseMark(staleDefinitions, sql.raw("head.environment_id"))} END`,
     })}
     logged AS (
-      INSERT INTO ${eventTarget}
+      INSERT INTO ${eventTarget(appends)}
       SELECT a.environment_id, m.base + a.place, a.id, a.name, a.version, a.data, a.metadata, a.source, m.last_at,
-        ${shownKey(events)}, a.run_id
+        ${shownKey(events)}, a.run_id${appends ? sql.raw(", a.entity_id, a.entity_type, a.entity_version") : sql.empty}
       FROM alive a JOIN moved m ON m.environment_id = a.environment_id),
-    ${started}${armed}place AS (
+    ${appends && hasRuns(events) ? linkRuns(sql.raw("item i")) : sql.empty}${started}${armed}place AS (
       SELECT a.ord, m.base + a.place AS position, m.last_at AS at${denied}
       FROM alive a JOIN moved m ON m.environment_id = a.environment_id)
     SELECT ${sql.raw(limited ? "ord, position, at, denied" : "ord, position, at")} FROM place
-    ${refuseLostKeys(eventLog, bound, limited ? sql.raw(", NULL") : sql.empty)}`;
+    ${refuseLostKeys(eventLog, bound, unanswered)} ${appends ? refuseStaleStreams(unanswered) : sql.empty}`;
   },
 
-  libsql(session, { events, bound, definitions, now }) {
+  libsql(session, { events, bound, definitions, streams = [], now }) {
     const logged = append<NewEvent, { definitions_version: number }>(session, eventLog, {
       entries: events,
       bound,
@@ -224,6 +259,7 @@ export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {
           throw new StoreError("marked", staleDefinitions + environmentId);
       },
     });
+    if (streams.length > 0) moveStreamsSync(session, streams, now);
     const queued = logged.length > 0 ? write(session, logged, now) : new Set<string>();
     return logged.map(({ ord, position, at, entry: event }) => {
       const denied = queued.size === 0 ? [] : event.runs.flatMap(({ id }) => (queued.has(id) ? id : []));
@@ -237,14 +273,17 @@ export const emitFlush: Flush<EmitFlushInput, EmittedRow> = {
  */
 function write(session: SyncSession, logged: readonly Appended<NewEvent>[], now: Instant): Set<string> {
   const { rowsFrom } = session.seams;
-  session.run(sql`INSERT INTO ${eventTarget}
+  const events = logged.map((l) => l.entry);
+  const appends = events.some(({ entity }) => entity !== null);
+  session.run(sql`INSERT INTO ${eventTarget(appends)}
     SELECT environment_id, position, id, name, version, data, metadata, source, at,
-      ${shownKey(logged.map((l) => l.entry))}, run_id
+      ${shownKey(events)}, run_id${appends ? sql.raw(", entity_id, entity_type, entity_version") : sql.empty}
     FROM ${rowsFrom("i", {
-      ...eventColumns(logged.map((l) => l.entry)),
+      ...eventColumns(events, appends),
       position: column.bigint(logged.map((l) => l.position)),
       at: column.bigint(logged.map((l) => l.at)),
     })}`);
+  if (appends && hasRuns(events)) linkRunsSync(session, events);
   const arms = new Map(
     logged.flatMap((l) =>
       l.entry.arms.map((arm) => [entryIdOf(arm.environmentId, arm.functionId, arm.key), { arm, l }]),

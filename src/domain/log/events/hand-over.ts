@@ -16,6 +16,8 @@ export interface HandOverDeps {
   onArmed: (arms: readonly NewArm[]) => void;
   /** Called after the commit with the runs that events started. */
   onCreated?: (runs: readonly NewRun[], at: Instant) => void;
+  /** Called after the commit with an event that was appended to the stream of its entity. */
+  onAppended?: (event: ReservedEvent, at: Instant) => void;
   feeds: Pick<Feeds, "wanted" | "committed">;
   /** Looks at what was logged in environments that have waits. */
   matcher: Pick<Matcher, "wanted" | "wake">;
@@ -25,7 +27,9 @@ export interface HandOverDeps {
  * Passes a committed flush on: runs to the workers reserved for them, the others to their queues, events to
  * readers.
  */
-export function openHandOver({ dispatcher, onQueued, onArmed, onCreated, feeds, matcher }: HandOverDeps) {
+export function openHandOver(deps: HandOverDeps) {
+  const { dispatcher, onQueued, onArmed, onCreated, onAppended, feeds, matcher } = deps;
+
   function deliverRuns(events: readonly ReservedEvent[], logged: readonly EmittedRow[]): void {
     const rowOf = new Map(logged.map((row) => [events[row.ord - 1]!, row]));
     const queued = new Map<string, QueueHint>();
@@ -53,7 +57,8 @@ export function openHandOver({ dispatcher, onQueued, onArmed, onCreated, feeds, 
 
   function tellReaders(events: readonly ReservedEvent[], logged: readonly EmittedRow[]): void {
     for (const { ord, at } of logged) {
-      const { environmentId, runs } = events[ord - 1]!;
+      const { environmentId, runs, entity } = events[ord - 1]!;
+      if (entity !== null) onAppended?.(events[ord - 1]!, at);
       if (runs.length > 0) onCreated?.(runs, at);
       if (matcher.wanted(environmentId) || runs.some((run) => run.cancels)) matcher.wake(environmentId);
     }

@@ -61,6 +61,7 @@ const EventRecord = Type.Object({
   entity_type: Type.Optional(Type.String()),
   entity_version: Type.Optional(Type.Integer()),
   run_id: Type.Optional(Type.String()),
+  redacted_at: Type.Optional(Type.String({ format: "date-time" })),
 });
 
 const eventJson = (event: LoggedEvent) => ({
@@ -76,6 +77,7 @@ const eventJson = (event: LoggedEvent) => ({
   ...(event.entity_type !== null && { entity_type: event.entity_type }),
   ...(event.entity_version !== null && { entity_version: event.entity_version }),
   ...(event.run_id !== null && { run_id: event.run_id }),
+  ...(event.redacted_at !== null && { redacted_at: rfc3339(event.redacted_at) }),
 });
 
 const text = Type.Optional(Type.String());

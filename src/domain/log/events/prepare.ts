@@ -7,7 +7,8 @@ import type { Definitions, FunctionRecord } from "../../engine/functions/definit
 import type { NewRun } from "../../engine/runs/run.ts";
 import { keyedOf, type PreparedEvent } from "./answers.ts";
 import { type InvokeTarget, invokedBy, newArm, newRun, requireUndelayed, startedBy } from "./new-runs.ts";
-import type { EventDraft } from "./rules.ts";
+import type { EntityDraft, EventDraft } from "./rules.ts";
+import type { EntityPlace } from "./stream-flush.ts";
 import type { Judgeable, Judged } from "./trigger-evaluation.ts";
 
 export interface EmitOrigin {
@@ -108,12 +109,16 @@ function eventOf(draft: EventDraft, id: Judged["id"], { origin, target }: EmitUn
     at: keyed.at,
     ownKey: draft.ownKey,
     invokes: target?.functionId ?? null,
+    entity: draft.entity ? placeOf(draft.entity) : null,
+    isOrdered: draft.entity !== undefined,
     runId: origin.runId ?? null,
     runs: [] as NewRun[],
     arms: [] as NewArm[],
     reservations: new Map<string, Reservation>(),
   };
 }
+
+const placeOf = ({ id, type, expected }: EntityDraft): EntityPlace => ({ id, type, expected, version: 0 });
 
 export function dropReservations(events: readonly ReservedEvent[]): void {
   for (const { reservations } of events) {

@@ -10,14 +10,16 @@ export interface UsedEventKey {
   event_id: string;
   run_ids: string;
   position: number | null;
+  entity_version: number | null;
 }
 
 /** What the first use of each key came to. */
 export function findKeys(
-  store: Store,
+  store: Pick<Store, "all" | "seams">,
   keys: readonly { environmentId: string; key: string }[],
 ): Promise<UsedEventKey[]> {
-  return store.all(sql`SELECT k.environment_id, k.key, k.kind, k.function_id, k.event_id, k.run_ids, v.position
+  return store.all(sql`SELECT k.environment_id, k.key, k.kind, k.function_id, k.event_id, k.run_ids, v.position,
+      v.entity_version
     FROM ${store.seams.rowsFrom("i", {
       environment_id: column.text(keys.map((k) => k.environmentId)),
       key: column.text(keys.map((k) => k.key)),

@@ -15,6 +15,14 @@ export interface EmitInput {
   idempotencyKey?: string;
 }
 
+/** The entity of an event. */
+export interface EntityDraft {
+  id: string;
+  type: string;
+  /** The version that its stream must be at, 0 for an empty one; null for any. */
+  expected: number | null;
+}
+
 /** The same, checked, with payloads as the JSON text that is stored. */
 export interface EventDraft {
   name: string;
@@ -26,15 +34,25 @@ export interface EventDraft {
   idempotencyKey: string | null;
   /** The key is the server's own: see `storedKey`. */
   ownKey?: true;
+  /** The stream that it is appended to; left out for an event of no entity. */
+  entity?: EntityDraft;
   /** Its place in the caller's batch: `events[3].`. */
   at?: string;
   /** Thrown where the event would start the function of its own name: its sender may not start that one. */
   startRefused?: Fault;
 }
 
-/** Throws the fault that names the field; `at` is its place in a batch: `events[3].`. */
-export function draftOf(input: EmitInput, headerKey: string | undefined, at = ""): EventDraft {
-  requireEventName(`${at}event`, input.event);
+/**
+ * Throws the fault that names the field; `at` is its place in a batch: `events[3].`, `nameField` what the
+ * request calls the event's name.
+ */
+export function draftOf(
+  input: EmitInput,
+  headerKey: string | undefined,
+  at = "",
+  nameField = "event",
+): EventDraft {
+  requireEventName(`${at}${nameField}`, input.event);
   const version = input.version ?? 0;
   if (version < 0) throw invalid(`${at}version`, "must not be negative");
   const value = input.data === undefined ? {} : input.data;

@@ -60,18 +60,25 @@ export const boundColumn = <Entry>(
     ? { bound: column.bigint(entries.map((entry) => (bound.has(entry) ? 1 : null))) }
     : {};
 
-const takeKeysFrom = <Entry>(log: AppendLog<Entry>, items: Sql, alias: string, now: Sql): Sql =>
+const takeKeysFrom = <Entry>(
+  log: AppendLog<Entry>,
+  items: Sql,
+  { alias, now, after = sql.empty }: { alias: string; now: Sql; after?: Sql },
+): Sql =>
   sql`INSERT INTO ${keyTarget}
       SELECT environment_id, key, ${log.keyKind}, ${log.keyUse}, id, ${log.keyRunIds}, ${now} FROM ${items}
       WHERE key IS NOT NULL AND EXISTS (
-        SELECT 1 FROM ${sql.raw(log.heads)} h WHERE h.environment_id = ${sql.raw(alias)}.environment_id)`;
+        SELECT 1 FROM ${sql.raw(log.heads)} h WHERE h.environment_id = ${sql.raw(alias)}.environment_id) ${after}`;
 
 const keepFirst = sql.raw("ON CONFLICT (environment_id, key) DO NOTHING RETURNING event_id");
 
-/** Step 1: `fresh`, the entries that got their keys. An environment without a head takes none. */
-export const takeKeys = <Entry>(log: AppendLog<Entry>, now: Instant): Sql =>
+/**
+ * Step 1: `fresh`, the entries that got their keys. An environment without a head takes none. `after` is a
+ * condition that must be computed before the first key is taken.
+ */
+export const takeKeys = <Entry>(log: AppendLog<Entry>, now: Instant, after?: Sql): Sql =>
   sql`fresh AS (
-      ${takeKeysFrom(log, sql.raw("item"), "item", sql`${now}::bigint`)}
+      ${takeKeysFrom(log, sql.raw("item"), { alias: "item", now: sql`${now}::bigint`, ...(after && { after: sql`AND ${after}` }) })}
       ORDER BY environment_id, key, ord
       ${keepFirst}),
     `;
@@ -195,7 +202,9 @@ function takeKeysSync<Entry extends AppendEntry>(
   const items = session.seams.rowsFrom("i", log.keyColumns(keyed));
   const fresh = new Set(
     session
-      .all<{ event_id: string }>(sql`${takeKeysFrom(log, items, "i", sql`${now}`)} ${keepFirst}`)
+      .all<{ event_id: string }>(
+        sql`${takeKeysFrom(log, items, { alias: "i", now: sql`${now}` })} ${keepFirst}`,
+      )
       .map((row) => row.event_id),
   );
   return new Set(entries.filter((entry) => entry.idempotencyKey === null || fresh.has(entry.id)));

@@ -16,6 +16,8 @@ export interface LoggedEvent extends StoredEvent {
   entity_type: string | null;
   entity_version: number | null;
   run_id: string | null;
+  /** When its payloads were overwritten. */
+  redacted_at: Instant | null;
 }
 
 export interface EventFilter {
@@ -32,7 +34,7 @@ export interface EventFilter {
 }
 
 const columns = sql.raw(`id, position, name, version, data, metadata, source, at, idempotency_key, entity_id,
-  entity_type, entity_version, run_id`);
+  entity_type, entity_version, run_id, redacted_at`);
 
 function conditions(filter: EventFilter): Sql[] {
   const list = [sql`environment_id = ${filter.environmentId}`];

@@ -14,7 +14,7 @@ export interface Frame {
 }
 
 /** Kinds of frames that are made only while somebody on any node reads them. */
-export type FrameKind = "runs" | "steps" | "workers";
+export type FrameKind = "runs" | "steps" | "workers" | "streams";
 
 /**
  * Publishes frames to subscribers on every node. Frames are hints, not a log: none is repeated, nobody waits
@@ -66,6 +66,7 @@ const InterestHint = Type.Object({
   wanted: Environments,
   steps: Environments,
   workers: Environments,
+  streams: Environments,
 });
 
 /**
@@ -76,6 +77,7 @@ const fieldOf: Record<FrameKind, Exclude<keyof Static<typeof InterestHint>, "fro
   runs: "wanted",
   steps: "steps",
   workers: "workers",
+  streams: "streams",
 };
 const kinds = Object.keys(fieldOf) as FrameKind[];
 

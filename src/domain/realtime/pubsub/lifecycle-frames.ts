@@ -3,6 +3,8 @@ import type { FunctionFrame } from "../../engine/functions/definition.ts";
 import type { CronFrame } from "../../engine/schedules/rules.ts";
 import type { SecretFrame } from "../../engine/secrets/service.ts";
 import type { WorkerFrame } from "../../engine/workers/frames.ts";
+import type { NewEvent } from "../../log/events/flush.ts";
+import type { StreamFrame } from "../../log/streams/service.ts";
 import type { OutboxFrame } from "../../record/outbox/service.ts";
 import type { Frames } from "./frames.ts";
 
@@ -54,6 +56,42 @@ export const workerFrames =
       timestamp: rfc3339(clock.now()),
     });
   };
+
+type StreamPublisher = Pick<Frames, "publish" | "wants">;
+
+/** `system.stream.{entity_id}.{appended|snapshotted}`; made only while somebody reads them. */
+export const streamFrames =
+  (frames: StreamPublisher) =>
+  (frame: StreamFrame): void => {
+    const { change, environmentId, entityId } = frame;
+    if (!frames.wants("streams", environmentId)) return;
+    frames.publish(environmentId, `system.stream.${entityId}.${change}`, {
+      entity_id: entityId,
+      entity_type: frame.entityType,
+      entity_version: frame.entityVersion,
+      ...(frame.eventId !== undefined && { event_id: frame.eventId, event_name: frame.eventName }),
+      ...(frame.runId && { run_id: frame.runId }),
+      ...(frame.snapshotId !== undefined && { snapshot_id: frame.snapshotId }),
+      timestamp: rfc3339(frame.at),
+    });
+  };
+
+/** The frames of appends, by the events that a flush has committed. */
+export const appendFrames = (frames: StreamPublisher) => {
+  const publish = streamFrames(frames);
+  return ({ id, name, environmentId, entity, runId }: NewEvent, at: Instant): void => {
+    if (entity === null || !frames.wants("streams", environmentId)) return;
+    publish({
+      change: "appended",
+      ...{ environmentId, runId, at },
+      entityId: entity.id,
+      entityType: entity.type,
+      entityVersion: entity.version,
+      eventId: id,
+      eventName: name,
+    });
+  };
+};
 
 /** `system.outbox.{event_id}.{dead_lettered|requeued|discarded}`. */
 export const outboxFrames =

@@ -160,6 +160,7 @@ export function frameKindsOf(pattern: Pattern): FrameKind[] {
     ...(wantsRuns(pattern) ? (["runs"] as const) : []),
     ...(wantsSteps(pattern) ? (["steps"] as const) : []),
     ...(namespace === "system" && standsFor(tokens[1], "worker") ? (["workers"] as const) : []),
+    ...(namespace === "system" && standsFor(tokens[1], "stream") ? (["streams"] as const) : []),
   ];
 }
 

@@ -105,11 +105,12 @@ export function oldRuns(
     ${sql.where(where)} ORDER BY created_at, id LIMIT ${limit}`);
 }
 
-/** Runs that are over, with their steps and their history. */
+/** Runs that are over, with their steps, their history and their links to streams. */
 export async function deleteRuns(session: Session, runIds: readonly string[]): Promise<number> {
   const among = sql`(SELECT run_id FROM ${session.seams.rowsFrom("v", { run_id: column.text(runIds) })})`;
   await session.run(sql`DELETE FROM steps WHERE run_id IN ${among}`);
   await session.run(sql`DELETE FROM run_history WHERE run_id IN ${among}`);
+  await session.run(sql`DELETE FROM run_streams WHERE run_id IN ${among}`);
   return session.run(sql`DELETE FROM runs WHERE id IN ${among} AND status <> 'active'`);
 }
 

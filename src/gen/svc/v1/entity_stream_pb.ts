@@ -12,7 +12,367 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file svc/v1/entity_stream.proto.
  */
 export const file_svc_v1_entity_stream: GenFile = /*@__PURE__*/
-  fileDesc("ChpzdmMvdjEvZW50aXR5X3N0cmVhbS5wcm90bxIGc3ZjLnYxIpICChJBcHBlbmRFdmVudFJlcXVlc3QSEQoJZW50aXR5X2lkGAEgASgJEhMKC2VudGl0eV90eXBlGAIgASgJEhIKCmV2ZW50X25hbWUYAyABKAkSJQoEZGF0YRgEIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSGAoQZXhwZWN0ZWRfdmVyc2lvbhgFIAEoAxIXCg9pZGVtcG90ZW5jeV9rZXkYBiABKAkSDwoHdmVyc2lvbhgHIAEoBRIpCghtZXRhZGF0YRgIIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSKgoKZGF0YV92YWx1ZRgJIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZSJRChNBcHBlbmRFdmVudFJlc3BvbnNlEhYKDmVudGl0eV92ZXJzaW9uGAEgASgDEhAKCGV2ZW50X2lkGAIgASgJEhAKCHNlcXVlbmNlGAMgASgEIl4KEVJlYWRTdHJlYW1SZXF1ZXN0EhEKCWVudGl0eV9pZBgBIAEoCRIUCgxmcm9tX3ZlcnNpb24YAiABKAMSDQoFbGltaXQYAyABKAUSEQoJZGlyZWN0aW9uGAQgASgJIk4KElJlYWRTdHJlYW1SZXNwb25zZRIjCgZldmVudHMYASADKAsyEy5zdmMudjEuU3RyZWFtRXZlbnQSEwoLdG90YWxfY291bnQYAiABKAUi+wMKC1N0cmVhbUV2ZW50EgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSJQoEZGF0YRgDIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSFgoOZW50aXR5X3ZlcnNpb24YBCABKAMSDwoHdmVyc2lvbhgFIAEoBRItCgl0aW1lc3RhbXAYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg4KBnNvdXJjZRgHIAEoCRIpCghtZXRhZGF0YRgIIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSKgoKZGF0YV92YWx1ZRgJIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIWCg5lbnZpcm9ubWVudF9pZBgKIAEoCRIXCg9pZGVtcG90ZW5jeV9rZXkYCyABKAkSEQoJcHJvY2Vzc2VkGAwgASgIEg4KBnJ1bl9pZBgNIAEoCRIZChF3ZWJob29rX3NvdXJjZV9pZBgOIAEoCRITCgtzY2hlbWFfaGFzaBgPIAEoCRIuCgpjcmVhdGVkX2F0GBAgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIRCgllbnRpdHlfaWQYESABKAkSEwoLZW50aXR5X3R5cGUYEiABKAkSEAoIbmF0c19zZXEYEyABKAQiKQoUR2V0U3RyZWFtSW5mb1JlcXVlc3QSEQoJZW50aXR5X2lkGAEgASgJItYBChVHZXRTdHJlYW1JbmZvUmVzcG9uc2USEQoJZW50aXR5X2lkGAEgASgJEhMKC2VudGl0eV90eXBlGAIgASgJEg8KB3ZlcnNpb24YAyABKAMSEwoLZXZlbnRfY291bnQYBCABKAMSLgoKY3JlYXRlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdXBkYXRlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHZGVsZXRlZBgHIAEoCCJxChJMaXN0U3RyZWFtc1JlcXVlc3QSEwoLZW50aXR5X3R5cGUYASABKAkSDQoFbGltaXQYAiABKAUSDgoGb2Zmc2V0GAMgASgFEg4KBnNlYXJjaBgEIAEoCRIXCg9pbmNsdWRlX2RlbGV0ZWQYBSABKAgiWgoTTGlzdFN0cmVhbXNSZXNwb25zZRIuCgdzdHJlYW1zGAEgAygLMh0uc3ZjLnYxLkdldFN0cmVhbUluZm9SZXNwb25zZRITCgt0b3RhbF9jb3VudBgCIAEoBSLKAQoXR2V0RW50aXR5SGlzdG9yeVJlcXVlc3QSEQoJZW50aXR5X2lkGAEgASgJEhQKDGZyb21fdmVyc2lvbhgCIAEoAxINCgVsaW1pdBgDIAEoBRIRCglkaXJlY3Rpb24YBCABKAkSMgoOZnJvbV90aW1lc3RhbXAYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjAKDHRvX3RpbWVzdGFtcBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAimwEKGEdldEVudGl0eUhpc3RvcnlSZXNwb25zZRIrCgdlbnRyaWVzGAEgAygLMhouc3ZjLnYxLkVudGl0eUhpc3RvcnlFbnRyeRITCgtuZXh0X2N1cnNvchgCIAEoAxIUCgx0b3RhbF9ldmVudHMYAyABKAMSJwoEaW5mbxgEIAEoCzIZLnN2Yy52MS5FbnRpdHlIaXN0b3J5SW5mbyLPAQoRRW50aXR5SGlzdG9yeUluZm8SEQoJZW50aXR5X2lkGAEgASgJEhMKC2VudGl0eV90eXBlGAIgASgJEhcKD2N1cnJlbnRfdmVyc2lvbhgDIAEoAxIZChF0b3RhbF9ldmVudF9jb3VudBgEIAEoAxIuCgpjcmVhdGVkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1cGRhdGVkX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKwAgoSRW50aXR5SGlzdG9yeUVudHJ5EhAKCGV2ZW50X2lkGAEgASgJEhIKCmV2ZW50X25hbWUYAiABKAkSKwoKZXZlbnRfZGF0YRgDIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSFgoOZW50aXR5X3ZlcnNpb24YBCABKAMSFgoOc2NoZW1hX3ZlcnNpb24YBSABKAUSDgoGc291cmNlGAYgASgJEi0KCXRpbWVzdGFtcBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJgoEcnVucxgIIAMoCzIYLnN2Yy52MS5FbnRpdHlIaXN0b3J5UnVuEjAKEGV2ZW50X2RhdGFfdmFsdWUYCSABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUimAIKEEVudGl0eUhpc3RvcnlSdW4SDgoGcnVuX2lkGAEgASgJEhMKC2Z1bmN0aW9uX2lkGAIgASgJEg4KBnN0YXR1cxgDIAEoCRITCgtkdXJhdGlvbl9tcxgEIAEoBRIuCgpzdGFydGVkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKAoFc3RlcHMYByADKAsyGS5zdmMudjEuRW50aXR5SGlzdG9yeVN0ZXASHQoQZHVyYXRpb25fbXNfZnVsbBgIIAEoA0gAiAEBQhMKEV9kdXJhdGlvbl9tc19mdWxsIrUBChFFbnRpdHlIaXN0b3J5U3RlcBIPCgdzdGVwX2lkGAEgASgJEgwKBG5hbWUYAiABKAkSEQoJc3RlcF90eXBlGAMgASgJEg4KBnN0YXR1cxgEIAEoCRITCgtkdXJhdGlvbl9tcxgFIAEoBRIVCg1lcnJvcl9tZXNzYWdlGAYgASgJEh0KEGR1cmF0aW9uX21zX2Z1bGwYByABKANIAIgBAUITChFfZHVyYXRpb25fbXNfZnVsbCKsAQoVQ3JlYXRlU25hcHNob3RSZXF1ZXN0EhEKCWVudGl0eV9pZBgBIAEoCRITCgtlbnRpdHlfdHlwZRgCIAEoCRIWCg5lbnRpdHlfdmVyc2lvbhgDIAEoAxImCgVzdGF0ZRgEIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSKwoLc3RhdGVfdmFsdWUYBSABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUiLQoWQ3JlYXRlU25hcHNob3RSZXNwb25zZRITCgtzbmFwc2hvdF9pZBgBIAEoCSI/ChJHZXRTbmFwc2hvdFJlcXVlc3QSEQoJZW50aXR5X2lkGAEgASgJEhYKDmJlZm9yZV92ZXJzaW9uGAIgASgDIu8BChNHZXRTbmFwc2hvdFJlc3BvbnNlEhMKC3NuYXBzaG90X2lkGAEgASgJEhEKCWVudGl0eV9pZBgCIAEoCRITCgtlbnRpdHlfdHlwZRgDIAEoCRIWCg5lbnRpdHlfdmVyc2lvbhgEIAEoAxImCgVzdGF0ZRgFIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSLgoKY3JlYXRlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKwoLc3RhdGVfdmFsdWUYByABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUywQQKE0VudGl0eVN0cmVhbVNlcnZpY2USRgoLQXBwZW5kRXZlbnQSGi5zdmMudjEuQXBwZW5kRXZlbnRSZXF1ZXN0Ghsuc3ZjLnYxLkFwcGVuZEV2ZW50UmVzcG9uc2USSAoKUmVhZFN0cmVhbRIZLnN2Yy52MS5SZWFkU3RyZWFtUmVxdWVzdBoaLnN2Yy52MS5SZWFkU3RyZWFtUmVzcG9uc2UiA5ACARJRCg1HZXRTdHJlYW1JbmZvEhwuc3ZjLnYxLkdldFN0cmVhbUluZm9SZXF1ZXN0Gh0uc3ZjLnYxLkdldFN0cmVhbUluZm9SZXNwb25zZSIDkAIBEksKC0xpc3RTdHJlYW1zEhouc3ZjLnYxLkxpc3RTdHJlYW1zUmVxdWVzdBobLnN2Yy52MS5MaXN0U3RyZWFtc1Jlc3BvbnNlIgOQAgESWgoQR2V0RW50aXR5SGlzdG9yeRIfLnN2Yy52MS5HZXRFbnRpdHlIaXN0b3J5UmVxdWVzdBogLnN2Yy52MS5HZXRFbnRpdHlIaXN0b3J5UmVzcG9uc2UiA5ACARJPCg5DcmVhdGVTbmFwc2hvdBIdLnN2Yy52MS5DcmVhdGVTbmFwc2hvdFJlcXVlc3QaHi5zdmMudjEuQ3JlYXRlU25hcHNob3RSZXNwb25zZRJLCgtHZXRTbmFwc2hvdBIaLnN2Yy52MS5HZXRTbmFwc2hvdFJlcXVlc3QaGy5zdmMudjEuR2V0U25hcHNob3RSZXNwb25zZSIDkAIBYgZwcm90bzM", [file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("ChpzdmMvdjEvZW50aXR5X3N0cmVhbS5wcm90bxIGc3ZjLnYxIngKDFN0cmVhbUFwcGVuZBIRCgllbnRpdHlfaWQYASABKAkSEwoLZW50aXR5X3R5cGUYAiABKAkSGAoQZXhwZWN0ZWRfdmVyc2lvbhgDIAEoAxImCgZldmVudHMYBCADKAsyFi5zdmMudjEuTmV3U3RyZWFtRXZlbnQizAEKDk5ld1N0cmVhbUV2ZW50EhIKCmV2ZW50X25hbWUYASABKAkSJQoEZGF0YRgCIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDwoHdmVyc2lvbhgDIAEoBRIpCghtZXRhZGF0YRgEIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSKgoKZGF0YV92YWx1ZRgFIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIXCg9pZGVtcG90ZW5jeV9rZXkYBiABKAkiPAoTQXBwZW5kRXZlbnRzUmVxdWVzdBIlCgdzdHJlYW1zGAEgAygLMhQuc3ZjLnYxLlN0cmVhbUFwcGVuZCJEChRBcHBlbmRFdmVudHNSZXNwb25zZRIsCgdyZXN1bHRzGAEgAygLMhsuc3ZjLnYxLkFwcGVuZEV2ZW50UmVzcG9uc2UiNwoTRGVsZXRlU3RyZWFtUmVxdWVzdBIRCgllbnRpdHlfaWQYASABKAkSDQoFcHVyZ2UYAiABKAgiVwoURGVsZXRlU3RyZWFtUmVzcG9uc2USDwoHdmVyc2lvbhgBIAEoAxIuCgpkZWxldGVkX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCI5ChJSZWRhY3RFdmVudFJlcXVlc3QSEQoJZW50aXR5X2lkGAEgASgJEhAKCGV2ZW50X2lkGAIgASgJIl4KE1JlZGFjdEV2ZW50UmVzcG9uc2USFgoOZW50aXR5X3ZlcnNpb24YASABKAMSLwoLcmVkYWN0ZWRfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIpICChJBcHBlbmRFdmVudFJlcXVlc3QSEQoJZW50aXR5X2lkGAEgASgJEhMKC2VudGl0eV90eXBlGAIgASgJEhIKCmV2ZW50X25hbWUYAyABKAkSJQoEZGF0YRgEIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSGAoQZXhwZWN0ZWRfdmVyc2lvbhgFIAEoAxIXCg9pZGVtcG90ZW5jeV9rZXkYBiABKAkSDwoHdmVyc2lvbhgHIAEoBRIpCghtZXRhZGF0YRgIIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSKgoKZGF0YV92YWx1ZRgJIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZSJRChNBcHBlbmRFdmVudFJlc3BvbnNlEhYKDmVudGl0eV92ZXJzaW9uGAEgASgDEhAKCGV2ZW50X2lkGAIgASgJEhAKCHNlcXVlbmNlGAMgASgEIl4KEVJlYWRTdHJlYW1SZXF1ZXN0EhEKCWVudGl0eV9pZBgBIAEoCRIUCgxmcm9tX3ZlcnNpb24YAiABKAMSDQoFbGltaXQYAyABKAUSEQoJZGlyZWN0aW9uGAQgASgJImQKElJlYWRTdHJlYW1SZXNwb25zZRIjCgZldmVudHMYASADKAsyEy5zdmMudjEuU3RyZWFtRXZlbnQSEwoLdG90YWxfY291bnQYAiABKAUSFAoMbmV4dF92ZXJzaW9uGCggASgDIqwECgtTdHJlYW1FdmVudBIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEiUKBGRhdGEYAyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhYKDmVudGl0eV92ZXJzaW9uGAQgASgDEg8KB3ZlcnNpb24YBSABKAUSLQoJdGltZXN0YW1wGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZzb3VyY2UYByABKAkSKQoIbWV0YWRhdGEYCCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EioKCmRhdGFfdmFsdWUYCSABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUSFgoOZW52aXJvbm1lbnRfaWQYCiABKAkSFwoPaWRlbXBvdGVuY3lfa2V5GAsgASgJEhEKCXByb2Nlc3NlZBgMIAEoCBIOCgZydW5faWQYDSABKAkSGQoRd2ViaG9va19zb3VyY2VfaWQYDiABKAkSEwoLc2NoZW1hX2hhc2gYDyABKAkSLgoKY3JlYXRlZF9hdBgQIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJZW50aXR5X2lkGBEgASgJEhMKC2VudGl0eV90eXBlGBIgASgJEhAKCG5hdHNfc2VxGBMgASgEEi8KC3JlZGFjdGVkX2F0GCggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCIpChRHZXRTdHJlYW1JbmZvUmVxdWVzdBIRCgllbnRpdHlfaWQYASABKAki1gEKFUdldFN0cmVhbUluZm9SZXNwb25zZRIRCgllbnRpdHlfaWQYASABKAkSEwoLZW50aXR5X3R5cGUYAiABKAkSDwoHdmVyc2lvbhgDIAEoAxITCgtldmVudF9jb3VudBgEIAEoAxIuCgpjcmVhdGVkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1cGRhdGVkX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdkZWxldGVkGAcgASgIInEKEkxpc3RTdHJlYW1zUmVxdWVzdBITCgtlbnRpdHlfdHlwZRgBIAEoCRINCgVsaW1pdBgCIAEoBRIOCgZvZmZzZXQYAyABKAUSDgoGc2VhcmNoGAQgASgJEhcKD2luY2x1ZGVfZGVsZXRlZBgFIAEoCCJaChNMaXN0U3RyZWFtc1Jlc3BvbnNlEi4KB3N0cmVhbXMYASADKAsyHS5zdmMudjEuR2V0U3RyZWFtSW5mb1Jlc3BvbnNlEhMKC3RvdGFsX2NvdW50GAIgASgFIsoBChdHZXRFbnRpdHlIaXN0b3J5UmVxdWVzdBIRCgllbnRpdHlfaWQYASABKAkSFAoMZnJvbV92ZXJzaW9uGAIgASgDEg0KBWxpbWl0GAMgASgFEhEKCWRpcmVjdGlvbhgEIAEoCRIyCg5mcm9tX3RpbWVzdGFtcBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMdG9fdGltZXN0YW1wGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKbAQoYR2V0RW50aXR5SGlzdG9yeVJlc3BvbnNlEisKB2VudHJpZXMYASADKAsyGi5zdmMudjEuRW50aXR5SGlzdG9yeUVudHJ5EhMKC25leHRfY3Vyc29yGAIgASgDEhQKDHRvdGFsX2V2ZW50cxgDIAEoAxInCgRpbmZvGAQgASgLMhkuc3ZjLnYxLkVudGl0eUhpc3RvcnlJbmZvIs8BChFFbnRpdHlIaXN0b3J5SW5mbxIRCgllbnRpdHlfaWQYASABKAkSEwoLZW50aXR5X3R5cGUYAiABKAkSFwoPY3VycmVudF92ZXJzaW9uGAMgASgDEhkKEXRvdGFsX2V2ZW50X2NvdW50GAQgASgDEi4KCmNyZWF0ZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnVwZGF0ZWRfYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIrACChJFbnRpdHlIaXN0b3J5RW50cnkSEAoIZXZlbnRfaWQYASABKAkSEgoKZXZlbnRfbmFtZRgCIAEoCRIrCgpldmVudF9kYXRhGAMgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIWCg5lbnRpdHlfdmVyc2lvbhgEIAEoAxIWCg5zY2hlbWFfdmVyc2lvbhgFIAEoBRIOCgZzb3VyY2UYBiABKAkSLQoJdGltZXN0YW1wGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBImCgRydW5zGAggAygLMhguc3ZjLnYxLkVudGl0eUhpc3RvcnlSdW4SMAoQZXZlbnRfZGF0YV92YWx1ZRgJIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZSKYAgoQRW50aXR5SGlzdG9yeVJ1bhIOCgZydW5faWQYASABKAkSEwoLZnVuY3Rpb25faWQYAiABKAkSDgoGc3RhdHVzGAMgASgJEhMKC2R1cmF0aW9uX21zGAQgASgFEi4KCnN0YXJ0ZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZGVkX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIoCgVzdGVwcxgHIAMoCzIZLnN2Yy52MS5FbnRpdHlIaXN0b3J5U3RlcBIdChBkdXJhdGlvbl9tc19mdWxsGAggASgDSACIAQFCEwoRX2R1cmF0aW9uX21zX2Z1bGwitQEKEUVudGl0eUhpc3RvcnlTdGVwEg8KB3N0ZXBfaWQYASABKAkSDAoEbmFtZRgCIAEoCRIRCglzdGVwX3R5cGUYAyABKAkSDgoGc3RhdHVzGAQgASgJEhMKC2R1cmF0aW9uX21zGAUgASgFEhUKDWVycm9yX21lc3NhZ2UYBiABKAkSHQoQZHVyYXRpb25fbXNfZnVsbBgHIAEoA0gAiAEBQhMKEV9kdXJhdGlvbl9tc19mdWxsIqwBChVDcmVhdGVTbmFwc2hvdFJlcXVlc3QSEQoJZW50aXR5X2lkGAEgASgJEhMKC2VudGl0eV90eXBlGAIgASgJEhYKDmVudGl0eV92ZXJzaW9uGAMgASgDEiYKBXN0YXRlGAQgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIrCgtzdGF0ZV92YWx1ZRgFIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZSItChZDcmVhdGVTbmFwc2hvdFJlc3BvbnNlEhMKC3NuYXBzaG90X2lkGAEgASgJIj8KEkdldFNuYXBzaG90UmVxdWVzdBIRCgllbnRpdHlfaWQYASABKAkSFgoOYmVmb3JlX3ZlcnNpb24YAiABKAMi7wEKE0dldFNuYXBzaG90UmVzcG9uc2USEwoLc25hcHNob3RfaWQYASABKAkSEQoJZW50aXR5X2lkGAIgASgJEhMKC2VudGl0eV90eXBlGAMgASgJEhYKDmVudGl0eV92ZXJzaW9uGAQgASgDEiYKBXN0YXRlGAUgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIuCgpjcmVhdGVkX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCgtzdGF0ZV92YWx1ZRgHIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZTKfBgoTRW50aXR5U3RyZWFtU2VydmljZRJGCgtBcHBlbmRFdmVudBIaLnN2Yy52MS5BcHBlbmRFdmVudFJlcXVlc3QaGy5zdmMudjEuQXBwZW5kRXZlbnRSZXNwb25zZRJICgpSZWFkU3RyZWFtEhkuc3ZjLnYxLlJlYWRTdHJlYW1SZXF1ZXN0Ghouc3ZjLnYxLlJlYWRTdHJlYW1SZXNwb25zZSIDkAIBElEKDUdldFN0cmVhbUluZm8SHC5zdmMudjEuR2V0U3RyZWFtSW5mb1JlcXVlc3QaHS5zdmMudjEuR2V0U3RyZWFtSW5mb1Jlc3BvbnNlIgOQAgESSwoLTGlzdFN0cmVhbXMSGi5zdmMudjEuTGlzdFN0cmVhbXNSZXF1ZXN0Ghsuc3ZjLnYxLkxpc3RTdHJlYW1zUmVzcG9uc2UiA5ACARJaChBHZXRFbnRpdHlIaXN0b3J5Eh8uc3ZjLnYxLkdldEVudGl0eUhpc3RvcnlSZXF1ZXN0GiAuc3ZjLnYxLkdldEVudGl0eUhpc3RvcnlSZXNwb25zZSIDkAIBEk8KDkNyZWF0ZVNuYXBzaG90Eh0uc3ZjLnYxLkNyZWF0ZVNuYXBzaG90UmVxdWVzdBoeLnN2Yy52MS5DcmVhdGVTbmFwc2hvdFJlc3BvbnNlEksKC0dldFNuYXBzaG90Ehouc3ZjLnYxLkdldFNuYXBzaG90UmVxdWVzdBobLnN2Yy52MS5HZXRTbmFwc2hvdFJlc3BvbnNlIgOQAgESSQoMQXBwZW5kRXZlbnRzEhsuc3ZjLnYxLkFwcGVuZEV2ZW50c1JlcXVlc3QaHC5zdmMudjEuQXBwZW5kRXZlbnRzUmVzcG9uc2USSQoMRGVsZXRlU3RyZWFtEhsuc3ZjLnYxLkRlbGV0ZVN0cmVhbVJlcXVlc3QaHC5zdmMudjEuRGVsZXRlU3RyZWFtUmVzcG9uc2USRgoLUmVkYWN0RXZlbnQSGi5zdmMudjEuUmVkYWN0RXZlbnRSZXF1ZXN0Ghsuc3ZjLnYxLlJlZGFjdEV2ZW50UmVzcG9uc2ViBnByb3RvMw", [file_google_protobuf_struct, file_google_protobuf_timestamp]);
+
+/**
+ * @generated from message svc.v1.StreamAppend
+ */
+export type StreamAppend = Message<"svc.v1.StreamAppend"> & {
+  /**
+   * @generated from field: string entity_id = 1;
+   */
+  entityId: string;
+
+  /**
+   * @generated from field: string entity_type = 2;
+   */
+  entityType: string;
+
+  /**
+   * What the stream must be at before the first of these events, as in AppendEventRequest.
+   *
+   * @generated from field: int64 expected_version = 3;
+   */
+  expectedVersion: bigint;
+
+  /**
+   * @generated from field: repeated svc.v1.NewStreamEvent events = 4;
+   */
+  events: NewStreamEvent[];
+};
+
+/**
+ * @generated from message svc.v1.StreamAppend
+ */
+export type StreamAppendJson = {
+  /**
+   * @generated from field: string entity_id = 1;
+   */
+  entityId?: string;
+
+  /**
+   * @generated from field: string entity_type = 2;
+   */
+  entityType?: string;
+
+  /**
+   * What the stream must be at before the first of these events, as in AppendEventRequest.
+   *
+   * @generated from field: int64 expected_version = 3;
+   */
+  expectedVersion?: string;
+
+  /**
+   * @generated from field: repeated svc.v1.NewStreamEvent events = 4;
+   */
+  events?: NewStreamEventJson[];
+};
+
+/**
+ * Describes the message svc.v1.StreamAppend.
+ * Use `create(StreamAppendSchema)` to create a new message.
+ */
+export const StreamAppendSchema: GenMessage<StreamAppend, {jsonType: StreamAppendJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_entity_stream, 0);
+
+/**
+ * @generated from message svc.v1.NewStreamEvent
+ */
+export type NewStreamEvent = Message<"svc.v1.NewStreamEvent"> & {
+  /**
+   * @generated from field: string event_name = 1;
+   */
+  eventName: string;
+
+  /**
+   * @generated from field: google.protobuf.Struct data = 2;
+   */
+  data?: JsonObject | undefined;
+
+  /**
+   * @generated from field: int32 version = 3;
+   */
+  version: number;
+
+  /**
+   * @generated from field: google.protobuf.Struct metadata = 4;
+   */
+  metadata?: JsonObject | undefined;
+
+  /**
+   * Instead of data when the payload is not a JSON object.
+   *
+   * @generated from field: google.protobuf.Value data_value = 5;
+   */
+  dataValue?: Value | undefined;
+
+  /**
+   * @generated from field: string idempotency_key = 6;
+   */
+  idempotencyKey: string;
+};
+
+/**
+ * @generated from message svc.v1.NewStreamEvent
+ */
+export type NewStreamEventJson = {
+  /**
+   * @generated from field: string event_name = 1;
+   */
+  eventName?: string;
+
+  /**
+   * @generated from field: google.protobuf.Struct data = 2;
+   */
+  data?: StructJson;
+
+  /**
+   * @generated from field: int32 version = 3;
+   */
+  version?: number;
+
+  /**
+   * @generated from field: google.protobuf.Struct metadata = 4;
+   */
+  metadata?: StructJson;
+
+  /**
+   * Instead of data when the payload is not a JSON object.
+   *
+   * @generated from field: google.protobuf.Value data_value = 5;
+   */
+  dataValue?: ValueJson;
+
+  /**
+   * @generated from field: string idempotency_key = 6;
+   */
+  idempotencyKey?: string;
+};
+
+/**
+ * Describes the message svc.v1.NewStreamEvent.
+ * Use `create(NewStreamEventSchema)` to create a new message.
+ */
+export const NewStreamEventSchema: GenMessage<NewStreamEvent, {jsonType: NewStreamEventJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_entity_stream, 1);
+
+/**
+ * @generated from message svc.v1.AppendEventsRequest
+ */
+export type AppendEventsRequest = Message<"svc.v1.AppendEventsRequest"> & {
+  /**
+   * A stream at most once.
+   *
+   * @generated from field: repeated svc.v1.StreamAppend streams = 1;
+   */
+  streams: StreamAppend[];
+};
+
+/**
+ * @generated from message svc.v1.AppendEventsRequest
+ */
+export type AppendEventsRequestJson = {
+  /**
+   * A stream at most once.
+   *
+   * @generated from field: repeated svc.v1.StreamAppend streams = 1;
+   */
+  streams?: StreamAppendJson[];
+};
+
+/**
+ * Describes the message svc.v1.AppendEventsRequest.
+ * Use `create(AppendEventsRequestSchema)` to create a new message.
+ */
+export const AppendEventsRequestSchema: GenMessage<AppendEventsRequest, {jsonType: AppendEventsRequestJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_entity_stream, 2);
+
+/**
+ * @generated from message svc.v1.AppendEventsResponse
+ */
+export type AppendEventsResponse = Message<"svc.v1.AppendEventsResponse"> & {
+  /**
+   * One for each event, in the order of the request.
+   *
+   * @generated from field: repeated svc.v1.AppendEventResponse results = 1;
+   */
+  results: AppendEventResponse[];
+};
+
+/**
+ * @generated from message svc.v1.AppendEventsResponse
+ */
+export type AppendEventsResponseJson = {
+  /**
+   * One for each event, in the order of the request.
+   *
+   * @generated from field: repeated svc.v1.AppendEventResponse results = 1;
+   */
+  results?: AppendEventResponseJson[];
+};
+
+/**
+ * Describes the message svc.v1.AppendEventsResponse.
+ * Use `create(AppendEventsResponseSchema)` to create a new message.
+ */
+export const AppendEventsResponseSchema: GenMessage<AppendEventsResponse, {jsonType: AppendEventsResponseJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_entity_stream, 3);
+
+/**
+ * @generated from message svc.v1.DeleteStreamRequest
+ */
+export type DeleteStreamRequest = Message<"svc.v1.DeleteStreamRequest"> & {
+  /**
+   * @generated from field: string entity_id = 1;
+   */
+  entityId: string;
+
+  /**
+   * Also overwrites data and metadata of every event, and deletes the snapshots.
+   *
+   * @generated from field: bool purge = 2;
+   */
+  purge: boolean;
+};
+
+/**
+ * @generated from message svc.v1.DeleteStreamRequest
+ */
+export type DeleteStreamRequestJson = {
+  /**
+   * @generated from field: string entity_id = 1;
+   */
+  entityId?: string;
+
+  /**
+   * Also overwrites data and metadata of every event, and deletes the snapshots.
+   *
+   * @generated from field: bool purge = 2;
+   */
+  purge?: boolean;
+};
+
+/**
+ * Describes the message svc.v1.DeleteStreamRequest.
+ * Use `create(DeleteStreamRequestSchema)` to create a new message.
+ */
+export const DeleteStreamRequestSchema: GenMessage<DeleteStreamRequest, {jsonType: DeleteStreamRequestJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_entity_stream, 4);
+
+/**
+ * @generated from message svc.v1.DeleteStreamResponse
+ */
+export type DeleteStreamResponse = Message<"svc.v1.DeleteStreamResponse"> & {
+  /**
+   * The last version of the stream.
+   *
+   * @generated from field: int64 version = 1;
+   */
+  version: bigint;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp deleted_at = 2;
+   */
+  deletedAt?: Timestamp | undefined;
+};
+
+/**
+ * @generated from message svc.v1.DeleteStreamResponse
+ */
+export type DeleteStreamResponseJson = {
+  /**
+   * The last version of the stream.
+   *
+   * @generated from field: int64 version = 1;
+   */
+  version?: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp deleted_at = 2;
+   */
+  deletedAt?: TimestampJson;
+};
+
+/**
+ * Describes the message svc.v1.DeleteStreamResponse.
+ * Use `create(DeleteStreamResponseSchema)` to create a new message.
+ */
+export const DeleteStreamResponseSchema: GenMessage<DeleteStreamResponse, {jsonType: DeleteStreamResponseJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_entity_stream, 5);
+
+/**
+ * @generated from message svc.v1.RedactEventRequest
+ */
+export type RedactEventRequest = Message<"svc.v1.RedactEventRequest"> & {
+  /**
+   * @generated from field: string entity_id = 1;
+   */
+  entityId: string;
+
+  /**
+   * @generated from field: string event_id = 2;
+   */
+  eventId: string;
+};
+
+/**
+ * @generated from message svc.v1.RedactEventRequest
+ */
+export type RedactEventRequestJson = {
+  /**
+   * @generated from field: string entity_id = 1;
+   */
+  entityId?: string;
+
+  /**
+   * @generated from field: string event_id = 2;
+   */
+  eventId?: string;
+};
+
+/**
+ * Describes the message svc.v1.RedactEventRequest.
+ * Use `create(RedactEventRequestSchema)` to create a new message.
+ */
+export const RedactEventRequestSchema: GenMessage<RedactEventRequest, {jsonType: RedactEventRequestJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_entity_stream, 6);
+
+/**
+ * @generated from message svc.v1.RedactEventResponse
+ */
+export type RedactEventResponse = Message<"svc.v1.RedactEventResponse"> & {
+  /**
+   * @generated from field: int64 entity_version = 1;
+   */
+  entityVersion: bigint;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp redacted_at = 2;
+   */
+  redactedAt?: Timestamp | undefined;
+};
+
+/**
+ * @generated from message svc.v1.RedactEventResponse
+ */
+export type RedactEventResponseJson = {
+  /**
+   * @generated from field: int64 entity_version = 1;
+   */
+  entityVersion?: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp redacted_at = 2;
+   */
+  redactedAt?: TimestampJson;
+};
+
+/**
+ * Describes the message svc.v1.RedactEventResponse.
+ * Use `create(RedactEventResponseSchema)` to create a new message.
+ */
+export const RedactEventResponseSchema: GenMessage<RedactEventResponse, {jsonType: RedactEventResponseJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_entity_stream, 7);
 
 /**
  * @generated from message svc.v1.AppendEventRequest
@@ -135,7 +495,7 @@ export type AppendEventRequestJson = {
  * Use `create(AppendEventRequestSchema)` to create a new message.
  */
 export const AppendEventRequestSchema: GenMessage<AppendEventRequest, {jsonType: AppendEventRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_entity_stream, 0);
+  messageDesc(file_svc_v1_entity_stream, 8);
 
 /**
  * @generated from message svc.v1.AppendEventResponse
@@ -186,7 +546,7 @@ export type AppendEventResponseJson = {
  * Use `create(AppendEventResponseSchema)` to create a new message.
  */
 export const AppendEventResponseSchema: GenMessage<AppendEventResponse, {jsonType: AppendEventResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_entity_stream, 1);
+  messageDesc(file_svc_v1_entity_stream, 9);
 
 /**
  * @generated from message svc.v1.ReadStreamRequest
@@ -205,7 +565,7 @@ export type ReadStreamRequest = Message<"svc.v1.ReadStreamRequest"> & {
   fromVersion: bigint;
 
   /**
-   * Zero takes the default of the server.
+   * Zero means all. At most 10,000 events and 16 MiB are answered; more is refused, never cut.
    *
    * @generated from field: int32 limit = 3;
    */
@@ -236,7 +596,7 @@ export type ReadStreamRequestJson = {
   fromVersion?: string;
 
   /**
-   * Zero takes the default of the server.
+   * Zero means all. At most 10,000 events and 16 MiB are answered; more is refused, never cut.
    *
    * @generated from field: int32 limit = 3;
    */
@@ -255,7 +615,7 @@ export type ReadStreamRequestJson = {
  * Use `create(ReadStreamRequestSchema)` to create a new message.
  */
 export const ReadStreamRequestSchema: GenMessage<ReadStreamRequest, {jsonType: ReadStreamRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_entity_stream, 2);
+  messageDesc(file_svc_v1_entity_stream, 10);
 
 /**
  * @generated from message svc.v1.ReadStreamResponse
@@ -267,9 +627,18 @@ export type ReadStreamResponse = Message<"svc.v1.ReadStreamResponse"> & {
   events: StreamEvent[];
 
   /**
+   * Of the whole stream.
+   *
    * @generated from field: int32 total_count = 2;
    */
   totalCount: number;
+
+  /**
+   * Ours. Goes into from_version of the next page; zero behind the last event.
+   *
+   * @generated from field: int64 next_version = 40;
+   */
+  nextVersion: bigint;
 };
 
 /**
@@ -282,9 +651,18 @@ export type ReadStreamResponseJson = {
   events?: StreamEventJson[];
 
   /**
+   * Of the whole stream.
+   *
    * @generated from field: int32 total_count = 2;
    */
   totalCount?: number;
+
+  /**
+   * Ours. Goes into from_version of the next page; zero behind the last event.
+   *
+   * @generated from field: int64 next_version = 40;
+   */
+  nextVersion?: string;
 };
 
 /**
@@ -292,7 +670,7 @@ export type ReadStreamResponseJson = {
  * Use `create(ReadStreamResponseSchema)` to create a new message.
  */
 export const ReadStreamResponseSchema: GenMessage<ReadStreamResponse, {jsonType: ReadStreamResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_entity_stream, 3);
+  messageDesc(file_svc_v1_entity_stream, 11);
 
 /**
  * @generated from message svc.v1.StreamEvent
@@ -400,6 +778,13 @@ export type StreamEvent = Message<"svc.v1.StreamEvent"> & {
    * @generated from field: uint64 nats_seq = 19;
    */
   natsSeq: bigint;
+
+  /**
+   * Ours. Set when the payload was overwritten: data and metadata are absent then.
+   *
+   * @generated from field: google.protobuf.Timestamp redacted_at = 40;
+   */
+  redactedAt?: Timestamp | undefined;
 };
 
 /**
@@ -508,6 +893,13 @@ export type StreamEventJson = {
    * @generated from field: uint64 nats_seq = 19;
    */
   natsSeq?: string;
+
+  /**
+   * Ours. Set when the payload was overwritten: data and metadata are absent then.
+   *
+   * @generated from field: google.protobuf.Timestamp redacted_at = 40;
+   */
+  redactedAt?: TimestampJson;
 };
 
 /**
@@ -515,7 +907,7 @@ export type StreamEventJson = {
  * Use `create(StreamEventSchema)` to create a new message.
  */
 export const StreamEventSchema: GenMessage<StreamEvent, {jsonType: StreamEventJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_entity_stream, 4);
+  messageDesc(file_svc_v1_entity_stream, 12);
 
 /**
  * @generated from message svc.v1.GetStreamInfoRequest
@@ -542,7 +934,7 @@ export type GetStreamInfoRequestJson = {
  * Use `create(GetStreamInfoRequestSchema)` to create a new message.
  */
 export const GetStreamInfoRequestSchema: GenMessage<GetStreamInfoRequest, {jsonType: GetStreamInfoRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_entity_stream, 5);
+  messageDesc(file_svc_v1_entity_stream, 13);
 
 /**
  * @generated from message svc.v1.GetStreamInfoResponse
@@ -633,7 +1025,7 @@ export type GetStreamInfoResponseJson = {
  * Use `create(GetStreamInfoResponseSchema)` to create a new message.
  */
 export const GetStreamInfoResponseSchema: GenMessage<GetStreamInfoResponse, {jsonType: GetStreamInfoResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_entity_stream, 6);
+  messageDesc(file_svc_v1_entity_stream, 14);
 
 /**
  * @generated from message svc.v1.ListStreamsRequest
@@ -700,7 +1092,7 @@ export type ListStreamsRequestJson = {
  * Use `create(ListStreamsRequestSchema)` to create a new message.
  */
 export const ListStreamsRequestSchema: GenMessage<ListStreamsRequest, {jsonType: ListStreamsRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_entity_stream, 7);
+  messageDesc(file_svc_v1_entity_stream, 15);
 
 /**
  * @generated from message svc.v1.ListStreamsResponse
@@ -737,7 +1129,7 @@ export type ListStreamsResponseJson = {
  * Use `create(ListStreamsResponseSchema)` to create a new message.
  */
 export const ListStreamsResponseSchema: GenMessage<ListStreamsResponse, {jsonType: ListStreamsResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_entity_stream, 8);
+  messageDesc(file_svc_v1_entity_stream, 16);
 
 /**
  * @generated from message svc.v1.GetEntityHistoryRequest
@@ -814,7 +1206,7 @@ export type GetEntityHistoryRequestJson = {
  * Use `create(GetEntityHistoryRequestSchema)` to create a new message.
  */
 export const GetEntityHistoryRequestSchema: GenMessage<GetEntityHistoryRequest, {jsonType: GetEntityHistoryRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_entity_stream, 9);
+  messageDesc(file_svc_v1_entity_stream, 17);
 
 /**
  * @generated from message svc.v1.GetEntityHistoryResponse
@@ -875,7 +1267,7 @@ export type GetEntityHistoryResponseJson = {
  * Use `create(GetEntityHistoryResponseSchema)` to create a new message.
  */
 export const GetEntityHistoryResponseSchema: GenMessage<GetEntityHistoryResponse, {jsonType: GetEntityHistoryResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_entity_stream, 10);
+  messageDesc(file_svc_v1_entity_stream, 18);
 
 /**
  * @generated from message svc.v1.EntityHistoryInfo
@@ -952,7 +1344,7 @@ export type EntityHistoryInfoJson = {
  * Use `create(EntityHistoryInfoSchema)` to create a new message.
  */
 export const EntityHistoryInfoSchema: GenMessage<EntityHistoryInfo, {jsonType: EntityHistoryInfoJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_entity_stream, 11);
+  messageDesc(file_svc_v1_entity_stream, 19);
 
 /**
  * @generated from message svc.v1.EntityHistoryEntry
@@ -1063,7 +1455,7 @@ export type EntityHistoryEntryJson = {
  * Use `create(EntityHistoryEntrySchema)` to create a new message.
  */
 export const EntityHistoryEntrySchema: GenMessage<EntityHistoryEntry, {jsonType: EntityHistoryEntryJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_entity_stream, 12);
+  messageDesc(file_svc_v1_entity_stream, 20);
 
 /**
  * @generated from message svc.v1.EntityHistoryRun
@@ -1164,7 +1556,7 @@ export type EntityHistoryRunJson = {
  * Use `create(EntityHistoryRunSchema)` to create a new message.
  */
 export const EntityHistoryRunSchema: GenMessage<EntityHistoryRun, {jsonType: EntityHistoryRunJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_entity_stream, 13);
+  messageDesc(file_svc_v1_entity_stream, 21);
 
 /**
  * @generated from message svc.v1.EntityHistoryStep
@@ -1251,7 +1643,7 @@ export type EntityHistoryStepJson = {
  * Use `create(EntityHistoryStepSchema)` to create a new message.
  */
 export const EntityHistoryStepSchema: GenMessage<EntityHistoryStep, {jsonType: EntityHistoryStepJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_entity_stream, 14);
+  messageDesc(file_svc_v1_entity_stream, 22);
 
 /**
  * @generated from message svc.v1.CreateSnapshotRequest
@@ -1322,7 +1714,7 @@ export type CreateSnapshotRequestJson = {
  * Use `create(CreateSnapshotRequestSchema)` to create a new message.
  */
 export const CreateSnapshotRequestSchema: GenMessage<CreateSnapshotRequest, {jsonType: CreateSnapshotRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_entity_stream, 15);
+  messageDesc(file_svc_v1_entity_stream, 23);
 
 /**
  * @generated from message svc.v1.CreateSnapshotResponse
@@ -1349,7 +1741,7 @@ export type CreateSnapshotResponseJson = {
  * Use `create(CreateSnapshotResponseSchema)` to create a new message.
  */
 export const CreateSnapshotResponseSchema: GenMessage<CreateSnapshotResponse, {jsonType: CreateSnapshotResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_entity_stream, 16);
+  messageDesc(file_svc_v1_entity_stream, 24);
 
 /**
  * @generated from message svc.v1.GetSnapshotRequest
@@ -1390,7 +1782,7 @@ export type GetSnapshotRequestJson = {
  * Use `create(GetSnapshotRequestSchema)` to create a new message.
  */
 export const GetSnapshotRequestSchema: GenMessage<GetSnapshotRequest, {jsonType: GetSnapshotRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_entity_stream, 17);
+  messageDesc(file_svc_v1_entity_stream, 25);
 
 /**
  * @generated from message svc.v1.GetSnapshotResponse
@@ -1481,7 +1873,7 @@ export type GetSnapshotResponseJson = {
  * Use `create(GetSnapshotResponseSchema)` to create a new message.
  */
 export const GetSnapshotResponseSchema: GenMessage<GetSnapshotResponse, {jsonType: GetSnapshotResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_entity_stream, 18);
+  messageDesc(file_svc_v1_entity_stream, 26);
 
 /**
  * Event sourcing: one stream of versioned events an entity, with snapshots.
@@ -1546,6 +1938,36 @@ export const EntityStreamService: GenService<{
     methodKind: "unary";
     input: typeof GetSnapshotRequestSchema;
     output: typeof GetSnapshotResponseSchema;
+  },
+  /**
+   * Ours. Several events into several streams: all of them, or none.
+   *
+   * @generated from rpc svc.v1.EntityStreamService.AppendEvents
+   */
+  appendEvents: {
+    methodKind: "unary";
+    input: typeof AppendEventsRequestSchema;
+    output: typeof AppendEventsResponseSchema;
+  },
+  /**
+   * Ours. The stream is not found any more and takes no more events; its events keep their positions.
+   *
+   * @generated from rpc svc.v1.EntityStreamService.DeleteStream
+   */
+  deleteStream: {
+    methodKind: "unary";
+    input: typeof DeleteStreamRequestSchema;
+    output: typeof DeleteStreamResponseSchema;
+  },
+  /**
+   * Ours. Overwrites the payload of one event, and drops the snapshots that may hold it.
+   *
+   * @generated from rpc svc.v1.EntityStreamService.RedactEvent
+   */
+  redactEvent: {
+    methodKind: "unary";
+    input: typeof RedactEventRequestSchema;
+    output: typeof RedactEventResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_svc_v1_entity_stream, 0);

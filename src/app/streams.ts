@@ -1,0 +1,29 @@
+import { streamsCheck } from "../domain/log/streams/invariants.ts";
+import { streamsOperations } from "../domain/log/streams/operations.ts";
+import { openStreams } from "../domain/log/streams/service.ts";
+import { streamFrames } from "../domain/realtime/pubsub/lifecycle-frames.ts";
+import type { EnginePart } from "./engine.ts";
+import type { Host, Part } from "./part.ts";
+
+/** Entities as streams of versioned events in the event log. */
+export function openStreamsPart(host: Host, { events, runs }: Pick<EnginePart, "events" | "runs">): Part {
+  const { store, clock, ids, log, shareEnvironment, frames } = host;
+  const streams = openStreams({
+    ...{ store, clock, ids, log, events, runs, shareEnvironment },
+    onFrame: streamFrames(frames),
+  });
+  return {
+    operations: streamsOperations(streams),
+    loops: [],
+    duties: [
+      {
+        duty: "retention",
+        name: "streams.purge",
+        about: "Overwrites the payloads of streams that were deleted with them, a slice a transaction.",
+        everyMs: 60_000,
+        tick: streams.purgeOnce,
+      },
+    ],
+    checks: [streamsCheck(store)],
+  };
+}

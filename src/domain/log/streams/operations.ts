@@ -1,0 +1,359 @@
+import { type Static, Type } from "@sinclair/typebox";
+import { EntityStreamService } from "../../../gen/svc/v1/entity_stream_pb.ts";
+import { rfc3339 } from "../../../kit/clock.ts";
+import { invalid } from "../../../kit/fault.ts";
+import { type Call, listed, type Operation, rpc, type Thing, unary } from "../../../kit/operation.ts";
+import { timeBound } from "../../../kit/page.ts";
+import { jsonText } from "../../../kit/payload-json.ts";
+import { instantOf, safeCount, timestampOf, withNumbers } from "../../../kit/wkt.ts";
+import { draftOf, type EventDraft, noteStarts } from "../events/rules.ts";
+import {
+  type AppendInput,
+  appendEventsMax,
+  appendStreamsMax,
+  directionOf,
+  entityOf,
+  requireBatch,
+  requireCount,
+  type StreamAppend,
+} from "./rules.ts";
+import type { Emitted, HistoryPage, StreamInfo, StreamPage, Streams } from "./service.ts";
+import {
+  fromAppend,
+  fromAppendBody,
+  fromBatchBody,
+  fromStream,
+  stateOf,
+  toAppended,
+  toAppendedBody,
+  toHistory,
+  toInfo,
+  toPage,
+  toPageBody,
+  toSnapshot,
+} from "./wire.ts";
+
+const text = Type.Optional(Type.String());
+const count = Type.Optional(Type.Integer());
+const entityId = Type.String();
+
+const newEvent = {
+  eventName: Type.String(),
+  data: Type.Optional(Type.Unknown()),
+  version: Type.Optional(Type.Integer({ maximum: 2_147_483_647 })),
+  metadata: Type.Optional(Type.Union([Type.Record(Type.String(), Type.Unknown()), Type.Null()])),
+  idempotencyKey: text,
+};
+const target = { entityId, entityType: Type.String(), expectedVersion: count };
+
+const Append = Type.Object({ ...target, ...newEvent });
+const Batch = Type.Object({
+  streams: Type.Array(Type.Object({ ...target, events: Type.Array(Type.Object(newEvent)) })),
+});
+
+/** An append is an event too: a policy that denies the event denies the append. */
+const aboutAppend = (id: string, eventName: string): (string | Thing)[] => [
+  id,
+  { type: "event", id: eventName, action: "events:emit" },
+  { type: "event", id: `events:${eventName}`, action: "events:emit" },
+];
+const appendAsks = ["events:emit", "functions:invoke"];
+
+/** Two actions name the reading of a stream; a policy may deny either. */
+const aboutRead = ({ entityId: id }: { entityId: string }): (string | Thing)[] => [
+  id,
+  { type: "stream", id, action: "streams:read" },
+];
+const readAsks = ["streams:read"];
+
+const originOf = (call: Call) => ({ environmentId: call.environmentId, source: "api", runId: call.runId });
+
+/** What `draftOf` and `entityOf` make of an append; `of` is its stream's place in a batch, `at` its own. */
+function appendDraft(input: AppendInput, headerKey: string | undefined, of = "", at = of): EventDraft {
+  const { eventName: event, entityId: _id, entityType: _type, expectedVersion: _version, ...rest } = input;
+  return { ...draftOf({ event, ...rest }, headerKey, at, "eventName"), entity: entityOf(input, of) };
+}
+
+/** The events of a batch in their order. Each states what its stream must be at before the batch. */
+const batchDrafts = (streams: readonly StreamAppend[]): EventDraft[] =>
+  streams.flatMap(({ events, ...stream }, of) =>
+    events.map((event, at) =>
+      appendDraft({ ...event, ...stream }, undefined, `streams[${of}].`, `streams[${of}].events[${at}].`),
+    ),
+  );
+
+async function append(streams: Streams, drafts: EventDraft[], call: Call): Promise<Emitted[]> {
+  const noting = noteStarts(call, drafts);
+  if (noting) await noting;
+  return streams.append(drafts, originOf(call));
+}
+
+const appendOperations = (streams: Streams): Operation[] => [
+  unary({
+    name: "streams.append",
+    action: "entities:append",
+    summary: "Appends one event to the stream of an entity, which must be at the expected version.",
+    input: Append,
+    about: ({ entityId: id, eventName }: Static<typeof Append>) => aboutAppend(id, eventName),
+    alsoAsks: appendAsks,
+    rpc: rpc(EntityStreamService.method.appendEvent, fromAppend, toAppended, {
+      decode: fromAppendBody,
+      encode: toAppendedBody,
+    }),
+    async handle(input, call) {
+      const [appended] = await append(
+        streams,
+        [appendDraft(input as AppendInput, call.idempotencyKey)],
+        call,
+      );
+      return appended!;
+    },
+  }),
+  unary({
+    name: "streams.appendBatch",
+    action: "entities:append",
+    summary: `Appends up to ${appendEventsMax} events to up to ${appendStreamsMax} streams: all of them, or none.`,
+    input: Batch,
+    about: ({ streams: list }: Static<typeof Batch>) =>
+      list.flatMap(({ entityId: id, events }) =>
+        events.flatMap(({ eventName }) => aboutAppend(id, eventName)),
+      ),
+    alsoAsks: appendAsks,
+    rpc: rpc(
+      EntityStreamService.method.appendEvents,
+      (m) => ({ streams: m.streams.map(fromStream) as Static<typeof Batch>["streams"] }),
+      (list: Emitted[]) => ({ results: list.map(toAppended) }),
+      { decode: fromBatchBody, encode: (list) => ({ results: list.map(toAppendedBody) }) },
+    ),
+    handle(input, call) {
+      if (call.idempotencyKey)
+        throw invalid("Idempotency-Key", "give each event of a batch its own idempotencyKey");
+      requireBatch(input.streams as StreamAppend[]);
+      return append(streams, batchDrafts(input.streams as StreamAppend[]), call);
+    },
+  }),
+];
+
+const Read = Type.Object({ entityId, fromVersion: count, limit: count, direction: text });
+
+const rangeOf = ({ entityId: id, fromVersion, direction }: Static<typeof Read>) => ({
+  entityId: id,
+  fromVersion: requireCount("fromVersion", fromVersion),
+  direction: directionOf(direction),
+});
+
+const readOperations = (streams: Streams): Operation[] => [
+  unary({
+    name: "streams.list",
+    action: "entities:read",
+    summary: "Entity streams of the environment, by id.",
+    reads: true,
+    input: Type.Object({
+      entityType: text,
+      search: Type.Optional(Type.String({ maxLength: 256 })),
+      includeDeleted: Type.Optional(Type.Boolean()),
+      limit: count,
+      offset: Type.Optional(Type.Integer({ minimum: 0, maximum: 1_000_000 })),
+    }),
+    lists: listed(({ entity_id }: StreamInfo) => [entity_id], { under: "streams", also: "streams:read" }),
+    rpc: rpc(
+      EntityStreamService.method.listStreams,
+      ({ entityType, search, includeDeleted, limit, offset }) => ({
+        ...{ entityType, search, includeDeleted, limit, offset },
+      }),
+      (page: Awaited<ReturnType<Streams["list"]>>) => ({
+        streams: page.streams.map(toInfo),
+        totalCount: page.totalCount,
+      }),
+      { decode: (body) => withNumbers(body, ["limit", "offset"]) },
+    ),
+    handle: ({ entityType, search, includeDeleted = false, limit, offset = 0 }, call) =>
+      streams.list(call.environmentId, {
+        ...(entityType && { entityType }),
+        ...(search && { search }),
+        ...{ includeDeleted, limit, offset },
+      }),
+  }),
+  unary({
+    name: "streams.get",
+    action: "entities:read",
+    summary: "The type, version and times of an entity's stream.",
+    reads: true,
+    input: Type.Object({ entityId }),
+    about: aboutRead,
+    alsoAsks: readAsks,
+    rpc: rpc(EntityStreamService.method.getStreamInfo, (m) => ({ entityId: m.entityId }), toInfo),
+    handle: (input, call) => streams.info(call.environmentId, input.entityId),
+  }),
+  unary({
+    name: "streams.read",
+    action: "entities:read",
+    summary: "Events of a stream by version, whole or in pages.",
+    reads: true,
+    input: Read,
+    about: aboutRead,
+    alsoAsks: readAsks,
+    rpc: rpc(
+      EntityStreamService.method.readStream,
+      (m) => ({
+        entityId: m.entityId,
+        fromVersion: safeCount(m.fromVersion),
+        limit: m.limit,
+        direction: m.direction,
+      }),
+      toPage,
+      { decode: (body) => withNumbers(body, ["fromVersion", "limit"]), encode: toPageBody },
+    ),
+    handle: (input, call): Promise<StreamPage> =>
+      streams.read(
+        call.environmentId,
+        { ...rangeOf(input), limit: requireCount("limit", input.limit) },
+        call.runId,
+      ),
+  }),
+  unary({
+    name: "streams.history",
+    action: "entities:read",
+    summary: "Events of a stream beside the runs and steps that they started.",
+    reads: true,
+    input: Type.Composite([Read, Type.Object({ fromTimestamp: text, toTimestamp: text })]),
+    about: aboutRead,
+    alsoAsks: [...readAsks, "runs:read"],
+    rpc: rpc(
+      EntityStreamService.method.getEntityHistory,
+      (m) => ({
+        entityId: m.entityId,
+        fromVersion: safeCount(m.fromVersion),
+        limit: m.limit,
+        direction: m.direction,
+        ...(m.fromTimestamp && { fromTimestamp: rfc3339(instantOf(m.fromTimestamp)) }),
+        ...(m.toTimestamp && { toTimestamp: rfc3339(instantOf(m.toTimestamp)) }),
+      }),
+      toHistory,
+      { decode: (body) => withNumbers(body, ["fromVersion", "limit"]) },
+    ),
+    async handle(input, call) {
+      const page = await streams.history(call.environmentId, {
+        ...rangeOf(input),
+        limit: requireCount("limit", input.limit),
+        since: timeBound("fromTimestamp", input.fromTimestamp),
+        until: timeBound("toTimestamp", input.toTimestamp),
+      });
+      return withoutDeniedRuns(page, call);
+    },
+  }),
+  unary({
+    name: "streams.ofRun",
+    action: "runs:read",
+    summary: "Ids of the entity streams that a run appended to or read.",
+    reads: true,
+    input: Type.Object({ id: Type.String({ minLength: 1, maxLength: 200 }) }),
+    output: Type.Object({ entity_ids: Type.Array(Type.String()) }),
+    rest: "GET /api/v1/runs/{id}/streams",
+    lists: listed((id: string) => [id], { under: "entity_ids", type: "stream", also: "entities:read" }),
+    handle: async ({ id }, call) => ({ entity_ids: await streams.ofRun(call.environmentId, id) }),
+  }),
+];
+
+/** Leaves out the runs that deny policies keep from the caller. */
+async function withoutDeniedRuns(page: HistoryPage, call: Call): Promise<HistoryPage> {
+  const screen = await call.screen("runs:read", "run");
+  if (!screen) return page;
+  const entries = [];
+  for (const { event, runs } of page.entries) {
+    const allowed = [];
+    for (const run of runs) if (!(await screen.refusalOf([run.id]))) allowed.push(run);
+    entries.push({ event, runs: allowed });
+  }
+  return { ...page, entries };
+}
+
+const SnapshotInput = Type.Object({
+  entityId,
+  entityType: Type.String(),
+  entityVersion: Type.Integer(),
+  state: Type.Optional(Type.Unknown()),
+});
+
+const keptOperations = (streams: Streams): Operation[] => [
+  unary({
+    name: "streams.createSnapshot",
+    action: "entities:append",
+    summary: "Stores the state of an entity at a version of its stream.",
+    input: SnapshotInput,
+    rpc: rpc(
+      EntityStreamService.method.createSnapshot,
+      (m) => ({
+        entityId: m.entityId,
+        entityType: m.entityType,
+        entityVersion: safeCount(m.entityVersion),
+        ...stateOf(m),
+      }),
+      (snapshotId: string) => ({ snapshotId }),
+      {
+        decode(body) {
+          const { stateValue, ...rest } = withNumbers(body, ["entityVersion"]);
+          return stateValue === undefined ? rest : { ...rest, state: stateValue };
+        },
+      },
+    ),
+    handle({ entityVersion, state = {}, ...input }, call) {
+      if (entityVersion < 1) throw invalid("entityVersion", "must be at least 1");
+      const snapshot = { ...input, entityVersion, state: jsonText("state", state) };
+      return streams.createSnapshot(call.environmentId, snapshot);
+    },
+  }),
+  unary({
+    name: "streams.getSnapshot",
+    action: "entities:read",
+    summary: "The latest snapshot of an entity at or before a version.",
+    reads: true,
+    input: Type.Object({ entityId, beforeVersion: count }),
+    about: aboutRead,
+    alsoAsks: readAsks,
+    rpc: rpc(
+      EntityStreamService.method.getSnapshot,
+      (m) => ({ entityId: m.entityId, beforeVersion: safeCount(m.beforeVersion) }),
+      toSnapshot,
+      { decode: (body) => withNumbers(body, ["beforeVersion"]) },
+    ),
+    handle: ({ entityId: id, beforeVersion }, call) =>
+      streams.snapshot(call.environmentId, id, requireCount("beforeVersion", beforeVersion)),
+  }),
+  unary({
+    name: "streams.delete",
+    action: "entities:append",
+    summary: "Deletes a stream for good; with `purge` its payloads are overwritten.",
+    input: Type.Object({ entityId, purge: Type.Optional(Type.Boolean()) }),
+    rpc: rpc(
+      EntityStreamService.method.deleteStream,
+      ({ entityId: id, purge }) => ({ entityId: id, purge }),
+      ({ version, deletedAt }: Awaited<ReturnType<Streams["delete"]>>) => ({
+        version: BigInt(version),
+        deletedAt: timestampOf(deletedAt),
+      }),
+    ),
+    handle: ({ entityId: id, purge = false }, call) => streams.delete(call.environmentId, id, { purge }),
+  }),
+  unary({
+    name: "streams.redactEvent",
+    action: "entities:append",
+    summary: "Overwrites the payload of one event of a stream, and drops the snapshots that may hold it.",
+    input: Type.Object({ entityId, eventId: Type.String({ minLength: 1, maxLength: 200 }) }),
+    rpc: rpc(
+      EntityStreamService.method.redactEvent,
+      ({ entityId: id, eventId }) => ({ entityId: id, eventId }),
+      ({ entityVersion, redactedAt }: Awaited<ReturnType<Streams["redact"]>>) => ({
+        entityVersion: BigInt(entityVersion),
+        redactedAt: timestampOf(redactedAt),
+      }),
+    ),
+    handle: ({ entityId: id, eventId }, call) => streams.redact(call.environmentId, id, eventId),
+  }),
+];
+
+export const streamsOperations = (streams: Streams): Operation[] => [
+  ...appendOperations(streams),
+  ...readOperations(streams),
+  ...keptOperations(streams),
+];

@@ -1,0 +1,171 @@
+import type { Clock, Instant } from "../../../kit/clock.ts";
+import { Fault, invalid } from "../../../kit/fault.ts";
+import type { Ids } from "../../../kit/ids.ts";
+import { purgeSliceMax } from "../../../kit/limits.ts";
+import { roundRobin, type Slice, workOn } from "../../../kit/round-robin.ts";
+import type { LeaderWrite, Session } from "../../../store/store.ts";
+import type { EventRun } from "../../engine/runs/event-runs.ts";
+import type { EventDraft } from "../events/rules.ts";
+import type { EmitOrigin, Emitted, Events } from "../events/service.ts";
+import * as rows from "./rows.ts";
+import { isEntityId } from "./rules.ts";
+import {
+  type HistoryPage,
+  openStreamReads,
+  type Snapshot,
+  type StreamEvent,
+  type StreamInfo,
+  type StreamPage,
+  type StreamReads,
+  type StreamReadsDeps,
+  streamNotFound,
+} from "./stream-reads.ts";
+
+export type { Emitted, EventRun, HistoryPage, Snapshot, StreamEvent, StreamInfo, StreamPage };
+
+/** What happened to a stream, for those who follow it. */
+export interface StreamFrame {
+  change: "appended" | "snapshotted";
+  environmentId: string;
+  entityId: string;
+  entityType: string;
+  entityVersion: number;
+  at: Instant;
+  eventId?: string;
+  eventName?: string;
+  runId?: string | null;
+  snapshotId?: string;
+}
+
+/** Entities as streams of versioned events. */
+export interface Streams extends StreamReads {
+  /**
+   * Commits the events in order, all or none of them. `aborted` with `version conflict` when a stream is not
+   * where it is expected, `invalid_argument` for another type than the stream's, `failed_precondition` for a
+   * deleted one; faults of `Events.emit` besides.
+   */
+  append(drafts: readonly EventDraft[], origin: EmitOrigin): Promise<Emitted[]>;
+  /**
+   * Stores the state of an entity at a version; a second one of a version replaces the first. Answers its id.
+   * `invalid_argument` above the head and for another type than the stream's.
+   */
+  createSnapshot(
+    environmentId: string,
+    snapshot: { entityId: string; entityType: string; entityVersion: number; state: string },
+  ): Promise<string>;
+  /** Deletes the stream for good; a second time answers the first. */
+  delete(
+    environmentId: string,
+    entityId: string,
+    options: { purge: boolean },
+  ): Promise<{ version: number; deletedAt: Instant }>;
+  /** Overwrites the payload of one event; `not_found` when the stream has no such event. */
+  redact(
+    environmentId: string,
+    entityId: string,
+    eventId: string,
+  ): Promise<{ entityVersion: number; redactedAt: Instant }>;
+  /** The tick of loop `streams.purge`: overwrites the payloads of streams that were deleted with them. */
+  purgeOnce(write: LeaderWrite): Promise<void>;
+}
+
+export interface StreamsDeps extends StreamReadsDeps {
+  clock: Clock;
+  ids: Ids;
+  events: Pick<Events, "emit">;
+  /**
+   * Locks the environment against deletion until the transaction ends; throws `not_found` when it is gone.
+   */
+  shareEnvironment: (session: Session, environmentId: string) => Promise<void>;
+  /** Called after the commit. */
+  onFrame: (frame: StreamFrame) => void;
+}
+
+/** Also a deleted one; throws for one that never was. */
+async function lockStream(
+  session: Session,
+  environmentId: string,
+  entityId: string,
+): Promise<rows.StreamRow> {
+  const stream = isEntityId(entityId) ? await rows.lockStream(session, environmentId, entityId) : undefined;
+  if (!stream) throw streamNotFound();
+  return stream;
+}
+
+export function openStreams(deps: StreamsDeps): Streams {
+  const { store, clock, ids, events, shareEnvironment, onFrame } = deps;
+
+  return {
+    ...openStreamReads(deps),
+
+    append: (drafts, origin) => events.emit(drafts, origin),
+
+    async createSnapshot(environmentId, { entityId, entityType, entityVersion, state }) {
+      const id = ids.next("snap");
+      const at = clock.now();
+      await store.write(async (session) => {
+        await shareEnvironment(session, environmentId);
+        const stream = await lockStream(session, environmentId, entityId);
+        if (stream.deleted_at !== null) throw streamNotFound();
+        if (stream.entity_type !== entityType)
+          throw invalid("entityType", `stream ${entityId} is of type "${stream.entity_type}"`);
+        if (entityVersion > stream.version)
+          throw invalid("entityVersion", `must be at most the stream's version, ${stream.version}`);
+        const snapshot = { id, entity_id: entityId, entity_version: entityVersion, state, created_at: at };
+        await rows.putSnapshot(session, environmentId, snapshot);
+      });
+      onFrame({
+        change: "snapshotted",
+        snapshotId: id,
+        ...{ environmentId, entityId, entityType, entityVersion, at },
+      });
+      return id;
+    },
+
+    async delete(environmentId, entityId, { purge }) {
+      const now = clock.now();
+      const row = await store.write(async (session) => {
+        const stream = await lockStream(session, environmentId, entityId);
+        await rows.markDeleted(session, environmentId, entityId, { now, purgeFrom: purge ? 1 : null });
+        if (purge) await rows.deleteSnapshots(session, environmentId, entityId, 0);
+        return stream;
+      });
+      return { version: row.version, deletedAt: row.deleted_at ?? now };
+    },
+
+    async redact(environmentId, entityId, eventId) {
+      const now = clock.now();
+      const redacted = await store.write(async (session) => {
+        await lockStream(session, environmentId, entityId);
+        const row = await rows.redactEvent(session, environmentId, { entityId, eventId, now });
+        if (row) await rows.deleteSnapshots(session, environmentId, entityId, row.entity_version);
+        return row;
+      });
+      if (!redacted) throw new Fault("not_found", `event ${eventId.slice(0, 80)} not found in the stream`);
+      return { entityVersion: redacted.entity_version, redactedAt: redacted.redacted_at };
+    },
+
+    purgeOnce: (write) => purgeDeleted(deps, write),
+  };
+}
+
+/** Streams of one slice, each with a slice of its payloads. */
+const purgedAtOnce = 100;
+
+/** A stream comes again until all of its payloads are overwritten. */
+async function purgeDeleted({ store, clock }: StreamsDeps, write: LeaderWrite): Promise<void> {
+  let purged: number;
+  const purgeSome = async (slice: Slice) => {
+    const now = clock.now();
+    const found = await rows.streamsToPurge(store, now, slice);
+    for (const one of found)
+      await write((session) => rows.purgePayloads(session, one, { now, limit: purgeSliceMax }));
+    purged += found.length;
+    return found;
+  };
+  const work = workOn(purgeSome, () => rows.environmentsToPurge(store, clock.now()));
+  do {
+    purged = 0;
+    await roundRobin([work], { clock, limit: purgedAtOnce });
+  } while (purged > 0);
+}

@@ -1,0 +1,261 @@
+import type { JsonObject, MessageInitShape } from "@bufbuild/protobuf";
+import type { Value } from "@bufbuild/protobuf/wkt";
+import type {
+  EntityHistoryRunSchema,
+  GetEntityHistoryResponseSchema,
+  GetSnapshotResponseSchema,
+  GetStreamInfoResponseSchema,
+  StreamEventSchema,
+} from "../../../gen/svc/v1/entity_stream_pb.ts";
+import { type Instant, rfc3339 } from "../../../kit/clock.ts";
+import { storedJson } from "../../../kit/payload-json.ts";
+import { isJsonObject, payload, safeCount, timestampOf, withNumbers } from "../../../kit/wkt.ts";
+import { type DataMessage, dataOf, fromBody } from "../events/wire.ts";
+import type { AppendInput, AppendTarget, StreamAppend } from "./rules.ts";
+import type {
+  Emitted,
+  EventRun,
+  HistoryPage,
+  Snapshot,
+  StreamEvent,
+  StreamInfo,
+  StreamPage,
+} from "./service.ts";
+
+/** The fields of an event that is appended, as `AppendEventRequest` and `NewStreamEvent` have them. */
+interface AppendedEventMessage extends DataMessage {
+  eventName: string;
+  version: number;
+  metadata?: Record<string, unknown> | undefined;
+  idempotencyKey: string;
+}
+
+interface TargetMessage {
+  entityId: string;
+  entityType: string;
+  expectedVersion: bigint;
+}
+
+const fromEvent = (m: AppendedEventMessage) => ({
+  eventName: m.eventName,
+  version: m.version,
+  idempotencyKey: m.idempotencyKey,
+  ...dataOf(m),
+  ...(m.metadata !== undefined && { metadata: m.metadata }),
+});
+
+const fromTarget = (m: TargetMessage): AppendTarget => ({
+  entityId: m.entityId,
+  entityType: m.entityType,
+  expectedVersion: safeCount(m.expectedVersion),
+});
+
+export const fromAppend = (m: AppendedEventMessage & TargetMessage): AppendInput => ({
+  ...fromTarget(m),
+  ...fromEvent(m),
+});
+
+/** The same from plain JSON: payloads never become messages on the hot path. */
+export const fromAppendBody = (body: Record<string, unknown>): Record<string, unknown> =>
+  fromBody(body, ["version", "expectedVersion"]);
+
+export const fromStream = (m: TargetMessage & { events: readonly AppendedEventMessage[] }): StreamAppend => ({
+  ...fromTarget(m),
+  events: m.events.map(fromEvent),
+});
+
+const isRecord = (value: unknown): value is Record<string, unknown> => isJsonObject(value);
+
+/** Names inside a batch come in either case; those of the outer message were unified before. */
+function unified(item: unknown, names: Readonly<Record<string, string>>): unknown {
+  if (!isRecord(item)) return item;
+  return Object.fromEntries(Object.entries(item).map(([name, value]) => [names[name] ?? name, value]));
+}
+
+const streamNames = {
+  entity_id: "entityId",
+  entity_type: "entityType",
+  expected_version: "expectedVersion",
+};
+const eventNames = {
+  event_name: "eventName",
+  idempotency_key: "idempotencyKey",
+  data_value: "dataValue",
+};
+
+export function fromBatchBody(body: Record<string, unknown>): Record<string, unknown> {
+  const { streams = [] } = body;
+  if (!Array.isArray(streams)) return body;
+  return {
+    ...body,
+    streams: streams.map((item) => {
+      const stream = unified(item, streamNames);
+      if (!isRecord(stream)) return stream;
+      const { events = [] } = stream;
+      return {
+        ...withNumbers(stream, ["expectedVersion"]),
+        events: Array.isArray(events)
+          ? events.map((event) => {
+              const read = unified(event, eventNames);
+              return isRecord(read) ? fromBody(read) : read;
+            })
+          : events,
+      };
+    }),
+  };
+}
+
+export const toAppended = ({ eventId, position, entityVersion }: Emitted) => ({
+  eventId,
+  entityVersion: BigInt(entityVersion ?? 0),
+  sequence: BigInt(position ?? 0),
+});
+
+export const toAppendedBody = ({ eventId, position, entityVersion }: Emitted) => ({
+  eventId,
+  entityVersion: entityVersion === undefined ? undefined : `${entityVersion}`,
+  sequence: position === undefined ? undefined : `${position}`,
+});
+
+const at = (instant: Instant | null) => (instant === null ? undefined : timestampOf(instant));
+
+/** A redacted event has neither data nor metadata. */
+const payloadsOf = ({ data, metadata, redacted_at }: StreamEvent) => ({
+  ...(redacted_at === null && payload("data", "dataValue", data)),
+  ...(metadata !== null && { metadata: storedJson(metadata) as JsonObject }),
+});
+
+export const toEvent = (event: StreamEvent): MessageInitShape<typeof StreamEventSchema> => ({
+  id: event.id,
+  name: event.name,
+  ...payloadsOf(event),
+  entityVersion: BigInt(event.entity_version),
+  version: event.version,
+  timestamp: at(event.at),
+  createdAt: at(event.at),
+  source: event.source,
+  idempotencyKey: event.idempotency_key ?? "",
+  // An append writes the event and its runs in one transaction.
+  processed: true,
+  runId: event.run_id ?? "",
+  entityId: event.entity_id,
+  entityType: event.entity_type,
+  natsSeq: BigInt(event.position),
+  redactedAt: at(event.redacted_at),
+});
+
+export const toPage = ({ events, totalCount, nextVersion }: StreamPage) => ({
+  events: events.map(toEvent),
+  totalCount,
+  nextVersion: BigInt(nextVersion),
+});
+
+/** The same as plain JSON: a page of 10,000 events makes no messages. */
+export const toPageBody = ({ events, totalCount, nextVersion }: StreamPage) => ({
+  events: events.length > 0 ? events.map(toEventBody) : undefined,
+  totalCount: totalCount || undefined,
+  nextVersion: nextVersion === 0 ? undefined : `${nextVersion}`,
+});
+
+function toEventBody(event: StreamEvent) {
+  const timestamp = rfc3339(event.at);
+  const data = event.redacted_at === null ? storedJson(event.data) : undefined;
+  return {
+    id: event.id,
+    name: event.name,
+    [data === undefined || isJsonObject(data) ? "data" : "dataValue"]: data,
+    metadata: event.metadata === null ? undefined : storedJson(event.metadata),
+    entityVersion: `${event.entity_version}`,
+    version: event.version,
+    timestamp,
+    createdAt: timestamp,
+    source: event.source,
+    idempotencyKey: event.idempotency_key ?? undefined,
+    processed: true,
+    runId: event.run_id ?? undefined,
+    entityId: event.entity_id,
+    entityType: event.entity_type,
+    natsSeq: `${event.position}`,
+    redactedAt: event.redacted_at === null ? undefined : rfc3339(event.redacted_at),
+  };
+}
+
+export const toInfo = (stream: StreamInfo): MessageInitShape<typeof GetStreamInfoResponseSchema> => ({
+  entityId: stream.entity_id,
+  entityType: stream.entity_type,
+  version: BigInt(stream.version),
+  eventCount: BigInt(stream.version),
+  createdAt: at(stream.created_at),
+  updatedAt: at(stream.updated_at),
+  deleted: stream.deleted_at !== null,
+});
+
+const durationOf = (durationMs: number | null) =>
+  durationMs === null
+    ? {}
+    : { durationMs: Math.min(durationMs, 2_147_483_647), durationMsFull: BigInt(durationMs) };
+
+const toHistoryRun = (run: EventRun): MessageInitShape<typeof EntityHistoryRunSchema> => ({
+  runId: run.id,
+  functionId: run.functionId,
+  status: run.status,
+  startedAt: at(run.startedAt),
+  endedAt: at(run.endedAt),
+  ...durationOf(run.startedAt === null || run.endedAt === null ? null : run.endedAt - run.startedAt),
+  steps: run.steps.map((step) => ({
+    stepId: step.stepId,
+    name: step.name,
+    stepType: step.type,
+    status: step.status,
+    ...durationOf(step.durationMs),
+    errorMessage: step.error ?? "",
+  })),
+});
+
+export const toHistory = ({
+  info,
+  entries,
+  nextVersion,
+}: HistoryPage): MessageInitShape<typeof GetEntityHistoryResponseSchema> => ({
+  entries: entries.map(({ event, runs }) => ({
+    eventId: event.id,
+    eventName: event.name,
+    ...(event.redacted_at === null && payload("eventData", "eventDataValue", event.data)),
+    entityVersion: BigInt(event.entity_version),
+    schemaVersion: event.version,
+    source: event.source,
+    timestamp: at(event.at),
+    runs: runs.map(toHistoryRun),
+  })),
+  nextCursor: BigInt(nextVersion),
+  totalEvents: BigInt(info.version),
+  info: {
+    entityId: info.entity_id,
+    entityType: info.entity_type,
+    currentVersion: BigInt(info.version),
+    totalEventCount: BigInt(info.version),
+    createdAt: at(info.created_at),
+    updatedAt: at(info.updated_at),
+  },
+});
+
+/** The state of a snapshot: an object in the plain field, anything else in its twin. */
+export function stateOf({
+  state,
+  stateValue,
+}: {
+  state?: JsonObject | undefined;
+  stateValue?: Value | undefined;
+}) {
+  const { data } = dataOf({ data: state, dataValue: stateValue });
+  return data === undefined ? {} : { state: data };
+}
+
+export const toSnapshot = (snapshot: Snapshot): MessageInitShape<typeof GetSnapshotResponseSchema> => ({
+  snapshotId: snapshot.id,
+  entityId: snapshot.entity_id,
+  entityType: snapshot.entity_type,
+  entityVersion: BigInt(snapshot.entity_version),
+  ...payload("state", "stateValue", snapshot.state),
+  createdAt: at(snapshot.created_at),
+});
