@@ -215,11 +215,13 @@ describe.each(engines)("appends that meet trouble on %s", (engine) => {
     const statuses = new Set<number>();
     let isGone = false;
     const callers = Array.from({ length: 16 }, async (_, at) => {
-      for (let n = 0; n < 30; n++) {
+      for (let after = 0; after < 10; ) {
         const wasGone = isGone;
         const { status } = await append(`leaving.${at % 4}`, {}, { key });
         statuses.add(status);
-        if (wasGone) expect(status).not.toBe(200);
+        if (!wasGone) continue;
+        expect(status).not.toBe(200);
+        after++;
       }
     });
     await server.api(`/api/v1/environments/${environment.id}`, { method: "DELETE" });
