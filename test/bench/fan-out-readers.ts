@@ -5,18 +5,21 @@
 const options = JSON.parse(process.argv[2]!) as {
   url: string;
   count: number;
-  key?: string;
+  /** Taken by turns; none for a server that asks for no key. */
+  keys?: readonly string[];
   /** Sent by each once it is open; its answer is waited for. */
   hello?: string;
   /** So many of them never read again. */
   deaf?: number;
 };
 const { hostname, port } = new URL(options.url);
-const protocols =
-  options.key === undefined
+const { keys = [], deaf = 0 } = options;
+const protocolsOf = (key: string | undefined) =>
+  key === undefined
     ? ""
-    : `Sec-WebSocket-Protocol: svc.v1, svc.auth.bearer.${Buffer.from(options.key).toString("base64url")}\r\n`;
-const upgrade = `GET /ws HTTP/1.1\r\nHost: bench\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n${protocols}\r\n`;
+    : `Sec-WebSocket-Protocol: svc.v1, svc.auth.bearer.${Buffer.from(key).toString("base64url")}\r\n`;
+const upgradeOf = (key: string | undefined) =>
+  `GET /ws HTTP/1.1\r\nHost: bench\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n${protocolsOf(key)}\r\n`;
 
 /** A masked text frame, with a mask of zeros. */
 function frameOf(text: string): Uint8Array {
@@ -43,7 +46,9 @@ const sizeOf = (data: Uint8Array) => {
   return short < 126 ? 2 + short : 4 + ((data[2]! << 8) | data[3]!);
 };
 
-async function open(deaf: boolean): Promise<void> {
+async function open(place: number): Promise<void> {
+  const isDeaf = place < deaf;
+  const upgrade = upgradeOf(keys[place % keys.length]);
   await new Promise<void>((ready, failed) => {
     let state: "upgrading" | "greeting" | "reading" = "upgrading";
     Bun.connect({
@@ -67,7 +72,7 @@ async function open(deaf: boolean): Promise<void> {
           }
           if (state === "reading") {
             answered++;
-            if (deaf) socket.pause();
+            if (isDeaf) socket.pause();
             else reading.push(socket);
             ready();
           }
@@ -83,11 +88,10 @@ process.on("SIGUSR2", () => {
   console.log(JSON.stringify({ bytes, frameBytes, answered, closed }));
 });
 
-const deaf = options.deaf ?? 0;
 const atOnce = 50;
 for (let begun = 0; begun < options.count; begun += atOnce)
   await Promise.all(
-    Array.from({ length: Math.min(atOnce, options.count - begun) }, (_, at) => open(begun + at < deaf)),
+    Array.from({ length: Math.min(atOnce, options.count - begun) }, (_, at) => open(begun + at)),
   );
 setInterval(() => {
   for (const socket of reading) socket.write(pong);

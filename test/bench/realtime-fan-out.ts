@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { findProgram } from "../support/process.ts";
 import { until } from "../support/until.ts";
 import { median } from "./figures.ts";
-import { type Program, startBench, startProgram } from "./processes.ts";
+import { type Bench, type Program, startBench, startProgram } from "./processes.ts";
 
 /** 200 bytes of JSON. */
 const data = { order: "o-1042", total: 42.5, note: "n".repeat(156) };
@@ -25,9 +25,25 @@ const rssKb = (pid: number): number =>
 interface ReadersOptions {
   url: string;
   count: number;
-  key?: string;
+  keys?: readonly string[];
   hello?: string;
   deaf?: number;
+}
+
+/** A key has at most 1,000 sockets at a node. */
+const socketsOfKey = 900;
+
+async function keysFor({ url, key }: Pick<Bench, "url" | "key">, count: number): Promise<string[]> {
+  const keys: string[] = [];
+  for (let number = 0; number * socketsOfKey < count; number++) {
+    const answer = await fetch(`${url}/api/v1/apikeys`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+      body: JSON.stringify({ name: `readers ${number}`, role_ids: ["role_viewer"] }),
+    });
+    keys.push(((await answer.json()) as { key: string }).key);
+  }
+  return keys;
 }
 
 async function openReaders(options: ReadersOptions): Promise<Readers> {
@@ -89,7 +105,7 @@ export async function fanOut(options: { count: number; rounds: number; databaseU
   };
   const hello = JSON.stringify({ type: "subscribe", subscription: { pattern: "order.*" } });
   const idle = rssKb(bench.server.pid);
-  const readers = await openReaders({ url: bench.url, key: bench.key, count, hello });
+  const readers = await openReaders({ url: bench.url, keys: await keysFor(bench, count), count, hello });
   const eachKb = (rssKb(bench.server.pid) - idle) / count;
   const first = await measure(bench.server, readers, emit, 2);
   const bytes = first.frameBytes - (first.frameBytes > 129 ? 4 : 2);
@@ -133,7 +149,7 @@ export async function fanOut(options: { count: number; rounds: number; databaseU
 
   // A reader that never reads is closed after its megabyte; until then and then the others do not feel it.
   const alone = await measure(bench.server, readers, emit, burstsFor(count, 400_000));
-  const deaf = await openReaders({ url: bench.url, key: bench.key, count: 1, deaf: 1, hello });
+  const deaf = await openReaders({ url: bench.url, keys: [bench.key], count: 1, deaf: 1, hello });
   const beside = await measure(bench.server, readers, emit, burstsFor(count, 400_000));
   console.log(
     `  beside one that never reads: ${Math.round(beside.perCpuSecond / 1_000)}k, without it ${Math.round(alone.perCpuSecond / 1_000)}k (${(beside.perCpuSecond / alone.perCpuSecond).toFixed(2)})`,
