@@ -31,7 +31,7 @@ export const auditSettings = {
     env: "SVC_AUDIT_RETENTION_DAYS",
     parse: integer(0, 36_500, "days"),
     fallback: 365,
-    about: "How long audit rows are kept; 0 keeps them for ever.",
+    about: "Audit rows are deleted after this many days; 0 means never.",
   }),
   auditSpool: setting({
     env: "SVC_AUDIT_SPOOL",

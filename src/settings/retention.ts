@@ -7,18 +7,19 @@ export const retentionSettings = {
     env: "SVC_EVENT_RETENTION_DAYS",
     parse: integer(0, 36_500, "days"),
     fallback: 0,
-    about: "How long events are kept; 0 keeps them for ever.",
+    about: "Events are deleted after this many days; 0 means never.",
   }),
   topicRetentionHours: setting({
     env: "SVC_TOPIC_RETENTION_HOURS",
     parse: integer(0, 876_000, "hours"),
     fallback: 72,
-    about: "How long messages of developer topics are kept; 0 keeps them for ever.",
+    about: "Messages of developer topics are deleted after this many hours; 0 means never.",
   }),
   runRetentionDays: setting({
     env: "SVC_RUN_RETENTION_DAYS",
     parse: integer(0, 36_500, "days"),
     fallback: 90,
-    about: "How long a run is kept behind its end, where its function does not say; 0 keeps it for ever.",
+    about:
+      "A run is deleted this many days after its end, unless its function sets its own retention; 0 means never.",
   }),
 };
