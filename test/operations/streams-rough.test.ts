@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { streamsCheck } from "../../src/domain/log/streams/invariants.ts";
 import { sql } from "../../src/kit/sql.ts";
 import { pullWorker } from "../support/pull-worker.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
@@ -203,6 +204,32 @@ describe.each(engines)("appends that meet trouble on %s", (engine) => {
       expect(Number(deleted.body.version)).toBe(1 + taken.length);
       expect((await append(entityId)).body.code).toBe("failed_precondition");
     }
+  });
+
+  test("the check of streams walks over all of them, and stays where one is broken", async () => {
+    const { store } = server.running.domain;
+    const { body: environment } = await server.api("/api/v1/environments", { body: { name: "checked" } });
+    const { key } = (
+      await server.api("/api/v1/apikeys", {
+        body: { name: "c", env_id: environment.id, role_ids: ["role_admin"] },
+      })
+    ).body;
+    const ids = Array.from({ length: 230 }, (_, at) => `checked.${at}`);
+    await Promise.all(ids.map((id) => append(id, {}, { key })));
+    const check = streamsCheck(store);
+    const counts = async () => {
+      const found: number[] = [];
+      for (let look = 0; look < 3; look++) found.push((await check.run(environment.id)).count);
+      return found;
+    };
+    expect(await counts()).toEqual([0, 0, 0]);
+    await store.write((session) =>
+      session.run(sql`UPDATE streams SET version = 2 WHERE entity_id = 'checked.99'
+        AND environment_id = ${environment.id}`),
+    );
+    const found = await counts();
+    expect(found.at(-1)).toBe(1);
+    expect((await check.run(environment.id)).oldest?.id).toBe("checked.99");
   });
 
   test("an environment that is deleted under appends takes none after it", async () => {

@@ -1,27 +1,50 @@
-import { integrityRowsMax } from "../../../kit/limits.ts";
+import { integrityEnvironmentsMax } from "../../../kit/limits.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Store } from "../../../store/store.ts";
 import type { IntegrityCheck } from "../../record/integrity/service.ts";
 
-/** The streams that moved last: their versions are compared with their events. */
-export const streamsCheck = (store: Pick<Store, "one">): IntegrityCheck => ({
-  name: "streams.heads",
-  about:
-    "Streams among those of the newest appends whose version is not that of their last event, or with a gap below it.",
-  async run(environmentId) {
-    const row = await store.one<{ count: number; id: string | null; at: number | null }>(
-      sql`SELECT count(*) AS count, min(s.entity_id) AS id, min(s.updated_at) AS at
-        FROM (SELECT DISTINCT v.entity_id FROM (
-          SELECT entity_id FROM events WHERE environment_id = ${environmentId}
-          ORDER BY position DESC LIMIT ${integrityRowsMax}) v WHERE v.entity_id IS NOT NULL) e
-        LEFT JOIN streams s ON s.environment_id = ${environmentId} AND s.entity_id = e.entity_id
-        WHERE s.entity_id IS NULL
-          OR s.version <> (SELECT max(v.entity_version) FROM events v
-            WHERE v.environment_id = ${environmentId} AND v.entity_id = e.entity_id)
-          OR s.version <> (SELECT count(*) FROM events v
-            WHERE v.environment_id = ${environmentId} AND v.entity_id = e.entity_id)`,
-    );
-    if (!row || row.count === 0) return { count: 0, oldest: null };
-    return { count: row.count, oldest: { id: row.id ?? "stream", at: row.at ?? 0 } };
-  },
-});
+/** Streams of one look, and the newest versions of each that are compared: an index has all that is read. */
+const streamsAtOnce = 200;
+const versionsCompared = 50;
+
+interface StreamLook {
+  entity_id: string;
+  version: number;
+  at: number;
+  /** The version of its last event; null when it has none. */
+  last: number | null;
+  /** The lowest version of its newest events. */
+  lowest: number | null;
+}
+
+const ofStream = sql.raw("v.environment_id = s.environment_id AND v.entity_id = s.entity_id");
+
+/** Walks over the streams of an environment: the version of each is compared with its newest events. */
+export function streamsCheck(store: Pick<Store, "all">): IntegrityCheck {
+  /** The last stream that was looked at, by environment. */
+  const walks = new Map<string, string>();
+  const isWell = ({ version, last, lowest }: StreamLook) =>
+    last === version && lowest === Math.max(1, version - versionsCompared + 1);
+  return {
+    name: "streams.heads",
+    about: `Streams whose version is not that of their last event, or with a gap in their newest ${versionsCompared}: another ${streamsAtOnce} streams each time.`,
+    async run(environmentId) {
+      const after = walks.get(environmentId) ?? "";
+      const looked = await store.all<StreamLook>(sql`SELECT s.entity_id, s.version, s.updated_at AS at,
+          (SELECT max(v.entity_version) FROM events v WHERE ${ofStream}) AS last,
+          (SELECT min(n.entity_version) FROM (SELECT v.entity_version FROM events v WHERE ${ofStream}
+            ORDER BY v.entity_version DESC LIMIT ${versionsCompared}) n) AS lowest
+        FROM (SELECT environment_id, entity_id, version, updated_at FROM streams
+          WHERE environment_id = ${environmentId} AND entity_id > ${after}
+          ORDER BY entity_id LIMIT ${streamsAtOnce}) s ORDER BY s.entity_id`);
+      const broken = looked.filter((stream) => !isWell(stream));
+      walks.delete(environmentId);
+      if (walks.size >= integrityEnvironmentsMax) walks.delete(walks.keys().next().value!);
+      // It stays where something is broken, so that this is seen until it is put right.
+      if (broken.length > 0) walks.set(environmentId, after);
+      else if (looked.length === streamsAtOnce) walks.set(environmentId, looked.at(-1)!.entity_id);
+      const [first] = broken;
+      return { count: broken.length, oldest: first ? { id: first.entity_id, at: first.at } : null };
+    },
+  };
+}
