@@ -105,9 +105,10 @@ async function runAll(extra: string[]): Promise<boolean> {
   }
 
   const runs = done.flatMap((lane) => lane.runs);
-  const { passed, failed, skipped, beside } = verdict({ runs, wrong, checkExit });
+  const { passed, failed, skipped, failures, beside } = verdict({ runs, wrong, checkExit });
   tellTimes(done);
   console.log("");
+  for (const { title, reason } of failures) console.log(`failed: ${title}\n${reason}\n`);
   for (const sentence of beside) console.log(`failed: ${sentence}`);
   if (skipped > 0) console.log(`${skipped} skipped`);
   console.log(`${passed} passed, ${failed} failed`);

@@ -34,7 +34,13 @@ const judge = (runs: ProcessRun[], checkExit = 0) => verdict({ runs, checkExit, 
 test("cases are counted one by one, whatever stands in their names and messages", () => {
   expect(countJunit(xml)).toEqual({
     passed: 2,
-    failed: 2,
+    failures: [
+      {
+        title: 'test/a.test.ts > grp > bad > "q"',
+        reason: "<skipped />\nat test/a.test.ts:2:81",
+      },
+      { title: "test/c&d.test.ts > (unnamed)", reason: "after\nError: after" },
+    ],
     skipped: 2,
     files: new Set(["test/a.test.ts", "test/c&d.test.ts"]),
   });
@@ -47,7 +53,7 @@ test("the time of a file is that of all in it, hooks too", () => {
 });
 
 test("a run in which all is well has no failure", () => {
-  expect(judge([one()])).toEqual({ passed: 2, failed: 0, skipped: 0, beside: [] });
+  expect(judge([one()])).toEqual({ passed: 2, failed: 0, skipped: 0, failures: [], beside: [] });
 });
 
 test("the tests of all processes are counted together", () => {
@@ -56,7 +62,7 @@ test("the tests of all processes are counted together", () => {
     files: ["test/b.test.ts"],
     xml: fine.replaceAll("a.test", "b.test"),
   });
-  expect(judge([one(), other])).toEqual({ passed: 4, failed: 0, skipped: 0, beside: [] });
+  expect(judge([one(), other])).toEqual({ passed: 4, failed: 0, skipped: 0, failures: [], beside: [] });
 });
 
 test("a test that two processes ran is a failure", () => {
