@@ -220,6 +220,31 @@ describe.each(engines)("projections on %s", (engine) => {
     expect((await poll(name)).events).toEqual([]);
   });
 
+  test("appends to streams of entities feed it, each entity as a partition", async () => {
+    const { name, event } = fresh("entities");
+    await ok("RegisterProjection", { name, events: [event], partitionKey: "$.entityId" });
+    const append = async (entityId: string) => {
+      const body = { entityId, entityType: "order", eventName: event, data: { entityId } };
+      const answer = await server.rpc("EntityStreamService", "AppendEvent", {
+        ...body,
+        expectedVersion: "-1",
+      });
+      expect(answer.status).toBe(200);
+      return answer.body.eventId as string;
+    };
+    const ids = [await append("order-1"), await append("order-2"), await append("order-1")];
+    const { events } = await poll(name);
+    expect(events.map((one: { id: string }) => one.id)).toEqual(ids);
+    expect(events.map((one: { metadata: { __partition: string } }) => one.metadata.__partition)).toEqual([
+      ...["order-1", "order-2", "order-1"],
+    ]);
+    const waiting = call("WaitForEvent", { eventId: ids[2], projection: name, timeout: "10s" });
+    const [last, other] = [events[2], events[1]];
+    expect((await save(name, Number(last.seq), { n: 2 }, { partitionKey: "order-1" })).status).toBe(200);
+    expect((await save(name, Number(other.seq), { n: 1 }, { partitionKey: "order-2" })).status).toBe(200);
+    expect((await waiting).body).toMatchObject({ caughtUp: true });
+  });
+
   test("a poll of one partition brings only that, and leaves the cursor", async () => {
     const { name, event } = fresh("one_part");
     await ok("RegisterProjection", { name, events: [event], partitionKey: "$.data.id" });
