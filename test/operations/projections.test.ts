@@ -209,7 +209,8 @@ describe.each(engines)("projections on %s", (engine) => {
     ];
     const beyond = [states[0], { ...states[1], last_event_seq: b.seq + 1_000 }];
     expect((await call("SaveProjectionStates", { name, states: beyond })).body.code).toBe("invalid_argument");
-    expect((await call("SaveProjectionStates", { name, states: [states[0], states[0]] })).status).toBe(400);
+    for (const none of [[states[0], states[0]], []])
+      expect((await call("SaveProjectionStates", { name, states: none })).body.code).toBe("invalid_argument");
     expect((await ok("GetProjection", { name, partition: "a" })).state).toBeUndefined();
     expect(await ok("SaveProjectionStates", { name, states })).toEqual({ ok: true });
     expect((await ok("GetProjection", { name, partition: "a" })).state).toEqual({ n: 1 });

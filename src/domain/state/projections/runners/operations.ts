@@ -203,6 +203,7 @@ const resultOperations = (runners: Runners): Operation[] => [
 ];
 
 function statesOf(given: readonly Static<typeof State>[]): SavedState[] {
+  if (given.length === 0) throw invalid("states", "must name at least one partition");
   if (given.length > projectionSavesMax) throw invalid("states", `at most ${projectionSavesMax} in one save`);
   const states = given.map(({ partitionKey, state, lastEventSeq = 0, lastEventId = "", lastEventAt }) => ({
     partition: partitionOf("partition_key", partitionKey),
