@@ -2,7 +2,7 @@ import { type DescField, type DescMessage, ScalarType } from "@bufbuild/protobuf
 import type { JsonObject } from "./both-spellings.ts";
 
 /**
- * Fields that answers carry even when zero: the browser client validates them as required, while the
+ * Fields that answers carry even when zero: clients validate them as required, or compare them, while the
  * protobuf mapping leaves zeros out. Protobuf's names, by message.
  */
 export const alwaysPresent: Record<string, readonly string[]> = {
@@ -26,6 +26,24 @@ export const alwaysPresent: Record<string, readonly string[]> = {
   "svc.v1.TimeTravelTimelineEvent": ["id", "event_type", "summary", "significant", "timestamp"],
   "svc.v1.TimeTravelStepSnapshot": ["step_id", "name", "type", "sequence", "status", "injected", "patched"],
   "svc.v1.GetStepOutputAtResponse": ["patched"],
+  "svc.v1.RegisterProjectionResponse": ["status", "last_event_seq"],
+  "svc.v1.ProjectionInfo": ["name", "mode", "status", "last_event_seq"],
+  "svc.v1.GetProjectionStatusResponse": ["name", "status", "mode", "last_event_seq", "lag"],
+  "svc.v1.RebuildJob": [
+    "job_id",
+    "projection_name",
+    "status",
+    "events_processed",
+    "total_events",
+    "progress",
+  ],
+  "svc.v1.WaitProjectionCatchupResponse": [
+    "caught_up",
+    "timed_out",
+    "current_seq",
+    "target_seq",
+    "behind_by_events",
+  ],
   "svc.v1.Step": ["id", "run_id", "step_id", "status", "step_type", "sequence", "attempt"],
 };
 

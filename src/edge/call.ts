@@ -127,6 +127,7 @@ export class RequestCall implements Call {
   refusedBy: string | undefined;
   address = "";
   isSecure = false;
+  admitted?: () => void;
   readonly screening: CallScreening;
   #signal: AbortSignal | undefined;
   #latest: RequestCall | undefined;

@@ -53,6 +53,8 @@ export interface Visit {
   call?: RequestCall;
   /** The message that is being read. */
   reading?: BodyRead | undefined;
+  /** Told whether a stream that refuses by status is accepted: its refusal, or nothing. */
+  opened?: (refusal: Fault | undefined) => void;
 }
 
 const noVisit: Visit = { request: new Request("http://edge.invalid"), requestId: "", prepared: undefined };
@@ -93,7 +95,9 @@ export function connectErrorOf(fault: Fault): ConnectError {
 /** The same for anything thrown; Connect's own errors (a malformed message, say) pass. */
 function asConnectError(surface: Surface, error: unknown, visit: Visit): ConnectError {
   if (error instanceof ConnectError) return error;
-  return connectErrorOf(faultOf(surface.edge, error, visit.prepared?.operation, visit.requestId));
+  const fault = faultOf(surface.edge, error, visit.prepared?.operation, visit.requestId);
+  visit.opened?.(fault);
+  return connectErrorOf(fault);
 }
 
 /**
@@ -132,6 +136,8 @@ function implement(surface: Surface, router: ConnectRouter, { prepared, binding 
   const answers = async function* (sent: Message | AsyncIterable<Message>, context: HandlerContext) {
     const visit = context.values.get(visitKey);
     visit.reading?.release();
+    const { opened } = visit;
+    if (opened) callOf(visit).admitted = () => opened(undefined);
     try {
       const items =
         prepared.operation.mode === "duplex"
@@ -222,6 +228,49 @@ export async function* countedBytes(
   }
 }
 
+/** Of a stream that refuses by status: resolves once the operation has accepted it, or with its refusal. */
+function refusalOf(visit: Visit): Promise<Fault | undefined> | undefined {
+  const operation = visit.prepared?.operation;
+  if (operation?.mode !== "stream" || !operation.refusesByStatus) return undefined;
+  const { promise, resolve } = Promise.withResolvers<Fault | undefined>();
+  visit.opened = resolve;
+  return promise;
+}
+
+/** Clients take this status of a stream for a method that is not there, and ask in another way. */
+const notThere = 404;
+
+/**
+ * Begins to read the answer, so that the operation runs, and answers its refusal. An accepted stream is left to
+ * be sent as it is.
+ */
+async function begun(
+  answer: UniversalServerResponse,
+  refusal: Promise<Fault | undefined>,
+): Promise<Response | undefined> {
+  const pieces = answer.body?.[Symbol.asyncIterator]();
+  if (!pieces) return undefined;
+  const first = pieces.next();
+  const fault = await Promise.race([refusal, first.then(() => undefined)]);
+  if (fault) {
+    // What is left of the answer is not read.
+    void first.then(() => pieces.return?.()).catch(() => {});
+    const { status, body, headers } = connectForm(fault);
+    return new Response(JSON.stringify(body), {
+      status: fault.kind === "unimplemented" ? notThere : status,
+      headers: { ...headers, "content-type": "application/json" },
+    });
+  }
+  answer.body = (async function* () {
+    try {
+      for (let piece = await first; !piece.done; piece = await pieces.next()) yield piece.value;
+    } finally {
+      await pieces.return?.();
+    }
+  })();
+  return undefined;
+}
+
 function handlerOf(
   surface: Surface,
   handler: UniversalHandler,
@@ -239,13 +288,16 @@ function handlerOf(
       const universal = universalServerRequestFromFetch(isUnary ? bodiless(request) : request, {
         httpVersion: "2.0",
       });
+      const refusal = refusalOf(visit);
       universal.contextValues = visitValues(visit);
       universal.signal = request.signal;
       universal.body = isUnary
         ? sentBytes(visit, surface)
         : countedBytes(visit, surface, universal.body as AsyncIterable<Uint8Array>);
       const answer = await handler(universal);
-      const response = isUnary ? await collected(answer) : universalServerResponseToFetch(answer);
+      const refused = refusal && (await begun(answer, refusal));
+      const response =
+        refused ?? (isUnary ? await collected(answer) : universalServerResponseToFetch(answer));
       for (const [name, value] of Object.entries(surface.headers(request))) response.headers.set(name, value);
       response.headers.set("x-request-id", requestId);
       if (response.status === 405) response.headers.set("allow", handler.allowedMethods.join(", "));

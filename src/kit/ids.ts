@@ -24,7 +24,9 @@ export type IdKind =
   | "node"
   | "req"
   | "aud"
-  | "snap";
+  | "snap"
+  | "rebuild"
+  | "stream";
 
 export interface Ids {
   /** `{kind}_{26 characters}`: 48 bits of time, 82 bits of chance; ids of one process sort by creation. */

@@ -61,6 +61,8 @@ export interface Call {
    * up anew.
    */
   onRenewed(listener: () => void | Promise<void>): void;
+  /** Of a stream that `refusesByStatus`: told once it is accepted, before its first message. */
+  admitted?: () => void;
 }
 
 /** The deny policies that may keep things of one type from a caller. */
@@ -219,6 +221,8 @@ interface OperationHead {
   summary: string;
   /** The operation changes nothing. */
   reads?: boolean;
+  /** Data that flows all the time, not a change by somebody: only denied calls leave a row in the audit. */
+  isRoutine?: boolean;
   /** May answer late (a held poll, a synchronous call): the idle timer of its connection is lifted. */
   held?: boolean;
   /** `none` for operations that stand outside any environment (capabilities, key management of an org). */
@@ -318,6 +322,11 @@ export interface StreamOperation<S extends TSchema = TSchema, O = unknown> exten
   input: S;
   rpc: RpcStreamBinding<Static<S>, O>;
   socket?: SocketBinding;
+  /**
+   * A fault before the call is `admitted` is answered by an HTTP status, not at the end of a stream: existing
+   * clients look at the status alone.
+   */
+  refusesByStatus?: boolean;
   handle: (input: Static<S>, call: Call, permit: Permit) => AsyncIterable<O>;
 }
 

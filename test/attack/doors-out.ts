@@ -15,6 +15,7 @@ import {
 import { until } from "../support/until.ts";
 import { readEntity, writeEntity } from "./doors-entities.ts";
 import { protocols, sendText, transportOf } from "./doors-in.ts";
+import { readProjections } from "./doors-projections.ts";
 import { carriedBy, type Probe } from "./doors-values.ts";
 
 /** What each door out gave for the value of this place, by the door's name. */
@@ -133,6 +134,8 @@ export async function readEverywhere(
     await readRuns(server, protocol, runIds, put);
     await readEntity(server, protocol, probes, put);
   }
+
+  await readProjections(server, probes, { event, place, put });
 
   const { adminKey: key } = server;
   const later = protocols.map((protocol) => ({

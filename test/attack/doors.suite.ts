@@ -4,6 +4,7 @@ import { type EngineName, startTestServer, type TestServer } from "../support/se
 import { entityDoors } from "./doors-entities.ts";
 import { type DoorIn, emittingDoors, metadataDoors, reportDoors, steeringDoors } from "./doors-in.ts";
 import { readEverywhere } from "./doors-out.ts";
+import { stateDoors } from "./doors-projections.ts";
 import { untried } from "./doors-registry.ts";
 import { pushDoor, streamDoors } from "./doors-streams.ts";
 import { canonical, type Probe, probesOf } from "./doors-values.ts";
@@ -70,6 +71,7 @@ export async function tryDoors(
       ...emittingDoors(server),
       ...metadataDoors(server),
       ...entityDoors(server),
+      ...(await stateDoors(server)),
       ...steered,
       ...(await reportDoors(server, options.long ? probes.length : Math.ceil(probes.length / shortShare))),
       ...streams.doors,

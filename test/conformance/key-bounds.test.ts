@@ -110,6 +110,15 @@ const doors: Record<string, [column: string, ask: (long: string) => Answered]> =
     "consumer_groups.namespace",
     (namespace) => rpc("CreateConsumerGroup", { name: "g", namespace, pattern: "topic:a" }, "PubSubService"),
   ],
+  "partition of a projection": [
+    "projection_states.partition_key",
+    (partitionKey) =>
+      rpc(
+        "SaveProjectionState",
+        { name: "p", partitionKey, state: {}, lastEventSeq: "1" },
+        "ProjectionService",
+      ),
+  ],
   "role name": ["roles.name", (name) => post("/api/v1/roles", { name })],
   "policy name": [
     "policies.name",

@@ -115,7 +115,7 @@ export function topicBench(open: () => Promise<TopicHouse>) {
     house = await open();
     server = house.nodes[0]!;
     sockets = await openAt(server.adminKey, ["events:>", "entity:>", "system.>"]);
-    const kinds = ["runs", "steps", "workers"] as const;
+    const kinds = ["runs", "steps", "workers", "streams", "projections"] as const;
     const isKnown = ({ running: { domain } }: TestServer) =>
       kinds.every((kind) => domain.frames.wants(kind, "env_default"));
     await until(() => house.nodes.every(isKnown), {

@@ -4,15 +4,8 @@ import { until } from "../support/until.ts";
 import { type TopicHouse, topicBench } from "./topics-bench.ts";
 import { entityTopics } from "./topics-of-entities.ts";
 import { functionTopics } from "./topics-of-functions.ts";
+import { projectionTopics } from "./topics-of-projections.ts";
 import { runTopics } from "./topics-of-runs.ts";
-
-/**
- * Rows of proto/README.md 'Topics and payloads' that nothing produces yet; each goes when its producer comes.
- */
-const notYet = [
-  { row: "system.projection_health.{name}", until: "ProjectionService/PauseProjection" },
-  { row: "system.projection.{name}.*", until: "ProjectionService/RegisterProjection" },
-] as const;
 
 const told = ["event_id", "environment_id", "result", "timestamp"] as const;
 
@@ -41,6 +34,7 @@ export function topicConformance(name: string, open: () => Promise<TopicHouse>):
     runTopics(bench);
     functionTopics(bench);
     entityTopics(bench);
+    projectionTopics(bench);
 
     describe("system.environment.{environment_id}.deleted", () => {
       const orgId = "org_default";
@@ -157,13 +151,6 @@ export function topicConformance(name: string, open: () => Promise<TopicHouse>):
         expect((await bench.server().api(path, { method: "DELETE" })).status).toBe(404);
         expect(await countHeard(topicOf("discarded"))).toEqual(bench.sockets().map(() => 1));
       }, 60_000);
-    });
-
-    test.each(notYet)("$row has no producer yet: $until", async ({ until: method }) => {
-      const [service = "", name = ""] = method.split("/");
-      const { status } = await bench.server().rpc(service, name, {});
-      // Once it is answered, its row belongs above, with its fields.
-      expect([404, 501]).toContain(status);
     });
   });
 }

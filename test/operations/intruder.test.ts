@@ -57,6 +57,7 @@ const nothingToShow: Record<string, string> = {
   "cluster.health": "nodes, which are no org's",
   "integrity.report": "counts",
   "policyTemplates.list": "texts of the product",
+  "projections.waitBatch": "how far the projections are that were asked for by name",
   "server.capabilities": "about the server",
   "server.openapi": "about the server",
   "server.routes": "about the server",

@@ -39,6 +39,13 @@ export const made: Record<string, Making> = {
       body: { entityId: name, entityType: marker, eventName: "same.appended", data: { marker } },
     }),
   },
+  projections: {
+    named: "name",
+    ask: ({ name, marker }) => ({
+      path: "/svc.v1.ProjectionService/RegisterProjection",
+      body: { name, events: ["same.event", `${marker}.*`] },
+    }),
+  },
   consumer_groups: {
     named: "name",
     ask: ({ name, marker }) => ({

@@ -143,6 +143,8 @@ const inputs: Record<string, object> = {
   "pubsub.subscribe": { pattern: `events:${named}` },
   "groups.join": { groupName: named },
   "workers.connect": { register: { workerId: "w", functionIds: [named] } },
+  "projections.stream": { name: named },
+  "projections.waitStream": { name: named },
   "users.changePassword": {
     current_password: "correct horse battery",
     new_password: "correct horse batterie",

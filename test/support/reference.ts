@@ -59,6 +59,7 @@ const remedies: Record<string, string> = {
   "outbox.unmirrored": "the same; only while the mirror is on",
   "streams.heads":
     "nothing by itself, as `events.head`: the next append to the stream would collide with an event",
+  "projections.cursor": "nothing by itself: rebuild the projection, side by side",
   "runs.without_execution":
     "the sweeper queues them again behind every fence they had, or restores their pause",
   "runs.without_wake": "the sweeper queues them, and their handler asks again",

@@ -22,6 +22,7 @@ import { shares } from "./0026_shares.ts";
 import { loginAttempts } from "./0027_login_attempts.ts";
 import { eventLists } from "./0028_event_lists.ts";
 import { streams } from "./0029_streams.ts";
+import { projections } from "./0030_projections.ts";
 
 /** In order; a landed one is never edited. */
 export const migrations = [
@@ -49,4 +50,5 @@ export const migrations = [
   loginAttempts,
   eventLists,
   streams,
+  projections,
 ];

@@ -14,7 +14,7 @@ export interface Frame {
 }
 
 /** Kinds of frames that are made only while somebody on any node reads them. */
-export type FrameKind = "runs" | "steps" | "workers" | "streams";
+export type FrameKind = "runs" | "steps" | "workers" | "streams" | "projections";
 
 /**
  * Publishes frames to subscribers on every node. Frames are hints, not a log: none is repeated, nobody waits
@@ -67,6 +67,7 @@ const InterestHint = Type.Object({
   steps: Environments,
   workers: Environments,
   streams: Environments,
+  projections: Environments,
 });
 
 /**
@@ -78,6 +79,7 @@ const fieldOf: Record<FrameKind, Exclude<keyof Static<typeof InterestHint>, "fro
   steps: "steps",
   workers: "workers",
   streams: "streams",
+  projections: "projections",
 };
 const kinds = Object.keys(fieldOf) as FrameKind[];
 

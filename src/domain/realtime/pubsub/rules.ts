@@ -150,6 +150,8 @@ function wantsSteps({ namespace, tokens }: Pattern): boolean {
   return standsFor(tokens[3], "step") && (last !== undefined || tokens.length >= 6);
 }
 
+const projectionKinds = ["projection", "projection_health"];
+
 /**
  * Kinds of frames that must be made while this pattern has a reader. Frames of no kind are few and always
  * made.
@@ -161,6 +163,9 @@ export function frameKindsOf(pattern: Pattern): FrameKind[] {
     ...(wantsSteps(pattern) ? (["steps"] as const) : []),
     ...(namespace === "system" && standsFor(tokens[1], "worker") ? (["workers"] as const) : []),
     ...(namespace === "system" && standsFor(tokens[1], "stream") ? (["streams"] as const) : []),
+    ...(namespace === "system" && projectionKinds.some((kind) => standsFor(tokens[1], kind))
+      ? (["projections"] as const)
+      : []),
   ];
 }
 

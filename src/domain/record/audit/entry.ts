@@ -19,13 +19,15 @@ export const isDenied = ({ outcome }: AuditedCall): boolean => outcome === "perm
 
 /**
  * Whether the call leaves a row. Denials always do, and so do calls by which the platform's users impersonate
- * an org: no setting of the installation may hide these from the tenant. A call without an org has no chain
+ * an org: no setting of the installation may hide these from the tenant. Data that flows all the time does
+ * not: rows with the states of projections would bury what people changed. A call without an org has no chain
  * to be written to.
  */
 export function isRecorded(policy: AuditPolicy, call: AuditedCall): boolean {
   const { operation, caller } = call;
   if (caller.orgId === "") return false;
   if (isDenied(call) || caller.impersonates === true) return true;
+  if (operation.isRoutine) return false;
   if (policy.excludedActions.has(operation.action ?? "")) return false;
   return operation.reads !== true || policy.successfulReads;
 }

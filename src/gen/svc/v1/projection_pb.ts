@@ -12,7 +12,7 @@ import type { JsonObject, Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file svc/v1/projection.proto.
  */
 export const file_svc_v1_projection: GenFile = /*@__PURE__*/
-  fileDesc("ChdzdmMvdjEvcHJvamVjdGlvbi5wcm90bxIGc3ZjLnYxIm8KGVJlZ2lzdGVyUHJvamVjdGlvblJlcXVlc3QSDAoEbmFtZRgBIAEoCRIOCgZldmVudHMYAiADKAkSFQoNcGFydGl0aW9uX2tleRgDIAEoCRIPCgd2ZXJzaW9uGAQgASgFEgwKBG1vZGUYBSABKAkiRAoaUmVnaXN0ZXJQcm9qZWN0aW9uUmVzcG9uc2USDgoGc3RhdHVzGAEgASgJEhYKDmxhc3RfZXZlbnRfc2VxGAIgASgDIisKG1VucmVnaXN0ZXJQcm9qZWN0aW9uUmVxdWVzdBIMCgRuYW1lGAEgASgJIh4KHFVucmVnaXN0ZXJQcm9qZWN0aW9uUmVzcG9uc2UiUgobUG9sbFByb2plY3Rpb25FdmVudHNSZXF1ZXN0EgwKBG5hbWUYASABKAkSEgoKYmF0Y2hfc2l6ZRgCIAEoBRIRCglwYXJ0aXRpb24YAyABKAkioAIKD1Byb2plY3Rpb25FdmVudBIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEiUKBGRhdGEYAyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EgsKA3NlcRgEIAEoAxItCgl0aW1lc3RhbXAYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg4KBnNvdXJjZRgGIAEoCRIpCghtZXRhZGF0YRgHIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSKQoEa2luZBgIIAEoDjIbLnN2Yy52MS5Qcm9qZWN0aW9uRXZlbnRLaW5kEioKCmRhdGFfdmFsdWUYCSABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUixAEKHFBvbGxQcm9qZWN0aW9uRXZlbnRzUmVzcG9uc2USJwoGZXZlbnRzGAEgAygLMhcuc3ZjLnYxLlByb2plY3Rpb25FdmVudBIuCg1jdXJyZW50X3N0YXRlGAIgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIWCg5sYXN0X2V2ZW50X3NlcRgDIAEoAxIzChNjdXJyZW50X3N0YXRlX3ZhbHVlGAQgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlIm8KHVN0cmVhbVByb2plY3Rpb25FdmVudHNSZXF1ZXN0EgwKBG5hbWUYASABKAkSEgoKYmF0Y2hfc2l6ZRgCIAEoBRIRCglwYXJ0aXRpb24YAyABKAkSGQoRYWNjZXB0X2hlYXJ0YmVhdHMYBCABKAgi+gEKGlNhdmVQcm9qZWN0aW9uU3RhdGVSZXF1ZXN0EgwKBG5hbWUYASABKAkSFQoNcGFydGl0aW9uX2tleRgCIAEoCRImCgVzdGF0ZRgDIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSFQoNbGFzdF9ldmVudF9pZBgEIAEoCRIWCg5sYXN0X2V2ZW50X3NlcRgFIAEoAxIzCg9sYXN0X2V2ZW50X3RpbWUYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEisKC3N0YXRlX3ZhbHVlGAcgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlIikKG1NhdmVQcm9qZWN0aW9uU3RhdGVSZXNwb25zZRIKCgJvaxgBIAEoCCJZChpBY2tQcm9qZWN0aW9uRXZlbnRzUmVxdWVzdBIMCgRuYW1lGAEgASgJEhUKDWxhc3RfZXZlbnRfaWQYAiABKAkSFgoObGFzdF9ldmVudF9zZXEYAyABKAMiKQobQWNrUHJvamVjdGlvbkV2ZW50c1Jlc3BvbnNlEgoKAm9rGAEgASgIImIKFEdldFByb2plY3Rpb25SZXF1ZXN0EgwKBG5hbWUYASABKAkSEQoJcGFydGl0aW9uGAIgASgJEikKBWFzX29mGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKUAwoVR2V0UHJvamVjdGlvblJlc3BvbnNlEgwKBG5hbWUYASABKAkSEQoJcGFydGl0aW9uGAIgASgJEiYKBXN0YXRlGAMgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIVCg1sYXN0X2V2ZW50X2lkGAQgASgJEjMKD2xhc3RfZXZlbnRfdGltZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHdmVyc2lvbhgGIAEoAxIMCgRtb2RlGAcgASgJEisKC3N0YXRlX3ZhbHVlGAggASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEigKCHJlZ2lzdHJ5GAkgASgLMhYuc3ZjLnYxLlByb2plY3Rpb25JbmZvEhwKFHN0YXRlX2xhc3RfZXZlbnRfc2VxGAogASgDEjQKEHN0YXRlX3VwZGF0ZWRfYXQYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhwKFHN0YXRlX2Vudmlyb25tZW50X2lkGAwgASgJIlUKFkxpc3RQcm9qZWN0aW9uc1JlcXVlc3QSDgoGc3RhdHVzGAEgASgJEgwKBG1vZGUYAiABKAkSDQoFbGltaXQYAyABKAUSDgoGb2Zmc2V0GAQgASgFIskECg5Qcm9qZWN0aW9uSW5mbxIMCgRuYW1lGAEgASgJEgwKBG1vZGUYAiABKAkSDgoGc3RhdHVzGAMgASgJEg4KBmV2ZW50cxgEIAMoCRIVCg1wYXJ0aXRpb25fa2V5GAUgASgJEg8KB3ZlcnNpb24YBiABKAUSFgoObGFzdF9ldmVudF9zZXEYByABKAMSLgoKY3JlYXRlZF9hdBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdXBkYXRlZF9hdBgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFgoOZW52aXJvbm1lbnRfaWQYCiABKAkSFQoNZXJyb3JfbWVzc2FnZRgLIAEoCRIMCgR0eXBlGAwgASgJEhYKDnNxbF9kZWZpbml0aW9uGA0gASgJEi8KDmV2ZW50X2hhbmRsZXJzGA4gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBITCgtkZXNjcmlwdGlvbhgPIAEoCRIfChJyZWJ1aWxkX3RhcmdldF9zZXEYECABKANIAIgBARIhChRyZWJ1aWxkX3N0YXJ0X2N1cnNvchgRIAEoA0gBiAEBEjYKEnJlYnVpbGRfc3RhcnRlZF9hdBgSIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFAoMdmVyc2lvbl9mdWxsGBMgASgDQhUKE19yZWJ1aWxkX3RhcmdldF9zZXFCFwoVX3JlYnVpbGRfc3RhcnRfY3Vyc29yIlsKF0xpc3RQcm9qZWN0aW9uc1Jlc3BvbnNlEisKC3Byb2plY3Rpb25zGAEgAygLMhYuc3ZjLnYxLlByb2plY3Rpb25JbmZvEhMKC3RvdGFsX2NvdW50GAIgASgFIioKGkdldFByb2plY3Rpb25TdGF0dXNSZXF1ZXN0EgwKBG5hbWUYASABKAkipwIKG0dldFByb2plY3Rpb25TdGF0dXNSZXNwb25zZRIMCgRuYW1lGAEgASgJEg4KBnN0YXR1cxgCIAEoCRIMCgRtb2RlGAMgASgJEhYKDmxhc3RfZXZlbnRfc2VxGAQgASgDEgsKA2xhZxgFIAEoAxIVCg1lcnJvcl9tZXNzYWdlGAYgASgJEi4KCnVwZGF0ZWRfYXQYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhoKEnJlYnVpbGRfdGFyZ2V0X3NlcRgIIAEoAxIcChRyZWJ1aWxkX3N0YXJ0X2N1cnNvchgJIAEoAxI2ChJyZWJ1aWxkX3N0YXJ0ZWRfYXQYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIngKGFJlYnVpbGRQcm9qZWN0aW9uUmVxdWVzdBIMCgRuYW1lGAEgASgJEhEKCXBhcnRpdGlvbhgCIAEoCRIVCg1mcm9tX2V2ZW50X2lkGAMgASgJEg8KB2RyeV9ydW4YBCABKAgSEwoLdG9fZXZlbnRfaWQYBSABKAkiPAoZUmVidWlsZFByb2plY3Rpb25SZXNwb25zZRIfCgNqb2IYASABKAsyEi5zdmMudjEuUmVidWlsZEpvYiLOAgoKUmVidWlsZEpvYhIOCgZqb2JfaWQYASABKAkSFwoPcHJvamVjdGlvbl9uYW1lGAIgASgJEg4KBnN0YXR1cxgDIAEoCRIYChBldmVudHNfcHJvY2Vzc2VkGAQgASgDEhQKDHRvdGFsX2V2ZW50cxgFIAEoAxIQCghwcm9ncmVzcxgGIAEoARIuCgpzdGFydGVkX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI2ChNlc3RpbWF0ZWRfcmVtYWluaW5nGAggASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg0KBWVycm9yGAkgASgJEhUKDWZyb21fZXZlbnRfaWQYCiABKAkSEwoLdG9fZXZlbnRfaWQYCyABKAkSEQoJcGFydGl0aW9uGAwgASgJEg8KB2RyeV9ydW4YDSABKAgiJAoUR2V0UmVidWlsZEpvYlJlcXVlc3QSDAoEbmFtZRgBIAEoCSI4ChVHZXRSZWJ1aWxkSm9iUmVzcG9uc2USHwoDam9iGAEgASgLMhIuc3ZjLnYxLlJlYnVpbGRKb2IiJAoUQ2FuY2VsUmVidWlsZFJlcXVlc3QSDAoEbmFtZRgBIAEoCSInChVDYW5jZWxSZWJ1aWxkUmVzcG9uc2USDgoGc3RhdHVzGAEgASgJIm8KHFJlcG9ydFJlYnVpbGRQcm9ncmVzc1JlcXVlc3QSDAoEbmFtZRgBIAEoCRIYChBldmVudHNfcHJvY2Vzc2VkGAIgASgDEhQKDHRvdGFsX2V2ZW50cxgDIAEoAxIRCgljb21wbGV0ZWQYBCABKAgiHwodUmVwb3J0UmVidWlsZFByb2dyZXNzUmVzcG9uc2UiJgoWUGF1c2VQcm9qZWN0aW9uUmVxdWVzdBIMCgRuYW1lGAEgASgJIikKF1BhdXNlUHJvamVjdGlvblJlc3BvbnNlEg4KBnN0YXR1cxgBIAEoCSInChdSZXN1bWVQcm9qZWN0aW9uUmVxdWVzdBIMCgRuYW1lGAEgASgJIioKGFJlc3VtZVByb2plY3Rpb25SZXNwb25zZRIOCgZzdGF0dXMYASABKAki5wEKGkNyZWF0ZVNRTFByb2plY3Rpb25SZXF1ZXN0EgwKBG5hbWUYASABKAkSEQoJdGFibGVfc3FsGAIgASgJEk0KDmV2ZW50X2hhbmRsZXJzGAMgAygLMjUuc3ZjLnYxLkNyZWF0ZVNRTFByb2plY3Rpb25SZXF1ZXN0LkV2ZW50SGFuZGxlcnNFbnRyeRIOCgZldmVudHMYBCADKAkSEwoLZGVzY3JpcHRpb24YBSABKAkaNAoSRXZlbnRIYW5kbGVyc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiOwobQ3JlYXRlU1FMUHJvamVjdGlvblJlc3BvbnNlEgwKBG5hbWUYASABKAkSDgoGc3RhdHVzGAIgASgJImkKGVF1ZXJ5U1FMUHJvamVjdGlvblJlcXVlc3QSDAoEbmFtZRgBIAEoCRINCgV3aGVyZRgCIAEoCRIQCghvcmRlcl9ieRgDIAEoCRINCgVsaW1pdBgEIAEoBRIOCgZvZmZzZXQYBSABKAUiZQoaUXVlcnlTUUxQcm9qZWN0aW9uUmVzcG9uc2USDwoHY29sdW1ucxgBIAMoCRIhCgRyb3dzGAIgAygLMhMuc3ZjLnYxLlF1ZXJ5U1FMUm93EhMKC3RvdGFsX2NvdW50GAMgASgFIksKC1F1ZXJ5U1FMUm93Eg4KBnZhbHVlcxgBIAMoCRIsCgx0eXBlZF92YWx1ZXMYAiADKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUifAocV2FpdFByb2plY3Rpb25DYXRjaHVwUmVxdWVzdBIMCgRuYW1lGAEgASgJEg8KB21pbl9zZXEYAiABKAQSKgoHdGltZW91dBgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIRCglwYXJ0aXRpb24YBCABKAkiqgEKHVdhaXRQcm9qZWN0aW9uQ2F0Y2h1cFJlc3BvbnNlEhEKCWNhdWdodF91cBgBIAEoCBIRCgl0aW1lZF9vdXQYAiABKAgSEwoLY3VycmVudF9zZXEYAyABKAQSEgoKdGFyZ2V0X3NlcRgEIAEoBBIYChBiZWhpbmRfYnlfZXZlbnRzGAUgASgDEhIKCnJlYnVpbGRpbmcYBiABKAgSDAoEbW9kZRgHIAEoCSI8CghXYWl0SXRlbRIMCgRuYW1lGAEgASgJEg8KB21pbl9zZXEYAiABKAQSEQoJcGFydGl0aW9uGAMgASgJInAKIVdhaXRQcm9qZWN0aW9uQ2F0Y2h1cEJhdGNoUmVxdWVzdBIfCgVpdGVtcxgBIAMoCzIQLnN2Yy52MS5XYWl0SXRlbRIqCgd0aW1lb3V0GAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIlYKDldhaXRJdGVtUmVzdWx0EjUKBnJlc3VsdBgBIAEoCzIlLnN2Yy52MS5XYWl0UHJvamVjdGlvbkNhdGNodXBSZXNwb25zZRINCgVlcnJvchgCIAEoCSJNCiJXYWl0UHJvamVjdGlvbkNhdGNodXBCYXRjaFJlc3BvbnNlEicKB3Jlc3VsdHMYASADKAsyFi5zdmMudjEuV2FpdEl0ZW1SZXN1bHQiegoTV2FpdEZvckV2ZW50UmVxdWVzdBIQCghldmVudF9pZBgBIAEoCRISCgpwcm9qZWN0aW9uGAIgASgJEhEKCXBhcnRpdGlvbhgDIAEoCRIqCgd0aW1lb3V0GAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uItYBCiNXYWl0UHJvamVjdGlvbkNhdGNodXBTdHJlYW1SZXNwb25zZRIpCgRraW5kGAEgASgOMhsuc3ZjLnYxLldhaXRTdHJlYW1GcmFtZUtpbmQSEwoLY3VycmVudF9zZXEYAiABKAQSEgoKdGFyZ2V0X3NlcRgDIAEoBBIYChBiZWhpbmRfYnlfZXZlbnRzGAQgASgDEhEKCWNhdWdodF91cBgFIAEoCBIRCgl0aW1lZF9vdXQYBiABKAgSDQoFZXJyb3IYByABKAkSDAoEbW9kZRgIIAEoCSqCAQoTUHJvamVjdGlvbkV2ZW50S2luZBIlCiFQUk9KRUNUSU9OX0VWRU5UX0tJTkRfVU5TUEVDSUZJRUQQABIfChtQUk9KRUNUSU9OX0VWRU5UX0tJTkRfRVZFTlQQARIjCh9QUk9KRUNUSU9OX0VWRU5UX0tJTkRfSEVBUlRCRUFUEAIqqQEKE1dhaXRTdHJlYW1GcmFtZUtpbmQSJgoiV0FJVF9TVFJFQU1fRlJBTUVfS0lORF9VTlNQRUNJRklFRBAAEiMKH1dBSVRfU1RSRUFNX0ZSQU1FX0tJTkRfUFJPR1JFU1MQARIkCiBXQUlUX1NUUkVBTV9GUkFNRV9LSU5EX0hFQVJUQkVBVBACEh8KG1dBSVRfU1RSRUFNX0ZSQU1FX0tJTkRfRE9ORRADMtQPChFQcm9qZWN0aW9uU2VydmljZRJbChJSZWdpc3RlclByb2plY3Rpb24SIS5zdmMudjEuUmVnaXN0ZXJQcm9qZWN0aW9uUmVxdWVzdBoiLnN2Yy52MS5SZWdpc3RlclByb2plY3Rpb25SZXNwb25zZRJhChRVbnJlZ2lzdGVyUHJvamVjdGlvbhIjLnN2Yy52MS5VbnJlZ2lzdGVyUHJvamVjdGlvblJlcXVlc3QaJC5zdmMudjEuVW5yZWdpc3RlclByb2plY3Rpb25SZXNwb25zZRJhChRQb2xsUHJvamVjdGlvbkV2ZW50cxIjLnN2Yy52MS5Qb2xsUHJvamVjdGlvbkV2ZW50c1JlcXVlc3QaJC5zdmMudjEuUG9sbFByb2plY3Rpb25FdmVudHNSZXNwb25zZRJaChZTdHJlYW1Qcm9qZWN0aW9uRXZlbnRzEiUuc3ZjLnYxLlN0cmVhbVByb2plY3Rpb25FdmVudHNSZXF1ZXN0Ghcuc3ZjLnYxLlByb2plY3Rpb25FdmVudDABEl4KE1NhdmVQcm9qZWN0aW9uU3RhdGUSIi5zdmMudjEuU2F2ZVByb2plY3Rpb25TdGF0ZVJlcXVlc3QaIy5zdmMudjEuU2F2ZVByb2plY3Rpb25TdGF0ZVJlc3BvbnNlEl4KE0Fja1Byb2plY3Rpb25FdmVudHMSIi5zdmMudjEuQWNrUHJvamVjdGlvbkV2ZW50c1JlcXVlc3QaIy5zdmMudjEuQWNrUHJvamVjdGlvbkV2ZW50c1Jlc3BvbnNlElEKDUdldFByb2plY3Rpb24SHC5zdmMudjEuR2V0UHJvamVjdGlvblJlcXVlc3QaHS5zdmMudjEuR2V0UHJvamVjdGlvblJlc3BvbnNlIgOQAgESVwoPTGlzdFByb2plY3Rpb25zEh4uc3ZjLnYxLkxpc3RQcm9qZWN0aW9uc1JlcXVlc3QaHy5zdmMudjEuTGlzdFByb2plY3Rpb25zUmVzcG9uc2UiA5ACARJjChNHZXRQcm9qZWN0aW9uU3RhdHVzEiIuc3ZjLnYxLkdldFByb2plY3Rpb25TdGF0dXNSZXF1ZXN0GiMuc3ZjLnYxLkdldFByb2plY3Rpb25TdGF0dXNSZXNwb25zZSIDkAIBElgKEVJlYnVpbGRQcm9qZWN0aW9uEiAuc3ZjLnYxLlJlYnVpbGRQcm9qZWN0aW9uUmVxdWVzdBohLnN2Yy52MS5SZWJ1aWxkUHJvamVjdGlvblJlc3BvbnNlElEKDUdldFJlYnVpbGRKb2ISHC5zdmMudjEuR2V0UmVidWlsZEpvYlJlcXVlc3QaHS5zdmMudjEuR2V0UmVidWlsZEpvYlJlc3BvbnNlIgOQAgESTAoNQ2FuY2VsUmVidWlsZBIcLnN2Yy52MS5DYW5jZWxSZWJ1aWxkUmVxdWVzdBodLnN2Yy52MS5DYW5jZWxSZWJ1aWxkUmVzcG9uc2USZAoVUmVwb3J0UmVidWlsZFByb2dyZXNzEiQuc3ZjLnYxLlJlcG9ydFJlYnVpbGRQcm9ncmVzc1JlcXVlc3QaJS5zdmMudjEuUmVwb3J0UmVidWlsZFByb2dyZXNzUmVzcG9uc2USUgoPUGF1c2VQcm9qZWN0aW9uEh4uc3ZjLnYxLlBhdXNlUHJvamVjdGlvblJlcXVlc3QaHy5zdmMudjEuUGF1c2VQcm9qZWN0aW9uUmVzcG9uc2USVQoQUmVzdW1lUHJvamVjdGlvbhIfLnN2Yy52MS5SZXN1bWVQcm9qZWN0aW9uUmVxdWVzdBogLnN2Yy52MS5SZXN1bWVQcm9qZWN0aW9uUmVzcG9uc2USXgoTQ3JlYXRlU1FMUHJvamVjdGlvbhIiLnN2Yy52MS5DcmVhdGVTUUxQcm9qZWN0aW9uUmVxdWVzdBojLnN2Yy52MS5DcmVhdGVTUUxQcm9qZWN0aW9uUmVzcG9uc2USYAoSUXVlcnlTUUxQcm9qZWN0aW9uEiEuc3ZjLnYxLlF1ZXJ5U1FMUHJvamVjdGlvblJlcXVlc3QaIi5zdmMudjEuUXVlcnlTUUxQcm9qZWN0aW9uUmVzcG9uc2UiA5ACARJkChVXYWl0UHJvamVjdGlvbkNhdGNodXASJC5zdmMudjEuV2FpdFByb2plY3Rpb25DYXRjaHVwUmVxdWVzdBolLnN2Yy52MS5XYWl0UHJvamVjdGlvbkNhdGNodXBSZXNwb25zZRJzChpXYWl0UHJvamVjdGlvbkNhdGNodXBCYXRjaBIpLnN2Yy52MS5XYWl0UHJvamVjdGlvbkNhdGNodXBCYXRjaFJlcXVlc3QaKi5zdmMudjEuV2FpdFByb2plY3Rpb25DYXRjaHVwQmF0Y2hSZXNwb25zZRJSCgxXYWl0Rm9yRXZlbnQSGy5zdmMudjEuV2FpdEZvckV2ZW50UmVxdWVzdBolLnN2Yy52MS5XYWl0UHJvamVjdGlvbkNhdGNodXBSZXNwb25zZRJyChtXYWl0UHJvamVjdGlvbkNhdGNodXBTdHJlYW0SJC5zdmMudjEuV2FpdFByb2plY3Rpb25DYXRjaHVwUmVxdWVzdBorLnN2Yy52MS5XYWl0UHJvamVjdGlvbkNhdGNodXBTdHJlYW1SZXNwb25zZTABYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("ChdzdmMvdjEvcHJvamVjdGlvbi5wcm90bxIGc3ZjLnYxIm8KGVJlZ2lzdGVyUHJvamVjdGlvblJlcXVlc3QSDAoEbmFtZRgBIAEoCRIOCgZldmVudHMYAiADKAkSFQoNcGFydGl0aW9uX2tleRgDIAEoCRIPCgd2ZXJzaW9uGAQgASgFEgwKBG1vZGUYBSABKAkiRAoaUmVnaXN0ZXJQcm9qZWN0aW9uUmVzcG9uc2USDgoGc3RhdHVzGAEgASgJEhYKDmxhc3RfZXZlbnRfc2VxGAIgASgDIisKG1VucmVnaXN0ZXJQcm9qZWN0aW9uUmVxdWVzdBIMCgRuYW1lGAEgASgJIh4KHFVucmVnaXN0ZXJQcm9qZWN0aW9uUmVzcG9uc2UieQobUG9sbFByb2plY3Rpb25FdmVudHNSZXF1ZXN0EgwKBG5hbWUYASABKAkSEgoKYmF0Y2hfc2l6ZRgCIAEoBRIRCglwYXJ0aXRpb24YAyABKAkSEQoJcnVubmVyX2lkGCggASgJEhIKCmdlbmVyYXRpb24YKSABKAMiwwIKD1Byb2plY3Rpb25FdmVudBIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEiUKBGRhdGEYAyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EgsKA3NlcRgEIAEoAxItCgl0aW1lc3RhbXAYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg4KBnNvdXJjZRgGIAEoCRIpCghtZXRhZGF0YRgHIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSKQoEa2luZBgIIAEoDjIbLnN2Yy52MS5Qcm9qZWN0aW9uRXZlbnRLaW5kEioKCmRhdGFfdmFsdWUYCSABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUSDQoFZmVuY2UYKCABKAMSEgoKZ2VuZXJhdGlvbhgpIAEoAyKEAgocUG9sbFByb2plY3Rpb25FdmVudHNSZXNwb25zZRInCgZldmVudHMYASADKAsyFy5zdmMudjEuUHJvamVjdGlvbkV2ZW50Ei4KDWN1cnJlbnRfc3RhdGUYAiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhYKDmxhc3RfZXZlbnRfc2VxGAMgASgDEjMKE2N1cnJlbnRfc3RhdGVfdmFsdWUYBCABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUSDQoFZmVuY2UYKCABKAMSEgoKZ2VuZXJhdGlvbhgpIAEoAxIbChNidWlsZGluZ19nZW5lcmF0aW9uGCogASgDIpYBCh1TdHJlYW1Qcm9qZWN0aW9uRXZlbnRzUmVxdWVzdBIMCgRuYW1lGAEgASgJEhIKCmJhdGNoX3NpemUYAiABKAUSEQoJcGFydGl0aW9uGAMgASgJEhkKEWFjY2VwdF9oZWFydGJlYXRzGAQgASgIEhEKCXJ1bm5lcl9pZBgoIAEoCRISCgpnZW5lcmF0aW9uGCkgASgDIrACChpTYXZlUHJvamVjdGlvblN0YXRlUmVxdWVzdBIMCgRuYW1lGAEgASgJEhUKDXBhcnRpdGlvbl9rZXkYAiABKAkSJgoFc3RhdGUYAyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhUKDWxhc3RfZXZlbnRfaWQYBCABKAkSFgoObGFzdF9ldmVudF9zZXEYBSABKAMSMwoPbGFzdF9ldmVudF90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCgtzdGF0ZV92YWx1ZRgHIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIRCglydW5uZXJfaWQYKCABKAkSDQoFZmVuY2UYKSABKAMSEgoKZ2VuZXJhdGlvbhgqIAEoAyIpChtTYXZlUHJvamVjdGlvblN0YXRlUmVzcG9uc2USCgoCb2sYASABKAgi6gEKGFByb2plY3Rpb25QYXJ0aXRpb25TdGF0ZRIVCg1wYXJ0aXRpb25fa2V5GAEgASgJEiYKBXN0YXRlGAIgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIVCg1sYXN0X2V2ZW50X2lkGAMgASgJEhYKDmxhc3RfZXZlbnRfc2VxGAQgASgDEjMKD2xhc3RfZXZlbnRfdGltZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKwoLc3RhdGVfdmFsdWUYBiABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUikwEKG1NhdmVQcm9qZWN0aW9uU3RhdGVzUmVxdWVzdBIMCgRuYW1lGAEgASgJEjAKBnN0YXRlcxgCIAMoCzIgLnN2Yy52MS5Qcm9qZWN0aW9uUGFydGl0aW9uU3RhdGUSEQoJcnVubmVyX2lkGCggASgJEg0KBWZlbmNlGCkgASgDEhIKCmdlbmVyYXRpb24YKiABKAMiKgocU2F2ZVByb2plY3Rpb25TdGF0ZXNSZXNwb25zZRIKCgJvaxgBIAEoCCKPAQoaQWNrUHJvamVjdGlvbkV2ZW50c1JlcXVlc3QSDAoEbmFtZRgBIAEoCRIVCg1sYXN0X2V2ZW50X2lkGAIgASgJEhYKDmxhc3RfZXZlbnRfc2VxGAMgASgDEhEKCXJ1bm5lcl9pZBgoIAEoCRINCgVmZW5jZRgpIAEoAxISCgpnZW5lcmF0aW9uGCogASgDIikKG0Fja1Byb2plY3Rpb25FdmVudHNSZXNwb25zZRIKCgJvaxgBIAEoCCKvAQocUmVwb3J0UHJvamVjdGlvbkVycm9yUmVxdWVzdBIMCgRuYW1lGAEgASgJEhUKDXBhcnRpdGlvbl9rZXkYAiABKAkSEAoIZXZlbnRfaWQYAyABKAkSEQoJZXZlbnRfc2VxGAQgASgDEg8KB21lc3NhZ2UYBSABKAkSEQoJcnVubmVyX2lkGCggASgJEg0KBWZlbmNlGCkgASgDEhIKCmdlbmVyYXRpb24YKiABKAMiHwodUmVwb3J0UHJvamVjdGlvbkVycm9yUmVzcG9uc2UidgoUR2V0UHJvamVjdGlvblJlcXVlc3QSDAoEbmFtZRgBIAEoCRIRCglwYXJ0aXRpb24YAiABKAkSKQoFYXNfb2YYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCmdlbmVyYXRpb24YKCABKAMilAMKFUdldFByb2plY3Rpb25SZXNwb25zZRIMCgRuYW1lGAEgASgJEhEKCXBhcnRpdGlvbhgCIAEoCRImCgVzdGF0ZRgDIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSFQoNbGFzdF9ldmVudF9pZBgEIAEoCRIzCg9sYXN0X2V2ZW50X3RpbWUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg8KB3ZlcnNpb24YBiABKAMSDAoEbW9kZRgHIAEoCRIrCgtzdGF0ZV92YWx1ZRgIIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIoCghyZWdpc3RyeRgJIAEoCzIWLnN2Yy52MS5Qcm9qZWN0aW9uSW5mbxIcChRzdGF0ZV9sYXN0X2V2ZW50X3NlcRgKIAEoAxI0ChBzdGF0ZV91cGRhdGVkX2F0GAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIcChRzdGF0ZV9lbnZpcm9ubWVudF9pZBgMIAEoCSJVChZMaXN0UHJvamVjdGlvbnNSZXF1ZXN0Eg4KBnN0YXR1cxgBIAEoCRIMCgRtb2RlGAIgASgJEg0KBWxpbWl0GAMgASgFEg4KBm9mZnNldBgEIAEoBSLJBAoOUHJvamVjdGlvbkluZm8SDAoEbmFtZRgBIAEoCRIMCgRtb2RlGAIgASgJEg4KBnN0YXR1cxgDIAEoCRIOCgZldmVudHMYBCADKAkSFQoNcGFydGl0aW9uX2tleRgFIAEoCRIPCgd2ZXJzaW9uGAYgASgFEhYKDmxhc3RfZXZlbnRfc2VxGAcgASgDEi4KCmNyZWF0ZWRfYXQYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnVwZGF0ZWRfYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhYKDmVudmlyb25tZW50X2lkGAogASgJEhUKDWVycm9yX21lc3NhZ2UYCyABKAkSDAoEdHlwZRgMIAEoCRIWCg5zcWxfZGVmaW5pdGlvbhgNIAEoCRIvCg5ldmVudF9oYW5kbGVycxgOIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSEwoLZGVzY3JpcHRpb24YDyABKAkSHwoScmVidWlsZF90YXJnZXRfc2VxGBAgASgDSACIAQESIQoUcmVidWlsZF9zdGFydF9jdXJzb3IYESABKANIAYgBARI2ChJyZWJ1aWxkX3N0YXJ0ZWRfYXQYEiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhQKDHZlcnNpb25fZnVsbBgTIAEoA0IVChNfcmVidWlsZF90YXJnZXRfc2VxQhcKFV9yZWJ1aWxkX3N0YXJ0X2N1cnNvciJbChdMaXN0UHJvamVjdGlvbnNSZXNwb25zZRIrCgtwcm9qZWN0aW9ucxgBIAMoCzIWLnN2Yy52MS5Qcm9qZWN0aW9uSW5mbxITCgt0b3RhbF9jb3VudBgCIAEoBSIqChpHZXRQcm9qZWN0aW9uU3RhdHVzUmVxdWVzdBIMCgRuYW1lGAEgASgJIrgDChtHZXRQcm9qZWN0aW9uU3RhdHVzUmVzcG9uc2USDAoEbmFtZRgBIAEoCRIOCgZzdGF0dXMYAiABKAkSDAoEbW9kZRgDIAEoCRIWCg5sYXN0X2V2ZW50X3NlcRgEIAEoAxILCgNsYWcYBSABKAMSFQoNZXJyb3JfbWVzc2FnZRgGIAEoCRIuCgp1cGRhdGVkX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIaChJyZWJ1aWxkX3RhcmdldF9zZXEYCCABKAMSHAoUcmVidWlsZF9zdGFydF9jdXJzb3IYCSABKAMSNgoScmVidWlsZF9zdGFydGVkX2F0GAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIWCg5lcnJvcl9ldmVudF9pZBgoIAEoCRIXCg9lcnJvcl9ldmVudF9zZXEYKSABKAMSFwoPZXJyb3JfcGFydGl0aW9uGCogASgJEhIKCmdlbmVyYXRpb24YKyABKAMSGwoTYnVpbGRpbmdfZ2VuZXJhdGlvbhgsIAEoAxIUCgxidWlsZGluZ19zZXEYLSABKAMiigEKGFJlYnVpbGRQcm9qZWN0aW9uUmVxdWVzdBIMCgRuYW1lGAEgASgJEhEKCXBhcnRpdGlvbhgCIAEoCRIVCg1mcm9tX2V2ZW50X2lkGAMgASgJEg8KB2RyeV9ydW4YBCABKAgSEwoLdG9fZXZlbnRfaWQYBSABKAkSEAoIc3RyYXRlZ3kYKCABKAkiPAoZUmVidWlsZFByb2plY3Rpb25SZXNwb25zZRIfCgNqb2IYASABKAsyEi5zdmMudjEuUmVidWlsZEpvYiL0AgoKUmVidWlsZEpvYhIOCgZqb2JfaWQYASABKAkSFwoPcHJvamVjdGlvbl9uYW1lGAIgASgJEg4KBnN0YXR1cxgDIAEoCRIYChBldmVudHNfcHJvY2Vzc2VkGAQgASgDEhQKDHRvdGFsX2V2ZW50cxgFIAEoAxIQCghwcm9ncmVzcxgGIAEoARIuCgpzdGFydGVkX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI2ChNlc3RpbWF0ZWRfcmVtYWluaW5nGAggASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg0KBWVycm9yGAkgASgJEhUKDWZyb21fZXZlbnRfaWQYCiABKAkSEwoLdG9fZXZlbnRfaWQYCyABKAkSEQoJcGFydGl0aW9uGAwgASgJEg8KB2RyeV9ydW4YDSABKAgSEAoIc3RyYXRlZ3kYKCABKAkSEgoKZ2VuZXJhdGlvbhgpIAEoAyIkChRHZXRSZWJ1aWxkSm9iUmVxdWVzdBIMCgRuYW1lGAEgASgJIjgKFUdldFJlYnVpbGRKb2JSZXNwb25zZRIfCgNqb2IYASABKAsyEi5zdmMudjEuUmVidWlsZEpvYiIkChRDYW5jZWxSZWJ1aWxkUmVxdWVzdBIMCgRuYW1lGAEgASgJIicKFUNhbmNlbFJlYnVpbGRSZXNwb25zZRIOCgZzdGF0dXMYASABKAkibwocUmVwb3J0UmVidWlsZFByb2dyZXNzUmVxdWVzdBIMCgRuYW1lGAEgASgJEhgKEGV2ZW50c19wcm9jZXNzZWQYAiABKAMSFAoMdG90YWxfZXZlbnRzGAMgASgDEhEKCWNvbXBsZXRlZBgEIAEoCCIfCh1SZXBvcnRSZWJ1aWxkUHJvZ3Jlc3NSZXNwb25zZSImChZQYXVzZVByb2plY3Rpb25SZXF1ZXN0EgwKBG5hbWUYASABKAkiKQoXUGF1c2VQcm9qZWN0aW9uUmVzcG9uc2USDgoGc3RhdHVzGAEgASgJIj4KF1Jlc3VtZVByb2plY3Rpb25SZXF1ZXN0EgwKBG5hbWUYASABKAkSFQoNc2tpcF9ldmVudF9pZBgoIAEoCSIqChhSZXN1bWVQcm9qZWN0aW9uUmVzcG9uc2USDgoGc3RhdHVzGAEgASgJIucBChpDcmVhdGVTUUxQcm9qZWN0aW9uUmVxdWVzdBIMCgRuYW1lGAEgASgJEhEKCXRhYmxlX3NxbBgCIAEoCRJNCg5ldmVudF9oYW5kbGVycxgDIAMoCzI1LnN2Yy52MS5DcmVhdGVTUUxQcm9qZWN0aW9uUmVxdWVzdC5FdmVudEhhbmRsZXJzRW50cnkSDgoGZXZlbnRzGAQgAygJEhMKC2Rlc2NyaXB0aW9uGAUgASgJGjQKEkV2ZW50SGFuZGxlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIjsKG0NyZWF0ZVNRTFByb2plY3Rpb25SZXNwb25zZRIMCgRuYW1lGAEgASgJEg4KBnN0YXR1cxgCIAEoCSJpChlRdWVyeVNRTFByb2plY3Rpb25SZXF1ZXN0EgwKBG5hbWUYASABKAkSDQoFd2hlcmUYAiABKAkSEAoIb3JkZXJfYnkYAyABKAkSDQoFbGltaXQYBCABKAUSDgoGb2Zmc2V0GAUgASgFImUKGlF1ZXJ5U1FMUHJvamVjdGlvblJlc3BvbnNlEg8KB2NvbHVtbnMYASADKAkSIQoEcm93cxgCIAMoCzITLnN2Yy52MS5RdWVyeVNRTFJvdxITCgt0b3RhbF9jb3VudBgDIAEoBSJLCgtRdWVyeVNRTFJvdxIOCgZ2YWx1ZXMYASADKAkSLAoMdHlwZWRfdmFsdWVzGAIgAygLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlInwKHFdhaXRQcm9qZWN0aW9uQ2F0Y2h1cFJlcXVlc3QSDAoEbmFtZRgBIAEoCRIPCgdtaW5fc2VxGAIgASgEEioKB3RpbWVvdXQYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEQoJcGFydGl0aW9uGAQgASgJIqoBCh1XYWl0UHJvamVjdGlvbkNhdGNodXBSZXNwb25zZRIRCgljYXVnaHRfdXAYASABKAgSEQoJdGltZWRfb3V0GAIgASgIEhMKC2N1cnJlbnRfc2VxGAMgASgEEhIKCnRhcmdldF9zZXEYBCABKAQSGAoQYmVoaW5kX2J5X2V2ZW50cxgFIAEoAxISCgpyZWJ1aWxkaW5nGAYgASgIEgwKBG1vZGUYByABKAkiPAoIV2FpdEl0ZW0SDAoEbmFtZRgBIAEoCRIPCgdtaW5fc2VxGAIgASgEEhEKCXBhcnRpdGlvbhgDIAEoCSJwCiFXYWl0UHJvamVjdGlvbkNhdGNodXBCYXRjaFJlcXVlc3QSHwoFaXRlbXMYASADKAsyEC5zdmMudjEuV2FpdEl0ZW0SKgoHdGltZW91dBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiJWCg5XYWl0SXRlbVJlc3VsdBI1CgZyZXN1bHQYASABKAsyJS5zdmMudjEuV2FpdFByb2plY3Rpb25DYXRjaHVwUmVzcG9uc2USDQoFZXJyb3IYAiABKAkiTQoiV2FpdFByb2plY3Rpb25DYXRjaHVwQmF0Y2hSZXNwb25zZRInCgdyZXN1bHRzGAEgAygLMhYuc3ZjLnYxLldhaXRJdGVtUmVzdWx0InoKE1dhaXRGb3JFdmVudFJlcXVlc3QSEAoIZXZlbnRfaWQYASABKAkSEgoKcHJvamVjdGlvbhgCIAEoCRIRCglwYXJ0aXRpb24YAyABKAkSKgoHdGltZW91dBgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiLWAQojV2FpdFByb2plY3Rpb25DYXRjaHVwU3RyZWFtUmVzcG9uc2USKQoEa2luZBgBIAEoDjIbLnN2Yy52MS5XYWl0U3RyZWFtRnJhbWVLaW5kEhMKC2N1cnJlbnRfc2VxGAIgASgEEhIKCnRhcmdldF9zZXEYAyABKAQSGAoQYmVoaW5kX2J5X2V2ZW50cxgEIAEoAxIRCgljYXVnaHRfdXAYBSABKAgSEQoJdGltZWRfb3V0GAYgASgIEg0KBWVycm9yGAcgASgJEgwKBG1vZGUYCCABKAkqggEKE1Byb2plY3Rpb25FdmVudEtpbmQSJQohUFJPSkVDVElPTl9FVkVOVF9LSU5EX1VOU1BFQ0lGSUVEEAASHwobUFJPSkVDVElPTl9FVkVOVF9LSU5EX0VWRU5UEAESIwofUFJPSkVDVElPTl9FVkVOVF9LSU5EX0hFQVJUQkVBVBACKqkBChNXYWl0U3RyZWFtRnJhbWVLaW5kEiYKIldBSVRfU1RSRUFNX0ZSQU1FX0tJTkRfVU5TUEVDSUZJRUQQABIjCh9XQUlUX1NUUkVBTV9GUkFNRV9LSU5EX1BST0dSRVNTEAESJAogV0FJVF9TVFJFQU1fRlJBTUVfS0lORF9IRUFSVEJFQVQQAhIfChtXQUlUX1NUUkVBTV9GUkFNRV9LSU5EX0RPTkUQAzKdEQoRUHJvamVjdGlvblNlcnZpY2USWwoSUmVnaXN0ZXJQcm9qZWN0aW9uEiEuc3ZjLnYxLlJlZ2lzdGVyUHJvamVjdGlvblJlcXVlc3QaIi5zdmMudjEuUmVnaXN0ZXJQcm9qZWN0aW9uUmVzcG9uc2USYQoUVW5yZWdpc3RlclByb2plY3Rpb24SIy5zdmMudjEuVW5yZWdpc3RlclByb2plY3Rpb25SZXF1ZXN0GiQuc3ZjLnYxLlVucmVnaXN0ZXJQcm9qZWN0aW9uUmVzcG9uc2USYQoUUG9sbFByb2plY3Rpb25FdmVudHMSIy5zdmMudjEuUG9sbFByb2plY3Rpb25FdmVudHNSZXF1ZXN0GiQuc3ZjLnYxLlBvbGxQcm9qZWN0aW9uRXZlbnRzUmVzcG9uc2USWgoWU3RyZWFtUHJvamVjdGlvbkV2ZW50cxIlLnN2Yy52MS5TdHJlYW1Qcm9qZWN0aW9uRXZlbnRzUmVxdWVzdBoXLnN2Yy52MS5Qcm9qZWN0aW9uRXZlbnQwARJeChNTYXZlUHJvamVjdGlvblN0YXRlEiIuc3ZjLnYxLlNhdmVQcm9qZWN0aW9uU3RhdGVSZXF1ZXN0GiMuc3ZjLnYxLlNhdmVQcm9qZWN0aW9uU3RhdGVSZXNwb25zZRJhChRTYXZlUHJvamVjdGlvblN0YXRlcxIjLnN2Yy52MS5TYXZlUHJvamVjdGlvblN0YXRlc1JlcXVlc3QaJC5zdmMudjEuU2F2ZVByb2plY3Rpb25TdGF0ZXNSZXNwb25zZRJeChNBY2tQcm9qZWN0aW9uRXZlbnRzEiIuc3ZjLnYxLkFja1Byb2plY3Rpb25FdmVudHNSZXF1ZXN0GiMuc3ZjLnYxLkFja1Byb2plY3Rpb25FdmVudHNSZXNwb25zZRJkChVSZXBvcnRQcm9qZWN0aW9uRXJyb3ISJC5zdmMudjEuUmVwb3J0UHJvamVjdGlvbkVycm9yUmVxdWVzdBolLnN2Yy52MS5SZXBvcnRQcm9qZWN0aW9uRXJyb3JSZXNwb25zZRJRCg1HZXRQcm9qZWN0aW9uEhwuc3ZjLnYxLkdldFByb2plY3Rpb25SZXF1ZXN0Gh0uc3ZjLnYxLkdldFByb2plY3Rpb25SZXNwb25zZSIDkAIBElcKD0xpc3RQcm9qZWN0aW9ucxIeLnN2Yy52MS5MaXN0UHJvamVjdGlvbnNSZXF1ZXN0Gh8uc3ZjLnYxLkxpc3RQcm9qZWN0aW9uc1Jlc3BvbnNlIgOQAgESYwoTR2V0UHJvamVjdGlvblN0YXR1cxIiLnN2Yy52MS5HZXRQcm9qZWN0aW9uU3RhdHVzUmVxdWVzdBojLnN2Yy52MS5HZXRQcm9qZWN0aW9uU3RhdHVzUmVzcG9uc2UiA5ACARJYChFSZWJ1aWxkUHJvamVjdGlvbhIgLnN2Yy52MS5SZWJ1aWxkUHJvamVjdGlvblJlcXVlc3QaIS5zdmMudjEuUmVidWlsZFByb2plY3Rpb25SZXNwb25zZRJRCg1HZXRSZWJ1aWxkSm9iEhwuc3ZjLnYxLkdldFJlYnVpbGRKb2JSZXF1ZXN0Gh0uc3ZjLnYxLkdldFJlYnVpbGRKb2JSZXNwb25zZSIDkAIBEkwKDUNhbmNlbFJlYnVpbGQSHC5zdmMudjEuQ2FuY2VsUmVidWlsZFJlcXVlc3QaHS5zdmMudjEuQ2FuY2VsUmVidWlsZFJlc3BvbnNlEmQKFVJlcG9ydFJlYnVpbGRQcm9ncmVzcxIkLnN2Yy52MS5SZXBvcnRSZWJ1aWxkUHJvZ3Jlc3NSZXF1ZXN0GiUuc3ZjLnYxLlJlcG9ydFJlYnVpbGRQcm9ncmVzc1Jlc3BvbnNlElIKD1BhdXNlUHJvamVjdGlvbhIeLnN2Yy52MS5QYXVzZVByb2plY3Rpb25SZXF1ZXN0Gh8uc3ZjLnYxLlBhdXNlUHJvamVjdGlvblJlc3BvbnNlElUKEFJlc3VtZVByb2plY3Rpb24SHy5zdmMudjEuUmVzdW1lUHJvamVjdGlvblJlcXVlc3QaIC5zdmMudjEuUmVzdW1lUHJvamVjdGlvblJlc3BvbnNlEl4KE0NyZWF0ZVNRTFByb2plY3Rpb24SIi5zdmMudjEuQ3JlYXRlU1FMUHJvamVjdGlvblJlcXVlc3QaIy5zdmMudjEuQ3JlYXRlU1FMUHJvamVjdGlvblJlc3BvbnNlEmAKElF1ZXJ5U1FMUHJvamVjdGlvbhIhLnN2Yy52MS5RdWVyeVNRTFByb2plY3Rpb25SZXF1ZXN0GiIuc3ZjLnYxLlF1ZXJ5U1FMUHJvamVjdGlvblJlc3BvbnNlIgOQAgESZAoVV2FpdFByb2plY3Rpb25DYXRjaHVwEiQuc3ZjLnYxLldhaXRQcm9qZWN0aW9uQ2F0Y2h1cFJlcXVlc3QaJS5zdmMudjEuV2FpdFByb2plY3Rpb25DYXRjaHVwUmVzcG9uc2UScwoaV2FpdFByb2plY3Rpb25DYXRjaHVwQmF0Y2gSKS5zdmMudjEuV2FpdFByb2plY3Rpb25DYXRjaHVwQmF0Y2hSZXF1ZXN0Giouc3ZjLnYxLldhaXRQcm9qZWN0aW9uQ2F0Y2h1cEJhdGNoUmVzcG9uc2USUgoMV2FpdEZvckV2ZW50Ehsuc3ZjLnYxLldhaXRGb3JFdmVudFJlcXVlc3QaJS5zdmMudjEuV2FpdFByb2plY3Rpb25DYXRjaHVwUmVzcG9uc2UScgobV2FpdFByb2plY3Rpb25DYXRjaHVwU3RyZWFtEiQuc3ZjLnYxLldhaXRQcm9qZWN0aW9uQ2F0Y2h1cFJlcXVlc3QaKy5zdmMudjEuV2FpdFByb2plY3Rpb25DYXRjaHVwU3RyZWFtUmVzcG9uc2UwAWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message svc.v1.RegisterProjectionRequest
@@ -194,6 +194,20 @@ export type PollProjectionEventsRequest = Message<"svc.v1.PollProjectionEventsRe
    * @generated from field: string partition = 3;
    */
   partition: string;
+
+  /**
+   * Names the runner; without it a runner is its credential and its address.
+   *
+   * @generated from field: string runner_id = 40;
+   */
+  runnerId: string;
+
+  /**
+   * Zero means the generation that is read.
+   *
+   * @generated from field: int64 generation = 41;
+   */
+  generation: bigint;
 };
 
 /**
@@ -214,6 +228,20 @@ export type PollProjectionEventsRequestJson = {
    * @generated from field: string partition = 3;
    */
   partition?: string;
+
+  /**
+   * Names the runner; without it a runner is its credential and its address.
+   *
+   * @generated from field: string runner_id = 40;
+   */
+  runnerId?: string;
+
+  /**
+   * Zero means the generation that is read.
+   *
+   * @generated from field: int64 generation = 41;
+   */
+  generation?: string;
 };
 
 /**
@@ -277,6 +305,18 @@ export type ProjectionEvent = Message<"svc.v1.ProjectionEvent"> & {
    * @generated from field: google.protobuf.Value data_value = 9;
    */
   dataValue?: Value | undefined;
+
+  /**
+   * Of the lease under which the event is delivered, and its generation.
+   *
+   * @generated from field: int64 fence = 40;
+   */
+  fence: bigint;
+
+  /**
+   * @generated from field: int64 generation = 41;
+   */
+  generation: bigint;
 };
 
 /**
@@ -333,6 +373,18 @@ export type ProjectionEventJson = {
    * @generated from field: google.protobuf.Value data_value = 9;
    */
   dataValue?: ValueJson;
+
+  /**
+   * Of the lease under which the event is delivered, and its generation.
+   *
+   * @generated from field: int64 fence = 40;
+   */
+  fence?: string;
+
+  /**
+   * @generated from field: int64 generation = 41;
+   */
+  generation?: string;
 };
 
 /**
@@ -367,6 +419,25 @@ export type PollProjectionEventsResponse = Message<"svc.v1.PollProjectionEventsR
    * @generated from field: google.protobuf.Value current_state_value = 4;
    */
   currentStateValue?: Value | undefined;
+
+  /**
+   * Zero while another runner has the projection.
+   *
+   * @generated from field: int64 fence = 40;
+   */
+  fence: bigint;
+
+  /**
+   * @generated from field: int64 generation = 41;
+   */
+  generation: bigint;
+
+  /**
+   * A generation that is folded beside the one that is read; zero when there is none.
+   *
+   * @generated from field: int64 building_generation = 42;
+   */
+  buildingGeneration: bigint;
 };
 
 /**
@@ -394,6 +465,25 @@ export type PollProjectionEventsResponseJson = {
    * @generated from field: google.protobuf.Value current_state_value = 4;
    */
   currentStateValue?: ValueJson;
+
+  /**
+   * Zero while another runner has the projection.
+   *
+   * @generated from field: int64 fence = 40;
+   */
+  fence?: string;
+
+  /**
+   * @generated from field: int64 generation = 41;
+   */
+  generation?: string;
+
+  /**
+   * A generation that is folded beside the one that is read; zero when there is none.
+   *
+   * @generated from field: int64 building_generation = 42;
+   */
+  buildingGeneration?: string;
 };
 
 /**
@@ -428,6 +518,20 @@ export type StreamProjectionEventsRequest = Message<"svc.v1.StreamProjectionEven
    * @generated from field: bool accept_heartbeats = 4;
    */
   acceptHeartbeats: boolean;
+
+  /**
+   * Names the runner; without it a runner is its credential and its address.
+   *
+   * @generated from field: string runner_id = 40;
+   */
+  runnerId: string;
+
+  /**
+   * Zero means the generation that is read.
+   *
+   * @generated from field: int64 generation = 41;
+   */
+  generation: bigint;
 };
 
 /**
@@ -455,6 +559,20 @@ export type StreamProjectionEventsRequestJson = {
    * @generated from field: bool accept_heartbeats = 4;
    */
   acceptHeartbeats?: boolean;
+
+  /**
+   * Names the runner; without it a runner is its credential and its address.
+   *
+   * @generated from field: string runner_id = 40;
+   */
+  runnerId?: string;
+
+  /**
+   * Zero means the generation that is read.
+   *
+   * @generated from field: int64 generation = 41;
+   */
+  generation?: string;
 };
 
 /**
@@ -506,6 +624,27 @@ export type SaveProjectionStateRequest = Message<"svc.v1.SaveProjectionStateRequ
    * @generated from field: google.protobuf.Value state_value = 7;
    */
   stateValue?: Value | undefined;
+
+  /**
+   * Names the runner; without it a runner is its credential and its address.
+   *
+   * @generated from field: string runner_id = 40;
+   */
+  runnerId: string;
+
+  /**
+   * As the poll or the stream said it; a runner that names itself must send it.
+   *
+   * @generated from field: int64 fence = 41;
+   */
+  fence: bigint;
+
+  /**
+   * Zero means the generation that is read.
+   *
+   * @generated from field: int64 generation = 42;
+   */
+  generation: bigint;
 };
 
 /**
@@ -550,6 +689,27 @@ export type SaveProjectionStateRequestJson = {
    * @generated from field: google.protobuf.Value state_value = 7;
    */
   stateValue?: ValueJson;
+
+  /**
+   * Names the runner; without it a runner is its credential and its address.
+   *
+   * @generated from field: string runner_id = 40;
+   */
+  runnerId?: string;
+
+  /**
+   * As the poll or the stream said it; a runner that names itself must send it.
+   *
+   * @generated from field: int64 fence = 41;
+   */
+  fence?: string;
+
+  /**
+   * Zero means the generation that is read.
+   *
+   * @generated from field: int64 generation = 42;
+   */
+  generation?: string;
 };
 
 /**
@@ -587,6 +747,193 @@ export const SaveProjectionStateResponseSchema: GenMessage<SaveProjectionStateRe
   messageDesc(file_svc_v1_projection, 9);
 
 /**
+ * @generated from message svc.v1.ProjectionPartitionState
+ */
+export type ProjectionPartitionState = Message<"svc.v1.ProjectionPartitionState"> & {
+  /**
+   * @generated from field: string partition_key = 1;
+   */
+  partitionKey: string;
+
+  /**
+   * @generated from field: google.protobuf.Struct state = 2;
+   */
+  state?: JsonObject | undefined;
+
+  /**
+   * @generated from field: string last_event_id = 3;
+   */
+  lastEventId: string;
+
+  /**
+   * @generated from field: int64 last_event_seq = 4;
+   */
+  lastEventSeq: bigint;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp last_event_time = 5;
+   */
+  lastEventTime?: Timestamp | undefined;
+
+  /**
+   * Instead of state when the payload is not a JSON object.
+   *
+   * @generated from field: google.protobuf.Value state_value = 6;
+   */
+  stateValue?: Value | undefined;
+};
+
+/**
+ * @generated from message svc.v1.ProjectionPartitionState
+ */
+export type ProjectionPartitionStateJson = {
+  /**
+   * @generated from field: string partition_key = 1;
+   */
+  partitionKey?: string;
+
+  /**
+   * @generated from field: google.protobuf.Struct state = 2;
+   */
+  state?: StructJson;
+
+  /**
+   * @generated from field: string last_event_id = 3;
+   */
+  lastEventId?: string;
+
+  /**
+   * @generated from field: int64 last_event_seq = 4;
+   */
+  lastEventSeq?: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp last_event_time = 5;
+   */
+  lastEventTime?: TimestampJson;
+
+  /**
+   * Instead of state when the payload is not a JSON object.
+   *
+   * @generated from field: google.protobuf.Value state_value = 6;
+   */
+  stateValue?: ValueJson;
+};
+
+/**
+ * Describes the message svc.v1.ProjectionPartitionState.
+ * Use `create(ProjectionPartitionStateSchema)` to create a new message.
+ */
+export const ProjectionPartitionStateSchema: GenMessage<ProjectionPartitionState, {jsonType: ProjectionPartitionStateJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_projection, 10);
+
+/**
+ * @generated from message svc.v1.SaveProjectionStatesRequest
+ */
+export type SaveProjectionStatesRequest = Message<"svc.v1.SaveProjectionStatesRequest"> & {
+  /**
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * @generated from field: repeated svc.v1.ProjectionPartitionState states = 2;
+   */
+  states: ProjectionPartitionState[];
+
+  /**
+   * Names the runner; without it a runner is its credential and its address.
+   *
+   * @generated from field: string runner_id = 40;
+   */
+  runnerId: string;
+
+  /**
+   * As the poll or the stream said it; a runner that names itself must send it.
+   *
+   * @generated from field: int64 fence = 41;
+   */
+  fence: bigint;
+
+  /**
+   * Zero means the generation that is read.
+   *
+   * @generated from field: int64 generation = 42;
+   */
+  generation: bigint;
+};
+
+/**
+ * @generated from message svc.v1.SaveProjectionStatesRequest
+ */
+export type SaveProjectionStatesRequestJson = {
+  /**
+   * @generated from field: string name = 1;
+   */
+  name?: string;
+
+  /**
+   * @generated from field: repeated svc.v1.ProjectionPartitionState states = 2;
+   */
+  states?: ProjectionPartitionStateJson[];
+
+  /**
+   * Names the runner; without it a runner is its credential and its address.
+   *
+   * @generated from field: string runner_id = 40;
+   */
+  runnerId?: string;
+
+  /**
+   * As the poll or the stream said it; a runner that names itself must send it.
+   *
+   * @generated from field: int64 fence = 41;
+   */
+  fence?: string;
+
+  /**
+   * Zero means the generation that is read.
+   *
+   * @generated from field: int64 generation = 42;
+   */
+  generation?: string;
+};
+
+/**
+ * Describes the message svc.v1.SaveProjectionStatesRequest.
+ * Use `create(SaveProjectionStatesRequestSchema)` to create a new message.
+ */
+export const SaveProjectionStatesRequestSchema: GenMessage<SaveProjectionStatesRequest, {jsonType: SaveProjectionStatesRequestJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_projection, 11);
+
+/**
+ * @generated from message svc.v1.SaveProjectionStatesResponse
+ */
+export type SaveProjectionStatesResponse = Message<"svc.v1.SaveProjectionStatesResponse"> & {
+  /**
+   * @generated from field: bool ok = 1;
+   */
+  ok: boolean;
+};
+
+/**
+ * @generated from message svc.v1.SaveProjectionStatesResponse
+ */
+export type SaveProjectionStatesResponseJson = {
+  /**
+   * @generated from field: bool ok = 1;
+   */
+  ok?: boolean;
+};
+
+/**
+ * Describes the message svc.v1.SaveProjectionStatesResponse.
+ * Use `create(SaveProjectionStatesResponseSchema)` to create a new message.
+ */
+export const SaveProjectionStatesResponseSchema: GenMessage<SaveProjectionStatesResponse, {jsonType: SaveProjectionStatesResponseJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_projection, 12);
+
+/**
  * @generated from message svc.v1.AckProjectionEventsRequest
  */
 export type AckProjectionEventsRequest = Message<"svc.v1.AckProjectionEventsRequest"> & {
@@ -604,6 +951,27 @@ export type AckProjectionEventsRequest = Message<"svc.v1.AckProjectionEventsRequ
    * @generated from field: int64 last_event_seq = 3;
    */
   lastEventSeq: bigint;
+
+  /**
+   * Names the runner; without it a runner is its credential and its address.
+   *
+   * @generated from field: string runner_id = 40;
+   */
+  runnerId: string;
+
+  /**
+   * As the poll or the stream said it; a runner that names itself must send it.
+   *
+   * @generated from field: int64 fence = 41;
+   */
+  fence: bigint;
+
+  /**
+   * Zero means the generation that is read.
+   *
+   * @generated from field: int64 generation = 42;
+   */
+  generation: bigint;
 };
 
 /**
@@ -624,6 +992,27 @@ export type AckProjectionEventsRequestJson = {
    * @generated from field: int64 last_event_seq = 3;
    */
   lastEventSeq?: string;
+
+  /**
+   * Names the runner; without it a runner is its credential and its address.
+   *
+   * @generated from field: string runner_id = 40;
+   */
+  runnerId?: string;
+
+  /**
+   * As the poll or the stream said it; a runner that names itself must send it.
+   *
+   * @generated from field: int64 fence = 41;
+   */
+  fence?: string;
+
+  /**
+   * Zero means the generation that is read.
+   *
+   * @generated from field: int64 generation = 42;
+   */
+  generation?: string;
 };
 
 /**
@@ -631,7 +1020,7 @@ export type AckProjectionEventsRequestJson = {
  * Use `create(AckProjectionEventsRequestSchema)` to create a new message.
  */
 export const AckProjectionEventsRequestSchema: GenMessage<AckProjectionEventsRequest, {jsonType: AckProjectionEventsRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_projection, 10);
+  messageDesc(file_svc_v1_projection, 13);
 
 /**
  * @generated from message svc.v1.AckProjectionEventsResponse
@@ -658,7 +1047,135 @@ export type AckProjectionEventsResponseJson = {
  * Use `create(AckProjectionEventsResponseSchema)` to create a new message.
  */
 export const AckProjectionEventsResponseSchema: GenMessage<AckProjectionEventsResponse, {jsonType: AckProjectionEventsResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_projection, 11);
+  messageDesc(file_svc_v1_projection, 14);
+
+/**
+ * @generated from message svc.v1.ReportProjectionErrorRequest
+ */
+export type ReportProjectionErrorRequest = Message<"svc.v1.ReportProjectionErrorRequest"> & {
+  /**
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * @generated from field: string partition_key = 2;
+   */
+  partitionKey: string;
+
+  /**
+   * @generated from field: string event_id = 3;
+   */
+  eventId: string;
+
+  /**
+   * @generated from field: int64 event_seq = 4;
+   */
+  eventSeq: bigint;
+
+  /**
+   * @generated from field: string message = 5;
+   */
+  message: string;
+
+  /**
+   * Names the runner; without it a runner is its credential and its address.
+   *
+   * @generated from field: string runner_id = 40;
+   */
+  runnerId: string;
+
+  /**
+   * As the poll or the stream said it; a runner that names itself must send it.
+   *
+   * @generated from field: int64 fence = 41;
+   */
+  fence: bigint;
+
+  /**
+   * Zero means the generation that is read.
+   *
+   * @generated from field: int64 generation = 42;
+   */
+  generation: bigint;
+};
+
+/**
+ * @generated from message svc.v1.ReportProjectionErrorRequest
+ */
+export type ReportProjectionErrorRequestJson = {
+  /**
+   * @generated from field: string name = 1;
+   */
+  name?: string;
+
+  /**
+   * @generated from field: string partition_key = 2;
+   */
+  partitionKey?: string;
+
+  /**
+   * @generated from field: string event_id = 3;
+   */
+  eventId?: string;
+
+  /**
+   * @generated from field: int64 event_seq = 4;
+   */
+  eventSeq?: string;
+
+  /**
+   * @generated from field: string message = 5;
+   */
+  message?: string;
+
+  /**
+   * Names the runner; without it a runner is its credential and its address.
+   *
+   * @generated from field: string runner_id = 40;
+   */
+  runnerId?: string;
+
+  /**
+   * As the poll or the stream said it; a runner that names itself must send it.
+   *
+   * @generated from field: int64 fence = 41;
+   */
+  fence?: string;
+
+  /**
+   * Zero means the generation that is read.
+   *
+   * @generated from field: int64 generation = 42;
+   */
+  generation?: string;
+};
+
+/**
+ * Describes the message svc.v1.ReportProjectionErrorRequest.
+ * Use `create(ReportProjectionErrorRequestSchema)` to create a new message.
+ */
+export const ReportProjectionErrorRequestSchema: GenMessage<ReportProjectionErrorRequest, {jsonType: ReportProjectionErrorRequestJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_projection, 15);
+
+/**
+ * @generated from message svc.v1.ReportProjectionErrorResponse
+ */
+export type ReportProjectionErrorResponse = Message<"svc.v1.ReportProjectionErrorResponse"> & {
+};
+
+/**
+ * @generated from message svc.v1.ReportProjectionErrorResponse
+ */
+export type ReportProjectionErrorResponseJson = {
+};
+
+/**
+ * Describes the message svc.v1.ReportProjectionErrorResponse.
+ * Use `create(ReportProjectionErrorResponseSchema)` to create a new message.
+ */
+export const ReportProjectionErrorResponseSchema: GenMessage<ReportProjectionErrorResponse, {jsonType: ReportProjectionErrorResponseJson}> = /*@__PURE__*/
+  messageDesc(file_svc_v1_projection, 16);
 
 /**
  * @generated from message svc.v1.GetProjectionRequest
@@ -682,6 +1199,13 @@ export type GetProjectionRequest = Message<"svc.v1.GetProjectionRequest"> & {
    * @generated from field: google.protobuf.Timestamp as_of = 3;
    */
   asOf?: Timestamp | undefined;
+
+  /**
+   * Zero means the generation that is read.
+   *
+   * @generated from field: int64 generation = 40;
+   */
+  generation: bigint;
 };
 
 /**
@@ -706,6 +1230,13 @@ export type GetProjectionRequestJson = {
    * @generated from field: google.protobuf.Timestamp as_of = 3;
    */
   asOf?: TimestampJson;
+
+  /**
+   * Zero means the generation that is read.
+   *
+   * @generated from field: int64 generation = 40;
+   */
+  generation?: string;
 };
 
 /**
@@ -713,7 +1244,7 @@ export type GetProjectionRequestJson = {
  * Use `create(GetProjectionRequestSchema)` to create a new message.
  */
 export const GetProjectionRequestSchema: GenMessage<GetProjectionRequest, {jsonType: GetProjectionRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_projection, 12);
+  messageDesc(file_svc_v1_projection, 17);
 
 /**
  * @generated from message svc.v1.GetProjectionResponse
@@ -854,7 +1385,7 @@ export type GetProjectionResponseJson = {
  * Use `create(GetProjectionResponseSchema)` to create a new message.
  */
 export const GetProjectionResponseSchema: GenMessage<GetProjectionResponse, {jsonType: GetProjectionResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_projection, 13);
+  messageDesc(file_svc_v1_projection, 18);
 
 /**
  * @generated from message svc.v1.ListProjectionsRequest
@@ -911,7 +1442,7 @@ export type ListProjectionsRequestJson = {
  * Use `create(ListProjectionsRequestSchema)` to create a new message.
  */
 export const ListProjectionsRequestSchema: GenMessage<ListProjectionsRequest, {jsonType: ListProjectionsRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_projection, 14);
+  messageDesc(file_svc_v1_projection, 19);
 
 /**
  * @generated from message svc.v1.ProjectionInfo
@@ -1126,7 +1657,7 @@ export type ProjectionInfoJson = {
  * Use `create(ProjectionInfoSchema)` to create a new message.
  */
 export const ProjectionInfoSchema: GenMessage<ProjectionInfo, {jsonType: ProjectionInfoJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_projection, 15);
+  messageDesc(file_svc_v1_projection, 20);
 
 /**
  * @generated from message svc.v1.ListProjectionsResponse
@@ -1163,7 +1694,7 @@ export type ListProjectionsResponseJson = {
  * Use `create(ListProjectionsResponseSchema)` to create a new message.
  */
 export const ListProjectionsResponseSchema: GenMessage<ListProjectionsResponse, {jsonType: ListProjectionsResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_projection, 16);
+  messageDesc(file_svc_v1_projection, 21);
 
 /**
  * @generated from message svc.v1.GetProjectionStatusRequest
@@ -1190,7 +1721,7 @@ export type GetProjectionStatusRequestJson = {
  * Use `create(GetProjectionStatusRequestSchema)` to create a new message.
  */
 export const GetProjectionStatusRequestSchema: GenMessage<GetProjectionStatusRequest, {jsonType: GetProjectionStatusRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_projection, 17);
+  messageDesc(file_svc_v1_projection, 22);
 
 /**
  * @generated from message svc.v1.GetProjectionStatusResponse
@@ -1249,6 +1780,38 @@ export type GetProjectionStatusResponse = Message<"svc.v1.GetProjectionStatusRes
    * @generated from field: google.protobuf.Timestamp rebuild_started_at = 10;
    */
   rebuildStartedAt?: Timestamp | undefined;
+
+  /**
+   * Of the event whose handler failed.
+   *
+   * @generated from field: string error_event_id = 40;
+   */
+  errorEventId: string;
+
+  /**
+   * @generated from field: int64 error_event_seq = 41;
+   */
+  errorEventSeq: bigint;
+
+  /**
+   * @generated from field: string error_partition = 42;
+   */
+  errorPartition: string;
+
+  /**
+   * @generated from field: int64 generation = 43;
+   */
+  generation: bigint;
+
+  /**
+   * @generated from field: int64 building_generation = 44;
+   */
+  buildingGeneration: bigint;
+
+  /**
+   * @generated from field: int64 building_seq = 45;
+   */
+  buildingSeq: bigint;
 };
 
 /**
@@ -1308,6 +1871,38 @@ export type GetProjectionStatusResponseJson = {
    * @generated from field: google.protobuf.Timestamp rebuild_started_at = 10;
    */
   rebuildStartedAt?: TimestampJson;
+
+  /**
+   * Of the event whose handler failed.
+   *
+   * @generated from field: string error_event_id = 40;
+   */
+  errorEventId?: string;
+
+  /**
+   * @generated from field: int64 error_event_seq = 41;
+   */
+  errorEventSeq?: string;
+
+  /**
+   * @generated from field: string error_partition = 42;
+   */
+  errorPartition?: string;
+
+  /**
+   * @generated from field: int64 generation = 43;
+   */
+  generation?: string;
+
+  /**
+   * @generated from field: int64 building_generation = 44;
+   */
+  buildingGeneration?: string;
+
+  /**
+   * @generated from field: int64 building_seq = 45;
+   */
+  buildingSeq?: string;
 };
 
 /**
@@ -1315,7 +1910,7 @@ export type GetProjectionStatusResponseJson = {
  * Use `create(GetProjectionStatusResponseSchema)` to create a new message.
  */
 export const GetProjectionStatusResponseSchema: GenMessage<GetProjectionStatusResponse, {jsonType: GetProjectionStatusResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_projection, 18);
+  messageDesc(file_svc_v1_projection, 23);
 
 /**
  * @generated from message svc.v1.RebuildProjectionRequest
@@ -1347,6 +1942,13 @@ export type RebuildProjectionRequest = Message<"svc.v1.RebuildProjectionRequest"
    * @generated from field: string to_event_id = 5;
    */
   toEventId: string;
+
+  /**
+   * in_place (also when empty) or side_by_side.
+   *
+   * @generated from field: string strategy = 40;
+   */
+  strategy: string;
 };
 
 /**
@@ -1379,6 +1981,13 @@ export type RebuildProjectionRequestJson = {
    * @generated from field: string to_event_id = 5;
    */
   toEventId?: string;
+
+  /**
+   * in_place (also when empty) or side_by_side.
+   *
+   * @generated from field: string strategy = 40;
+   */
+  strategy?: string;
 };
 
 /**
@@ -1386,7 +1995,7 @@ export type RebuildProjectionRequestJson = {
  * Use `create(RebuildProjectionRequestSchema)` to create a new message.
  */
 export const RebuildProjectionRequestSchema: GenMessage<RebuildProjectionRequest, {jsonType: RebuildProjectionRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_projection, 19);
+  messageDesc(file_svc_v1_projection, 24);
 
 /**
  * @generated from message svc.v1.RebuildProjectionResponse
@@ -1413,7 +2022,7 @@ export type RebuildProjectionResponseJson = {
  * Use `create(RebuildProjectionResponseSchema)` to create a new message.
  */
 export const RebuildProjectionResponseSchema: GenMessage<RebuildProjectionResponse, {jsonType: RebuildProjectionResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_projection, 20);
+  messageDesc(file_svc_v1_projection, 25);
 
 /**
  * @generated from message svc.v1.RebuildJob
@@ -1485,6 +2094,16 @@ export type RebuildJob = Message<"svc.v1.RebuildJob"> & {
    * @generated from field: bool dry_run = 13;
    */
   dryRun: boolean;
+
+  /**
+   * @generated from field: string strategy = 40;
+   */
+  strategy: string;
+
+  /**
+   * @generated from field: int64 generation = 41;
+   */
+  generation: bigint;
 };
 
 /**
@@ -1557,6 +2176,16 @@ export type RebuildJobJson = {
    * @generated from field: bool dry_run = 13;
    */
   dryRun?: boolean;
+
+  /**
+   * @generated from field: string strategy = 40;
+   */
+  strategy?: string;
+
+  /**
+   * @generated from field: int64 generation = 41;
+   */
+  generation?: string;
 };
 
 /**
@@ -1564,7 +2193,7 @@ export type RebuildJobJson = {
  * Use `create(RebuildJobSchema)` to create a new message.
  */
 export const RebuildJobSchema: GenMessage<RebuildJob, {jsonType: RebuildJobJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_projection, 21);
+  messageDesc(file_svc_v1_projection, 26);
 
 /**
  * @generated from message svc.v1.GetRebuildJobRequest
@@ -1591,7 +2220,7 @@ export type GetRebuildJobRequestJson = {
  * Use `create(GetRebuildJobRequestSchema)` to create a new message.
  */
 export const GetRebuildJobRequestSchema: GenMessage<GetRebuildJobRequest, {jsonType: GetRebuildJobRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_projection, 22);
+  messageDesc(file_svc_v1_projection, 27);
 
 /**
  * @generated from message svc.v1.GetRebuildJobResponse
@@ -1618,7 +2247,7 @@ export type GetRebuildJobResponseJson = {
  * Use `create(GetRebuildJobResponseSchema)` to create a new message.
  */
 export const GetRebuildJobResponseSchema: GenMessage<GetRebuildJobResponse, {jsonType: GetRebuildJobResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_projection, 23);
+  messageDesc(file_svc_v1_projection, 28);
 
 /**
  * @generated from message svc.v1.CancelRebuildRequest
@@ -1645,7 +2274,7 @@ export type CancelRebuildRequestJson = {
  * Use `create(CancelRebuildRequestSchema)` to create a new message.
  */
 export const CancelRebuildRequestSchema: GenMessage<CancelRebuildRequest, {jsonType: CancelRebuildRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_projection, 24);
+  messageDesc(file_svc_v1_projection, 29);
 
 /**
  * @generated from message svc.v1.CancelRebuildResponse
@@ -1672,7 +2301,7 @@ export type CancelRebuildResponseJson = {
  * Use `create(CancelRebuildResponseSchema)` to create a new message.
  */
 export const CancelRebuildResponseSchema: GenMessage<CancelRebuildResponse, {jsonType: CancelRebuildResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_projection, 25);
+  messageDesc(file_svc_v1_projection, 30);
 
 /**
  * @generated from message svc.v1.ReportRebuildProgressRequest
@@ -1729,7 +2358,7 @@ export type ReportRebuildProgressRequestJson = {
  * Use `create(ReportRebuildProgressRequestSchema)` to create a new message.
  */
 export const ReportRebuildProgressRequestSchema: GenMessage<ReportRebuildProgressRequest, {jsonType: ReportRebuildProgressRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_projection, 26);
+  messageDesc(file_svc_v1_projection, 31);
 
 /**
  * @generated from message svc.v1.ReportRebuildProgressResponse
@@ -1748,7 +2377,7 @@ export type ReportRebuildProgressResponseJson = {
  * Use `create(ReportRebuildProgressResponseSchema)` to create a new message.
  */
 export const ReportRebuildProgressResponseSchema: GenMessage<ReportRebuildProgressResponse, {jsonType: ReportRebuildProgressResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_projection, 27);
+  messageDesc(file_svc_v1_projection, 32);
 
 /**
  * @generated from message svc.v1.PauseProjectionRequest
@@ -1775,7 +2404,7 @@ export type PauseProjectionRequestJson = {
  * Use `create(PauseProjectionRequestSchema)` to create a new message.
  */
 export const PauseProjectionRequestSchema: GenMessage<PauseProjectionRequest, {jsonType: PauseProjectionRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_projection, 28);
+  messageDesc(file_svc_v1_projection, 33);
 
 /**
  * @generated from message svc.v1.PauseProjectionResponse
@@ -1802,7 +2431,7 @@ export type PauseProjectionResponseJson = {
  * Use `create(PauseProjectionResponseSchema)` to create a new message.
  */
 export const PauseProjectionResponseSchema: GenMessage<PauseProjectionResponse, {jsonType: PauseProjectionResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_projection, 29);
+  messageDesc(file_svc_v1_projection, 34);
 
 /**
  * @generated from message svc.v1.ResumeProjectionRequest
@@ -1812,6 +2441,13 @@ export type ResumeProjectionRequest = Message<"svc.v1.ResumeProjectionRequest"> 
    * @generated from field: string name = 1;
    */
   name: string;
+
+  /**
+   * Passes over this one event, the one whose handler failed.
+   *
+   * @generated from field: string skip_event_id = 40;
+   */
+  skipEventId: string;
 };
 
 /**
@@ -1822,6 +2458,13 @@ export type ResumeProjectionRequestJson = {
    * @generated from field: string name = 1;
    */
   name?: string;
+
+  /**
+   * Passes over this one event, the one whose handler failed.
+   *
+   * @generated from field: string skip_event_id = 40;
+   */
+  skipEventId?: string;
 };
 
 /**
@@ -1829,7 +2472,7 @@ export type ResumeProjectionRequestJson = {
  * Use `create(ResumeProjectionRequestSchema)` to create a new message.
  */
 export const ResumeProjectionRequestSchema: GenMessage<ResumeProjectionRequest, {jsonType: ResumeProjectionRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_projection, 30);
+  messageDesc(file_svc_v1_projection, 35);
 
 /**
  * @generated from message svc.v1.ResumeProjectionResponse
@@ -1856,7 +2499,7 @@ export type ResumeProjectionResponseJson = {
  * Use `create(ResumeProjectionResponseSchema)` to create a new message.
  */
 export const ResumeProjectionResponseSchema: GenMessage<ResumeProjectionResponse, {jsonType: ResumeProjectionResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_projection, 31);
+  messageDesc(file_svc_v1_projection, 36);
 
 /**
  * @generated from message svc.v1.CreateSQLProjectionRequest
@@ -1931,7 +2574,7 @@ export type CreateSQLProjectionRequestJson = {
  * Use `create(CreateSQLProjectionRequestSchema)` to create a new message.
  */
 export const CreateSQLProjectionRequestSchema: GenMessage<CreateSQLProjectionRequest, {jsonType: CreateSQLProjectionRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_projection, 32);
+  messageDesc(file_svc_v1_projection, 37);
 
 /**
  * @generated from message svc.v1.CreateSQLProjectionResponse
@@ -1968,7 +2611,7 @@ export type CreateSQLProjectionResponseJson = {
  * Use `create(CreateSQLProjectionResponseSchema)` to create a new message.
  */
 export const CreateSQLProjectionResponseSchema: GenMessage<CreateSQLProjectionResponse, {jsonType: CreateSQLProjectionResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_projection, 33);
+  messageDesc(file_svc_v1_projection, 38);
 
 /**
  * @generated from message svc.v1.QuerySQLProjectionRequest
@@ -2039,7 +2682,7 @@ export type QuerySQLProjectionRequestJson = {
  * Use `create(QuerySQLProjectionRequestSchema)` to create a new message.
  */
 export const QuerySQLProjectionRequestSchema: GenMessage<QuerySQLProjectionRequest, {jsonType: QuerySQLProjectionRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_projection, 34);
+  messageDesc(file_svc_v1_projection, 39);
 
 /**
  * @generated from message svc.v1.QuerySQLProjectionResponse
@@ -2090,7 +2733,7 @@ export type QuerySQLProjectionResponseJson = {
  * Use `create(QuerySQLProjectionResponseSchema)` to create a new message.
  */
 export const QuerySQLProjectionResponseSchema: GenMessage<QuerySQLProjectionResponse, {jsonType: QuerySQLProjectionResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_projection, 35);
+  messageDesc(file_svc_v1_projection, 40);
 
 /**
  * @generated from message svc.v1.QuerySQLRow
@@ -2131,7 +2774,7 @@ export type QuerySQLRowJson = {
  * Use `create(QuerySQLRowSchema)` to create a new message.
  */
 export const QuerySQLRowSchema: GenMessage<QuerySQLRow, {jsonType: QuerySQLRowJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_projection, 36);
+  messageDesc(file_svc_v1_projection, 41);
 
 /**
  * @generated from message svc.v1.WaitProjectionCatchupRequest
@@ -2192,7 +2835,7 @@ export type WaitProjectionCatchupRequestJson = {
  * Use `create(WaitProjectionCatchupRequestSchema)` to create a new message.
  */
 export const WaitProjectionCatchupRequestSchema: GenMessage<WaitProjectionCatchupRequest, {jsonType: WaitProjectionCatchupRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_projection, 37);
+  messageDesc(file_svc_v1_projection, 42);
 
 /**
  * @generated from message svc.v1.WaitProjectionCatchupResponse
@@ -2279,7 +2922,7 @@ export type WaitProjectionCatchupResponseJson = {
  * Use `create(WaitProjectionCatchupResponseSchema)` to create a new message.
  */
 export const WaitProjectionCatchupResponseSchema: GenMessage<WaitProjectionCatchupResponse, {jsonType: WaitProjectionCatchupResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_projection, 38);
+  messageDesc(file_svc_v1_projection, 43);
 
 /**
  * @generated from message svc.v1.WaitItem
@@ -2326,7 +2969,7 @@ export type WaitItemJson = {
  * Use `create(WaitItemSchema)` to create a new message.
  */
 export const WaitItemSchema: GenMessage<WaitItem, {jsonType: WaitItemJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_projection, 39);
+  messageDesc(file_svc_v1_projection, 44);
 
 /**
  * @generated from message svc.v1.WaitProjectionCatchupBatchRequest
@@ -2363,7 +3006,7 @@ export type WaitProjectionCatchupBatchRequestJson = {
  * Use `create(WaitProjectionCatchupBatchRequestSchema)` to create a new message.
  */
 export const WaitProjectionCatchupBatchRequestSchema: GenMessage<WaitProjectionCatchupBatchRequest, {jsonType: WaitProjectionCatchupBatchRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_projection, 40);
+  messageDesc(file_svc_v1_projection, 45);
 
 /**
  * @generated from message svc.v1.WaitItemResult
@@ -2404,7 +3047,7 @@ export type WaitItemResultJson = {
  * Use `create(WaitItemResultSchema)` to create a new message.
  */
 export const WaitItemResultSchema: GenMessage<WaitItemResult, {jsonType: WaitItemResultJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_projection, 41);
+  messageDesc(file_svc_v1_projection, 46);
 
 /**
  * @generated from message svc.v1.WaitProjectionCatchupBatchResponse
@@ -2431,7 +3074,7 @@ export type WaitProjectionCatchupBatchResponseJson = {
  * Use `create(WaitProjectionCatchupBatchResponseSchema)` to create a new message.
  */
 export const WaitProjectionCatchupBatchResponseSchema: GenMessage<WaitProjectionCatchupBatchResponse, {jsonType: WaitProjectionCatchupBatchResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_projection, 42);
+  messageDesc(file_svc_v1_projection, 47);
 
 /**
  * @generated from message svc.v1.WaitForEventRequest
@@ -2488,7 +3131,7 @@ export type WaitForEventRequestJson = {
  * Use `create(WaitForEventRequestSchema)` to create a new message.
  */
 export const WaitForEventRequestSchema: GenMessage<WaitForEventRequest, {jsonType: WaitForEventRequestJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_projection, 43);
+  messageDesc(file_svc_v1_projection, 48);
 
 /**
  * @generated from message svc.v1.WaitProjectionCatchupStreamResponse
@@ -2585,7 +3228,7 @@ export type WaitProjectionCatchupStreamResponseJson = {
  * Use `create(WaitProjectionCatchupStreamResponseSchema)` to create a new message.
  */
 export const WaitProjectionCatchupStreamResponseSchema: GenMessage<WaitProjectionCatchupStreamResponse, {jsonType: WaitProjectionCatchupStreamResponseJson}> = /*@__PURE__*/
-  messageDesc(file_svc_v1_projection, 44);
+  messageDesc(file_svc_v1_projection, 49);
 
 /**
  * @generated from enum svc.v1.ProjectionEventKind
@@ -2713,12 +3356,32 @@ export const ProjectionService: GenService<{
     output: typeof SaveProjectionStateResponseSchema;
   },
   /**
+   * The states of several partitions in one transaction.
+   *
+   * @generated from rpc svc.v1.ProjectionService.SaveProjectionStates
+   */
+  saveProjectionStates: {
+    methodKind: "unary";
+    input: typeof SaveProjectionStatesRequestSchema;
+    output: typeof SaveProjectionStatesResponseSchema;
+  },
+  /**
    * @generated from rpc svc.v1.ProjectionService.AckProjectionEvents
    */
   ackProjectionEvents: {
     methodKind: "unary";
     input: typeof AckProjectionEventsRequestSchema;
     output: typeof AckProjectionEventsResponseSchema;
+  },
+  /**
+   * A handler failed for good: its partition stops before the event until the projection is resumed.
+   *
+   * @generated from rpc svc.v1.ProjectionService.ReportProjectionError
+   */
+  reportProjectionError: {
+    methodKind: "unary";
+    input: typeof ReportProjectionErrorRequestSchema;
+    output: typeof ReportProjectionErrorResponseSchema;
   },
   /**
    * @generated from rpc svc.v1.ProjectionService.GetProjection

@@ -1,0 +1,96 @@
+import { Type } from "@sinclair/typebox";
+import type { Feeds } from "../domain/log/log/feed.ts";
+import { askedSince, openBatches } from "../domain/state/projections/batches.ts";
+import { type Delivered, StoredDeliveries } from "../domain/state/projections/deliveries.ts";
+import { projectionCheck } from "../domain/state/projections/invariants.ts";
+import { meterProjections } from "../domain/state/projections/meters.ts";
+import { openNotices } from "../domain/state/projections/notices.ts";
+import { projectionsOperations } from "../domain/state/projections/operations.ts";
+import { rebuildOperations } from "../domain/state/projections/rebuilds/operations.ts";
+import { openRebuilds } from "../domain/state/projections/rebuilds.ts";
+import { leastUnfolded, type ProjectionKey } from "../domain/state/projections/rows.ts";
+import { runnerOperations } from "../domain/state/projections/runners/operations.ts";
+import { openRunners } from "../domain/state/projections/runners.ts";
+import { openProjections } from "../domain/state/projections/service.ts";
+import { openSignals } from "../domain/state/projections/signals.ts";
+import { openProjectionStreams } from "../domain/state/projections/streams.ts";
+import { openSweep } from "../domain/state/projections/sweep.ts";
+import { waitOperations } from "../domain/state/projections/waits/operations.ts";
+import { openWaits } from "../domain/state/projections/waits.ts";
+import type { Host, Part } from "./part.ts";
+
+/** What a node tells the others: something of this projection changed. */
+const Moved = Type.Object({ environmentId: Type.String(), name: Type.String() });
+
+/** Read models that are folded from the event log, by runners outside. */
+export function openProjectionsPart(host: Host, { feeds }: { feeds: Feeds }): Part {
+  const { config, store, clock, ids, log, watch, bus, frames } = host;
+  const signals = openSignals();
+  const moved = bus.channel("projections.moved", Moved);
+  const notices = openNotices({ store, clock, log, frames, moved, signals });
+  const onChanged = notices.changed;
+  const deliveries = new StoredDeliveries({ store, clock, batches: openBatches({ store, log }) });
+  const projections = openProjections({ store, clock, onChanged });
+  const rebuilds = openRebuilds({ store, clock, ids, onChanged });
+  const onDelivered = ({ held, events, advanced }: Delivered) => {
+    meters.delivered.add(events.length);
+    const { environment_id, name } = held;
+    if (advanced?.hasMoved)
+      onChanged({ key: { environment_id, name }, kind: advanced.isRebuilt ? "transition" : "move" });
+  };
+  const runners = openRunners({
+    ...{ store, clock, feeds, signals, deliveries, onDelivered, pollHoldMs: config.pollHoldMs },
+    onSaved(saved) {
+      meters.saves.add();
+      notices.saved(saved);
+    },
+  });
+  const streams = openProjectionStreams({
+    ...{ store, clock, ids, deliveries, onDelivered },
+    listen: runners.listen,
+  });
+  const waits = openWaits({
+    ...{ store, clock, log, signals },
+    async passOver(key: ProjectionKey) {
+      const hasMoved = await deliveries.passOver(key);
+      if (hasMoved) onChanged({ key, kind: "move" });
+      return hasMoved;
+    },
+  });
+  const meters = meterProjections(
+    { store, clock, metrics: watch.metrics },
+    { waits: waits.size, streams: streams.size },
+  );
+  return {
+    operations: [
+      ...projectionsOperations(projections),
+      ...runnerOperations(runners, streams),
+      ...rebuildOperations(rebuilds),
+      ...waitOperations(waits),
+    ],
+    loops: [
+      {
+        name: "projections.waits",
+        about: "Looks in one query how far the projections are that callers here wait for.",
+        everyMs: 1_000,
+        tick: waits.lookOnce,
+      },
+    ],
+    duties: [
+      {
+        duty: "retention",
+        name: "projections.sweep",
+        about: "Deletes the states of projections that were deleted or rebuilt, a slice a transaction.",
+        everyMs: 60_000,
+        tick: openSweep(store),
+      },
+    ],
+    checks: [projectionCheck(store)],
+    floorGuards: [(environmentId) => leastUnfolded(store, environmentId, askedSince(clock.now()))],
+    async drain() {
+      runners.drain();
+      waits.drain();
+    },
+    disconnect: streams.drain,
+  };
+}

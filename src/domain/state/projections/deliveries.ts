@@ -1,0 +1,238 @@
+import type { Clock } from "../../../kit/clock.ts";
+import type { Session, Store } from "../../../store/store.ts";
+import { type Advanced, advance } from "./advance.ts";
+import { type EventBatch, type EventBatches, pendingIn } from "./batches.ts";
+import { generationOf, isAging, isFed, standingOf, takeLease } from "./leases.ts";
+import {
+  type GenerationRow,
+  getGenerations,
+  getProjection,
+  type HeldProjection,
+  holdProjection,
+  type ProjectionKey,
+  type SessionReads,
+  updateProjection,
+} from "./rows.ts";
+import { globalPartition, type Runner, unknownProjection } from "./rules.ts";
+import { addPending, clearPending, getState, type StateRow } from "./state-rows.ts";
+
+export interface RunnerAsk {
+  key: ProjectionKey;
+  runner: Runner;
+  limit: number;
+  /** Only the events of this partition; undefined: of all. */
+  partition: string | undefined;
+}
+
+/** What one look for a runner came to. */
+export interface Delivered {
+  /** `idle`: paused, or stopped by an error; `standby`: another runner has it. */
+  state: "given" | "idle" | "standby";
+  held: HeldProjection;
+  generation: GenerationRow;
+  events: EventBatch["events"];
+  /** Of the asked partition, as of before these events; for polls of managed projections. */
+  current: StateRow | undefined;
+  advanced: Advanced | undefined;
+}
+
+export interface Deliveries {
+  /** The projection and its generations as they are; throws `not_found`. */
+  read(key: ProjectionKey): Promise<HeldProjection>;
+  /** Events behind the cursor for a runner that polls, with the lease. */
+  poll(ask: RunnerAsk): Promise<Delivered>;
+  /** The next events behind those that were delivered on this stream; undefined once it has lost the lease. */
+  next(ask: Omit<RunnerAsk, "partition">, streamId: string, room: number): Promise<Delivered | undefined>;
+  /**
+   * Moves the cursor over events that are none of the projection's, for those who wait for it while no runner
+   * asks. Answers whether it moved.
+   */
+  passOver(key: ProjectionKey): Promise<boolean>;
+}
+
+/** Looks that found the cursor moved meanwhile, before a runner is told that there is nothing. */
+const triesMax = 5;
+
+export interface DeliveriesDeps {
+  store: Store;
+  clock: Clock;
+  batches: EventBatches;
+}
+
+const nothing = (state: Delivered["state"], held: HeldProjection, generation: GenerationRow): Delivered => ({
+  ...{ state, held, generation, events: [] },
+  ...{ current: undefined, advanced: undefined },
+});
+
+const isIdle = ({ cursor_position, delivered }: GenerationRow): boolean => cursor_position >= delivered;
+
+export class StoredDeliveries implements Deliveries {
+  readonly #deps: DeliveriesDeps;
+
+  constructor(deps: DeliveriesDeps) {
+    this.#deps = deps;
+  }
+
+  async read(key: ProjectionKey): Promise<HeldProjection> {
+    const { store } = this.#deps;
+    const row = await getProjection(store, key);
+    if (!row) throw unknownProjection(key.name);
+    return { ...row, generations: await getGenerations(store, key) };
+  }
+
+  async poll(ask: RunnerAsk): Promise<Delivered> {
+    for (let tries = 0; tries < triesMax; tries++) {
+      const delivered = await this.#look(ask);
+      if (delivered) return delivered;
+    }
+    const held = await this.read(ask.key);
+    return nothing("given", held, generationOf(held, ask.runner));
+  }
+
+  async next(
+    ask: Omit<RunnerAsk, "partition">,
+    streamId: string,
+    room: number,
+  ): Promise<Delivered | undefined> {
+    const { store, batches } = this.#deps;
+    const { key, runner } = ask;
+    const seen = await this.read(key);
+    const mine = seen.generations.find((one) => one.stream_id === streamId);
+    if (!mine || mine.holder !== runner.holder) return undefined;
+    if (!isFed(seen)) return nothing("idle", seen, mine);
+    const limit = Math.min(ask.limit, room);
+    if (limit <= 0) return nothing("given", seen, mine);
+    const request = { row: seen, generation: mine, after: mine.delivered, limit, partition: undefined };
+    const batch = await batches.read(request);
+    if (batch.floor !== undefined) {
+      await this.#stop(seen, batch.floor);
+      return nothing("idle", seen, mine);
+    }
+    if (batch.reached <= mine.delivered) return nothing("given", seen, mine);
+    return store.write((session) => this.#giveNext(session, ask, { streamId, mine, batch }));
+  }
+
+  async passOver(key: ProjectionKey): Promise<boolean> {
+    const { store, clock, batches } = this.#deps;
+    const seen = await this.read(key);
+    const mine = seen.generations.find((one) => one.generation === seen.generation);
+    if (!mine || !isFed(seen) || !isIdle(mine)) return false;
+    const request = {
+      row: seen,
+      generation: mine,
+      after: mine.cursor_position,
+      limit: 1,
+      partition: undefined,
+    };
+    const { events, reached, floor } = await batches.read(request);
+    const upTo = Math.max(mine.cursor_position, (events[0]?.position ?? reached + 1) - 1);
+    if (floor !== undefined || upTo <= mine.cursor_position) return false;
+    return store.write(async (session) => {
+      const held = await holdProjection(session, key);
+      const generation = held?.generations.find((one) => one.generation === mine.generation);
+      if (!held || !generation || !isFed(held)) return false;
+      if (!isIdle(generation) || generation.cursor_position !== mine.cursor_position) return false;
+      generation.delivered = upTo;
+      return (await advance(session, held, generation, { now: clock.now() })).hasMoved;
+    });
+  }
+
+  /** One look of a poll; undefined when it has to be taken again. */
+  async #look(ask: RunnerAsk): Promise<Delivered | undefined> {
+    const { store, clock, batches } = this.#deps;
+    const { key, runner, partition, limit } = ask;
+    const seen = await this.read(key);
+    const generation = generationOf(seen, runner);
+    if (!isFed(seen)) return nothing("idle", seen, generation);
+    const standing = standingOf(generation, runner, { streamId: null, now: clock.now() });
+    if (standing === "another") return nothing("standby", seen, generation);
+    const ofPartition = partition === undefined ? undefined : await getState(store, generation, partition);
+    const after = Math.max(generation.cursor_position, ofPartition?.last_position ?? 0);
+    const batch = await batches.read({ row: seen, generation, after, limit, partition });
+    if (batch.floor !== undefined) {
+      await this.#stop(seen, batch.floor);
+      return nothing("idle", seen, generation);
+    }
+    const isFresh = standing === "mine" && !isAging(generation, clock.now());
+    const isStill = batch.events.length === 0 && batch.reached <= generation.cursor_position;
+    if (isFresh && isStill && generation.target === null)
+      return {
+        ...nothing("given", seen, generation),
+        current: await stateFor(store, seen, generation, partition),
+      };
+    return store.write((session) => this.#give(session, ask, { seen: generation, batch }));
+  }
+
+  async #give(
+    session: Session,
+    { key, runner, partition }: RunnerAsk,
+    { seen, batch }: { seen: GenerationRow; batch: EventBatch },
+  ): Promise<Delivered | undefined> {
+    const now = this.#deps.clock.now();
+    const held = await holdProjection(session, key);
+    if (!held) throw unknownProjection(key.name);
+    const generation = generationOf(held, runner);
+    if (!isFed(held)) return nothing("idle", held, generation);
+    const standing = standingOf(generation, runner, { streamId: null, now });
+    if (standing === "another") return nothing("standby", held, generation);
+    // A save since then may have folded what the batch holds: it would be folded twice.
+    if (!isSame(generation, seen)) return undefined;
+    const { events, reached } = batch;
+    takeLease(generation, runner, { streamId: null, now, hasWork: events.length > 0 });
+    generation.offered = Math.max(generation.offered, events.at(-1)?.position ?? 0);
+    // A poll of one partition says nothing about the others: the cursor stays.
+    if (partition === undefined) {
+      await clearPending(session, generation);
+      if (events.length > 0) await addPending(session, generation, pendingIn(events));
+      generation.delivered = reached;
+    }
+    const advanced = await advance(session, held, generation, { now });
+    const current = await stateFor(session, held, generation, partition);
+    return { state: "given", held, generation, events, current, advanced };
+  }
+
+  async #giveNext(
+    session: Session,
+    { key, runner }: Omit<RunnerAsk, "partition">,
+    { streamId, mine, batch }: { streamId: string; mine: GenerationRow; batch: EventBatch },
+  ): Promise<Delivered | undefined> {
+    const now = this.#deps.clock.now();
+    const held = await holdProjection(session, key);
+    const generation = held?.generations.find((one) => one.stream_id === streamId);
+    if (!held || !generation) return undefined;
+    if (!isFed(held) || generation.delivered !== mine.delivered) return nothing("idle", held, generation);
+    const { events, reached } = batch;
+    takeLease(generation, runner, { streamId, now, hasWork: events.length > 0 });
+    if (events.length > 0) await addPending(session, generation, pendingIn(events));
+    generation.offered = Math.max(generation.offered, events.at(-1)?.position ?? 0);
+    generation.delivered = reached;
+    const advanced = await advance(session, held, generation, { now });
+    return { state: "given", held, generation, events, current: undefined, advanced };
+  }
+
+  /** Events that a projection still needs have expired: it stops, and says so. */
+  async #stop(held: HeldProjection, floor: number): Promise<void> {
+    const { store, clock } = this.#deps;
+    const message = `events below position ${floor} have expired before they were folded: rebuild the projection`;
+    if (held.error_message === message) return;
+    await store.write(async (session) => {
+      const now = await holdProjection(session, held);
+      if (!now || now.generation !== held.generation) return;
+      const stopped = { status: "error", error_message: message, updated_at: clock.now() } as const;
+      await updateProjection(session, { ...now, ...stopped });
+    });
+  }
+}
+
+const isSame = (generation: GenerationRow, seen: GenerationRow): boolean =>
+  generation.generation === seen.generation &&
+  generation.cursor_position === seen.cursor_position &&
+  generation.saved_at === seen.saved_at;
+
+/** What a poll brings along: runners fold onto it. */
+const stateFor = async (
+  reads: SessionReads,
+  { mode }: HeldProjection,
+  generation: GenerationRow,
+  partition = globalPartition,
+): Promise<StateRow | undefined> => (mode === "managed" ? getState(reads, generation, partition) : undefined);

@@ -1,0 +1,93 @@
+import type { Instant } from "../../../kit/clock.ts";
+import { ReadAheadSize } from "../../../kit/read-ahead-size.ts";
+import { type Sql, sql } from "../../../kit/sql.ts";
+import type { Store } from "../../../store/store.ts";
+import { projectionBatchCharsMax, projectionScanMax } from "./limits.ts";
+import { isStorable, type NameMatcher } from "./rules.ts";
+
+/** An event as runners get it. Payloads are JSON texts. */
+export interface FeedEvent {
+  id: string;
+  position: number;
+  name: string;
+  data: string;
+  metadata: string | null;
+  source: string;
+  at: Instant;
+  entity_id: string | null;
+}
+
+/** Entities with such ids are the platform's own. */
+const ownEntities = "svc:";
+
+/** A patterned name is only narrowed down here: `matches` decides. */
+function named({ names, prefixes }: NameMatcher): Sql {
+  if (prefixes.includes("")) return sql`true`;
+  const parts = prefixes.map((prefix) => sql`substr(name, 1, ${[...prefix].length}) = ${prefix}`);
+  if (names.length > 0) parts.push(sql`name IN ${sql.list(names)}`);
+  return sql`(${sql.join(parts, " OR ")})`;
+}
+
+const visible = sql`(entity_id IS NULL OR substr(entity_id, 1, ${ownEntities.length}) <> ${ownEntities})`;
+const between = (environmentId: string, after: number, last: number): Sql =>
+  sql`environment_id = ${environmentId} AND position > ${after} AND position <= ${last}`;
+
+export interface EventSlice {
+  events: FeedEvent[];
+  /** No further event of the projection stands up to here. */
+  reached: number;
+}
+
+/**
+ * The events of a projection behind a position, as many as asked for, or fewer when they are large or stand
+ * more than `projectionScanMax` positions away.
+ */
+export async function readSlice(
+  store: Pick<Store, "all" | "one">,
+  { environmentId, names }: { environmentId: string; names: NameMatcher },
+  { after, last, limit }: { after: number; last: number; limit: number },
+  size = new ReadAheadSize(32),
+): Promise<EventSlice> {
+  const end = Math.min(last, after + projectionScanMax);
+  const events: FeedEvent[] = [];
+  let reached = Math.min(after, end);
+  let chars = 0;
+  while (reached < end && events.length < limit && chars < projectionBatchCharsMax) {
+    const most = Math.min(size.limit, limit - events.length);
+    const found =
+      await store.all<FeedEvent>(sql`SELECT id, position, name, data, metadata, source, at, entity_id
+      FROM events WHERE ${between(environmentId, reached, end)} AND ${named(names)} AND ${visible}
+      ORDER BY position LIMIT ${most}`);
+    let own = 0;
+    for (const event of found) {
+      own += event.data.length + (event.metadata?.length ?? 0);
+      if (names.matches(event.name)) events.push(event);
+    }
+    size.note(found.length, own);
+    chars += own;
+    reached = found.length < most ? end : found.at(-1)!.position;
+  }
+  return { events, reached };
+}
+
+/** How many events stand in a range; of patterns with * inside, all that begin as they do. */
+export async function countEvents(
+  store: Pick<Store, "one">,
+  { environmentId, names }: { environmentId: string; names: NameMatcher },
+  { after, last }: { after: number; last: number },
+): Promise<number> {
+  const row = await store.one<{ count: number }>(sql`SELECT count(*) AS count FROM events
+    WHERE ${between(environmentId, after, last)} AND ${named(names)} AND ${visible}`);
+  return row?.count ?? 0;
+}
+
+/** Where an event stands; undefined for one that is missing, another environment's, or the platform's own. */
+export const findEvent = async (
+  store: Pick<Store, "one">,
+  environmentId: string,
+  eventId: string,
+): Promise<{ position: number; name: string } | undefined> =>
+  isStorable(eventId)
+    ? store.one(sql`SELECT position, name FROM events WHERE id = ${eventId}
+        AND environment_id = ${environmentId} AND ${visible}`)
+    : undefined;

@@ -1,0 +1,22 @@
+import type { Store } from "../../../store/store.ts";
+import { countEvents } from "./event-rows.ts";
+import { lagCountMax } from "./limits.ts";
+import { eventNamesOf } from "./rules.ts";
+
+/**
+ * How many events of a projection stand behind a position, up to `last`. Counted one by one where they are
+ * near; otherwise the difference of the positions, which may be more.
+ */
+export async function eventsBehind(
+  store: Pick<Store, "one">,
+  { environment_id: environmentId, events }: { environment_id: string; events: string },
+  { after, last }: { after: number; last: number },
+): Promise<number> {
+  if (last <= after) return 0;
+  if (last - after > lagCountMax) return last - after;
+  return countEvents(
+    store,
+    { environmentId, names: eventNamesOf(JSON.parse(events) as string[]) },
+    { after, last },
+  );
+}

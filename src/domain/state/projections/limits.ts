@@ -1,0 +1,47 @@
+/** Projections of an environment, event names and patterns of one, and the path that partitions it. */
+export const projectionsMax = 1_000;
+export const projectionNameBytesMax = 128;
+export const projectionEventsMax = 100;
+export const partitionPathBytesMax = 256;
+export const partitionKeyBytesMax = 512;
+export const projectionStateBytesMax = 4 * 1024 * 1024;
+/** Partitions saved in one transaction. */
+export const projectionSavesMax = 1_000;
+/** Events in one answer or slice of a runner, and about how many characters of payloads. */
+export const projectionBatchDefault = 100;
+export const projectionBatchMax = 1_000;
+export const projectionBatchCharsMax = 4 * 1024 * 1024;
+/** Positions that one read looks through for events of a projection. */
+export const projectionScanMax = 5_000;
+/** Delivered events that one stream leaves unsaved before it waits. */
+export const projectionWindowMax = 2_000;
+/** A runner keeps a projection for this long after it last asked; longer while it has events to save. */
+export const projectionLeaseMs = 20_000;
+export const projectionWorkMs = 60_000;
+export const projectionHeartbeatMs = 15_000;
+/** A stream whose events stay unsaved for this long is ended, so that another runner may try. */
+export const projectionStuckMs = 5 * 60 * 1000;
+/** How long a stream that ends waits for the saves of what it delivered. */
+export const projectionDrainMs = 500;
+export const projectionStreamsMax = 2_000;
+export const runnerIdBytesMax = 128;
+/** A projection that no runner asked for in this long does not keep events from expiring. */
+export const projectionLiveMs = 7 * 24 * 60 * 60 * 1000;
+export const projectionErrorCharsMax = 2_000;
+/** The lag is counted event by event up to this many positions; beyond it is their difference. */
+export const lagCountMax = 10_000;
+/** Events of a rebuild are counted up to this many positions; beyond it they are estimated. */
+export const rebuildCountMax = 100_000;
+export const partitionsDefault = 100;
+export const partitionsMax = 1_000;
+/** Callers of a node that wait for projections; how long they may; items of one batch. */
+export const projectionWaitsMax = 10_000;
+export const projectionWaitMsDefault = 30_000;
+export const projectionWaitMsMax = 60_000;
+export const projectionWaitStreamMsMax = 300_000;
+export const projectionWaitItemsMax = 16;
+/** Projections looked up in one query for those who wait, and logs that one look passes over for them. */
+export const projectionLookMax = 500;
+export const projectionPassMax = 100;
+/** Health frames of one projection leave a node at most this often. */
+export const projectionFrameMs = 250;

@@ -1,0 +1,70 @@
+import { cachedQuery } from "../../../kit/cached-query.ts";
+import type { Clock } from "../../../kit/clock.ts";
+import { gaugeKeptMs, gaugeWaitMsMax } from "../../../kit/limits.ts";
+import type { Metrics } from "../../../kit/metrics.ts";
+import { sql } from "../../../kit/sql.ts";
+import type { Store } from "../../../store/store.ts";
+import { projectionModes, projectionStatuses } from "./rules.ts";
+
+interface LagRow {
+  mode: string;
+  status: string;
+  count: number;
+  lag: number;
+}
+
+/** Metrics of projections, by mode and status, never by name. */
+export function meterProjections(
+  { store, clock, metrics }: { store: Pick<Store, "all">; clock: Clock; metrics: Metrics },
+  sizes: { waits: () => number; streams: () => number },
+) {
+  const waits = metrics.gauge({
+    name: "svc_projection_waits",
+    help: "Callers that wait for projections at this node.",
+  })();
+  const streams = metrics.gauge({
+    name: "svc_projection_streams_open",
+    help: "Streams of projection runners at this node.",
+  })();
+  const count = metrics.gauge({
+    name: "svc_projections",
+    help: "Registered projections.",
+    labels: ["mode", "status"],
+  });
+  const lag = metrics.gauge({
+    name: "svc_projection_lag_positions",
+    help: "How many positions the projection that is farthest behind has to go to the end of its log.",
+    labels: ["mode"],
+  });
+  const delivered = metrics.counter({
+    name: "svc_projection_events_delivered_total",
+    help: "Events handed to projection runners.",
+  })();
+  const saves = metrics.counter({
+    name: "svc_projection_saves_total",
+    help: "Saves and acknowledgements of projection runners.",
+  })();
+  const query = cachedQuery({
+    clock,
+    keptMs: gaugeKeptMs,
+    waitMsMax: gaugeWaitMsMax,
+    query: () =>
+      store.all<LagRow>(sql`SELECT p.mode, p.status, count(*) AS count, max(h.position - g.position) AS lag
+        FROM projections p JOIN projection_generations g ON g.environment_id = p.environment_id AND g.name = p.name
+            AND g.generation = p.generation
+          JOIN heads h ON h.environment_id = p.environment_id
+        GROUP BY p.mode, p.status`),
+  });
+  metrics.beforeReading(async () => {
+    waits.set(sizes.waits());
+    streams.set(sizes.streams());
+    const rows = await query();
+    for (const mode of projectionModes) {
+      const own = rows?.filter((row) => row.mode === mode) ?? [];
+      lag(mode).set(rows && Math.max(0, ...own.map((row) => Number(row.lag))));
+      for (const status of projectionStatuses)
+        count(mode, status).set(rows && Number(own.find((row) => row.status === status)?.count ?? 0));
+    }
+  });
+  return { delivered, saves };
+}

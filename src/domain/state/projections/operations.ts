@@ -1,0 +1,197 @@
+import { type Static, Type } from "@sinclair/typebox";
+import { ProjectionService } from "../../../gen/svc/v1/projection_pb.ts";
+import { Fault } from "../../../kit/fault.ts";
+import { listed, type Operation, rpc, unary } from "../../../kit/operation.ts";
+import type { DefinitionInput } from "./rules.ts";
+import { projectionThings } from "./rules.ts";
+import type { ListedProjection, Projections } from "./service.ts";
+import { projectionJson, toInfo, toProjection, toStatus } from "./wire.ts";
+
+const text = Type.Optional(Type.String());
+const count = Type.Optional(Type.Integer());
+
+const Register = Type.Object({
+  name: Type.String(),
+  events: Type.Array(Type.String()),
+  mode: text,
+  partitionKey: text,
+  version: count,
+});
+
+const Name = Type.Object({ name: Type.String() });
+const about = ({ name }: Static<typeof Name>) => [name];
+
+const State = Type.Object({
+  projection_name: Type.String(),
+  environment_id: Type.String(),
+  partition_key: Type.String(),
+  state: Type.Unknown(),
+  last_event_id: Type.String(),
+  last_event_seq: Type.Integer(),
+  last_event_time: Type.String({ format: "date-time" }),
+  version: Type.Integer(),
+  updated_at: Type.String({ format: "date-time" }),
+});
+
+export const projectionsOperations = (projections: Projections): Operation[] => [
+  ...registryOperations(projections),
+  ...readOperations(projections),
+];
+
+const registryOperations = (projections: Projections): Operation[] => [
+  unary({
+    name: "projections.register",
+    action: "projections:manage",
+    summary: "Registers a projection, or takes over a changed definition without a rebuild.",
+    input: Register,
+    about: ({ name, events }: Static<typeof Register>) => projectionThings(name, events),
+    alsoAsks: ["events:subscribe"],
+    rpc: rpc(
+      ProjectionService.method.registerProjection,
+      (m) => ({
+        ...{ name: m.name, events: m.events, mode: m.mode },
+        ...{ partitionKey: m.partitionKey, version: m.version },
+      }),
+      ({ status, position }: Awaited<ReturnType<Projections["register"]>>) => ({
+        status,
+        lastEventSeq: BigInt(position),
+      }),
+    ),
+    handle: (input, call) => projections.register(call.environmentId, input as DefinitionInput),
+  }),
+  unary({
+    name: "projections.delete",
+    action: "projections:manage",
+    summary: "Deletes a projection with its states.",
+    input: Name,
+    about,
+    rest: {
+      route: "DELETE /api/v1/projections/{name}",
+      encode: () => ({ status: 200, body: { status: "deleted" } }),
+    },
+    output: Type.Object({ status: Type.String() }),
+    rpc: rpc(
+      ProjectionService.method.unregisterProjection,
+      ({ name }) => ({ name }),
+      () => ({}),
+    ),
+    handle: ({ name }, call) => projections.delete(call.environmentId, name),
+  }),
+  unary({
+    name: "projections.pause",
+    action: "projections:manage",
+    summary: "Delivers no events to the runner of a projection until it is resumed.",
+    input: Name,
+    about,
+    rpc: rpc(
+      ProjectionService.method.pauseProjection,
+      ({ name }) => ({ name }),
+      (status: string) => ({ status }),
+    ),
+    handle: ({ name }, call) => projections.pause(call.environmentId, name),
+  }),
+  unary({
+    name: "projections.resume",
+    action: "projections:manage",
+    summary: "Goes on with a paused projection, and tries again what failed or passes over it.",
+    input: Type.Object({ name: Type.String(), skipEventId: text }),
+    about,
+    rpc: rpc(
+      ProjectionService.method.resumeProjection,
+      ({ name, skipEventId }) => ({ name, skipEventId }),
+      (status: string) => ({ status }),
+    ),
+    handle: ({ name, skipEventId = "" }, call) => projections.resume(call.environmentId, name, skipEventId),
+  }),
+];
+
+const readOperations = (projections: Projections): Operation[] => [
+  unary({
+    name: "projections.list",
+    action: "projections:read",
+    summary: "Projections by name.",
+    reads: true,
+    input: Type.Object({ status: text, mode: text, limit: count, offset: count }),
+    rpc: rpc(
+      ProjectionService.method.listProjections,
+      ({ status, mode, limit, offset }) => ({ status, mode, limit, offset }),
+      (page: Awaited<ReturnType<Projections["list"]>>) => ({
+        projections: page.projections.map(toInfo),
+        totalCount: page.totalCount,
+      }),
+    ),
+    handle: ({ status, mode, limit, offset }, call) =>
+      projections.list(call.environmentId, { status, mode, limit, offset }),
+    lists: listed(({ name }: ListedProjection) => [name], { under: "projections" }),
+  }),
+  unary({
+    name: "projections.get",
+    action: "projections:read",
+    summary: "The state of one partition of a projection, with its registration.",
+    reads: true,
+    input: Type.Object({
+      name: Type.String(),
+      partition: text,
+      generation: count,
+      isPast: Type.Optional(Type.Boolean()),
+    }),
+    about,
+    rest: {
+      route: "GET /api/v1/projections/{name}",
+      decode: ({ params, query }) => ({ name: params.name, partition: query.get("partition") ?? "" }),
+      encode: (read) => ({ status: 200, body: projectionJson(read) }),
+      query: Type.Object({ partition: text }),
+    },
+    output: Type.Object({
+      name: Type.String(),
+      version: Type.Integer(),
+      mode: Type.String(),
+      status: Type.String({ description: "active, paused, rebuilding or error" }),
+      error_message: Type.String(),
+      last_event_seq: Type.Integer(),
+      updated_at: Type.String({ format: "date-time" }),
+      state: Type.Union([State, Type.Null()]),
+    }),
+    rpc: rpc(
+      ProjectionService.method.getProjection,
+      ({ name, partition, generation, asOf }) => ({
+        ...{ name, partition, generation: Number(generation) },
+        isPast: asOf !== undefined,
+      }),
+      toProjection,
+    ),
+    handle({ name, partition, generation, isPast }, call) {
+      if (isPast)
+        throw new Fault(
+          "failed_precondition",
+          "as_of: states of the past are kept of recording projections only, and this one is none",
+          { field: "as_of" },
+        );
+      return projections.get(call.environmentId, name, { partition, generation });
+    },
+  }),
+  unary({
+    name: "projections.status",
+    action: "projections:read",
+    summary: "How far a projection is, and what is wrong with it.",
+    reads: true,
+    input: Name,
+    about,
+    rpc: rpc(ProjectionService.method.getProjectionStatus, ({ name }) => ({ name }), toStatus),
+    handle: ({ name }, call) => projections.standing(call.environmentId, name),
+  }),
+  unary({
+    name: "projections.partitions",
+    action: "projections:read",
+    summary: "Partitions of a managed projection that have a state, by key.",
+    reads: true,
+    input: Type.Object({ name: Type.String(), q: text, limit: Type.Optional(Type.Integer({ minimum: 0 })) }),
+    about,
+    rest: "GET /api/v1/projections/{name}/partitions",
+    output: Type.Object({ partitions: Type.Array(Type.String()), returned: Type.Integer() }),
+    async handle({ name, q = "", limit }, call) {
+      const partitions = await projections.partitions(call.environmentId, name, { search: q, limit });
+      return { partitions, returned: partitions.length };
+    },
+  }),
+];

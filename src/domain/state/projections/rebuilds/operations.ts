@@ -1,0 +1,97 @@
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import { Type } from "@sinclair/typebox";
+import { ProjectionService, type RebuildJobSchema } from "../../../../gen/svc/v1/projection_pb.ts";
+import { type Operation, rpc, unary } from "../../../../kit/operation.ts";
+import { timestampOf } from "../../../../kit/wkt.ts";
+import type { Rebuilds, RebuildView } from "../rebuilds.ts";
+
+const Name = Type.Object({ name: Type.String() });
+const about = ({ name }: { name: string }) => [name];
+
+const toJob = (job: RebuildView): MessageInitShape<typeof RebuildJobSchema> => ({
+  ...{ jobId: job.id, projectionName: job.name, status: job.status, progress: job.progress },
+  eventsProcessed: BigInt(job.processed_count),
+  totalEvents: BigInt(job.total_count),
+  startedAt: timestampOf(job.started_at),
+  ...(job.remainingMs !== undefined && {
+    estimatedRemaining: {
+      seconds: BigInt(Math.floor(job.remainingMs / 1000)),
+      nanos: (job.remainingMs % 1000) * 1_000_000,
+    },
+  }),
+  ...{ error: job.error ?? "", fromEventId: job.from_event_id ?? "", toEventId: job.to_event_id ?? "" },
+  ...{ partition: job.partition_key ?? "", dryRun: job.isDryRun, strategy: job.strategy },
+  generation: BigInt(job.generation),
+});
+const toAnswer = (job: RebuildView) => ({ job: toJob(job) });
+
+export const rebuildOperations = (rebuilds: Rebuilds): Operation[] => [
+  unary({
+    name: "projections.rebuild",
+    action: "projections:manage",
+    summary: "Folds a projection again, in place of what is read or beside it.",
+    input: Type.Object({
+      name: Type.String(),
+      partition: Type.String(),
+      fromEventId: Type.String(),
+      toEventId: Type.String(),
+      isDryRun: Type.Boolean(),
+      strategy: Type.String(),
+    }),
+    about,
+    rpc: rpc(
+      ProjectionService.method.rebuildProjection,
+      (m) => ({
+        ...{ name: m.name, partition: m.partition, fromEventId: m.fromEventId, toEventId: m.toEventId },
+        ...{ isDryRun: m.dryRun, strategy: m.strategy },
+      }),
+      toAnswer,
+    ),
+    handle: (request, call) => rebuilds.start(call.environmentId, request),
+  }),
+  unary({
+    name: "projections.rebuildJob",
+    action: "projections:read",
+    summary: "The last rebuild of a projection.",
+    reads: true,
+    input: Name,
+    about,
+    rpc: rpc(ProjectionService.method.getRebuildJob, ({ name }) => ({ name }), toAnswer),
+    handle: ({ name }, call) => rebuilds.get(call.environmentId, name),
+  }),
+  unary({
+    name: "projections.cancelRebuild",
+    action: "projections:manage",
+    summary: "Ends a rebuild: one beside leaves no trace, one in place goes on as usual.",
+    input: Name,
+    about,
+    rpc: rpc(
+      ProjectionService.method.cancelRebuild,
+      ({ name }) => ({ name }),
+      (status: string) => ({ status }),
+    ),
+    handle: ({ name }, call) => rebuilds.cancel(call.environmentId, name),
+  }),
+  unary({
+    name: "projections.reportRebuild",
+    action: "projections:manage",
+    isRoutine: true,
+    summary: "How far a runner is that rebuilds an external projection by means of its own.",
+    input: Type.Object({
+      name: Type.String(),
+      processed: Type.Integer(),
+      total: Type.Integer(),
+      isCompleted: Type.Boolean(),
+    }),
+    about,
+    rpc: rpc(
+      ProjectionService.method.reportRebuildProgress,
+      (m) => ({
+        ...{ name: m.name, processed: Number(m.eventsProcessed), total: Number(m.totalEvents) },
+        isCompleted: m.completed,
+      }),
+      () => ({}),
+    ),
+    handle: (report, call) => rebuilds.report(call.environmentId, report),
+  }),
+];

@@ -1,0 +1,209 @@
+import type { Clock } from "../../../kit/clock.ts";
+import { Fault } from "../../../kit/fault.ts";
+import type { Session, Store } from "../../../store/store.ts";
+import type { PartitionedEvent } from "./batches.ts";
+import type { Delivered, Deliveries, RunnerAsk } from "./deliveries.ts";
+import { generationOf, isAging, standingOf, takeLease } from "./leases.ts";
+import {
+  projectionDrainMs,
+  projectionHeartbeatMs,
+  projectionLeaseMs,
+  projectionStuckMs,
+  projectionWindowMax,
+} from "./limits.ts";
+import {
+  type GenerationRow,
+  type HeldProjection,
+  holdProjection,
+  type ProjectionKey,
+  updateGeneration,
+  updateProjection,
+} from "./rows.ts";
+import { type Runner, unknownProjection } from "./rules.ts";
+import type { Rest } from "./signals.ts";
+import { clearPending, pendingOf } from "./state-rows.ts";
+
+/** One message of a runner's stream: an event, or a heartbeat. */
+export interface RunnerMessage {
+  event: PartitionedEvent | undefined;
+  /** Zero while another runner has the projection. */
+  fence: number;
+  generation: number;
+}
+
+export interface StreamAsk extends Omit<RunnerAsk, "partition"> {
+  /** Whose limit of open streams it counts for. */
+  callerId: string;
+  /** Of one partition only, which is not streamed. */
+  isPart: boolean;
+  signal: AbortSignal;
+}
+
+export interface RunnerStreamDeps {
+  store: Store;
+  clock: Clock;
+  deliveries: Deliveries;
+  onDelivered: (delivered: Delivered) => void;
+  isDraining: () => boolean;
+}
+
+export const mustPoll = ({ name }: ProjectionKey): Fault =>
+  new Fault("unimplemented", `projection "${name}" is not streamed to this runner now: poll for its events`);
+
+/** How long a stream that stands by, or waits for saves, goes without a look. */
+const lookMs = 1_000;
+
+/** Throws where a runner without a name might fold onto a state of its own that is not the stored one. */
+async function requireFreshMemory(
+  session: Session,
+  held: HeldProjection,
+  generation: GenerationRow,
+  runner: Runner,
+  now: number,
+) {
+  if (runner.isNamed || held.mode !== "managed") return;
+  const { holder, saved_at } = generation;
+  const isSavedByAnother = holder !== null && holder !== runner.holder && now < saved_at + projectionLeaseMs;
+  if (held.stale_holder === runner.holder || isSavedByAnother) throw mustPoll(held);
+  if (standingOf(generation, runner, { streamId: null, now }) === "another") throw mustPoll(held);
+  if (holder === runner.holder && (await pendingOf(session, generation))) throw mustPoll(held);
+}
+
+/** The stream of one runner. No event is sent on it twice: where one is needed again, the stream ends. */
+export class RunnerStream {
+  readonly #deps: RunnerStreamDeps;
+  readonly #ask: StreamAsk;
+  readonly #id: string;
+  readonly #rest: Rest;
+  /** Undefined while another runner has the projection. */
+  #own: GenerationRow | undefined;
+  /** Delivered events that are not saved, as of the last delivery. */
+  #unsaved = 0;
+  /** When an event was last delivered, or the cursor moved. */
+  #movedAt = 0;
+  #cursor = -1;
+
+  constructor(deps: RunnerStreamDeps, ask: StreamAsk, { id, rest }: { id: string; rest: Rest }) {
+    this.#deps = deps;
+    this.#ask = ask;
+    this.#id = id;
+    this.#rest = rest;
+  }
+
+  /** Takes the lease where it is free, and begins behind the cursor. Throws where the runner has to poll. */
+  async open(): Promise<void> {
+    this.#own = await this.#acquire(true);
+  }
+
+  async *messages(): AsyncGenerator<RunnerMessage> {
+    const { clock, isDraining } = this.#deps;
+    const { signal } = this.#ask;
+    this.#movedAt = clock.elapsed();
+    yield this.#message();
+    let heartbeatAt = clock.elapsed() + projectionHeartbeatMs;
+    while (!signal.aborted && !isDraining()) {
+      if (clock.elapsed() >= heartbeatAt) {
+        heartbeatAt = clock.elapsed() + projectionHeartbeatMs;
+        yield this.#message();
+      }
+      if (!this.#own) {
+        this.#own = await this.#acquire(false);
+        if (this.#own) yield this.#message();
+        else await this.#rest.for(lookMs, clock);
+        continue;
+      }
+      const events = await this.#next();
+      if (!events) return;
+      for (const event of events) {
+        if (signal.aborted) return;
+        yield this.#message(event);
+      }
+      if (this.#unsaved > 0 && clock.elapsed() - this.#movedAt > projectionStuckMs) return;
+      if (events.length === 0) await this.#rest.for(Math.min(lookMs, heartbeatAt - clock.elapsed()), clock);
+    }
+  }
+
+  /** The runner has left: others may take over, and one that left events unsaved has to poll. */
+  async release(): Promise<void> {
+    const { store, clock } = this.#deps;
+    const { key, runner } = this.#ask;
+    await this.#untilSaved();
+    await store.write(async (session) => {
+      const held = await holdProjection(session, key);
+      const generation = this.#mine(held);
+      if (!held || !generation) return;
+      const isUnsaved = (await pendingOf(session, generation)) !== undefined;
+      generation.stream_id = null;
+      generation.lease_until = clock.now();
+      await updateGeneration(session, generation);
+      if (!isUnsaved || runner.isNamed || held.mode !== "managed") return;
+      held.stale_holder = runner.holder;
+      await updateProjection(session, held);
+    });
+  }
+
+  #message(event?: PartitionedEvent): RunnerMessage {
+    return { event, fence: this.#own?.fence ?? 0, generation: this.#own?.generation ?? 0 };
+  }
+
+  #mine(held: HeldProjection | undefined): GenerationRow | undefined {
+    return held?.generations.find((one) => one.stream_id === this.#id);
+  }
+
+  #acquire(isFirst: boolean): Promise<GenerationRow | undefined> {
+    const { store, clock } = this.#deps;
+    const { key, runner } = this.#ask;
+    return store.write(async (session) => {
+      const now = clock.now();
+      const held = await holdProjection(session, key);
+      if (!held) throw unknownProjection(key.name);
+      const generation = generationOf(held, runner);
+      if (isFirst) await requireFreshMemory(session, held, generation, runner, now);
+      if (standingOf(generation, runner, { streamId: this.#id, now }) === "another") return undefined;
+      takeLease(generation, runner, { streamId: this.#id, now, hasWork: false });
+      await clearPending(session, generation);
+      generation.delivered = generation.cursor_position;
+      await updateGeneration(session, generation);
+      return generation;
+    });
+  }
+
+  /** The next events; undefined once the lease is lost. */
+  async #next(): Promise<readonly PartitionedEvent[] | undefined> {
+    const { store, clock, deliveries, onDelivered } = this.#deps;
+    const delivered = await deliveries.next(this.#ask, this.#id, projectionWindowMax - this.#unsaved);
+    if (!delivered) return undefined;
+    const { generation, events, advanced } = delivered;
+    const { cursor_position: cursor } = generation;
+    if (advanced) onDelivered(delivered);
+    if (cursor !== this.#cursor || events.length > 0) this.#movedAt = clock.elapsed();
+    this.#cursor = cursor;
+    if (cursor >= generation.delivered) this.#unsaved = 0;
+    else if (advanced) this.#unsaved = advanced.pendingCount;
+    else if (this.#unsaved >= projectionWindowMax)
+      this.#unsaved = (await pendingOf(store, generation))?.count ?? 0;
+    if (events.length === 0 && isAging(generation, clock.now())) await this.#renew();
+    return events;
+  }
+
+  async #renew(): Promise<void> {
+    const { store, clock } = this.#deps;
+    await store.write(async (session) => {
+      const generation = this.#mine(await holdProjection(session, this.#ask.key));
+      if (!generation) return;
+      takeLease(generation, this.#ask.runner, { streamId: this.#id, now: clock.now(), hasWork: false });
+      await updateGeneration(session, generation);
+    });
+  }
+
+  /** Saves of what was delivered last are on their way. */
+  async #untilSaved(): Promise<void> {
+    const { clock, deliveries } = this.#deps;
+    const until = clock.elapsed() + projectionDrainMs;
+    while (clock.elapsed() < until) {
+      const mine = this.#mine(await deliveries.read(this.#ask.key).catch(() => undefined));
+      if (!mine || mine.cursor_position >= mine.delivered) return;
+      await clock.sleep(projectionDrainMs / 10);
+    }
+  }
+}

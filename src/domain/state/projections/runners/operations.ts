@@ -1,0 +1,222 @@
+import { type Static, Type } from "@sinclair/typebox";
+import { ProjectionService } from "../../../../gen/svc/v1/projection_pb.ts";
+import { invalid } from "../../../../kit/fault.ts";
+import {
+  type Call,
+  type Operation,
+  type Permit,
+  rpc,
+  rpcStream,
+  stream,
+  unary,
+} from "../../../../kit/operation.ts";
+import { jsonText } from "../../../../kit/payload-json.ts";
+import { withNumbers } from "../../../../kit/wkt.ts";
+import { projectionSavesMax, projectionStateBytesMax } from "../limits.ts";
+import {
+  batchSizeOf,
+  partitionOf,
+  positionOf,
+  projectionThings,
+  type RunnerInput,
+  runnerOf,
+} from "../rules.ts";
+import type { Runners } from "../runners.ts";
+import type { SavedState } from "../saves.ts";
+import type { ProjectionStreams } from "../streams.ts";
+import { fromRunner, fromSaveBody, fromSavesBody, fromState, runnerFields } from "../wire.ts";
+import { toPolled, toPolledBody, toStreamed } from "./wire.ts";
+
+const text = Type.Optional(Type.String());
+const count = Type.Optional(Type.Integer());
+const runner = { runnerId: text, fence: count, generation: count };
+
+const Poll = Type.Object({ name: Type.String(), batchSize: count, partition: text, ...runner });
+const Stream = Type.Object({ ...Poll.properties, acceptHeartbeats: Type.Optional(Type.Boolean()) });
+const State = Type.Object({
+  partitionKey: text,
+  state: Type.Optional(Type.Unknown()),
+  lastEventId: text,
+  lastEventSeq: count,
+  lastEventAt: count,
+});
+const Save = Type.Object({ name: Type.String(), states: Type.Array(State), ...runner });
+const Ack = Type.Object({ name: Type.String(), lastEventId: text, lastEventSeq: count, ...runner });
+const Failure = Type.Object({
+  name: Type.String(),
+  partitionKey: text,
+  eventId: text,
+  eventSeq: count,
+  message: text,
+  ...runner,
+});
+
+/** What a runner gets are events, so that policies about these count too. */
+interface EventsAbout {
+  name: string;
+  events?: readonly string[];
+}
+const about = ({ name, events = [] }: EventsAbout) => projectionThings(name, events);
+const alsoAsks = ["events:subscribe"];
+
+const numbers = ["batchSize", "lastEventSeq", "fence", "generation"];
+const fromBody = (body: Record<string, unknown>) => withNumbers(body, numbers);
+
+const keyOf = (call: Call, name: string) => ({ environment_id: call.environmentId, name });
+const whoIs = (call: Call, fields: Partial<RunnerInput>) =>
+  runnerOf(runnerFields(fields), { id: call.caller.id, address: call.address });
+
+/** Asks about the events of the projection where some policy may keep events from the caller. */
+async function permitEvents(runners: Runners, call: Call, name: string, permit: Permit): Promise<void> {
+  if (!(await call.screen("events:subscribe", "event"))) return;
+  await permit({ name, events: await runners.eventsOf(keyOf(call, name)) });
+}
+
+export const runnerOperations = (runners: Runners, streams: ProjectionStreams): Operation[] => [
+  ...feedOperations(runners, streams),
+  ...resultOperations(runners),
+];
+
+const feedOperations = (runners: Runners, streams: ProjectionStreams): Operation[] => [
+  unary({
+    name: "projections.poll",
+    action: "projections:manage",
+    isRoutine: true,
+    summary: "The next events of a projection for its runner, which gets its lease.",
+    held: true,
+    input: Poll,
+    about,
+    alsoAsks,
+    rpc: rpc(
+      ProjectionService.method.pollProjectionEvents,
+      (m) => ({ name: m.name, batchSize: m.batchSize, partition: m.partition, ...fromRunner(m) }),
+      toPolled,
+      { decode: fromBody, encode: toPolledBody },
+    ),
+    async handle({ name, batchSize = 0, partition, ...who }, call, permit) {
+      const ask = {
+        ...{ key: keyOf(call, name), runner: whoIs(call, who), limit: batchSizeOf(batchSize) },
+        ...{ partition: partition ? partitionOf("partition", partition) : undefined, signal: call.signal },
+      };
+      await permitEvents(runners, call, name, permit);
+      return runners.poll(ask);
+    },
+  }),
+  stream({
+    name: "projections.stream",
+    action: "projections:manage",
+    isRoutine: true,
+    summary: "The events of a projection as they happen, for its runner.",
+    refusesByStatus: true,
+    input: Stream,
+    about,
+    alsoAsks,
+    rpc: rpcStream(
+      ProjectionService.method.streamProjectionEvents,
+      (m) => ({
+        ...{ name: m.name, batchSize: m.batchSize, partition: m.partition, ...fromRunner(m) },
+        acceptHeartbeats: m.acceptHeartbeats,
+      }),
+      toStreamed,
+    ),
+    async *handle({ name, batchSize = 0, partition = "", acceptHeartbeats = false, ...who }, call, permit) {
+      const ask = {
+        ...{ key: keyOf(call, name), runner: whoIs(call, who), limit: batchSizeOf(batchSize) },
+        ...{ callerId: call.caller.id, isPart: partition !== "", signal: call.signal },
+      };
+      await permitEvents(runners, call, name, permit);
+      const open = await streams.admit(ask);
+      call.admitted?.();
+      for await (const one of open.messages()) if (one.event || acceptHeartbeats) yield one;
+    },
+  }),
+];
+
+const resultOperations = (runners: Runners): Operation[] => [
+  unary({
+    name: "projections.save",
+    action: "projections:manage",
+    isRoutine: true,
+    summary: "Stores states of partitions with the events they are folded up to; the cursor moves with them.",
+    input: Save,
+    about,
+    rpc: [
+      rpc(
+        ProjectionService.method.saveProjectionState,
+        (m) => ({ name: m.name, states: [fromState(m)], ...fromRunner(m) }),
+        () => ({ ok: true }),
+        { decode: fromSaveBody },
+      ),
+      rpc(
+        ProjectionService.method.saveProjectionStates,
+        (m) => ({ name: m.name, states: m.states.map(fromState), ...fromRunner(m) }),
+        () => ({ ok: true }),
+        { decode: fromSavesBody },
+      ),
+    ],
+    handle: ({ name, states, ...who }, call) =>
+      runners.save({ key: keyOf(call, name), runner: whoIs(call, who), states: statesOf(states) }),
+  }),
+  unary({
+    name: "projections.ack",
+    action: "projections:manage",
+    isRoutine: true,
+    summary: "Says up to which event an external projection has handled everything.",
+    input: Ack,
+    about,
+    rpc: rpc(
+      ProjectionService.method.ackProjectionEvents,
+      (m) => ({
+        ...{ name: m.name, lastEventId: m.lastEventId, lastEventSeq: Number(m.lastEventSeq) },
+        ...fromRunner(m),
+      }),
+      () => ({ ok: true }),
+      { decode: fromBody },
+    ),
+    handle: ({ name, lastEventSeq = 0, lastEventId = "", ...who }: Static<typeof Ack>, call) =>
+      runners.ack({
+        ...{ key: keyOf(call, name), runner: whoIs(call, who), lastEventId: eventIdOf(lastEventId) },
+        lastPosition: positionOf("last_event_seq", lastEventSeq),
+      }),
+  }),
+  unary({
+    name: "projections.fail",
+    action: "projections:manage",
+    summary: "Stops a partition before an event whose handler failed for good.",
+    input: Failure,
+    about,
+    rpc: rpc(
+      ProjectionService.method.reportProjectionError,
+      (m) => ({
+        ...{ name: m.name, partitionKey: m.partitionKey, eventId: m.eventId, message: m.message },
+        ...{ eventSeq: Number(m.eventSeq), ...fromRunner(m) },
+      }),
+      () => ({}),
+    ),
+    handle: ({ name, partitionKey, eventId = "", eventSeq = 0, message = "", ...who }, call) =>
+      runners.fail({
+        ...{ key: keyOf(call, name), runner: whoIs(call, who), eventId: eventIdOf(eventId), message },
+        partition: partitionOf("partition_key", partitionKey),
+        position: positionOf("event_seq", eventSeq),
+      }),
+  }),
+];
+
+function statesOf(given: readonly Static<typeof State>[]): SavedState[] {
+  if (given.length === 0) throw invalid("states", "must name at least one partition");
+  if (given.length > projectionSavesMax) throw invalid("states", `at most ${projectionSavesMax} in one save`);
+  const states = given.map(({ partitionKey, state, lastEventSeq = 0, lastEventId = "", lastEventAt }) => ({
+    partition: partitionOf("partition_key", partitionKey),
+    state: jsonText("state", state ?? null, projectionStateBytesMax),
+    lastEventId: eventIdOf(lastEventId),
+    lastPosition: positionOf("last_event_seq", lastEventSeq),
+    lastEventAt: lastEventAt ?? null,
+  }));
+  if (new Set(states.map(({ partition }) => partition)).size < states.length)
+    throw invalid("states", "must name each partition once");
+  return states;
+}
+
+const eventIdCharsMax = 80;
+/** Ids of events are short; what else is sent in their place is cut. */
+const eventIdOf = (id: string): string => id.toWellFormed().replaceAll("\0", "").slice(0, eventIdCharsMax);

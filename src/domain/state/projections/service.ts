@@ -1,0 +1,342 @@
+import type { Clock, Instant } from "../../../kit/clock.ts";
+import { Fault, invalid } from "../../../kit/fault.ts";
+import { searchBytesMax } from "../../../kit/limits.ts";
+import { pageSize } from "../../../kit/page.ts";
+import type { Session, Store } from "../../../store/store.ts";
+import { clearError, noError } from "./advance.ts";
+import { findEvent } from "./event-rows.ts";
+import { eventsBehind } from "./lag.ts";
+import { endLease } from "./leases.ts";
+import { partitionsDefault, partitionsMax, projectionsMax } from "./limits.ts";
+import { getRebuild, type RebuildRow } from "./rebuild-rows.ts";
+import {
+  countListed,
+  countProjections,
+  deleteProjection,
+  type GenerationRow,
+  getGenerations,
+  getHead,
+  getProjection,
+  type HeldProjection,
+  holdProjection,
+  insertGeneration,
+  insertProjection,
+  type ListedProjection,
+  lastGeneration,
+  listProjections,
+  newGeneration,
+  type ProjectionKey,
+  shareHead,
+  updateDefinition,
+  updateGeneration,
+  updateProjection,
+} from "./rows.ts";
+import {
+  type DefinitionInput,
+  definitionOf,
+  modeOf,
+  moves,
+  type ProjectionDefinition,
+  type ProjectionStatus,
+  partitionOf,
+  statusOf,
+  unknownProjection,
+  wrongStatus,
+} from "./rules.ts";
+import {
+  clearErrors,
+  clearPending,
+  firstStopped,
+  getState,
+  listPartitions,
+  pendingOf,
+  type StateRow,
+  skipEvent,
+} from "./state-rows.ts";
+
+export type { GenerationRow, HeldProjection, ListedProjection, ProjectionKey } from "./rows.ts";
+export type { StateRow } from "./state-rows.ts";
+
+export interface ListProjectionsQuery {
+  status: string | undefined;
+  mode: string | undefined;
+  limit: number | undefined;
+  offset: number | undefined;
+}
+
+export interface ReadProjection {
+  held: HeldProjection;
+  generation: GenerationRow;
+  partition: string;
+  /** Undefined where nothing was folded. */
+  state: StateRow | undefined;
+}
+
+export interface ProjectionStanding {
+  held: HeldProjection;
+  generation: GenerationRow;
+  /** The generation that a rebuild folds beside the one that is read. */
+  building: GenerationRow | undefined;
+  /** Undefined when it could not be read. */
+  lag: number | undefined;
+  /** The one under way. */
+  rebuild: RebuildRow | undefined;
+}
+
+/** What changed of a projection, after its commit. */
+export interface ProjectionChange {
+  key: ProjectionKey;
+  /**
+   * `transition`: the status, an error or a rebuild, told to subscribers at once; `move`: the position, told
+   * now and then; `other`: nothing that subscribers hear of.
+   */
+  kind: "transition" | "move" | "other";
+}
+
+/** Registered read models, and what their owners do with them. */
+export interface Projections {
+  /** A name that is registered already takes over the definition, and is not rebuilt. */
+  register(
+    environmentId: string,
+    input: DefinitionInput,
+  ): Promise<{ status: ProjectionStatus; position: number }>;
+  get(
+    environmentId: string,
+    name: string,
+    which: { partition?: string | undefined; generation?: number | undefined },
+  ): Promise<ReadProjection>;
+  list(
+    environmentId: string,
+    query: ListProjectionsQuery,
+  ): Promise<{ projections: ListedProjection[]; totalCount: number }>;
+  standing(environmentId: string, name: string): Promise<ProjectionStanding>;
+  partitions(
+    environmentId: string,
+    name: string,
+    page: { search: string; limit: number | undefined },
+  ): Promise<string[]>;
+  pause(environmentId: string, name: string): Promise<ProjectionStatus>;
+  /** Also tries again what failed; `skipEventId` is passed over instead. */
+  resume(environmentId: string, name: string, skipEventId: string): Promise<ProjectionStatus>;
+  delete(environmentId: string, name: string): Promise<void>;
+}
+
+export interface ProjectionsDeps {
+  store: Store;
+  clock: Clock;
+  /** Called after the commit. */
+  onChanged: (change: ProjectionChange) => void;
+}
+
+const keyOf = (environmentId: string, name: string): ProjectionKey => ({
+  environment_id: environmentId,
+  name,
+});
+
+const offsetMax = 10_000;
+
+export function openProjections({ store, clock, onChanged }: ProjectionsDeps): Projections {
+  async function readOf(environmentId: string, name: string): Promise<HeldProjection> {
+    const key = keyOf(environmentId, name);
+    const row = await getProjection(store, key);
+    if (!row) throw unknownProjection(name);
+    return { ...row, generations: await getGenerations(store, key) };
+  }
+
+  /** `work` answers whether it changed anything. */
+  async function change(
+    environmentId: string,
+    name: string,
+    work: (session: Session, held: HeldProjection, now: Instant) => Promise<boolean>,
+  ): Promise<ProjectionStatus> {
+    const key = keyOf(environmentId, name);
+    const { status, isChanged } = await store.write(async (session) => {
+      const held = await holdProjection(session, key);
+      if (!held) throw unknownProjection(name);
+      const done = await work(session, held, clock.now());
+      return { status: held.status, isChanged: done };
+    });
+    if (isChanged) onChanged({ key, kind: "transition" });
+    return status;
+  }
+
+  return {
+    async register(environmentId, input) {
+      const definition = definitionOf(input);
+      const key = keyOf(environmentId, definition.name);
+      const registered = await store.write((session) => register(session, key, definition, clock.now()));
+      onChanged({ key, kind: "other" });
+      return registered;
+    },
+
+    async get(environmentId, name, { partition: given, generation: wanted = 0 }) {
+      const partition = partitionOf("partition", given);
+      const held = await readOf(environmentId, name);
+      const generation =
+        wanted === 0 ? readGeneration(held) : held.generations.find((one) => one.generation === wanted);
+      if (!generation) throw new Fault("not_found", `generation ${wanted} of projection "${name}" not found`);
+      const state = await getState(store, generation, partition);
+      return { held, generation, partition, state: state?.state === null ? undefined : state };
+    },
+
+    async list(environmentId, { status, mode, limit, offset = 0 }) {
+      if (offset < 0 || offset > offsetMax) throw invalid("offset", `must be from 0 to ${offsetMax}`);
+      const filter = { environmentId, status: statusOf(status), mode: modeOf(mode) };
+      const [projections, totalCount] = await Promise.all([
+        listProjections(store, filter, { limit: pageSize(limit), offset }),
+        countListed(store, filter),
+      ]);
+      return { projections, totalCount };
+    },
+
+    async standing(environmentId, name) {
+      const held = await readOf(environmentId, name);
+      const generation = readGeneration(held);
+      const building = held.generations.find((one) => one.generation > held.generation);
+      const lag = await lagOf(store, held, generation).catch(() => undefined);
+      const isRebuilt = held.generations.some(({ target }) => target !== null);
+      const rebuild = isRebuilt ? await getRebuild(store, held) : undefined;
+      return { held, generation, building, lag, rebuild };
+    },
+
+    async partitions(environmentId, name, { search, limit }) {
+      if (Buffer.byteLength(search) > searchBytesMax) throw invalid("q", `at most ${searchBytesMax} bytes`);
+      if (!search.isWellFormed() || search.includes("\0"))
+        throw invalid("q", "must be well-formed Unicode without zero bytes");
+      const held = await readOf(environmentId, name);
+      const most = limit === undefined || limit <= 0 ? partitionsDefault : Math.min(limit, partitionsMax);
+      const found = await listPartitions(store, readGeneration(held), { search, limit: most });
+      return found.map((row) => row.partition_key);
+    },
+
+    pause: (environmentId, name) =>
+      change(environmentId, name, async (session, held, now) => {
+        if (held.status === "paused") return false;
+        requireMove("pause", held);
+        held.status = "paused";
+        held.updated_at = now;
+        await updateProjection(session, held);
+        return true;
+      }),
+
+    async resume(environmentId, name, skipEventId) {
+      const skipped = skipEventId === "" ? undefined : await findEvent(store, environmentId, skipEventId);
+      if (skipEventId !== "" && !skipped)
+        throw new Fault("not_found", `event ${skipEventId.slice(0, 255)} not found`);
+      return change(environmentId, name, async (session, held, now) => {
+        if (skipped) await skip(session, held, { eventId: skipEventId, position: skipped.position });
+        if (held.status === "running") return skipped !== undefined;
+        requireMove("resume", held);
+        for (const generation of held.generations) await goBack(session, held, generation, now);
+        clearError(held);
+        held.status = "running";
+        held.updated_at = now;
+        await updateProjection(session, held);
+        return true;
+      });
+    },
+
+    async delete(environmentId, name) {
+      const key = keyOf(environmentId, name);
+      await store.write(async (session) => {
+        const held = await holdProjection(session, key);
+        if (!held) throw unknownProjection(name);
+        await deleteProjection(session, held, clock.now());
+      });
+      onChanged({ key, kind: "other" });
+    },
+  };
+}
+
+async function register(
+  session: Session,
+  key: ProjectionKey,
+  definition: ProjectionDefinition,
+  now: Instant,
+): Promise<{ status: ProjectionStatus; position: number }> {
+  const head = await shareHead(session, key.environment_id);
+  if (!head) throw new Fault("not_found", `environment ${key.environment_id} not found`);
+  const found = await holdProjection(session, key);
+  if (found) {
+    await updateDefinition(session, key, definition, now);
+    return { status: found.status, position: readGeneration(found).position };
+  }
+  if ((await countProjections(session, key.environment_id)) >= projectionsMax)
+    throw new Fault(
+      "resource_exhausted",
+      `the environment has the most projections allowed (${projectionsMax})`,
+    );
+  const generation = (await lastGeneration(session, key)) + 1;
+  const after = Math.max(0, head.retention_floor - 1);
+  await insertProjection(session, {
+    ...{ ...key, ...noError, generation, status: "running", stale_holder: null, refuses_save: 0 },
+    ...{
+      mode: definition.mode,
+      events: JSON.stringify(definition.events),
+      version: definition.version,
+    },
+    ...{ partition_path: definition.partitionPath, created_at: now, updated_at: now },
+  });
+  await insertGeneration(session, newGeneration({ ...key, generation }, after, now));
+  return { status: "running" as const, position: after };
+}
+
+/** The generation that is read. */
+export function readGeneration(held: HeldProjection): GenerationRow {
+  const found = held.generations.find((one) => one.generation === held.generation);
+  if (!found) throw new Error(`projection ${held.name} has no generation ${held.generation}`);
+  return found;
+}
+
+function requireMove(verb: keyof typeof moves, { name, status }: HeldProjection): void {
+  if (!(moves[verb].from as readonly string[]).includes(status)) throw wrongStatus(verb, name, status);
+}
+
+/** Behind the end of the log, in events of the projection. */
+export async function lagOf(
+  store: Pick<Store, "one">,
+  held: { environment_id: string; events: string },
+  { position }: { position: number },
+): Promise<number> {
+  const head = await getHead(store, held.environment_id);
+  return eventsBehind(store, held, { after: position, last: head?.position ?? position });
+}
+
+/** Passes over the event that stopped a partition, or an external projection. */
+async function skip(
+  session: Session,
+  held: HeldProjection,
+  { eventId, position }: { eventId: string; position: number },
+): Promise<void> {
+  const generation = readGeneration(held);
+  if (held.mode === "managed" && (await skipEvent(session, generation, { eventId, position })) > 0) return;
+  if (held.mode === "managed" || held.error_event_id !== eventId)
+    throw new Fault(
+      "failed_precondition",
+      `no handler of projection "${held.name}" has failed at event ${eventId}`,
+    );
+  generation.cursor_position = Math.max(generation.cursor_position, position);
+  generation.position = Math.max(generation.position, position);
+  generation.delivered = generation.cursor_position;
+  await clearPending(session, generation);
+  await updateGeneration(session, generation);
+}
+
+/** Partitions that have stopped are fed again from there; the others know what they have folded. */
+async function goBack(
+  session: Session,
+  held: HeldProjection,
+  generation: GenerationRow,
+  now: Instant,
+): Promise<void> {
+  const stopped = await firstStopped(session, generation);
+  if (!stopped) return;
+  await clearErrors(session, generation);
+  const after = Math.min(generation.cursor_position, (stopped.error_position ?? 1) - 1);
+  if (await pendingOf(session, generation)) endLease(held, generation, now);
+  else generation.stream_id = null;
+  await clearPending(session, generation);
+  generation.cursor_position = after;
+  generation.delivered = after;
+  await updateGeneration(session, generation);
+}

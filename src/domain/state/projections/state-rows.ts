@@ -1,0 +1,237 @@
+import type { Instant } from "../../../kit/clock.ts";
+import { column, sql } from "../../../kit/sql.ts";
+import type { Session, Store } from "../../../store/store.ts";
+import { type GenerationKey, type SessionReads, whereGeneration } from "./rows.ts";
+
+/** One partition of a managed projection. */
+export interface StateRow {
+  partition_key: string;
+  /** JSON text; null where the first event of the partition failed. */
+  state: string | null;
+  last_event_id: string | null;
+  last_position: number;
+  last_event_at: Instant | null;
+  /** How often it was saved. */
+  version: number;
+  /** Set while the partition has stopped before the event whose handler failed. */
+  error_message: string | null;
+  error_event_id: string | null;
+  error_position: number | null;
+  /** An event that a resume passes over. */
+  skipped_position: number | null;
+  updated_at: Instant;
+}
+
+const names = [
+  "partition_key",
+  "state",
+  "last_event_id",
+  "last_position",
+  "last_event_at",
+  "version",
+  "error_message",
+  "error_event_id",
+  "error_position",
+  "skipped_position",
+  "updated_at",
+] as const satisfies readonly (keyof StateRow)[];
+const columns = sql.raw(names.join(", "));
+const ofStates = sql.raw(names.map((name) => `s.${name}`).join(", "));
+const ofItems = sql.raw(names.map((name) => `i.${name}`).join(", "));
+
+export const getState = (
+  reads: Pick<SessionReads, "one">,
+  key: GenerationKey,
+  partition: string,
+): Promise<StateRow | undefined> =>
+  reads.one(sql`SELECT ${columns} FROM projection_states WHERE ${whereGeneration(key)}
+    AND partition_key = ${partition}`);
+
+/** Those of the partitions that have a row. */
+export const getStates = (
+  session: Session,
+  key: GenerationKey,
+  partitions: readonly string[],
+): Promise<StateRow[]> =>
+  session.all(sql`SELECT ${ofStates}
+    FROM ${session.seams.rowsFrom("i", { partition_key: column.text(partitions) })}
+      JOIN projection_states s ON s.partition_key = i.partition_key
+    WHERE s.environment_id = ${key.environment_id} AND s.name = ${key.name}
+      AND s.generation = ${sql.bigint(key.generation)}`);
+
+export const putStates = (session: Session, key: GenerationKey, rows: readonly StateRow[]): Promise<number> =>
+  session.run(sql`INSERT INTO projection_states (environment_id, name, generation, ${columns})
+    SELECT ${key.environment_id}, ${key.name}, ${sql.bigint(key.generation)}, ${ofItems}
+    FROM ${session.seams.rowsFrom("i", {
+      partition_key: column.text(rows.map((row) => row.partition_key)),
+      state: column.text(rows.map((row) => row.state)),
+      last_event_id: column.text(rows.map((row) => row.last_event_id)),
+      last_position: column.bigint(rows.map((row) => row.last_position)),
+      last_event_at: column.bigint(rows.map((row) => row.last_event_at)),
+      version: column.bigint(rows.map((row) => row.version)),
+      error_message: column.text(rows.map((row) => row.error_message)),
+      error_event_id: column.text(rows.map((row) => row.error_event_id)),
+      error_position: column.bigint(rows.map((row) => row.error_position)),
+      skipped_position: column.bigint(rows.map((row) => row.skipped_position)),
+      updated_at: column.bigint(rows.map((row) => row.updated_at)),
+    })} WHERE true
+    ON CONFLICT (environment_id, name, generation, partition_key) DO UPDATE SET state = excluded.state,
+      last_event_id = excluded.last_event_id, last_position = excluded.last_position,
+      last_event_at = excluded.last_event_at, version = excluded.version, error_message = excluded.error_message,
+      error_event_id = excluded.error_event_id, error_position = excluded.error_position,
+      skipped_position = excluded.skipped_position, updated_at = excluded.updated_at`);
+
+export const deleteState = (session: Session, key: GenerationKey, partition: string): Promise<number> =>
+  session.run(
+    sql`DELETE FROM projection_states WHERE ${whereGeneration(key)} AND partition_key = ${partition}`,
+  );
+
+export type PartitionPlace = Pick<
+  StateRow,
+  "partition_key" | "last_position" | "error_position" | "skipped_position"
+>;
+
+/** How far these partitions are folded, and where they have stopped; those without a row are left out. */
+export const partitionsAt = (
+  reads: Pick<Store, "all" | "seams">,
+  key: GenerationKey,
+  partitions: readonly string[],
+): Promise<PartitionPlace[]> =>
+  reads.all(sql`SELECT s.partition_key, s.last_position, s.error_position, s.skipped_position
+    FROM ${reads.seams.rowsFrom("i", { partition_key: column.text(partitions) })}
+      JOIN projection_states s ON s.partition_key = i.partition_key
+    WHERE s.environment_id = ${key.environment_id} AND s.name = ${key.name}
+      AND s.generation = ${sql.bigint(key.generation)}`);
+
+/** The partition that has stopped at the lowest position. */
+export const firstStopped = (
+  reads: Pick<SessionReads, "one">,
+  key: GenerationKey,
+): Promise<StateRow | undefined> =>
+  reads.one(sql`SELECT ${columns} FROM projection_states WHERE ${whereGeneration(key)}
+    AND error_position IS NOT NULL ORDER BY error_position LIMIT 1`);
+
+/** Passes over one event in the partition that has stopped at it. Answers 0 when none has. */
+export const skipEvent = (
+  session: Session,
+  key: GenerationKey,
+  { eventId, position }: { eventId: string; position: number },
+): Promise<number> =>
+  session.run(sql`UPDATE projection_states SET skipped_position = ${sql.bigint(position)}
+    WHERE ${whereGeneration(key)} AND error_position IS NOT NULL AND error_event_id = ${eventId}`);
+
+/** Lets all partitions of the generation go on. */
+export const clearErrors = (session: Session, key: GenerationKey): Promise<number> =>
+  session.run(sql`UPDATE projection_states SET error_message = NULL, error_event_id = NULL, error_position = NULL
+    WHERE ${whereGeneration(key)} AND error_position IS NOT NULL`);
+
+/** By key; `search` is a part of it. */
+export const listPartitions = (
+  reads: Pick<Store, "all">,
+  key: GenerationKey,
+  { search, limit }: { search: string; limit: number },
+): Promise<{ partition_key: string }[]> => {
+  const found = search === "" ? sql`` : sql`AND replace(partition_key, ${search}, '') <> partition_key`;
+  return reads.all(sql`SELECT partition_key FROM projection_states WHERE ${whereGeneration(key)}
+    AND state IS NOT NULL ${found} ORDER BY partition_key LIMIT ${limit}`);
+};
+
+export const deleteStates = (session: Session, key: GenerationKey, limit: number): Promise<number> =>
+  session.run(sql`DELETE FROM projection_states WHERE (environment_id, name, generation, partition_key) IN (
+    SELECT environment_id, name, generation, partition_key FROM projection_states
+    WHERE ${whereGeneration(key)} ORDER BY partition_key LIMIT ${limit})`);
+
+/** Delivered events of one partition that are not saved. */
+export interface PendingPartition {
+  partition: string;
+  first: number;
+  last: number;
+  count: number;
+}
+
+export const clearPending = (session: Session, key: GenerationKey): Promise<number> =>
+  session.run(sql`DELETE FROM projection_pending WHERE ${whereGeneration(key)}`);
+
+export const addPending = (
+  session: Session,
+  key: GenerationKey,
+  list: readonly PendingPartition[],
+): Promise<number> =>
+  session.run(sql`INSERT INTO projection_pending (environment_id, name, generation, partition_key, first_position,
+      last_position, event_count)
+    SELECT ${key.environment_id}, ${key.name}, ${sql.bigint(key.generation)}, i.partition_key, i.first_position,
+      i.last_position, i.event_count
+    FROM ${session.seams.rowsFrom("i", {
+      partition_key: column.text(list.map((one) => one.partition)),
+      first_position: column.bigint(list.map((one) => one.first)),
+      last_position: column.bigint(list.map((one) => one.last)),
+      event_count: column.bigint(list.map((one) => one.count)),
+    })} WHERE true
+    ON CONFLICT (environment_id, name, generation, partition_key) DO UPDATE SET
+      last_position = excluded.last_position,
+      event_count = projection_pending.event_count + excluded.event_count`);
+
+/** What is delivered and not saved: where it begins, in how many events; undefined for nothing. */
+export async function pendingOf(
+  session: Pick<Session, "one">,
+  key: GenerationKey,
+): Promise<{ first: number; count: number } | undefined> {
+  const row = await session.one<{ first: number | null; count: number | null }>(sql`SELECT
+    min(first_position) AS first, sum(event_count) AS count FROM projection_pending WHERE ${whereGeneration(key)}`);
+  return row?.first === null || row === undefined
+    ? undefined
+    : { first: row.first, count: Number(row.count) };
+}
+
+/** Where the unsaved events of one partition begin. */
+export const firstPending = async (
+  session: Pick<Session, "one">,
+  key: GenerationKey,
+  partition: string,
+): Promise<number | undefined> =>
+  (
+    await session.one<{ first_position: number }>(sql`SELECT first_position FROM projection_pending
+      WHERE ${whereGeneration(key)} AND partition_key = ${partition}`)
+  )?.first_position;
+
+/** Up to where the events of one partition are saved. */
+export interface SavedPartition {
+  partition: string;
+  upTo: number;
+}
+
+const sumOf = (rows: readonly { event_count: number }[]): number =>
+  rows.reduce((sum, { event_count }) => sum + event_count, 0);
+
+/**
+ * The saved events are done with. Answers how many were delivered. A partition of which more was delivered
+ * keeps its row, from the next position on.
+ */
+export async function settlePartitions(
+  session: Session,
+  key: GenerationKey,
+  saved: readonly SavedPartition[],
+): Promise<number> {
+  const items = session.seams.rowsFrom("i", {
+    partition_key: column.text(saved.map(({ partition }) => partition)),
+    up_to: column.bigint(saved.map(({ upTo }) => upTo)),
+  });
+  const ofSaved = sql`FROM ${items} WHERE i.partition_key = projection_pending.partition_key`;
+  const done = await session.all<{ event_count: number }>(sql`DELETE FROM projection_pending
+    WHERE ${whereGeneration(key)} AND EXISTS (SELECT 1 ${ofSaved} AND projection_pending.last_position <= i.up_to)
+    RETURNING event_count`);
+  await session.run(sql`UPDATE projection_pending SET first_position = (SELECT i.up_to + 1 ${ofSaved})
+    WHERE ${whereGeneration(key)} AND EXISTS (SELECT 1 ${ofSaved} AND projection_pending.first_position <= i.up_to)`);
+  return sumOf(done);
+}
+
+/** All events up to `upTo` are done with. Answers how many were delivered. */
+export async function settlePending(session: Session, key: GenerationKey, upTo: number): Promise<number> {
+  const mine = whereGeneration(key);
+  const done = await session.all<{ event_count: number }>(
+    sql`DELETE FROM projection_pending WHERE ${mine} AND last_position <= ${upTo} RETURNING event_count`,
+  );
+  await session.run(sql`UPDATE projection_pending SET first_position = ${sql.bigint(upTo + 1)}
+    WHERE ${mine} AND first_position <= ${upTo}`);
+  return sumOf(done);
+}

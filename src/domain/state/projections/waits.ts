@@ -1,0 +1,274 @@
+import type { Clock } from "../../../kit/clock.ts";
+import { Fault, invalid, missing, tryAgain } from "../../../kit/fault.ts";
+import type { Store } from "../../../store/store.ts";
+import { findEvent } from "./event-rows.ts";
+import { eventsBehind } from "./lag.ts";
+import {
+  projectionHeartbeatMs,
+  projectionWaitItemsMax,
+  projectionWaitMsDefault,
+  projectionWaitMsMax,
+  projectionWaitStreamMsMax,
+  projectionWaitsMax,
+} from "./limits.ts";
+import { getHead, getProjection } from "./rows.ts";
+import { isStorable, partitionOf, unknownProjection } from "./rules.ts";
+import { Rest, type Signals } from "./signals.ts";
+import { currentOf, gone, type OpenWait, stateOf, WaitBoard, type WaitBoardDeps } from "./wait-board.ts";
+
+/** What a caller waits for. */
+export interface WaitRequest {
+  name: string;
+  /** Until the projection has seen this position. */
+  minPosition: number;
+  /** Empty: the whole projection. */
+  partition: string;
+}
+
+export interface WaitResult {
+  isCaughtUp: boolean;
+  isTimedOut: boolean;
+  current: number;
+  target: number;
+  /** Events of the projection between the two. */
+  behind: number;
+  /** Another generation is folded beside the one that was waited for. */
+  isRebuilding: boolean;
+  mode: string;
+}
+
+export interface WaitFrame extends WaitResult {
+  kind: "progress" | "heartbeat" | "done";
+  error: string;
+}
+
+export interface CatchupOptions {
+  /** Undefined: the default. */
+  timeoutMs: number | undefined;
+  signal: AbortSignal;
+}
+
+/** Callers that wait until projections have seen a position. */
+export interface Waits {
+  wait(environmentId: string, request: WaitRequest, options: CatchupOptions): Promise<WaitResult>;
+  /** One item's failure leaves the others alone. */
+  batch(
+    environmentId: string,
+    requests: readonly WaitRequest[],
+    options: CatchupOptions,
+  ): Promise<({ result: WaitResult } | { error: string })[]>;
+  /** The same for the position of an event. */
+  forEvent(
+    environmentId: string,
+    request: { eventId: string; name: string; partition: string },
+    options: CatchupOptions,
+  ): Promise<WaitResult>;
+  stream(environmentId: string, request: WaitRequest, options: CatchupOptions): AsyncIterable<WaitFrame>;
+  /** The tick of loop `projections.waits`: one query for all, for changes whose hint was lost. */
+  lookOnce(): Promise<void>;
+  /** Answers all waits as they are. */
+  drain(): void;
+  size(): number;
+}
+
+export interface WaitsDeps extends WaitBoardDeps {
+  clock: Clock;
+  signals: Signals;
+}
+
+/** A wait that changed, that is over, or that gives a sign of life. */
+interface WaitStep {
+  wait: OpenWait;
+  isOver: boolean;
+  isBeat: boolean;
+}
+
+const timeoutOf = (timeoutMs: number | undefined, most: number): number => {
+  if (timeoutMs === undefined) return Math.min(projectionWaitMsDefault, most);
+  if (timeoutMs < 0 || timeoutMs > most) throw invalid("timeout", `must be from 0 to ${most / 1000} seconds`);
+  return timeoutMs;
+};
+
+export function openWaits(deps: WaitsDeps): Waits {
+  const { store } = deps;
+  const board = new WaitBoard(deps);
+  let entered = 0;
+  let isDraining = false;
+  const followDeps = { ...deps, board, isDraining: () => isDraining };
+
+  function enter(count: number): () => void {
+    if (entered + count > projectionWaitsMax)
+      throw tryAgain(
+        "resource_exhausted",
+        `at most ${projectionWaitsMax} callers of a node may wait for projections, try again`,
+      );
+    entered += count;
+    return () => {
+      entered -= count;
+    };
+  }
+
+  async function waitFor(
+    environmentId: string,
+    request: WaitRequest,
+    timeoutMs: number,
+    signal: AbortSignal,
+  ) {
+    for await (const { wait, isOver } of follow(followDeps, environmentId, request, { timeoutMs, signal }))
+      if (isOver) return resultOf(store, wait, true);
+    throw new Error("a wait ended without a result");
+  }
+
+  async function wait(
+    environmentId: string,
+    request: WaitRequest,
+    options: CatchupOptions,
+  ): Promise<WaitResult> {
+    const timeoutMs = timeoutOf(options.timeoutMs, projectionWaitMsMax);
+    const leave = enter(1);
+    try {
+      return await waitFor(environmentId, request, timeoutMs, options.signal);
+    } finally {
+      leave();
+    }
+  }
+
+  return {
+    wait,
+
+    async batch(environmentId, requests, options) {
+      if (requests.length > projectionWaitItemsMax)
+        throw invalid("items", `at most ${projectionWaitItemsMax} in one batch`);
+      const timeoutMs = timeoutOf(options.timeoutMs, projectionWaitMsMax);
+      const leave = enter(requests.length);
+      try {
+        return await Promise.all(
+          requests.map((request) =>
+            waitFor(environmentId, request, timeoutMs, options.signal).then(
+              (result) => ({ result }),
+              (error) => {
+                if (error instanceof Fault) return { error: error.message };
+                throw error;
+              },
+            ),
+          ),
+        );
+      } finally {
+        leave();
+      }
+    },
+
+    async forEvent(environmentId, { eventId, name, partition }, options) {
+      if (!(await getProjection(store, { environment_id: environmentId, name })))
+        throw unknownProjection(name);
+      const event = await findEvent(store, environmentId, eventId);
+      if (!event) throw missing("event", eventId);
+      return wait(environmentId, { name, minPosition: event.position, partition }, options);
+    },
+
+    async *stream(environmentId, request, options) {
+      const timeoutMs = timeoutOf(options.timeoutMs, projectionWaitStreamMsMax);
+      const leave = enter(1);
+      try {
+        yield* framesOf(
+          store,
+          follow(followDeps, environmentId, request, { timeoutMs, signal: options.signal }),
+          request,
+        );
+      } finally {
+        leave();
+      }
+    },
+
+    lookOnce: () => board.lookOnce(),
+
+    drain() {
+      isDraining = true;
+      for (const { rest } of board.open) rest.wake();
+    },
+
+    size: () => board.open.size,
+  };
+}
+
+interface FollowDeps extends WaitsDeps {
+  board: WaitBoard;
+  isDraining: () => boolean;
+}
+
+/** Yields each time something changed, and at the heartbeat; ends when it is caught up or the time is over. */
+async function* follow(
+  { clock, signals, passOver, board, isDraining }: FollowDeps,
+  environmentId: string,
+  { name, minPosition, partition }: WaitRequest,
+  { timeoutMs, signal }: { timeoutMs: number; signal: AbortSignal },
+): AsyncGenerator<WaitStep> {
+  if (!isStorable(name)) throw unknownProjection(name);
+  const key = { environment_id: environmentId, name };
+  const rest = new Rest();
+  const target = partition === "" ? undefined : partitionOf("partition", partition);
+  const wait: OpenWait = { ...key, partition: target, min: minPosition, ...gone, rest };
+  const until = clock.elapsed() + timeoutMs;
+  const unlisten = signals.listen(key, () => board.note(wait));
+  const onAbort = () => rest.wake();
+  signal.addEventListener("abort", onAbort, { once: true });
+  board.open.add(wait);
+  try {
+    await board.look([wait]);
+    if (currentOf(wait, stateOf(wait)) < minPosition && (await passOver(key))) await board.look([wait]);
+    for (;;) {
+      const left = until - clock.elapsed();
+      const isCaughtUp = currentOf(wait, stateOf(wait)) >= minPosition;
+      const isOver = isCaughtUp || left <= 0 || signal.aborted || isDraining();
+      yield { wait, isOver, isBeat: false };
+      if (isOver) return;
+      const beatAt = clock.elapsed() + projectionHeartbeatMs;
+      await rest.for(Math.min(left, projectionHeartbeatMs), clock);
+      if (clock.elapsed() >= beatAt) yield { wait, isOver: false, isBeat: true };
+    }
+  } finally {
+    board.open.delete(wait);
+    unlisten();
+    signal.removeEventListener("abort", onAbort);
+  }
+}
+
+async function resultOf(store: Store, wait: OpenWait, isTimedOut: boolean): Promise<WaitResult> {
+  const progress = stateOf(wait);
+  const current = currentOf(wait, progress);
+  const isCaughtUp = current >= wait.min;
+  const row = isCaughtUp ? undefined : await getProjection(store, wait);
+  const head = row && (await getHead(store, wait.environment_id));
+  const last = Math.min(wait.min, head?.position ?? 0);
+  const behind = row ? await eventsBehind(store, row, { after: current, last }) : 0;
+  return {
+    ...{ isCaughtUp, isTimedOut: isTimedOut && !isCaughtUp, current, target: wait.min, behind },
+    ...{ isRebuilding: progress.isRebuilding, mode: progress.mode },
+  };
+}
+
+/** A refusal at the beginning is the call's; a later one is told in the last frame. */
+async function* framesOf(
+  store: Store,
+  steps: AsyncIterable<WaitStep>,
+  request: WaitRequest,
+): AsyncGenerator<WaitFrame> {
+  let current = -1;
+  let hasBegun = false;
+  try {
+    for await (const { wait, isOver, isBeat } of steps) {
+      hasBegun = true;
+      const result = await resultOf(store, wait, isOver);
+      if (isOver) yield { ...result, kind: "done", error: "" };
+      else if (isBeat) yield { ...result, kind: "heartbeat", error: "" };
+      else if (result.current !== current) yield { ...result, kind: "progress", error: "" };
+      current = result.current;
+    }
+  } catch (error) {
+    if (!hasBegun || !(error instanceof Fault)) throw error;
+    yield {
+      ...{ kind: "done", error: error.message, isCaughtUp: false, isTimedOut: false, isRebuilding: false },
+      ...{ current: Math.max(0, current), target: request.minPosition, behind: 0, mode: "" },
+    };
+  }
+}
