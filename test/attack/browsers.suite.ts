@@ -1,5 +1,5 @@
 import type { Browser, BrowserContext } from "playwright-core";
-import { startChrome } from "../support/chrome.ts";
+import { inChrome } from "../support/chrome.ts";
 import { type EngineName, startTestServer, type TestServer } from "../support/server.ts";
 import { attackFromPage, reading, type Target, type Tried, writing } from "./browsers-pages.ts";
 import type { AttackOptions, AttackResult, AttackSuite } from "./suite.ts";
@@ -58,6 +58,9 @@ async function stateOf(server: TestServer): Promise<string> {
 export type Front = (server: TestServer) => { url: string; stop(): void };
 
 const noFront: Front = ({ url }) => ({ url, stop() {} });
+
+/** Loopback does not resolve every name: the browser is told where they are. */
+const resolved = "--host-resolver-rules=MAP evil.example 127.0.0.1";
 
 async function serveEvil(): Promise<{ port: number; stop(): void }> {
   const server = Bun.serve({
@@ -151,8 +154,6 @@ export async function attackBrowsers(
   { engines, long, log }: AttackOptions,
   front: Front = noFront,
 ): Promise<AttackResult> {
-  // Loopback does not resolve every name: the browser is told where they are.
-  const browser = await startChrome(["--host-resolver-rules=MAP evil.example 127.0.0.1"]);
   const evil = await serveEvil();
   const breaches: string[] = [];
   let attempts = 0;
@@ -170,7 +171,8 @@ export async function attackBrowsers(
         try {
           const what = `${dev ? "--dev" : "with a cookie"} on ${engine}`;
           const cookie = await furnish(server);
-          const found = await attackOne(browser, server, { what, cookie, evilPort: evil.port, url, from });
+          const attack = { what, cookie, evilPort: evil.port, url, from };
+          const found = await inChrome((browser) => attackOne(browser, server, attack), { args: [resolved] });
           log(`${what}: ${found.attempts} tried, ${found.breaches.length} got through`);
           attempts += found.attempts;
           breaches.push(...found.breaches);
@@ -181,7 +183,6 @@ export async function attackBrowsers(
       }
   } finally {
     evil.stop();
-    await browser.close();
   }
   return {
     size: `${places.length} origins x ${reading.length} reads, ${writing.length} writes, every way a page has`,

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
-import { startChrome } from "../support/chrome.ts";
+import { inChrome } from "../support/chrome.ts";
 import { findProgram, removeFolder } from "../support/process.ts";
 import { startTestServer, type TestServer } from "../support/server.ts";
 import { until } from "../support/until.ts";
@@ -117,8 +117,7 @@ describe("the client, built, on other runtimes", () => {
       format: "iife",
     });
     const script = await built.outputs[0]!.text();
-    const chrome = await startChrome();
-    try {
+    await inChrome(async (chrome) => {
       const page = await chrome.newPage();
       await page.goto(`${server.url}/health`);
       await page.evaluate(script);
@@ -133,8 +132,6 @@ describe("the client, built, on other runtimes", () => {
         await emit(3);
         expect(await following).toMatchObject({ got: wanted, isWhole: true });
       }
-    } finally {
-      await chrome.close();
-    }
-  }, 120_000);
+    });
+  }, 400_000);
 });

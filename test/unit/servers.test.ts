@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { existsSync } from "node:fs";
 import { connect } from "@nats-io/transport-node";
-import { startChrome } from "../support/chrome.ts";
+import { inChrome } from "../support/chrome.ts";
 import { type NatsServer, startNats } from "../support/nats.ts";
 import { type PostgresServer, startPostgres } from "../support/postgres.ts";
 import { findProgram } from "../support/process.ts";
@@ -82,15 +82,26 @@ test("a server ends with the process that started it, even when that one is kill
 }, 60_000);
 
 test("the browser opens a page", async () => {
-  const browser = await startChrome();
-  try {
+  const title = await inChrome(async (browser) => {
     const page = await browser.newPage();
     await page.setContent("<title>hello</title>");
-    expect(await page.title()).toBe("hello");
-  } finally {
-    await browser.close();
-  }
-}, 90_000);
+    return page.title();
+  });
+  expect(title).toBe("hello");
+}, 300_000);
+
+test("a browser that hangs is replaced, and what fails in one is thrown", async () => {
+  let browsers = 0;
+  const answer = await inChrome(
+    async (browser) => {
+      const page = await browser.newPage();
+      return ++browsers === 1 ? page.evaluate(() => new Promise<string>(() => {})) : "answered";
+    },
+    { patienceMs: 5_000 },
+  );
+  expect([answer, browsers]).toEqual(["answered", 2]);
+  await expect(inChrome(() => Promise.reject(new Error("broken")))).rejects.toThrow("broken");
+}, 300_000);
 
 test("a missing program names the package to install", () => {
   expect(() => findProgram(["no-such-program"], "some-package")).toThrow("apt-get install some-package");
