@@ -36,20 +36,21 @@ export class CombineLane<Item, Result> {
     return this.waiting.length === 0 && !this.isFlushing;
   }
 
-  /** Removes the entries of the next flush: the first ones up to `weightMax`, each key at most once. */
-  takeNext(weightMax: number): CombineEntry<Item, Result>[] {
+  /** Removes the entries of the next flush: the first ones up to `itemsMax` and `weightMax`, each key at most once. */
+  takeNext(itemsMax: number, weightMax: number): CombineEntry<Item, Result>[] {
     const taken: CombineEntry<Item, Result>[] = [];
     const passed: CombineEntry<Item, Result>[] = [];
     const keys = new Set<string>();
     const { waiting } = this;
     let weight = 0;
     let place = 0;
-    for (; place < waiting.length && place < lookAhead * weightMax; place++) {
+    for (; place < waiting.length && place < lookAhead * itemsMax; place++) {
       const entry = waiting[place] as CombineEntry<Item, Result>;
       if (entry.key !== undefined && keys.has(entry.key)) {
         passed.push(entry);
         continue;
       }
+      if (taken.length >= itemsMax) break;
       if (taken.length > 0 && weight + entry.weight > weightMax) break;
       if (entry.key !== undefined) keys.add(entry.key);
       weight += entry.weight;

@@ -13,7 +13,7 @@ export interface CombineOptions<Item, Result> {
   lanes: number;
   /** From 0 to `lanes - 1`. */
   laneOf: (item: Item) => number;
-  /** How much of `itemsMax` and `waitingMax` an item takes; 1 by default. */
+  /** How much of `weightMax` and `waitingMax` an item takes; 1 by default. */
   weigh?: (item: Item) => number;
   /**
    * Two items with the same key never share a flush and keep their order; items with other keys may pass the
@@ -21,6 +21,8 @@ export interface CombineOptions<Item, Result> {
    */
   keyOf?: ((item: Item) => string | undefined) | undefined;
   itemsMax: number;
+  /** Most weight of a flush, when its items differ in weight; one item may weigh more. `itemsMax` by default. */
+  weightMax?: number | undefined;
   waitingMax: number;
   /**
    * A flush waits for as many callers as recent flushes had, at most until `ms` after the lane's last flush
@@ -157,7 +159,8 @@ class Flushes<Item, Result> {
 
   async #flushNext(lane: CombineLane<Item, Result>): Promise<void> {
     const apart = this.#apart;
-    const entries = lane.takeNext(this.#options.itemsMax);
+    const { itemsMax, weightMax = itemsMax } = this.#options;
+    const entries = lane.takeNext(itemsMax, weightMax);
     this.count.waiting -= weightOf(entries);
     lane.began(this.#options.pace?.clock.elapsed() ?? 0, entries.length);
     if (lane.group !== undefined) apart!.began();

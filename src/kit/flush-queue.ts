@@ -38,6 +38,7 @@ export interface FlushQueueOptions<Item, Result>
   watch: Watch;
   environmentOf: (item: Item) => string;
   itemsMax?: number;
+  weightMax?: number;
   paceMs?: number;
   /** Whether a flush failed on a lock that one environment's rows hold: its environments then flush apart. */
   isStuck?: (error: unknown) => boolean;
@@ -48,7 +49,7 @@ export interface FlushQueueOptions<Item, Result>
  */
 export function flushQueue<Item, Result>(options: FlushQueueOptions<Item, Result>): Combiner<Item, Result> {
   const { name, clock, watch, environmentOf, isStuck, weigh, keyOf, flush, isOfItem } = options;
-  const { itemsMax = flushItemsMax, paceMs = combinePaceMs } = options;
+  const { itemsMax = flushItemsMax, weightMax, paceMs = combinePaceMs } = options;
   const combiner = combine<Item, Result>({
     name,
     lanes: combineLanes,
@@ -56,6 +57,7 @@ export function flushQueue<Item, Result>(options: FlushQueueOptions<Item, Result
     ...(weigh && { weigh }),
     keyOf,
     itemsMax,
+    weightMax,
     waitingMax: combineWaitingMax,
     pace: { clock, ms: paceMs },
     flush,

@@ -204,6 +204,20 @@ describe("combine", () => {
     await Promise.all(all);
   });
 
+  test("a flush takes so many items at most, and so much weight where that is given apart", async () => {
+    const { combiner: c, next } = combiner({ itemsMax: 2, weightMax: 10, weigh: (item) => Number(item) });
+    const all = ["1", "1", "1", "9", "1"].map((item) => c.submit(item));
+    const seen: (readonly string[])[] = [];
+    for (let round = 0; round < 3; round++) {
+      await settle();
+      const flush = next();
+      seen.push(flush.items);
+      flush.finish();
+    }
+    expect(seen).toEqual([["1", "1"], ["1", "9"], ["1"]]);
+    await Promise.all(all);
+  });
+
   test("lanes do not wait for each other", async () => {
     const { combiner: c, next } = combiner({ lanes: 2, laneOf: (item) => Number(item[0]) });
     const stuck = c.submit("0a");

@@ -37,6 +37,12 @@ export interface EmitQueueDeps extends Omit<HandOverDeps, "dispatcher">, Omit<Pr
   watch: Watch;
 }
 
+/**
+ * Events of one flush. Its callers are fewer (`flushItemsMax`): flushes of many single events follow each other
+ * sooner, and batches of a hundred that each had a flush of their own cost a commit each.
+ */
+const flushEventsMax = 512;
+
 /** Emits of all callers, brought together into flushes. */
 export function openEmitQueue(deps: EmitQueueDeps) {
   const { store, clock, watch } = deps;
@@ -128,6 +134,7 @@ export function openEmitQueue(deps: EmitQueueDeps) {
     watch,
     environmentOf,
     weigh: (unit) => weightOfPayloads(unit.drafts),
+    weightMax: flushEventsMax,
     flush,
     // A value the store refuses fails its own event only; one environment's stuck head does not fail the
     // others.
