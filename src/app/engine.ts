@@ -70,7 +70,7 @@ export function openEngine(host: Host, { keyring, outbox }: EngineNeeds): Engine
     if (from !== nodeId) dispatcher.queued(lanes);
   });
   const log = openLog(host, runsPart);
-  const workersPart = openWorkersPart(host, { runsPart, keyring });
+  const workersPart = openWorkersPart(host, { runsPart, keyring, sequences: log.sequences });
   const { workers, secrets } = workersPart;
   const steeringPart = openSteeringPart(host, { runsPart, workers, outbox });
   const { events, feeds, sequences } = log;
