@@ -7,6 +7,7 @@ import type { Secrets } from "../domain/engine/secrets/service.ts";
 import type { Workers } from "../domain/engine/workers/service.ts";
 import type { Events } from "../domain/log/events/service.ts";
 import type { Feeds } from "../domain/log/log/feed.ts";
+import type { LogSequences } from "../domain/log/log/sequences.ts";
 import { openLog } from "./log.ts";
 import type { OutboxPart } from "./outbox.ts";
 import { foldParts, type Host, type Part } from "./part.ts";
@@ -38,6 +39,7 @@ export interface EnginePart extends Part {
   secrets: Secrets;
   events: Events;
   feeds: Feeds;
+  sequences: LogSequences;
   /** These queues have got work: this node and the others hand it out. */
   onQueued: (queues: readonly QueueHint[]) => void;
   /** The environment was deleted: nothing of it is handed out any more. */
@@ -68,15 +70,15 @@ export function openEngine(host: Host, { keyring, outbox }: EngineNeeds): Engine
     if (from !== nodeId) dispatcher.queued(lanes);
   });
   const log = openLog(host, runsPart);
-  const workersPart = openWorkersPart(host, { runsPart, keyring });
+  const workersPart = openWorkersPart(host, { runsPart, keyring, sequences: log.sequences });
   const { workers, secrets } = workersPart;
   const steeringPart = openSteeringPart(host, { runsPart, workers, outbox });
-  const { events, feeds } = log;
+  const { events, feeds, sequences } = log;
   const startsPart = openStartsPart(host, { runsPart, events, steering: steeringPart.steering });
 
   return {
     ...foldParts([runsPart, log, workersPart, steeringPart, startsPart]),
-    ...{ functions, runs, workers, secrets, events, feeds, onQueued },
+    ...{ functions, runs, workers, secrets, events, feeds, sequences, onQueued },
     forgetEnvironment(environmentId) {
       definitions.forget(environmentId);
       workers.forgetEnvironment(environmentId);

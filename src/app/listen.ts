@@ -27,7 +27,7 @@ const developer: Caller = {
 };
 
 /** Who asks, what they may, and what is seen of their calls: the same for every protocol. */
-function openEdge(host: Host, { identity, audit, access, realtime }: Parts): Edge {
+function openEdge(host: Host, { identity, audit, access, realtime, sequences }: Parts): Edge {
   const { config, clock, ids, log, watch } = host;
   const { keys, tenancy, platformAudit } = identity;
   const authenticate = authenticator({
@@ -40,6 +40,7 @@ function openEdge(host: Host, { identity, audit, access, realtime }: Parts): Edg
     ...{ clock, ids, log, authenticate },
     unknownFields: openUnknownFields({ log, ...watch, strict: config.strictInput }),
     ...access.gate,
+    sequences,
     reauthorizer: realtime.reauthorizer,
     loopbackOnly: config.dev,
     ...requests,

@@ -2,7 +2,8 @@ import { eventsOperations } from "../domain/log/events/operations.ts";
 import { type Events, openEvents } from "../domain/log/events/service.ts";
 import { type Feeds, openFeeds } from "../domain/log/log/feed.ts";
 import { eventReads } from "../domain/log/log/past.ts";
-import type { LoggedEvent } from "../domain/log/log/rows.ts";
+import { headsOf, type LoggedEvent } from "../domain/log/log/rows.ts";
+import { type LogSequences, openLogSequences } from "../domain/log/log/sequences.ts";
 import { openEventLog } from "../domain/log/log/service.ts";
 import { leastUnhandled } from "../domain/realtime/groups/rows.ts";
 import { appendFrames } from "../domain/realtime/pubsub/lifecycle-frames.ts";
@@ -15,6 +16,7 @@ export interface LogPart extends Part {
   events: Events;
   /** Readers of the event log here. */
   feeds: Feeds;
+  sequences: LogSequences;
 }
 
 /** The event log of every environment: what is emitted into it, who follows it, and what its events start. */
@@ -32,6 +34,7 @@ export function openLog(host: Host, runsPart: RunsPart): LogPart {
   return {
     events,
     feeds,
+    sequences: openLogSequences({ log: "events", clock, feeds, heads: (ids) => headsOf(store, ids) }),
     operations: eventsOperations(events, openEventLog(store)),
     loops: [
       {

@@ -1,5 +1,6 @@
 import type { NodeFacts } from "../cluster/nodes.ts";
 import type { TimeBase } from "../cluster/time-base.ts";
+import type { Sequences } from "../edge/call.ts";
 import type { SystemClock } from "../kit/clock.ts";
 import type { Closing } from "../kit/closing.ts";
 import type { Operation } from "../kit/operation.ts";
@@ -14,6 +15,7 @@ import { foldParts, type Host, type Part } from "./part.ts";
 import { openProjectionsPart } from "./projections.ts";
 import { openRealtime, type RealtimePart } from "./realtime.ts";
 import { openRecord, type RecordPart } from "./record.ts";
+import { openSequences } from "./sequences.ts";
 import { openStreamsPart } from "./streams.ts";
 import { openTopicsPart } from "./topics.ts";
 
@@ -25,6 +27,7 @@ export interface Parts {
   members: MembersPart;
   access: AccessPart;
   record: RecordPart;
+  sequences: Sequences;
   /** All of them as one. */
   all: ReturnType<typeof foldParts>;
 }
@@ -62,7 +65,11 @@ export async function openParts(host: Host, needs: PartsNeeds): Promise<Parts> {
   const topics = open("topics", openTopicsPart(host));
   const { feeds } = engine;
   const realtime = open("realtime", openRealtime(host, { feeds, topicFeeds: topics.topicFeeds }));
-  open("projections", openProjectionsPart(host, engine));
+  const { waits } = open("projections", openProjectionsPart(host, engine));
+  const sequences = openSequences({
+    logs: { events: engine.sequences, topics: topics.sequences },
+    waits,
+  });
   const members = open("members", openMembers(host, { clock, time, keys, keyring, url, loopProgress }));
   const access = open(
     "access",
@@ -78,5 +85,5 @@ export async function openParts(host: Host, needs: PartsNeeds): Promise<Parts> {
   const record = open("record", openRecord(host, { engine, callTrail, parts: [...opened] }));
   const { duties } = foldParts(opened);
   open("cluster", openClusterPart(host, { identity, access, members, time, duties }));
-  return { identity, audit, engine, realtime, members, access, record, all: foldParts(opened) };
+  return { identity, audit, engine, realtime, members, access, record, sequences, all: foldParts(opened) };
 }

@@ -16,14 +16,18 @@ import { openSignals } from "../domain/state/projections/signals.ts";
 import { openProjectionStreams } from "../domain/state/projections/streams.ts";
 import { openSweep } from "../domain/state/projections/sweep.ts";
 import { waitOperations } from "../domain/state/projections/waits/operations.ts";
-import { openWaits } from "../domain/state/projections/waits.ts";
+import { openWaits, type Waits } from "../domain/state/projections/waits.ts";
 import type { Host, Part } from "./part.ts";
 
 /** What a node tells the others: something of this projection changed. */
 const Moved = Type.Object({ environmentId: Type.String(), name: Type.String() });
 
+export interface ProjectionsPart extends Part {
+  waits: Waits;
+}
+
 /** Read models that are folded from the event log, by runners outside. */
-export function openProjectionsPart(host: Host, { feeds }: { feeds: Feeds }): Part {
+export function openProjectionsPart(host: Host, { feeds }: { feeds: Feeds }): ProjectionsPart {
   const { config, store, clock, ids, log, watch, bus, frames } = host;
   const signals = openSignals();
   const moved = bus.channel("projections.moved", Moved);
@@ -62,6 +66,7 @@ export function openProjectionsPart(host: Host, { feeds }: { feeds: Feeds }): Pa
     { waits: waits.size, streams: streams.size },
   );
   return {
+    waits,
     operations: [
       ...projectionsOperations(projections),
       ...runnerOperations(runners, streams),

@@ -1,8 +1,10 @@
 import { type Feeds, openFeeds } from "../domain/log/log/feed.ts";
+import { type LogSequences, openLogSequences } from "../domain/log/log/sequences.ts";
 import { openExpiry } from "../domain/log/topics/expire.ts";
 import { topicChecks } from "../domain/log/topics/invariants.ts";
 import { topicsOperations } from "../domain/log/topics/operations.ts";
 import { type TopicMessage, topicReads } from "../domain/log/topics/past.ts";
+import { topicHeads } from "../domain/log/topics/rows.ts";
 import { openTopics } from "../domain/log/topics/service.ts";
 import { leastUnhandled } from "../domain/realtime/groups/rows.ts";
 import { openTopicConsumers } from "../domain/realtime/groups/topic-consumers.ts";
@@ -12,6 +14,7 @@ import type { Host, Part } from "./part.ts";
 export interface TopicsPart extends Part {
   /** Readers of the topic log here. */
   topicFeeds: Feeds<TopicMessage>;
+  sequences: LogSequences;
 }
 
 /** Developer topics, and their log in every environment. */
@@ -31,6 +34,10 @@ export function openTopicsPart(host: Host): TopicsPart {
   });
   return {
     topicFeeds,
+    sequences: openLogSequences({
+      ...{ log: "topics", clock, feeds: topicFeeds },
+      heads: (ids) => topicHeads(store, ids),
+    }),
     operations: topicsOperations(topics),
     loops: [
       {

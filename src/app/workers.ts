@@ -10,6 +10,7 @@ import { secretsOperations } from "../domain/engine/secrets/operations.ts";
 import { openSecrets, type Secrets } from "../domain/engine/secrets/service.ts";
 import { workersOperations } from "../domain/engine/workers/operations.ts";
 import { openWorkers, type Workers } from "../domain/engine/workers/service.ts";
+import type { LogSequences } from "../domain/log/log/sequences.ts";
 import { secretFrames } from "../domain/realtime/pubsub/lifecycle-frames.ts";
 import { addressGuard } from "../kit/addresses.ts";
 import type { Host, Part } from "./part.ts";
@@ -20,6 +21,7 @@ const pushAnswerBytesMax = 8 * 1024 * 1024;
 export interface WorkersNeeds {
   runsPart: RunsPart;
   keyring: Pick<Keyring, "seal" | "unseal" | "isCurrent" | "refresh" | "current">;
+  sequences: LogSequences;
 }
 
 export interface WorkersPart extends Part {
@@ -32,7 +34,7 @@ export interface WorkersPart extends Part {
  * Who does the work of runs: workers that poll or stream, and endpoints that are called; with the secrets
  * they are given.
  */
-export function openWorkersPart(host: Host, { runsPart, keyring }: WorkersNeeds): WorkersPart {
+export function openWorkersPart(host: Host, { runsPart, keyring, sequences }: WorkersNeeds): WorkersPart {
   const { config, store, clock, ids, log, nodeId, frames, shareEnvironment } = host;
   const { metrics } = host.watch;
   const { leaseMs } = config;
@@ -43,7 +45,9 @@ export function openWorkersPart(host: Host, { runsPart, keyring }: WorkersNeeds)
     ...{ store, clock, ids, keyring, shareEnvironment },
     announce: secretFrames(frames),
   });
-  const assignments = openAssignments({ dispatcher, definitions, definitionAt, secrets, onUnsent, log });
+  const assignments = openAssignments({
+    ...{ dispatcher, definitions, definitionAt, secrets, sequences, onUnsent, log },
+  });
   const workers = openWorkers({
     ...{ store, shareEnvironment, clock, definitions, runs, log, leaseMs, back, metrics },
     dispatcher: { ...dispatcher, poll: assignments.toWorker },

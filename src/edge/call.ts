@@ -2,7 +2,8 @@ import type { Clock, Instant } from "../kit/clock.ts";
 import { Fault, type FaultKind } from "../kit/fault.ts";
 import type { Ids } from "../kit/ids.ts";
 import type { Log } from "../kit/log.ts";
-import type { Call, Caller, Operation, Screen } from "../kit/operation.ts";
+import type { Call, Caller, Operation, ProjectionRead, Screen } from "../kit/operation.ts";
+import type { LogName, Sequence } from "../kit/sequence.ts";
 import { troubleOf } from "./fault-encoding.ts";
 import type { UnknownFields } from "./unknown-fields.ts";
 
@@ -61,6 +62,34 @@ export interface Reauthorizer {
   size(): number;
 }
 
+export interface SequenceWait {
+  timeoutMs: number;
+  /** Aborted when nobody waits any more. */
+  signal: AbortSignal;
+}
+
+/** Positions of logs, for those who write and for those who read after them. */
+export interface Sequences {
+  /**
+   * The text of `X-Svc-Sequence`. Without a promise once the log's epoch is known here; undefined where it
+   * cannot be read: the write stands all the same.
+   */
+  tokenOf(
+    environmentId: string,
+    log: LogName,
+    position: number,
+  ): string | undefined | Promise<string | undefined>;
+  /**
+   * Undefined: what is read has come to the position. Otherwise what resolves once it has; that rejects with
+   * `failed_precondition` for the position of another epoch, with `unavailable` when the time is over.
+   */
+  reached(
+    environmentId: string,
+    least: Sequence,
+    reads: "log" | "feed" | readonly ProjectionRead[],
+  ): ((options: SequenceWait) => Promise<void>) | undefined;
+}
+
 /** What the edge needs from the other rooms. */
 export interface Edge {
   clock: Clock;
@@ -85,6 +114,7 @@ export interface Edge {
     operation: Operation,
     asked: { action: string; type: string },
   ) => Screen | undefined | Promise<Screen | undefined>;
+  sequences?: Sequences;
   observe: (observation: Observation) => void;
   /** What to do with unknown fields; left out, they are ignored. */
   unknownFields?: UnknownFields;

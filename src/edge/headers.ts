@@ -1,4 +1,5 @@
 import type { Ids } from "../kit/ids.ts";
+import { minSequenceHeader, sequenceHeader } from "../kit/sequence.ts";
 
 /** Browser origins that may call: any (then no cookie is ever accepted from them), or a closed list. */
 export type Origins = "*" | readonly string[];
@@ -12,6 +13,7 @@ const allowedHeaders = [
   "X-Svc-Environment",
   "X-Svc-Org",
   "X-Svc-Run-ID",
+  minSequenceHeader,
   "X-Request-Id",
   "Idempotency-Key",
   "If-Match",
@@ -27,6 +29,7 @@ const allowedHeaders = [
 
 const exposedHeaders = [
   "X-Request-Id",
+  sequenceHeader,
   "Retry-After",
   "ETag",
   "Svc-Error-Reason",

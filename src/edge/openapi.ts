@@ -1,6 +1,8 @@
 import type { DescMethod } from "@bufbuild/protobuf";
 import { KindGuard, type TSchema } from "@sinclair/typebox";
+import { sequenceWaitMsMax } from "../kit/limits.ts";
 import type { Operation, SocketBinding, UnaryOperation } from "../kit/operation.ts";
+import { minSequenceHeader, minSequenceQuery, sequenceHeader } from "../kit/sequence.ts";
 import { closed } from "./perform.ts";
 import { type JsonSchema, ProtoSchemas } from "./proto-schema.ts";
 import { type FullBinding, parseRoute, restBindings } from "./rest.ts";
@@ -92,19 +94,29 @@ function refusals(operation: Pick<Operation, "action">, error: JsonSchema): Json
 }
 
 function head(
-  operation: Pick<Operation, "name" | "summary" | "action" | "scope">,
+  operation: Pick<Operation, "name" | "summary" | "action" | "scope" | "waitsFor">,
   operationId: string,
 ): JsonSchema {
-  const environment = operation.action !== null && operation.scope !== "none";
+  const parameters = [
+    ...(operation.action !== null && operation.scope !== "none" ? ["Environment"] : []),
+    ...(operation.waitsFor === undefined ? [] : ["MinSequence"]),
+  ];
   return {
     operationId,
     summary: operation.summary,
     tags: [operation.name.split(".")[0]],
     "x-svc-action": operation.action ?? "public",
     ...(operation.action === null && { security: [] }),
-    ...(environment && { parameters: [{ $ref: "#/components/parameters/Environment" }] }),
+    ...(parameters.length > 0 && {
+      parameters: parameters.map((name) => ({ $ref: `#/components/parameters/${name}` })),
+    }),
   };
 }
+
+/** The headers of a success besides those that every answer has. */
+const successHeaders = (operation: Operation) =>
+  operation.mode === "unary" &&
+  operation.writes && { headers: { [sequenceHeader]: { $ref: "#/components/headers/Sequence" } } };
 
 function restDescribed(operation: UnaryOperation, binding: FullBinding, operationId: string) {
   const { method, path } = parseRoute(binding.route);
@@ -140,6 +152,7 @@ function restDescribed(operation: UnaryOperation, binding: FullBinding, operatio
     responses: {
       [status]: {
         description: "Success.",
+        ...successHeaders(operation),
         ...(operation.output && { content: json(plain(operation.output)) }),
       },
       ...refusals(operation, errorRef),
@@ -158,6 +171,7 @@ function rpcDescribed(operation: Operation, method: DescMethod, schemas: ProtoSc
         description: streams
           ? "Enveloped messages; the last envelope carries the outcome. Errors come there, with status 200."
           : "Success.",
+        ...successHeaders(operation),
         content: { [type]: { schema: schemas.message(method.output) } },
       },
       ...refusals(operation, rpcErrorRef),
@@ -229,6 +243,21 @@ const components = {
       in: "header",
       required: false,
       description: "Id or name of the environment. API keys always use their own.",
+      schema: text,
+    },
+    MinSequence: {
+      name: minSequenceHeader,
+      in: "header",
+      required: false,
+      description:
+        `What \`${sequenceHeader}\` answered: the call waits until what it reads has come there, ` +
+        `at most ${sequenceWaitMsMax} ms, then \`unavailable\`. In a query: \`${minSequenceQuery}\`.`,
+      schema: text,
+    },
+  },
+  headers: {
+    Sequence: {
+      description: "Where what was written stands: `{epoch}.{position}`; of a topic's log `.topics` follows.",
       schema: text,
     },
   },

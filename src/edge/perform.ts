@@ -6,6 +6,7 @@ import type { Fault } from "../kit/fault.ts";
 import { isCheckedPerItem } from "../kit/item-check.ts";
 import type { Caller, Operation, Permit, StreamOperation, UnaryOperation } from "../kit/operation.ts";
 import { type Authenticated, type Edge, faultOf, RefusedCaller, RequestCall } from "./call.ts";
+import { minSequence, sequenceOf } from "./min-sequence.ts";
 import { keepAuthorized, reauthorize } from "./reauthorize.ts";
 import { screenedList } from "./screened-list.ts";
 
@@ -93,6 +94,8 @@ export async function enter(edge: Edge, prepared: PreparedOperation, call: Reque
 export interface Performed {
   input: unknown;
   output: unknown;
+  /** The text of `X-Svc-Sequence`. */
+  sequence: string | undefined;
 }
 
 /**
@@ -118,12 +121,17 @@ export async function perform(
     if (guarded) await guarded;
     const unary = operation as UnaryOperation;
     const permit: Permit = async (leadsTo) => edge.guard?.(call, operation, leadsTo);
-    const handled = unary.held ? handleHeld(edge, unary, call, input) : unary.handle(input, call, permit);
+    const reached = unary.waitsFor && minSequence(edge, unary, call, input);
+    const handled =
+      unary.held || reached
+        ? handleHeld(edge, unary, call, input, reached)
+        : unary.handle(input, call, permit);
     const answered = await handled;
     const output = unary.lists ? await screenedList(call, unary, answered) : answered;
     const found = unary.finds?.(output, input);
     if (found !== undefined) await edge.guard?.(call, operation, found);
-    return { input, output };
+    const sequence = unary.writes && sequenceOf(edge, unary.writes, call, answered);
+    return { input, output, sequence: typeof sequence === "object" ? await sequence : sequence };
   } catch (error) {
     fault = faultOf(edge, error, operation, call.requestId);
     throw fault;
@@ -133,7 +141,13 @@ export async function perform(
 }
 
 /** Runs a held operation, and refuses it early when its caller loses the right to it. */
-async function handleHeld(edge: Edge, operation: UnaryOperation, call: RequestCall, input: unknown) {
+async function handleHeld(
+  edge: Edge,
+  operation: UnaryOperation,
+  call: RequestCall,
+  input: unknown,
+  reached: (() => Promise<void>) | undefined,
+) {
   const inputs = [input];
   const { leave, refused } = keepAuthorized(edge, operation, call, () => inputs);
   const permit: Permit = async (leadsTo) => {
@@ -142,6 +156,7 @@ async function handleHeld(edge: Edge, operation: UnaryOperation, call: RequestCa
     inputs[1] = leadsTo;
   };
   try {
+    if (reached) await reached();
     const output = await operation.handle(input, call, permit);
     const fault = refused();
     if (fault) throw fault;
@@ -182,6 +197,7 @@ export async function* performStream(
     };
     const authorization = keepAuthorized(edge, operation, call, () => inputs);
     leave = authorization.leave;
+    await minSequence(edge, stream, call, input)?.();
     yield* stream.handle(input, call, permit) as AsyncIterable<unknown>;
     const refused = authorization.refused();
     if (refused) throw refused;

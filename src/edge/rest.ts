@@ -1,6 +1,7 @@
 import { KindGuard, type TSchema } from "@sinclair/typebox";
 import { Fault, invalid } from "../kit/fault.ts";
 import type { RestReply, RestRequest, UnaryOperation } from "../kit/operation.ts";
+import { sequenceHeader } from "../kit/sequence.ts";
 import { isJson, readBytes, readJsonBody } from "./body.ts";
 import { type BodyBudget, publicBodyBytesMax } from "./body-budget.ts";
 import { type Edge, faultOf, type RequestCall } from "./call.ts";
@@ -233,7 +234,7 @@ export function restHandler(
     try {
       const call = await admit(edge, prepared, request, requestId);
       if (needsOrigin) readOrigin(call, request, server);
-      const { input, output } = await perform(edge, prepared, call, async () =>
+      const { input, output, sequence } = await perform(edge, prepared, call, async () =>
         known(
           decode({
             params: restName === undefined ? params : nameRest(params, restName),
@@ -245,7 +246,9 @@ export function restHandler(
       );
       const reply = encode(output, input);
       if (isIterable(reply.body)) server.timeout(request, 0);
-      return answer(reply, { ...surface.headers(request), "x-request-id": requestId });
+      const base: Record<string, string> = { ...surface.headers(request), "x-request-id": requestId };
+      if (sequence !== undefined) base[sequenceHeader.toLowerCase()] = sequence;
+      return answer(reply, base);
     } catch (error) {
       const fault = faultOf(edge, error, prepared.operation, requestId);
       return restFault(fault, { ...surface.headers(request), "x-request-id": requestId });

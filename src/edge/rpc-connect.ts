@@ -21,6 +21,7 @@ import {
 } from "@connectrpc/connect/protocol";
 import { Fault } from "../kit/fault.ts";
 import type { RpcBinding, RpcDuplexBinding, RpcStreamBinding } from "../kit/operation.ts";
+import { sequenceHeader } from "../kit/sequence.ts";
 import { readSent } from "./body.ts";
 import type { BodyRead } from "./body-budget.ts";
 import { faultOf, type RequestCall } from "./call.ts";
@@ -125,7 +126,9 @@ function implement(surface: Surface, router: ConnectRouter, { prepared, binding 
       visit.reading?.release();
       try {
         const performed = perform(edge, prepared, callOf(visit), () => decode(message));
-        return binding.encode((await Promise.race([performed, ended(context.signal)])).output);
+        const { output, sequence } = await Promise.race([performed, ended(context.signal)]);
+        if (sequence !== undefined) context.responseHeader.set(sequenceHeader, sequence);
+        return binding.encode(output);
       } catch (error) {
         throw asConnectError(surface, error, visit);
       }

@@ -2,6 +2,7 @@ import type { DescMethod, DescService } from "@bufbuild/protobuf";
 import { Fault, invalid } from "../kit/fault.ts";
 import type { Operation, RpcBinding } from "../kit/operation.ts";
 import { parseJson as readJsonText } from "../kit/payload-json.ts";
+import { sequenceHeader } from "../kit/sequence.ts";
 import { isConnectJson, readJsonBody } from "./body.ts";
 import { faultOf, type RequestCall } from "./call.ts";
 import { connectForm } from "./fault-encoding.ts";
@@ -108,6 +109,7 @@ function unaryJson(
       const ms = timeoutOf(request);
       const performed = ms === undefined ? await work() : await within(surface, call, ms, work);
       const headers = jsonHeaders(surface.headers(request), requestId);
+      if (performed.sequence !== undefined) headers.set(sequenceHeader, performed.sequence);
       return new Response(JSON.stringify(encode(performed.output)), { headers });
     } catch (error) {
       const fault = faultOf(edge, error, prepared.operation, requestId);

@@ -32,6 +32,9 @@ export const workerSilenceMsMax = 5 * 60 * 1000;
 export const pollJobsMax = 200;
 export const sleepMsMax = 366 * 24 * 60 * 60 * 1000;
 
+/** A read with `X-Svc-Min-Sequence` waits this long at most, and less when its own deadline comes earlier. */
+export const sequenceWaitMsMax = 10_000;
+
 /**
  * An authenticated key or session is cached this long: a deleted key stops working at most this much later.
  */

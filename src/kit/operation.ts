@@ -9,6 +9,7 @@ import type {
 import type { Static, TObject, TSchema } from "@sinclair/typebox";
 import type { Instant } from "./clock.ts";
 import type { Fault } from "./fault.ts";
+import type { LogName } from "./sequence.ts";
 
 /** The caller: the result of authentication, with nothing left that a handler could forget to check. */
 export interface Caller {
@@ -213,6 +214,31 @@ export function rpcDuplex<In extends DescMessage, Out extends DescMessage, I, O>
  */
 export type OperationAction = string | null;
 
+/** A projection that a call reads. */
+export interface ProjectionRead {
+  name: string;
+  /** Left out or empty: all of it. */
+  partition?: string | undefined;
+}
+
+/**
+ * What must have come to the position of `X-Svc-Min-Sequence` before a call begins: the store's log; this node's
+ * feed of it, which may be behind; or the projections that the input names.
+ */
+export type WaitsFor = "log" | "feed" | ((input: never) => readonly ProjectionRead[]);
+
+/** For operations whose input names the one projection that they read. */
+export const namedProjection = ({ name, partition }: ProjectionRead): ProjectionRead[] => [
+  { name, partition },
+];
+
+/** A write to one of the environment's logs. */
+export interface LogWrite<O> {
+  log: LogName;
+  /** Where what was written last stands; undefined where a repeat's first has expired. */
+  positionOf: (output: O) => number | undefined;
+}
+
 interface OperationHead {
   /** `runs.cancel`: key of metrics, audit rows and the authorization matrix. */
   name: string;
@@ -221,6 +247,8 @@ interface OperationHead {
   summary: string;
   /** The operation changes nothing. */
   reads?: boolean;
+  /** Of a read: it takes `X-Svc-Min-Sequence`. Others pass the header by. */
+  waitsFor?: WaitsFor;
   /** Data that flows all the time, not a change by somebody: only denied calls leave a row in the audit. */
   isRoutine?: boolean;
   /** May answer late (a held poll, a synchronous call): the idle timer of its connection is lifted. */
@@ -281,6 +309,8 @@ export interface UnaryOperation<S extends TSchema = TSchema, O = unknown> extend
    */
   finds?: (output: O, input: Static<S>) => object | undefined;
   lists?: Listing<O>;
+  /** Its answers carry `X-Svc-Sequence`. */
+  writes?: LogWrite<O>;
   /** Called when the body of an admitted REST call is too large to be read, with the path's parameters. */
   onBodyTooLarge?: (params: Record<string, string>, call: Call, fault: Fault) => Promise<void>;
 }

@@ -188,6 +188,18 @@ export interface Client<Events extends EventMap = EventMap>
   readonly groups: GroupCalls;
   readonly secrets: SecretCalls;
   readonly streams: StreamCalls<Events>;
+  /**
+   * Where the last write stands that this connection has heard of: emitted, appended, invoked, or the event of a job of
+   * its worker. Another process hands it to `consistent` to read what was written here. Undefined before the first.
+   */
+  sequence(): string | undefined;
+  /**
+   * A client over the same connection whose reads show at least all that was written over it, whichever node answers:
+   * reads of projections wait until they have come there. With `after`, also what another client wrote. A read that would
+   * wait too long throws `unavailable`; `failed_precondition` says that the log was restored since, and later reads wait
+   * for nothing of before.
+   */
+  consistent(options?: { after?: string | undefined }): Client<Events>;
   /** Needs no key. Throws when the server is not well. */
   health(): Promise<{ status: string; [field: string]: unknown }>;
   /** The server's version and what it is doing. */

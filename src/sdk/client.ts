@@ -8,7 +8,7 @@ import { subscribeCalls } from "./client-subscriptions.ts";
 import type { Client } from "./client-types.ts";
 import type { EventRegistry } from "./events.ts";
 import { safe } from "./retry.ts";
-import { type ConnectionOptions, createTransport } from "./transport.ts";
+import { type ConnectionOptions, consistent, createTransport, type Transport } from "./transport.ts";
 import type { EventMap } from "./types.ts";
 
 export type { Client } from "./client-types.ts";
@@ -22,16 +22,28 @@ export interface ClientOptions<Events extends EventMap = EventMap> extends Conne
 export function createClient<Events extends EventMap = EventMap>(
   options: ClientOptions<Events> = {},
 ): Client<Events> {
-  const transport = createTransport(options);
+  return clientOf(createTransport(options), options.events);
+}
+
+function clientOf<Events extends EventMap>(
+  transport: Transport,
+  events: EventRegistry<Events> | undefined,
+): Client<Events> {
   return {
     transport,
-    ...eventCalls(transport, options.events),
-    ...functionCalls(transport, options.events),
+    ...eventCalls(transport, events),
+    ...functionCalls(transport, events),
     ...runCalls(transport),
     ...subscribeCalls<Events>(transport),
     groups: groupCalls(transport),
     secrets: secretCalls(transport),
-    streams: streamCalls(transport, options.events),
+    streams: streamCalls(transport, events),
+    sequence: () => transport.last.text,
+    consistent({ after } = {}) {
+      if (after !== undefined && !transport.last.note(after))
+        throw new TypeError("after must be a sequence as a client's sequence() answers it");
+      return clientOf(consistent(transport), events);
+    },
     health: () => transport.call({ method: "GET", path: "/health" }, safe),
     info: () => transport.rpc("SvcService/Info", {}, safe),
   };

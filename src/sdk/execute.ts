@@ -18,7 +18,7 @@ export type ExecutionEnd =
 /** The run as its handler is entered. */
 export type ExecutionInput = Pick<
   Assignment,
-  "run_id" | "attempt" | "max_attempts" | "event" | "actor_id" | "context"
+  "run_id" | "attempt" | "max_attempts" | "event" | "actor_id" | "context" | "sequence"
 >;
 
 /**
@@ -48,6 +48,7 @@ export async function execute(
         attempt: entry.attempt,
         maxAttempts: entry.max_attempts ?? 0,
         ...(entry.actor_id !== undefined && { actorId: entry.actor_id }),
+        ...(entry.sequence !== undefined && { sequence: entry.sequence }),
       },
       // Most handlers look at neither.
       get signal() {

@@ -18,8 +18,18 @@ export interface HandlerContext<
 > {
   event: HandlerEvent<Data, Name>;
   step: Steps<Events>;
-  /** Attempts count from 1; `maxAttempts` is 0 where it is not known. `actorId` is the value at the function's `actorKey`. */
-  run: { id: string; functionId: string; attempt: number; maxAttempts: number; actorId?: string };
+  /**
+   * Attempts count from 1; `maxAttempts` is 0 where it is not known. `actorId` is the value at the function's `actorKey`.
+   * `sequence` is where the event stands: `client.consistent({ after: run.sequence })` reads nothing older.
+   */
+  run: {
+    id: string;
+    functionId: string;
+    attempt: number;
+    maxAttempts: number;
+    actorId?: string;
+    sequence?: string;
+  };
   /** Raised when the run was cancelled or another worker has it; nothing the handler does afterwards is recorded. */
   signal: AbortSignal;
   /** The worker's logger; its lines carry run, function and attempt. */

@@ -15,6 +15,7 @@ export interface PushRequest {
   steps: (Omit<CompletedStep, "step_id"> & { id: string })[];
   resume?: { step_id: string; type: string; data?: unknown };
   secrets: Record<string, string>;
+  sequence?: string;
 }
 
 /** The request is not one that the server would send; `code` and `status` go into the answer. */
@@ -49,7 +50,7 @@ export function readPush(body: string): PushRequest {
     throw new PushFault(400, "INVALID_JSON", "the body is not JSON");
   }
   if (!isObject(fields)) throw invalid("the body must be an object");
-  const { attempt, max_attempts, event, steps, resume, secrets } = fields;
+  const { attempt, max_attempts, event, steps, resume, secrets, sequence } = fields;
   if (!Number.isInteger(attempt) || (attempt as number) < 1) throw invalid("attempt: a whole number from 1");
   return {
     run_id: text(fields, "run_id"),
@@ -60,6 +61,7 @@ export function readPush(body: string): PushRequest {
     steps: readSteps(steps),
     ...(resume !== undefined && resume !== null && { resume: readResume(resume) }),
     secrets: readSecrets(secrets),
+    ...(typeof sequence === "string" && { sequence }),
   };
 }
 

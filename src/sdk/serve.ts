@@ -101,7 +101,9 @@ export function serve<Events extends EventMap = EventMap>(options: ServeOptions<
     const target = byId.get(push.function_id);
     if (!target)
       throw new PushFault(404, "FUNCTION_NOT_FOUND", `this endpoint has no function ${push.function_id}`);
-    const call = callForRun(client.transport);
+    const { transport } = client;
+    if (push.sequence !== undefined) transport.last.note(push.sequence);
+    const call = callForRun(transport);
     return answer(200, await performPush(push, target, { call, signal: request.signal, log }));
   }
 

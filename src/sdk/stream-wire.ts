@@ -34,6 +34,7 @@ export interface JobMessage {
   leaseExpiresAt?: string;
   stepSequenceBase?: number;
   leaseMs?: number;
+  sequence?: string;
 }
 
 /** The same job as the REST routes write it. */
@@ -75,6 +76,7 @@ export function assignmentOf(job: JobMessage): Assignment {
     lease_token: job.leaseToken ?? "",
     ...(job.leaseExpiresAt && { lease_expires_at: job.leaseExpiresAt }),
     ...(job.leaseMs && { lease_ms: job.leaseMs }),
+    ...(job.sequence && { sequence: job.sequence }),
   };
 }
 

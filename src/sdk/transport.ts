@@ -1,5 +1,6 @@
 import { errorOfAnswer, SvcError } from "./errors.ts";
 import { withRetries } from "./retry.ts";
+import { LastSequence } from "./sequence.ts";
 
 export interface ConnectionOptions {
   /** Address of the server. Default: SVC_SERVER_URL, else http://127.0.0.1:9123. */
@@ -22,11 +23,15 @@ export interface Request {
   headers?: Record<string, string>;
   timeoutMs?: number;
   signal?: AbortSignal;
+  /** A read that must show all that was written over the connection. */
+  isConsistent?: boolean;
 }
 
 /** One connection to one server as one caller: headers, time limits, errors. Sockets are kept alive by `fetch`. */
 export interface Transport {
   readonly url: string;
+  /** Where the last write stands that the connection has heard of. */
+  readonly last: LastSequence;
   /** The headers of every request: key and environment. Throws SvcError while the environment cannot be looked up. */
   headers(): Promise<Record<string, string>>;
   /** One attempt. The parsed body; undefined for 204. Throws SvcError. */
@@ -68,6 +73,7 @@ export function createTransport(options: ConnectionOptions = {}): Transport {
   const apiKey = options.apiKey ?? variable("SVC_API_KEY");
   const environment = options.environment ?? variable("SVC_ENV");
   const timeoutMsDefault = options.timeoutMs ?? 30_000;
+  const last = new LastSequence();
   const base: Record<string, string> = { "content-type": "application/json" };
   if (apiKey !== undefined) base.authorization = `Bearer ${apiKey}`;
 
@@ -97,11 +103,13 @@ export function createTransport(options: ConnectionOptions = {}): Transport {
 
   async function exchange<Answer>(request: Request): Promise<Answer> {
     const stop = new AbortController();
+    const timeoutMs = request.timeoutMs ?? timeoutMsDefault;
     let late = false;
     const timer = setTimeout(() => {
       late = true;
       stop.abort();
-    }, request.timeoutMs ?? timeoutMsDefault);
+    }, timeoutMs);
+    const least = request.isConsistent ? last.text : undefined;
     const cut = () => stop.abort();
     if (request.signal?.aborted) stop.abort();
     request.signal?.addEventListener("abort", cut, { once: true });
@@ -109,10 +117,17 @@ export function createTransport(options: ConnectionOptions = {}): Transport {
       const body = request.text ?? (request.body === undefined ? undefined : JSON.stringify(request.body));
       const response = await fetch(url + request.path, {
         method: request.method,
-        headers: request.headers ? { ...base, ...request.headers } : base,
+        headers:
+          request.headers || least !== undefined
+            ? { ...base, ...request.headers, ...(least !== undefined && minSequence(least, timeoutMs)) }
+            : base,
         signal: stop.signal,
         ...(body !== undefined && { body }),
       });
+      const written = response.headers.get("x-svc-sequence");
+      if (written !== null) last.note(written);
+      if (least !== undefined && response.headers.get("svc-error-reason") === "epoch_changed")
+        last.forget(least);
       const text = response.status === 204 ? "" : await response.text();
       if (!response.ok) throw errorOfAnswer(response.status, text, response.headers.get("retry-after"));
       if (text === "") return undefined as Answer;
@@ -149,14 +164,24 @@ export function createTransport(options: ConnectionOptions = {}): Transport {
     return exchange<Answer>(request);
   }
 
-  const transport: Transport = {
-    url,
-    headers,
-    send,
-    call: (request, { repeatable }) =>
-      withRetries(() => send(request), { repeatable, signal: request.signal }),
+  return withCalls({ url, last, headers, send });
+}
+
+/** The server gives up before its caller does: it says how far it is then. */
+const minSequence = (least: string, timeoutMs: number): Record<string, string> => ({
+  "x-svc-min-sequence": least,
+  "connect-timeout-ms": `${timeoutMs}`,
+});
+
+function withCalls(connection: Omit<Transport, "call" | "rpc">): Transport {
+  const { send } = connection;
+  const call: Transport["call"] = (request, { repeatable }) =>
+    withRetries(() => send(request), { repeatable, signal: request.signal });
+  return {
+    ...connection,
+    call,
     rpc: (method, message, { repeatable, timeoutMs, signal, runId }) =>
-      transport.call(
+      call(
         {
           method: "POST",
           path: `/svc.v1.${method}`,
@@ -168,5 +193,8 @@ export function createTransport(options: ConnectionOptions = {}): Transport {
         { repeatable },
       ),
   };
-  return transport;
 }
+
+/** The same connection, for calls that must show all that was written over it. */
+export const consistent = (transport: Transport): Transport =>
+  withCalls({ ...transport, send: (request) => transport.send({ ...request, isConsistent: true }) });

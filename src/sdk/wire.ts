@@ -18,6 +18,8 @@ export interface Assignment {
   lease_token: string;
   /** RFC 3339. */
   lease_expires_at?: string;
+  /** Where the run's event stands in the log. */
+  sequence?: string;
   /** What was left of the lease when the job was handed out, in milliseconds. */
   lease_ms?: number;
 }

@@ -2,11 +2,13 @@ import type { Courier } from "./courier.ts";
 import { SvcError } from "./errors.ts";
 import { type JobOptions, type RunningJob, startJob } from "./job.ts";
 import { createLease, type Lease, type Stamp } from "./lease.ts";
+import type { LastSequence } from "./sequence.ts";
 import type { SvcFunction } from "./svc-function.ts";
 import type { Assignment } from "./wire.ts";
 
 export interface WorkerJobsOptions extends Pick<JobOptions, "call" | "checkpointMs" | "log"> {
   functions: ReadonlyMap<string, SvcFunction>;
+  last: LastSequence;
   concurrentMax: number;
 }
 
@@ -46,7 +48,9 @@ export class WorkerJobs {
 
   /** `confirm` throws SvcError when the job is no longer this worker's. */
   start(assignment: Assignment, askedAt: Stamp, courier: Courier, confirm: () => Promise<void>): void {
-    const { functions, call, checkpointMs, log } = this.#options;
+    const { functions, call, last, checkpointMs, log } = this.#options;
+    // The client of the worker reads nothing that is older than the events of its jobs.
+    if (assignment.sequence !== undefined) last.note(assignment.sequence);
     this.#busyCount++;
     let hasRoom = false;
     const lease = createLease(askedAt, assignment.lease_ms, confirm);

@@ -123,6 +123,7 @@ class RunningWorker<Events extends EventMap> {
       functions: this.#functions,
       concurrentMax: maxConcurrentJobs,
       call: callForRun(this.#client.transport),
+      last: this.#client.transport.last,
       checkpointMs,
       log: this.#log,
     });

@@ -49,7 +49,12 @@ export interface Frames {
 const endOfStream = 2;
 
 /** A stream as existing clients read it: JSON messages in envelopes over a plain POST. */
-export async function openFrames(url: string, asked: object, key: string): Promise<Frames> {
+export async function openFrames(
+  url: string,
+  asked: object,
+  key: string,
+  headers: Record<string, string> = {},
+): Promise<Frames> {
   const body = new TextEncoder().encode(JSON.stringify(asked));
   const framed = new Uint8Array(5 + body.length);
   new DataView(framed.buffer).setUint32(1, body.length);
@@ -57,7 +62,10 @@ export async function openFrames(url: string, asked: object, key: string): Promi
   const cut = new AbortController();
   const answer = await fetch(url, {
     method: "POST",
-    headers: { authorization: `Bearer ${key}`, "content-type": "application/connect+json" },
+    headers: {
+      ...headers,
+      ...{ authorization: `Bearer ${key}`, "content-type": "application/connect+json" },
+    },
     body: framed,
     signal: cut.signal,
   });

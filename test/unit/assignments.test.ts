@@ -15,7 +15,7 @@ const jobOf = (functionId: string, data = "{}"): Job =>
     functionId,
     environmentId: "env_a",
     functionVersion: 1,
-    event: { data, metadata: null },
+    event: { data, metadata: null, position: 7 },
     completedSteps: [],
   }) as unknown as Job;
 
@@ -42,13 +42,14 @@ test("each job that cannot be handed out is kept back alone, with its reason", a
         return { A: "a" };
       },
     },
+    sequences: { tokenOf: (_environment, position) => `3.${position}` },
     onUnsent: (job, error) => unsent.push(`${job.functionId} ${(error as UnsentJob).code}`),
     log: silentLog,
   });
   const handed = await handing.toPush({} as PollRequest);
-  expect(handed.map(({ functionId, secrets }) => [functionId, secrets])).toEqual([
-    ["fine", undefined],
-    ["secretive", { A: "a" }],
+  expect(handed.map(({ functionId, secrets, sequence }) => [functionId, secrets, sequence])).toEqual([
+    ["fine", undefined, "3.7"],
+    ["secretive", { A: "a" }, "3.7"],
   ]);
   expect(unsent.sort()).toEqual([
     "large JOB_TOO_LARGE",

@@ -133,6 +133,7 @@ const claimed = (run: Queued, lane: number, rank: number): ClaimedRow => ({
   queued_at: run.at,
   actor_id: null,
   event_id: "evt_1",
+  event_position: 1,
   event_name: "e",
   event_version: 1,
   event_data: "{}",

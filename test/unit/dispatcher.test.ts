@@ -88,6 +88,7 @@ function house() {
 }
 
 const event = {
+  position: 1,
   id: "evt_1",
   name: "e",
   version: 1,
@@ -131,6 +132,7 @@ const claimed = (
   queued_at: 0,
   actor_id: null,
   event_id: "evt_1",
+  event_position: 1,
   event_name: "e",
   event_version: 1,
   event_data: "{}",

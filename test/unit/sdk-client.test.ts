@@ -104,3 +104,36 @@ test("waiting for a run ends at its time with a word for it", async () => {
   const waiting = client().waitForRun(runIds[0]!, { timeoutMs: 60 });
   await expect(waiting).rejects.toMatchObject({ code: "deadline_exceeded" });
 });
+
+test("a consistent client sends the last sequence that was answered, and forgets one that is of a log of before", async () => {
+  const answers = (sequence: string) =>
+    server.fail("Emit", { status: 200, body: { eventId: "e" }, headers: { "X-Svc-Sequence": sequence } });
+  const one = client();
+  const emitted = async (sequence: string) => {
+    answers(sequence);
+    await one.emit("a", {});
+    return one.sequence();
+  };
+  const read = (from: typeof one) => {
+    server.fail("GetRun", { status: 200, body: { id: "run_1", status: "RUN_STATUS_RUNNING" } });
+    return from.getRun("run_1");
+  };
+  const sent = () => server.requests.at(-1)!.headers.get("x-svc-min-sequence");
+  await read(one.consistent());
+  expect(sent()).toBeNull();
+  expect(await emitted("7.10")).toBe("7.10");
+  expect(await emitted("7.9")).toBe("7.10");
+  expect(await emitted("7.11.topics")).toBe("7.10");
+  expect(await emitted("8.2")).toBe("8.2");
+  expect(await emitted("nonsense")).toBe("8.2");
+  await read(one);
+  expect(sent()).toBeNull();
+  await read(one.consistent().consistent());
+  expect(sent()).toBe("8.2");
+  // The server answers before its caller gives up.
+  expect(server.requests.at(-1)!.headers.get("connect-timeout-ms")).toBe("30000");
+  const headers = { "Svc-Error-Reason": "epoch_changed" };
+  server.fail("GetRun", { status: 400, body: { code: "failed_precondition" }, headers });
+  await expect(one.consistent().getRun("run_1")).rejects.toMatchObject({ code: "failed_precondition" });
+  expect(one.sequence()).toBeUndefined();
+});

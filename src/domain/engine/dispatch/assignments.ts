@@ -1,4 +1,5 @@
 import type { Log } from "../../../kit/log.ts";
+import type { LogSequences } from "../../log/log/sequences.ts";
 import type { DefinitionsCache, FunctionDefinition } from "../functions/definition.ts";
 import type { Job } from "../jobs/rules.ts";
 import type { Secrets } from "../secrets/service.ts";
@@ -12,6 +13,7 @@ export interface AssignmentsDeps {
   /** The definition that a run is pinned to. */
   definitionAt: (environmentId: string, functionId: string, version: number) => Promise<FunctionDefinition>;
   secrets: Pick<Secrets, "valuesOf">;
+  sequences: Pick<LogSequences, "tokenOf">;
   /** Called with each job that cannot be sent. */
   onUnsent: (job: Job, error: unknown) => void;
   log: Log;
@@ -36,11 +38,11 @@ function charsOf({ event, completedSteps }: Job): number {
 }
 
 /**
- * Adds the values of the secrets that a job's function declares, as the last step before the job is sent: a
+ * Adds the place of its event and the values of the secrets that a job's function declares, as the last step before the job is sent: a
  * job that waits for its worker holds none.
  */
 export function openAssignments(deps: AssignmentsDeps): Assignments {
-  const { dispatcher, definitions, definitionAt, secrets, onUnsent, log } = deps;
+  const { dispatcher, definitions, definitionAt, secrets, sequences, onUnsent, log } = deps;
 
   /**
    * Names of the declared secrets. No promise when the current version is the pinned one, as it mostly is.
@@ -63,6 +65,8 @@ export function openAssignments(deps: AssignmentsDeps): Assignments {
         "JOB_TOO_LARGE",
         `event and completed steps have ${chars} characters of JSON (at most ${jobCharsMax} are sent to a worker)`,
       );
+    const token = sequences.tokenOf(job.environmentId, job.event.position);
+    job.sequence = typeof token === "object" ? await token : token;
     const declared = secretsOf(job);
     const names = declared instanceof Promise ? await declared : declared;
     if (names.length === 0) return job;

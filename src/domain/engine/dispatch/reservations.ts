@@ -1,7 +1,6 @@
 import type { Clock } from "../../../kit/clock.ts";
 import type { Ids } from "../../../kit/ids.ts";
-import type { StoredEvent } from "../../../kit/stored-event.ts";
-import { jobOfNewRun, newLeaseToken } from "../jobs/rules.ts";
+import { type JobEvent, jobOfNewRun, newLeaseToken } from "../jobs/rules.ts";
 import type { NewLease, NewRun } from "../runs/run.ts";
 import { offeredFirst } from "./actors.ts";
 import type { IdleWorkers } from "./idle-workers.ts";
@@ -12,7 +11,7 @@ import { expectedWorker, type FunctionQueue, type HeldPoll } from "./queues.ts";
 export interface Reservation {
   lease: NewLease;
   /** The run is committed: its job, with the event that started it, goes to the worker. */
-  deliver(run: NewRun, event: StoredEvent): void;
+  deliver(run: NewRun, event: JobEvent): void;
   /** The run was not created, or without the lease. */
   drop(): void;
 }

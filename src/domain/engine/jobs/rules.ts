@@ -5,6 +5,9 @@ import { eventText, keyField, type StoredEvent } from "../../../kit/stored-event
 import type { ClaimedRow } from "../runs/execution/claim.ts";
 import type { CompletedStep, NewRun } from "../runs/run.ts";
 
+/** With its place in the log. */
+export type JobEvent = StoredEvent & { position: number };
+
 /** One execution of a run, as a worker gets it. Payloads stay JSON text until they are sent. */
 export interface Job {
   jobId: string;
@@ -18,9 +21,11 @@ export interface Job {
   executionSeq: number;
   leaseToken: string;
   leaseExpiresAt: number;
-  event: StoredEvent;
+  event: JobEvent;
   completedSteps: readonly CompletedStep[];
   functionVersion: number;
+  /** Where its event stands, for reads of the handler; `openAssignments` adds it. */
+  sequence?: string | undefined;
   /**
    * Values of the secrets that its function declares; `openAssignments` adds them just before the job is
    * sent.
@@ -77,6 +82,7 @@ export function jobOfClaim(
     leaseExpiresAt,
     event: {
       id: row.event_id,
+      position: row.event_position,
       name: row.event_name,
       version: row.event_version,
       data: row.event_data,
@@ -94,7 +100,7 @@ export function jobOfClaim(
 export const jobOfNewRun = (
   run: NewRun,
   lease: { token: string; expiresAt: number },
-  event: StoredEvent,
+  event: JobEvent,
 ): Job => ({
   jobId: jobIdOf(run.id, 1),
   runId: run.id,
@@ -131,6 +137,7 @@ export function assignmentJson(job: AssignedJob): string {
     lease_token: job.leaseToken,
     lease_expires_at: rfc3339(job.leaseExpiresAt),
     lease_ms: job.leaseMs,
+    ...(job.sequence !== undefined && { sequence: job.sequence }),
     ...(job.secrets && { context: { secrets: job.secrets } }),
   };
   const eventJson = eventText(event, keyField(event), "null");

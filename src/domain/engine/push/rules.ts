@@ -95,6 +95,7 @@ export function requestBody(job: Job): string {
     function_id: job.functionId,
     attempt: job.attempt,
     ...(job.secrets && { secrets: job.secrets }),
+    ...(job.sequence !== undefined && { sequence: job.sequence }),
   };
   // Older handlers refuse metadata that is null.
   const eventJson = eventText(event, keyField(event), "absent");

@@ -37,6 +37,7 @@ export const runsOperations = (runs: Runs) => [
     action: "runs:read",
     summary: "One run.",
     reads: true,
+    waitsFor: "log",
     input: Type.Object({ id }),
     rpc: rpc(
       SvcService.method.getRun,
@@ -50,6 +51,7 @@ export const runsOperations = (runs: Runs) => [
     action: "runs:read",
     summary: "Runs of the environment, newest first.",
     reads: true,
+    waitsFor: "log",
     input: ListInput,
     rpc: rpc(
       SvcService.method.listRuns,
@@ -88,6 +90,7 @@ export const runsOperations = (runs: Runs) => [
     action: "runs:read",
     summary: "Steps of a run in order.",
     reads: true,
+    waitsFor: "log",
     input: Type.Object({ runId: id }),
     rpc: rpc(
       SvcService.method.getRunSteps,

@@ -3,8 +3,13 @@ import { SvcService } from "../../../gen/svc/v1/svc_pb.ts";
 import { rpc, unary } from "../../../kit/operation.ts";
 import type { EmitInput } from "../../log/events/rules.ts";
 import { dataOf, fromBody, fromMessage } from "../../log/events/wire.ts";
-import type { RunResult } from "../runs/run.ts";
-import { type InvokeInput, type Starts, type SyncInput, syncTimeoutMsDefault } from "./service.ts";
+import {
+  type InvokeInput,
+  type Starts,
+  type SyncInput,
+  syncTimeoutMsDefault,
+  type Triggered,
+} from "./service.ts";
 import { toResultBody, toResultMessage } from "./wire.ts";
 
 const payload = {
@@ -15,10 +20,17 @@ const payload = {
 const invoke = { functionId: Type.String({ minLength: 1, maxLength: 200 }), ...payload };
 const timeoutMs = Type.Optional(Type.Integer());
 
-interface Triggered {
-  eventId: string;
-  results: RunResult[];
-}
+type Invoked = Awaited<ReturnType<Starts["invoke"]>>;
+type InvokedSync = Awaited<ReturnType<Starts["invokeSync"]>>;
+
+const writes = {
+  log: "events",
+  positionOf: ({ position }: { position: number | undefined }) => position,
+} as const;
+
+const sequence = (position: number | undefined) => BigInt(position ?? 0);
+const sequenceField = (position: number | undefined) =>
+  position === undefined ? undefined : { sequence: `${position}` };
 
 export const startsOperations = (starts: Starts) => [
   unary({
@@ -26,11 +38,15 @@ export const startsOperations = (starts: Starts) => [
     action: "functions:invoke",
     summary: "Starts one run of a function, whatever its triggers are.",
     input: Type.Object(invoke),
+    writes,
     rpc: rpc(
       SvcService.method.invokeFunction,
       (m): InvokeInput => ({ functionId: m.functionId, idempotencyKey: m.idempotencyKey, ...dataOf(m) }),
-      (started: { runId: string; eventId: string }) => started,
-      { decode: (body) => fromBody(body, []), encode: (started) => started },
+      ({ runId, eventId, position }: Invoked) => ({ runId, eventId, sequence: sequence(position) }),
+      {
+        decode: (body) => fromBody(body, []),
+        encode: ({ runId, eventId, position }) => ({ runId, eventId, ...sequenceField(position) }),
+      },
     ),
     handle: (input, call) => starts.invoke(input as InvokeInput, call),
   }),
@@ -40,6 +56,7 @@ export const startsOperations = (starts: Starts) => [
     summary: `Starts one run of a function and waits for its end, ${syncTimeoutMsDefault} ms unless timeoutMs says otherwise.`,
     held: true,
     input: Type.Object({ ...invoke, timeoutMs }),
+    writes,
     rpc: rpc(
       SvcService.method.invokeFunctionSync,
       (m): InvokeInput & SyncInput => ({
@@ -49,10 +66,13 @@ export const startsOperations = (starts: Starts) => [
         ...dataOf(m),
         ...(m.metadata !== undefined && { metadata: m.metadata }),
       }),
-      (result: RunResult) => ({ result: toResultMessage(result) }),
+      ({ result, position }: InvokedSync) => ({
+        result: toResultMessage(result),
+        sequence: sequence(position),
+      }),
       {
         decode: (body) => fromBody(body, ["timeoutMs"]),
-        encode: (result) => ({ result: toResultBody(result) }),
+        encode: ({ result, position }) => ({ result: toResultBody(result), ...sequenceField(position) }),
       },
     ),
     handle: (input, call) => starts.invokeSync(input as InvokeInput & SyncInput, call),
@@ -64,6 +84,7 @@ export const startsOperations = (starts: Starts) => [
     held: true,
     about: ({ event }: { event: string }) => [event, { type: "event", id: `events:${event}` }],
     alsoAsks: ["functions:invoke"],
+    writes,
     input: Type.Object({
       event: Type.String(),
       version: Type.Optional(Type.Integer({ maximum: 2_147_483_647 })),
@@ -73,10 +94,16 @@ export const startsOperations = (starts: Starts) => [
     rpc: rpc(
       SvcService.method.triggerSync,
       (m): EmitInput & SyncInput => ({ ...fromMessage(m), timeoutMs: m.timeoutMs }),
-      ({ eventId, results }: Triggered) => ({ eventId, results: results.map(toResultMessage) }),
+      ({ eventId, position, results }: Triggered) => ({
+        ...{ eventId, results: results.map(toResultMessage) },
+        sequence: sequence(position),
+      }),
       {
         decode: (body) => fromBody(body, ["version", "timeoutMs"]),
-        encode: ({ eventId, results }) => ({ eventId, results: results.map(toResultBody) }),
+        encode: ({ eventId, position, results }) => ({
+          ...{ eventId, results: results.map(toResultBody) },
+          ...sequenceField(position),
+        }),
       },
     ),
     handle: (input, call) => starts.triggerSync(input as EmitInput & SyncInput, call),

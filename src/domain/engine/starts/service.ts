@@ -26,17 +26,24 @@ export interface SyncInput {
 /** The part of the request that a start reads. */
 export type StartCall = Pick<Call, "environmentId" | "idempotencyKey" | "runId" | "signal" | "screen">;
 
+/** The event of a start, and its position. */
+export type StartedBy = Pick<Emitted, "eventId" | "position">;
+
+export interface Triggered extends StartedBy {
+  results: RunResult[];
+}
+
 /** Starts runs for a caller, and answers at once or with their results. */
 export interface Starts {
   /** Resolves once the run is durable; a repeated idempotency key answers the first. */
-  invoke(input: InvokeInput, call: StartCall): Promise<{ runId: string; eventId: string }>;
+  invoke(input: InvokeInput, call: StartCall): Promise<StartedBy & { runId: string }>;
   /** The same, and waits for the run's end. */
-  invokeSync(input: InvokeInput & SyncInput, call: StartCall): Promise<RunResult>;
-  /** Emits, and waits for the ends of all runs that the event starts. */
-  triggerSync(
-    input: EmitInput & SyncInput,
+  invokeSync(
+    input: InvokeInput & SyncInput,
     call: StartCall,
-  ): Promise<{ eventId: string; results: RunResult[] }>;
+  ): Promise<Pick<StartedBy, "position"> & { result: RunResult }>;
+  /** Emits, and waits for the ends of all runs that the event starts. */
+  triggerSync(input: EmitInput & SyncInput, call: StartCall): Promise<Triggered>;
 }
 
 export interface StartsDeps {
@@ -51,14 +58,14 @@ export function openStarts({ events, ends, cancelRun }: StartsDeps): Starts {
     input: SyncInput,
     call: StartCall,
     start: () => Promise<Emitted>,
-  ): Promise<{ eventId: string; results: RunResult[] }> {
+  ): Promise<Triggered> {
     const timeoutMs = timeoutOf(input.timeoutMs);
     const leave = ends.enter();
     try {
-      const { eventId, runIds, repeated = false } = await start();
+      const { eventId, position, runIds, repeated = false } = await start();
       const { environmentId, signal } = call;
       const results = await ends.wait({ environmentId, runIds, timeoutMs, signal, look: repeated });
-      if (!signal.aborted) return { eventId, results };
+      if (!signal.aborted) return { eventId, position, results };
       // A repeated idempotency key answers runs of another call: they are not cancelled with this one.
       const begun = repeated ? [] : results.filter(({ isOver }) => !isOver);
       await Promise.allSettled(begun.map(({ runId }) => cancelRun?.(environmentId, runId)));
@@ -70,16 +77,16 @@ export function openStarts({ events, ends, cancelRun }: StartsDeps): Starts {
 
   return {
     async invoke(input, call) {
-      const { eventId, runIds } = await events.invoke(invokeDraftOf(input, call), call);
-      return { runId: runIds[0]!, eventId };
+      const { eventId, position, runIds } = await events.invoke(invokeDraftOf(input, call), call);
+      return { runId: runIds[0]!, eventId, position };
     },
 
     async invokeSync(input, call) {
       const draft = invokeDraftOf(input, call);
-      const { results } = await withEnds(input, call, () => events.invoke(draft, call));
+      const { position, results } = await withEnds(input, call, () => events.invoke(draft, call));
       const [result] = results;
       if (!result) throw new Fault("not_found", "the run of this idempotency key was deleted by retention");
-      return result;
+      return { position, result };
     },
 
     async triggerSync(input, call) {

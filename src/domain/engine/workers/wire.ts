@@ -258,6 +258,7 @@ export const toJobMessage = (job: AssignedJob) => ({
   leaseExpiresAt: timestampOf(job.leaseExpiresAt),
   stepSequenceBase: job.stepSequenceBase,
   leaseMs: job.leaseMs,
+  sequence: job.sequence ?? "",
   ...(job.secrets && { context: { secrets: job.secrets } }),
 });
 

@@ -5,6 +5,7 @@ import { rfc3339 } from "../../../kit/clock.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { type Call, listed, rpc, type Thing, unary } from "../../../kit/operation.ts";
 import { storedJson } from "../../../kit/payload-json.ts";
+import { lastPosition } from "../../../kit/sequence.ts";
 import { eventFields, keyField } from "../../../kit/stored-event.ts";
 import type { EventLog, LoggedEvent } from "../log/service.ts";
 import { draftOf, type EmitInput, noteStarts } from "./rules.ts";
@@ -93,6 +94,7 @@ const emitOperations = (events: Events) => [
     action: "events:emit",
     summary: "Accepts one event; runs of every function it triggers are created in the same commit.",
     input: Emit,
+    writes: { log: "events", positionOf: ({ position }: Emitted) => position },
     about: ({ event }: Static<typeof Emit>) => about(event),
     alsoAsks,
     rpc: [
@@ -113,6 +115,7 @@ const emitOperations = (events: Events) => [
     action: "events:emit",
     summary: `Accepts up to ${triggerBatchMax} events in order; one that is illegal refuses all.`,
     input: Batch,
+    writes: { log: "events", positionOf: lastPosition },
     about: ({ events: list }: Static<typeof Batch>) => list.flatMap(({ event }) => about(event)),
     alsoAsks,
     rpc: rpc(
@@ -148,6 +151,7 @@ const logOperations = (log: EventLog) => [
     action: "events:subscribe",
     summary: "Events of the environment, newest first.",
     reads: true,
+    waitsFor: "log",
     input: Type.Object({
       name: text,
       names: text,
@@ -194,6 +198,7 @@ const logOperations = (log: EventLog) => [
     action: "events:subscribe",
     summary: "Distinct names of the newest events with their counts.",
     reads: true,
+    waitsFor: "log",
     input: Type.Object({ source: text, since: text, until: text }),
     output: Type.Object({
       names: Type.Array(Type.Object({ name: Type.String(), count: Type.Integer() })),
@@ -210,6 +215,7 @@ const logOperations = (log: EventLog) => [
     action: "events:subscribe",
     summary: "One event.",
     reads: true,
+    waitsFor: "log",
     input: Type.Object({ id: Id }),
     about: ({ id, name }: { id: string; name?: string }) => (name === undefined ? [id] : about(name)),
     finds: (found, { id }) => ({ id, name: (found as { name: string }).name }),

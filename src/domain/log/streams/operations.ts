@@ -5,6 +5,7 @@ import { invalid } from "../../../kit/fault.ts";
 import { type Call, listed, type Operation, rpc, type Thing, unary } from "../../../kit/operation.ts";
 import { timeBound } from "../../../kit/page.ts";
 import { jsonText } from "../../../kit/payload-json.ts";
+import { lastPosition } from "../../../kit/sequence.ts";
 import { instantOf, safeCount, timestampOf, withNumbers } from "../../../kit/wkt.ts";
 import { draftOf, type EventDraft, noteStarts } from "../events/rules.ts";
 import {
@@ -94,6 +95,7 @@ const appendOperations = (streams: Streams): Operation[] => [
     action: "entities:append",
     summary: "Appends one event to the stream of an entity, which must be at the expected version.",
     input: Append,
+    writes: { log: "events", positionOf: ({ position }: Emitted) => position },
     about: ({ entityId: id, eventName }: Static<typeof Append>) => aboutAppend(id, eventName),
     alsoAsks: appendAsks,
     rpc: rpc(EntityStreamService.method.appendEvent, fromAppend, toAppended, {
@@ -114,6 +116,7 @@ const appendOperations = (streams: Streams): Operation[] => [
     action: "entities:append",
     summary: `Appends up to ${appendEventsMax} events to up to ${appendStreamsMax} streams: all of them, or none.`,
     input: Batch,
+    writes: { log: "events", positionOf: lastPosition },
     about: ({ streams: list }: Static<typeof Batch>) =>
       list.flatMap(({ entityId: id, events }) =>
         events.flatMap(({ eventName }) => aboutAppend(id, eventName)),
@@ -148,6 +151,7 @@ const readOperations = (streams: Streams): Operation[] => [
     action: "entities:read",
     summary: "Entity streams of the environment, by id.",
     reads: true,
+    waitsFor: "log",
     input: Type.Object({
       entityType: text,
       search: Type.Optional(Type.String({ maxLength: 256 })),
@@ -179,6 +183,7 @@ const readOperations = (streams: Streams): Operation[] => [
     action: "entities:read",
     summary: "The type, version and times of an entity's stream.",
     reads: true,
+    waitsFor: "log",
     input: Type.Object({ entityId }),
     about: aboutRead,
     alsoAsks: readAsks,
@@ -190,6 +195,7 @@ const readOperations = (streams: Streams): Operation[] => [
     action: "entities:read",
     summary: "Events of a stream by version, whole or in pages.",
     reads: true,
+    waitsFor: "log",
     input: Read,
     about: aboutRead,
     alsoAsks: readAsks,
@@ -216,6 +222,7 @@ const readOperations = (streams: Streams): Operation[] => [
     action: "entities:read",
     summary: "Events of a stream beside the runs and steps that they started.",
     reads: true,
+    waitsFor: "log",
     input: Type.Composite([Read, Type.Object({ fromTimestamp: text, toTimestamp: text })]),
     about: aboutRead,
     alsoAsks: [...readAsks, "runs:read"],
@@ -247,6 +254,7 @@ const readOperations = (streams: Streams): Operation[] => [
     action: "runs:read",
     summary: "Ids of the entity streams that a run appended to or read.",
     reads: true,
+    waitsFor: "log",
     input: Type.Object({ id: Type.String({ minLength: 1, maxLength: 200 }) }),
     output: Type.Object({ entity_ids: Type.Array(Type.String()) }),
     rest: "GET /api/v1/runs/{id}/streams",
@@ -308,6 +316,7 @@ const keptOperations = (streams: Streams): Operation[] => [
     action: "entities:read",
     summary: "The latest snapshot of an entity at or before a version.",
     reads: true,
+    waitsFor: "log",
     input: Type.Object({ entityId, beforeVersion: count }),
     about: aboutRead,
     alsoAsks: readAsks,

@@ -2,6 +2,7 @@ import { type Static, Type } from "@sinclair/typebox";
 import { PubSubService } from "../../../gen/svc/v1/pubsub_pb.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { listed, type Operation, rpc, unary } from "../../../kit/operation.ts";
+import { lastPosition } from "../../../kit/sequence.ts";
 import { draftOf, type PublishInput, topicName, topicPrefix } from "./rules.ts";
 import type { Published, Topics } from "./service.ts";
 import {
@@ -44,6 +45,7 @@ export const topicsOperations = (topics: Topics): Operation[] => [
     action: "events:emit",
     summary: "Stores one message of a developer topic; starts no function.",
     input: Publish,
+    writes: { log: "topics", positionOf: ({ position }: Published) => position },
     about: ({ topic }: Static<typeof Publish>) => [about(topic)],
     rpc: rpc(PubSubService.method.publish, fromPublish, toPublished, {
       decode: fromPublishBody,
@@ -60,6 +62,7 @@ export const topicsOperations = (topics: Topics): Operation[] => [
     action: "events:emit",
     summary: `Stores up to ${publishBatchMax} messages in order; one that is illegal refuses all.`,
     input: Batch,
+    writes: { log: "topics", positionOf: lastPosition },
     about: ({ messages }: Static<typeof Batch>) => messages.map(({ topic }) => about(topic)),
     rpc: rpc(
       PubSubService.method.publishBatch,
@@ -89,6 +92,7 @@ export const topicsOperations = (topics: Topics): Operation[] => [
     action: "events:subscribe",
     summary: "Topics that have messages, by name.",
     reads: true,
+    waitsFor: "log",
     input: Type.Object({ limit: Type.Optional(Type.Integer()), cursor: Type.Optional(Type.String()) }),
     rpc: rpc(
       PubSubService.method.listTopics,
@@ -106,6 +110,7 @@ export const topicsOperations = (topics: Topics): Operation[] => [
     action: "events:subscribe",
     summary: "How many messages of a topic are kept, and where they stand.",
     reads: true,
+    waitsFor: "log",
     input: Type.Object({ topic: Type.String() }),
     about: ({ topic }: { topic: string }) => [about(topic)],
     rpc: rpc(PubSubService.method.getTopicStats, ({ topic }) => ({ topic }), toTopicStats),

@@ -69,6 +69,7 @@ const settingsOperations = (groups: Groups): Operation[] => [
     action: "events:subscribe",
     summary: "One consumer group with its members and what it holds.",
     reads: true,
+    waitsFor: "log",
     input: Name,
     about: ({ name, pattern }: Static<typeof Name> & { pattern?: string }) => about(name, pattern),
     finds: (found) => {
@@ -83,6 +84,7 @@ const settingsOperations = (groups: Groups): Operation[] => [
     action: "events:subscribe",
     summary: "Consumer groups by namespace and name.",
     reads: true,
+    waitsFor: "log",
     input: Type.Object({
       namespace: text,
       status: Settings.properties.status,
@@ -171,6 +173,7 @@ const memberOperations = (groups: Groups, streams: Pick<SubscriptionStreams, "ca
   stream({
     name: "groups.join",
     action: "events:emit",
+    waitsFor: "feed",
     alsoAsks: ["events:subscribe"],
     // A member takes deliveries from the others, which is more than reading.
     costs: () => ["events:subscribe"],

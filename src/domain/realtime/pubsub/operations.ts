@@ -30,6 +30,7 @@ export const subscribeOperation = (streams: SubscriptionStreams) =>
     action: "events:subscribe",
     summary: "Events and frames on the topics of a pattern, as they happen.",
     reads: true,
+    waitsFor: "feed",
     about({ pattern: text, consumerGroup }: SubscribeGateInput) {
       const pattern = parsePattern(text);
       if (!consumerGroup) return namesOf(pattern);

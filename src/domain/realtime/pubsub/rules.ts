@@ -1,6 +1,7 @@
 import { type CelBudget, CelError, type CelProgram, compileCel } from "../../../kit/cel/cel.ts";
 import { Fault, type FaultDetail } from "../../../kit/fault.ts";
 import type { Thing } from "../../../kit/operation.ts";
+import type { LogName } from "../../../kit/sequence.ts";
 import type { FrameKind } from "./frames.ts";
 import { patternBytesMax } from "./limits.ts";
 
@@ -192,9 +193,6 @@ export const wantedOf = <One extends { passes(filter: CelProgram, budget?: CelBu
   placed.flatMap(({ delivery, tokens }) =>
     matchesTokens(pattern.tokens, tokens) && (!filter || delivery.passes(filter, budget)) ? delivery : [],
   );
-
-/** `events` serves the topics of names and entities, `topics` what developers publish. */
-export type LogName = "events" | "topics";
 
 /** Frames are in no log; their readers share the hub of the events log. */
 export const logOf = (namespace: Namespace): LogName => (namespace === "topic" ? "topics" : "events");

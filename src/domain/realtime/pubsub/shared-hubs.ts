@@ -1,9 +1,10 @@
 import type { Clock } from "../../../kit/clock.ts";
 import type { Log } from "../../../kit/log.ts";
+import type { LogName } from "../../../kit/sequence.ts";
 import type { ChannelSpec } from "./channel.ts";
 import type { Frames } from "./frames.ts";
 import { Hub } from "./hub.ts";
-import { type LogName, logOf } from "./rules.ts";
+import { logOf } from "./rules.ts";
 import type { Sources } from "./source.ts";
 
 export interface SharedHubsDeps {

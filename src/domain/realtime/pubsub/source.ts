@@ -1,10 +1,10 @@
+import type { LogName } from "../../../kit/sequence.ts";
 import type { Feeds, Following } from "../../log/log/feed.ts";
 import type { LogEntry } from "../../log/log/feed-reader.ts";
 import type { Past } from "../../log/log/past.ts";
 import type { LoggedEvent } from "../../log/log/service.ts";
 import type { TopicMessage } from "../../log/topics/past.ts";
 import { deliveriesOf, messageDelivery, type TopicDelivery } from "./delivery.ts";
-import type { LogName } from "./rules.ts";
 
 /** The entry at one position of a log, under each of its topics. */
 export interface SourceEntry {

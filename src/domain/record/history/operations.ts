@@ -65,6 +65,7 @@ export const historyOperations = (history: History, callTrail?: CallTrail) => [
     action: "runs:read",
     summary: "A recorded run as it was at an instant.",
     reads: true,
+    waitsFor: "log",
     input: Type.Object({ runId: id, timestamp }),
     rpc: rpc(
       TimeTravelService.method.getRunStateAt,
@@ -79,6 +80,7 @@ export const historyOperations = (history: History, callTrail?: CallTrail) => [
     action: "runs:read",
     summary: "What happened to a recorded run, in order.",
     reads: true,
+    waitsFor: "log",
     input: Type.Object({ runId: id }),
     rpc: rpc(
       TimeTravelService.method.getRunTimeline,
@@ -92,6 +94,7 @@ export const historyOperations = (history: History, callTrail?: CallTrail) => [
     action: "runs:read",
     summary: "A step of a recorded run as it was at an instant.",
     reads: true,
+    waitsFor: "log",
     input: Type.Object({ runId: id, stepId: id, timestamp }),
     rpc: rpc(
       TimeTravelService.method.getStepOutputAt,

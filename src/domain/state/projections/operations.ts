@@ -1,7 +1,7 @@
 import { type Static, Type } from "@sinclair/typebox";
 import { ProjectionService } from "../../../gen/svc/v1/projection_pb.ts";
 import { Fault } from "../../../kit/fault.ts";
-import { listed, type Operation, rpc, unary } from "../../../kit/operation.ts";
+import { listed, namedProjection, type Operation, rpc, unary } from "../../../kit/operation.ts";
 import type { DefinitionInput } from "./rules.ts";
 import { projectionThings } from "./rules.ts";
 import type { ListedProjection, Projections } from "./service.ts";
@@ -111,6 +111,7 @@ const readOperations = (projections: Projections): Operation[] => [
     action: "projections:read",
     summary: "Projections by name.",
     reads: true,
+    waitsFor: "log",
     input: Type.Object({ status: text, mode: text, limit: count, offset: count }),
     rpc: rpc(
       ProjectionService.method.listProjections,
@@ -129,6 +130,7 @@ const readOperations = (projections: Projections): Operation[] => [
     action: "projections:read",
     summary: "The state of one partition of a projection, with its registration.",
     reads: true,
+    waitsFor: namedProjection,
     input: Type.Object({
       name: Type.String(),
       partition: text,
@@ -175,6 +177,7 @@ const readOperations = (projections: Projections): Operation[] => [
     action: "projections:read",
     summary: "How far a projection is, and what is wrong with it.",
     reads: true,
+    waitsFor: "log",
     input: Name,
     about,
     rpc: rpc(ProjectionService.method.getProjectionStatus, ({ name }) => ({ name }), toStatus),
@@ -185,6 +188,7 @@ const readOperations = (projections: Projections): Operation[] => [
     action: "projections:read",
     summary: "Partitions of a managed projection that have a state, by key.",
     reads: true,
+    waitsFor: namedProjection,
     input: Type.Object({ name: Type.String(), q: text, limit: Type.Optional(Type.Integer({ minimum: 0 })) }),
     about,
     rest: "GET /api/v1/projections/{name}/partitions",

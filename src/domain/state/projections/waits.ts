@@ -14,7 +14,16 @@ import {
 import { getHead, getProjection } from "./rows.ts";
 import { isStorable, partitionOf, unknownProjection } from "./rules.ts";
 import { Rest, type Signals } from "./signals.ts";
-import { currentOf, gone, type OpenWait, stateOf, WaitBoard, type WaitBoardDeps } from "./wait-board.ts";
+import {
+  currentOf,
+  gone,
+  isFolded,
+  type OpenWait,
+  stateOf,
+  WaitBoard,
+  type WaitBoardDeps,
+} from "./wait-board.ts";
+import { partitionText, progressOf } from "./wait-rows.ts";
 
 /** What a caller waits for. */
 export interface WaitRequest {
@@ -23,6 +32,13 @@ export interface WaitRequest {
   minPosition: number;
   /** Empty: the whole projection. */
   partition: string;
+}
+
+/** How a wait is followed. */
+interface FollowOptions {
+  timeoutMs: number;
+  signal: AbortSignal;
+  byCursor?: boolean;
 }
 
 export interface WaitResult {
@@ -64,6 +80,12 @@ export interface Waits {
     options: CatchupOptions,
   ): Promise<WaitResult>;
   stream(environmentId: string, request: WaitRequest, options: CatchupOptions): AsyncIterable<WaitFrame>;
+  /** Resolves once a read of the projection shows all up to the position; `unavailable` after the time. */
+  reached(
+    environmentId: string,
+    request: WaitRequest,
+    options: { timeoutMs: number; signal: AbortSignal },
+  ): Promise<void>;
   /** The tick of loop `projections.waits`: one query for all, for changes whose hint was lost. */
   lookOnce(): Promise<void>;
   /** Answers all waits as they are. */
@@ -108,13 +130,8 @@ export function openWaits(deps: WaitsDeps): Waits {
     };
   }
 
-  async function waitFor(
-    environmentId: string,
-    request: WaitRequest,
-    timeoutMs: number,
-    signal: AbortSignal,
-  ) {
-    for await (const { wait, isOver } of follow(followDeps, environmentId, request, { timeoutMs, signal }))
+  async function waitFor(environmentId: string, request: WaitRequest, options: FollowOptions) {
+    for await (const { wait, isOver } of follow(followDeps, environmentId, request, options))
       if (isOver) return resultOf(store, wait, true);
     throw new Error("a wait ended without a result");
   }
@@ -127,7 +144,7 @@ export function openWaits(deps: WaitsDeps): Waits {
     const timeoutMs = timeoutOf(options.timeoutMs, projectionWaitMsMax);
     const leave = enter(1);
     try {
-      return await waitFor(environmentId, request, timeoutMs, options.signal);
+      return await waitFor(environmentId, request, { timeoutMs, signal: options.signal });
     } finally {
       leave();
     }
@@ -144,7 +161,7 @@ export function openWaits(deps: WaitsDeps): Waits {
       try {
         return await Promise.all(
           requests.map((request) =>
-            waitFor(environmentId, request, timeoutMs, options.signal).then(
+            waitFor(environmentId, request, { timeoutMs, signal: options.signal }).then(
               (result) => ({ result }),
               (error) => {
                 if (error instanceof Fault) return { error: error.message };
@@ -180,6 +197,22 @@ export function openWaits(deps: WaitsDeps): Waits {
       }
     },
 
+    async reached(environmentId, request, options) {
+      const { name, minPosition } = request;
+      if (await isRead(store, environmentId, request)) return;
+      const leave = enter(1);
+      try {
+        const result = await waitFor(environmentId, request, { ...options, byCursor: true });
+        if (result.isCaughtUp) return;
+        throw tryAgain(
+          "unavailable",
+          `projection "${name}" is at ${result.current}, not at ${minPosition} yet`,
+        );
+      } finally {
+        leave();
+      }
+    },
+
     lookOnce: () => board.lookOnce(),
 
     drain() {
@@ -189,6 +222,21 @@ export function openWaits(deps: WaitsDeps): Waits {
 
     size: () => board.open.size,
   };
+}
+
+/** Without a wait, as mostly. */
+async function isRead(
+  store: Store,
+  environmentId: string,
+  { name, partition, minPosition }: WaitRequest,
+): Promise<boolean> {
+  if (!isStorable(name)) throw unknownProjection(name);
+  const target = {
+    ...{ environment_id: environmentId, name },
+    partition: partition === "" ? undefined : partitionOf("partition", partition),
+  };
+  const found = await progressOf(store, [target]);
+  return isFolded(target, found.get(partitionText(target))?.progress ?? "gone", minPosition);
 }
 
 interface FollowDeps extends WaitsDeps {
@@ -201,13 +249,13 @@ async function* follow(
   { clock, signals, passOver, board, isDraining }: FollowDeps,
   environmentId: string,
   { name, minPosition, partition }: WaitRequest,
-  { timeoutMs, signal }: { timeoutMs: number; signal: AbortSignal },
+  { timeoutMs, signal, byCursor = false }: FollowOptions,
 ): AsyncGenerator<WaitStep> {
   if (!isStorable(name)) throw unknownProjection(name);
   const key = { environment_id: environmentId, name };
   const rest = new Rest();
   const target = partition === "" ? undefined : partitionOf("partition", partition);
-  const wait: OpenWait = { ...key, partition: target, min: minPosition, ...gone, rest };
+  const wait: OpenWait = { ...key, partition: target, min: minPosition, byCursor, ...gone, rest };
   const until = clock.elapsed() + timeoutMs;
   const unlisten = signals.listen(key, () => board.note(wait));
   const onAbort = () => rest.wake();

@@ -34,6 +34,7 @@ export interface ClaimedRow {
   queued_at: number;
   actor_id: string | null;
   event_id: string;
+  event_position: number;
   event_name: string;
   event_version: number;
   event_data: string;
@@ -81,6 +82,7 @@ const leasedColumns = {
   step_count: "c.step_count",
   actor_id: "r.actor_id",
   event_id: "v.id",
+  event_position: "v.position",
   event_name: "v.name",
   event_version: "v.version",
   event_data: "v.data",

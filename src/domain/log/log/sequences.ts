@@ -1,0 +1,142 @@
+import type { Clock } from "../../../kit/clock.ts";
+import { Fault, missing, tryAgain } from "../../../kit/fault.ts";
+import { type LogName, minSequenceHeader, sequenceText } from "../../../kit/sequence.ts";
+import { ttlCache } from "../../../kit/ttl-cache.ts";
+import type { Feeds } from "./feed.ts";
+import type { LogEntry } from "./feed-reader.ts";
+
+/** Logs whose epoch a node remembers, and for how long: only a restore changes it, before any node starts. */
+const knownLogsMax = 10_000;
+const knownMs = 60_000;
+/** Callers of a node that wait for a position of one of its logs. */
+export const sequenceWaitsMax = 1_000;
+
+interface KnownLog {
+  epoch: number;
+  /** The highest position that this node has heard of. */
+  position: number;
+}
+
+export interface LogSequences {
+  /** What a write of this position is answered; without a promise once the epoch is known. */
+  tokenOf(environmentId: string, position: number): string | undefined | Promise<string | undefined>;
+  /** `failed_precondition` unless the log has this epoch. Without a promise once it is known to have it. */
+  requireEpoch(environmentId: string, epoch: number): void | Promise<void>;
+  /** Whether the store has the position, as far as is known without asking. */
+  has(environmentId: string, place: { epoch: number; position: number }): boolean;
+  /** Resolves once the store's log has the position, or this node's feed of it; `unavailable` after the time. */
+  reached(
+    environmentId: string,
+    place: { epoch: number; position: number },
+    options: { ofFeed: boolean; timeoutMs: number; signal: AbortSignal },
+  ): Promise<void>;
+}
+
+export interface LogSequencesDeps<Event extends LogEntry> {
+  log: LogName;
+  clock: Clock;
+  /** The ends of these environments' logs; a deleted environment is missing. */
+  heads: (environmentIds: readonly string[]) => Promise<KnownLog[]>;
+  feeds: Pick<Feeds<Event>, "follow">;
+}
+
+/** The positions of one kind of log, for those who write and for those who read after them. */
+export function openLogSequences<Event extends LogEntry>(deps: LogSequencesDeps<Event>): LogSequences {
+  const { log, clock, heads, feeds } = deps;
+  let waiting = 0;
+  const logs = ttlCache<KnownLog>({
+    clock,
+    keptMs: knownMs,
+    entriesMax: knownLogsMax,
+    async read(environmentId) {
+      const [head] = await heads([environmentId]);
+      return head && { epoch: head.epoch, position: head.position };
+    },
+  });
+
+  const token = (known: KnownLog, position: number): string => {
+    if (position > known.position) known.position = position;
+    return sequenceText(log, known.epoch, position);
+  };
+
+  async function epochRead(environmentId: string, epoch: number): Promise<void> {
+    logs.forget(environmentId);
+    requireSame(await logs.get(environmentId), environmentId, epoch);
+  }
+
+  /** What the feed says, this node's only reader of the log; it hears of commits at any node. */
+  async function followed(
+    environmentId: string,
+    position: number,
+    { timeoutMs, signal }: { timeoutMs: number; signal: AbortSignal },
+  ): Promise<void> {
+    let wake = () => {};
+    const woken = new Promise<void>((resolve) => {
+      wake = resolve;
+    });
+    const following = await feeds.follow(environmentId, {
+      onEvents: (events) => void (events.at(-1)!.position >= position && wake()),
+      onEnd: wake,
+    });
+    const cancel = clock.after(timeoutMs, wake);
+    signal.addEventListener("abort", wake, { once: true });
+    try {
+      if (following.position() < position && !signal.aborted) await woken;
+      const end = following.position();
+      if (end >= position) return;
+      throw tryAgain(
+        "unavailable",
+        `${minSequenceHeader}: the log of ${log} is at ${end}, not at ${position} yet`,
+        { field: minSequenceHeader },
+      );
+    } finally {
+      cancel();
+      signal.removeEventListener("abort", wake);
+      following.stop();
+    }
+  }
+
+  return {
+    tokenOf(environmentId, position) {
+      const known = logs.peek(environmentId);
+      if (known) return token(known, position);
+      return logs.get(environmentId).then(
+        (found) => found && token(found, position),
+        () => undefined,
+      );
+    },
+    requireEpoch(environmentId, epoch) {
+      return logs.peek(environmentId)?.epoch === epoch ? undefined : epochRead(environmentId, epoch);
+    },
+    has(environmentId, { epoch, position }) {
+      const known = logs.peek(environmentId);
+      return known !== undefined && known.epoch === epoch && known.position >= position;
+    },
+    async reached(environmentId, { epoch, position }, { ofFeed, ...options }) {
+      logs.forget(environmentId);
+      const found = requireSame(await logs.get(environmentId), environmentId, epoch);
+      if (found.position >= position && !ofFeed) return;
+      if (waiting >= sequenceWaitsMax)
+        throw tryAgain(
+          "resource_exhausted",
+          `at most ${sequenceWaitsMax} callers of a node may wait for a position, try again`,
+        );
+      waiting++;
+      try {
+        await followed(environmentId, position, options);
+      } finally {
+        waiting--;
+      }
+    },
+  };
+}
+
+function requireSame(found: KnownLog | undefined, environmentId: string, epoch: number): KnownLog {
+  if (!found) throw missing("environment", environmentId);
+  if (found.epoch === epoch) return found;
+  throw new Fault(
+    "failed_precondition",
+    `${minSequenceHeader}: the position is of epoch ${epoch}, the log was restored since`,
+    { field: minSequenceHeader, headers: { "Svc-Error-Reason": "epoch_changed" } },
+  );
+}
