@@ -39,9 +39,9 @@ export function stateOf({ name, partition, progress }: OpenWait): Exclude<WaitPr
   return progress;
 }
 
-/** The position that the wait has seen. */
+/** The position that the wait has seen: everything up to it is folded, whatever position was reached before. */
 export const currentOf = ({ partition }: OpenWait, progress: Exclude<WaitProgress, "gone">): number =>
-  partition === undefined ? progress.position : Math.max(progress.cursor, progress.partitionPosition);
+  partition === undefined ? progress.cursor : Math.max(progress.cursor, progress.partitionPosition);
 
 export interface WaitBoardDeps {
   store: Store;
