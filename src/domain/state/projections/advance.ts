@@ -60,25 +60,34 @@ async function complete(
     if (held.status === "rebuilding") held.status = held.error_message === null ? "running" : "error";
   } else {
     const read = held.generations.find((one) => one.generation === held.generation);
-    if (read && generation.cursor_position < read.cursor_position) return false;
+    // Partitions may be saved beyond the cursor, up to what was ever handed out.
+    if (read && generation.cursor_position < Math.max(read.cursor_position, read.offered)) return false;
     if (read) await dropGeneration(session, read, now);
     generation.position = Math.max(generation.position, read?.position ?? 0);
     held.generation = generation.generation;
     if (held.status === "error") held.status = "running";
-    clearError(held);
-    const stopped = await firstStopped(session, generation);
-    if (stopped) {
-      held.status = "error";
-      held.error_message = stopped.error_message;
-      held.error_event_id = stopped.error_event_id;
-      held.error_position = stopped.error_position;
-      held.error_partition = stopped.partition_key;
-    }
+    if (await takeErrorOf(session, held, generation)) held.status = "error";
   }
   generation.target = null;
   held.updated_at = now;
   await completeRebuild(session, generation, now);
   await updateProjection(session, held);
+  return true;
+}
+
+/** The projection tells of the first partition that has stopped, if any. */
+export async function takeErrorOf(
+  session: Session,
+  row: ProjectionRow,
+  generation: GenerationRow,
+): Promise<boolean> {
+  clearError(row);
+  const stopped = await firstStopped(session, generation);
+  if (!stopped) return false;
+  row.error_message = stopped.error_message;
+  row.error_event_id = stopped.error_event_id;
+  row.error_position = stopped.error_position;
+  row.error_partition = stopped.partition_key;
   return true;
 }
 

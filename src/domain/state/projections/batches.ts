@@ -6,7 +6,7 @@ import { type FeedEvent, readSlice } from "./event-rows.ts";
 import { projectionLiveMs } from "./limits.ts";
 import { type GenerationRow, getHead, type ProjectionRow } from "./rows.ts";
 import { eventNamesOf, globalPartition } from "./rules.ts";
-import { type PendingPartition, partitionsAt } from "./state-rows.ts";
+import { firstPending, type PartitionPlace, type PendingPartition, partitionsAt } from "./state-rows.ts";
 
 /** An event with the partition that it belongs to. */
 export interface PartitionedEvent extends FeedEvent {
@@ -67,7 +67,10 @@ export function openBatches({ store, log }: { store: Store; log: Log }): EventBa
       const head = await getHead(store, environmentId);
       if (!head) return { events: [], reached: after };
       const names = eventNamesOf(JSON.parse(row.events) as string[]);
-      const range = { after, last: head.position, limit };
+      // An external projection that jumps back after its rebuild has handled what is behind the target.
+      const { target, return_to } = generation;
+      const last = return_to === null || target === null ? head.position : Math.min(head.position, target);
+      const range = { after, last, limit };
       const slice = await readSlice(
         store,
         { environmentId, names },
@@ -80,9 +83,10 @@ export function openBatches({ store, log }: { store: Store; log: Log }): EventBa
         return { events: [], reached: after, floor: kept.retention_floor };
       const events = slice.events.map((event) => ({ ...event, partition: partitionOfEvent(path, event) }));
       if (path !== "" && events.some((event) => event.partition === globalPartition)) tellOnce(row);
-      const open = row.mode === "managed" ? await unfolded(store, generation, events) : events;
-      const wanted = partition === undefined ? open : open.filter((event) => event.partition === partition);
-      return { events: wanted, reached: slice.reached };
+      const whole = { events, reached: slice.reached };
+      const open = row.mode === "managed" ? await unfolded(store, generation, whole) : whole;
+      if (partition === undefined) return open;
+      return { ...open, events: open.events.filter((event) => event.partition === partition) };
     },
   };
 }
@@ -103,18 +107,43 @@ function partitionOfEvent(
 async function unfolded(
   store: Store,
   generation: GenerationRow,
-  events: PartitionedEvent[],
-): Promise<PartitionedEvent[]> {
-  if (events.length === 0) return events;
+  { events, reached }: EventBatch,
+): Promise<EventBatch> {
+  if (events.length === 0) return { events, reached };
   const keys = [...new Set(events.map(({ partition }) => partition))];
   const rows = await partitionsAt(store, generation, keys);
   const states = new Map(rows.map((row) => [row.partition_key, row]));
-  return events.filter(({ partition, position }) => {
+  const open = events.filter(({ partition, position }) => {
     const state = states.get(partition);
     if (!state) return true;
     const { last_position: last, error_position: stopped, skipped_position: skipped } = state;
     return position > last && (stopped === null || position < stopped) && position !== skipped;
   });
+  const end = await behindSkipped(store, generation, { events: open, rows });
+  if (end === undefined) return { events: open, reached };
+  return { events: open.filter(({ position }) => position < end), reached: Math.min(reached, end - 1) };
+}
+
+/**
+ * Where the batch has to end: a partition remembers one skipped event, so that what stands behind it is not given
+ * before what stands before it is saved. Else a second failure there would bring the first event back.
+ */
+async function behindSkipped(
+  store: Store,
+  generation: GenerationRow,
+  { events, rows }: { events: readonly PartitionedEvent[]; rows: readonly PartitionPlace[] },
+): Promise<number | undefined> {
+  let end: number | undefined;
+  for (const { partition_key: partition, last_position: last, skipped_position: skipped } of rows) {
+    if (skipped === null || skipped <= last) continue;
+    const own = events.filter((event) => event.partition === partition);
+    const next = own.find(({ position }) => position > skipped)?.position;
+    if (next === undefined) continue;
+    const isOpen = own[0]!.position < skipped;
+    if (isOpen || ((await firstPending(store, generation, partition)) ?? skipped) < skipped)
+      end = Math.min(end ?? next, next);
+  }
+  return end;
 }
 
 /** The partitions of a batch, each with its first and last event. */

@@ -3,13 +3,15 @@ import type { Session, Store } from "../../../store/store.ts";
 import { type Advanced, advance } from "./advance.ts";
 import { type EventBatch, type EventBatches, pendingIn } from "./batches.ts";
 import { generationOf, isAging, isFed, standingOf, takeLease } from "./leases.ts";
+import { projectionBatchMax, projectionLiveMs, projectionPartSlicesMax } from "./limits.ts";
 import {
   type GenerationRow,
-  getGenerations,
-  getProjection,
   type HeldProjection,
   holdProjection,
+  noteAsked,
   type ProjectionKey,
+  type ProjectionRow,
+  readProjection,
   type SessionReads,
   updateProjection,
 } from "./rows.ts";
@@ -22,6 +24,8 @@ export interface RunnerAsk {
   limit: number;
   /** Only the events of this partition; undefined: of all. */
   partition: string | undefined;
+  /** The event names, as they are stored, that the caller was asked about; undefined where no policy asks. */
+  permitted?: string | undefined;
 }
 
 /** What one look for a runner came to. */
@@ -36,13 +40,22 @@ export interface Delivered {
   advanced: Advanced | undefined;
 }
 
+/** A connection that has the lease, and how the projection was defined when it took it. */
+export interface OwnStream {
+  streamId: string;
+  definition: string;
+}
+
 export interface Deliveries {
   /** The projection and its generations as they are; throws `not_found`. */
   read(key: ProjectionKey): Promise<HeldProjection>;
   /** Events behind the cursor for a runner that polls, with the lease. */
   poll(ask: RunnerAsk): Promise<Delivered>;
-  /** The next events behind those that were delivered on this stream; undefined once it has lost the lease. */
-  next(ask: Omit<RunnerAsk, "partition">, streamId: string, room: number): Promise<Delivered | undefined>;
+  /**
+   * The next events behind those that were delivered on this stream; undefined once it has lost the lease, or
+   * the projection is defined otherwise.
+   */
+  next(ask: Omit<RunnerAsk, "partition">, stream: OwnStream, room: number): Promise<Delivered | undefined>;
   /**
    * Moves the cursor over events that are none of the projection's, for those who wait for it while no runner
    * asks. Answers whether it moved.
@@ -52,6 +65,10 @@ export interface Deliveries {
 
 /** Looks that found the cursor moved meanwhile, before a runner is told that there is nothing. */
 const triesMax = 5;
+
+/** What a batch was read by: after a change of it, other events belong to the projection, or to other partitions. */
+export const definitionText = ({ mode, events, partition_path }: ProjectionRow): string =>
+  `${mode}\n${partition_path}\n${events}`;
 
 export interface DeliveriesDeps {
   store: Store;
@@ -74,10 +91,9 @@ export class StoredDeliveries implements Deliveries {
   }
 
   async read(key: ProjectionKey): Promise<HeldProjection> {
-    const { store } = this.#deps;
-    const row = await getProjection(store, key);
-    if (!row) throw unknownProjection(key.name);
-    return { ...row, generations: await getGenerations(store, key) };
+    const held = await readProjection(this.#deps.store, key);
+    if (!held) throw unknownProjection(key.name);
+    return held;
   }
 
   async poll(ask: RunnerAsk): Promise<Delivered> {
@@ -91,14 +107,14 @@ export class StoredDeliveries implements Deliveries {
 
   async next(
     ask: Omit<RunnerAsk, "partition">,
-    streamId: string,
+    { streamId, definition }: OwnStream,
     room: number,
   ): Promise<Delivered | undefined> {
     const { store, batches } = this.#deps;
     const { key, runner } = ask;
     const seen = await this.read(key);
     const mine = seen.generations.find((one) => one.stream_id === streamId);
-    if (!mine || mine.holder !== runner.holder) return undefined;
+    if (!mine || mine.holder !== runner.holder || definitionText(seen) !== definition) return undefined;
     if (!isFed(seen)) return nothing("idle", seen, mine);
     const limit = Math.min(ask.limit, room);
     if (limit <= 0) return nothing("given", seen, mine);
@@ -109,7 +125,8 @@ export class StoredDeliveries implements Deliveries {
       return nothing("idle", seen, mine);
     }
     if (batch.reached <= mine.delivered) return nothing("given", seen, mine);
-    return store.write((session) => this.#giveNext(session, ask, { streamId, mine, batch }));
+    const given = { streamId, definition, mine, batch };
+    return store.write((session) => this.#giveNext(session, ask, given));
   }
 
   async passOver(key: ProjectionKey): Promise<boolean> {
@@ -131,6 +148,7 @@ export class StoredDeliveries implements Deliveries {
       const held = await holdProjection(session, key);
       const generation = held?.generations.find((one) => one.generation === mine.generation);
       if (!held || !generation || !isFed(held)) return false;
+      if (definitionText(held) !== definitionText(seen)) return false;
       if (!isIdle(generation) || generation.cursor_position !== mine.cursor_position) return false;
       generation.delivered = upTo;
       return (await advance(session, held, generation, { now: clock.now() })).hasMoved;
@@ -139,16 +157,17 @@ export class StoredDeliveries implements Deliveries {
 
   /** One look of a poll; undefined when it has to be taken again. */
   async #look(ask: RunnerAsk): Promise<Delivered | undefined> {
-    const { store, clock, batches } = this.#deps;
-    const { key, runner, partition, limit } = ask;
+    const { store, clock } = this.#deps;
+    const { key, runner, partition, limit, permitted } = ask;
     const seen = await this.read(key);
     const generation = generationOf(seen, runner);
-    if (!isFed(seen)) return nothing("idle", seen, generation);
+    if (!isFed(seen) || (permitted !== undefined && permitted !== seen.events)) {
+      await this.#noteAsked(generation);
+      return nothing("idle", seen, generation);
+    }
     const standing = standingOf(generation, runner, { streamId: null, now: clock.now() });
     if (standing === "another") return nothing("standby", seen, generation);
-    const ofPartition = partition === undefined ? undefined : await getState(store, generation, partition);
-    const after = Math.max(generation.cursor_position, ofPartition?.last_position ?? 0);
-    const batch = await batches.read({ row: seen, generation, after, limit, partition });
+    const batch = await this.#read(seen, generation, { partition, limit });
     if (batch.floor !== undefined) {
       await this.#stop(seen, batch.floor);
       return nothing("idle", seen, generation);
@@ -160,13 +179,41 @@ export class StoredDeliveries implements Deliveries {
         ...nothing("given", seen, generation),
         current: await stateFor(store, seen, generation, partition),
       };
-    return store.write((session) => this.#give(session, ask, { seen: generation, batch }));
+    const given = { seen: generation, definition: definitionText(seen), batch };
+    return store.write((session) => this.#give(session, ask, given));
+  }
+
+  /** What a poll may be given: of one partition, as far as a look goes through the events of the others. */
+  async #read(
+    row: HeldProjection,
+    generation: GenerationRow,
+    { partition, limit }: Pick<RunnerAsk, "partition" | "limit">,
+  ): Promise<EventBatch> {
+    const { store, batches } = this.#deps;
+    const { cursor_position: cursor } = generation;
+    if (partition === undefined) return batches.read({ row, generation, after: cursor, limit, partition });
+    const state = await getState(store, generation, partition);
+    let after = Math.max(cursor, state?.last_position ?? 0);
+    for (let slices = 1; ; slices++) {
+      const batch = await batches.read({ row, generation, after, limit: projectionBatchMax, partition });
+      const isEnd = batch.floor !== undefined || batch.reached <= after || slices === projectionPartSlicesMax;
+      if (batch.events.length > 0 || isEnd) return { ...batch, events: batch.events.slice(0, limit) };
+      after = batch.reached;
+    }
+  }
+
+  /** What a runner asks for is kept from expiring, also while it is paused. */
+  async #noteAsked(generation: GenerationRow): Promise<void> {
+    const { store, clock } = this.#deps;
+    const now = clock.now();
+    if (now - generation.asked_at > projectionLiveMs / 7)
+      await store.write((session) => noteAsked(session, generation, now));
   }
 
   async #give(
     session: Session,
     { key, runner, partition }: RunnerAsk,
-    { seen, batch }: { seen: GenerationRow; batch: EventBatch },
+    { seen, definition, batch }: { seen: GenerationRow; definition: string; batch: EventBatch },
   ): Promise<Delivered | undefined> {
     const now = this.#deps.clock.now();
     const held = await holdProjection(session, key);
@@ -176,7 +223,7 @@ export class StoredDeliveries implements Deliveries {
     const standing = standingOf(generation, runner, { streamId: null, now });
     if (standing === "another") return nothing("standby", held, generation);
     // A save since then may have folded what the batch holds: it would be folded twice.
-    if (!isSame(generation, seen)) return undefined;
+    if (!isSame(generation, seen) || definitionText(held) !== definition) return undefined;
     const { events, reached } = batch;
     takeLease(generation, runner, { streamId: null, now, hasWork: events.length > 0 });
     generation.offered = Math.max(generation.offered, events.at(-1)?.position ?? 0);
@@ -194,12 +241,12 @@ export class StoredDeliveries implements Deliveries {
   async #giveNext(
     session: Session,
     { key, runner }: Omit<RunnerAsk, "partition">,
-    { streamId, mine, batch }: { streamId: string; mine: GenerationRow; batch: EventBatch },
+    { streamId, definition, mine, batch }: OwnStream & { mine: GenerationRow; batch: EventBatch },
   ): Promise<Delivered | undefined> {
     const now = this.#deps.clock.now();
     const held = await holdProjection(session, key);
     const generation = held?.generations.find((one) => one.stream_id === streamId);
-    if (!held || !generation) return undefined;
+    if (!held || !generation || definitionText(held) !== definition) return undefined;
     if (!isFed(held) || generation.delivered !== mine.delivered) return nothing("idle", held, generation);
     const { events, reached } = batch;
     takeLease(generation, runner, { streamId, now, hasWork: events.length > 0 });

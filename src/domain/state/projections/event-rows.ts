@@ -1,6 +1,6 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { ReadAheadSize } from "../../../kit/read-ahead-size.ts";
-import { type Sql, sql } from "../../../kit/sql.ts";
+import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Store } from "../../../store/store.ts";
 import { projectionBatchCharsMax, projectionScanMax } from "./limits.ts";
 import { isStorable, type NameMatcher } from "./rules.ts";
@@ -76,10 +76,24 @@ export async function countEvents(
   { environmentId, names }: { environmentId: string; names: NameMatcher },
   { after, last }: { after: number; last: number },
 ): Promise<number> {
-  const row = await store.one<{ count: number }>(sql`SELECT count(*) AS count FROM events
-    WHERE ${between(environmentId, after, last)} AND ${named(names)} AND ${visible}`);
-  return row?.count ?? 0;
+  let count = 0;
+  for (let from = after; from < last; from += projectionScanMax) {
+    const end = Math.min(last, from + projectionScanMax);
+    const row = await store.one<{ count: number }>(sql`SELECT count(*) AS count FROM events
+      WHERE ${between(environmentId, from, end)} AND ${named(names)} AND ${visible}`);
+    count += row?.count ?? 0;
+  }
+  return count;
 }
+
+/** The names of these events; those that `findEvent` does not find are left out. */
+export const namesOf = (
+  store: Pick<Store, "all" | "seams">,
+  environmentId: string,
+  ids: readonly string[],
+): Promise<{ id: string; name: string }[]> =>
+  store.all(sql`SELECT events.id, events.name FROM ${store.seams.rowsFrom("i", { wanted: column.text(ids) })}
+    JOIN events ON events.id = i.wanted WHERE environment_id = ${environmentId} AND ${visible}`);
 
 /** Where an event stands; undefined for one that is missing, another environment's, or the platform's own. */
 export const findEvent = async (

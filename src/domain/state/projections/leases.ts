@@ -39,6 +39,11 @@ export function takeLease(
 export const isAging = ({ lease_until }: Pick<GenerationRow, "lease_until">, now: Instant): boolean =>
   lease_until - now < projectionLeaseMs * 0.75;
 
+/** Grows with every change of what is folded: a delivery that was read before finds out. */
+export function touch(generation: Pick<GenerationRow, "saved_at">, now: Instant): void {
+  generation.saved_at = Math.max(now, generation.saved_at + 1);
+}
+
 /** Takes the lease from whoever has it: a rebuild, or a resume that goes back to what was delivered before. */
 export function endLease(row: ProjectionRow, generation: GenerationRow, now: Instant): void {
   const { holder } = generation;
@@ -51,7 +56,7 @@ export function endLease(row: ProjectionRow, generation: GenerationRow, now: Ins
   generation.stream_id = null;
   generation.fence++;
   generation.lease_until = 0;
-  generation.saved_at = now;
+  touch(generation, now);
 }
 
 /** The generation that a runner means. Throws `aborted` when it is no more. */

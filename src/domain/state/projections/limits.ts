@@ -13,6 +13,10 @@ export const projectionBatchMax = 1_000;
 export const projectionBatchCharsMax = 4 * 1024 * 1024;
 /** Positions that one read looks through for events of a projection. */
 export const projectionScanMax = 5_000;
+/** Slices of the log that one look for events of one partition goes through. */
+export const projectionPartSlicesMax = 20;
+/** Polls of one projection that a node holds; what comes then is answered at once. */
+export const projectionHeldPollsMax = 100;
 /** Delivered events that one stream leaves unsaved before it waits. */
 export const projectionWindowMax = 2_000;
 /** A runner keeps a projection for this long after it last asked; longer while it has events to save. */

@@ -4,14 +4,13 @@ import type { Log } from "../../../kit/log.ts";
 import { storedJson } from "../../../kit/payload-json.ts";
 import type { Store } from "../../../store/store.ts";
 import type { Frames } from "../../realtime/pubsub/frames.ts";
-import { findEvent } from "./event-rows.ts";
+import { namesOf } from "./event-rows.ts";
 import { projectionFrameMs } from "./limits.ts";
 import { getRebuild } from "./rebuild-rows.ts";
-import { getGenerations, getProjection, type ProjectionKey } from "./rows.ts";
+import { type ProjectionKey, readProjection } from "./rows.ts";
 import type { Saved } from "./saves.ts";
 import { lagOf, type ProjectionChange, readGeneration } from "./service.ts";
 import type { Signals } from "./signals.ts";
-import type { StateRow } from "./state-rows.ts";
 
 /** What nodes tell each other: something of this projection changed. */
 export interface Moved {
@@ -35,7 +34,8 @@ export interface NoticesDeps {
 }
 
 /** A partition as one end of a topic: what no pattern could name is written as `%20`. */
-const segment = (partition: string): string => partition.replace(/[\s\p{Cc}*>%]/gu, encodeURIComponent);
+const segment = (partition: string): string =>
+  partition.replace(/[\s\p{Cc}*>%]/gu, (sign) => (sign === "*" ? "%2A" : encodeURIComponent(sign)));
 
 export function openNotices({ store, clock, log, frames, moved, signals }: NoticesDeps): Notices {
   /** Projections whose cursor moved, and whose health frame is still to be sent. */
@@ -43,9 +43,8 @@ export function openNotices({ store, clock, log, frames, moved, signals }: Notic
   moved.listen(({ environmentId, name }) => signals.signal({ environment_id: environmentId, name }));
 
   async function publishHealth(key: ProjectionKey): Promise<void> {
-    const row = await getProjection(store, key);
-    if (!row) return;
-    const held = { ...row, generations: await getGenerations(store, key) };
+    const held = await readProjection(store, key);
+    if (!held) return;
     const generation = readGeneration(held);
     const lag = await lagOf(store, held, generation).catch(() => undefined);
     const job = held.generations.some(({ target }) => target !== null)
@@ -86,16 +85,18 @@ export function openNotices({ store, clock, log, frames, moved, signals }: Notic
     });
   }
 
-  async function publishState({ held }: Saved, row: StateRow): Promise<void> {
-    if (row.state === null) return;
+  /** One query for the names of all events: a save may be of a thousand partitions. */
+  async function publishStates({ held, stored }: Saved): Promise<void> {
     const { environment_id: environmentId, name } = held;
-    const eventId = row.last_event_id;
-    const event = eventId === null ? undefined : await findEvent(store, environmentId, eventId);
-    frames.publish(environmentId, `system.projection.${name}.${segment(row.partition_key)}.updated`, {
-      state: storedJson(row.state),
-      last_event_id: eventId ?? "",
-      last_event_name: event?.name ?? "",
-    });
+    const ids = stored.flatMap((row) => row.last_event_id ?? []);
+    const nameOf = new Map((await namesOf(store, environmentId, ids)).map((one) => [one.id, one.name]));
+    for (const { state, partition_key: partition, last_event_id: eventId } of stored)
+      if (state !== null)
+        frames.publish(environmentId, `system.projection.${name}.${segment(partition)}.updated`, {
+          state: storedJson(state),
+          last_event_id: eventId ?? "",
+          last_event_name: nameOf.get(eventId ?? "") ?? "",
+        });
   }
 
   const notices: Notices = {
@@ -105,7 +106,7 @@ export function openNotices({ store, clock, log, frames, moved, signals }: Notic
       noteHealth(change);
     },
     saved(saved) {
-      const { held, generation, stored, advanced, hasFailed } = saved;
+      const { held, generation, advanced, hasFailed } = saved;
       const { environment_id, name } = held;
       notices.changed({
         key: { environment_id, name },
@@ -113,8 +114,7 @@ export function openNotices({ store, clock, log, frames, moved, signals }: Notic
       });
       const isRead = generation.generation === held.generation;
       if (!isRead || !frames.wants("projections", environment_id)) return;
-      for (const row of stored)
-        publishState(saved, row).catch((error) => log.debug("projections.frame_failed", { name, error }));
+      publishStates(saved).catch((error) => log.debug("projections.frame_failed", { name, error }));
     },
   };
   return notices;

@@ -2,7 +2,7 @@ import type { Clock, Instant } from "../../../kit/clock.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import type { Session, Store } from "../../../store/store.ts";
-import { advance, clearError } from "./advance.ts";
+import { advance, clearError, takeErrorOf } from "./advance.ts";
 import { endLease } from "./leases.ts";
 import {
   cancelRebuild,
@@ -31,7 +31,7 @@ import {
 } from "./rows.ts";
 import { moves, type ProjectionStatus, partitionOf, unknownProjection, wrongStatus } from "./rules.ts";
 import { type ProjectionChange, readGeneration } from "./service.ts";
-import { clearErrors, clearPending, deleteState } from "./state-rows.ts";
+import { clearPending, deleteState } from "./state-rows.ts";
 
 export interface RebuildRequest {
   name: string;
@@ -259,7 +259,6 @@ async function beginPartition(
 ): Promise<number> {
   const read = readGeneration(held);
   await deleteState(session, read, partition);
-  await clearErrors(session, read);
   await clearPending(session, read);
   endLease(held, read, now);
   const after = Math.min(read.cursor_position, scope.after);
@@ -272,7 +271,8 @@ async function beginPartition(
       target: Math.max(after, Math.min(scope.target, read.position)),
     },
   });
-  clearError(held);
+  // Others that have stopped stay so: to begin again they would need events from before the cursor.
+  await takeErrorOf(session, held, read);
   held.status = moves.rebuild.to;
   held.updated_at = now;
   await updateProjection(session, held);

@@ -77,6 +77,13 @@ const generationColumns =
   sql.raw(`environment_id, name, generation, cursor_position, position, delivered, offered,
   target, return_to, holder, stream_id, fence, lease_until, asked_at, saved_at`);
 
+const joinedColumns = sql.raw(
+  `p.environment_id, p.name, p.mode, p.status, p.events, p.partition_path, p.version, p.generation, p.stale_holder,
+  p.refuses_save, p.error_message, p.error_event_id, p.error_position, p.error_partition, p.created_at, p.updated_at,
+  g.generation AS of_generation, g.cursor_position, g.position, g.delivered, g.offered, g.target, g.return_to, g.holder,
+  g.stream_id, g.fence, g.lease_until, g.asked_at, g.saved_at`,
+);
+
 export const whereProjection = ({ environment_id, name }: ProjectionKey): Sql =>
   sql`environment_id = ${environment_id} AND name = ${name}`;
 export const whereGeneration = (key: GenerationKey): Sql =>
@@ -89,6 +96,29 @@ export const getProjection = async (
   isStorable(key.name)
     ? reads.one(sql`SELECT ${columns} FROM projections WHERE ${whereProjection(key)}`)
     : undefined;
+
+type JoinedRow = ProjectionRow & Omit<GenerationRow, "generation"> & { of_generation: number | null };
+
+/**
+ * The projection with its generations as they were at one moment: between two reads, a rebuild may put another
+ * generation in the place of the one that is read.
+ */
+export async function readProjection(
+  reads: Pick<Reads, "all">,
+  key: ProjectionKey,
+): Promise<HeldProjection | undefined> {
+  if (!isStorable(key.name)) return undefined;
+  const rows = await reads.all<JoinedRow>(sql`SELECT ${joinedColumns} FROM projections p
+    LEFT JOIN projection_generations g ON g.environment_id = p.environment_id AND g.name = p.name
+      AND g.dropped_at IS NULL
+    WHERE p.environment_id = ${key.environment_id} AND p.name = ${key.name} ORDER BY g.generation`);
+  const [first] = rows;
+  if (!first) return undefined;
+  const generations = rows.flatMap(({ of_generation, ...row }) =>
+    of_generation === null ? [] : [{ ...row, generation: of_generation }],
+  );
+  return { ...first, generations };
+}
 
 export const getGenerations = (reads: Pick<Reads, "all">, key: ProjectionKey) =>
   reads.all<GenerationRow>(sql`SELECT ${generationColumns} FROM projection_generations
@@ -153,6 +183,10 @@ export const updateGeneration = (session: Session, row: GenerationRow): Promise<
     holder = ${row.holder}, stream_id = ${row.stream_id}, fence = ${sql.bigint(row.fence)},
     lease_until = ${sql.bigint(row.lease_until)}, asked_at = ${sql.bigint(row.asked_at)},
     saved_at = ${sql.bigint(row.saved_at)} WHERE ${whereGeneration(row)}`);
+
+export const noteAsked = (session: Session, key: GenerationKey, now: Instant): Promise<number> =>
+  session.run(sql`UPDATE projection_generations SET asked_at = ${sql.bigint(now)}
+    WHERE ${whereGeneration(key)} AND asked_at < ${sql.bigint(now)}`);
 
 /** What moves of a projection change; its definition has an update of its own. */
 export const updateProjection = (session: Session, row: ProjectionRow): Promise<number> =>

@@ -131,6 +131,23 @@ export function positionOf(field: string, seq: number): number {
   return seq;
 }
 
+const firstTime = Date.parse("0001-01-01T00:00:00Z");
+const lastTime = Date.parse("9999-12-31T23:59:59.999Z");
+
+/** A time that every protocol can carry back. */
+export function timeOf(field: string, at: number | undefined): number | null {
+  if (at === undefined) return null;
+  if (!Number.isSafeInteger(at) || at < firstTime || at > lastTime)
+    throw invalid(field, "must be from year 1 to year 9999");
+  return at;
+}
+
+/** The position of one event. */
+export function eventPositionOf(field: string, seq: number): number {
+  if (positionOf(field, seq) === 0) throw invalid(field, "must be the position of an event, from 1");
+  return seq;
+}
+
 /** Which events belong to a projection. */
 export interface NameMatcher {
   /** Literal names. */

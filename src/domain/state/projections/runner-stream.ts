@@ -1,8 +1,8 @@
 import type { Clock } from "../../../kit/clock.ts";
-import { Fault } from "../../../kit/fault.ts";
+import { Fault, tryAgain } from "../../../kit/fault.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import type { PartitionedEvent } from "./batches.ts";
-import type { Delivered, Deliveries, RunnerAsk } from "./deliveries.ts";
+import { type Delivered, type Deliveries, definitionText, type RunnerAsk } from "./deliveries.ts";
 import { generationOf, isAging, standingOf, takeLease } from "./leases.ts";
 import {
   projectionDrainMs,
@@ -50,6 +50,9 @@ export interface RunnerStreamDeps {
 export const mustPoll = ({ name }: ProjectionKey): Fault =>
   new Fault("unimplemented", `projection "${name}" is not streamed to this runner now: poll for its events`);
 
+const redefined = ({ name }: ProjectionKey): Fault =>
+  tryAgain("aborted", `projection "${name}" was defined otherwise meanwhile: ask for its events again`);
+
 /** How long a stream that stands by, or waits for saves, goes without a look. */
 const lookMs = 1_000;
 
@@ -75,6 +78,8 @@ export class RunnerStream {
   readonly #ask: StreamAsk;
   readonly #id: string;
   readonly #rest: Rest;
+  /** How the projection was defined at the beginning. */
+  #definition: string | undefined;
   /** Undefined while another runner has the projection. */
   #own: GenerationRow | undefined;
   /** Delivered events that are not saved, as of the last delivery. */
@@ -152,11 +157,14 @@ export class RunnerStream {
 
   #acquire(isFirst: boolean): Promise<GenerationRow | undefined> {
     const { store, clock } = this.#deps;
-    const { key, runner } = this.#ask;
+    const { key, runner, permitted } = this.#ask;
     return store.write(async (session) => {
       const now = clock.now();
       const held = await holdProjection(session, key);
       if (!held) throw unknownProjection(key.name);
+      this.#definition ??= definitionText(held);
+      const isOther = definitionText(held) !== this.#definition;
+      if (isOther || (permitted !== undefined && permitted !== held.events)) throw redefined(key);
       const generation = generationOf(held, runner);
       if (isFirst) await requireFreshMemory(session, held, generation, runner, now);
       if (standingOf(generation, runner, { streamId: this.#id, now }) === "another") return undefined;
@@ -171,7 +179,8 @@ export class RunnerStream {
   /** The next events; undefined once the lease is lost. */
   async #next(): Promise<readonly PartitionedEvent[] | undefined> {
     const { store, clock, deliveries, onDelivered } = this.#deps;
-    const delivered = await deliveries.next(this.#ask, this.#id, projectionWindowMax - this.#unsaved);
+    const own = { streamId: this.#id, definition: this.#definition ?? "" };
+    const delivered = await deliveries.next(this.#ask, own, projectionWindowMax - this.#unsaved);
     if (!delivered) return undefined;
     const { generation, events, advanced } = delivered;
     const { cursor_position: cursor } = generation;

@@ -1,9 +1,10 @@
 import type { Clock } from "../../../kit/clock.ts";
 import type { Store } from "../../../store/store.ts";
 import type { Feeds } from "../../log/log/feed.ts";
-import type { Delivered, Deliveries } from "./deliveries.ts";
+import { type Delivered, type Deliveries, definitionText } from "./deliveries.ts";
+import { projectionHeldPollsMax, projectionLeaseMs } from "./limits.ts";
 import type { ProjectionKey } from "./rows.ts";
-import { eventNamesOf, type Runner } from "./rules.ts";
+import { eventNamesOf, type NameMatcher, type Runner } from "./rules.ts";
 import { type Failure, type ProjectionAck, type Save, type Saved, StoredSaves } from "./saves.ts";
 import { Rest, type Signals } from "./signals.ts";
 
@@ -13,6 +14,8 @@ export interface PollAsk {
   limit: number;
   /** Undefined: of all partitions. */
   partition: string | undefined;
+  /** See `RunnerAsk`. */
+  permitted?: string;
   signal: AbortSignal;
 }
 
@@ -23,8 +26,8 @@ export interface Runners {
   save(save: Save): Promise<void>;
   ack(ack: ProjectionAck): Promise<void>;
   fail(failure: Failure): Promise<void>;
-  /** Event names and patterns of a projection; throws `not_found`. */
-  eventsOf(key: ProjectionKey): Promise<string[]>;
+  /** Event names and patterns of a projection, as they are stored; throws `not_found`. */
+  eventsOf(key: ProjectionKey): Promise<string>;
   /** Wakes `rest` on events that a projection may want and on its changes, until the answer is called. */
   listen(key: ProjectionKey, rest: Rest): Promise<() => void>;
   /** Answers all held polls. */
@@ -45,20 +48,40 @@ export interface RunnersDeps {
 /** How often a poll that stands by looks whether it may take over. */
 const standbyMs = 1_000;
 
+/** How often a held poll renews the lease, which is shorter than it may be held. */
+const renewMs = projectionLeaseMs / 2;
+
+const knownNamesMax = 1_000;
+
+/** Every event of the environment asks each runner: a name is matched with the patterns once. */
+function remembered({ matches }: NameMatcher): NameMatcher["matches"] {
+  const known = new Map<string, boolean>();
+  return (name) => {
+    let isOne = known.get(name);
+    if (isOne === undefined) {
+      if (known.size >= knownNamesMax) known.clear();
+      isOne = matches(name);
+      known.set(name, isOne);
+    }
+    return isOne;
+  };
+}
+
 export function openRunners(deps: RunnersDeps): Runners {
   const { clock, feeds, signals, deliveries, pollHoldMs, onDelivered, onSaved } = deps;
   const saves = new StoredSaves(deps);
   const resting = new Set<Rest>();
+  const heldPolls = new Map<string, number>();
   let isDraining = false;
 
-  const eventsOf = async (key: ProjectionKey) => JSON.parse((await deliveries.read(key)).events) as string[];
+  const eventsOf = async (key: ProjectionKey) => (await deliveries.read(key)).events;
 
   async function listen(key: ProjectionKey, rest: Rest): Promise<() => void> {
-    const names = eventNamesOf(await eventsOf(key));
+    const matches = remembered(eventNamesOf(JSON.parse(await eventsOf(key)) as string[]));
     const unlisten = signals.listen(key, () => rest.wake());
     const following = await feeds.follow(key.environment_id, {
       onEvents(events) {
-        for (const { name } of events) if (names.matches(name)) return rest.wake();
+        for (const { name } of events) if (matches(name)) return rest.wake();
       },
       onEnd: () => rest.wake(),
     });
@@ -90,9 +113,11 @@ export function openRunners(deps: RunnersDeps): Runners {
       for (;;) {
         const left = until - clock.elapsed();
         if (left <= 0 || isDraining || ask.signal.aborted) return last;
-        await rest.for(last.state === "standby" ? Math.min(left, standbyMs) : left, clock);
+        await rest.for(Math.min(left, last.state === "standby" ? standbyMs : renewMs), clock);
         last = await look(ask);
-        if (isOver(last)) return last;
+        // What wakes it is not what the projection wants now.
+        const isRedefined = definitionText(last.held) !== definitionText(first.held);
+        if (isOver(last) || isRedefined) return last;
       }
     } finally {
       resting.delete(rest);
@@ -105,7 +130,17 @@ export function openRunners(deps: RunnersDeps): Runners {
     async poll(ask) {
       const first = await look(ask);
       if (isOver(first) || pollHoldMs === 0 || isDraining) return first;
-      return held(ask, first);
+      const text = `${ask.key.environment_id}\n${ask.key.name}`;
+      const count = heldPolls.get(text) ?? 0;
+      if (count >= projectionHeldPollsMax) return first;
+      heldPolls.set(text, count + 1);
+      try {
+        return await held(ask, first);
+      } finally {
+        const left = heldPolls.get(text)! - 1;
+        if (left > 0) heldPolls.set(text, left);
+        else heldPolls.delete(text);
+      }
     },
     save: async (save) => onSaved(await saves.save(save)),
     ack: async (ack) => onSaved(await saves.ack(ack)),

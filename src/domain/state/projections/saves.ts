@@ -2,7 +2,7 @@ import type { Clock, Instant } from "../../../kit/clock.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import { type Advanced, advance } from "./advance.ts";
-import { generationOf, requireLease } from "./leases.ts";
+import { generationOf, requireLease, touch } from "./leases.ts";
 import { projectionErrorCharsMax, projectionLeaseMs } from "./limits.ts";
 import {
   type GenerationRow,
@@ -139,8 +139,7 @@ export class StoredSaves implements Saves {
     processed: number,
   ): Promise<Advanced> {
     const now = this.#clock.now();
-    // Grows with every save: a delivery that was read before finds out.
-    generation.saved_at = Math.max(now, generation.saved_at + 1);
+    touch(generation, now);
     // A late save of a runner that has left keeps nobody out.
     if (generation.lease_until > now)
       generation.lease_until = Math.max(generation.lease_until, now + projectionLeaseMs);
@@ -194,7 +193,11 @@ export class StoredSaves implements Saves {
       // What was delivered before the event and is not saved comes again with it.
       const unsaved = await firstPending(session, generation, partition);
       const stopped = Math.min(position, unsaved ?? position);
+      // All before `stopped` is saved, so that an event that was passed over there needs no place of its own.
+      const skipped = unsaved === undefined ? 0 : (before?.skipped_position ?? 0);
+      const passed = skipped < stopped ? skipped : 0;
       const failed = {
+        last_position: Math.max(before?.last_position ?? 0, passed),
         error_message: message,
         error_event_id: eventId,
         error_position: stopped,

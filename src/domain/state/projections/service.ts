@@ -6,7 +6,7 @@ import type { Session, Store } from "../../../store/store.ts";
 import { clearError, noError } from "./advance.ts";
 import { findEvent } from "./event-rows.ts";
 import { eventsBehind } from "./lag.ts";
-import { endLease } from "./leases.ts";
+import { endLease, touch } from "./leases.ts";
 import { partitionsDefault, partitionsMax, projectionsMax } from "./limits.ts";
 import { getRebuild, type RebuildRow } from "./rebuild-rows.ts";
 import {
@@ -14,7 +14,6 @@ import {
   countProjections,
   deleteProjection,
   type GenerationRow,
-  getGenerations,
   getHead,
   getProjection,
   type HeldProjection,
@@ -26,6 +25,7 @@ import {
   listProjections,
   newGeneration,
   type ProjectionKey,
+  readProjection,
   shareHead,
   updateDefinition,
   updateGeneration,
@@ -137,10 +137,9 @@ const offsetMax = 10_000;
 
 export function openProjections({ store, clock, onChanged }: ProjectionsDeps): Projections {
   async function readOf(environmentId: string, name: string): Promise<HeldProjection> {
-    const key = keyOf(environmentId, name);
-    const row = await getProjection(store, key);
-    if (!row) throw unknownProjection(name);
-    return { ...row, generations: await getGenerations(store, key) };
+    const held = await readProjection(store, keyOf(environmentId, name));
+    if (!held) throw unknownProjection(name);
+    return held;
   }
 
   /** `work` answers whether it changed anything. */
@@ -171,12 +170,17 @@ export function openProjections({ store, clock, onChanged }: ProjectionsDeps): P
 
     async get(environmentId, name, { partition: given, generation: wanted = 0 }) {
       const partition = partitionOf("partition", given);
-      const held = await readOf(environmentId, name);
-      const generation =
-        wanted === 0 ? readGeneration(held) : held.generations.find((one) => one.generation === wanted);
-      if (!generation) throw new Fault("not_found", `generation ${wanted} of projection "${name}" not found`);
-      const state = await getState(store, generation, partition);
-      return { held, generation, partition, state: state?.state === null ? undefined : state };
+      for (;;) {
+        const held = await readOf(environmentId, name);
+        const generation =
+          wanted === 0 ? readGeneration(held) : held.generations.find((one) => one.generation === wanted);
+        if (!generation)
+          throw new Fault("not_found", `generation ${wanted} of projection "${name}" not found`);
+        const state = await getState(store, generation, partition);
+        // The states of a generation that is gone may be swept already: they look as if never folded.
+        if (!state && (await getProjection(store, held))?.generation !== held.generation) continue;
+        return { held, generation, partition, state: state?.state === null ? undefined : state };
+      }
     },
 
     async list(environmentId, { status, mode, limit, offset = 0 }) {
@@ -205,8 +209,7 @@ export function openProjections({ store, clock, onChanged }: ProjectionsDeps): P
         throw invalid("q", "must be well-formed Unicode without zero bytes");
       const held = await readOf(environmentId, name);
       const most = limit === undefined || limit <= 0 ? partitionsDefault : Math.min(limit, partitionsMax);
-      const found = await listPartitions(store, readGeneration(held), { search, limit: most });
-      return found.map((row) => row.partition_key);
+      return listPartitions(store, readGeneration(held), { search, limit: most });
     },
 
     pause: (environmentId, name) =>
@@ -322,7 +325,10 @@ async function skip(
   await updateGeneration(session, generation);
 }
 
-/** Partitions that have stopped are fed again from there; the others know what they have folded. */
+/**
+ * Partitions that have stopped are fed again from there; the others know what they have folded. An external
+ * projection gets again what it had not acknowledged, on a new stream.
+ */
 async function goBack(
   session: Session,
   held: HeldProjection,
@@ -330,11 +336,14 @@ async function goBack(
   now: Instant,
 ): Promise<void> {
   const stopped = await firstStopped(session, generation);
-  if (!stopped) return;
+  const hasFailed = held.mode === "external" && held.status === "error";
+  if (!stopped && !hasFailed) return;
   await clearErrors(session, generation);
-  const after = Math.min(generation.cursor_position, (stopped.error_position ?? 1) - 1);
+  const before = (stopped?.error_position ?? generation.cursor_position + 1) - 1;
+  const after = Math.min(generation.cursor_position, before);
   if (await pendingOf(session, generation)) endLease(held, generation, now);
   else generation.stream_id = null;
+  touch(generation, now);
   await clearPending(session, generation);
   generation.cursor_position = after;
   generation.delivered = after;

@@ -1,6 +1,7 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { column, sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
+import { partitionsMax } from "./limits.ts";
 import { type GenerationKey, type SessionReads, whereGeneration } from "./rows.ts";
 
 /** One partition of a managed projection. */
@@ -125,16 +126,28 @@ export const clearErrors = (session: Session, key: GenerationKey): Promise<numbe
   session.run(sql`UPDATE projection_states SET error_message = NULL, error_event_id = NULL, error_position = NULL
     WHERE ${whereGeneration(key)} AND error_position IS NOT NULL`);
 
-/** By key; `search` is a part of it. */
-export const listPartitions = (
+/** By key; `search` is a part of it. Looked through in slices: any number may have to be passed over. */
+export async function listPartitions(
   reads: Pick<Store, "all">,
   key: GenerationKey,
   { search, limit }: { search: string; limit: number },
-): Promise<{ partition_key: string }[]> => {
-  const found = search === "" ? sql`` : sql`AND replace(partition_key, ${search}, '') <> partition_key`;
-  return reads.all(sql`SELECT partition_key FROM projection_states WHERE ${whereGeneration(key)}
-    AND state IS NOT NULL ${found} ORDER BY partition_key LIMIT ${limit}`);
-};
+): Promise<string[]> {
+  const found: string[] = [];
+  let after: string | undefined;
+  for (;;) {
+    const behind = after === undefined ? sql`` : sql`AND partition_key > ${after}`;
+    const slice = await reads.all<{
+      partition_key: string;
+      has_state: number | boolean;
+    }>(sql`SELECT partition_key,
+        state IS NOT NULL AS has_state FROM projection_states WHERE ${whereGeneration(key)} ${behind}
+      ORDER BY partition_key LIMIT ${partitionsMax}`);
+    for (const { partition_key: partition, has_state } of slice)
+      if (has_state && partition.includes(search) && found.length < limit) found.push(partition);
+    if (found.length >= limit || slice.length < partitionsMax) return found;
+    after = slice.at(-1)!.partition_key;
+  }
+}
 
 export const deleteStates = (session: Session, key: GenerationKey, limit: number): Promise<number> =>
   session.run(sql`DELETE FROM projection_states WHERE (environment_id, name, generation, partition_key) IN (

@@ -10,8 +10,6 @@ import { partitionText, progressOf, type WaitProgress, type WaitTarget } from ".
 /** One caller that waits. */
 export interface OpenWait extends WaitTarget {
   min: number;
-  /** By what is folded now: the highest position that was ever read may be of before an error. */
-  byCursor: boolean;
   progress: WaitProgress;
   /** The progress as text, to be compared. */
   text: string;
@@ -41,21 +39,19 @@ export function stateOf({ name, partition, progress }: OpenWait): Exclude<WaitPr
   return progress;
 }
 
-/** The position that the wait has seen. */
+/** The position that the wait has seen: everything up to it is folded, whatever position was reached before. */
 export const currentOf = (
-  { partition, byCursor }: Pick<OpenWait, "partition" | "byCursor">,
+  { partition }: Pick<OpenWait, "partition">,
   progress: Exclude<WaitProgress, "gone">,
-): number => {
-  if (partition !== undefined) return Math.max(progress.cursor, progress.partitionPosition);
-  return byCursor ? progress.cursor : progress.position;
-};
+): number =>
+  partition === undefined ? progress.cursor : Math.max(progress.cursor, progress.partitionPosition);
 
 /** Whether a read shows all up to a position; unlike a wait it may be of a projection that is paused. */
 export function isFolded({ name, partition }: WaitTarget, progress: WaitProgress, position: number): boolean {
   if (progress === "gone") throw unknownProjection(name);
   const { status, error, partitionError } = progress;
   const isWhole = partition === undefined ? error === null : partitionError === null;
-  return isWhole && status !== "rebuilding" && currentOf({ partition, byCursor: true }, progress) >= position;
+  return isWhole && status !== "rebuilding" && currentOf({ partition }, progress) >= position;
 }
 
 export interface WaitBoardDeps {

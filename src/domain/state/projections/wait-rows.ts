@@ -16,7 +16,6 @@ export type WaitProgress =
       status: ProjectionStatus;
       mode: ProjectionMode;
       error: string | null;
-      position: number;
       cursor: number;
       isRebuilding: boolean;
       /** 0 where the partition has no row. */
@@ -29,7 +28,6 @@ interface ProgressRow extends ProjectionKey {
   status: ProjectionStatus;
   mode: ProjectionMode;
   error_message: string | null;
-  position: number;
   cursor_position: number;
   building: number;
   last_position: number | null;
@@ -53,7 +51,7 @@ export async function progressOf(
     const slice = wanted.slice(from, from + projectionLookMax);
     const rows =
       await store.all<ProgressRow>(sql`SELECT p.environment_id, p.name, i.partition_key, p.status, p.mode,
-        p.error_message, g.position, g.cursor_position, s.last_position, s.error_message AS partition_error,
+        p.error_message, g.cursor_position, s.last_position, s.error_message AS partition_error,
         (SELECT count(*) FROM projection_generations b WHERE b.environment_id = p.environment_id
           AND b.name = p.name AND b.generation > p.generation AND b.dropped_at IS NULL) AS building
       FROM ${store.seams.rowsFrom("i", {
@@ -69,7 +67,7 @@ export async function progressOf(
     for (const row of rows) {
       const progress: WaitProgress = {
         ...{ status: row.status, mode: row.mode, error: row.error_message },
-        ...{ position: row.position, cursor: row.cursor_position, isRebuilding: row.building > 0 },
+        ...{ cursor: row.cursor_position, isRebuilding: row.building > 0 },
         ...{ partitionPosition: row.last_position ?? 0, partitionError: row.partition_error },
       };
       const text = JSON.stringify(progress);

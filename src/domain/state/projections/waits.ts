@@ -38,7 +38,6 @@ export interface WaitRequest {
 interface FollowOptions {
   timeoutMs: number;
   signal: AbortSignal;
-  byCursor?: boolean;
 }
 
 export interface WaitResult {
@@ -202,7 +201,7 @@ export function openWaits(deps: WaitsDeps): Waits {
       if (await isRead(store, environmentId, request)) return;
       const leave = enter(1);
       try {
-        const result = await waitFor(environmentId, request, { ...options, byCursor: true });
+        const result = await waitFor(environmentId, request, options);
         if (result.isCaughtUp) return;
         throw tryAgain(
           "unavailable",
@@ -249,13 +248,13 @@ async function* follow(
   { clock, signals, passOver, board, isDraining }: FollowDeps,
   environmentId: string,
   { name, minPosition, partition }: WaitRequest,
-  { timeoutMs, signal, byCursor = false }: FollowOptions,
+  { timeoutMs, signal }: FollowOptions,
 ): AsyncGenerator<WaitStep> {
   if (!isStorable(name)) throw unknownProjection(name);
   const key = { environment_id: environmentId, name };
   const rest = new Rest();
   const target = partition === "" ? undefined : partitionOf("partition", partition);
-  const wait: OpenWait = { ...key, partition: target, min: minPosition, byCursor, ...gone, rest };
+  const wait: OpenWait = { ...key, partition: target, min: minPosition, ...gone, rest };
   const until = clock.elapsed() + timeoutMs;
   const unlisten = signals.listen(key, () => board.note(wait));
   const onAbort = () => rest.wake();

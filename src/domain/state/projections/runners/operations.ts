@@ -15,11 +15,13 @@ import { withNumbers } from "../../../../kit/wkt.ts";
 import { projectionSavesMax, projectionStateBytesMax } from "../limits.ts";
 import {
   batchSizeOf,
+  eventPositionOf,
   partitionOf,
   positionOf,
   projectionThings,
   type RunnerInput,
   runnerOf,
+  timeOf,
 } from "../rules.ts";
 import type { Runners } from "../runners.ts";
 import type { SavedState } from "../saves.ts";
@@ -38,7 +40,7 @@ const State = Type.Object({
   state: Type.Optional(Type.Unknown()),
   lastEventId: text,
   lastEventSeq: count,
-  lastEventAt: count,
+  lastEventAt: Type.Optional(Type.Number()),
 });
 const Save = Type.Object({ name: Type.String(), states: Type.Array(State), ...runner });
 const Ack = Type.Object({ name: Type.String(), lastEventId: text, lastEventSeq: count, ...runner });
@@ -66,10 +68,20 @@ const keyOf = (call: Call, name: string) => ({ environment_id: call.environmentI
 const whoIs = (call: Call, fields: Partial<RunnerInput>) =>
   runnerOf(runnerFields(fields), { id: call.caller.id, address: call.address });
 
-/** Asks about the events of the projection where some policy may keep events from the caller. */
-async function permitEvents(runners: Runners, call: Call, name: string, permit: Permit): Promise<void> {
-  if (!(await call.screen("events:subscribe", "event"))) return;
-  await permit({ name, events: await runners.eventsOf(keyOf(call, name)) });
+/**
+ * Asks about the events of the projection where some policy may keep events from the caller, or may do so later in a
+ * long call, and answers what it asked about: a change of the definition must not give the caller others.
+ */
+async function permitEvents(
+  runners: Runners,
+  call: Call,
+  name: string,
+  { permit, isLong }: { permit: Permit; isLong: boolean },
+): Promise<{ permitted?: string }> {
+  if (!isLong && !(await call.screen("events:subscribe", "event"))) return {};
+  const permitted = await runners.eventsOf(keyOf(call, name));
+  await permit({ name, events: JSON.parse(permitted) as string[] });
+  return { permitted };
 }
 
 export const runnerOperations = (runners: Runners, streams: ProjectionStreams): Operation[] => [
@@ -98,8 +110,8 @@ const feedOperations = (runners: Runners, streams: ProjectionStreams): Operation
         ...{ key: keyOf(call, name), runner: whoIs(call, who), limit: batchSizeOf(batchSize) },
         ...{ partition: partition ? partitionOf("partition", partition) : undefined, signal: call.signal },
       };
-      await permitEvents(runners, call, name, permit);
-      return runners.poll(ask);
+      const permitted = await permitEvents(runners, call, name, { permit, isLong: false });
+      return runners.poll({ ...ask, ...permitted });
     },
   }),
   stream({
@@ -124,8 +136,8 @@ const feedOperations = (runners: Runners, streams: ProjectionStreams): Operation
         ...{ key: keyOf(call, name), runner: whoIs(call, who), limit: batchSizeOf(batchSize) },
         ...{ callerId: call.caller.id, isPart: partition !== "", signal: call.signal },
       };
-      await permitEvents(runners, call, name, permit);
-      const open = await streams.admit(ask);
+      const permitted = await permitEvents(runners, call, name, { permit, isLong: true });
+      const open = await streams.admit({ ...ask, ...permitted });
       call.admitted?.();
       for await (const one of open.messages()) if (one.event || acceptHeartbeats) yield one;
     },
@@ -197,7 +209,7 @@ const resultOperations = (runners: Runners): Operation[] => [
       runners.fail({
         ...{ key: keyOf(call, name), runner: whoIs(call, who), eventId: eventIdOf(eventId), message },
         partition: partitionOf("partition_key", partitionKey),
-        position: positionOf("event_seq", eventSeq),
+        position: eventPositionOf("event_seq", eventSeq),
       }),
   }),
 ];
@@ -210,7 +222,7 @@ function statesOf(given: readonly Static<typeof State>[]): SavedState[] {
     state: jsonText("state", state ?? null, projectionStateBytesMax),
     lastEventId: eventIdOf(lastEventId),
     lastPosition: positionOf("last_event_seq", lastEventSeq),
-    lastEventAt: lastEventAt ?? null,
+    lastEventAt: timeOf("last_event_time", lastEventAt),
   }));
   if (new Set(states.map(({ partition }) => partition)).size < states.length)
     throw invalid("states", "must name each partition once");
