@@ -1,12 +1,14 @@
 import { eventCalls } from "./client-events.ts";
 import { functionCalls } from "./client-functions.ts";
 import { groupCalls } from "./client-groups.ts";
+import { projectionCalls } from "./client-projections.ts";
 import { runCalls } from "./client-runs.ts";
 import { secretCalls } from "./client-secrets.ts";
 import { streamCalls } from "./client-streams.ts";
 import { subscribeCalls } from "./client-subscriptions.ts";
 import type { Client } from "./client-types.ts";
 import type { EventRegistry } from "./events.ts";
+import { createProjectionOf } from "./projection.ts";
 import { safe } from "./retry.ts";
 import { type ConnectionOptions, createTransport } from "./transport.ts";
 import type { EventMap } from "./types.ts";
@@ -23,13 +25,16 @@ export function createClient<Events extends EventMap = EventMap>(
   options: ClientOptions<Events> = {},
 ): Client<Events> {
   const transport = createTransport(options);
+  const subscriptions = subscribeCalls<Events>(transport);
   return {
     transport,
     ...eventCalls(transport, options.events),
     ...functionCalls(transport, options.events),
     ...runCalls(transport),
-    ...subscribeCalls<Events>(transport),
+    ...subscriptions,
+    createProjection: createProjectionOf(options.events),
     groups: groupCalls(transport),
+    projections: projectionCalls(transport, subscriptions.subscribe as never),
     secrets: secretCalls(transport),
     streams: streamCalls(transport, options.events),
     health: () => transport.call({ method: "GET", path: "/health" }, safe),
