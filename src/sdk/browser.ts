@@ -5,6 +5,8 @@ export type * from "./entity-types.ts";
 export { NonRetryableError, SvcError } from "./errors.ts";
 export { defineEvents, type EventRegistry, type EventRule, type EventRules } from "./events.ts";
 export type * from "./group-types.ts";
+export type * from "./projection-call-types.ts";
+export type * from "./projection-types.ts";
 export type * from "./subscription-types.ts";
 export type { ConnectionOptions, Transport } from "./transport.ts";
 export type * from "./types.ts";

@@ -1,6 +1,8 @@
 import type { StreamCalls } from "./entity-types.ts";
 import type { FunctionOptions, Handler } from "./function.ts";
 import type { GroupCalls } from "./group-types.ts";
+import type { ProjectionCalls } from "./projection-call-types.ts";
+import type { CreateProjection } from "./projection-types.ts";
 import type { HistoryEntry, PausedState, RunResult, Secret } from "./read.ts";
 import type { SubscribeCalls } from "./subscription-types.ts";
 import type { SvcFunction } from "./svc-function.ts";
@@ -185,7 +187,10 @@ export interface Client<Events extends EventMap = EventMap>
     RunCalls,
     SubscribeCalls<Events> {
   readonly transport: Transport;
+  /** `createProjection` with this client's event types. */
+  readonly createProjection: CreateProjection<Events>;
   readonly groups: GroupCalls;
+  readonly projections: ProjectionCalls;
   readonly secrets: SecretCalls;
   readonly streams: StreamCalls<Events>;
   /**

@@ -1,12 +1,14 @@
 import { eventCalls } from "./client-events.ts";
 import { functionCalls } from "./client-functions.ts";
 import { groupCalls } from "./client-groups.ts";
+import { projectionCalls } from "./client-projections.ts";
 import { runCalls } from "./client-runs.ts";
 import { secretCalls } from "./client-secrets.ts";
 import { streamCalls } from "./client-streams.ts";
 import { subscribeCalls } from "./client-subscriptions.ts";
 import type { Client } from "./client-types.ts";
 import type { EventRegistry } from "./events.ts";
+import { createProjectionOf } from "./projection.ts";
 import { safe } from "./retry.ts";
 import { type ConnectionOptions, consistent, createTransport, type Transport } from "./transport.ts";
 import type { EventMap } from "./types.ts";
@@ -29,13 +31,16 @@ function clientOf<Events extends EventMap>(
   transport: Transport,
   events: EventRegistry<Events> | undefined,
 ): Client<Events> {
+  const subscriptions = subscribeCalls<Events>(transport);
   return {
     transport,
     ...eventCalls(transport, events),
     ...functionCalls(transport, events),
     ...runCalls(transport),
-    ...subscribeCalls<Events>(transport),
+    ...subscriptions,
+    createProjection: createProjectionOf(events),
     groups: groupCalls(transport),
+    projections: projectionCalls(transport, subscriptions.subscribe as never),
     secrets: secretCalls(transport),
     streams: streamCalls(transport, events),
     sequence: () => transport.last.text,

@@ -1,5 +1,7 @@
 import { NonRetryableError } from "./errors.ts";
 import { createFunction, type FunctionOptions, type Handler } from "./function.ts";
+import { projectionOf } from "./projection.ts";
+import type { CreateProjection } from "./projection-types.ts";
 import type { EventReader, SvcFunction } from "./svc-function.ts";
 import type { EventMap } from "./types.ts";
 
@@ -41,6 +43,8 @@ export interface EventRegistry<Events extends EventMap = EventMap> extends Event
     options: FunctionOptions<Name>,
     handler: Handler<Events[Name], Name, Events, Output>,
   ): SvcFunction<Events[Name], Output>;
+  /** `createProjection` with these events. */
+  readonly createProjection: CreateProjection<Events>;
 }
 
 /**
@@ -69,6 +73,8 @@ export function defineEvents<Events extends EventMap = EventMap>(
   const registry: EventRegistry<Events> = {
     createFunction: (options, handler) =>
       ({ ...createFunction(options, handler as never), events: registry }) as never,
+    createProjection: ((given: never) =>
+      projectionOf(given, byName.size > 0 ? registry : undefined)) as never,
     version: (name) => byName.get(name)?.version,
     check,
     async read(event) {

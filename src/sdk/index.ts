@@ -19,6 +19,9 @@ export {
 } from "./function.ts";
 export type * from "./group-types.ts";
 export { toNodeHandler } from "./node.ts";
+export { createProjection } from "./projection.ts";
+export type * from "./projection-call-types.ts";
+export type * from "./projection-types.ts";
 export type { HistoryEntry, PausedState, RunResult, Secret } from "./read.ts";
 export { type ServeHandler, type ServeOptions, serve } from "./serve.ts";
 export { StepTimeoutError } from "./step.ts";
@@ -27,6 +30,12 @@ export type * from "./subscription-types.ts";
 export type { HandlerEvent, SvcFunction } from "./svc-function.ts";
 export type { TestCall, TestResult, TestStep, TestWait } from "./test-plan.ts";
 export { type FunctionTest, testFunction } from "./testing.ts";
+export {
+  type EventToProject,
+  type ProjectionTest,
+  type ProjectionTestResult,
+  testProjection,
+} from "./testing-projection.ts";
 export type { ConnectionOptions, Transport } from "./transport.ts";
 export type * from "./types.ts";
 export type { WebhookEvent, WebhookRequest, WebhookRule } from "./webhooks.ts";

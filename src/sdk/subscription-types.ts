@@ -40,7 +40,7 @@ type BareOf<Pattern extends string> = Pattern extends `events:${infer Name}`
     : Pattern;
 
 /** Event names of `Events` that a pattern stands for. */
-type NamesOf<Events, Pattern extends string> = {
+export type NamesOf<Events, Pattern extends string> = {
   [Name in keyof Events & string]: TopicMatches<BareOf<Pattern>, Name> extends true ? Name : never;
 }[keyof Events & string];
 

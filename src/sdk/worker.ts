@@ -6,6 +6,7 @@ import { registration } from "./function.ts";
 import { Heartbeats } from "./heartbeats.ts";
 import { type Stamp, stamp } from "./lease.ts";
 import { consoleLogger } from "./log.ts";
+import type { SvcProjection } from "./projection-types.ts";
 import { delayAfter, pause } from "./retry.ts";
 import { handleEndSignals } from "./signals.ts";
 import type { SvcFunction } from "./svc-function.ts";
@@ -15,11 +16,13 @@ import { sdkVersion } from "./version.ts";
 import type { Assignment } from "./wire.ts";
 import { WorkerJobs } from "./worker-jobs.ts";
 import { restLink, streamLink, type WorkerLink } from "./worker-link.ts";
+import { WorkerProjections } from "./worker-projections.ts";
 
 export interface WorkerOptions<Events extends EventMap = EventMap> extends ConnectionOptions {
   /** Instead of connection options. */
   client?: Client<Events>;
-  functions: readonly SvcFunction[];
+  functions?: readonly SvcFunction[];
+  projections?: readonly SvcProjection[];
   /**
    * How jobs and reports travel: `rest` (default), or `stream`, one HTTP/2 stream in both directions, over which the server
    * also says at once that a run was cancelled. `stream` needs HTTP/2 all the way to the server.
@@ -48,12 +51,12 @@ export interface Worker {
   readonly id: string;
   readonly activeJobs: number;
   /**
-   * Registers the functions and the worker and begins to take jobs. While the server does not answer it keeps trying;
+   * Registers the functions, the projections and the worker and begins to take jobs and events. While the server does not answer it keeps trying;
    * SvcError when it refuses (401, 403, an illegal function).
    */
   start(): Promise<void>;
   /**
-   * Takes no further jobs and resolves once the active ones have reported: true, or false when `timeoutMs` (default: no
+   * Takes no further jobs and events and resolves once the active jobs have reported and folded events are saved: true, or false when `timeoutMs` (default: no
    * limit) was over first. The worker is stopped either way; what it left goes to others when its lease ends.
    */
   drain(options?: { timeoutMs?: number }): Promise<boolean>;
@@ -76,7 +79,7 @@ function newWorkerId(): string {
   return `worker-${Date.now().toString(36)}-${letters.join("")}`;
 }
 
-/** A process that executes functions. One per process is enough; `maxConcurrentJobs` decides how much it does at a time. */
+/** A process that executes functions and folds projections. One per process is enough; `maxConcurrentJobs` decides how much it does at a time. */
 export function createWorker<Events extends EventMap = EventMap>(options: WorkerOptions<Events>): Worker {
   const running = new RunningWorker(options);
   // Callers may pass `worker.stop` on without its worker (U2).
@@ -100,7 +103,9 @@ class RunningWorker<Events extends EventMap> {
   readonly #options: WorkerOptions<Events>;
   readonly #client: Client<Events>;
   readonly #functions: ReadonlyMap<string, SvcFunction>;
-  readonly #link: WorkerLink;
+  /** Undefined for a worker without functions: the server knows nothing of it. */
+  readonly #link: WorkerLink | undefined;
+  readonly #projections: WorkerProjections;
   readonly #log: Logger;
   readonly #heartbeats: Heartbeats;
   readonly #halt = new AbortController();
@@ -108,13 +113,20 @@ class RunningWorker<Events extends EventMap> {
   #releaseSignals: (() => void) | undefined;
 
   constructor(options: WorkerOptions<Events>) {
-    const { functions, maxConcurrentJobs = 10, checkpointMs = 20, heartbeatMs = 30_000 } = options;
+    const {
+      functions = [],
+      projections = [],
+      maxConcurrentJobs = 10,
+      checkpointMs = 20,
+      heartbeatMs = 30_000,
+    } = options;
     this.#options = options;
     this.#client = options.client ?? createClient<Events>(options);
     this.#log = options.log ?? consoleLogger();
     this.id = options.workerId ?? newWorkerId();
     this.#functions = new Map(functions.map((one) => [one.id, one]));
-    if (this.#functions.size === 0) throw new TypeError("a worker needs functions");
+    if (functions.length + projections.length === 0)
+      throw new TypeError("a worker needs functions or projections");
     if (this.#functions.size < functions.length)
       throw new TypeError("two functions of a worker have the same id");
     // A rejection that nobody listens to would end the process; the reason stands in the log.
@@ -128,13 +140,19 @@ class RunningWorker<Events extends EventMap> {
       log: this.#log,
     });
     this.#heartbeats = new Heartbeats(heartbeatMs, (everyMs) => this.#heartbeat(everyMs));
-    this.#link = this.#openLink(maxConcurrentJobs);
+    this.#link = functions.length > 0 ? this.#openLink(maxConcurrentJobs) : undefined;
+    this.#projections = new WorkerProjections({
+      ...{ transport: this.#client.transport, projections, workerId: this.id, log: this.#log },
+      onAllFailed: (error) => {
+        if (!this.#link) this.end(error);
+      },
+    });
   }
 
   #openLink(maxConcurrentJobs: number): WorkerLink {
     const { transport, labels = {} } = this.#options;
     const openLink = transport === "stream" ? streamLink : restLink;
-    return openLink({
+    const link: WorkerLink = openLink({
       transport: this.#client.transport,
       identity: {
         id: this.id,
@@ -145,7 +163,7 @@ class RunningWorker<Events extends EventMap> {
         version: { sdk: sdkVersion, runtime: runtimeName() },
       },
       room: () => this.jobs.room,
-      onJobs: (jobs, askedAt) => this.#take(jobs, askedAt),
+      onJobs: (jobs, askedAt) => this.#take(link, jobs, askedAt),
       onDenied: (error) => {
         this.#log.error("the server does not accept this worker's key; stopping", { reason: error.message });
         this.end(error);
@@ -154,6 +172,7 @@ class RunningWorker<Events extends EventMap> {
       insist: (work) => this.#insist(work),
       log: this.#log,
     });
+    return link;
   }
 
   async start(): Promise<void> {
@@ -163,14 +182,16 @@ class RunningWorker<Events extends EventMap> {
     if (handleSignals) this.#releaseSignals = handleEndSignals(() => this.drain(drainTimeoutMs));
     try {
       await this.#insist(() => this.#registerFunctions());
-      await this.#insist(() => this.#link.register());
+      await this.#insist(() => this.#projections.join());
+      await this.#insist(async () => this.#link?.register());
     } catch (error) {
       this.end();
       throw error;
     }
     if (!this.#isRunning()) return;
-    this.#heartbeats.start();
-    this.#link.courier.start();
+    if (this.#link) this.#heartbeats.start();
+    this.#link?.courier.start();
+    this.#projections.start();
     this.#log.debug("worker started", { id: this.id, functions: [...this.#functions.keys()] });
   }
 
@@ -182,9 +203,9 @@ class RunningWorker<Events extends EventMap> {
   async drain(timeoutMs: number | undefined): Promise<boolean> {
     if (this.#state === "stopped") return this.jobs.count === 0;
     this.#state = "draining";
-    this.#link.courier.drain();
+    this.#link?.courier.drain();
     const over = new AbortController();
-    const finished = this.jobs.finished().then(() => true);
+    const finished = Promise.all([this.jobs.finished(), this.#projections.drain()]).then(() => true);
     const expired = timeoutMs === undefined ? undefined : pause(timeoutMs, over.signal).then(() => false);
     const isComplete = await (expired ? Promise.race([finished, expired]) : finished);
     over.abort();
@@ -198,32 +219,35 @@ class RunningWorker<Events extends EventMap> {
     const reason = error ?? new SvcError("worker_stopped", "the worker was stopped");
     this.#halt.abort();
     this.#heartbeats.stop();
-    this.#link.courier.stop(reason);
+    this.#link?.courier.stop(reason);
+    this.#projections.stop();
     this.jobs.abandonAll(reason);
     this.#releaseSignals?.();
     if (error) this.closed.reject(error);
     else this.closed.resolve();
   }
 
-  #take(assignments: Assignment[], askedAt: Stamp): void {
-    const { courier } = this.#link;
+  #take(link: WorkerLink, assignments: Assignment[], askedAt: Stamp): void {
+    const { courier } = link;
     for (const assignment of assignments) {
       if (this.#state === "stopped" || this.jobs.has(assignment.job_id)) continue;
-      const confirm = () => this.#insist(() => this.#link.confirm(assignment));
+      const confirm = () => this.#insist(() => link.confirm(assignment));
       this.jobs.start(assignment, askedAt, courier, confirm);
       this.#heartbeats.mindLease(assignment.lease_expires_at);
     }
   }
 
   async #heartbeat(everyMs: number): Promise<void> {
+    const link = this.#link;
+    if (!link) return;
     const jobs = this.jobs.list();
     const askedAt = stamp();
     try {
-      const lost = await this.#link.heartbeat(jobs, Math.max(1_000, everyMs));
+      const lost = await link.heartbeat(jobs, Math.max(1_000, everyMs));
       this.jobs.renew(jobs, lost, askedAt);
     } catch (error) {
       const { status, message } = error as SvcError;
-      if (status === 404) await this.#link.register().catch(() => {});
+      if (status === 404) await link.register().catch(() => {});
       else if (status !== 401 && status !== 403) this.#log.debug("heartbeat failed", { reason: message });
     }
   }

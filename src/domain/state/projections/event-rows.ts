@@ -10,6 +10,8 @@ export interface FeedEvent {
   id: string;
   position: number;
   name: string;
+  /** Of its schema. */
+  version: number;
   data: string;
   metadata: string | null;
   source: string;
@@ -55,7 +57,7 @@ export async function readSlice(
   while (reached < end && events.length < limit && chars < projectionBatchCharsMax) {
     const most = Math.min(size.limit, limit - events.length);
     const found =
-      await store.all<FeedEvent>(sql`SELECT id, position, name, data, metadata, source, at, entity_id
+      await store.all<FeedEvent>(sql`SELECT id, position, name, version, data, metadata, source, at, entity_id
       FROM events WHERE ${between(environmentId, reached, end)} AND ${named(names)} AND ${visible}
       ORDER BY position LIMIT ${most}`);
     let own = 0;

@@ -26,10 +26,21 @@ import {
   lastGeneration,
   newGeneration,
   type ProjectionKey,
+  type ProjectionRow,
+  updateDefinition,
   updateGeneration,
   updateProjection,
 } from "./rows.ts";
-import { moves, type ProjectionStatus, partitionOf, unknownProjection, wrongStatus } from "./rules.ts";
+import {
+  type DefinitionInput,
+  definitionOf,
+  moves,
+  type ProjectionDefinition,
+  type ProjectionStatus,
+  partitionOf,
+  unknownProjection,
+  wrongStatus,
+} from "./rules.ts";
 import { type ProjectionChange, readGeneration } from "./service.ts";
 import { clearPending, deleteState } from "./state-rows.ts";
 
@@ -41,6 +52,8 @@ export interface RebuildRequest {
   toEventId: string;
   isDryRun: boolean;
   strategy: string;
+  /** Registered in the same transaction. */
+  definition?: Omit<DefinitionInput, "name"> | undefined;
 }
 
 export interface RebuildReport {
@@ -83,7 +96,8 @@ export function openRebuilds({ store, clock, ids, onChanged }: RebuildsDeps): Re
     async start(environmentId, request) {
       const { name, isDryRun } = request;
       const key = { environment_id: environmentId, name };
-      const row = await getProjection(store, key);
+      const definition = request.definition && definitionOf({ ...request.definition, name });
+      const row = changedBy(definition, await getProjection(store, key));
       if (!row) throw unknownProjection(name);
       const strategy = strategyOf(request.strategy);
       const partition = request.partition === "" ? null : partitionOf("partition", request.partition);
@@ -93,6 +107,8 @@ export function openRebuilds({ store, clock, ids, onChanged }: RebuildsDeps): Re
           "partition: one partition is rebuilt in place, and only of a managed projection",
           { field: "partition" },
         );
+      if (partition !== null && definition)
+        throw invalid("definition", "must be left out where one partition is rebuilt");
       const scope = await scopeOf(store, row, request);
       const job: RebuildRow = {
         ...{ ...key, ...newJob(request, scope), id: ids.next("rebuild"), started_at: clock.now() },
@@ -102,7 +118,9 @@ export function openRebuilds({ store, clock, ids, onChanged }: RebuildsDeps): Re
         if (row.status === "rebuilding") throw underWay(name);
         return viewOf(job, { cursor: scope.after, now: clock.now(), isDryRun });
       }
-      const started = await store.write((session) => begin(session, key, { scope, job, now: clock.now() }));
+      const started = await store.write((session) =>
+        begin(session, key, { scope, job, definition, now: clock.now() }),
+      );
       onChanged({ key, kind: "transition" });
       return viewOf(started, { cursor: scope.after, now: clock.now(), isDryRun });
     },
@@ -167,15 +185,31 @@ const newJob = ({ fromEventId, toEventId }: RebuildRequest, scope: RebuildScope)
   ...{ processed_count: 0, ended_at: null, error: null },
 });
 
+/** As a definition has it, if one is given. */
+function changedBy<Row extends ProjectionRow>(
+  definition: ProjectionDefinition | undefined,
+  row: Row | undefined,
+): Row | undefined {
+  if (!row || !definition) return row;
+  const { mode, events, partitionPath, version } = definition;
+  return { ...row, mode, events: JSON.stringify(events), partition_path: partitionPath, version };
+}
+
 /** Under the lock of the projection, which must be free for it. */
 async function begin(
   session: Session,
   key: ProjectionKey,
-  { scope, job, now }: { scope: RebuildScope; job: RebuildRow; now: Instant },
+  {
+    scope,
+    job,
+    definition,
+    now,
+  }: { scope: RebuildScope; job: RebuildRow; definition: ProjectionDefinition | undefined; now: Instant },
 ): Promise<RebuildRow> {
-  const held = await holdProjection(session, key);
+  const held = changedBy(definition, await holdProjection(session, key));
   if (!held) throw unknownProjection(key.name);
   requireFree(held);
+  if (definition) await updateDefinition(session, key, definition, now);
   const generation =
     job.partition_key !== null
       ? await beginPartition(session, held, { scope, partition: job.partition_key, now })

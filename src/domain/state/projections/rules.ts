@@ -183,6 +183,10 @@ export function batchSizeOf(batchSize: number): number {
   return batchSize === 0 ? projectionBatchDefault : Math.min(batchSize, projectionBatchMax);
 }
 
+/** The generation that is folded beside the one that is read; 0 for none. */
+export const buildingOf = (held: { generation: number; generations: { generation: number }[] }): number =>
+  held.generations.find(({ generation }) => generation > held.generation)?.generation ?? 0;
+
 /** A runner as it names itself, or as it is known by its credential and address. */
 export interface Runner {
   holder: string;

@@ -19,7 +19,7 @@ import {
   updateGeneration,
   updateProjection,
 } from "./rows.ts";
-import { type Runner, unknownProjection } from "./rules.ts";
+import { buildingOf, type Runner, unknownProjection } from "./rules.ts";
 import type { Rest } from "./signals.ts";
 import { clearPending, pendingOf } from "./state-rows.ts";
 
@@ -29,6 +29,8 @@ export interface RunnerMessage {
   /** Zero while another runner has the projection. */
   fence: number;
   generation: number;
+  /** A generation that is folded beside the one that is read; zero for none. */
+  building: number;
 }
 
 export interface StreamAsk extends Omit<RunnerAsk, "partition"> {
@@ -87,6 +89,7 @@ export class RunnerStream {
   /** When an event was last delivered, or the cursor moved. */
   #movedAt = 0;
   #cursor = -1;
+  #building = 0;
 
   constructor(deps: RunnerStreamDeps, ask: StreamAsk, { id, rest }: { id: string; rest: Rest }) {
     this.#deps = deps;
@@ -117,8 +120,10 @@ export class RunnerStream {
         else await this.#rest.for(lookMs, clock);
         continue;
       }
+      const told = this.#building;
       const events = await this.#next();
       if (!events) return;
+      if (this.#building !== told) yield this.#message();
       for (const event of events) {
         if (signal.aborted) return;
         yield this.#message(event);
@@ -148,7 +153,8 @@ export class RunnerStream {
   }
 
   #message(event?: PartitionedEvent): RunnerMessage {
-    return { event, fence: this.#own?.fence ?? 0, generation: this.#own?.generation ?? 0 };
+    const { fence = 0, generation = 0 } = this.#own ?? {};
+    return { event, fence, generation, building: this.#building };
   }
 
   #mine(held: HeldProjection | undefined): GenerationRow | undefined {
@@ -166,6 +172,7 @@ export class RunnerStream {
       const isOther = definitionText(held) !== this.#definition;
       if (isOther || (permitted !== undefined && permitted !== held.events)) throw redefined(key);
       const generation = generationOf(held, runner);
+      this.#building = buildingOf(held);
       if (isFirst) await requireFreshMemory(session, held, generation, runner, now);
       if (standingOf(generation, runner, { streamId: this.#id, now }) === "another") return undefined;
       takeLease(generation, runner, { streamId: this.#id, now, hasWork: false });
@@ -182,8 +189,9 @@ export class RunnerStream {
     const own = { streamId: this.#id, definition: this.#definition ?? "" };
     const delivered = await deliveries.next(this.#ask, own, projectionWindowMax - this.#unsaved);
     if (!delivered) return undefined;
-    const { generation, events, advanced } = delivered;
+    const { held, generation, events, advanced } = delivered;
     const { cursor_position: cursor } = generation;
+    this.#building = buildingOf(held);
     if (advanced) onDelivered(delivered);
     if (cursor !== this.#cursor || events.length > 0) this.#movedAt = clock.elapsed();
     this.#cursor = cursor;

@@ -189,6 +189,7 @@ export const toStatus = ({
     buildingGeneration: BigInt(building.generation),
     buildingSeq: BigInt(building.cursor_position),
   }),
+  version: BigInt(held.version),
 });
 
 /** A stored payload in plain JSON: an object in the plain field, anything else in its twin. */

@@ -1,9 +1,21 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
-import { Type } from "@sinclair/typebox";
+import { type Static, Type } from "@sinclair/typebox";
 import { ProjectionService, type RebuildJobSchema } from "../../../../gen/svc/v1/projection_pb.ts";
 import { type Operation, rpc, unary } from "../../../../kit/operation.ts";
 import { timestampOf } from "../../../../kit/wkt.ts";
 import type { Rebuilds, RebuildView } from "../rebuilds.ts";
+import { projectionThings } from "../rules.ts";
+
+/** Of the projection that is rebuilt, whatever its own name says. */
+const Definition = Type.Object({
+  events: Type.Array(Type.String()),
+  mode: Type.String(),
+  partitionKey: Type.String(),
+  version: Type.Integer(),
+});
+const fromDefinition = ({ events, mode, partitionKey, version }: Static<typeof Definition>) => ({
+  ...{ events, mode, partitionKey, version },
+});
 
 const Name = Type.Object({ name: Type.String() });
 const about = ({ name }: { name: string }) => [name];
@@ -37,17 +49,22 @@ export const rebuildOperations = (rebuilds: Rebuilds): Operation[] => [
       toEventId: Type.String(),
       isDryRun: Type.Boolean(),
       strategy: Type.String(),
+      definition: Type.Optional(Definition),
     }),
-    about,
+    about: ({ name, definition }: { name: string; definition?: Static<typeof Definition> }) =>
+      definition ? projectionThings(name, definition.events) : [name],
+    alsoAsks: ["events:subscribe"],
     rpc: rpc(
       ProjectionService.method.rebuildProjection,
       (m) => ({
         ...{ name: m.name, partition: m.partition, fromEventId: m.fromEventId, toEventId: m.toEventId },
         ...{ isDryRun: m.dryRun, strategy: m.strategy },
+        ...(m.definition && { definition: fromDefinition(m.definition) }),
       }),
       toAnswer,
     ),
-    handle: (request, call) => rebuilds.start(call.environmentId, request),
+    handle: ({ definition, ...request }, call) =>
+      rebuilds.start(call.environmentId, { ...request, definition }),
   }),
   unary({
     name: "projections.rebuildJob",

@@ -9,6 +9,7 @@ import { storedJson } from "../../../../kit/payload-json.ts";
 import { payload, timestampOf } from "../../../../kit/wkt.ts";
 import type { PartitionedEvent } from "../batches.ts";
 import type { Delivered } from "../deliveries.ts";
+import { buildingOf } from "../rules.ts";
 import type { RunnerMessage } from "../streams.ts";
 import { plainPayload } from "../wire.ts";
 
@@ -23,22 +24,24 @@ const toEvent = (event: PartitionedEvent): MessageInitShape<typeof ProjectionEve
   ...payload("data", "dataValue", event.data),
   timestamp: timestampOf(event.at),
   metadata: metadataOf(event),
+  ...(event.version > 1 && { version: event.version }),
 });
 
 export const toStreamed = ({
   event,
   fence,
   generation,
+  building,
 }: RunnerMessage): MessageInitShape<typeof ProjectionEventSchema> => ({
-  ...(event ? toEvent(event) : { kind: ProjectionEventKind.HEARTBEAT }),
+  ...(event ? toEvent(event) : { kind: ProjectionEventKind.HEARTBEAT, buildingGeneration: BigInt(building) }),
   fence: BigInt(fence),
   generation: BigInt(generation),
 });
 
 /** Zero where the runner stands by. */
 const leaseOf = ({ state, held, generation }: Delivered) => {
-  const building = held.generations.find((one) => one.generation > held.generation)?.generation ?? 0;
-  return { fence: state === "standby" ? 0 : generation.fence, generation: generation.generation, building };
+  const fence = state === "standby" ? 0 : generation.fence;
+  return { fence, generation: generation.generation, building: buildingOf(held) };
 };
 
 export function toPolled(delivered: Delivered): MessageInitShape<typeof PollProjectionEventsResponseSchema> {
@@ -63,6 +66,7 @@ export function toPolledBody(delivered: Delivered): unknown {
       ...{ id: event.id, name: event.name, ...plainPayload("data", "dataValue", event.data) },
       ...{ seq: `${event.position}`, timestamp: rfc3339(event.at), source: event.source },
       metadata: metadataOf(event),
+      ...(event.version > 1 && { version: event.version }),
     })),
     ...plainPayload("currentState", "currentStateValue", current?.state ?? null),
     lastEventSeq: `${generation.position}`,
