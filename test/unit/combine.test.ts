@@ -37,6 +37,18 @@ function combiner(options: Partial<CombineOptions<string, string>> = {}) {
 const settle = async () => {
   for (let round = 0; round < 20; round++) await Promise.resolve();
 };
+/** Ends so many flushes, one after the other. Answers what each had. */
+async function flushed(next: () => Flushed, rounds: number): Promise<(readonly string[])[]> {
+  const seen: (readonly string[])[] = [];
+  for (let round = 0; round < rounds; round++) {
+    await settle();
+    const flush = next();
+    seen.push(flush.items);
+    flush.finish();
+  }
+  return seen;
+}
+
 const outcome = (promise: Promise<string>) => promise.catch((error) => `failed: ${(error as Error).message}`);
 
 describe("combine", () => {
@@ -193,28 +205,14 @@ describe("combine", () => {
   test("weights fill a flush, and an item heavier than a flush goes alone", async () => {
     const { combiner: c, next } = combiner({ itemsMax: 10, weigh: (item) => Number(item) });
     const all = ["6", "4", "1", "99", "2"].map((item) => c.submit(item));
-    const seen: (readonly string[])[] = [];
-    for (let round = 0; round < 4; round++) {
-      await settle();
-      const flush = next();
-      seen.push(flush.items);
-      flush.finish();
-    }
-    expect(seen).toEqual([["6", "4"], ["1"], ["99"], ["2"]]);
+    expect(await flushed(next, 4)).toEqual([["6", "4"], ["1"], ["99"], ["2"]]);
     await Promise.all(all);
   });
 
   test("a flush takes so many items at most, and so much weight where that is given apart", async () => {
     const { combiner: c, next } = combiner({ itemsMax: 2, weightMax: 10, weigh: (item) => Number(item) });
     const all = ["1", "1", "1", "9", "1"].map((item) => c.submit(item));
-    const seen: (readonly string[])[] = [];
-    for (let round = 0; round < 3; round++) {
-      await settle();
-      const flush = next();
-      seen.push(flush.items);
-      flush.finish();
-    }
-    expect(seen).toEqual([["1", "1"], ["1", "9"], ["1"]]);
+    expect(await flushed(next, 3)).toEqual([["1", "1"], ["1", "9"], ["1"]]);
     await Promise.all(all);
   });
 
@@ -234,14 +232,7 @@ describe("combine", () => {
   test("items of one key never share a flush and keep their order; others pass", async () => {
     const { combiner: c, next } = combiner();
     const all = ["a:k", "b:k", "c:l", "d:k", "e"].map((item) => c.submit(item));
-    const seen: (readonly string[])[] = [];
-    for (let round = 0; round < 3; round++) {
-      await settle();
-      const flush = next();
-      seen.push(flush.items);
-      flush.finish();
-    }
-    expect(seen).toEqual([["a:k", "c:l", "e"], ["b:k"], ["d:k"]]);
+    expect(await flushed(next, 3)).toEqual([["a:k", "c:l", "e"], ["b:k"], ["d:k"]]);
     await Promise.all(all);
   });
 
