@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { sharedNats } from "../support/nats.ts";
 import { isEvent, projectionCaller } from "../support/projections.ts";
+import { readsAfterWrites } from "../support/read-after-write.ts";
 import { type Home, makeHome, startTestServer, type TestServer } from "../support/server.ts";
 
 let home: Home;
@@ -30,6 +31,34 @@ test("two nodes: a read that waited for its write is never stale, whichever node
     expect((await here.save("count", seq, { count })).status).toBe(200);
     expect(await waiting).toMatchObject({ caughtUp: true });
     expect((await there.ok("GetProjection", { name: "count" })).state).toEqual({ count: at });
+  }
+});
+
+test("two nodes: a read with the sequence of an append at the other node is never stale", async () => {
+  const options = { name: "after", times: 200, lanes: 4, clock: () => performance.now() };
+  const { stale, waitedMs } = await readsAfterWrites(nodes, options);
+  expect([stale, waitedMs.length]).toEqual([0, 200]);
+});
+
+test("two nodes: a run is listed at the other node with the sequence of what started it", async () => {
+  const [a, b] = nodes;
+  await a!.rpc("SvcService", "RegisterFunction", {
+    id: "begun",
+    name: "begun",
+    triggers: [{ event: "begin" }],
+  });
+  await a!.rpc("SvcService", "RegisterFunction", { id: "asked", name: "asked", triggers: [] });
+  for (let at = 0; at < 10; at++) {
+    const starts: [functionId: string, method: string, body: object][] = [
+      ["begun", "Emit", { event: "begin" }],
+      ["asked", "InvokeFunction", { functionId: "asked" }],
+    ];
+    for (const [functionId, method, body] of starts) {
+      const started = await a!.rpc("SvcService", method, body);
+      const headers = { "x-svc-min-sequence": started.headers.get("x-svc-sequence")! };
+      const listed = await b!.rpc("SvcService", "ListRuns", { functionId, limit: 1 }, { headers });
+      expect(listed.body.runs[0].id).toBe(started.body.runId ?? started.body.runIds[0]);
+    }
   }
 });
 
