@@ -85,6 +85,7 @@ export function openEngine(host: Host, { keyring, outbox }: EngineNeeds): Engine
     },
     async drain() {
       ends.drain();
+      sequences.drain();
       await Promise.all([workersPart.drain(), dispatcher.drain()]);
       await Promise.all(back.underWay);
     },

@@ -32,12 +32,13 @@ export function openTopicsPart(host: Host): TopicsPart {
     ...{ store, clock, log, retentionHours: config.topicRetentionHours },
     floorGuards: [(environmentId) => leastUnhandled(store, environmentId, "topics")],
   });
+  const sequences = openLogSequences({
+    ...{ log: "topics", clock, feeds: topicFeeds },
+    heads: (ids) => topicHeads(store, ids),
+  });
   return {
     topicFeeds,
-    sequences: openLogSequences({
-      ...{ log: "topics", clock, feeds: topicFeeds },
-      heads: (ids) => topicHeads(store, ids),
-    }),
+    sequences,
     operations: topicsOperations(topics),
     loops: [
       {
@@ -58,6 +59,7 @@ export function openTopicsPart(host: Host): TopicsPart {
       },
     ],
     checks: topicChecks(store),
+    drain: async () => sequences.drain(),
     settled: topics.drain,
   };
 }

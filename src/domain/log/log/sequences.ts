@@ -2,7 +2,7 @@ import type { Clock } from "../../../kit/clock.ts";
 import { Fault, missing, tryAgain } from "../../../kit/fault.ts";
 import { type LogName, minSequenceHeader, sequenceText } from "../../../kit/sequence.ts";
 import { ttlCache } from "../../../kit/ttl-cache.ts";
-import type { Feeds } from "./feed.ts";
+import type { Feeds, Following } from "./feed.ts";
 import type { LogEntry } from "./feed-reader.ts";
 
 /** Logs whose epoch a node remembers, and for how long: only a restore changes it, before any node starts. */
@@ -30,6 +30,8 @@ export interface LogSequences {
     place: { epoch: number; position: number },
     options: { ofFeed: boolean; timeoutMs: number; signal: AbortSignal },
   ): Promise<void>;
+  /** Answers all waits as they are. */
+  drain(): void;
 }
 
 export interface LogSequencesDeps<Event extends LogEntry> {
@@ -43,7 +45,9 @@ export interface LogSequencesDeps<Event extends LogEntry> {
 /** The positions of one kind of log, for those who write and for those who read after them. */
 export function openLogSequences<Event extends LogEntry>(deps: LogSequencesDeps<Event>): LogSequences {
   const { log, clock, heads, feeds } = deps;
-  let waiting = 0;
+  /** What ends each wait. */
+  const waiting = new Set<() => void>();
+  let isDraining = false;
   const logs = ttlCache<KnownLog>({
     clock,
     keptMs: knownMs,
@@ -70,18 +74,18 @@ export function openLogSequences<Event extends LogEntry>(deps: LogSequencesDeps<
     position: number,
     { timeoutMs, signal }: { timeoutMs: number; signal: AbortSignal },
   ): Promise<void> {
-    let wake = () => {};
-    const woken = new Promise<void>((resolve) => {
-      wake = resolve;
-    });
-    const following = await feeds.follow(environmentId, {
-      onEvents: (events) => void (events.at(-1)!.position >= position && wake()),
-      onEnd: wake,
-    });
+    const { promise: woken, resolve } = Promise.withResolvers<void>();
+    const wake = () => resolve();
+    waiting.add(wake);
     const cancel = clock.after(timeoutMs, wake);
     signal.addEventListener("abort", wake, { once: true });
+    let following: Following | undefined;
     try {
-      if (following.position() < position && !signal.aborted) await woken;
+      following = await feeds.follow(environmentId, {
+        onEvents: (events) => void ((events.at(-1)?.position ?? 0) >= position && wake()),
+        onEnd: wake,
+      });
+      if (following.position() < position && !signal.aborted && !isDraining) await woken;
       const end = following.position();
       if (end >= position) return;
       throw tryAgain(
@@ -90,9 +94,10 @@ export function openLogSequences<Event extends LogEntry>(deps: LogSequencesDeps<
         { field: minSequenceHeader },
       );
     } finally {
+      waiting.delete(wake);
       cancel();
       signal.removeEventListener("abort", wake);
-      following.stop();
+      following?.stop();
     }
   }
 
@@ -116,17 +121,16 @@ export function openLogSequences<Event extends LogEntry>(deps: LogSequencesDeps<
       logs.forget(environmentId);
       const found = requireSame(await logs.get(environmentId), environmentId, epoch);
       if (found.position >= position && !ofFeed) return;
-      if (waiting >= sequenceWaitsMax)
+      if (waiting.size >= sequenceWaitsMax)
         throw tryAgain(
           "resource_exhausted",
-          `at most ${sequenceWaitsMax} callers of a node may wait for a position, try again`,
+          `at most ${sequenceWaitsMax} callers of a node may wait for a position of a log, try again`,
         );
-      waiting++;
-      try {
-        await followed(environmentId, position, options);
-      } finally {
-        waiting--;
-      }
+      await followed(environmentId, position, options);
+    },
+    drain() {
+      isDraining = true;
+      for (const wake of waiting) wake();
     },
   };
 }
@@ -136,7 +140,7 @@ function requireSame(found: KnownLog | undefined, environmentId: string, epoch: 
   if (found.epoch === epoch) return found;
   throw new Fault(
     "failed_precondition",
-    `${minSequenceHeader}: the position is of epoch ${epoch}, the log was restored since`,
+    `${minSequenceHeader}: epoch ${epoch} is not the log's, which was restored since`,
     { field: minSequenceHeader, headers: { "Svc-Error-Reason": "epoch_changed" } },
   );
 }
