@@ -8,10 +8,10 @@ export interface SequencesNeeds {
   waits: Pick<Waits, "reached">;
 }
 
-/** One token for all that is written, and all that may be read too early. */
+/** Positions of all that is written, and of all that may be read too early. */
 export function openSequences({ logs, waits }: SequencesNeeds): Sequences {
   return {
-    tokenOf: (environmentId, log, position) => logs[log].tokenOf(environmentId, position),
+    sequenceAt: (environmentId, log, position) => logs[log].sequenceAt(environmentId, position),
     reached(environmentId, { log: name, ...least }, reads) {
       const log = logs[name];
       if (typeof reads === "string") {

@@ -74,7 +74,7 @@ export interface Sequences {
    * The text of `X-Svc-Sequence`. Without a promise once the log's epoch is known here; undefined where it
    * cannot be read: the write stands all the same.
    */
-  tokenOf(
+  sequenceAt(
     environmentId: string,
     log: LogName,
     position: number,

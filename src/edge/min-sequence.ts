@@ -51,5 +51,5 @@ export function sequenceOf(
   output: unknown,
 ): string | undefined | Promise<string | undefined> {
   const position = positionOf(output);
-  return position === undefined ? undefined : sequences?.tokenOf(environmentId, log, position);
+  return position === undefined ? undefined : sequences?.sequenceAt(environmentId, log, position);
 }

@@ -1,9 +1,10 @@
 import { expect, test } from "bun:test";
 import { Validator } from "@seriousme/openapi-schema-validator";
+import { Type } from "@sinclair/typebox";
 import { manifest, openApiDocument } from "../../src/edge/openapi.ts";
 import { probes } from "../../src/edge/probes.ts";
 import { systemClock } from "../../src/kit/clock.ts";
-import type { Operation } from "../../src/kit/operation.ts";
+import { type Operation, unary } from "../../src/kit/operation.ts";
 import { version } from "../../src/kit/version.ts";
 import { madeUpOperations } from "../operations/edge-support.ts";
 
@@ -75,6 +76,38 @@ test("REST inputs stand where the server reads them", () => {
   expect(list?.requestBody).toBeUndefined();
   const raw = document.paths["/api/v1/buckets/{bucket}/keys/{key}"]?.put;
   expect(Object.keys(raw?.requestBody?.content ?? {})).toEqual(["application/octet-stream"]);
+});
+
+test("writes to a log and reads that wait for one say so", () => {
+  const base = { summary: "Made up.", action: "things:write" };
+  const made: Operation[] = [
+    unary({
+      ...base,
+      ...{
+        name: "things.write",
+        input: Type.Object({}),
+        rest: "POST /api/v1/written",
+        handle: () => undefined,
+      },
+      writes: { log: "events", positionOf: () => 1 },
+    }),
+    unary({
+      ...base,
+      ...{ name: "things.read", input: Type.Object({}), rest: "GET /api/v1/read", handle: () => undefined },
+      waitsFor: "log",
+    }),
+  ];
+  const { paths, components } = openApiDocument(made, version) as unknown as Document & {
+    components: { headers: object; parameters: Record<string, { name: string }> };
+  };
+  const written = paths["/api/v1/written"]?.post;
+  expect(written?.responses["204"]).toMatchObject({
+    headers: { "X-Svc-Sequence": { $ref: "#/components/headers/Sequence" } },
+  });
+  expect(written?.parameters).toEqual([{ $ref: "#/components/parameters/Environment" }]);
+  const read = paths["/api/v1/read"]?.get;
+  expect(read?.parameters).toContainEqual({ $ref: "#/components/parameters/MinSequence" });
+  expect(components.parameters.MinSequence?.name).toBe("X-Svc-Min-Sequence");
 });
 
 test("RPC messages are described as the protobuf mapping writes them", () => {

@@ -42,7 +42,7 @@ test("each job that cannot be handed out is kept back alone, with its reason", a
         return { A: "a" };
       },
     },
-    sequences: { tokenOf: (_environment, position) => `3.${position}` },
+    sequences: { sequenceAt: (_environment, position) => `3.${position}` },
     onUnsent: (job, error) => unsent.push(`${job.functionId} ${(error as UnsentJob).code}`),
     log: silentLog,
   });

@@ -4,6 +4,7 @@ import type { LoggedEvent } from "../../src/domain/log/log/rows.ts";
 import { openLogSequences, sequenceWaitsMax } from "../../src/domain/log/log/sequences.ts";
 import { testClock } from "../../src/kit/clock.ts";
 import { lastPosition, readSequence, sequenceText } from "../../src/kit/sequence.ts";
+import { until } from "../support/until.ts";
 
 const environmentId = "env_a";
 
@@ -49,15 +50,15 @@ test("a sequence says its log, and what is none is refused by the name of its fi
 
 test("the epoch of a log is read once, and a position that was written here is not asked for", async () => {
   const { sequences, reached, reads, clock } = setUp();
-  expect(await sequences.tokenOf(environmentId, 4)).toBe("3.4");
-  expect(sequences.tokenOf(environmentId, 6)).toBe("3.6");
+  expect(await sequences.sequenceAt(environmentId, 4)).toBe("3.4");
+  expect(sequences.sequenceAt(environmentId, 6)).toBe("3.6");
   expect(sequences.has(environmentId, { epoch: 3, position: 6 })).toBe(true);
   expect(sequences.has(environmentId, { epoch: 3, position: 7 })).toBe(false);
   expect(sequences.has(environmentId, { epoch: 2, position: 1 })).toBe(false);
   expect(reads()).toBe(1);
   await reached(5);
   await clock.advance(120_000);
-  expect(await sequences.tokenOf(environmentId, 8)).toBe("3.8");
+  expect(await sequences.sequenceAt(environmentId, 8)).toBe("3.8");
   expect(reads()).toBe(3);
 });
 
@@ -73,8 +74,7 @@ test("a wait ends with the commit, the time, its caller or the node", async () =
   const leaves = new AbortController();
   const left = late(reached(9, { signal: leaves.signal }));
   const drained = late(reached(9));
-  await Bun.sleep(0);
-  expect(readers.size).toBe(4);
+  await until(() => readers.size === 4, { about: "the waits" });
   commit(6);
   commit(7);
   await waiting;
@@ -90,8 +90,7 @@ test("a wait ends with the commit, the time, its caller or the node", async () =
 test("so many callers of a node wait for a log, and no more", async () => {
   const { sequences, reached, readers } = setUp();
   const all = Array.from({ length: sequenceWaitsMax }, () => reached(9).catch(() => {}));
-  await Bun.sleep(0);
-  expect(readers.size).toBe(sequenceWaitsMax);
+  await until(() => readers.size === sequenceWaitsMax, { about: "the waits" });
   await expect(reached(9)).rejects.toMatchObject({ kind: "resource_exhausted" });
   await reached(5);
   sequences.drain();

@@ -13,7 +13,7 @@ export interface AssignmentsDeps {
   /** The definition that a run is pinned to. */
   definitionAt: (environmentId: string, functionId: string, version: number) => Promise<FunctionDefinition>;
   secrets: Pick<Secrets, "valuesOf">;
-  sequences: Pick<LogSequences, "tokenOf">;
+  sequences: Pick<LogSequences, "sequenceAt">;
   /** Called with each job that cannot be sent. */
   onUnsent: (job: Job, error: unknown) => void;
   log: Log;
@@ -65,8 +65,8 @@ export function openAssignments(deps: AssignmentsDeps): Assignments {
         "JOB_TOO_LARGE",
         `event and completed steps have ${chars} characters of JSON (at most ${jobCharsMax} are sent to a worker)`,
       );
-    const token = sequences.tokenOf(job.environmentId, job.event.position);
-    job.sequence = typeof token === "object" ? await token : token;
+    const sequence = sequences.sequenceAt(job.environmentId, job.event.position);
+    job.sequence = typeof sequence === "object" ? await sequence : sequence;
     const declared = secretsOf(job);
     const names = declared instanceof Promise ? await declared : declared;
     if (names.length === 0) return job;

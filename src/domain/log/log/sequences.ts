@@ -19,7 +19,7 @@ interface KnownLog {
 
 export interface LogSequences {
   /** What a write of this position is answered; without a promise once the epoch is known. */
-  tokenOf(environmentId: string, position: number): string | undefined | Promise<string | undefined>;
+  sequenceAt(environmentId: string, position: number): string | undefined | Promise<string | undefined>;
   /** `failed_precondition` unless the log has this epoch. Without a promise once it is known to have it. */
   requireEpoch(environmentId: string, epoch: number): void | Promise<void>;
   /** Whether the store has the position, as far as is known without asking. */
@@ -58,7 +58,7 @@ export function openLogSequences<Event extends LogEntry>(deps: LogSequencesDeps<
     },
   });
 
-  const token = (known: KnownLog, position: number): string => {
+  const textAt = (known: KnownLog, position: number): string => {
     if (position > known.position) known.position = position;
     return sequenceText(log, known.epoch, position);
   };
@@ -102,11 +102,11 @@ export function openLogSequences<Event extends LogEntry>(deps: LogSequencesDeps<
   }
 
   return {
-    tokenOf(environmentId, position) {
+    sequenceAt(environmentId, position) {
       const known = logs.peek(environmentId);
-      if (known) return token(known, position);
+      if (known) return textAt(known, position);
       return logs.get(environmentId).then(
-        (found) => found && token(found, position),
+        (found) => found && textAt(found, position),
         () => undefined,
       );
     },
