@@ -124,6 +124,7 @@ describe.each(engines)("workers on %s", (engine) => {
       step_sequence_base: 0,
       execution_seq: 1,
       lease_token: expect.stringMatching(/^[0-9a-f]{32}$/),
+      sequence: expect.stringMatching(/^\d+\.\d+$/),
       lease_expires_at: expect.stringMatching(/Z$/),
       lease_ms: expect.any(Number),
       completed_steps: [],
