@@ -18,14 +18,7 @@ describe.each(engines)("consistent clients on %s", (engine) => {
   const connect = () => createClient({ url: server.url, apiKey: server.adminKey });
   const registered = (name: string) =>
     caller.ok("RegisterProjection", { name, events: [`${name}.happened`] });
-  const stateOf = async ({ transport }: Client, name: string) =>
-    (
-      await transport.rpc<{ state?: { n: number } }>(
-        "ProjectionService/GetProjection",
-        { name },
-        { repeatable: false },
-      )
-    ).state;
+  const stateOf = async (client: Client, name: string) => (await client.projections.get(name)).state;
 
   test("a client knows where its last write stands, and its consistent reads wait for it", async () => {
     await registered("kept");
