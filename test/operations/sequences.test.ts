@@ -215,6 +215,23 @@ describe.each(engines)("positions of writes and reads on %s", (engine) => {
     expect((await rpc("SvcService", "ListFunctions", {}, "nonsense")).status).toBe(200);
   });
 
+  test("a position is one of the caller's environment, whatever others have", async () => {
+    const made = await server.api("/api/v1/environments", { body: { name: "elsewhere" } });
+    const granted = await server.api("/api/v1/apikeys", { body: { name: "k", env_id: made.body.id } });
+    const key = granted.body.key as string;
+    const { headers } = await emit();
+    const { epoch, position } = partsOf(headers.get(written));
+    const sent = { [least]: `${epoch}.${position}`, "grpc-timeout": "100m" };
+    const read = await server.api("/api/v1/events", { key, headers: sent });
+    const own = await server.rpc("SvcService", "Emit", { event: "a" }, { key });
+    const end = partsOf(tokenOf(own)).position - 1;
+    // Nothing says that the position is there for somebody else.
+    expect(read.body.message).toEndWith(`the log of events is at ${end}, not at ${position} yet`);
+    expect((await server.api("/api/v1/events", { key, headers: { [least]: tokenOf(own) } })).status).toBe(
+      200,
+    );
+  });
+
   test("a subscription begins when the feed has come to the position", async () => {
     const token = tokenOf(await emit());
     const { epoch } = partsOf(token);
