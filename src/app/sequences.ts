@@ -1,7 +1,12 @@
 import type { LogSequences } from "../domain/log/log/sequences.ts";
 import type { Waits } from "../domain/state/projections/waits.ts";
-import type { Sequences } from "../edge/call.ts";
-import type { LogName } from "../kit/sequence.ts";
+import type { Sequences, SequenceWait } from "../edge/call.ts";
+import { openHolderLimit } from "../kit/holder-limit.ts";
+import type { ProjectionRead } from "../kit/operation.ts";
+import type { LogName, Sequence } from "../kit/sequence.ts";
+
+/** Reads of one key or user that wait at a node. */
+export const sequenceWaitsOfHolderMax = 1_000;
 
 export interface SequencesNeeds {
   logs: Record<LogName, LogSequences>;
@@ -10,27 +15,40 @@ export interface SequencesNeeds {
 
 /** Positions of all that is written, and of all that may be read too early. */
 export function openSequences({ logs, waits }: SequencesNeeds): Sequences {
+  const holders = openHolderLimit({
+    most: sequenceWaitsOfHolderMax,
+    what: "reads that wait for a position",
+  });
+
+  async function folded(
+    environmentId: string,
+    { log, epoch, position }: Sequence,
+    reads: readonly ProjectionRead[],
+    options: SequenceWait,
+  ): Promise<void> {
+    await logs[log].requireEpoch(environmentId, epoch);
+    // Nothing of topics is ever folded.
+    if (log === "topics") return;
+    await Promise.all(
+      reads.map(({ name, partition = "" }) =>
+        waits.reached(environmentId, { name, partition, minPosition: position }, options),
+      ),
+    );
+  }
+
   return {
     sequenceAt: (environmentId, log, position) => logs[log].sequenceAt(environmentId, position),
-    reached(environmentId, { log: name, ...least }, reads) {
-      const log = logs[name];
-      if (typeof reads === "string") {
-        if (reads === "log" && log.has(environmentId, least)) return undefined;
-        return (options) => log.reached(environmentId, least, { ...options, ofFeed: reads === "feed" });
-      }
+    reached(environmentId, least, reads) {
+      const log = logs[least.log];
+      if (reads === "log" && log.has(environmentId, least)) return undefined;
       return async (options) => {
-        await log.requireEpoch(environmentId, least.epoch);
-        // Nothing of topics is ever folded.
-        if (name === "topics") return;
-        await Promise.all(
-          reads.map(({ name: projection, partition = "" }) =>
-            waits.reached(
-              environmentId,
-              { name: projection, partition, minPosition: least.position },
-              options,
-            ),
-          ),
-        );
+        const leave = holders.acquire(options.holder);
+        try {
+          if (typeof reads !== "string") await folded(environmentId, least, reads, options);
+          else await log.reached(environmentId, least, { ...options, ofFeed: reads === "feed" });
+        } finally {
+          leave();
+        }
       };
     },
   };

@@ -66,6 +66,8 @@ export interface SequenceWait {
   timeoutMs: number;
   /** Aborted when nobody waits any more. */
   signal: AbortSignal;
+  /** The caller's id: nobody may take all places of a node. */
+  holder: string;
 }
 
 /** Positions of logs, for those who write and for those who read after them. */

@@ -40,7 +40,9 @@ export function minSequence(
   if (!least) return undefined;
   const reads = typeof waitsFor === "function" ? waitsFor(input as never) : waitsFor;
   const reached = sequences.reached(call.environmentId, least, reads);
-  return reached && (() => reached({ timeoutMs: waitMsOf(call.request), signal: call.signal }));
+  if (!reached) return undefined;
+  const { caller, request } = call;
+  return () => reached({ timeoutMs: waitMsOf(request), signal: call.signal, holder: caller.id });
 }
 
 /** What a write is answered in `X-Svc-Sequence`. */

@@ -205,8 +205,10 @@ function socketDescribed(
   { client, server }: SocketBinding,
   components: Record<string, JsonSchema>,
 ) {
+  // Its subscriptions name positions in their frames.
+  const { waitsFor: _none, ...shown } = operation;
   return {
-    ...head(operation, operation.name),
+    ...head(shown, operation.name),
     description:
       "Becomes a WebSocket of subprotocol `svc.v1`; browsers offer the credential beside it, as " +
       "`svc.auth.bearer.<base64url>`. Frames are JSON texts with a `type`: schema `socket.{type}`; those of the " +

@@ -1,9 +1,10 @@
 import { expect, test } from "bun:test";
+import { openSequences, sequenceWaitsOfHolderMax } from "../../src/app/sequences.ts";
 import type { FeedReader } from "../../src/domain/log/log/feed-reader.ts";
 import type { LoggedEvent } from "../../src/domain/log/log/rows.ts";
 import { openLogSequences, sequenceWaitsMax } from "../../src/domain/log/log/sequences.ts";
 import { testClock } from "../../src/kit/clock.ts";
-import { lastPosition, readSequence, sequenceText } from "../../src/kit/sequence.ts";
+import { type LogName, lastPosition, readSequence, sequenceText } from "../../src/kit/sequence.ts";
 import { until } from "../support/until.ts";
 
 const environmentId = "env_a";
@@ -94,5 +95,26 @@ test("so many callers of a node wait for a log, and no more", async () => {
   await expect(reached(9)).rejects.toMatchObject({ kind: "resource_exhausted" });
   await reached(5);
   sequences.drain();
+  await Promise.all(all);
+});
+
+test("one key or user does not take the places of others, and topics are no part of what is folded", async () => {
+  const { sequences } = setUp();
+  const ends: (() => void)[] = [];
+  const edge = openSequences({
+    logs: { events: sequences, topics: sequences },
+    waits: { reached: () => new Promise<void>((resolve) => ends.push(resolve)) },
+  });
+  const read = (log: LogName, holder: string) => {
+    const wait = edge.reached(environmentId, { log, epoch: 3, position: 9 }, [{ name: "p" }]);
+    return wait!({ timeoutMs: 10_000, signal: new AbortController().signal, holder });
+  };
+  const all = Array.from({ length: sequenceWaitsOfHolderMax }, () => read("events", "ak_a"));
+  await until(() => ends.length === sequenceWaitsOfHolderMax, { about: "the waits" });
+  await expect(read("events", "ak_a")).rejects.toMatchObject({ kind: "resource_exhausted" });
+  await read("topics", "ak_b");
+  all.push(read("events", "ak_b"));
+  await until(() => ends.length > sequenceWaitsOfHolderMax, { about: "the other key's wait" });
+  for (const end of ends) end();
   await Promise.all(all);
 });

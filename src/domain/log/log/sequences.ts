@@ -9,7 +9,7 @@ import type { LogEntry } from "./feed-reader.ts";
 const knownLogsMax = 10_000;
 const knownMs = 60_000;
 /** Callers of a node that wait for a position of one of its logs. */
-export const sequenceWaitsMax = 1_000;
+export const sequenceWaitsMax = 10_000;
 
 interface KnownLog {
   epoch: number;
