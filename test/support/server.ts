@@ -11,6 +11,7 @@ import type { Store } from "../../src/store/store.ts";
 import type { EngineName } from "./engines.ts";
 import { guardedStore } from "./guarded-store.ts";
 import { migratedTemplate } from "./migrated.ts";
+import { startNats } from "./nats.ts";
 import { sharedPostgres } from "./postgres.ts";
 import {
   freePort,
@@ -176,8 +177,48 @@ const defectsAlone: Log = {
   },
 };
 
+/** `SVC_TEST_NODES=3`: what a test asks goes to each of three nodes in turn, where it wants PostgreSQL and no node of its own. */
+const nodesWanted = Number(process.env.SVC_TEST_NODES ?? 1);
+
 /** A server in this process, on a free port, with a database of its own. */
 export async function startTestServer(options: TestServerOptions): Promise<TestServer> {
+  const { engine, nats, home, clock, aroundStore, migrations } = options;
+  const isPlain = engine === "postgres" && !(nats || home || clock || aroundStore || migrations);
+  return isPlain && nodesWanted > 1 ? startTestCluster(options) : startTestNode(options);
+}
+
+/** Several nodes of one database and one NATS server; `url` and `running` are those of the first. */
+async function startTestCluster(options: TestServerOptions): Promise<TestServer> {
+  const bus = await startNats();
+  const home = await makeHome("postgres");
+  const nodes: TestServer[] = [];
+  const stop = async () => {
+    for (const node of nodes.toReversed()) await node.stop();
+    await bus.stop();
+    await home.remove();
+  };
+  try {
+    for (let number = 1; number <= nodesWanted; number++) {
+      const settings = { ...options.settings, ...(number > 1 && { port: 0, grpcPort: 0 }) };
+      nodes.push(await startTestNode({ ...options, settings, nats: bus.url, home }));
+    }
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+  let asked = 0;
+  const { adminKey } = nodes[0]!;
+  return {
+    ...nodes[0]!,
+    ...callerOf(
+      () => nodes[asked++ % nodes.length]!.url,
+      () => adminKey,
+    ),
+    stop,
+  };
+}
+
+async function startTestNode(options: TestServerOptions): Promise<TestServer> {
   const home =
     options.home ?? (await makeHome(options.engine, { isEmpty: options.migrations !== undefined }));
   const config = testConfig(home, { ...(options.nats && { natsUrl: options.nats }), ...options.settings });
