@@ -93,7 +93,7 @@ export function openRebuilds({ store, clock, ids, onChanged }: RebuildsDeps): Re
           "partition: one partition is rebuilt in place, and only of a managed projection",
           { field: "partition" },
         );
-      const scope = await scopeOf(store, row, request);
+      const scope = await scopeOf({ store, clock }, row, request);
       const job: RebuildRow = {
         ...{ ...key, ...newJob(request, scope), id: ids.next("rebuild"), started_at: clock.now() },
         ...{ strategy, generation: row.generation, partition_key: partition },

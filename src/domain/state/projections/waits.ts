@@ -1,8 +1,5 @@
-import type { Clock } from "../../../kit/clock.ts";
 import { Fault, invalid, missing, tryAgain } from "../../../kit/fault.ts";
-import type { Store } from "../../../store/store.ts";
 import { findEvent } from "./event-rows.ts";
-import { eventsBehind } from "./lag.ts";
 import {
   projectionHeartbeatMs,
   projectionWaitItemsMax,
@@ -11,10 +8,11 @@ import {
   projectionWaitStreamMsMax,
   projectionWaitsMax,
 } from "./limits.ts";
-import { getHead, getProjection } from "./rows.ts";
+import { getProjection } from "./rows.ts";
 import { isStorable, partitionOf, unknownProjection } from "./rules.ts";
 import { Rest, type Signals } from "./signals.ts";
 import { currentOf, gone, type OpenWait, stateOf, WaitBoard, type WaitBoardDeps } from "./wait-board.ts";
+import { partitionText } from "./wait-rows.ts";
 
 /** What a caller waits for. */
 export interface WaitRequest {
@@ -72,7 +70,6 @@ export interface Waits {
 }
 
 export interface WaitsDeps extends WaitBoardDeps {
-  clock: Clock;
   signals: Signals;
 }
 
@@ -115,7 +112,7 @@ export function openWaits(deps: WaitsDeps): Waits {
     signal: AbortSignal,
   ) {
     for await (const { wait, isOver } of follow(followDeps, environmentId, request, { timeoutMs, signal }))
-      if (isOver) return resultOf(store, wait, true);
+      if (isOver) return resultOf(board, wait, true);
     throw new Error("a wait ended without a result");
   }
 
@@ -171,7 +168,7 @@ export function openWaits(deps: WaitsDeps): Waits {
       const leave = enter(1);
       try {
         yield* framesOf(
-          store,
+          board,
           follow(followDeps, environmentId, request, { timeoutMs, signal: options.signal }),
           request,
         );
@@ -198,7 +195,7 @@ interface FollowDeps extends WaitsDeps {
 
 /** Yields each time something changed, and at the heartbeat; ends when it is caught up or the time is over. */
 async function* follow(
-  { clock, signals, passOver, board, isDraining }: FollowDeps,
+  { clock, signals, board, isDraining }: FollowDeps,
   environmentId: string,
   { name, minPosition, partition }: WaitRequest,
   { timeoutMs, signal }: { timeoutMs: number; signal: AbortSignal },
@@ -206,8 +203,8 @@ async function* follow(
   if (!isStorable(name)) throw unknownProjection(name);
   const key = { environment_id: environmentId, name };
   const rest = new Rest();
-  const target = partition === "" ? undefined : partitionOf("partition", partition);
-  const wait: OpenWait = { ...key, partition: target, min: minPosition, ...gone, rest };
+  const of = { ...key, partition: partition === "" ? undefined : partitionOf("partition", partition) };
+  const wait: OpenWait = { ...of, target: partitionText(of), min: minPosition, ...gone, rest, signal };
   const until = clock.elapsed() + timeoutMs;
   const unlisten = signals.listen(key, () => board.note(wait));
   const onAbort = () => rest.wake();
@@ -215,7 +212,7 @@ async function* follow(
   board.open.add(wait);
   try {
     await board.look([wait]);
-    if (currentOf(wait, stateOf(wait)) < minPosition && (await passOver(key))) await board.look([wait]);
+    if (currentOf(wait, stateOf(wait)) < minPosition && (await board.passOver(key))) await board.look([wait]);
     for (;;) {
       const left = until - clock.elapsed();
       const isCaughtUp = currentOf(wait, stateOf(wait)) >= minPosition;
@@ -233,14 +230,11 @@ async function* follow(
   }
 }
 
-async function resultOf(store: Store, wait: OpenWait, isTimedOut: boolean): Promise<WaitResult> {
+async function resultOf(board: WaitBoard, wait: OpenWait, isTimedOut: boolean): Promise<WaitResult> {
   const progress = stateOf(wait);
   const current = currentOf(wait, progress);
   const isCaughtUp = current >= wait.min;
-  const row = isCaughtUp ? undefined : await getProjection(store, wait);
-  const head = row && (await getHead(store, wait.environment_id));
-  const last = Math.min(wait.min, head?.position ?? 0);
-  const behind = row ? await eventsBehind(store, row, { after: current, last }) : 0;
+  const behind = isCaughtUp || wait.signal.aborted ? 0 : await board.behind(wait, current);
   return {
     ...{ isCaughtUp, isTimedOut: isTimedOut && !isCaughtUp, current, target: wait.min, behind },
     ...{ isRebuilding: progress.isRebuilding, mode: progress.mode },
@@ -249,7 +243,7 @@ async function resultOf(store: Store, wait: OpenWait, isTimedOut: boolean): Prom
 
 /** A refusal at the beginning is the call's; a later one is told in the last frame. */
 async function* framesOf(
-  store: Store,
+  board: WaitBoard,
   steps: AsyncIterable<WaitStep>,
   request: WaitRequest,
 ): AsyncGenerator<WaitFrame> {
@@ -258,7 +252,7 @@ async function* framesOf(
   try {
     for await (const { wait, isOver, isBeat } of steps) {
       hasBegun = true;
-      const result = await resultOf(store, wait, isOver);
+      const result = await resultOf(board, wait, isOver);
       if (isOver) yield { ...result, kind: "done", error: "" };
       else if (isBeat) yield { ...result, kind: "heartbeat", error: "" };
       else if (result.current !== current) yield { ...result, kind: "progress", error: "" };
