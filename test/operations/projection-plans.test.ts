@@ -56,10 +56,12 @@ for (const engine of engines)
       });
       seen.clear();
       const live = async () => {
-        const sent: { id: string; seq: number }[] = [];
-        for (const id of ["a", "b"]) sent.push(await caller.emit("e", { id }));
-        const more = { runnerId: "r", fence: (await caller.poll("p", { runnerId: "r" })).fence };
-        const states = ["a", "b"].map((partitionKey, at) => ({
+        // Of a short list SQLite goes through the list first, whatever the statement says.
+        const ids = ["a", "b", ...Array.from({ length: 500 }, (_, at) => `c${at}`)];
+        const sent = await Promise.all(ids.map((id) => caller.emit("e", { id })));
+        const { fence } = await caller.poll("p", { runnerId: "r", batchSize: 1_000 });
+        const more = { runnerId: "r", fence };
+        const states = ids.map((partitionKey, at) => ({
           ...{ partitionKey, state: { at }, lastEventId: sent[at]!.id, lastEventSeq: `${sent[at]!.seq}` },
         }));
         await caller.ok("SaveProjectionStates", { name: "p", states, ...more });
