@@ -223,7 +223,12 @@ function startRunner(runnerId: string, world: FoldWorld, chance: Chance): Proces
     }
     await pause(chance.between(0, 200));
     if (chance.happens(0.5)) await save({ ...own, states });
-    else for (const one of states.reverse()) await save({ ...own, states: [one] });
+    else
+      for (const one of states.reverse()) {
+        // What one handler fails at is not saved; the others are.
+        if (chance.happens(0.2)) await pause(chance.between(0, 3_000));
+        else await save({ ...own, states: [one] });
+      }
   }
 
   async function live(): Promise<void> {

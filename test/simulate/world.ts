@@ -73,7 +73,7 @@ export async function simulate({ seed, features, plant, say }: SimulationOptions
   // What only some worlds have, so that the others stay small.
   const has = (feature: keyof Features) => features[feature] && chance.branch(feature).happens(0.5);
   const hasPeople = has("people");
-  const hasFolds = has("folds");
+  const hasFolds = features.folds && chance.branch("folds").happens(0.3);
   const programs = randomPrograms(chance.branch("programs"), {
     ...features,
     debounce: has("debounce"),
