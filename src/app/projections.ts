@@ -33,7 +33,7 @@ export function openProjectionsPart(host: Host, { feeds }: { feeds: Feeds }): Pr
   const moved = bus.channel("projections.moved", Moved);
   const notices = openNotices({ store, clock, log, frames, moved, signals });
   const onChanged = notices.changed;
-  const deliveries = new StoredDeliveries({ store, clock, batches: openBatches({ store, log }) });
+  const deliveries = new StoredDeliveries({ store, clock, batches: openBatches({ store, clock, log }) });
   const projections = openProjections({ store, clock, onChanged });
   const rebuilds = openRebuilds({ store, clock, ids, onChanged });
   const onDelivered = ({ held, events, advanced }: Delivered) => {

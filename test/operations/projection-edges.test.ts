@@ -144,6 +144,9 @@ describe.each(engines)("projections at their edges on %s", (engine) => {
     expect((await caller.ok("GetProjection", { name, partition: "a" })).state).toEqual({ n: 1 });
     expect(await save("a")).toBe("2");
     expect((await caller.ok("GetProjection", { name, partition: "a" })).state).toEqual({ n: 1 });
+    // Whoever folded before goes on at once: the builder's lease would keep it away for a minute.
+    const third = await caller.emit(event, { id: "a" });
+    expect(idsOf(await caller.poll(name, { runnerId: "live" }))).toEqual([third.id]);
   });
 
   test("a stream ends when its projection gets other events, which the runner may not read", async () => {

@@ -1,7 +1,9 @@
 import { type EnginePart, openEngine } from "../../src/app/engine.ts";
 import { openOutboxPart } from "../../src/app/outbox.ts";
 import { foldParts, type Host } from "../../src/app/part.ts";
+import { openProjectionsPart } from "../../src/app/projections.ts";
 import { openRecord } from "../../src/app/record.ts";
+import { openStreamsPart } from "../../src/app/streams.ts";
 import type { Bus } from "../../src/bus/bus.ts";
 import { openFrames } from "../../src/domain/realtime/pubsub/frames.ts";
 import type { Ids } from "../../src/kit/ids.ts";
@@ -30,6 +32,8 @@ export interface NodeOptions {
   /** Whether this node does what one node does for all; `still` as the row says it that a leader's transaction reads. */
   leads: (still: boolean) => boolean;
   log?: Log;
+  /** Streams and projections, in worlds that have them. */
+  hasFolds: boolean;
 }
 
 /** No simulated function has secrets or an endpoint. */
@@ -70,8 +74,9 @@ export function startNode(options: NodeOptions): SimulatedNode {
   };
   const outbox = openOutboxPart(host);
   const engine = openEngine(host, { keyring: noKeyring, outbox });
-  const record = openRecord(host, { engine, parts: [engine, outbox] });
-  const { operations, loops: own, duties } = foldParts([engine, record, outbox]);
+  const folded = options.hasFolds ? [openStreamsPart(host, engine), openProjectionsPart(host, engine)] : [];
+  const record = openRecord(host, { engine, parts: [engine, outbox, ...folded] });
+  const { operations, loops: own, duties } = foldParts([engine, record, outbox, ...folded]);
   const loopHost = {
     clock,
     onError: (name: string, error: unknown) => log.debug("loop.failed", { node: id, loop: name, error }),

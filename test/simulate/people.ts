@@ -1,4 +1,5 @@
 import { Fault } from "../../src/kit/fault.ts";
+import type { Call } from "../../src/kit/operation.ts";
 import { sql } from "../../src/kit/sql.ts";
 import type { Store } from "../../src/store/store.ts";
 import type { Chance } from "../support/chance.ts";
@@ -16,33 +17,39 @@ export interface SteeredRun extends Steered {
 
 type Decision = { ok: true; output: unknown } | { ok: false; fault: Fault };
 
-/** Performs an operation on some node until one of them decides. */
+/** A call of somebody who may do everything. */
+export const callOf = ({ environmentId }: Pick<WorkerWorld, "environmentId">): Call => ({
+  caller: { kind: "key", id: "ak_person", orgId: "org_default", roles: ["admin"] },
+  environmentId,
+  requestId: "req",
+  receivedAt: 0,
+  signal: new AbortController().signal,
+  idempotencyKey: undefined,
+  runId: undefined,
+  address: "",
+  isSecure: false,
+  screen: () => undefined,
+  onRenewed() {},
+});
+
+/** Performs an operation on some node until one of them decides; `decides` is of faults that are mostly tried again. */
 export async function ask(
-  { time, environmentId, node }: WorkerWorld,
+  world: WorkerWorld,
   chance: Chance,
   name: string,
   input: object,
+  decides: (fault: Fault) => boolean = () => false,
 ): Promise<Decision> {
-  const call = {
-    caller: { kind: "key", id: "ak_person", orgId: "org_default", roles: ["admin"] },
-    environmentId,
-    requestId: "req",
-    receivedAt: 0,
-    signal: new AbortController().signal,
-    idempotencyKey: undefined,
-    runId: undefined,
-    address: "",
-    isSecure: false,
-    screen: () => undefined,
-    onRenewed() {},
-  } as const;
+  const { time, node } = world;
+  const call = callOf(world);
   for (;;) {
     const operation = node(chance).operations.find((one) => one.name === name);
     if (operation?.mode !== "unary") throw new Error(`no operation ${name}`);
     const answer = Promise.resolve(operation.handle(input, call, async () => {})).then(
       (output): Decision => ({ ok: true, output }),
       (error: unknown): Decision | undefined => {
-        const isDecided = error instanceof Fault && !["unavailable", "aborted"].includes(error.kind);
+        if (!(error instanceof Fault)) return undefined;
+        const isDecided = !["unavailable", "aborted"].includes(error.kind) || decides(error);
         return isDecided ? { ok: false, fault: error } : undefined;
       },
     );

@@ -79,4 +79,37 @@ const position: Plant = (store, plain) => ({
   },
 });
 
-export const plants: Record<string, Plant> = { fence, timer, position };
+/** The cursor of a projection goes along with what is delivered, as if that were saved. */
+const cursor: Plant = (store, plain) => ({
+  ...store,
+  async write(work) {
+    let gives = false;
+    const result = await store.write((session) =>
+      work({
+        ...session,
+        run(query) {
+          gives ||= /^INSERT INTO projection_pending/.test(textOf(query));
+          return session.run(query);
+        },
+      }),
+    );
+    if (gives)
+      await plain.write((session) =>
+        session.run(
+          sql`UPDATE projection_generations SET cursor_position = delivered WHERE dropped_at IS NULL`,
+        ),
+      );
+    return result;
+  },
+});
+
+/** A delivery does not leave out what a partition has folded. */
+const folded: Plant = (store) => ({
+  ...store,
+  all: (query) =>
+    /^SELECT s\.partition_key, s\.last_position/.test(textOf(query)) ? Promise.resolve([]) : store.all(query),
+});
+
+export const plants: Record<string, Plant> = { fence, timer, position, cursor, folded };
+/** Those that show only where projections are folded; the others are looked for in worlds without. */
+export const plantsOfFolds: ReadonlySet<string> = new Set(["cursor", "folded"]);

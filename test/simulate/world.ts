@@ -10,6 +10,16 @@ import { type Features, type Program, randomPrograms } from "../support/run-prog
 import { simulatedHub } from "./bus.ts";
 import { type Burst, burst, emitSurely, signal } from "./callers.ts";
 import { check, type Started } from "./check.ts";
+import {
+  append,
+  checkFolds,
+  disturb,
+  type Folds,
+  isFolded,
+  keepRunners,
+  registerFolds,
+  watchFolds,
+} from "./folds.ts";
 import { type SimulatedNode, startNode } from "./node.ts";
 import { letGoOn, type SteeredRun, steer } from "./people.ts";
 import { simulatedDatabase } from "./store.ts";
@@ -46,6 +56,7 @@ export const everything: Features = {
   debounce: true,
   cron: true,
   people: true,
+  folds: true,
 };
 
 /** The leader sends a heartbeat this often; after the second without one another node leads. */
@@ -62,6 +73,7 @@ export async function simulate({ seed, features, plant, say }: SimulationOptions
   // What only some worlds have, so that the others stay small.
   const has = (feature: keyof Features) => features[feature] && chance.branch(feature).happens(0.5);
   const hasPeople = has("people");
+  const hasFolds = features.folds && chance.branch("folds").happens(0.3);
   const programs = randomPrograms(chance.branch("programs"), {
     ...features,
     debounce: has("debounce"),
@@ -106,6 +118,7 @@ export async function simulate({ seed, features, plant, say }: SimulationOptions
       bus: join(id, process, own.branch("bus"), () => troubles.hintLoss),
       ids,
       leaseMs,
+      hasFolds,
       leads(still) {
         if (!still && !(leader && showsLife(leader))) leader = nodes.find(showsLife);
         return leader === node;
@@ -186,6 +199,18 @@ export async function simulate({ seed, features, plant, say }: SimulationOptions
       });
     }
 
+  // Streams, and their projection.
+  const folds: Folds = { facts: [], faults, isRebuiltInPlace: false, over: false };
+  const foldWorld = { ...world, folds, plain: database.plain };
+  const folding = chance.branch("folds");
+  if (hasFolds) {
+    busy(0, () => registerFolds(world, folding.branch("register")));
+    for (let count = folding.between(2, 5), place = 0; place < count; place++)
+      busy(folding.between(0, 10_000), () => append(foldWorld, folding.branch(`append-${place}`), place));
+    busy(folding.between(2_000, 20_000), () => disturb(foldWorld, folding.branch("disturb")));
+    void watchFolds(foldWorld, folding.branch("watch"));
+  }
+
   // Troubles.
   let over = false;
   const trouble = chance.branch("troubles");
@@ -198,6 +223,7 @@ export async function simulate({ seed, features, plant, say }: SimulationOptions
     undo?.();
   };
   stir();
+  if (hasFolds) keepRunners(foldWorld, folding.branch("runners"), troubleMs);
 
   // The end: all that was begun is over, or it never will be.
   let ended = false;
@@ -208,7 +234,8 @@ export async function simulate({ seed, features, plant, say }: SimulationOptions
     const [open] = await database.plain.all<{ count: number }>(sql`SELECT (SELECT count(*) FROM debounces)
       + (SELECT count(*) FROM executions WHERE function_id NOT LIKE 'cron-%') AS count`);
     if (calling === 0 && hasPeople) await letGoOn(world, helper, database.plain);
-    if (calling === 0 && open!.count === 0 && time.elapsed() > troubleMs) {
+    const isDone = calling === 0 && open!.count === 0 && time.elapsed() > troubleMs;
+    if (isDone && (!hasFolds || (await isFolded(database.plain)))) {
       // Children of detached invocations may be about to start.
       if (watching) ended = true;
       watching = true;
@@ -223,9 +250,11 @@ export async function simulate({ seed, features, plant, say }: SimulationOptions
   time.after(20, count);
   const finished = await time.run(() => ended || faults.length > 0, troubleMs + healMs);
   over = true;
+  folds.over = true;
   if (!finished) faults.push(`not everything ended within ${healMs} ms after the last trouble`);
   const lived = { started, bursts, steered, programs: world.programs, environmentId };
   faults.push(...(await check({ ...lived, store: database.plain, now: setup.clock.now() })));
+  if (hasFolds) faults.push(...(await checkFolds(foldWorld)));
   if (faults.length > 0 && say) {
     note(JSON.stringify(programs));
     for (const table of [
@@ -238,6 +267,10 @@ export async function simulate({ seed, features, plant, say }: SimulationOptions
       "child_ends",
       "events",
       "run_history",
+      "projections",
+      "projection_generations",
+      "projection_pending",
+      "projection_states",
     ])
       for (const row of await database.plain.all(sql`SELECT * FROM ${sql.raw(table)}`))
         note(`${table} ${JSON.stringify(row)}`);

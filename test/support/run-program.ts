@@ -37,6 +37,8 @@ export interface Features {
   cron: boolean;
   /** People cancel, pause, inject, patch and resume. */
   people: boolean;
+  /** Callers append to streams, and runners fold a projection of them. */
+  folds: boolean;
 }
 
 /** Children come before their parents, so that no program can call itself. */

@@ -67,6 +67,8 @@ async function complete(
     held.generation = generation.generation;
     if (held.status === "error") held.status = "running";
     if (await takeErrorOf(session, held, generation)) held.status = "error";
+    // The runner of the one before goes on where the one that built it may leave: it need not wait for a lease to end.
+    generation.lease_until = Math.min(generation.lease_until, now);
   }
   generation.target = null;
   held.updated_at = now;

@@ -1,3 +1,4 @@
+import type { Clock } from "../../../kit/clock.ts";
 import type { Log } from "../../../kit/log.ts";
 import { ReadAheadSize } from "../../../kit/read-ahead-size.ts";
 import type { Store } from "../../../store/store.ts";
@@ -39,7 +40,7 @@ export interface EventBatches {
   read(request: BatchRequest): Promise<EventBatch>;
 }
 
-export function openBatches({ store, log }: { store: Store; log: Log }): EventBatches {
+export function openBatches({ store, clock, log }: { store: Store; clock: Clock; log: Log }): EventBatches {
   const sizes = new Map<string, ReadAheadSize>();
   /** Projections of which the log was told that their path leads nowhere. */
   const told = new Set<string>();
@@ -72,7 +73,7 @@ export function openBatches({ store, log }: { store: Store; log: Log }): EventBa
       const last = return_to === null || target === null ? head.position : Math.min(head.position, target);
       const range = { after, last, limit };
       const slice = await readSlice(
-        store,
+        { store, clock },
         { environmentId, names },
         range,
         sizeOf(`${environmentId}\n${name}`),

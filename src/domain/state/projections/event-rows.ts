@@ -1,8 +1,9 @@
-import type { Instant } from "../../../kit/clock.ts";
+import { breather } from "../../../kit/breather.ts";
+import type { Clock, Instant } from "../../../kit/clock.ts";
 import { ReadAheadSize } from "../../../kit/read-ahead-size.ts";
 import { column, type Sql, sql } from "../../../kit/sql.ts";
 import type { Store } from "../../../store/store.ts";
-import { projectionBatchCharsMax, projectionScanMax } from "./limits.ts";
+import { projectionBatchCharsMax, projectionScanMax, projectionStepMax } from "./limits.ts";
 import { isStorable, type NameMatcher } from "./rules.ts";
 
 /** An event as runners get it. Payloads are JSON texts. */
@@ -34,6 +35,12 @@ const visible = sql`(entity_id IS NULL OR substr(entity_id, 1, ${ownEntities.len
 const between = (environmentId: string, after: number, last: number): Sql =>
   sql`environment_id = ${environmentId} AND position > ${after} AND position <= ${last}`;
 
+/** Reads of the log go in steps, which give the event loop back in between. */
+export interface SteppedReads {
+  store: Pick<Store, "all" | "one">;
+  clock: Pick<Clock, "elapsed" | "sleep">;
+}
+
 export interface EventSlice {
   events: FeedEvent[];
   /** No further event of the projection stands up to here. */
@@ -45,20 +52,22 @@ export interface EventSlice {
  * more than `projectionScanMax` positions away.
  */
 export async function readSlice(
-  store: Pick<Store, "all" | "one">,
+  { store, clock }: SteppedReads,
   { environmentId, names }: { environmentId: string; names: NameMatcher },
   { after, last, limit }: { after: number; last: number; limit: number },
   size = new ReadAheadSize(32),
 ): Promise<EventSlice> {
+  const breathe = breather(clock, environmentId);
   const end = Math.min(last, after + projectionScanMax);
   const events: FeedEvent[] = [];
   let reached = Math.min(after, end);
   let chars = 0;
   while (reached < end && events.length < limit && chars < projectionBatchCharsMax) {
     const most = Math.min(size.limit, limit - events.length);
+    const stepEnd = Math.min(end, reached + projectionStepMax);
     const found =
       await store.all<FeedEvent>(sql`SELECT id, position, name, version, data, metadata, source, at, entity_id
-      FROM events WHERE ${between(environmentId, reached, end)} AND ${named(names)} AND ${visible}
+      FROM events WHERE ${between(environmentId, reached, stepEnd)} AND ${named(names)} AND ${visible}
       ORDER BY position LIMIT ${most}`);
     let own = 0;
     for (const event of found) {
@@ -67,20 +76,23 @@ export async function readSlice(
     }
     size.note(found.length, own);
     chars += own;
-    reached = found.length < most ? end : found.at(-1)!.position;
+    reached = found.length < most ? stepEnd : found.at(-1)!.position;
+    await breathe();
   }
   return { events, reached };
 }
 
 /** How many events stand in a range; of patterns with * inside, all that begin as they do. */
 export async function countEvents(
-  store: Pick<Store, "one">,
+  { store, clock }: SteppedReads,
   { environmentId, names }: { environmentId: string; names: NameMatcher },
   { after, last }: { after: number; last: number },
 ): Promise<number> {
+  const breathe = breather(clock, environmentId);
   let count = 0;
-  for (let from = after; from < last; from += projectionScanMax) {
-    const end = Math.min(last, from + projectionScanMax);
+  for (let from = after; from < last; from += projectionStepMax) {
+    await breathe();
+    const end = Math.min(last, from + projectionStepMax);
     const row = await store.one<{ count: number }>(sql`SELECT count(*) AS count FROM events
       WHERE ${between(environmentId, from, end)} AND ${named(names)} AND ${visible}`);
     count += row?.count ?? 0;
@@ -95,7 +107,7 @@ export const namesOf = (
   ids: readonly string[],
 ): Promise<{ id: string; name: string }[]> =>
   store.all(sql`SELECT events.id, events.name FROM ${store.seams.rowsFrom("i", { wanted: column.text(ids) })}
-    JOIN events ON events.id = i.wanted WHERE environment_id = ${environmentId} AND ${visible}`);
+    CROSS JOIN events WHERE events.id = i.wanted AND environment_id = ${environmentId} AND ${visible}`);
 
 /** Where an event stands; undefined for one that is missing, another environment's, or the platform's own. */
 export const findEvent = async (

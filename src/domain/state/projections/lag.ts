@@ -1,5 +1,4 @@
-import type { Store } from "../../../store/store.ts";
-import { countEvents } from "./event-rows.ts";
+import { countEvents, type SteppedReads } from "./event-rows.ts";
 import { lagCountMax } from "./limits.ts";
 import { eventNamesOf } from "./rules.ts";
 
@@ -8,14 +7,14 @@ import { eventNamesOf } from "./rules.ts";
  * near; otherwise the difference of the positions, which may be more.
  */
 export async function eventsBehind(
-  store: Pick<Store, "one">,
+  reads: SteppedReads,
   { environment_id: environmentId, events }: { environment_id: string; events: string },
   { after, last }: { after: number; last: number },
 ): Promise<number> {
   if (last <= after) return 0;
   if (last - after > lagCountMax) return last - after;
   return countEvents(
-    store,
+    reads,
     { environmentId, names: eventNamesOf(JSON.parse(events) as string[]) },
     { after, last },
   );

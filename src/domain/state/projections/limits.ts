@@ -13,6 +13,8 @@ export const projectionBatchMax = 1_000;
 export const projectionBatchCharsMax = 4 * 1024 * 1024;
 /** Positions that one read looks through for events of a projection. */
 export const projectionScanMax = 5_000;
+/** Positions that one statement looks through: SQLite blocks the node meanwhile. */
+export const projectionStepMax = 1_000;
 /** Slices of the log that one look for events of one partition goes through. */
 export const projectionPartSlicesMax = 20;
 /** Polls of one projection that a node holds; what comes then is answered at once. */
@@ -47,5 +49,7 @@ export const projectionWaitItemsMax = 16;
 /** Projections looked up in one query for those who wait, and logs that one look passes over for them. */
 export const projectionLookMax = 500;
 export const projectionPassMax = 100;
+/** Waits whose missing events are counted at once. */
+export const projectionCountersMax = 4;
 /** Health frames of one projection leave a node at most this often. */
 export const projectionFrameMs = 250;

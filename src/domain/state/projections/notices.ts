@@ -46,7 +46,7 @@ export function openNotices({ store, clock, log, frames, moved, signals }: Notic
     const held = await readProjection(store, key);
     if (!held) return;
     const generation = readGeneration(held);
-    const lag = await lagOf(store, held, generation).catch(() => undefined);
+    const lag = await lagOf({ store, clock }, held, generation).catch(() => undefined);
     const job = held.generations.some(({ target }) => target !== null)
       ? await getRebuild(store, key)
       : undefined;

@@ -1,6 +1,6 @@
 import { Fault, invalid } from "../../../kit/fault.ts";
 import type { Store } from "../../../store/store.ts";
-import { countEvents, findEvent } from "./event-rows.ts";
+import { countEvents, findEvent, type SteppedReads } from "./event-rows.ts";
 import { rebuildCountMax } from "./limits.ts";
 import { getHead, type ProjectionRow } from "./rows.ts";
 import { eventNamesOf } from "./rules.ts";
@@ -15,10 +15,11 @@ export interface RebuildScope {
 
 /** Throws `failed_precondition` where the events that it begins with have expired. */
 export async function scopeOf(
-  store: Pick<Store, "one">,
+  reads: SteppedReads,
   row: ProjectionRow,
   { fromEventId, toEventId }: { fromEventId: string; toEventId: string },
 ): Promise<RebuildScope> {
+  const { store } = reads;
   const { environment_id: environmentId } = row;
   const head = await getHead(store, environmentId);
   if (!head) throw new Fault("not_found", `environment ${environmentId} not found`);
@@ -38,7 +39,7 @@ export async function scopeOf(
   const isFar = scope.target - scope.after > rebuildCountMax;
   const total = isFar
     ? scope.target - scope.after
-    : await countEvents(store, { environmentId, names }, { after: scope.after, last: scope.target });
+    : await countEvents(reads, { environmentId, names }, { after: scope.after, last: scope.target });
   return { ...scope, total };
 }
 

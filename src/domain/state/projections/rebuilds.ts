@@ -109,7 +109,7 @@ export function openRebuilds({ store, clock, ids, onChanged }: RebuildsDeps): Re
         );
       if (partition !== null && definition)
         throw invalid("definition", "must be left out where one partition is rebuilt");
-      const scope = await scopeOf(store, row, request);
+      const scope = await scopeOf({ store, clock }, row, request);
       const job: RebuildRow = {
         ...{ ...key, ...newJob(request, scope), id: ids.next("rebuild"), started_at: clock.now() },
         ...{ strategy, generation: row.generation, partition_key: partition },

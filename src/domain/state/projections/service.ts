@@ -4,7 +4,7 @@ import { searchBytesMax } from "../../../kit/limits.ts";
 import { pageSize } from "../../../kit/page.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import { clearError, noError } from "./advance.ts";
-import { findEvent } from "./event-rows.ts";
+import { findEvent, type SteppedReads } from "./event-rows.ts";
 import { eventsBehind } from "./lag.ts";
 import { endLease, touch } from "./leases.ts";
 import { partitionsDefault, partitionsMax, projectionsMax } from "./limits.ts";
@@ -197,7 +197,7 @@ export function openProjections({ store, clock, onChanged }: ProjectionsDeps): P
       const held = await readOf(environmentId, name);
       const generation = readGeneration(held);
       const building = held.generations.find((one) => one.generation > held.generation);
-      const lag = await lagOf(store, held, generation).catch(() => undefined);
+      const lag = await lagOf({ store, clock }, held, generation).catch(() => undefined);
       const isRebuilt = held.generations.some(({ target }) => target !== null);
       const rebuild = isRebuilt ? await getRebuild(store, held) : undefined;
       return { held, generation, building, lag, rebuild };
@@ -297,12 +297,12 @@ function requireMove(verb: keyof typeof moves, { name, status }: HeldProjection)
 
 /** Behind the end of the log, in events of the projection. */
 export async function lagOf(
-  store: Pick<Store, "one">,
+  reads: SteppedReads,
   held: { environment_id: string; events: string },
   { position }: { position: number },
 ): Promise<number> {
-  const head = await getHead(store, held.environment_id);
-  return eventsBehind(store, held, { after: position, last: head?.position ?? position });
+  const head = await getHead(reads.store, held.environment_id);
+  return eventsBehind(reads, held, { after: position, last: head?.position ?? position });
 }
 
 /** Passes over the event that stopped a partition, or an external projection. */

@@ -1,19 +1,26 @@
+import { breather } from "../../../kit/breather.ts";
+import type { Clock } from "../../../kit/clock.ts";
 import { Fault } from "../../../kit/fault.ts";
 import type { Log } from "../../../kit/log.ts";
 import type { Store } from "../../../store/store.ts";
-import { projectionPassMax } from "./limits.ts";
-import type { ProjectionKey } from "./rows.ts";
+import { eventsBehind } from "./lag.ts";
+import { projectionCountersMax, projectionLookMax, projectionPassMax } from "./limits.ts";
+import { getHead, getProjection, type ProjectionKey } from "./rows.ts";
 import { unknownProjection } from "./rules.ts";
 import type { Rest } from "./signals.ts";
-import { partitionText, progressOf, type WaitProgress, type WaitTarget } from "./wait-rows.ts";
+import { progressOf, type WaitProgress, type WaitTarget } from "./wait-rows.ts";
 
 /** One caller that waits. */
 export interface OpenWait extends WaitTarget {
+  /** What it waits for as one text. */
+  target: string;
   min: number;
   progress: WaitProgress;
   /** The progress as text, to be compared. */
   text: string;
   rest: Rest;
+  /** Aborted when the caller has left. */
+  signal: AbortSignal;
 }
 
 /** As nothing is known of the projection, or it is deleted. */
@@ -56,9 +63,27 @@ export function isFolded({ name, partition }: WaitTarget, progress: WaitProgress
 
 export interface WaitBoardDeps {
   store: Store;
+  clock: Clock;
   log: Log;
   /** Moves the cursor over events that are none of the projection's. */
   passOver: (key: ProjectionKey) => Promise<boolean>;
+}
+
+/** One piece of work for all who ask for it while it is under way. */
+function shared<T>(underWay: Map<string, Promise<T>>, text: string, work: () => Promise<T>): Promise<T> {
+  const found = underWay.get(text);
+  if (found) return found;
+  const made = work().finally(() => underWay.delete(text));
+  underWay.set(text, made);
+  return made;
+}
+
+function tell(waits: readonly OpenWait[], { progress, text }: Pick<OpenWait, "progress" | "text">): void {
+  for (const wait of waits) {
+    if (text !== wait.text) wait.rest.wake();
+    wait.progress = progress;
+    wait.text = text;
+  }
 }
 
 /** All waits of a node. One query looks after all whose projections changed. */
@@ -68,19 +93,66 @@ export class WaitBoard {
   /** Waits whose projections changed since the look that is under way. */
   readonly #noted = new Set<OpenWait>();
   #isLooking = false;
+  readonly #passing = new Map<string, Promise<boolean>>();
+  readonly #counting = new Map<string, Promise<number>>();
+  readonly #queue: (() => void)[] = [];
+  #counters = 0;
 
   constructor(deps: WaitBoardDeps) {
     this.#deps = deps;
   }
 
+  /** Moves the cursor for all waits of a projection at once: they come by the thousand. */
+  passOver(key: ProjectionKey): Promise<boolean> {
+    return shared(this.#passing, `${key.environment_id}\n${key.name}`, () => this.#deps.passOver(key));
+  }
+
+  /** How many events of its projection a wait still misses; those that are alike count once. */
+  behind({ environment_id, name, min }: OpenWait, current: number): Promise<number> {
+    const text = JSON.stringify([environment_id, name, min, current]);
+    return shared(this.#counting, text, async () => {
+      const { store, clock } = this.#deps;
+      const giveBack = await this.#turn();
+      try {
+        const row = await getProjection(store, { environment_id, name });
+        const head = row && (await getHead(store, environment_id));
+        const last = Math.min(min, head?.position ?? 0);
+        return row ? await eventsBehind({ store, clock }, row, { after: current, last }) : 0;
+      } finally {
+        giveBack();
+      }
+    });
+  }
+
+  /** Few count at once: thousands of waits may be over in one moment. */
+  async #turn(): Promise<() => void> {
+    while (this.#counters >= projectionCountersMax)
+      await new Promise<void>((resolve) => this.#queue.push(resolve));
+    this.#counters++;
+    return () => {
+      this.#counters--;
+      this.#queue.shift()?.();
+    };
+  }
+
   /** Reads how far the projections of these waits are; the waits that changed wake. */
   async look(waits: readonly OpenWait[]): Promise<void> {
-    const found = await progressOf(this.#deps.store, waits);
+    const breathe = breather(this.#deps.clock, "waits");
+    const alike = new Map<string, OpenWait[]>();
     for (const wait of waits) {
-      const { progress, text } = found.get(partitionText(wait)) ?? gone;
-      if (text !== wait.text) wait.rest.wake();
-      wait.progress = progress;
-      wait.text = text;
+      const found = alike.get(wait.target);
+      if (found) found.push(wait);
+      else alike.set(wait.target, [wait]);
+    }
+    const targets = [...alike.values()];
+    for (let from = 0; from < targets.length; from += projectionLookMax) {
+      const slice = targets.slice(from, from + projectionLookMax);
+      const found = await progressOf(
+        this.#deps.store,
+        slice.map(([first]) => first!),
+      );
+      for (const all of slice) tell(all, found.get(all[0]!.target) ?? gone);
+      await breathe();
     }
   }
 
@@ -103,8 +175,7 @@ export class WaitBoard {
         late.set(`${environment_id}\n${name}`, { environment_id, name });
     }
     let hasMoved = false;
-    for (const key of late.values())
-      hasMoved = (await this.#deps.passOver(key).catch(() => false)) || hasMoved;
+    for (const key of late.values()) hasMoved = (await this.passOver(key).catch(() => false)) || hasMoved;
     if (hasMoved) await this.look(waits.filter((one) => this.open.has(one)));
   }
 

@@ -1,6 +1,5 @@
 import { column, sql } from "../../../kit/sql.ts";
 import type { Store } from "../../../store/store.ts";
-import { projectionLookMax } from "./limits.ts";
 import type { ProjectionKey } from "./rows.ts";
 import type { ProjectionMode, ProjectionStatus } from "./rules.ts";
 
@@ -40,39 +39,36 @@ const noPartition = "";
 export const partitionText = ({ environment_id, name, partition = noPartition }: WaitTarget): string =>
   JSON.stringify([environment_id, name, partition]);
 
-/** By the text of the target; deleted projections are left out. */
+/** By the text of the target; at most `projectionLookMax` at once. Deleted projections are left out. */
 export async function progressOf(
   store: Pick<Store, "all" | "seams">,
   targets: readonly WaitTarget[],
 ): Promise<Map<string, { progress: WaitProgress; text: string }>> {
-  const wanted = [...new Map(targets.map((one) => [partitionText(one), one])).values()];
   const found = new Map<string, { progress: WaitProgress; text: string }>();
-  for (let from = 0; from < wanted.length; from += projectionLookMax) {
-    const slice = wanted.slice(from, from + projectionLookMax);
-    const rows =
-      await store.all<ProgressRow>(sql`SELECT p.environment_id, p.name, i.partition_key, p.status, p.mode,
+  const rows =
+    await store.all<ProgressRow>(sql`SELECT p.environment_id, p.name, i.partition_key, p.status, p.mode,
         p.error_message, g.cursor_position, s.last_position, s.error_message AS partition_error,
         (SELECT count(*) FROM projection_generations b WHERE b.environment_id = p.environment_id
           AND b.name = p.name AND b.generation > p.generation AND b.dropped_at IS NULL) AS building
       FROM ${store.seams.rowsFrom("i", {
-        environment_id: column.text(slice.map((one) => one.environment_id)),
-        name: column.text(slice.map((one) => one.name)),
-        partition_key: column.text(slice.map((one) => one.partition ?? noPartition)),
+        environment_id: column.text(targets.map((one) => one.environment_id)),
+        name: column.text(targets.map((one) => one.name)),
+        partition_key: column.text(targets.map((one) => one.partition ?? noPartition)),
       })}
-        JOIN projections p ON p.environment_id = i.environment_id AND p.name = i.name
+        CROSS JOIN projections p
         JOIN projection_generations g ON g.environment_id = p.environment_id AND g.name = p.name
           AND g.generation = p.generation
         LEFT JOIN projection_states s ON s.environment_id = p.environment_id AND s.name = p.name
-          AND s.generation = p.generation AND s.partition_key = i.partition_key`);
-    for (const row of rows) {
-      const progress: WaitProgress = {
-        ...{ status: row.status, mode: row.mode, error: row.error_message },
-        ...{ cursor: row.cursor_position, isRebuilding: row.building > 0 },
-        ...{ partitionPosition: row.last_position ?? 0, partitionError: row.partition_error },
-      };
-      const text = JSON.stringify(progress);
-      found.set(partitionText({ ...row, partition: row.partition_key }), { progress, text });
-    }
+          AND s.generation = p.generation AND s.partition_key = i.partition_key
+      WHERE p.environment_id = i.environment_id AND p.name = i.name`);
+  for (const row of rows) {
+    const progress: WaitProgress = {
+      ...{ status: row.status, mode: row.mode, error: row.error_message },
+      ...{ cursor: row.cursor_position, isRebuilding: row.building > 0 },
+      ...{ partitionPosition: row.last_position ?? 0, partitionError: row.partition_error },
+    };
+    const text = JSON.stringify(progress);
+    found.set(partitionText({ ...row, partition: row.partition_key }), { progress, text });
   }
   return found;
 }

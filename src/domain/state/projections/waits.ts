@@ -1,8 +1,6 @@
-import type { Clock } from "../../../kit/clock.ts";
 import { Fault, invalid, missing, tryAgain } from "../../../kit/fault.ts";
 import type { Store } from "../../../store/store.ts";
 import { findEvent } from "./event-rows.ts";
-import { eventsBehind } from "./lag.ts";
 import {
   projectionHeartbeatMs,
   projectionWaitItemsMax,
@@ -11,7 +9,7 @@ import {
   projectionWaitStreamMsMax,
   projectionWaitsMax,
 } from "./limits.ts";
-import { getHead, getProjection } from "./rows.ts";
+import { getProjection } from "./rows.ts";
 import { isStorable, partitionOf, unknownProjection } from "./rules.ts";
 import { Rest, type Signals } from "./signals.ts";
 import {
@@ -23,7 +21,7 @@ import {
   WaitBoard,
   type WaitBoardDeps,
 } from "./wait-board.ts";
-import { partitionText, progressOf } from "./wait-rows.ts";
+import { partitionText, progressOf, type WaitTarget } from "./wait-rows.ts";
 
 /** What a caller waits for. */
 export interface WaitRequest {
@@ -93,7 +91,6 @@ export interface Waits {
 }
 
 export interface WaitsDeps extends WaitBoardDeps {
-  clock: Clock;
   signals: Signals;
 }
 
@@ -131,7 +128,7 @@ export function openWaits(deps: WaitsDeps): Waits {
 
   async function waitFor(environmentId: string, request: WaitRequest, options: FollowOptions) {
     for await (const { wait, isOver } of follow(followDeps, environmentId, request, options))
-      if (isOver) return resultOf(store, wait, true);
+      if (isOver) return resultOf(board, wait, true);
     throw new Error("a wait ended without a result");
   }
 
@@ -187,7 +184,7 @@ export function openWaits(deps: WaitsDeps): Waits {
       const leave = enter(1);
       try {
         yield* framesOf(
-          store,
+          board,
           follow(followDeps, environmentId, request, { timeoutMs, signal: options.signal }),
           request,
         );
@@ -223,17 +220,21 @@ export function openWaits(deps: WaitsDeps): Waits {
   };
 }
 
+function targetOf(environmentId: string, name: string, partition: string): WaitTarget {
+  if (!isStorable(name)) throw unknownProjection(name);
+  return {
+    ...{ environment_id: environmentId, name },
+    partition: partition === "" ? undefined : partitionOf("partition", partition),
+  };
+}
+
 /** Without a wait, as mostly. */
 async function isRead(
   store: Store,
   environmentId: string,
   { name, partition, minPosition }: WaitRequest,
 ): Promise<boolean> {
-  if (!isStorable(name)) throw unknownProjection(name);
-  const target = {
-    ...{ environment_id: environmentId, name },
-    partition: partition === "" ? undefined : partitionOf("partition", partition),
-  };
+  const target = targetOf(environmentId, name, partition);
   const found = await progressOf(store, [target]);
   return isFolded(target, found.get(partitionText(target))?.progress ?? "gone", minPosition);
 }
@@ -245,24 +246,22 @@ interface FollowDeps extends WaitsDeps {
 
 /** Yields each time something changed, and at the heartbeat; ends when it is caught up or the time is over. */
 async function* follow(
-  { clock, signals, passOver, board, isDraining }: FollowDeps,
+  { clock, signals, board, isDraining }: FollowDeps,
   environmentId: string,
   { name, minPosition, partition }: WaitRequest,
   { timeoutMs, signal }: FollowOptions,
 ): AsyncGenerator<WaitStep> {
-  if (!isStorable(name)) throw unknownProjection(name);
-  const key = { environment_id: environmentId, name };
+  const of = targetOf(environmentId, name, partition);
   const rest = new Rest();
-  const target = partition === "" ? undefined : partitionOf("partition", partition);
-  const wait: OpenWait = { ...key, partition: target, min: minPosition, ...gone, rest };
+  const wait: OpenWait = { ...of, target: partitionText(of), min: minPosition, ...gone, rest, signal };
   const until = clock.elapsed() + timeoutMs;
-  const unlisten = signals.listen(key, () => board.note(wait));
+  const unlisten = signals.listen(of, () => board.note(wait));
   const onAbort = () => rest.wake();
   signal.addEventListener("abort", onAbort, { once: true });
   board.open.add(wait);
   try {
     await board.look([wait]);
-    if (currentOf(wait, stateOf(wait)) < minPosition && (await passOver(key))) await board.look([wait]);
+    if (currentOf(wait, stateOf(wait)) < minPosition && (await board.passOver(of))) await board.look([wait]);
     for (;;) {
       const left = until - clock.elapsed();
       const isCaughtUp = currentOf(wait, stateOf(wait)) >= minPosition;
@@ -280,14 +279,11 @@ async function* follow(
   }
 }
 
-async function resultOf(store: Store, wait: OpenWait, isTimedOut: boolean): Promise<WaitResult> {
+async function resultOf(board: WaitBoard, wait: OpenWait, isTimedOut: boolean): Promise<WaitResult> {
   const progress = stateOf(wait);
   const current = currentOf(wait, progress);
   const isCaughtUp = current >= wait.min;
-  const row = isCaughtUp ? undefined : await getProjection(store, wait);
-  const head = row && (await getHead(store, wait.environment_id));
-  const last = Math.min(wait.min, head?.position ?? 0);
-  const behind = row ? await eventsBehind(store, row, { after: current, last }) : 0;
+  const behind = isCaughtUp || wait.signal.aborted ? 0 : await board.behind(wait, current);
   return {
     ...{ isCaughtUp, isTimedOut: isTimedOut && !isCaughtUp, current, target: wait.min, behind },
     ...{ isRebuilding: progress.isRebuilding, mode: progress.mode },
@@ -296,7 +292,7 @@ async function resultOf(store: Store, wait: OpenWait, isTimedOut: boolean): Prom
 
 /** A refusal at the beginning is the call's; a later one is told in the last frame. */
 async function* framesOf(
-  store: Store,
+  board: WaitBoard,
   steps: AsyncIterable<WaitStep>,
   request: WaitRequest,
 ): AsyncGenerator<WaitFrame> {
@@ -305,7 +301,7 @@ async function* framesOf(
   try {
     for await (const { wait, isOver, isBeat } of steps) {
       hasBegun = true;
-      const result = await resultOf(store, wait, isOver);
+      const result = await resultOf(board, wait, isOver);
       if (isOver) yield { ...result, kind: "done", error: "" };
       else if (isBeat) yield { ...result, kind: "heartbeat", error: "" };
       else if (result.current !== current) yield { ...result, kind: "progress", error: "" };
