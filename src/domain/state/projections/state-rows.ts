@@ -37,7 +37,6 @@ const names = [
   "updated_at",
 ] as const satisfies readonly (keyof StateRow)[];
 const columns = sql.raw(names.join(", "));
-const ofStates = sql.raw(names.map((name) => `s.${name}`).join(", "));
 const ofItems = sql.raw(names.map((name) => `i.${name}`).join(", "));
 
 export const getState = (
@@ -54,11 +53,8 @@ export const getStates = (
   key: GenerationKey,
   partitions: readonly string[],
 ): Promise<StateRow[]> =>
-  session.all(sql`SELECT ${ofStates}
-    FROM ${session.seams.rowsFrom("i", { partition_key: column.text(partitions) })}
-      JOIN projection_states s ON s.partition_key = i.partition_key
-    WHERE s.environment_id = ${key.environment_id} AND s.name = ${key.name}
-      AND s.generation = ${sql.bigint(key.generation)}`);
+  session.all(sql`SELECT ${columns} FROM projection_states
+    WHERE ${whereGeneration(key)} AND partition_key ${session.seams.among(column.text(partitions))}`);
 
 export const putStates = (session: Session, key: GenerationKey, rows: readonly StateRow[]): Promise<number> =>
   session.run(sql`INSERT INTO projection_states (environment_id, name, generation, ${columns})
@@ -98,11 +94,8 @@ export const partitionsAt = (
   key: GenerationKey,
   partitions: readonly string[],
 ): Promise<PartitionPlace[]> =>
-  reads.all(sql`SELECT s.partition_key, s.last_position, s.error_position, s.skipped_position
-    FROM ${reads.seams.rowsFrom("i", { partition_key: column.text(partitions) })}
-      JOIN projection_states s ON s.partition_key = i.partition_key
-    WHERE s.environment_id = ${key.environment_id} AND s.name = ${key.name}
-      AND s.generation = ${sql.bigint(key.generation)}`);
+  reads.all(sql`SELECT partition_key, last_position, error_position, skipped_position FROM projection_states
+    WHERE ${whereGeneration(key)} AND partition_key ${reads.seams.among(column.text(partitions))}`);
 
 /** The partition that has stopped at the lowest position. */
 export const firstStopped = (
@@ -224,17 +217,28 @@ export async function settlePartitions(
   key: GenerationKey,
   saved: readonly SavedPartition[],
 ): Promise<number> {
-  const items = session.seams.rowsFrom("i", {
-    partition_key: column.text(saved.map(({ partition }) => partition)),
-    up_to: column.bigint(saved.map(({ upTo }) => upTo)),
-  });
-  const ofSaved = sql`FROM ${items} WHERE i.partition_key = projection_pending.partition_key`;
-  const done = await session.all<{ event_count: number }>(sql`DELETE FROM projection_pending
-    WHERE ${whereGeneration(key)} AND EXISTS (SELECT 1 ${ofSaved} AND projection_pending.last_position <= i.up_to)
-    RETURNING event_count`);
-  await session.run(sql`UPDATE projection_pending SET first_position = (SELECT i.up_to + 1 ${ofSaved})
-    WHERE ${whereGeneration(key)} AND EXISTS (SELECT 1 ${ofSaved} AND projection_pending.first_position <= i.up_to)`);
-  return sumOf(done);
+  const upTo = new Map(saved.map((one) => [one.partition, one.upTo]));
+  const rows = await session.all<PendingPartition>(sql`SELECT partition_key AS partition,
+      first_position AS first, last_position AS last, event_count AS count FROM projection_pending
+    WHERE ${whereGeneration(key)} AND partition_key ${session.seams.among(column.text([...upTo.keys()]))}`);
+  const done = rows.filter(({ partition, last }) => last <= upTo.get(partition)!);
+  if (done.length > 0)
+    await session.run(sql`DELETE FROM projection_pending WHERE ${whereGeneration(key)}
+      AND partition_key ${session.seams.among(column.text(done.map(({ partition }) => partition)))}`);
+  const begun = rows.filter(
+    ({ partition, first, last }) => last > upTo.get(partition)! && first <= upTo.get(partition)!,
+  );
+  if (begun.length > 0)
+    await session.run(sql`INSERT INTO projection_pending (environment_id, name, generation, partition_key,
+        first_position, last_position, event_count)
+      SELECT ${key.environment_id}, ${key.name}, ${sql.bigint(key.generation)}, i.partition_key, i.first_position, 0, 0
+      FROM ${session.seams.rowsFrom("i", {
+        partition_key: column.text(begun.map(({ partition }) => partition)),
+        first_position: column.bigint(begun.map(({ partition }) => upTo.get(partition)! + 1)),
+      })} WHERE true
+      ON CONFLICT (environment_id, name, generation, partition_key) DO UPDATE SET
+        first_position = excluded.first_position`);
+  return done.reduce((sum, { count }) => sum + count, 0);
 }
 
 /** All events up to `upTo` are done with. Answers how many were delivered. */
