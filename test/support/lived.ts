@@ -53,3 +53,25 @@ export async function livedTime(databaseUrl?: string): Promise<LivedTime> {
     },
   };
 }
+
+const pauseMsMax = 400;
+const observationsMax = 8;
+
+/** What `observe` finds. What it finds wrong while the machine paused says nothing, and is looked at again. */
+export async function whileLived<Found>(
+  databaseUrl: string | undefined,
+  observe: () => Promise<Found>,
+  isRight: (found: Found) => boolean,
+): Promise<Found> {
+  const lived = await livedTime(databaseUrl);
+  try {
+    for (let observations = 1; ; observations++) {
+      const began = { at: performance.now(), lived: lived.now() };
+      const found = await observe();
+      const pausedMs = performance.now() - began.at - (lived.now() - began.lived);
+      if (isRight(found) || pausedMs <= pauseMsMax || observations === observationsMax) return found;
+    }
+  } finally {
+    await lived.stop();
+  }
+}
