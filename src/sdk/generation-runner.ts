@@ -96,7 +96,10 @@ export class GenerationRunner {
   async #read(partition: string): Promise<StoredState> {
     const { transport, projection } = this.#options;
     const message = { name: projection.name, partition, generation: `${this.#generation}` };
-    const found = await transport.rpc<Message>("ProjectionService/GetProjection", message, safe);
+    const path = "/svc.v1.ProjectionService/GetProjection";
+    // What is written is what the runner itself has yet to fold.
+    const request = { method: "POST" as const, path, body: message, isConsistent: false };
+    const found = await transport.call<Message>(request, safe);
     return { state: payload(found, "state"), position: count(found.stateLastEventSeq) };
   }
 

@@ -186,7 +186,8 @@ export class ProjectionRunner {
   }
 
   #call(method: string, message: Message): Promise<Message> {
+    const path = `/svc.v1.ProjectionService/${method}`;
     const body = { name: this.name, ...message };
-    return this.#options.transport.rpc<Message>(`ProjectionService/${method}`, body, safe);
+    return this.#options.transport.call({ method: "POST", path, body, isConsistent: false }, safe);
   }
 }

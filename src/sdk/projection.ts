@@ -8,7 +8,7 @@ import type {
 import type { EventReader } from "./svc-function.ts";
 import type { EventMap } from "./types.ts";
 
-const batchSizeDefault = 500;
+const batchSizeDefault = 1_000;
 const batchSizeMax = 1_000;
 const gatherMsDefault = 20;
 const statesDefault = 10_000;

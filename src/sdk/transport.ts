@@ -23,7 +23,7 @@ export interface Request {
   headers?: Record<string, string>;
   timeoutMs?: number;
   signal?: AbortSignal;
-  /** A read that must show all that was written over the connection. */
+  /** A read that must show all that was written over the connection; false even where all others are. */
   isConsistent?: boolean;
 }
 
@@ -197,4 +197,4 @@ function withCalls(connection: Omit<Transport, "call" | "rpc">): Transport {
 
 /** The same connection, for calls that must show all that was written over it. */
 export const consistent = (transport: Transport): Transport =>
-  withCalls({ ...transport, send: (request) => transport.send({ ...request, isConsistent: true }) });
+  withCalls({ ...transport, send: (request) => transport.send({ isConsistent: true, ...request }) });

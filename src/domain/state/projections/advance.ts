@@ -9,11 +9,9 @@ import {
   updateGeneration,
   updateProjection,
 } from "./rows.ts";
-import { firstStopped, pendingOf } from "./state-rows.ts";
+import { firstStopped, firstUnsaved } from "./state-rows.ts";
 
 export interface Advanced {
-  /** Delivered events that are not saved. */
-  pendingCount: number;
   /** The position that readers see went on. */
   hasMoved: boolean;
   /** A rebuild is complete. */
@@ -30,9 +28,9 @@ export async function advance(
   generation: GenerationRow,
   { now, processed = 0 }: { now: Instant; processed?: number },
 ): Promise<Advanced> {
-  const pending = await pendingOf(session, generation);
+  const pending = await firstUnsaved(session, generation);
   const before = generation.position;
-  const cursor = pending ? pending.first - 1 : generation.delivered;
+  const cursor = pending ? pending - 1 : generation.delivered;
   generation.cursor_position = Math.max(generation.cursor_position, cursor);
   if (processed > 0 && generation.target !== null) await noteProcessed(session, generation, processed);
   const isRebuilt = await complete(session, held, generation, now);
@@ -44,7 +42,7 @@ export async function advance(
   generation.position = Math.max(generation.position, generation.cursor_position);
   await updateGeneration(session, generation);
   const hasMoved = generation.position > before || isRebuilt;
-  return { pendingCount: pending?.count ?? 0, hasMoved, isRebuilt };
+  return { hasMoved, isRebuilt };
 }
 
 /** A rebuild beside takes over where it has reached what is read: no reader sees an older state then. */

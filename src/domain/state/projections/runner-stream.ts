@@ -21,7 +21,7 @@ import {
 } from "./rows.ts";
 import { buildingOf, type Runner, unknownProjection } from "./rules.ts";
 import type { Rest } from "./signals.ts";
-import { clearPending, pendingOf } from "./state-rows.ts";
+import { clearPending, firstUnsaved } from "./state-rows.ts";
 
 /** One message of a runner's stream: an event, or a heartbeat. */
 export interface RunnerMessage {
@@ -71,7 +71,7 @@ async function requireFreshMemory(
   const isSavedByAnother = holder !== null && holder !== runner.holder && now < saved_at + projectionLeaseMs;
   if (held.stale_holder === runner.holder || isSavedByAnother) throw mustPoll(held);
   if (standingOf(generation, runner, { streamId: null, now }) === "another") throw mustPoll(held);
-  if (holder === runner.holder && (await pendingOf(session, generation))) throw mustPoll(held);
+  if (holder === runner.holder && (await firstUnsaved(session, generation))) throw mustPoll(held);
 }
 
 /** The stream of one runner. No event is sent on it twice: where one is needed again, the stream ends. */
@@ -84,8 +84,10 @@ export class RunnerStream {
   #definition: string | undefined;
   /** Undefined while another runner has the projection. */
   #own: GenerationRow | undefined;
-  /** Delivered events that are not saved, as of the last delivery. */
-  #unsaved = 0;
+  /** Positions of delivered events behind the cursor, in order. */
+  #unsaved: number[] = [];
+  /** A look that was kept short by unsaved events, of which enough are saved now. */
+  #hasRoomAgain = false;
   /** When an event was last delivered, or the cursor moved. */
   #movedAt = 0;
   #cursor = -1;
@@ -128,8 +130,9 @@ export class RunnerStream {
         if (signal.aborted) return;
         yield this.#message(event);
       }
-      if (this.#unsaved > 0 && clock.elapsed() - this.#movedAt > projectionStuckMs) return;
-      if (events.length === 0) await this.#rest.for(Math.min(lookMs, heartbeatAt - clock.elapsed()), clock);
+      if (this.#unsaved.length > 0 && clock.elapsed() - this.#movedAt > projectionStuckMs) return;
+      if (events.length === 0 && !this.#hasRoomAgain)
+        await this.#rest.for(Math.min(lookMs, heartbeatAt - clock.elapsed()), clock);
     }
   }
 
@@ -142,7 +145,7 @@ export class RunnerStream {
       const held = await holdProjection(session, key);
       const generation = this.#mine(held);
       if (!held || !generation) return;
-      const isUnsaved = (await pendingOf(session, generation)) !== undefined;
+      const isUnsaved = (await firstUnsaved(session, generation)) !== undefined;
       generation.stream_id = null;
       generation.lease_until = clock.now();
       await updateGeneration(session, generation);
@@ -185,9 +188,11 @@ export class RunnerStream {
 
   /** The next events; undefined once the lease is lost. */
   async #next(): Promise<readonly PartitionedEvent[] | undefined> {
-    const { store, clock, deliveries, onDelivered } = this.#deps;
+    const { clock, deliveries, onDelivered } = this.#deps;
     const own = { streamId: this.#id, definition: this.#definition ?? "" };
-    const delivered = await deliveries.next(this.#ask, own, projectionWindowMax - this.#unsaved);
+    // A few events at a time would cost a commit each.
+    const isFull = projectionWindowMax - this.#unsaved.length < this.#ask.limit;
+    const delivered = await deliveries.next(this.#ask, own, isFull ? 0 : this.#ask.limit);
     if (!delivered) return undefined;
     const { held, generation, events, advanced } = delivered;
     const { cursor_position: cursor } = generation;
@@ -195,10 +200,10 @@ export class RunnerStream {
     if (advanced) onDelivered(delivered);
     if (cursor !== this.#cursor || events.length > 0) this.#movedAt = clock.elapsed();
     this.#cursor = cursor;
-    if (cursor >= generation.delivered) this.#unsaved = 0;
-    else if (advanced) this.#unsaved = advanced.pendingCount;
-    else if (this.#unsaved >= projectionWindowMax)
-      this.#unsaved = (await pendingOf(store, generation))?.count ?? 0;
+    for (const { position } of events) this.#unsaved.push(position);
+    const first = this.#unsaved.findIndex((position) => position > cursor);
+    this.#unsaved = first < 0 ? [] : this.#unsaved.slice(first);
+    this.#hasRoomAgain = isFull && projectionWindowMax - this.#unsaved.length >= this.#ask.limit;
     if (events.length === 0 && isAging(generation, clock.now())) await this.#renew();
     return events;
   }

@@ -47,9 +47,9 @@ import {
   clearErrors,
   clearPending,
   firstStopped,
+  firstUnsaved,
   getState,
   listPartitions,
-  pendingOf,
   type StateRow,
   skipEvent,
 } from "./state-rows.ts";
@@ -341,7 +341,7 @@ async function goBack(
   await clearErrors(session, generation);
   const before = (stopped?.error_position ?? generation.cursor_position + 1) - 1;
   const after = Math.min(generation.cursor_position, before);
-  if (await pendingOf(session, generation)) endLease(held, generation, now);
+  if (await firstUnsaved(session, generation)) endLease(held, generation, now);
   else generation.stream_id = null;
   touch(generation, now);
   await clearPending(session, generation);

@@ -184,16 +184,15 @@ export const addPending = (
       last_position = excluded.last_position,
       event_count = projection_pending.event_count + excluded.event_count`);
 
-/** What is delivered and not saved: where it begins, in how many events; undefined for nothing. */
-export async function pendingOf(
+/** Where what is delivered and not saved begins; undefined for nothing. */
+export async function firstUnsaved(
   session: Pick<Session, "one">,
   key: GenerationKey,
-): Promise<{ first: number; count: number } | undefined> {
-  const row = await session.one<{ first: number | null; count: number | null }>(sql`SELECT
-    min(first_position) AS first, sum(event_count) AS count FROM projection_pending WHERE ${whereGeneration(key)}`);
-  return row?.first === null || row === undefined
-    ? undefined
-    : { first: row.first, count: Number(row.count) };
+): Promise<number | undefined> {
+  const row = await session.one<{ first: number | null }>(
+    sql`SELECT min(first_position) AS first FROM projection_pending WHERE ${whereGeneration(key)}`,
+  );
+  return row?.first ?? undefined;
 }
 
 /** Where the unsaved events of one partition begin. */
