@@ -119,13 +119,14 @@ export interface SqlProjectionOptions<Events extends EventMap> {
 
 /** `createProjection` for the events of a map, or of a registry. */
 export interface CreateProjection<Events extends EventMap> {
-  <State, const Pattern extends string = keyof Events & string>(
-    options: ManagedProjectionOptions<Events, State, Pattern>,
-  ): SvcProjection<State>;
   (options: SqlProjectionOptions<Events>): SvcProjection<never>;
   <const Pattern extends string = keyof Events & string>(
     options: ExternalProjectionOptions<Events, Pattern>,
   ): SvcProjection<never>;
+  // The last one: what is wrong is told of this one, the most used.
+  <State, const Pattern extends string = keyof Events & string>(
+    options: ManagedProjectionOptions<Events, State, Pattern>,
+  ): SvcProjection<State>;
 }
 
 /** What a runner does with the events of a projection. */

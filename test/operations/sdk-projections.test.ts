@@ -195,6 +195,37 @@ describe.each(engines)("projections of the SDK on %s", (engine) => {
     expect(new Set(folded).size).toBe(folded.length);
   }, 60_000);
 
+  test("where no stream gets through, events are polled for", async () => {
+    const { client, connection, sell } = await environment();
+    const proxy = Bun.serve({
+      port: 0,
+      idleTimeout: 60,
+      async fetch(request) {
+        const { pathname, search } = new URL(request.url);
+        if (pathname.endsWith("/StreamProjectionEvents")) return new Response("no", { status: 404 });
+        const { method, headers } = request;
+        const body = method === "GET" ? null : await request.text();
+        const answer = await fetch(`${server.url}${pathname}${search}`, { method, headers, body });
+        return new Response(await answer.text(), { status: answer.status });
+      },
+    });
+    const projection = sold({ batchSize: 3 });
+    const options = { ...connection, url: `http://127.0.0.1:${proxy.port}` };
+    const worker = createWorker({ ...options, projections: [projection], handleSignals: false, log: silent });
+    try {
+      await sell("a", [1, 2, 3, 4, 5]);
+      await worker.start();
+      const last = (await sell("b", [6, 7, 8])).at(-1)!.sequence;
+      await client.projections.wait(projection, last, { timeoutMs: 30_000 });
+      expect((await client.projections.get(projection, { partition: "a" })).state?.total).toBe(15);
+      expect((await client.projections.get(projection, { partition: "b" })).state?.total).toBe(21);
+      await worker.drain();
+    } finally {
+      worker.stop();
+      await proxy.stop(true);
+    }
+  }, 60_000);
+
   test("an external projection gets each event, stops at one that fails, and passes over it", async () => {
     const { client, work, sell } = await environment();
     const seen: number[] = [];

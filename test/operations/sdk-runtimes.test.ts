@@ -109,6 +109,46 @@ describe("the client, built, on other runtimes", () => {
     60_000,
   );
 
+  test("Node folds a projection", async () => {
+    await Bun.write(join(folder, "index.mjs"), await build("index.ts", "node"));
+    await Bun.write(
+      join(folder, "fold.mjs"),
+      `import { createClient, createProjection, createWorker } from "./index.mjs";
+       const options = ${JSON.stringify({ url: server.url, apiKey: server.adminKey })};
+       const sums = createProjection({
+         name: "node_sums",
+         events: ["node.counted"],
+         partitionKey: "$.data.of",
+         initialState: 0,
+         reduce: (state, { data }) => state + data.n,
+       });
+       const client = createClient(options);
+       const emit = (of, n) => client.emit("node.counted", { of, n });
+       await emit("a", 1);
+       const worker = createWorker({ ...options, projections: [sums] });
+       await worker.start();
+       await emit("b", 2);
+       const { sequence } = await emit("a", 3);
+       await client.projections.wait(sums, sequence);
+       await worker.drain();
+       const stateOf = async (partition) => (await client.projections.get(sums, { partition })).state;
+       console.log(JSON.stringify([await stateOf("a"), await stateOf("b")]));`,
+    );
+    const child = Bun.spawn([findProgram(["node"], "nodejs"), join(folder, "fold.mjs")], {
+      env: { PATH: process.env.PATH },
+      stdout: "pipe",
+      stderr: "inherit",
+    });
+    try {
+      const said = await new Response(child.stdout).text();
+      expect(await child.exited).toBe(0);
+      expect(JSON.parse(said)).toEqual([4, 2]);
+    } finally {
+      child.kill("SIGKILL");
+      await child.exited;
+    }
+  }, 60_000);
+
   test("a browser, over both", async () => {
     const library = await build("browser.ts", "browser");
     expect(library).not.toContain("node:");

@@ -260,6 +260,8 @@ export function startFakeServer(options: { leaseMs?: number; attemptsMax?: numbe
         return json(200, emit(body));
       case "/svc.v1.PubSubService/Publish":
         return json(200, { eventId: `evt_${++count}`, sequence: String(count) });
+      case "/svc.v1.ProjectionService/CreateSQLProjection":
+        return json(200, { name: body.name, status: "running" });
       case "/svc.v1.SvcService/TriggerBatch":
         return json(200, { results: (body.events as Record<string, unknown>[]).map(emit) });
       case "/svc.v1.SvcService/GetRun": {
