@@ -1,6 +1,13 @@
 import { expect, test } from "bun:test";
+import { BuildPace } from "../../src/domain/state/projections/build-pace.ts";
 import { standingOf, takeLease } from "../../src/domain/state/projections/leases.ts";
-import { projectionWaitsMax } from "../../src/domain/state/projections/limits.ts";
+import {
+  buildNearerMs,
+  buildRestBusy,
+  buildRestIdle,
+  buildRestMsMax,
+  projectionWaitsMax,
+} from "../../src/domain/state/projections/limits.ts";
 import { newGeneration } from "../../src/domain/state/projections/rows.ts";
 import { definitionOf, eventNamesOf, runnerOf } from "../../src/domain/state/projections/rules.ts";
 import { openSignals, Rest } from "../../src/domain/state/projections/signals.ts";
@@ -83,4 +90,24 @@ test("so many callers may wait at a node, and one more is asked to come again", 
   const refused = await waits.wait("env", request, options).catch((error: unknown) => error);
   expect(refused).toBeInstanceOf(Fault);
   expect(refused).toMatchObject({ kind: "resource_exhausted", headers: { "Retry-After": "1" } });
+});
+
+test("what is built beside rests while the log grows, and less where the end comes no nearer", async () => {
+  const clock = testClock();
+  let position = 0;
+  const store = { one: async () => ({ position, retention_floor: 0 }) } as unknown as Store;
+  const pace = new BuildPace({ store, clock }, "env_a");
+  const after = async (head: number, reached: number) => {
+    position = head;
+    return pace.restMs(reached, 10);
+  };
+  expect(await after(1_000, 100)).toBe(10 * buildRestBusy);
+  expect(await after(1_000, 200)).toBe(10 * buildRestIdle);
+  expect(await after(1_001, 300)).toBe(10 * buildRestBusy);
+  await clock.advance(buildNearerMs);
+  expect(await after(2_000, 1_500)).toBe(10 * buildRestBusy);
+  await clock.advance(buildNearerMs);
+  expect(await after(4_000, 3_000)).toBe(5 * buildRestBusy);
+  position++;
+  expect(await pace.restMs(3_100, 60_000)).toBe(buildRestMsMax);
 });

@@ -24,6 +24,14 @@ export const projectionWindowMax = 2_000;
 /** A runner keeps a projection for this long after it last asked; longer while it has events to save. */
 export const projectionLeaseMs = 20_000;
 export const projectionWorkMs = 60_000;
+/**
+ * A generation that is built beside rests this many times as long as a slice of events took, so that live traffic
+ * keeps its share: while the log grows, and while it stands still. Half of it where the end comes no nearer in this time.
+ */
+export const buildRestBusy = 24;
+export const buildRestIdle = 0.5;
+export const buildRestMsMax = 2_000;
+export const buildNearerMs = 30_000;
 export const projectionHeartbeatMs = 15_000;
 /** A stream whose events stay unsaved for this long is ended, so that another runner may try. */
 export const projectionStuckMs = 5 * 60 * 1000;

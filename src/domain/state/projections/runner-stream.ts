@@ -2,6 +2,7 @@ import type { Clock } from "../../../kit/clock.ts";
 import { Fault, tryAgain } from "../../../kit/fault.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import type { PartitionedEvent } from "./batches.ts";
+import { BuildPace } from "./build-pace.ts";
 import { type Delivered, type Deliveries, definitionText, type RunnerAsk } from "./deliveries.ts";
 import { generationOf, isAging, standingOf, takeLease } from "./leases.ts";
 import {
@@ -92,12 +93,14 @@ export class RunnerStream {
   #movedAt = 0;
   #cursor = -1;
   #building = 0;
+  readonly #pace: BuildPace;
 
   constructor(deps: RunnerStreamDeps, ask: StreamAsk, { id, rest }: { id: string; rest: Rest }) {
     this.#deps = deps;
     this.#ask = ask;
     this.#id = id;
     this.#rest = rest;
+    this.#pace = new BuildPace(deps, ask.key.environment_id);
   }
 
   /** Takes the lease where it is free, and begins behind the cursor. Throws where the runner has to poll. */
@@ -123,6 +126,7 @@ export class RunnerStream {
         continue;
       }
       const told = this.#building;
+      const lookedAt = clock.elapsed();
       const events = await this.#next();
       if (!events) return;
       if (this.#building !== told) yield this.#message();
@@ -130,6 +134,8 @@ export class RunnerStream {
         if (signal.aborted) return;
         yield this.#message(event);
       }
+      if (events.length > 0 && this.#own.generation === this.#building)
+        await clock.sleep(await this.#pace.restMs(events.at(-1)!.position, clock.elapsed() - lookedAt));
       if (this.#unsaved.length > 0 && clock.elapsed() - this.#movedAt > projectionStuckMs) return;
       if (events.length === 0 && !this.#hasRoomAgain)
         await this.#rest.for(Math.min(lookMs, heartbeatAt - clock.elapsed()), clock);
