@@ -36,6 +36,7 @@ export {
   type ProjectionTestResult,
   testProjection,
 } from "./testing-projection.ts";
+export type { TestAppend } from "./testing-streams.ts";
 export type { ConnectionOptions, Transport } from "./transport.ts";
 export type * from "./types.ts";
 export type { WebhookEvent, WebhookRequest, WebhookRule } from "./webhooks.ts";

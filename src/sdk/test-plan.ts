@@ -1,5 +1,6 @@
 import type { ReportedError } from "./errors.ts";
 import type { SvcFunction } from "./svc-function.ts";
+import type { TestAppend } from "./testing-streams.ts";
 import type { Logger } from "./types.ts";
 
 /** A step of a finished test run, as the server would have stored it. */
@@ -31,6 +32,8 @@ export interface TestResult<Output = unknown> {
   elapsedMs: number;
   emitted: { event: string; data: unknown; idempotencyKey: string }[];
   published: { topic: string; data: unknown; idempotencyKey: string }[];
+  /** What it appended to streams, by any client. */
+  appended: TestAppend[];
 }
 
 /** A wait that the test is to answer. */

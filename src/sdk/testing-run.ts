@@ -5,6 +5,7 @@ import type { TestPlan, TestResult } from "./test-plan.ts";
 import { TestCalls } from "./testing-calls.ts";
 import { asJson } from "./testing-json.ts";
 import { TestServer } from "./testing-server.ts";
+import { TestStreams } from "./testing-streams.ts";
 import { TestWorker } from "./testing-worker.ts";
 
 const executionsMax = 100_000;
@@ -41,6 +42,7 @@ export async function simulate(plan: TestPlan, data: unknown, event: GivenEvent 
   const retry = { ...retryDefault, ...target.definition.retry };
   const entryEvent = entryEventOf(plan, data, event, startMs);
   const calls = new TestCalls();
+  const streams = new TestStreams();
   const server = new TestServer({
     plan,
     trigger: entryEvent.data,
@@ -54,13 +56,14 @@ export async function simulate(plan: TestPlan, data: unknown, event: GivenEvent 
   while (end === undefined) {
     if (++executions > executionsMax)
       throw new Error(`function ${target.id} was entered ${executionsMax} times and never ended`);
-    const ended = await worker.execute({
+    const entry = {
       run_id: runId,
       attempt: server.attempt,
       max_attempts: retry.maxAttempts,
       event: entryEvent,
       context: { secrets },
-    });
+    };
+    const ended = await streams.during(() => worker.execute(entry));
     if (ended === undefined) continue;
     if (ended.status === "completed") end = { output: JSON.parse(ended.outputText) };
     else if (ended.status === "yielded") {
@@ -83,5 +86,6 @@ export async function simulate(plan: TestPlan, data: unknown, event: GivenEvent 
     elapsedMs: server.nowMs - startMs,
     emitted: calls.emitted,
     published: calls.published,
+    appended: streams.appended,
   };
 }

@@ -50,6 +50,11 @@ export interface RpcOptions {
   runId?: string;
 }
 
+/** What answers calls in the place of a server: `testFunction` while it runs a function. */
+export const detour: { answer: (request: Request) => Promise<unknown> | undefined } = {
+  answer: () => undefined,
+};
+
 const variable = (name: string): string | undefined => globalThis.process?.env?.[name] || undefined;
 
 const refusals = new Set([
@@ -160,6 +165,8 @@ export function createTransport(options: ConnectionOptions = {}): Transport {
   }
 
   async function send<Answer>(request: Request): Promise<Answer> {
+    const answered = detour.answer(request);
+    if (answered) return answered as Promise<Answer>;
     await headers();
     return exchange<Answer>(request);
   }

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { createFunction, type Handler, testFunction } from "../../src/sdk/index.ts";
+import { createClient, createFunction, type Handler, testFunction } from "../../src/sdk/index.ts";
 
 const make = <Output>(handler: Handler<{ n: number }, "go", { go: { n: number } }, Output>) =>
   createFunction<{ go: { n: number } }, "go", Output>({ id: "f", event: "go" }, handler);
@@ -93,4 +93,30 @@ test("what the test lacks is said, and what the function looks at is there", asy
   expect(result.output).toEqual(["go", "k", 2, "t", 1, false]);
   expect(lines).toEqual([["looked", { runId: expect.any(String), functionId: "f", attempt: 1, a: 1 }]]);
   await expect(testFunction(make(({ step }) => step.invoke("nobody"))).run()).rejects.toThrow("mockInvoke");
+});
+
+test("appends to streams are kept in memory, whatever client the function uses", async () => {
+  const { streams } = createClient({ url: "http://127.0.0.1:9", environment: "nowhere" });
+  const cart = (event: string, expectedVersion: number) =>
+    streams.append({ entityId: "c1", entityType: "cart", event, data: { event }, expectedVersion });
+  const fill = createFunction({ id: "fill", event: "go" }, async ({ step }) => {
+    await step.run("first", () => cart("cart.filled", 0));
+    await step.run("second", async () => (await cart("cart.sent", 1)).version);
+    const { state, version } = await streams.fold("c1", (names, { name }) => [...names, name], {
+      initial: [] as string[],
+      fromSnapshot: false,
+    });
+    const lost = await cart("cart.sent", 1).catch((error: Error) => error.message);
+    return { state, version, lost, other: await streams.info("c2") };
+  });
+  const result = await testFunction(fill).run({});
+  expect(result.output).toEqual({
+    ...{ state: ["cart.filled", "cart.sent"], version: 2, lost: "version conflict: expected 1, got 2" },
+  } as never);
+  const one = { entityId: "c1", entityType: "cart" };
+  expect(result.appended).toEqual([
+    { ...one, event: "cart.filled", data: { event: "cart.filled" }, version: 1 },
+    { ...one, event: "cart.sent", data: { event: "cart.sent" }, version: 2 },
+  ]);
+  expect((await testFunction(fill).run({})).appended).toHaveLength(2);
 });
