@@ -2,7 +2,7 @@ import { Type } from "@sinclair/typebox";
 import type { Feeds } from "../domain/log/log/feed.ts";
 import { askedSince, openBatches } from "../domain/state/projections/batches.ts";
 import { type Delivered, StoredDeliveries } from "../domain/state/projections/deliveries.ts";
-import { projectionCheck } from "../domain/state/projections/invariants.ts";
+import { projectionChecks } from "../domain/state/projections/invariants.ts";
 import { meterProjections } from "../domain/state/projections/meters.ts";
 import { openNotices } from "../domain/state/projections/notices.ts";
 import { projectionsOperations } from "../domain/state/projections/operations.ts";
@@ -90,7 +90,7 @@ export function openProjectionsPart(host: Host, { feeds }: { feeds: Feeds }): Pr
         tick: openSweep(store),
       },
     ],
-    checks: [projectionCheck(store)],
+    checks: projectionChecks(store),
     floorGuards: [(environmentId) => leastUnfolded(store, environmentId, askedSince(clock.now()))],
     async drain() {
       runners.drain();

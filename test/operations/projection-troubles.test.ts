@@ -3,6 +3,7 @@ import { sql } from "../../src/kit/sql.ts";
 import { projectionCaller } from "../support/projections.ts";
 import { engines, startTestServer, type TestServer } from "../support/server.ts";
 import { openSocket, type TestSocket } from "../support/sockets.ts";
+import { until } from "../support/until.ts";
 
 describe.each(engines)("projections in trouble on %s", (engine) => {
   let server: TestServer;
@@ -275,6 +276,33 @@ describe.each(engines)("projections in trouble on %s", (engine) => {
       expect(idsOf(await there.poll("kept"))).toEqual([second.id]);
       const left = await store.all<{ id: string }>(sql`SELECT id FROM events WHERE id = ${first.id}`);
       expect(left).toEqual([]);
+    } finally {
+      await own.stop();
+    }
+  });
+
+  test("a cursor beyond what is not saved, and states of no fold, are found by the integrity report", async () => {
+    const own = await startTestServer({ engine });
+    try {
+      const there = projectionCaller(own);
+      await there.ok("RegisterProjection", { name: "ahead", events: ["ahead.*"] });
+      const { seq } = await there.emit("ahead.one");
+      await there.poll("ahead");
+      const found = async () => {
+        const { body } = await own.api("/api/v1/integrity");
+        const all = body.checks.filter((one: { name: string }) => one.name.startsWith("projections."));
+        return Object.fromEntries(all.map((one: { name: string; count: number }) => [one.name, one.count]));
+      };
+      const well = { "projections.cursor": 0, "projections.unsaved": 0, "projections.states": 0 };
+      expect(await found()).toEqual(well);
+      const { store } = own.running.domain;
+      await store.write(async (session) => {
+        await session.run(sql`UPDATE projection_generations SET cursor_position = ${seq}, position = ${seq}`);
+        await session.run(sql`INSERT INTO projection_states (environment_id, name, generation, partition_key, state,
+          last_position, version, updated_at) VALUES (${own.env}, 'nobody', 1, 'p', '{}', 1, 1, 1)`);
+      });
+      await until(async () => (await found())["projections.states"] === 1, { about: "the next look" });
+      expect(await found()).toEqual({ ...well, "projections.unsaved": 1, "projections.states": 1 });
     } finally {
       await own.stop();
     }

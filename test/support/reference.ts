@@ -60,6 +60,8 @@ const remedies: Record<string, string> = {
   "streams.heads":
     "nothing by itself, as `events.head`: the next append to the stream would collide with an event",
   "projections.cursor": "nothing by itself: rebuild the projection, side by side",
+  "projections.states": "nothing by itself: rebuild the projection; rows that no fold has are a defect",
+  "projections.unsaved": "nothing by itself: rebuild the projection, side by side",
   "runs.without_execution":
     "the sweeper queues them again behind every fence they had, or restores their pause",
   "runs.without_wake": "the sweeper queues them, and their handler asks again",

@@ -1,5 +1,6 @@
 import type { Instant } from "../../../kit/clock.ts";
 import type { Session } from "../../../store/store.ts";
+import { endLease, touch } from "./leases.ts";
 import { completeRebuild, noteProcessed } from "./rebuild-rows.ts";
 import {
   dropGeneration,
@@ -9,7 +10,7 @@ import {
   updateGeneration,
   updateProjection,
 } from "./rows.ts";
-import { firstStopped, firstUnsaved } from "./state-rows.ts";
+import { clearPending, firstStopped, firstUnsaved } from "./state-rows.ts";
 
 export interface Advanced {
   /** The position that readers see went on. */
@@ -65,14 +66,31 @@ async function complete(
     held.generation = generation.generation;
     if (held.status === "error") held.status = "running";
     if (await takeErrorOf(session, held, generation)) held.status = "error";
-    // The runner of the one before goes on where the one that built it may leave: it need not wait for a lease to end.
-    generation.lease_until = Math.min(generation.lease_until, now);
+    if (read) await handOver(session, held, { read, generation, now });
   }
   generation.target = null;
   held.updated_at = now;
   await completeRebuild(session, generation, now);
   await updateProjection(session, held);
   return true;
+}
+
+/** The runner of the generation before goes on at once: the one that built the new one may leave with its lease. */
+async function handOver(
+  session: Session,
+  held: HeldProjection,
+  { read, generation, now }: { read: GenerationRow; generation: GenerationRow; now: Instant },
+): Promise<void> {
+  const { holder, lease_until: until } = read;
+  if (!holder || holder === generation.holder || until <= now) return;
+  endLease(held, read, now);
+  await clearPending(session, generation);
+  generation.holder = holder;
+  generation.stream_id = null;
+  generation.fence = Math.max(generation.fence, read.fence) + 1;
+  generation.lease_until = until;
+  generation.delivered = generation.cursor_position;
+  touch(generation, now);
 }
 
 /** The projection tells of the first partition that has stopped, if any. */
