@@ -12,6 +12,7 @@ import { type MembersPart, openMembers } from "./members.ts";
 import { openOutboxPart } from "./outbox.ts";
 import { foldParts, type Host, type Part } from "./part.ts";
 import { openProjectionsPart } from "./projections.ts";
+import { openQueryPart } from "./query.ts";
 import { openRealtime, type RealtimePart } from "./realtime.ts";
 import { openRecord, type RecordPart } from "./record.ts";
 import { openStreamsPart } from "./streams.ts";
@@ -62,6 +63,7 @@ export async function openParts(host: Host, needs: PartsNeeds): Promise<Parts> {
   const topics = open("topics", openTopicsPart(host));
   const { feeds } = engine;
   const realtime = open("realtime", openRealtime(host, { feeds, topicFeeds: topics.topicFeeds }));
+  open("query", await openQueryPart(host, identity));
   open("projections", openProjectionsPart(host, engine));
   const members = open("members", openMembers(host, { clock, time, keys, keyring, url, loopProgress }));
   const access = open(

@@ -36,6 +36,7 @@ const notShared: Record<string, string> = {
   "runs.resumes": toItsEnd,
   "workers.forget": toItsEnd,
   "projections.sweep": toItsEnd,
+  "query.sweep": toItsEnd,
   "platform.forget": toItsEnd,
   "sessions.attempts": toItsEnd,
   "breakers.look": "one query for all that are in trouble",

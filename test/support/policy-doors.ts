@@ -145,6 +145,7 @@ const inputs: Record<string, object> = {
   "workers.connect": { register: { workerId: "w", functionIds: [named] } },
   "projections.stream": { name: named },
   "projections.waitStream": { name: named },
+  "query.execute": { query: `SELECT * FROM proj_${named}` },
   "users.changePassword": {
     current_password: "correct horse battery",
     new_password: "correct horse batterie",

@@ -1,0 +1,20 @@
+import type { Thing } from "../../../kit/operation.ts";
+import { isOwnTable, ownTables } from "./names.ts";
+
+/**
+ * What a query over these tables is about, besides `query` itself: rows of all runs, events or functions, so
+ * that a policy which keeps any of them from the caller keeps the query from him too.
+ */
+export const queryThings = (tables: readonly string[]): (string | Thing)[] => [
+  { type: "query", id: "*" },
+  ...(tables.length === 0 ? ["*"] : []),
+  ...tables.flatMap((table): (string | Thing)[] => {
+    if (isOwnTable(table)) {
+      const { type, action } = ownTables[table];
+      return [table, { type, id: "*", action, isPattern: true }];
+    }
+    const name = table.slice("proj_".length);
+    // A hyphen of a projection's name is an underscore in its table.
+    return [name, { type: "projection", id: name.replaceAll("_", "*"), isPattern: true }];
+  }),
+];
