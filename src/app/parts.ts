@@ -63,8 +63,8 @@ export async function openParts(host: Host, needs: PartsNeeds): Promise<Parts> {
   const topics = open("topics", openTopicsPart(host));
   const { feeds } = engine;
   const realtime = open("realtime", openRealtime(host, { feeds, topicFeeds: topics.topicFeeds }));
-  open("query", await openQueryPart(host, identity));
-  open("projections", openProjectionsPart(host, engine));
+  const query = open("query", await openQueryPart(host, identity));
+  open("projections", openProjectionsPart(host, { feeds, ...query }));
   const members = open("members", openMembers(host, { clock, time, keys, keyring, url, loopProgress }));
   const access = open(
     "access",

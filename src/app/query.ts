@@ -2,13 +2,14 @@ import type { Keyring } from "../domain/access/keyring/service.ts";
 import { meterQueries } from "../domain/state/query/meters.ts";
 import { queryOperations } from "../domain/state/query/operations.ts";
 import { loadParser } from "../domain/state/query/parse.ts";
-import { openQueries } from "../domain/state/query/service.ts";
+import { openQueries, type Queries } from "../domain/state/query/service.ts";
 import type { EnvironmentDatabases } from "../store/environment-databases.ts";
 import { openEnvironmentDatabases } from "../store/open-environments.ts";
 import type { Host, Part } from "./part.ts";
 
 export interface QueryPart extends Part {
   databases: EnvironmentDatabases;
+  queries: Queries;
 }
 
 /** SQL over what one environment holds. */
@@ -32,6 +33,7 @@ export async function openQueryPart(
   const queries = openQueries({ engine: store.engine, databases, onQuery });
   return {
     databases,
+    queries,
     operations: queryOperations(queries),
     loops: [],
     duties: [

@@ -44,6 +44,8 @@ export interface FoldDefinition {
   /** What stands in the parentheses of CREATE TABLE. */
   columns: string;
   handlers: readonly FoldHandler[];
+  /** Another one for other handlers. */
+  version: string;
 }
 
 export interface FoldHandler {
@@ -56,11 +58,13 @@ export interface FoldHandler {
 export const tableMark = "\u0001table\u0001";
 export const parameterMark = (number: number): string => `\u0001${number}\u0001`;
 
+export type StepValue = string | number | boolean | null;
+
 export interface FoldStep {
   /** Which handler of the definition. */
   handler: number;
   position: number;
-  values: readonly (string | null)[];
+  values: readonly StepValue[];
 }
 
 /** Events that are folded in one transaction, together with the cursor of the table. */
@@ -91,8 +95,6 @@ export interface EnvironmentDatabases {
   ensure(table: FoldTable, definition: FoldDefinition, position: number): Promise<number>;
   /** Queries read this generation from now on. */
   show(table: FoldTable): Promise<void>;
-  /** Handlers of a table that stands. */
-  change(table: FoldTable, definition: FoldDefinition): Promise<void>;
   fold(table: FoldTable, slice: FoldSlice, definition: FoldDefinition): Promise<FoldOutcome>;
   /** A table that is not there is no trouble. */
   drop(table: FoldTable): Promise<void>;

@@ -85,9 +85,6 @@ export class LibsqlEnvironments implements EnvironmentDatabases {
     await this.#ask("show", table, noDefinition, 0);
   }
 
-  /** Handlers come with each slice. */
-  async change(): Promise<void> {}
-
   async drop(table: FoldTable): Promise<void> {
     const { environmentId } = table;
     if ((await this.#nameOf(environmentId)) === undefined) return;
@@ -203,4 +200,4 @@ export class LibsqlEnvironments implements EnvironmentDatabases {
   }
 }
 
-const noDefinition: FoldDefinition = { columns: "", handlers: [] };
+const noDefinition: FoldDefinition = { columns: "", handlers: [], version: "" };

@@ -1,4 +1,4 @@
-import type { Cell } from "./environment-databases.ts";
+import type { Cell, StepValue } from "./environment-databases.ts";
 
 /** What the server asks of a process that works for one environment; one at a time. */
 export type ProgramAsk =
@@ -48,11 +48,11 @@ export interface WireHandler {
 }
 
 /** Handler, position, values. */
-export type WireStep = [number, number, ...(string | null)[]];
+export type WireStep = [number, number, ...StepValue[]];
 
 export type ProgramAnswer =
   | { answer: "rows"; rows: Cell[][] }
-  | { answer: "done"; columns?: string[]; isTruncated?: boolean; position?: number }
+  | { answer: "done"; columns?: string[]; isTruncated?: boolean; isSpent?: boolean; position?: number }
   | { answer: "failed"; position: number; message: string }
   | { answer: "refused"; why: "text" | "too much" | "not allowed" | "row"; message: string }
   | { answer: "defect"; message: string };

@@ -39,7 +39,7 @@ class EnvironmentReader {
   readonly #own: string;
   readonly #store: string;
 
-  constructor(connection: Connection, ask: Extract<ProgramAsk, { ask: "read" }>) {
+  constructor(connection: Connection, ask: ReaderStart) {
     this.#connection = connection;
     this.#store = ask.storeName;
     this.#own = ask.ownName;
@@ -79,12 +79,15 @@ class EnvironmentReader {
     let bytes = 0;
     let count = 0;
     let isTruncated = false;
+    let isSpent = false;
     this.#connection.prepare(bounded).each([...values], (cells) => {
       const row = cells.map(cellOf);
       const own = row.reduce<number>((sum, cell) => sum + sizeOf(cell), 0);
       bytes += own;
-      isTruncated = count === rowsMax || bytes > bytesMax;
-      if (isTruncated) return false;
+      // A statement that is left before its end keeps its snapshot until the process ends.
+      isSpent = bytes > bytesMax;
+      isTruncated = count === rowsMax || isSpent;
+      if (isTruncated) return !isSpent;
       rows.push(row);
       count++;
       waiting += own;
@@ -95,7 +98,7 @@ class EnvironmentReader {
       return true;
     });
     if (rows.length > 0) say({ answer: "rows", rows });
-    say({ answer: "done", columns: [...columns], isTruncated });
+    say({ answer: "done", columns: [...columns], isTruncated, isSpent });
   }
 
   /** Plans name the databases, whose names nobody is to know. */
@@ -120,6 +123,22 @@ class EnvironmentReader {
       write: new Map(),
     };
     requireAllowed(this.#connection, text, allowed);
+  }
+}
+
+type ReaderStart = Extract<ProgramAsk, { ask: "read" }>;
+
+/**
+ * A connection for one query. The client leaves statements open until they are collected, and a connection
+ * with one of them sees neither later rows nor later tables.
+ */
+function readOnce(open: Driver, places: ReaderStart, work: (reader: EnvironmentReader) => void): void {
+  const connection = open(":memory:", busyMs);
+  try {
+    work(new EnvironmentReader(connection, places));
+  } finally {
+    connection.close();
+    Bun.gc(true);
   }
 }
 
@@ -269,26 +288,32 @@ class EnvironmentWriter {
       .run([table, position]);
   }
 
-  /** A handler stays within the pages of its own table and its indexes. */
+  /**
+   * A handler stays within the pages of its own table. It is looked at where there is nothing but that table:
+   * a look at this connection would keep its transactions open.
+   */
   #handler(table: string, { text, parameters }: WireHandler): Statement {
     let placed = text.replaceAll(tableMark, quoted(table));
     for (let number = 1; number <= parameters; number++)
       placed = placed.replaceAll(parameterMark(number), `?${number}`);
     const found = this.#prepared.get(placed);
     if (found) return found;
-    const roots = new Set(
-      this.#connection
-        .prepare("SELECT rootpage FROM sqlite_schema WHERE tbl_name = ? AND rootpage > 1")
-        .all([table])
-        .map((row) => Number(row.rootpage)),
-    );
-    const own = new Map([[0, roots]]);
-    requireAllowed(this.#connection, placed, { read: own, write: own });
+    const made = this.#connection.prepare("SELECT sql FROM sqlite_schema WHERE name = ?").one([table]);
+    const probe = this.#open(":memory:", busyMs);
+    try {
+      probe.exec(String(made?.sql));
+      const pages = probe.prepare("SELECT rootpage FROM sqlite_schema WHERE rootpage > 1").all([]);
+      const own = new Map([[0, new Set(pages.map(({ rootpage }) => Number(rootpage)))]]);
+      requireAllowed(probe, placed, { read: own, write: own });
+    } finally {
+      probe.close();
+    }
     return this.#statement(placed);
   }
 }
 
-const valuesOf = ([, , ...values]: WireStep): (string | null)[] => values;
+const valuesOf = ([, , ...values]: WireStep) =>
+  values.map((value) => (typeof value === "boolean" ? Number(value) : value));
 
 /** What an error of SQLite is to whoever wrote the text. */
 function refusalOf(error: unknown): ProgramAnswer {
@@ -313,10 +338,10 @@ async function main(): Promise<void> {
   new Worker(watchdog, { eval: true }).unref();
   const open = await drivers.libsql();
   const say: Say = (answer) => void process.send?.(answer);
-  let reading: EnvironmentReader | undefined;
+  let places: ReaderStart | undefined;
   let writing: EnvironmentWriter | undefined;
   const answer = (ask: Exclude<ProgramAsk, { ask: "read" | "write" }>): void => {
-    if (ask.ask === "query") reading!.query(ask, say);
+    if (ask.ask === "query") readOnce(open, places!, (reader) => reader.query(ask, say));
     else if (ask.ask === "fold") say(writing!.fold(ask));
     else if (ask.ask === "ensure") say({ answer: "done", position: writing!.ensure(ask) });
     else {
@@ -326,8 +351,10 @@ async function main(): Promise<void> {
   };
   process.on("message", (ask: ProgramAsk) => {
     try {
-      if (ask.ask === "read") reading = new EnvironmentReader(open(":memory:", busyMs), ask);
-      else if (ask.ask === "write") writing = new EnvironmentWriter(open, ask);
+      if (ask.ask === "read") {
+        places = ask;
+        readOnce(open, ask, () => {});
+      } else if (ask.ask === "write") writing = new EnvironmentWriter(open, ask);
       else {
         answer(ask);
         return;

@@ -74,7 +74,8 @@ export class LibsqlSeat implements Seat {
       const done = await this.ask({ ask: "query", ...ask, rowBytesMax }, timeoutMs, (some) =>
         rows.push(...some),
       );
-      const { columns = [], isTruncated = false } = done.answer === "done" ? done : {};
+      const { columns = [], isTruncated = false, isSpent } = done.answer === "done" ? done : {};
+      if (isSpent) this.end();
       return { columns, rows, isTruncated };
     } catch (error) {
       if (signal.aborted) throw cutOff();
@@ -127,10 +128,6 @@ function refusalOf({ why, message }: { why: string; message: string }, end: () =
     case "too much":
       end();
       return tookTooMuch(message);
-    case "not allowed":
-      // Whatever compiled it may have changed settings of the connection.
-      end();
-      return databaseSays("query", message);
     default:
       return databaseSays("query", message);
   }

@@ -69,12 +69,8 @@ export class PostgresEnvironments implements EnvironmentDatabases {
     return this.#folding(table, (folds) => folds.show(table));
   }
 
-  change(table: FoldTable, definition: FoldDefinition): Promise<void> {
-    return this.#folding(table, (folds) => folds.change(table, definition));
-  }
-
-  fold(table: FoldTable, slice: FoldSlice) {
-    return this.#folding(table, (folds) => folds.fold(table, slice));
+  fold(table: FoldTable, slice: FoldSlice, definition: FoldDefinition) {
+    return this.#folding(table, (folds) => folds.fold(table, slice, definition));
   }
 
   async drop(table: FoldTable): Promise<void> {

@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import {
   type FoldDefinition,
   type FoldOutcome,
@@ -14,11 +15,13 @@ import { foldsTable, quoted } from "./postgres-roles.ts";
 /** What is done to the tables of one environment, as the role that owns them. */
 export class PostgresFolds {
   readonly #client: PostgresClient;
+  readonly #name: string;
   readonly #schema: string;
   readonly #reader: string;
 
   constructor(client: PostgresClient, { schema, reader }: { schema: string; reader: string }) {
     this.#client = client;
+    this.#name = schema;
     this.#schema = quoted(schema);
     this.#reader = quoted(reader);
   }
@@ -60,39 +63,59 @@ export class PostgresFolds {
     }, "COMMIT");
   }
 
-  async change(table: FoldTable, definition: FoldDefinition): Promise<void> {
-    await this.#in(() => this.#makeFunction(table, definition), "COMMIT");
-  }
-
   async drop(table: FoldTable): Promise<void> {
     await this.#in(async () => {
       await this.#ask(`DROP TABLE IF EXISTS ${this.#place(table)} CASCADE`);
-      await this.#ask(`DROP FUNCTION IF EXISTS ${this.#function(table)}(jsonb, bigint, bigint)`);
+      const made = await this.#ask(
+        `SELECT p.oid::regprocedure::text AS name FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+          WHERE n.nspname = $1 AND left(p.proname, ${functionPrefix(table).length}) = $2`,
+        [this.#name, functionPrefix(table)],
+      );
+      for (const { name } of made) await this.#ask(`DROP FUNCTION IF EXISTS ${name}`);
       await this.#ask(`DELETE FROM ${this.#folds} WHERE table_name = $1`, [physical(table)]);
     }, "COMMIT");
   }
 
   /** One statement, which is one transaction. */
-  async fold(table: FoldTable, { from, to, steps }: FoldSlice): Promise<FoldOutcome> {
+  async fold(table: FoldTable, slice: FoldSlice, definition: FoldDefinition): Promise<FoldOutcome> {
+    try {
+      return await this.#fold(table, slice, definition);
+    } catch (error) {
+      if (codeOf(error) !== undefinedFunction) throw error;
+      await this.#in(() => this.#makeFunction(table, definition), "COMMIT");
+      return this.#fold(table, slice, definition);
+    }
+  }
+
+  async #fold(
+    table: FoldTable,
+    { from, to, steps }: FoldSlice,
+    { version }: FoldDefinition,
+  ): Promise<FoldOutcome> {
     const items = JSON.stringify(
       steps.map(({ handler, position, values }) => [handler, position, ...values]),
     );
+    const name = this.#function(table, version);
     try {
-      const [row] = await this.#ask(`SELECT ${this.#function(table)}($1::text::jsonb, $2, $3) AS found`, [
-        items,
-        from,
-        to,
-      ]);
+      const [row] = await this.#client.ask(
+        `SELECT ${name}($1::text::jsonb, $2::text::bigint, $3::text::bigint) AS found`,
+        [items, `${from}`, `${to}`],
+        true,
+      );
       const found = Number(row?.found);
       return found < 0 ? { did: "folded" } : { did: "nothing", position: found };
     } catch (error) {
-      const position = Number((error as { detail?: unknown }).detail ?? Number.NaN);
       const code = codeOf(error) ?? "";
-      if (isConnectionLoss(error) || code === "" || /^(08|57P|53|55|40)/.test(code)) throw error;
-      const message = (error as Error).message;
-      if (code !== "57014" && Number.isSafeInteger(position) && position > 0)
-        return { did: "failed", position, message };
-      return { did: "failed", position: 0, message };
+      if (
+        isConnectionLoss(error) ||
+        code === undefinedFunction ||
+        /^(08|57P|53|55|40)/.test(code) ||
+        code === ""
+      )
+        throw error;
+      const at = Number((error as { detail?: unknown }).detail ?? Number.NaN);
+      const isKnown = code !== "57014" && Number.isSafeInteger(at);
+      return { did: "failed", position: isKnown ? at : 0, message: (error as Error).message };
     }
   }
 
@@ -104,8 +127,8 @@ export class PostgresFolds {
     return `${this.#schema}.${quoted(physical(table))}`;
   }
 
-  #function(table: FoldTable): string {
-    return `${this.#schema}.${quoted(`${physical(table)}f`)}`;
+  #function(table: FoldTable, version: string): string {
+    return `${this.#schema}.${quoted(functionPrefix(table) + version)}`;
   }
 
   #ask(text: string, values: (string | number)[] = []) {
@@ -140,7 +163,7 @@ export class PostgresFolds {
     ]);
   }
 
-  async #makeFunction(table: FoldTable, { handlers }: FoldDefinition): Promise<void> {
+  async #makeFunction(table: FoldTable, { handlers, version }: FoldDefinition): Promise<void> {
     const bodies: string[] = [];
     for (const { text, parameters } of handlers) {
       const placed = text.replaceAll(tableMark, this.#place(table));
@@ -153,7 +176,7 @@ export class PostgresFolds {
         ),
       );
     }
-    const name = this.#function(table);
+    const name = this.#function(table, version);
     await this.#ask(`CREATE OR REPLACE FUNCTION ${name}("svc@steps" jsonb, "svc@from" bigint, "svc@to" bigint)
       RETURNS bigint LANGUAGE plpgsql AS ${literalOf(functionText(this.#folds, physical(table), bodies))}`);
     await this.#ask(`REVOKE EXECUTE ON FUNCTION ${name}(jsonb, bigint, bigint) FROM PUBLIC`);
@@ -182,6 +205,12 @@ export class PostgresFolds {
     }
   }
 }
+
+const undefinedFunction = "42883";
+
+/** How the names begin of the functions that fold one table: names of tables are too long for more. */
+const functionPrefix = (table: FoldTable): string =>
+  `fold@${createHash("sha256").update(physical(table)).digest("hex").slice(0, 16)}_`;
 
 export const physical = ({ name, generation }: FoldTable): string => `${name}@g${generation}`;
 

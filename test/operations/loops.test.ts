@@ -50,6 +50,7 @@ const notShared: Record<string, string> = {
   "edge.standing": ofThisNode,
   "groups.refresh": ofThisNode,
   "projections.waits": ofThisNode,
+  "projections.fold": "each projection that is due has its turn of a quarter of a second, longest waiting first",
   "log.feeds": ofThisNode,
   "topics.feeds": ofThisNode,
   "pubsub.interest": ofThisNode,

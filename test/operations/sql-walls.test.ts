@@ -87,30 +87,27 @@ describe.each(engines)("what SQL reaches on %s", (engine) => {
       const folder = `${db}.environments`;
       await ask("SELECT 1");
       const [file = ""] = readdirSync(folder).filter((name) => name.endsWith(".db"));
+      const places = { storeFile: db, file: join(folder, file), environmentId: server.env };
+      const open = () =>
+        LibsqlSeat.open(systemClock(), { ask: "read", ...places, storeName: "s7c41", ownName: "o94ab" });
+      let seat = await open();
+      const limits = { values: [], isExplain: false, rowsMax: 1_000, bytesMax: 1e7, timeoutMs: 20_000 };
       const raw = async (text: string) => {
-        const seat = await LibsqlSeat.open(systemClock(), {
-          ...{ ask: "read", storeFile: db, file: join(folder, file), environmentId: server.env },
-          ...{ storeName: "s7c41", ownName: "o94ab" },
-        });
-        const limits = { values: [], isExplain: false, rowsMax: 1_000, bytesMax: 1e7, timeoutMs: 20_000 };
+        if (!seat.usable()) seat = await open();
         try {
           const { rows } = await seat.query({ ...limits, text, signal: new AbortController().signal });
           return JSON.stringify(rows);
         } catch (error) {
           return String((error as Error).message);
-        } finally {
-          seat.end();
         }
       };
       expect(await raw("SELECT name FROM events")).toContain(mine);
-      for (let from = 0; from < rawTexts.length; from += 8) {
-        const texts = rawTexts.slice(from, from + 8);
-        const answers = await Promise.all(texts.map(raw));
-        for (const [at, said] of answers.entries()) {
-          const leaks = [theirs, other, "api_keys"].filter((secret) => said.includes(secret));
-          expect([texts[at], said, leaks]).toEqual([texts[at], said, []]);
-        }
+      for (const text of rawTexts) {
+        const said = await raw(text);
+        const leaks = [theirs, other, "api_keys (", "s7c41"].filter((secret) => said.includes(secret));
+        expect([text, said, leaks]).toEqual([text, said, []]);
       }
+      seat.end();
     },
   );
 

@@ -1,7 +1,7 @@
 import type { StoreEngine } from "../../../store/store.ts";
 import { sqlDepthMax } from "./limits.ts";
 import { binaryOperators, functionNames, typeNames, unaryOperators } from "./names.ts";
-import { listOf, type NodeFields, type NodeReader, nodeOf, type SqlNode } from "./nodes.ts";
+import { listOf, type NodeFields, type NodeReader, nodeOf, refused, type SqlNode } from "./nodes.ts";
 
 export interface ExpressionContext {
   dialect: StoreEngine;
@@ -10,15 +10,24 @@ export interface ExpressionContext {
   subquery: ((node: unknown, depth: number) => string) | undefined;
   /** What stands for the parameter of this number; undefined where none may stand. */
   parameter: ((number: number) => string) | undefined;
+  /** No function may be called: an expression that stands in a table is evaluated by whoever writes there. */
+  isPlain?: boolean;
+}
+
+/** Marks of tables and parameters are made of this character; escapes of the dialect could write it. */
+function requireUnmarked(text: string): void {
+  if (text.includes("\u0001")) throw refused("query", "must have no control characters");
 }
 
 /** SQLite takes an unknown name in double quotes for a text. */
 export function quotedName(dialect: StoreEngine, name: string): string {
+  requireUnmarked(name);
   return dialect === "postgres" ? `"${name.replaceAll('"', '""')}"` : `\`${name.replaceAll("`", "``")}\``;
 }
 
 /** An escape that both engines read the same, whatever their settings. */
 export function quotedText(dialect: StoreEngine, text: string): string {
+  requireUnmarked(text);
   const quoted = text.replaceAll("'", "''");
   return dialect === "postgres" && text.includes("\\")
     ? `E'${quoted.replaceAll("\\", "\\\\")}'`
@@ -267,8 +276,9 @@ export class ExpressionWriter {
   #call(fields: NodeFields, depth: number): string {
     const known = ["funcname", "args", "agg_star", "agg_distinct", "agg_filter", "agg_order", "over"];
     this.#only("a call", fields, [...known, "funcformat", "agg_within_group"]);
-    const { reader, dialect } = this.#context;
+    const { reader, dialect, isPlain } = this.#context;
     const name = reader.ownName(fields.funcname);
+    if (isPlain) throw this.#refuse("functions are not allowed in a table");
     const printed = Object.hasOwn(functionNames, name) ? functionNames[name]![dialect] : undefined;
     if (!printed) throw this.#refuse(`function ${JSON.stringify(name.slice(0, 60))} is not allowed`);
     const order = fields.agg_order === undefined ? "" : `ORDER BY ${this.order(fields.agg_order, depth)}`;

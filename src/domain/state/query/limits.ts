@@ -8,8 +8,10 @@ export const queryMsDefault = 5_000;
 export const queryMsMax = 30_000;
 /** Of one answer, values as text. */
 export const queryBytesMax = 16 * 1024 * 1024;
-/** Rows of one page of a SQL projection. */
-export const pageRowsDefault = 100;
+/** Rows that a page of a SQL projection may pass over. */
 export const pageOffsetMax = 1_000_000;
-/** Queries of one environment that run at a time at a node. */
-export const queriesAtOnceMax = 4;
+/** Columns and constraints of a SQL projection's table. */
+export const columnsMax = 200;
+/** Bytes of a condition or an order of QuerySQLProjection, and values in one. */
+export const filterBytesMax = 16 * 1024;
+export const filterValuesMax = 1_000;

@@ -1,5 +1,14 @@
 import type { Thing } from "../../../kit/operation.ts";
 import { isOwnTable, ownTables } from "./names.ts";
+import type { Cell } from "./service.ts";
+
+export type { Cell } from "./service.ts";
+
+/** A value as text; null is an empty one, and named apart. */
+export function textOf(cell: Cell): string {
+  if (cell === null) return "";
+  return typeof cell === "object" ? cell.text : String(cell);
+}
 
 /**
  * What a query over these tables is about, besides `query` itself: rows of all runs, events or functions, so

@@ -1,7 +1,17 @@
 import { Fault, invalid } from "../../../kit/fault.ts";
 import type { EnvironmentDatabases, QueryAnswer } from "../../../store/environment-databases.ts";
 import type { StoreEngine } from "../../../store/store.ts";
-import { queryBytesMax, queryMsDefault, queryMsMax, queryRowsDefault, queryRowsMax } from "./limits.ts";
+import { type AdmittedHandler, admitHandler, admitTable } from "./definitions.ts";
+import { quotedName } from "./expressions.ts";
+import { conditionOf, orderOf } from "./filter.ts";
+import {
+  pageOffsetMax,
+  queryBytesMax,
+  queryMsDefault,
+  queryMsMax,
+  queryRowsDefault,
+  queryRowsMax,
+} from "./limits.ts";
 import { admitQuery } from "./parse.ts";
 import type { AdmittedQuery } from "./selects.ts";
 
@@ -17,6 +27,16 @@ export interface QueryInput {
 /** Reads over what one environment holds, by texts of its callers. */
 export interface Queries {
   execute(environmentId: string, input: QueryInput, signal: AbortSignal): Promise<QueryAnswer>;
+  /** A page of one table of a SQL projection, and how many rows there are without the page. */
+  readTable(
+    environmentId: string,
+    table: string,
+    page: { where: string; orderBy: string; limit: number; offset: number },
+    signal: AbortSignal,
+  ): Promise<{ answer: QueryAnswer; totalCount: number }>;
+  /** What stands in the parentheses of the one CREATE TABLE of a text. */
+  admitTable(text: string, table: string): string;
+  admitHandler(handler: { event: string; text: string; table: string }): AdmittedHandler;
   /** The tables that a text reads; none where it is not admitted, which `execute` says. */
   tablesOf(text: string): string[];
 }
@@ -74,6 +94,29 @@ export function openQueries({ engine, databases, onQuery }: QueriesDeps): Querie
         throw error;
       }
     },
+
+    async readTable(environmentId, table, { where, orderBy, limit, offset }, signal) {
+      const condition = conditionOf(engine, where);
+      const order = orderOf(engine, orderBy);
+      const from = `FROM ${quotedName(engine, table)}${condition.text}`;
+      const rowsMax = boundOf("limit", limit, { most: queryRowsMax, otherwise: queryRowsMax });
+      if (!Number.isSafeInteger(offset) || offset < 0 || offset > pageOffsetMax)
+        throw invalid("offset", `must be from 0 to ${pageOffsetMax}`);
+      const { values } = condition;
+      const ask = { values, signal, isExplain: false, bytesMax: queryBytesMax, timeoutMs: queryMsDefault };
+      const [answer, counted] = await Promise.all([
+        databases.query(environmentId, {
+          ...{ ...ask, rowsMax },
+          text: `SELECT * ${from}${order} LIMIT ${rowsMax} OFFSET ${offset}`,
+        }),
+        databases.query(environmentId, { ...ask, rowsMax: 1, text: `SELECT count(*) AS rows ${from}` }),
+      ]);
+      onQuery("answered");
+      return { answer, totalCount: Number(counted.rows[0]?.[0] ?? 0) };
+    },
+
+    admitTable: (text, table) => admitTable(engine, text, table),
+    admitHandler: (handler) => admitHandler(engine, handler),
 
     tablesOf(text) {
       try {

@@ -1,12 +1,7 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { ExecuteSQLResponseSchema } from "../../../gen/svc/v1/query_pb.ts";
-import type { Cell, QueryAnswer } from "./service.ts";
-
-/** A value as text; null is an empty one, and named apart. */
-export function textOf(cell: Cell): string {
-  if (cell === null) return "";
-  return typeof cell === "object" ? cell.text : String(cell);
-}
+import { type Cell, textOf } from "./rules.ts";
+import type { QueryAnswer } from "./service.ts";
 
 const nullsOf = (row: readonly Cell[]): number[] =>
   row.flatMap((cell, place) => (cell === null ? [place] : []));
