@@ -36,6 +36,7 @@ const notShared: Record<string, string> = {
   "runs.resumes": toItsEnd,
   "workers.forget": toItsEnd,
   "projections.sweep": toItsEnd,
+  "query.sweep": toItsEnd,
   "platform.forget": toItsEnd,
   "sessions.attempts": toItsEnd,
   "breakers.look": "one query for all that are in trouble",
@@ -49,6 +50,8 @@ const notShared: Record<string, string> = {
   "edge.standing": ofThisNode,
   "groups.refresh": ofThisNode,
   "projections.waits": ofThisNode,
+  "projections.fold":
+    "each projection that is due has its turn of a quarter of a second, longest waiting first",
   "log.feeds": ofThisNode,
   "topics.feeds": ofThisNode,
   "pubsub.interest": ofThisNode,
