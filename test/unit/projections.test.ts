@@ -38,7 +38,10 @@ test("a definition has defaults, and each event once", () => {
 test("the fence grows with each new holder, and a stream keeps its caller's other ways out", () => {
   const unnamed = runnerOf({ runnerId: "", fence: 0, generation: 0 }, { id: "ak_1", address: "10.0.0.1" });
   const other = runnerOf({ runnerId: "r", fence: 0, generation: 0 }, { id: "ak_1", address: "10.0.0.1" });
-  const generation = newGeneration({ environment_id: "e", name: "p", generation: 1 }, 0, 0);
+  const generation = newGeneration(
+    { environment_id: "e", name: "p", generation: 1 },
+    { after: 0, version: 1, now: 0 },
+  );
   const poll = { streamId: null, now: 1_000 };
   expect(standingOf(generation, unnamed, poll)).toBe("free");
   takeLease(generation, unnamed, { ...poll, hasWork: false });

@@ -19,12 +19,13 @@ export const projections = {
         refuses_save BIGINT NOT NULL, error_message TEXT, error_event_id TEXT, error_position BIGINT,
         error_partition TEXT, created_at BIGINT NOT NULL, updated_at BIGINT NOT NULL,
         PRIMARY KEY (environment_id, name))`,
-      // One fold of the log. Everything up to `cursor` is folded or passed over; `position` is the highest that the cursor
-      // has had; everything up to `delivered` was handed out since the lease began, up to `offered` at any time. A dropped one is
-      // nobody's any more, and stays until its states are deleted.
+      // One fold of the log, by the code of one version of the definition. Everything up to `cursor` is folded or passed over;
+      // `position` is the highest that the cursor has had; everything up to `delivered` was handed out since the lease began, up to
+      // `offered` at any time. A dropped one is nobody's any more, and stays until its states are deleted.
       `CREATE TABLE projection_generations (
-        environment_id TEXT NOT NULL, name TEXT NOT NULL, generation BIGINT NOT NULL, cursor_position BIGINT NOT NULL,
-        position BIGINT NOT NULL, delivered BIGINT NOT NULL, offered BIGINT NOT NULL, target BIGINT, return_to BIGINT,
+        environment_id TEXT NOT NULL, name TEXT NOT NULL, generation BIGINT NOT NULL,
+        definition_version BIGINT NOT NULL, cursor_position BIGINT NOT NULL, position BIGINT NOT NULL,
+        delivered BIGINT NOT NULL, offered BIGINT NOT NULL, target BIGINT, return_to BIGINT,
         holder TEXT, stream_id TEXT, fence BIGINT NOT NULL, lease_until BIGINT NOT NULL, asked_at BIGINT NOT NULL,
         saved_at BIGINT NOT NULL, dropped_at BIGINT, PRIMARY KEY (environment_id, name, generation))${hot}`,
       `CREATE INDEX projection_generations_dropped ON projection_generations (dropped_at)

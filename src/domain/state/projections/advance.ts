@@ -75,7 +75,10 @@ async function complete(
   return true;
 }
 
-/** The runner of the generation before goes on at once: the one that built the new one may leave with its lease. */
+/**
+ * The runner of the generation before goes on at once: the one that built the new one may leave with its lease. Not
+ * one whose code is of another version.
+ */
 async function handOver(
   session: Session,
   held: HeldProjection,
@@ -83,6 +86,7 @@ async function handOver(
 ): Promise<void> {
   const { holder, lease_until: until } = read;
   if (!holder || holder === generation.holder || until <= now) return;
+  if (read.definition_version !== generation.definition_version) return;
   endLease(held, read, now);
   await clearPending(session, generation);
   generation.holder = holder;

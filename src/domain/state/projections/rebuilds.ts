@@ -264,7 +264,10 @@ async function beginGeneration(
   const { environment_id, name } = held;
   const generation = (await lastGeneration(session, held)) + 1;
   const read = readGeneration(held);
-  const fresh = newGeneration({ environment_id, name, generation }, scope.after, now);
+  const fresh = newGeneration(
+    { environment_id, name, generation },
+    { after: scope.after, version: held.version, now },
+  );
   fresh.target = Math.max(scope.target, scope.after);
   if (strategy === "in_place") {
     // Events behind the target were handled before: an external projection does not repeat them.

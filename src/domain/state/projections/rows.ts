@@ -44,6 +44,8 @@ export interface GenerationKey extends ProjectionKey {
 
 /** One fold of the log, and the lease of its runner. */
 export interface GenerationRow extends GenerationKey {
+  /** Of the definition whose code folds it. */
+  definition_version: number;
   /** Everything up to here is folded, passed over, or of a partition that has stopped. */
   cursor_position: number;
   /** The highest that the cursor has had. */
@@ -77,13 +79,13 @@ export type SessionReads = Pick<Session, "all" | "one">;
 const columns = sql.raw(`environment_id, name, mode, status, events, partition_path, version, generation,
   stale_holder, refuses_save, error_message, error_event_id, error_position, error_partition, created_at, updated_at`);
 const generationColumns =
-  sql.raw(`environment_id, name, generation, cursor_position, position, delivered, offered,
+  sql.raw(`environment_id, name, generation, definition_version, cursor_position, position, delivered, offered,
   target, return_to, holder, stream_id, fence, lease_until, asked_at, saved_at`);
 
 const joinedColumns = sql.raw(
   `p.environment_id, p.name, p.mode, p.status, p.events, p.partition_path, p.version, p.generation, p.stale_holder,
   p.refuses_save, p.error_message, p.error_event_id, p.error_position, p.error_partition, p.created_at, p.updated_at,
-  g.generation AS of_generation, g.cursor_position, g.position, g.delivered, g.offered, g.target, g.return_to, g.holder,
+  g.generation AS of_generation, g.definition_version, g.cursor_position, g.position, g.delivered, g.offered, g.target, g.return_to, g.holder,
   g.stream_id, g.fence, g.lease_until, g.asked_at, g.saved_at`,
 );
 
@@ -166,14 +168,17 @@ export const insertProjection = (session: Session, row: ProjectionRow): Promise<
 
 export const insertGeneration = (session: Session, row: GenerationRow): Promise<number> =>
   session.run(sql`INSERT INTO projection_generations (${generationColumns}) VALUES (${row.environment_id},
-    ${row.name}, ${sql.bigint(row.generation)}, ${sql.bigint(row.cursor_position)}, ${sql.bigint(row.position)},
-    ${sql.bigint(row.delivered)}, ${sql.bigint(row.offered)}, ${row.target}, ${row.return_to}, ${row.holder},
+    ${row.name}, ${sql.bigint(row.generation)}, ${sql.bigint(row.definition_version)},
+    ${sql.bigint(row.cursor_position)}, ${sql.bigint(row.position)}, ${sql.bigint(row.delivered)}, ${sql.bigint(row.offered)}, ${row.target}, ${row.return_to}, ${row.holder},
     ${row.stream_id}, ${sql.bigint(row.fence)}, ${sql.bigint(row.lease_until)}, ${sql.bigint(row.asked_at)},
     ${sql.bigint(row.saved_at)})`);
 
 /** A generation that begins after this position, without a runner. */
-export const newGeneration = (key: GenerationKey, after: number, now: Instant): GenerationRow => ({
-  ...{ environment_id: key.environment_id, name: key.name, generation: key.generation },
+export const newGeneration = (
+  { environment_id, name, generation }: GenerationKey,
+  { after, version, now }: { after: number; version: number; now: Instant },
+): GenerationRow => ({
+  ...{ environment_id, name, generation, definition_version: version },
   ...{ cursor_position: after, position: after, delivered: after, offered: after },
   ...{ target: null, return_to: null, holder: null, stream_id: null },
   ...{ fence: 0, lease_until: 0, asked_at: now, saved_at: 0 },
@@ -190,6 +195,11 @@ export const updateGeneration = (session: Session, row: GenerationRow): Promise<
 export const noteAsked = (session: Session, key: GenerationKey, now: Instant): Promise<number> =>
   session.run(sql`UPDATE projection_generations SET asked_at = ${sql.bigint(now)}
     WHERE ${whereGeneration(key)} AND asked_at < ${sql.bigint(now)}`);
+
+/** What is folded goes on by the code of another version. */
+export const carryOn = (session: Session, key: ProjectionKey, version: number): Promise<number> =>
+  session.run(sql`UPDATE projection_generations SET definition_version = ${sql.bigint(version)}
+    WHERE ${whereProjection(key)} AND dropped_at IS NULL`);
 
 /** What moves of a projection change; its definition has an update of its own. */
 export const updateProjection = (session: Session, row: ProjectionRow): Promise<number> =>

@@ -10,6 +10,7 @@ import { endLease, touch } from "./leases.ts";
 import { partitionsDefault, partitionsMax, projectionsMax } from "./limits.ts";
 import { getRebuild, type RebuildRow } from "./rebuild-rows.ts";
 import {
+  carryOn,
   countListed,
   countProjections,
   deleteProjection,
@@ -290,6 +291,7 @@ export async function registerProjection(
     if ((found.mode === "sql") !== (definition.mode === "sql"))
       throw new Fault("already_exists", `projection "${key.name}" is ${found.mode}: delete it first`);
     await updateDefinition(session, key, definition, now);
+    await carryOn(session, key, definition.version);
     return { status: found.status, position: readGeneration(found).position };
   }
   if ((await countProjections(session, key.environment_id)) >= projectionsMax)
@@ -308,7 +310,7 @@ export async function registerProjection(
     },
     ...{ partition_path: definition.partitionPath, created_at: now, updated_at: now },
   });
-  const fresh = newGeneration({ ...key, generation }, after, now);
+  const fresh = newGeneration({ ...key, generation }, { after, version: definition.version, now });
   await insertGeneration(session, { ...fresh, holder: definition.mode === "sql" ? serverHolder : null });
   return { status: "running" as const, position: after };
 }
