@@ -62,7 +62,7 @@ export interface Call {
    * up anew.
    */
   onRenewed(listener: () => void | Promise<void>): void;
-  /** Of a stream that `refusesByStatus`: told once it is accepted, before its first message. */
+  /** Of a watch, and of a stream that `refusesByStatus`: told once it is accepted, before its first message. */
   admitted?: () => void;
 }
 
@@ -372,9 +372,26 @@ export interface DuplexOperation<S extends TSchema = TSchema, O = unknown> exten
   handle: (messages: AsyncIterable<Static<S>>, call: Call, permit: Permit) => AsyncIterable<O>;
 }
 
+/** What a caller listens to on a WebSocket of its own; what clients say there is passed over. */
+export interface WatchOperation<S extends TSchema = TSchema> extends OperationHead {
+  mode: "watch";
+  input: S;
+  rpc?: undefined;
+  /** `GET /api/v1/…/watch`: path and query are the input, as of a REST route. */
+  route: string;
+  /** What is sent, by `type`. */
+  frames: SocketBinding["server"];
+  /**
+   * JSON texts of frames; ends when `call.signal` is aborted. A fault before the call is `admitted` is answered
+   * by an HTTP status, a later one by a frame `error` and the close.
+   */
+  handle: (input: Static<S>, call: Call, permit: Permit) => AsyncIterable<string>;
+}
+
 // The registry holds operations of every shape; `perform` restores the types by parsing.
-// biome-ignore lint/suspicious/noExplicitAny: the one place where types are erased
-export type Operation = UnaryOperation<any, any> | StreamOperation<any, any> | DuplexOperation<any, any>;
+export type Operation =
+  // biome-ignore lint/suspicious/noExplicitAny: the one place where types are erased
+  UnaryOperation<any, any> | StreamOperation<any, any> | DuplexOperation<any, any> | WatchOperation<any>;
 
 export function unary<S extends TSchema, O>(operation: Omit<UnaryOperation<S, O>, "mode">): Operation {
   return { ...operation, mode: "unary" };
@@ -386,4 +403,8 @@ export function stream<S extends TSchema, O>(operation: Omit<StreamOperation<S, 
 
 export function duplex<S extends TSchema, O>(operation: Omit<DuplexOperation<S, O>, "mode">): Operation {
   return { ...operation, mode: "duplex" };
+}
+
+export function watch<S extends TSchema>(operation: Omit<WatchOperation<S>, "mode">): Operation {
+  return { ...operation, mode: "watch" };
 }

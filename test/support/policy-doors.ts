@@ -206,5 +206,5 @@ export const waysThatName = (registry: readonly Operation[]): Way[] =>
       // Lists leave out; paths that lack a segment are bad requests.
       !/\.(list|names)$/.test(operation.name) &&
       (operation.name !== "debounce.cancel" || path.endsWith("{key}")) &&
-      protocol !== "socket",
+      (protocol !== "socket" || operation.mode === "watch"),
   );
