@@ -1,4 +1,6 @@
 import { Type } from "@sinclair/typebox";
+import { configJson, configOperations } from "../domain/state/config/operations.ts";
+import { openConfigs } from "../domain/state/config/service.ts";
 import { bucketCheck } from "../domain/state/kv/invariants.ts";
 import { kvOperations } from "../domain/state/kv/operations.ts";
 import { openKv } from "../domain/state/kv/service.ts";
@@ -7,7 +9,7 @@ import type { Host, Part } from "./part.ts";
 /** What a node tells the others: this bucket changed, or is gone. */
 const Moved = Type.Object({ environmentId: Type.String(), bucketId: Type.String() });
 
-/** What an environment keeps besides its logs: the key-value store. */
+/** What an environment keeps besides its logs: the key-value store, and config documents in it. */
 export function openStatePart(host: Host): Part {
   const { config, store, clock, ids, log, watch, shareEnvironment } = host;
   const moved = host.bus.channel("kv.moved", Moved);
@@ -15,8 +17,13 @@ export function openStatePart(host: Host): Part {
     ...{ store, clock, ids, log, watch, moved, shareEnvironment },
     bodyBytesMax: config.requestBodyBytesMax,
   });
+  const configs = openConfigs({
+    kv,
+    announce: (environmentId, state) =>
+      host.frames.publish(environmentId, `system.config.${state.name}.updated`, configJson(state)),
+  });
   return {
-    operations: kvOperations(kv),
+    operations: [...kvOperations(kv), ...configOperations(configs)],
     loops: [
       {
         name: "kv.watches",

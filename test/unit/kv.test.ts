@@ -1,4 +1,5 @@
 import { describe, expect, test } from "bun:test";
+import type { Changed } from "../../src/domain/state/kv/changes.ts";
 import {
   type HeldBucket,
   type KeyState,
@@ -6,13 +7,9 @@ import {
   ValueChanges,
 } from "../../src/domain/state/kv/changes.ts";
 import { markerKeptMs } from "../../src/domain/state/kv/limits.ts";
-import {
-  expectedOf,
-  keyFilter,
-  requireBucketName,
-  requireKey,
-  unexpected,
-} from "../../src/domain/state/kv/rules.ts";
+import { keyFilter, requireBucketName, requireKey, unexpected } from "../../src/domain/state/kv/rules.ts";
+import type { ItemOutcome } from "../../src/kit/combine.ts";
+import { expectedOf } from "../../src/kit/expected.ts";
 import { Fault } from "../../src/kit/fault.ts";
 
 const refusalOf = (act: () => unknown): string => {
@@ -58,12 +55,12 @@ describe("what a caller expects of a key", () => {
   });
 
   test.each([
-    ["seven", undefined, "If-Match: must be the revision of the key"],
-    ["", undefined, "If-Match: must be the revision of the key"],
-    ["-1", undefined, "If-Match: must be the revision of the key"],
-    ['"7', undefined, "If-Match: must be the revision of the key"],
-    ["9".repeat(16), undefined, "If-Match: must be the revision of the key"],
-    ["*", undefined, "If-Match: must be the revision of the key"],
+    ["seven", undefined, "If-Match: must be a revision"],
+    ["", undefined, "If-Match: must be a revision"],
+    ["-1", undefined, "If-Match: must be a revision"],
+    ['"7', undefined, "If-Match: must be a revision"],
+    ["9".repeat(16), undefined, "If-Match: must be a revision"],
+    ["*", undefined, "If-Match: must be a revision"],
     [undefined, "7", "If-None-Match: must be *"],
     ["7", "*", "If-Match: contradicts If-None-Match"],
   ])("%p and %p are refused", (ifMatch, ifNoneMatch, rule) => {
@@ -71,15 +68,15 @@ describe("what a caller expects of a key", () => {
   });
 
   test("and what was found are named", () => {
-    expect(unexpected("absent", "k", undefined)).toBeUndefined();
-    expect(unexpected(7, "k", 7)).toBeUndefined();
-    expect(unexpected("absent", "k", 3)).toMatchObject({
+    expect(unexpected("absent", "key k", undefined)).toBeUndefined();
+    expect(unexpected(7, "key k", 7)).toBeUndefined();
+    expect(unexpected("absent", "key k", 3)).toMatchObject({
       kind: "precondition_failed",
       message: "key k exists at revision 3",
       field: "If-None-Match",
     });
-    expect(unexpected(7, "k", 3)?.message).toBe("key k is at revision 3, not at revision 7");
-    expect(unexpected(7, "k", undefined)).toMatchObject({
+    expect(unexpected(7, "key k", 3)?.message).toBe("key k is at revision 3, not at revision 7");
+    expect(unexpected(7, "key k", undefined)).toMatchObject({
       message: "key k does not exist",
       field: "If-Match",
     });
@@ -157,7 +154,8 @@ describe("changes, decided one after the other", () => {
   });
   const put = (key: string, bytes: number, more: Partial<ValueChange> = {}): ValueChange =>
     of(key, { put: { value: "v", bytes, ttlMs: undefined }, ...more });
-  const errorOf = (outcome: object) => ("error" in outcome ? (outcome.error as Fault).kind : outcome);
+  const errorOf = (outcome: ItemOutcome<Changed>) =>
+    "error" in outcome ? (outcome.error as Fault).kind : { value: outcome.value?.revision };
 
   test("of many that expect one revision, one wins", () => {
     const changes = new ValueChanges(now, [bucket()], [stored()]);
@@ -200,7 +198,7 @@ describe("changes, decided one after the other", () => {
     const held = bucket();
     const changes = new ValueChanges(now, [held], [stored({ expiresAt: now })]);
     expect(errorOf(changes.apply(of("k", { expected: 5 })))).toBe("precondition_failed");
-    expect(changes.apply(put("k", 1, { expected: "absent" }))).toEqual({ value: 6 });
+    expect(errorOf(changes.apply(put("k", 1, { expected: "absent" })))).toEqual({ value: 6 });
     expect(held).toMatchObject({ valueCount: 1, bytes: 1 });
     expect(changes.replaced.size).toBe(0);
   });
@@ -209,7 +207,7 @@ describe("changes, decided one after the other", () => {
     const changes = new ValueChanges(now, [bucket()], [stored()]);
     changes.apply(put("k", 1));
     changes.apply(put("k", 2));
-    expect(changes.apply(of("k", { dropsHistory: true }))).toEqual({ value: 8 });
+    expect(errorOf(changes.apply(of("k", { dropsHistory: true })))).toEqual({ value: 8 });
     expect([changes.replaced.size, changes.passed.length, changes.dropped.size]).toEqual([0, 0, 1]);
     changes.apply(put("k", 3));
     changes.apply(put("k", 4));
@@ -223,8 +221,8 @@ describe("changes, decided one after the other", () => {
     const refused = changes.apply(put("l", 3)) as { error: Fault };
     expect(refused.error.message).toBe("value: bucket b holds at most 6 bytes, and has 4");
     expect([...changes.full]).toEqual([held]);
-    expect(changes.apply(put("l", 2))).toEqual({ value: 6 });
-    expect(changes.apply(put("k", 4))).toEqual({ value: 7 });
+    expect(errorOf(changes.apply(put("l", 2)))).toEqual({ value: 6 });
+    expect(errorOf(changes.apply(put("k", 4)))).toEqual({ value: 7 });
   });
 
   test("a time to live of the key comes before the bucket's", () => {

@@ -48,7 +48,7 @@ export function openChangeQueue({
     clock,
     watch,
     environmentOf: ({ environmentId }) => environmentId,
-    weigh: ({ put }) => 1 + (put ? put.value.length / weightChars : 0),
+    weigh: ({ put }) => 1 + (put && "value" in put ? put.value.length / weightChars : 0),
     async flush(wanted, committed) {
       const { changes, outcomes } = await store.write((session) => commit(session, wanted));
       committed();

@@ -21,14 +21,15 @@ interface KeyRow {
   bytes: number;
   created_at: Instant;
   expires_at: Instant | null;
+  value?: string | null;
 }
 
 const unique = <T>(list: readonly T[], nameOf: (one: T) => string): T[] => [
   ...new Map(list.map((one) => [nameOf(one), one])).values(),
 ];
 
-const addressesFrom = ({ rowsFrom }: Seams, addresses: readonly KeyAddress[]): Sql =>
-  rowsFrom("i", {
+const addressesFrom = ({ rowsFrom }: Seams, addresses: readonly KeyAddress[], named = "i"): Sql =>
+  rowsFrom(named, {
     environment_id: column.text(addresses.map(({ environmentId }) => environmentId)),
     bucket_id: column.text(addresses.map(({ bucketId }) => bucketId)),
     key: column.text(addresses.map(({ key }) => key)),
@@ -59,15 +60,30 @@ export async function statesOf(
   buckets: readonly HeldBucket[],
 ): Promise<KeyState[]> {
   const ids = new Map(buckets.map(({ environmentId, name, id }) => [`${environmentId}\n${name}`, id]));
-  const addresses = changes.flatMap(({ environmentId, bucket, key }): KeyAddress[] => {
+  const read = new Set<string>();
+  const addresses = changes.flatMap(({ environmentId, bucket, key, put }): KeyAddress[] => {
     const bucketId = ids.get(`${environmentId}\n${bucket}`);
-    return bucketId === undefined ? [] : [{ environmentId, bucketId, key }];
+    if (bucketId === undefined) return [];
+    const address = { environmentId, bucketId, key };
+    if (put && "from" in put) read.add(addressOf(address));
+    return [address];
   });
   if (addresses.length === 0) return [];
+  const wanted = unique(addresses, addressOf);
+  const value =
+    read.size === 0
+      ? sql``
+      : sql`, CASE WHEN (e.environment_id, e.bucket_id, e.key) IN (SELECT r.environment_id, r.bucket_id, r.key
+          FROM ${addressesFrom(
+            session.seams,
+            wanted.filter((one) => read.has(addressOf(one))),
+            "r",
+          )})
+        THEN e.value END AS value`;
   const rows =
     await session.all<KeyRow>(sql`SELECT e.environment_id, e.bucket_id, e.key, e.revision, e.operation,
-      e.bytes, e.created_at, e.expires_at
-    FROM ${addressesFrom(session.seams, unique(addresses, addressOf))} JOIN kv_keys e ON ${sameKey}`);
+      e.bytes, e.created_at, e.expires_at${value}
+    FROM ${addressesFrom(session.seams, wanted)} JOIN kv_keys e ON ${sameKey}`);
   return rows.map((row) => ({
     environmentId: row.environment_id,
     bucketId: row.bucket_id,
@@ -77,6 +93,7 @@ export async function statesOf(
     bytes: row.bytes,
     createdAt: row.created_at,
     expiresAt: row.expires_at,
+    ...(row.value !== undefined && { value: row.value }),
   }));
 }
 

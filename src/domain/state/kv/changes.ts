@@ -1,14 +1,15 @@
 import type { Instant } from "../../../kit/clock.ts";
 import type { ItemOutcome } from "../../../kit/combine.ts";
+import type { Expected } from "../../../kit/expected.ts";
 import { Fault, missing } from "../../../kit/fault.ts";
 import { markerKeptMs } from "./limits.ts";
 import type { Bucket } from "./rows.ts";
-import { type Expected, unexpected } from "./rules.ts";
+import { unexpected } from "./rules.ts";
 
 /** A bucket while changes hold it. */
 export type HeldBucket = Omit<Bucket, "description" | "createdAt">;
 
-/** The newest of a key, without its value. */
+/** The newest of a key; its value only where a change is made from it. */
 export interface KeyState {
   environmentId: string;
   bucketId: string;
@@ -18,11 +19,18 @@ export interface KeyState {
   bytes: number;
   createdAt: Instant;
   expiresAt: Instant | null;
+  value?: string | null;
 }
 
 /** With its value in base64; null in a marker. */
-export interface WrittenKey extends KeyState {
+export interface WrittenKey extends Omit<KeyState, "value"> {
   value: string | null;
+}
+
+/** What is put, in base64 and as it is counted. */
+export interface PutValue {
+  value: string;
+  bytes: number;
 }
 
 /** What one caller wants of one key. */
@@ -31,14 +39,16 @@ export interface ValueChange {
   bucket: string;
   key: string;
   expected: Expected;
-  /** Undefined deletes the key. */
-  put?: { value: string; bytes: number; ttlMs: number | undefined };
+  /** Undefined deletes the key. Made from the value that is there, where it says `from`; that may throw a fault. */
+  put?: (PutValue | { from: (current: string | undefined) => PutValue }) & { ttlMs?: number | undefined };
+  /** What a refusal calls the key. */
+  called?: string;
   /** A deletion takes the values before it, too. */
   dropsHistory?: boolean;
 }
 
-/** The revision that the change got; undefined when there was nothing to delete. */
-export type Changed = number | undefined;
+/** What the key is now; undefined when there was nothing to delete. */
+export type Changed = WrittenKey | undefined;
 
 /** Where a key stands. */
 export interface KeyAddress {
@@ -100,16 +110,29 @@ export class ValueChanges {
     const address = { environmentId: change.environmentId, bucketId: bucket.id, key: change.key };
     const before = this.#written.get(addressOf(address)) ?? this.#stored.get(addressOf(address));
     const alive = before && isAlive(before, this.#now) ? before : undefined;
-    const fault =
-      unexpected(change.expected, change.key, alive?.revision) ?? this.#refusalOf(bucket, change, before);
+    const refused = unexpected(change.expected, `${change.called ?? "key"} ${change.key}`, alive?.revision);
+    if (refused) return { error: refused };
+    const put = this.#putOf(change, alive);
+    if (put instanceof Fault) return { error: put };
+    const fault = this.#refusalOf(bucket, put, before);
     if (fault) return { error: fault };
     if (change.dropsHistory) this.#dropHistory(address);
-    if (!change.put && !alive) return { value: undefined };
+    if (!put && !alive) return { value: undefined };
     if (alive && !change.dropsHistory && bucket.historyMax > 1) this.#keep(alive);
-    return { value: this.#write(bucket, address, change.put, before) };
+    return { value: this.#write(bucket, address, put && { ...put, ttlMs: change.put?.ttlMs }, before) };
   }
 
-  #refusalOf(bucket: HeldBucket, { put }: ValueChange, before: KeyState | undefined): Fault | undefined {
+  #putOf({ put }: ValueChange, alive: KeyState | undefined): PutValue | Fault | undefined {
+    if (!put || !("from" in put)) return put;
+    try {
+      return put.from(alive?.value ?? undefined);
+    } catch (error) {
+      if (error instanceof Fault) return error;
+      throw error;
+    }
+  }
+
+  #refusalOf(bucket: HeldBucket, put: PutValue | undefined, before: KeyState | undefined): Fault | undefined {
     if (!put) return undefined;
     const { name, valueBytesMax, bytesMax } = bucket;
     const field = "value";
@@ -140,9 +163,9 @@ export class ValueChanges {
   #write(
     bucket: HeldBucket,
     address: KeyAddress,
-    put: ValueChange["put"],
+    put: (PutValue & { ttlMs: number | undefined }) | undefined,
     before: KeyState | undefined,
-  ): number {
+  ): WrittenKey {
     const now = this.#now;
     const ttlMs = put ? (put.ttlMs ?? bucket.ttlMs) : markerKeptMs;
     const state: WrittenKey = {
@@ -159,6 +182,6 @@ export class ValueChanges {
     bucket.bytes += state.bytes - (before?.bytes ?? 0);
     this.changed.add(bucket);
     this.#written.set(addressOf(address), state);
-    return state.revision;
+    return state;
   }
 }

@@ -1,12 +1,16 @@
 /** Buckets of an environment. */
 export const bucketsMax = 1_000;
 export const bucketNameCharsMax = 64;
+/** Buckets of the product's own begin so; to callers they are not there. */
+export const ownPrefix = "SYS_";
 export const descriptionCharsMax = 1_000;
 /** A key is part of an index. */
 export const keyBytesMax = 512;
 /** Of one value, unless its bucket says less or more, and at most. */
 export const valueBytesDefault = 1024 * 1024;
 export const valueBytesMax = 8 * 1024 * 1024;
+/** Keys that a list of a bucket of the product's own has. */
+export const ownKeysMax = 10_000;
 /** Values of one key that a bucket keeps. */
 export const historyMax = 64;
 export const ttlSecondsMax = 10 * 366 * 24 * 60 * 60;

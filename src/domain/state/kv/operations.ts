@@ -1,8 +1,8 @@
 import { Type } from "@sinclair/typebox";
 import { rfc3339 } from "../../../kit/clock.ts";
+import { conditions, etagOf, expectedOf, expecting } from "../../../kit/expected.ts";
 import { type Call, listed, type Operation, type RestRequest, unary, watch } from "../../../kit/operation.ts";
 import { bucketNameCharsMax, descriptionCharsMax, historyMax, keyBytesMax, ttlSecondsMax } from "./limits.ts";
-import { expectedOf } from "./rules.ts";
 import type { Bucket, Kv, StoredValue, ToldChange } from "./service.ts";
 
 const bucketName = Type.String({ minLength: 1, maxLength: bucketNameCharsMax });
@@ -44,15 +44,6 @@ const aboutKey = ({ bucket, key }: { bucket: string; key: string }) => [
   { type: "kv", id: bucket },
 ];
 
-const header = Type.Optional(Type.String({ maxLength }));
-
-/** What the headers expect of the key. */
-function conditions({ headers }: RestRequest) {
-  const if_match = headers.get("if-match");
-  const if_none_match = headers.get("if-none-match");
-  return { ...(if_match !== null && { if_match }), ...(if_none_match !== null && { if_none_match }) };
-}
-
 const integerOf = (given: string) => (/^\d{1,15}$/.test(given) ? Number(given) : given);
 const booleanOf = (given: string) => (given === "true" ? true : given === "false" ? false : given);
 
@@ -64,8 +55,6 @@ function queried(
   const given = query.get(name);
   return given === null ? {} : { [name]: read(given) };
 }
-
-const etagOf = (revision: number) => ({ etag: `"${revision}"` });
 
 const bucketOperations = (kv: Kv): Operation[] => [
   unary({
@@ -220,8 +209,7 @@ const valueOperations = (kv: Kv): Operation[] => [
       ...ofKey,
       value: Type.Uint8Array(),
       ttl_seconds: Type.Optional(seconds),
-      if_match: header,
-      if_none_match: header,
+      ...expecting,
     }),
     about: aboutKey,
     output: Type.Object({ revision: Type.Integer() }),
@@ -251,8 +239,7 @@ const valueOperations = (kv: Kv): Operation[] => [
     input: Type.Object({
       ...ofKey,
       purge: Type.Optional(Type.Boolean()),
-      if_match: header,
-      if_none_match: header,
+      ...expecting,
     }),
     about: aboutKey,
     rest: {

@@ -1,6 +1,7 @@
 import type { Instant } from "../../../kit/clock.ts";
 import { sql } from "../../../kit/sql.ts";
 import type { Session, Store } from "../../../store/store.ts";
+import { ownPrefix } from "./limits.ts";
 
 export interface Bucket {
   environmentId: string;
@@ -63,9 +64,12 @@ export const toBucket = (row: BucketRow): Bucket => ({
   createdAt: row.created_at,
 });
 
+/** Buckets of the product's own are in no list, and count for no limit. */
+const isShown = sql`${sql.raw(`substr(name, 1, ${ownPrefix.length})`)} <> ${ownPrefix}`;
+
 export async function bucketsOf(reads: KvReads, environmentId: string): Promise<Bucket[]> {
   const rows = await reads.all<BucketRow>(sql`SELECT ${bucketColumns} FROM kv_buckets
-    WHERE environment_id = ${environmentId} AND deleted_at IS NULL ORDER BY name`);
+    WHERE environment_id = ${environmentId} AND deleted_at IS NULL AND ${isShown} ORDER BY name`);
   return rows.map(toBucket);
 }
 
@@ -81,7 +85,7 @@ export async function bucketNamed(
 
 export const countBuckets = async (session: Session, environmentId: string): Promise<number> =>
   (await session.one<{ count: number }>(sql`SELECT count(*) AS count FROM kv_buckets
-    WHERE environment_id = ${environmentId} AND deleted_at IS NULL`))!.count;
+    WHERE environment_id = ${environmentId} AND deleted_at IS NULL AND ${isShown}`))!.count;
 
 /** False when the name is taken. */
 export async function insertBucket(session: Session, bucket: Bucket): Promise<boolean> {

@@ -1,11 +1,7 @@
 import { part } from "../../../access/resource.ts";
+import type { Expected } from "../../../kit/expected.ts";
 import { Fault, invalid } from "../../../kit/fault.ts";
-import { bucketNameCharsMax, keyBytesMax } from "./limits.ts";
-
-/** What a caller wants to be true of the key: nothing, that it does not exist, or that it is at a revision. */
-export type Expected = "absent" | number | undefined;
-
-const ownPrefix = "SYS_";
+import { bucketNameCharsMax, keyBytesMax, ownPrefix } from "./limits.ts";
 
 export function requireBucketName(name: string): void {
   if (!/^[A-Za-z0-9_-]+$/.test(name) || name.length > bucketNameCharsMax)
@@ -27,36 +23,23 @@ function requireKeyText(field: string, text: string): void {
   if (/\p{Cc}/u.test(text)) throw invalid(field, "must not contain control characters");
 }
 
-const revisionText = /^(?:"(\d{1,15})"|(\d{1,15}))$/;
-
-/** From `If-Match: 7` (or `"7"`, as the ETag of an answer is written) and `If-None-Match: *`. */
-export function expectedOf(ifMatch: string | undefined, ifNoneMatch: string | undefined): Expected {
-  if (ifMatch !== undefined && ifNoneMatch !== undefined)
-    throw invalid("If-Match", "contradicts If-None-Match");
-  if (ifNoneMatch !== undefined) {
-    if (ifNoneMatch !== "*") throw invalid("If-None-Match", "must be *");
-    return "absent";
-  }
-  if (ifMatch === undefined) return undefined;
-  const [, quoted, bare] = revisionText.exec(ifMatch) ?? [];
-  const revision = quoted ?? bare;
-  if (revision === undefined) throw invalid("If-Match", "must be the revision of the key");
-  return Number(revision);
-}
-
 /** Undefined when it is as expected; `revision` is undefined of a key that does not exist. */
-export function unexpected(expected: Expected, key: string, revision: number | undefined): Fault | undefined {
+export function unexpected(
+  expected: Expected,
+  named: string,
+  revision: number | undefined,
+): Fault | undefined {
   if (expected === undefined) return undefined;
   if (expected === "absent") {
     if (revision === undefined) return undefined;
-    return new Fault("precondition_failed", `key ${key} exists at revision ${revision}`, {
+    return new Fault("precondition_failed", `${named} exists at revision ${revision}`, {
       field: "If-None-Match",
     });
   }
   if (revision === expected) return undefined;
   const found =
     revision === undefined ? "does not exist" : `is at revision ${revision}, not at revision ${expected}`;
-  return new Fault("precondition_failed", `key ${key} ${found}`, { field: "If-Match" });
+  return new Fault("precondition_failed", `${named} ${found}`, { field: "If-Match" });
 }
 
 /** Which keys a list shows. */

@@ -1,4 +1,5 @@
 import { requireStorable } from "../../../kit/event-names.ts";
+import type { Expected } from "../../../kit/expected.ts";
 import { Fault, invalid, missing } from "../../../kit/fault.ts";
 import type { Ids } from "../../../kit/ids.ts";
 import { expireSliceMax } from "../../../kit/limits.ts";
@@ -11,21 +12,17 @@ import {
   keysPageMax,
   keysScanMax,
   keysSlice,
+  ownPrefix,
   valueBytesDefault,
   valueBytesMax,
 } from "./limits.ts";
+import { type OwnBucket, type OwnBucketSpec, openOwnBucket } from "./own-bucket.ts";
 import type { Bucket } from "./rows.ts";
 import * as rows from "./rows.ts";
-import {
-  type Expected,
-  type KeyFilter,
-  keyFilter,
-  requireBucketName,
-  requireKey,
-  segmentFilter,
-} from "./rules.ts";
+import { type KeyFilter, keyFilter, requireBucketName, requireKey, segmentFilter } from "./rules.ts";
 import { openWatches, type ToldChange, type WatchAsk, type WatchesDeps } from "./watches.ts";
 
+export type { OwnBucket } from "./own-bucket.ts";
 export type { Bucket, StoredValue } from "./rows.ts";
 export type { ToldChange } from "./watches.ts";
 
@@ -73,6 +70,8 @@ export interface Kv {
   lookOnce(): Promise<void>;
   /** The tick of loop `kv.expire`. */
   expireOnce(write: Store["write"]): Promise<void>;
+  /** A bucket that no caller of the store sees. */
+  own(spec: OwnBucketSpec): OwnBucket;
   /** Resolves once no change is on its way to the store. */
   drain(): Promise<void>;
 }
@@ -110,7 +109,7 @@ export function openKv(deps: KvDeps): Kv {
   const sendableBytesMax = Math.min(valueBytesMax, deps.bodyBytesMax);
 
   async function requireBucket(environmentId: string, name: string): Promise<Bucket> {
-    const bucket = await rows.bucketNamed(store, environmentId, name);
+    const bucket = await rows.bucketNamed(store, environmentId, shown(name));
     if (!bucket) throw missing("bucket", name);
     return bucket;
   }
@@ -136,7 +135,7 @@ export function openKv(deps: KvDeps): Kv {
 
     async deleteBucket(environmentId, name) {
       const at = clock.now();
-      const gone = await store.write((session) => rows.markDeleted(session, environmentId, name, at));
+      const gone = await store.write((session) => rows.markDeleted(session, environmentId, shown(name), at));
       if (!gone) throw missing("bucket", name);
       moved.publish({ environmentId, bucketId: gone.id });
     },
@@ -153,7 +152,7 @@ export function openKv(deps: KvDeps): Kv {
     async get(environmentId, bucket, key, revision) {
       requireKey(key);
       const now = clock.now();
-      const newest = await rows.newestValue(store, environmentId, { bucket, key, now });
+      const newest = await rows.newestValue(store, environmentId, { bucket: shown(bucket), key, now });
       if (!newest) throw missing("bucket", bucket);
       if (newest.revision !== null && (revision === undefined || revision === newest.revision)) return newest;
       if (revision === undefined) throw missing("key", key);
@@ -170,12 +169,12 @@ export function openKv(deps: KvDeps): Kv {
         bytes: value.byteLength,
         ttlMs: msOf(ttlSeconds),
       };
-      return (await changes.submit({ environmentId, bucket, key, expected, put })) as number;
+      return (await changes.submit({ environmentId, bucket: shown(bucket), key, expected, put }))!.revision;
     },
 
     async remove(environmentId, bucket, key, { expected, dropsHistory }) {
       requireKey(key);
-      await changes.submit({ environmentId, bucket, key, expected, dropsHistory });
+      await changes.submit({ environmentId, bucket: shown(bucket), key, expected, dropsHistory });
     },
 
     async *watch(environmentId, name, { key, ...ask }) {
@@ -199,8 +198,16 @@ export function openKv(deps: KvDeps): Kv {
       }
     },
 
+    own: (spec) => openOwnBucket({ ...deps, changes, watches }, spec),
+
     drain: changes.drain,
   };
+}
+
+/** Buckets of the product's own are not there. */
+function shown(name: string): string {
+  if (name.startsWith(ownPrefix)) throw missing("bucket", name);
+  return name;
 }
 
 const msOf = (seconds: number | undefined): number | undefined => (seconds ? seconds * 1_000 : undefined);

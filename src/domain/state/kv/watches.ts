@@ -29,6 +29,8 @@ export interface WatchAsk {
   filter: KeyFilter;
   /** The last revision that the watcher knows; undefined tells what there is first. */
   after: number | undefined;
+  /** Deletions before `after` do not matter. */
+  forgets?: boolean;
   signal: AbortSignal;
   /** Called once the watch is accepted. */
   admitted: () => void;
@@ -124,7 +126,7 @@ export function openWatches(deps: WatchesDeps): Watches {
       const end = await bucketEnd(store, bucket);
       const { after } = ask;
       if (!end) throw missing("bucket", bucket.name);
-      if (after !== undefined) requireKept(after, end);
+      if (after !== undefined && !ask.forgets) requireKept(after, end);
       const { feed, leave } = join(bucket, end.revision);
       try {
         ask.admitted();
