@@ -1,8 +1,9 @@
 import type { DescMethod } from "@bufbuild/protobuf";
 import { KindGuard, type TSchema } from "@sinclair/typebox";
 import { sequenceWaitMsMax } from "../kit/limits.ts";
-import type { Operation, SocketBinding, UnaryOperation } from "../kit/operation.ts";
+import type { Operation, UnaryOperation } from "../kit/operation.ts";
 import { minSequenceHeader, minSequenceQuery, sequenceHeader } from "../kit/sequence.ts";
+import type { SocketBinding } from "../kit/socket-binding.ts";
 import { closed } from "./perform.ts";
 import { type JsonSchema, ProtoSchemas } from "./proto-schema.ts";
 import { type FullBinding, parseRoute, restBindings } from "./rest.ts";

@@ -6,10 +6,11 @@ import type {
   MessageInitShape,
   MessageShape,
 } from "@bufbuild/protobuf";
-import type { Static, TObject, TSchema } from "@sinclair/typebox";
+import type { Static, TSchema } from "@sinclair/typebox";
 import type { Instant } from "./clock.ts";
 import type { Fault } from "./fault.ts";
 import type { LogName } from "./sequence.ts";
+import type { SocketBinding } from "./socket-binding.ts";
 
 /** The caller: the result of authentication, with nothing left that a handler could forget to check. */
 export interface Caller {
@@ -150,23 +151,6 @@ export interface RpcDuplexBinding<I, O> {
   method: DescMethodBiDiStreaming;
   decode: (message: never) => I;
   encode: (output: O) => object;
-}
-
-/** One JSON text of the WebSocket, told from others by its field `type`. */
-export interface SocketFrame {
-  /** For those who write clients: what it is for, and what answers it. */
-  about: string;
-  /** Its fields besides `type`. Unknown ones are passed over. */
-  schema: TObject;
-}
-
-/**
- * How an operation appears on the WebSocket: the frames of each side, by `type`. Whom the operation lets in
- * may send all of them; the session decides what each does.
- */
-export interface SocketBinding {
-  client: Readonly<Record<string, SocketFrame>>;
-  server: Readonly<Record<string, SocketFrame>>;
 }
 
 /** Both mappings are checked against the generated types: a misspelt field does not compile. */

@@ -1,7 +1,8 @@
 import { KindGuard, type TObject, type TSchema } from "@sinclair/typebox";
 import { socketOf } from "../../src/edge/openapi.ts";
 import { socketPath } from "../../src/edge/sockets.ts";
-import type { Operation, SocketFrame } from "../../src/kit/operation.ts";
+import type { Operation } from "../../src/kit/operation.ts";
+import type { SocketFrame } from "../../src/kit/socket-binding.ts";
 
 /** A frame that an operation binds. */
 export interface BoundFrame extends SocketFrame {

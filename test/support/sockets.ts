@@ -1,7 +1,7 @@
 import { TypeCompiler } from "@sinclair/typebox/compiler";
 import { serverFrames } from "../../src/domain/realtime/pubsub/socket-binding.ts";
 import { closed } from "../../src/edge/perform.ts";
-import type { SocketBinding } from "../../src/kit/operation.ts";
+import type { SocketBinding } from "../../src/kit/socket-binding.ts";
 import { until } from "./until.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: tests state the shape they expect
