@@ -53,8 +53,8 @@ export function watchDoor(edge: Edge, operation: Operation & WatchOperation): So
             .then(
               () => connection.end(closes.gone, "the server has nothing more to say"),
               (error) => {
-                const { message } = faultOf(edge, error, operation, call.requestId);
-                connection.send(JSON.stringify({ type: "error", message }));
+                const { message, kind: code } = faultOf(edge, error, operation, call.requestId);
+                connection.send(JSON.stringify({ type: "error", message, code }));
                 connection.end(closes.refused, reasonOf(message));
               },
             );

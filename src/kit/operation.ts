@@ -6,7 +6,7 @@ import type {
   MessageInitShape,
   MessageShape,
 } from "@bufbuild/protobuf";
-import type { Static, TSchema } from "@sinclair/typebox";
+import { type Static, type TSchema, Type } from "@sinclair/typebox";
 import type { Instant } from "./clock.ts";
 import type { Fault } from "./fault.ts";
 import type { LogName } from "./sequence.ts";
@@ -388,6 +388,9 @@ export function stream<S extends TSchema, O>(operation: Omit<StreamOperation<S, 
 export function duplex<S extends TSchema, O>(operation: Omit<DuplexOperation<S, O>, "mode">): Operation {
   return { ...operation, mode: "duplex" };
 }
+
+/** What a frame `error` of a watch holds; `code` as in the errors of REST. */
+export const endOfWatch = Type.Object({ message: Type.String(), code: Type.String() });
 
 export function watch<S extends TSchema>(operation: Omit<WatchOperation<S>, "mode">): Operation {
   return { ...operation, mode: "watch" };

@@ -103,19 +103,26 @@ describe.each(engines)("watches of keys on %s", (engine) => {
     expect(await after(0, 5)).toEqual(["3 put k 3", "4 put k 4", "5 put k 5", "6 put l 6", "7 delete l "]);
     expect(await after(5, 2)).toEqual(["6 put l 6", "7 delete l "]);
     expect(await after(7, 0)).toEqual([]);
-    expectFault(await asked("?after=8"), 400, { message: "after: the last revision is 7", field: "after" });
-    expectFault(await asked("?after=x"), 400, { field: "after" });
+    expect(await ended("?after=8")).toEqual({
+      code: "invalid_argument",
+      message: "after: the last revision is 7",
+    });
+    const { status, text } = await asks(`${base}/resumed/watch?after=x`);
+    expectFault({ status, body: JSON.parse(text) }, 400, { field: "after" });
     const { store } = server.running.domain;
     await store.write((session) =>
       session.run(sql`UPDATE kv_keys SET expires_at = 1 WHERE key = 'l' AND operation = 'delete'`),
     );
     await server.running.tick("kv.expire");
-    expectFault(await asked("?after=6"), 409, { code: "failed_precondition", field: "after" });
+    expect(await ended("?after=6")).toMatchObject({ code: "failed_precondition" });
     expect(await after(7, 0)).toEqual([]);
 
-    async function asked(query: string) {
-      const { status, text } = await asks(`${base}/resumed/watch${query}`);
-      return { status, body: JSON.parse(text) };
+    async function ended(query: string) {
+      const socket = await watch("resumed", query);
+      expect((await socket.whenClosed()).code).toBe(1008);
+      const [{ type, ...frame }] = socket.frames;
+      expect([type, socket.frames.length]).toEqual(["error", 1]);
+      return frame;
     }
   });
 
@@ -146,7 +153,7 @@ describe.each(engines)("watches of keys on %s", (engine) => {
     const socket = await watch("ended");
     expect((await remove(`${base}/ended`)).status).toBe(204);
     expect(await socket.whenClosed()).toEqual({ code: 1008, reason: "bucket ended not found" });
-    expect(socket.frames).toEqual([{ type: "error", message: "bucket ended not found" }]);
+    expect(socket.frames).toEqual([{ type: "error", message: "bucket ended not found", code: "not_found" }]);
   });
 
   test("of a key that is revoked end, and what policies deny is not told", async () => {

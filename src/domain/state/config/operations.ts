@@ -2,7 +2,14 @@ import { Type } from "@sinclair/typebox";
 import { rfc3339 } from "../../../kit/clock.ts";
 import { conditions, etagOf, expectedOf, expecting } from "../../../kit/expected.ts";
 import { invalid } from "../../../kit/fault.ts";
-import { listed, type Operation, type RestRequest, unary, watch } from "../../../kit/operation.ts";
+import {
+  endOfWatch,
+  listed,
+  type Operation,
+  type RestRequest,
+  unary,
+  watch,
+} from "../../../kit/operation.ts";
 import type { ToldChange } from "../kv/service.ts";
 import { type ConfigRevision, type ConfigState, type Configs, stateOf } from "./service.ts";
 
@@ -147,7 +154,7 @@ const writeOperations = (configs: Configs): Operation[] => [
 
 export const configFrames = {
   config_update: { about: "The document is so now; without data, it is deleted.", schema: Document },
-  error: { about: "Why the socket is closed.", schema: Type.Object({ message: Type.String() }) },
+  error: { about: "Why the socket is closed.", schema: endOfWatch },
 };
 
 /** Written once for all who are told of the change. */

@@ -1,7 +1,15 @@
 import { Type } from "@sinclair/typebox";
 import { rfc3339 } from "../../../kit/clock.ts";
 import { conditions, etagOf, expectedOf, expecting } from "../../../kit/expected.ts";
-import { type Call, listed, type Operation, type RestRequest, unary, watch } from "../../../kit/operation.ts";
+import {
+  type Call,
+  endOfWatch,
+  listed,
+  type Operation,
+  type RestRequest,
+  unary,
+  watch,
+} from "../../../kit/operation.ts";
 import { bucketNameCharsMax, descriptionCharsMax, historyMax, keyBytesMax, ttlSecondsMax } from "./limits.ts";
 import type { Bucket, Kv, StoredValue, ToldChange } from "./service.ts";
 
@@ -269,7 +277,7 @@ const Told = Type.Object({
 
 export const watchFrames = {
   kv_update: { about: "A key has this value, or is deleted.", schema: Told },
-  error: { about: "Why the socket is closed.", schema: Type.Object({ message: Type.String() }) },
+  error: { about: "Why the socket is closed.", schema: endOfWatch },
 };
 
 /** Written once for all who are told of the change. */

@@ -126,10 +126,11 @@ export function openWatches(deps: WatchesDeps): Watches {
       const end = await bucketEnd(store, bucket);
       const { after } = ask;
       if (!end) throw missing("bucket", bucket.name);
-      if (after !== undefined && !ask.forgets) requireKept(after, end);
       const { feed, leave } = join(bucket, end.revision);
       try {
         ask.admitted();
+        // By a frame: clients of browsers see no status of an upgrade, and must tell this from other refusals.
+        if (after !== undefined && !ask.forgets) requireKept(after, end);
         yield* changes(bucket, ask, feed, end.revision);
       } finally {
         leave();
