@@ -221,6 +221,13 @@ const tablesOfEnvironments: Record<string, TableAbout> = {
     endsWith: "the trigger is removed",
     purge: { at: 80, key: ["environment_id", "function_id", "place"] },
   },
+  secret_revisions: {
+    holds: "what was known of a secret at each of its values",
+    scope: "environment",
+    endsWith: "64 newer ones, or the secret is deleted",
+    purge: { at: 119, key: ["environment_id", "secret_id", "revision"], under: "secrets" },
+    texts: { secret_id: ours },
+  },
   secrets: {
     holds: "sealed secrets of functions",
     scope: "environment",

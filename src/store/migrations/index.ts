@@ -23,7 +23,7 @@ import { loginAttempts } from "./0027_login_attempts.ts";
 import { eventLists } from "./0028_event_lists.ts";
 import { streams } from "./0029_streams.ts";
 import { projections } from "./0030_projections.ts";
-import { kv } from "./0032_kv.ts";
+import { kvAndSecrets } from "./0032_kv_and_secrets.ts";
 
 /** In order; a landed one is never edited. */
 export const migrations = [
@@ -52,5 +52,5 @@ export const migrations = [
   eventLists,
   streams,
   projections,
-  kv,
+  kvAndSecrets,
 ];

@@ -1,9 +1,9 @@
 import type { StoreEngine } from "../store.ts";
 
-/** The key-value store: buckets, the newest value of each key, and the values before it. */
-export const kv = {
+/** The key-value store: buckets, the newest value of each key, and the values before it; revisions of secrets, without values. */
+export const kvAndSecrets = {
   version: 32,
-  name: "kv",
+  name: "kv_and_secrets",
   compatible: true,
   statements: (engine: StoreEngine): string[] => {
     const hot =
@@ -35,6 +35,10 @@ export const kv = {
         environment_id TEXT NOT NULL, bucket_id TEXT NOT NULL, key TEXT NOT NULL, revision BIGINT NOT NULL,
         bytes BIGINT NOT NULL, created_at BIGINT NOT NULL, expires_at BIGINT, value TEXT NOT NULL,
         PRIMARY KEY (environment_id, bucket_id, key, revision))${clustered}`,
+      `CREATE TABLE secret_revisions (
+        environment_id TEXT NOT NULL, secret_id TEXT NOT NULL, revision BIGINT NOT NULL, name TEXT NOT NULL,
+        description TEXT, created_at BIGINT NOT NULL,
+        PRIMARY KEY (environment_id, secret_id, revision))${clustered}`,
       // Watches read changes in their order.
       "CREATE INDEX kv_keys_by_revision ON kv_keys (environment_id, bucket_id, revision)",
       "CREATE INDEX kv_history_by_revision ON kv_history (environment_id, bucket_id, revision)",
