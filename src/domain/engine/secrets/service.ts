@@ -72,7 +72,7 @@ export interface SecretsDeps {
 const sealTriesMax = 5;
 
 export function openSecrets(deps: SecretsDeps): Secrets {
-  const { store, clock, ids, keyring, definitions, shareEnvironment, announce } = deps;
+  const { store, clock, ids, keyring, shareEnvironment, announce } = deps;
   const values = openSecretValues({ store, clock, keyring });
 
   const announceChange = (change: SecretFrame["change"], environmentId: string, name: string) =>
@@ -102,27 +102,7 @@ export function openSecrets(deps: SecretsDeps): Secrets {
   };
 
   return {
-    async list(environmentId) {
-      return (await rows.secretsOf(store, environmentId)).map(({ sealed: _, ...shown }) => shown);
-    },
-
-    async get(environmentId, name, revision) {
-      const row = await rows.secretByName(store, environmentId, name);
-      if (!row) throw missing("secret", name);
-      const { sealed: _, ...shown } = row;
-      if (revision === undefined || revision === row.revision) return shown;
-      const past = await rows.secretAt(store, shown, revision);
-      if (!past) throw new Fault("not_found", `revision ${revision} of secret ${name} not found`);
-      return past;
-    },
-
-    async usersOf(environmentId, name) {
-      if (!(await rows.secretByName(store, environmentId, name))) throw missing("secret", name);
-      const { functions } = await definitions.current(environmentId);
-      return [...functions.values()]
-        .filter(({ definition }) => definition.secrets.includes(name))
-        .sort((one, other) => (one.definition.id < other.definition.id ? -1 : 1));
-    },
+    ...secretReads(deps),
 
     async create(environmentId, { name, value, description }) {
       requireStorable("description", description);
@@ -206,6 +186,34 @@ export function openSecrets(deps: SecretsDeps): Secrets {
     },
   };
 }
+
+/** What is shown of secrets, which never are their values. */
+const secretReads = ({
+  store,
+  definitions,
+}: Pick<SecretsDeps, "store" | "definitions">): Pick<Secrets, "list" | "get" | "usersOf"> => ({
+  async list(environmentId) {
+    return (await rows.secretsOf(store, environmentId)).map(({ sealed: _, ...shown }) => shown);
+  },
+
+  async get(environmentId, name, revision) {
+    const row = await rows.secretByName(store, environmentId, name);
+    if (!row) throw missing("secret", name);
+    const { sealed: _, ...shown } = row;
+    if (revision === undefined || revision === row.revision) return shown;
+    const past = await rows.secretAt(store, shown, revision);
+    if (!past) throw new Fault("not_found", `revision ${revision} of secret ${name} not found`);
+    return past;
+  },
+
+  async usersOf(environmentId, name) {
+    if (!(await rows.secretByName(store, environmentId, name))) throw missing("secret", name);
+    const { functions } = await definitions.current(environmentId);
+    return [...functions.values()]
+      .filter(({ definition }) => definition.secrets.includes(name))
+      .sort((one, other) => (one.definition.id < other.definition.id ? -1 : 1));
+  },
+});
 
 const newSecret = (
   environmentId: string,
