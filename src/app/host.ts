@@ -75,7 +75,7 @@ export async function openHost(needs: HostNeeds): Promise<ServerHost> {
   const bus = openBus({ clock, log, nodeId, url: config.natsUrl, facts, metrics, ...natsAccess });
   closers.push("bus", () => bus.close());
   return {
-    ...{ config, clock, ids, log, watch, store, bus, nodeId, time, tls, shareEnvironment },
+    ...{ config, clock, ids, log, watch, store, databaseTls, bus, nodeId, time, tls, shareEnvironment },
     frames: openFrames({ bus, clock, log, self: ids.uuid() }),
     knowsTime: () => time.uncertaintyMs() <= clockUncertaintyMsMax,
     isDraining: () => draining.active,

@@ -10,6 +10,7 @@ import type { LoopOptions } from "../kit/loop.ts";
 import type { Operation } from "../kit/operation.ts";
 import type { Watch } from "../kit/watch.ts";
 import type { Config } from "../settings/settings.ts";
+import type { DatabaseTls } from "../store/postgres-client.ts";
 import type { Session, Store } from "../store/store.ts";
 
 /** What every part stands on. */
@@ -20,6 +21,8 @@ export interface Host {
   log: Log;
   watch: Watch;
   store: Store;
+  /** How connections to the database besides the store's are made. */
+  databaseTls?: DatabaseTls | undefined;
   bus: Bus;
   nodeId: string;
   /** Publishes what happens to subscribers here and at other nodes. */

@@ -13,6 +13,7 @@ import { type MembersPart, openMembers } from "./members.ts";
 import { openOutboxPart } from "./outbox.ts";
 import { foldParts, type Host, type Part } from "./part.ts";
 import { openProjectionsPart } from "./projections.ts";
+import { openQueryPart } from "./query.ts";
 import { openRealtime, type RealtimePart } from "./realtime.ts";
 import { openRecord, type RecordPart } from "./record.ts";
 import { openSequences } from "./sequences.ts";
@@ -66,7 +67,8 @@ export async function openParts(host: Host, needs: PartsNeeds): Promise<Parts> {
   const topics = open("topics", openTopicsPart(host));
   const { feeds } = engine;
   const realtime = open("realtime", openRealtime(host, { feeds, topicFeeds: topics.topicFeeds }));
-  const { waits } = open("projections", openProjectionsPart(host, engine));
+  const query = open("query", await openQueryPart(host, identity));
+  const { waits } = open("projections", openProjectionsPart(host, { ...engine, ...query }));
   const sequences = openSequences({
     logs: { events: engine.sequences, topics: topics.sequences },
     waits,

@@ -13,11 +13,15 @@ import { runnerOperations } from "../domain/state/projections/runners/operations
 import { openRunners } from "../domain/state/projections/runners.ts";
 import { openProjections } from "../domain/state/projections/service.ts";
 import { openSignals } from "../domain/state/projections/signals.ts";
+import { sqlOperations } from "../domain/state/projections/sql/operations.ts";
+import { SqlFolds } from "../domain/state/projections/sql-fold.ts";
+import { dropTableOf, openSqlProjections } from "../domain/state/projections/sql-projections.ts";
 import { openProjectionStreams } from "../domain/state/projections/streams.ts";
 import { openSweep } from "../domain/state/projections/sweep.ts";
 import { waitOperations } from "../domain/state/projections/waits/operations.ts";
 import { openWaits, type Waits } from "../domain/state/projections/waits.ts";
 import type { Host, Part } from "./part.ts";
+import type { QueryPart } from "./query.ts";
 
 /** What a node tells the others: something of this projection changed. */
 const Moved = Type.Object({ environmentId: Type.String(), name: Type.String() });
@@ -27,14 +31,29 @@ export interface ProjectionsPart extends Part {
 }
 
 /** Read models that are folded from the event log, by runners outside. */
-export function openProjectionsPart(host: Host, { feeds }: { feeds: Feeds }): ProjectionsPart {
+export function openProjectionsPart(
+  host: Host,
+  { feeds, databases, queries }: { feeds: Feeds } & Pick<QueryPart, "databases" | "queries">,
+): ProjectionsPart {
   const { config, store, clock, ids, log, watch, bus, frames } = host;
   const signals = openSignals();
   const moved = bus.channel("projections.moved", Moved);
   const notices = openNotices({ store, clock, log, frames, moved, signals });
   const onChanged = notices.changed;
-  const deliveries = new StoredDeliveries({ store, clock, batches: openBatches({ store, clock, log }) });
-  const projections = openProjections({ store, clock, onChanged });
+  const batches = openBatches({ store, clock, log });
+  const deliveries = new StoredDeliveries({ store, clock, batches });
+  const projections = openProjections({
+    ...{ store, clock, onChanged },
+    async onTablesLeft(generations) {
+      for (const key of generations)
+        await dropTableOf(databases, key).catch((error) => log.warn("projections.drop_failed", { error }));
+    },
+  });
+  const sqlProjections = openSqlProjections({ store, clock, databases, queries, onChanged });
+  const folds = new SqlFolds({
+    ...{ store, clock, log, nodeId: host.nodeId, databases, batches, onChanged },
+    onFolded: (count) => meters.folded.add(count),
+  });
   const rebuilds = openRebuilds({ store, clock, ids, onChanged });
   const onDelivered = ({ held, events, advanced }: Delivered) => {
     meters.delivered.add(events.length);
@@ -72,6 +91,7 @@ export function openProjectionsPart(host: Host, { feeds }: { feeds: Feeds }): Pr
       ...runnerOperations(runners, streams),
       ...rebuildOperations(rebuilds),
       ...waitOperations(waits),
+      ...sqlOperations(sqlProjections),
     ],
     loops: [
       {
@@ -80,6 +100,12 @@ export function openProjectionsPart(host: Host, { feeds }: { feeds: Feeds }): Pr
         everyMs: 1_000,
         tick: waits.lookOnce,
       },
+      {
+        name: "projections.fold",
+        about: "Folds the projections of mode `sql` that have events behind their cursors.",
+        everyMs: 250,
+        tick: () => folds.foldOnce(),
+      },
     ],
     duties: [
       {
@@ -87,7 +113,7 @@ export function openProjectionsPart(host: Host, { feeds }: { feeds: Feeds }): Pr
         name: "projections.sweep",
         about: "Deletes the states of projections that were deleted or rebuilt, a slice a transaction.",
         everyMs: 60_000,
-        tick: openSweep(store),
+        tick: openSweep(store, (key) => dropTableOf(databases, key)),
       },
     ],
     checks: projectionChecks(store),

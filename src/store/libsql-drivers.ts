@@ -8,6 +8,11 @@ export interface Connection {
   exec(text: string): void;
   prepare(text: string): Statement;
   inTransaction(): boolean;
+  /**
+   * From now on statements may use these tables and no function, where the client has an authorizer: that of
+   * `libsql` refuses all functions.
+   */
+  onlyTables?(names: readonly string[]): void;
   close(): void;
 }
 
@@ -16,6 +21,10 @@ export interface Statement {
   one(values: Bound[]): Row | undefined;
   /** Rows changed. */
   run(values: Bound[]): number;
+  /** The names of an answer's columns, which need not differ. */
+  readonly columns: readonly string[];
+  /** Row by row, until it answers false. */
+  each(values: Bound[], onCells: (cells: unknown[]) => boolean): void;
   close(): void;
 }
 
@@ -42,11 +51,13 @@ interface LibsqlStatement {
   all(values: Bound[]): unknown[][];
   get(values: Bound[]): unknown[] | undefined;
   run(values: Bound[]): { changes: number };
+  iterate(values: Bound[]): Iterable<unknown[]>;
 }
 
 interface LibsqlDatabase {
   exec(text: string): void;
   prepare(text: string): LibsqlStatement;
+  authorizer(rules: Readonly<Record<string, number>>): void;
   readonly inTransaction: boolean;
   close(): void;
 }
@@ -80,9 +91,14 @@ function libsqlConnection(database: LibsqlDatabase, busyMs: number): Connection 
         run(values) {
           return reader ? statement.all(values).length : statement.run(values).changes;
         },
+        columns: names,
+        each(values, onCells) {
+          for (const cells of statement.iterate(values)) if (!onCells(cells)) return;
+        },
         close() {},
       };
     },
+    onlyTables: (names) => database.authorizer(Object.fromEntries(names.map((name) => [name, 0]))),
     inTransaction: () => database.inTransaction,
     close: () => database.close(),
   };
@@ -99,6 +115,10 @@ function bunConnection(database: BunDatabase, busyMs: number): Connection {
         all: (values) => statement.all(...values),
         one: (values) => statement.get(...values) ?? undefined,
         run: (values) => (reader ? statement.all(...values).length : statement.run(...values).changes),
+        columns: statement.columnNames,
+        each(values, onCells) {
+          for (const row of statement.values(...values)) if (!onCells(row)) return;
+        },
         close: () => statement.finalize(),
       };
     },

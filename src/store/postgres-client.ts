@@ -34,6 +34,8 @@ export interface PostgresClientOptions {
   hot?: boolean;
   /** Whether this user may set `deadlock_timeout`; asked once, by the first connection. */
   may: { setDeadlockTimeout?: boolean };
+  /** What else the session is set to. */
+  session?: Readonly<Record<string, string>>;
 }
 
 export interface Answer extends Array<Record<string, unknown>> {
@@ -41,9 +43,17 @@ export interface Answer extends Array<Record<string, unknown>> {
   command: string;
 }
 
+export interface RawAnswer extends Array<(Uint8Array | null)[]> {
+  columns?: readonly { name: string; type: number }[];
+}
+
 /** One connection, used by one caller at a time. It is never mended: what broke is thrown away and opened anew. */
 export interface PostgresClient extends Pooled {
   ask(text: string, values: Bound[], prepare: boolean): Promise<Answer>;
+  /** The same with cells as the server writes them. */
+  askRaw(text: string, values: readonly string[]): Promise<RawAnswer>;
+  /** Asks the server to give up what it does for this connection. */
+  cancel(): void;
   /** Called once when the connection ends, also while nothing is asked. */
   onLost: (() => void) | undefined;
   readonly synchronousCommit: string;
@@ -73,6 +83,7 @@ function verified({ ca }: DatabaseTls, url: string): ConnectionOptions {
 export async function openClient(options: PostgresClientOptions): Promise<PostgresClient> {
   const { clock, limits, may } = options;
   let broken = false;
+  let cancelAsked: (() => void) | undefined;
   const client: PostgresClient = {
     usable: () => !broken,
     destroy() {
@@ -95,6 +106,20 @@ export async function openClient(options: PostgresClientOptions): Promise<Postgr
         cancel?.();
       }
     },
+    async askRaw(text, values) {
+      if (broken) throw lost();
+      const query = sql.unsafe(text, values as never[], { prepare: false }).raw();
+      cancelAsked = () => query.cancel();
+      try {
+        return (await query) as unknown as RawAnswer;
+      } catch (error) {
+        if (isConnectionLoss(error)) client.destroy();
+        throw error;
+      } finally {
+        cancelAsked = undefined;
+      }
+    },
+    cancel: () => cancelAsked?.(),
     onLost: undefined,
     synchronousCommit: "on",
   };
@@ -129,6 +154,7 @@ export async function openClient(options: PostgresClientOptions): Promise<Postgr
       enable_seqscan: "off",
       // A flush joins the rows of its own batch: nested loops over them are quadratic, merges want a table in order.
       ...(options.hot && { enable_nestloop: "off", enable_mergejoin: "off" }),
+      ...options.session,
     },
   } as postgres.Options<Record<string, postgres.PostgresType>>);
 

@@ -32,6 +32,12 @@ const tablesOfEnvironments: Record<string, TableAbout> = {
     purge: { at: 70, key: ["id"] },
     texts: { id: ours },
   },
+  environment_databases: {
+    holds: "what the SQL of each environment runs in: a schema with two roles, or a file",
+    scope: "environment",
+    endsWith: "the environment is deleted; loop `query.sweep` drops what it named",
+    purge: { at: 320, key: ["environment_id"] },
+  },
   events: {
     holds: "the log of each environment; events of entities are kept with their stream",
     scope: "environment",
@@ -247,6 +253,13 @@ const tablesOfEnvironments: Record<string, TableAbout> = {
     scope: "environment",
     endsWith: "the run expires",
     purge: { at: 230, key: ["run_id", "step_id"], ofRun: "run_id" },
+  },
+  sql_projections: {
+    holds: "what projections of mode `sql` were made from",
+    scope: "environment",
+    endsWith: "the projection is deleted",
+    purge: { at: 113, key: ["environment_id", "name"], under: "projections" },
+    texts: { name: 128, table_name: ours },
   },
   streams: {
     holds: "one row an entity: the type and version of its stream",

@@ -37,6 +37,7 @@ const notShared: Record<string, string> = {
   "runs.resumes": toItsEnd,
   "workers.forget": toItsEnd,
   "projections.sweep": toItsEnd,
+  "query.sweep": toItsEnd,
   "platform.forget": toItsEnd,
   "sessions.attempts": toItsEnd,
   "breakers.look": "one query for all that are in trouble",
@@ -51,6 +52,8 @@ const notShared: Record<string, string> = {
   "groups.refresh": ofThisNode,
   "kv.watches": ofThisNode,
   "projections.waits": ofThisNode,
+  "projections.fold":
+    "each projection that is due has its turn of a quarter of a second, longest waiting first",
   "log.feeds": ofThisNode,
   "topics.feeds": ofThisNode,
   "pubsub.interest": ofThisNode,

@@ -15,6 +15,8 @@ const notMade: Record<string, string> = {
   heads: headGoes,
   topic_heads: headGoes,
   api_keys: headGoes,
+  environment_databases:
+    "the first query of an environment makes it, and shares the environment as all others do",
   events: withHead,
   runs: withHead,
   debounces: withHead,

@@ -2,6 +2,7 @@ import { type EnginePart, openEngine } from "../../src/app/engine.ts";
 import { openOutboxPart } from "../../src/app/outbox.ts";
 import { foldParts, type Host } from "../../src/app/part.ts";
 import { openProjectionsPart } from "../../src/app/projections.ts";
+import type { QueryPart } from "../../src/app/query.ts";
 import { openRecord } from "../../src/app/record.ts";
 import { openStreamsPart } from "../../src/app/streams.ts";
 import type { Bus } from "../../src/bus/bus.ts";
@@ -37,6 +38,9 @@ export interface NodeOptions {
 }
 
 /** No simulated function has secrets or an endpoint. */
+/** Nobody asks by SQL here, and no projection is folded by it. */
+const noSql = { databases: {}, queries: {} } as Pick<QueryPart, "databases" | "queries">;
+
 const noKeyring = {
   seal: (_place: string, text: string) => text,
   unseal: async (_place: string, sealed: string) => sealed,
@@ -74,7 +78,9 @@ export function startNode(options: NodeOptions): SimulatedNode {
   };
   const outbox = openOutboxPart(host);
   const engine = openEngine(host, { keyring: noKeyring, outbox });
-  const folded = options.hasFolds ? [openStreamsPart(host, engine), openProjectionsPart(host, engine)] : [];
+  const folded = options.hasFolds
+    ? [openStreamsPart(host, engine), openProjectionsPart(host, { ...engine, ...noSql })]
+    : [];
   const record = openRecord(host, { engine, parts: [engine, outbox, ...folded] });
   const { operations, loops: own, duties } = foldParts([engine, record, outbox, ...folded]);
   const loopHost = {

@@ -39,6 +39,10 @@ export const dependencies: Record<string, Dependency> = {
     for: "the database of one process",
     why: "given with the project; `bun:sqlite` is the second driver behind the same seam",
   },
+  "libpg-query": {
+    for: "reading SQL of callers",
+    why: "PostgreSQL's own parser as WebAssembly: what it admits is written anew from its tree",
+  },
   pino: { for: "logs", why: "fast, plain JSON" },
   postgres: {
     for: "PostgreSQL",

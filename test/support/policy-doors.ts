@@ -145,6 +145,11 @@ const inputs: Record<string, object> = {
   "workers.connect": { register: { workerId: "w", functionIds: [named] } },
   "projections.stream": { name: named },
   "projections.waitStream": { name: named },
+  "projections.createSql": {
+    ...{ name: named, tableSql: `CREATE TABLE proj_${named} (id text)`, events: [named] },
+    eventHandlers: { [named]: `INSERT INTO proj_${named} (id) VALUES (:event_id)` },
+  },
+  "query.execute": { query: `SELECT * FROM proj_${named}` },
   "users.changePassword": {
     current_password: "correct horse battery",
     new_password: "correct horse batterie",

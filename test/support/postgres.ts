@@ -3,6 +3,7 @@ import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { asServerUser, findPostgresProgram, giveToServerUser } from "../../cluster/programs.ts";
+import { databasePrefix } from "../../src/store/postgres-roles.ts";
 import { freePort, lastWordsOf, type RunningProgram, removeFolder, run, startProgram } from "./process.ts";
 import { until } from "./until.ts";
 
@@ -72,7 +73,7 @@ export function databasesAt(url: string): Databases {
   const admin = async (statement: string) => {
     const sql = new Bun.SQL(url, { max: 1, connectionTimeout: 30 });
     try {
-      await sql.unsafe(statement);
+      return await sql.unsafe(statement);
     } finally {
       await sql.close().catch(() => {});
     }
@@ -100,12 +101,21 @@ export function databasesAt(url: string): Databases {
       return made.href;
     },
     async dropDatabase(made) {
-      const name = quoted(decodeURIComponent(new URL(made).pathname.slice(1)));
+      const own = decodeURIComponent(new URL(made).pathname.slice(1));
+      const name = quoted(own);
       // Tidying up is no claim: a session that came in between, or a lost connection, is passed by.
       await until(() => admin(`DROP DATABASE IF EXISTS ${name} WITH (FORCE)`).then(() => true), {
         about: `database ${name} to be dropped`,
         everyMs: 100,
       });
+      // Roles of its environments belong to the whole server and outlive it.
+      const roles = await admin(`SELECT rolname FROM pg_roles WHERE rolname LIKE '${databasePrefix(own)}%'`);
+      if (roles.length > 0)
+        await admin(
+          roles
+            .map(({ rolname }: { rolname: string }) => `DROP ROLE IF EXISTS ${quoted(rolname)}`)
+            .join("; "),
+        );
     },
   };
 }

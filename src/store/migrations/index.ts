@@ -23,6 +23,7 @@ import { loginAttempts } from "./0027_login_attempts.ts";
 import { eventLists } from "./0028_event_lists.ts";
 import { streams } from "./0029_streams.ts";
 import { projections } from "./0030_projections.ts";
+import { sqlProjections } from "./0031_sql.ts";
 import { kvAndSecrets } from "./0032_kv_and_secrets.ts";
 
 /** In order; a landed one is never edited. */
@@ -52,5 +53,6 @@ export const migrations = [
   eventLists,
   streams,
   projections,
+  sqlProjections,
   kvAndSecrets,
 ];

@@ -2,6 +2,7 @@ import type { Clock } from "../../../kit/clock.ts";
 import type { Session, Store } from "../../../store/store.ts";
 import { type Advanced, advance } from "./advance.ts";
 import { type EventBatch, type EventBatches, pendingIn } from "./batches.ts";
+import { stopBelowFloor } from "./floor.ts";
 import { generationOf, isAging, isFed, standingOf, takeLease } from "./leases.ts";
 import { projectionBatchMax, projectionLiveMs, projectionPartSlicesMax } from "./limits.ts";
 import {
@@ -13,7 +14,6 @@ import {
   type ProjectionRow,
   readProjection,
   type SessionReads,
-  updateProjection,
 } from "./rows.ts";
 import { globalPartition, type Runner, unknownProjection } from "./rules.ts";
 import { addPending, clearPending, getState, type StateRow } from "./state-rows.ts";
@@ -121,7 +121,7 @@ export class StoredDeliveries implements Deliveries {
     const request = { row: seen, generation: mine, after: mine.delivered, limit, partition: undefined };
     const batch = await batches.read(request);
     if (batch.floor !== undefined) {
-      await this.#stop(seen, batch.floor);
+      await stopBelowFloor(this.#deps, seen, batch.floor);
       return nothing("idle", seen, mine);
     }
     if (batch.reached <= mine.delivered) return nothing("given", seen, mine);
@@ -169,7 +169,7 @@ export class StoredDeliveries implements Deliveries {
     if (standing === "another") return nothing("standby", seen, generation);
     const batch = await this.#read(seen, generation, { partition, limit });
     if (batch.floor !== undefined) {
-      await this.#stop(seen, batch.floor);
+      await stopBelowFloor(this.#deps, seen, batch.floor);
       return nothing("idle", seen, generation);
     }
     const isFresh = standing === "mine" && !isAging(generation, clock.now());
@@ -255,19 +255,6 @@ export class StoredDeliveries implements Deliveries {
     generation.delivered = reached;
     const advanced = await advance(session, held, generation, { now });
     return { state: "given", held, generation, events, current: undefined, advanced };
-  }
-
-  /** Events that a projection still needs have expired: it stops, and says so. */
-  async #stop(held: HeldProjection, floor: number): Promise<void> {
-    const { store, clock } = this.#deps;
-    const message = `events below position ${floor} have expired before they were folded: rebuild the projection`;
-    if (held.error_message === message) return;
-    await store.write(async (session) => {
-      const now = await holdProjection(session, held);
-      if (!now || now.generation !== held.generation) return;
-      const stopped = { status: "error", error_message: message, updated_at: clock.now() } as const;
-      await updateProjection(session, { ...now, ...stopped });
-    });
   }
 }
 

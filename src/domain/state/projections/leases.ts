@@ -64,6 +64,8 @@ export function generationOf(
   held: HeldProjection,
   { generation }: Pick<Runner, "generation">,
 ): GenerationRow {
+  if (held.mode === "sql")
+    throw new Fault("failed_precondition", `projection "${held.name}" is folded by the server`);
   const wanted = generation === 0 ? held.generation : generation;
   const found = held.generations.find((one) => one.generation === wanted);
   if (!found)

@@ -46,6 +46,19 @@ export const projectionErrorCharsMax = 2_000;
 export const lagCountMax = 10_000;
 /** Events of a rebuild are counted up to this many positions; beyond it they are estimated. */
 export const rebuildCountMax = 100_000;
+/** A SQL projection's name, its handlers, and rows of a page of its table. */
+export const foldTableNameMax = 45;
+export const handlersMax = 100;
+export const foldRowsDefault = 100;
+export const descriptionBytesMax = 4 * 1024;
+/** SQL projections that one tick looks at, and those that a node folds at a time. */
+export const foldsMax = 200;
+export const foldsAtOnceMax = 4;
+/** Events of one slice of a fold, and how long one projection is folded before the next one's turn. */
+export const foldEventsMax = 1_000;
+export const foldTurnMs = 250;
+/** A cursor passes over events of others this often. */
+export const foldStrideMs = 2_000;
 export const partitionsDefault = 100;
 export const partitionsMax = 1_000;
 /** Callers of a node that wait for projections; how long they may; items of one batch. */

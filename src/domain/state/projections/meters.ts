@@ -44,6 +44,10 @@ export function meterProjections(
     name: "svc_projection_saves_total",
     help: "Saves and acknowledgements of projection runners.",
   })();
+  const folded = metrics.counter({
+    name: "svc_projection_events_folded_total",
+    help: "Events that the server folded into SQL projections.",
+  })();
   const query = cachedQuery({
     clock,
     keptMs: gaugeKeptMs,
@@ -66,5 +70,5 @@ export function meterProjections(
         count(mode, status).set(rows && Number(own.find((row) => row.status === status)?.count ?? 0));
     }
   });
-  return { delivered, saves };
+  return { delivered, saves, folded };
 }

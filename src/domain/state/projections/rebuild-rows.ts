@@ -66,6 +66,14 @@ export const reportRebuild = (
     total_count = CASE WHEN ${sql.bigint(total)} = 0 THEN total_count ELSE ${sql.bigint(total)} END
     WHERE ${whereRunning(key)}`);
 
+export const failRebuild = (
+  session: Session,
+  key: GenerationKey,
+  { message, now }: { message: string; now: Instant },
+): Promise<number> =>
+  session.run(sql`UPDATE projection_rebuilds SET status = 'failed', error = ${message},
+    ended_at = ${sql.bigint(now)} WHERE ${whereRunning(key)}`);
+
 export const cancelRebuild = (session: Session, key: GenerationKey, now: Instant): Promise<number> =>
   session.run(sql`UPDATE projection_rebuilds SET status = 'cancelled', ended_at = ${sql.bigint(now)}
     WHERE ${whereRunning(key)}`);

@@ -35,6 +35,9 @@ export interface ProjectionRow extends ProjectionKey {
   updated_at: Instant;
 }
 
+/** How the holder of a generation that a node folds by SQL begins: such a generation has a table. */
+export const serverHolder = "server:";
+
 export interface GenerationKey extends ProjectionKey {
   generation: number;
 }
@@ -257,6 +260,7 @@ export async function dropGeneration(session: Session, key: GenerationKey, now: 
 export async function deleteProjection(session: Session, held: HeldProjection, now: Instant): Promise<void> {
   for (const generation of held.generations) await dropGeneration(session, generation, now);
   await session.run(sql`DELETE FROM projection_rebuilds WHERE ${whereProjection(held)}`);
+  await session.run(sql`DELETE FROM sql_projections WHERE ${whereProjection(held)}`);
   await session.run(sql`DELETE FROM projections WHERE ${whereProjection(held)}`);
 }
 
@@ -267,8 +271,11 @@ export async function lastGeneration(session: Session, key: ProjectionKey): Prom
   return row?.last ?? 0;
 }
 
-export const droppedGenerations = (reads: Pick<Reads, "all">, limit: number): Promise<GenerationKey[]> =>
-  reads.all(sql`SELECT environment_id, name, generation FROM projection_generations
+export const droppedGenerations = (
+  reads: Pick<Reads, "all">,
+  limit: number,
+): Promise<(GenerationKey & { holder: string | null })[]> =>
+  reads.all(sql`SELECT environment_id, name, generation, holder FROM projection_generations
     WHERE dropped_at IS NOT NULL ORDER BY dropped_at LIMIT ${limit}`);
 
 export const forgetGeneration = (session: Session, key: GenerationKey): Promise<number> =>

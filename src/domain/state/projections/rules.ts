@@ -12,8 +12,11 @@ import {
   runnerIdBytesMax,
 } from "./limits.ts";
 
-export const projectionModes = ["managed", "external"] as const;
+export const projectionModes = ["managed", "external", "sql"] as const;
 export type ProjectionMode = (typeof projectionModes)[number];
+
+/** Those that a runner registers; the server folds the others itself. */
+const runnerModes: readonly string[] = ["managed", "external"];
 
 export const projectionStatuses = ["running", "paused", "rebuilding", "error"] as const;
 export type ProjectionStatus = (typeof projectionStatuses)[number];
@@ -80,8 +83,8 @@ export function partitionPathOf(given: string | undefined): string {
 export function definitionOf(input: DefinitionInput): ProjectionDefinition {
   const { events, version = 0 } = input;
   const mode = input.mode || "managed";
-  if (!isMode(mode))
-    throw invalid("mode", `unknown mode ${shown(mode)} (one of ${projectionModes.join(", ")})`);
+  if (!isMode(mode) || !runnerModes.includes(mode))
+    throw invalid("mode", `unknown mode ${shown(mode)} (one of ${runnerModes.join(", ")})`);
   if (events.length === 0) throw invalid("events", "must name at least one event");
   if (events.length > projectionEventsMax)
     throw invalid("events", `must name at most ${projectionEventsMax} events`);

@@ -26,6 +26,7 @@ import {
   newGeneration,
   type ProjectionKey,
   readProjection,
+  serverHolder,
   shareHead,
   updateDefinition,
   updateGeneration,
@@ -43,6 +44,7 @@ import {
   unknownProjection,
   wrongStatus,
 } from "./rules.ts";
+import { getSqlProjection, type SqlProjectionRow, sqlProjectionsOf } from "./sql-rows.ts";
 import {
   clearErrors,
   clearPending,
@@ -55,6 +57,7 @@ import {
 } from "./state-rows.ts";
 
 export type { GenerationRow, HeldProjection, ListedProjection, ProjectionKey } from "./rows.ts";
+export type { SqlProjectionRow } from "./sql-rows.ts";
 export type { StateRow } from "./state-rows.ts";
 
 export interface ListProjectionsQuery {
@@ -70,6 +73,13 @@ export interface ReadProjection {
   partition: string;
   /** Undefined where nothing was folded. */
   state: StateRow | undefined;
+  /** Of one that is folded by SQL. */
+  made: SqlProjectionRow | undefined;
+}
+
+/** A row of a list. */
+export interface ShownProjection extends ListedProjection {
+  made?: SqlProjectionRow | undefined;
 }
 
 export interface ProjectionStanding {
@@ -108,7 +118,7 @@ export interface Projections {
   list(
     environmentId: string,
     query: ListProjectionsQuery,
-  ): Promise<{ projections: ListedProjection[]; totalCount: number }>;
+  ): Promise<{ projections: ShownProjection[]; totalCount: number }>;
   standing(environmentId: string, name: string): Promise<ProjectionStanding>;
   partitions(
     environmentId: string,
@@ -126,6 +136,8 @@ export interface ProjectionsDeps {
   clock: Clock;
   /** Called after the commit. */
   onChanged: (change: ProjectionChange) => void;
+  /** The tables of these generations are nobody's; loop `projections.sweep` drops what is left. */
+  onTablesLeft: (generations: readonly GenerationRow[]) => Promise<void>;
 }
 
 const keyOf = (environmentId: string, name: string): ProjectionKey => ({
@@ -135,7 +147,7 @@ const keyOf = (environmentId: string, name: string): ProjectionKey => ({
 
 const offsetMax = 10_000;
 
-export function openProjections({ store, clock, onChanged }: ProjectionsDeps): Projections {
+export function openProjections({ store, clock, onChanged, onTablesLeft }: ProjectionsDeps): Projections {
   async function readOf(environmentId: string, name: string): Promise<HeldProjection> {
     const held = await readProjection(store, keyOf(environmentId, name));
     if (!held) throw unknownProjection(name);
@@ -163,7 +175,9 @@ export function openProjections({ store, clock, onChanged }: ProjectionsDeps): P
     async register(environmentId, input) {
       const definition = definitionOf(input);
       const key = keyOf(environmentId, definition.name);
-      const registered = await store.write((session) => register(session, key, definition, clock.now()));
+      const registered = await store.write((session) =>
+        registerProjection(session, key, definition, clock.now()),
+      );
       onChanged({ key, kind: "other" });
       return registered;
     },
@@ -179,19 +193,12 @@ export function openProjections({ store, clock, onChanged }: ProjectionsDeps): P
         const state = await getState(store, generation, partition);
         // The states of a generation that is gone may be swept already: they look as if never folded.
         if (!state && (await getProjection(store, held))?.generation !== held.generation) continue;
-        return { held, generation, partition, state: state?.state === null ? undefined : state };
+        const made = held.mode === "sql" ? await getSqlProjection(store, held) : undefined;
+        return { held, generation, partition, state: state?.state === null ? undefined : state, made };
       }
     },
 
-    async list(environmentId, { status, mode, limit, offset = 0 }) {
-      if (offset < 0 || offset > offsetMax) throw invalid("offset", `must be from 0 to ${offsetMax}`);
-      const filter = { environmentId, status: statusOf(status), mode: modeOf(mode) };
-      const [projections, totalCount] = await Promise.all([
-        listProjections(store, filter, { limit: pageSize(limit), offset }),
-        countListed(store, filter),
-      ]);
-      return { projections, totalCount };
-    },
+    list: (environmentId, query) => listWithTables(store, environmentId, query),
 
     async standing(environmentId, name) {
       const held = await readOf(environmentId, name);
@@ -241,17 +248,36 @@ export function openProjections({ store, clock, onChanged }: ProjectionsDeps): P
 
     async delete(environmentId, name) {
       const key = keyOf(environmentId, name);
-      await store.write(async (session) => {
+      const deleted = await store.write(async (session) => {
         const held = await holdProjection(session, key);
         if (!held) throw unknownProjection(name);
         await deleteProjection(session, held, clock.now());
+        return held;
       });
+      if (deleted.mode === "sql") await onTablesLeft(deleted.generations);
       onChanged({ key, kind: "other" });
     },
   };
 }
 
-async function register(
+async function listWithTables(
+  store: Store,
+  environmentId: string,
+  { status, mode, limit, offset = 0 }: ListProjectionsQuery,
+): Promise<{ projections: ListedProjection[]; totalCount: number }> {
+  if (offset < 0 || offset > offsetMax) throw invalid("offset", `must be from 0 to ${offsetMax}`);
+  const filter = { environmentId, status: statusOf(status), mode: modeOf(mode) };
+  const [projections, totalCount] = await Promise.all([
+    listProjections(store, filter, { limit: pageSize(limit), offset }),
+    countListed(store, filter),
+  ]);
+  const names = projections.filter(({ mode: one }) => one === "sql").map(({ name }) => name);
+  const rows = names.length === 0 ? [] : await sqlProjectionsOf(store, environmentId, names);
+  const made = new Map(rows.map((row) => [row.name, row]));
+  return { projections: projections.map((row) => ({ ...row, made: made.get(row.name) })), totalCount };
+}
+
+export async function registerProjection(
   session: Session,
   key: ProjectionKey,
   definition: ProjectionDefinition,
@@ -261,6 +287,8 @@ async function register(
   if (!head) throw new Fault("not_found", `environment ${key.environment_id} not found`);
   const found = await holdProjection(session, key);
   if (found) {
+    if ((found.mode === "sql") !== (definition.mode === "sql"))
+      throw new Fault("already_exists", `projection "${key.name}" is ${found.mode}: delete it first`);
     await updateDefinition(session, key, definition, now);
     return { status: found.status, position: readGeneration(found).position };
   }
@@ -280,7 +308,8 @@ async function register(
     },
     ...{ partition_path: definition.partitionPath, created_at: now, updated_at: now },
   });
-  await insertGeneration(session, newGeneration({ ...key, generation }, after, now));
+  const fresh = newGeneration({ ...key, generation }, after, now);
+  await insertGeneration(session, { ...fresh, holder: definition.mode === "sql" ? serverHolder : null });
   return { status: "running" as const, position: after };
 }
 

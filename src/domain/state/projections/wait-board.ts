@@ -30,10 +30,10 @@ export const gone = { progress: "gone", text: "gone" } as const;
 export function stateOf({ name, partition, progress }: OpenWait): Exclude<WaitProgress, "gone"> {
   if (progress === "gone") throw unknownProjection(name);
   const { status, mode, error, partitionError } = progress;
-  if (partition !== undefined && mode === "external")
+  if (partition !== undefined && mode !== "managed")
     throw new Fault(
       "failed_precondition",
-      `projection "${name}" is external: it has no partitions to wait for`,
+      `projection "${name}" is ${mode}: it has no partitions to wait for`,
     );
   const stopped = partition === undefined ? status === "error" : partitionError !== null;
   if (stopped)

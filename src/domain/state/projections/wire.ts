@@ -9,7 +9,7 @@ import { type Instant, parseRfc3339, rfc3339 } from "../../../kit/clock.ts";
 import { invalid } from "../../../kit/fault.ts";
 import { storedJson } from "../../../kit/payload-json.ts";
 import { instantOf, isJsonObject, jsonOf, payload, timestampOf, withNumbers } from "../../../kit/wkt.ts";
-import type { ListedProjection, ProjectionStanding, ReadProjection } from "./service.ts";
+import type { ProjectionStanding, ReadProjection, ShownProjection, SqlProjectionRow } from "./service.ts";
 
 /** What every message of a runner says of it. */
 export interface RunnerFields {
@@ -104,7 +104,16 @@ export function fromSavesBody(body: Record<string, unknown>): Record<string, unk
 /** What clients of `GetProjection` call a projection that is running. */
 const readWord = (status: string): string => (status === "running" ? "active" : status);
 
-export const toInfo = (row: ListedProjection): MessageInitShape<typeof ProjectionInfoSchema> => ({
+/** Of a projection that is folded by SQL, as it was sent. */
+const fromMade = (made: SqlProjectionRow | undefined) =>
+  made
+    ? {
+        ...{ type: "sql", sqlDefinition: made.table_sql, description: made.description },
+        eventHandlers: JSON.parse(made.event_handlers) as JsonObject,
+      }
+    : { type: "events" };
+
+export const toInfo = (row: ShownProjection): MessageInitShape<typeof ProjectionInfoSchema> => ({
   ...{ name: row.name, mode: row.mode, status: row.status, partitionKey: row.partition_path },
   events: JSON.parse(row.events) as string[],
   version: row.version,
@@ -114,7 +123,7 @@ export const toInfo = (row: ListedProjection): MessageInitShape<typeof Projectio
   updatedAt: timestampOf(row.updated_at),
   environmentId: row.environment_id,
   errorMessage: row.error_message ?? "",
-  type: "events",
+  ...fromMade(row.made),
   ...(row.target !== null && { rebuildTargetSeq: BigInt(row.target) }),
 });
 
@@ -123,10 +132,11 @@ export const toProjection = ({
   generation,
   partition,
   state,
+  made,
 }: ReadProjection): MessageInitShape<typeof GetProjectionResponseSchema> => ({
   ...{ name: held.name, partition, mode: held.mode },
   registry: {
-    ...toInfo({ ...held, position: generation.position, target: generation.target }),
+    ...toInfo({ ...held, position: generation.position, target: generation.target, made }),
     status: readWord(held.status),
   },
   ...(state && {

@@ -10,7 +10,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file svc/v1/query.proto.
  */
 export const file_svc_v1_query: GenFile = /*@__PURE__*/
-  fileDesc("ChJzdmMvdjEvcXVlcnkucHJvdG8SBnN2Yy52MSJIChFFeGVjdXRlU1FMUmVxdWVzdBINCgVxdWVyeRgBIAEoCRISCgp0aW1lb3V0X21zGAIgASgFEhAKCG1heF9yb3dzGAMgASgFIlcKEkV4ZWN1dGVTUUxSZXNwb25zZRIPCgdjb2x1bW5zGAEgAygJEhwKBHJvd3MYAiADKAsyDi5zdmMudjEuU1FMUm93EhIKCnRvdGFsX3Jvd3MYAyABKAUiGAoGU1FMUm93Eg4KBnZhbHVlcxgBIAMoCTJYCgxRdWVyeVNlcnZpY2USSAoKRXhlY3V0ZVNRTBIZLnN2Yy52MS5FeGVjdXRlU1FMUmVxdWVzdBoaLnN2Yy52MS5FeGVjdXRlU1FMUmVzcG9uc2UiA5ACAWIGcHJvdG8z");
+  fileDesc("ChJzdmMvdjEvcXVlcnkucHJvdG8SBnN2Yy52MSJIChFFeGVjdXRlU1FMUmVxdWVzdBINCgVxdWVyeRgBIAEoCRISCgp0aW1lb3V0X21zGAIgASgFEhAKCG1heF9yb3dzGAMgASgFImoKEkV4ZWN1dGVTUUxSZXNwb25zZRIPCgdjb2x1bW5zGAEgAygJEhwKBHJvd3MYAiADKAsyDi5zdmMudjEuU1FMUm93EhIKCnRvdGFsX3Jvd3MYAyABKAUSEQoJdHJ1bmNhdGVkGCggASgIIicKBlNRTFJvdxIOCgZ2YWx1ZXMYASADKAkSDQoFbnVsbHMYKCADKAUyWAoMUXVlcnlTZXJ2aWNlEkgKCkV4ZWN1dGVTUUwSGS5zdmMudjEuRXhlY3V0ZVNRTFJlcXVlc3QaGi5zdmMudjEuRXhlY3V0ZVNRTFJlc3BvbnNlIgOQAgFiBnByb3RvMw");
 
 /**
  * @generated from message svc.v1.ExecuteSQLRequest
@@ -82,9 +82,18 @@ export type ExecuteSQLResponse = Message<"svc.v1.ExecuteSQLResponse"> & {
   rows: SQLRow[];
 
   /**
+   * How many rows the answer has.
+   *
    * @generated from field: int32 total_rows = 3;
    */
   totalRows: number;
+
+  /**
+   * Rows were left out, by max_rows or by 16 MiB.
+   *
+   * @generated from field: bool truncated = 40;
+   */
+  truncated: boolean;
 };
 
 /**
@@ -102,9 +111,18 @@ export type ExecuteSQLResponseJson = {
   rows?: SQLRowJson[];
 
   /**
+   * How many rows the answer has.
+   *
    * @generated from field: int32 total_rows = 3;
    */
   totalRows?: number;
+
+  /**
+   * Rows were left out, by max_rows or by 16 MiB.
+   *
+   * @generated from field: bool truncated = 40;
+   */
+  truncated?: boolean;
 };
 
 /**
@@ -119,11 +137,18 @@ export const ExecuteSQLResponseSchema: GenMessage<ExecuteSQLResponse, {jsonType:
  */
 export type SQLRow = Message<"svc.v1.SQLRow"> & {
   /**
-   * Every value as text, in the order of columns.
+   * Every value as text, in the order of columns; null is an empty text.
    *
    * @generated from field: repeated string values = 1;
    */
   values: string[];
+
+  /**
+   * Places of the values that are null, from 0.
+   *
+   * @generated from field: repeated int32 nulls = 40;
+   */
+  nulls: number[];
 };
 
 /**
@@ -131,11 +156,18 @@ export type SQLRow = Message<"svc.v1.SQLRow"> & {
  */
 export type SQLRowJson = {
   /**
-   * Every value as text, in the order of columns.
+   * Every value as text, in the order of columns; null is an empty text.
    *
    * @generated from field: repeated string values = 1;
    */
   values?: string[];
+
+  /**
+   * Places of the values that are null, from 0.
+   *
+   * @generated from field: repeated int32 nulls = 40;
+   */
+  nulls?: number[];
 };
 
 /**

@@ -1,0 +1,52 @@
+import type { Keyring } from "../domain/access/keyring/service.ts";
+import { meterQueries } from "../domain/state/query/meters.ts";
+import { queryOperations } from "../domain/state/query/operations.ts";
+import { loadParser } from "../domain/state/query/parse.ts";
+import { openQueries, type Queries } from "../domain/state/query/service.ts";
+import type { EnvironmentDatabases } from "../store/environment-databases.ts";
+import { openEnvironmentDatabases } from "../store/open-environments.ts";
+import type { Host, Part } from "./part.ts";
+
+export interface QueryPart extends Part {
+  databases: EnvironmentDatabases;
+  queries: Queries;
+}
+
+/** SQL over what one environment holds. */
+export async function openQueryPart(
+  host: Host,
+  { keyring }: { keyring: Pick<Keyring, "seal" | "unseal"> },
+): Promise<QueryPart> {
+  const { config, store, clock, log, ids, watch } = host;
+  await loadParser();
+  const databases = openEnvironmentDatabases({
+    ...{ store, clock, log, databaseUrl: config.databaseUrl, file: config.db },
+    tls: host.databaseTls,
+    sealing: {
+      shareEnvironment: host.shareEnvironment,
+      secret: () => ids.secret(24),
+      seal: (place, text) => keyring.seal(place, text),
+      unseal: (place, sealed) => keyring.unseal(place, sealed),
+    },
+  });
+  const onQuery = meterQueries(watch.metrics);
+  const queries = openQueries({ engine: store.engine, databases, onQuery });
+  return {
+    databases,
+    queries,
+    operations: queryOperations(queries),
+    loops: [],
+    duties: [
+      {
+        duty: "retention",
+        name: "query.sweep",
+        about: "Drops the schemas, roles and files of environments that are gone.",
+        everyMs: 60_000,
+        async tick() {
+          await databases.sweep();
+        },
+      },
+    ],
+    close: () => databases.close(),
+  };
+}

@@ -1,0 +1,330 @@
+import type { StoreEngine } from "../../../store/store.ts";
+import { sqlDepthMax } from "./limits.ts";
+import { binaryOperators, functionNames, typeNames, unaryOperators } from "./names.ts";
+import { listOf, type NodeFields, type NodeReader, nodeOf, refused, type SqlNode } from "./nodes.ts";
+
+export interface ExpressionContext {
+  dialect: StoreEngine;
+  reader: NodeReader;
+  /** Writes a query inside an expression; undefined where none may stand. */
+  subquery: ((node: unknown, depth: number) => string) | undefined;
+  /** What stands for the parameter of this number; undefined where none may stand. */
+  parameter: ((number: number) => string) | undefined;
+  /** No function may be called: an expression that stands in a table is evaluated by whoever writes there. */
+  isPlain?: boolean;
+}
+
+/** Marks of tables and parameters are made of this character; escapes of the dialect could write it. */
+function requireUnmarked(text: string): void {
+  if (text.includes("\u0001")) throw refused("query", "must have no control characters");
+}
+
+/** SQLite takes an unknown name in double quotes for a text. */
+export function quotedName(dialect: StoreEngine, name: string): string {
+  requireUnmarked(name);
+  return dialect === "postgres" ? `"${name.replaceAll('"', '""')}"` : `\`${name.replaceAll("`", "``")}\``;
+}
+
+/** An escape that both engines read the same, whatever their settings. */
+export function quotedText(dialect: StoreEngine, text: string): string {
+  requireUnmarked(text);
+  const quoted = text.replaceAll("'", "''");
+  return dialect === "postgres" && text.includes("\\")
+    ? `E'${quoted.replaceAll("\\", "\\\\")}'`
+    : `'${quoted}'`;
+}
+
+const sizedNumber = /^\d{1,40}(\.\d{0,40})?([eE][+-]?\d{1,3})?$|^\.\d{1,40}([eE][+-]?\d{1,3})?$/;
+
+/**
+ * Writes expressions anew from the parser's tree. What it does not know cannot be written, so that nothing
+ * reaches an engine that was not admitted, and no two parsers may read one text in two ways.
+ */
+export class ExpressionWriter {
+  readonly #context: ExpressionContext;
+
+  constructor(context: ExpressionContext) {
+    this.#context = context;
+  }
+
+  write(raw: unknown, depth: number): string {
+    if (depth > sqlDepthMax) throw this.#refuse(`nested more than ${sqlDepthMax} deep`);
+    const node = nodeOf(raw);
+    const write = this.#writers[node.kind];
+    if (!write) throw this.#refuse(`${wordsOf(node.kind)} is not allowed`);
+    return write(node.fields, depth + 1);
+  }
+
+  list(raw: unknown, depth: number): string {
+    return listOf(raw)
+      .map((one) => this.write(one, depth))
+      .join(", ");
+  }
+
+  quote(name: string): string {
+    return quotedName(this.#context.dialect, name);
+  }
+
+  type(raw: unknown): string {
+    const { dialect, reader } = this.#context;
+    const fields = raw as NodeFields;
+    reader.only("a type", fields, ["names", "typmods", "typemod"]);
+    const name = reader.ownName(fields.names);
+    const type = Object.hasOwn(typeNames, name) ? typeNames[name] : undefined;
+    if (!type) throw this.#refuse(`type ${JSON.stringify(name.slice(0, 60))} is not allowed`);
+    const sizes = listOf(fields.typmods).map((one) => this.#size(nodeOf(one)));
+    if (sizes.length > (type.sizes ?? 0)) throw this.#refuse(`type ${type.postgres} takes no such size`);
+    return dialect === "postgres" && sizes.length > 0
+      ? `${type.postgres}(${sizes.join(", ")})`
+      : type[dialect];
+  }
+
+  /** `ORDER BY` of a query, an aggregate or a window. */
+  order(raw: unknown, depth: number): string {
+    return listOf(raw)
+      .map((one) => {
+        const { kind, fields } = nodeOf(one);
+        if (kind !== "SortBy") throw this.#refuse("an order is expected");
+        this.#only("an order", fields, ["node", "sortby_dir", "sortby_nulls"]);
+        const directions: Record<string, string> = {
+          SORTBY_DEFAULT: "",
+          SORTBY_ASC: " ASC",
+          SORTBY_DESC: " DESC",
+        };
+        const nulls: Record<string, string> = {
+          SORTBY_NULLS_DEFAULT: "",
+          SORTBY_NULLS_FIRST: " NULLS FIRST",
+          SORTBY_NULLS_LAST: " NULLS LAST",
+        };
+        const direction = directions[String(fields.sortby_dir)];
+        const place = nulls[String(fields.sortby_nulls)];
+        if (direction === undefined || place === undefined)
+          throw this.#refuse("such an order is not allowed");
+        return `${this.write(fields.node, depth)}${direction}${place}`;
+      })
+      .join(", ");
+  }
+
+  readonly #writers: Record<string, (fields: NodeFields, depth: number) => string> = {
+    A_Const: (fields) => this.#constant(fields),
+    ColumnRef: (fields) => this.#column(fields),
+    ParamRef: (fields) => this.#parameter(fields),
+    A_Expr: (fields, depth) => this.#operation(fields, depth),
+    BoolExpr: (fields, depth) => this.#logic(fields, depth),
+    NullTest: (fields, depth) => {
+      this.#only("a test", fields, ["arg", "nulltesttype"]);
+      const word = fields.nulltesttype === "IS_NOT_NULL" ? "IS NOT NULL" : "IS NULL";
+      return `(${this.write(fields.arg, depth)} ${word})`;
+    },
+    BooleanTest: (fields, depth) => this.#truth(fields, depth),
+    CaseExpr: (fields, depth) => this.#choice(fields, depth),
+    CoalesceExpr: (fields, depth) => {
+      this.#only("coalesce", fields, ["args"]);
+      return `coalesce(${this.list(fields.args, depth)})`;
+    },
+    MinMaxExpr: (fields, depth) => {
+      this.#only("greatest", fields, ["args", "op"]);
+      const isGreatest = fields.op === "IS_GREATEST";
+      const names = this.#isPostgres ? ["greatest", "least"] : ["max", "min"];
+      return `${isGreatest ? names[0] : names[1]}(${this.list(fields.args, depth)})`;
+    },
+    TypeCast: (fields, depth) => {
+      this.#only("a cast", fields, ["arg", "typeName"]);
+      return `CAST(${this.write(fields.arg, depth)} AS ${this.type(fields.typeName)})`;
+    },
+    SQLValueFunction: (fields) => this.#time(fields),
+    FuncCall: (fields, depth) => this.#call(fields, depth),
+    SubLink: (fields, depth) => this.#sublink(fields, depth),
+  };
+
+  get #isPostgres(): boolean {
+    return this.#context.dialect === "postgres";
+  }
+
+  #refuse(about: string) {
+    return this.#context.reader.refuse(about);
+  }
+
+  #only(what: string, fields: NodeFields, known: readonly string[]): void {
+    this.#context.reader.only(what, fields, known);
+  }
+
+  #size({ kind, fields }: SqlNode): number {
+    const size = kind === "A_Const" ? ((fields.ival as NodeFields | undefined)?.ival ?? 0) : undefined;
+    if (typeof size !== "number" || size < 0 || size > 10_000) throw this.#refuse("a size is up to 10000");
+    return size;
+  }
+
+  #constant(fields: NodeFields): string {
+    this.#only("a constant", fields, ["ival", "fval", "boolval", "sval", "isnull"]);
+    const of = (name: string) => fields[name] as NodeFields | undefined;
+    if (fields.isnull === true) return "NULL";
+    if (of("boolval")) return of("boolval")!.boolval === true ? "TRUE" : "FALSE";
+    if (of("ival")) return `${Number(of("ival")!.ival ?? 0)}`;
+    if (of("sval")) return quotedText(this.#context.dialect, String(of("sval")!.sval ?? ""));
+    const number = String(of("fval")?.fval ?? "");
+    if (!sizedNumber.test(number)) throw this.#refuse("a number is at most 40 digits long");
+    return number;
+  }
+
+  #column(fields: NodeFields): string {
+    this.#only("a column", fields, ["fields"]);
+    const parts = listOf(fields.fields).map((part) =>
+      nodeOf(part).kind === "A_Star" ? "*" : this.quote(this.#context.reader.name(part)),
+    );
+    if (parts.length > 2) throw this.#refuse("a column is named by itself or by its table");
+    return parts.join(".");
+  }
+
+  #parameter(fields: NodeFields): string {
+    this.#only("a parameter", fields, ["number"]);
+    const { parameter } = this.#context;
+    if (!parameter) throw this.#refuse("parameters such as $1 are not allowed: write the value");
+    return parameter(Number(fields.number ?? 0));
+  }
+
+  #operation(fields: NodeFields, depth: number): string {
+    this.#only("an operator", fields, ["kind", "name", "lexpr", "rexpr"]);
+    const operator = this.#context.reader.ownName(fields.name);
+    const left = () => this.write(fields.lexpr, depth);
+    const right = () => this.write(fields.rexpr, depth);
+    const range = () => {
+      const [from, to] = listOf(nodeOf(fields.rexpr).fields.items);
+      return `${this.write(from, depth)} AND ${this.write(to, depth)}`;
+    };
+    switch (fields.kind) {
+      case "AEXPR_OP":
+        if (fields.lexpr === undefined && unaryOperators.has(operator)) return `(${operator} ${right()})`;
+        if (fields.lexpr === undefined || !binaryOperators.has(operator))
+          throw this.#refuse(`operator ${operator.slice(0, 20)} is not allowed`);
+        return `(${left()} ${operator} ${right()})`;
+      case "AEXPR_IN": {
+        const items = nodeOf(fields.rexpr).fields.items;
+        return `(${left()} ${operator === "<>" ? "NOT IN" : "IN"} (${this.list(items, depth)}))`;
+      }
+      case "AEXPR_LIKE":
+        return `(${left()} ${operator === "!~~" ? "NOT LIKE" : "LIKE"} ${this.#pattern(fields.rexpr, depth)})`;
+      case "AEXPR_ILIKE": {
+        const not = operator === "!~~*" ? "NOT " : "";
+        const word = this.#isPostgres ? "ILIKE" : "LIKE";
+        return `(${left()} ${not}${word} ${this.#pattern(fields.rexpr, depth)})`;
+      }
+      case "AEXPR_BETWEEN":
+        return `(${left()} BETWEEN ${range()})`;
+      case "AEXPR_NOT_BETWEEN":
+        return `(${left()} NOT BETWEEN ${range()})`;
+      case "AEXPR_DISTINCT":
+        return `(${left()} IS DISTINCT FROM ${right()})`;
+      case "AEXPR_NOT_DISTINCT":
+        return `(${left()} IS NOT DISTINCT FROM ${right()})`;
+      case "AEXPR_NULLIF":
+        return `nullif(${left()}, ${right()})`;
+      default:
+        throw this.#refuse(`${wordsOf(String(fields.kind))} is not allowed`);
+    }
+  }
+
+  /** The right side of LIKE; the parser writes ESCAPE as a call. */
+  #pattern(raw: unknown, depth: number): string {
+    const { kind, fields } = nodeOf(raw);
+    const isEscaped =
+      kind === "FuncCall" && this.#context.reader.name(listOf(fields.funcname).at(-1)) === "like_escape";
+    if (!isEscaped) return this.write(raw, depth);
+    const [pattern, escaped] = listOf(fields.args);
+    return `${this.write(pattern, depth)} ESCAPE ${this.write(escaped, depth)}`;
+  }
+
+  #logic(fields: NodeFields, depth: number): string {
+    this.#only("logic", fields, ["boolop", "args"]);
+    const args = listOf(fields.args).map((one) => this.write(one, depth));
+    if (fields.boolop === "NOT_EXPR") return `(NOT ${args[0]})`;
+    return `(${args.join(fields.boolop === "OR_EXPR" ? " OR " : " AND ")})`;
+  }
+
+  #truth(fields: NodeFields, depth: number): string {
+    this.#only("a test", fields, ["arg", "booltesttype"]);
+    const words: Record<string, string> = {
+      IS_TRUE: "IS TRUE",
+      IS_NOT_TRUE: "IS NOT TRUE",
+      IS_FALSE: "IS FALSE",
+      IS_NOT_FALSE: "IS NOT FALSE",
+    };
+    const word = words[String(fields.booltesttype)];
+    if (!word) throw this.#refuse("IS UNKNOWN is not allowed: write IS NULL");
+    return `(${this.write(fields.arg, depth)} ${word})`;
+  }
+
+  #choice(fields: NodeFields, depth: number): string {
+    this.#only("CASE", fields, ["arg", "args", "defresult"]);
+    const whens = listOf(fields.args).map((one) => {
+      const { fields: when } = nodeOf(one);
+      this.#only("WHEN", when, ["expr", "result"]);
+      return ` WHEN ${this.write(when.expr, depth)} THEN ${this.write(when.result, depth)}`;
+    });
+    const subject = fields.arg === undefined ? "" : ` ${this.write(fields.arg, depth)}`;
+    const otherwise = fields.defresult === undefined ? "" : ` ELSE ${this.write(fields.defresult, depth)}`;
+    return `CASE${subject}${whens.join("")}${otherwise} END`;
+  }
+
+  #time(fields: NodeFields): string {
+    this.#only("a time", fields, ["op", "typmod"]);
+    if (fields.op === "SVFOP_CURRENT_TIMESTAMP") return "CURRENT_TIMESTAMP";
+    if (fields.op === "SVFOP_CURRENT_DATE") return "CURRENT_DATE";
+    throw this.#refuse("only CURRENT_TIMESTAMP and CURRENT_DATE are allowed of such words");
+  }
+
+  #call(fields: NodeFields, depth: number): string {
+    const known = ["funcname", "args", "agg_star", "agg_distinct", "agg_filter", "agg_order", "over"];
+    this.#only("a call", fields, [...known, "funcformat", "agg_within_group"]);
+    const { reader, dialect, isPlain } = this.#context;
+    const name = reader.ownName(fields.funcname);
+    if (isPlain) throw this.#refuse("functions are not allowed in a table");
+    const printed = Object.hasOwn(functionNames, name) ? functionNames[name]![dialect] : undefined;
+    if (!printed) throw this.#refuse(`function ${JSON.stringify(name.slice(0, 60))} is not allowed`);
+    const order = fields.agg_order === undefined ? "" : `ORDER BY ${this.order(fields.agg_order, depth)}`;
+    const within = fields.agg_within_group === true;
+    const distinct = fields.agg_distinct === true ? "DISTINCT " : "";
+    const args = fields.agg_star === true ? "*" : `${distinct}${this.list(fields.args, depth)}`;
+    const inside = order === "" || within ? args : `${args} ${order}`;
+    const filter =
+      fields.agg_filter === undefined ? "" : ` FILTER (WHERE ${this.write(fields.agg_filter, depth)})`;
+    const over = fields.over === undefined ? "" : ` OVER (${this.#window(fields.over as NodeFields, depth)})`;
+    const own = dialect === "postgres" ? `pg_catalog.${printed}` : printed;
+    return `${own}(${inside})${within ? ` WITHIN GROUP (${order})` : ""}${filter}${over}`;
+  }
+
+  #window(fields: NodeFields, depth: number): string {
+    this.#only("a window", fields, ["partitionClause", "orderClause", "frameOptions"]);
+    const partition =
+      fields.partitionClause === undefined ? "" : `PARTITION BY ${this.list(fields.partitionClause, depth)}`;
+    const order = fields.orderClause === undefined ? "" : `ORDER BY ${this.order(fields.orderClause, depth)}`;
+    if (Number(fields.frameOptions ?? 0) !== defaultFrame)
+      throw this.#refuse("a window with a frame is not allowed");
+    return [partition, order].filter((part) => part !== "").join(" ");
+  }
+
+  #sublink(fields: NodeFields, depth: number): string {
+    this.#only("a query inside", fields, ["subLinkType", "subselect", "testexpr", "operName"]);
+    const { subquery } = this.#context;
+    if (!subquery) throw this.#refuse("a query may not stand here");
+    const inner = subquery(fields.subselect, depth);
+    switch (fields.subLinkType) {
+      case "EXISTS_SUBLINK":
+        return `EXISTS (${inner})`;
+      case "EXPR_SUBLINK":
+        return `(${inner})`;
+      case "ANY_SUBLINK":
+        if (fields.operName === undefined) return `(${this.write(fields.testexpr, depth)} IN (${inner}))`;
+        throw this.#refuse("ANY is not allowed: write IN or EXISTS");
+      default:
+        throw this.#refuse("such a query inside an expression is not allowed");
+    }
+  }
+}
+
+/** What the parser says of a window without a frame clause. */
+const defaultFrame = 1058;
+
+/** `A_ArrayExpr` for people. */
+const wordsOf = (kind: string): string =>
+  kind.startsWith("AEXPR_") ? kind.slice(6).toLowerCase().replaceAll("_", " ") : kind.replace(/^A_/, "");

@@ -1,0 +1,44 @@
+import { Type } from "@sinclair/typebox";
+import { QueryService } from "../../../gen/svc/v1/query_pb.ts";
+import { type Operation, rpc, unary } from "../../../kit/operation.ts";
+import { queryThings } from "./rules.ts";
+import type { Queries } from "./service.ts";
+import { answerJson, toAnswer } from "./wire.ts";
+
+const count = Type.Optional(Type.Integer());
+
+export const queryOperations = (queries: Queries): Operation[] => [
+  unary({
+    name: "query.execute",
+    action: "projections:read",
+    summary:
+      "One SELECT, WITH or EXPLAIN over the runs, steps, events, functions and SQL projections of an environment.",
+    reads: true,
+    held: true,
+    input: Type.Object({ query: Type.String(), timeout_ms: count, max_rows: count }),
+    about: ({ query }: { query: string }) => queryThings(queries.tablesOf(query)),
+    alsoAsks: ["runs:read", "events:subscribe", "functions:read"],
+    rest: {
+      route: "POST /api/v1/sql",
+      encode: (answer) => ({ status: 200, body: answerJson(answer) }),
+    },
+    output: Type.Object({
+      columns: Type.Array(Type.String()),
+      rows: Type.Array(
+        Type.Object({
+          values: Type.Array(Type.String(), { description: "Every value as text; null is an empty one." }),
+          nulls: Type.Array(Type.Integer(), { description: "Places of the values that are null." }),
+        }),
+      ),
+      total_rows: Type.Integer(),
+      truncated: Type.Boolean({ description: "Rows were left out, by max_rows or by 16 MiB." }),
+    }),
+    rpc: rpc(
+      QueryService.method.executeSQL,
+      ({ query, timeoutMs, maxRows }) => ({ query, timeout_ms: timeoutMs, max_rows: maxRows }),
+      toAnswer,
+    ),
+    handle: ({ query, timeout_ms: timeoutMs, max_rows: maxRows }, call) =>
+      queries.execute(call.environmentId, { query, timeoutMs, maxRows }, call.signal),
+  }),
+];

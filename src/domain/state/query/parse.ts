@@ -1,0 +1,31 @@
+import { loadModule, parseSync } from "libpg-query";
+import type { StoreEngine } from "../../../store/store.ts";
+import { sqlBytesMax } from "./limits.ts";
+import { refused } from "./nodes.ts";
+import { type AdmittedQuery, SelectWriter } from "./selects.ts";
+
+/** PostgreSQL's own parser, compiled to WebAssembly; the same grammar stands for both stores. */
+export const loadParser = (): Promise<void> => loadModule();
+
+/** The one statement of a text, as the parser's tree. */
+export function parseOne(field: string, text: string): unknown {
+  if (Buffer.byteLength(text) > sqlBytesMax) throw refused(field, `must be at most ${sqlBytesMax} bytes`);
+  if (!text.isWellFormed() || text.includes("\0"))
+    throw refused(field, "must be well-formed Unicode without zero bytes");
+  const statements = treeOf(field, text);
+  if (statements.length !== 1) throw refused(field, `must be one statement, not ${statements.length}`);
+  return statements[0]!.stmt;
+}
+
+function treeOf(field: string, text: string): { stmt?: unknown }[] {
+  try {
+    return (parseSync(text) as { stmts?: { stmt?: unknown }[] }).stmts ?? [];
+  } catch (error) {
+    if (error instanceof RangeError) throw refused(field, "nested too deeply");
+    throw refused(field, String((error as Error).message).slice(0, 300));
+  }
+}
+
+/** Throws an `invalid_argument` that says what of the query is not allowed. */
+export const admitQuery = (dialect: StoreEngine, text: string, field = "query"): AdmittedQuery =>
+  new SelectWriter(dialect, field).statement(parseOne(field, text));

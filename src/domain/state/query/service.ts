@@ -1,0 +1,129 @@
+import { Fault, invalid } from "../../../kit/fault.ts";
+import type { EnvironmentDatabases, QueryAnswer } from "../../../store/environment-databases.ts";
+import type { StoreEngine } from "../../../store/store.ts";
+import { type AdmittedHandler, admitHandler, admitTable } from "./definitions.ts";
+import { quotedName } from "./expressions.ts";
+import { conditionOf, orderOf } from "./filter.ts";
+import {
+  pageOffsetMax,
+  queryBytesMax,
+  queryMsDefault,
+  queryMsMax,
+  queryRowsDefault,
+  queryRowsMax,
+} from "./limits.ts";
+import { admitQuery } from "./parse.ts";
+import type { AdmittedQuery } from "./selects.ts";
+
+export type { Cell, QueryAnswer } from "../../../store/environment-databases.ts";
+
+export interface QueryInput {
+  query: string;
+  /** Zero and undefined: the default. */
+  timeoutMs?: number | undefined;
+  maxRows?: number | undefined;
+}
+
+/** Reads over what one environment holds, by texts of its callers. */
+export interface Queries {
+  execute(environmentId: string, input: QueryInput, signal: AbortSignal): Promise<QueryAnswer>;
+  /** A page of one table of a SQL projection, and how many rows there are without the page. */
+  readTable(
+    environmentId: string,
+    table: string,
+    page: { where: string; orderBy: string; limit: number; offset: number },
+    signal: AbortSignal,
+  ): Promise<{ answer: QueryAnswer; totalCount: number }>;
+  /** What stands in the parentheses of the one CREATE TABLE of a text. */
+  admitTable(text: string, table: string): string;
+  admitHandler(handler: { event: string; text: string; table: string }): AdmittedHandler;
+  /** The tables that a text reads; none where it is not admitted, which `execute` says. */
+  tablesOf(text: string): string[];
+}
+
+export interface QueriesDeps {
+  engine: StoreEngine;
+  databases: Pick<EnvironmentDatabases, "query">;
+  onQuery: (outcome: "answered" | "truncated" | "refused" | "failed") => void;
+}
+
+/** A number from 1 that a caller sends; zero stands for none. */
+export function boundOf(
+  field: string,
+  given: number | undefined,
+  { most, otherwise }: { most: number; otherwise: number },
+): number {
+  if (given === undefined || given === 0) return otherwise;
+  if (!Number.isSafeInteger(given) || given < 0 || given > most)
+    throw invalid(field, `must be from 1 to ${most}`);
+  return given;
+}
+
+/** Texts that are asked again, and those that a gate asked about before they run. */
+const rememberedMax = 100;
+
+export function openQueries({ engine, databases, onQuery }: QueriesDeps): Queries {
+  const remembered = new Map<string, AdmittedQuery>();
+
+  function admit(query: string): AdmittedQuery {
+    const found = remembered.get(query);
+    if (found) return found;
+    const admitted = admitQuery(engine, query);
+    if (remembered.size >= rememberedMax) remembered.clear();
+    remembered.set(query, admitted);
+    return admitted;
+  }
+
+  async function run(environmentId: string, { query, timeoutMs, maxRows }: QueryInput, signal: AbortSignal) {
+    const { text, isExplain } = admit(query);
+    return databases.query(environmentId, {
+      ...{ text, isExplain, values: [], signal, bytesMax: queryBytesMax },
+      timeoutMs: boundOf("timeout_ms", timeoutMs, { most: queryMsMax, otherwise: queryMsDefault }),
+      rowsMax: boundOf("max_rows", maxRows, { most: queryRowsMax, otherwise: queryRowsDefault }),
+    });
+  }
+
+  return {
+    async execute(environmentId, input, signal) {
+      try {
+        const answer = await run(environmentId, input, signal);
+        onQuery(answer.isTruncated ? "truncated" : "answered");
+        return answer;
+      } catch (error) {
+        onQuery(error instanceof Fault && error.kind === "invalid_argument" ? "refused" : "failed");
+        throw error;
+      }
+    },
+
+    async readTable(environmentId, table, { where, orderBy, limit, offset }, signal) {
+      const condition = conditionOf(engine, where);
+      const order = orderOf(engine, orderBy);
+      const from = `FROM ${quotedName(engine, table)}${condition.text}`;
+      const rowsMax = boundOf("limit", limit, { most: queryRowsMax, otherwise: queryRowsMax });
+      if (!Number.isSafeInteger(offset) || offset < 0 || offset > pageOffsetMax)
+        throw invalid("offset", `must be from 0 to ${pageOffsetMax}`);
+      const { values } = condition;
+      const ask = { values, signal, isExplain: false, bytesMax: queryBytesMax, timeoutMs: queryMsDefault };
+      const [answer, counted] = await Promise.all([
+        databases.query(environmentId, {
+          ...{ ...ask, rowsMax },
+          text: `SELECT * ${from}${order} LIMIT ${rowsMax} OFFSET ${offset}`,
+        }),
+        databases.query(environmentId, { ...ask, rowsMax: 1, text: `SELECT count(*) AS rows ${from}` }),
+      ]);
+      onQuery("answered");
+      return { answer, totalCount: Number(counted.rows[0]?.[0] ?? 0) };
+    },
+
+    admitTable: (text, table) => admitTable(engine, text, table),
+    admitHandler: (handler) => admitHandler(engine, handler),
+
+    tablesOf(text) {
+      try {
+        return admit(text).tables;
+      } catch {
+        return [];
+      }
+    },
+  };
+}

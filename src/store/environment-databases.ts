@@ -1,0 +1,104 @@
+/** A value of an answer: as JSON has it; an integer or a decimal that no number holds exactly is its text. */
+export type Cell = string | number | boolean | null | JsonText;
+
+/** A JSON document, as its text. */
+export class JsonText {
+  readonly text: string;
+
+  constructor(text: string) {
+    this.text = text;
+  }
+}
+
+/** One query, in the dialect of the store, that was admitted before. */
+export interface QueryAsk {
+  text: string;
+  values: readonly string[];
+  isExplain: boolean;
+  rowsMax: number;
+  bytesMax: number;
+  timeoutMs: number;
+  signal: AbortSignal;
+}
+
+export interface QueryAnswer {
+  columns: string[];
+  rows: Cell[][];
+  /** Rows were left out: there are more than `rowsMax`, or more than `bytesMax` bytes of them. */
+  isTruncated: boolean;
+}
+
+/** The table of one fold of a SQL projection. */
+export interface FoldTable {
+  environmentId: string;
+  /** What queries call it: `proj_orders`. */
+  name: string;
+  generation: number;
+}
+
+/**
+ * How a table is made and what events do to it, in the dialect of the store. `tableMark` stands for the name
+ * of the table in it, and `parameterMark(n)` for a parameter.
+ */
+export interface FoldDefinition {
+  /** What stands in the parentheses of CREATE TABLE. */
+  columns: string;
+  handlers: readonly FoldHandler[];
+  /** Another one for other handlers. */
+  version: string;
+}
+
+export interface FoldHandler {
+  text: string;
+  /** How many parameters it takes, numbered from 1. */
+  parameters: number;
+}
+
+/** No admitted text has control characters. */
+export const tableMark = "\u0001table\u0001";
+export const parameterMark = (number: number): string => `\u0001${number}\u0001`;
+
+export type StepValue = string | number | boolean | null;
+
+export interface FoldStep {
+  /** Which handler of the definition. */
+  handler: number;
+  position: number;
+  values: readonly StepValue[];
+}
+
+/** Events that are folded in one transaction, together with the cursor of the table. */
+export interface FoldSlice {
+  /** Where the cursor is before: another node may have folded meanwhile. */
+  from: number;
+  to: number;
+  steps: readonly FoldStep[];
+}
+
+export type FoldOutcome =
+  | { did: "folded" }
+  /** The cursor is elsewhere. */
+  | { did: "nothing"; position: number }
+  /** The first step that the database refuses. Nothing of the slice is kept. */
+  | { did: "failed"; position: number; message: string };
+
+/**
+ * What every environment has for itself in the database: tables of its SQL projections, and views of its
+ * runs, steps, events and functions. Whatever an environment runs there reaches nothing of another one.
+ */
+export interface EnvironmentDatabases {
+  /** Makes the database of the environment where it has none. */
+  query(environmentId: string, ask: QueryAsk): Promise<QueryAnswer>;
+  /** Throws a Fault with what the database says of a definition; nothing is left behind. */
+  check(table: FoldTable, definition: FoldDefinition): Promise<void>;
+  /** Makes the table where it is missing, empty, with its cursor at `position`. Answers where that is. */
+  ensure(table: FoldTable, definition: FoldDefinition, position: number): Promise<number>;
+  /** Queries read this generation from now on. */
+  show(table: FoldTable): Promise<void>;
+  fold(table: FoldTable, slice: FoldSlice, definition: FoldDefinition): Promise<FoldOutcome>;
+  /** A table that is not there is no trouble. */
+  drop(table: FoldTable): Promise<void>;
+  /** Drops what belongs to environments that are no more. Answers how many databases went. */
+  sweep(): Promise<number>;
+  close(): Promise<void>;
+}
